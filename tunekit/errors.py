@@ -1,0 +1,95 @@
+"""Every error tunekit raises on purpose, drawn as one tree.
+
+TunekitError (1)
+├── UsageError (2)                a flag or value that can't be used
+│   └── UnknownGpuError (3)       `--gpu` names no profile
+├── TargetError (4)               the command can't be run as given
+│   └── NoTrainingLoopError (5)   the command runs but never trains
+├── EmptySpaceError (6)           nothing is left to search
+├── BudgetTooSmallError (7)       the budget ends before the baseline does
+├── RunFolderError (8)            the run folder can't be written
+│   └── RunFolderLockedError (8)  another search owns it
+├── TargetChangedError (9)        a resumed run belongs to another target
+└── RecordError (10)              a file of a run can't be read
+    ├── DamagedRecordError (10)   not what a record of its kind looks like
+    └── NewerRecordError (10)     written by a newer tunekit
+
+The number is the exit code of the command line. 130 is Ctrl-C.
+
+A message says what, the value and the remedy:
+`prefetch_factor must be at least 1, got 0; use num_workers 0 to load in the main process`.
+"""
+
+from typing import ClassVar
+
+
+class TunekitError(Exception):
+    """Base of every error that tunekit raises on purpose."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class UsageError(TunekitError):
+    """A flag or a value on the command line can't be used."""
+
+    exit_code = 2
+
+
+class UnknownGpuError(UsageError):
+    """`--gpu` names a device that has no profile."""
+
+    exit_code = 3
+
+
+class TargetError(TunekitError):
+    """The training command can't be run as it was given."""
+
+    exit_code = 4
+
+
+class NoTrainingLoopError(TargetError):
+    """The training command ran, but no optimizer ever stepped."""
+
+    exit_code = 5
+
+
+class EmptySpaceError(TunekitError):
+    """Every knob is fixed or inert: there is nothing to search."""
+
+    exit_code = 6
+
+
+class BudgetTooSmallError(TunekitError):
+    """The budget ends before the baseline could be measured."""
+
+    exit_code = 7
+
+
+class RunFolderError(TunekitError):
+    """The run folder can't be created, written or read."""
+
+    exit_code = 8
+
+
+class RunFolderLockedError(RunFolderError):
+    """Another search owns the run folder."""
+
+
+class TargetChangedError(TunekitError):
+    """The run to resume was made for another command or another script text."""
+
+    exit_code = 9
+
+
+class RecordError(TunekitError):
+    """A file of a run can't be read."""
+
+    exit_code = 10
+
+
+class DamagedRecordError(RecordError):
+    """The file is not what a record of its kind looks like."""
+
+
+class NewerRecordError(RecordError):
+    """The file was written by a newer tunekit."""

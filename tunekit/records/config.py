@@ -1,0 +1,58 @@
+"""A value for every knob."""
+
+from enum import StrEnum
+from typing import Self
+
+from pydantic import NonNegativeInt, PositiveInt, model_validator
+
+from tunekit.records.base import Record
+
+
+class Precision(StrEnum):
+    """Arithmetic of the training step."""
+
+    FP32 = "fp32"
+    """IEEE float32 everywhere (matmul precision "highest")."""
+    TF32 = "tf32"
+    """float32 storage, TF32 tensor cores in matmuls (matmul precision "high")."""
+    BF16 = "bf16"
+    """bfloat16 autocast over float32 parameters."""
+    FP16 = "fp16"
+    """float16 autocast over float32 parameters; needs a gradient scaler in the script."""
+
+
+class TrainConfig(Record):
+    """A value for every knob of one training loop."""
+
+    batch_size: PositiveInt
+    """Samples per batch and device."""
+    num_workers: NonNegativeInt
+    """Loader processes per device; 0 loads in the main process."""
+    prefetch_factor: PositiveInt | None
+    """Batches that each worker keeps ready; None with 0 workers."""
+    pin_memory: bool
+    persistent_workers: bool
+    compile: bool
+    precision: Precision
+    channels_last: bool
+    accumulate_grad_batches: PositiveInt = 1
+    """Batches per optimizer step."""
+
+    @model_validator(mode="after")
+    def _legal(self) -> Self:
+        if self.num_workers == 0 and self.prefetch_factor is not None:
+            raise ValueError(f"prefetch_factor must be null with num_workers 0, got {self.prefetch_factor}")
+        if self.num_workers == 0 and self.persistent_workers:
+            raise ValueError("persistent_workers must be false with num_workers 0")
+        if self.num_workers > 0 and self.prefetch_factor is None:
+            raise ValueError(f"prefetch_factor must be at least 1 with num_workers {self.num_workers}, got null")
+        return self
+
+    @property
+    def queue_batches(self) -> int:
+        """Batches that the workers keep ready: workers x prefetch."""
+        return self.num_workers * (self.prefetch_factor or 0)
+
+    def buffer_bytes(self, bytes_per_sample: float) -> int:
+        """Return the RAM buffer in bytes: workers x prefetch x batch."""
+        return round(self.queue_batches * self.batch_size * bytes_per_sample)

@@ -1,0 +1,143 @@
+"""What one trial measured."""
+
+from typing import Self
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+
+from tunekit.records.base import Record
+
+
+class Interval(Record):
+    """A figure with the range that it lies in."""
+
+    value: float
+    low: float
+    high: float
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if not self.low <= self.value <= self.high:
+            raise ValueError(f"interval must be ordered, got {self.low} <= {self.value} <= {self.high}")
+        return self
+
+    def overlaps(self, other: "Interval") -> bool:
+        """Return whether the two ranges share a value."""
+        return self.low <= other.high and other.low <= self.high
+
+
+class DeviceSeen(Record):
+    """The device that the training loop ran on."""
+
+    type: str
+    name: str
+    memory_bytes: PositiveInt | None
+    """Memory that torch sees on the device; None on a CPU."""
+
+
+class LoopMeasurement(Record):
+    """The training loop, as the agent saw it from inside the process."""
+
+    device: DeviceSeen
+    batch_size: PositiveInt | None
+    """Of the training loader as it really ran; None when the script batches by itself."""
+    num_workers: NonNegativeInt
+    prefetch_factor: PositiveInt | None
+    pin_memory: bool
+    persistent_workers: bool
+    compile_graphs: NonNegativeInt
+    """Graphs that torch.compile captured in this process."""
+    float32_matmul_precision: str | None
+
+    steady_batches: PositiveInt
+    """Loop batches in the steady window."""
+    steady_samples: PositiveInt
+    steady_time_s: PositiveFloat
+    rate_interval_relative: NonNegativeFloat | None
+    """Half width of the 95% batch-means interval of the steady rate, as a share of it."""
+    stop_reason: str
+    """Why the window closed: "interval", "time_cap" or "loop_ended"."""
+    discarded_batches: NonNegativeInt
+    data_wait_s: NonNegativeFloat
+    """Time inside the loader's next() in the steady window."""
+
+    epoch_samples: PositiveInt | None
+    """Samples per epoch; None for a data set without a length."""
+    epoch_batches: PositiveInt | None
+    boundary_s: float | None
+    """Cost of one epoch boundary beyond steady steps: worker shut-down, start-up and refill."""
+    boundaries_seen: NonNegativeInt
+
+    startup_s: NonNegativeFloat
+    """From process start to the first batch asked for."""
+    first_batch_s: NonNegativeFloat
+    first_step_s: NonNegativeFloat
+    """From the first batch at hand to the end of the first optimizer step, compilation included."""
+    batch_bytes: NonNegativeInt
+    """Bytes of one full batch, walked in the real batch."""
+    peak_allocated_bytes: NonNegativeInt | None
+    peak_reserved_bytes: NonNegativeInt | None
+    allocation_retries: NonNegativeInt | None
+    loss_first: float | None
+    loss_last: float | None
+    script_steps: NonNegativeInt
+    """Optimizer steps that the process made in all."""
+
+    @property
+    def steady_it_per_s(self) -> float:
+        """Loop batches per second in the steady window."""
+        return self.steady_batches / self.steady_time_s
+
+    @property
+    def step_time_s(self) -> float:
+        """Seconds per loop batch in the steady window."""
+        return self.steady_time_s / self.steady_batches
+
+    @property
+    def bytes_per_sample(self) -> float:
+        """Bytes of one sample in a batch."""
+        return self.batch_bytes * self.steady_batches / self.steady_samples
+
+    @property
+    def epoch_time_s(self) -> float | None:
+        """Seconds of one whole epoch, its boundary included; None without an epoch length."""
+        if self.epoch_samples is None:
+            return None
+        steady_s = self.epoch_samples * self.steady_time_s / self.steady_samples
+        return max(steady_s + (self.boundary_s or 0.0), 1e-9)
+
+    @property
+    def rate_samples_per_s(self) -> float:
+        """The objective: samples/s over whole epochs, boundary cost included."""
+        epoch_time_s = self.epoch_time_s
+        if epoch_time_s is None or self.epoch_samples is None:
+            return self.steady_samples / self.steady_time_s
+        return self.epoch_samples / epoch_time_s
+
+    @property
+    def epoch_it_per_s(self) -> float:
+        """Loop batches per second over whole epochs."""
+        return self.rate_samples_per_s * self.steady_batches / self.steady_samples
+
+
+class TreeMemory(Record):
+    """Host memory of the trial's whole process tree, as the parent saw it from outside."""
+
+    peak_pss_bytes: NonNegativeInt
+    """Largest proportional set size summed over the tree."""
+    peak_shm_bytes: NonNegativeInt
+    """Largest growth of /dev/shm during the trial."""
+    processes: NonNegativeInt
+    """Most processes seen at once."""
+    samples: NonNegativeInt = Field(description="readings taken")
+
+
+class Measurement(Record):
+    """One trial's figures: the loop from inside, the tree from outside."""
+
+    loop: LoopMeasurement
+    memory: TreeMemory
+
+    @property
+    def rate_samples_per_s(self) -> float:
+        """The objective: samples/s over whole epochs."""
+        return self.loop.rate_samples_per_s

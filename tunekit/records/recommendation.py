@@ -1,0 +1,108 @@
+"""What tunekit recommends, with the evidence for it."""
+
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+
+from tunekit.records.base import Record
+from tunekit.records.config import TrainConfig
+from tunekit.records.measurement import Interval
+
+
+class Tier(StrEnum):
+    """A headroom policy."""
+
+    CONSERVATIVE = "conservative"
+    BALANCED = "balanced"
+    AGGRESSIVE = "aggressive"
+
+
+class LearningRateRule(StrEnum):
+    """How the learning rate follows the global batch."""
+
+    LINEAR = "linear"
+    """lr x k with warm-up, for SGD: Goyal et al. 2017, arXiv 1706.02677."""
+    SQRT = "sqrt"
+    """lr x sqrt(k), for Adam-type optimizers: Malladi et al. 2022, arXiv 2205.10287."""
+
+
+class LearningRate(Record):
+    """A scaled learning rate and how it came about."""
+
+    value: PositiveFloat
+    rule: LearningRateRule
+    base_lr: PositiveFloat
+    base_batch: PositiveInt
+    """Global batch that base_lr belongs to."""
+    source: Literal["baseline", "flags"]
+    """Whether the base was read from the optimizer at the baseline or given by --lr / --base-batch."""
+
+
+class ScalingRow(Record):
+    """One tier on several GPUs of one host."""
+
+    tier: Tier
+    gpus: PositiveInt
+    total_batch: PositiveInt
+    total_workers: NonNegativeInt
+    buffer_bytes: NonNegativeInt
+    ram_bytes: NonNegativeInt
+    """RAM needed on the host: worker processes and main processes, plus the buffer."""
+    lr_linear: PositiveFloat | None
+    lr_sqrt: PositiveFloat | None
+    warnings: tuple[str, ...] = ()
+
+
+class NoiseFloor(Record):
+    """How much fresh processes of one config differ on this machine, measured in this run."""
+
+    relative: NonNegativeFloat
+    """Typical |rate ratio - 1| of two fresh processes of the baseline, one after the other."""
+    pairs: PositiveInt
+    processes: PositiveInt
+
+
+class Recommendation(Record):
+    """A tier's config with its evidence."""
+
+    tier: Tier
+    config: TrainConfig
+    search_trial: NonNegativeInt
+    """The trial that found it."""
+    confirm_trials: tuple[NonNegativeInt, ...]
+    """Fresh interleaved processes that its rate and speed-up come from."""
+    same_as: Tier | None = None
+    """An earlier tier with the same config."""
+    is_baseline: bool
+    rate_samples_per_s: Interval
+    it_per_s: Interval
+    speedup: Interval | None
+    """Against the baseline, over interleaved rounds; None when the baseline can't run here."""
+    epoch_time_s: PositiveFloat | None
+    peak_reserved_bytes: NonNegativeInt | None
+    device_memory_bytes: PositiveInt | None
+    buffer_bytes: NonNegativeInt
+    base_ram_bytes: NonNegativeInt
+    """RAM of the process tree without the buffer."""
+    float32_matmul_precision: str | None
+    learning_rate: LearningRate | None
+    reason: str
+    """Why this config and not another, in one sentence."""
+
+
+class MissingTier(Record):
+    """A tier that no measured config satisfies."""
+
+    tier: Tier
+    reason: str
+
+
+class Note(Record):
+    """Something that the user should know, as data: it can be shown, counted or silenced by its code."""
+
+    code: str = Field(pattern=r"^[a-z][a-z0-9-]*$")
+    severity: Literal["info", "warning"]
+    message: str
+    remedy: str | None = None
+    value: NonNegativeFloat | None = None

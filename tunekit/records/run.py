@@ -1,0 +1,110 @@
+"""One whole search: rebuilt from its trial records, readable without tunekit."""
+
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+
+from tunekit.records.base import SCHEMA_VERSION, Record
+from tunekit.records.config import TrainConfig
+from tunekit.records.hardware import Host, Profile
+from tunekit.records.recommendation import MissingTier, NoiseFloor, Note, Recommendation, ScalingRow
+from tunekit.records.target import Target
+from tunekit.records.trial import TrialRecord
+
+KnobValue = bool | int | str | None
+
+
+class FixedKnob(Record):
+    """A knob that the user took out of the search with `--fix`."""
+
+    knob: str
+    value: KnobValue
+
+
+class KnobRange(Record):
+    """Bounds that the user set on a numeric knob with `--range`, both included."""
+
+    knob: str
+    low: NonNegativeInt
+    high: NonNegativeInt
+
+
+class SearchOptions(Record):
+    """What the user asked of a search."""
+
+    gpu: str = "auto"
+    budget_s: PositiveFloat
+    max_trials: PositiveInt | None = None
+    """Search trials, the baseline included, confirmation not."""
+    seed: NonNegativeInt = 0
+    fixed: tuple[FixedKnob, ...] = ()
+    ranges: tuple[KnobRange, ...] = ()
+    base_lr: PositiveFloat | None = None
+    base_batch: PositiveInt | None = None
+    epochs: PositiveInt = 10
+    """Epochs of the planned training."""
+    confirm_rounds: PositiveInt = 5
+    trial_limit_s: PositiveFloat = 300.0
+    """A trial that has not finished measuring by then is ended."""
+    no_progress_limit_s: PositiveFloat = 90.0
+    """A trial without a batch, step or compiled graph for this long is ended."""
+    window_s: PositiveFloat = 5.0
+    """Steady time that a trial aims to measure."""
+
+
+class KnobSpace(Record):
+    """One knob of the search space."""
+
+    knob: str
+    values: tuple[KnobValue, ...] = Field(min_length=1)
+    """Candidates; one value when the knob is not searched."""
+    why_fixed: str | None = None
+    """Why there is only one value: fixed by the user, inert here, or out of the agent's reach."""
+
+
+class RunStatus(StrEnum):
+    """How far a search came."""
+
+    RUNNING = "running"
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
+    FINISHED = "finished"
+
+
+class Run(Record):
+    """Everything one search learned."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    tunekit_version: str
+    created_at: str
+    status: RunStatus
+    target: Target
+    options: SearchOptions
+    host: Host
+    profile: Profile
+    measured_on: str
+    """Profile id, or device name, of the device that the trials really ran on."""
+    space: tuple[KnobSpace, ...] = ()
+    trials: tuple[TrialRecord, ...] = ()
+    noise_floor: NoiseFloor | None = None
+    recommendations: tuple[Recommendation, ...] = ()
+    missing_tiers: tuple[MissingTier, ...] = ()
+    scaling: tuple[ScalingRow, ...] = ()
+    notes: tuple[Note, ...] = ()
+    search_time_s: float = Field(default=0.0, ge=0)
+
+    @property
+    def baseline(self) -> TrialRecord | None:
+        """The first baseline trial."""
+        return next((trial for trial in self.trials if trial.role == "baseline"), None)
+
+    @property
+    def baseline_config(self) -> TrainConfig | None:
+        """The knob values that the user has now."""
+        return self.baseline.config if self.baseline else None
+
+    @property
+    def is_emulated(self) -> bool:
+        """Whether the trials ran on another device than the one asked for."""
+        return self.measured_on != self.profile.id

@@ -1,0 +1,98 @@
+"""One trial on disk: what was asked, what came of it."""
+
+from enum import StrEnum
+from typing import Literal, Self
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, model_validator
+
+from tunekit.records.base import SCHEMA_VERSION, Record
+from tunekit.records.config import TrainConfig
+from tunekit.records.measurement import Measurement
+from tunekit.records.target import Discovery
+
+
+class OutcomeKind(StrEnum):
+    """Why a trial has no measurement. Told apart by evidence, never by words in the output."""
+
+    DEVICE_OOM = "device_oom"
+    HOST_OOM = "host_oom"
+    SHM_EXHAUSTED = "shm_exhausted"
+    TIMEOUT = "timeout"
+    HANG = "hang"
+    WORKER_CRASH = "worker_crash"
+    NONFINITE_LOSS = "nonfinite_loss"
+    TOO_SHORT = "too_short"
+    NO_TRAINING_LOOP = "no_training_loop"
+    SCRIPT_ERROR = "script_error"
+    KILLED = "killed"
+    AGENT_ABSENT = "agent_absent"
+    REFUSED = "refused"
+    COMPILE_NO_EFFECT = "compile_no_effect"
+    KNOB_NOT_APPLIED = "knob_not_applied"
+    """The script undid a knob, so the figures would belong to another config."""
+
+    @property
+    def is_memory(self) -> bool:
+        """Whether a smaller config could succeed."""
+        return self in (self.DEVICE_OOM, self.HOST_OOM, self.SHM_EXHAUSTED, self.REFUSED)
+
+
+class Failure(Record):
+    """A trial that gave no measurement, and why."""
+
+    kind: OutcomeKind
+    message: str
+    """What happened, with the value that shows it."""
+    remedy: str | None = None
+    last_lines: tuple[str, ...] = Field(default=(), max_length=50)
+    """The script's own last output lines."""
+    returncode: int | None = None
+    """Exit status; negative for a signal; None when the trial was ended from outside."""
+
+
+class TrialRole(StrEnum):
+    """What a trial was run for."""
+
+    BASELINE = "baseline"
+    SEARCH = "search"
+    CONFIRM = "confirm"
+    """A fresh process of the baseline or of a chosen config, interleaved with the others."""
+
+
+class WrittenFile(Record):
+    """A write of the script that did not go where the script meant."""
+
+    path: str
+    action: Literal["diverted", "denied", "created"]
+
+
+class TrialRecord(Record):
+    """Everything one trial left behind; the truth that a run is rebuilt from."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    number: NonNegativeInt
+    role: TrialRole
+    round: NonNegativeInt | None = None
+    """Interleaved round of a confirmation, from 0."""
+    config: TrainConfig | None
+    """None while it is unknown: a baseline that ended before its loader was built."""
+    is_baseline_config: bool
+    """Whether the target ran exactly as the user has it."""
+    started_at: str
+    """ISO 8601, UTC."""
+    duration_s: NonNegativeFloat
+    measurement: Measurement | None = None
+    failure: Failure | None = None
+    discovery: Discovery | None = None
+    written: tuple[WrittenFile, ...] = Field(default=(), max_length=1000)
+
+    @model_validator(mode="after")
+    def _one_outcome(self) -> Self:
+        if (self.measurement is None) == (self.failure is None):
+            raise ValueError("a trial has either a measurement or a failure")
+        return self
+
+    @property
+    def rate_samples_per_s(self) -> float | None:
+        """The objective, None for a failed trial."""
+        return self.measurement.rate_samples_per_s if self.measurement else None
