@@ -1,0 +1,1 @@
+"""Files that drop into a training config."""

@@ -1,0 +1,1 @@
+"""What this machine and its GPU really offer: profiles, detection, limits."""

@@ -1,0 +1,1 @@
+"""Predicted bytes: batches, RAM buffer."""

@@ -1,0 +1,1 @@
+"""From measured trials to advice: tiers, learning rate, scaling. Pure functions of records."""

@@ -1,0 +1,1 @@
+"""Views of a saved run: the numbers once, then drawings of them."""

@@ -1,0 +1,1 @@
+"""One child process, one config, one outcome."""
