@@ -24,9 +24,11 @@ class LoaderAddress(Record):
     """How later trials recognise a loader that the baseline saw."""
 
     call_stack: tuple[str, ...]
-    """Innermost user frames of the construction, as "file:line", inner first."""
-    ordinals: tuple[NonNegativeInt, ...] | None
-    """Which constructions from that call stack are meant; None for all of them."""
+    """Innermost user frames of the construction, as "file:line+instruction", inner first."""
+    ordinals: tuple[NonNegativeInt, ...]
+    """Which constructions from that call stack are meant, modulo the period."""
+    period: PositiveInt = 1
+    """Loaders that the call stack builds before the pattern repeats."""
 
 
 class LoaderSeen(Record):

@@ -1,0 +1,59 @@
+"""Callbacks that run right after a module was imported, without importing anything early."""
+
+from __future__ import annotations
+
+import sys
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import PathFinder
+from typing import Callable
+
+
+class _AfterExec(Loader):
+    """A module's own loader, followed by the callbacks for it."""
+
+    def __init__(self, loader: Loader, callbacks: list) -> None:
+        self._loader = loader
+        self._callbacks = callbacks
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._loader, name)
+
+    def create_module(self, spec):
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module) -> None:
+        module.__loader__ = self._loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        self._loader.exec_module(module)
+        for callback in self._callbacks:
+            callback(module)
+
+
+class _Finder(MetaPathFinder):
+    def __init__(self) -> None:
+        self.waiting: dict = {}
+
+    def find_spec(self, name, path=None, target=None):
+        callbacks = self.waiting.pop(name, None)
+        if callbacks is None:
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _AfterExec(spec.loader, callbacks)
+        if not self.waiting and self in sys.meta_path:
+            sys.meta_path.remove(self)
+        return spec
+
+
+_finder = _Finder()
+
+
+def when_imported(name: str, callback: Callable) -> None:
+    """Call `callback(module)` once the module `name` was imported; at once if it already is."""
+    if name in sys.modules:
+        callback(sys.modules[name])
+        return
+    _finder.waiting.setdefault(name, []).append(callback)
+    if _finder not in sys.meta_path:
+        sys.meta_path.insert(0, _finder)

@@ -1,0 +1,97 @@
+"""Precision, compile and channels_last applied to a root module, in place."""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import Any
+
+
+def apply(torch: Any, module: Any, knobs: dict, device_type: str) -> None:
+    """Apply the model knobs to one root before its forward runs.
+
+    Args:
+        torch: the torch module of the script.
+        module: the root.
+        knobs: `channels_last`, `precision` and `compile`; absent ones are left alone.
+        device_type: "cuda" or "cpu", for autocast.
+    """
+    if knobs.get("channels_last"):
+        module.to(memory_format=torch.channels_last)
+    if knobs.get("precision") == "bf16":
+        _autocast(torch, module, device_type, torch.bfloat16)
+    if knobs.get("compile"):
+        _compile(torch, module)
+
+
+def set_matmul_precision(torch: Any, precision: str) -> None:
+    """Set TF32 or IEEE matmuls where the precision knob asks for one of them."""
+    wanted = {"fp32": "highest", "tf32": "high"}.get(precision)
+    if wanted is not None and matmul_precision(torch) not in (None, wanted):
+        torch.set_float32_matmul_precision(wanted)
+
+
+def matmul_precision(torch: Any) -> str | None:
+    """Return torch's float32 matmul precision, None where the script uses the newer API."""
+    try:
+        return torch.get_float32_matmul_precision()
+    except Exception:
+        return None
+
+
+def graphs_captured() -> int:
+    """Return the graphs that torch.compile captured in this process so far."""
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None)
+    return int(counters["stats"]["unique_graphs"]) if counters is not None else 0
+
+
+def _compile(torch: Any, module: Any) -> None:
+    """Compile the root's call in place.
+
+    `module.compile()` captures nothing on nn.Sequential and its like, whose frames torch skips; a
+    frame of our own around the call is captured and the call inlined into it.
+    """
+
+    def call_root(*args, **kwargs):
+        return module._call_impl(*args, **kwargs)
+
+    module._compiled_call_impl = torch.compile(call_root)
+
+
+def _autocast(torch: Any, module: Any, device_type: str, dtype: Any) -> None:
+    """Run the root's forward under autocast and give its floating outputs back as float32.
+
+    Bound as a method, so that a deep copy of the module (an EMA) gets a forward of its own.
+    """
+    if "forward" in module.__dict__:
+        module.__dict__["_tunekit_forward"] = module.__dict__["forward"]
+
+        def forward(self, *args, **kwargs):
+            with torch.autocast(device_type, dtype=dtype):
+                outputs = self.__dict__["_tunekit_forward"](*args, **kwargs)
+            return _as_float32(torch, outputs)
+
+    else:
+
+        def forward(self, *args, **kwargs):
+            with torch.autocast(device_type, dtype=dtype):
+                outputs = type(self).forward(self, *args, **kwargs)
+            return _as_float32(torch, outputs)
+
+    forward.__wrapped__ = type(module).forward
+    module.__dict__["forward"] = types.MethodType(forward, module)
+
+
+def _as_float32(torch: Any, outputs: Any) -> Any:
+    if isinstance(outputs, torch.Tensor):
+        return outputs.float() if outputs.dtype in (torch.bfloat16, torch.float16) else outputs
+    if isinstance(outputs, tuple) and hasattr(outputs, "_fields"):
+        return type(outputs)(*(_as_float32(torch, value) for value in outputs))
+    if isinstance(outputs, (list, tuple)):
+        return type(outputs)(_as_float32(torch, value) for value in outputs)
+    if isinstance(outputs, dict):
+        for key, value in outputs.items():
+            converted = _as_float32(torch, value)
+            if converted is not value:
+                outputs[key] = converted
+    return outputs

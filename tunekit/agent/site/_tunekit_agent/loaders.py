@@ -1,0 +1,248 @@
+"""DataLoader construction and iteration: where loader knobs go in and fetches of batches come out."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import sys
+import time
+import weakref
+from typing import Any
+
+_STACK_FRAMES = 4
+_MAX_LOADERS = 512
+_AGENT = os.path.dirname(os.path.abspath(__file__))
+
+
+class LoaderInfo:
+    """What is known of one DataLoader of the script.
+
+    Attributes:
+        call_stack: innermost user frames of its construction, as "file:line+instruction".
+        ordinal: how many loaders that call stack had built before.
+        credits: how often an optimizer step followed its batches; 0.5 when another loader came between.
+        fetches: batches that the main process took from it.
+    """
+
+    def __init__(self, call_stack: tuple, ordinal: int) -> None:
+        self.call_stack = call_stack
+        self.ordinal = ordinal
+        self.credits = 0.0
+        self.fetches = 0
+        self.facts: dict = {}
+        self.loader: Any = None  # a weak reference: a loader built anew each epoch must die with it
+        self._trusts_tensor: bool | None = None
+
+    def samples_in(self, batch: object) -> int:
+        """Return the samples in a fetched batch.
+
+        The first tensor's first dimension is believed only where it agreed with the declared batch
+        size once: packed sequences and detection batches have other shapes.
+        """
+        from . import batches
+
+        declared = self.facts.get("batch_size")
+        seen = batches.leading_size(batch)
+        if declared is None:
+            return seen or 1
+        if self._trusts_tensor is None or (not self._trusts_tensor and self.fetches <= 2):
+            self._trusts_tensor = seen == declared
+        return seen if self._trusts_tensor and seen else declared
+
+
+def _user_stack() -> tuple:
+    """Return where the loader is being built, leaving out torch's and our own frames."""
+    torch = sys.modules.get("torch")
+    skipped = (os.path.dirname(getattr(torch, "__file__", "") or "?"), _AGENT)
+    frames: list = []
+    frame = sys._getframe(2)
+    while frame is not None and len(frames) < _STACK_FRAMES:
+        name = frame.f_code.co_filename
+        if not name.startswith(skipped) and not name.startswith("<frozen"):
+            frames.append("%s:%d+%d" % (name, frame.f_lineno, frame.f_lasti))
+        frame = frame.f_back
+    return tuple(frames)
+
+
+def _length(thing: object) -> int | None:
+    try:
+        return len(thing)  # type: ignore[arg-type]
+    except Exception:
+        return None
+
+
+class LoaderWatch:
+    """Knows every loader of the process and tells the observer about fetches.
+
+    Args:
+        address: of the training loader, when the baseline learnt it; None otherwise.
+        knobs: loader knobs to set on it.
+        observer: receives loader_built, epoch_started, fetch_started, epoch_ended and fetched.
+    """
+
+    def __init__(self, address: dict | None, knobs: dict, observer: Any) -> None:
+        self.address = address
+        self.knobs = knobs
+        self.observer = observer
+        self.infos: list = []
+        self.fetching = 0
+        self._built: dict = {}
+        self._pid = os.getpid()
+
+    def install(self, module: Any) -> None:
+        """Wrap the DataLoader class and its iterators' base class in `torch.utils.data.dataloader`."""
+        self._module = module
+        self._wrap_construction(module.DataLoader)
+        self._wrap_iteration(module._BaseDataLoaderIter)
+
+    def _wrap_construction(self, loader_class: Any) -> None:
+        original = loader_class.__init__
+        signature = inspect.signature(original)
+        watch = self
+
+        @functools.wraps(original)
+        def __init__(self, *args, **kwargs):  # noqa: N807
+            if os.getpid() != watch._pid:
+                return original(self, *args, **kwargs)
+            info = watch._register()
+            if watch.address is not None and watch.is_addressed(info):
+                bound = signature.bind(self, *args, **kwargs)
+                watch._set_knobs(bound.arguments)
+                args, kwargs = bound.args[1:], bound.kwargs
+            original(self, *args, **kwargs)
+            info.loader = weakref.ref(self)
+            info.facts = watch._facts(self)
+            object.__setattr__(self, "_tunekit_info", info)
+            watch.observer.loader_built(info)
+            return None
+
+        loader_class.__init__ = __init__
+
+    def _register(self) -> LoaderInfo:
+        stack = _user_stack()
+        ordinal = self._built.get(stack, 0)
+        self._built[stack] = ordinal + 1
+        info = LoaderInfo(stack, ordinal)
+        if len(self.infos) < _MAX_LOADERS:
+            self.infos.append(info)
+        return info
+
+    def is_addressed(self, info: LoaderInfo) -> bool:
+        """Return whether this is the loader that the request's address means."""
+        address = self.address or {}
+        same_place = tuple(address["call_stack"]) == info.call_stack
+        return same_place and info.ordinal % address["period"] in address["ordinals"]
+
+    def address_of(self, info: LoaderInfo) -> dict:
+        """Return how a later trial finds this loader: call stack, and which of its constructions.
+
+        One line may build several loaders (a loop over splits), again in each epoch: the pattern of
+        trained ones repeats with a period.
+        """
+        twins = [other for other in self.infos if other.call_stack == info.call_stack]
+        trained = [other.credits > 0 for other in twins]
+        while len(twins) > info.ordinal + 1 and not twins[-1].fetches:
+            twins.pop()
+        flags = trained[: len(twins)] or [True]
+        period = next(p for p in range(1, len(flags) + 1) if all(flag == flags[i % p] for i, flag in enumerate(flags)))
+        ordinals = [i for i in range(period) if flags[i]] or [info.ordinal % period]
+        return {"call_stack": list(info.call_stack), "ordinals": ordinals, "period": period}
+
+    def _set_knobs(self, arguments: dict) -> None:
+        """Put the knobs into the constructor's bound arguments, legally for any worker count."""
+        knobs = self.knobs
+        for name in ("num_workers", "pin_memory", "prefetch_factor", "persistent_workers"):
+            if knobs.get(name) is not None:
+                arguments[name] = knobs[name]
+        if knobs.get("num_workers") == 0:
+            for name in ("prefetch_factor", "persistent_workers", "timeout", "multiprocessing_context"):
+                arguments.pop(name, None)
+        batch_size = knobs.get("batch_size")
+        if batch_size is None:
+            return
+        sampler = arguments.get("batch_sampler")
+        if sampler is None:
+            if arguments.get("batch_size", 1) is not None:
+                arguments["batch_size"] = batch_size
+        elif self._is_plain(sampler):
+            arguments["batch_sampler"] = type(sampler)(sampler.sampler, batch_size, sampler.drop_last)
+
+    def _is_plain(self, batch_sampler: object) -> bool:
+        return type(batch_sampler) is sys.modules["torch.utils.data.sampler"].BatchSampler
+
+    def _facts(self, loader: Any) -> dict:
+        iterable = loader._dataset_kind == self._module._DatasetKind.Iterable
+        sampler = loader.batch_sampler
+        batch_size = loader.batch_size
+        if batch_size is None and sampler is not None and self._is_plain(sampler):
+            batch_size = sampler.batch_size
+        return {
+            "dataset": type(loader.dataset).__name__,
+            "dataset_samples": None if iterable else _length(loader.dataset),
+            "batch_size": batch_size,
+            "num_workers": loader.num_workers,
+            "prefetch_factor": loader.prefetch_factor if loader.num_workers else None,
+            "pin_memory": bool(loader.pin_memory),
+            "persistent_workers": bool(loader.persistent_workers),
+            "drop_last": bool(getattr(sampler, "drop_last", loader.drop_last)),
+            "iterable": iterable,
+            "batch_size_bound": batch_size is not None and (iterable or sampler is None or self._is_plain(sampler)),
+        }
+
+    def _wrap_iteration(self, iterator_class: Any) -> None:
+        watch = self
+        original_init, original_reset = iterator_class.__init__, iterator_class._reset
+        original_next = iterator_class.__next__
+
+        @functools.wraps(original_init)
+        def __init__(self, loader, *args, **kwargs):  # noqa: N807
+            self._tunekit_info = getattr(loader, "_tunekit_info", None)
+            watch._epoch_started(self._tunekit_info)
+            original_init(self, loader, *args, **kwargs)
+
+        @functools.wraps(original_reset)
+        def _reset(self, loader, first_iter=False):
+            if not first_iter:
+                watch._epoch_started(getattr(self, "_tunekit_info", None))
+            return original_reset(self, loader, first_iter)
+
+        @functools.wraps(original_next)
+        def __next__(self):  # noqa: N807
+            info = getattr(self, "_tunekit_info", None)
+            if info is None or os.getpid() != watch._pid:
+                return original_next(self)
+            return watch._next(self, info, original_next)
+
+        iterator_class.__init__, iterator_class._reset = __init__, _reset
+        iterator_class.__next__ = __next__
+        if "next" in vars(iterator_class):  # an old alias of __next__
+            iterator_class.next = __next__
+
+    def _epoch_started(self, info: LoaderInfo | None) -> None:
+        if info is not None and os.getpid() == self._pid:
+            self.observer.epoch_started(info, time.perf_counter())
+
+    def _next(self, iterator: Any, info: LoaderInfo, original_next: Any) -> Any:
+        """Fetch a batch for the script, ending the epoch early when the observer asks for it."""
+        started = time.perf_counter()
+        live = iterator.__dict__.get("_tunekit_successor") or iterator
+        if self.observer.fetch_started(info) == "drain":
+            live._sampler_iter = iter(())  # nothing more is sent to the workers; the queue runs dry
+        self.fetching += 1
+        try:
+            asked = time.perf_counter()
+            try:
+                batch = original_next(live)
+            except StopIteration:
+                loader = info.loader()
+                if not self.observer.epoch_ended(info, asked) or loader is None:
+                    raise
+                live = self._module.DataLoader.__iter__(loader)
+                iterator._tunekit_successor = None if live is iterator else live
+                batch = original_next(live)
+        finally:
+            self.fetching -= 1
+        info.fetches += 1
+        self.observer.fetched(info, batch, time.perf_counter() - started)
+        return batch

@@ -1,0 +1,387 @@
+"""Learn the loop, warm up, measure, report, and wait for the end."""
+
+from __future__ import annotations
+
+import atexit
+import math
+import os
+import platform
+import sys
+import threading
+import time
+import traceback
+from typing import Any
+
+from . import batches, imports, knobs
+from .loaders import LoaderInfo, LoaderWatch
+from .request import Request
+from .roots import RootFinder
+from .steady import DRAINING, FINISHED, LoopClock, ramp_batches
+from .steps import StepWatch
+
+_LEARN_BATCHES = 8
+_LEARN_TIME_S = 5.0
+_PROGRESS_EVERY_S = 0.5
+_MAX_SETTLE_BATCHES = 200
+_LOADER_KNOBS = ("batch_size", "num_workers", "prefetch_factor", "pin_memory", "persistent_workers")
+
+
+class Observer:
+    """One trial, seen from inside the training process.
+
+    Args:
+        request: what the parent asks.
+        log: where events go.
+    """
+
+    def __init__(self, request: Request, log: Any) -> None:
+        self._request = request
+        self._log = log
+        self._started = time.perf_counter()
+        loader_knobs = {name: request.knobs[name] for name in _LOADER_KNOBS if name in request.knobs}
+        self._model_knobs = {name: value for name, value in request.knobs.items() if name not in _LOADER_KNOBS}
+        self.loaders = LoaderWatch(request.loader, loader_knobs, self)
+        self.steps = StepWatch(self)
+        self.roots = RootFinder(request.roots, self._apply_to_root, lambda: self.loaders.fetching > 0)
+        self._training: LoaderInfo | None = None
+        self._clock: LoopClock | None = None
+        self._learnt = False
+        self._since_step: list = []
+        self._batches = self._step_count = self._iterations = 0
+        self._batch: tuple = (0, 0.0)  # samples and wait of the batch that is being trained on
+        self._others_fetched = False
+        self._batch_bytes = 0
+        self._first_fetch_at: float | None = None
+        self._first_batch_s = self._first_step_s = self._first_step_at = 0.0
+        self._fetched_at = self._started
+        self._loaderless_samples = 1
+        self._last_graphs = 0
+        self._settle_from = 0
+        self._last_progress = 0.0
+        self._device: dict = {"type": "cpu", "name": "cpu", "memory_bytes": None}
+        self._finished = False
+
+    # --- what the loaders tell -------------------------------------------------------------
+
+    def loader_built(self, info: LoaderInfo) -> None:
+        """A loader was constructed."""
+        self._progress("starting")
+
+    def epoch_started(self, info: LoaderInfo, now: float) -> None:
+        """A loader's iterator is being made or reset."""
+        if info is self._training and self._clock is not None:
+            self._clock.epoch_started(now)
+        info.facts["epoch_started"] = now
+
+    def fetch_started(self, info: LoaderInfo) -> str | None:
+        """The script asks a loader for a batch; returns "drain" when this epoch should end now."""
+        if self._first_fetch_at is None:
+            self._first_fetch_at = time.perf_counter()
+        if info is not self._training or self._clock is None or self._finished:
+            return None
+        samples, wait_s = self._batch
+        self._batch = (0, 0.0)
+        before = self._clock.phase
+        phase = self._clock.tick(samples, wait_s, self._others_fetched, self._settled())
+        self._others_fetched = False
+        self._progress(phase)
+        if phase == FINISHED:
+            self._finish()
+        return "drain" if phase == DRAINING and before != DRAINING else None
+
+    def epoch_ended(self, info: LoaderInfo, asked_at: float) -> bool:
+        """A loader ran dry; returns whether the observer made it so and another epoch should follow."""
+        if info is not self._training or self._clock is None or self._finished:
+            return False
+        forced = self._clock.phase == DRAINING
+        self._clock.epoch_ended(asked_at)
+        return forced
+
+    def fetched(self, info: LoaderInfo, batch: object, wait_s: float) -> None:
+        """The script has a batch in its hands."""
+        if not self._learnt:
+            self._since_step.append(info)
+        if info is self._training or self._training is None:
+            samples = max(1, info.samples_in(batch))
+            self._batch = (samples, wait_s)
+            self._batches += 1
+            if not self._batch_bytes or samples == info.facts.get("batch_size") and info.fetches <= 2:
+                self._batch_bytes = batches.size_bytes(batch) * (info.facts.get("batch_size") or samples) // samples
+                info.facts["batch_bytes"] = self._batch_bytes
+            if self._batches == 1:
+                self._first_batch_s = wait_s
+                self._fetched_at = time.perf_counter()
+        else:
+            self._others_fetched = True
+        self._progress("validating" if self._learnt and info is not self._training else None)
+
+    # --- what the optimizers tell ----------------------------------------------------------
+
+    def stepped(self, optimizer: Any, now: float) -> None:
+        """An optimizer made a step."""
+        self._step_count += 1
+        if self._step_count == 1:
+            self._synchronize()
+            self._first_step_at = time.perf_counter()
+            self._first_step_s = self._first_step_at - self._fetched_at
+        if not self._learnt:
+            self._credit(optimizer)
+            if self._learnt_enough():
+                self._learn()
+        if self._clock is not None and self._training is None and not self._finished:
+            self._tick_without_loader(optimizer)
+        self._progress(None)
+
+    def _credit(self, optimizer: Any) -> None:
+        """Credit the loaders whose batches this step consumed, the last fetched most."""
+        self.roots.stepped(optimizer)
+        if self._since_step or not self._first_fetch_at:
+            self._iterations += 1
+        for info in set(self._since_step):
+            info.credits += 1.0 if info is self._since_step[-1] else 0.5
+        self._since_step.clear()
+
+    def _learnt_enough(self) -> bool:
+        if self._first_fetch_at and not self._iterations:
+            return False
+        seconds = time.perf_counter() - self._first_step_at
+        return self._iterations >= _LEARN_BATCHES or (self._iterations >= 3 and seconds > _LEARN_TIME_S)
+
+    def _learn(self) -> None:
+        """Fix what the first batches showed: training loader, roots, optimizers, device."""
+        self._learnt = True
+        self.roots.stop()
+        trained = [info for info in self.loaders.infos if info.credits]
+        self._training = max(trained, key=lambda info: info.credits, default=None)
+        if self._training is not None and "batch_bytes" in self._training.facts:
+            self._batch_bytes = self._training.facts["batch_bytes"]
+        roots = self.roots.roots()
+        self._device = _device_facts(roots[0].device if roots else None)
+        self._log.emit("learnt", discovery=self._discovery(roots), applied=self._applied_facts())
+        self._make_clock(roots)
+
+    def _make_clock(self, roots: list) -> None:
+        facts = self._training.facts if self._training else {}
+        workers, prefetch = facts.get("num_workers", 0), facts.get("prefetch_factor") or 0
+        _, epoch_batches = self._epoch()
+        self._loaderless_samples = roots[0].input_samples if roots and roots[0].input_samples else 1
+        self._clock = LoopClock(
+            time.perf_counter,
+            self._synchronize,
+            self._request.window_s,
+            self._request.interval_goal,
+            ramp_batches(workers, prefetch, epoch_batches),
+            workers,
+            can_force_boundary=self._training is not None and epoch_batches is not None,
+        )
+        if self._training is not None:
+            self._clock.epoch_started(facts.get("epoch_started", self._started))
+
+    def _tick_without_loader(self, optimizer: Any) -> None:
+        """A loop that makes its own batches: its clock ticks at the steps of the first optimizer."""
+        if id(optimizer) != next(iter(self.steps.optimizers)):
+            return
+        phase = self._clock.tick(self._loaderless_samples, 0.0, False, self._settled())
+        if phase == FINISHED:
+            self._finish()
+
+    # --- applying and settling -------------------------------------------------------------
+
+    def _apply_to_root(self, torch: Any, seen: Any) -> None:
+        if self._model_knobs.get("precision"):
+            knobs.set_matmul_precision(torch, self._model_knobs["precision"])
+        device_type = getattr(seen.device, "type", "cpu")
+        knobs.apply(torch, seen.module, self._model_knobs, device_type)
+
+    def _settled(self) -> bool:
+        """Return whether torch.compile has captured no new graph within the last ramp."""
+        graphs = knobs.graphs_captured()
+        if graphs != self._last_graphs:
+            self._last_graphs, self._settle_from = graphs, self._batches
+        return self._batches - self._settle_from >= 3 or not graphs or self._batches > _MAX_SETTLE_BATCHES
+
+    def _synchronize(self) -> None:
+        torch = sys.modules.get("torch")
+        if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
+            torch.cuda.synchronize()
+
+    # --- reporting -------------------------------------------------------------------------
+
+    def _discovery(self, roots: list) -> dict:
+        torch = sys.modules["torch"]
+        most_steps = max(self.steps.steps.values(), default=1)
+        fetches = self._training.fetches if self._training else most_steps
+        return {
+            "loaders": [self._loader_facts(info) for info in self.loaders.infos[:64]],
+            "roots": [root.facts() for root in roots[:64]],
+            "roots_cover_step": self.roots.cover_step(),
+            "optimizers": self.steps.seen()[:64],
+            "batches_per_step": max(1, round(fetches / most_steps)),
+            "float32_matmul_precision": knobs.matmul_precision(torch),
+            "device_type": self._device["type"],
+            "bf16_native": _bf16_native(torch, self._device["type"]),
+            "torch_version": str(torch.__version__),
+            "python_version": platform.python_version(),
+        }
+
+    def _loader_facts(self, info: LoaderInfo) -> dict:
+        names = ("dataset", "dataset_samples", "batch_size", "num_workers", "prefetch_factor", "pin_memory")
+        more = ("persistent_workers", "drop_last", "iterable", "batch_size_bound")
+        return {
+            "address": self.loaders.address_of(info),
+            "training": info is self._training,
+            **{name: info.facts.get(name) for name in names + more},
+        }
+
+    def _applied_facts(self) -> dict:
+        """Return what really holds in this process, for the parent to compare with what it asked."""
+        facts = self._training.facts if self._training else {}
+        return {
+            **{name: facts.get(name) for name in _LOADER_KNOBS},
+            "addressed": self._request.loader is None
+            or (self._training is not None and self.loaders.is_addressed(self._training)),
+            "roots_applied": [seen.facts() for seen in self.roots.applied],
+        }
+
+    def _epoch(self) -> tuple:
+        """Return (samples, batches) of one epoch as the training loader says, None where unknown."""
+        info = self._training
+        if info is None or info.facts.get("iterable"):
+            return None, None
+        try:
+            loader = info.loader()
+            count = len(loader)
+            sampler = getattr(loader.batch_sampler, "sampler", None)
+        except Exception:
+            return None, None
+        batch_size = info.facts.get("batch_size")
+        if batch_size is None or count <= 0:
+            return None, (count or None)
+        try:
+            samples = len(sampler) if sampler is not None else count * batch_size
+        except Exception:
+            samples = count * batch_size
+        return max(1, min(samples, count * batch_size)), count
+
+    def _finish(self) -> None:
+        """Report the measurement and wait for the parent to end this process."""
+        self._finished = True
+        self._report()
+        while True:  # never os._exit: `train.py && next` must not run `next`
+            threading.Event().wait(3600)
+
+    def _report(self) -> None:
+        last = self.steps.loss_values()[1]
+        if last is not None and not math.isfinite(last):
+            self._log.emit("nonfinite", loss=str(last), steps=self._step_count)
+        self._log.emit("done", loop=self._measured())
+
+    def _measured(self) -> dict:
+        clock = self._clock
+        facts = self._training.facts if self._training else {}
+        epoch_samples, epoch_batches = self._epoch()
+        first, last = (_finite(loss) for loss in self.steps.loss_values())
+        return {
+            "device": self._device,
+            "batch_size": facts.get("batch_size") or (None if self._training else self._loaderless_samples),
+            "num_workers": facts.get("num_workers", 0),
+            "prefetch_factor": facts.get("prefetch_factor"),
+            "pin_memory": facts.get("pin_memory", False),
+            "persistent_workers": facts.get("persistent_workers", False),
+            "compile_graphs": knobs.graphs_captured(),
+            "float32_matmul_precision": knobs.matmul_precision(sys.modules["torch"]),
+            "steady_batches": clock.steady_batches,
+            "steady_samples": clock.steady_samples,
+            "steady_time_s": clock.steady_time_s,
+            "rate_interval_relative": clock.interval,
+            "stop_reason": clock.stop_reason,
+            "discarded_batches": clock.discarded_batches + _LEARN_BATCHES,
+            "data_wait_s": clock.data_wait_s,
+            "epoch_samples": epoch_samples,
+            "epoch_batches": epoch_batches,
+            "boundary_s": clock.boundary_s,
+            "boundaries_seen": clock.boundaries_seen,
+            "startup_s": max(0.0, (self._first_fetch_at or self._started) - self._started),
+            "first_batch_s": self._first_batch_s,
+            "first_step_s": self._first_step_s,
+            "batch_bytes": self._batch_bytes,
+            **_device_memory(),
+            "loss_first": first,
+            "loss_last": last,
+            "script_steps": self._step_count,
+        }
+
+    def _progress(self, phase: str | None) -> None:
+        now = time.perf_counter()
+        if now - self._last_progress < _PROGRESS_EVERY_S:
+            return
+        self._last_progress = now
+        if phase is None:
+            phase = self._clock.phase if self._clock else "learning"
+        self._log.emit(
+            "progress", phase=phase, batches=self._batches, steps=self._step_count, graphs=knobs.graphs_captured()
+        )
+
+    def script_ended(self) -> None:
+        """The interpreter is shutting down: report what there is, and why it ended."""
+        if self._finished:
+            return
+        error = getattr(sys, "last_value", None)
+        if error is None and self._clock is not None and self._clock.end():
+            self._finished = True
+            self._report()
+            return
+        self._log.emit("exit", steps=self._step_count, batches=self._batches, error=_error_facts(error))
+
+
+def _error_facts(error: Any) -> dict | None:
+    if error is None:
+        return None
+    lines = traceback.format_exception(type(error), error, error.__traceback__)
+    return {
+        "types": [kind.__module__ + "." + kind.__qualname__ for kind in type(error).__mro__][:16],
+        "message": str(error)[-4000:],
+        "traceback": "".join(lines)[-8000:].splitlines()[-40:],
+    }
+
+
+def _finite(loss: float | None) -> float | None:
+    return loss if loss is None or math.isfinite(loss) else None
+
+
+def _device_facts(device: Any) -> dict:
+    kind = getattr(device, "type", "cpu")
+    if kind == "cuda":
+        properties = sys.modules["torch"].cuda.get_device_properties(device)
+        return {"type": kind, "name": properties.name, "memory_bytes": int(properties.total_memory)}
+    return {"type": kind, "name": platform.processor() or kind, "memory_bytes": None}
+
+
+def _bf16_native(torch: Any, kind: str) -> bool | None:
+    """Return whether CUDA computes bfloat16 without emulation; the parent knows of CPUs."""
+    if kind != "cuda":
+        return None
+    return torch.cuda.get_device_capability() >= (8, 0)
+
+
+def _device_memory() -> dict:
+    torch = sys.modules["torch"]
+    if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
+        return {"peak_allocated_bytes": None, "peak_reserved_bytes": None, "allocation_retries": None}
+    return {
+        "peak_allocated_bytes": torch.cuda.max_memory_allocated(),
+        "peak_reserved_bytes": torch.cuda.max_memory_reserved(),
+        "allocation_retries": int(torch.cuda.memory_stats().get("num_alloc_retries", 0)),
+    }
+
+
+def install(request: Request, log: Any) -> None:
+    """Hang the observer into torch's modules as the script imports them."""
+    observer = Observer(request, log)
+    if os.environ.get("RANK", "0") != "0":
+        observer._finished = True  # another rank measures; this one only has the knobs applied
+    imports.when_imported("torch.utils.data.dataloader", observer.loaders.install)
+    imports.when_imported("torch.optim.optimizer", observer.steps.install_optimizer)
+    imports.when_imported("torch._tensor", observer.steps.install_tensor)
+    imports.when_imported("torch.nn.modules.module", observer.roots.install)
+    atexit.register(observer.script_ended)

@@ -1,0 +1,36 @@
+"""What the parent asks of one trial."""
+
+from __future__ import annotations
+
+import json
+
+
+class Request:
+    """One trial's request, as the parent wrote it to request.json.
+
+    Attributes:
+        trial_folder: where events, output and diverted files go.
+        knobs: values to set, by knob name; a knob that is absent is left as the script has it.
+        loader: address of the training loader, None at the baseline.
+        roots: addresses of the roots, empty at the baseline.
+        window_s: steady time to measure, in seconds.
+        interval_goal: half width of the rate's interval, relative, at which the window may close.
+    """
+
+    def __init__(self, payload: dict) -> None:
+        self.trial_folder: str = payload["trial_folder"]
+        self.knobs: dict = payload["knobs"]
+        self.loader: dict | None = payload["loader"]
+        self.roots: list = payload["roots"]
+        self.window_s = float(payload["window_s"])
+        self.interval_goal = float(payload["interval_goal"])
+
+
+def read(path: str) -> Request:
+    """Return the request in the file.
+
+    Raises:
+        OSError, ValueError, KeyError: the file is missing or not a request.
+    """
+    with open(path, encoding="utf-8") as stream:
+        return Request(json.load(stream))

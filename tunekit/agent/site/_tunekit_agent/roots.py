@@ -1,0 +1,157 @@
+"""Finds the roots: the outermost modules that own the parameters which the optimizers step.
+
+`nn.Module.__call__` is replaced only while no module is running: the outermost call restores it,
+so inner modules run untouched and torch.compile traces pristine classes. Once the roots are known
+it is restored for good; a hook left in place would stop torch.compile.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Callable
+
+
+class _Seen:
+    """One outermost module, by first forward under grad."""
+
+    def __init__(self, torch: Any, module: Any, ordinal_of: dict) -> None:
+        self.module = module
+        parameters = list(module.parameters())
+        self.parameter_ids = {id(parameter) for parameter in parameters}
+        self.numel = sum(_numel(parameter) for parameter in parameters)
+        self.class_name = type(module).__module__ + "." + type(module).__qualname__
+        key = (self.class_name, self.numel)
+        self.ordinal = ordinal_of[key] = ordinal_of.get(key, -1) + 1
+        self.device = parameters[0].device if parameters else None
+        self.input_samples: int | None = None
+        weights = [parameter for parameter in parameters if parameter.dim() == 4 and _numel(parameter) > 1]
+        self.has_4d_weights = bool(weights)
+        self.channels_last = any(_is_channels_last(torch, weight) for weight in weights)
+        self.compiled = module._compiled_call_impl is not None or type(module).__name__ == "OptimizedModule"
+        self.autocast_dtype = _autocast_dtype(torch, self.device)
+        if self.autocast_dtype is None and parameters and parameters[0].dtype in (torch.bfloat16, torch.float16):
+            self.autocast_dtype = str(parameters[0].dtype).replace("torch.", "")
+
+    def facts(self) -> dict:
+        return {
+            "class_name": self.class_name,
+            "parameters": self.numel,
+            "ordinal": self.ordinal,
+            "has_4d_weights": self.has_4d_weights,
+            "compiled": self.compiled,
+            "channels_last": self.channels_last,
+            "autocast_dtype": self.autocast_dtype,
+        }
+
+
+class RootFinder:
+    """Watches outermost forwards until the roots are known.
+
+    Args:
+        wanted: addresses of the roots that the baseline learnt; they are handed to `apply` before
+            their first forward.
+        apply: called with the torch module and each wanted root's `_Seen`.
+        is_fetching: whether a loader is fetching now; forwards inside it are transforms.
+    """
+
+    def __init__(self, wanted: list, apply: Callable, is_fetching: Callable) -> None:
+        self._wanted = [(root["class_name"], root["parameters"], root["ordinal"]) for root in wanted]
+        self._apply = apply
+        self._is_fetching = is_fetching
+        self._thread = threading.get_ident()
+        self._seen: dict = {}
+        self._ordinals: dict = {}
+        self._stepped: set = set()
+        self._class: Any = None
+        self.applied: list = []
+
+    def install(self, module: Any) -> None:
+        """Start watching; `module` is `torch.nn.modules.module`."""
+        import sys
+
+        self._class = module.Module
+        self._original = original = module.Module.__call__
+        finder = self
+
+        def __call__(module, *args, **kwargs):  # noqa: N807
+            if threading.get_ident() != finder._thread or finder._is_fetching():
+                return original(module, *args, **kwargs)
+            finder._class.__call__ = original
+            try:
+                torch = sys.modules["torch"]
+                if torch.is_grad_enabled():
+                    finder._saw(torch, module, args, kwargs)
+                return original(module, *args, **kwargs)
+            finally:
+                if finder._class is not None:
+                    finder._class.__call__ = __call__
+
+        module.Module.__call__ = __call__
+
+    @property
+    def watching(self) -> bool:
+        """Whether outermost forwards are still being watched."""
+        return self._class is not None
+
+    def stop(self) -> None:
+        """Restore `nn.Module.__call__` for good."""
+        if self._class is not None:
+            self._class.__call__ = self._original
+            self._class = None
+
+    def stepped(self, optimizer: Any) -> None:
+        """Remember the parameters that this optimizer steps."""
+        for group in optimizer.param_groups:
+            self._stepped.update(id(parameter) for parameter in group["params"] if parameter.grad is not None)
+
+    def roots(self) -> list:
+        """Return the seen modules that own stepped parameters and lie in no other such module."""
+        owners = [seen for seen in self._seen.values() if seen.parameter_ids & self._stepped]
+        return [
+            seen
+            for seen in owners
+            if not any(other is not seen and seen.parameter_ids < other.parameter_ids for other in owners)
+        ]
+
+    def cover_step(self) -> bool:
+        """Return whether the roots own every parameter that was stepped."""
+        owned: set = set()
+        for root in self.roots():
+            owned |= root.parameter_ids
+        return bool(self._stepped) and self._stepped <= owned
+
+    def _saw(self, torch: Any, module: Any, args: tuple, kwargs: dict) -> None:
+        seen = self._seen.get(id(module))
+        if seen is None:
+            seen = self._seen[id(module)] = _Seen(torch, module, self._ordinals)
+            if (seen.class_name, seen.numel, seen.ordinal) in self._wanted:
+                self.applied.append(seen)
+                self._apply(torch, seen)
+        if seen.input_samples is None:
+            from . import batches
+
+            seen.input_samples = batches.leading_size([args, kwargs])
+
+
+def _numel(parameter: Any) -> int:
+    try:
+        return int(parameter.numel())
+    except Exception:  # a lazy module's parameter has no shape yet
+        return 0
+
+
+def _is_channels_last(torch: Any, weight: Any) -> bool:
+    return weight.is_contiguous(memory_format=torch.channels_last) and not weight.is_contiguous()
+
+
+def _autocast_dtype(torch: Any, device: Any) -> str | None:
+    """Return the dtype of the autocast that is active now, None outside autocast."""
+    kind = getattr(device, "type", "cpu")
+    try:
+        if kind == "cuda" and torch.is_autocast_enabled():
+            return str(torch.get_autocast_gpu_dtype()).replace("torch.", "")
+        if kind == "cpu" and torch.is_autocast_cpu_enabled():
+            return str(torch.get_autocast_cpu_dtype()).replace("torch.", "")
+    except Exception:
+        return None
+    return None

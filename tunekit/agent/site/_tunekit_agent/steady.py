@@ -1,0 +1,246 @@
+"""From ticks of a training loop to a steady window and the cost of an epoch boundary.
+
+Pure: time comes in through `clock`, the device's end of work through `synchronize`, so a scripted
+clock can prove it. A tick is the moment the loop asks its training loader for the next batch; the
+time between two ticks is one whole loop batch: fetch, forward, backward and step.
+
+    epoch:   iterator made | ramp: queue fills | steady segment ... | drained, workers gone
+    charged:  boundary       boundary beyond     the window           boundary
+                             steady steps
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Callable
+
+# Two-sided 95% Student-t quantiles for 1..30 degrees of freedom; beyond, the normal's is within 4%.
+_T95 = (
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
+    2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
+    2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+)  # fmt: skip
+_MEANS = 10
+_MIN_BATCHES = 10
+_MAX_DURATIONS = 100_000
+
+WARMING, MEASURING, DRAINING, REFILLING, FINISHED = "warming", "measuring", "boundary", "refill", "finished"
+
+
+def interval_relative(durations: list, means: int = _MEANS) -> float | None:
+    """Return the half width of the 95% batch-means interval of the mean duration, relative to it.
+
+    Args:
+        durations: seconds per loop batch, in order.
+        means: groups of consecutive batches; their means are close to independent.
+
+    Returns:
+        The relative half width, None for fewer than two durations per group.
+    """
+    size = len(durations) // means
+    if size < 1 or means < 2:
+        return None
+    grouped = [sum(durations[k * size : (k + 1) * size]) / size for k in range(means)]
+    mean = sum(grouped) / means
+    if mean <= 0:
+        return None
+    variance = sum((value - mean) ** 2 for value in grouped) / (means - 1)
+    return _T95[min(means - 1, len(_T95)) - 1] * math.sqrt(variance / means) / mean
+
+
+def ramp_batches(num_workers: int, prefetch_factor: int, epoch_batches: int | None) -> int:
+    """Return how many batches of an epoch to leave out while the queue is still filling.
+
+    The queue holds workers x prefetch batches; they come for free at first. Capped at 32 batches
+    and at half an epoch, so that a slow loop or a short epoch still gives a window.
+    """
+    ramp = min(max(num_workers * max(prefetch_factor, 1), 3), 32)
+    return ramp if epoch_batches is None else min(ramp, max(1, epoch_batches // 2))
+
+
+class LoopClock:
+    """Accounts a loop's time: what is steady, what an epoch boundary costs, when it is enough.
+
+    Args:
+        clock: returns seconds.
+        synchronize: returns when the device has no work left; called at a window's ends only.
+        window_s: steady seconds to aim for.
+        interval_goal: relative half width at which the window may close.
+        ramp: batches to leave out at the start of each epoch.
+        group: the window closes on a multiple of this (the workers: batches come in their order).
+        can_force_boundary: whether the caller can end the epoch early.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        synchronize: Callable[[], None],
+        window_s: float,
+        interval_goal: float,
+        ramp: int,
+        group: int,
+        can_force_boundary: bool,
+    ) -> None:
+        self._clock, self._synchronize = clock, synchronize
+        self._window_s, self._interval_goal = window_s, interval_goal
+        self._ramp, self._group = ramp, max(1, group)
+        self._can_force = can_force_boundary
+        self.phase = WARMING
+        self.durations: list = []
+        self.steady_time_s = self.data_wait_s = 0.0
+        self.steady_samples = self.steady_batches = self.discarded_batches = 0
+        self.stop_reason: str | None = None
+        self.interval: float | None = None
+        self._boundaries: list = []  # (seconds, batches that a steady loop would have done in them)
+        self._epoch_start: float | None = None
+        self._epoch_batches = 0
+        self._epochs_ended = 0
+        self._stop_cost_s = 0.0
+        self._last_tick: float | None = None
+        self._next_check_s = window_s
+        self._drain_start = 0.0
+        self._drain_batches = 0
+
+    @property
+    def boundaries_seen(self) -> int:
+        """Epoch boundaries that were timed."""
+        return len(self._boundaries)
+
+    @property
+    def boundary_s(self) -> float | None:
+        """Mean cost of an epoch boundary beyond steady batches, in seconds; None if none was seen."""
+        if not self._boundaries or not self.steady_batches:
+            return None
+        step_s = self.steady_time_s / self.steady_batches
+        return sum(elapsed - batches * step_s for elapsed, batches in self._boundaries) / len(self._boundaries)
+
+    def epoch_started(self, now: float) -> None:
+        """The loader's iterator is being made (or reset)."""
+        self._epoch_start = now
+        self._epoch_batches = 0
+        self._last_tick = None
+
+    def tick(self, samples: int, wait_s: float, interrupted: bool, settled: bool) -> str:
+        """The loop asks for its next batch.
+
+        Args:
+            samples: of the batch that just ended; 0 when this is the epoch's first tick.
+            wait_s: seconds that its next() took.
+            interrupted: something else (a validation) ran within it; its time is left out.
+            settled: nothing is being compiled or learnt any more.
+
+        Returns:
+            The phase from here on. On "boundary" the caller ends the epoch as soon as it can.
+        """
+        now = self._clock()
+        ended = samples > 0
+        if ended:
+            self._epoch_batches += 1
+        if self.phase == MEASURING and self._last_tick is not None and ended:
+            self._add(now, samples, wait_s, interrupted)
+        elif ended and self.phase == WARMING:
+            self.discarded_batches += 1
+        if self.phase in (DRAINING, REFILLING) and ended:
+            self._drain_batches += 1
+        if self.phase == MEASURING and self._last_tick is not None and self._enough():
+            self._close(now)
+        elif self.phase in (WARMING, MEASURING) and self._last_tick is None:
+            self._open_when_ramped(settled)
+        elif self.phase == WARMING:
+            self._open_when_ramped(settled)
+        elif self.phase == REFILLING and self._refilled(now):
+            self._synchronize()
+            self._boundaries.append((self._clock() - self._drain_start, self._drain_batches))
+            self.phase = FINISHED
+        return self.phase
+
+    def epoch_ended(self, asked_at: float) -> str:
+        """The loader ran dry; `asked_at` is when the loop asked for the batch that did not come."""
+        if self.phase == MEASURING and self._last_tick is not None:
+            self._synchronize()
+        now = self._clock()
+        self._stop_cost_s = now - asked_at
+        self._epochs_ended += 1
+        self._last_tick = None
+        if self._epoch_batches:
+            self._ramp = min(self._ramp, max(1, self._epoch_batches // 2))
+        if self.phase == DRAINING:
+            self.phase = REFILLING
+        return self.phase
+
+    def give_up_boundary(self) -> None:
+        """The epoch could not be ended early: finish without a boundary figure."""
+        self.phase = FINISHED
+
+    def end(self) -> bool:
+        """The script is over: close with what there is. Returns whether that is a measurement."""
+        if self.phase in (DRAINING, REFILLING, FINISHED):
+            self.phase = FINISHED
+            return True
+        if self.steady_batches >= _MIN_BATCHES:
+            self.interval = interval_relative(self.durations)
+            self.stop_reason = "loop_ended"
+            self.phase = FINISHED
+            return True
+        return False
+
+    def _add(self, now: float, samples: int, wait_s: float, interrupted: bool) -> None:
+        duration = now - (self._last_tick or now)
+        self._last_tick = now
+        if interrupted:
+            return
+        self.steady_time_s += duration
+        self.steady_samples += samples
+        self.steady_batches += 1
+        self.data_wait_s += wait_s
+        if len(self.durations) < _MAX_DURATIONS:
+            self.durations.append(duration)
+
+    def _open_when_ramped(self, settled: bool) -> None:
+        """Open a steady segment once the queue had its time to fill."""
+        if not settled or self._epoch_batches < self._ramp:
+            return
+        self._synchronize()
+        now = self._clock()
+        if self.phase == MEASURING or (self._epochs_ended and self._epoch_start is not None and not self._late):
+            elapsed = now - (self._epoch_start or now) + self._stop_cost_s
+            self._boundaries.append((elapsed, self._epoch_batches))
+        self.phase = MEASURING
+        self._last_tick = now
+
+    @property
+    def _late(self) -> bool:
+        """Whether warming up ran on past this epoch's ramp: then its start says nothing of a boundary."""
+        return self._epoch_batches > self._ramp
+
+    def _enough(self) -> bool:
+        count = self.steady_batches
+        if self.steady_time_s < self._next_check_s or count < 3:
+            return False
+        capped = self.steady_time_s >= 3 * self._window_s
+        if count % self._group and not capped:
+            return False
+        self._next_check_s = self.steady_time_s + self._window_s / 10
+        self.interval = interval_relative(self.durations)
+        if count >= _MIN_BATCHES and self.interval is not None and self.interval <= self._interval_goal:
+            self.stop_reason = "interval"
+        elif capped:
+            self.stop_reason = "time_cap"
+        return self.stop_reason is not None
+
+    def _close(self, now: float) -> None:
+        """Close the window: the device's queued work belongs to its last batch."""
+        self._synchronize()
+        drained = self._clock()
+        self.steady_time_s += drained - now
+        self._last_tick = None
+        if self._boundaries or not self._can_force:
+            self.phase = FINISHED
+            return
+        self.phase = DRAINING
+        self._drain_start = drained
+        self._drain_batches = 0
+
+    def _refilled(self, now: float) -> bool:
+        ramped = self._epoch_batches >= self._ramp
+        return ramped or (self._epoch_batches >= 1 and now - self._drain_start > 3 * self._window_s)

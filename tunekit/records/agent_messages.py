@@ -1,0 +1,166 @@
+"""What the parent asks of the agent, and what the agent tells.
+
+Events come from a process that runs other people's code: they are validated here, field by field,
+before anything uses them.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, NonNegativeInt, PositiveFloat, TypeAdapter
+
+from tunekit.records.base import Record
+from tunekit.records.config import Precision
+from tunekit.records.measurement import LoopMeasurement
+from tunekit.records.target import Discovery, LoaderAddress, RootSeen
+
+
+class KnobsAsked(Record):
+    """Knob values to set inside the process; None leaves what the script has."""
+
+    batch_size: int | None = None
+    num_workers: int | None = None
+    prefetch_factor: int | None = None
+    pin_memory: bool | None = None
+    persistent_workers: bool | None = None
+    compile: bool | None = None
+    precision: Precision | None = None
+    channels_last: bool | None = None
+
+
+class AgentRequest(Record):
+    """request.json of one trial."""
+
+    schema_version: Literal[1] = 1
+    trial_folder: str
+    knobs: KnobsAsked
+    loader: LoaderAddress | None
+    """The training loader; None at the baseline, which learns it."""
+    roots: tuple[RootSeen, ...]
+    window_s: PositiveFloat
+    interval_goal: PositiveFloat = 0.02
+
+
+class AgentEvent(Record):
+    """Base of everything the agent tells."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+    time_s: float
+
+
+class StartEvent(AgentEvent):
+    """The agent runs in this process."""
+
+    event: Literal["start"]
+    pid: NonNegativeInt
+    python: str
+
+
+class ProgressEvent(AgentEvent):
+    """The loop moved."""
+
+    event: Literal["progress"]
+    phase: str = Field(max_length=40)
+    batches: NonNegativeInt
+    steps: NonNegativeInt
+    graphs: NonNegativeInt
+
+
+class KnobsApplied(Record):
+    """What really holds in the training process."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    batch_size: int | None
+    num_workers: int | None
+    prefetch_factor: int | None
+    pin_memory: bool | None
+    persistent_workers: bool | None
+    addressed: bool
+    """Whether the loader that trains is the one that the address meant."""
+    roots_applied: tuple[RootSeen, ...]
+
+
+class LearntEvent(AgentEvent):
+    """The loop's parts are known."""
+
+    event: Literal["learnt"]
+    discovery: Discovery
+    applied: KnobsApplied
+
+
+class DoneEvent(AgentEvent):
+    """The measurement is complete; the process waits for its end."""
+
+    event: Literal["done"]
+    loop: LoopMeasurement
+
+
+class NonfiniteEvent(AgentEvent):
+    """The last loss was NaN or infinite."""
+
+    event: Literal["nonfinite"]
+    loss: str = Field(max_length=40)
+    steps: NonNegativeInt
+
+
+class ErrorSeen(Record):
+    """The exception that ended the script."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+    types: tuple[str, ...] = Field(min_length=1, max_length=32)
+    """Qualified names along the exception's method resolution order."""
+    message: str
+    traceback: tuple[str, ...] = Field(max_length=100)
+
+
+class ExitEvent(AgentEvent):
+    """The interpreter shut down before the measurement was complete."""
+
+    event: Literal["exit"]
+    steps: NonNegativeInt
+    batches: NonNegativeInt
+    error: ErrorSeen | None
+
+
+class WrittenEvent(AgentEvent):
+    """A write did not go where the script meant."""
+
+    event: Literal["written"]
+    path: str = Field(max_length=4096)
+    action: Literal["diverted", "denied", "created"]
+
+
+class AgentErrorEvent(AgentEvent):
+    """The agent itself failed to start."""
+
+    event: Literal["agent_error"]
+    message: str
+
+
+AnyEvent = (
+    StartEvent
+    | ProgressEvent
+    | LearntEvent
+    | DoneEvent
+    | NonfiniteEvent
+    | ExitEvent
+    | WrittenEvent
+    | AgentErrorEvent
+)
+
+_EVENT: TypeAdapter[AnyEvent] = TypeAdapter(Annotated[AnyEvent, Field(discriminator="event")])
+
+
+def parse_event(line: str | bytes) -> AnyEvent:
+    """Return the event in one line of an event file.
+
+    Raises:
+        pydantic.ValidationError: the line is no event that this tunekit knows.
+    """
+    return _EVENT.validate_json(line)
+
+
+def dump_request(request: AgentRequest) -> dict[str, Any]:
+    """Return the request as the agent reads it: without the knobs that it must leave alone."""
+    payload = request.model_dump(mode="json")
+    payload["knobs"] = {name: value for name, value in payload["knobs"].items() if value is not None}
+    return payload
