@@ -1,0 +1,165 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from scripted_nvml import H200, L4, SLICED, SLICES, T4, UNKNOWN, ScriptedNvml
+from shipped import PROFILES
+
+from tunekit.hardware.detect import cpu_has_native_bf16, cpu_name, detect_host, visible_devices
+from tunekit.hardware.nvml import NvmlDevice
+from tunekit.units import GIB
+
+GPUS = (T4, L4, H200)
+
+
+@pytest.fixture(autouse=True)
+def no_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
+def test_a_host_lists_its_gpus_with_their_profiles() -> None:
+    nvml = ScriptedNvml([T4, L4])
+    host = detect_host(nvml, PROFILES)
+    assert [(gpu.index, gpu.name, gpu.profile_id) for gpu in host.accelerators] == [
+        (0, "Tesla T4", "t4"),
+        (1, "NVIDIA L4", "l4"),
+    ]
+    assert host.accelerators[0].memory_bytes == 15 * GIB
+    assert host.accelerators[0].driver == "550.54.15"
+    assert not nvml.is_open
+
+
+def test_an_unknown_gpu_has_no_profile() -> None:
+    assert detect_host(ScriptedNvml([UNKNOWN]), PROFILES).accelerators[0].profile_id is None
+
+
+def test_a_gpu_that_does_not_answer_is_left_out() -> None:
+    host = detect_host(ScriptedNvml([None, L4], driver=None), PROFILES)
+    assert [gpu.name for gpu in host.accelerators] == ["NVIDIA L4"]
+    assert host.accelerators[0].driver is None
+
+
+def test_a_gpu_without_memory_of_its_own_has_the_machines() -> None:
+    integrated = NvmlDevice(0, "GPU-1", "NVIDIA GB10", None, "12.1")
+    host = detect_host(ScriptedNvml([integrated]), PROFILES)
+    assert host.accelerators[0].memory_bytes == host.ram_total_bytes
+
+
+def test_hidden_gpus_are_not_part_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,0")
+    host = detect_host(ScriptedNvml(GPUS), PROFILES)
+    assert [(gpu.index, gpu.profile_id) for gpu in host.accelerators] == [(2, "h200"), (0, "t4")]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "shown"),
+    [
+        (None, (T4, L4, H200)),
+        ("", ()),
+        ("-1", ()),
+        ("NoDevFiles", ()),
+        ("1", (L4,)),
+        (" 1 , 0 ", (L4, T4)),
+        ("0,-1,1", (T4,)),
+        ("0,7,1", (T4,)),
+        ("1,1", ()),
+        ("GPU-33333333-cccc", (H200,)),
+        ("GPU-3333", (H200,)),
+        ("GPU-1111", ()),
+        ("GPU-11112222,GPU-33333333", (L4, H200)),
+        ("GPU-99999999", ()),
+        ("MIG-one", ()),
+    ],
+)
+def test_the_users_choice_of_devices_is_read_as_cuda_reads_it(
+    chosen: str | None, shown: tuple[NvmlDevice, ...]
+) -> None:
+    assert visible_devices(GPUS, chosen) == shown
+
+
+@pytest.mark.parametrize(
+    ("chosen", "shown"),
+    [
+        (None, (SLICES[0],)),
+        ("0", (SLICES[0],)),
+        (SLICED.uuid, (SLICES[0],)),
+        ("MIG-two", (SLICES[1],)),
+        ("MIG-three", ()),
+    ],
+)
+def test_of_a_partitioned_gpu_one_partition_shows(chosen: str | None, shown: tuple[NvmlDevice, ...]) -> None:
+    assert visible_devices([SLICED], chosen) == shown
+
+
+def test_a_partitioned_gpu_without_partitions_computes_nothing() -> None:
+    bare = NvmlDevice(0, "GPU-1", "NVIDIA A100-SXM4-40GB", 40 * GIB, "8.0", ())
+    assert visible_devices([bare], None) == ()
+    assert visible_devices([bare], "0") == ()
+
+
+def test_a_partition_is_no_whole_gpu() -> None:
+    accelerator = detect_host(ScriptedNvml([SLICED]), PROFILES).accelerators[0]
+    assert accelerator.profile_id is None
+    assert accelerator.memory_bytes == SLICES[0].memory_bytes
+
+
+def test_a_host_reads_limits_from_the_tree_it_is_given(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/meminfo").write_text("MemTotal: 1048576 kB\n", encoding="utf-8")
+    (tmp_path / "proc/cpuinfo").write_text("model name\t: Some CPU @ 2 GHz\n", encoding="utf-8")
+    host = detect_host(ScriptedNvml([]), PROFILES, tmp_path)
+    assert host.ram_total_bytes == host.ram_limit_bytes == GIB
+    assert host.cpu_name == "Some CPU @ 2 GHz"
+    assert host.shm_bytes is None
+    assert host.accelerators == ()
+
+
+def test_this_machine_is_a_host() -> None:
+    host = detect_host(profiles=PROFILES)
+    assert 1 <= host.cpus <= host.cpus_total
+    assert host.ram_limit_bytes <= host.ram_total_bytes
+    assert host.hostname
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "has_bf16"),
+    [
+        ("processor\t: 0\nflags\t\t: fpu sse2 avx512_bf16 fsrm\n", True),
+        ("processor\t: 0\nflags\t\t: fpu amx_bf16 amx_tile\n", True),
+        ("processor\t: 0\nFeatures\t: fp asimd sve bf16 i8mm\n", True),
+        ("processor\t: 0\nflags\t\t: fpu sse2 avx2 avx512f\n", False),
+        ("processor\t: 0\nFeatures\t: fp asimd svebf16x\n", False),
+        ("processor\t: 0\nvmx flags\t: bf16\n", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_native_bf16_is_read_from_the_cpus_features(
+    tmp_path: Path, cpuinfo: str | None, has_bf16: bool | None
+) -> None:
+    if cpuinfo is not None:
+        (tmp_path / "proc").mkdir()
+        (tmp_path / "proc/cpuinfo").write_text(cpuinfo, encoding="utf-8")
+    assert cpu_has_native_bf16(tmp_path) is has_bf16
+
+
+def test_a_cpu_that_tells_no_name_has_none(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/cpuinfo").write_text("CPU implementer\t: 0x41\n", encoding="utf-8")
+    assert cpu_name(tmp_path) is None
+
+
+def test_detection_never_imports_torch() -> None:
+    program = (
+        "import sys; from tunekit.hardware.detect import detect_host; from tunekit.hardware import device; "
+        "detect_host(); print('torch' in sys.modules)"
+    )
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert finished.stdout.strip() == "False"
+
+
+def test_the_driver_is_not_loaded_by_importing() -> None:
+    program = "import sys, tunekit.hardware.detect; print('pynvml' in sys.modules)"
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert finished.stdout.strip() == "False"

@@ -1,0 +1,107 @@
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from shipped import FILES, FOLDER, PROFILES, read
+
+from tunekit.hardware.profiles import match_device
+from tunekit.records.hardware import Profile
+from tunekit.units import MIB
+
+IDS = {
+    "t4",
+    "l4",
+    "a10g",
+    "a100-pcie-40",
+    "a100-sxm-40",
+    "a100-pcie-80",
+    "a100-sxm-80",
+    "h200",
+    "cpu",
+}
+
+
+def test_every_promised_device_ships() -> None:
+    assert {path.stem for path in FILES} >= IDS
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_shipped_file_is_a_profile_named_like_its_file(path: Path) -> None:
+    assert read(path).id == path.stem
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_shipped_file_names_every_field(path: Path) -> None:
+    assert set(yaml.safe_load(path.read_text(encoding="utf-8"))) == set(Profile.model_fields)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_native_precisions_agree_with_the_rates(path: Path) -> None:
+    profile = read(path)
+    native = set(profile.native_precisions)
+    assert "fp32" in native
+    assert native <= {"fp32", "tf32", "bf16", "fp16", "fp8"}
+    if not profile.is_cpu:
+        rates = {
+            "tf32": profile.tf32_tflops,
+            "fp16": profile.fp16_tflops,
+            "bf16": profile.bf16_tflops,
+            "fp8": profile.fp8_tflops,
+        }
+        assert native - {"fp32"} == {precision for precision, rate in rates.items() if rate is not None}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_torch_never_sees_more_memory_than_the_driver(path: Path) -> None:
+    profile = read(path)
+    if profile.memory_bytes is not None and profile.torch_memory_bytes is not None:
+        assert 0.95 * profile.memory_bytes < profile.torch_memory_bytes < profile.memory_bytes
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_price_says_when_and_where_it_was_read(path: Path) -> None:
+    for instance in read(path).instances:
+        assert re.fullmatch(r"20\d\d-\d\d(-\d\d)?", instance.as_of)
+        assert instance.source.strip()
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_the_source_of_the_figures_is_named(path: Path) -> None:
+    facts = read(path).facts
+    assert facts.source.strip()
+    assert facts.confidence.strip()
+
+
+def test_names_and_aliases_belong_to_one_profile_each() -> None:
+    profiles = [read(path) for path in FILES]
+    names = [name for profile in profiles for name in (profile.id, *profile.aliases)]
+    devices = [name for profile in profiles for name in profile.device_names]
+    assert len(names) == len(set(names))
+    assert len(devices) == len(set(devices))
+
+
+def test_every_device_name_matches_its_own_profile() -> None:
+    for profile in PROFILES.values():
+        for name in profile.device_names:
+            assert match_device(name, PROFILES) == profile
+
+
+def test_rates_are_dense_and_the_devices_own() -> None:
+    assert read(FOLDER / "h200.yaml").bf16_tflops == 989.4
+    assert read(FOLDER / "a10g.yaml").bf16_tflops == 70
+    assert read(FOLDER / "l4.yaml").fp16_tflops == 121
+    assert read(FOLDER / "t4.yaml").native_precisions == ("fp32", "fp16")
+
+
+def test_memory_is_what_the_driver_reports() -> None:
+    assert read(FOLDER / "a10g.yaml").memory_bytes == 23028 * MIB
+    assert read(FOLDER / "a10g.yaml").torch_memory_bytes == 22587 * MIB
+
+
+def test_the_cpu_claims_no_figure() -> None:
+    cpu = read(FOLDER / "cpu.yaml")
+    assert cpu.is_cpu
+    assert cpu.native_precisions == ("fp32",)
+    for figure in (cpu.memory_bytes, cpu.bandwidth_gb_per_s, cpu.fp32_tflops, cpu.bf16_tflops, cpu.tdp_w):
+        assert figure is None

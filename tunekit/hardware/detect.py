@@ -1,0 +1,139 @@
+"""What this machine offers: its GPUs, CPU, memory and the limits on them."""
+
+import os
+import platform
+import re
+import socket
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tunekit.hardware import limits
+from tunekit.hardware.nvml import Nvml, NvmlDevice, NvmlLibrary
+from tunekit.hardware.profiles import load_profiles, match_device
+from tunekit.records.hardware import Accelerator, Host, Profile
+
+_BF16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
+"""Of x86 the first two, of Arm the third."""
+
+
+def detect_host(
+    nvml: Nvml | None = None, profiles: Mapping[str, Profile] | None = None, root: Path = limits.ROOT
+) -> Host:
+    """Return what this process may use of the machine it runs on.
+
+    GPUs come in the order in which CUDA numbers them under CUDA_VISIBLE_DEVICES; without a driver there are
+    none. Torch is not imported.
+
+    Args:
+        nvml: the driver to ask; the real one by default.
+        profiles: the profiles that name the GPUs; every one that `load_profiles` finds by default.
+        root: the folder under which /proc, /sys and /dev are read.
+
+    Raises:
+        DamagedRecordError: a file among the profiles is no profile.
+        UsageError: $TUNEKIT_PROFILES names something that is no folder.
+    """
+    ram_total_bytes = limits.ram_total_bytes(root)
+    cpus = limits.cpus_allowed(root)
+    return Host(
+        hostname=socket.gethostname(),
+        cpus=cpus,
+        cpus_total=max(cpus, os.cpu_count() or 1),
+        cpu_name=cpu_name(root),
+        ram_limit_bytes=limits.ram_limit_bytes(root),
+        ram_total_bytes=ram_total_bytes,
+        shm_bytes=limits.shm_bytes(root),
+        accelerators=_accelerators(
+            NvmlLibrary() if nvml is None else nvml,
+            load_profiles() if profiles is None else profiles,
+            ram_total_bytes,
+        ),
+        platform=platform.platform(),
+        python_version=platform.python_version(),
+    )
+
+
+def visible_devices(gpus: Sequence[NvmlDevice], chosen: str | None) -> tuple[NvmlDevice, ...]:
+    """Return the devices that CUDA shows to a process, in CUDA's order.
+
+    As CUDA does: the first entry that names nothing ends the list, a device named twice empties it, and of a
+    GPU under MIG one partition shows, the first unless another is named.
+
+    Args:
+        gpus: the driver's GPUs in the driver's order; CUDA numbers them alike unless the models differ.
+        chosen: the text of CUDA_VISIBLE_DEVICES, None if it is not set.
+    """
+    if chosen is None:
+        whole = (_computing(gpu) for gpu in gpus)
+        return tuple(device for device in whole if device is not None)
+    shown: list[NvmlDevice] = []
+    for entry in chosen.split(","):
+        device = _named(gpus, entry.strip())
+        if device is None:
+            break
+        if device in shown:
+            return ()
+        shown.append(device)
+    return tuple(shown)
+
+
+def cpu_name(root: Path = limits.ROOT) -> str | None:
+    """Return the CPU's model name, None where the kernel does not tell it (most Arm machines)."""
+    return _cpu_field(root, "model name")
+
+
+def cpu_has_native_bf16(root: Path = limits.ROOT) -> bool | None:
+    """Return whether the CPU multiplies bf16 in hardware, None where the kernel lists no features."""
+    features = _cpu_field(root, "flags|Features")
+    return None if features is None else not _BF16_FLAGS.isdisjoint(features.split())
+
+
+def _accelerators(
+    nvml: Nvml, profiles: Mapping[str, Profile], ram_total_bytes: int
+) -> tuple[Accelerator, ...]:
+    with nvml:
+        driver = nvml.driver_version()
+        answers = [nvml.device(index) for index in range(nvml.device_count())]
+    gpus = [gpu for gpu in answers if gpu is not None]
+    accelerators = []
+    for device in visible_devices(gpus, os.environ.get("CUDA_VISIBLE_DEVICES")):
+        profile = match_device(device.name, profiles)
+        accelerators.append(
+            Accelerator(
+                index=device.index,
+                name=device.name,
+                memory_bytes=device.memory_bytes or ram_total_bytes,
+                driver=driver,
+                profile_id=None if profile is None else profile.id,
+            )
+        )
+    return tuple(accelerators)
+
+
+def _named(gpus: Sequence[NvmlDevice], entry: str) -> NvmlDevice | None:
+    if re.fullmatch(r"[0-9]{1,9}", entry):
+        return next((_computing(gpu) for gpu in gpus if gpu.index == int(entry)), None)
+    if entry.startswith("GPU-"):
+        # CUDA takes any beginning of a UUID that fits one GPU only.
+        fitting = [gpu for gpu in gpus if gpu.uuid.startswith(entry)]
+        return _computing(fitting[0]) if len(fitting) == 1 else None
+    if entry.startswith("MIG-"):
+        partitions = [partition for gpu in gpus for partition in gpu.partitions or ()]
+        return next((partition for partition in partitions if partition.uuid == entry), None)
+    return None
+
+
+def _computing(gpu: NvmlDevice) -> NvmlDevice | None:
+    """Return what computes when the GPU is chosen: itself, or under MIG its first partition if it has one."""
+    if gpu.partitions is None:
+        return gpu
+    return gpu.partitions[0] if gpu.partitions else None
+
+
+def _cpu_field(root: Path, names: str) -> str | None:
+    try:
+        text = (root / "proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    found = re.search(rf"^(?:{names})[ \t]*:[ \t]*(\S.*?)[ \t]*$", text, re.MULTILINE)
+    return found[1] if found else None

@@ -1,0 +1,49 @@
+"""Which device `--gpu` asks for, and which one the measurements are made on."""
+
+from collections.abc import Mapping
+
+from tunekit.hardware.nvml import Nvml, NvmlLibrary
+from tunekit.hardware.profiles import device_slug, find_profile, profile_from_device
+from tunekit.records.hardware import Accelerator, Host, Profile
+
+AUTO = "auto"
+CPU = "cpu"
+
+
+def device_profile(
+    gpu_option: str, host: Host, profiles: Mapping[str, Profile], nvml: Nvml | None = None
+) -> tuple[Profile, str]:
+    """Return the profile that `--gpu` asks for, and the id of the profile of the device that is really here.
+
+    The two differ when the GPU asked for is not here: then measurements are made on this host's device, and
+    whatever concerns the other is a prediction. `cpu` is here on every machine; who asks for it beside a GPU
+    must hide the GPU from the target.
+
+    Args:
+        gpu_option: "auto" for whatever is here, or the id or alias of a profile, in any case.
+        host: the machine that measures; its first accelerator is the device that is here.
+        profiles: the profiles to look in.
+        nvml: the driver to ask about a device without a profile; the real one by default.
+
+    Raises:
+        UnknownGpuError: no profile has the name.
+    """
+    wanted = gpu_option.strip().lower()
+    here = host.accelerators[0] if host.accelerators else None
+    if here is None:
+        return find_profile(CPU if wanted == AUTO else wanted, profiles), CPU
+    here_id = here.profile_id or device_slug(here.name)
+    if wanted == CPU:
+        return find_profile(CPU, profiles), CPU
+    if wanted in (AUTO, here_id):
+        return _profile_of(here, profiles, nvml), here_id
+    return find_profile(gpu_option, profiles), here_id
+
+
+def _profile_of(device: Accelerator, profiles: Mapping[str, Profile], nvml: Nvml | None) -> Profile:
+    if device.profile_id is not None and device.profile_id in profiles:
+        return profiles[device.profile_id]
+    with NvmlLibrary() if nvml is None else nvml as driver:
+        gpu = driver.device(device.index)
+    capability = None if gpu is None else gpu.compute_capability
+    return profile_from_device(device.name, device.memory_bytes, capability)

@@ -1,0 +1,256 @@
+"""GPU profiles: where they lie, how they are read, and which of them a device is."""
+
+import contextlib
+import difflib
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from tunekit.errors import DamagedRecordError, UnknownGpuError, UsageError
+from tunekit.records.hardware import FactGroup, Profile
+
+PROFILES_VARIABLE = "TUNEKIT_PROFILES"
+"""Environment variable naming further profile folders, separated as in PATH."""
+
+_VENDOR_TOKENS = frozenset({"nvidia", "corporation", "tesla", "geforce", "gpu"})
+"""Tokens that drivers put around a model's name without making it another device."""
+
+_ARCHITECTURES = {
+    (5, 0): "Maxwell",
+    (6, 0): "Pascal",
+    (7, 0): "Volta",
+    (7, 5): "Turing",
+    (8, 0): "Ampere",
+    (8, 9): "Ada",
+    (9, 0): "Hopper",
+    (10, 0): "Blackwell",
+}
+"""The first compute capability of each architecture."""
+
+
+def profile_folders() -> list[Path]:
+    """Return the folders that profiles are read from, the user's first; a later folder yields to an earlier.
+
+    The order is $TUNEKIT_PROFILES, ~/.config/tunekit/profiles, the profiles shipped with tunekit. The
+    folder under ~/.config need not exist.
+
+    Raises:
+        UsageError: $TUNEKIT_PROFILES names something that is no folder.
+    """
+    folders = []
+    for text in os.environ.get(PROFILES_VARIABLE, "").split(os.pathsep):
+        if not text:
+            continue
+        folder = Path(text)
+        if not folder.is_dir():
+            raise UsageError(f"{PROFILES_VARIABLE} names {text!r}, which is no folder; create it or unset it")
+        folders.append(folder)
+    with contextlib.suppress(RuntimeError):  # a container's user may have no home
+        folders.append(_user_folder())
+    return [*folders, _shipped_folder()]
+
+
+def load_profiles() -> dict[str, Profile]:
+    """Return every profile by id, the user's before the shipped one of the same id.
+
+    Raises:
+        DamagedRecordError: a file is no profile; the message names the file and the field.
+        UsageError: $TUNEKIT_PROFILES names something that is no folder.
+    """
+    profiles: dict[str, Profile] = {}
+    for folder in profile_folders():
+        here: dict[str, Path] = {}
+        for path in _profile_files(folder):
+            profile = _read_profile(path)
+            if profile.id in here:
+                raise DamagedRecordError(
+                    f"{path} and {here[profile.id]} both have id {profile.id!r}; delete one or change its id"
+                )
+            here[profile.id] = path
+            profiles.setdefault(profile.id, profile)
+    return profiles
+
+
+def find_profile(name: str, profiles: Mapping[str, Profile] | None = None) -> Profile:
+    """Return the profile with this id or alias, in any case.
+
+    Args:
+        name: an id such as "a10g" or an alias such as "a100-80".
+        profiles: the profiles to look in; every one that `load_profiles` finds by default.
+
+    Raises:
+        UnknownGpuError: no profile has the name; the message lists near names and how to add one.
+    """
+    known = load_profiles() if profiles is None else profiles
+    wanted = name.strip().lower()
+    by_name: dict[str, Profile] = {profile_id.lower(): profile for profile_id, profile in known.items()}
+    for profile in known.values():
+        for alias in profile.aliases:
+            by_name.setdefault(alias.lower(), profile)
+    if wanted in by_name:
+        return by_name[wanted]
+    near = difflib.get_close_matches(wanted, by_name, n=3)
+    raise UnknownGpuError(
+        f"no GPU profile is named {name!r}"
+        + (f"; near: {', '.join(near)}" if near else "")
+        + f"; known: {', '.join(sorted(by_name))}; to add one, copy a file of {_shipped_folder()} "
+        + "to ~/.config/tunekit/profiles and fill in what you know"
+    )
+
+
+def match_device(device_name: str, profiles: Mapping[str, Profile]) -> Profile | None:
+    """Return the profile of the device that a driver reports under this name, None if no profile has it.
+
+    Names are compared token by token, so that "NVIDIA L40S" is no L4. Beside the profile's tokens only the
+    vendor's may stand: "NVIDIA H200 NVL" is no H200, a MIG slice is no whole GPU.
+
+    Args:
+        device_name: such as "NVIDIA A100-SXM4-40GB", in any case and spacing.
+        profiles: the profiles to choose from; of two with the same name the first.
+    """
+    device = _tokens(device_name)
+    best: Profile | None = None
+    longest = 0
+    for profile in profiles.values():
+        for known_name in profile.device_names:
+            known = _tokens(known_name)
+            if len(known) > longest and _is_vendor_decorated(device, known):
+                best, longest = profile, len(known)
+    return best
+
+
+def device_slug(device_name: str) -> str:
+    """Return the id of a device without a profile: "NVIDIA H200 NVL" is "nvidia-h200-nvl"."""
+    return re.sub(r"[^a-z0-9]+", "-", device_name.lower()).strip("-") or "unknown-device"
+
+
+def profile_from_device(
+    device_name: str, memory_bytes: int | None, compute_capability: str | None = None
+) -> Profile:
+    """Return a profile that holds only what the device says of itself; every other figure is None.
+
+    Args:
+        device_name: as the driver reports it.
+        memory_bytes: as the driver reports it.
+        compute_capability: such as "8.9"; it tells the architecture and the native precisions.
+    """
+    capability = _capability(compute_capability)
+    return Profile(
+        id=device_slug(device_name),
+        device_names=(device_name,),
+        architecture=_architecture(capability),
+        memory_bytes=memory_bytes,
+        torch_memory_bytes=None,
+        bandwidth_gb_per_s=None,
+        fp32_tflops=None,
+        tf32_tflops=None,
+        fp16_tflops=None,
+        bf16_tflops=None,
+        fp8_tflops=None,
+        achievable_bf16_fraction=None,
+        compute_capability=compute_capability,
+        multiprocessors=None,
+        tdp_w=None,
+        pcie=None,
+        nvlink_gb_per_s=None,
+        native_precisions=_native_precisions(capability),
+        compile_supported=None if capability is None else capability >= (7, 0),
+        notes="Read from the device; no profile has its name, so its rates, bandwidth and price are unknown.",
+        facts=FactGroup(source="the driver of this machine", confidence="high"),
+    )
+
+
+def _user_folder() -> Path:
+    return Path.home() / ".config" / "tunekit" / "profiles"
+
+
+def _shipped_folder() -> Path:
+    package = Path(__file__).resolve().parents[1]
+    for folder in (package / "profiles", package.parent / "profiles"):
+        if folder.is_dir():
+            return folder
+    raise DamagedRecordError(f"the profiles shipped with tunekit are not beside {package}; install it again")
+
+
+def _profile_files(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    files = (path for path in folder.iterdir() if path.suffix in (".yaml", ".yml"))
+    return sorted(path for path in files if not path.name.startswith("."))
+
+
+def _read_profile(path: Path) -> Profile:
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DamagedRecordError(f"{path} can't be read: {error.strerror}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        reason = " ".join(str(error).split())
+        raise DamagedRecordError(f"{path} is not readable as YAML: {reason}") from error
+    if not isinstance(content, dict):
+        raise DamagedRecordError(
+            f"{path} holds {type(content).__name__}, not a profile's fields; start from a file of "
+            f"{_shipped_folder()}"
+        )
+    try:
+        return Profile.model_validate(content)
+    except ValidationError as error:
+        raise DamagedRecordError(f"{path} is not a profile: {_problem(error)}") from error
+
+
+def _problem(error: ValidationError) -> str:
+    problem = error.errors(include_url=False)[0]
+    place = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "missing":
+        return f"{place} is missing; write null if it is unknown"
+    if problem["type"] == "extra_forbidden":
+        return f"{place} is no field of a profile; check its spelling"
+    value: Any = problem["input"]
+    remedy = "; put it in quotes" if problem["type"] == "string_type" and value is not None else ""
+    return f"{place}: {problem['msg']}, got {value!r}{remedy}"
+
+
+def _tokens(name: str) -> tuple[str, ...]:
+    return tuple(re.findall(r"[^\W_]+", name.lower()))
+
+
+def _is_vendor_decorated(device: tuple[str, ...], known: tuple[str, ...]) -> bool:
+    """Whether `device` is `known`, give or take tokens that only name the vendor around it."""
+    model = tuple(token for token in known if token not in _VENDOR_TOKENS) or known
+    for start in range(len(device) - len(model) + 1):
+        end = start + len(model)
+        around = device[:start] + device[end:]
+        if device[start:end] == model and _VENDOR_TOKENS.issuperset(around):
+            return True
+    return False
+
+
+def _capability(text: str | None) -> tuple[int, int] | None:
+    found = re.fullmatch(r"(\d+)\.(\d+)", text or "")
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def _architecture(capability: tuple[int, int] | None) -> str | None:
+    if capability is None:
+        return None
+    reached = [name for first, name in _ARCHITECTURES.items() if first <= capability]
+    # Capabilities above the last line belong to architectures that this table does not know.
+    return reached[-1] if reached and capability[0] <= 12 else None
+
+
+def _native_precisions(capability: tuple[int, int] | None) -> tuple[str, ...]:
+    if capability is None:
+        return ("fp32",)
+    native = ["fp32"]
+    if capability >= (8, 0):
+        native += ["tf32", "bf16"]
+    if capability >= (7, 0):
+        native.append("fp16")
+    if capability >= (8, 9):
+        native.append("fp8")
+    return tuple(native)
