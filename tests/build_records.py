@@ -1,0 +1,339 @@
+"""Records for tests: each builder gives a plausible whole, and the test names only what it is about."""
+
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+from tunekit.records.config import Precision, TrainConfig
+from tunekit.records.hardware import Accelerator, FactGroup, Host, Profile
+from tunekit.records.measurement import DeviceSeen, Interval, LoopMeasurement, Measurement, TreeMemory
+from tunekit.records.recommendation import Recommendation, Tier
+from tunekit.records.run import Run, RunStatus, SearchOptions
+from tunekit.records.target import Discovery, OptimizerSeen, Target
+from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
+
+GIB = 1 << 30
+MIB = 1 << 20
+
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""For property tests: a busy machine is no counterexample."""
+
+
+def config(**knobs: Any) -> TrainConfig:
+    """Batch 128, 2 workers with prefetch 2, eager fp32. `num_workers=0` drops what needs workers."""
+    values: dict[str, Any] = {
+        "batch_size": 128,
+        "num_workers": 2,
+        "prefetch_factor": 2,
+        "pin_memory": False,
+        "persistent_workers": True,
+        "compile": False,
+        "precision": Precision.FP32,
+        "channels_last": False,
+    }
+    if knobs.get("num_workers") == 0:
+        values |= {"prefetch_factor": None, "persistent_workers": False}
+    return TrainConfig(**(values | knobs))
+
+
+def device(name: str = "NVIDIA A10G", memory_bytes: int | None = 22 * GIB) -> DeviceSeen:
+    return DeviceSeen(type="cpu" if memory_bytes is None else "cuda", name=name, memory_bytes=memory_bytes)
+
+
+def cpu(name: str = "Intel(R) Xeon(R)") -> DeviceSeen:
+    return device(name, memory_bytes=None)
+
+
+def loop(
+    rate: float = 1000.0, of: TrainConfig | None = None, *, bytes_per_sample: int = 1000, **overrides: Any
+) -> LoopMeasurement:
+    """A loop with exactly this rate in samples/s: 100 steady batches, no boundary cost, 50,000 samples."""
+    knobs = of or config()
+    samples = 100 * knobs.batch_size
+    values: dict[str, Any] = {
+        "device": device(),
+        "batch_size": knobs.batch_size,
+        "num_workers": knobs.num_workers,
+        "prefetch_factor": knobs.prefetch_factor,
+        "pin_memory": knobs.pin_memory,
+        "persistent_workers": knobs.persistent_workers,
+        "compile_graphs": int(knobs.compile),
+        "float32_matmul_precision": "high" if knobs.precision is Precision.TF32 else "highest",
+        "steady_batches": 100,
+        "steady_samples": samples,
+        "steady_time_s": samples / rate,
+        "rate_interval_relative": 0.01,
+        "stop_reason": "interval",
+        "discarded_batches": 8,
+        "data_wait_s": 0.0,
+        "epoch_samples": 50_000,
+        "epoch_batches": -(-50_000 // knobs.batch_size),
+        "boundary_s": 0.0,
+        "boundaries_seen": 1,
+        "startup_s": 2.0,
+        "first_batch_s": 0.1,
+        "first_step_s": 1.0,
+        "batch_bytes": knobs.batch_size * bytes_per_sample,
+        "peak_allocated_bytes": 4 * GIB,
+        "peak_reserved_bytes": 5 * GIB,
+        "allocation_retries": 0,
+        "loss_first": 2.3,
+        "loss_last": 2.2,
+        "script_steps": 108,
+    }
+    if "device" in overrides and overrides["device"].memory_bytes is None:
+        values |= {"peak_allocated_bytes": None, "peak_reserved_bytes": None, "allocation_retries": None}
+    return LoopMeasurement(**(values | overrides))
+
+
+def measurement(
+    rate: float = 1000.0,
+    of: TrainConfig | None = None,
+    *,
+    base_bytes: int = GIB,
+    bytes_per_sample: int = 1000,
+    **loop_overrides: Any,
+) -> Measurement:
+    """A measurement of `of` whose process tree takes base_bytes plus exactly its predicted buffer."""
+    knobs = of or config()
+    buffer_bytes = knobs.queue_batches * knobs.batch_size * bytes_per_sample
+    return Measurement(
+        loop=loop(rate, knobs, bytes_per_sample=bytes_per_sample, **loop_overrides),
+        memory=TreeMemory(
+            peak_pss_bytes=base_bytes + buffer_bytes,
+            peak_shm_bytes=buffer_bytes,
+            processes=1 + knobs.num_workers,
+            samples=20,
+        ),
+    )
+
+
+def failure(kind: OutcomeKind = OutcomeKind.DEVICE_OOM, **overrides: Any) -> Failure:
+    return Failure(**({"kind": kind, "message": "CUDA out of memory"} | overrides))
+
+
+def trial_record(
+    number: int = 1,
+    rate: float | None = 1000.0,
+    of: TrainConfig | None = None,
+    *,
+    role: TrialRole = TrialRole.SEARCH,
+    overrides: dict[str, Any] | None = None,
+    **measurement_overrides: Any,
+) -> TrialRecord:
+    """A trial of `of` with that rate, or one that ran out of device memory with rate None."""
+    knobs = of or config()
+    measured = None if rate is None else measurement(rate, knobs, **measurement_overrides)
+    values: dict[str, Any] = {
+        "number": number,
+        "role": role,
+        "config": knobs,
+        "is_baseline_config": role is TrialRole.BASELINE,
+        "started_at": "2026-01-02T03:04:05Z",
+        "duration_s": 20.0,
+        "measurement": measured,
+        "failure": failure() if measured is None else None,
+    }
+    return TrialRecord(**(values | (overrides or {})))
+
+
+def baseline_record(
+    number: int = 0, rate: float | None = 500.0, of: TrainConfig | None = None, **more: Any
+) -> TrialRecord:
+    """The first baseline trial, with its discovery."""
+    overrides = {"discovery": discovery()} | more.pop("overrides", {})
+    return trial_record(number, rate, of, role=TrialRole.BASELINE, overrides=overrides, **more)
+
+
+def confirm_records(
+    rates: list[float | None], of: TrainConfig | None = None, *, first_number: int = 100, **more: Any
+) -> tuple[TrialRecord, ...]:
+    """One fresh process per round; a rate of None is a process that failed."""
+    return tuple(
+        trial_record(
+            first_number + index, rate, of, role=TrialRole.CONFIRM, overrides={"round": index}, **more
+        )
+        for index, rate in enumerate(rates)
+    )
+
+
+def discovery(optimizer: str | None = "SGD", base_lr: float | None = 0.1, **overrides: Any) -> Discovery:
+    optimizers = (
+        ()
+        if optimizer is None
+        else (OptimizerSeen(class_name=optimizer, base_lr=base_lr, parameter_groups=1),)
+    )
+    values: dict[str, Any] = {
+        "loaders": (),
+        "roots": (),
+        "roots_cover_step": True,
+        "optimizers": optimizers,
+        "batches_per_step": 1,
+        "float32_matmul_precision": "highest",
+        "device_type": "cuda",
+        "bf16_native": True,
+        "torch_version": "2.9.0",
+        "python_version": "3.12.1",
+    }
+    return Discovery(**(values | overrides))
+
+
+def host(**overrides: Any) -> Host:
+    """8 CPUs, 32 GiB of RAM, half of it for /dev/shm, one A10G."""
+    values: dict[str, Any] = {
+        "hostname": "test-host",
+        "cpus": 8,
+        "cpus_total": 8,
+        "cpu_name": "Intel(R) Xeon(R)",
+        "ram_limit_bytes": 32 * GIB,
+        "ram_total_bytes": 32 * GIB,
+        "shm_bytes": 16 * GIB,
+        "accelerators": (
+            Accelerator(
+                index=0, name="NVIDIA A10G", memory_bytes=22 * GIB, driver="550.1", profile_id="a10g"
+            ),
+        ),
+        "platform": "Linux",
+        "python_version": "3.12.1",
+    }
+    return Host(**(values | overrides))
+
+
+def profile(id: str = "a10g", **overrides: Any) -> Profile:  # noqa: A002 - the field's own name
+    values: dict[str, Any] = {
+        "id": id,
+        "device_names": ("NVIDIA A10G",),
+        "architecture": "Ampere",
+        "memory_bytes": 23028 * MIB,
+        "torch_memory_bytes": 22587 * MIB,
+        "bandwidth_gb_per_s": 600.0,
+        "fp32_tflops": 31.2,
+        "tf32_tflops": 35.0,
+        "fp16_tflops": 70.0,
+        "bf16_tflops": 70.0,
+        "fp8_tflops": None,
+        "achievable_bf16_fraction": None,
+        "compute_capability": "8.6",
+        "multiprocessors": 80,
+        "tdp_w": 300.0,
+        "pcie": "4.0 x16",
+        "nvlink_gb_per_s": None,
+        "native_precisions": ("fp32", "tf32", "bf16", "fp16"),
+        "compile_supported": True,
+        "facts": FactGroup(source="test", confidence="test"),
+    }
+    return Profile(**(values | overrides))
+
+
+def interval(value: float, relative: float = 0.03) -> Interval:
+    return Interval(value=value, low=value * (1 - relative), high=value * (1 + relative))
+
+
+def options(**overrides: Any) -> SearchOptions:
+    return SearchOptions(**({"budget_s": 900.0} | overrides))
+
+
+def recommendation(
+    tier: Tier = Tier.BALANCED, of: TrainConfig | None = None, **overrides: Any
+) -> Recommendation:
+    knobs = of or config()
+    values: dict[str, Any] = {
+        "tier": tier,
+        "config": knobs,
+        "search_trial": 1,
+        "confirm_trials": (100, 101, 102),
+        "is_baseline": False,
+        "rate_samples_per_s": interval(1000.0),
+        "it_per_s": interval(7.8125),
+        "speedup": interval(2.0),
+        "epoch_time_s": 50.0,
+        "peak_reserved_bytes": 5 * GIB,
+        "device_memory_bytes": 22 * GIB,
+        "buffer_bytes": knobs.buffer_bytes(1000),
+        "base_ram_bytes": GIB,
+        "float32_matmul_precision": "highest",
+        "learning_rate": None,
+        "reason": "Highest rate.",
+    }
+    return Recommendation(**(values | overrides))
+
+
+def run(**overrides: Any) -> Run:
+    """A finished run on an A10G with a baseline and one search trial."""
+    values: dict[str, Any] = {
+        "tunekit_version": "1.0.0",
+        "created_at": "2026-01-02T03:04:05Z",
+        "status": RunStatus.FINISHED,
+        "target": Target(
+            name="train",
+            command=("python", "train.py"),
+            working_dir="/home/user/project",
+            script="train.py",
+            script_sha256=None,
+        ),
+        "options": options(),
+        "host": host(),
+        "profile": profile(),
+        "measured_on": "a10g",
+        "trials": (baseline_record(), trial_record()),
+        "search_time_s": 600.0,
+    }
+    return Run(**(values | overrides))
+
+
+@st.composite
+def configs(draw: st.DrawFn, max_batch: int = 4096) -> TrainConfig:
+    """Any legal config."""
+    workers = draw(st.integers(0, 32))
+    return TrainConfig(
+        batch_size=draw(st.integers(1, max_batch)),
+        num_workers=workers,
+        prefetch_factor=draw(st.integers(1, 16)) if workers else None,
+        pin_memory=draw(st.booleans()),
+        persistent_workers=draw(st.booleans()) if workers else False,
+        compile=draw(st.booleans()),
+        precision=draw(st.sampled_from(Precision)),
+        channels_last=draw(st.booleans()),
+        accumulate_grad_batches=draw(st.integers(1, 16)),
+    )
+
+
+@st.composite
+def hosts(draw: st.DrawFn) -> Host:
+    """Small and large machines, with and without /dev/shm."""
+    ram_bytes = draw(st.integers(64 * MIB, 256 * GIB))
+    cpus = draw(st.integers(1, 64))
+    return host(
+        cpus=cpus,
+        cpus_total=cpus,
+        ram_limit_bytes=ram_bytes,
+        ram_total_bytes=ram_bytes,
+        shm_bytes=draw(st.none() | st.integers(0, 128 * GIB)),
+    )
+
+
+@st.composite
+def trial_lists(draw: st.DrawFn) -> list[TrialRecord]:
+    """Search trials of one device, some of them failed, numbered in order."""
+    seen = draw(st.sampled_from([device(), cpu()]))
+    records = []
+    for number in range(draw(st.integers(0, 12))):
+        knobs = draw(configs(max_batch=512))
+        if draw(st.integers(0, 5)) == 0:
+            records.append(trial_record(number, None, knobs))
+            continue
+        more: dict[str, Any] = {"device": seen, "first_step_s": draw(st.floats(0, 300))}
+        if seen.memory_bytes is not None:
+            more["peak_reserved_bytes"] = draw(st.integers(0, seen.memory_bytes))
+        records.append(
+            trial_record(
+                number,
+                draw(st.floats(1.0, 1e5)),
+                knobs,
+                base_bytes=draw(st.integers(0, 32 * GIB)),
+                bytes_per_sample=draw(st.integers(0, 2 * MIB)),
+                **more,
+            )
+        )
+    return records

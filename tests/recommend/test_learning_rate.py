@@ -1,0 +1,157 @@
+import math
+
+import pytest
+from build_records import config, discovery, options, unhurried
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tunekit.recommend.learning_rate import (
+    base_learning_rate,
+    global_batch,
+    recommended,
+    rule_for,
+    rule_of,
+    scale,
+)
+from tunekit.records.recommendation import LearningRate, LearningRateRule
+from tunekit.records.target import OptimizerSeen
+
+LINEAR, SQRT = LearningRateRule.LINEAR, LearningRateRule.SQRT
+
+lrs = st.floats(1e-8, 10.0)
+batches = st.integers(1, 1 << 20)
+
+
+@pytest.mark.parametrize("name", ["SGD", "FusedSGD", "SGD8bit", "NesterovSGD", "MomentumSGD"])
+def test_sgd_and_its_namesakes_scale_linearly(name):
+    assert rule_for(name) is LINEAR
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Adam",
+        "AdamW",
+        "RMSprop",
+        "FusedAdam",
+        "AdamW8bit",
+        "PagedAdamW",
+        "PagedAdamW8bit",
+        "DeepSpeedCPUAdam",
+        "RMSprop8bit",
+        "Adam32bit",
+        "AdamW4bit",
+        "AdamWFp8",
+        "_AdamW",
+    ],
+)
+def test_adam_rmsprop_and_their_namesakes_scale_by_the_square_root(name):
+    assert rule_for(name) is SQRT
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "LARS",
+        "LAMB",
+        "FusedLAMB",
+        "NAdam",
+        "RAdam",
+        "Adamax",
+        "Adagrad",
+        "Adadelta",
+        "Lion",
+        "SparseAdam",
+        "Adafactor",
+        "AdamP",
+        "SGDP",
+        "Muon",
+        "LBFGS",
+        "AdamWScheduleFree",
+        "MyAdam",
+    ],
+)
+def test_optimizers_that_no_source_covers_have_no_rule(name):
+    assert rule_for(name) is None
+
+
+@pytest.mark.parametrize("name", ["", "Adam\nW", "Adam Adam", "8bit"])
+def test_what_is_no_optimizer_name_has_no_rule(name):
+    assert rule_for(name) is None
+
+
+@unhurried
+@given(lrs, batches, st.sampled_from(LearningRateRule))
+def test_an_unchanged_batch_leaves_the_learning_rate(lr, batch, rule):
+    assert scale(lr, batch, batch, rule) == lr
+
+
+@unhurried
+@given(lrs, batches, batches, batches, st.sampled_from(LearningRateRule))
+def test_scaling_in_two_steps_equals_one(lr, first, second, third, rule):
+    stepwise = scale(scale(lr, first, second, rule), second, third, rule)
+    assert stepwise == pytest.approx(scale(lr, first, third, rule), rel=1e-12)
+
+
+@unhurried
+@given(lrs, batches, st.integers(1, 4096))
+def test_the_square_root_is_at_most_linear_when_the_batch_grows(lr, batch, factor):
+    linear, sqrt = (scale(lr, batch, batch * factor, rule) for rule in (LINEAR, SQRT))
+    assert lr <= sqrt <= linear
+    assert linear == pytest.approx(lr * factor, rel=1e-12)
+    assert sqrt == pytest.approx(lr * math.sqrt(factor), rel=1e-12)
+
+
+def test_the_global_batch_counts_devices_and_accumulation():
+    assert global_batch(config(batch_size=32, accumulate_grad_batches=4), gpus=2) == 256
+
+
+def test_the_baseline_optimizer_gives_base_and_rule():
+    found = recommended(discovery("SGD", 0.1), options(), config(batch_size=64), 256)
+    assert found == LearningRate(value=0.4, rule=LINEAR, base_lr=0.1, base_batch=64, source="baseline")
+    found = recommended(discovery("AdamW", 3e-4), options(), config(batch_size=64), 256)
+    assert found.value == pytest.approx(6e-4, rel=1e-12)
+    assert found.rule is SQRT
+
+
+def test_flags_come_before_what_was_seen():
+    asked = options(base_lr=0.2, base_batch=256)
+    found = recommended(discovery("SGD", 0.1), asked, config(batch_size=64), 128)
+    assert found == LearningRate(value=0.1, rule=LINEAR, base_lr=0.2, base_batch=256, source="flags")
+
+
+def test_a_flag_that_is_missing_is_filled_from_the_baseline():
+    baseline = config(batch_size=64, accumulate_grad_batches=2)
+    base = base_learning_rate(discovery("SGD", 0.1), options(base_lr=0.2), baseline)
+    assert (base.lr, base.batch, base.source) == (0.2, 128, "flags")
+    base = base_learning_rate(discovery("SGD", 0.1), options(base_batch=512), baseline)
+    assert (base.lr, base.batch, base.source) == (0.1, 512, "flags")
+
+
+@pytest.mark.parametrize(
+    ("seen", "baseline"),
+    [
+        (None, config()),
+        (discovery(None), config()),
+        (discovery("SGD", None), config()),
+        (discovery("SGD", 0.0), config()),
+        (discovery("LAMB", 0.1), config()),
+        (discovery("SGD", 0.1), None),
+        (discovery("SGD", 1e308), config(batch_size=1)),
+    ],
+)
+def test_an_unknown_base_or_rule_gives_no_learning_rate(seen, baseline):
+    assert recommended(seen, options(), baseline, 1 << 20) is None
+
+
+def optimizers(*seen):
+    records = tuple(OptimizerSeen(class_name=name, base_lr=lr, parameter_groups=1) for name, lr in seen)
+    return discovery().model_copy(update={"optimizers": records})
+
+
+def test_several_optimizers_count_when_they_agree():
+    same = optimizers(("Adam", 1e-3), ("AdamW", 1e-3))
+    assert rule_of(same) is SQRT
+    assert recommended(same, options(), config(), 512).value == pytest.approx(2e-3, rel=1e-12)
+    assert rule_of(optimizers(("Adam", 1e-3), ("SGD", 1e-3))) is None
+    assert recommended(optimizers(("Adam", 1e-3), ("Adam", 2e-3)), options(), config(), 512) is None

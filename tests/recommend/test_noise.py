@@ -1,0 +1,160 @@
+import math
+
+import pytest
+from build_records import interval, unhurried
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tunekit.recommend.noise import mean_interval, noise_floor, speedup, t_quantile, verdict
+from tunekit.records.recommendation import NoiseFloor
+
+rates = st.floats(1e-3, 1e6)
+rate_lists = st.lists(rates, min_size=2, max_size=12)
+
+
+def floor(relative, pairs=4):
+    return NoiseFloor(relative=relative, pairs=pairs, processes=pairs + 1)
+
+
+@pytest.mark.parametrize(
+    ("degrees", "t"),
+    [
+        (1, 12.7062047362),
+        (2, 4.3026527297),
+        (3, 3.1824463053),
+        (4, 2.7764451052),
+        (5, 2.5705818356),
+        (9, 2.2621571628),
+        (10, 2.2281388520),
+        (30, 2.0422724563),
+        (120, 1.9799304051),
+    ],
+)
+def test_t_quantiles_equal_the_published_ones(degrees, t):
+    assert t_quantile(degrees) == pytest.approx(t, rel=1e-9)
+
+
+def test_t_quantiles_equal_their_closed_forms():
+    assert t_quantile(1) == pytest.approx(math.tan(0.475 * math.pi), rel=1e-12)
+    assert t_quantile(2) == pytest.approx(0.95 * math.sqrt(2 / (1 - 0.95**2)), rel=1e-12)
+
+
+def test_t_nears_the_normal_distribution():
+    assert t_quantile(20_000) == pytest.approx(1.959963985, abs=2e-4)
+    assert t_quantile(4, 0.99) == pytest.approx(4.6040948713, rel=1e-9)
+
+
+@pytest.mark.parametrize(("degrees", "confidence"), [(0, 0.95), (3, 0.0), (3, 1.0)])
+def test_t_refuses_what_has_no_quantile(degrees, confidence):
+    with pytest.raises(ValueError, match="Student's t needs"):
+        t_quantile(degrees, confidence)
+
+
+def test_the_noise_floor_is_the_root_mean_square_of_consecutive_log_ratios():
+    # Log ratios 0.03 and -0.04.
+    found = noise_floor([100.0, 100 * math.exp(0.03), 100 * math.exp(-0.01)])
+    assert found.relative == pytest.approx(math.expm1(math.sqrt((0.03**2 + 0.04**2) / 2)), rel=1e-12)
+    assert (found.pairs, found.processes) == (2, 3)
+
+
+def test_fewer_than_two_processes_have_no_noise_floor():
+    assert noise_floor([]) is None
+    assert noise_floor([100.0]) is None
+
+
+@unhurried
+@given(rate_lists, st.floats(1e-3, 1e3))
+def test_the_noise_floor_is_a_ratio(values, factor):
+    scaled = noise_floor([value * factor for value in values])
+    assert scaled.relative == pytest.approx(noise_floor(values).relative, rel=1e-6, abs=1e-9)
+    assert noise_floor(values[::-1]).relative == pytest.approx(noise_floor(values).relative, rel=1e-9)
+
+
+def test_the_speedup_of_paired_rounds_by_hand():
+    # Ratios 2.0 and 2.0 * e^0.1: mean log + half = 0.05 +- 12.706 * 0.1 / 2.
+    found = speedup([200.0, 220.0 * math.exp(0.1)], [100.0, 110.0])
+    half = 12.7062047361747 * 0.05
+    assert found.value == pytest.approx(2 * math.exp(0.05), rel=1e-12)
+    assert found.low == pytest.approx(2 * math.exp(0.05 - half), rel=1e-9)
+    assert found.high == pytest.approx(2 * math.exp(0.05 + half), rel=1e-9)
+
+
+def test_pairing_cancels_drift_that_hits_both():
+    found = speedup([200.0, 100.0, 50.0], [100.0, 50.0, 25.0])
+    assert (found.low, found.value, found.high) == pytest.approx((2.0, 2.0, 2.0), rel=1e-12)
+
+
+def test_one_round_takes_its_range_from_the_noise_floor():
+    found = speedup([150.0], [100.0], floor(0.05))
+    assert found.value == pytest.approx(1.5, rel=1e-12)
+    assert found.high / found.value == pytest.approx(1.05**2.7764451052, rel=1e-9)
+    assert found.value / found.low == pytest.approx(found.high / found.value, rel=1e-12)
+
+
+def test_a_speedup_with_unknown_range_is_no_speedup():
+    assert speedup([150.0], [100.0]) is None
+    assert speedup([], [], floor(0.05)) is None
+
+
+def test_rates_that_do_not_pair_are_refused():
+    with pytest.raises(ValueError, match="paired by round, got 1 of the candidate and 2"):
+        speedup([1.0], [1.0, 2.0])
+
+
+@unhurried
+@given(st.lists(st.tuples(rates, rates), min_size=2, max_size=8))
+def test_the_inverse_comparison_has_the_inverse_range(pairs):
+    ours, theirs = zip(*pairs, strict=True)
+    there, back = speedup(ours, theirs), speedup(theirs, ours)
+    assert math.log(there.value) == pytest.approx(-math.log(back.value), rel=1e-9, abs=1e-9)
+    if back.low > 1e-280 and there.low > 1e-280:
+        assert math.log(there.high) == pytest.approx(-math.log(back.low), rel=1e-9, abs=1e-9)
+
+
+@unhurried
+@given(rates, rates, st.floats(1e-6, 0.5))
+def test_a_mean_of_one_process_is_surer_than_a_ratio_of_two(rate, other, relative):
+    mean, ratio = mean_interval([rate], floor(relative)), speedup([rate], [other], floor(relative))
+    assert math.log(mean.high / mean.value) * math.sqrt(2) == pytest.approx(
+        math.log(ratio.high / ratio.value), rel=1e-6
+    )
+
+
+def test_a_mean_of_several_processes_by_hand():
+    found = mean_interval([100.0, 100.0 * math.exp(0.2), 100.0 * math.exp(0.1)])
+    half = 4.302652729911275 * 0.1 / math.sqrt(3)
+    assert found.value == pytest.approx(100 * math.exp(0.1), rel=1e-12)
+    assert found.high == pytest.approx(found.value * math.exp(half), rel=1e-9)
+
+
+def test_one_process_without_a_noise_floor_has_a_range_of_no_width():
+    found = mean_interval([123.0])
+    assert found.low == found.value == found.high
+    assert found.value == pytest.approx(123.0, rel=1e-12)
+
+
+def test_no_process_has_no_mean():
+    with pytest.raises(ValueError, match="at least one value"):
+        mean_interval([])
+
+
+@pytest.mark.parametrize(
+    ("ratio", "noise", "expected"),
+    [
+        (interval(1.2), floor(0.05), "faster"),
+        (interval(1.04, 0.01), floor(0.05), "no significant difference"),
+        (interval(1.04, 0.01), None, "faster"),
+        (interval(1.5, 0.5), floor(0.05), "no significant difference"),
+        (interval(0.8), floor(0.05), "slower"),
+        (interval(0.97, 0.01), floor(0.05), "no significant difference"),
+        (interval(1.0, 0.0), None, "no significant difference"),
+    ],
+)
+def test_a_difference_counts_beyond_one_and_beyond_the_noise(ratio, noise, expected):
+    assert verdict(ratio, noise) == expected
+
+
+@unhurried
+@given(rate_lists, st.floats(0, 1))
+def test_a_config_against_itself_is_never_faster(values, relative):
+    assert verdict(speedup(values, values), floor(relative)) == "no significant difference"

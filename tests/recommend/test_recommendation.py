@@ -1,0 +1,196 @@
+import pytest
+from build_records import (
+    GIB,
+    baseline_record,
+    config,
+    configs,
+    confirm_records,
+    cpu,
+    discovery,
+    host,
+    options,
+    recommendation,
+    trial_record,
+    unhurried,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tunekit.recommend.recommendation import Comparison, recommend, settle
+from tunekit.recommend.tiers import violations
+from tunekit.records.recommendation import MissingTier, NoiseFloor, Recommendation, Tier
+
+tuned = config(batch_size=256, num_workers=4)
+own = config(batch_size=64)
+
+
+def comparison(baseline_rates=(500.0, 510.0, 490.0), **overrides):
+    values = {
+        "host": host(),
+        "options": options(),
+        "noise": NoiseFloor(relative=0.04, pairs=2, processes=3),
+        "discovery": discovery("SGD", 0.1),
+        "baseline": baseline_record(of=own),
+        "baseline_confirm": confirm_records(list(baseline_rates), own, first_number=200),
+    }
+    return Comparison(**(values | overrides))
+
+
+def tier_of(rates, against=None, tier=Tier.BALANCED, search_rate=9999.0, **more):
+    pick = trial_record(7, search_rate, tuned)
+    return recommend(tier, pick, confirm_records(rates, tuned, **more), against or comparison())
+
+
+def test_figures_come_from_the_confirming_processes_alone():
+    found = tier_of([1000.0, 1020.0, 980.0])
+    assert found.search_trial == 7
+    assert found.confirm_trials == (100, 101, 102)
+    assert found.rate_samples_per_s.value == pytest.approx((1000 * 1020 * 980) ** (1 / 3), rel=1e-12)
+    assert found.rate_samples_per_s.high < 1100
+    assert found.it_per_s.value == pytest.approx(found.rate_samples_per_s.value / 256, rel=1e-12)
+    assert found.speedup.value == pytest.approx(2.0, rel=1e-12)
+    assert found.speedup.low == pytest.approx(2.0, rel=1e-12)
+    assert found.epoch_time_s == pytest.approx(50_000 / found.rate_samples_per_s.value, rel=1e-12)
+    assert found.buffer_bytes == 4 * 2 * 256 * 1000
+    assert found.base_ram_bytes == GIB
+    assert found.peak_reserved_bytes == 5 * GIB
+    assert found.device_memory_bytes == 22 * GIB
+    assert found.learning_rate.value == pytest.approx(0.4, rel=1e-12)
+    assert found.reason == (
+        "Smallest config within 4% of the highest rate inside the balanced limits; "
+        "2.00x (2.00x to 2.00x) the baseline's rate."
+    )
+    assert not found.is_baseline
+
+
+def test_a_failed_confirmation_is_told_and_its_round_is_left_out():
+    found = tier_of([1000.0, None, 980.0], tier=Tier.AGGRESSIVE)
+    assert found.confirm_trials == (100, 102)
+    assert found.speedup.value == pytest.approx(2.0, rel=1e-12)
+    assert "1 of 3 confirming processes failed (device_oom)" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("rates", "reason"),
+    [
+        ([], "Its pick (trial 7) was not confirmed by a fresh process."),
+        ([None, None], "Its pick (trial 7) failed in every confirming process (device_oom)."),
+    ],
+)
+def test_a_pick_that_nothing_confirmed_is_not_recommended(rates, reason):
+    assert tier_of(rates) == MissingTier(tier=Tier.BALANCED, reason=reason)
+
+
+@pytest.mark.parametrize("baseline_rates", [(), (None, None, None)])
+def test_a_baseline_that_can_not_run_leaves_the_speedup_open(baseline_rates):
+    against = comparison(baseline_rates, noise=None, baseline=baseline_record(rate=None, of=own))
+    found = tier_of([1000.0, 1020.0, 980.0], against)
+    assert found.speedup is None
+    assert found.learning_rate.base_batch == 64
+    assert settle(found, against) == found
+
+
+def test_without_a_common_round_processes_are_compared_in_order():
+    against = comparison((None, 500.0, None, 500.0))
+    found = tier_of([1000.0, None, 1000.0, None], against)
+    assert found.speedup.value == pytest.approx(2.0, rel=1e-12)
+
+
+def test_one_confirmation_has_the_range_of_the_noise_floor():
+    found = tier_of([1000.0])
+    assert found.speedup.low < found.speedup.value < found.speedup.high
+    assert "no significant difference" not in found.reason
+    assert found.rate_samples_per_s.low < 1000.0 < found.rate_samples_per_s.high
+
+
+def test_a_small_gain_is_called_no_significant_difference():
+    found = tier_of([503.0, 514.0, 492.0])
+    assert found.reason.endswith("no significant difference from the baseline.")
+
+
+def test_a_limit_passed_while_confirming_is_told():
+    found = tier_of([1000.0, 1000.0], tier=Tier.CONSERVATIVE, peak_reserved_bytes=17 * GIB)
+    assert "when confirmed it passed a limit of the tier: 17.0 GiB of reserved VRAM" in found.reason
+
+
+def test_on_a_cpu_there_is_no_device_memory():
+    found = tier_of([1000.0, 1000.0], device=cpu())
+    assert found.peak_reserved_bytes is None
+    assert found.device_memory_bytes is None
+
+
+def test_an_earlier_tier_with_the_same_config_is_named():
+    conservative = recommendation(Tier.CONSERVATIVE, tuned)
+    balanced = recommendation(Tier.BALANCED, tuned, same_as=Tier.CONSERVATIVE)
+    pick = trial_record(7, 1000.0, tuned)
+    found = recommend(
+        Tier.AGGRESSIVE,
+        pick,
+        confirm_records([1000.0], tuned),
+        comparison(),
+        earlier=(conservative, balanced),
+    )
+    assert found.same_as is Tier.CONSERVATIVE
+    assert settle(found, comparison(), earlier=(recommendation(of=own),)).same_as is None
+
+
+def test_the_baseline_as_pick_says_so():
+    against = comparison()
+    found = recommend(Tier.BALANCED, against.baseline, against.baseline_confirm, against)
+    assert found.is_baseline
+    assert found.speedup.value == 1.0
+    assert "it is the baseline's own config" in found.reason
+    assert found.learning_rate.value == 0.1
+
+
+def test_a_tier_confirmed_slower_gives_way_to_the_baseline():
+    against = comparison()
+    found = settle(tier_of([400.0, 408.0, 392.0], against), against)
+    assert found.config == own
+    assert found.is_baseline
+    assert found.confirm_trials == (200, 201, 202)
+    assert found.speedup.value == 1.0
+    assert found.reason == (
+        "The baseline's own config stays: the tier's pick (trial 7) was confirmed slower, "
+        "0.80x (0.80x to 0.80x) the baseline's rate."
+    )
+
+
+def test_the_baseline_takes_no_tier_whose_limits_it_breaks():
+    greedy = config(batch_size=64, num_workers=8)
+    against = comparison(
+        baseline=baseline_record(of=greedy),
+        baseline_confirm=confirm_records([500.0, 510.0, 490.0], greedy, first_number=200),
+    )
+    slower = tier_of([400.0, 408.0, 392.0], against, tier=Tier.CONSERVATIVE)
+    assert settle(slower, against) == slower
+    assert "0.80x" in slower.reason
+
+
+@unhurried
+@given(
+    knobs=configs(),
+    tier=st.sampled_from(Tier),
+    rates=st.lists(st.none() | st.floats(1, 1e5), max_size=6),
+    baseline_rates=st.lists(st.none() | st.floats(1, 1e5), max_size=6),
+    noise=st.none()
+    | st.builds(NoiseFloor, relative=st.floats(0, 1), pairs=st.integers(1, 9), processes=st.just(10)),
+)
+def test_any_mix_of_failures_gives_a_recommendation_or_says_why_not(
+    knobs, tier, rates, baseline_rates, noise
+):
+    against = comparison(baseline_rates, noise=noise)
+    found = recommend(tier, trial_record(7, 800.0, knobs), confirm_records(rates, knobs), against)
+    measured = [rate for rate in rates if rate is not None]
+    if not measured:
+        assert isinstance(found, MissingTier)
+        return
+    assert isinstance(found, Recommendation)
+    assert len(found.confirm_trials) == len(measured)
+    assert min(measured) * (1 - 1e-9) <= found.rate_samples_per_s.value <= max(measured) * (1 + 1e-9)
+    if not any(baseline_rates):
+        assert found.speedup is None
+    settled = settle(found, against)
+    assert settled.config in (knobs, own)
+    if settled.config != knobs:
+        assert violations(against.baseline, tier, against.host) == ()

@@ -1,0 +1,266 @@
+import math
+
+import pytest
+from build_records import (
+    GIB,
+    MIB,
+    config,
+    configs,
+    cpu,
+    host,
+    hosts,
+    measurement,
+    trial_lists,
+    trial_record,
+    unhurried,
+)
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tunekit.recommend.tiers import (
+    POLICIES,
+    balanced_tolerance,
+    base_ram_bytes,
+    clip,
+    pick,
+    violations,
+)
+from tunekit.records.recommendation import Tier
+from tunekit.records.trial import TrialRole
+
+tiers = st.sampled_from(Tier)
+
+
+@pytest.mark.parametrize(
+    ("cpus", "conservative", "balanced", "aggressive"),
+    [(1, 0, 0, 1), (2, 1, 1, 2), (3, 1, 2, 3), (4, 2, 3, 4), (8, 4, 6, 8)],
+)
+def test_workers_are_a_floored_share_of_the_allowed_cpus(cpus, conservative, balanced, aggressive):
+    allowed = [POLICIES[tier].max_workers(cpus) for tier in Tier]
+    assert allowed == [conservative, balanced, aggressive]
+
+
+def test_base_ram_is_the_peak_without_the_predicted_buffer():
+    knobs = config(batch_size=100, num_workers=3, prefetch_factor=4)
+    assert base_ram_bytes(measurement(of=knobs, base_bytes=7 * MIB)) == 7 * MIB
+    smaller = measurement(of=knobs).model_copy(
+        update={"memory": measurement().memory.model_copy(update={"peak_pss_bytes": 5})}
+    )
+    assert base_ram_bytes(smaller) == 0
+
+
+def test_a_trial_at_every_limit_breaks_none():
+    small = host(cpus=2, ram_limit_bytes=10 * 1000 * 1000, shm_bytes=750_000)
+    knobs = config(batch_size=250, num_workers=1, prefetch_factor=2)
+    record = trial_record(of=knobs, base_bytes=8_000_000, peak_reserved_bytes=22 * GIB * 3 // 4)
+    assert violations(record, Tier.CONSERVATIVE, small) == ()
+
+
+def test_workers_above_the_share_are_told_with_value_and_limit():
+    record = trial_record(of=config(num_workers=2))
+    assert violations(record, Tier.CONSERVATIVE, host(cpus=2)) == ("2 workers, more than 50% of 2 CPUs (1)",)
+    assert violations(record, Tier.AGGRESSIVE, host(cpus=2)) == ()
+
+
+def test_compile_breaks_conservative_only():
+    record = trial_record(of=config(compile=True))
+    assert violations(record, Tier.CONSERVATIVE, host()) == ("compile is on, conservative keeps it off",)
+    assert violations(record, Tier.BALANCED, host()) == ()
+
+
+def test_reserved_memory_is_judged_on_what_torch_sees():
+    record = trial_record(peak_reserved_bytes=18 * GIB)
+    assert violations(record, Tier.CONSERVATIVE, host()) == (
+        "18.0 GiB of reserved VRAM, more than 75% of 22.0 GiB (16.5 GiB)",
+    )
+    assert violations(record, Tier.BALANCED, host()) == ()
+    assert violations(trial_record(device=cpu()), Tier.CONSERVATIVE, host()) == ()
+
+
+def test_buffer_and_whole_tree_are_judged_on_the_ram_limit():
+    # 2 workers x 2 x 128 samples of 1 MiB = 512 MiB.
+    record = trial_record(base_bytes=1300 * MIB, bytes_per_sample=MIB)
+    small = host(ram_limit_bytes=2 * GIB)
+    assert violations(record, Tier.BALANCED, small) == (
+        "512.0 MiB of RAM buffer, more than 20% of the RAM limit of 2.0 GiB (409.6 MiB)",
+        "1.8 GiB of RAM for processes and buffer, more than 85% of the RAM limit of 2.0 GiB (1.7 GiB)",
+    )
+    assert len(violations(record, Tier.AGGRESSIVE, small)) == 1
+
+
+def test_the_queue_holds_one_batch_more_than_the_buffer():
+    # The buffer is 512 MiB, the batch 128 MiB.
+    record = trial_record(bytes_per_sample=MIB)
+    assert violations(record, Tier.AGGRESSIVE, host(shm_bytes=640 * MIB)) == ()
+    assert violations(record, Tier.AGGRESSIVE, host(shm_bytes=639 * MIB)) == (
+        "640.0 MiB of batch queue, more than /dev/shm (639.0 MiB)",
+    )
+    alone = trial_record(of=config(num_workers=0), bytes_per_sample=MIB)
+    assert violations(alone, Tier.AGGRESSIVE, host(shm_bytes=0)) == ()
+
+
+def test_what_can_not_be_judged_is_not_within_the_limits():
+    unknown = trial_record(overrides={"config": None})
+    for tier in Tier:
+        assert len(violations(trial_record(rate=None), tier, host())) == 1
+        assert len(violations(unknown, tier, host())) == 1
+        assert (
+            pick(tier, [trial_record(rate=None), unknown], host(), noise_relative=None, planned_epochs=1)
+            is None
+        )
+
+
+@unhurried
+@given(tier=tiers, trials=trial_lists(), machine=hosts(), noise=st.none() | st.floats(0, 2))
+def test_every_pick_is_within_the_limits_of_its_tier(tier, trials, machine, noise):
+    chosen = pick(tier, trials, machine, noise_relative=noise, planned_epochs=10)
+    if chosen is None:
+        assert all(violations(trial, tier, machine) for trial in trials)
+    else:
+        assert chosen in trials
+        assert violations(chosen, tier, machine) == ()
+
+
+@unhurried
+@given(tier=st.sampled_from([Tier.CONSERVATIVE, Tier.AGGRESSIVE]), trials=trial_lists(), machine=hosts())
+def test_the_outer_tiers_take_the_highest_rate_within_their_limits(tier, trials, machine):
+    chosen = pick(tier, trials, machine, noise_relative=0.1, planned_epochs=10)
+    within = [trial for trial in trials if not violations(trial, tier, machine)]
+    assert (chosen.rate_samples_per_s if chosen else None) == max(
+        (trial.rate_samples_per_s for trial in within), default=None
+    )
+
+
+@unhurried
+@given(trials=trial_lists(), noise=st.none() | st.floats(0, 0.5))
+def test_balanced_is_close_to_the_best_and_no_eager_config_as_close_is_smaller(trials, noise):
+    eager = [trial for trial in trials if trial.config is None or not trial.config.compile]
+    machine = host(cpus=64, ram_limit_bytes=256 * GIB)
+    chosen = pick(Tier.BALANCED, eager, machine, noise_relative=noise, planned_epochs=10)
+    within = [trial for trial in eager if not violations(trial, Tier.BALANCED, machine)]
+    if chosen is None:
+        assert not within
+        return
+    lowest = (1 - balanced_tolerance(noise)) * max(trial.rate_samples_per_s for trial in within)
+    assert chosen.rate_samples_per_s >= lowest
+
+    def size(trial):
+        seen = trial.measurement.loop
+        buffer_bytes = trial.config.buffer_bytes(seen.bytes_per_sample)
+        reserved_bytes = seen.peak_reserved_bytes
+        return (
+            math.inf if reserved_bytes is None else reserved_bytes,
+            trial.config.batch_size,
+            buffer_bytes,
+            trial.config.num_workers,
+        )
+
+    assert size(chosen) == min(size(trial) for trial in within if trial.rate_samples_per_s >= lowest)
+
+
+@unhurried
+@given(tier=tiers, trials=trial_lists(), machine=hosts(), data=st.data())
+def test_the_order_of_the_trials_does_not_matter(tier, trials, machine, data):
+    shuffled = data.draw(st.permutations(trials))
+    first = pick(tier, trials, machine, noise_relative=0.05, planned_epochs=3)
+    assert pick(tier, shuffled, machine, noise_relative=0.05, planned_epochs=3) == first
+
+
+def test_equal_trials_are_settled_by_their_number():
+    trials = [trial_record(5), trial_record(3), trial_record(4)]
+    for tier in Tier:
+        assert pick(tier, trials, host(), noise_relative=None, planned_epochs=1).number == 3
+
+
+def test_confirmations_are_not_picked():
+    trials = [trial_record(1, 900.0), trial_record(2, 1000.0, role=TrialRole.CONFIRM)]
+    assert pick(Tier.AGGRESSIVE, trials, host(), noise_relative=None, planned_epochs=1).number == 1
+
+
+def test_balanced_gives_up_three_percent_for_a_smaller_config():
+    trials = [
+        trial_record(1, 1000.0, config(batch_size=512), peak_reserved_bytes=12 * GIB),
+        trial_record(2, 971.0, config(batch_size=256), peak_reserved_bytes=8 * GIB),
+        trial_record(3, 940.0, config(batch_size=128), peak_reserved_bytes=5 * GIB),
+    ]
+
+    def number(noise):
+        return pick(Tier.BALANCED, trials, host(), noise_relative=noise, planned_epochs=1).number
+
+    assert number(None) == 2
+    assert number(0.01) == 2
+    assert number(0.08) == 3
+    assert pick(Tier.CONSERVATIVE, trials, host(), noise_relative=0.08, planned_epochs=1).number == 1
+
+
+def test_balanced_takes_compile_only_when_the_planned_run_wins_it_back():
+    # 50,000 samples: 50 s per epoch eager, 40 s compiled; compile costs 61 - 1 = 60 s, so 7 epochs pay.
+    eager = trial_record(1, 1000.0, first_step_s=1.0)
+    compiled = trial_record(2, 1250.0, config(compile=True), first_step_s=61.0)
+
+    def number(tier, epochs, trials=(eager, compiled)):
+        return pick(tier, trials, host(), noise_relative=None, planned_epochs=epochs).number
+
+    assert number(Tier.BALANCED, 6) == 1
+    assert number(Tier.BALANCED, 7) == 2
+    assert number(Tier.AGGRESSIVE, 1) == 2
+    assert number(Tier.CONSERVATIVE, 1000) == 1
+    assert number(Tier.BALANCED, 1, (compiled,)) == 2
+
+
+def test_compile_pays_nothing_back_when_the_epoch_has_no_length():
+    unknown = {"epoch_samples": None, "epoch_batches": None}
+    trials = [
+        trial_record(1, 1000.0, **unknown),
+        trial_record(2, 9000.0, config(compile=True), **unknown),
+    ]
+    assert pick(Tier.BALANCED, trials, host(), noise_relative=None, planned_epochs=100).number == 1
+
+
+@unhurried
+@given(
+    knobs=configs(),
+    tier=tiers,
+    machine=hosts(),
+    sample_bytes=st.integers(0, 8 * MIB),
+    share=st.floats(0, 0.8),
+)
+@example(config(num_workers=32, batch_size=4096), Tier.CONSERVATIVE, host(cpus=1), 8 * MIB, 0.0)
+@example(config(num_workers=8, batch_size=4096), Tier.AGGRESSIVE, host(shm_bytes=64 * MIB), 8 * MIB, 0.0)
+def test_clip_gives_a_config_that_breaks_no_limit_known_before_it_runs(
+    knobs, tier, machine, sample_bytes, share
+):
+    base_bytes = math.floor(share * machine.ram_limit_bytes)
+    clipped = clip(knobs, tier, machine, sample_bytes, base_ram_bytes=base_bytes)
+    record = trial_record(
+        of=clipped, base_bytes=base_bytes, bytes_per_sample=sample_bytes, peak_reserved_bytes=0
+    )
+    assert violations(record, tier, machine) == ()
+    assert clipped.batch_size <= knobs.batch_size
+    assert clipped.num_workers <= knobs.num_workers
+    assert (clipped.prefetch_factor or 0) <= (knobs.prefetch_factor or 0)
+    kept = ("pin_memory", "precision", "channels_last", "accumulate_grad_batches")
+    assert [getattr(clipped, knob) for knob in kept] == [getattr(knobs, knob) for knob in kept]
+    assert clip(clipped, tier, machine, sample_bytes, base_ram_bytes=base_bytes) == clipped
+
+
+def test_clip_lowers_prefetch_before_the_batch():
+    knobs = config(batch_size=64, num_workers=2, prefetch_factor=8)
+    # 10% of 5,120,000 bytes hold 512 samples of 1,000 bytes: 2 workers x 4 x 64.
+    machine = host(ram_limit_bytes=5_120_000)
+    assert clip(knobs, Tier.CONSERVATIVE, machine, 1000) == config(batch_size=64, prefetch_factor=4)
+    # 200 samples: 2 x 1 x 64 fit.
+    machine = host(ram_limit_bytes=2_000_000)
+    assert clip(knobs, Tier.CONSERVATIVE, machine, 1000) == config(batch_size=64, prefetch_factor=1)
+    # 100 samples: the batch has to halve.
+    machine = host(ram_limit_bytes=1_000_000)
+    assert clip(knobs, Tier.CONSERVATIVE, machine, 1000) == config(batch_size=32, prefetch_factor=1)
+
+
+def test_clip_to_no_workers_drops_what_needs_them_and_keeps_the_batch():
+    knobs = config(num_workers=4, compile=True, batch_size=4096)
+    clipped = clip(knobs, Tier.CONSERVATIVE, host(cpus=1), 1000)
+    assert clipped == config(num_workers=0, batch_size=4096)
+    assert clip(knobs, Tier.AGGRESSIVE, host(shm_bytes=0), 1000) == config(
+        num_workers=0, batch_size=4096, compile=True
+    )

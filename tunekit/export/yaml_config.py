@@ -1,0 +1,249 @@
+"""A tier's config as YAML: knob values that drop into a training config, their evidence as comments."""
+
+from pathlib import Path
+
+import yaml
+
+from tunekit.export.comments import comment, comment_table
+from tunekit.export.scaling_csv import recommended_rule
+from tunekit.recommend.learning_rate import base_learning_rate, global_batch
+from tunekit.recommend.noise import verdict
+from tunekit.recommend.tiers import POLICIES
+from tunekit.records.codec import write_text
+from tunekit.records.config import Precision
+from tunekit.records.measurement import Interval
+from tunekit.records.recommendation import LearningRateRule, Recommendation
+from tunekit.records.run import Run
+from tunekit.units import bytes_text, duration_text, rate_text
+
+_LIGHTNING_PRECISION = {
+    Precision.FP32: "32-true",
+    Precision.TF32: "32-true",
+    Precision.BF16: "bf16-mixed",
+    Precision.FP16: "16-mixed",
+}
+_MATMUL_PRECISIONS = ("highest", "high", "medium")
+_MATMUL_OF_PRECISION = {Precision.FP32: "highest", Precision.TF32: "high"}
+_RULE_TEXTS = {
+    LearningRateRule.LINEAR: "linear rule, arXiv 1706.02677; warm up over the first 5 epochs",
+    LearningRateRule.SQRT: "square-root rule, arXiv 2205.10287; 1-beta1 and 1-beta2 x k, eps / sqrt(k)",
+}
+
+_KnobValue = bool | int | float | str | None
+
+
+def tier_yaml(run: Run, recommendation: Recommendation) -> str:
+    """Return the tier's file: the evidence as comments, then the knobs, then the multi-GPU table.
+
+    Every line has at most 100 columns. `lr` is left out, with the reason, when it is unknown.
+    """
+    lines = _header(run, recommendation)
+    lines += ["", *_knob_lines(recommendation)]
+    if recommendation.learning_rate is None:
+        lines += comment(_why_no_lr(run, recommendation))
+    table = _scaling_table(run, recommendation)
+    if table:
+        lines += ["", *table]
+    return "\n".join(lines) + "\n"
+
+
+def write_tiers(run: Run, folder: Path) -> tuple[Path, ...]:
+    """Write one YAML file per recommended tier into the folder, atomically, and return their paths.
+
+    Raises:
+        OSError: the folder can't be written.
+    """
+    paths = []
+    for recommendation in run.recommendations:
+        path = folder / f"{recommendation.tier.value}.yaml"
+        write_text(path, tier_yaml(run, recommendation))
+        paths.append(path)
+    return tuple(paths)
+
+
+def knob_values(recommendation: Recommendation) -> dict[str, _KnobValue]:
+    """Return the keys of the file in their order; precision is in Lightning's words."""
+    config = recommendation.config
+    matmul_precision = recommendation.float32_matmul_precision
+    if matmul_precision not in _MATMUL_PRECISIONS:
+        matmul_precision = _MATMUL_OF_PRECISION.get(config.precision)
+    values: dict[str, _KnobValue] = {
+        "batch_size": config.batch_size,
+        "num_workers": config.num_workers,
+        "prefetch_factor": config.prefetch_factor,
+        "pin_memory": config.pin_memory,
+        "persistent_workers": config.persistent_workers,
+        "compile_model": config.compile,
+        "precision": _LIGHTNING_PRECISION[config.precision],
+        "float32_matmul_precision": matmul_precision,
+        "channels_last": config.channels_last,
+        "accumulate_grad_batches": config.accumulate_grad_batches,
+    }
+    if recommendation.learning_rate is not None:
+        values["lr"] = recommendation.learning_rate.value
+    return values
+
+
+def _knob_lines(recommendation: Recommendation) -> list[str]:
+    dumped: str = yaml.safe_dump(knob_values(recommendation), sort_keys=False)
+    return dumped.splitlines()
+
+
+def _header(run: Run, recommendation: Recommendation) -> list[str]:
+    lines = comment(f"tunekit {recommendation.tier.value}: {POLICIES[recommendation.tier].meaning}")
+    if run.is_emulated:
+        lines += comment(f"measured on {run.measured_on}; not {run.profile.id}")
+    lines += comment(f"measured on {_device_name(run, recommendation)}")
+    lines += comment(_trials_text(recommendation))
+    lines += comment(f"why: {recommendation.reason}")
+    if recommendation.same_as is not None:
+        lines += comment(f"same config as {recommendation.same_as.value}")
+    lines += comment(_expected_text(recommendation))
+    lines += comment(f"speed-up: {_speedup_text(run, recommendation)}")
+    lines += comment(f"time: {_time_text(run, recommendation)}")
+    lines += comment(f"VRAM: {_vram_text(recommendation)}")
+    lines += comment(f"RAM: {_ram_text(run, recommendation)}")
+    if recommendation.config.precision is Precision.FP16:
+        lines += comment("precision: fp16 needs GradScaler in the training script")
+    if recommendation.learning_rate is not None:
+        lines += comment(f"lr: {_lr_text(recommendation)}")
+    return lines
+
+
+def _device_name(run: Run, recommendation: Recommendation) -> str:
+    evidence = {*recommendation.confirm_trials, recommendation.search_trial}
+    return next(
+        (
+            trial.measurement.loop.device.name
+            for trial in run.trials
+            if trial.number in evidence and trial.measurement is not None
+        ),
+        run.measured_on,
+    )
+
+
+def _trials_text(recommendation: Recommendation) -> str:
+    found = f"found by trial {recommendation.search_trial}"
+    if not recommendation.confirm_trials:
+        return f"{found}; not confirmed by fresh processes"
+    numbers = ", ".join(str(number) for number in recommendation.confirm_trials)
+    return f"{found}; confirmed by trials {numbers}"
+
+
+def _expected_text(recommendation: Recommendation) -> str:
+    samples, batches = recommendation.rate_samples_per_s, recommendation.it_per_s
+    return f"expected: {_rate_range(samples, 'samples/s')}, {_rate_range(batches, 'it/s')}; whole epochs"
+
+
+def _rate_range(rate: Interval, unit: str) -> str:
+    if rate.low == rate.high:
+        return f"{rate_text(rate.value)} {unit} (range n/a)"
+    return f"{rate_text(rate.value)} {unit} ({rate_text(rate.low)} to {rate_text(rate.high)})"
+
+
+def _speedup_text(run: Run, recommendation: Recommendation) -> str:
+    ratio = recommendation.speedup
+    if recommendation.is_baseline:
+        return "none, this is the baseline's own config"
+    if ratio is None:
+        return "n/a, there is no baseline rate to compare with"
+    text = f"{ratio.value:.2f}x ({ratio.low:.2f}x to {ratio.high:.2f}x) the baseline's rate"
+    outcome = verdict(ratio, run.noise_floor)
+    return f"{text}; {outcome}"
+
+
+def _time_text(run: Run, recommendation: Recommendation) -> str:
+    epoch_time_s, epochs = recommendation.epoch_time_s, run.options.epochs
+    if epoch_time_s is None:
+        return "n/a, the length of an epoch is unknown"
+    return (
+        f"{duration_text(epoch_time_s)} per epoch, "
+        f"{duration_text(epochs * epoch_time_s)} for {epochs} epochs (training only, validation not included)"
+    )
+
+
+def _vram_text(recommendation: Recommendation) -> str:
+    reserved, total = recommendation.peak_reserved_bytes, recommendation.device_memory_bytes
+    if reserved is None or total is None:
+        return "n/a"
+    return (
+        f"{bytes_text(reserved)} reserved at the peak, {reserved / total:.0%} of {bytes_text(total)}; "
+        f"{bytes_text(total - reserved)} left"
+    )
+
+
+def _ram_text(run: Run, recommendation: Recommendation) -> str:
+    base, buffer, limit = (
+        recommendation.base_ram_bytes,
+        recommendation.buffer_bytes,
+        run.host.ram_limit_bytes,
+    )
+    return (
+        f"{bytes_text(base)} for processes and {bytes_text(buffer)} for the loader's buffer, "
+        f"{(base + buffer) / limit:.0%} of {bytes_text(limit)}; {bytes_text(limit - base - buffer)} left"
+    )
+
+
+def _lr_text(recommendation: Recommendation) -> str:
+    rate = recommendation.learning_rate
+    if rate is None:
+        return "n/a"
+    batch = global_batch(recommendation.config)
+    origin = "the baseline's optimizer" if rate.source == "baseline" else "the flags"
+    if batch == rate.base_batch:
+        return f"{rate.value:.6g} of {origin}, unchanged: the global batch is still {batch}"
+    return (
+        f"{rate.base_lr:.6g} at global batch {rate.base_batch} ({origin}) scaled to batch {batch}, "
+        f"k = {batch / rate.base_batch:.4g}, by the {_RULE_TEXTS[rate.rule]}"
+    )
+
+
+def _why_no_lr(run: Run, recommendation: Recommendation) -> str:
+    baseline = run.baseline
+    config, discovery = (baseline.config, baseline.discovery) if baseline else (None, None)
+    if config is not None and global_batch(config) == global_batch(recommendation.config):
+        return "lr is left out: keep yours, the global batch is the baseline's"
+    if base_learning_rate(discovery, run.options, config) is None:
+        return (
+            "lr is left out: the learning rate or the batch to scale from is unknown; see --lr, --base-batch"
+        )
+    names = ", ".join(optimizer.class_name for optimizer in discovery.optimizers) if discovery else ""
+    return f"lr is left out: no scaling rule is published for the optimizer ({names or 'unknown'})"
+
+
+def _scaling_table(run: Run, recommendation: Recommendation) -> list[str]:
+    scaling = [row for row in run.scaling if row.tier is recommendation.tier]
+    if not scaling:
+        return []
+    rule = recommended_rule(run, recommendation.tier)
+    marks = {name: " (use)" if rule is name else "" for name in LearningRateRule}
+    header = (
+        "GPUs",
+        "total batch",
+        "total workers",
+        "RAM buffer",
+        "RAM needed",
+        "lr linear" + marks[LearningRateRule.LINEAR],
+        "lr sqrt" + marks[LearningRateRule.SQRT],
+    )
+    rows = [
+        (
+            str(row.gpus),
+            str(row.total_batch),
+            str(row.total_workers),
+            bytes_text(row.buffer_bytes),
+            bytes_text(row.ram_bytes),
+            _lr_cell(row.lr_linear),
+            _lr_cell(row.lr_sqrt),
+        )
+        for row in scaling
+    ]
+    lines = comment("on several GPUs of one host, predicted:") + comment_table(header, rows)
+    for row in scaling:
+        for warning in row.warnings:
+            lines += comment(f"{row.gpus} GPU{'' if row.gpus == 1 else 's'}: {warning}")
+    return lines
+
+
+def _lr_cell(lr: float | None) -> str:
+    return "n/a" if lr is None else f"{lr:.4g}"

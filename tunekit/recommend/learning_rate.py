@@ -1,0 +1,120 @@
+"""How the learning rate follows the global batch, by the published rule of the optimizer.
+
+Linear: Goyal et al. 2017, arXiv 1706.02677. Square root: Malladi et al. 2022, arXiv 2205.10287.
+"""
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from tunekit.records.config import TrainConfig
+from tunekit.records.recommendation import LearningRate, LearningRateRule
+from tunekit.records.run import SearchOptions
+from tunekit.records.target import Discovery
+
+_RULES = {
+    "sgd": LearningRateRule.LINEAR,
+    "adam": LearningRateRule.SQRT,
+    "adamw": LearningRateRule.SQRT,
+    "rmsprop": LearningRateRule.SQRT,
+}
+_NAMESAKE = re.compile(
+    r"_?(?:fused|paged|momentum|nesterov|deepspeedcpu)?(sgd|adamw|adam|rmsprop)(?:4bit|8bit|32bit|fp8)?",
+    re.IGNORECASE,
+)
+"""Implementations of the same update under another name, as in apex, bitsandbytes, torchao, DeepSpeed."""
+
+
+@dataclass(frozen=True)
+class BaseLearningRate:
+    """The learning rate that scaling starts from."""
+
+    lr: float
+    batch: int
+    """Global batch that it belongs to."""
+    source: Literal["baseline", "flags"]
+
+
+def rule_for(optimizer_class_name: str) -> LearningRateRule | None:
+    """Return the scaling rule published for an optimizer, None where there is none.
+
+    Only what the sources cover is named: SGD with or without momentum, and Adam, AdamW, RMSprop with
+    their fused, paged and low-bit implementations. LARS and LAMB scale by themselves; NAdam, RAdam,
+    Adagrad, Lion and others are not covered.
+    """
+    match = _NAMESAKE.fullmatch(optimizer_class_name.strip())
+    return _RULES[match.group(1).lower()] if match else None
+
+
+def rule_of(discovery: Discovery | None) -> LearningRateRule | None:
+    """Return the rule that all optimizers of the target share, None when they differ or are unknown."""
+    rules = {rule_for(optimizer.class_name) for optimizer in discovery.optimizers} if discovery else set()
+    return rules.pop() if len(rules) == 1 else None
+
+
+def scale(base_lr: float, base_batch: int, new_batch: int, rule: LearningRateRule) -> float:
+    """Return the learning rate for `new_batch`, both batches being global; unchanged when they are equal."""
+    if new_batch == base_batch:
+        return base_lr
+    ratio = new_batch / base_batch
+    return base_lr * (ratio if rule is LearningRateRule.LINEAR else math.sqrt(ratio))
+
+
+def usable(lr: float) -> float | None:
+    """Return the learning rate, None for one that under- or overflowed."""
+    return lr if math.isfinite(lr) and lr > 0 else None
+
+
+def global_batch(config: TrainConfig, gpus: int = 1) -> int:
+    """Return the samples per optimizer step: batch per device x devices x accumulation."""
+    return config.batch_size * gpus * config.accumulate_grad_batches
+
+
+def base_learning_rate(
+    discovery: Discovery | None, options: SearchOptions, baseline: TrainConfig | None
+) -> BaseLearningRate | None:
+    """Return where scaling starts: the user's flags, else what the baseline's optimizer had.
+
+    A flag that is missing is filled from the baseline. Several optimizers with different learning
+    rates have no one base; then only the flag gives it.
+
+    Args:
+        discovery: what the baseline learnt about the target, None when it learnt nothing.
+        options: holds --lr and --base-batch.
+        baseline: the knob values that the user has now, None when they are unknown.
+    """
+    seen_lrs = {optimizer.base_lr for optimizer in discovery.optimizers} if discovery else set()
+    seen_lr = seen_lrs.pop() if len(seen_lrs) == 1 else None
+    lr = options.base_lr if options.base_lr is not None else seen_lr
+    batch = options.base_batch
+    if batch is None and baseline is not None:
+        batch = global_batch(baseline)
+    if not lr or batch is None:
+        return None
+    given = options.base_lr is not None or options.base_batch is not None
+    return BaseLearningRate(lr=lr, batch=batch, source="flags" if given else "baseline")
+
+
+def recommended(
+    discovery: Discovery | None, options: SearchOptions, baseline: TrainConfig | None, new_batch: int
+) -> LearningRate | None:
+    """Return the learning rate for a new global batch by the rule of the optimizer that was seen.
+
+    Args:
+        discovery: what the baseline learnt about the target.
+        options: holds --lr and --base-batch.
+        baseline: the knob values that the user has now.
+        new_batch: global batch of the recommended config.
+
+    Returns:
+        None when the base or the rule is unknown.
+    """
+    base = base_learning_rate(discovery, options, baseline)
+    rule = rule_of(discovery)
+    if base is None or rule is None:
+        return None
+    value = usable(scale(base.lr, base.batch, new_batch, rule))
+    if value is None:
+        return None
+    return LearningRate(value=value, rule=rule, base_lr=base.lr, base_batch=base.batch, source=base.source)

@@ -1,0 +1,161 @@
+"""What fresh processes may claim: noise floor, speed-up and its range, verdict.
+
+All figures are ratios, so everything is computed on logarithms and given back as plain factors.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import Literal
+
+from tunekit.records.measurement import Interval
+from tunekit.records.recommendation import NoiseFloor
+
+CONFIDENCE = 0.95
+"""Probability that every range shown is made for."""
+
+Verdict = Literal["faster", "slower", "no significant difference"]
+
+_MAX_EXPONENT = 700.0
+_BISECTIONS = 100
+
+
+def noise_floor(rates_per_process: Sequence[float]) -> NoiseFloor | None:
+    """Return how much fresh processes of one config differ, one after the other.
+
+    Args:
+        rates_per_process: samples/s of fresh baseline processes, in the order they ran; all positive.
+
+    Returns:
+        The root mean square of the log ratios of consecutive processes, as a relative difference;
+        None with fewer than two processes.
+    """
+    if len(rates_per_process) < 2:
+        return None
+    log_ratios = [math.log(later / earlier) for earlier, later in pairwise(rates_per_process)]
+    mean_square = math.fsum(ratio * ratio for ratio in log_ratios) / len(log_ratios)
+    return NoiseFloor(
+        relative=math.expm1(min(math.sqrt(mean_square), _MAX_EXPONENT)),
+        pairs=len(log_ratios),
+        processes=len(rates_per_process),
+    )
+
+
+def speedup(
+    candidate_rates: Sequence[float], baseline_rates: Sequence[float], noise: NoiseFloor | None = None
+) -> Interval | None:
+    """Return candidate over baseline, paired by round, as a factor with its 95% range.
+
+    Two rounds or more give a Student-t range of their log ratios. One round says nothing of the next
+    process, so its range comes from the noise floor, which is the spread of just such a ratio.
+
+    Args:
+        candidate_rates: samples/s of the candidate, one per round; all positive.
+        baseline_rates: samples/s of the baseline in the same rounds.
+        noise: the run's noise floor, used with one round only.
+
+    Returns:
+        The geometric mean of the ratios with its range; None without a round, or with one round
+        and no noise floor: its range is unknown.
+
+    Raises:
+        ValueError: the two have different numbers of rounds.
+    """
+    if len(candidate_rates) != len(baseline_rates):
+        raise ValueError(
+            f"rates are paired by round, got {len(candidate_rates)} of the candidate "
+            f"and {len(baseline_rates)} of the baseline; drop the rounds in which one failed"
+        )
+    log_ratios = [
+        math.log(candidate) - math.log(baseline)
+        for candidate, baseline in zip(candidate_rates, baseline_rates, strict=True)
+    ]
+    if len(log_ratios) >= 2:
+        return _interval_of_logs(log_ratios)
+    if not log_ratios or noise is None:
+        return None
+    return _interval(log_ratios[0], t_quantile(noise.pairs) * math.log1p(noise.relative))
+
+
+def mean_interval(values: Sequence[float], noise: NoiseFloor | None = None) -> Interval:
+    """Return the geometric mean of one positive figure per fresh process, with its 95% range.
+
+    One process takes its range from the noise floor, which spreads by sqrt(2) more than a single
+    process does. Without a floor the range is unknown, and low and high equal the value.
+
+    Raises:
+        ValueError: there are no values.
+    """
+    if not values:
+        raise ValueError("a mean needs at least one value, got none; leave the figure out instead")
+    logs = [math.log(value) for value in values]
+    if len(logs) >= 2:
+        return _interval_of_logs(logs)
+    half = t_quantile(noise.pairs) * math.log1p(noise.relative) / math.sqrt(2) if noise else 0.0
+    return _interval(logs[0], half)
+
+
+def verdict(speedup: Interval, noise: NoiseFloor | None) -> Verdict:
+    """Return what the speed-up may be called.
+
+    A difference counts when the whole range lies beyond 1 and its value beyond the noise floor.
+    """
+    floor = 1.0 + (noise.relative if noise else 0.0)
+    if speedup.low > 1.0 and speedup.value > floor:
+        return "faster"
+    if speedup.high < 1.0 and speedup.value < 1.0 / floor:
+        return "slower"
+    return "no significant difference"
+
+
+@lru_cache(maxsize=256)
+def t_quantile(degrees: int, confidence: float = CONFIDENCE) -> float:
+    """Return t with P(|T| <= t) = confidence, T being Student's t with that many degrees of freedom.
+
+    The probability has a closed form for whole degrees (Abramowitz and Stegun 26.7.3 and 26.7.4),
+    which is inverted by bisection on the angle atan(t / sqrt(degrees)).
+
+    Raises:
+        ValueError: degrees is below 1, or confidence is not between 0 and 1.
+    """
+    if degrees < 1 or not 0.0 < confidence < 1.0:
+        raise ValueError(
+            f"Student's t needs degrees >= 1 and 0 < confidence < 1, got {degrees}, {confidence}"
+        )
+    low, high = 0.0, math.pi / 2
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        if not low < middle < high:
+            break
+        if _central_probability(middle, degrees) < confidence:
+            low = middle
+        else:
+            high = middle
+    return math.sqrt(degrees) * math.tan(low)
+
+
+def _central_probability(angle: float, degrees: int) -> float:
+    cosine, sine = math.cos(angle), math.sin(angle)
+    odd = degrees % 2
+    term = cosine if odd else 1.0
+    series = 0.0
+    for index in range(1, (degrees - 1) // 2 + 1 if odd else degrees // 2 + 1):
+        series += term
+        factor = 2 * index / (2 * index + 1) if odd else (2 * index - 1) / (2 * index)
+        term *= cosine * cosine * factor
+    return 2 / math.pi * (angle + sine * series) if odd else sine * series
+
+
+def _interval_of_logs(logs: Sequence[float]) -> Interval:
+    count = len(logs)
+    mean = math.fsum(logs) / count
+    variance = math.fsum((value - mean) ** 2 for value in logs) / (count - 1)
+    return _interval(mean, t_quantile(count - 1) * math.sqrt(variance / count))
+
+
+def _interval(log_value: float, half: float) -> Interval:
+    low, value, high = (
+        math.exp(min(exponent, _MAX_EXPONENT)) for exponent in (log_value - half, log_value, log_value + half)
+    )
+    return Interval(value=value, low=low, high=high)

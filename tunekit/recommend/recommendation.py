@@ -1,0 +1,227 @@
+"""A tier's pick, confirmed by fresh processes and set beside the baseline."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tunekit.recommend.learning_rate import global_batch, recommended
+from tunekit.recommend.noise import mean_interval, speedup, verdict
+from tunekit.recommend.tiers import balanced_tolerance, base_ram_bytes, violations
+from tunekit.records.config import TrainConfig
+from tunekit.records.hardware import Host
+from tunekit.records.measurement import Interval, LoopMeasurement, Measurement
+from tunekit.records.recommendation import MissingTier, NoiseFloor, Recommendation, Tier
+from tunekit.records.run import SearchOptions
+from tunekit.records.target import Discovery
+from tunekit.records.trial import TrialRecord
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What every tier of one run is compared with and judged by."""
+
+    host: Host
+    options: SearchOptions
+    noise: NoiseFloor | None
+    discovery: Discovery | None
+    """What the baseline learnt about the target."""
+    baseline: TrialRecord | None
+    """The first baseline trial; it may have failed."""
+    baseline_confirm: tuple[TrialRecord, ...]
+    """Fresh processes of the baseline, interleaved with the tiers'."""
+
+    @property
+    def baseline_config(self) -> TrainConfig | None:
+        """The knob values that the user has now."""
+        return self.baseline.config if self.baseline else None
+
+
+class _Confirmed(NamedTuple):
+    record: TrialRecord
+    measurement: Measurement
+
+
+def recommend(
+    tier: Tier,
+    pick: TrialRecord,
+    confirm: Sequence[TrialRecord],
+    against: Comparison,
+    *,
+    earlier: Sequence[Recommendation] = (),
+) -> Recommendation | MissingTier:
+    """Return the tier's pick with its evidence.
+
+    Rate, it/s and speed-up come only from the confirming processes: the trial that won the search
+    won partly by luck. A pick that no process confirmed is not recommended.
+
+    Args:
+        tier: whose pick it is.
+        pick: the search or baseline trial that was chosen; it has a config.
+        confirm: fresh processes of that config; some may have failed.
+        against: the baseline's side of the comparison.
+        earlier: recommendations of the tiers before, to say which have the same config.
+    """
+    confirmed = _successes(confirm)
+    if pick.config is None or not confirmed:
+        return MissingTier(tier=tier, reason=_unconfirmed_reason(pick, confirm))
+    config = pick.config
+    loops = [measurement.loop for _, measurement in confirmed]
+    rate = mean_interval([loop.rate_samples_per_s for loop in loops], against.noise)
+    is_baseline = pick.is_baseline_config or config == against.baseline_config
+    ratio = _speedup_over_baseline(confirmed, against)
+    epoch_samples = next((loop.epoch_samples for loop in loops if loop.epoch_samples is not None), None)
+    return Recommendation(
+        tier=tier,
+        config=config,
+        search_trial=pick.number,
+        confirm_trials=tuple(record.number for record, _ in confirmed),
+        same_as=_same_as(config, earlier),
+        is_baseline=is_baseline,
+        rate_samples_per_s=rate,
+        it_per_s=mean_interval([loop.epoch_it_per_s for loop in loops], against.noise),
+        speedup=ratio,
+        epoch_time_s=epoch_samples / rate.value if epoch_samples is not None else None,
+        peak_reserved_bytes=_peak_reserved_bytes(loops),
+        device_memory_bytes=loops[0].device.memory_bytes,
+        buffer_bytes=config.buffer_bytes(max(loop.bytes_per_sample for loop in loops)),
+        base_ram_bytes=max(base_ram_bytes(measurement) for _, measurement in confirmed),
+        float32_matmul_precision=loops[0].float32_matmul_precision,
+        learning_rate=recommended(
+            against.discovery, against.options, against.baseline_config, global_batch(config)
+        ),
+        reason=_reason(tier, is_baseline, ratio, confirm, against),
+    )
+
+
+def settle(
+    recommendation: Recommendation, against: Comparison, *, earlier: Sequence[Recommendation] = ()
+) -> Recommendation:
+    """Return the recommendation, or the baseline's own config where the tier's is slower than it.
+
+    The baseline takes the tier's place when the confirmed speed-up is significantly below 1 and every
+    measured process of the baseline is within the tier's limits. `same_as` is told anew.
+
+    Args:
+        recommendation: the tier's confirmed pick.
+        against: the baseline's side of the comparison.
+        earlier: settled recommendations of the tiers before.
+    """
+    kept = recommendation.model_copy(update={"same_as": _same_as(recommendation.config, earlier)})
+    ratio = recommendation.speedup
+    if recommendation.is_baseline or ratio is None or verdict(ratio, against.noise) != "slower":
+        return kept
+    trials = ((against.baseline,) if against.baseline else ()) + against.baseline_confirm
+    measured = [record for record in trials if record.measurement is not None]
+    if not measured or any(violations(record, recommendation.tier, against.host) for record in measured):
+        return kept
+    own = recommend(recommendation.tier, measured[0], against.baseline_confirm, against, earlier=earlier)
+    if isinstance(own, MissingTier):
+        return kept
+    return own.model_copy(
+        update={
+            "reason": "The baseline's own config stays: the tier's pick "
+            f"(trial {recommendation.search_trial}) was confirmed slower, "
+            f"{_factor_text(ratio)} the baseline's rate."
+        }
+    )
+
+
+def _successes(records: Sequence[TrialRecord]) -> list[_Confirmed]:
+    return [_Confirmed(record, record.measurement) for record in records if record.measurement is not None]
+
+
+def _speedup_over_baseline(confirmed: Sequence[_Confirmed], against: Comparison) -> Interval | None:
+    baseline = _successes(against.baseline_confirm)
+    ours, theirs = _by_round(confirmed), _by_round(baseline)
+    rounds = sorted(ours.keys() & theirs.keys())
+    if rounds:
+        return speedup(
+            [ours[number] for number in rounds], [theirs[number] for number in rounds], against.noise
+        )
+    # No round has both: the processes are still independent, only drift no longer cancels out.
+    pairs = list(zip(_in_order(confirmed), _in_order(baseline), strict=False))
+    return speedup([rate for rate, _ in pairs], [rate for _, rate in pairs], against.noise)
+
+
+def _by_round(confirmed: Sequence[_Confirmed]) -> dict[int, float]:
+    return {
+        record.round: measurement.rate_samples_per_s
+        for record, measurement in confirmed
+        if record.round is not None
+    }
+
+
+def _in_order(confirmed: Sequence[_Confirmed]) -> list[float]:
+    ordered = sorted(confirmed, key=lambda one: one.record.number)
+    return [one.measurement.rate_samples_per_s for one in ordered]
+
+
+def _peak_reserved_bytes(loops: Sequence[LoopMeasurement]) -> int | None:
+    known = [loop.peak_reserved_bytes for loop in loops if loop.peak_reserved_bytes is not None]
+    return max(known, default=None)
+
+
+def _same_as(config: TrainConfig, earlier: Sequence[Recommendation]) -> Tier | None:
+    return next((other.tier for other in earlier if other.config == config), None)
+
+
+def _unconfirmed_reason(pick: TrialRecord, confirm: Sequence[TrialRecord]) -> str:
+    if pick.config is None:
+        return f"The config of its pick (trial {pick.number}) is unknown."
+    if not confirm:
+        return f"Its pick (trial {pick.number}) was not confirmed by a fresh process."
+    return f"Its pick (trial {pick.number}) failed in every confirming process ({_failure_kinds(confirm)})."
+
+
+def _failure_kinds(records: Sequence[TrialRecord]) -> str:
+    return ", ".join(sorted({record.failure.kind.value for record in records if record.failure}))
+
+
+def _reason(
+    tier: Tier,
+    is_baseline: bool,
+    ratio: Interval | None,
+    confirm: Sequence[TrialRecord],
+    against: Comparison,
+) -> str:
+    tolerance = balanced_tolerance(against.noise.relative if against.noise else None)
+    parts = [
+        {
+            Tier.CONSERVATIVE: "Highest rate of the search within the conservative limits, compile off",
+            Tier.BALANCED: f"Smallest config within {_percent(tolerance)} of the highest rate "
+            "inside the balanced limits",
+            Tier.AGGRESSIVE: "Highest rate of the search within the aggressive limits; "
+            "it may run out of memory",
+        }[tier]
+    ]
+    if is_baseline:
+        parts.append("it is the baseline's own config")
+    elif ratio is not None:
+        parts.append(_verdict_text(ratio, against.noise))
+    failures = sum(record.failure is not None for record in confirm)
+    if failures:
+        parts.append(f"{failures} of {len(confirm)} confirming processes failed ({_failure_kinds(confirm)})")
+    broken = dict.fromkeys(
+        sentence
+        for record in confirm
+        if record.measurement is not None
+        for sentence in violations(record, tier, against.host)
+    )
+    if broken:
+        parts.append("when confirmed it passed a limit of the tier: " + ", ".join(broken))
+    return "; ".join(parts) + "."
+
+
+def _verdict_text(ratio: Interval, noise: NoiseFloor | None) -> str:
+    outcome = verdict(ratio, noise)
+    if outcome == "no significant difference":
+        return "no significant difference from the baseline"
+    return f"{_factor_text(ratio)} the baseline's rate"
+
+
+def _factor_text(ratio: Interval) -> str:
+    return f"{ratio.value:.2f}x ({ratio.low:.2f}x to {ratio.high:.2f}x)"
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.1f}".removesuffix(".0") + "%"

@@ -1,0 +1,102 @@
+"""One tier on 1, 2, 4 and 8 GPUs of one host: batch, workers, RAM and learning rate. All predicted."""
+
+import math
+
+from tunekit.recommend.learning_rate import global_batch, scale, usable
+from tunekit.recommend.tiers import HOST_MEMORY_SHARE
+from tunekit.records.config import TrainConfig
+from tunekit.records.hardware import Host
+from tunekit.records.recommendation import LearningRateRule, ScalingRow, Tier
+from tunekit.units import bytes_text
+
+GPU_COUNTS = (1, 2, 4, 8)
+
+LARGEST_LINEAR_BATCH = 8192
+"""Global batch up to which the linear rule was shown to hold: ResNet-50, Goyal et al. 2017."""
+
+LARGEST_SQRT_FACTOR = 10
+"""Growth of the batch at which k x (1 - beta1) reaches 1 for Adam's usual beta1 of 0.9."""
+
+
+def scaling_rows(  # noqa: PLR0917
+    tier: Tier,
+    config: TrainConfig,
+    bytes_per_sample: float,
+    base_ram_bytes: int,
+    base_lr: float | None,
+    base_batch: int | None,
+    rule: LearningRateRule | None,
+    host: Host,
+) -> tuple[ScalingRow, ...]:
+    """Return the tier's config on 1, 2, 4 and 8 GPUs of one host, one training process per GPU.
+
+    Args:
+        tier: whose config it is.
+        config: knobs per device.
+        bytes_per_sample: bytes of one sample in a batch.
+        base_ram_bytes: RAM of one device's process tree without the buffer.
+        base_lr: learning rate that scaling starts from, None when it is unknown.
+        base_batch: global batch that base_lr belongs to.
+        rule: the recommended rule, None when the optimizer has none; it decides which warnings apply.
+        host: the machine that the limits are compared with.
+    """
+    rows = []
+    for gpus in GPU_COUNTS:
+        total_batch = global_batch(config, gpus)
+        buffer_bytes = gpus * config.buffer_bytes(bytes_per_sample)
+        ram_bytes = gpus * base_ram_bytes + buffer_bytes
+        warnings = _batch_warnings(total_batch, base_batch, rule)
+        warnings += _host_warnings(gpus * config.num_workers, ram_bytes, host)
+        rows.append(
+            ScalingRow(
+                tier=tier,
+                gpus=gpus,
+                total_batch=total_batch,
+                total_workers=gpus * config.num_workers,
+                buffer_bytes=buffer_bytes,
+                ram_bytes=ram_bytes,
+                lr_linear=_scaled(base_lr, base_batch, total_batch, LearningRateRule.LINEAR),
+                lr_sqrt=_scaled(base_lr, base_batch, total_batch, LearningRateRule.SQRT),
+                warnings=tuple(warnings),
+            )
+        )
+    return tuple(rows)
+
+
+def _scaled(
+    base_lr: float | None, base_batch: int | None, total_batch: int, rule: LearningRateRule
+) -> float | None:
+    if base_lr is None or base_batch is None:
+        return None
+    return usable(scale(base_lr, base_batch, total_batch, rule))
+
+
+def _batch_warnings(total_batch: int, base_batch: int | None, rule: LearningRateRule | None) -> list[str]:
+    if rule is LearningRateRule.LINEAR and total_batch > LARGEST_LINEAR_BATCH:
+        return [
+            f"global batch {total_batch} is above {LARGEST_LINEAR_BATCH}, "
+            "beyond what the source of the linear rule shows"
+        ]
+    if (
+        rule is LearningRateRule.SQRT
+        and base_batch is not None
+        and total_batch >= LARGEST_SQRT_FACTOR * base_batch
+    ):
+        return [
+            f"global batch {total_batch} is {total_batch / base_batch:.3g} times the base of {base_batch}; "
+            f"the square-root rule fails as this nears 1 / (1 - beta1), {LARGEST_SQRT_FACTOR} at beta1 0.9"
+        ]
+    return []
+
+
+def _host_warnings(total_workers: int, ram_bytes: int, host: Host) -> list[str]:
+    warnings = []
+    limit_bytes = math.floor(HOST_MEMORY_SHARE * host.ram_limit_bytes)
+    if ram_bytes > limit_bytes:
+        warnings.append(
+            f"needs {bytes_text(ram_bytes)} of RAM, more than {HOST_MEMORY_SHARE:.0%} "
+            f"of this host's {bytes_text(host.ram_limit_bytes)} ({bytes_text(limit_bytes)})"
+        )
+    if total_workers > host.cpus:
+        warnings.append(f"needs {total_workers} workers, this host allows {host.cpus} CPUs")
+    return warnings

@@ -1,0 +1,280 @@
+"""The three headroom policies: what each allows, and which measured config each takes."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Literal, NamedTuple
+
+from tunekit.records.config import TrainConfig
+from tunekit.records.hardware import Host
+from tunekit.records.measurement import LoopMeasurement, Measurement
+from tunekit.records.recommendation import Tier
+from tunekit.records.trial import TrialRecord, TrialRole
+from tunekit.units import bytes_text
+
+HOST_MEMORY_SHARE = 0.85
+"""Share of the RAM limit that processes and buffer may take together; beyond it looms the OOM killer."""
+
+BALANCED_TOLERANCE = 0.03
+"""Share of the highest rate that Balanced gives up for a smaller config."""
+
+
+@dataclass(frozen=True)
+class TierPolicy:
+    """What one tier allows."""
+
+    tier: Tier
+    vram_share: float
+    """Largest share of the device's memory that may be reserved."""
+    buffer_share: float | None
+    """Largest share of the RAM limit for the loader's buffer; None leaves it to HOST_MEMORY_SHARE."""
+    workers_share: float
+    """Largest share of the allowed CPUs for loader workers."""
+    compile: Literal["off", "if it pays", "free"]
+    meaning: str
+    """The policy in one line."""
+
+    def max_workers(self, cpus: int) -> int:
+        """Return the most loader workers on that many allowed CPUs; 0 on a host with too few."""
+        return math.floor(self.workers_share * cpus)
+
+
+POLICIES = {
+    policy.tier: policy
+    for policy in (
+        TierPolicy(
+            tier=Tier.CONSERVATIVE,
+            vram_share=0.75,
+            buffer_share=0.10,
+            workers_share=0.5,
+            compile="off",
+            meaning="highest rate with wide headroom: 75% of VRAM, half of the CPUs, no compile",
+        ),
+        TierPolicy(
+            tier=Tier.BALANCED,
+            vram_share=0.85,
+            buffer_share=0.20,
+            workers_share=0.75,
+            compile="if it pays",
+            meaning="smallest config close to the highest rate: 85% of VRAM, 75% of the CPUs",
+        ),
+        TierPolicy(
+            tier=Tier.AGGRESSIVE,
+            vram_share=0.95,
+            buffer_share=None,
+            workers_share=1.0,
+            compile="free",
+            meaning="highest rate, little headroom: 95% of VRAM, all CPUs; it may run out of memory",
+        ),
+    )
+}
+"""The policy of every tier."""
+
+
+class _Candidate(NamedTuple):
+    record: TrialRecord
+    config: TrainConfig
+    loop: LoopMeasurement
+
+
+def base_ram_bytes(measurement: Measurement) -> int:
+    """Return the RAM in bytes of the trial's process tree without its loader's buffer, not below 0.
+
+    The buffer is predicted (workers x prefetch x batch, as they really ran) and taken off the peak.
+    """
+    loop = measurement.loop
+    buffer_bytes = loop.num_workers * (loop.prefetch_factor or 0) * loop.batch_bytes
+    return max(0, measurement.memory.peak_pss_bytes - buffer_bytes)
+
+
+def violations(record: TrialRecord, tier: Tier, host: Host) -> tuple[str, ...]:
+    """Return each limit of the tier that the trial breaks, as a sentence with value and limit.
+
+    A trial that failed, or whose config is unknown, can't be held against the limits and says so.
+    Reserved VRAM is not judged on a device whose memory is unknown, such as a CPU.
+    """
+    if record.measurement is None:
+        return ("no measurement to hold against the limits",)
+    if record.config is None:
+        return ("its config is unknown, so the limits can't be checked",)
+    policy = POLICIES[tier]
+    loop = record.measurement.loop
+    broken = []
+    if record.config.compile and policy.compile == "off":
+        broken.append(f"compile is on, {tier.value} keeps it off")
+    max_workers = policy.max_workers(host.cpus)
+    if record.config.num_workers > max_workers:
+        broken.append(
+            f"{_counted(record.config.num_workers, 'worker')}, more than {policy.workers_share:.0%} "
+            f"of {_counted(host.cpus, 'CPU')} ({max_workers})"
+        )
+    if loop.peak_reserved_bytes is not None and loop.device.memory_bytes is not None:
+        limit_bytes = math.floor(policy.vram_share * loop.device.memory_bytes)
+        broken += _above(
+            loop.peak_reserved_bytes,
+            limit_bytes,
+            "reserved VRAM",
+            f"{policy.vram_share:.0%} of {bytes_text(loop.device.memory_bytes)}",
+        )
+    base_bytes = base_ram_bytes(record.measurement)
+    broken += _host_memory_violations(record.config, policy, host, loop.bytes_per_sample, base_bytes)
+    return tuple(broken)
+
+
+def pick(
+    tier: Tier,
+    trials: Sequence[TrialRecord],
+    host: Host,
+    *,
+    noise_relative: float | None,
+    planned_epochs: int,
+) -> TrialRecord | None:
+    """Return the trial whose config the tier takes, None when no measured trial is within its limits.
+
+    Conservative and Aggressive take the highest rate. Balanced takes the smallest config whose rate is
+    within 3% (or the noise floor, if larger) of the highest, where a compiled config counts only if its
+    compile time is won back over the planned run. Ties go to the smaller config, then the earlier trial.
+
+    Args:
+        tier: the policy.
+        trials: trials of the baseline and of the search. Confirmations are passed over, so that what
+            was chosen is not judged by the trials that chose it.
+        host: the machine that the trials ran on.
+        noise_relative: the run's noise floor as a relative difference, None when it is unknown.
+        planned_epochs: epochs of the training to come.
+    """
+    measured = [
+        _Candidate(record, record.config, record.measurement.loop)
+        for record in trials
+        if record.role is not TrialRole.CONFIRM
+        and record.measurement is not None
+        and record.config is not None
+    ]
+    eligible = [candidate for candidate in measured if not violations(candidate.record, tier, host)]
+    if tier is Tier.BALANCED:
+        eligible = _where_compile_pays(eligible, measured, planned_epochs)
+    if not eligible:
+        return None
+    if tier is Tier.BALANCED:
+        tolerance = balanced_tolerance(noise_relative)
+        lowest = (1.0 - tolerance) * max(candidate.loop.rate_samples_per_s for candidate in eligible)
+        close = [candidate for candidate in eligible if candidate.loop.rate_samples_per_s >= lowest]
+        return min(close, key=_size).record
+    return min(eligible, key=lambda candidate: (-candidate.loop.rate_samples_per_s, _size(candidate))).record
+
+
+def balanced_tolerance(noise_relative: float | None) -> float:
+    """Return the share of the highest rate that Balanced gives up: 3%, or the noise floor if larger."""
+    return max(BALANCED_TOLERANCE, noise_relative or 0.0)
+
+
+def clip(
+    config: TrainConfig, tier: Tier, host: Host, bytes_per_sample: float, *, base_ram_bytes: int = 0
+) -> TrainConfig:
+    """Return the nearest config inside the limits of the tier that can be known before it ran.
+
+    Compile and workers go first, then prefetch, then the batch is halved until the buffer fits; workers
+    are dropped beyond that only where not even single samples fit. VRAM can't be known here. Workers that
+    come to 0 take prefetch and persistent_workers with them.
+
+    Args:
+        config: the config to bring inside.
+        tier: the policy.
+        host: the machine that it will run on.
+        bytes_per_sample: bytes of one sample in a batch.
+        base_ram_bytes: RAM of the process tree without the buffer, where it is known. Processes that
+            alone exceed the limit can't be clipped; they leave a config without workers.
+    """
+    policy = POLICIES[tier]
+    clipped = _changed(config, compile=config.compile and policy.compile != "off")
+    if clipped.num_workers == 0:
+        return clipped
+
+    def fits(candidate: TrainConfig) -> bool:
+        return not _host_memory_violations(candidate, policy, host, bytes_per_sample, base_ram_bytes)
+
+    workers = min(config.num_workers, policy.max_workers(host.cpus))
+    while workers > 0 and not fits(_changed(clipped, num_workers=workers, prefetch_factor=1, batch_size=1)):
+        workers -= 1
+    if workers == 0:
+        return _changed(clipped, num_workers=0, prefetch_factor=None, persistent_workers=False)
+    clipped = _changed(clipped, num_workers=workers)
+    while not fits(clipped) and (clipped.prefetch_factor or 1) > 1:
+        clipped = _changed(clipped, prefetch_factor=(clipped.prefetch_factor or 1) - 1)
+    while not fits(clipped):
+        clipped = _changed(clipped, batch_size=clipped.batch_size // 2)
+    return clipped
+
+
+def _host_memory_violations(
+    config: TrainConfig, policy: TierPolicy, host: Host, bytes_per_sample: float, base_bytes: int
+) -> list[str]:
+    buffer_bytes = config.buffer_bytes(bytes_per_sample)
+    ram_text = f"of the RAM limit of {bytes_text(host.ram_limit_bytes)}"
+    broken = []
+    if policy.buffer_share is not None:
+        limit_bytes = math.floor(policy.buffer_share * host.ram_limit_bytes)
+        broken += _above(buffer_bytes, limit_bytes, "RAM buffer", f"{policy.buffer_share:.0%} {ram_text}")
+    limit_bytes = math.floor(HOST_MEMORY_SHARE * host.ram_limit_bytes)
+    broken += _above(
+        base_bytes + buffer_bytes,
+        limit_bytes,
+        "RAM for processes and buffer",
+        f"{HOST_MEMORY_SHARE:.0%} {ram_text}",
+    )
+    if config.num_workers > 0 and host.shm_bytes is not None:
+        # A full queue holds one batch more than workers x prefetch: the one being handed over.
+        queue_bytes = round((config.queue_batches + 1) * config.batch_size * bytes_per_sample)
+        broken += _above(queue_bytes, host.shm_bytes, "batch queue", "/dev/shm")
+    return broken
+
+
+def _where_compile_pays(
+    eligible: list[_Candidate], measured: list[_Candidate], planned_epochs: int
+) -> list[_Candidate]:
+    eager_first_steps_s = [
+        candidate.loop.first_step_s for candidate in measured if not candidate.config.compile
+    ]
+    eager_first_step_s = median(eager_first_steps_s) if eager_first_steps_s else 0.0
+    eager = [candidate for candidate in eligible if not candidate.config.compile]
+    if not eager:
+        # Nothing eager could be run instead, so compile has nothing to pay for.
+        return eligible
+    best_eager = max(eager, key=lambda candidate: candidate.loop.rate_samples_per_s).loop
+
+    def pays(loop: LoopMeasurement) -> bool:
+        epoch_samples = best_eager.epoch_samples or loop.epoch_samples
+        if epoch_samples is None:
+            return False
+        cost_s = max(0.0, loop.first_step_s - eager_first_step_s)
+        saved_per_sample_s = 1 / best_eager.rate_samples_per_s - 1 / loop.rate_samples_per_s
+        return planned_epochs * epoch_samples * saved_per_sample_s > cost_s
+
+    return [candidate for candidate in eligible if not candidate.config.compile or pays(candidate.loop)]
+
+
+def _size(candidate: _Candidate) -> tuple[float, int, int, int, bool, int]:
+    config, loop = candidate.config, candidate.loop
+    return (
+        math.inf if loop.peak_reserved_bytes is None else loop.peak_reserved_bytes,
+        config.batch_size,
+        config.buffer_bytes(loop.bytes_per_sample),
+        config.num_workers,
+        config.compile,
+        candidate.record.number,
+    )
+
+
+def _changed(config: TrainConfig, **knobs: bool | int | None) -> TrainConfig:
+    return TrainConfig.model_validate(config.model_dump() | knobs)
+
+
+def _above(value_bytes: int, limit_bytes: int, what: str, limit_text: str) -> list[str]:
+    if value_bytes <= limit_bytes:
+        return []
+    return [f"{bytes_text(value_bytes)} of {what}, more than {limit_text} ({bytes_text(limit_bytes)})"]
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
