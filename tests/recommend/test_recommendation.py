@@ -63,6 +63,18 @@ def test_figures_come_from_the_confirming_processes_alone():
     assert not found.is_baseline
 
 
+def test_memory_is_the_largest_of_the_confirming_processes():
+    low, high = 5 * GIB, 6 * GIB
+    records = (
+        confirm_records([1000.0], tuned, peak_reserved_bytes=low, base_bytes=GIB)
+        + confirm_records([1000.0], tuned, peak_reserved_bytes=high, base_bytes=2 * GIB)
+        + confirm_records([1000.0], tuned, peak_reserved_bytes=low, base_bytes=GIB)
+    )
+    found = recommend(Tier.BALANCED, trial_record(7, 1000.0, tuned), records, comparison())
+    assert found.peak_reserved_bytes == high
+    assert found.base_ram_bytes == 2 * GIB
+
+
 def test_a_failed_confirmation_is_told_and_its_round_is_left_out():
     found = tier_of([1000.0, None, 980.0], tier=Tier.AGGRESSIVE)
     assert found.confirm_trials == (100, 102)
