@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from scripted_nvml import H200, SLICED, T4, UNKNOWN, ScriptedNvml
 from shipped import PROFILES
@@ -7,8 +9,6 @@ from tunekit.hardware.detect import detect_host
 from tunekit.hardware.device import device_profile
 from tunekit.hardware.nvml import NvmlDevice
 from tunekit.records.hardware import Host
-
-SILENT = ScriptedNvml([None])
 
 
 def host_with(*devices: NvmlDevice) -> Host:
@@ -36,31 +36,32 @@ def no_choice(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_device_asked_for_and_the_one_that_measures(
     option: str, devices: tuple[NvmlDevice, ...], asked: str, here: str
 ) -> None:
-    profile, measured_on = device_profile(option, host_with(*devices), PROFILES, SILENT)
+    profile, measured_on = device_profile(option, host_with(*devices), PROFILES)
     assert (profile.id, measured_on) == (asked, here)
 
 
 @pytest.mark.parametrize("option", ["auto", "nvidia-l40s", "NVIDIA-L40S"])
 def test_an_unknown_device_speaks_for_itself(option: str) -> None:
-    profile, measured_on = device_profile(option, host_with(UNKNOWN), PROFILES, ScriptedNvml([UNKNOWN]))
+    profile, measured_on = device_profile(option, host_with(UNKNOWN), PROFILES)
     assert profile.id == measured_on == "nvidia-l40s"
     assert profile.memory_bytes == UNKNOWN.memory_bytes
     assert profile.native_precisions == ("fp32", "tf32", "bf16", "fp16", "fp8")
     assert profile.bf16_tflops is None
 
 
-def test_an_unknown_device_without_a_driver_claims_fp32_only() -> None:
-    profile, _ = device_profile("auto", host_with(UNKNOWN), PROFILES, SILENT)
+def test_an_unknown_device_that_hides_its_capability_claims_fp32_only() -> None:
+    silent = replace(UNKNOWN, compute_capability=None)
+    profile, _ = device_profile("auto", host_with(silent), PROFILES)
     assert profile.native_precisions == ("fp32",)
     assert profile.compute_capability is None
 
 
 def test_a_partition_has_a_profile_of_its_own() -> None:
-    profile, measured_on = device_profile("auto", host_with(SLICED), PROFILES, ScriptedNvml([SLICED]))
+    profile, measured_on = device_profile("auto", host_with(SLICED), PROFILES)
     assert measured_on == profile.id == "nvidia-a100-sxm4-40gb-mig-1g-5gb"
     assert profile.native_precisions == ("fp32", "tf32", "bf16", "fp16")
 
 
 def test_a_name_without_a_profile_is_an_error_even_beside_a_gpu() -> None:
     with pytest.raises(UnknownGpuError, match="a10x"):
-        device_profile("a10x", host_with(T4), PROFILES, SILENT)
+        device_profile("a10x", host_with(T4), PROFILES)

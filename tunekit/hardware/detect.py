@@ -103,6 +103,7 @@ def _accelerators(
                 index=device.index,
                 name=device.name,
                 memory_bytes=device.memory_bytes or ram_total_bytes,
+                compute_capability=device.compute_capability,
                 driver=driver,
                 profile_id=None if profile is None else profile.id,
             )

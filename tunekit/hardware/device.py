@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from tunekit.hardware.nvml import Nvml, NvmlLibrary
 from tunekit.hardware.profiles import device_slug, find_profile, profile_from_device
 from tunekit.records.hardware import Accelerator, Host, Profile
 
@@ -11,7 +10,7 @@ CPU = "cpu"
 
 
 def device_profile(
-    gpu_option: str, host: Host, profiles: Mapping[str, Profile], nvml: Nvml | None = None
+    gpu_option: str, host: Host, profiles: Mapping[str, Profile]
 ) -> tuple[Profile, str]:
     """Return the profile that `--gpu` asks for, and the id of the profile of the device that is really here.
 
@@ -23,7 +22,6 @@ def device_profile(
         gpu_option: "auto" for whatever is here, or the id or alias of a profile, in any case.
         host: the machine that measures; its first accelerator is the device that is here.
         profiles: the profiles to look in.
-        nvml: the driver to ask about a device without a profile; the real one by default.
 
     Raises:
         UnknownGpuError: no profile has the name.
@@ -36,14 +34,11 @@ def device_profile(
     if wanted == CPU:
         return find_profile(CPU, profiles), CPU
     if wanted in (AUTO, here_id):
-        return _profile_of(here, profiles, nvml), here_id
+        return _profile_of(here, profiles), here_id
     return find_profile(gpu_option, profiles), here_id
 
 
-def _profile_of(device: Accelerator, profiles: Mapping[str, Profile], nvml: Nvml | None) -> Profile:
+def _profile_of(device: Accelerator, profiles: Mapping[str, Profile]) -> Profile:
     if device.profile_id is not None and device.profile_id in profiles:
         return profiles[device.profile_id]
-    with NvmlLibrary() if nvml is None else nvml as driver:
-        gpu = driver.device(device.index)
-    capability = None if gpu is None else gpu.compute_capability
-    return profile_from_device(device.name, device.memory_bytes, capability)
+    return profile_from_device(device.name, device.memory_bytes, device.compute_capability)

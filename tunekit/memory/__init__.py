@@ -1,1 +1,1 @@
-"""Predicted bytes: batches, RAM buffer."""
+"""Predicted bytes, held against what the host offers."""

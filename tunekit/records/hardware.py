@@ -77,6 +77,8 @@ class Accelerator(Record):
     index: NonNegativeInt
     name: str
     memory_bytes: PositiveInt
+    compute_capability: str | None
+    """Such as "9.0"; None when the driver did not tell."""
     driver: str | None
     profile_id: str | None
     """The profile that its name matches, None for an unknown device."""

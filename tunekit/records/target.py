@@ -94,6 +94,8 @@ class Discovery(Record):
     """Whether that device computes in bfloat16 without emulation; None when unknown."""
     torch_version: str
     python_version: str
+    complete: bool = True
+    """False when the script ended before a few steps were seen: roots unknown, loader the last one used."""
 
     @property
     def training_loader(self) -> LoaderSeen | None:

@@ -1,1 +1,5 @@
-"""Views of a saved run: the numbers once, then drawings of them."""
+"""Views of a saved run: every shown number and sentence computed once, then drawn.
+
+    view       Run -> RunView: texts and tables, pure
+    terminal   RunView -> a terminal of any width
+"""

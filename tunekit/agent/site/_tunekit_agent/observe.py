@@ -113,6 +113,8 @@ class Observer:
                 self._fetched_at = time.perf_counter()
         else:
             self._others_fetched = True
+        if not self._learnt and info.fetches == 1:
+            self._tell_sighted()
         self._progress("validating" if self._learnt and info is not self._training else None)
 
     # --- what the optimizers tell ----------------------------------------------------------
@@ -157,8 +159,18 @@ class Observer:
             self._batch_bytes = self._training.facts["batch_bytes"]
         roots = self.roots.roots()
         self._device = _device_facts(roots[0].device if roots else None)
-        self._log.emit("learnt", discovery=self._discovery(roots), applied=self._applied_facts())
+        self._tell_learnt(roots, complete=True)
         self._make_clock(roots)
+
+    def _tell_sighted(self) -> None:
+        """Tell what is known so far, in case the script runs out of memory before it is learnt."""
+        self._training = self._since_step[-1] if self._since_step else None
+        self._tell_learnt([], complete=False)
+        self._training = None
+
+    def _tell_learnt(self, roots: list, complete: bool) -> None:
+        discovery = {**self._discovery(roots), "complete": complete}
+        self._log.emit("learnt", discovery=discovery, applied=self._applied_facts())
 
     def _make_clock(self, roots: list) -> None:
         facts = self._training.facts if self._training else {}

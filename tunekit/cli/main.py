@@ -1,0 +1,73 @@
+"""`tunekit`: picks the verb, maps errors to exit codes."""
+
+import argparse
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+
+from tunekit import __version__
+from tunekit.cli import report, search
+from tunekit.errors import TunekitError, UsageError
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it."""
+
+
+def run() -> None:
+    """Entry point of the console script."""
+    sys.exit(main(sys.argv[1:]))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit code."""
+    own, command = _split(arguments)
+    parser = build_parser()
+    options = parser.parse_args(own)
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        code: int = options.verb(options, command)
+    except TunekitError as error:
+        print(f"tunekit: {error}", file=sys.stderr)  # noqa: T201
+        return error.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return code
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of every verb."""
+    parser = argparse.ArgumentParser(
+        prog="tunekit",
+        description="Measure and tune the PyTorch training command you already have, without changing it.",
+        epilog="example: tunekit search --gpu a10g -- python train.py --config configs/full.yaml",
+    )
+    parser.add_argument("--version", action="version", version=f"tunekit {__version__}")
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    search.add_verb(verbs)
+    report.add_verb(verbs)
+    return parser
+
+
+def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return tunekit's own arguments and the training command after the first `--`."""
+    words = list(arguments)
+    if "--" not in words:
+        return words, []
+    at = words.index("--")
+    return words[:at], words[at + 1 :]
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Treat a polite kill like Ctrl-C: end the trial, save what is finished."""
+    raise KeyboardInterrupt
+
+
+def no_command(command: Sequence[str]) -> None:
+    """Refuse a training command where a verb takes none.
+
+    Raises:
+        UsageError: there is one.
+    """
+    if command:
+        raise UsageError(f"this verb takes no training command, got {' '.join(command)!r}")

@@ -1,0 +1,278 @@
+"""Every number and sentence that a report shows, computed once from the run. Pure.
+
+Terminal and files draw this view; none of them computes a figure of its own.
+"""
+
+import shlex
+from dataclasses import dataclass
+
+from tunekit.records.config import TrainConfig
+from tunekit.records.hardware import Host
+from tunekit.records.measurement import Interval
+from tunekit.records.recommendation import LearningRateRule, Recommendation, Tier
+from tunekit.records.run import Run, RunStatus
+from tunekit.records.trial import TrialRecord
+from tunekit.recommend.learning_rate import rule_of
+from tunekit.recommend.noise import verdict
+from tunekit.units import bytes_text, duration_text, rate_text
+
+_SHOWN_KNOBS = (
+    "batch_size",
+    "num_workers",
+    "prefetch_factor",
+    "pin_memory",
+    "persistent_workers",
+    "compile",
+    "precision",
+    "channels_last",
+)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Texts in rows and columns; numeric columns are drawn to the right."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numeric: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class RunView:
+    """What a report shows, in its order."""
+
+    answer: str
+    """The result in one or two sentences."""
+    how_measured: str
+    changes: tuple[str, ...]
+    """What to change, "knob: before -> after"."""
+    tiers: Table
+    scaling: Table
+    notes: tuple[str, ...]
+    next_steps: tuple[str, ...]
+
+
+def interval_text(interval: Interval | None, unit: str = "") -> str:
+    """Return a figure with its range, such as "412 (398 to 425)"; "n/a" for None."""
+    if interval is None:
+        return "n/a"
+    return f"{rate_text(interval.value)}{unit} ({rate_text(interval.low)} to {rate_text(interval.high)})"
+
+
+def speedup_text(interval: Interval | None) -> str:
+    """Return a speed-up with its range, such as "1.47x (1.40 to 1.55)"; "n/a" for None."""
+    if interval is None:
+        return "n/a"
+    return f"{interval.value:.2f}x ({interval.low:.2f} to {interval.high:.2f})"
+
+
+def config_text(config: TrainConfig | None) -> str:
+    """Return a config in one line, such as "batch 64, workers 2 x prefetch 2, bf16, compile"."""
+    if config is None:
+        return "unknown config"
+    loader = f"workers {config.num_workers}"
+    if config.prefetch_factor:
+        loader += f" x prefetch {config.prefetch_factor}"
+    flags = [
+        text
+        for on, text in (
+            (config.persistent_workers, "persistent"),
+            (config.pin_memory, "pinned"),
+            (config.compile, "compile"),
+            (config.channels_last, "channels_last"),
+        )
+        if on
+    ]
+    return ", ".join([f"batch {config.batch_size}", loader, str(config.precision), *flags])
+
+
+def outcome_text(record: TrialRecord) -> str:
+    """Return what came of a trial in one line."""
+    if record.measurement is not None:
+        loop = record.measurement.loop
+        return f"{rate_text(loop.rate_samples_per_s)} samples/s, {rate_text(loop.epoch_it_per_s)} it/s (measured)"
+    assert record.failure is not None
+    return f"{record.failure.kind}: {record.failure.message}"
+
+
+def host_text(host: Host) -> str:
+    """Return the machine in one line."""
+    gpus = ", ".join(f"{gpu.name} {bytes_text(gpu.memory_bytes)}" for gpu in host.accelerators) or "no GPU"
+    cpus = f"{host.cpus} CPUs" if host.cpus == host.cpus_total else f"{host.cpus} of {host.cpus_total} CPUs"
+    return f"{gpus}, {cpus}, {bytes_text(host.ram_limit_bytes)} RAM, {bytes_text(host.shm_bytes)} /dev/shm"
+
+
+def target_text(run: Run) -> str:
+    """Return the training command as it would be typed."""
+    return shlex.join(run.target.command)
+
+
+def view(run: Run) -> RunView:
+    """Return everything that a report of this run shows."""
+    best = best_recommendation(run)
+    return RunView(
+        answer=_answer(run, best),
+        how_measured=_how_measured(run),
+        changes=_changes(run, best),
+        tiers=_tiers(run),
+        scaling=_scaling(run, best),
+        notes=tuple(note.message + (f"; {note.remedy}" if note.remedy else "") for note in run.notes),
+        next_steps=_next_steps(run, best),
+    )
+
+
+def best_recommendation(run: Run) -> Recommendation | None:
+    """Return the recommendation that the answer speaks of: Balanced, else the nearest tier."""
+    by_tier = {recommendation.tier: recommendation for recommendation in run.recommendations}
+    order = (Tier.BALANCED, Tier.CONSERVATIVE, Tier.AGGRESSIVE)
+    return next((by_tier[tier] for tier in order if tier in by_tier), None)
+
+
+def _answer(run: Run, best: Recommendation | None) -> str:
+    if best is None:
+        failed = sum(record.failure is not None for record in run.trials)
+        return f"No recommendation yet: {len(run.trials)} trials, {failed} of them failed (status: {run.status})."
+    name = best.tier.value.capitalize()
+    rate = interval_text(best.rate_samples_per_s, " samples/s")
+    if best.is_baseline:
+        return f"Keep what you have: no measured config beats your own beyond the noise. {name}: {rate}."
+    if best.speedup is None:
+        return f"{name}: {rate}; speed-up n/a, because the baseline could not be measured here."
+    judged = verdict(best.speedup, run.noise_floor)
+    if judged == "faster":
+        return f"{name} is {speedup_text(best.speedup)} as fast as your baseline: {rate}."
+    return f"{name}: {judged} from your baseline, {speedup_text(best.speedup)}: {rate}."
+
+
+def _how_measured(run: Run) -> str:
+    device = run.measured_on
+    noise = run.noise_floor
+    floor = (
+        f"A/A noise floor {noise.relative:.1%} over {noise.processes} fresh baseline processes"
+        if noise
+        else "A/A noise floor n/a"
+    )
+    rounds = len({record.round for record in run.trials if record.round is not None})
+    return (
+        f"Measured on {device} in {len(run.trials)} trials, {duration_text(run.search_time_s)}; rates and "
+        f"speed-ups from {rounds} interleaved rounds of fresh processes (95% intervals); {floor}."
+    )
+
+
+def _changes(run: Run, best: Recommendation | None) -> tuple[str, ...]:
+    baseline = run.baseline_config
+    if best is None or baseline is None:
+        return ()
+    before, after = baseline.model_dump(), best.config.model_dump()
+    return tuple(
+        f"{knob}: {_value_text(before[knob])} -> {_value_text(after[knob])}"
+        for knob in _SHOWN_KNOBS
+        if before[knob] != after[knob]
+    )
+
+
+def _value_text(value: object) -> str:
+    if value is None:
+        return "-"
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+
+
+def _tiers(run: Run) -> Table:
+    """The tiers side by side with the baseline, a row per knob or figure."""
+    baseline, chosen = run.baseline, run.recommendations
+    columns = ("", "baseline", *(recommendation.tier.value for recommendation in chosen))
+    configs = [run.baseline_config, *(recommendation.config for recommendation in chosen)]
+    dumped = [config.model_dump() if config else {} for config in configs]
+    rows = [(knob, *(_value_text(values.get(knob)) for values in dumped)) for knob in _SHOWN_KNOBS]
+    loop = baseline.measurement.loop if baseline and baseline.measurement else None
+    confirm = [r.measurement.loop for r in run.trials if r.round is not None and r.is_baseline_config and r.measurement]
+    loops = confirm or ([loop] if loop else [])
+    own_rate = sum(one.rate_samples_per_s for one in loops) / len(loops) if loops else None
+    own_it = sum(one.epoch_it_per_s for one in loops) / len(loops) if loops else None
+    rows += [
+        ("samples/s", rate_text(own_rate), *(rate_text(r.rate_samples_per_s.value) for r in chosen)),
+        ("it/s", rate_text(own_it), *(rate_text(r.it_per_s.value) for r in chosen)),
+        ("speed-up", "1", *(f"{r.speedup.value:.2f}x" if r.speedup else "n/a" for r in chosen)),
+        ("  95% range", "", *(_range_text(r.speedup) for r in chosen)),
+        (
+            "epoch",
+            duration_text(loop.epoch_time_s if loop else None),
+            *(duration_text(r.epoch_time_s) for r in chosen),
+        ),
+        (
+            "RAM buffer",
+            bytes_text(_baseline_buffer(run)),
+            *(bytes_text(r.buffer_bytes) for r in chosen),
+        ),
+    ]
+    if any(r.peak_reserved_bytes is not None for r in chosen):
+        own = loop.peak_reserved_bytes if loop else None
+        rows.append(("VRAM reserved", bytes_text(own), *(bytes_text(r.peak_reserved_bytes) for r in chosen)))
+    rows.append(("lr", _lr_text(_seen_lr(run)), *(_lr_text(r.learning_rate.value if r.learning_rate else None) for r in chosen)))
+    rows.append(("", "", *(f"= {r.same_as.value}" if r.same_as else "" for r in chosen)))
+    if not any(r.same_as for r in chosen):
+        rows.pop()
+    return Table("Tiers (measured)", columns, tuple(rows), tuple(range(1, len(columns))))
+
+
+def _range_text(interval: Interval | None) -> str:
+    return f"{interval.low:.2f} to {interval.high:.2f}" if interval else "n/a"
+
+
+def _seen_lr(run: Run) -> float | None:
+    rate = next((r.learning_rate for r in run.recommendations if r.learning_rate), None)
+    return rate.base_lr if rate else None
+
+
+def _lr_text(lr: float | None) -> str:
+    return "n/a" if lr is None else f"{lr:.4g}"
+
+
+def _baseline_buffer(run: Run) -> int | None:
+    baseline = run.baseline
+    if baseline is None or baseline.measurement is None or baseline.config is None:
+        return None
+    return baseline.config.buffer_bytes(baseline.measurement.loop.bytes_per_sample)
+
+
+def _scaling(run: Run, best: Recommendation | None) -> Table:
+    """The multi-GPU table of the tier that the answer speaks of."""
+    discovery = next((record.discovery for record in run.trials if record.discovery), None)
+    rule = rule_of(discovery)
+    linear = "lr linear" + (" *" if rule is LearningRateRule.LINEAR else "")
+    sqrt = "lr sqrt" + (" *" if rule is LearningRateRule.SQRT else "")
+    rows = [
+        (
+            str(row.gpus),
+            f"{row.total_batch:,}",
+            str(row.total_workers),
+            bytes_text(row.buffer_bytes),
+            bytes_text(row.ram_bytes),
+            _lr_text(row.lr_linear),
+            _lr_text(row.lr_sqrt),
+        )
+        for row in run.scaling
+        if best is not None and row.tier is best.tier
+    ]
+    starred = "; * the rule of your optimizer" if rule else ""
+    tier = best.tier.value if best else "no tier"
+    return Table(
+        f"On several GPUs, {tier} (predicted{starred})",
+        ("GPUs", "batch", "workers", "RAM buffer", "RAM per host", linear, sqrt),
+        tuple(rows),
+        tuple(range(7)),
+    )
+
+
+def _next_steps(run: Run, best: Recommendation | None) -> tuple[str, ...]:
+    if best is None or run.status is not RunStatus.FINISHED:
+        return ("tunekit search --resume FOLDER",)
+    steps = []
+    if run.is_emulated:
+        command = "" if run.target.builtin else f" -- {target_text(run)}"
+        steps.append(f"on a machine with {run.profile.device_names[0]}: tunekit search --gpu {run.options.gpu}{command}")
+    elif run.target.builtin:
+        steps.append("your own script: tunekit search -- python train.py")
+    steps.append(f"take over {best.tier.value}.yaml, then: {target_text(run)}")
+    return tuple(steps)

@@ -1,0 +1,196 @@
+"""From trial records to a whole run: noise floor, tiers, scaling, notes. Pure."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tunekit.recommend.learning_rate import base_learning_rate, rule_of
+from tunekit.recommend.noise import noise_floor
+from tunekit.recommend.recommendation import Comparison, recommend, settle
+from tunekit.recommend.scaling import scaling_rows
+from tunekit.recommend.tiers import pick, violations
+from tunekit.records.config import TrainConfig
+from tunekit.records.hardware import Host
+from tunekit.records.recommendation import MissingTier, NoiseFloor, Note, Recommendation, ScalingRow, Tier
+from tunekit.records.run import Run, SearchOptions
+from tunekit.records.target import Discovery
+from tunekit.records.trial import TrialRecord, TrialRole
+
+
+@dataclass(frozen=True)
+class Trials:
+    """The records of one run, by what they were run for."""
+
+    records: tuple[TrialRecord, ...]
+
+    @property
+    def baseline(self) -> TrialRecord | None:
+        """The first baseline trial; it may have failed."""
+        return next((record for record in self.records if record.role is TrialRole.BASELINE), None)
+
+    @property
+    def discovery(self) -> Discovery | None:
+        """What was learnt about the target: the first complete discovery, else the last partial one."""
+        seen = [record.discovery for record in self.records if record.discovery is not None]
+        return next((one for one in seen if one.complete), seen[-1] if seen else None)
+
+    @property
+    def candidates(self) -> tuple[TrialRecord, ...]:
+        """Measured baseline and search trials whose config no confirming process proved unfit."""
+        unfit = {r.config for r in self.confirming if r.failure is not None}
+        return tuple(
+            r for r in self.records if r.role is not TrialRole.CONFIRM and r.measurement and r.config not in unfit
+        )
+
+    @property
+    def confirming(self) -> tuple[TrialRecord, ...]:
+        """Fresh interleaved processes."""
+        return tuple(record for record in self.records if record.role is TrialRole.CONFIRM)
+
+    @property
+    def baseline_confirm(self) -> tuple[TrialRecord, ...]:
+        """Fresh processes of the baseline."""
+        return tuple(record for record in self.confirming if record.is_baseline_config)
+
+    def confirm_of(self, config: TrainConfig) -> tuple[TrialRecord, ...]:
+        """Return the fresh processes of one config."""
+        return tuple(record for record in self.confirming if record.config == config)
+
+
+def run_noise(trials: Trials) -> NoiseFloor | None:
+    """Return the A/A noise floor of the baseline's fresh processes, None with fewer than two."""
+    rates = [r.measurement.rate_samples_per_s for r in trials.baseline_confirm if r.measurement]
+    return noise_floor(rates)
+
+
+def pick_tiers(trials: Trials, host: Host, options: SearchOptions) -> dict[Tier, TrialRecord]:
+    """Return each tier's choice among the measured trials; a tier without one is absent."""
+    noise = run_noise(trials)
+    chosen = {}
+    for tier in Tier:
+        record = pick(
+            tier,
+            trials.candidates,
+            host,
+            noise_relative=noise.relative if noise else None,
+            planned_epochs=options.epochs,
+        )
+        if record is not None:
+            chosen[tier] = record
+    return chosen
+
+
+def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
+    """Return the run with everything that follows from its trial records computed anew."""
+    trials = Trials(tuple(records))
+    noise = run_noise(trials)
+    against = Comparison(
+        host=run.host,
+        options=run.options,
+        noise=noise,
+        discovery=trials.discovery,
+        baseline=trials.baseline,
+        baseline_confirm=trials.baseline_confirm,
+    )
+    chosen = pick_tiers(trials, run.host, run.options)
+    settled: list[Recommendation] = []
+    missing: list[MissingTier] = []
+    for tier in Tier:
+        if tier not in chosen:
+            missing.append(MissingTier(tier=tier, reason=_why_missing(tier, trials, run.host)))
+            continue
+        config = chosen[tier].config
+        confirm = trials.confirm_of(config) if config else ()
+        result = recommend(tier, chosen[tier], confirm, against, earlier=settled)
+        if isinstance(result, MissingTier):
+            missing.append(result)
+        else:
+            settled.append(settle(result, against, earlier=settled))
+    return run.model_copy(
+        update={
+            "trials": trials.records,
+            "noise_floor": noise,
+            "recommendations": tuple(settled),
+            "missing_tiers": tuple(missing),
+            "scaling": _scaling(settled, trials, run),
+            "notes": _notes(trials, run),
+        }
+    )
+
+
+def _why_missing(tier: Tier, trials: Trials, host: Host) -> str:
+    if not trials.candidates:
+        return "no trial was measured"
+    reasons: dict[str, int] = defaultdict(int)
+    for record in trials.candidates:
+        for reason in violations(record, tier, host):
+            reasons[reason] += 1
+    if not reasons:
+        return "every config within its limits failed when it was run again"
+    return f"no measured config is within its limits; most often: {max(reasons, key=lambda r: reasons[r])}"
+
+
+def _scaling(settled: Sequence[Recommendation], trials: Trials, run: Run) -> tuple[ScalingRow, ...]:
+    base = base_learning_rate(trials.discovery, run.options, trials.baseline.config if trials.baseline else None)
+    rows: list[ScalingRow] = []
+    for recommendation in settled:
+        per_sample = next(
+            r.measurement.loop.bytes_per_sample
+            for r in trials.records
+            if r.measurement and r.number == recommendation.search_trial
+        )
+        rows += scaling_rows(
+            recommendation.tier,
+            recommendation.config,
+            per_sample,
+            recommendation.base_ram_bytes,
+            base.lr if base else None,
+            base.batch if base else None,
+            rule_of(trials.discovery),
+            run.host,
+        )
+    return tuple(rows)
+
+
+def _notes(trials: Trials, run: Run) -> tuple[Note, ...]:
+    notes = []
+    if run.is_emulated:
+        notes.append(
+            Note(
+                code="other-device",
+                severity="warning",
+                message=f"measured on {run.measured_on}, not on {run.profile.id}: the tiers are for this machine",
+                remedy=f"run the same command on a machine with {run.profile.device_names[0]}",
+            )
+        )
+    baseline = trials.baseline
+    if baseline is not None and baseline.failure is not None:
+        notes.append(
+            Note(
+                code="baseline-failed",
+                severity="warning",
+                message=f"the baseline did not run here ({baseline.failure.kind}): {baseline.failure.message}",
+                remedy="speed-ups are n/a; the tiers were searched from smaller batches",
+            )
+        )
+    diverted = sorted({written.path for record in trials.records for written in record.written})
+    if diverted:
+        shown = ", ".join(diverted[:3]) + (" ..." if len(diverted) > 3 else "")
+        notes.append(
+            Note(
+                code="writes-diverted",
+                severity="info",
+                message=f"writes to {len(diverted)} of the script's files went to the trials' folders: {shown}",
+                value=len(diverted),
+            )
+        )
+    loop = next((r.measurement.loop for r in trials.candidates), None)
+    if loop is not None and loop.epoch_samples is None:
+        notes.append(
+            Note(
+                code="epoch-unknown",
+                severity="info",
+                message="the data set has no length, so epoch boundaries are not in the rate",
+            )
+        )
+    return tuple(notes)

@@ -1,0 +1,48 @@
+"""Finalists and baseline in fresh interleaved processes: A B C A B C, so that drift and heat hit all."""
+
+from collections.abc import Sequence
+
+from tunekit.records.config import TrainConfig
+from tunekit.records.trial import TrialRecord, TrialRole
+
+MIN_ROUNDS = 3
+"""Rounds below which an interval says little."""
+
+
+def finalists(picks: Sequence[TrialRecord]) -> tuple[TrainConfig, ...]:
+    """Return the distinct configs of the picks, the baseline's own left out: it runs anyway."""
+    configs: list[TrainConfig] = []
+    for record in picks:
+        if record.config is not None and not record.is_baseline_config and record.config not in configs:
+            configs.append(record.config)
+    return tuple(configs)
+
+
+def rounds_affordable(left_s: float, round_s: float, wanted: int) -> int:
+    """Return how many interleaved rounds fit into the time left, at least MIN_ROUNDS, at most `wanted`."""
+    fitting = int(left_s // round_s) if round_s > 0 else wanted
+    return max(min(MIN_ROUNDS, wanted), min(fitting, wanted))
+
+
+def round_order(configs: Sequence[TrainConfig], with_baseline: bool, round_number: int) -> list[TrainConfig | None]:
+    """Return what one round runs, in order; None is the baseline.
+
+    Every other round runs backwards, so that no config always follows the same neighbour.
+    """
+    order: list[TrainConfig | None] = [None, *configs] if with_baseline else list(configs)
+    return order if round_number % 2 == 0 else order[::-1]
+
+
+def typical_duration_s(records: Sequence[TrialRecord], config: TrainConfig | None) -> float:
+    """Return the seconds that a trial of a config takes: as it did, else the mean of all measured."""
+    same = [
+        r.duration_s for r in records if r.measurement and (r.is_baseline_config if config is None else r.config == config)
+    ]
+    every = same or [r.duration_s for r in records if r.measurement]
+    return sum(every) / len(every) if every else 0.0
+
+
+def next_round(records: Sequence[TrialRecord]) -> int:
+    """Return the number of the first round that no record belongs to."""
+    rounds = [r.round for r in records if r.role is TrialRole.CONFIRM and r.round is not None]
+    return max(rounds, default=-1) + 1

@@ -1,0 +1,116 @@
+"""A run on disk: locked while a search owns it, trial by trial, readable without tunekit."""
+
+import fcntl
+import os
+import shutil
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from tunekit.errors import RecordError, RunFolderError, RunFolderLockedError
+from tunekit.records.codec import read_json, write_json
+from tunekit.records.run import Run
+from tunekit.records.trial import TrialRecord
+
+RUN_FILE = "run.json"
+TRIAL_FILE = "trial.json"
+JOURNAL_FILE = "study.journal"
+_LOCK_FILE = ".lock"
+
+
+class RunFolder:
+    """The folder of one run; use it in a `with` block to own it.
+
+    Args:
+        path: the folder.
+
+    Raises:
+        RunFolderError: on entry, when it can't be made or written.
+        RunFolderLockedError: on entry, when another search owns it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock: IO[str] | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            self.trials_folder.mkdir(parents=True, exist_ok=True)
+            self._lock = (self.path / _LOCK_FILE).open("a+")
+        except OSError as error:
+            raise RunFolderError(
+                f"the run folder {self.path} can't be written ({error.strerror}); choose another with --out"
+            ) from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._lock.seek(0)
+            owner = self._lock.read().strip() or "unknown"
+            self._lock.close()
+            raise RunFolderLockedError(
+                f"the run folder {self.path} is in use by a search (process {owner}); "
+                "wait for it to end or choose another folder with --out"
+            ) from error
+        self._lock.truncate(0)
+        self._lock.write(f"{os.getpid()}\n")
+        self._lock.flush()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._lock is not None:
+            (self.path / _LOCK_FILE).unlink(missing_ok=True)
+            self._lock.close()
+            self._lock = None
+
+    @property
+    def trials_folder(self) -> Path:
+        """Where each trial has its own sub-folder."""
+        return self.path / "trials"
+
+    @property
+    def journal(self) -> Path:
+        """Optuna's journal."""
+        return self.path / JOURNAL_FILE
+
+    def save_trial(self, record: TrialRecord) -> None:
+        """Write one finished trial; it is safe on disk when this returns."""
+        folder = self.trials_folder / f"{record.number:04d}"
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / TRIAL_FILE, record)
+
+    def save_run(self, run: Run) -> None:
+        """Write run.json, which is rebuilt from the trial records."""
+        write_json(self.path / RUN_FILE, run)
+
+    def load_trials(self) -> tuple[TrialRecord, ...]:
+        """Return every finished trial in order; a trial that was cut off is cleared away.
+
+        Raises:
+            RecordError: a trial record is damaged or newer than this tunekit.
+        """
+        records = []
+        for folder in sorted(self.trials_folder.glob("[0-9]*")):
+            path = folder / TRIAL_FILE
+            if path.exists():
+                records.append(read_json(path, TrialRecord))
+            else:
+                shutil.rmtree(folder, ignore_errors=True)
+        return tuple(records)
+
+
+def load_run(path: Path) -> Run:
+    """Return the run in a folder (or in its run.json).
+
+    Raises:
+        RunFolderError: there is no run.
+        RecordError: run.json is damaged or newer than this tunekit.
+    """
+    file = path if path.is_file() else path / RUN_FILE
+    if not file.exists():
+        raise RunFolderError(f"no run in {path}: {RUN_FILE} is missing; give the folder that a search wrote")
+    try:
+        return read_json(file, Run)
+    except RecordError as error:
+        raise type(error)(f"{error}; `tunekit search --resume {path}` rebuilds it from trials/") from error

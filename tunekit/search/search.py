@@ -1,0 +1,286 @@
+"""The walk of a search: baseline, space, proposals, confirmation, recommendation."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from tunekit.errors import BudgetTooSmallError, NoTrainingLoopError, TargetError
+from tunekit.memory.ram import oom_reason
+from tunekit.recommend.tiers import base_ram_bytes, clip
+from tunekit.records.config import TrainConfig
+from tunekit.records.hardware import Profile
+from tunekit.records.recommendation import Tier
+from tunekit.records.run import Run, RunStatus
+from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
+from tunekit.search.assemble import Trials, assemble, pick_tiers, run_noise
+from tunekit.search.confirm import finalists, next_round, round_order, rounds_affordable, typical_duration_s
+from tunekit.search.folder import RunFolder
+from tunekit.search.guesses import first_guesses
+from tunekit.search.progress import SearchListener
+from tunekit.search.space import Surroundings, build_space, nearest
+from tunekit.search.study import Study
+from tunekit.trial.executor import Executor, KnownTarget, TrialSpec
+
+_CONFIRM_PASSES = 3
+_CONFIRM_SHARE = 0.55
+"""Most of the budget that is kept back for confirmation."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The device that the trials really run on, as far as it is known before the baseline."""
+
+    profile: Profile
+    native_bf16: bool | None
+
+
+class Search:
+    """One search over one run folder; resumed when the folder already holds trials.
+
+    Args:
+        run: target, options, host and profiles; its trials are ignored in favour of the folder's.
+        folder: owned by the caller.
+        executor: runs trials.
+        machine: the device that is here.
+        listener: hears what happens.
+        clock: returns seconds.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        folder: RunFolder,
+        executor: Executor,
+        machine: Machine,
+        listener: SearchListener,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._run = run
+        self._folder = folder
+        self._executor = executor
+        self._machine = machine
+        self._listener = listener
+        self._clock = clock
+        self._records = list(folder.load_trials())
+        self._spent_before_s = sum(record.duration_s for record in self._records)
+        self._started_at = clock()
+
+    def run(self) -> Run:
+        """Search until budget, trials or space are used up, confirm, and return the whole run.
+
+        Every trial is on disk before the next begins; run.json follows.
+
+        Raises:
+            TargetError: the baseline fails for a reason that no smaller batch mends.
+            BudgetTooSmallError: the budget ends before the baseline is measured.
+            EmptySpaceError: there is nothing to search.
+            KeyboardInterrupt: Ctrl-C; what is finished is saved.
+        """
+        try:
+            known = self._know_target()
+            self._build_space(known)
+            self._explore(known)
+            self._fill_tiers(known)
+            self._confirm(known)
+        except KeyboardInterrupt:
+            self._save(RunStatus.INTERRUPTED)
+            raise
+        except Exception:
+            self._save(RunStatus.FAILED)
+            raise
+        return self._save(RunStatus.FINISHED)
+
+    @property
+    def _left_s(self) -> float:
+        return self._run.options.budget_s - self._spent_s
+
+    @property
+    def _spent_s(self) -> float:
+        return self._spent_before_s + self._clock() - self._started_at
+
+    @property
+    def _trials(self) -> Trials:
+        return Trials(tuple(self._records))
+
+    # --- baseline --------------------------------------------------------------------------
+
+    def _know_target(self) -> KnownTarget:
+        """Run the baseline, and smaller batches if it runs out of memory, until the target is known."""
+        if self._trials.baseline is None:
+            self._run_trial(TrialRole.BASELINE, None, None, "the script as it is")
+        baseline = self._trials.baseline
+        assert baseline is not None
+        if baseline.failure is not None and not baseline.failure.kind.is_memory:
+            self._refuse_target(baseline.failure)
+        if baseline.config is None or self._trials.discovery is None:
+            assert baseline.failure is not None
+            self._refuse_target(baseline.failure)
+        if self._left_s <= 0:
+            raise BudgetTooSmallError(
+                f"the baseline alone took {baseline.duration_s:.0f} s of the budget of "
+                f"{self._run.options.budget_s:.0f} s; use --budget {round(baseline.duration_s * 12)}s or more"
+            )
+        return self._shrink_until_learnt(baseline.config)
+
+    def _shrink_until_learnt(self, config: TrainConfig) -> KnownTarget:
+        while True:
+            discovery = self._trials.discovery
+            assert discovery is not None
+            known = KnownTarget(discovery, self._baseline_config())
+            if discovery.complete:
+                return known
+            if config.batch_size == 1:
+                raise TargetError("out of memory even with batch_size 1; see the trials' output.log")
+            config = config.model_copy(update={"batch_size": max(1, config.batch_size // 2)})
+            if all(record.config != config for record in self._records):
+                self._run_trial(TrialRole.SEARCH, config, known, "the baseline ran out of memory: half its batch")
+
+    def _baseline_config(self) -> TrainConfig:
+        baseline = self._trials.baseline
+        assert baseline is not None and baseline.config is not None
+        return baseline.config
+
+    def _refuse_target(self, failure: Failure) -> None:
+        """Raise the error that says why the target can't be tuned."""
+        if failure.kind is OutcomeKind.TIMEOUT and self._run.options.budget_s <= self._run.options.trial_limit_s:
+            raise BudgetTooSmallError(
+                f"the baseline was not measured within the budget of {self._run.options.budget_s:.0f} s; "
+                "give --budget 15m or more"
+            )
+        kind = NoTrainingLoopError if failure.kind is OutcomeKind.NO_TRAINING_LOOP else TargetError
+        lines = "".join(f"\n    {line}" for line in failure.last_lines[-10:])
+        said = f"\n  its last lines:{lines}" if lines else ""
+        remedy = f"; {failure.remedy}" if failure.remedy else ""
+        raise kind(f"the baseline failed ({failure.kind}): {failure.message}{remedy}{said}")
+
+    # --- space and proposals ---------------------------------------------------------------
+
+    def _build_space(self, known: KnownTarget) -> None:
+        around = Surroundings(
+            host=self._run.host,
+            profile=self._machine.profile,
+            native_bf16=self._machine.native_bf16,
+            discovery=known.discovery,
+            baseline=known.baseline,
+        )
+        space = build_space(around, self._run.options)
+        measured_on = "cpu" if known.discovery.device_type == "cpu" else self._run.measured_on
+        self._run = self._run.model_copy(update={"space": space, "measured_on": measured_on})
+        self._listener.space_known(assemble(self._run, self._records))
+
+    def _explore(self, known: KnownTarget) -> None:
+        """Try first guesses, then what the study proposes, while the budget allows."""
+        study = Study(self._run.space, self._run.host, self._run.options.seed, self._folder.journal)
+        study.tell(self._records)
+        guesses = first_guesses(known.baseline, self._run.space, self._run.host)
+        while self._may_explore():
+            tried = {record.config for record in self._records}
+            guess = next((config for config in guesses if config not in tried), None)
+            config = guess or study.propose()
+            if config is None:
+                self._listener.said("every config of the space was tried")
+                return
+            record = self._run_trial(TrialRole.SEARCH, config, known, "first guess" if guess else "search")
+            study.tell([record])
+
+    def _may_explore(self) -> bool:
+        most = self._run.options.max_trials
+        explored = sum(record.role is not TrialRole.CONFIRM for record in self._records)
+        if most is not None and explored >= most:
+            return False
+        if next_round(self._records):
+            return False  # a resumed run that had begun to confirm
+        trial_s = typical_duration_s(self._records, None)
+        reserve_s = min(4 * self._run.options.confirm_rounds * trial_s, _CONFIRM_SHARE * self._run.options.budget_s)
+        return self._left_s > reserve_s + trial_s
+
+    def _fill_tiers(self, known: KnownTarget) -> None:
+        """Run a config made to fit for each tier that no measured config satisfies."""
+        for tier in Tier:
+            trials = self._trials
+            if tier in pick_tiers(trials, self._run.host, self._run.options) or not trials.candidates:
+                continue
+            best = max(trials.candidates, key=lambda r: r.rate_samples_per_s or 0.0)
+            assert best.config is not None and best.measurement is not None
+            bytes_per_sample = best.measurement.loop.bytes_per_sample
+            config = nearest(self._run.space, clip(best.config, tier, self._run.host, bytes_per_sample))
+            for _ in range(3):
+                if all(record.config != config for record in self._records):
+                    record = self._run_trial(TrialRole.SEARCH, config, known, f"made to fit {tier.value}")
+                    if tier in pick_tiers(self._trials, self._run.host, self._run.options) or record.failure:
+                        break
+                smaller = config.model_copy(update={"batch_size": max(1, config.batch_size // 2)})
+                config = nearest(self._run.space, smaller)
+
+    # --- confirmation ----------------------------------------------------------------------
+
+    def _confirm(self, known: KnownTarget) -> None:
+        """Re-run what the tiers chose beside the baseline; again if that changes the choice."""
+        for _ in range(_CONFIRM_PASSES):
+            picks = pick_tiers(self._trials, self._run.host, self._run.options)
+            wanted = self._run.options.confirm_rounds
+            configs = [c for c in finalists(list(picks.values())) if self._rounds_done(c) < min(wanted, 3)]
+            baseline_runs = self._trials.baseline is not None and self._trials.baseline.measurement is not None
+            if not configs and (not baseline_runs or run_noise(self._trials) is not None):
+                return
+            each_s = [typical_duration_s(self._records, c) for c in (None, *configs)]
+            rounds = rounds_affordable(self._left_s, sum(each_s), wanted)
+            first = next_round(self._records)
+            for number in range(first, first + rounds):
+                for config in round_order(configs, baseline_runs, number):
+                    purpose = f"confirming, round {number - first + 1} of {rounds}"
+                    self._run_trial(TrialRole.CONFIRM, config, known, purpose, round_number=number)
+
+    def _rounds_done(self, config: TrainConfig) -> int:
+        return len({record.round for record in self._trials.confirm_of(config)})
+
+    # --- one trial -------------------------------------------------------------------------
+
+    def _run_trial(
+        self,
+        role: TrialRole,
+        config: TrainConfig | None,
+        known: KnownTarget | None,
+        purpose: str,
+        round_number: int | None = None,
+    ) -> TrialRecord:
+        """Run (or refuse) one trial and put its record on disk."""
+        number = max((record.number for record in self._records), default=-1) + 1
+        spec = TrialSpec(number=number, role=role, config=config, round=round_number)
+        self._listener.trial_started(spec, purpose, max(0.0, self._left_s))
+        refusal = self._refusal(config)
+        if refusal is not None:
+            record = self._refused(spec, refusal)
+        else:
+            record = self._executor.run(spec, known, self._listener.trial_moved)
+        self._folder.save_trial(record)
+        self._records.append(record)
+        self._save(RunStatus.RUNNING)
+        self._listener.trial_ended(record)
+        return record
+
+    def _refusal(self, config: TrainConfig | None) -> str | None:
+        """Return why a config must not be started, by the bytes that measured trials showed."""
+        measured = next((r.measurement for r in reversed(self._records) if r.measurement), None)
+        if config is None or measured is None:
+            return None
+        return oom_reason(config, measured.loop.bytes_per_sample, base_ram_bytes(measured), self._run.host)
+
+    def _refused(self, spec: TrialSpec, reason: str) -> TrialRecord:
+        return TrialRecord(
+            number=spec.number,
+            role=spec.role,
+            round=spec.round,
+            config=spec.config,
+            is_baseline_config=False,
+            started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            duration_s=0.0,
+            failure=Failure(kind=OutcomeKind.REFUSED, message=f"not started: {reason}"),
+        )
+
+    def _save(self, status: RunStatus) -> Run:
+        updated = self._run.model_copy(update={"status": status, "search_time_s": self._spent_s})
+        self._run = assemble(updated, self._records)
+        self._folder.save_run(self._run)
+        return self._run

@@ -1,0 +1,150 @@
+"""Runs one trial and returns its record; the Protocol lets the search be tested without processes."""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+from tunekit.records.agent_messages import AgentRequest, KnobsAsked
+from tunekit.records.config import Precision, TrainConfig
+from tunekit.records.measurement import Measurement
+from tunekit.records.target import Discovery, Target
+from tunekit.records.trial import Failure, TrialRecord, TrialRole
+from tunekit.trial.bindings import knobs_to_inject
+from tunekit.trial.launch import start_trial
+from tunekit.trial.outcome import measurement_of
+from tunekit.trial.watch import Evidence, Limits, TrialProgress, TrialWatch
+
+ProgressCallback = Callable[[TrialProgress], None]
+
+
+@dataclass(frozen=True)
+class TrialSpec:
+    """One trial to run."""
+
+    number: int
+    role: TrialRole
+    config: TrainConfig | None
+    """None: the target exactly as the user has it."""
+    round: int | None = None
+
+
+@dataclass(frozen=True)
+class KnownTarget:
+    """What the baseline taught: how knobs reach the loop."""
+
+    discovery: Discovery
+    baseline: TrainConfig
+
+
+class Executor(Protocol):
+    """Runs trials."""
+
+    def run(self, spec: TrialSpec, known: KnownTarget | None, on_progress: ProgressCallback) -> TrialRecord:
+        """Run one trial to its end and return its record; the target's failures are records, not errors."""
+        ...
+
+
+class ProcessExecutor:
+    """Runs each trial as a real child process under a keeper.
+
+    Args:
+        target: the training command.
+        trials_folder: gets one sub-folder per trial.
+        limits: when a trial is ended from outside.
+        window_s: steady seconds to measure.
+        hide_gpus: train on the CPU although a GPU is here.
+    """
+
+    def __init__(
+        self, target: Target, trials_folder: Path, limits: Limits, window_s: float, hide_gpus: bool = False
+    ) -> None:
+        self._target = target
+        self._trials_folder = trials_folder
+        self._limits = limits
+        self._window_s = window_s
+        self._hide_gpus = hide_gpus
+
+    def run(self, spec: TrialSpec, known: KnownTarget | None, on_progress: ProgressCallback) -> TrialRecord:
+        """Run one trial in a fresh process tree.
+
+        Raises:
+            KeyboardInterrupt: Ctrl-C; the tree is gone by then and no record is made.
+        """
+        folder = self._fresh_folder(spec.number)
+        asked, request = self._request(folder, spec, known)
+        started_at = datetime.now(UTC).isoformat(timespec="seconds")
+        keeper = start_trial(folder, self._target, request, self._hide_gpus)
+        evidence = TrialWatch(keeper, folder, self._limits, on_progress).run()
+        shutil.rmtree(folder / "diverted", ignore_errors=True)
+        roots = known.discovery.roots if known else ()
+        result = measurement_of(evidence, asked, roots)
+        still_unknown = known is None or not known.discovery.complete
+        discovery = evidence.learnt.discovery if evidence.learnt and still_unknown else None
+        return TrialRecord(
+            number=spec.number,
+            role=spec.role,
+            round=spec.round,
+            config=spec.config or (known.baseline if known else baseline_config(evidence)),
+            is_baseline_config=spec.config is None,
+            started_at=started_at,
+            duration_s=evidence.duration_s,
+            measurement=result if isinstance(result, Measurement) else None,
+            failure=result if isinstance(result, Failure) else None,
+            discovery=discovery,
+            written=tuple(evidence.written),
+        )
+
+    def _fresh_folder(self, number: int) -> Path:
+        folder = self._trials_folder / f"{number:04d}"
+        shutil.rmtree(folder, ignore_errors=True)  # left half-done by a search that was killed
+        folder.mkdir(parents=True)
+        return folder
+
+    def _request(
+        self, folder: Path, spec: TrialSpec, known: KnownTarget | None
+    ) -> tuple[KnobsAsked, AgentRequest]:
+        asked = KnobsAsked()
+        if spec.config is not None and known is not None:
+            asked = knobs_to_inject(spec.config, known.baseline)
+        loader = known.discovery.training_loader if known else None
+        return asked, AgentRequest(
+            trial_folder=str(folder.resolve()),
+            knobs=asked,
+            loader=loader.address if loader else None,
+            roots=known.discovery.roots if known else (),
+            window_s=self._window_s,
+        )
+
+
+def baseline_config(evidence: Evidence) -> TrainConfig | None:
+    """Return the knob values that the script itself has, once they are known."""
+    if evidence.learnt is None:
+        return None
+    discovery = evidence.learnt.discovery
+    loader = discovery.training_loader
+    measured_batch = evidence.done.loop.batch_size if evidence.done else None
+    workers = loader.num_workers if loader else 0
+    return TrainConfig(
+        batch_size=(loader.batch_size if loader else None) or measured_batch or 1,
+        num_workers=workers,
+        prefetch_factor=loader.prefetch_factor if loader and workers else None,
+        pin_memory=loader.pin_memory if loader else False,
+        persistent_workers=bool(loader and workers and loader.persistent_workers),
+        compile=any(root.compiled for root in discovery.roots),
+        precision=_baseline_precision(discovery),
+        channels_last=any(root.channels_last for root in discovery.roots),
+        accumulate_grad_batches=discovery.batches_per_step,
+    )
+
+
+def _baseline_precision(discovery: Discovery) -> Precision:
+    dtypes = {root.autocast_dtype for root in discovery.roots}
+    if "bfloat16" in dtypes:
+        return Precision.BF16
+    if "float16" in dtypes:
+        return Precision.FP16
+    tf32 = discovery.device_type == "cuda" and discovery.float32_matmul_precision in ("high", "medium")
+    return Precision.TF32 if tf32 else Precision.FP32

@@ -1,0 +1,127 @@
+"""From evidence to a measurement or a named failure. Pure.
+
+Outcomes are told apart by exception types, exit status and our own limits, never by looking for
+"error" in the output: a good run may print that word.
+"""
+
+import signal
+from collections.abc import Sequence
+
+from tunekit.records.agent_messages import ErrorSeen, KnobsApplied, KnobsAsked
+from tunekit.records.measurement import Measurement
+from tunekit.records.target import RootSeen
+from tunekit.records.trial import Failure, OutcomeKind
+from tunekit.trial.bindings import MODEL_KNOBS
+from tunekit.trial.watch import Evidence
+
+_REMEDIES = {
+    OutcomeKind.DEVICE_OOM: "use a smaller batch or bf16",
+    OutcomeKind.HOST_OOM: "use fewer workers, a lower prefetch_factor or a smaller batch",
+    OutcomeKind.SHM_EXHAUSTED: "enlarge /dev/shm (docker run --shm-size=8g) or use fewer workers",
+    OutcomeKind.TIMEOUT: "raise the limit with --trial-limit",
+    OutcomeKind.HANG: "see output.log of the trial; raise the limit with --no-progress-limit",
+    OutcomeKind.TOO_SHORT: "let the script train for more steps while tuning",
+    OutcomeKind.NO_TRAINING_LOOP: "give the command that trains, after --",
+    OutcomeKind.AGENT_ABSENT: (
+        "run the script with a plain `python` that honours PYTHONPATH: not python -I, -E or -S, "
+        "and not inside a container"
+    ),
+    OutcomeKind.KNOB_NOT_APPLIED: "take the knob out of the search with --fix, as the script sets it",
+    OutcomeKind.COMPILE_NO_EFFECT: "keep compile off for this model: --fix compile=false",
+    OutcomeKind.NONFINITE_LOSS: "lower the learning rate, or keep the precision with --fix precision=fp32",
+}
+
+
+def measurement_of(evidence: Evidence, asked: KnobsAsked, roots: Sequence[RootSeen]) -> Measurement | Failure:
+    """Return what a trial's evidence amounts to.
+
+    Args:
+        evidence: what the watch saw.
+        asked: the knobs that the agent had to set; empty at the baseline.
+        roots: the modules that model knobs had to reach.
+    """
+    if evidence.done is None:
+        return _failure_without_measurement(evidence)
+    loop = evidence.done.loop
+    if evidence.nonfinite is not None:
+        message = f"the loss was {evidence.nonfinite.loss} after {evidence.nonfinite.steps} steps"
+        return _failure(OutcomeKind.NONFINITE_LOSS, message, evidence)
+    if evidence.learnt is not None and evidence.learnt.discovery.complete:
+        missed = _knob_missed(asked, evidence.learnt.applied, roots)
+        if missed:
+            return _failure(OutcomeKind.KNOB_NOT_APPLIED, missed, evidence)
+    if asked.compile and loop.compile_graphs == 0:
+        message = "torch.compile was applied but captured 0 graphs"
+        return _failure(OutcomeKind.COMPILE_NO_EFFECT, message, evidence)
+    assert evidence.memory is not None
+    return Measurement(loop=loop, memory=evidence.memory)
+
+
+def _failure_without_measurement(evidence: Evidence) -> Failure:
+    if evidence.start_error is not None:
+        return _failure(OutcomeKind.SCRIPT_ERROR, f"could not be started: {evidence.start_error}", evidence)
+    if evidence.limit is not None:
+        return _failure(evidence.limit, evidence.limit_message, evidence)
+    if evidence.exit is not None and evidence.exit.error is not None:
+        kind = _kind_of_error(evidence.exit.error)
+        last = evidence.exit.error.traceback[-1:] or (evidence.exit.error.types[0],)
+        message = f"after {evidence.exit.steps} steps: {last[0].strip()[:500]}"
+        return _failure(kind, message, evidence)
+    code = evidence.returncode
+    if code is not None and code < 0:
+        name = signal.Signals(-code).name if -code in {s.value for s in signal.Signals} else str(-code)
+        return _failure(OutcomeKind.KILLED, f"ended by {name} after {evidence.steps} steps", evidence)
+    if code not in (0, None):
+        return _failure(OutcomeKind.SCRIPT_ERROR, f"exit status {code} after {evidence.steps} steps", evidence)
+    if not evidence.started:
+        message = "the script ended without the agent having run in it"
+        return _failure(OutcomeKind.AGENT_ABSENT, message, evidence)
+    if evidence.agent_error is not None:
+        return _failure(OutcomeKind.AGENT_ABSENT, f"the agent failed: {evidence.agent_error}", evidence)
+    if evidence.steps == 0:
+        message = f"the script ended after {evidence.batches} batches without one optimizer step"
+        return _failure(OutcomeKind.NO_TRAINING_LOOP, message, evidence)
+    message = f"the script ended after {evidence.steps} optimizer steps, before a steady window"
+    return _failure(OutcomeKind.TOO_SHORT, message, evidence)
+
+
+def _kind_of_error(error: ErrorSeen) -> OutcomeKind:
+    """Return the outcome for an uncaught exception, by its type and, for torch's own, its message."""
+    if any(name.endswith("OutOfMemoryError") for name in error.types):
+        return OutcomeKind.DEVICE_OOM
+    if "builtins.MemoryError" in error.types or "DefaultCPUAllocator: can't allocate memory" in error.message:
+        return OutcomeKind.HOST_OOM
+    if "builtins.RuntimeError" not in error.types and "builtins.OSError" not in error.types:
+        return OutcomeKind.SCRIPT_ERROR
+    if "insufficient shared memory (shm)" in error.message or "unable to write to file </torch_" in error.message:
+        return OutcomeKind.SHM_EXHAUSTED
+    if error.message.startswith("DataLoader worker (pid"):
+        out_of_shm = "Bus error" in error.message
+        return OutcomeKind.SHM_EXHAUSTED if out_of_shm else OutcomeKind.WORKER_CRASH
+    return OutcomeKind.SCRIPT_ERROR
+
+
+def _knob_missed(asked: KnobsAsked, applied: KnobsApplied, roots: Sequence[RootSeen]) -> str | None:
+    """Return which knob does not hold in the training process, None when all do."""
+    if not applied.addressed:
+        return "the loader that trains is not the one that the baseline found"
+    for name in ("batch_size", "num_workers", "prefetch_factor", "pin_memory", "persistent_workers"):
+        wanted, real = getattr(asked, name), getattr(applied, name)
+        if wanted is not None and real != wanted:
+            return f"{name} was set to {wanted}, but the training loader has {real}"
+    if any(getattr(asked, name) is not None for name in MODEL_KNOBS):
+        reached = {(root.class_name, root.parameters, root.ordinal) for root in applied.roots_applied}
+        for root in roots:
+            if (root.class_name, root.parameters, root.ordinal) not in reached:
+                return f"{root.class_name} with {root.parameters} parameters was not found again"
+    return None
+
+
+def _failure(kind: OutcomeKind, message: str, evidence: Evidence) -> Failure:
+    return Failure(
+        kind=kind,
+        message=message,
+        remedy=_REMEDIES.get(kind),
+        last_lines=evidence.last_lines,
+        returncode=evidence.returncode,
+    )

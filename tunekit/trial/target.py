@@ -1,0 +1,75 @@
+"""From the words after `--` to a target."""
+
+import difflib
+import hashlib
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from tunekit.errors import TargetError
+from tunekit.records.target import Target
+
+
+def resolve_target(command: Sequence[str], working_dir: Path, builtin: str | None = None) -> Target:
+    """Return the target for a training command.
+
+    Args:
+        command: program and arguments, as the user would type them.
+        working_dir: where it runs.
+        builtin: name of the built-in workload, when the command is ours.
+
+    Raises:
+        TargetError: there is no such program or script.
+    """
+    if not command:
+        raise TargetError("no training command; give it after --, as in: tunekit search -- python train.py")
+    if shutil.which(command[0], path=os.environ.get("PATH")) is None:
+        raise TargetError(f"no program {command[0]!r} on PATH; give the command as you would type it")
+    script = _script_of(command, working_dir)
+    return Target(
+        name=builtin or _name_of(command, script),
+        command=tuple(command),
+        working_dir=str(working_dir),
+        script=str(script) if script else None,
+        script_sha256=_digest(script) if script else None,
+        builtin=builtin,
+    )
+
+
+def _script_of(command: Sequence[str], working_dir: Path) -> Path | None:
+    """Return the Python file that the command runs; None for a module or another program.
+
+    Raises:
+        TargetError: the command names a Python file that is not there.
+    """
+    if not Path(command[0]).name.startswith("python"):
+        return None
+    for word in command[1:]:
+        if word in ("-m", "-c"):
+            return None
+        if word.endswith(".py"):
+            path = working_dir / word
+            if not path.is_file():
+                raise TargetError(_missing(path, word))
+            return path
+    return None
+
+
+def _missing(path: Path, word: str) -> str:
+    beside = [entry.name for entry in path.parent.glob("*.py")] if path.parent.is_dir() else []
+    near = difflib.get_close_matches(path.name, beside, n=3)
+    hint = f"did you mean {' or '.join(near)}?" if near else "check the path"
+    return f"no script {word!r} in {path.parent}; {hint}"
+
+
+def _name_of(command: Sequence[str], script: Path | None) -> str:
+    if script is not None:
+        return script.stem
+    words = [word for word in command[1:] if not word.startswith("-")]
+    stem = (words or [Path(command[0]).name])[0].replace("/", "-")
+    return stem[:100] or "target"
+
+
+def _digest(script: Path) -> str:
+    return hashlib.sha256(script.read_bytes()).hexdigest()

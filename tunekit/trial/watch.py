@@ -1,0 +1,221 @@
+"""Watches one trial while it runs: its events, its limits, its memory."""
+
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tunekit.records.agent_messages import (
+    AgentErrorEvent,
+    DoneEvent,
+    ExitEvent,
+    LearntEvent,
+    NonfiniteEvent,
+    ProgressEvent,
+    StartEvent,
+    WrittenEvent,
+)
+from tunekit.records.measurement import TreeMemory
+from tunekit.records.trial import OutcomeKind, WrittenFile
+from tunekit.trial.events import EventReader
+from tunekit.trial.tree import TreeMeter
+
+_POLL_S = 0.15
+_MEMORY_EVERY_S = 1.0
+_MAX_WRITTEN = 1000
+_TAIL_BYTES = 64 << 10
+_TAIL_LINES = 20
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a trial is ended from outside."""
+
+    trial_s: float
+    no_progress_s: float
+    ram_bytes: int
+    """Memory of the whole tree above which it is ended, before the kernel picks a victim."""
+
+
+@dataclass(frozen=True)
+class TrialProgress:
+    """What a running trial is doing, for the screen."""
+
+    phase: str
+    batches: int
+    elapsed_s: float
+
+
+@dataclass
+class Evidence:
+    """Everything that is known when a trial is over; `outcome` makes a verdict of it."""
+
+    started: bool = False
+    steps: int = 0
+    batches: int = 0
+    learnt: LearntEvent | None = None
+    done: DoneEvent | None = None
+    nonfinite: NonfiniteEvent | None = None
+    exit: ExitEvent | None = None
+    agent_error: str | None = None
+    written: list[WrittenFile] = field(default_factory=list)
+    limit: OutcomeKind | None = None
+    """Which of our limits ended it, if one did."""
+    limit_message: str = ""
+    returncode: int | None = None
+    start_error: str | None = None
+    """Why the command could not be started at all."""
+    memory: TreeMemory | None = None
+    last_lines: tuple[str, ...] = ()
+    duration_s: float = 0.0
+
+
+class TrialWatch:
+    """Follows one keeper until its tree is gone.
+
+    Args:
+        keeper: the process that `launch.start_trial` returned.
+        folder: the trial's folder.
+        limits: when to end it.
+        on_progress: called a few times a second with what the trial does.
+        clock: returns seconds; scripted in tests.
+    """
+
+    def __init__(
+        self,
+        keeper: subprocess.Popen[bytes],
+        folder: Path,
+        limits: Limits,
+        on_progress: Callable[[TrialProgress], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._keeper = keeper
+        self._folder = folder
+        self._limits = limits
+        self._on_progress = on_progress
+        self._clock = clock
+        self._reader = EventReader(folder)
+        self._meter = TreeMeter(keeper.pid)
+        self._evidence = Evidence()
+        self._started_at = self._moved_at = self._sampled_at = clock()
+        self._phase = "starting"
+
+    def run(self) -> Evidence:
+        """Watch until the measurement is done, a limit is reached or the target ends.
+
+        The tree is gone when this returns, also when it is interrupted.
+        """
+        try:
+            while self._keeper.poll() is None:
+                self._take_events()
+                if self._evidence.done or self._over_limit():
+                    break
+                self._report()
+                time.sleep(_POLL_S)
+            if self._evidence.done:
+                self._meter.sample()
+        finally:
+            self._end()
+        self._take_events()
+        evidence = self._evidence
+        evidence.memory = self._meter.peaks()
+        evidence.last_lines = last_lines(self._folder / "output.log")
+        evidence.duration_s = self._clock() - self._started_at
+        return evidence
+
+    def _take_events(self) -> None:
+        for event in self._reader.read_new():
+            self._moved_at = self._clock()
+            match event:
+                case StartEvent():
+                    self._evidence.started = True
+                case ProgressEvent():
+                    self._phase = event.phase
+                    self._evidence.batches = max(self._evidence.batches, event.batches)
+                    self._evidence.steps = max(self._evidence.steps, event.steps)
+                case LearntEvent():
+                    self._take_learnt(event)
+                case DoneEvent():
+                    self._evidence.done = self._evidence.done or event
+                case NonfiniteEvent():
+                    self._evidence.nonfinite = event
+                case ExitEvent():
+                    self._take_exit(event)
+                case WrittenEvent() if len(self._evidence.written) < _MAX_WRITTEN:
+                    self._evidence.written.append(WrittenFile(path=event.path, action=event.action))
+                case AgentErrorEvent():
+                    self._evidence.agent_error = event.message
+
+    def _take_learnt(self, event: LearntEvent) -> None:
+        """Keep the first complete discovery, or the latest partial one."""
+        known = self._evidence.learnt
+        if known is None or not known.discovery.complete:
+            self._evidence.learnt = event
+
+    def _take_exit(self, event: ExitEvent) -> None:
+        """Keep the exit of the process that trained; a launcher's own exit says less."""
+        known = self._evidence.exit
+        if known is None or event.steps > known.steps or (event.error and not known.error):
+            self._evidence.exit = event
+        self._evidence.steps = max(self._evidence.steps, event.steps)
+        self._evidence.batches = max(self._evidence.batches, event.batches)
+
+    def _over_limit(self) -> bool:
+        now, limits, evidence = self._clock(), self._limits, self._evidence
+        if now - self._started_at > limits.trial_s:
+            evidence.limit = OutcomeKind.TIMEOUT
+            evidence.limit_message = f"not measured after {limits.trial_s:.0f} s ({self._phase})"
+        elif now - self._moved_at > limits.no_progress_s:
+            evidence.limit = OutcomeKind.HANG
+            evidence.limit_message = (
+                f"no batch and no step for {limits.no_progress_s:.0f} s after {evidence.batches} batches "
+                f"and {evidence.steps} steps"
+            )
+        elif (used := self._memory_bytes(now)) > limits.ram_bytes:
+            evidence.limit = OutcomeKind.HOST_OOM
+            evidence.limit_message = (
+                f"the process tree used {used >> 20} MiB of host memory, "
+                f"more than the limit of {limits.ram_bytes >> 20} MiB"
+            )
+        return evidence.limit is not None
+
+    def _memory_bytes(self, now: float) -> int:
+        """Return the tree's memory: exact once a second, a cheap lower bound in between."""
+        if now - self._sampled_at >= _MEMORY_EVERY_S:
+            self._sampled_at = now
+            return self._meter.sample()
+        return self._meter.private_bytes()
+
+    def _report(self) -> None:
+        elapsed_s = self._clock() - self._started_at
+        self._on_progress(TrialProgress(self._phase, self._evidence.batches, elapsed_s))
+
+    def _end(self) -> None:
+        """Let go of the leash and read how the target ended."""
+        stdin, stdout = self._keeper.stdin, self._keeper.stdout
+        assert stdin is not None and stdout is not None
+        stdin.close()
+        told = stdout.read()
+        stdout.close()
+        self._keeper.wait()
+        try:
+            status = json.loads(told)
+        except ValueError:
+            return
+        self._evidence.returncode = status["returncode"]
+        self._evidence.start_error = status["error"]
+
+
+def last_lines(log: Path) -> tuple[str, ...]:
+    """Return the last output lines of the script, without blank ones."""
+    try:
+        with log.open("rb") as stream:
+            stream.seek(0, 2)
+            stream.seek(max(0, stream.tell() - _TAIL_BYTES))
+            text = stream.read().decode("utf-8", "replace")
+    except OSError:
+        return ()
+    lines = [line.rstrip()[:500] for line in text.replace("\r", "\n").splitlines() if line.strip()]
+    return tuple(lines[-_TAIL_LINES:])
