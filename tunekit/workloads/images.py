@@ -1,7 +1,7 @@
 """Train a bottleneck ResNet on images kept as zarr chunks: `python images.py --epochs 3`.
 
 The images are made on first use and kept in a cache folder. Defaults fit the machine: ResNet-50 on 224-pixel
-images with a GPU, a slim ResNet-26 on 64-pixel images without one.
+images with a GPU, a small ResNet on 64-pixel images without one.
 """
 
 import argparse
@@ -12,11 +12,12 @@ import torch
 from images_data import ZarrImages, image_folder
 from images_model import MODELS, build
 from torch import nn
+from torch.optim import SGD
 from torch.utils.data import DataLoader
 
 DEFAULTS = {
-    "cuda": {"model": "resnet50", "image_size": 224, "samples": 20_000, "batch_size": 64, "workers": 2},
-    "cpu": {"model": "resnet26-slim", "image_size": 64, "samples": 2_000, "batch_size": 16, "workers": 0},
+    "cuda": {"model": "resnet50", "image_size": 224, "samples": 12_800, "batch_size": 64, "workers": 2},
+    "cpu": {"model": "resnet11", "image_size": 64, "samples": 2_000, "batch_size": 16, "workers": 0},
 }
 
 
@@ -34,7 +35,7 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--weight-decay", type=float, default=1e-4)
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     parser.add_argument("--print-freq", type=int, default=20, help="steps between lines")
-    parser.add_argument("--val", action=argparse.BooleanOptionalAction, default=True, help="validate each epoch")
+    parser.add_argument("--val", action=argparse.BooleanOptionalAction, default=True, help="each epoch")
     parser.add_argument("--output", type=Path, help="write a checkpoint here after each epoch")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
@@ -46,20 +47,14 @@ def parse_args() -> argparse.Namespace:
     return args
 
 
-def train_epoch(
-    epoch: int,
-    model: nn.Module,
-    loader: DataLoader,
-    optimizer: torch.optim.Optimizer,
-    device: torch.device,
-    print_freq: int,
-) -> None:
+def train(epoch: int, model: nn.Module, loader: DataLoader, optimizer: SGD, print_freq: int) -> None:
     """Train over the loader once, printing the loss and the pace every `print_freq` steps."""
     criterion = nn.CrossEntropyLoss()
+    device = next(model.parameters()).device
     model.train()
     start, start_step = time.perf_counter(), 0
-    for step, (images, labels) in enumerate(loader, 1):
-        images, labels = images.to(device, non_blocking=True), labels.to(device, non_blocking=True)
+    for step, batch in enumerate(loader, 1):
+        images, labels = (tensor.to(device, non_blocking=True) for tensor in batch)
         loss = criterion(model(images), labels)
         optimizer.zero_grad()
         loss.backward()
@@ -76,12 +71,13 @@ def train_epoch(
 
 
 @torch.no_grad()
-def validate(epoch: int, model: nn.Module, loader: DataLoader, device: torch.device) -> None:
+def validate(epoch: int, model: nn.Module, loader: DataLoader) -> None:
     """Print the mean loss and the accuracy over the loader."""
+    device = next(model.parameters()).device
     model.eval()
     loss, correct, seen = 0.0, 0, 0
-    for images, labels in loader:
-        images, labels = images.to(device), labels.to(device)
+    for batch in loader:
+        images, labels = (tensor.to(device) for tensor in batch)
         logits = model(images)
         loss += nn.functional.cross_entropy(logits, labels, reduction="sum").item()
         correct += (logits.argmax(1) == labels).sum().item()
@@ -93,7 +89,6 @@ def main() -> None:
     """Train as the command line says."""
     args = parse_args()
     torch.manual_seed(args.seed)
-    device = torch.device(args.device)
 
     folder = image_folder(args.data, args.image_size, args.samples)
     split = args.samples - args.samples // 10
@@ -104,12 +99,12 @@ def main() -> None:
     )
     val_loader = DataLoader(val_set, batch_size=50, num_workers=args.workers)
 
-    model = build(args.model).to(device)
-    optimizer = torch.optim.SGD(model.parameters(), args.lr, momentum=0.9, weight_decay=args.weight_decay)
+    model = build(args.model).to(args.device)
+    optimizer = SGD(model.parameters(), args.lr, momentum=0.9, weight_decay=args.weight_decay)
     for epoch in range(args.epochs):
-        train_epoch(epoch, model, train_loader, optimizer, device, args.print_freq)
+        train(epoch, model, train_loader, optimizer, args.print_freq)
         if args.val:
-            validate(epoch, model, val_loader, device)
+            validate(epoch, model, val_loader)
         if args.output:
             torch.save({"epoch": epoch, "model": model.state_dict()}, args.output)
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 import zarr
+from torch.nn import functional
 from torch.utils.data import Dataset
 from zarr.codecs import ZstdCodec
 
@@ -50,7 +50,7 @@ class ZarrImages(Dataset):
 
 
 def augment(image: torch.Tensor, size: int) -> torch.Tensor:
-    """Return a random resized crop of a uint8 image (3, H, W), flipped half the time, jittered, normalised."""
+    """Return a random crop of a uint8 image (3, H, W), resized, perhaps flipped, jittered and normalised."""
     side = image.shape[-1]
     aspect = float(torch.empty(1).uniform_(3 / 4, 4 / 3)) ** 0.5
     edge = side * float(torch.empty(1).uniform_(0.2, 1.0)) ** 0.5
@@ -58,7 +58,7 @@ def augment(image: torch.Tensor, size: int) -> torch.Tensor:
     top = int(torch.randint(side - height + 1, ()))
     left = int(torch.randint(side - width + 1, ()))
     crop = image[None, :, top : top + height, left : left + width].float() / 255
-    crop = F.interpolate(crop, (size, size), mode="bilinear", antialias=True, align_corners=False)[0]
+    crop = functional.interpolate(crop, (size, size), mode="bilinear", antialias=True, align_corners=False)[0]
     if torch.rand(()) < 0.5:
         crop = crop.flip(-1)
     return (jitter(crop) - MEAN) / STD
@@ -82,8 +82,8 @@ def centre_crop(image: torch.Tensor, size: int) -> torch.Tensor:
 def image_folder(root: Path | None, image_size: int, count: int) -> Path:
     """Return the folder with `count` images for crops of `image_size`, making it on first use.
 
-    It is made under a temporary name and renamed, so it is whole whenever it exists; of two processes that make
-    it at once, the second drops its own and uses the first's.
+    It is made under a temporary name and renamed, so it is whole whenever it exists; of two processes that
+    make it at once, the second drops its own and uses the first's.
     """
     root = root or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tunekit" / "images"
     size = stored_size(image_size)
@@ -107,12 +107,12 @@ def image_folder(root: Path | None, image_size: int, count: int) -> Path:
 
 
 def stored_size(image_size: int) -> int:
-    """Return the side of the stored images in pixels: a little over the training crop (224 -> 256, 64 -> 72)."""
+    """Return the side of the stored images in pixels, a little over the crop: 224 -> 256, 64 -> 72."""
     return max(image_size, image_size * 8 // 7 // 8 * 8)
 
 
 def write_images(folder: Path, size: int, count: int) -> None:
-    """Write `images` (uint8, count x size x size x 3) and `labels` (int64, count) as zarr arrays in `folder`."""
+    """Write the zarr arrays `images` (uint8, count x size x size x 3) and `labels` (int64, count)."""
     group = zarr.open_group(folder, mode="a")
     images = group.create_array(
         "images",
@@ -132,7 +132,8 @@ def write_images(folder: Path, size: int, count: int) -> None:
 
     written, next_line = 0, time.monotonic() + PROGRESS_EVERY_S
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        for chunk in as_completed([pool.submit(write_chunk, start) for start in range(0, count, CHUNK_IMAGES)]):
+        chunks = [pool.submit(write_chunk, start) for start in range(0, count, CHUNK_IMAGES)]
+        for chunk in as_completed(chunks):
             written += chunk.result()
             if time.monotonic() > next_line:
                 print(f"making images, once: {written:,} of {count:,}", file=sys.stderr, flush=True)
@@ -155,12 +156,13 @@ class Painter:
         self.stripes = [self._stripes(label) for label in range(CLASSES)]
 
     def _stripes(self, label: int) -> np.ndarray:
-        """Return the stripes of a class, int16, half as large again as an image so that each starts elsewhere."""
-        across, down, width, *tint = random_bytes(6, 1, label).tolist()
+        """Return the stripes of a class, int16, larger than an image so that each can start elsewhere."""
+        across, down, width, *colour = random_bytes(6, 1, label).tolist()
+        tint = np.array([channel % 96 - 32 for channel in colour], np.int16)
         y, x = np.mgrid[0 : self.size * 3 // 2, 0 : self.size * 3 // 2]
         slope = (across % 7 - 3) * x + (down % 5 + 1) * y
         stripe = slope * 4 // (self.size * (width % 3 + 1)) % 2
-        return stripe[..., None].astype(np.int16) * np.array([channel % 96 - 32 for channel in tint], np.int16)
+        return stripe[..., None].astype(np.int16) * tint
 
     def paint(self, index: int, label: int) -> np.ndarray:
         """Return one image, uint8 (size, size, 3)."""
@@ -178,6 +180,6 @@ class Painter:
 
 
 def random_bytes(count: int, *key: int) -> np.ndarray:
-    """Return `count` uint8s for a key, from raw PCG64 words: numpy may change distributions, but not those."""
+    """Return `count` uint8s for a key, from raw PCG64 words: numpy may change distributions, not those."""
     words = np.random.PCG64([SEED, *key]).random_raw((count + 7) // 8)
     return words.astype("<u8").view(np.uint8)[:count]

@@ -3,10 +3,9 @@
 import torch
 from torch import nn
 
-# name: (blocks in each of the four stages, channels of the first stage)
+# name: (blocks in each stage, channels of the first stage)
 MODELS = {
-    "resnet14-slim": ((1, 1, 1, 1), 24),
-    "resnet26-slim": ((2, 2, 2, 2), 24),
+    "resnet11": ((1, 1, 1), 48),
     "resnet26": ((2, 2, 2, 2), 64),
     "resnet50": ((3, 4, 6, 3), 64),
     "resnet101": ((3, 4, 23, 3), 64),
@@ -42,7 +41,7 @@ class Bottleneck(nn.Module):
 
 
 class ResNet(nn.Module):
-    """A residual network of four bottleneck stages; `width` is the channels of the first."""
+    """A stem, stages of bottleneck blocks that halve the image and double the channels, a linear head."""
 
     def __init__(self, blocks: tuple[int, ...], width: int = 64, classes: int = 1000) -> None:
         super().__init__()

@@ -1,0 +1,140 @@
+"""The built-in `images` workload: the size of its model, the sameness of its data, an epoch of the script."""
+
+import hashlib
+import math
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import zarr
+
+WORKLOADS = Path(__file__).parents[2] / "tunekit" / "workloads"
+SCRIPT = WORKLOADS / "images.py"
+
+
+@pytest.fixture(autouse=True)
+def beside_the_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the script's siblings importable by the names that it uses."""
+    monkeypatch.syspath_prepend(str(WORKLOADS))
+
+
+def train(data: Path, *options: str) -> str:
+    command = [sys.executable, str(SCRIPT), "--data", str(data), "--device", "cpu", *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_resnet50_has_the_published_parameter_count() -> None:
+    import images_model
+
+    with torch.device("meta"):
+        model = images_model.build("resnet50")
+    assert sum(parameter.numel() for parameter in model.parameters()) == 25_557_032
+
+
+@pytest.mark.parametrize(("image_size", "stored"), [(64, 72), (224, 256), (32, 32), (7, 8)])
+def test_stored_images_leave_room_to_crop(image_size: int, stored: int) -> None:
+    import images_data
+
+    assert images_data.stored_size(image_size) == stored
+
+
+def test_images_are_the_same_in_every_folder_and_on_every_machine(tmp_path: Path) -> None:
+    import images_data
+
+    folders = [images_data.image_folder(tmp_path / name, 28, 40) for name in ("one", "two")]
+    groups = [zarr.open_group(folder, mode="r") for folder in folders]
+    images, labels = groups[0]["images"][:], groups[0]["labels"][:]
+    np.testing.assert_array_equal(images, groups[1]["images"][:])
+    np.testing.assert_array_equal(labels, groups[1]["labels"][:])
+    assert images.shape == (40, 32, 32, 3)
+    digest = hashlib.sha256(images.tobytes() + labels.astype("<i8").tobytes()).hexdigest()
+    assert digest == "d09c8fdac8ae353b5a47431590253f7b55450442aa959cefc2e94f29c6817ba6"
+
+
+def test_an_image_does_not_depend_on_how_many_there_are(tmp_path: Path) -> None:
+    import images_data
+
+    few, many = (
+        zarr.open_group(images_data.image_folder(tmp_path, 28, count), mode="r") for count in (5, 40)
+    )
+    np.testing.assert_array_equal(few["images"][:], many["images"][:5])
+    np.testing.assert_array_equal(few["labels"][:], many["labels"][:5])
+
+
+def test_images_are_smooth_not_noise(tmp_path: Path) -> None:
+    import images_data
+
+    image = zarr.open_group(images_data.image_folder(tmp_path, 64, 1), mode="r")["images"][0].astype(int)
+    steps = np.abs(np.diff(image, axis=0)).mean()
+    assert image.std() > 20
+    assert steps < image.std() / 2
+
+
+def test_two_processes_that_make_the_images_at_once_both_succeed(tmp_path: Path) -> None:
+    code = (
+        f"import sys; sys.path.insert(0, {str(WORKLOADS)!r}); sys.stdin.read();"
+        "import pathlib, images_data;"
+        f"print(images_data.image_folder(pathlib.Path({str(tmp_path)!r}), 64, 300))"
+    )
+    start = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    makers = [subprocess.Popen([sys.executable, "-c", code], **start) for _ in range(2)]
+    for maker in makers:
+        maker.stdin.close()
+        maker.stdin = None
+    outputs = [maker.communicate(timeout=120) for maker in makers]
+    assert [maker.returncode for maker in makers] == [0, 0], outputs
+    assert {out.strip() for out, _ in outputs} == {str(tmp_path / "72-300-v1")}
+    assert [path.name for path in tmp_path.iterdir()] == ["72-300-v1"]
+
+
+def test_a_failure_while_making_images_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import images_data
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(images_data, "write_images", full)
+    with pytest.raises(OSError, match="No space left"):
+        images_data.image_folder(tmp_path, 28, 40)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_item_is_a_normalised_image_and_its_label(tmp_path: Path) -> None:
+    import images_data
+
+    folder = images_data.image_folder(tmp_path, 28, 40)
+    labels = zarr.open_group(folder, mode="r")["labels"][:]
+    for augmented in (True, False):
+        dataset = images_data.ZarrImages(folder, range(10, 40), 28, augmented)
+        image, label = dataset[3]
+        assert (image.shape, image.dtype) == ((3, 28, 28), torch.float32)
+        assert image.abs().max() < 3
+        assert (len(dataset), label) == (30, labels[13])
+
+
+@pytest.mark.real
+def test_a_short_epoch_trains_validates_and_saves(tmp_path: Path) -> None:
+    saved = tmp_path / "model.pt"
+    options = ("--samples", "64", "--epochs", "1", "--workers", "1", "--print-freq", "1")
+    output = train(tmp_path / "data", *options, "--output", str(saved))
+    losses = [float(loss) for loss in re.findall(r"^epoch 0 \[\d/3\]  loss (\S+)", output, re.MULTILINE)]
+    assert len(losses) == 3
+    assert all(math.isfinite(loss) for loss in losses)
+    assert re.search(r"^epoch 0 validation  loss \d+\.\d+  accuracy", output, re.MULTILINE)
+    assert "stem.0.weight" in torch.load(saved)["model"]
+
+
+@pytest.mark.real
+def test_the_loss_falls(tmp_path: Path) -> None:
+    output = train(tmp_path, "--samples", "400", "--epochs", "2", "--no-val", "--print-freq", "22")
+    first, last = (float(loss) for loss in re.findall(r"\[22/22\]  loss (\S+)", output))
+    assert last < first < math.log(1000)
+    assert "validation" not in output

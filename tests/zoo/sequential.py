@@ -1,0 +1,28 @@
+"""A bare nn.Sequential, on which `.compile()` compiles nothing and says nothing; SGD with momentum."""
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+EPOCHS = 300
+
+
+def main():
+    torch.manual_seed(0)
+    rows = torch.randn(1600, 128)
+    loader = DataLoader(TensorDataset(rows, rows[:, :8].argmax(1)), batch_size=16, shuffle=True)
+    model = nn.Sequential(
+        nn.Linear(128, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 8)
+    )
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
+    for epoch in range(EPOCHS):
+        for inputs, labels in loader:
+            loss = nn.functional.cross_entropy(model(inputs), labels)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        print(f"epoch {epoch} loss {loss.item():.3f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
