@@ -1,5 +1,6 @@
 """The RAM buffer of a loader before it is built: predicted bytes and a verdict."""
 
+import math
 from enum import StrEnum
 
 from tunekit.records.config import TrainConfig
@@ -46,7 +47,7 @@ def ram_verdict(config: TrainConfig, bytes_per_sample: float, base_bytes: int, h
 def oom_reason(config: TrainConfig, bytes_per_sample: float, base_bytes: int, host: Host) -> str | None:
     """Return why a config must not be started on this host, with the figures; None if it may."""
     buffer_bytes = config.buffer_bytes(bytes_per_sample)
-    limit_bytes = round(OOM_SHARE * host.ram_limit_bytes)
+    limit_bytes = math.floor(OOM_SHARE * host.ram_limit_bytes)
     if base_bytes + buffer_bytes > limit_bytes:
         return (
             f"base {bytes_text(base_bytes)} + buffer {bytes_text(buffer_bytes)} (predicted) exceed "

@@ -2,8 +2,8 @@
 
 import math
 
+from tunekit.memory.ram import OOM_SHARE
 from tunekit.recommend.learning_rate import global_batch, scale, usable
-from tunekit.recommend.tiers import HOST_MEMORY_SHARE
 from tunekit.records.config import TrainConfig
 from tunekit.records.hardware import Host
 from tunekit.records.recommendation import LearningRateRule, ScalingRow, Tier
@@ -91,10 +91,10 @@ def _batch_warnings(total_batch: int, base_batch: int | None, rule: LearningRate
 
 def _host_warnings(total_workers: int, ram_bytes: int, host: Host) -> list[str]:
     warnings = []
-    limit_bytes = math.floor(HOST_MEMORY_SHARE * host.ram_limit_bytes)
+    limit_bytes = math.floor(OOM_SHARE * host.ram_limit_bytes)
     if ram_bytes > limit_bytes:
         warnings.append(
-            f"needs {bytes_text(ram_bytes)} of RAM, more than {HOST_MEMORY_SHARE:.0%} "
+            f"needs {bytes_text(ram_bytes)} of RAM, more than {OOM_SHARE:.0%} "
             f"of this host's {bytes_text(host.ram_limit_bytes)} ({bytes_text(limit_bytes)})"
         )
     if total_workers > host.cpus:

@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal, NamedTuple
 
+from tunekit.memory.ram import OOM_SHARE, queue_bytes
 from tunekit.records.config import TrainConfig
 from tunekit.records.hardware import Host
 from tunekit.records.measurement import LoopMeasurement, Measurement
 from tunekit.records.recommendation import Tier
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.units import bytes_text
-
-HOST_MEMORY_SHARE = 0.85
-"""Share of the RAM limit that processes and buffer may take together; beyond it looms the OOM killer."""
 
 BALANCED_TOLERANCE = 0.03
 """Share of the highest rate that Balanced gives up for a smaller config."""
@@ -28,7 +26,7 @@ class TierPolicy:
     vram_share: float
     """Largest share of the device's memory that may be reserved."""
     buffer_share: float | None
-    """Largest share of the RAM limit for the loader's buffer; None leaves it to HOST_MEMORY_SHARE."""
+    """Largest share of the RAM limit for the loader's buffer; None leaves it to OOM_SHARE."""
     workers_share: float
     """Largest share of the allowed CPUs for loader workers."""
     compile: Literal["off", "if it pays", "free"]
@@ -216,17 +214,16 @@ def _host_memory_violations(
     if policy.buffer_share is not None:
         limit_bytes = math.floor(policy.buffer_share * host.ram_limit_bytes)
         broken += _above(buffer_bytes, limit_bytes, "RAM buffer", f"{policy.buffer_share:.0%} {ram_text}")
-    limit_bytes = math.floor(HOST_MEMORY_SHARE * host.ram_limit_bytes)
+    limit_bytes = math.floor(OOM_SHARE * host.ram_limit_bytes)
     broken += _above(
         base_bytes + buffer_bytes,
         limit_bytes,
         "RAM for processes and buffer",
-        f"{HOST_MEMORY_SHARE:.0%} {ram_text}",
+        f"{OOM_SHARE:.0%} {ram_text}",
     )
     if config.num_workers > 0 and host.shm_bytes is not None:
-        # A full queue holds one batch more than workers x prefetch: the one being handed over.
-        queue_bytes = round((config.queue_batches + 1) * config.batch_size * bytes_per_sample)
-        broken += _above(queue_bytes, host.shm_bytes, "batch queue", "/dev/shm")
+        queue = queue_bytes(config, bytes_per_sample)
+        broken += _above(queue, host.shm_bytes, "batch queue", "/dev/shm")
     return broken
 
 

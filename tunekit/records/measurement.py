@@ -57,6 +57,7 @@ class LoopMeasurement(Record):
     stop_reason: str
     """Why the window closed: "interval", "time_cap" or "loop_ended"."""
     discarded_batches: NonNegativeInt
+    """Batches that the loop trained on before the window opened."""
     data_wait_s: NonNegativeFloat
     """Time inside the loader's next() in the steady window."""
 

@@ -25,6 +25,8 @@ from tunekit.trial.tree import TreeMeter
 _POLL_S = 0.15
 _MEMORY_EVERY_S = 1.0
 _MAX_WRITTEN = 1000
+_NO_STEP_FACTOR = 2
+"""A script may evaluate before it trains: loading without steps is given this many no-progress limits."""
 _TAIL_BYTES = 64 << 10
 _TAIL_LINES = 20
 
@@ -99,7 +101,7 @@ class TrialWatch:
         self._reader = EventReader(folder)
         self._meter = TreeMeter(keeper.pid)
         self._evidence = Evidence()
-        self._started_at = self._moved_at = self._sampled_at = clock()
+        self._started_at = self._moved_at = self._sampled_at = self._fetched_at = clock()
         self._phase = "starting"
 
     def run(self) -> Evidence:
@@ -133,6 +135,8 @@ class TrialWatch:
                     self._evidence.started = True
                 case ProgressEvent():
                     self._phase = event.phase
+                    if event.batches == 0:
+                        self._fetched_at = self._clock()
                     self._evidence.batches = max(self._evidence.batches, event.batches)
                     self._evidence.steps = max(self._evidence.steps, event.steps)
                 case LearntEvent():
@@ -172,6 +176,12 @@ class TrialWatch:
             evidence.limit_message = (
                 f"no batch and no step for {limits.no_progress_s:.0f} s after {evidence.batches} batches "
                 f"and {evidence.steps} steps"
+            )
+        elif evidence.steps == 0 and now - self._fetched_at > _NO_STEP_FACTOR * limits.no_progress_s:
+            evidence.limit = OutcomeKind.NO_TRAINING_LOOP
+            evidence.limit_message = (
+                f"{evidence.batches} batches were loaded in {now - self._fetched_at:.0f} s "
+                "without one optimizer step"
             )
         elif (used := self._memory_bytes(now)) > limits.ram_bytes:
             evidence.limit = OutcomeKind.HOST_OOM

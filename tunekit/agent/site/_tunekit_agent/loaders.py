@@ -65,6 +65,12 @@ def _user_stack() -> tuple:
     return tuple(frames)
 
 
+def means(address: dict, info: LoaderInfo) -> bool:
+    """Return whether an address means this loader."""
+    same_place = tuple(address["call_stack"]) == info.call_stack
+    return same_place and info.ordinal % address["period"] in address["ordinals"]
+
+
 def _length(thing: object) -> int | None:
     try:
         return len(thing)  # type: ignore[arg-type]
@@ -106,7 +112,7 @@ class LoaderWatch:
             if os.getpid() != watch._pid:
                 return original(self, *args, **kwargs)
             info = watch._register()
-            if watch.address is not None and watch.is_addressed(info):
+            if watch.is_addressed(info):
                 bound = signature.bind(self, *args, **kwargs)
                 watch._set_knobs(bound.arguments)
                 args, kwargs = bound.args[1:], bound.kwargs
@@ -130,9 +136,7 @@ class LoaderWatch:
 
     def is_addressed(self, info: LoaderInfo) -> bool:
         """Return whether this is the loader that the request's address means."""
-        address = self.address or {}
-        same_place = tuple(address["call_stack"]) == info.call_stack
-        return same_place and info.ordinal % address["period"] in address["ordinals"]
+        return self.address is not None and means(self.address, info)
 
     def address_of(self, info: LoaderInfo) -> dict:
         """Return how a later trial finds this loader: call stack, and which of its constructions.

@@ -13,15 +13,17 @@ import traceback
 from typing import Any
 
 from . import batches, imports, knobs
-from .loaders import LoaderInfo, LoaderWatch
+from .loaders import LoaderInfo, LoaderWatch, means
 from .request import Request
 from .roots import RootFinder
-from .steady import DRAINING, FINISHED, LoopClock, ramp_batches
+from .steady import DRAINING, FINISHED, MEASURING, LoopClock, ramp_batches
 from .steps import StepWatch
 
 _LEARN_BATCHES = 8
 _LEARN_TIME_S = 5.0
 _PROGRESS_EVERY_S = 0.5
+_EARLY_PROGRESS = 32
+"""Batches and steps that are each told: a script that stops early should be known to the batch."""
 _MAX_SETTLE_BATCHES = 200
 _LOADER_KNOBS = ("batch_size", "num_workers", "prefetch_factor", "pin_memory", "persistent_workers")
 
@@ -44,6 +46,7 @@ class Observer:
         self.steps = StepWatch(self)
         self.roots = RootFinder(request.roots, self._apply_to_root, lambda: self.loaders.fetching > 0)
         self._training: LoaderInfo | None = None
+        self._training_address: dict | None = None
         self._clock: LoopClock | None = None
         self._learnt = False
         self._since_step: list = []
@@ -55,6 +58,7 @@ class Observer:
         self._first_batch_s = self._first_step_s = self._first_step_at = 0.0
         self._fetched_at = self._started
         self._loaderless_samples = 1
+        self._window_from: int | None = None
         self._last_graphs = 0
         self._settle_from = 0
         self._last_progress = 0.0
@@ -64,8 +68,10 @@ class Observer:
     # --- what the loaders tell -------------------------------------------------------------
 
     def loader_built(self, info: LoaderInfo) -> None:
-        """A loader was constructed."""
-        self._progress("starting")
+        """A loader was constructed, perhaps the training loader anew for the next epoch."""
+        if self._training_address is not None and means(self._training_address, info):
+            self._training = info
+        self._progress(None)
 
     def epoch_started(self, info: LoaderInfo, now: float) -> None:
         """A loader's iterator is being made or reset."""
@@ -84,6 +90,8 @@ class Observer:
         before = self._clock.phase
         phase = self._clock.tick(samples, wait_s, self._others_fetched, self._settled())
         self._others_fetched = False
+        if self._window_from is None and phase == MEASURING:
+            self._window_from = info.fetches
         self._progress(phase)
         if phase == FINISHED:
             self._finish()
@@ -155,8 +163,9 @@ class Observer:
         self.roots.stop()
         trained = [info for info in self.loaders.infos if info.credits]
         self._training = max(trained, key=lambda info: info.credits, default=None)
-        if self._training is not None and "batch_bytes" in self._training.facts:
-            self._batch_bytes = self._training.facts["batch_bytes"]
+        if self._training is not None:
+            self._training_address = self.loaders.address_of(self._training)
+            self._batch_bytes = self._training.facts.get("batch_bytes", self._batch_bytes)
         roots = self.roots.roots()
         self._device = _device_facts(roots[0].device if roots else None)
         self._tell_learnt(roots, complete=True)
@@ -307,7 +316,7 @@ class Observer:
             "steady_time_s": clock.steady_time_s,
             "rate_interval_relative": clock.interval,
             "stop_reason": clock.stop_reason,
-            "discarded_batches": clock.discarded_batches + _LEARN_BATCHES,
+            "discarded_batches": clock.discarded_batches if self._window_from is None else self._window_from,
             "data_wait_s": clock.data_wait_s,
             "epoch_samples": epoch_samples,
             "epoch_batches": epoch_batches,
@@ -325,11 +334,13 @@ class Observer:
 
     def _progress(self, phase: str | None) -> None:
         now = time.perf_counter()
-        if now - self._last_progress < _PROGRESS_EVERY_S:
+        early = self._batches + self._step_count <= _EARLY_PROGRESS
+        if now - self._last_progress < _PROGRESS_EVERY_S and not early:
             return
         self._last_progress = now
         if phase is None:
-            phase = self._clock.phase if self._clock else "learning"
+            started = "learning" if self._batches else "starting"
+            phase = self._clock.phase if self._clock else started
         self._log.emit(
             "progress", phase=phase, batches=self._batches, steps=self._step_count, graphs=knobs.graphs_captured()
         )

@@ -1,0 +1,221 @@
+"""The window and the boundary, proved on a scripted clock."""
+
+import pytest
+from _tunekit_agent.steady import (
+    DRAINING,
+    FINISHED,
+    MEASURING,
+    WARMING,
+    LoopClock,
+    interval_relative,
+    ramp_batches,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+class ScriptedLoop:
+    """A training loop on a clock that only its script moves.
+
+    Args:
+        step_s: seconds of a steady loop batch.
+        epoch_batches: batches per epoch.
+        start_s: worker start-up at each epoch's iterator.
+        free: batches at each epoch's start that take half the time (a primed queue).
+        stop_s: worker shut-down when an epoch runs dry.
+    """
+
+    def __init__(
+        self, step_s: float, epoch_batches: int, start_s: float = 0.0, free: int = 0, stop_s: float = 0.0
+    ) -> None:
+        self.now = 100.0
+        self.syncs = 0
+        self.step_s, self.epoch_batches = step_s, epoch_batches
+        self.start_s, self.free, self.stop_s = start_s, free, stop_s
+        self.settled_after = 0
+        self.interrupt_at: int | None = None
+        self.total = 0
+
+    def clock(self, **options: object) -> LoopClock:
+        defaults = {"window_s": 5.0, "interval_goal": 0.02, "ramp": 4, "group": 1, "can_force_boundary": True}
+        return LoopClock(lambda: self.now, self._sync, **{**defaults, **options})
+
+    def _sync(self) -> None:
+        self.syncs += 1
+
+    def drive(self, clock: LoopClock, max_epochs: int = 50) -> int:
+        """Run epochs until the clock has finished; return the epochs that the script saw end."""
+        ended = 0
+        while ended < max_epochs:
+            clock.epoch_started(self.now)
+            self.now += self.start_s
+            if self._epoch(clock):
+                return ended
+            ended += 1
+            self.now += 3.0  # the script's own validation: no part of any figure
+        return ended
+
+    def _epoch(self, clock: LoopClock) -> bool:
+        samples = done = 0
+        interrupted = False
+        while True:
+            phase = clock.tick(samples, self.step_s / 4, interrupted, self.total >= self.settled_after)
+            if phase == FINISHED:
+                return True
+            if done == self.epoch_batches or (phase == DRAINING and samples):
+                asked = self.now
+                self.now += self.stop_s
+                forced = clock.phase == DRAINING
+                clock.epoch_ended(asked)
+                if not forced:
+                    return False
+                clock.epoch_started(self.now)
+                self.now += self.start_s
+                done = 0
+            self.now += self.step_s / 2 if done < self.free else self.step_s
+            interrupted = self.total == self.interrupt_at
+            if interrupted:
+                self.now += 60.0
+            samples, done, self.total = 16, done + 1, self.total + 1
+
+
+def test_a_steady_loop_gives_its_own_rate() -> None:
+    loop = ScriptedLoop(step_s=0.1, epoch_batches=10_000)
+    clock = loop.clock()
+    loop.drive(clock)
+    assert clock.stop_reason == "interval"
+    assert clock.steady_samples / clock.steady_time_s == pytest.approx(160.0)
+    assert clock.steady_time_s >= 5.0
+    assert clock.data_wait_s == pytest.approx(clock.steady_time_s / 4)
+
+
+def test_free_batches_of_a_primed_queue_are_left_out() -> None:
+    loop = ScriptedLoop(step_s=0.1, epoch_batches=10_000, free=8)
+    clock = loop.clock(ramp=8)
+    loop.drive(clock)
+    assert clock.steady_samples / clock.steady_time_s == pytest.approx(160.0)
+    assert clock.discarded_batches == 8
+
+
+def test_a_forced_boundary_costs_what_start_and_stop_cost() -> None:
+    loop = ScriptedLoop(step_s=0.1, epoch_batches=10_000, start_s=2.0, stop_s=0.5)
+    clock = loop.clock()
+    epochs_seen_by_script = loop.drive(clock)
+    assert epochs_seen_by_script == 0
+    assert clock.boundaries_seen == 1
+    assert clock.boundary_s == pytest.approx(2.5)
+
+
+def test_natural_boundaries_cost_the_same_and_validation_is_not_in_them() -> None:
+    loop = ScriptedLoop(step_s=0.1, epoch_batches=12, start_s=2.0, stop_s=0.5)
+    clock = loop.clock()
+    assert loop.drive(clock) >= 3
+    assert clock.boundary_s == pytest.approx(2.5)
+    assert clock.steady_samples / clock.steady_time_s == pytest.approx(160.0)
+
+
+def test_free_batches_make_a_boundary_cheaper() -> None:
+    loop = ScriptedLoop(step_s=0.1, epoch_batches=10_000, start_s=2.0, free=4)
+    clock = loop.clock(ramp=4)
+    loop.drive(clock)
+    assert clock.boundary_s == pytest.approx(2.0 - 4 * 0.05)
+
+
+def test_without_a_way_to_force_it_the_boundary_is_unknown() -> None:
+    loop = ScriptedLoop(step_s=0.1, epoch_batches=10_000)
+    clock = loop.clock(can_force_boundary=False)
+    loop.drive(clock)
+    assert clock.phase == FINISHED
+    assert clock.boundary_s is None
+
+
+def test_nothing_is_measured_while_graphs_are_compiled() -> None:
+    loop = ScriptedLoop(step_s=0.1, epoch_batches=10_000)
+    loop.settled_after = 30
+    clock = loop.clock()
+    loop.drive(clock)
+    assert clock.discarded_batches >= 30
+
+
+def test_a_validation_in_mid_epoch_is_left_out() -> None:
+    loop = ScriptedLoop(step_s=0.1, epoch_batches=10_000)
+    loop.interrupt_at = 20
+    clock = loop.clock()
+    loop.drive(clock)
+    assert max(clock.durations) == pytest.approx(0.1)
+
+
+def test_the_window_closes_on_a_multiple_of_the_workers() -> None:
+    loop = ScriptedLoop(step_s=0.1, epoch_batches=10_000)
+    clock = loop.clock(group=7)
+    loop.drive(clock)
+    assert clock.steady_batches % 7 == 0
+
+
+def test_a_noisy_loop_stops_at_the_time_cap() -> None:
+    loop = ScriptedLoop(step_s=0.1, epoch_batches=100_000)
+    clock = loop.clock(interval_goal=-1.0)
+    loop.drive(clock)
+    assert clock.stop_reason == "time_cap"
+    assert clock.steady_time_s <= 15.0 + 0.5  # it looks at a tenth of the window's length
+
+
+def test_the_device_is_waited_for_at_the_ends_only() -> None:
+    loop = ScriptedLoop(step_s=0.01, epoch_batches=100_000)
+    clock = loop.clock()
+    loop.drive(clock)
+    assert clock.steady_batches > 400
+    assert loop.syncs == 3  # window opens, window closes, boundary ends
+
+
+def test_a_script_that_ends_after_enough_batches_is_measured() -> None:
+    loop = ScriptedLoop(step_s=0.1, epoch_batches=30)
+    clock = loop.clock()
+    loop.drive(clock, max_epochs=1)
+    assert clock.phase == MEASURING
+    assert clock.end()
+    assert clock.stop_reason == "loop_ended"
+
+
+def test_a_script_that_ends_while_warming_up_is_not_measured() -> None:
+    loop = ScriptedLoop(step_s=0.1, epoch_batches=3)
+    clock = loop.clock(ramp=8)
+    loop.settled_after = 10
+    loop.drive(clock, max_epochs=1)
+    assert clock.phase == WARMING
+    assert not clock.end()
+
+
+@given(
+    step_ms=st.integers(1, 2000),
+    start_ms=st.integers(0, 5000),
+    stop_ms=st.integers(0, 1000),
+    epoch_batches=st.integers(2, 300),
+    ramp=st.integers(1, 32),
+)
+def test_rate_and_boundary_are_exact_for_any_regular_loop(
+    step_ms: int, start_ms: int, stop_ms: int, epoch_batches: int, ramp: int
+) -> None:
+    loop = ScriptedLoop(step_ms / 1000, epoch_batches, start_s=start_ms / 1000, stop_s=stop_ms / 1000)
+    clock = loop.clock(ramp=min(ramp, max(1, epoch_batches // 2)))
+    loop.drive(clock, max_epochs=5000)
+    assert clock.phase == FINISHED
+    assert clock.steady_time_s / clock.steady_batches == pytest.approx(step_ms / 1000)
+    assert clock.boundary_s == pytest.approx((start_ms + stop_ms) / 1000, abs=1e-6)
+
+
+def test_batch_means_interval_of_known_data() -> None:
+    # Ten groups of one: mean 5.5, variance 55/6, t(9) = 2.262.
+    expected = 2.262 * (55 / 6 / 10) ** 0.5 / 5.5
+    assert interval_relative([float(value) for value in range(1, 11)]) == pytest.approx(expected)
+
+
+def test_interval_of_too_few_batches_is_unknown() -> None:
+    assert interval_relative([1.0] * 9) is None
+
+
+@given(workers=st.integers(0, 64), prefetch=st.integers(0, 16), epoch=st.none() | st.integers(1, 10_000))
+def test_the_ramp_leaves_half_of_every_epoch(workers: int, prefetch: int, epoch: int | None) -> None:
+    ramp = ramp_batches(workers, prefetch, epoch)
+    assert 1 <= ramp <= 32
+    assert epoch is None or ramp <= max(1, epoch // 2)
