@@ -157,7 +157,7 @@ def test_a_noisy_loop_stops_at_the_time_cap() -> None:
     clock = loop.clock(interval_goal=-1.0)
     loop.drive(clock)
     assert clock.stop_reason == "time_cap"
-    assert clock.steady_time_s <= 15.0 + 0.5  # it looks at a tenth of the window's length
+    assert clock.steady_time_s <= 10.0 + 0.5  # it looks at a tenth of the window's length
 
 
 def test_the_device_is_waited_for_at_the_ends_only() -> None:

@@ -210,7 +210,7 @@ def _tiers(run: Run) -> Table:
         own = loop.peak_reserved_bytes if loop else None
         rows.append(("VRAM reserved", bytes_text(own), *(bytes_text(r.peak_reserved_bytes) for r in chosen)))
     rows.append(("lr", _lr_text(_seen_lr(run)), *(_lr_text(r.learning_rate.value if r.learning_rate else None) for r in chosen)))
-    rows.append(("", "", *(f"= {r.same_as.value}" if r.same_as else "" for r in chosen)))
+    rows.append(("same as", "", *(f"{r.same_as.value}" if r.same_as else "" for r in chosen)))
     if not any(r.same_as for r in chosen):
         rows.pop()
     return Table("Tiers (measured)", columns, tuple(rows), tuple(range(1, len(columns))))
@@ -272,7 +272,8 @@ def _next_steps(run: Run, best: Recommendation | None) -> tuple[str, ...]:
     if run.is_emulated:
         command = "" if run.target.builtin else f" -- {target_text(run)}"
         steps.append(f"on a machine with {run.profile.device_names[0]}: tunekit search --gpu {run.options.gpu}{command}")
-    elif run.target.builtin:
-        steps.append("your own script: tunekit search -- python train.py")
-    steps.append(f"take over {best.tier.value}.yaml, then: {target_text(run)}")
+    if run.target.builtin:
+        steps.append("on your own script: tunekit search -- python train.py")
+    else:
+        steps.append(f"take over FOLDER/{best.tier.value}.yaml, then: {target_text(run)}")
     return tuple(steps)

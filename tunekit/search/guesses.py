@@ -11,16 +11,21 @@ from tunekit.search.space import nearest
 def first_guesses(baseline: TrainConfig, space: Sequence[KnobSpace], host: Host) -> tuple[TrainConfig, ...]:
     """Return the configs to try before the sampler takes over, in order, without repeats.
 
-    Half of the CPUs as workers, then all of them; bf16 on top; a doubled batch on top of that; then
-    compile. All are brought into the space, so a fixed knob stays fixed.
+    bf16 with half of the CPUs as workers; the batch doubled and doubled again; all CPUs as workers;
+    the loader knobs alone; compile last, because its trial costs most. All are brought into the
+    space, so a fixed knob stays fixed.
     """
-    half, full = max(1, host.cpus // 2), host.cpus
-    half_workers = _with(baseline, num_workers=half, persistent_workers=True, pin_memory=True)
-    full_workers = _with(baseline, num_workers=full, persistent_workers=True, pin_memory=True)
-    low_precision = _with(half_workers, precision=Precision.BF16, channels_last=True)
-    bigger = _with(low_precision, batch_size=baseline.batch_size * 2)
-    compiled = _with(bigger, compile=True)
-    wanted = (half_workers, low_precision, full_workers, bigger, compiled)
+    loader = _with(baseline, num_workers=max(1, host.cpus // 2), persistent_workers=True, pin_memory=True)
+    low_precision = _with(loader, precision=Precision.BF16, channels_last=True)
+    doubled = _with(low_precision, batch_size=baseline.batch_size * 2)
+    wanted = (
+        low_precision,
+        doubled,
+        _with(low_precision, batch_size=baseline.batch_size * 4),
+        _with(doubled, num_workers=host.cpus),
+        loader,
+        _with(doubled, compile=True),
+    )
     guesses: list[TrainConfig] = []
     for config in wanted:
         guess = nearest(space, config)

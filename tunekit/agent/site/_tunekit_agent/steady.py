@@ -23,6 +23,7 @@ _T95 = (
 _MEANS = 10
 _MIN_BATCHES = 10
 _MAX_DURATIONS = 100_000
+_CAP_WINDOWS = 2
 
 WARMING, MEASURING, DRAINING, REFILLING, FINISHED = "warming", "measuring", "boundary", "refill", "finished"
 
@@ -217,7 +218,7 @@ class LoopClock:
         count = self.steady_batches
         if self.steady_time_s < self._next_check_s or count < 3:
             return False
-        capped = self.steady_time_s >= 3 * self._window_s
+        capped = self.steady_time_s >= _CAP_WINDOWS * self._window_s
         if count % self._group and not capped:
             return False
         self._next_check_s = self.steady_time_s + self._window_s / 10
@@ -243,4 +244,4 @@ class LoopClock:
 
     def _refilled(self, now: float) -> bool:
         ramped = self._epoch_batches >= self._ramp
-        return ramped or (self._epoch_batches >= 1 and now - self._drain_start > 3 * self._window_s)
+        return ramped or (self._epoch_batches >= 1 and now - self._drain_start > _CAP_WINDOWS * self._window_s)
