@@ -93,7 +93,9 @@ def _header(run: Run, recommendation: Recommendation) -> list[str]:
     lines = comment(f"tunekit {recommendation.tier.value}: {POLICIES[recommendation.tier].meaning}")
     if run.is_emulated:
         lines += comment(f"measured on {run.measured_on}; not {run.profile.id}")
-    lines += comment(f"measured on {_device_name(run, recommendation)}")
+    else:
+        lines += comment(f"measured on {_device_name(run, recommendation)}")
+    lines += comment(f"machine: {_machine_text(run)}")
     lines += comment(_trials_text(recommendation))
     lines += comment(f"why: {recommendation.reason}")
     if recommendation.same_as is not None:
@@ -120,6 +122,12 @@ def _device_name(run: Run, recommendation: Recommendation) -> str:
         ),
         run.measured_on,
     )
+
+
+def _machine_text(run: Run) -> str:
+    host = run.host
+    cpus = f"{host.cpus} CPUs" if host.cpus > 1 else "1 CPU"
+    return f"{host.cpu_name or 'unknown CPU'}, {cpus}, {bytes_text(host.ram_limit_bytes)} RAM"
 
 
 def _trials_text(recommendation: Recommendation) -> str:
