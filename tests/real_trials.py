@@ -1,0 +1,85 @@
+"""Runs the zoo's scripts as real trials: real child processes, real loaders, real workers."""
+
+import os
+import sys
+from pathlib import Path
+
+from tunekit.records.config import TrainConfig
+from tunekit.records.target import Target
+from tunekit.records.trial import TrialRecord, TrialRole
+from tunekit.trial.executor import KnownTarget, ProcessExecutor, TrialSpec
+from tunekit.trial.watch import Limits
+
+ZOO = Path(__file__).parent / "zoo"
+LIMITS = Limits(trial_s=90.0, no_progress_s=45.0, ram_bytes=3 << 30)
+
+
+def zoo_target(*words: str) -> Target:
+    """Return the target for a zoo script and its flags."""
+    return Target(
+        name=words[0].removesuffix(".py"),
+        command=(sys.executable, *words),
+        working_dir=str(ZOO),
+        script=str(ZOO / words[0]),
+        script_sha256=None,
+    )
+
+
+class RealTrials:
+    """Trials of one target in one folder; the first is the baseline."""
+
+    def __init__(self, target: Target, folder: Path, limits: Limits = LIMITS, window_s: float = 0.5) -> None:
+        self.folder = folder
+        self._executor = ProcessExecutor(target, folder, limits, window_s)
+        self._count = 0
+        self.baseline: TrialRecord | None = None
+
+    def run_baseline(self) -> TrialRecord:
+        """Run the target as it is."""
+        self.baseline = self._run(None, None)
+        return self.baseline
+
+    def run(self, **knobs: object) -> TrialRecord:
+        """Run the baseline's config with some knobs changed."""
+        assert self.baseline is not None
+        assert self.baseline.config is not None
+        assert self.baseline.discovery is not None
+        values = {**self.baseline.config.model_dump(), **knobs}
+        if values["num_workers"] and values["prefetch_factor"] is None:
+            values["prefetch_factor"] = 2
+        config = TrainConfig.model_validate(values)
+        return self._run(config, KnownTarget(self.baseline.discovery, self.baseline.config))
+
+    def output(self, number: int) -> str:
+        """Return what the script of a trial printed."""
+        return (self.folder / f"{number:04d}" / "output.log").read_text()
+
+    def _run(self, config: TrainConfig | None, known: KnownTarget | None) -> TrialRecord:
+        role = TrialRole.BASELINE if config is None else TrialRole.SEARCH
+        spec = TrialSpec(self._count, role, config)
+        self._count += 1
+        return self._executor.run(spec, known, lambda progress: None)
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether a process runs; a zombie does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state not in ("Z", "X")
+
+
+def processes_with(word: str) -> list[int]:
+    """Return the pids of running processes whose environment or command holds the word."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            told = (entry / "environ").read_bytes() + (entry / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if word.encode() in told and is_alive(int(entry.name)):
+            found.append(int(entry.name))
+    return found

@@ -1,0 +1,125 @@
+"""The whole command on a real script: tuned unmodified, killed, resumed, interrupted."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+from real_trials import ZOO, is_alive, processes_with
+
+from tunekit.records.codec import read_json
+from tunekit.records.run import Run, RunStatus
+from tunekit.records.trial import TrialRecord, TrialRole
+
+pytestmark = pytest.mark.real
+
+QUICK = ("--window", "0.3", "--confirm", "2", "--fix", "compile=false", "--budget", "10m")
+
+
+def search(*words: str, **options: object) -> subprocess.Popen[str]:
+    """Start `tunekit search` on the plain script of the zoo."""
+    command = [sys.executable, "-m", "tunekit", "search", *words, "--", sys.executable, "plain_with_validation.py"]
+    return subprocess.Popen(
+        command, cwd=ZOO, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
+    )
+
+
+def wait_until(condition: Callable[[], bool], limit_s: float) -> bool:
+    """Return whether the condition came true within the limit."""
+    end = time.monotonic() + limit_s
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return condition()
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A finished search of three trials and two confirmation rounds: its folder and its output."""
+    folder = tmp_path_factory.mktemp("search") / "run"
+    process = search("--trials", "3", "--out", str(folder), *QUICK)
+    output, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, output
+    return folder, output
+
+
+def test_a_plain_script_gets_three_tiers(finished: tuple[Path, str]) -> None:
+    folder, output = finished
+    run = read_json(folder / "run.json", Run)
+    assert run.status is RunStatus.FINISHED
+    assert len(run.recommendations) + len(run.missing_tiers) == 3
+    assert run.recommendations
+    assert "baseline" in output
+    for recommendation in run.recommendations:
+        written = yaml.safe_load((folder / f"{recommendation.tier.value}.yaml").read_text())
+        assert written["batch_size"] == recommendation.config.batch_size
+
+
+def test_every_emitted_config_was_itself_run(finished: tuple[Path, str]) -> None:
+    folder, _ = finished
+    run = read_json(folder / "run.json", Run)
+    by_number = {trial.number: trial for trial in run.trials}
+    for recommendation in run.recommendations:
+        assert recommendation.confirm_trials
+        for number in recommendation.confirm_trials:
+            assert by_number[number].config == recommendation.config
+            assert by_number[number].role is TrialRole.CONFIRM
+
+
+def test_run_json_is_rebuilt_from_the_trial_records(finished: tuple[Path, str]) -> None:
+    folder, _ = finished
+    run = read_json(folder / "run.json", Run)
+    on_disk = [read_json(path, TrialRecord) for path in sorted(folder.glob("trials/*/trial.json"))]
+    assert list(run.trials) == on_disk
+
+
+def test_report_redraws_the_run(finished: tuple[Path, str]) -> None:
+    folder, _ = finished
+    command = [sys.executable, "-m", "tunekit", "report", str(folder)]
+    drawn = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "conservative" in drawn.stdout
+    again = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True)
+    assert json.loads(again.stdout)["schema_version"] == 1
+
+
+def test_kill_nine_leaves_nothing_and_resume_keeps_what_was_finished(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shm_before = set(os.listdir("/dev/shm"))
+    process = search("--trials", "3", "--fix", "num_workers=2", "--out", str(folder), *QUICK)
+    in_second_trial = folder / "trials" / "0001" / "output.log"
+    assert wait_until(lambda: in_second_trial.exists() and "STEP 2 " in in_second_trial.read_text(), 60)
+    assert processes_with(str(folder / "trials"))
+    process.kill()
+    process.communicate()
+    assert wait_until(lambda: not processes_with(str(folder / "trials")), 2.0)
+    assert set(os.listdir("/dev/shm")) <= shm_before
+
+    first = (folder / "trials" / "0000" / "trial.json").read_bytes()
+    resumed = search("--resume", str(folder))
+    output, _ = resumed.communicate(timeout=240)
+    assert resumed.returncode == 0, output
+    assert (folder / "trials" / "0000" / "trial.json").read_bytes() == first
+    run = read_json(folder / "run.json", Run)
+    assert run.status is RunStatus.FINISHED
+    assert [trial.number for trial in run.trials] == list(range(len(run.trials)))
+    assert sum(trial.role is TrialRole.BASELINE for trial in run.trials) == 1
+
+
+def test_ctrl_c_saves_the_run_and_says_how_to_go_on(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    process = search("--trials", "5", "--out", str(folder), *QUICK)
+    assert wait_until(lambda: (folder / "trials" / "0001" / "output.log").exists(), 60)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert f"tunekit search --resume {folder}" in output.replace("\n", "")
+    assert read_json(folder / "run.json", Run).status is RunStatus.INTERRUPTED
+    assert not processes_with(str(folder / "trials"))
+    assert not is_alive(process.pid)

@@ -1,0 +1,88 @@
+"""Whatever a real script does, its trial ends as a named outcome and leaves nothing behind."""
+
+import os
+from pathlib import Path
+
+import pytest
+from real_trials import LIMITS, RealTrials, is_alive, processes_with, zoo_target
+
+from tunekit.records.trial import OutcomeKind
+from tunekit.trial.watch import Limits
+
+pytestmark = pytest.mark.real
+
+
+@pytest.mark.parametrize(
+    ("script", "kind", "told", "limits"),
+    [
+        ("never_trains.py", OutcomeKind.NO_TRAINING_LOOP, "without one optimizer step", Limits(60, 2, 3 << 30)),
+        ("crashes.py", OutcomeKind.SCRIPT_ERROR, "ValueError: boom: configs missing", LIMITS),
+        ("too_short.py", OutcomeKind.TOO_SHORT, "after 5 optimizer steps", LIMITS),
+        ("hangs.py", OutcomeKind.HANG, "and 10 steps", Limits(60, 6, 3 << 30)),
+        ("nonfinite.py", OutcomeKind.NONFINITE_LOSS, "the loss was nan", LIMITS),
+        ("eats_memory.py", OutcomeKind.HOST_OOM, "more than the limit of 700 MiB", Limits(60, 30, 700 << 20)),
+    ],
+)
+def test_a_failing_script_has_a_named_outcome(
+    script: str, kind: OutcomeKind, told: str, limits: Limits, tmp_path: Path
+) -> None:
+    record = RealTrials(zoo_target(script), tmp_path, limits, window_s=5.0).run_baseline()
+    assert record.failure is not None
+    assert record.failure.kind is kind
+    assert told in record.failure.message
+    assert processes_with(str(tmp_path)) == []
+
+
+def test_the_scripts_own_last_lines_are_kept(tmp_path: Path) -> None:
+    record = RealTrials(zoo_target("crashes.py"), tmp_path).run_baseline()
+    assert record.failure is not None
+    assert record.failure.last_lines[-1] == "ValueError: boom: configs missing"
+    assert record.failure.returncode == 1
+
+
+def test_a_python_that_ignores_our_folder_is_agent_absent(tmp_path: Path) -> None:
+    target = zoo_target("too_short.py")
+    isolated = target.model_copy(update={"command": (target.command[0], "-I", *target.command[1:])})
+    record = RealTrials(isolated, tmp_path).run_baseline()
+    assert record.failure is not None
+    assert record.failure.kind is OutcomeKind.AGENT_ABSENT
+    assert "python -I" in (record.failure.remedy or "")
+
+
+def test_daemons_workers_and_children_end_with_the_trial(tmp_path: Path) -> None:
+    shm_before = set(os.listdir("/dev/shm"))
+    trials = RealTrials(zoo_target("leaves_daemon.py"), tmp_path)
+    record = trials.run_baseline()
+    assert record.failure is None
+    pids = [int(line.split()[1]) for line in trials.output(0).splitlines() if line[:5] in ("daemo", "child")]
+    assert len(pids) == 2
+    assert not any(is_alive(pid) for pid in pids)
+    assert processes_with(str(tmp_path)) == []
+    assert set(os.listdir("/dev/shm")) <= shm_before
+
+
+def test_what_the_user_had_is_untouched(tmp_path: Path) -> None:
+    user_folder = tmp_path / "user"
+    user_folder.mkdir()
+    own = {"notes.txt": b"my notes\n", "log.txt": b"day 1\n", "model.pt": b"forty hours of training"}
+    for name, content in own.items():
+        (user_folder / name).write_bytes(content)
+        os.utime(user_folder / name, (1, 1))
+    trials = RealTrials(zoo_target("overwrites.py", "--folder", str(user_folder)), tmp_path / "trials")
+    record = trials.run_baseline()
+    assert record.failure is None  # the script read back what it wrote
+    assert {path.name: path.read_bytes() for path in user_folder.iterdir()} == own
+    diverted = {Path(written.path).name for written in record.written if written.action == "diverted"}
+    assert diverted == set(own)
+
+
+def test_the_users_own_sitecustomize_still_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "sitecustomize.py").write_text("print('my own sitecustomize', __name__, flush=True)\n")
+    monkeypatch.setenv("PYTHONPATH", str(own))
+    trials = RealTrials(zoo_target("too_short.py"), tmp_path / "trials")
+    record = trials.run_baseline()
+    assert record.failure is not None
+    assert record.failure.kind is OutcomeKind.TOO_SHORT
+    assert "my own sitecustomize sitecustomize" in trials.output(0)

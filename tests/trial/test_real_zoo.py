@@ -1,0 +1,109 @@
+"""Real scripts as people write them: the right loader, root, learning rate and graphs are found."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from real_trials import RealTrials, zoo_target
+
+pytestmark = pytest.mark.real
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What must be found in a script."""
+
+    command: tuple[str, ...]
+    roots: tuple[int, ...]
+    """Parameter elements of each root."""
+    optimizers: tuple[tuple[str, float], ...]
+    workers: int = 0
+
+
+SEQUENTIAL = "torch.nn.modules.container.Sequential"
+ZOO = [
+    Expected(("transform_first.py",), (1595402,), (("SGD", 0.05),)),
+    Expected(("transform_first.py", "--workers", "2"), (1595402,), (("SGD", 0.05),), workers=2),
+    Expected(("encoder_decoder.py",), (410656, 410880), (("AdamW", 0.001),)),
+    Expected(("gan.py",), (185152, 173185), (("Adam", 0.0004), ("Adam", 0.0001))),
+    Expected(("ema_copy.py",), (691202,), (("SGD", 0.05),)),
+    Expected(("warmup_lr.py",), (1183746,), (("SGD", 0.4),)),
+    Expected(("warmup_lr.py", "--onecycle"), (1183746,), (("SGD", 0.8),)),
+    Expected(("sequential.py",), (1189896,), (("SGD", 0.02),)),
+    Expected(("loader_each_epoch.py",), (1189896,), (("SGD", 0.02),)),
+    Expected(("plain_batch_sampler.py",), (1189896,), (("SGD", 0.02),), workers=1),
+]
+
+
+@pytest.mark.parametrize("expected", ZOO, ids=lambda expected: "-".join(expected.command))
+def test_the_script_is_understood_and_its_knobs_are_reached(expected: Expected, tmp_path: Path) -> None:
+    trials = RealTrials(zoo_target(*expected.command), tmp_path)
+    baseline = trials.run_baseline()
+    assert baseline.failure is None
+    found = baseline.discovery
+    assert found is not None
+    assert found.complete
+    assert found.roots_cover_step
+    assert sorted(root.parameters for root in found.roots) == sorted(expected.roots)
+    assert sorted((o.class_name, o.base_lr) for o in found.optimizers) == sorted(expected.optimizers)
+    assert found.training_loader is not None
+    assert found.training_loader.batch_size == 16
+    assert found.training_loader.num_workers == expected.workers
+
+    tuned = trials.run(batch_size=32, num_workers=1, persistent_workers=True, precision="bf16")
+    assert tuned.failure is None
+    assert tuned.measurement is not None
+    assert tuned.measurement.loop.batch_size == 32
+    assert tuned.measurement.loop.num_workers == 1
+    assert tuned.measurement.loop.steady_samples / tuned.measurement.loop.steady_batches > 16
+
+
+@pytest.mark.parametrize(
+    ("command", "graphs"),
+    [(("sequential.py",), 1), (("encoder_decoder.py",), 2), (("transform_first.py",), 1), (("gan.py",), 2)],
+    ids=lambda value: "-".join(value) if isinstance(value, tuple) else str(value),
+)
+def test_compile_captures_a_graph_for_every_root(
+    command: tuple[str, ...], graphs: int, tmp_path: Path
+) -> None:
+    trials = RealTrials(zoo_target(*command), tmp_path)
+    trials.run_baseline()
+    compiled = trials.run(compile=True)
+    assert compiled.failure is None
+    assert compiled.measurement is not None
+    assert compiled.measurement.loop.compile_graphs >= graphs
+    assert trials.baseline is not None
+    assert trials.baseline.measurement is not None
+    assert trials.baseline.measurement.loop.compile_graphs == 0
+
+
+def test_channels_last_reaches_convolutions(tmp_path: Path) -> None:
+    trials = RealTrials(zoo_target("conv_channels.py"), tmp_path)
+    baseline = trials.run_baseline()
+    assert baseline.discovery is not None
+    assert [root.has_4d_weights for root in baseline.discovery.roots] == [True]
+    assert trials.run(channels_last=True).failure is None
+
+
+def test_a_loader_that_batches_by_itself_is_measured_in_its_own_batches(tmp_path: Path) -> None:
+    trials = RealTrials(zoo_target("batch_size_none.py"), tmp_path)
+    baseline = trials.run_baseline()
+    assert baseline.measurement is not None
+    assert baseline.discovery is not None
+    loader = baseline.discovery.training_loader
+    assert loader is not None
+    assert loader.batch_size is None
+    assert not loader.batch_size_bound
+    assert baseline.measurement.loop.steady_samples > baseline.measurement.loop.steady_batches
+
+
+def test_short_epochs_are_charged_their_boundaries(tmp_path: Path) -> None:
+    trials = RealTrials(zoo_target("short_epochs.py"), tmp_path)
+    baseline = trials.run_baseline()
+    assert baseline.measurement is not None
+    loop = baseline.measurement.loop
+    assert loop.epoch_batches == 12
+    assert loop.boundaries_seen >= 2
+    assert loop.boundary_s is not None
+    assert loop.boundary_s > 0  # a fresh worker process each epoch
+    assert loop.rate_samples_per_s < loop.steady_samples / loop.steady_time_s

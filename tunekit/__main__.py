@@ -1,0 +1,5 @@
+"""`python -m tunekit`."""
+
+from tunekit.cli.main import run
+
+run()
