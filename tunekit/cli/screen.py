@@ -62,7 +62,9 @@ class SearchScreen:
         if run.target.builtin:
             self._line("", "no command was given; tune your own with: tunekit search -- python train.py")
         device = run.profile.device_names[0]
-        self._line("device", f"{device} is not here; measuring on {run.measured_on}" if run.is_emulated else device)
+        self._line(
+            "device", f"{device} is not here; measuring on {run.measured_on}" if run.is_emulated else device
+        )
         self._line("budget", f"{duration_text(run.options.budget_s)}, run folder {folder}")
 
     def space_known(self, run: Run) -> None:
@@ -79,7 +81,9 @@ class SearchScreen:
         self._started_at = time.monotonic()
         if self._console.is_terminal:
             self._stop_live()
-            self._live = Live(self._status("starting", 0), console=self._console, transient=True, auto_refresh=False)
+            self._live = Live(
+                self._status("starting", 0), console=self._console, transient=True, auto_refresh=False
+            )
             self._live.start()
 
     def trial_moved(self, progress: TrialProgress) -> None:

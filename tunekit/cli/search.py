@@ -15,7 +15,7 @@ from tunekit.units import parse_duration_s
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
-    from tunekit.hardware.device import Profile
+    from tunekit.records.hardware import Profile
     from tunekit.records.run import FixedKnob, KnobRange, KnobValue, Run, SearchOptions
     from tunekit.records.target import Target
     from tunekit.search.search import Machine
@@ -40,38 +40,71 @@ def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> None:
         help="tune a training command: baseline, search, confirmation, three configs",
         usage="tunekit search [options] [-- COMMAND ...]",
         description=(
-            "Run the training command as it is, measure it, search batch size, loader, precision and compile, "
-            "confirm the winners against the baseline in fresh processes, and write three configs. "
+            "Run the training command as it is, measure it, search batch size, loader, precision and "
+            "compile, confirm the winners against the baseline in fresh processes, and write three configs. "
             "Without a command it tunes the built-in workload `images`."
         ),
-        epilog="example: tunekit search --gpu a10g --budget 20m -- python train.py --config configs/full.yaml",
+        epilog=(
+            "example: tunekit search --gpu a10g --budget 20m -- python train.py --config configs/full.yaml"
+        ),
     )
-    parser.add_argument("--gpu", default="auto", metavar="NAME", help="device to tune for (default: what is here)")
+    parser.add_argument(
+        "--gpu", default="auto", metavar="NAME", help="device to tune for (default: what is here)"
+    )
     parser.add_argument(
         "--budget", metavar="TIME", help=f"time for the whole search, such as {DEFAULT_BUDGET} (the default)"
     )
-    parser.add_argument("--trials", type=_positive, metavar="N", help="most search trials, the baseline included")
+    parser.add_argument(
+        "--trials", type=_positive, metavar="N", help="most search trials, the baseline included"
+    )
     parser.add_argument("--seed", type=_natural, default=0, metavar="N", help="of the sampler (default: 0)")
     parser.add_argument(
-        "--fix", action="append", default=[], metavar="KNOB=VALUE", help="take a knob out of the search (repeatable)"
+        "--fix",
+        action="append",
+        default=[],
+        metavar="KNOB=VALUE",
+        help="take a knob out of the search (repeatable)",
     )
     parser.add_argument(
-        "--range", action="append", default=[], metavar="KNOB=LO..HI", help="bound a numeric knob (repeatable)"
+        "--range",
+        action="append",
+        default=[],
+        metavar="KNOB=LO..HI",
+        help="bound a numeric knob (repeatable)",
     )
-    parser.add_argument("--lr", type=_positive_float, metavar="LR", help="base learning rate (default: as seen)")
-    parser.add_argument("--base-batch", type=_positive, metavar="N", help="global batch that the base lr is for")
-    parser.add_argument("--epochs", type=_positive, default=10, metavar="N", help="of the planned run (default: 10)")
     parser.add_argument(
-        "--confirm", type=_positive, default=5, metavar="N", help="interleaved confirmation rounds (default: 5)"
+        "--lr", type=_positive_float, metavar="LR", help="base learning rate (default: as seen)"
     )
-    parser.add_argument("--window", type=_positive_float, metavar="S", help="steady seconds per trial (default: 5)")
+    parser.add_argument(
+        "--base-batch", type=_positive, metavar="N", help="global batch that the base lr is for"
+    )
+    parser.add_argument(
+        "--epochs", type=_positive, default=10, metavar="N", help="of the planned run (default: 10)"
+    )
+    parser.add_argument(
+        "--confirm",
+        type=_positive,
+        default=5,
+        metavar="N",
+        help="interleaved confirmation rounds (default: 5)",
+    )
+    parser.add_argument(
+        "--window", type=_positive_float, metavar="S", help="steady seconds per trial (default: 5)"
+    )
     parser.add_argument("--trial-limit", default="5m", metavar="TIME", help="longest trial (default: 5m)")
     parser.add_argument(
-        "--no-progress-limit", default="90s", metavar="TIME", help="longest time without a batch (default: 90s)"
+        "--no-progress-limit",
+        default="90s",
+        metavar="TIME",
+        help="longest time without a batch (default: 90s)",
     )
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="run folder (default: reports/TARGET-DATE)")
+    parser.add_argument(
+        "--out", type=Path, metavar="FOLDER", help="run folder (default: reports/TARGET-DATE)"
+    )
     parser.add_argument("--resume", type=Path, metavar="FOLDER", help="go on with an earlier run")
-    parser.add_argument("--json", action="store_true", help="print the run as JSON at the end; progress on stderr")
+    parser.add_argument(
+        "--json", action="store_true", help="print the run as JSON at the end; progress on stderr"
+    )
     parser.set_defaults(verb=run_verb)
 
 
@@ -154,7 +187,8 @@ def _resumed(options: argparse.Namespace, command: Sequence[str]) -> _Prepared:
     target = _target(command or (() if run.target.builtin else run.target.command))
     if target.command != run.target.command:
         raise TargetChangedError(
-            f"the run in {options.resume} is for {' '.join(run.target.command)!r}; start a new one for this command"
+            f"the run in {options.resume} is for {' '.join(run.target.command)!r}; "
+            "start a new one for this command"
         )
     if target.script_sha256 != run.target.script_sha256:
         raise TargetChangedError(

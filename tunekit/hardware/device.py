@@ -9,9 +9,7 @@ AUTO = "auto"
 CPU = "cpu"
 
 
-def device_profile(
-    gpu_option: str, host: Host, profiles: Mapping[str, Profile]
-) -> tuple[Profile, str]:
+def device_profile(gpu_option: str, host: Host, profiles: Mapping[str, Profile]) -> tuple[Profile, str]:
     """Return the profile that `--gpu` asks for, and the id of the profile of the device that is really here.
 
     The two differ when the GPU asked for is not here: then measurements are made on this host's device, and

@@ -18,7 +18,7 @@ LARGEST_SQRT_FACTOR = 10
 """Growth of the batch at which k x (1 - beta1) reaches 1 for Adam's usual beta1 of 0.9."""
 
 
-def scaling_rows(  # noqa: PLR0917
+def scaling_rows(
     tier: Tier,
     config: TrainConfig,
     bytes_per_sample: float,

@@ -1,8 +1,10 @@
 """The base of every record."""
 
+from typing import Final
+
 from pydantic import BaseModel, ConfigDict
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION: Final = 1
 """Version of the files that tunekit writes; a file of a higher version is refused."""
 
 

@@ -64,8 +64,8 @@ def write_text(path: Path, text: str) -> None:
             stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
@@ -81,7 +81,8 @@ def read_json(path: Path, kind: type[AnyRecord]) -> AnyRecord:
         size_bytes = path.stat().st_size
         if size_bytes > MAX_FILE_BYTES:
             raise DamagedRecordError(
-                f"{path} has {size_bytes} bytes, more than the {MAX_FILE_BYTES} that a {kind.__name__} may have"
+                f"{path} has {size_bytes} bytes, more than the {MAX_FILE_BYTES} "
+                f"that a {kind.__name__} may have"
             )
         text = path.read_bytes()
     except OSError as error:
@@ -93,7 +94,8 @@ def _refuse_newer(payload: Any, source: str) -> None:
     version = payload.get("schema_version") if isinstance(payload, dict) else None
     if isinstance(version, int) and version > SCHEMA_VERSION:
         raise NewerRecordError(
-            f"{source} has schema_version {version}, this tunekit reads up to {SCHEMA_VERSION}; upgrade tunekit"
+            f"{source} has schema_version {version}, this tunekit reads up to {SCHEMA_VERSION}; "
+            "upgrade tunekit"
         )
 
 

@@ -45,7 +45,9 @@ class TrainConfig(Record):
         if self.num_workers == 0 and self.persistent_workers:
             raise ValueError("persistent_workers must be false with num_workers 0")
         if self.num_workers > 0 and self.prefetch_factor is None:
-            raise ValueError(f"prefetch_factor must be at least 1 with num_workers {self.num_workers}, got null")
+            raise ValueError(
+                f"prefetch_factor must be at least 1 with num_workers {self.num_workers}, got null"
+            )
         return self
 
     @property

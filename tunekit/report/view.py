@@ -6,14 +6,14 @@ Terminal and files draw this view; none of them computes a figure of its own.
 import shlex
 from dataclasses import dataclass
 
+from tunekit.recommend.learning_rate import rule_of
+from tunekit.recommend.noise import verdict
 from tunekit.records.config import TrainConfig
 from tunekit.records.hardware import Host
 from tunekit.records.measurement import Interval
 from tunekit.records.recommendation import LearningRateRule, Recommendation, Tier
 from tunekit.records.run import Run, RunStatus
 from tunekit.records.trial import TrialRecord
-from tunekit.recommend.learning_rate import rule_of
-from tunekit.recommend.noise import verdict
 from tunekit.units import bytes_text, duration_text, rate_text
 
 _SHOWN_KNOBS = (
@@ -91,7 +91,8 @@ def outcome_text(record: TrialRecord) -> str:
     """Return what came of a trial in one line."""
     if record.measurement is not None:
         loop = record.measurement.loop
-        return f"{rate_text(loop.rate_samples_per_s)} samples/s, {rate_text(loop.epoch_it_per_s)} it/s (measured)"
+        rate, pace = rate_text(loop.rate_samples_per_s), rate_text(loop.epoch_it_per_s)
+        return f"{rate} samples/s, {pace} it/s (measured)"
     assert record.failure is not None
     return f"{record.failure.kind}: {record.failure.message}"
 
@@ -132,7 +133,8 @@ def best_recommendation(run: Run) -> Recommendation | None:
 def _answer(run: Run, best: Recommendation | None) -> str:
     if best is None:
         failed = sum(record.failure is not None for record in run.trials)
-        return f"No recommendation yet: {len(run.trials)} trials, {failed} of them failed (status: {run.status})."
+        trials = f"{len(run.trials)} trials, {failed} of them failed"
+        return f"No recommendation yet: {trials} (status: {run.status})."
     name = best.tier.value.capitalize()
     rate = interval_text(best.rate_samples_per_s, " samples/s")
     if best.is_baseline:
@@ -186,7 +188,11 @@ def _tiers(run: Run) -> Table:
     dumped = [config.model_dump() if config else {} for config in configs]
     rows = [(knob, *(_value_text(values.get(knob)) for values in dumped)) for knob in _SHOWN_KNOBS]
     loop = baseline.measurement.loop if baseline and baseline.measurement else None
-    confirm = [r.measurement.loop for r in run.trials if r.round is not None and r.is_baseline_config and r.measurement]
+    confirm = [
+        r.measurement.loop
+        for r in run.trials
+        if r.round is not None and r.is_baseline_config and r.measurement
+    ]
     loops = confirm or ([loop] if loop else [])
     own_rate = sum(one.rate_samples_per_s for one in loops) / len(loops) if loops else None
     own_it = sum(one.epoch_it_per_s for one in loops) / len(loops) if loops else None
@@ -209,7 +215,13 @@ def _tiers(run: Run) -> Table:
     if any(r.peak_reserved_bytes is not None for r in chosen):
         own = loop.peak_reserved_bytes if loop else None
         rows.append(("VRAM reserved", bytes_text(own), *(bytes_text(r.peak_reserved_bytes) for r in chosen)))
-    rows.append(("lr", _lr_text(_seen_lr(run)), *(_lr_text(r.learning_rate.value if r.learning_rate else None) for r in chosen)))
+    rows.append(
+        (
+            "lr",
+            _lr_text(_seen_lr(run)),
+            *(_lr_text(r.learning_rate.value if r.learning_rate else None) for r in chosen),
+        )
+    )
     rows.append(("same as", "", *(f"{r.same_as.value}" if r.same_as else "" for r in chosen)))
     if not any(r.same_as for r in chosen):
         rows.pop()
@@ -271,7 +283,8 @@ def _next_steps(run: Run, best: Recommendation | None) -> tuple[str, ...]:
     steps = []
     if run.is_emulated:
         command = "" if run.target.builtin else f" -- {target_text(run)}"
-        steps.append(f"on a machine with {run.profile.device_names[0]}: tunekit search --gpu {run.options.gpu}{command}")
+        again = f"tunekit search --gpu {run.options.gpu}{command}"
+        steps.append(f"on a machine with {run.profile.device_names[0]}: {again}")
     if run.target.builtin:
         steps.append("on your own script: tunekit search -- python train.py")
     else:

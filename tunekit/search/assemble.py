@@ -39,7 +39,9 @@ class Trials:
         """Measured baseline and search trials whose config no confirming process proved unfit."""
         unfit = {r.config for r in self.confirming if r.failure is not None}
         return tuple(
-            r for r in self.records if r.role is not TrialRole.CONFIRM and r.measurement and r.config not in unfit
+            r
+            for r in self.records
+            if r.role is not TrialRole.CONFIRM and r.measurement and r.config not in unfit
         )
 
     @property
@@ -131,7 +133,9 @@ def _why_missing(tier: Tier, trials: Trials, host: Host) -> str:
 
 
 def _scaling(settled: Sequence[Recommendation], trials: Trials, run: Run) -> tuple[ScalingRow, ...]:
-    base = base_learning_rate(trials.discovery, run.options, trials.baseline.config if trials.baseline else None)
+    base = base_learning_rate(
+        trials.discovery, run.options, trials.baseline.config if trials.baseline else None
+    )
     rows: list[ScalingRow] = []
     for recommendation in settled:
         per_sample = next(
@@ -159,7 +163,9 @@ def _notes(trials: Trials, run: Run) -> tuple[Note, ...]:
             Note(
                 code="other-device",
                 severity="warning",
-                message=f"measured on {run.measured_on}, not on {run.profile.id}: the tiers are for this machine",
+                message=(
+                    f"measured on {run.measured_on}, not on {run.profile.id}: the tiers are for this machine"
+                ),
                 remedy=f"run the same command on a machine with {run.profile.device_names[0]}",
             )
         )
@@ -169,7 +175,9 @@ def _notes(trials: Trials, run: Run) -> tuple[Note, ...]:
             Note(
                 code="baseline-failed",
                 severity="warning",
-                message=f"the baseline did not run here ({baseline.failure.kind}): {baseline.failure.message}",
+                message=(
+                    f"the baseline did not run here ({baseline.failure.kind}): {baseline.failure.message}"
+                ),
                 remedy="speed-ups are n/a; the tiers were searched from smaller batches",
             )
         )
@@ -180,11 +188,13 @@ def _notes(trials: Trials, run: Run) -> tuple[Note, ...]:
             Note(
                 code="writes-diverted",
                 severity="info",
-                message=f"writes to {len(diverted)} of the script's files went to the trials' folders: {shown}",
+                message=(
+                    f"writes to {len(diverted)} of the script's files went to the trials' folders: {shown}"
+                ),
                 value=len(diverted),
             )
         )
-    loop = next((r.measurement.loop for r in trials.candidates), None)
+    loop = next((r.measurement.loop for r in trials.candidates if r.measurement), None)
     if loop is not None and loop.epoch_samples is None:
         notes.append(
             Note(

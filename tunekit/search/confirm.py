@@ -24,7 +24,9 @@ def rounds_affordable(left_s: float, round_s: float, wanted: int) -> int:
     return max(min(MIN_ROUNDS, wanted), min(fitting, wanted))
 
 
-def round_order(configs: Sequence[TrainConfig], with_baseline: bool, round_number: int) -> list[TrainConfig | None]:
+def round_order(
+    configs: Sequence[TrainConfig], with_baseline: bool, round_number: int
+) -> list[TrainConfig | None]:
     """Return what one round runs, in order; None is the baseline.
 
     Every other round runs backwards, so that no config always follows the same neighbour.
@@ -36,7 +38,9 @@ def round_order(configs: Sequence[TrainConfig], with_baseline: bool, round_numbe
 def typical_duration_s(records: Sequence[TrialRecord], config: TrainConfig | None) -> float:
     """Return the seconds that a trial of a config takes: as it did, else the mean of all measured."""
     same = [
-        r.duration_s for r in records if r.measurement and (r.is_baseline_config if config is None else r.config == config)
+        r.duration_s
+        for r in records
+        if r.measurement and (r.is_baseline_config if config is None else r.config == config)
     ]
     every = same or [r.duration_s for r in records if r.measurement]
     return sum(every) / len(every) if every else 0.0

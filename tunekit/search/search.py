@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import NoReturn
 
 from tunekit.errors import BudgetTooSmallError, NoTrainingLoopError, TargetError
 from tunekit.memory.ram import oom_reason
@@ -134,16 +135,21 @@ class Search:
                 raise TargetError("out of memory even with batch_size 1; see the trials' output.log")
             config = config.model_copy(update={"batch_size": max(1, config.batch_size // 2)})
             if all(record.config != config for record in self._records):
-                self._run_trial(TrialRole.SEARCH, config, known, "the baseline ran out of memory: half its batch")
+                self._run_trial(
+                    TrialRole.SEARCH, config, known, "the baseline ran out of memory: half its batch"
+                )
 
     def _baseline_config(self) -> TrainConfig:
         baseline = self._trials.baseline
         assert baseline is not None and baseline.config is not None
         return baseline.config
 
-    def _refuse_target(self, failure: Failure) -> None:
+    def _refuse_target(self, failure: Failure) -> NoReturn:
         """Raise the error that says why the target can't be tuned."""
-        if failure.kind is OutcomeKind.TIMEOUT and self._run.options.budget_s <= self._run.options.trial_limit_s:
+        if (
+            failure.kind is OutcomeKind.TIMEOUT
+            and self._run.options.budget_s <= self._run.options.trial_limit_s
+        ):
             raise BudgetTooSmallError(
                 f"the baseline was not measured within the budget of {self._run.options.budget_s:.0f} s; "
                 "give --budget 15m or more"
@@ -192,7 +198,9 @@ class Search:
         if next_round(self._records):
             return False  # a resumed run that had begun to confirm
         trial_s = typical_duration_s(self._records, None)
-        reserve_s = min(4 * self._run.options.confirm_rounds * trial_s, _CONFIRM_SHARE * self._run.options.budget_s)
+        reserve_s = min(
+            4 * self._run.options.confirm_rounds * trial_s, _CONFIRM_SHARE * self._run.options.budget_s
+        )
         return self._left_s > reserve_s + trial_s
 
     def _fill_tiers(self, known: KnownTarget) -> None:
@@ -221,7 +229,9 @@ class Search:
             picks = pick_tiers(self._trials, self._run.host, self._run.options)
             wanted = self._run.options.confirm_rounds
             configs = [c for c in finalists(list(picks.values())) if self._rounds_done(c) < min(wanted, 3)]
-            baseline_runs = self._trials.baseline is not None and self._trials.baseline.measurement is not None
+            baseline_runs = (
+                self._trials.baseline is not None and self._trials.baseline.measurement is not None
+            )
             if not configs and (not baseline_runs or run_noise(self._trials) is not None):
                 return
             each_s = [typical_duration_s(self._records, c) for c in (None, *configs)]

@@ -181,7 +181,9 @@ def _precisions(around: Surroundings) -> tuple[Precision, ...]:
     values = {around.baseline.precision, Precision.FP32}
     if "tf32" in around.profile.native_precisions and around.discovery.device_type == "cuda":
         values.add(Precision.TF32)
-    native_bf16 = around.discovery.bf16_native if around.discovery.device_type == "cuda" else around.native_bf16
+    native_bf16 = (
+        around.discovery.bf16_native if around.discovery.device_type == "cuda" else around.native_bf16
+    )
     if native_bf16:
         values.add(Precision.BF16)
     return tuple(precision for precision in Precision if precision in values)
@@ -206,7 +208,9 @@ def _bounded(entry: KnobSpace, bounds: KnobRange) -> KnobSpace:
     if len(entry.values) == 1:
         raise UsageError(f"--range {entry.knob}: the knob is not searched here ({entry.why_fixed})")
     if bounds.low > bounds.high or (entry.knob != "num_workers" and bounds.low < 1):
-        raise UsageError(f"--range {entry.knob}={bounds.low}..{bounds.high} has no legal value; write it as lo..hi")
+        raise UsageError(
+            f"--range {entry.knob}={bounds.low}..{bounds.high} has no legal value; write it as lo..hi"
+        )
     inside = {v for v in entry.values if isinstance(v, int) and bounds.low <= v <= bounds.high}
     values = tuple(sorted({*inside, bounds.low, bounds.high}))
     why = f"--range allows only {values[0]}" if len(values) == 1 else None

@@ -4,6 +4,7 @@ import logging
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import cast
 
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
@@ -11,12 +12,12 @@ from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from tunekit.records.config import TrainConfig
-from tunekit.records.hardware import Host
-from tunekit.records.run import KnobSpace, KnobValue
 from tunekit.memory.ram import OOM_SHARE
 from tunekit.recommend.tiers import POLICIES, base_ram_bytes
+from tunekit.records.config import TrainConfig
+from tunekit.records.hardware import Host
 from tunekit.records.recommendation import Tier
+from tunekit.records.run import KnobSpace, KnobValue
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.search.space import config_from, contains
 
@@ -38,7 +39,9 @@ class Study:
         journal: file that mirrors the study for Optuna's own tools; None for memory only.
     """
 
-    def __init__(self, space: Sequence[KnobSpace], host: Host, seed: int, journal: Path | None = None) -> None:
+    def __init__(
+        self, space: Sequence[KnobSpace], host: Host, seed: int, journal: Path | None = None
+    ) -> None:
         logging.getLogger("optuna").setLevel(logging.ERROR)
         self._space = tuple(space)
         self._host = host
@@ -95,7 +98,8 @@ class Study:
         for entry in self._searched():
             if entry.knob in _WORKER_KNOBS and self._chosen(values, "num_workers") == 0:
                 continue
-            values[entry.knob] = trial.suggest_categorical(entry.knob, entry.values)
+            # The candidates are KnobValues; Optuna's own type for a choice is wider.
+            values[entry.knob] = cast(KnobValue, trial.suggest_categorical(entry.knob, entry.values))
         return config_from(values, self._space)
 
     def _searched(self) -> list[KnobSpace]:
@@ -139,4 +143,3 @@ def constraints(record: TrialRecord, host: Host) -> dict[str, float]:
         vram = loop.peak_reserved_bytes / loop.device.memory_bytes - share
     needed = base_ram_bytes(record.measurement) + record.config.buffer_bytes(loop.bytes_per_sample)
     return {"vram": vram, "ram": needed / host.ram_limit_bytes - OOM_SHARE}
-

@@ -8,6 +8,7 @@ Standard input is the parent's leash: when it closes, or the target ends, every 
 daemons included. One JSON line on standard output then tells how the target ended.
 """
 
+import contextlib
 import ctypes
 import json
 import os
@@ -26,9 +27,9 @@ END_LIMIT_S = 10.0
 libc = ctypes.CDLL(None)
 
 
-def children_of(pid):
+def children_of(pid: int) -> list[int]:
     """Return the pids of a process's children, over all its threads."""
-    found = []
+    found: list[int] = []
     try:
         for task in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{task}/children") as stream:
@@ -38,9 +39,10 @@ def children_of(pid):
     return found
 
 
-def descendants():
+def descendants() -> list[int]:
     """Return the pids of every process below this one."""
-    found, waiting = [], children_of(os.getpid())
+    found: list[int] = []
+    waiting = children_of(os.getpid())
     while waiting:
         pid = waiting.pop()
         found.append(pid)
@@ -48,7 +50,7 @@ def descendants():
     return found
 
 
-def is_tracker(pid):
+def is_tracker(pid: int) -> bool:
     """Return whether a process only cleans up shared memory after its owners."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as stream:
@@ -58,7 +60,7 @@ def is_tracker(pid):
     return any(name in command for name in TRACKERS)
 
 
-def reap(target):
+def reap(target: int) -> int | None:
     """Collect every ended child; return the target's raw wait status if it was among them."""
     status = None
     while True:
@@ -72,18 +74,17 @@ def reap(target):
             status = raw
 
 
-def end_tree(target):
+def end_tree(target: int) -> int | None:
     """End every descendant, trackers last; return the target's wait status if it was seen."""
-    started, status = time.monotonic(), None
+    started = time.monotonic()
+    status: int | None = None
     while time.monotonic() - started < END_LIMIT_S:
         left = descendants()
         ordinary = [pid for pid in left if not is_tracker(pid)]
         trackers_had_time = time.monotonic() - started > TRACKER_GRACE_S
         for pid in left if trackers_had_time else ordinary:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
         seen = reap(target)
         status = seen if seen is not None else status
         if not left:
@@ -92,10 +93,10 @@ def end_tree(target):
     return status
 
 
-def start(log_path, command):
+def start(log_path: str, command: list[str]) -> subprocess.Popen[bytes]:
     """Start the command in its own session, its output in the log; it dies with this process."""
 
-    def in_child():
+    def in_child() -> None:
         os.setsid()
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
@@ -105,7 +106,7 @@ def start(log_path, command):
         )
 
 
-def main():
+def main() -> None:
     """Keep one command until it ends or the leash is let go."""
     log_path, command = sys.argv[1], sys.argv[3:]
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -120,7 +121,8 @@ def main():
     except OSError as error:
         print(json.dumps({"returncode": None, "ended": False, "error": error.strerror}), flush=True)
         return
-    status, ended = None, False
+    status: int | None = None
+    ended = False
     while status is None:
         ready, _, _ = select.select([sys.stdin, wake_read], [], [])
         if wake_read in ready:

@@ -72,7 +72,9 @@ def _failure_without_measurement(evidence: Evidence) -> Failure:
         name = signal.Signals(-code).name if -code in {s.value for s in signal.Signals} else str(-code)
         return _failure(OutcomeKind.KILLED, f"ended by {name} after {evidence.steps} steps", evidence)
     if code not in (0, None):
-        return _failure(OutcomeKind.SCRIPT_ERROR, f"exit status {code} after {evidence.steps} steps", evidence)
+        return _failure(
+            OutcomeKind.SCRIPT_ERROR, f"exit status {code} after {evidence.steps} steps", evidence
+        )
     if not evidence.started:
         message = "the script ended without the agent having run in it"
         return _failure(OutcomeKind.AGENT_ABSENT, message, evidence)
@@ -93,7 +95,10 @@ def _kind_of_error(error: ErrorSeen) -> OutcomeKind:
         return OutcomeKind.HOST_OOM
     if "builtins.RuntimeError" not in error.types and "builtins.OSError" not in error.types:
         return OutcomeKind.SCRIPT_ERROR
-    if "insufficient shared memory (shm)" in error.message or "unable to write to file </torch_" in error.message:
+    if (
+        "insufficient shared memory (shm)" in error.message
+        or "unable to write to file </torch_" in error.message
+    ):
         return OutcomeKind.SHM_EXHAUSTED
     if error.message.startswith("DataLoader worker (pid"):
         out_of_shm = "Bus error" in error.message

@@ -36,4 +36,4 @@ def start(request_path: str) -> None:
         harm.install(asked.trial_folder, log)
         observe.install(asked, log)
     except Exception as error:
-        log.emit("agent_error", message="%s: %s" % (type(error).__name__, error))
+        log.emit("agent_error", message=f"{type(error).__name__}: {error}")

@@ -28,6 +28,6 @@ class EventLog:
         line = json.dumps({"event": event, "time_s": time.time(), **fields}, default=str) + "\n"
         with self._lock:
             if self._handle < 0:
-                path = os.path.join(self._folder, "events-%d.jsonl" % self._owner_pid)
+                path = os.path.join(self._folder, f"events-{self._owner_pid}.jsonl")
                 self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
             os.write(self._handle, line.encode("utf-8", "replace"))

@@ -60,7 +60,7 @@ def _user_stack() -> tuple:
     while frame is not None and len(frames) < _STACK_FRAMES:
         name = frame.f_code.co_filename
         if not name.startswith(skipped) and not name.startswith("<frozen"):
-            frames.append("%s:%d+%d" % (name, frame.f_lineno, frame.f_lasti))
+            frames.append(f"{name}:{frame.f_lineno}+{frame.f_lasti}")
         frame = frame.f_back
     return tuple(frames)
 
@@ -149,7 +149,9 @@ class LoaderWatch:
         while len(twins) > info.ordinal + 1 and not twins[-1].fetches:
             twins.pop()
         flags = trained[: len(twins)] or [True]
-        period = next(p for p in range(1, len(flags) + 1) if all(flag == flags[i % p] for i, flag in enumerate(flags)))
+        period = next(
+            p for p in range(1, len(flags) + 1) if all(flag == flags[i % p] for i, flag in enumerate(flags))
+        )
         ordinals = [i for i in range(period) if flags[i]] or [info.ordinal % period]
         return {"call_stack": list(info.call_stack), "ordinals": ordinals, "period": period}
 
@@ -191,7 +193,8 @@ class LoaderWatch:
             "persistent_workers": bool(loader.persistent_workers),
             "drop_last": bool(getattr(sampler, "drop_last", loader.drop_last)),
             "iterable": iterable,
-            "batch_size_bound": batch_size is not None and (iterable or sampler is None or self._is_plain(sampler)),
+            "batch_size_bound": batch_size is not None
+            and (iterable or sampler is None or self._is_plain(sampler)),
         }
 
     def _wrap_iteration(self, iterator_class: Any) -> None:

@@ -41,7 +41,9 @@ class Observer:
         self._log = log
         self._started = time.perf_counter()
         loader_knobs = {name: request.knobs[name] for name in _LOADER_KNOBS if name in request.knobs}
-        self._model_knobs = {name: value for name, value in request.knobs.items() if name not in _LOADER_KNOBS}
+        self._model_knobs = {
+            name: value for name, value in request.knobs.items() if name not in _LOADER_KNOBS
+        }
         self.loaders = LoaderWatch(request.loader, loader_knobs, self)
         self.steps = StepWatch(self)
         self.roots = RootFinder(request.roots, self._apply_to_root, lambda: self.loaders.fetching > 0)
@@ -113,8 +115,10 @@ class Observer:
             samples = max(1, info.samples_in(batch))
             self._batch = (samples, wait_s)
             self._batches += 1
-            if not self._batch_bytes or samples == info.facts.get("batch_size") and info.fetches <= 2:
-                self._batch_bytes = batches.size_bytes(batch) * (info.facts.get("batch_size") or samples) // samples
+            if not self._batch_bytes or (samples == info.facts.get("batch_size") and info.fetches <= 2):
+                self._batch_bytes = (
+                    batches.size_bytes(batch) * (info.facts.get("batch_size") or samples) // samples
+                )
                 info.facts["batch_bytes"] = self._batch_bytes
             if self._batches == 1:
                 self._first_batch_s = wait_s
@@ -342,7 +346,11 @@ class Observer:
             started = "learning" if self._batches else "starting"
             phase = self._clock.phase if self._clock else started
         self._log.emit(
-            "progress", phase=phase, batches=self._batches, steps=self._step_count, graphs=knobs.graphs_captured()
+            "progress",
+            phase=phase,
+            batches=self._batches,
+            steps=self._step_count,
+            graphs=knobs.graphs_captured(),
         )
 
     def script_ended(self) -> None:

@@ -29,7 +29,11 @@ class _Seen:
         self.channels_last = any(_is_channels_last(torch, weight) for weight in weights)
         self.compiled = module._compiled_call_impl is not None or type(module).__name__ == "OptimizedModule"
         self.autocast_dtype = _autocast_dtype(torch, self.device)
-        if self.autocast_dtype is None and parameters and parameters[0].dtype in (torch.bfloat16, torch.float16):
+        if (
+            self.autocast_dtype is None
+            and parameters
+            and parameters[0].dtype in (torch.bfloat16, torch.float16)
+        ):
             self.autocast_dtype = str(parameters[0].dtype).replace("torch.", "")
 
     def facts(self) -> dict:

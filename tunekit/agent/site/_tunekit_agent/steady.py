@@ -113,7 +113,9 @@ class LoopClock:
         if not self._boundaries or not self.steady_batches:
             return None
         step_s = self.steady_time_s / self.steady_batches
-        return sum(elapsed - batches * step_s for elapsed, batches in self._boundaries) / len(self._boundaries)
+        return sum(elapsed - batches * step_s for elapsed, batches in self._boundaries) / len(
+            self._boundaries
+        )
 
     def epoch_started(self, now: float) -> None:
         """The loader's iterator is being made (or reset)."""
@@ -145,9 +147,7 @@ class LoopClock:
             self._drain_batches += 1
         if self.phase == MEASURING and self._last_tick is not None and self._enough():
             self._close(now)
-        elif self.phase in (WARMING, MEASURING) and self._last_tick is None:
-            self._open_when_ramped(settled)
-        elif self.phase == WARMING:
+        elif self.phase == WARMING or (self.phase == MEASURING and self._last_tick is None):
             self._open_when_ramped(settled)
         elif self.phase == REFILLING and self._refilled(now):
             self._synchronize()
@@ -203,7 +203,9 @@ class LoopClock:
             return
         self._synchronize()
         now = self._clock()
-        if self.phase == MEASURING or (self._epochs_ended and self._epoch_start is not None and not self._late):
+        if self.phase == MEASURING or (
+            self._epochs_ended and self._epoch_start is not None and not self._late
+        ):
             elapsed = now - (self._epoch_start or now) + self._stop_cost_s
             self._boundaries.append((elapsed, self._epoch_batches))
         self.phase = MEASURING
@@ -244,4 +246,6 @@ class LoopClock:
 
     def _refilled(self, now: float) -> bool:
         ramped = self._epoch_batches >= self._ramp
-        return ramped or (self._epoch_batches >= 1 and now - self._drain_start > _CAP_WINDOWS * self._window_s)
+        return ramped or (
+            self._epoch_batches >= 1 and now - self._drain_start > _CAP_WINDOWS * self._window_s
+        )

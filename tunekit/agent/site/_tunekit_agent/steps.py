@@ -73,7 +73,11 @@ class StepWatch:
             return  # a step inside a step, as a subclass calling super().step() makes
         key = id(optimizer)
         if key not in self.optimizers:
-            self.optimizers[key] = (type(optimizer).__name__, base_learning_rate(optimizer), len(optimizer.param_groups))
+            self.optimizers[key] = (
+                type(optimizer).__name__,
+                base_learning_rate(optimizer),
+                len(optimizer.param_groups),
+            )
         self.steps[key] = self.steps.get(key, 0) + 1
         self.observer.stepped(optimizer, time.perf_counter())
 
