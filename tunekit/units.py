@@ -3,6 +3,7 @@
 Sizes are binary (1 GiB = 2**30 bytes) because that is what drivers, cgroups and torch report.
 """
 
+import math
 import re
 
 from tunekit.errors import UsageError
@@ -21,7 +22,7 @@ def bytes_text(size_bytes: float | None) -> str:
         return "n/a"
     magnitude = abs(size_bytes)
     for unit, scale in (("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
-        if magnitude >= scale:
+        if magnitude >= scale * (1 - 0.05 / 1024):  # 1023.96 KiB reads as 1.0 MiB, not as 1024.0 KiB
             return f"{size_bytes / scale:.1f} {unit}"
     return f"{size_bytes:.0f} B"
 
@@ -32,9 +33,9 @@ def duration_text(duration_s: float | None) -> str:
         return "n/a"
     if duration_s < 0:
         return "-" + duration_text(-duration_s)
-    if duration_s < 1:
+    if duration_s < 0.9995:
         return f"{duration_s * 1000:.0f} ms"
-    if duration_s < 60:
+    if duration_s < 59.95:
         return f"{duration_s:.1f} s"
     whole_s = round(duration_s)
     if whole_s < 3600:
@@ -46,9 +47,9 @@ def rate_text(per_s: float | None) -> str:
     """Return a rate with three or four significant digits, such as "1,234" or "0.57"."""
     if per_s is None:
         return "n/a"
-    if per_s >= 100:
+    if per_s >= 99.95:
         return f"{per_s:,.0f}"
-    return f"{per_s:.1f}" if per_s >= 10 else f"{per_s:.2f}"
+    return f"{per_s:.1f}" if per_s >= 9.995 else f"{per_s:.2f}"
 
 
 def parse_duration_s(text: str) -> float:
@@ -65,6 +66,8 @@ def parse_duration_s(text: str) -> float:
         if not parts or "".join(number + unit for number, unit in parts) != cleaned:
             raise UsageError(f"not a duration: {text!r}; write it as 90s, 15m or 1h30m")
         duration_s = sum(float(number) * _DURATION_UNITS_S[unit] for number, unit in parts)
-    if duration_s <= 0:
-        raise UsageError(f"a duration must be positive, got {text!r}; write it as 90s, 15m or 1h30m")
+    if not 0 < duration_s < math.inf:
+        raise UsageError(
+            f"a duration must be positive and finite, got {text!r}; write it as 90s, 15m or 1h30m"
+        )
     return duration_s

@@ -1,0 +1,249 @@
+"""Hypothesis strategies for whole records, as wild as their fields allow."""
+
+from typing import Any
+
+from build_records import configs, discovery, host, options, profile, run
+from hypothesis import strategies as st
+
+from tunekit.records.config import TrainConfig
+from tunekit.records.measurement import DeviceSeen, Interval, LoopMeasurement, Measurement, TreeMemory
+from tunekit.records.recommendation import MissingTier, NoiseFloor, Note, Recommendation, Tier
+from tunekit.records.run import FixedKnob, KnobRange, KnobSpace, Run, RunStatus, SearchOptions
+from tunekit.records.target import Discovery, LoaderAddress, LoaderSeen, OptimizerSeen, RootSeen, Target
+from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole, WrittenFile
+
+counts = st.integers(0, 1 << 70)
+positive_counts = st.integers(1, 1 << 70)
+seconds = st.floats(0, 1e300)
+positive_seconds = st.floats(0, 1e300, exclude_min=True)
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+texts = st.text(max_size=20)
+knob_values = st.booleans() | st.integers(-5, 5) | texts | st.none()
+
+
+@st.composite
+def intervals(draw: st.DrawFn) -> Interval:
+    low, value, high = sorted(draw(st.tuples(numbers, numbers, numbers)))
+    return Interval(value=value, low=low, high=high)
+
+
+def measurements() -> st.SearchStrategy[Measurement]:
+    loops = st.builds(
+        LoopMeasurement,
+        device=st.builds(DeviceSeen, type=texts, name=texts, memory_bytes=st.none() | positive_counts),
+        batch_size=st.none() | positive_counts,
+        num_workers=counts,
+        prefetch_factor=st.none() | positive_counts,
+        pin_memory=st.booleans(),
+        persistent_workers=st.booleans(),
+        compile_graphs=counts,
+        float32_matmul_precision=st.none() | texts,
+        steady_batches=positive_counts,
+        steady_samples=positive_counts,
+        steady_time_s=positive_seconds,
+        rate_interval_relative=st.none() | seconds,
+        stop_reason=texts,
+        discarded_batches=counts,
+        data_wait_s=seconds,
+        epoch_samples=st.none() | positive_counts,
+        epoch_batches=st.none() | positive_counts,
+        boundary_s=st.none() | numbers,
+        boundaries_seen=counts,
+        startup_s=seconds,
+        first_batch_s=seconds,
+        first_step_s=seconds,
+        batch_bytes=counts,
+        peak_allocated_bytes=st.none() | counts,
+        peak_reserved_bytes=st.none() | counts,
+        allocation_retries=st.none() | counts,
+        loss_first=st.none() | numbers,
+        loss_last=st.none() | numbers,
+        script_steps=counts,
+    )
+    memories = st.builds(
+        TreeMemory, peak_pss_bytes=counts, peak_shm_bytes=counts, processes=counts, samples=counts
+    )
+    return st.builds(Measurement, loop=loops, memory=memories)
+
+
+def failures() -> st.SearchStrategy[Failure]:
+    return st.builds(
+        Failure,
+        kind=st.sampled_from(OutcomeKind),
+        message=texts,
+        remedy=st.none() | texts,
+        last_lines=st.lists(texts, max_size=3).map(tuple),
+        returncode=st.none() | st.integers(-64, 255),
+    )
+
+
+def loaders() -> st.SearchStrategy[LoaderSeen]:
+    return st.builds(
+        LoaderSeen,
+        address=st.builds(
+            LoaderAddress,
+            call_stack=st.lists(texts, max_size=3).map(tuple),
+            ordinals=st.lists(counts, max_size=3).map(tuple),
+            period=positive_counts,
+        ),
+        dataset=texts,
+        dataset_samples=st.none() | counts,
+        batch_size=st.none() | positive_counts,
+        num_workers=counts,
+        prefetch_factor=st.none() | positive_counts,
+        pin_memory=st.booleans(),
+        persistent_workers=st.booleans(),
+        drop_last=st.booleans(),
+        iterable=st.booleans(),
+        batch_size_bound=st.booleans(),
+        training=st.booleans(),
+    )
+
+
+def roots() -> st.SearchStrategy[RootSeen]:
+    return st.builds(
+        RootSeen,
+        class_name=texts,
+        parameters=counts,
+        ordinal=counts,
+        has_4d_weights=st.booleans(),
+        compiled=st.booleans(),
+        channels_last=st.booleans(),
+        autocast_dtype=st.none() | texts,
+    )
+
+
+def discoveries() -> st.SearchStrategy[Discovery]:
+    return st.builds(
+        discovery,
+        loaders=st.lists(loaders(), max_size=2).map(tuple),
+        roots=st.lists(roots(), max_size=2).map(tuple),
+        roots_cover_step=st.booleans(),
+        optimizers=st.lists(
+            st.builds(OptimizerSeen, class_name=texts, base_lr=st.none() | seconds, parameter_groups=counts),
+            max_size=2,
+        ).map(tuple),
+        batches_per_step=positive_counts,
+        float32_matmul_precision=st.none() | texts,
+        device_type=texts,
+        bf16_native=st.none() | st.booleans(),
+        complete=st.booleans(),
+    )
+
+
+@st.composite
+def trial_records(draw: st.DrawFn) -> TrialRecord:
+    """Any trial, measured or failed."""
+    measured = draw(st.booleans())
+    written = st.builds(WrittenFile, path=texts, action=st.sampled_from(["diverted", "denied", "created"]))
+    return TrialRecord(
+        number=draw(counts),
+        role=draw(st.sampled_from(TrialRole)),
+        round=draw(st.none() | counts),
+        config=draw(st.none() | configs()),
+        is_baseline_config=draw(st.booleans()),
+        started_at=draw(texts),
+        duration_s=draw(seconds),
+        measurement=draw(measurements()) if measured else None,
+        failure=None if measured else draw(failures()),
+        discovery=draw(st.none() | discoveries()),
+        written=tuple(draw(st.lists(written, max_size=2))),
+    )
+
+
+def search_options() -> st.SearchStrategy[SearchOptions]:
+    return st.builds(
+        options,
+        gpu=texts,
+        budget_s=positive_seconds,
+        max_trials=st.none() | positive_counts,
+        seed=counts,
+        fixed=st.lists(st.builds(FixedKnob, knob=texts, value=knob_values), max_size=2).map(tuple),
+        ranges=st.lists(st.builds(KnobRange, knob=texts, low=counts, high=counts), max_size=2).map(tuple),
+        base_lr=st.none() | positive_seconds,
+        epochs=positive_counts,
+    )
+
+
+@st.composite
+def recommendations(draw: st.DrawFn) -> Recommendation:
+    knobs: TrainConfig = draw(configs())
+    return Recommendation(
+        tier=draw(st.sampled_from(Tier)),
+        config=knobs,
+        search_trial=draw(counts),
+        confirm_trials=tuple(draw(st.lists(counts, max_size=3))),
+        same_as=draw(st.none() | st.sampled_from(Tier)),
+        is_baseline=draw(st.booleans()),
+        rate_samples_per_s=draw(intervals()),
+        it_per_s=draw(intervals()),
+        speedup=draw(st.none() | intervals()),
+        epoch_time_s=draw(st.none() | positive_seconds),
+        peak_reserved_bytes=draw(st.none() | counts),
+        device_memory_bytes=draw(st.none() | positive_counts),
+        buffer_bytes=draw(counts),
+        base_ram_bytes=draw(counts),
+        float32_matmul_precision=draw(st.none() | texts),
+        learning_rate=None,
+        reason=draw(texts),
+    )
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> Run:
+    """Any run, at any stage."""
+    command = tuple(draw(st.lists(texts, min_size=1, max_size=4)))
+    values: dict[str, Any] = {
+        "status": draw(st.sampled_from(RunStatus)),
+        "target": Target(
+            name=draw(st.text(min_size=1, max_size=20)),
+            command=command,
+            working_dir=draw(texts),
+            script=draw(st.none() | texts),
+            script_sha256=draw(st.none() | texts),
+            builtin=draw(st.none() | texts),
+        ),
+        "options": draw(search_options()),
+        "host": host(hostname=draw(texts), shm_bytes=draw(st.none() | counts)),
+        "profile": profile(notes=draw(st.none() | texts)),
+        "measured_on": draw(texts),
+        "space": tuple(
+            draw(
+                st.lists(
+                    st.builds(
+                        KnobSpace,
+                        knob=texts,
+                        values=st.lists(knob_values, min_size=1, max_size=4).map(tuple),
+                        why_fixed=st.none() | texts,
+                    ),
+                    max_size=2,
+                )
+            )
+        ),
+        "trials": tuple(draw(st.lists(trial_records(), max_size=2))),
+        "noise_floor": draw(
+            st.none()
+            | st.builds(NoiseFloor, relative=seconds, pairs=positive_counts, processes=positive_counts)
+        ),
+        "recommendations": tuple(draw(st.lists(recommendations(), max_size=2))),
+        "missing_tiers": tuple(
+            draw(st.lists(st.builds(MissingTier, tier=st.sampled_from(Tier), reason=texts), max_size=1))
+        ),
+        "notes": tuple(
+            draw(
+                st.lists(
+                    st.builds(
+                        Note,
+                        code=st.just("some-code"),
+                        severity=st.sampled_from(["info", "warning"]),
+                        message=texts,
+                        remedy=st.none() | texts,
+                        value=st.none() | seconds,
+                    ),
+                    max_size=1,
+                )
+            )
+        ),
+        "search_time_s": draw(seconds),
+    }
+    return run(**values)

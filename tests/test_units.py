@@ -1,0 +1,121 @@
+"""Quantities as people read and write them."""
+
+import math
+
+import pytest
+from build_records import GIB, MIB
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tunekit.errors import UsageError
+from tunekit.units import bytes_text, duration_text, parse_duration_s, rate_text
+
+UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (None, "n/a"),
+        (0, "0 B"),
+        (512, "512 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (1536, "1.5 KiB"),
+        (MIB, "1.0 MiB"),
+        (64 * MIB, "64.0 MiB"),
+        (GIB - 1, "1.0 GiB"),
+        (MIB - 1, "1.0 MiB"),
+        (22.5 * GIB, "22.5 GiB"),
+        (-GIB, "-1.0 GiB"),
+        (1 << 50, "1048576.0 GiB"),
+    ],
+)
+def test_sizes_are_binary(size: float | None, text: str):
+    assert bytes_text(size) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, "n/a"),
+        (0, "0 ms"),
+        (0.042, "42 ms"),
+        (0.9996, "1.0 s"),
+        (1, "1.0 s"),
+        (8.149, "8.1 s"),
+        (59.94, "59.9 s"),
+        (59.97, "1m 00s"),
+        (60, "1m 00s"),
+        (200, "3m 20s"),
+        (3599.7, "1h 00m"),
+        (7500, "2h 05m"),
+        (1e6, "277h 46m"),
+        (-200, "-3m 20s"),
+    ],
+)
+def test_durations_have_two_parts_at_most(seconds: float | None, text: str):
+    assert duration_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("rate", "text"),
+    [
+        (None, "n/a"),
+        (0, "0.00"),
+        (0.567, "0.57"),
+        (9.994, "9.99"),
+        (9.999, "10.0"),
+        (57.04, "57.0"),
+        (99.98, "100"),
+        (1234.4, "1,234"),
+        (1e7, "10,000,000"),
+    ],
+)
+def test_rates_have_three_or_four_digits(rate: float | None, text: str):
+    assert rate_text(rate) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90", 90), ("90s", 90), ("1.5", 1.5), ("15m", 900), ("1h30m", 5400), (" 2H ", 7200), ("0.5d", 43200)],
+)
+def test_durations_are_read_as_people_write_them(text: str, seconds: float):
+    assert parse_duration_s(text) == seconds
+
+
+@given(st.lists(st.tuples(st.integers(0, 999), st.sampled_from(sorted(UNITS_S))), min_size=1, max_size=5))
+def test_a_duration_is_the_sum_of_its_parts(parts: list[tuple[int, str]]):
+    total_s = sum(number * UNITS_S[unit] for number, unit in parts)
+    text = "".join(f"{number}{unit}" for number, unit in parts)
+    if total_s:
+        assert parse_duration_s(text) == total_s
+    else:
+        with pytest.raises(UsageError, match="must be positive"):
+            parse_duration_s(text)
+
+
+@given(st.text(max_size=12))
+def test_any_text_is_a_positive_duration_or_refused(text: str):
+    try:
+        seconds = parse_duration_s(text)
+    except UsageError as error:
+        assert repr(text) in str(error)
+        assert "write it as 90s, 15m or 1h30m" in str(error)
+    else:
+        assert math.isfinite(seconds)
+        assert seconds > 0
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "soon", "15 min", "m15", "1h 30m", "-5m", "1e3", "inf", "nan", "5mm", "1.h"]
+)
+def test_what_is_no_duration_is_refused(text: str):
+    with pytest.raises(UsageError, match="not a duration"):
+        parse_duration_s(text)
+
+
+@pytest.mark.parametrize("text", ["0", "0s", "0.0h", "0m0s", "9" * 400, "9" * 400 + "d"])
+def test_no_time_and_endless_time_are_refused(text: str):
+    with pytest.raises(UsageError, match="must be positive"):
+        parse_duration_s(text)
