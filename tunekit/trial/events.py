@@ -22,6 +22,7 @@ class EventReader:
         self._folder = folder
         self._offsets: dict[Path, int] = {}
         self._partial: dict[Path, bytes] = {}
+        self._dropping: set[Path] = set()
         self.rejected_lines = 0
 
     def read_new(self) -> list[AnyEvent]:
@@ -35,13 +36,17 @@ class EventReader:
         offset = self._offsets.get(path, 0)
         if offset >= MAX_FILE_BYTES:
             return []
-        with path.open("rb") as stream:
-            stream.seek(offset)
-            fresh = stream.read(MAX_FILE_BYTES - offset)
+        fresh = _bytes_from(path, offset)
         self._offsets[path] = offset + len(fresh)
         *lines, rest = (self._partial.get(path, b"") + fresh).split(b"\n")
-        if len(rest) > MAX_LINE_BYTES:
+        if path in self._dropping and lines:
+            del lines[0]  # the end of a line that was too long
+            self._dropping.discard(path)
+        if path in self._dropping:
+            rest = b""
+        elif len(rest) > MAX_LINE_BYTES:
             self.rejected_lines += 1
+            self._dropping.add(path)
             rest = b""
         self._partial[path] = rest
         return [event for line in lines if line and (event := self._parse(line)) is not None]
@@ -54,3 +59,15 @@ class EventReader:
         except (ValidationError, ValueError):
             self.rejected_lines += 1
             return None
+
+
+def _bytes_from(path: Path, offset: int) -> bytes:
+    """Return what a file holds from an offset on; nothing when the script removed or replaced it."""
+    try:
+        if not path.is_file():
+            return b""
+        with path.open("rb") as stream:
+            stream.seek(offset)
+            return stream.read(MAX_FILE_BYTES - offset)
+    except OSError:
+        return b""

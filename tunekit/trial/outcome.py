@@ -95,6 +95,8 @@ def _kind_of_error(error: ErrorSeen) -> OutcomeKind:
         return OutcomeKind.HOST_OOM
     if "builtins.RuntimeError" not in error.types and "builtins.OSError" not in error.types:
         return OutcomeKind.SCRIPT_ERROR
+    if "CUDA error: out of memory" in error.message or "CUBLAS_STATUS_ALLOC_FAILED" in error.message:
+        return OutcomeKind.DEVICE_OOM
     if (
         "insufficient shared memory (shm)" in error.message
         or "unable to write to file </torch_" in error.message

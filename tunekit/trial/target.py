@@ -20,10 +20,14 @@ def resolve_target(command: Sequence[str], working_dir: Path, builtin: str | Non
         builtin: name of the built-in workload, when the command is ours.
 
     Raises:
-        TargetError: there is no such program or script.
+        TargetError: there is no such program or script, or a word is no text.
     """
     if not command:
         raise TargetError("no training command; give it after --, as in: tunekit search -- python train.py")
+    try:
+        "".join((*command, str(working_dir))).encode()
+    except UnicodeEncodeError as error:
+        raise TargetError(f"the command or its folder is not readable as text: {list(command)}") from error
     if shutil.which(command[0], path=os.environ.get("PATH")) is None:
         raise TargetError(f"no program {command[0]!r} on PATH; give the command as you would type it")
     script = _script_of(command, working_dir)
@@ -45,14 +49,27 @@ def _script_of(command: Sequence[str], working_dir: Path) -> Path | None:
     """
     if not Path(command[0]).name.startswith("python"):
         return None
-    for word in command[1:]:
-        if word in ("-m", "-c"):
+    word = _first_argument(command[1:])
+    if word is None:
+        return None
+    path = working_dir / word
+    if word.endswith(".py") and not path.is_file():
+        raise TargetError(_missing(path, word))
+    return path if path.is_file() else None
+
+
+def _first_argument(words: Sequence[str]) -> str | None:
+    """Return the word after Python's own options; None when they are -m or -c, which name no file."""
+    waiting = iter(words)
+    for word in waiting:
+        if not word.startswith("-"):
+            return word
+        options = "" if word.startswith("--") else word[1:]
+        taking = next((letter for letter in options if letter in "mcWX"), "")
+        if taking in ("m", "c"):
             return None
-        if word.endswith(".py"):
-            path = working_dir / word
-            if not path.is_file():
-                raise TargetError(_missing(path, word))
-            return path
+        if (taking and options.endswith(taking)) or word == "--check-hash-based-pycs":
+            next(waiting, None)
     return None
 
 
@@ -65,7 +82,7 @@ def _missing(path: Path, word: str) -> str:
 
 def _name_of(command: Sequence[str], script: Path | None) -> str:
     if script is not None:
-        return script.stem
+        return script.stem[:100]
     words = [word for word in command[1:] if not word.startswith("-")]
     stem = (words or [Path(command[0]).name])[0].replace("/", "-")
     return stem[:100] or "target"

@@ -1,0 +1,185 @@
+"""What the agent tells is validated line by line: it comes from a process that runs other people's code."""
+
+import json
+from typing import Any
+
+import pytest
+from build_records import discovery, loop
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from tunekit.records.agent_messages import (
+    AgentErrorEvent,
+    AgentEvent,
+    AgentRequest,
+    DoneEvent,
+    ExitEvent,
+    KnobsAsked,
+    LearntEvent,
+    NonfiniteEvent,
+    ProgressEvent,
+    StartEvent,
+    WrittenEvent,
+    dump_request,
+    parse_event,
+)
+from tunekit.records.config import Precision
+
+APPLIED = {
+    "batch_size": 64,
+    "num_workers": 0,
+    "prefetch_factor": None,
+    "pin_memory": False,
+    "persistent_workers": False,
+    "addressed": True,
+    "roots_applied": [],
+}
+EVENTS: dict[str, dict[str, Any]] = {
+    "start": {"pid": 12, "python": "3.12.1"},
+    "progress": {"phase": "measuring", "batches": 3, "steps": 2, "graphs": 0},
+    "learnt": {"discovery": discovery().model_dump(mode="json"), "applied": APPLIED},
+    "done": {"loop": loop().model_dump(mode="json")},
+    "nonfinite": {"loss": "nan", "steps": 8},
+    "exit": {"steps": 8, "batches": 9, "error": None},
+    "written": {"path": "/home/user/model.pt", "action": "diverted"},
+    "agent_error": {"message": "no request file"},
+}
+KINDS: dict[str, type[AgentEvent]] = {
+    "start": StartEvent,
+    "progress": ProgressEvent,
+    "learnt": LearntEvent,
+    "done": DoneEvent,
+    "nonfinite": NonfiniteEvent,
+    "exit": ExitEvent,
+    "written": WrittenEvent,
+    "agent_error": AgentErrorEvent,
+}
+
+
+def line(event: str, **changes: Any) -> str:
+    return json.dumps({"event": event, "time_s": 1.5, **EVENTS[event], **changes})
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_every_kind_of_event_is_understood(event: str):
+    parsed = parse_event(line(event))
+    assert type(parsed) is KINDS[event]
+    assert parsed.time_s == 1.5
+
+
+def test_an_exit_carries_the_exception_that_ended_the_script():
+    error = {
+        "types": ["builtins.ValueError", "builtins.Exception"],
+        "message": "bad",
+        "traceback": ["a", "b"],
+    }
+    parsed = parse_event(line("exit", error=error))
+    assert isinstance(parsed, ExitEvent)
+    assert parsed.error is not None
+    assert parsed.error.types == ("builtins.ValueError", "builtins.Exception")
+
+
+def test_an_event_of_a_newer_agent_may_say_more():
+    assert parse_event(line("start", mood="good")) == parse_event(line("start"))
+
+
+@pytest.mark.parametrize("event", EVENTS)
+def test_an_event_without_one_of_its_fields_is_rejected(event: str):
+    whole = json.loads(line(event))
+    for field in whole:
+        cut = {name: value for name, value in whole.items() if name != field}
+        with pytest.raises(ValidationError):
+            parse_event(json.dumps(cut))
+
+
+@pytest.mark.parametrize(
+    ("event", "changes"),
+    [
+        ("start", {"pid": -1}),
+        ("start", {"time_s": "soon"}),
+        ("progress", {"batches": -1}),
+        ("progress", {"steps": 1.5}),
+        ("progress", {"graphs": None}),
+        ("progress", {"phase": "x" * 41}),
+        ("nonfinite", {"loss": "n" * 41}),
+        ("nonfinite", {"steps": -3}),
+        ("exit", {"steps": -1}),
+        ("exit", {"error": {"types": [], "message": "", "traceback": []}}),
+        ("exit", {"error": {"types": ["a"] * 33, "message": "", "traceback": []}}),
+        ("exit", {"error": {"types": ["a"], "message": "", "traceback": ["x"] * 101}}),
+        ("written", {"path": "p" * 4097}),
+        ("written", {"action": "deleted"}),
+        ("done", {"loop": loop().model_dump(mode="json") | {"steady_batches": 0}}),
+        ("done", {"loop": loop().model_dump(mode="json") | {"peak_reserved_bytes": -1}}),
+        ("done", {"loop": loop().model_dump(mode="json") | {"invented": 1}}),
+        ("learnt", {"applied": APPLIED | {"addressed": None}}),
+    ],
+)
+def test_impossible_values_are_rejected(event: str, changes: dict[str, Any]):
+    with pytest.raises(ValidationError):
+        parse_event(line(event, **changes))
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
+@pytest.mark.parametrize("field", ["steady_time_s", "data_wait_s", "boundary_s", "loss_last"])
+def test_numbers_beyond_counting_are_rejected(field: str, number: str):
+    marked = line("done", loop=loop().model_dump(mode="json") | {field: "HERE"})
+    with pytest.raises(ValidationError):
+        parse_event(marked.replace('"HERE"', number))
+
+
+def test_a_time_beyond_counting_is_rejected():
+    with pytest.raises(ValidationError):
+        parse_event(line("start").replace("1.5", "Infinity"))
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b"{}",
+        b'{"event": "start"',
+        b'{"event": "format_disk", "time_s": 1}',
+        b'{"event": ["start"], "time_s": 1}',
+        b'{"event": null}',
+        bytes(range(256)),
+        b"\xff" * 1000,
+        b"[" * 100_000,
+        b'{"event": "agent_error", "time_s": 1, "message": ' + b"1" * (2 << 20) + b"}",
+        b"x" * (2 << 20),
+    ],
+)
+def test_what_is_no_event_is_rejected(hostile: bytes):
+    with pytest.raises(ValidationError):
+        parse_event(hostile)
+
+
+@given(st.binary(max_size=200))
+def test_garbage_is_rejected_and_nothing_else_happens(garbage: bytes):
+    with pytest.raises(ValidationError):
+        parse_event(garbage)
+
+
+def request(**knobs: Any) -> AgentRequest:
+    return AgentRequest(
+        trial_folder="/run/trials/0001", knobs=KnobsAsked(**knobs), loader=None, roots=(), window_s=5.0
+    )
+
+
+def test_a_request_names_only_the_knobs_to_set():
+    dumped = dump_request(request(num_workers=0, compile=False, precision=Precision.BF16))
+    assert dumped["knobs"] == {"num_workers": 0, "compile": False, "precision": "bf16"}
+    assert dumped["schema_version"] == 1
+
+
+def test_a_request_without_knobs_leaves_the_script_alone():
+    assert dump_request(request())["knobs"] == {}
+
+
+@given(st.builds(KnobsAsked, batch_size=st.none() | st.integers(1), pin_memory=st.none() | st.booleans()))
+def test_a_request_survives_json(knobs: KnobsAsked):
+    whole = request().model_copy(update={"knobs": knobs})
+    assert AgentRequest.model_validate_json(json.dumps(dump_request(whole))) == whole

@@ -1,0 +1,175 @@
+"""The event files of a trial, read while a process that nobody controls writes them."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tunekit.records.agent_messages import ProgressEvent, StartEvent
+from tunekit.trial import events
+from tunekit.trial.events import MAX_LINE_BYTES, EventReader
+
+
+def start(pid: int) -> bytes:
+    return json.dumps({"event": "start", "time_s": 0.0, "pid": pid, "python": "3.12"}).encode() + b"\n"
+
+
+def progress(batches: int) -> bytes:
+    told = {
+        "event": "progress",
+        "time_s": 1.0,
+        "phase": "warming",
+        "batches": batches,
+        "steps": 0,
+        "graphs": 0,
+    }
+    return json.dumps(told).encode() + b"\n"
+
+
+def append(path: Path, data: bytes) -> None:
+    with path.open("ab") as stream:
+        stream.write(data)
+
+
+def pids(found) -> list[int]:
+    return [event.pid for event in found if isinstance(event, StartEvent)]
+
+
+def test_an_empty_folder_has_no_events(tmp_path: Path):
+    reader = EventReader(tmp_path)
+    assert reader.read_new() == []
+    assert reader.rejected_lines == 0
+
+
+def test_each_event_is_told_once(tmp_path: Path):
+    log = tmp_path / "events-12.jsonl"
+    reader = EventReader(tmp_path)
+    append(log, start(12))
+    assert pids(reader.read_new()) == [12]
+    assert reader.read_new() == []
+    append(log, progress(1) + progress(2))
+    assert [event.batches for event in reader.read_new() if isinstance(event, ProgressEvent)] == [1, 2]
+    assert reader.read_new() == []
+
+
+def test_half_a_line_waits_for_its_other_half(tmp_path: Path):
+    log = tmp_path / "events-12.jsonl"
+    reader = EventReader(tmp_path)
+    whole = start(12)
+    for at in range(len(whole) - 1):
+        append(log, whole[at : at + 1])
+        assert reader.read_new() == []
+    append(log, whole[-1:])
+    assert pids(reader.read_new()) == [12]
+    assert reader.rejected_lines == 0
+
+
+def test_several_processes_tell_side_by_side(tmp_path: Path):
+    reader = EventReader(tmp_path)
+    first, second = tmp_path / "events-1.jsonl", tmp_path / "events-2.jsonl"
+    append(first, start(1)[:10])
+    append(second, start(2))
+    assert pids(reader.read_new()) == [2]
+    append(first, start(1)[10:])
+    append(second, start(3))
+    append(tmp_path / "events-4.jsonl", start(4))
+    assert pids(reader.read_new()) == [1, 3, 4]
+
+
+def test_other_files_are_left_alone(tmp_path: Path):
+    for name in ("output.log", "events.jsonl", "events-1.json", "trial.json"):
+        append(tmp_path / name, start(1))
+    reader = EventReader(tmp_path)
+    assert reader.read_new() == []
+    assert reader.rejected_lines == 0
+
+
+def test_garbage_is_counted_and_what_follows_is_read(tmp_path: Path):
+    log = tmp_path / "events-1.jsonl"
+    append(log, start(1) + b"\xff\x00\xfe\n" + b'{"event": "boom"}\n' + b"\n" + b"[[[\n" + start(2))
+    reader = EventReader(tmp_path)
+    assert pids(reader.read_new()) == [1, 2]
+    assert reader.rejected_lines == 3  # an empty line says nothing wrong
+
+
+def test_a_line_too_long_is_dropped_and_what_follows_is_read(tmp_path: Path):
+    log = tmp_path / "events-1.jsonl"
+    append(log, b"x" * (MAX_LINE_BYTES + 1) + b"\n" + start(2))
+    reader = EventReader(tmp_path)
+    assert pids(reader.read_new()) == [2]
+    assert reader.rejected_lines == 1
+
+
+def test_a_line_without_an_end_is_not_kept_in_memory(tmp_path: Path):
+    log = tmp_path / "events-1.jsonl"
+    reader = EventReader(tmp_path)
+    append(log, b"x" * (MAX_LINE_BYTES + 1))
+    assert reader.read_new() == []
+    assert reader.rejected_lines == 1
+    append(log, b"x" * 10)
+    assert reader.read_new() == []
+    append(log, b"x\n" + start(2))
+    assert pids(reader.read_new()) == [2]
+    assert reader.rejected_lines == 1
+
+
+def test_the_end_of_a_line_too_long_is_no_line_of_its_own(tmp_path: Path):
+    log = tmp_path / "events-1.jsonl"
+    reader = EventReader(tmp_path)
+    append(log, b"x" * (MAX_LINE_BYTES + 1))
+    reader.read_new()
+    append(log, start(66) + start(2))
+    assert pids(reader.read_new()) == [2]
+
+
+def test_a_file_beyond_its_size_is_read_no_further(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(events, "MAX_FILE_BYTES", len(start(1)) + 3)
+    append(tmp_path / "events-1.jsonl", start(1) + start(2) + start(3))
+    reader = EventReader(tmp_path)
+    assert pids(reader.read_new()) == [1]
+    assert reader.read_new() == []
+
+
+def test_files_beyond_their_number_are_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(events, "MAX_FILES", 2)
+    for pid in (1, 2, 3):
+        append(tmp_path / f"events-{pid}.jsonl", start(pid))
+    assert pids(EventReader(tmp_path).read_new()) == [1, 2]
+
+
+def test_a_file_that_is_removed_or_cut_ends_quietly(tmp_path: Path):
+    log = tmp_path / "events-1.jsonl"
+    append(log, start(1) + start(2)[:5])
+    reader = EventReader(tmp_path)
+    assert pids(reader.read_new()) == [1]
+    log.write_bytes(b"")
+    assert reader.read_new() == []
+    log.unlink()
+    assert reader.read_new() == []
+
+
+def test_what_is_no_file_under_an_events_name_is_passed_over(tmp_path: Path):
+    (tmp_path / "events-1.jsonl").mkdir()
+    os.mkfifo(tmp_path / "events-2.jsonl")
+    (tmp_path / "events-3.jsonl").symlink_to(tmp_path / "nowhere")
+    append(tmp_path / "events-4.jsonl", start(4))
+    assert pids(EventReader(tmp_path).read_new()) == [4]
+
+
+@given(st.lists(st.integers(1, 60), max_size=30))
+def test_any_cut_of_the_stream_gives_the_same_events(
+    tmp_path_factory: pytest.TempPathFactory, cuts: list[int]
+):
+    folder = tmp_path_factory.mktemp("trial")
+    whole = b"".join(start(pid) for pid in range(8))
+    reader, found = EventReader(folder), []
+    for size in cuts:
+        append(folder / "events-1.jsonl", whole[:size])
+        whole = whole[size:]
+        found += pids(reader.read_new())
+    append(folder / "events-1.jsonl", whole)
+    assert found + pids(reader.read_new()) == list(range(8))
+    assert reader.rejected_lines == 0

@@ -1,0 +1,353 @@
+"""From evidence to a verdict: by exception type, exit status and limits, never by words in the output."""
+
+import signal
+from typing import Any
+
+import pytest
+from build_records import discovery, loop
+
+from tunekit.records.agent_messages import (
+    DoneEvent,
+    ErrorSeen,
+    ExitEvent,
+    KnobsApplied,
+    KnobsAsked,
+    LearntEvent,
+    NonfiniteEvent,
+)
+from tunekit.records.config import Precision
+from tunekit.records.measurement import Measurement, TreeMemory
+from tunekit.records.target import RootSeen
+from tunekit.records.trial import Failure, OutcomeKind
+from tunekit.trial.outcome import measurement_of
+from tunekit.trial.watch import Evidence
+
+ALARMING = (
+    "RuntimeError: error error ERROR",
+    "torch.OutOfMemoryError: CUDA out of memory",
+    "DataLoader worker (pid 7) is killed by signal: Bus error",
+    "Traceback (most recent call last):",
+    "loss nan",
+)
+MEMORY = TreeMemory(peak_pss_bytes=1 << 30, peak_shm_bytes=0, processes=3, samples=4)
+NET = RootSeen(
+    class_name="Net",
+    parameters=100,
+    ordinal=0,
+    has_4d_weights=True,
+    compiled=False,
+    channels_last=False,
+    autocast_dtype=None,
+)
+OOM_MRO = ("builtins.RuntimeError", "builtins.Exception", "builtins.BaseException", "builtins.object")
+
+
+def applied(**overrides: Any) -> KnobsApplied:
+    values: dict[str, Any] = {
+        "batch_size": 128,
+        "num_workers": 2,
+        "prefetch_factor": 2,
+        "pin_memory": False,
+        "persistent_workers": True,
+        "addressed": True,
+        "roots_applied": (NET,),
+    }
+    return KnobsApplied(**(values | overrides))
+
+
+def learnt(complete: bool = True, **overrides: Any) -> LearntEvent:
+    return LearntEvent(
+        event="learnt", time_s=1.0, discovery=discovery(complete=complete), applied=applied(**overrides)
+    )
+
+
+def measured(**overrides: Any) -> Evidence:
+    """Evidence of a trial that went well, however alarming its output reads."""
+    values: dict[str, Any] = {
+        "started": True,
+        "steps": 108,
+        "batches": 108,
+        "learnt": learnt(),
+        "done": DoneEvent(event="done", time_s=9.0, loop=loop()),
+        "memory": MEMORY,
+        "last_lines": ALARMING,
+    }
+    return Evidence(**(values | overrides))
+
+
+def ended(returncode: int | None = 1, **overrides: Any) -> Evidence:
+    """Evidence of a script that ended by itself after 5 steps."""
+    values: dict[str, Any] = {
+        "started": True,
+        "steps": 5,
+        "batches": 6,
+        "returncode": returncode,
+        "memory": MEMORY,
+        "last_lines": ALARMING,
+    }
+    return Evidence(**(values | overrides))
+
+
+def raised(*types: str, message: str = "", traceback: tuple[str, ...] = ()) -> Evidence:
+    """Evidence of a script that an exception ended."""
+    error = ErrorSeen(types=types, message=message, traceback=traceback)
+    return ended(exit=ExitEvent(event="exit", time_s=2.0, steps=5, batches=6, error=error))
+
+
+def verdict(evidence: Evidence, **asked: Any) -> Measurement | Failure:
+    return measurement_of(evidence, KnobsAsked(**asked), (NET,))
+
+
+def failed(evidence: Evidence, **asked: Any) -> Failure:
+    found = verdict(evidence, **asked)
+    assert isinstance(found, Failure)
+    return found
+
+
+def test_a_done_event_is_a_measurement_whatever_the_output_says():
+    evidence = measured()
+    found = verdict(evidence)
+    assert found == Measurement(loop=loop(), memory=MEMORY)
+
+
+@pytest.mark.parametrize("returncode", [None, 0, 1, -9])
+def test_how_a_measured_script_was_ended_does_not_matter(returncode: int | None):
+    assert isinstance(verdict(measured(returncode=returncode)), Measurement)
+
+
+def test_quiet_output_excuses_nothing():
+    assert failed(ended(1, last_lines=("all good",))).kind is OutcomeKind.SCRIPT_ERROR
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["torch.OutOfMemoryError", "torch.cuda.OutOfMemoryError", "torch._C.OutOfMemoryError"],
+)
+def test_torchs_own_type_says_that_the_device_ran_out(name: str):
+    found = failed(raised(name, *OOM_MRO, message="CUDA out of memory. Tried to allocate 2 GiB"))
+    assert found.kind is OutcomeKind.DEVICE_OOM
+    assert found.remedy == "use a smaller batch or bf16"
+
+
+def test_a_user_error_derived_from_torchs_counts_like_it():
+    found = failed(raised("train.BatchTooLarge", "torch.OutOfMemoryError", *OOM_MRO))
+    assert found.kind is OutcomeKind.DEVICE_OOM
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported",
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+    ],
+)
+def test_memory_that_the_driver_could_not_give_is_the_devices(message: str):
+    assert failed(raised("torch.AcceleratorError", *OOM_MRO, message=message)).kind is OutcomeKind.DEVICE_OOM
+    assert failed(raised(*OOM_MRO, message=message)).kind is OutcomeKind.DEVICE_OOM
+
+
+@pytest.mark.parametrize(
+    ("types", "message", "kind"),
+    [
+        (("builtins.MemoryError", "builtins.Exception"), "", OutcomeKind.HOST_OOM),
+        (
+            OOM_MRO,
+            "[enforce fail at alloc_cpu.cpp:119] err == 0. DefaultCPUAllocator: can't allocate memory: you "
+            "tried to allocate 4000000000000 bytes. Error code 12 (Cannot allocate memory)",
+            OutcomeKind.HOST_OOM,
+        ),
+        (
+            OOM_MRO,
+            "unable to write to file </torch_123_456_0>: No space left on device (28)",
+            OutcomeKind.SHM_EXHAUSTED,
+        ),
+        (
+            OOM_MRO,
+            "DataLoader worker (pid 99) is killed by signal: Bus error. It is possible that dataloader's "
+            "workers are out of shared memory. Please try to raise your shared memory limit.",
+            OutcomeKind.SHM_EXHAUSTED,
+        ),
+        (
+            OOM_MRO,
+            "unexpected pos 1 vs 2: insufficient shared memory (shm)",
+            OutcomeKind.SHM_EXHAUSTED,
+        ),
+        (OOM_MRO, "DataLoader worker (pid 99) is killed by signal: Killed. ", OutcomeKind.WORKER_CRASH),
+        (OOM_MRO, "DataLoader worker (pid(s) 98, 99) exited unexpectedly", OutcomeKind.WORKER_CRASH),
+        (OOM_MRO, "shapes (3, 4) and (5, 6) do not match", OutcomeKind.SCRIPT_ERROR),
+        (("builtins.OSError", "builtins.Exception"), "No space left on device", OutcomeKind.SCRIPT_ERROR),
+        (("builtins.KeyboardInterrupt",), "", OutcomeKind.SCRIPT_ERROR),
+    ],
+)
+def test_exceptions_are_told_apart(types: tuple[str, ...], message: str, kind: OutcomeKind):
+    assert failed(raised(*types, message=message)).kind is kind
+
+
+@pytest.mark.parametrize(
+    "phrase", [*ALARMING, "DefaultCPUAllocator: not enough", "insufficient shared memory (shm)"]
+)
+def test_a_users_own_error_may_use_torchs_words(phrase: str):
+    found = failed(raised("builtins.ValueError", "builtins.Exception", message=phrase))
+    assert found.kind is OutcomeKind.SCRIPT_ERROR
+
+
+def test_a_script_error_says_where_it_ended():
+    found = failed(
+        raised("builtins.KeyError", traceback=("  File 'train.py', line 3", "KeyError: 'image'\n"))
+    )
+    assert found.message == "after 5 steps: KeyError: 'image'"
+    assert found.last_lines == ALARMING
+    assert found.returncode == 1
+
+
+def test_a_script_error_without_a_traceback_names_the_type():
+    assert failed(raised("builtins.KeyError")).message == "after 5 steps: builtins.KeyError"
+
+
+def test_an_endless_message_is_shortened():
+    assert len(failed(raised("builtins.ValueError", traceback=("x" * 10_000,))).message) < 600
+
+
+@pytest.mark.parametrize(
+    ("kind", "flag"),
+    [
+        (OutcomeKind.TIMEOUT, "--trial-limit"),
+        (OutcomeKind.HANG, "--no-progress-limit"),
+        (OutcomeKind.HOST_OOM, "fewer workers"),
+        (OutcomeKind.NO_TRAINING_LOOP, "after --"),
+    ],
+)
+def test_our_own_limits_name_themselves_and_their_remedy(kind: OutcomeKind, flag: str):
+    found = failed(ended(None, limit=kind, limit_message="over the limit"))
+    assert (found.kind, found.message) == (kind, "over the limit")
+    assert flag in (found.remedy or "")
+
+
+def test_our_limit_comes_before_what_ending_the_script_did_to_it():
+    evidence = raised("builtins.KeyboardInterrupt")
+    evidence.limit, evidence.limit_message = OutcomeKind.TIMEOUT, "not measured after 60 s"
+    assert failed(evidence).kind is OutcomeKind.TIMEOUT
+
+
+@pytest.mark.parametrize(
+    ("number", "name"), [(signal.SIGKILL, "SIGKILL"), (signal.SIGSEGV, "SIGSEGV"), (63, "63")]
+)
+def test_a_killed_script_names_the_signal(number: int, name: str):
+    found = failed(ended(-number))
+    assert found.kind is OutcomeKind.KILLED
+    assert found.message == f"ended by {name} after 5 steps"
+
+
+def test_an_exit_status_without_an_exception_is_a_script_error():
+    found = failed(ended(3))
+    assert found.kind is OutcomeKind.SCRIPT_ERROR
+    assert found.message == "exit status 3 after 5 steps"
+
+
+def test_a_command_that_can_not_start_says_why():
+    found = failed(Evidence(start_error="Permission denied", memory=MEMORY))
+    assert found.kind is OutcomeKind.SCRIPT_ERROR
+    assert found.message == "could not be started: Permission denied"
+
+
+def test_a_process_that_never_loaded_the_agent_is_told_how_to():
+    found = failed(ended(0, started=False, steps=0))
+    assert found.kind is OutcomeKind.AGENT_ABSENT
+    assert "python -I" in (found.remedy or "")
+
+
+def test_an_agent_that_failed_is_no_fault_of_the_script():
+    found = failed(ended(0, agent_error="no request file"))
+    assert found.kind is OutcomeKind.AGENT_ABSENT
+    assert found.message == "the agent failed: no request file"
+
+
+def test_a_script_that_only_loads_never_trains():
+    found = failed(ended(0, steps=0, batches=40))
+    assert found.kind is OutcomeKind.NO_TRAINING_LOOP
+    assert "40 batches" in found.message
+
+
+def test_a_script_that_ends_too_soon_is_too_short():
+    found = failed(ended(0))
+    assert found.kind is OutcomeKind.TOO_SHORT
+    assert "5 optimizer steps" in found.message
+
+
+def test_a_loss_that_is_no_number_is_no_measurement():
+    lost = NonfiniteEvent(event="nonfinite", time_s=3.0, loss="nan", steps=12)
+    found = failed(measured(nonfinite=lost))
+    assert found.kind is OutcomeKind.NONFINITE_LOSS
+    assert found.message == "the loss was nan after 12 steps"
+
+
+@pytest.mark.parametrize(
+    ("knob", "wanted", "real"),
+    [
+        ("batch_size", 256, 128),
+        ("batch_size", 256, None),
+        ("num_workers", 0, 2),
+        ("num_workers", 8, 2),
+        ("prefetch_factor", 4, 2),
+        ("pin_memory", True, False),
+        ("persistent_workers", False, True),
+    ],
+)
+def test_a_loader_knob_that_the_script_undid_is_named(knob: str, wanted: Any, real: Any):
+    found = failed(measured(learnt=learnt(**{knob: real})), **{knob: wanted})
+    assert found.kind is OutcomeKind.KNOB_NOT_APPLIED
+    assert found.message == f"{knob} was set to {wanted}, but the training loader has {real}"
+
+
+@pytest.mark.parametrize(
+    "asked", [{"compile": True}, {"precision": Precision.BF16}, {"channels_last": True}, {"compile": False}]
+)
+def test_a_model_knob_that_did_not_reach_its_root_is_named(asked: dict[str, Any]):
+    elsewhere = NET.model_copy(update={"ordinal": 1})
+    found = failed(measured(learnt=learnt(roots_applied=(elsewhere,))), **asked)
+    assert found.kind is OutcomeKind.KNOB_NOT_APPLIED
+    assert found.message == "Net with 100 parameters was not found again"
+
+
+def test_a_root_that_no_knob_needs_may_be_missing():
+    assert isinstance(verdict(measured(learnt=learnt(roots_applied=())), num_workers=2), Measurement)
+
+
+def test_another_loader_than_the_baselines_is_no_measurement_of_the_config():
+    found = failed(measured(learnt=learnt(addressed=False)))
+    assert found.kind is OutcomeKind.KNOB_NOT_APPLIED
+    assert "not the one that the baseline found" in found.message
+
+
+def test_knobs_that_hold_are_a_measurement():
+    asked = {"batch_size": 128, "num_workers": 2, "prefetch_factor": 2, "pin_memory": False}
+    assert isinstance(verdict(measured(), **asked), Measurement)
+
+
+def test_what_is_not_fully_learnt_is_not_held_against_the_knobs():
+    evidence = measured(learnt=learnt(complete=False, batch_size=None, addressed=False))
+    assert isinstance(verdict(evidence, batch_size=128), Measurement)
+
+
+def test_compile_without_a_graph_had_no_effect():
+    found = failed(measured(), compile=True)
+    assert found.kind is OutcomeKind.COMPILE_NO_EFFECT
+    assert "--fix compile=false" in (found.remedy or "")
+
+
+def test_compile_with_graphs_is_a_measurement():
+    done = DoneEvent(event="done", time_s=9.0, loop=loop(compile_graphs=2))
+    assert isinstance(verdict(measured(done=done), compile=True), Measurement)
+
+
+def test_eager_that_was_asked_for_needs_no_graph():
+    assert isinstance(verdict(measured(), compile=False), Measurement)
+
+
+def test_memory_failures_are_those_that_a_smaller_config_may_mend():
+    assert {kind for kind in OutcomeKind if kind.is_memory} == {
+        OutcomeKind.DEVICE_OOM,
+        OutcomeKind.HOST_OOM,
+        OutcomeKind.SHM_EXHAUSTED,
+        OutcomeKind.REFUSED,
+    }
