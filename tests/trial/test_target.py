@@ -51,7 +51,7 @@ def test_a_changed_script_has_another_digest(project: Path):
 
 
 def test_no_command_is_refused_with_an_example(project: Path):
-    with pytest.raises(TargetError, match="give it after --, as in: tunekit search -- python train.py"):
+    with pytest.raises(TargetError, match=r"give it after --, as in: tunekit search -- python train\.py"):
         resolve_target([], project)
 
 

@@ -101,7 +101,7 @@ def nearest(space: Sequence[KnobSpace], config: TrainConfig) -> TrainConfig:
         elif entry.knob in NUMERIC_KNOBS:
             numbers = [v for v in entry.values if isinstance(v, int)]
             at_most = [v for v in numbers if v <= value]
-            chosen[entry.knob] = max(at_most) if at_most else min(numbers)
+            chosen[entry.knob] = max(at_most) if at_most else min(numbers, default=entry.values[0])
         else:
             chosen[entry.knob] = entry.values[0]
     return config_from(chosen, space)
@@ -133,7 +133,8 @@ def _loader_knob(knob: str, around: Surroundings) -> KnobSpace:
     if knob == "batch_size":
         if not loader.batch_size_bound:
             return only("the script batches by itself, out of the agent's reach")
-        return KnobSpace(knob=knob, values=_batch_sizes(baseline.batch_size, loader.dataset_samples))
+        sizes = _batch_sizes(baseline.batch_size, loader.dataset_samples)
+        return KnobSpace(knob=knob, values=sizes) if len(sizes) > 1 else only("the data set is too small")
     if loader.iterable and knob in ("num_workers", "prefetch_factor", "persistent_workers"):
         return only("an iterable data set may repeat its samples in every worker")
     if knob == "pin_memory":
@@ -218,14 +219,19 @@ def _bounded(entry: KnobSpace, bounds: KnobRange) -> KnobSpace:
 
 
 def _fixed(entry: KnobSpace, value: KnobValue, baseline: TrainConfig) -> KnobSpace:
-    """Return the entry with the user's value alone, checked by building a config with it."""
+    """Return the entry with the user's value alone."""
     present = getattr(baseline, entry.knob)
-    out_of_reach = len(entry.values) == 1 and entry.why_fixed is not None
-    if out_of_reach and value != present:
-        raise UsageError(
-            f"--fix {entry.knob}={value}: can't be set here ({entry.why_fixed}); the script has {present}"
-        )
-    if isinstance(present, bool) != isinstance(value, bool) and entry.knob != "prefetch_factor":
+    if len(entry.values) == 1:
+        if value != entry.values[0]:
+            raise UsageError(
+                f"--fix {entry.knob}={value}: can't be set here ({entry.why_fixed}); the script has {present}"
+            )
+        return KnobSpace(knob=entry.knob, values=entry.values, why_fixed="fixed by --fix")
+    if entry.knob in NUMERIC_KNOBS:
+        least = 0 if entry.knob == "num_workers" else 1
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise UsageError(f"--fix {entry.knob}={value}: must be a whole number, at least {least}")
+    elif isinstance(present, bool) != isinstance(value, bool):
         raise UsageError(f"--fix {entry.knob}={value}: not a value of this knob; the script has {present}")
     if entry.knob == "precision" and value not in entry.values:
         names = ", ".join(str(v) for v in entry.values)
