@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-from tunekit.errors import RecordError, RunFolderError, RunFolderLockedError
+from tunekit.errors import DamagedRecordError, RunFolderError, RunFolderLockedError
 from tunekit.records.codec import read_json, write_json
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
@@ -91,13 +91,13 @@ class RunFolder:
             RecordError: a trial record is damaged or newer than this tunekit.
         """
         records = []
-        for folder in sorted(self.trials_folder.glob("[0-9]*")):
+        for folder in self.trials_folder.glob("[0-9]*"):
             path = folder / TRIAL_FILE
             if path.exists():
                 records.append(read_json(path, TrialRecord))
             else:
                 shutil.rmtree(folder, ignore_errors=True)
-        return tuple(records)
+        return tuple(sorted(records, key=lambda record: record.number))
 
 
 def load_run(path: Path) -> Run:
@@ -112,5 +112,5 @@ def load_run(path: Path) -> Run:
         raise RunFolderError(f"no run in {path}: {RUN_FILE} is missing; give the folder that a search wrote")
     try:
         return read_json(file, Run)
-    except RecordError as error:
-        raise type(error)(f"{error}; `tunekit search --resume {path}` rebuilds it from trials/") from error
+    except DamagedRecordError as error:
+        raise DamagedRecordError(f"{error}; its trials are in {file.parent / 'trials'}") from error

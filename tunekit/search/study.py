@@ -48,6 +48,8 @@ class Study:
         self._seed = seed
         if journal is not None:
             journal.unlink(missing_ok=True)
+            # Left by a killed search, it would hold up the first write for half a minute.
+            journal.with_name(journal.name + ".lock").unlink(missing_ok=True)
         storage: BaseStorage = InMemoryStorage()
         if journal is not None:
             storage = JournalStorage(JournalFileBackend(str(journal)))
