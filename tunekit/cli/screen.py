@@ -8,8 +8,10 @@ from typing import Self
 
 from rich.console import Console
 from rich.live import Live
+from rich.table import Table
 from rich.text import Text
 
+from tunekit.records.config import TrainConfig
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.report.terminal import draw
@@ -28,6 +30,16 @@ _PHASES = {
     "validating": "validating",
     "finished": "ending",
 }
+
+
+_LABEL_WIDTH = 8
+
+
+def _who(is_baseline: bool, config: TrainConfig | None) -> str:
+    """Return a config in one line, the baseline by its name."""
+    if not is_baseline:
+        return config_text(config)
+    return f"baseline: {config_text(config)}" if config else "baseline"
 
 
 class SearchScreen:
@@ -99,10 +111,11 @@ class SearchScreen:
             best = self._best.rate_samples_per_s if self._best else None
             if best is None or rate > best:
                 self._best = record
-        who = "baseline" if record.is_baseline_config else config_text(record.config)
-        text = Text(f"{record.number:4d}  {who}: ")
-        text.append(outcome_text(record), style="red" if record.failure else "")
-        self._console.print(text, soft_wrap=not self._console.is_terminal)
+        if record.number == 0:
+            self._print(_LABEL_WIDTH, "trial", Text("measured, then the config", style="dim"))
+        text = Text(f"{outcome_text(record):<29}", style="red" if record.failure else "bold")
+        text.append("  " + _who(record.is_baseline_config, record.config), style="not bold default")
+        self._print(_LABEL_WIDTH, f"{record.number:5d}", text)
 
     def said(self, message: str) -> None:
         """Show a sentence."""
@@ -123,15 +136,27 @@ class SearchScreen:
         assert self._spec is not None
         elapsed_s = time.monotonic() - self._started_at
         left_s = max(0.0, self._left_s - elapsed_s)
-        who = config_text(self._spec.config) if self._spec.config else "baseline"
-        text = Text(f"{self._spec.number:4d}  {who}", overflow="ellipsis", no_wrap=True)
-        text.append(f"\n      {self._purpose}: {_PHASES.get(phase, phase)}, {batches} batches", style="cyan")
+        indent = "\n" + " " * _LABEL_WIDTH
+        who = _who(self._spec.config is None, self._spec.config)
+        text = Text(f"{self._spec.number:5d}   {who}", overflow="ellipsis", no_wrap=True)
+        text.append(f"{indent}{self._purpose}: {_PHASES.get(phase, phase)}, {batches} batches", style="cyan")
         best = f", best {rate_text(self._best.rate_samples_per_s)} samples/s" if self._best else ""
-        text.append(f"\n      {duration_text(left_s)} left{best}", style="dim")
+        text.append(f"{indent}{duration_text(left_s)} left{best}", style="dim")
         return text
 
     def _line(self, label: str, text: str, style: str = "") -> None:
-        self._console.print(Text(f"{label:<8}{text}", style=style), soft_wrap=not self._console.is_terminal)
+        self._print(_LABEL_WIDTH, label, Text(text, style=style))
+
+    def _print(self, width: int, label: str, text: Text) -> None:
+        """Print a label and a text that wraps beside it; one long line where nobody looks at the width."""
+        if not self._console.is_terminal:
+            self._console.print(Text(f"{label:<{width}}").append(text), soft_wrap=True)
+            return
+        grid = Table.grid()
+        grid.add_column(width=width)
+        grid.add_column()
+        grid.add_row(Text(label), text)
+        self._console.print(grid)
 
     def _stop_live(self) -> None:
         if self._live is not None:

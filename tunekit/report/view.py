@@ -7,13 +7,13 @@ import shlex
 from dataclasses import dataclass
 
 from tunekit.recommend.learning_rate import rule_of
-from tunekit.recommend.noise import verdict
+from tunekit.recommend.noise import mean_interval, verdict
 from tunekit.records.config import TrainConfig
 from tunekit.records.hardware import Host
 from tunekit.records.measurement import Interval
 from tunekit.records.recommendation import LearningRateRule, Recommendation, Tier
 from tunekit.records.run import Run, RunStatus
-from tunekit.records.trial import TrialRecord
+from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.units import bytes_text, duration_text, rate_text
 
 _SHOWN_KNOBS = (
@@ -138,6 +138,11 @@ def _answer(run: Run, best: Recommendation | None) -> str:
     name = best.tier.value.capitalize()
     rate = interval_text(best.rate_samples_per_s, " samples/s")
     if best.is_baseline:
+        tried = sum(
+            record.role is TrialRole.SEARCH and record.measurement is not None for record in run.trials
+        )
+        if not tried:
+            return f"No other config was measured in this budget; give a longer --budget. Your own: {rate}."
         return f"Keep what you have: no measured config beats your own beyond the noise. {name}: {rate}."
     if best.speedup is None:
         return f"{name}: {rate}; speed-up n/a, because the baseline could not be measured here."
@@ -180,72 +185,95 @@ def _value_text(value: object) -> str:
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
 
 
+@dataclass(frozen=True)
+class _Column:
+    """What the tier table shows of the baseline or of one tier."""
+
+    title: str
+    config: TrainConfig | None
+    samples_per_s: float | None
+    it_per_s: float | None
+    speedup: str
+    speedup_range: str
+    epoch_time_s: float | None
+    buffer_bytes: int | None
+    reserved_bytes: int | None
+    lr: float | None
+    same_as: str
+
+
 def _tiers(run: Run) -> Table:
     """The tiers side by side with the baseline, a row per knob or figure."""
-    baseline, chosen = run.baseline, run.recommendations
-    columns = ("", "baseline", *(recommendation.tier.value for recommendation in chosen))
-    configs = [run.baseline_config, *(recommendation.config for recommendation in chosen)]
-    dumped = [config.model_dump() if config else {} for config in configs]
-    rows = [(knob, *(_value_text(values.get(knob)) for values in dumped)) for knob in _SHOWN_KNOBS]
-    loop = baseline.measurement.loop if baseline and baseline.measurement else None
-    confirm = [
-        r.measurement.loop
-        for r in run.trials
-        if r.round is not None and r.is_baseline_config and r.measurement
-    ]
-    loops = confirm or ([loop] if loop else [])
-    own_rate = sum(one.rate_samples_per_s for one in loops) / len(loops) if loops else None
-    own_it = sum(one.epoch_it_per_s for one in loops) / len(loops) if loops else None
+    columns = [_baseline_column(run), *(_tier_column(one) for one in run.recommendations)]
+    knobs = [column.config.model_dump() if column.config else {} for column in columns]
+    rows = [(knob, *(_value_text(values.get(knob)) for values in knobs)) for knob in _SHOWN_KNOBS]
     rows += [
-        ("samples/s", rate_text(own_rate), *(rate_text(r.rate_samples_per_s.value) for r in chosen)),
-        ("it/s", rate_text(own_it), *(rate_text(r.it_per_s.value) for r in chosen)),
-        ("speed-up", "1", *(f"{r.speedup.value:.2f}x" if r.speedup else "n/a" for r in chosen)),
-        ("  95% range", "", *(_range_text(r.speedup) for r in chosen)),
-        (
-            "epoch",
-            duration_text(loop.epoch_time_s if loop else None),
-            *(duration_text(r.epoch_time_s) for r in chosen),
-        ),
-        (
-            "RAM buffer",
-            bytes_text(_baseline_buffer(run)),
-            *(bytes_text(r.buffer_bytes) for r in chosen),
-        ),
+        ("samples/s", *(rate_text(column.samples_per_s) for column in columns)),
+        ("it/s", *(rate_text(column.it_per_s) for column in columns)),
+        ("speed-up", *(column.speedup for column in columns)),
+        ("  95% range", *(column.speedup_range for column in columns)),
+        ("epoch", *(duration_text(column.epoch_time_s) for column in columns)),
+        ("RAM buffer", *(bytes_text(column.buffer_bytes) for column in columns)),
     ]
-    if any(r.peak_reserved_bytes is not None for r in chosen):
-        own = loop.peak_reserved_bytes if loop else None
-        rows.append(("VRAM reserved", bytes_text(own), *(bytes_text(r.peak_reserved_bytes) for r in chosen)))
-    rows.append(
-        (
-            "lr",
-            _lr_text(_seen_lr(run)),
-            *(_lr_text(r.learning_rate.value if r.learning_rate else None) for r in chosen),
-        )
+    if any(column.reserved_bytes is not None for column in columns):
+        rows.append(("VRAM reserved", *(bytes_text(column.reserved_bytes) for column in columns)))
+    rows.append(("lr", *(_lr_text(column.lr) for column in columns)))
+    if any(column.same_as for column in columns):
+        rows.append(("same as", *(column.same_as for column in columns)))
+    titles = ("", *(column.title for column in columns))
+    return Table("Tiers (measured)", titles, tuple(rows), tuple(range(1, len(titles))))
+
+
+def _baseline_column(run: Run) -> _Column:
+    """The baseline by its fresh confirming processes, or by its one trial while there are none."""
+    confirm = [
+        record.measurement.loop
+        for record in run.trials
+        if record.round is not None and record.is_baseline_config and record.measurement
+    ]
+    first = run.baseline.measurement if run.baseline else None
+    loops = confirm or ([first.loop] if first else [])
+    rate = mean_interval([loop.rate_samples_per_s for loop in loops]).value if loops else None
+    epoch_samples = loops[0].epoch_samples if loops else None
+    config = run.baseline_config
+    return _Column(
+        title="baseline",
+        config=config,
+        samples_per_s=rate,
+        it_per_s=mean_interval([loop.epoch_it_per_s for loop in loops]).value if loops else None,
+        speedup="1" if loops else "n/a",
+        speedup_range="",
+        epoch_time_s=epoch_samples / rate if epoch_samples and rate else None,
+        buffer_bytes=config.buffer_bytes(loops[0].bytes_per_sample) if config and loops else None,
+        reserved_bytes=max((loop.peak_reserved_bytes or 0 for loop in loops), default=0) or None,
+        lr=next((one.learning_rate.base_lr for one in run.recommendations if one.learning_rate), None),
+        same_as="",
     )
-    rows.append(("same as", "", *(f"{r.same_as.value}" if r.same_as else "" for r in chosen)))
-    if not any(r.same_as for r in chosen):
-        rows.pop()
-    return Table("Tiers (measured)", columns, tuple(rows), tuple(range(1, len(columns))))
+
+
+def _tier_column(tier: Recommendation) -> _Column:
+    own = tier.is_baseline and tier.speedup is not None
+    return _Column(
+        title=tier.tier.value,
+        config=tier.config,
+        samples_per_s=tier.rate_samples_per_s.value,
+        it_per_s=tier.it_per_s.value,
+        speedup="1" if own else (f"{tier.speedup.value:.2f}x" if tier.speedup else "n/a"),
+        speedup_range="" if own else _range_text(tier.speedup),
+        epoch_time_s=tier.epoch_time_s,
+        buffer_bytes=tier.buffer_bytes,
+        reserved_bytes=tier.peak_reserved_bytes,
+        lr=tier.learning_rate.value if tier.learning_rate else None,
+        same_as=tier.same_as.value if tier.same_as else "",
+    )
 
 
 def _range_text(interval: Interval | None) -> str:
     return f"{interval.low:.2f} to {interval.high:.2f}" if interval else "n/a"
 
 
-def _seen_lr(run: Run) -> float | None:
-    rate = next((r.learning_rate for r in run.recommendations if r.learning_rate), None)
-    return rate.base_lr if rate else None
-
-
 def _lr_text(lr: float | None) -> str:
     return "n/a" if lr is None else f"{lr:.4g}"
-
-
-def _baseline_buffer(run: Run) -> int | None:
-    baseline = run.baseline
-    if baseline is None or baseline.measurement is None or baseline.config is None:
-        return None
-    return baseline.config.buffer_bytes(baseline.measurement.loop.bytes_per_sample)
 
 
 def _scaling(run: Run, best: Recommendation | None) -> Table:

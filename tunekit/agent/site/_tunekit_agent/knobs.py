@@ -55,7 +55,10 @@ def _compile(torch: Any, module: Any) -> None:
     def call_root(*args, **kwargs):
         return module._call_impl(*args, **kwargs)
 
-    module._compiled_call_impl = torch.compile(call_root)
+    if hasattr(torch.nn.Module, "_compiled_call_impl"):
+        module._compiled_call_impl = torch.compile(call_root)
+    else:  # torch 2.1
+        module.__dict__["forward"] = torch.compile(module.forward)
 
 
 def _autocast(torch: Any, module: Any, device_type: str, dtype: Any) -> None:

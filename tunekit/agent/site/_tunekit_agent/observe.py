@@ -24,6 +24,7 @@ _LEARN_TIME_S = 5.0
 _PROGRESS_EVERY_S = 0.5
 _EARLY_PROGRESS = 32
 """Batches and steps that are each told: a script that stops early should be known to the batch."""
+_SETTLED_BATCHES = 3
 _MAX_SETTLE_BATCHES = 200
 _LOADER_KNOBS = ("batch_size", "num_workers", "prefetch_factor", "pin_memory", "persistent_workers")
 
@@ -219,11 +220,11 @@ class Observer:
         knobs.apply(torch, seen.module, self._model_knobs, device_type)
 
     def _settled(self) -> bool:
-        """Return whether torch.compile has captured no new graph within the last ramp."""
-        graphs = knobs.graphs_captured()
+        """Return whether torch.compile has captured no new graph for a few batches."""
+        graphs, count = knobs.graphs_captured(), self._batches or self._step_count
         if graphs != self._last_graphs:
-            self._last_graphs, self._settle_from = graphs, self._batches
-        return self._batches - self._settle_from >= 3 or not graphs or self._batches > _MAX_SETTLE_BATCHES
+            self._last_graphs, self._settle_from = graphs, count
+        return not graphs or count - self._settle_from >= _SETTLED_BATCHES or count > _MAX_SETTLE_BATCHES
 
     def _synchronize(self) -> None:
         torch = sys.modules.get("torch")

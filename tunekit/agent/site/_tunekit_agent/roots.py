@@ -27,7 +27,10 @@ class _Seen:
         weights = [parameter for parameter in parameters if parameter.dim() == 4 and _numel(parameter) > 1]
         self.has_4d_weights = bool(weights)
         self.channels_last = any(_is_channels_last(torch, weight) for weight in weights)
-        self.compiled = module._compiled_call_impl is not None or type(module).__name__ == "OptimizedModule"
+        self.compiled = (
+            getattr(module, "_compiled_call_impl", None) is not None
+            or type(module).__name__ == "OptimizedModule"
+        )
         self.autocast_dtype = _autocast_dtype(torch, self.device)
         if (
             self.autocast_dtype is None

@@ -1,0 +1,204 @@
+"""Every check that needs a CUDA GPU, in one command; a short table comes last.
+
+    python benchmarks/gpu_check.py [--results benchmarks/results/NAME.md] [--budget 4m]
+
+Runs real trials of the built-in workload `images` on the GPU: precision, channels_last, compile and
+batch size with their memory figures, an out-of-memory trial, and one whole search. Needs a machine
+with a CUDA build of torch; `--allow-cpu` runs the same path on a CPU to try the script itself.
+"""
+
+import argparse
+import json
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tunekit.hardware.detect import detect_host  # noqa: E402
+from tunekit.records.codec import read_json  # noqa: E402
+from tunekit.records.config import TrainConfig  # noqa: E402
+from tunekit.records.run import Run  # noqa: E402
+from tunekit.records.target import Target  # noqa: E402
+from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole  # noqa: E402
+from tunekit.report.view import speedup_text  # noqa: E402
+from tunekit.trial.executor import KnownTarget, ProcessExecutor, TrialSpec  # noqa: E402
+from tunekit.trial.target import resolve_target  # noqa: E402
+from tunekit.trial.watch import Limits  # noqa: E402
+from tunekit.units import bytes_text, duration_text, rate_text  # noqa: E402
+from tunekit.workloads import IMAGES_SCRIPT  # noqa: E402
+
+
+@dataclass
+class Report:
+    """Rows of the table, filled by the checks."""
+
+    rows: list[tuple[str, str, str]] = field(default_factory=list)
+
+    def add(self, check: str, figure: str, passed: bool | None) -> None:
+        """Add one row and say it at once; None for a figure without a verdict."""
+        verdict = {True: "ok", False: "FAILED", None: ""}[passed]
+        self.rows.append((check, figure, verdict))
+        print(f"{check}: {figure} {verdict}", flush=True)
+
+    def table(self) -> str:
+        """Return the rows as a Markdown table."""
+        lines = ["| check | figure | |", "|---|---|---|"]
+        return "\n".join(
+            [*lines, *(f"| {check} | {figure} | {verdict} |" for check, figure, verdict in self.rows)]
+        )
+
+
+class Trials:
+    """Real trials of one target, numbered as they come."""
+
+    def __init__(self, target: Target, folder: Path, ram_bytes: int) -> None:
+        limits = Limits(trial_s=280.0, no_progress_s=240.0, ram_bytes=ram_bytes)
+        self._executor = ProcessExecutor(target, folder, limits, window_s=4.0)
+        self._count = 0
+        self.known: KnownTarget | None = None
+
+    def baseline(self) -> TrialRecord:
+        """Run the target as it is; later trials build on what it teaches."""
+        record = self._run(None)
+        if record.discovery is not None and record.config is not None:
+            self.known = KnownTarget(record.discovery, record.config)
+        return record
+
+    def with_knobs(self, **knobs: object) -> TrialRecord:
+        """Run the baseline's config with some knobs changed."""
+        assert self.known is not None
+        return self._run(TrainConfig.model_validate({**self.known.baseline.model_dump(), **knobs}))
+
+    def _run(self, config: TrainConfig | None) -> TrialRecord:
+        spec = TrialSpec(self._count, TrialRole.SEARCH if config else TrialRole.BASELINE, config)
+        self._count += 1
+        return self._executor.run(spec, self.known, lambda progress: None)
+
+
+def check_device(report: Report, allow_cpu: bool) -> None:
+    """The driver's view of the device, and whether a profile knows it."""
+    host = detect_host()
+    if not host.accelerators:
+        if not allow_cpu:
+            sys.exit("no CUDA GPU here: nvidia-smi should list one; use --allow-cpu to try the script itself")
+        report.add("device", f"cpu ({host.cpu_name})", None)
+        return
+    gpu = host.accelerators[0]
+    report.add("device", f"{gpu.name}, {bytes_text(gpu.memory_bytes)}, driver {gpu.driver}", None)
+    report.add("profile", str(gpu.profile_id), gpu.profile_id is not None)
+
+
+def check_knobs(report: Report, trials: Trials) -> None:
+    """The baseline and single changes to it: rate, memory, graphs."""
+    base = trials.baseline()
+    _add_trial(report, "baseline", base)
+    if base.measurement is None or trials.known is None:
+        return
+    batch = trials.known.baseline.batch_size
+    count = min(8, detect_host().cpus)
+    workers = {"num_workers": count, "prefetch_factor": 4, "persistent_workers": True, "pin_memory": True}
+    changes: list[tuple[str, dict[str, object]]] = [
+        (f"{count} workers", workers),
+        (f"{count} workers, tf32", {**workers, "precision": "tf32"}),
+        (f"{count} workers, bf16", {**workers, "precision": "bf16"}),
+        (f"{count} workers, bf16, channels_last", {**workers, "precision": "bf16", "channels_last": True}),
+        (f"{count} workers, bf16, compile", {**workers, "precision": "bf16", "compile": True}),
+        (f"{count} workers, bf16, 4x batch", {**workers, "precision": "bf16", "batch_size": batch * 4}),
+    ]
+    for name, knobs in changes:
+        _add_trial(report, name, trials.with_knobs(**knobs))
+
+
+def check_out_of_memory(report: Report, trials: Trials, on_gpu: bool) -> None:
+    """A batch that can't fit ends as device_oom, and the memory comes back."""
+    if not on_gpu or trials.known is None:
+        return
+    record = trials.with_knobs(batch_size=8192, num_workers=4, prefetch_factor=2)
+    kind = record.failure.kind if record.failure else None
+    report.add("batch 8192", str(kind or "fits"), kind in (OutcomeKind.DEVICE_OOM, None))
+    query = ["nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader"]
+    used = subprocess.run(query, capture_output=True, text=True, check=True).stdout.split()
+    report.add("GPU processes left", str(len(used)), not used)
+
+
+def check_search(report: Report, folder: Path, gpu: str, budget: str) -> None:
+    """One whole search on the built-in workload."""
+    out = folder / "search"
+    command = [sys.executable, "-m", "tunekit", "search", "--gpu", gpu, "--budget", budget, "--out", str(out)]
+    print(f"$ {shlex.join(command)}", flush=True)
+    done = subprocess.run(command, cwd=ROOT, check=False)
+    report.add("search", f"exit {done.returncode}", done.returncode == 0)
+    if done.returncode:
+        return
+    run = read_json(out / "run.json", Run)
+    report.add("search trials", f"{len(run.trials)} in {duration_text(run.search_time_s)}", None)
+    if run.noise_floor:
+        report.add("A/A noise floor", f"{run.noise_floor.relative:.1%}", None)
+    for tier in run.recommendations:
+        reserved = bytes_text(tier.peak_reserved_bytes)
+        figure = (
+            f"{speedup_text(tier.speedup)}, {rate_text(tier.rate_samples_per_s.value)} samples/s, {reserved}"
+        )
+        report.add(
+            tier.tier.value, figure, tier.is_baseline or (tier.speedup is not None and tier.speedup.value > 1)
+        )
+
+
+def _add_trial(report: Report, name: str, record: TrialRecord) -> None:
+    if record.measurement is None:
+        assert record.failure is not None
+        report.add(name, f"{record.failure.kind}: {record.failure.message[:120]}", False)
+        return
+    loop = record.measurement.loop
+    figure = (
+        f"{rate_text(loop.rate_samples_per_s)} samples/s, allocated {bytes_text(loop.peak_allocated_bytes)}, "
+        f"reserved {bytes_text(loop.peak_reserved_bytes)}, graphs {loop.compile_graphs}, "
+        f"first step {duration_text(loop.first_step_s)}, wait {loop.data_wait_s / loop.steady_time_s:.0%}"
+    )
+    report.add(name, figure, True)
+
+
+def main() -> None:
+    """Run every check, print the table, and write it where asked."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--results", type=Path, help="also write the table to this Markdown file")
+    parser.add_argument("--budget", default="4m", help="of the whole search (default: 4m)")
+    parser.add_argument("--allow-cpu", action="store_true", help="run without a GPU, to try the script")
+    options = parser.parse_args()
+    host = detect_host()
+    on_gpu = bool(host.accelerators)
+    report = Report()
+    with tempfile.TemporaryDirectory(prefix="tunekit-gpu-check-") as scratch:
+        folder = Path(scratch)
+        target = resolve_target((sys.executable, str(IMAGES_SCRIPT)), ROOT, builtin="images")
+        trials = Trials(target, folder / "trials", int(0.9 * host.ram_limit_bytes))
+        checks: list[Callable[[], None]] = [
+            lambda: check_device(report, options.allow_cpu),
+            lambda: check_knobs(report, trials),
+            lambda: check_out_of_memory(report, trials, on_gpu),
+            lambda: check_search(report, folder, "auto", options.budget),
+        ]
+        for check in checks:
+            check()
+    command = shlex.join(["python", "benchmarks/gpu_check.py", *sys.argv[1:]])
+    text = f"{date.today()}: `{command}`\n\n{report.table()}\n"
+    print(f"\n{text}")
+    if options.results:
+        options.results.parent.mkdir(parents=True, exist_ok=True)
+        options.results.write_text(text)
+    failed = [row for row in report.rows if row[2] == "FAILED"]
+    print(json.dumps({"checks": len(report.rows), "failed": len(failed)}))
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
