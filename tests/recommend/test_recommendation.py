@@ -163,9 +163,20 @@ def test_a_tier_confirmed_slower_gives_way_to_the_baseline():
     assert found.confirm_trials == (200, 201, 202)
     assert found.speedup.value == 1.0
     assert found.reason == (
-        "The baseline's own config stays: the tier's pick (trial 7) was confirmed slower, "
-        "0.80x (0.80x to 0.80x) the baseline's rate."
+        "The baseline's own config stays: the tier's pick (trial 7) was "
+        "0.80x (0.80x to 0.80x) the baseline's rate, confirmed slower."
     )
+
+
+@pytest.mark.parametrize("tier", Tier)
+def test_without_a_significant_difference_the_smaller_baseline_stays_but_for_aggressive(tier):
+    against = comparison()
+    bigger = own.model_copy(update={"batch_size": own.batch_size * 2})
+    pick = trial_record(7, 500.0, bigger)
+    found = recommend(tier, pick, confirm_records([450.0, 560.0, 500.0], bigger), against)
+    assert isinstance(found, Recommendation)
+    settled = settle(found, against)
+    assert settled.is_baseline == (tier is not Tier.AGGRESSIVE)
 
 
 def test_the_baseline_takes_no_tier_whose_limits_it_breaks():

@@ -107,3 +107,14 @@ def test_short_epochs_are_charged_their_boundaries(tmp_path: Path) -> None:
     assert loop.boundary_s is not None
     assert loop.boundary_s > 0  # a fresh worker process each epoch
     assert loop.rate_samples_per_s < loop.steady_samples / loop.steady_time_s
+
+
+def test_a_loop_without_a_loader_is_measured_at_its_steps(tmp_path: Path) -> None:
+    trials = RealTrials(zoo_target("no_loader.py"), tmp_path)
+    baseline = trials.run_baseline()
+    assert baseline.measurement is not None
+    assert baseline.discovery is not None
+    assert baseline.discovery.loaders == ()
+    assert baseline.measurement.loop.batch_size == 12
+    assert baseline.measurement.loop.boundary_s is None
+    assert trials.run(precision="bf16", compile=True).failure is None

@@ -96,10 +96,11 @@ def recommend(
 def settle(
     recommendation: Recommendation, against: Comparison, *, earlier: Sequence[Recommendation] = ()
 ) -> Recommendation:
-    """Return the recommendation, or the baseline's own config where the tier's is slower than it.
+    """Return the recommendation, or the baseline's own config where the tier's brings nothing.
 
-    The baseline takes the tier's place when the confirmed speed-up is significantly below 1 and every
-    measured process of the baseline is within the tier's limits. `same_as` is told anew.
+    The baseline takes the tier's place when every measured process of it is within the tier's limits and
+    the confirmed speed-up is significantly below 1; for Conservative and Balanced also when there is no
+    significant difference and the baseline is the smaller config. `same_as` is told anew.
 
     Args:
         recommendation: the tier's confirmed pick.
@@ -108,7 +109,10 @@ def settle(
     """
     kept = recommendation.model_copy(update={"same_as": _same_as(recommendation.config, earlier)})
     ratio = recommendation.speedup
-    if recommendation.is_baseline or ratio is None or verdict(ratio, against.noise) != "slower":
+    if recommendation.is_baseline or ratio is None:
+        return kept
+    judged = verdict(ratio, against.noise)
+    if judged == "faster" or (judged != "slower" and not _prefers_baseline(recommendation, against)):
         return kept
     trials = ((against.baseline,) if against.baseline else ()) + against.baseline_confirm
     measured = [record for record in trials if record.measurement is not None]
@@ -117,13 +121,27 @@ def settle(
     own = recommend(recommendation.tier, measured[0], against.baseline_confirm, against, earlier=earlier)
     if isinstance(own, MissingTier):
         return kept
+    outcome = "confirmed slower" if judged == "slower" else "no significant difference"
     return own.model_copy(
         update={
-            "reason": "The baseline's own config stays: the tier's pick "
-            f"(trial {recommendation.search_trial}) was confirmed slower, "
-            f"{_factor_text(ratio)} the baseline's rate."
+            "reason": f"The baseline's own config stays: the tier's pick (trial {recommendation.search_trial}) "
+            f"was {_factor_text(ratio)} the baseline's rate, {outcome}."
         }
     )
+
+
+def _prefers_baseline(recommendation: Recommendation, against: Comparison) -> bool:
+    """Return whether the baseline is preferred at an equal rate: it is smaller, and rate is not all."""
+    own = against.baseline_config
+    return (
+        recommendation.tier is not Tier.AGGRESSIVE
+        and own is not None
+        and _size(own) < _size(recommendation.config)
+    )
+
+
+def _size(config: TrainConfig) -> tuple[int, int, int, bool]:
+    return (config.batch_size, config.queue_batches, config.num_workers, config.compile)
 
 
 def _successes(records: Sequence[TrialRecord]) -> list[_Confirmed]:
