@@ -88,7 +88,7 @@ def test_an_error_inside_frees_the_folder(folder: Path):
 @pytest.mark.parametrize("below", ["", "deeper", "deeper/still"])
 def test_a_folder_that_can_not_be_made_says_what_to_do(tmp_path: Path, below: str):
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunFolderError, match="can't be written .*; choose another with --out"):
+    with pytest.raises(RunFolderError, match=r"can't be written .*; choose another with --out"):
         RunFolder(tmp_path / "file" / below).__enter__()
 
 
@@ -170,5 +170,5 @@ def test_a_damaged_run_is_named_and_its_trials_pointed_at(folder: Path):
 def test_a_run_of_a_newer_tunekit_asks_for_an_upgrade_alone(folder: Path):
     folder.mkdir(parents=True)
     (folder / RUN_FILE).write_text(to_json(run()).replace('"schema_version": 1', '"schema_version": 2', 1))
-    with pytest.raises(NewerRecordError, match="upgrade tunekit$"):
+    with pytest.raises(NewerRecordError, match=r"upgrade tunekit$"):
         load_run(folder)

@@ -117,7 +117,7 @@ class Search:
         if baseline.config is None or self._trials.discovery is None:
             assert baseline.failure is not None
             self._refuse_target(baseline.failure)
-        if self._left_s <= 0:
+        if self._left_s <= 0 and len(self._records) == 1:
             raise BudgetTooSmallError(
                 f"the baseline alone took {baseline.duration_s:.0f} s of the budget of "
                 f"{self._run.options.budget_s:.0f} s; use --budget {round(baseline.duration_s * 12)}s or more"
@@ -135,6 +135,11 @@ class Search:
                 raise TargetError("out of memory even with batch_size 1; see the trials' output.log")
             config = config.model_copy(update={"batch_size": max(1, config.batch_size // 2)})
             if all(record.config != config for record in self._records):
+                if self._left_s <= 0:
+                    raise BudgetTooSmallError(
+                        f"the baseline ran out of memory, and the budget of {self._run.options.budget_s:.0f} s "
+                        f"ended before batch_size {config.batch_size} could be tried; use a longer --budget"
+                    )
                 self._run_trial(
                     TrialRole.SEARCH, config, known, "the baseline ran out of memory: half its batch"
                 )
@@ -190,13 +195,16 @@ class Search:
             record = self._run_trial(TrialRole.SEARCH, config, known, "first guess" if guess else "search")
             study.tell([record])
 
-    def _may_explore(self) -> bool:
+    @property
+    def _may_add(self) -> bool:
+        """Whether --trials allows another search trial; none is added once confirmation has begun."""
         most = self._run.options.max_trials
         explored = sum(record.role is not TrialRole.CONFIRM for record in self._records)
-        if most is not None and explored >= most:
+        return (most is None or explored < most) and next_round(self._records) == 0
+
+    def _may_explore(self) -> bool:
+        if not self._may_add:
             return False
-        if next_round(self._records):
-            return False  # a resumed run that had begun to confirm
         trial_s = typical_duration_s(self._records, None)
         reserve_s = min(
             4 * self._run.options.confirm_rounds * trial_s, _CONFIRM_SHARE * self._run.options.budget_s
@@ -214,10 +222,15 @@ class Search:
             bytes_per_sample = best.measurement.loop.bytes_per_sample
             config = nearest(self._run.space, clip(best.config, tier, self._run.host, bytes_per_sample))
             for _ in range(3):
-                if all(record.config != config for record in self._records):
+                record = next((record for record in self._records if record.config == config), None)
+                if record is None:
+                    if not self._may_add or self._left_s <= 0:
+                        return
                     record = self._run_trial(TrialRole.SEARCH, config, known, f"made to fit {tier.value}")
-                    if tier in pick_tiers(self._trials, self._run.host, self._run.options) or record.failure:
-                        break
+                if tier in pick_tiers(self._trials, self._run.host, self._run.options):
+                    break
+                if record.failure is not None and not record.failure.kind.is_memory:
+                    break
                 smaller = config.model_copy(update={"batch_size": max(1, config.batch_size // 2)})
                 config = nearest(self._run.space, smaller)
 

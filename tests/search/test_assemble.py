@@ -1,0 +1,221 @@
+"""From trial records to a whole run: pure, so the same records give the same run."""
+
+import pytest
+from any_records import trial_records
+from build_records import (
+    GIB,
+    baseline_record,
+    config,
+    configs,
+    confirm_records,
+    cpu,
+    discovery,
+    failure,
+    host,
+    options,
+    run,
+    trial_lists,
+    trial_record,
+    unhurried,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tunekit.records.config import TrainConfig
+from tunekit.records.recommendation import Tier
+from tunekit.records.run import Run
+from tunekit.records.trial import OutcomeKind, TrialRecord, WrittenFile
+from tunekit.search.assemble import Trials, assemble, pick_tiers, run_noise
+
+own = config()
+fast = config(batch_size=256)
+faster = config(batch_size=512, num_workers=4)
+
+
+def baselines(rates: list[float], first_number: int = 50) -> tuple[TrialRecord, ...]:
+    return tuple(
+        record.model_copy(update={"is_baseline_config": True})
+        for record in confirm_records(list(rates), own, first_number=first_number)
+    )
+
+
+def assembled(*records: TrialRecord, **overrides) -> Run:
+    return assemble(run(**({"trials": ()} | overrides)), records)
+
+
+def walked(*more: TrialRecord) -> Run:
+    """Baseline at 500, two configs found at 900 and 1000, three rounds of each at a little less."""
+    return assembled(
+        baseline_record(of=own),
+        trial_record(1, 900.0, fast),
+        trial_record(2, 1000.0, faster),
+        *more,
+        *baselines([500.0, 505.0, 495.0]),
+        *confirm_records([880.0, 890.0, 870.0], fast, first_number=60),
+        *confirm_records([980.0, 990.0, 970.0], faster, first_number=70),
+    )
+
+
+def by_tier(whole: Run) -> dict[Tier, TrainConfig]:
+    return {recommendation.tier: recommendation.config for recommendation in whole.recommendations}
+
+
+def test_each_tier_gets_its_pick_with_its_confirmation():
+    whole = walked()
+    assert by_tier(whole) == dict.fromkeys(Tier, faster)
+    first = whole.recommendations[0]
+    assert first.search_trial == 2
+    assert first.confirm_trials == (70, 71, 72)
+    assert first.speedup is not None
+    assert first.speedup.value == pytest.approx(1.96, rel=0.01)
+    assert [r.same_as for r in whole.recommendations] == [None, Tier.CONSERVATIVE, Tier.CONSERVATIVE]
+
+
+def test_the_noise_floor_comes_from_the_baselines_fresh_processes():
+    noise = walked().noise_floor
+    assert noise is not None
+    assert (noise.processes, noise.pairs) == (3, 2)
+    assert noise.relative == pytest.approx(0.016, abs=0.002)
+    assert run_noise(Trials((baseline_record(), *baselines([500.0])))) is None
+
+
+def test_each_recommended_tier_has_its_multi_gpu_rows():
+    whole = walked()
+    assert [(row.tier, row.gpus) for row in whole.scaling] == [
+        (tier, gpus) for tier in Tier for gpus in (1, 2, 4, 8)
+    ]
+    assert [row.total_batch for row in whole.scaling[:4]] == [512, 1024, 2048, 4096]
+
+
+def test_a_config_that_failed_again_gives_way_to_the_next():
+    unfit = confirm_records([None], faster, first_number=90)
+    whole = walked(*unfit)
+    assert by_tier(whole) == dict.fromkeys(Tier, fast)
+
+
+def test_a_pick_that_was_not_confirmed_is_missing_with_the_reason():
+    whole = assembled(baseline_record(of=own), trial_record(1, 900.0, fast))
+    assert whole.recommendations == ()
+    assert {missing.tier for missing in whole.missing_tiers} == set(Tier)
+    assert "not confirmed" in whole.missing_tiers[0].reason
+
+
+def test_a_tier_whose_limits_all_break_says_which_limit_most_often():
+    greedy = config(num_workers=8)
+    whole = assembled(baseline_record(of=greedy), trial_record(1, 900.0, greedy))
+    (missing,) = [m for m in whole.missing_tiers if m.tier is Tier.CONSERVATIVE]
+    assert missing.reason == (
+        "no measured config is within its limits; most often: 8 workers, more than 50% of 8 CPUs (4)"
+    )
+
+
+def test_without_a_measured_trial_every_tier_says_so():
+    whole = assembled(baseline_record(rate=None))
+    assert {m.reason for m in whole.missing_tiers} == {"no trial was measured"}
+    assert "baseline-failed" in {note.code for note in whole.notes}
+
+
+def test_without_any_trial_there_is_still_a_run():
+    whole = assembled()
+    assert whole.trials == ()
+    assert len(whole.missing_tiers) == 3
+
+
+def test_a_baseline_that_failed_leaves_the_speed_up_unknown():
+    whole = assembled(
+        baseline_record(rate=None, overrides={"failure": failure(OutcomeKind.HOST_OOM, message="too much")}),
+        trial_record(1, 900.0, fast),
+        *confirm_records([880.0, 890.0, 870.0], fast, first_number=60),
+    )
+    assert all(recommendation.speedup is None for recommendation in whole.recommendations)
+    (note,) = [note for note in whole.notes if note.code == "baseline-failed"]
+    assert note.message == "the baseline did not run here (host_oom): too much"
+
+
+def test_the_first_complete_discovery_counts():
+    partial, whole = discovery("Adam", complete=False), discovery("SGD")
+    trials = Trials(
+        (
+            baseline_record(rate=None, overrides={"discovery": partial}),
+            trial_record(1, overrides={"discovery": whole}),
+            trial_record(2, overrides={"discovery": discovery("Lion")}),
+        )
+    )
+    assert trials.discovery == whole
+    assert Trials(trials.records[:1]).discovery == partial
+    assert Trials(()).discovery is None
+
+
+def test_another_device_than_asked_for_is_noted():
+    notes = assembled(baseline_record(device=cpu()), measured_on="cpu").notes
+    (note,) = [note for note in notes if note.code == "other-device"]
+    assert note.message == "measured on cpu, not on a10g: the tiers are for this machine"
+
+
+def test_diverted_writes_are_counted_once_per_file():
+    def wrote(number: int, *paths: str) -> TrialRecord:
+        written = tuple(WrittenFile(path=path, action="diverted") for path in paths)
+        return trial_record(number, overrides={"written": written})
+
+    notes = assembled(wrote(0, "a.pt", "b.pt"), wrote(1, "a.pt", "c.pt", "d.pt")).notes
+    (note,) = [note for note in notes if note.code == "writes-diverted"]
+    assert note.value == 4
+    assert "a.pt, b.pt, c.pt ..." in note.message
+
+
+def test_an_epoch_without_a_length_is_noted():
+    notes = assembled(baseline_record(epoch_samples=None, epoch_batches=None)).notes
+    assert "epoch-unknown" in {note.code for note in notes}
+    assert "epoch-unknown" not in {note.code for note in walked().notes}
+
+
+def test_assembling_again_changes_nothing():
+    whole = walked()
+    assert assemble(whole, whole.trials) == whole
+
+
+@given(trial_lists(), st.lists(st.floats(1, 1e5), max_size=4))
+@settings(unhurried, max_examples=60)
+def test_any_list_of_trials_makes_a_run_whose_tiers_add_up(records: list[TrialRecord], rates: list[float]):
+    confirmations = [
+        confirmed
+        for record in records
+        if record.config
+        for confirmed in confirm_records(list(rates), record.config, first_number=100 * (record.number + 1))
+    ]
+    whole = assembled(*records, *confirmations, options=options(epochs=3))
+    tiers = [r.tier for r in whole.recommendations] + [m.tier for m in whole.missing_tiers]
+    assert sorted(tiers) == sorted(Tier)
+    measured = {record.config for record in records if record.measurement}
+    assert {recommendation.config for recommendation in whole.recommendations} <= measured
+    for recommendation in whole.recommendations:
+        assert len(recommendation.confirm_trials) == len(rates)
+
+
+@given(st.lists(trial_records(), max_size=3))
+@settings(unhurried, max_examples=40)
+def test_confirmations_are_kept_apart_from_all_other_trials(records: list[TrialRecord]):
+    trials = Trials(tuple(records))
+    assert len(trials.confirming) + len([r for r in records if r.role != "confirm"]) == len(records)
+    assert set(map(id, trials.baseline_confirm)) <= set(map(id, trials.confirming))
+
+
+@given(configs())
+@unhurried
+def test_candidates_leave_out_confirmations(knobs: TrainConfig):
+    searching = trial_record(1, 900.0, knobs)
+    again = confirm_records([880.0], knobs, first_number=60)
+    assert Trials((searching, *again)).candidates == (searching,)
+    assert Trials(again).candidates == ()
+    assert Trials((searching, *again)).confirm_of(knobs) == again
+
+
+def test_picks_are_within_the_limits_of_a_small_host():
+    small = host(cpus=2, cpus_total=2, ram_limit_bytes=8 * GIB, ram_total_bytes=8 * GIB)
+    trials = Trials((baseline_record(of=own), trial_record(1, 900.0, config(num_workers=1))))
+    picks = pick_tiers(trials, small, options())
+    assert {tier: record.number for tier, record in picks.items()} == {
+        Tier.CONSERVATIVE: 1,
+        Tier.BALANCED: 1,
+        Tier.AGGRESSIVE: 1,
+    }
