@@ -137,8 +137,9 @@ class Search:
             if all(record.config != config for record in self._records):
                 if self._left_s <= 0:
                     raise BudgetTooSmallError(
-                        f"the baseline ran out of memory, and the budget of {self._run.options.budget_s:.0f} s "
-                        f"ended before batch_size {config.batch_size} could be tried; use a longer --budget"
+                        "the baseline ran out of memory, and the budget of "
+                        f"{self._run.options.budget_s:.0f} s ended before batch_size {config.batch_size} "
+                        "could be tried; use a longer --budget"
                     )
                 self._run_trial(
                     TrialRole.SEARCH, config, known, "the baseline ran out of memory: half its batch"
