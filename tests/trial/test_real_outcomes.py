@@ -15,7 +15,12 @@ pytestmark = pytest.mark.real
 @pytest.mark.parametrize(
     ("script", "kind", "told", "limits"),
     [
-        ("never_trains.py", OutcomeKind.NO_TRAINING_LOOP, "without one optimizer step", Limits(60, 2, 3 << 30)),
+        (
+            "never_trains.py",
+            OutcomeKind.NO_TRAINING_LOOP,
+            "without one optimizer step",
+            Limits(60, 2, 3 << 30),
+        ),
         ("crashes.py", OutcomeKind.SCRIPT_ERROR, "ValueError: boom: configs missing", LIMITS),
         ("too_short.py", OutcomeKind.TOO_SHORT, "after 5 optimizer steps", LIMITS),
         ("hangs.py", OutcomeKind.HANG, "and 10 steps", Limits(60, 6, 3 << 30)),
@@ -86,3 +91,20 @@ def test_the_users_own_sitecustomize_still_runs(tmp_path: Path, monkeypatch: pyt
     assert record.failure is not None
     assert record.failure.kind is OutcomeKind.TOO_SHORT
     assert "my own sitecustomize sitecustomize" in trials.output(0)
+
+
+def test_a_script_that_ends_by_itself_is_measured_by_what_it_did(tmp_path: Path) -> None:
+    trials = RealTrials(zoo_target("ends_by_itself.py"), tmp_path, window_s=30.0)
+    record = trials.run_baseline()
+    assert record.measurement is not None
+    assert record.measurement.loop.stop_reason == "loop_ended"
+    assert trials.output(0) == "trained\n"
+
+
+def test_a_script_that_ends_badly_is_an_error_however_much_it_trained(tmp_path: Path) -> None:
+    record = RealTrials(
+        zoo_target("ends_by_itself.py", "--exit", "3"), tmp_path, window_s=30.0
+    ).run_baseline()
+    assert record.failure is not None
+    assert record.failure.kind is OutcomeKind.SCRIPT_ERROR
+    assert record.failure.returncode == 3

@@ -40,7 +40,7 @@ def measurement_of(evidence: Evidence, asked: KnobsAsked, roots: Sequence[RootSe
         asked: the knobs that the agent had to set; empty at the baseline.
         roots: the modules that model knobs had to reach.
     """
-    if evidence.done is None:
+    if evidence.done is None or evidence.limit is not None or evidence.returncode not in (0, None):
         return _failure_without_measurement(evidence)
     loop = evidence.done.loop
     if evidence.nonfinite is not None:

@@ -112,7 +112,7 @@ class TrialWatch:
         try:
             while self._keeper.poll() is None:
                 self._take_events()
-                if self._evidence.done or self._over_limit():
+                if self._is_waiting_for_its_end() or self._over_limit():
                     break
                 self._report()
                 time.sleep(_POLL_S)
@@ -126,6 +126,11 @@ class TrialWatch:
         evidence.last_lines = last_lines(self._folder / "output.log")
         evidence.duration_s = self._clock() - self._started_at
         return evidence
+
+    def _is_waiting_for_its_end(self) -> bool:
+        """Return whether the agent is done and blocks; a script that ended by itself is let to exit."""
+        done = self._evidence.done
+        return done is not None and done.loop.stop_reason != "loop_ended"
 
     def _take_events(self) -> None:
         for event in self._reader.read_new():

@@ -11,6 +11,7 @@ data flows through them:
     knobs      precision, compile and channels_last applied to a root
     steady     from ticks on a clock to a steady window and an epoch boundary (pure)
     observe    ties them together: learn, warm up, measure, report, wait for the end
+    facts      devices, epochs, loaders and errors as plain values
     harm       writes over existing files go to the trial's folder
     events     the JSON lines that the parent reads
 """

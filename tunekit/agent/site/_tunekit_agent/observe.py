@@ -9,10 +9,9 @@ import platform
 import sys
 import threading
 import time
-import traceback
 from typing import Any
 
-from . import batches, imports, knobs
+from . import batches, facts, imports, knobs
 from .loaders import LoaderInfo, LoaderWatch, means
 from .request import Request
 from .roots import RootFinder
@@ -172,7 +171,7 @@ class Observer:
             self._training_address = self.loaders.address_of(self._training)
             self._batch_bytes = self._training.facts.get("batch_bytes", self._batch_bytes)
         roots = self.roots.roots()
-        self._device = _device_facts(roots[0].device if roots else None)
+        self._device = facts.of_device(roots[0].device if roots else None)
         self._tell_learnt(roots, complete=True)
         self._make_clock(roots)
 
@@ -187,9 +186,9 @@ class Observer:
         self._log.emit("learnt", discovery=discovery, applied=self._applied_facts())
 
     def _make_clock(self, roots: list) -> None:
-        facts = self._training.facts if self._training else {}
-        workers, prefetch = facts.get("num_workers", 0), facts.get("prefetch_factor") or 0
-        _, epoch_batches = self._epoch()
+        training = self._training.facts if self._training else {}
+        workers, prefetch = training.get("num_workers", 0), training.get("prefetch_factor") or 0
+        _, epoch_batches = facts.epoch_of(self._training)
         self._loaderless_samples = roots[0].input_samples if roots and roots[0].input_samples else 1
         self._clock = LoopClock(
             time.perf_counter,
@@ -201,7 +200,7 @@ class Observer:
             can_force_boundary=self._training is not None and epoch_batches is not None,
         )
         if self._training is not None:
-            self._clock.epoch_started(facts.get("epoch_started", self._started))
+            self._clock.epoch_started(training.get("epoch_started", self._started))
 
     def _tick_without_loader(self, optimizer: Any) -> None:
         """A loop that makes its own batches: its clock ticks at the steps of the first optimizer."""
@@ -238,56 +237,34 @@ class Observer:
         most_steps = max(self.steps.steps.values(), default=1)
         fetches = self._training.fetches if self._training else most_steps
         return {
-            "loaders": [self._loader_facts(info) for info in self.loaders.infos[:64]],
+            "loaders": [
+                {
+                    "address": self.loaders.address_of(info),
+                    "training": info is self._training,
+                    **facts.of_loader(info),
+                }
+                for info in self.loaders.infos[:64]
+            ],
             "roots": [root.facts() for root in roots[:64]],
             "roots_cover_step": self.roots.cover_step(),
             "optimizers": self.steps.seen()[:64],
             "batches_per_step": max(1, round(fetches / most_steps)),
             "float32_matmul_precision": knobs.matmul_precision(torch),
             "device_type": self._device["type"],
-            "bf16_native": _bf16_native(torch, self._device["type"]),
+            "bf16_native": facts.bf16_native(torch, self._device["type"]),
             "torch_version": str(torch.__version__),
             "python_version": platform.python_version(),
         }
 
-    def _loader_facts(self, info: LoaderInfo) -> dict:
-        names = ("dataset", "dataset_samples", "batch_size", "num_workers", "prefetch_factor", "pin_memory")
-        more = ("persistent_workers", "drop_last", "iterable", "batch_size_bound")
-        return {
-            "address": self.loaders.address_of(info),
-            "training": info is self._training,
-            **{name: info.facts.get(name) for name in names + more},
-        }
-
     def _applied_facts(self) -> dict:
         """Return what really holds in this process, for the parent to compare with what it asked."""
-        facts = self._training.facts if self._training else {}
+        training = self._training.facts if self._training else {}
         return {
-            **{name: facts.get(name) for name in _LOADER_KNOBS},
+            **{name: training.get(name) for name in _LOADER_KNOBS},
             "addressed": self._request.loader is None
             or (self._training is not None and self.loaders.is_addressed(self._training)),
             "roots_applied": [seen.facts() for seen in self.roots.applied],
         }
-
-    def _epoch(self) -> tuple:
-        """Return (samples, batches) of one epoch as the training loader says, None where unknown."""
-        info = self._training
-        if info is None or info.facts.get("iterable"):
-            return None, None
-        try:
-            loader = info.loader()
-            count = len(loader)
-            sampler = getattr(loader.batch_sampler, "sampler", None)
-        except Exception:
-            return None, None
-        batch_size = info.facts.get("batch_size")
-        if batch_size is None or count <= 0:
-            return None, (count or None)
-        try:
-            samples = len(sampler) if sampler is not None else count * batch_size
-        except Exception:
-            samples = count * batch_size
-        return max(1, min(samples, count * batch_size)), count
 
     def _finish(self) -> None:
         """Report the measurement and wait for the parent to end this process."""
@@ -304,16 +281,17 @@ class Observer:
 
     def _measured(self) -> dict:
         clock = self._clock
-        facts = self._training.facts if self._training else {}
-        epoch_samples, epoch_batches = self._epoch()
-        first, last = (_finite(loss) for loss in self.steps.loss_values())
+        training = self._training.facts if self._training else {}
+        epoch_samples, epoch_batches = facts.epoch_of(self._training)
+        first, last = (facts.finite(loss) for loss in self.steps.loss_values())
         return {
             "device": self._device,
-            "batch_size": facts.get("batch_size") or (None if self._training else self._loaderless_samples),
-            "num_workers": facts.get("num_workers", 0),
-            "prefetch_factor": facts.get("prefetch_factor"),
-            "pin_memory": facts.get("pin_memory", False),
-            "persistent_workers": facts.get("persistent_workers", False),
+            "batch_size": training.get("batch_size")
+            or (None if self._training else self._loaderless_samples),
+            "num_workers": training.get("num_workers", 0),
+            "prefetch_factor": training.get("prefetch_factor"),
+            "pin_memory": training.get("pin_memory", False),
+            "persistent_workers": training.get("persistent_workers", False),
             "compile_graphs": knobs.graphs_captured(),
             "float32_matmul_precision": knobs.matmul_precision(sys.modules["torch"]),
             "steady_batches": clock.steady_batches,
@@ -331,7 +309,7 @@ class Observer:
             "first_batch_s": self._first_batch_s,
             "first_step_s": self._first_step_s,
             "batch_bytes": self._batch_bytes,
-            **_device_memory(),
+            **facts.of_device_memory(),
             "loss_first": first,
             "loss_last": last,
             "script_steps": self._step_count,
@@ -363,48 +341,7 @@ class Observer:
             self._finished = True
             self._report()
             return
-        self._log.emit("exit", steps=self._step_count, batches=self._batches, error=_error_facts(error))
-
-
-def _error_facts(error: Any) -> dict | None:
-    if error is None:
-        return None
-    lines = traceback.format_exception(type(error), error, error.__traceback__)
-    return {
-        "types": [kind.__module__ + "." + kind.__qualname__ for kind in type(error).__mro__][:16],
-        "message": str(error)[-4000:],
-        "traceback": "".join(lines)[-8000:].splitlines()[-40:],
-    }
-
-
-def _finite(loss: float | None) -> float | None:
-    return loss if loss is None or math.isfinite(loss) else None
-
-
-def _device_facts(device: Any) -> dict:
-    kind = getattr(device, "type", "cpu")
-    if kind == "cuda":
-        properties = sys.modules["torch"].cuda.get_device_properties(device)
-        return {"type": kind, "name": properties.name, "memory_bytes": int(properties.total_memory)}
-    return {"type": kind, "name": platform.processor() or kind, "memory_bytes": None}
-
-
-def _bf16_native(torch: Any, kind: str) -> bool | None:
-    """Return whether CUDA computes bfloat16 without emulation; the parent knows of CPUs."""
-    if kind != "cuda":
-        return None
-    return torch.cuda.get_device_capability() >= (8, 0)
-
-
-def _device_memory() -> dict:
-    torch = sys.modules["torch"]
-    if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
-        return {"peak_allocated_bytes": None, "peak_reserved_bytes": None, "allocation_retries": None}
-    return {
-        "peak_allocated_bytes": torch.cuda.max_memory_allocated(),
-        "peak_reserved_bytes": torch.cuda.max_memory_reserved(),
-        "allocation_retries": int(torch.cuda.memory_stats().get("num_alloc_retries", 0)),
-    }
+        self._log.emit("exit", steps=self._step_count, batches=self._batches, error=facts.of_error(error))
 
 
 def install(request: Request, log: Any) -> None:

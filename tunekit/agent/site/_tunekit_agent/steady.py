@@ -99,7 +99,7 @@ class LoopClock:
         self._stop_cost_s = 0.0
         self._last_tick: float | None = None
         self._next_check_s = window_s
-        self._drain_start = 0.0
+        self._opened_at = self._drain_start = 0.0
         self._drain_batches = 0
 
     @property
@@ -145,7 +145,7 @@ class LoopClock:
             self.discarded_batches += 1
         if self.phase in (DRAINING, REFILLING) and ended:
             self._drain_batches += 1
-        if self.phase == MEASURING and self._last_tick is not None and self._enough():
+        if self.phase == MEASURING and self._last_tick is not None and self._enough(now):
             self._close(now)
         elif self.phase == WARMING or (self.phase == MEASURING and self._last_tick is None):
             self._open_when_ramped(settled)
@@ -208,6 +208,8 @@ class LoopClock:
         ):
             elapsed = now - (self._epoch_start or now) + self._stop_cost_s
             self._boundaries.append((elapsed, self._epoch_batches))
+        if self.phase == WARMING:
+            self._opened_at = now
         self.phase = MEASURING
         self._last_tick = now
 
@@ -216,11 +218,13 @@ class LoopClock:
         """Whether warming up ran on past this epoch's ramp: then its start says nothing of a boundary."""
         return self._epoch_batches > self._ramp
 
-    def _enough(self) -> bool:
+    def _enough(self, now: float) -> bool:
         count = self.steady_batches
-        if self.steady_time_s < self._next_check_s or count < 3:
+        # Epochs of few batches are mostly boundary: then whole epochs, not steady seconds, use up the time.
+        late = now - self._opened_at >= 2 * _CAP_WINDOWS * self._window_s and count >= _MIN_BATCHES
+        if not late and (self.steady_time_s < self._next_check_s or count < 3):
             return False
-        capped = self.steady_time_s >= _CAP_WINDOWS * self._window_s
+        capped = late or self.steady_time_s >= _CAP_WINDOWS * self._window_s
         if count % self._group and not capped:
             return False
         self._next_check_s = self.steady_time_s + self._window_s / 10

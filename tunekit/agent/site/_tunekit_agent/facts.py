@@ -1,0 +1,92 @@
+"""Plain facts for the parent: devices, epochs, loaders, the exception that ended the script."""
+
+from __future__ import annotations
+
+import math
+import platform
+import sys
+import traceback
+from typing import Any
+
+_LOADER_FACTS = (
+    "dataset",
+    "dataset_samples",
+    "batch_size",
+    "num_workers",
+    "prefetch_factor",
+    "pin_memory",
+    "persistent_workers",
+    "drop_last",
+    "iterable",
+    "batch_size_bound",
+)
+
+
+def of_loader(info: Any) -> dict:
+    """Return what the parent's record of a loader holds."""
+    return {name: info.facts.get(name) for name in _LOADER_FACTS}
+
+
+def epoch_of(info: Any) -> tuple:
+    """Return (samples, batches) of one epoch as a training loader says, None where unknown."""
+    if info is None or info.facts.get("iterable"):
+        return None, None
+    try:
+        loader = info.loader()
+        count = len(loader)
+        sampler = getattr(loader.batch_sampler, "sampler", None)
+    except Exception:
+        return None, None
+    batch_size = info.facts.get("batch_size")
+    if batch_size is None or count <= 0:
+        return None, (count or None)
+    try:
+        samples = len(sampler) if sampler is not None else count * batch_size
+    except Exception:
+        samples = count * batch_size
+    return max(1, min(samples, count * batch_size)), count
+
+
+def of_device(device: Any) -> dict:
+    """Return type, name and memory in bytes of a torch device."""
+    kind = getattr(device, "type", "cpu")
+    if kind == "cuda":
+        properties = sys.modules["torch"].cuda.get_device_properties(device)
+        return {"type": kind, "name": properties.name, "memory_bytes": int(properties.total_memory)}
+    return {"type": kind, "name": platform.processor() or kind, "memory_bytes": None}
+
+
+def of_device_memory() -> dict:
+    """Return torch's peaks on the current CUDA device, None where CUDA is not used."""
+    torch = sys.modules["torch"]
+    if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
+        return {"peak_allocated_bytes": None, "peak_reserved_bytes": None, "allocation_retries": None}
+    return {
+        "peak_allocated_bytes": torch.cuda.max_memory_allocated(),
+        "peak_reserved_bytes": torch.cuda.max_memory_reserved(),
+        "allocation_retries": int(torch.cuda.memory_stats().get("num_alloc_retries", 0)),
+    }
+
+
+def bf16_native(torch: Any, kind: str) -> bool | None:
+    """Return whether CUDA computes bfloat16 without emulation; the parent knows of CPUs."""
+    if kind != "cuda":
+        return None
+    return torch.cuda.get_device_capability() >= (8, 0)
+
+
+def of_error(error: Any) -> dict | None:
+    """Return an exception's types along its resolution order, its message and its last lines."""
+    if error is None:
+        return None
+    lines = traceback.format_exception(type(error), error, error.__traceback__)
+    return {
+        "types": [kind.__module__ + "." + kind.__qualname__ for kind in type(error).__mro__][:16],
+        "message": str(error)[-4000:],
+        "traceback": "".join(lines)[-8000:].splitlines()[-40:],
+    }
+
+
+def finite(loss: float | None) -> float | None:
+    """Return the loss, None for NaN and infinities, which JSON can't hold."""
+    return loss if loss is None or math.isfinite(loss) else None
