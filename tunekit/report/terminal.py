@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table as RichTable
 from rich.text import Text
 
 from tunekit.report.view import RunView, Table
@@ -20,36 +19,46 @@ def draw(console: Console, shown: RunView, folder: Path, files: Sequence[Path] =
         files: files that were written, by path.
     """
     console.print()
-    console.print(Text(shown.answer, style="bold"))
-    console.print(Text(shown.how_measured, style="dim"))
+    _say(console, shown.answer, "bold")
+    _say(console, shown.how_measured, "dim")
     if shown.changes:
         console.print()
-        console.print(Text("Change", style="bold"))
+        _say(console, "Change", "bold")
         for change in shown.changes:
-            console.print(Text(f"  {change}"))
+            _say(console, f"  {change}")
     for table in (shown.tiers, shown.scaling):
         if table.rows:
             console.print()
-            console.print(_rich(table))
+            _draw_table(console, table)
     if shown.notes:
         console.print()
         for note in shown.notes:
-            console.print(Text(f"note: {note}", style="yellow"))
+            _say(console, f"note: {note}", "yellow")
     if files:
         console.print()
-        console.print(Text(f"Written to {folder}/", style="bold"))
-        console.print(Text("  " + "  ".join(path.name for path in files)))
+        _say(console, f"Written to {folder}/", "bold")
+        _say(console, "  " + "  ".join(path.name for path in files))
     console.print()
-    console.print(Text("Next", style="bold"))
+    _say(console, "Next", "bold")
     for step in shown.next_steps:
         console.print(Text(f"  {step.replace('FOLDER', str(folder))}"), soft_wrap=True)
 
 
-def _rich(table: Table) -> RichTable:
-    drawn = RichTable(title=table.title, title_justify="left", title_style="bold", box=None, pad_edge=False)
-    for index, column in enumerate(table.columns):
-        right = index in table.numeric
-        drawn.add_column(Text(column), justify="right" if right else "left", no_wrap=index == 0)
-    for row in table.rows:
-        drawn.add_row(*(Text(cell) for cell in row))
-    return drawn
+def _say(console: Console, sentence: str, style: str = "") -> None:
+    """Print text as it is, wrapped, without spaces at the ends of its lines."""
+    for line in Text(sentence, style=style).wrap(console, console.width):
+        line.rstrip()
+        console.print(line, soft_wrap=True)
+
+
+def _draw_table(console: Console, table: Table) -> None:
+    """Print a table with every cell whole: a terminal too narrow for it wraps its lines."""
+    _say(console, table.title, "bold")
+    rows = (table.columns, *table.rows)
+    widths = [max(len(row[index]) for row in rows) for index in range(len(table.columns))]
+    for number, row in enumerate(rows):
+        cells = [
+            cell.rjust(width) if index in table.numeric else cell.ljust(width)
+            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        console.print(Text("  ".join(cells).rstrip(), style="bold" if number == 0 else ""), soft_wrap=True)

@@ -53,6 +53,11 @@ class RunView:
     next_steps: tuple[str, ...]
 
 
+def printable(text: str) -> str:
+    """Return text of the target's with its control characters written out: they could steer a terminal."""
+    return "".join(one if one.isprintable() or one == "\n" else repr(one)[1:-1] for one in text)
+
+
 def interval_text(interval: Interval | None, unit: str = "") -> str:
     """Return a figure with its range, such as "412 (398 to 425)"; "n/a" for None."""
     if interval is None:
@@ -94,7 +99,7 @@ def outcome_text(record: TrialRecord) -> str:
         rate, pace = rate_text(loop.rate_samples_per_s), rate_text(loop.epoch_it_per_s)
         return f"{rate} samples/s, {pace} it/s (measured)"
     assert record.failure is not None
-    return f"{record.failure.kind}: {record.failure.message}"
+    return printable(f"{record.failure.kind}: {record.failure.message}")
 
 
 def host_text(host: Host) -> str:
@@ -106,7 +111,7 @@ def host_text(host: Host) -> str:
 
 def target_text(run: Run) -> str:
     """Return the training command as it would be typed."""
-    return shlex.join(run.target.command)
+    return printable(shlex.join(run.target.command))
 
 
 def view(run: Run) -> RunView:
@@ -118,7 +123,9 @@ def view(run: Run) -> RunView:
         changes=_changes(run, best),
         tiers=_tiers(run),
         scaling=_scaling(run, best),
-        notes=tuple(note.message + (f"; {note.remedy}" if note.remedy else "") for note in run.notes),
+        notes=tuple(
+            printable(note.message + (f"; {note.remedy}" if note.remedy else "")) for note in run.notes
+        ),
         next_steps=_next_steps(run, best),
     )
 
@@ -149,6 +156,8 @@ def _answer(run: Run, best: Recommendation | None) -> str:
     judged = verdict(best.speedup, run.noise_floor)
     if judged == "faster":
         return f"{name} is {speedup_text(best.speedup)} as fast as your baseline: {rate}."
+    if judged == "slower":
+        return f"{name} is slower than your baseline, {speedup_text(best.speedup)} as fast: {rate}."
     return f"{name}: {judged} from your baseline, {speedup_text(best.speedup)}: {rate}."
 
 

@@ -1,0 +1,182 @@
+"""The view on a terminal: whole at 80 columns, and text as text."""
+
+import io
+from pathlib import Path
+
+import pytest
+from build_records import baseline_record, config, confirm_records, recommendation, run, trial_record
+from rich.console import Console
+
+from tunekit.records.recommendation import NoiseFloor, Note, Tier
+from tunekit.records.run import Run
+from tunekit.records.target import Target
+from tunekit.report.terminal import draw
+from tunekit.report.view import view
+from tunekit.search.assemble import assemble
+
+FOLDER = Path("reports/train-2026-01-02")
+WRITTEN = tuple(
+    FOLDER / name for name in ("conservative.yaml", "balanced.yaml", "aggressive.yaml", "run.json")
+)
+
+AT_80 = """
+Balanced is 1.96x (1.86 to 2.06) as fast as your baseline: 980 samples/s (955 to
+1,005).
+Measured on a10g in 11 trials, 10m 00s; rates and speed-ups from 3 interleaved
+rounds of fresh processes (95% intervals); A/A noise floor 1.6% over 3 fresh
+baseline processes.
+
+Change
+  batch_size: 128 -> 512
+  num_workers: 2 -> 4
+
+Tiers (measured)
+                     baseline  conservative      balanced    aggressive
+batch_size                128           512           512           512
+num_workers                 2             4             4             4
+prefetch_factor             2             2             2             2
+pin_memory                off           off           off           off
+persistent_workers         on            on            on            on
+compile                   off           off           off           off
+precision                fp32          fp32          fp32          fp32
+channels_last             off           off           off           off
+samples/s                 500           980           980           980
+it/s                     3.91          1.91          1.91          1.91
+speed-up                    1         1.96x         1.96x         1.96x
+  95% range                    1.86 to 2.06  1.86 to 2.06  1.86 to 2.06
+epoch                  1m 40s        51.0 s        51.0 s        51.0 s
+RAM buffer          500.0 KiB       3.9 MiB       3.9 MiB       3.9 MiB
+VRAM reserved         5.0 GiB       5.0 GiB       5.0 GiB       5.0 GiB
+lr                        0.1           0.4           0.4           0.4
+same as                                      conservative  conservative
+
+On several GPUs, balanced (predicted; * the rule of your optimizer)
+GPUs  batch  workers  RAM buffer  RAM per host  lr linear *  lr sqrt
+   1    512        4     3.9 MiB       1.0 GiB          0.4      0.2
+   2  1,024        8     7.8 MiB       2.0 GiB          0.8   0.2828
+   4  2,048       16    15.6 MiB       4.0 GiB          1.6      0.4
+   8  4,096       32    31.2 MiB       8.0 GiB          3.2   0.5657
+
+Written to reports/train-2026-01-02/
+  conservative.yaml  balanced.yaml  aggressive.yaml  run.json
+
+Next
+  take over reports/train-2026-01-02/balanced.yaml, then: python train.py
+"""
+
+
+def walked() -> Run:
+    """Baseline at 500 samples/s, batch 512 at twice that, confirmed in three rounds."""
+    own, faster = config(), config(batch_size=512, num_workers=4)
+    baselines = tuple(
+        record.model_copy(update={"is_baseline_config": True})
+        for record in confirm_records([500.0, 505.0, 495.0], own, first_number=50)
+    )
+    others = tuple(
+        trial_record(number, 700.0 + number, config(batch_size=96 + number)) for number in range(2, 5)
+    )
+    again = confirm_records([980.0, 970.0, 990.0], faster, first_number=70)
+    records = (baseline_record(of=own), trial_record(1, 1000.0, faster), *others, *baselines, *again)
+    return assemble(run(trials=()), records)
+
+
+def drawn(shown: Run, width: int, folder: Path = FOLDER, files: tuple[Path, ...] = WRITTEN) -> str:
+    out = io.StringIO()
+    draw(Console(width=width, file=out, color_system=None, highlight=False), view(shown), folder, files)
+    return out.getvalue()
+
+
+def test_a_run_at_80_columns():
+    assert drawn(walked(), 80) == AT_80
+
+
+def test_a_run_at_120_columns_has_the_same_tables_and_longer_sentences():
+    wide = drawn(walked(), 120).splitlines()
+    assert wide[1] == (
+        "Balanced is 1.96x (1.86 to 2.06) as fast as your baseline: 980 samples/s (955 to 1,005)."
+    )
+    assert wide[4:] == AT_80.splitlines()[6:]
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 200])
+def test_no_line_is_wider_than_the_terminal_nor_ends_in_spaces(width: int):
+    notes = (Note(code="a-note", severity="warning", message="word " * 60, remedy="rest " * 40),)
+    for line in drawn(walked().model_copy(update={"notes": notes}), width).splitlines():
+        assert len(line) <= width
+        assert line == line.rstrip()
+
+
+@pytest.mark.parametrize("width", [20, 40, 60])
+def test_no_figure_is_cut_on_a_narrow_terminal(width: int):
+    text = drawn(walked(), width)
+    assert "\u2026" not in text
+    table = AT_80[AT_80.index("                     baseline") : AT_80.index("Written")]
+    assert all(line in text for line in table.splitlines() if not line.startswith("On several"))
+
+
+def test_a_command_is_never_broken():
+    long = Target(
+        name="train",
+        command=("python", "train.py", *(f"--option-{number}=value" for number in range(20))),
+        working_dir="/",
+        script=None,
+        script_sha256=None,
+    )
+    text = drawn(walked().model_copy(update={"target": long}), 80)
+    assert " ".join(long.command) in text
+
+
+@pytest.mark.parametrize(
+    "name", ["[red]", "[/]", "[bold]x[/bold]", ":smile:", "[link=http://x]y", "{0}", "%s", "\\[red]"]
+)
+def test_markup_in_a_name_is_text(name: str):
+    target = Target(name="t", command=("python", name), working_dir="/", script=None, script_sha256=None)
+    shown = walked().model_copy(
+        update={
+            "target": target,
+            "measured_on": name,
+            "notes": (Note(code="a-note", severity="info", message=f"about {name}"),),
+        }
+    )
+    text = drawn(shown, 120, Path("reports") / name, (Path(f"{Path(name).name}.yaml"),))
+    assert f"Measured on {name} in" in text
+    assert f"note: about {name}" in text
+    assert f"Written to {Path('reports') / name}/" in text
+    assert f"  {Path(name).name}.yaml\n" in text
+
+
+def test_newlines_and_endless_names_are_shown_and_wrapped():
+    endless = "x" * 10_000
+    shown = walked().model_copy(
+        update={
+            "measured_on": endless,
+            "notes": (Note(code="a-note", severity="info", message="two\nlines"),),
+        }
+    )
+    text = drawn(shown, 80)
+    assert text.count("x") >= 10_000
+    assert "note: two\nlines\n" in text
+    assert max(len(line) for line in text.splitlines()) <= 80
+
+
+def test_escape_sequences_do_not_reach_the_terminal():
+    target = Target(name="t", command=("echo", "\x1b[2J"), working_dir="/", script=None, script_sha256=None)
+    notes = (Note(code="a-note", severity="info", message="\x1b]0;title\x07"),)
+    text = drawn(walked().model_copy(update={"target": target, "notes": notes}), 80)
+    assert "\x1b" not in text
+    assert "\x07" not in text
+
+
+def test_a_run_without_anything_is_drawn():
+    text = drawn(run(trials=()), 80, files=())
+    assert "No recommendation yet" in text
+    assert "Written to" not in text
+    assert f"tunekit search --resume {FOLDER}" in text
+
+
+def test_a_kept_baseline_has_no_changes_to_make():
+    own = recommendation(Tier.BALANCED, config(), is_baseline=True)
+    noise = NoiseFloor(relative=0.01, pairs=2, processes=3)
+    text = drawn(run(recommendations=(own,), noise_floor=noise), 80)
+    assert "Keep what you have" in text
+    assert "\nChange\n" not in text

@@ -1,0 +1,290 @@
+"""Every sentence and figure of a report, computed once from the run."""
+
+import pytest
+from build_records import (
+    MIB,
+    baseline_record,
+    config,
+    confirm_records,
+    cpu,
+    failure,
+    host,
+    interval,
+    profile,
+    recommendation,
+    run,
+    trial_record,
+)
+
+from tunekit.records.measurement import Interval
+from tunekit.records.recommendation import LearningRate, LearningRateRule, NoiseFloor, Note, ScalingRow, Tier
+from tunekit.records.run import Run, RunStatus
+from tunekit.records.target import Target
+from tunekit.records.trial import OutcomeKind
+from tunekit.report.view import (
+    best_recommendation,
+    config_text,
+    host_text,
+    interval_text,
+    outcome_text,
+    printable,
+    speedup_text,
+    target_text,
+    view,
+)
+
+fast = config(batch_size=256, num_workers=4, compile=True)
+NOISE = NoiseFloor(relative=0.02, pairs=4, processes=5)
+
+
+def finished(*tiers, **overrides) -> Run:
+    values = {
+        "recommendations": tiers or (recommendation(of=fast),),
+        "noise_floor": NOISE,
+        "trials": (
+            baseline_record(of=config()),
+            trial_record(1, 1000.0, fast),
+            *confirm_records([1000.0, 1010.0, 990.0], fast),
+        ),
+    }
+    return run(**(values | overrides))
+
+
+def command(*words: str) -> Target:
+    return Target(name="train", command=words, working_dir="/", script=None, script_sha256=None)
+
+
+# --- the answer ----------------------------------------------------------------------------
+
+
+def test_a_faster_config_is_said_to_be_faster():
+    assert view(finished()).answer == (
+        "Balanced is 2.00x (1.94 to 2.06) as fast as your baseline: 1,000 samples/s (970 to 1,030)."
+    )
+
+
+@pytest.mark.parametrize(
+    "ratio",
+    [Interval(value=1.05, low=0.98, high=1.12), Interval(value=1.01, low=1.005, high=1.015)],
+    ids=["range-around-1", "below-the-noise-floor"],
+)
+def test_a_difference_within_the_noise_is_called_none(ratio: Interval):
+    answer = view(finished(recommendation(of=fast, speedup=ratio))).answer
+    assert answer.startswith(
+        f"Balanced: no significant difference from your baseline, {speedup_text(ratio)}:"
+    )
+    assert "faster" not in answer
+    assert "as fast" not in answer
+
+
+def test_a_slower_config_is_said_to_be_slower():
+    slow = recommendation(of=fast, speedup=interval(0.8))
+    assert view(finished(slow)).answer == (
+        "Balanced is slower than your baseline, 0.80x (0.78 to 0.82) as fast: 1,000 samples/s (970 to 1,030)."
+    )
+
+
+def test_a_baseline_that_nothing_beats_is_kept():
+    own = recommendation(of=config(), is_baseline=True, speedup=interval(1.0))
+    shown = view(finished(own))
+    assert shown.answer.startswith("Keep what you have: no measured config beats your own beyond the noise.")
+    assert shown.changes == ()
+
+
+def test_a_budget_without_another_config_says_so():
+    own = recommendation(of=config(), is_baseline=True, speedup=interval(1.0))
+    shown = view(finished(own, trials=(baseline_record(of=config()),)))
+    assert shown.answer.startswith("No other config was measured in this budget; give a longer --budget.")
+
+
+def test_a_baseline_that_failed_leaves_the_speed_up_unknown():
+    alone = recommendation(of=fast, speedup=None)
+    shown = view(finished(alone, trials=(baseline_record(rate=None), trial_record(1, of=fast))))
+    assert shown.answer == (
+        "Balanced: 1,000 samples/s (970 to 1,030); speed-up n/a, because the baseline could not be "
+        "measured here."
+    )
+    rows = dict((row[0], row[1:]) for row in shown.tiers.rows)
+    assert rows["speed-up"] == ("n/a", "n/a")
+    assert rows["samples/s"][0] == "n/a"
+
+
+@pytest.mark.parametrize(
+    ("trials", "words"),
+    [
+        ((), "No recommendation yet: 0 trials, 0 of them failed (status: interrupted)."),
+        ((baseline_record(rate=None),), "No recommendation yet: 1 trials, 1 of them failed"),
+        ((baseline_record(),), "No recommendation yet: 1 trials, 0 of them failed"),
+    ],
+)
+def test_without_a_recommendation_there_is_no_claim(trials, words: str):
+    shown = view(run(trials=trials, status=RunStatus.INTERRUPTED))
+    assert shown.answer.startswith(words)
+    assert shown.next_steps == ("tunekit search --resume FOLDER",)
+    assert shown.scaling.rows == ()
+
+
+def test_the_answer_speaks_of_balanced_or_the_nearest_tier():
+    tiers = {tier: recommendation(tier) for tier in Tier}
+    assert best_recommendation(run()) is None
+    assert best_recommendation(finished(*tiers.values())) == tiers[Tier.BALANCED]
+    without = (tiers[Tier.AGGRESSIVE], tiers[Tier.CONSERVATIVE])
+    assert best_recommendation(finished(*without)) == tiers[Tier.CONSERVATIVE]
+    assert best_recommendation(finished(tiers[Tier.AGGRESSIVE])) == tiers[Tier.AGGRESSIVE]
+
+
+# --- how it was measured, what changes, what next ------------------------------------------
+
+
+def test_it_says_how_it_was_measured():
+    assert view(finished()).how_measured == (
+        "Measured on a10g in 5 trials, 10m 00s; rates and speed-ups from 3 interleaved rounds of fresh "
+        "processes (95% intervals); A/A noise floor 2.0% over 5 fresh baseline processes."
+    )
+    assert view(finished(noise_floor=None)).how_measured.endswith("A/A noise floor n/a.")
+
+
+def test_only_what_differs_from_the_baseline_is_a_change():
+    assert view(finished()).changes == (
+        "batch_size: 128 -> 256",
+        "num_workers: 2 -> 4",
+        "compile: off -> on",
+    )
+
+
+def test_a_knob_that_falls_away_is_shown_as_a_dash():
+    lone = recommendation(of=config(num_workers=0))
+    assert view(finished(lone)).changes == (
+        "num_workers: 2 -> 0",
+        "prefetch_factor: 2 -> -",
+        "persistent_workers: on -> off",
+    )
+
+
+def test_the_next_step_takes_the_file_over():
+    assert view(finished()).next_steps == ("take over FOLDER/balanced.yaml, then: python train.py",)
+
+
+def test_a_command_is_shown_as_it_would_be_typed():
+    spaced = command("python", "my train.py", "--name", "a'b", "$HOME")
+    assert target_text(run(target=spaced)) == """python 'my train.py' --name 'a'"'"'b' '$HOME'"""
+
+
+def test_another_device_asks_to_search_again_there():
+    shown = view(finished(measured_on="cpu", profile=profile(), options=run().options))
+    assert shown.next_steps[0] == (
+        "on a machine with NVIDIA A10G: tunekit search --gpu auto -- python train.py"
+    )
+
+
+def test_the_built_in_workload_leads_to_the_users_own():
+    builtin = command("python", "images.py").model_copy(update={"builtin": "images"})
+    shown = view(finished(target=builtin))
+    assert shown.next_steps == ("on your own script: tunekit search -- python train.py",)
+
+
+def test_notes_carry_their_remedy():
+    notes = (
+        Note(code="one", severity="info", message="something"),
+        Note(code="two", severity="warning", message="something else", remedy="do this"),
+    )
+    assert view(finished(notes=notes)).notes == ("something", "something else; do this")
+
+
+# --- tables --------------------------------------------------------------------------------
+
+
+def test_tiers_stand_beside_the_baseline():
+    rate = LearningRate(
+        value=0.2, rule=LearningRateRule.LINEAR, base_lr=0.1, base_batch=128, source="baseline"
+    )
+    shown = view(
+        finished(
+            recommendation(Tier.CONSERVATIVE, config(batch_size=256), learning_rate=rate),
+            recommendation(
+                Tier.BALANCED, config(batch_size=256), learning_rate=rate, same_as=Tier.CONSERVATIVE
+            ),
+        )
+    ).tiers
+    assert shown.columns == ("", "baseline", "conservative", "balanced")
+    rows = {row[0]: row[1:] for row in shown.rows}
+    assert rows["batch_size"] == ("128", "256", "256")
+    assert rows["samples/s"] == ("500", "1,000", "1,000")
+    assert rows["speed-up"] == ("1", "2.00x", "2.00x")
+    assert rows["lr"] == ("0.1", "0.2", "0.2")
+    assert rows["VRAM reserved"] == ("5.0 GiB", "5.0 GiB", "5.0 GiB")
+    assert rows["same as"] == ("", "", "conservative")
+    assert all(len(row) == len(shown.columns) for row in shown.rows)
+
+
+def test_the_baselines_rate_is_that_of_its_fresh_processes():
+    again = tuple(
+        record.model_copy(update={"is_baseline_config": True})
+        for record in confirm_records([400.0, 400.0], config(), first_number=50)
+    )
+    rows = {row[0]: row[1:] for row in view(finished(trials=(baseline_record(), *again))).tiers.rows}
+    assert rows["samples/s"][0] == "400"
+
+
+def test_rows_that_say_nothing_are_left_out():
+    tier = recommendation(of=fast, peak_reserved_bytes=None, device_memory_bytes=None)
+    records = (baseline_record(device=cpu()), trial_record(1, of=fast, device=cpu()))
+    labels = [row[0] for row in view(finished(tier, trials=records)).tiers.rows]
+    assert "VRAM reserved" not in labels
+    assert "same as" not in labels
+
+
+def test_the_multi_gpu_table_is_of_the_answers_tier_and_stars_the_optimizers_rule():
+    rows = tuple(
+        ScalingRow(
+            tier=tier,
+            gpus=2,
+            total_batch=batch,
+            total_workers=8,
+            buffer_bytes=MIB,
+            ram_bytes=MIB,
+            lr_linear=0.4,
+            lr_sqrt=None,
+        )
+        for tier, batch in ((Tier.CONSERVATIVE, 2), (Tier.BALANCED, 4096))
+    )
+    shown = view(finished(scaling=rows)).scaling
+    assert shown.title == "On several GPUs, balanced (predicted; * the rule of your optimizer)"
+    assert shown.columns[-2:] == ("lr linear *", "lr sqrt")
+    assert shown.rows == (("2", "4,096", "8", "1.0 MiB", "1.0 MiB", "0.4", "n/a"),)
+
+
+# --- texts ---------------------------------------------------------------------------------
+
+
+def test_unknown_is_not_applicable():
+    assert interval_text(None) == speedup_text(None) == "n/a"
+    assert config_text(None) == "unknown config"
+
+
+def test_a_config_is_one_line():
+    assert config_text(config(num_workers=0)) == "batch 128, workers 0, fp32"
+    everything = config(pin_memory=True, compile=True, channels_last=True, precision="bf16")
+    assert config_text(everything) == (
+        "batch 128, workers 2 x prefetch 2, bf16, persistent, pinned, compile, channels_last"
+    )
+
+
+def test_an_outcome_is_one_line_that_says_measured():
+    assert outcome_text(trial_record(1, 1000.0)) == "1,000 samples/s, 7.81 it/s (measured)"
+    failed = trial_record(1, None, overrides={"failure": failure(OutcomeKind.HANG, message="no batch")})
+    assert outcome_text(failed) == "hang: no batch"
+
+
+def test_a_machine_is_one_line():
+    assert host_text(host()) == "NVIDIA A10G 22.0 GiB, 8 CPUs, 32.0 GiB RAM, 16.0 GiB /dev/shm"
+    small = host(accelerators=(), cpus=2, shm_bytes=None)
+    assert host_text(small) == "no GPU, 2 of 8 CPUs, 32.0 GiB RAM, n/a /dev/shm"
+
+
+def test_what_could_steer_a_terminal_is_written_out():
+    assert printable("caf\u00e9 [red] \u65e5\u672c") == "caf\u00e9 [red] \u65e5\u672c"
+    assert printable("\x1b[31mred\x07\r") == r"\x1b[31mred\x07\r"
+    failed = failure(OutcomeKind.SCRIPT_ERROR, message="\x1b[2Jgone")
+    assert outcome_text(trial_record(1, None, overrides={"failure": failed})) == r"script_error: \x1b[2Jgone"
+    assert target_text(run(target=command("echo", "\x1b[2J"))) == r"echo '\x1b[2J'"
