@@ -104,7 +104,7 @@ def test_a_baseline_that_failed_leaves_the_speed_up_unknown():
         "Balanced: 1,000 samples/s (970 to 1,030); speed-up n/a, because the baseline could not be "
         "measured here."
     )
-    rows = dict((row[0], row[1:]) for row in shown.tiers.rows)
+    rows = {row[0]: row[1:] for row in shown.tiers.rows}
     assert rows["speed-up"] == ("n/a", "n/a")
     assert rows["samples/s"][0] == "n/a"
 
