@@ -1,7 +1,6 @@
 """The whole command on a real script: tuned unmodified, killed, resumed, interrupted."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -24,7 +23,8 @@ QUICK = ("--window", "0.3", "--confirm", "2", "--fix", "compile=false", "--budge
 
 def search(*words: str, **options: object) -> subprocess.Popen[str]:
     """Start `tunekit search` on the plain script of the zoo."""
-    command = [sys.executable, "-m", "tunekit", "search", *words, "--", sys.executable, "plain_with_validation.py"]
+    command = [sys.executable, "-m", "tunekit", "search", *words]
+    command += ["--", sys.executable, "plain_with_validation.py"]
     return subprocess.Popen(
         command, cwd=ZOO, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
     )
@@ -91,7 +91,7 @@ def test_report_redraws_the_run(finished: tuple[Path, str]) -> None:
 
 def test_kill_nine_leaves_nothing_and_resume_keeps_what_was_finished(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    shm_before = set(os.listdir("/dev/shm"))
+    shm_before = set(Path("/dev/shm").iterdir())
     process = search("--trials", "3", "--fix", "num_workers=2", "--out", str(folder), *QUICK)
     in_second_trial = folder / "trials" / "0001" / "output.log"
     assert wait_until(lambda: in_second_trial.exists() and "STEP 2 " in in_second_trial.read_text(), 60)
@@ -99,7 +99,7 @@ def test_kill_nine_leaves_nothing_and_resume_keeps_what_was_finished(tmp_path: P
     process.kill()
     process.communicate()
     assert wait_until(lambda: not processes_with(str(folder / "trials")), 2.0)
-    assert set(os.listdir("/dev/shm")) <= shm_before
+    assert set(Path("/dev/shm").iterdir()) <= shm_before
 
     first = (folder / "trials" / "0000" / "trial.json").read_bytes()
     resumed = search("--resume", str(folder))
@@ -115,7 +115,7 @@ def test_kill_nine_leaves_nothing_and_resume_keeps_what_was_finished(tmp_path: P
 def test_ctrl_c_saves_the_run_and_says_how_to_go_on(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     process = search("--trials", "5", "--out", str(folder), *QUICK)
-    assert wait_until(lambda: (folder / "trials" / "0001" / "output.log").exists(), 60)
+    assert wait_until((folder / "trials" / "0001" / "output.log").exists, 60)
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=30)
     assert process.returncode == 130

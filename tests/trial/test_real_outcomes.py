@@ -55,7 +55,7 @@ def test_a_python_that_ignores_our_folder_is_agent_absent(tmp_path: Path) -> Non
 
 
 def test_daemons_workers_and_children_end_with_the_trial(tmp_path: Path) -> None:
-    shm_before = set(os.listdir("/dev/shm"))
+    shm_before = set(Path("/dev/shm").iterdir())
     trials = RealTrials(zoo_target("leaves_daemon.py"), tmp_path)
     record = trials.run_baseline()
     assert record.failure is None
@@ -63,7 +63,7 @@ def test_daemons_workers_and_children_end_with_the_trial(tmp_path: Path) -> None
     assert len(pids) == 2
     assert not any(is_alive(pid) for pid in pids)
     assert processes_with(str(tmp_path)) == []
-    assert set(os.listdir("/dev/shm")) <= shm_before
+    assert set(Path("/dev/shm").iterdir()) <= shm_before
 
 
 def test_what_the_user_had_is_untouched(tmp_path: Path) -> None:

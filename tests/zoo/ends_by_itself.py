@@ -1,4 +1,4 @@
-"""Trains for a hundred steps, which is enough to measure, and ends by itself. `--exit N` is its exit status."""
+"""Trains for a hundred steps, which is enough to measure, and ends by itself. `--exit N`: its status."""
 
 import argparse
 import sys
