@@ -124,8 +124,10 @@ def settle(
     outcome = "confirmed slower" if judged == "slower" else "no significant difference"
     return own.model_copy(
         update={
-            "reason": "The baseline's own config stays: "
-            f"the tier's pick (trial {recommendation.search_trial}) was {_factor_text(ratio)} the baseline's rate, {outcome}."
+            "reason": (
+                f"The baseline's own config stays: the tier's pick (trial {recommendation.search_trial}) "
+                f"was {_factor_text(ratio)} the baseline's rate, {outcome}."
+            )
         }
     )
 
