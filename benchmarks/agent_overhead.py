@@ -47,7 +47,13 @@ def step_s(arguments: list[str], with_agent: bool, folder: Path) -> float:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     if with_agent:
         request = folder / "request.json"
-        asked = {"trial_folder": str(folder), "knobs": {}, "loader": None, "roots": []}
+        asked = {
+            "trial_folder": str(folder),
+            "scratch_folder": str(folder),
+            "knobs": {},
+            "loader": None,
+            "roots": [],
+        }
         request.write_text(json.dumps({**asked, "window_s": 1e6, "interval_goal": 0.0}))
         environment["PYTHONPATH"] = str(SITE_FOLDER)
         environment[REQUEST_VARIABLE] = str(request)

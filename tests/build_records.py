@@ -191,7 +191,11 @@ def host(**overrides: Any) -> Host:
         "shm_bytes": 16 * GIB,
         "accelerators": (
             Accelerator(
-                index=0, name="NVIDIA A10G", memory_bytes=22 * GIB, driver="550.1", profile_id="a10g",
+                index=0,
+                name="NVIDIA A10G",
+                memory_bytes=22 * GIB,
+                driver="550.1",
+                profile_id="a10g",
                 compute_capability="8.6",
             ),
         ),

@@ -165,7 +165,12 @@ def test_garbage_is_rejected_and_nothing_else_happens(garbage: bytes):
 
 def request(**knobs: Any) -> AgentRequest:
     return AgentRequest(
-        trial_folder="/run/trials/0001", knobs=KnobsAsked(**knobs), loader=None, roots=(), window_s=5.0
+        trial_folder="/run/trials/0001",
+        scratch_folder="/tmp/scratch",
+        knobs=KnobsAsked(**knobs),
+        loader=None,
+        roots=(),
+        window_s=5.0,
     )
 
 

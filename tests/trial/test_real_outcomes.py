@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from real_trials import LIMITS, RealTrials, is_alive, processes_with, zoo_target
@@ -108,3 +109,13 @@ def test_a_script_that_ends_badly_is_an_error_however_much_it_trained(tmp_path: 
     assert record.failure is not None
     assert record.failure.kind is OutcomeKind.SCRIPT_ERROR
     assert record.failure.returncode == 3
+
+
+def test_no_temporary_folder_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with TemporaryDirectory(dir="/tmp") as temporary:  # short: sockets have short paths
+        monkeypatch.setenv("TMPDIR", temporary)
+        monkeypatch.setattr("tempfile.tempdir", None)
+        trials = RealTrials(zoo_target("plain_batch_sampler.py"), tmp_path / "trials")
+        assert trials.run_baseline().failure is None
+        left = {path.name for path in Path(temporary).iterdir()}
+        assert not any(name.startswith(("pymp-", "tunekit-")) for name in left)

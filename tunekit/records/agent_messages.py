@@ -32,6 +32,8 @@ class AgentRequest(Record):
 
     schema_version: Literal[1] = 1
     trial_folder: str
+    scratch_folder: str
+    """Short-named folder for sockets and the like; the keeper removes it."""
     knobs: KnobsAsked
     loader: LoaderAddress | None
     """The training loader; None at the baseline, which learns it."""

@@ -1,6 +1,7 @@
 """Runs one trial and returns its record; the Protocol lets the search be tested without processes."""
 
 import shutil
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,6 +17,8 @@ from tunekit.trial.bindings import knobs_to_inject
 from tunekit.trial.launch import start_trial
 from tunekit.trial.outcome import measurement_of
 from tunekit.trial.watch import Evidence, Limits, TrialProgress, TrialWatch
+
+_LONGEST_SOCKET_PARENT = 50
 
 ProgressCallback = Callable[[TrialProgress], None]
 
@@ -112,11 +115,18 @@ class ProcessExecutor:
         loader = known.discovery.training_loader if known else None
         return asked, AgentRequest(
             trial_folder=str(folder.resolve()),
+            scratch_folder=_scratch_folder(),
             knobs=asked,
             loader=loader.address if loader else None,
             roots=known.discovery.roots if known else (),
             window_s=self._window_s,
         )
+
+
+def _scratch_folder() -> str:
+    """Make a folder for the trial's sockets, whose paths may have no more than 107 characters."""
+    usual = tempfile.gettempdir()
+    return tempfile.mkdtemp(prefix="tunekit-", dir=usual if len(usual) <= _LONGEST_SOCKET_PARENT else "/tmp")
 
 
 def baseline_config(evidence: Evidence) -> TrainConfig | None:

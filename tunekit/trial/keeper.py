@@ -2,10 +2,11 @@
 
 Run as a script with nothing but the standard library:
 
-    python -I -S keeper.py OUTPUT_LOG -- COMMAND...
+    python -I -S keeper.py OUTPUT_LOG SCRATCH_FOLDER -- COMMAND...
 
 Standard input is the parent's leash: when it closes, or the target ends, every descendant is ended,
-daemons included. One JSON line on standard output then tells how the target ended.
+daemons included, and the scratch folder is removed. One JSON line on standard output then tells how
+the target ended.
 """
 
 import contextlib
@@ -13,6 +14,7 @@ import ctypes
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -108,7 +110,7 @@ def start(log_path: str, command: list[str]) -> subprocess.Popen[bytes]:
 
 def main() -> None:
     """Keep one command until it ends or the leash is let go."""
-    log_path, command = sys.argv[1], sys.argv[3:]
+    log_path, scratch, command = sys.argv[1], sys.argv[2], sys.argv[4:]
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
@@ -119,6 +121,7 @@ def main() -> None:
     try:
         target = start(log_path, command).pid
     except OSError as error:
+        shutil.rmtree(scratch, ignore_errors=True)
         print(json.dumps({"returncode": None, "ended": False, "error": error.strerror}), flush=True)
         return
     status: int | None = None
@@ -132,6 +135,7 @@ def main() -> None:
             ended = True
             break
     last = end_tree(target)
+    shutil.rmtree(scratch, ignore_errors=True)
     status = status if status is not None else last
     returncode = None if status is None or ended else os.waitstatus_to_exitcode(status)
     print(json.dumps({"returncode": returncode, "ended": ended, "error": None}), flush=True)

@@ -49,8 +49,9 @@ def start_trial(
     """
     request_path = folder / REQUEST_FILE
     write_text(request_path, json.dumps(dump_request(request), indent=2) + "\n")
+    output = str(folder / OUTPUT_FILE)
     return subprocess.Popen(
-        [sys.executable, "-I", "-S", str(_KEEPER), str(folder / OUTPUT_FILE), "--", *target.command],
+        [sys.executable, "-I", "-S", str(_KEEPER), output, request.scratch_folder, "--", *target.command],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd=target.working_dir,

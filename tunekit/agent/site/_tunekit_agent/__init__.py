@@ -34,7 +34,7 @@ def start(request_path: str) -> None:
     try:
         from . import harm, observe
 
-        harm.install(asked.trial_folder, log)
+        harm.install(asked.trial_folder, asked.scratch_folder, log)
         observe.install(asked, log)
     except Exception as error:
         log.emit("agent_error", message=f"{type(error).__name__}: {error}")

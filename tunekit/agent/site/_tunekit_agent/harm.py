@@ -12,6 +12,7 @@ import io
 import os
 import shutil
 import stat
+import tempfile
 import time
 from typing import Any
 
@@ -77,8 +78,14 @@ class WriteGuard:
         return target
 
 
-def install(folder: str, log: Any) -> None:
-    """Guard `open`, `io.open` and `torch.save` in this process and its forked children."""
+def install(folder: str, scratch: str, log: Any) -> None:
+    """Guard `open`, `io.open` and `torch.save` in this process and its forked children.
+
+    Args:
+        folder: the trial's folder.
+        scratch: where multiprocessing puts its sockets; its own folders outlive a killed process.
+        log: where diverted files are listed.
+    """
     guard = WriteGuard(folder, log)
     original_open = builtins.open
 
@@ -88,7 +95,21 @@ def install(folder: str, log: Any) -> None:
 
     builtins.open = guarded_open
     io.open = guarded_open
+    imports.when_imported("multiprocessing.util", lambda module: _move_sockets(module, scratch))
     imports.when_imported("torch.serialization", lambda module: _guard_save(module, guard))
+
+
+def _move_sockets(module: Any, scratch: str) -> None:
+    original = module.get_temp_dir
+
+    @functools.wraps(original)
+    def get_temp_dir():
+        config = module.process.current_process()._config
+        if config.get("tempdir") is None:
+            config["tempdir"] = tempfile.mkdtemp(prefix="pymp-", dir=scratch)
+        return original()
+
+    module.get_temp_dir = get_temp_dir
 
 
 def _guard_save(module: Any, guard: WriteGuard) -> None:
