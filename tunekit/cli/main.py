@@ -1,6 +1,7 @@
 """`tunekit`: picks the verb, maps errors to exit codes."""
 
 import argparse
+import shlex
 import signal
 import sys
 from collections.abc import Sequence
@@ -23,9 +24,10 @@ def main(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code."""
     own, command = _split(arguments)
     parser = build_parser()
-    options = parser.parse_args(own)
+    options, unexpected = parser.parse_known_args(own)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
+        _refuse(unexpected)
         code: int = options.verb(options, command)
     except TunekitError as error:
         print(f"tunekit: {error}", file=sys.stderr)  # noqa: T201
@@ -63,11 +65,18 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def no_command(command: Sequence[str]) -> None:
-    """Refuse a training command where a verb takes none.
+def _refuse(unexpected: Sequence[str]) -> None:
+    """Refuse words that the verb does not know; they are mostly a training command without its `--`.
 
     Raises:
-        UsageError: there is one.
+        UsageError: there are some.
     """
-    if command:
-        raise UsageError(f"this verb takes no training command, got {' '.join(command)!r}")
+    if not unexpected:
+        return
+    text = shlex.join(unexpected)
+    if unexpected[0].startswith("-"):
+        raise UsageError(f"unknown option: {text}; see tunekit VERB --help")
+    raise UsageError(
+        f"unexpected words: {text}; put -- before the training command, "
+        "as in: tunekit search -- python train.py"
+    )

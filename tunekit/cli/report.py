@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tunekit.errors import UsageError
+
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
@@ -23,7 +25,13 @@ def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> None:
 
 
 def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
-    """Draw the run and return 0."""
+    """Draw the run and return 0.
+
+    Raises:
+        UsageError: there is a training command, which this verb has no use for.
+    """
+    if command:
+        raise UsageError(f"report takes no training command, got {' '.join(command)!r}")
     from rich.console import Console  # noqa: PLC0415 - slow to import; --help must be instant
 
     from tunekit.records.codec import to_json  # noqa: PLC0415

@@ -124,8 +124,8 @@ class SearchScreen:
     def interrupted(self, folder: Path) -> None:
         """Say that nothing is lost and how to go on."""
         self._stop_live()
-        self._console.print(f"interrupted; finished trials are in {folder}. Go on with:")
-        self._console.print(f"  tunekit search --resume {folder}", soft_wrap=True)
+        self._console.print(Text(f"interrupted; finished trials are in {folder}. Go on with:"))
+        self._console.print(Text(f"  tunekit search --resume {folder}"), soft_wrap=True)
 
     def closed(self, run: Run, folder: Path, files: Sequence[Path]) -> None:
         """Show the answer."""

@@ -262,7 +262,7 @@ def _value(knob: str, text: str) -> "KnobValue":
         return switches[text.lower()]
     if text.lower() in ("none", "null"):
         return None
-    if re.fullmatch(r"\d+", text):
+    if re.fullmatch(r"\d{1,15}", text):
         return int(text)
     if knob == "precision":
         return text.lower()
@@ -274,7 +274,7 @@ def _range(text: str) -> "KnobRange":
     from tunekit.records.run import KnobRange  # noqa: PLC0415
     from tunekit.search.space import NUMERIC_KNOBS  # noqa: PLC0415
 
-    match = re.fullmatch(r"(\w+)=(\d+)\.\.(\d+)", text)
+    match = re.fullmatch(r"(\w+)=(\d{1,15})\.\.(\d{1,15})", text)
     if match is None or match[1] not in NUMERIC_KNOBS:
         raise UsageError(f"--range {text}: write it as KNOB=LO..HI with one of {', '.join(NUMERIC_KNOBS)}")
     return KnobRange(knob=match[1], low=int(match[2]), high=int(match[3]))
@@ -297,21 +297,24 @@ def _write_files(run: "Run", folder: Path) -> tuple[Path, ...]:
 
 
 def _natural(text: str) -> int:
-    value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"must not be negative, got {value}")
-    return value
+    return _whole(text, least=0)
 
 
 def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
-    return value
+    return _whole(text, least=1)
+
+
+def _whole(text: str, least: int) -> int:
+    if not re.fullmatch(r"\d{1,15}", text) or int(text) < least:
+        raise argparse.ArgumentTypeError(f"must be a whole number, at least {least}, got {text!r}")
+    return int(text)
 
 
 def _positive_float(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
     if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be positive, got {text}")
+        raise argparse.ArgumentTypeError(f"must be a positive number, got {text!r}")
     return value

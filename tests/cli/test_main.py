@@ -1,0 +1,412 @@
+"""The command line: its frozen surface, its errors and their exit codes."""
+
+import argparse
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from build_records import config, options, run
+from scripted_search import learnt, search_in
+
+import tunekit
+from tunekit import errors
+from tunekit.cli import main as cli
+from tunekit.cli import report
+from tunekit.cli.main import INTERRUPTED, build_parser, main
+from tunekit.errors import TunekitError
+from tunekit.records.codec import to_json
+from tunekit.records.run import Run
+from tunekit.search.folder import RunFolder, load_run
+from tunekit.trial.target import resolve_target
+
+SURFACE = {
+    "": {"-h", "--help", "--version"},
+    "search": {
+        "-h",
+        "--help",
+        "--gpu",
+        "--budget",
+        "--trials",
+        "--seed",
+        "--fix",
+        "--range",
+        "--lr",
+        "--base-batch",
+        "--epochs",
+        "--confirm",
+        "--window",
+        "--trial-limit",
+        "--no-progress-limit",
+        "--out",
+        "--resume",
+        "--json",
+    },
+    "report": {"-h", "--help", "--json", "RUN"},
+}
+"""Every verb with its options. A change here is a decision, and a line in CHANGELOG.md."""
+
+EXIT_CODES = {
+    "TunekitError": 1,
+    "UsageError": 2,
+    "UnknownGpuError": 3,
+    "TargetError": 4,
+    "NoTrainingLoopError": 5,
+    "EmptySpaceError": 6,
+    "BudgetTooSmallError": 7,
+    "RunFolderError": 8,
+    "RunFolderLockedError": 8,
+    "TargetChangedError": 9,
+    "RecordError": 10,
+    "DamagedRecordError": 10,
+    "NewerRecordError": 10,
+}
+
+
+@pytest.fixture(autouse=True)
+def own_signal_handler() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "train.py").write_text("raise SystemExit('a test must not train')\n")
+    (tmp_path / "evaluate.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def finished(project: Path) -> Path:
+    """The folder of a finished scripted search for the project's train.py."""
+    folder = project / "run"
+    target = resolve_target([sys.executable, "train.py"], project)
+    known = learnt(config(), device_type="cpu")
+    search_in(
+        folder,
+        options(max_trials=3),
+        target=target,
+        measured_on="cpu",
+        executor_options={"learns": lambda spec: known},
+    )
+    return folder
+
+
+def verbs_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    (action,) = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    return dict(action.choices)
+
+
+def surface_of(parser: argparse.ArgumentParser) -> set[str]:
+    return {
+        name
+        for action in parser._actions
+        if not isinstance(action, argparse._SubParsersAction)
+        for name in (action.option_strings or [action.metavar])
+    }
+
+
+def all_errors(kind: type[TunekitError] = TunekitError) -> list[type[TunekitError]]:
+    return [kind, *(below for child in kind.__subclasses__() for below in all_errors(child))]
+
+
+# --- surface and exit codes ----------------------------------------------------------------
+
+
+def test_the_surface_is_frozen():
+    parser = build_parser()
+    assert {"": surface_of(parser)} | {n: surface_of(v) for n, v in verbs_of(parser).items()} == SURFACE
+
+
+def test_every_option_says_what_it_does():
+    for verb in verbs_of(build_parser()).values():
+        assert verb.description
+        assert all(action.help for action in verb._actions)
+
+
+def test_every_error_has_its_exit_code():
+    assert {kind.__name__: kind.exit_code for kind in all_errors()} == EXIT_CODES
+    for name, code in EXIT_CODES.items():
+        assert f"{name} ({code})" in (errors.__doc__ or "")
+
+
+@pytest.mark.parametrize("kind", all_errors(), ids=lambda kind: kind.__name__)
+def test_an_error_ends_with_its_exit_code_and_one_line(
+    kind: type[TunekitError], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def fails(asked: argparse.Namespace, command: list[str]) -> int:
+        raise kind("what, the value, the remedy")
+
+    monkeypatch.setattr(report, "run_verb", fails)
+    assert main(["report", "run"]) == EXIT_CODES[kind.__name__]
+    captured = capsys.readouterr()
+    assert captured.err == "tunekit: what, the value, the remedy\n"
+    assert captured.out == ""
+
+
+def test_ctrl_c_ends_as_shells_expect(monkeypatch: pytest.MonkeyPatch):
+    def interrupted(asked: argparse.Namespace, command: list[str]) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(report, "run_verb", interrupted)
+    assert main(["report", "run"]) == INTERRUPTED == 130
+
+
+def test_a_polite_kill_is_like_ctrl_c(monkeypatch: pytest.MonkeyPatch):
+    def killed(asked: argparse.Namespace, command: list[str]) -> int:
+        signal.raise_signal(signal.SIGTERM)
+        return 0
+
+    monkeypatch.setattr(report, "run_verb", killed)
+    assert main(["report", "run"]) == INTERRUPTED
+
+
+def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as caught:
+        main(["--version"])
+    assert caught.value.code == 0
+    assert capsys.readouterr().out == f"tunekit {tunekit.__version__}\n"
+
+
+@pytest.mark.parametrize("words", [[], ["tune"], ["search", "--budget"], ["report"]])
+def test_an_incomplete_line_is_a_usage_error(words: list[str], capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as caught:
+        main(words)
+    assert caught.value.code == 2
+    assert "usage: tunekit" in capsys.readouterr().err
+
+
+# --- the training command ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "own", "command"),
+    [
+        (["search"], ["search"], []),
+        (["search", "--"], ["search"], []),
+        (["search", "--json", "--", "python", "t.py"], ["search", "--json"], ["python", "t.py"]),
+        (["search", "--", "run", "--", "--json"], ["search"], ["run", "--", "--json"]),
+    ],
+)
+def test_the_first_two_dashes_part_the_command(words: list[str], own: list[str], command: list[str]):
+    assert cli._split(words) == (own, command)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["python", "train.py"],
+        ["python", "train.py", "--config", "full.yaml"],
+        ["--gpu", "a10g", "python", "train.py", "--epochs", "3"],
+    ],
+)
+def test_a_command_without_its_dashes_is_told_to_put_them(
+    words: list[str], project: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["search", *words]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("tunekit: unexpected words: python train.py")
+    assert "put -- before the training command, as in: tunekit search -- python train.py" in told
+    assert not (project / "reports").exists()
+
+
+def test_an_unknown_option_is_named(project: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["search", "--gpuu", "a10g", "--", sys.executable, "train.py"]) == 2
+    assert "unknown option: --gpuu a10g" in capsys.readouterr().err
+
+
+def test_report_takes_no_command(finished: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["report", str(finished), "--", "python", "train.py"]) == 2
+    assert "report takes no training command, got 'python train.py'" in capsys.readouterr().err
+
+
+def test_a_missing_script_is_a_target_error(project: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["search", "--", sys.executable, "trian.py"]) == 4
+    assert "did you mean train.py?" in capsys.readouterr().err
+    assert not (project / "reports").exists()
+
+
+# --- options -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("a10", "a10g"), ("h20", "h200"), ("A100-PCIE-4", "a100-pcie-40")]
+)
+def test_an_unknown_gpu_names_what_is_near(
+    name: str, near: str, project: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["search", "--gpu", name, "--", sys.executable, "train.py"]) == 3
+    told = capsys.readouterr().err
+    assert name.lower() in told
+    assert near in told
+
+
+@pytest.mark.parametrize(
+    ("flag", "text", "words"),
+    [
+        ("--fix", "batch_size", "write it as KNOB=VALUE"),
+        ("--fix", "=64", "write it as KNOB=VALUE"),
+        ("--fix", "batchsize=64", "one of batch_size, num_workers"),
+        ("--fix", "batch_size=large", "not a value of this knob"),
+        ("--fix", "batch_size=-1", "not a value of this knob"),
+        ("--fix", "batch_size=1.5", "not a value of this knob"),
+        ("--fix", "batch_size=" + "9" * 5000, "not a value of this knob"),
+        ("--fix", "batch_size=", "not a value of this knob"),
+        ("--range", "batch_size", "write it as KNOB=LO..HI"),
+        ("--range", "batch_size=64", "write it as KNOB=LO..HI"),
+        ("--range", "batch_size=64-128", "write it as KNOB=LO..HI"),
+        ("--range", "batch_size=-1..5", "write it as KNOB=LO..HI"),
+        ("--range", "compile=0..1", "one of batch_size, num_workers, prefetch_factor"),
+        ("--range", "batch_size=1.." + "9" * 5000, "write it as KNOB=LO..HI"),
+        ("--budget", "soon", "not a duration: 'soon'"),
+        ("--budget", "0m", "must be positive"),
+        ("--trial-limit", "x", "not a duration: 'x'"),
+        ("--no-progress-limit", "", "not a duration: ''"),
+    ],
+)
+def test_a_value_that_can_not_be_used_says_how_to_write_it(
+    flag: str, text: str, words: str, project: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["search", f"{flag}={text}", "--", sys.executable, "train.py"]) == 2
+    assert words in capsys.readouterr().err
+    assert not (project / "reports").exists()
+
+
+@pytest.mark.parametrize(
+    ("flag", "text", "words"),
+    [
+        ("--trials", "0", "must be a whole number, at least 1, got '0'"),
+        ("--trials", "many", "must be a whole number, at least 1, got 'many'"),
+        ("--seed", "-1", "must be a whole number, at least 0, got '-1'"),
+        ("--epochs", "1.5", "must be a whole number, at least 1, got '1.5'"),
+        ("--confirm", "9" * 5000, "must be a whole number"),
+        ("--lr", "0", "must be a positive number, got '0'"),
+        ("--lr", "nan", "must be a positive number, got 'nan'"),
+        ("--window", "inf", "must be a positive number, got 'inf'"),
+        ("--window", "long", "must be a positive number, got 'long'"),
+    ],
+)
+def test_a_number_that_can_not_be_used_says_what_it_must_be(
+    flag: str, text: str, words: str, capsys: pytest.CaptureFixture[str]
+):
+    with pytest.raises(SystemExit) as caught:
+        main(["search", f"{flag}={text}"])
+    assert caught.value.code == 2
+    assert words in capsys.readouterr().err
+
+
+# --- run folders ---------------------------------------------------------------------------
+
+
+def test_a_folder_that_holds_a_run_is_not_written_over(finished: Path, capsys: pytest.CaptureFixture[str]):
+    before = (finished / "run.json").read_bytes()
+    assert main(["search", "--out", str(finished), "--", sys.executable, "train.py"]) == 2
+    assert f"already holds a run; use --resume {finished}" in capsys.readouterr().err
+    assert (finished / "run.json").read_bytes() == before
+
+
+def test_a_folder_that_can_not_be_written_ends_before_anything_runs(
+    project: Path, capsys: pytest.CaptureFixture[str]
+):
+    out = project / "train.py" / "run"
+    assert main(["search", "--out", str(out), "--", sys.executable, "train.py"]) == 8
+    assert "choose another with --out" in capsys.readouterr().err
+
+
+def test_a_folder_in_use_ends_before_anything_runs(finished: Path, capsys: pytest.CaptureFixture[str]):
+    with RunFolder(finished):
+        assert main(["search", "--resume", str(finished)]) == 8
+    assert "in use by a search" in capsys.readouterr().err
+
+
+def test_resuming_what_is_no_run_says_so(project: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["search", "--resume", str(project / "nowhere")]) == 8
+    assert "no run in" in capsys.readouterr().err
+
+
+def test_resuming_a_damaged_run_says_where_its_trials_are(finished: Path, capsys: pytest.CaptureFixture[str]):
+    (finished / "run.json").write_text("{")
+    assert main(["search", "--resume", str(finished)]) == 10
+    assert f"its trials are in {finished}/trials" in capsys.readouterr().err
+
+
+def test_resuming_with_another_command_is_refused(finished: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["search", "--resume", str(finished), "--", sys.executable, "evaluate.py"]) == 9
+    assert "start a new one for this command" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [[], ["--", sys.executable, "train.py"]])
+def test_resuming_after_the_script_changed_is_refused(
+    finished: Path, project: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+):
+    (project / "train.py").write_text("# changed\n")
+    assert main(["search", "--resume", str(finished), *command]) == 9
+    assert "train.py has changed since the run" in capsys.readouterr().err
+
+
+def test_a_finished_run_is_resumed_without_a_trial(finished: Path, capsys: pytest.CaptureFixture[str]):
+    before = load_run(finished).trials
+    assert main(["search", "--resume", str(finished)]) == 0
+    assert load_run(finished).trials == before
+    assert "Written to" in capsys.readouterr().out
+    assert (finished / "balanced.yaml").exists()
+    assert (finished / "scaling.csv").exists()
+
+
+def test_json_alone_is_on_standard_output(finished: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["search", "--json", "--resume", str(finished)]) == 0
+    captured = capsys.readouterr()
+    assert Run.model_validate_json(captured.out) == load_run(finished)
+    assert "Written to" in captured.err
+
+
+# --- report --------------------------------------------------------------------------------
+
+
+def test_a_saved_run_is_shown_again(finished: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["report", str(finished)]) == 0
+    shown = capsys.readouterr().out
+    assert "Tiers (measured)" in shown
+    assert f"{finished}/balanced.yaml" in shown
+    assert main(["report", str(finished / "run.json")]) == 0
+    assert "Tiers (measured)" in capsys.readouterr().out
+
+
+def test_a_saved_run_is_printed_as_json(finished: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["report", "--json", str(finished)]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(to_json(load_run(finished)))
+
+
+def test_a_folder_without_a_run_is_an_error(project: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["report", str(project)]) == 8
+    assert "no run in" in capsys.readouterr().err
+
+
+def loaded_modules(*words: str) -> set[str]:
+    """Run a command line in a process of its own and return what it imported."""
+    code = (
+        "import sys\n"
+        "from tunekit.cli.main import main\n"
+        "try:\n    code = main(sys.argv[1:])\n"
+        "except SystemExit as error:\n    code = error.code\n"
+        "print('\\n' + ' '.join(sys.modules))\n"
+        "sys.exit(code)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def test_a_report_needs_no_torch(tmp_path: Path):
+    (tmp_path / "run.json").write_text(to_json(run()))
+    assert not loaded_modules("report", str(tmp_path)) & {"torch", "optuna", "pynvml", "numpy", "zarr"}
+
+
+def test_help_loads_next_to_nothing():
+    heavy = {"torch", "optuna", "pynvml", "numpy", "zarr", "pydantic", "rich", "yaml", "psutil"}
+    assert not loaded_modules("search", "--help") & heavy
