@@ -110,9 +110,21 @@ def test_a_done_event_is_a_measurement_whatever_the_output_says():
     assert found == Measurement(loop=loop(), memory=MEMORY)
 
 
-@pytest.mark.parametrize("returncode", [None, 0, 1, -9])
-def test_how_a_measured_script_was_ended_does_not_matter(returncode: int | None):
+@pytest.mark.parametrize("returncode", [None, 0])
+def test_a_script_that_we_ended_or_that_ended_well_keeps_its_measurement(returncode: int | None):
     assert isinstance(verdict(measured(returncode=returncode)), Measurement)
+
+
+@pytest.mark.parametrize(
+    ("evidence", "kind"),
+    [
+        (measured(returncode=1), OutcomeKind.SCRIPT_ERROR),
+        (measured(returncode=-9), OutcomeKind.KILLED),
+        (measured(limit=OutcomeKind.HOST_OOM, limit_message="too much"), OutcomeKind.HOST_OOM),
+    ],
+)
+def test_a_script_that_failed_after_its_loop_is_no_measurement(evidence: Evidence, kind: OutcomeKind):
+    assert failed(evidence).kind is kind
 
 
 def test_quiet_output_excuses_nothing():
