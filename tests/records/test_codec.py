@@ -17,7 +17,7 @@ from tunekit.records.config import TrainConfig
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
 
-few = settings(unhurried, max_examples=50)
+few = settings(unhurried, max_examples=30)
 
 
 @given(configs(max_batch=1 << 70))

@@ -207,12 +207,12 @@ def test_trials_bound_what_is_made_to_fit_a_tier_too(folder: Path, most: int):
     rounds=st.integers(1, 7),
     most=st.none() | st.integers(1, 12),
 )
-@settings(unhurried, max_examples=12)
+@settings(unhurried, max_examples=8)
 def test_no_budget_is_exceeded_by_more_than_the_least_confirmation(
     tmp_path_factory: pytest.TempPathFactory, budget_s: float, trial_s: float, rounds: int, most: int | None
 ):
     folder = tmp_path_factory.mktemp("budget") / "run"
-    asked = options(budget_s=budget_s, confirm_rounds=rounds, max_trials=most or 15)
+    asked = options(budget_s=budget_s, confirm_rounds=rounds, max_trials=most or 8)
     whole, _ = search_in(folder, asked, executor_options={"trial_s": trial_s})
     least_confirmation_s = 3 * 4 * trial_s
     assert whole.search_time_s <= budget_s + least_confirmation_s
@@ -506,7 +506,7 @@ def test_kill_9_between_a_trial_and_the_run_file_loses_nothing(folder: Path):
 
 
 @given(any_surroundings(), st.integers(0, 3))
-@settings(unhurried, max_examples=15)
+@settings(unhurried, max_examples=10)
 def test_any_script_on_any_machine_gets_its_answer(
     tmp_path_factory: pytest.TempPathFactory, around: Surroundings, failing_third: int
 ):

@@ -53,7 +53,7 @@ def space_or_none(around: Surroundings) -> tuple[KnobSpace, ...] | None:
 
 
 @given(any_surroundings(), st.data())
-@settings(unhurried, max_examples=100)
+@settings(unhurried, max_examples=60)
 def test_every_choice_of_values_is_a_legal_config_of_the_space(around: Surroundings, data: st.DataObject):
     space = space_or_none(around)
     if space is None:
@@ -65,7 +65,7 @@ def test_every_choice_of_values_is_a_legal_config_of_the_space(around: Surroundi
 
 
 @given(any_surroundings(), configs(max_batch=100_000))
-@settings(unhurried, max_examples=100)
+@settings(unhurried, max_examples=60)
 def test_the_nearest_config_is_in_the_space_and_stays_there(around: Surroundings, knobs: TrainConfig):
     space = space_or_none(around)
     if space is None:
@@ -76,7 +76,7 @@ def test_the_nearest_config_is_in_the_space_and_stays_there(around: Surroundings
 
 
 @given(any_surroundings())
-@settings(unhurried, max_examples=100)
+@settings(unhurried, max_examples=60)
 def test_what_the_user_has_is_in_the_space(around: Surroundings):
     space = space_or_none(around)
     if space is None:
@@ -86,7 +86,7 @@ def test_what_the_user_has_is_in_the_space(around: Surroundings):
 
 
 @given(any_surroundings())
-@settings(unhurried, max_examples=100)
+@settings(unhurried, max_examples=60)
 def test_each_knob_is_searched_or_says_why_not(around: Surroundings):
     space = space_or_none(around)
     if space is None:
@@ -98,7 +98,7 @@ def test_each_knob_is_searched_or_says_why_not(around: Surroundings):
 
 
 @given(any_surroundings())
-@settings(unhurried, max_examples=100)
+@settings(unhurried, max_examples=60)
 def test_first_guesses_are_new_and_in_the_space(around: Surroundings):
     space = space_or_none(around)
     if space is None:
@@ -114,7 +114,7 @@ def test_first_guesses_are_new_and_in_the_space(around: Surroundings):
     st.sampled_from(KNOBS),
     st.booleans() | st.integers(-2, 300) | st.none() | st.just("bf16"),
 )
-@settings(unhurried, max_examples=200)
+@settings(unhurried, max_examples=100)
 def test_any_fixed_value_is_taken_or_refused_by_name(around: Surroundings, knob: str, value: Any):
     try:
         space = space_of(around, fix={knob: value})
