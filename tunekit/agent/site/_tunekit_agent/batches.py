@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
+from collections import deque
 
-_MAX_DEPTH = 12
-_MAX_ITEMS = 100_000
+_MAX_CONTAINERS = 100_000
 
 
-def leaves(batch: object, depth: int = 0):
-    """Yield the tensors, arrays, strings and scalars of a batch, outermost first."""
-    if depth > _MAX_DEPTH:
-        return
-    if isinstance(batch, (str, bytes, bytearray, int, float, complex, bool, type(None))):
-        yield batch
-    elif hasattr(batch, "element_size") and hasattr(batch, "numel"):
-        yield batch
-    elif hasattr(batch, "nbytes") and hasattr(batch, "shape"):
-        yield batch
-    elif hasattr(batch, "items") and callable(batch.items):
-        for _, value in batch.items():
-            yield from leaves(value, depth + 1)
-    elif isinstance(batch, (list, tuple, set, frozenset)):
-        for value in list(batch)[:_MAX_ITEMS]:
-            yield from leaves(value, depth + 1)
-    elif dataclasses.is_dataclass(batch) and not isinstance(batch, type):
-        for field in dataclasses.fields(batch):
-            yield from leaves(getattr(batch, field.name), depth + 1)
-    elif hasattr(batch, "__dict__"):
-        for value in vars(batch).values():
-            yield from leaves(value, depth + 1)
-    else:
-        yield batch
+def leaves(batch: object):
+    """Yield the tensors, arrays, strings and scalars of a batch, outermost first, each container once."""
+    waiting: deque = deque([batch])
+    seen: set = set()
+    while waiting and len(seen) < _MAX_CONTAINERS:
+        item = waiting.popleft()
+        parts = _parts(item)
+        if parts is None:
+            yield item
+        elif id(item) not in seen:
+            seen.add(id(item))
+            waiting.extend(parts)
+
+
+def _parts(item: object) -> list | None:
+    """Return what a container holds, None for a leaf."""
+    if isinstance(item, (str, bytes, bytearray, int, float, complex, type(None))) or hasattr(item, "shape"):
+        return None
+    if hasattr(item, "items") and callable(item.items):
+        return [value for _, value in item.items()]
+    if isinstance(item, (list, tuple, set, frozenset)):
+        return list(item)
+    if hasattr(item, "__dict__"):
+        return list(vars(item).values())
+    return None
 
 
 def size_bytes(batch: object) -> int:
@@ -49,7 +49,14 @@ def size_bytes(batch: object) -> int:
 
 
 def leading_size(batch: object) -> int | None:
-    """Return the first dimension of the batch's first tensor, None when it has no tensor."""
+    """Return the first dimension of the batch's first tensor, None when it has no tensor.
+
+    Asked for every batch, so the common forms, a tensor or a list that begins with one, come first.
+    """
+    first = batch[0] if type(batch) in (list, tuple) and batch else batch  # type: ignore[index]
+    shape = getattr(first, "shape", None)
+    if shape is not None and len(shape) > 0:
+        return int(shape[0])
     for leaf in leaves(batch):
         shape = getattr(leaf, "shape", None)
         if shape is not None and len(shape) > 0:

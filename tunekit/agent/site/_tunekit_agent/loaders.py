@@ -10,6 +10,8 @@ import time
 import weakref
 from typing import Any
 
+from . import batches
+
 _STACK_FRAMES = 4
 _MAX_LOADERS = 512
 _AGENT = os.path.dirname(os.path.abspath(__file__))
@@ -40,8 +42,6 @@ class LoaderInfo:
         The first tensor's first dimension is believed only where it agreed with the declared batch
         size once: packed sequences and detection batches have other shapes.
         """
-        from . import batches
-
         declared = self.facts.get("batch_size")
         seen = batches.leading_size(batch)
         if declared is None:
