@@ -332,7 +332,17 @@ def test_resuming_what_is_no_run_says_so(project: Path, capsys: pytest.CaptureFi
 def test_resuming_a_damaged_run_says_where_its_trials_are(finished: Path, capsys: pytest.CaptureFixture[str]):
     (finished / "run.json").write_text("{")
     assert main(["search", "--resume", str(finished)]) == 10
-    assert f"its trials are in {finished}/trials" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"its trials are in {finished}/trials" in said
+    assert "give the same flags and the training command after --" in said
+
+
+def test_a_damaged_run_is_rebuilt_from_its_trials_when_the_command_is_given(finished: Path):
+    before = load_run(finished)
+    (finished / "run.json").write_text("{")
+    command = ["search", "--resume", str(finished), "--trials", "1", "--confirm", "1"]
+    assert main([*command, "--", *before.target.command]) == 0
+    assert load_run(finished).trials == before.trials
 
 
 def test_resuming_with_another_command_is_refused(finished: Path, capsys: pytest.CaptureFixture[str]):

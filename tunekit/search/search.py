@@ -198,10 +198,10 @@ class Search:
 
     @property
     def _may_add(self) -> bool:
-        """Whether --trials allows another search trial; none is added once confirmation has begun."""
+        """Whether --trials allows another search trial."""
         most = self._run.options.max_trials
         explored = sum(record.role is not TrialRole.CONFIRM for record in self._records)
-        return (most is None or explored < most) and next_round(self._records) == 0
+        return most is None or explored < most
 
     def _may_explore(self) -> bool:
         if not self._may_add:

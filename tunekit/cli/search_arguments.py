@@ -1,0 +1,177 @@
+"""The flags of `tunekit search`, and the typed options that they become."""
+
+import argparse
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tunekit.errors import UsageError
+from tunekit.units import parse_duration_s
+
+if TYPE_CHECKING:
+    from tunekit.records.run import FixedKnob, KnobRange, KnobValue, SearchOptions
+
+DEFAULT_BUDGET = "15m"
+BUILTIN_BUDGET = "4m"
+_WINDOW_S = 5.0
+_BUILTIN_WINDOW_S = 3.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add every flag of the verb."""
+    _add_knobs(parser.add_argument_group("what to search"))
+    _add_limits(parser.add_argument_group("how long"))
+    _add_output(parser.add_argument_group("where it goes"))
+
+
+def _add_knobs(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--gpu", default="auto", metavar="NAME", help="device to tune for (default: what is here)"
+    )
+    group.add_argument(
+        "--fix",
+        action="append",
+        default=[],
+        metavar="KNOB=VALUE",
+        help="take a knob out of the search (repeatable)",
+    )
+    group.add_argument(
+        "--range",
+        action="append",
+        default=[],
+        metavar="KNOB=LO..HI",
+        help="bound a numeric knob (repeatable)",
+    )
+    group.add_argument("--seed", type=_natural, default=0, metavar="N", help="of the sampler (default: 0)")
+    group.add_argument(
+        "--lr", type=_positive_float, metavar="LR", help="base learning rate (default: as seen)"
+    )
+    group.add_argument(
+        "--base-batch", type=_positive, metavar="N", help="global batch that the base lr is for"
+    )
+    group.add_argument(
+        "--epochs", type=_positive, default=10, metavar="N", help="of the planned run (default: 10)"
+    )
+
+
+def _add_limits(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--budget", metavar="TIME", help=f"time for the whole search, such as {DEFAULT_BUDGET} (the default)"
+    )
+    group.add_argument(
+        "--trials", type=_positive, metavar="N", help="most search trials, the baseline included"
+    )
+    group.add_argument(
+        "--confirm",
+        type=_positive,
+        default=5,
+        metavar="N",
+        help="interleaved confirmation rounds (default: 5)",
+    )
+    group.add_argument(
+        "--window", type=_positive_float, metavar="S", help="steady seconds per trial (default: 5)"
+    )
+    group.add_argument("--trial-limit", default="5m", metavar="TIME", help="longest trial (default: 5m)")
+    group.add_argument(
+        "--no-progress-limit",
+        default="90s",
+        metavar="TIME",
+        help="longest time without a batch (default: 90s)",
+    )
+
+
+def _add_output(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--out", type=Path, metavar="FOLDER", help="run folder (default: reports/TARGET-DATE)")
+    group.add_argument("--resume", type=Path, metavar="FOLDER", help="go on with an earlier run")
+    group.add_argument(
+        "--json", action="store_true", help="print the run as JSON at the end; progress on stderr"
+    )
+
+
+def search_options(options: argparse.Namespace, builtin: bool) -> "SearchOptions":
+    """Return the typed options.
+
+    Args:
+        options: what the parser read.
+        builtin: the target is the built-in workload, which has a shorter budget and window of its own.
+
+    Raises:
+        UsageError: a value can't be understood.
+    """
+    from tunekit.records.run import SearchOptions  # noqa: PLC0415
+
+    window_s = options.window or (_BUILTIN_WINDOW_S if builtin else _WINDOW_S)
+    return SearchOptions(
+        gpu=options.gpu,
+        budget_s=parse_duration_s(options.budget or (BUILTIN_BUDGET if builtin else DEFAULT_BUDGET)),
+        max_trials=options.trials,
+        seed=options.seed,
+        fixed=tuple(_fixed(text) for text in options.fix),
+        ranges=tuple(_range(text) for text in options.range),
+        base_lr=options.lr,
+        base_batch=options.base_batch,
+        epochs=options.epochs,
+        confirm_rounds=options.confirm,
+        trial_limit_s=parse_duration_s(options.trial_limit),
+        no_progress_limit_s=parse_duration_s(options.no_progress_limit),
+        window_s=window_s,
+    )
+
+
+def _fixed(text: str) -> "FixedKnob":
+    """Return the setting in "knob=value"."""
+    from tunekit.records.run import FixedKnob  # noqa: PLC0415
+    from tunekit.search.space import KNOBS  # noqa: PLC0415
+
+    knob, equals, value = text.partition("=")
+    if not equals or knob not in KNOBS:
+        raise UsageError(f"--fix {text}: write it as KNOB=VALUE with one of {', '.join(KNOBS)}")
+    return FixedKnob(knob=knob, value=_value(knob, value))
+
+
+def _value(knob: str, text: str) -> "KnobValue":
+    switches = {"true": True, "on": True, "yes": True, "false": False, "off": False, "no": False}
+    if text.lower() in switches:
+        return switches[text.lower()]
+    if text.lower() in ("none", "null"):
+        return None
+    if re.fullmatch(r"\d{1,15}", text):
+        return int(text)
+    if knob == "precision":
+        return text.lower()
+    raise UsageError(f"--fix {knob}={text}: not a value of this knob; numbers, true or false")
+
+
+def _range(text: str) -> "KnobRange":
+    """Return the bounds in "knob=lo..hi"."""
+    from tunekit.records.run import KnobRange  # noqa: PLC0415
+    from tunekit.search.space import NUMERIC_KNOBS  # noqa: PLC0415
+
+    match = re.fullmatch(r"(\w+)=(\d{1,15})\.\.(\d{1,15})", text)
+    if match is None or match[1] not in NUMERIC_KNOBS:
+        raise UsageError(f"--range {text}: write it as KNOB=LO..HI with one of {', '.join(NUMERIC_KNOBS)}")
+    return KnobRange(knob=match[1], low=int(match[2]), high=int(match[3]))
+
+
+def _natural(text: str) -> int:
+    return _whole(text, least=0)
+
+
+def _positive(text: str) -> int:
+    return _whole(text, least=1)
+
+
+def _whole(text: str, least: int) -> int:
+    if not re.fullmatch(r"\d{1,15}", text) or int(text) < least:
+        raise argparse.ArgumentTypeError(f"must be a whole number, at least {least}, got {text!r}")
+    return int(text)
+
+
+def _positive_float(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be a positive number, got {text!r}")
+    return value
