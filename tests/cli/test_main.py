@@ -420,3 +420,15 @@ def test_a_report_needs_no_torch(tmp_path: Path):
 def test_help_loads_next_to_nothing():
     heavy = {"torch", "optuna", "pynvml", "numpy", "zarr", "pydantic", "rich", "yaml", "psutil"}
     assert not loaded_modules("search", "--help") & heavy
+
+
+def test_resuming_with_other_options_is_refused(finished: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["search", "--resume", str(finished), "--fix", "num_workers=2", "--seed", "3"]) == 2
+    assert "so --fix, --seed can't be changed" in capsys.readouterr().err
+
+
+def test_trials_without_a_run_are_not_adopted(finished: Path, capsys: pytest.CaptureFixture[str]):
+    command = load_run(finished).target.command
+    (finished / "run.json").unlink()
+    assert main(["search", "--out", str(finished), "--", *command]) == 2
+    assert "already holds a run" in capsys.readouterr().err

@@ -82,7 +82,8 @@ def walked() -> Run:
 
 def drawn(shown: Run, width: int, folder: Path = FOLDER, files: tuple[Path, ...] = WRITTEN) -> str:
     out = io.StringIO()
-    draw(Console(width=width, file=out, color_system=None, highlight=False), view(shown), folder, files)
+    console = Console(width=width, file=out, color_system=None, highlight=False)
+    draw(console, view(shown, str(folder)), folder, files)
     return out.getvalue()
 
 

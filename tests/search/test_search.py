@@ -30,7 +30,7 @@ from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import FixedKnob, Run, RunStatus
 from tunekit.records.trial import OutcomeKind, TrialRole
-from tunekit.search.confirm import round_order, rounds_affordable
+from tunekit.search.confirm import round_order, rounds_due
 from tunekit.search.folder import RunFolder, load_run
 from tunekit.search.space import Surroundings, contains
 from tunekit.trial.executor import TrialSpec
@@ -123,19 +123,25 @@ def test_every_other_round_runs_backwards():
 
 
 @pytest.mark.parametrize(
-    ("left_s", "round_s", "wanted", "rounds"),
+    ("done", "wanted", "fitting", "rounds"),
     [
-        (100, 10, 5, 5),
-        (40, 10, 5, 4),
-        (5, 10, 5, 3),
-        (-5, 10, 5, 3),
-        (5, 10, 2, 2),
-        (100, 0, 5, 5),
-        (0, 0, 1, 1),
+        ((0, 0), 5, 9, (2, 5)),  # time for all that is wanted
+        ((0, 0), 5, 4, (2, 4)),  # as many as fit
+        ((0, 0), 5, 0, (2, 3)),  # an interval needs three, whatever the time
+        ((3, 3), 5, 0, (0, 0)),
+        ((3, 0), 5, 0, (1, 3)),
+        ((3, 3), 5, 1, (2, 1)),
+        ((5, 5), 5, 9, (0, 0)),
+        ((0,), 1, 0, (1, 1)),
+        ((), 5, 9, (0, 0)),
     ],
 )
-def test_rounds_fit_the_time_left_but_are_never_too_few(left_s, round_s, wanted, rounds):
-    assert rounds_affordable(left_s, round_s, wanted) == rounds
+def test_rounds_are_run_while_they_fit_but_never_too_few(
+    done: tuple[int, ...], wanted: int, fitting: int, rounds: tuple[int, int]
+):
+    finalists = {config(batch_size=8 * (i + 1)): count for i, count in enumerate(done)}
+    configs, count = rounds_due(finalists, wanted, fitting)
+    assert (len(configs), count) == rounds
 
 
 def test_rates_and_speed_ups_come_from_confirming_trials_alone(walked):

@@ -43,5 +43,5 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     if options.json:
         sys.stdout.write(to_json(run) + "\n")
         return 0
-    draw(Console(highlight=False), view(run), options.run)
+    draw(Console(highlight=False), view(run, str(options.run)), options.run)
     return 0

@@ -130,7 +130,7 @@ class SearchScreen:
     def closed(self, run: Run, folder: Path, files: Sequence[Path]) -> None:
         """Show the answer."""
         self._stop_live()
-        draw(self._console, view(run), folder, files)
+        draw(self._console, view(run, str(folder)), folder, files)
 
     def _status(self, phase: str, batches: int) -> Text:
         assert self._spec is not None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from tunekit import __version__
-from tunekit.cli.search_arguments import add_arguments, search_options
+from tunekit.cli.search_arguments import add_arguments, default_options, search_options
 from tunekit.errors import DamagedRecordError, TargetChangedError, UsageError
 from tunekit.units import parse_duration_s
 
@@ -122,7 +122,7 @@ def _new(options: argparse.Namespace, command: Sequence[str], folder: Path | Non
     if folder is not None:
         return _Prepared(run, _machine(run, profiles), folder)
     folder = options.out or _default_folder(target.name)
-    if (folder / "run.json").exists():
+    if (folder / "run.json").exists() or any(folder.glob("trials/*/trial.json")):
         raise UsageError(f"{folder} already holds a run; use --resume {folder} or another --out")
     return _Prepared(run, _machine(run, profiles), folder)
 
@@ -145,6 +145,7 @@ def _resumed(options: argparse.Namespace, command: Sequence[str]) -> _Prepared:
                 f"{error}; to rebuild it from them, give the same flags and the training command after --"
             ) from error
         return _new(options, command, options.resume)
+    _refuse_other_options(options)
     target = _target(command) if command else _same_target(run)
     if target.command != run.target.command:
         raise TargetChangedError(
@@ -163,6 +164,25 @@ def _resumed(options: argparse.Namespace, command: Sequence[str]) -> _Prepared:
         updates["max_trials"] = options.trials
     run = run.model_copy(update={"options": run.options.model_copy(update=updates)})
     return _Prepared(run, _machine(run, load_profiles()), options.resume)
+
+
+def _refuse_other_options(options: argparse.Namespace) -> None:
+    """Refuse flags that a resumed run could only ignore: it goes on with its own.
+
+    Raises:
+        UsageError: one was given.
+    """
+    usual = default_options()
+    changeable = ("resume", "budget", "trials", "json")
+    given = [
+        name for name, value in usual.items() if name not in changeable and getattr(options, name) != value
+    ]
+    if given:
+        flags = ", ".join("--" + name.replace("_", "-") for name in given)
+        raise UsageError(
+            f"--resume goes on with the run's own options, so {flags} can't be changed; "
+            "only --budget and --trials can"
+        )
 
 
 def _target(command: Sequence[str]) -> "Target":

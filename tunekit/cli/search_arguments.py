@@ -24,6 +24,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_output(parser.add_argument_group("where it goes"))
 
 
+def default_options() -> dict[str, object]:
+    """Return what every flag has when it is not given, by its name in the namespace."""
+    parser = argparse.ArgumentParser(add_help=False)
+    add_arguments(parser)
+    return vars(parser.parse_args([]))
+
+
 def _add_knobs(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--gpu", default="auto", metavar="NAME", help="device to tune for (default: what is here)"

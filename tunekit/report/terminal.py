@@ -41,7 +41,7 @@ def draw(console: Console, shown: RunView, folder: Path, files: Sequence[Path] =
     console.print()
     _say(console, "Next", "bold")
     for step in shown.next_steps:
-        console.print(Text(f"  {step.replace('FOLDER', str(folder))}"), soft_wrap=True)
+        console.print(Text(f"  {step}"), soft_wrap=True)
 
 
 def _say(console: Console, sentence: str, style: str = "") -> None:

@@ -114,8 +114,13 @@ def target_text(run: Run) -> str:
     return printable(shlex.join(run.target.command))
 
 
-def view(run: Run) -> RunView:
-    """Return everything that a report of this run shows."""
+def view(run: Run, folder: str = "FOLDER") -> RunView:
+    """Return everything that a report of this run shows.
+
+    Args:
+        run: the saved run.
+        folder: where it lies, for the commands that come next.
+    """
     best = best_recommendation(run)
     return RunView(
         answer=_answer(run, best),
@@ -126,7 +131,7 @@ def view(run: Run) -> RunView:
         notes=tuple(
             printable(note.message + (f"; {note.remedy}" if note.remedy else "")) for note in run.notes
         ),
-        next_steps=_next_steps(run, best),
+        next_steps=_next_steps(run, best, folder),
     )
 
 
@@ -314,9 +319,9 @@ def _scaling(run: Run, best: Recommendation | None) -> Table:
     )
 
 
-def _next_steps(run: Run, best: Recommendation | None) -> tuple[str, ...]:
+def _next_steps(run: Run, best: Recommendation | None, folder: str) -> tuple[str, ...]:
     if best is None or run.status is not RunStatus.FINISHED:
-        return ("tunekit search --resume FOLDER",)
+        return (f"tunekit search --resume {shlex.quote(folder)}",)
     steps = []
     if run.is_emulated:
         command = "" if run.target.builtin else f" -- {target_text(run)}"
@@ -325,5 +330,5 @@ def _next_steps(run: Run, best: Recommendation | None) -> tuple[str, ...]:
     if run.target.builtin:
         steps.append("on your own script: tunekit search -- python train.py")
     else:
-        steps.append(f"take over FOLDER/{best.tier.value}.yaml, then: {target_text(run)}")
+        steps.append(f"take over {folder}/{best.tier.value}.yaml, then: {target_text(run)}")
     return tuple(steps)

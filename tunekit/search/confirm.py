@@ -1,12 +1,15 @@
 """Finalists and baseline in fresh interleaved processes: A B C A B C, so that drift and heat hit all."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tunekit.records.config import TrainConfig
 from tunekit.records.trial import TrialRecord, TrialRole
 
 MIN_ROUNDS = 3
 """Rounds below which an interval says little."""
+
+FLOOR_PROCESSES = 2
+"""Fresh baseline processes that a noise floor needs."""
 
 
 def finalists(picks: Sequence[TrialRecord]) -> tuple[TrainConfig, ...]:
@@ -18,10 +21,23 @@ def finalists(picks: Sequence[TrialRecord]) -> tuple[TrainConfig, ...]:
     return tuple(configs)
 
 
-def rounds_affordable(left_s: float, round_s: float, wanted: int) -> int:
-    """Return how many interleaved rounds fit into the time left, at least MIN_ROUNDS, at most `wanted`."""
-    fitting = int(left_s // round_s) if round_s > 0 else wanted
-    return max(min(MIN_ROUNDS, wanted), min(fitting, wanted))
+def rounds_due(
+    done: Mapping[TrainConfig, int], wanted: int, fitting: int
+) -> tuple[tuple[TrainConfig, ...], int]:
+    """Return which finalists to run again, and for how many rounds.
+
+    Args:
+        done: rounds that each finalist has behind it.
+        wanted: rounds that each should have.
+        fitting: rounds that the time left has room for; MIN_ROUNDS are run in any case.
+    """
+    least = min(MIN_ROUNDS, wanted)
+    goal = wanted if fitting > 0 else least
+    configs = tuple(config for config, count in done.items() if count < goal)
+    if not configs:
+        return (), 0
+    fewest = min(done[config] for config in configs)
+    return configs, max(least - fewest, min(fitting, goal - fewest))
 
 
 def round_order(

@@ -60,8 +60,7 @@ class RunFolder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._lock is not None:
-            (self.path / _LOCK_FILE).unlink(missing_ok=True)
-            self._lock.close()
+            self._lock.close()  # the file stays: removing it would race with the next owner
             self._lock = None
 
     @property

@@ -1,7 +1,7 @@
 """The walk of a search: baseline, space, proposals, confirmation, recommendation."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NoReturn
@@ -14,8 +14,15 @@ from tunekit.records.hardware import Profile
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import Run, RunStatus
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
-from tunekit.search.assemble import Trials, assemble, pick_tiers, run_noise
-from tunekit.search.confirm import finalists, next_round, round_order, rounds_affordable, typical_duration_s
+from tunekit.search.assemble import Trials, assemble, pick_tiers
+from tunekit.search.confirm import (
+    FLOOR_PROCESSES,
+    finalists,
+    next_round,
+    round_order,
+    rounds_due,
+    typical_duration_s,
+)
 from tunekit.search.folder import RunFolder
 from tunekit.search.guesses import first_guesses
 from tunekit.search.progress import SearchListener
@@ -24,6 +31,8 @@ from tunekit.search.study import Study
 from tunekit.trial.executor import Executor, KnownTarget, TrialSpec
 
 _CONFIRM_PASSES = 3
+_COMPILE_PRIOR_S = 60.0
+"""What compiling is taken to cost before one trial has shown it."""
 _CONFIRM_SHARE = 0.55
 """Most of the budget that is kept back for confirmation."""
 
@@ -78,6 +87,7 @@ class Search:
             EmptySpaceError: there is nothing to search.
             KeyboardInterrupt: Ctrl-C; what is finished is saved.
         """
+        self._save(RunStatus.RUNNING)
         try:
             known = self._know_target()
             self._build_space(known)
@@ -186,12 +196,14 @@ class Search:
         study = Study(self._run.space, self._run.host, self._run.options.seed, self._folder.journal)
         study.tell(self._records)
         guesses = first_guesses(known.baseline, self._run.space, self._run.host)
-        while self._may_explore():
+        while self._may_add:
             tried = {record.config for record in self._records}
-            guess = next((config for config in guesses if config not in tried), None)
-            config = guess or study.propose()
+            open_guesses = (config for config in guesses if config not in tried and self._affordable(config))
+            guess = next(open_guesses, None)
+            config = guess or study.propose(self._affordable)
             if config is None:
-                self._listener.said("every config of the space was tried")
+                if study.propose() is None:
+                    self._listener.said("every config of the space was tried")
                 return
             record = self._run_trial(TrialRole.SEARCH, config, known, "first guess" if guess else "search")
             study.tell([record])
@@ -203,13 +215,15 @@ class Search:
         explored = sum(record.role is not TrialRole.CONFIRM for record in self._records)
         return most is None or explored < most
 
-    def _may_explore(self) -> bool:
-        if not self._may_add:
-            return False
+    def _affordable(self, config: TrainConfig) -> bool:
+        """Return whether a trial of the config leaves time enough for confirmation."""
         trial_s = typical_duration_s(self._records, None)
         reserve_s = min(
             4 * self._run.options.confirm_rounds * trial_s, _CONFIRM_SHARE * self._run.options.budget_s
         )
+        compiled = [r.duration_s for r in self._records if r.config and r.config.compile and r.measurement]
+        if config.compile:
+            trial_s = max(compiled, default=trial_s + _COMPILE_PRIOR_S)
         return self._left_s > reserve_s + trial_s
 
     def _fill_tiers(self, known: KnownTarget) -> None:
@@ -239,25 +253,37 @@ class Search:
 
     def _confirm(self, known: KnownTarget) -> None:
         """Re-run what the tiers chose beside the baseline; again if that changes the choice."""
+        baseline = self._trials.baseline
+        baseline_runs = baseline is not None and baseline.measurement is not None
         for _ in range(_CONFIRM_PASSES):
             picks = pick_tiers(self._trials, self._run.host, self._run.options)
+            done = {config: self._rounds_done(config) for config in finalists(list(picks.values()))}
+            round_s = sum(typical_duration_s(self._records, config) for config in (None, *done))
             wanted = self._run.options.confirm_rounds
-            configs = [c for c in finalists(list(picks.values())) if self._rounds_done(c) < min(wanted, 3)]
-            baseline_runs = (
-                self._trials.baseline is not None and self._trials.baseline.measurement is not None
-            )
-            if not configs and (not baseline_runs or run_noise(self._trials) is not None):
-                return
-            each_s = [typical_duration_s(self._records, c) for c in (None, *configs)]
-            rounds = rounds_affordable(self._left_s, sum(each_s), wanted)
-            first = next_round(self._records)
-            for number in range(first, first + rounds):
-                for config in round_order(configs, baseline_runs, number):
-                    purpose = f"confirming, round {number - first + 1} of {rounds}"
-                    self._run_trial(TrialRole.CONFIRM, config, known, purpose, round_number=number)
+            fitting = int(max(0.0, self._left_s) // round_s)
+            configs, rounds = rounds_due(done, wanted, fitting)
+            if not configs:
+                floor_known = not baseline_runs or len(self._trials.baseline_confirm) >= FLOOR_PROCESSES
+                if floor_known:
+                    return
+                rounds = max(FLOOR_PROCESSES, min(fitting, wanted))
+            self._run_rounds(configs, baseline_runs, rounds, known)
 
     def _rounds_done(self, config: TrainConfig) -> int:
         return len({record.round for record in self._trials.confirm_of(config)})
+
+    def _run_rounds(
+        self, configs: Sequence[TrainConfig], baseline_runs: bool, rounds: int, known: KnownTarget
+    ) -> None:
+        """Run interleaved rounds; a config that fails once is not run again."""
+        first = next_round(self._records)
+        for number in range(first, first + rounds):
+            unfit = {record.config for record in self._trials.confirming if record.failure is not None}
+            for config in round_order(configs, baseline_runs, number):
+                if config in unfit:
+                    continue
+                purpose = f"confirming, round {number - first + 1} of {rounds}"
+                self._run_trial(TrialRole.CONFIRM, config, known, purpose, round_number=number)
 
     # --- one trial -------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 import logging
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -65,22 +65,17 @@ class Study:
             if contains(self._space, record.config):
                 self._study.add_trial(self._frozen(record, record.config))
 
-    def propose(self) -> TrainConfig | None:
-        """Return a legal config that was not tried yet; None when the space looks exhausted."""
+    def propose(self, accept: Callable[[TrainConfig], bool] = lambda config: True) -> TrainConfig | None:
+        """Return a legal config that was not tried yet; None when there seems to be none.
+
+        Args:
+            accept: whether a config may be proposed at this time.
+        """
         for attempt in range(_SAME_CONFIG_TRIES):
             config = self._ask(attempt)
-            if config not in self._tried:
+            if config not in self._tried and accept(config):
                 return config
         return None
-
-    def importances(self) -> dict[str, float]:
-        """Return each searched knob's share of the rate's variation, {} with too few trials."""
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                return dict(optuna.importance.get_param_importances(self._study))
-        except (ValueError, RuntimeError):
-            return {}
 
     def _ask(self, attempt: int) -> TrainConfig:
         """Sample one config without leaving a waiting trial in the study."""
