@@ -167,6 +167,7 @@ def request(**knobs: Any) -> AgentRequest:
     return AgentRequest(
         trial_folder="/run/trials/0001",
         scratch_folder="/tmp/scratch",
+        started_at_s=1.0,
         knobs=KnobsAsked(**knobs),
         loader=None,
         roots=(),

@@ -336,9 +336,10 @@ def test_knobs_that_hold_are_a_measurement():
     assert isinstance(verdict(measured(), **asked), Measurement)
 
 
-def test_what_is_not_fully_learnt_is_not_held_against_the_knobs():
-    evidence = measured(learnt=learnt(complete=False, batch_size=None, addressed=False))
-    assert isinstance(verdict(evidence, batch_size=128), Measurement)
+def test_figures_of_a_loop_that_was_never_learnt_are_no_measurement():
+    found = failed(measured(learnt=learnt(complete=False, batch_size=None, addressed=False)), batch_size=128)
+    assert found.kind is OutcomeKind.AGENT_ABSENT
+    assert "0 lines rejected" in found.message
 
 
 def test_compile_without_a_graph_had_no_effect():

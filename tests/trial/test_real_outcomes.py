@@ -1,6 +1,7 @@
 """Whatever a real script does, its trial ends as a named outcome and leaves nothing behind."""
 
 import os
+import signal
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -119,3 +120,13 @@ def test_no_temporary_folder_is_left_behind(tmp_path: Path, monkeypatch: pytest.
         assert trials.run_baseline().failure is None
         left = {path.name for path in Path(temporary).iterdir()}
         assert not any(name.startswith(("pymp-", "tunekit-")) for name in left)
+
+
+def test_the_target_inherits_no_ignored_signal(tmp_path: Path) -> None:
+    target = zoo_target("too_short.py").model_copy(
+        update={"command": ("grep", "SigIgn", "/proc/self/status")}
+    )
+    trials = RealTrials(target, tmp_path)
+    trials.run_baseline()
+    ignored = int(trials.output(0).split()[1], 16)
+    assert ignored & sum(1 << (number - 1) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)) == 0

@@ -32,6 +32,9 @@ def main(arguments: Sequence[str]) -> int:
     except TunekitError as error:
         print(f"tunekit: {error}", file=sys.stderr)  # noqa: T201
         return error.exit_code
+    except OSError as error:
+        print(f"tunekit: {error}", file=sys.stderr)  # noqa: T201
+        return TunekitError.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
     return code

@@ -34,6 +34,8 @@ class AgentRequest(Record):
     trial_folder: str
     scratch_folder: str
     """Short-named folder for sockets and the like; the keeper removes it."""
+    started_at_s: PositiveFloat
+    """When the trial started, in seconds since the epoch: older files are the user's."""
     knobs: KnobsAsked
     loader: LoaderAddress | None
     """The training loader; None at the baseline, which learns it."""

@@ -20,10 +20,6 @@ class Interval(Record):
             raise ValueError(f"interval must be ordered, got {self.low} <= {self.value} <= {self.high}")
         return self
 
-    def overlaps(self, other: "Interval") -> bool:
-        """Return whether the two ranges share a value."""
-        return self.low <= other.high and other.low <= self.high
-
 
 class DeviceSeen(Record):
     """The device that the training loop ran on."""

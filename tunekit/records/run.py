@@ -48,7 +48,7 @@ class SearchOptions(Record):
     trial_limit_s: PositiveFloat = 300.0
     """A trial that has not finished measuring by then is ended."""
     no_progress_limit_s: PositiveFloat = 90.0
-    """A trial without a batch, step or compiled graph for this long is ended."""
+    """A trial without a batch or step for this long is ended; one that compiles has the whole trial limit."""
     window_s: PositiveFloat = 5.0
     """Steady time that a trial aims to measure."""
 

@@ -14,7 +14,7 @@ from tunekit.records.hardware import Host
 from tunekit.records.recommendation import MissingTier, NoiseFloor, Note, Recommendation, ScalingRow, Tier
 from tunekit.records.run import Run, SearchOptions
 from tunekit.records.target import Discovery
-from tunekit.records.trial import TrialRecord, TrialRole
+from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Trials:
     @property
     def candidates(self) -> tuple[TrialRecord, ...]:
         """Measured baseline and search trials whose config no confirming process proved unfit."""
-        unfit = {r.config for r in self.confirming if r.failure is not None}
+        unfit = {r.config for r in self.confirming if r.failure and r.failure.kind is not OutcomeKind.REFUSED}
         return tuple(
             r
             for r in self.records

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import IO, Self
 
 from tunekit.errors import DamagedRecordError, RunFolderError, RunFolderLockedError
+from tunekit.records.base import Record
 from tunekit.records.codec import read_json, write_json
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
@@ -76,12 +77,21 @@ class RunFolder:
     def save_trial(self, record: TrialRecord) -> None:
         """Write one finished trial; it is safe on disk when this returns."""
         folder = self.trials_folder / f"{record.number:04d}"
-        folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / TRIAL_FILE, record)
+        self._write(folder / TRIAL_FILE, record)
 
     def save_run(self, run: Run) -> None:
         """Write run.json, which is rebuilt from the trial records."""
-        write_json(self.path / RUN_FILE, run)
+        self._write(self.path / RUN_FILE, run)
+
+    def _write(self, path: Path, record: Record) -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_json(path, record)
+        except OSError as error:
+            raise RunFolderError(
+                f"{path} can't be written ({error.strerror}); what was finished is kept: "
+                f"free some space, then go on with --resume {self.path}"
+            ) from error
 
     def load_trials(self) -> tuple[TrialRecord, ...]:
         """Return every finished trial in order; a trial that was cut off is cleared away.

@@ -125,8 +125,9 @@ class Search:
         if baseline.failure is not None and not baseline.failure.kind.is_memory:
             self._refuse_target(baseline.failure)
         if baseline.config is None or self._trials.discovery is None:
-            assert baseline.failure is not None
-            self._refuse_target(baseline.failure)
+            if baseline.failure is not None:
+                self._refuse_target(baseline.failure)
+            raise TargetError("what the baseline's agent told can't be read; see output.log of trial 0")
         if self._left_s <= 0 and len(self._records) == 1:
             raise BudgetTooSmallError(
                 f"the baseline alone took {baseline.duration_s:.0f} s of the budget of "
@@ -142,7 +143,11 @@ class Search:
             if discovery.complete:
                 return known
             if config.batch_size == 1:
-                raise TargetError("out of memory even with batch_size 1; see the trials' output.log")
+                last = self._records[-1].failure
+                why = f": {last.kind}, {last.message}" if last else ""
+                raise TargetError(
+                    f"no batch size down to 1 could be measured{why}; see the trials' output.log"
+                )
             config = config.model_copy(update={"batch_size": max(1, config.batch_size // 2)})
             if all(record.config != config for record in self._records):
                 if self._left_s <= 0:
@@ -235,7 +240,9 @@ class Search:
             best = max(trials.candidates, key=lambda r: r.rate_samples_per_s or 0.0)
             assert best.config is not None and best.measurement is not None
             bytes_per_sample = best.measurement.loop.bytes_per_sample
-            config = nearest(self._run.space, clip(best.config, tier, self._run.host, bytes_per_sample))
+            base_bytes = base_ram_bytes(best.measurement)
+            fitting = clip(best.config, tier, self._run.host, bytes_per_sample, base_ram_bytes=base_bytes)
+            config = nearest(self._run.space, fitting)
             for _ in range(3):
                 record = next((record for record in self._records if record.config == config), None)
                 if record is None:
@@ -312,10 +319,12 @@ class Search:
 
     def _refusal(self, config: TrainConfig | None) -> str | None:
         """Return why a config must not be started, by the bytes that measured trials showed."""
-        measured = next((r.measurement for r in reversed(self._records) if r.measurement), None)
-        if config is None or measured is None:
+        measured = [record.measurement for record in self._records if record.measurement]
+        ran_before = any(record.config == config and record.measurement for record in self._records)
+        if config is None or not measured or ran_before:
             return None
-        return oom_reason(config, measured.loop.bytes_per_sample, base_ram_bytes(measured), self._run.host)
+        base_bytes = min(base_ram_bytes(one) for one in measured)
+        return oom_reason(config, measured[-1].loop.bytes_per_sample, base_bytes, self._run.host)
 
     def _refused(self, spec: TrialSpec, reason: str) -> TrialRecord:
         return TrialRecord(

@@ -1,6 +1,8 @@
 """Optuna behind ask and tell: it proposes configs, it is told what became of them."""
 
+import itertools
 import logging
+import random
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -73,6 +75,18 @@ class Study:
         """
         for attempt in range(_SAME_CONFIG_TRIES):
             config = self._ask(attempt)
+            if config not in self._tried and accept(config):
+                return config
+        return self._any_untried(accept)
+
+    def _any_untried(self, accept: Callable[[TrainConfig], bool]) -> TrainConfig | None:
+        """Return an acceptable config that the sampler, repeating itself, did not come upon."""
+        searched = self._searched()
+        choices = list(itertools.product(*(entry.values for entry in searched)))
+        random.Random(f"{self._seed}-{len(self._tried)}").shuffle(choices)
+        for choice in choices:
+            values = {entry.knob: value for entry, value in zip(searched, choice, strict=True)}
+            config = config_from(values, self._space)
             if config not in self._tried and accept(config):
                 return config
         return None

@@ -2,12 +2,14 @@
 
 import shutil
 import tempfile
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
+from tunekit.errors import TargetError
 from tunekit.records.agent_messages import AgentRequest, KnobsAsked
 from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.measurement import Measurement
@@ -79,8 +81,15 @@ class ProcessExecutor:
         folder = self._fresh_folder(spec.number)
         asked, request = self._request(folder, spec, known)
         started_at = datetime.now(UTC).isoformat(timespec="seconds")
-        keeper = start_trial(folder, self._target, request, self._hide_gpus)
-        evidence = TrialWatch(keeper, folder, self._limits, on_progress).run()
+        try:
+            keeper = start_trial(folder, self._target, request, self._hide_gpus)
+        except OSError as error:
+            shutil.rmtree(request.scratch_folder, ignore_errors=True)
+            raise TargetError(
+                f"the trial could not be started in {self._target.working_dir} ({error.strerror}); "
+                "check that the folder is there"
+            ) from error
+        evidence = TrialWatch(keeper, folder, self._limits_of(spec), on_progress).run()
         shutil.rmtree(folder / "diverted", ignore_errors=True)
         roots = known.discovery.roots if known else ()
         result = measurement_of(evidence, asked, roots)
@@ -100,6 +109,12 @@ class ProcessExecutor:
             written=tuple(evidence.written),
         )
 
+    def _limits_of(self, spec: TrialSpec) -> Limits:
+        """Return the limits; while torch.compile works, minutes may pass without a batch."""
+        if spec.config is None or not spec.config.compile:
+            return self._limits
+        return replace(self._limits, no_progress_s=self._limits.trial_s)
+
     def _fresh_folder(self, number: int) -> Path:
         folder = self._trials_folder / f"{number:04d}"
         shutil.rmtree(folder, ignore_errors=True)  # left half-done by a search that was killed
@@ -116,6 +131,7 @@ class ProcessExecutor:
         return asked, AgentRequest(
             trial_folder=str(folder.resolve()),
             scratch_folder=_scratch_folder(),
+            started_at_s=time.time(),
             knobs=asked,
             loader=loader.address if loader else None,
             roots=known.discovery.roots if known else (),

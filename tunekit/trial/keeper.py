@@ -41,10 +41,10 @@ def children_of(pid: int) -> list[int]:
     return found
 
 
-def descendants() -> list[int]:
-    """Return the pids of every process below this one."""
+def descendants(root: int) -> list[int]:
+    """Return the pids of every process below a process."""
     found: list[int] = []
-    waiting = children_of(os.getpid())
+    waiting = children_of(root)
     while waiting:
         pid = waiting.pop()
         found.append(pid)
@@ -81,7 +81,7 @@ def end_tree(target: int) -> int | None:
     started = time.monotonic()
     status: int | None = None
     while time.monotonic() - started < END_LIMIT_S:
-        left = descendants()
+        left = descendants(os.getpid())
         ordinary = [pid for pid in left if not is_tracker(pid)]
         trackers_had_time = time.monotonic() - started > TRACKER_GRACE_S
         for pid in left if trackers_had_time else ordinary:
@@ -112,8 +112,8 @@ def main() -> None:
     """Keep one command until it ends or the leash is let go."""
     log_path, scratch, command = sys.argv[1], sys.argv[2], sys.argv[4:]
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(ignored, signal.SIG_IGN)
+    for survived in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(survived, lambda *_: None)  # not SIG_IGN, which the target would inherit
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)

@@ -46,10 +46,12 @@ def measurement_of(evidence: Evidence, asked: KnobsAsked, roots: Sequence[RootSe
     if evidence.nonfinite is not None:
         message = f"the loss was {evidence.nonfinite.loss} after {evidence.nonfinite.steps} steps"
         return _failure(OutcomeKind.NONFINITE_LOSS, message, evidence)
-    if evidence.learnt is not None and evidence.learnt.discovery.complete:
-        missed = _knob_missed(asked, evidence.learnt.applied, roots)
-        if missed:
-            return _failure(OutcomeKind.KNOB_NOT_APPLIED, missed, evidence)
+    if evidence.learnt is None or not evidence.learnt.discovery.complete:
+        message = f"what the agent told could not be read ({evidence.rejected_lines} lines rejected)"
+        return _failure(OutcomeKind.AGENT_ABSENT, message, evidence)
+    missed = _knob_missed(asked, evidence.learnt.applied, roots)
+    if missed:
+        return _failure(OutcomeKind.KNOB_NOT_APPLIED, missed, evidence)
     if asked.compile and loop.compile_graphs == 0:
         message = "torch.compile was applied but captured 0 graphs"
         return _failure(OutcomeKind.COMPILE_NO_EFFECT, message, evidence)
@@ -60,6 +62,8 @@ def measurement_of(evidence: Evidence, asked: KnobsAsked, roots: Sequence[RootSe
 def _failure_without_measurement(evidence: Evidence) -> Failure:
     if evidence.start_error is not None:
         return _failure(OutcomeKind.SCRIPT_ERROR, f"could not be started: {evidence.start_error}", evidence)
+    if evidence.agent_error is not None:
+        return _failure(OutcomeKind.AGENT_ABSENT, f"the agent failed: {evidence.agent_error}", evidence)
     if evidence.limit is not None:
         return _failure(evidence.limit, evidence.limit_message, evidence)
     if evidence.exit is not None and evidence.exit.error is not None:
@@ -78,8 +82,6 @@ def _failure_without_measurement(evidence: Evidence) -> Failure:
     if not evidence.started:
         message = "the script ended without the agent having run in it"
         return _failure(OutcomeKind.AGENT_ABSENT, message, evidence)
-    if evidence.agent_error is not None:
-        return _failure(OutcomeKind.AGENT_ABSENT, f"the agent failed: {evidence.agent_error}", evidence)
     if evidence.steps == 0:
         message = f"the script ended after {evidence.batches} batches without one optimizer step"
         return _failure(OutcomeKind.NO_TRAINING_LOOP, message, evidence)

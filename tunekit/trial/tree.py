@@ -4,30 +4,10 @@ import os
 from pathlib import Path
 
 from tunekit.records.measurement import TreeMemory
+from tunekit.trial.keeper import descendants
 
 _SHM = Path("/dev/shm")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-
-
-def descendants(root_pid: int) -> list[int]:
-    """Return the pids below a process, itself left out."""
-    found: list[int] = []
-    waiting = _children(root_pid)
-    while waiting:
-        pid = waiting.pop()
-        found.append(pid)
-        waiting.extend(_children(pid))
-    return found
-
-
-def _children(pid: int) -> list[int]:
-    found: list[int] = []
-    try:
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            found.extend(int(word) for word in (task / "children").read_text().split())
-    except OSError:
-        pass
-    return found
 
 
 def pss_bytes(pid: int) -> int:

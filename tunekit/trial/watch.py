@@ -62,6 +62,8 @@ class Evidence:
     nonfinite: NonfiniteEvent | None = None
     exit: ExitEvent | None = None
     agent_error: str | None = None
+    rejected_lines: int = 0
+    """Lines of the event files that were no valid event."""
     written: list[WrittenFile] = field(default_factory=list)
     limit: OutcomeKind | None = None
     """Which of our limits ended it, if one did."""
@@ -123,6 +125,7 @@ class TrialWatch:
         self._take_events()
         evidence = self._evidence
         evidence.memory = self._meter.peaks()
+        evidence.rejected_lines = self._reader.rejected_lines
         evidence.last_lines = last_lines(self._folder / "output.log")
         evidence.duration_s = self._clock() - self._started_at
         return evidence
@@ -173,6 +176,8 @@ class TrialWatch:
 
     def _over_limit(self) -> bool:
         now, limits, evidence = self._clock(), self._limits, self._evidence
+        if evidence.agent_error is not None:
+            return True
         if now - self._started_at > limits.trial_s:
             evidence.limit = OutcomeKind.TIMEOUT
             evidence.limit_message = f"not measured after {limits.trial_s:.0f} s ({self._phase})"

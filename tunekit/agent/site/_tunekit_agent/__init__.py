@@ -19,6 +19,7 @@ data flows through them:
 from __future__ import annotations
 
 import os
+import sys
 
 
 def start(request_path: str) -> None:
@@ -30,11 +31,11 @@ def start(request_path: str) -> None:
     except (OSError, ValueError, KeyError):
         return  # the parent sees that no agent reported
     log = events.EventLog(asked.trial_folder)
-    log.emit("start", pid=os.getpid(), python=".".join(map(str, __import__("sys").version_info[:3])))
+    log.emit("start", pid=os.getpid(), python=".".join(map(str, sys.version_info[:3])))
     try:
         from . import harm, observe
 
-        harm.install(asked.trial_folder, asked.scratch_folder, log)
+        harm.install(asked.trial_folder, asked.scratch_folder, asked.started_at_s, log)
         observe.install(asked, log)
     except Exception as error:
         log.emit("agent_error", message=f"{type(error).__name__}: {error}")

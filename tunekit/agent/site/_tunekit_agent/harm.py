@@ -1,24 +1,26 @@
 """A trial writes nothing over what the user had.
 
-A write to a file that existed before the trial goes to a copy in the trial's folder, and later
-reads of that path see the copy. Checkpoints (`torch.save`) always go there, new or not.
+A write through `open` to a file that existed before the trial goes to a copy in the trial's folder,
+and later reads of that path see the copy. Checkpoints (`torch.save`) always go there, new or not.
+Deleting, renaming and writers that bypass `open` are not guarded.
 """
 
 from __future__ import annotations
 
 import builtins
+import errno
 import functools
 import io
 import os
 import shutil
 import stat
 import tempfile
-import time
 from typing import Any
 
 from . import imports
 
 _MAX_LISTED = 500
+_LARGEST_COPY_BYTES = 1 << 30
 _NOT_FILES = ("/dev/", "/proc/", "/sys/")
 
 
@@ -27,15 +29,15 @@ class WriteGuard:
 
     Args:
         folder: the trial's folder; what lies in it is free to write.
+        started_at_s: when the trial started, in seconds since the epoch.
         log: where diverted files are listed.
     """
 
-    def __init__(self, folder: str, log: Any) -> None:
+    def __init__(self, folder: str, started_at_s: float, log: Any) -> None:
         self._folder = os.path.realpath(folder) + os.sep
         self._log = log
-        self._started = time.time()
+        self._started_at_s = started_at_s
         self._diverted: dict = {}
-        self._open = builtins.open
 
     def path_for(self, file: Any, mode: str, always: bool = False) -> Any:
         """Return the path to open instead of `file`, which may be `file` itself.
@@ -65,12 +67,20 @@ class WriteGuard:
         except OSError:
             return False
         # Linux keeps no reliable birth time; a file made by this trial has a change time after its start.
-        return stat.S_ISREG(status.st_mode) and status.st_ctime < self._started - 0.05
+        return stat.S_ISREG(status.st_mode) and status.st_ctime < self._started_at_s
 
     def _divert(self, real: str, mode: str) -> str:
         target = os.path.join(self._folder, "diverted", real.lstrip(os.sep))
         os.makedirs(os.path.dirname(target), exist_ok=True)
         if os.path.isfile(real) and not os.path.exists(target) and "w" not in mode:
+            if os.path.getsize(real) > _LARGEST_COPY_BYTES:
+                self._log.emit("written", path=real, action="denied")
+                raise PermissionError(
+                    errno.EACCES,
+                    "a tunekit trial keeps existing files as they are, and this one is too large to copy; "
+                    "open it for reading only",
+                    real,
+                )
             shutil.copyfile(real, target)
         self._diverted[real] = target
         if len(self._diverted) <= _MAX_LISTED:
@@ -78,15 +88,16 @@ class WriteGuard:
         return target
 
 
-def install(folder: str, scratch: str, log: Any) -> None:
+def install(folder: str, scratch: str, started_at_s: float, log: Any) -> None:
     """Guard `open`, `io.open` and `torch.save` in this process and its forked children.
 
     Args:
         folder: the trial's folder.
         scratch: where multiprocessing puts its sockets; its own folders outlive a killed process.
+        started_at_s: when the trial started, in seconds since the epoch.
         log: where diverted files are listed.
     """
-    guard = WriteGuard(folder, log)
+    guard = WriteGuard(folder, started_at_s, log)
     original_open = builtins.open
 
     @functools.wraps(original_open)

@@ -119,6 +119,8 @@ class LoaderWatch:
             original(self, *args, **kwargs)
             info.loader = weakref.ref(self)
             info.facts = watch._facts(self)
+            if len(watch.infos) < _MAX_LOADERS:
+                watch.infos.append(info)
             object.__setattr__(self, "_tunekit_info", info)
             watch.observer.loader_built(info)
             return None
@@ -129,10 +131,7 @@ class LoaderWatch:
         stack = _user_stack()
         ordinal = self._built.get(stack, 0)
         self._built[stack] = ordinal + 1
-        info = LoaderInfo(stack, ordinal)
-        if len(self.infos) < _MAX_LOADERS:
-            self.infos.append(info)
-        return info
+        return LoaderInfo(stack, ordinal)
 
     def is_addressed(self, info: LoaderInfo) -> bool:
         """Return whether this is the loader that the request's address means."""

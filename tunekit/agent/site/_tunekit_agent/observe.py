@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import math
 import os
 import platform
@@ -28,6 +29,22 @@ _MAX_SETTLE_BATCHES = 200
 _LOADER_KNOBS = ("batch_size", "num_workers", "prefetch_factor", "pin_memory", "persistent_workers")
 
 
+def _never_raises(callback: Any) -> Any:
+    """Keep an observer's own fault out of the user's loop: tell it once, then observe no more."""
+
+    @functools.wraps(callback)
+    def guarded(self, *args, **kwargs):
+        if self._failed:
+            return None
+        try:
+            return callback(self, *args, **kwargs)
+        except Exception as error:
+            self.failed(error)
+            return None
+
+    return guarded
+
+
 class Observer:
     """One trial, seen from inside the training process.
 
@@ -46,7 +63,9 @@ class Observer:
         }
         self.loaders = LoaderWatch(request.loader, loader_knobs, self)
         self.steps = StepWatch(self)
-        self.roots = RootFinder(request.roots, self._apply_to_root, lambda: self.loaders.fetching > 0)
+        self.roots = RootFinder(
+            request.roots, self._apply_to_root, lambda: self.loaders.fetching > 0, self.failed
+        )
         self._training: LoaderInfo | None = None
         self._training_address: dict | None = None
         self._clock: LoopClock | None = None
@@ -65,22 +84,31 @@ class Observer:
         self._settle_from = 0
         self._last_progress = 0.0
         self._device: dict = {"type": "cpu", "name": "cpu", "memory_bytes": None}
-        self._finished = False
+        self._finished = self._failed = False
+
+    def failed(self, error: Exception) -> None:
+        """Tell of the observer's own fault and leave the script alone from here on."""
+        self._failed = self._finished = True
+        self.roots.stop()
+        self._log.emit("agent_error", message=f"{type(error).__name__}: {str(error)[:500]}")
 
     # --- what the loaders tell -------------------------------------------------------------
 
+    @_never_raises
     def loader_built(self, info: LoaderInfo) -> None:
         """A loader was constructed, perhaps the training loader anew for the next epoch."""
         if self._training_address is not None and means(self._training_address, info):
             self._training = info
         self._progress(None)
 
+    @_never_raises
     def epoch_started(self, info: LoaderInfo, now: float) -> None:
         """A loader's iterator is being made or reset."""
         if info is self._training and self._clock is not None:
             self._clock.epoch_started(now)
         info.facts["epoch_started"] = now
 
+    @_never_raises
     def fetch_started(self, info: LoaderInfo) -> str | None:
         """The script asks a loader for a batch; returns "drain" when this epoch should end now."""
         if self._first_fetch_at is None:
@@ -99,6 +127,7 @@ class Observer:
             self._finish()
         return "drain" if phase == DRAINING and before != DRAINING else None
 
+    @_never_raises
     def epoch_ended(self, info: LoaderInfo, asked_at: float) -> bool:
         """A loader ran dry; returns whether the observer made it so and another epoch should follow."""
         if info is not self._training or self._clock is None or self._finished:
@@ -107,6 +136,7 @@ class Observer:
         self._clock.epoch_ended(asked_at)
         return forced
 
+    @_never_raises
     def fetched(self, info: LoaderInfo, batch: object, wait_s: float) -> None:
         """The script has a batch in its hands."""
         if not self._learnt:
@@ -131,6 +161,7 @@ class Observer:
 
     # --- what the optimizers tell ----------------------------------------------------------
 
+    @_never_raises
     def stepped(self, optimizer: Any, now: float) -> None:
         """An optimizer made a step."""
         self._step_count += 1
@@ -332,6 +363,7 @@ class Observer:
             graphs=knobs.graphs_captured(),
         )
 
+    @_never_raises
     def script_ended(self) -> None:
         """The interpreter is shutting down: report what there is, and why it ended."""
         if self._finished:

@@ -11,6 +11,7 @@ class Request:
     Attributes:
         trial_folder: where events, output and diverted files go.
         scratch_folder: where processes put their sockets; gone after the trial.
+        started_at_s: when the trial started, in seconds since the epoch.
         knobs: values to set, by knob name; a knob that is absent is left as the script has it.
         loader: address of the training loader, None at the baseline.
         roots: addresses of the roots, empty at the baseline.
@@ -21,6 +22,7 @@ class Request:
     def __init__(self, payload: dict) -> None:
         self.trial_folder: str = payload["trial_folder"]
         self.scratch_folder: str = payload["scratch_folder"]
+        self.started_at_s = float(payload["started_at_s"])
         self.knobs: dict = payload["knobs"]
         self.loader: dict | None = payload["loader"]
         self.roots: list = payload["roots"]

@@ -24,7 +24,7 @@ class _Seen:
         self.ordinal = ordinal_of[key] = ordinal_of.get(key, -1) + 1
         self.device = parameters[0].device if parameters else None
         self.input_samples: int | None = None
-        weights = [parameter for parameter in parameters if parameter.dim() == 4 and _numel(parameter) > 1]
+        weights = [parameter for parameter in parameters if _numel(parameter) > 1 and parameter.dim() == 4]
         self.has_4d_weights = bool(weights)
         self.channels_last = any(_is_channels_last(torch, weight) for weight in weights)
         self.compiled = (
@@ -59,12 +59,14 @@ class RootFinder:
             their first forward.
         apply: called with the torch module and each wanted root's `_Seen`.
         is_fetching: whether a loader is fetching now; forwards inside it are transforms.
+        failed: called with an exception of our own, which must not reach the script.
     """
 
-    def __init__(self, wanted: list, apply: Callable, is_fetching: Callable) -> None:
+    def __init__(self, wanted: list, apply: Callable, is_fetching: Callable, failed: Callable) -> None:
         self._wanted = [(root["class_name"], root["parameters"], root["ordinal"]) for root in wanted]
         self._apply = apply
         self._is_fetching = is_fetching
+        self._failed = failed
         self._thread = threading.get_ident()
         self._seen: dict = {}
         self._ordinals: dict = {}
@@ -81,24 +83,19 @@ class RootFinder:
         finder = self
 
         def __call__(module, *args, **kwargs):  # noqa: N807
-            if threading.get_ident() != finder._thread or finder._is_fetching():
+            # Others (torch.fx) may have kept this function, or put one of their own in its place.
+            in_place = finder._class is not None and finder._class.__call__ is __call__
+            if not in_place or threading.get_ident() != finder._thread or finder._is_fetching():
                 return original(module, *args, **kwargs)
             finder._class.__call__ = original
             try:
-                torch = sys.modules["torch"]
-                if torch.is_grad_enabled():
-                    finder._saw(torch, module, args, kwargs)
+                finder._watch(sys.modules["torch"], module, args, kwargs)
                 return original(module, *args, **kwargs)
             finally:
                 if finder._class is not None:
                     finder._class.__call__ = __call__
 
         module.Module.__call__ = __call__
-
-    @property
-    def watching(self) -> bool:
-        """Whether outermost forwards are still being watched."""
-        return self._class is not None
 
     def stop(self) -> None:
         """Restore `nn.Module.__call__` for good."""
@@ -126,6 +123,15 @@ class RootFinder:
         for root in self.roots():
             owned |= root.parameter_ids
         return bool(self._stepped) and self._stepped <= owned
+
+    def _watch(self, torch: Any, module: Any, args: tuple, kwargs: dict) -> None:
+        try:
+            if torch.is_grad_enabled():
+                self._saw(torch, module, args, kwargs)
+        except Exception as error:
+            if "OutOfMemory" in type(error).__name__:
+                raise  # the knob does not fit: the script's outcome, not a fault of ours
+            self._failed(error)
 
     def _saw(self, torch: Any, module: Any, args: tuple, kwargs: dict) -> None:
         seen = self._seen.get(id(module))

@@ -36,7 +36,7 @@ def interval_relative(durations: list, means: int = _MEANS) -> float | None:
         means: groups of consecutive batches; their means are close to independent.
 
     Returns:
-        The relative half width, None for fewer than two durations per group.
+        The relative half width, None for fewer durations than groups.
     """
     size = len(durations) // means
     if size < 1 or means < 2:
@@ -168,10 +168,6 @@ class LoopClock:
         if self.phase == DRAINING:
             self.phase = REFILLING
         return self.phase
-
-    def give_up_boundary(self) -> None:
-        """The epoch could not be ended early: finish without a boundary figure."""
-        self.phase = FINISHED
 
     def end(self) -> bool:
         """The script is over: close with what there is. Returns whether that is a measurement."""

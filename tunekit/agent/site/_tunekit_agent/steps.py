@@ -7,8 +7,6 @@ import os
 import time
 from typing import Any
 
-_KEPT_LOSSES = 64
-
 
 class StepWatch:
     """Sees optimizer steps and keeps the detached losses.
@@ -22,8 +20,8 @@ class StepWatch:
         self.optimizers: dict = {}
         self.steps: dict = {}
         self.first_loss: Any = None
-        self.losses: list = []
-        self._depth = 0
+        self.last_loss: Any = None
+        self._inside: set = set()  # optimizers that are within a step
         self._pid = os.getpid()
 
     def install_optimizer(self, module: Any) -> None:
@@ -46,9 +44,8 @@ class StepWatch:
 
     def loss_values(self) -> tuple:
         """Return the first and the last loss as floats, None where there was none."""
-        first = None if self.first_loss is None else float(self.first_loss)
-        last = float(self.losses[-1]) if self.losses else None
-        return first, last
+        kept = (self.first_loss, self.last_loss)
+        return tuple(None if loss is None else float(loss) for loss in kept)
 
     def seen(self) -> list:
         """Return every optimizer that stepped, in order, as plain facts."""
@@ -60,18 +57,16 @@ class StepWatch:
     def _keep(self, loss: Any) -> None:
         if self.first_loss is None:
             self.first_loss = loss
-        self.losses.append(loss)
-        if len(self.losses) > _KEPT_LOSSES:
-            del self.losses[: _KEPT_LOSSES // 2]
+        self.last_loss = loss
 
     def _before(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        self._depth += 1
+        self._inside.add(id(optimizer))
 
     def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        self._depth = max(0, self._depth - 1)
-        if self._depth or os.getpid() != self._pid:
-            return  # a step inside a step, as a subclass calling super().step() makes
         key = id(optimizer)
+        if key not in self._inside or os.getpid() != self._pid:
+            return  # the outer end of a step inside a step, as a subclass calling super().step() makes
+        self._inside.discard(key)
         if key not in self.optimizers:
             self.optimizers[key] = (
                 type(optimizer).__name__,
@@ -90,6 +85,6 @@ def base_learning_rate(optimizer: Any) -> float | None:
     """
     for group in optimizer.param_groups:
         for name in ("max_lr", "initial_lr", "lr"):
-            if name in group:
+            if group.get(name) is not None:
                 return float(group[name])
     return None
