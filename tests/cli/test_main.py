@@ -18,6 +18,7 @@ from tunekit.cli import main as cli
 from tunekit.cli import report
 from tunekit.cli.main import INTERRUPTED, build_parser, main
 from tunekit.errors import TunekitError
+from tunekit.hardware.detect import detect_host
 from tunekit.records.codec import to_json
 from tunekit.records.run import Run
 from tunekit.search.folder import RunFolder, load_run
@@ -92,6 +93,7 @@ def finished(project: Path) -> Path:
         options(max_trials=3),
         target=target,
         measured_on="cpu",
+        host=detect_host(),
         executor_options={"learns": lambda spec: known},
     )
     return folder
@@ -432,3 +434,11 @@ def test_trials_without_a_run_are_not_adopted(finished: Path, capsys: pytest.Cap
     (finished / "run.json").unlink()
     assert main(["search", "--out", str(finished), "--", *command]) == 2
     assert "already holds a run" in capsys.readouterr().err
+
+
+def test_resuming_on_another_machine_is_refused(finished: Path, capsys: pytest.CaptureFixture[str]):
+    text = (finished / "run.json").read_text()
+    cpus = detect_host().cpus
+    (finished / "run.json").write_text(text.replace(f'"cpus": {cpus},', f'"cpus": {cpus + 6},', 1))
+    assert main(["search", "--resume", str(finished)]) == 2
+    assert f"with {cpus + 6} CPUs" in capsys.readouterr().err

@@ -211,7 +211,7 @@ def test_tiers_stand_beside_the_baseline():
     assert rows["batch_size"] == ("128", "256", "256")
     assert rows["samples/s"] == ("500", "1,000", "1,000")
     assert rows["speed-up"] == ("1", "2.00x", "2.00x")
-    assert rows["lr"] == ("0.1", "0.2", "0.2")
+    assert rows["lr (by rule)"] == ("0.1", "0.2", "0.2")
     assert rows["VRAM reserved"] == ("5.0 GiB", "5.0 GiB", "5.0 GiB")
     assert rows["same as"] == ("", "", "conservative")
     assert all(len(row) == len(shown.columns) for row in shown.rows)

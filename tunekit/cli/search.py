@@ -16,7 +16,7 @@ from tunekit.units import parse_duration_s
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
-    from tunekit.records.hardware import Profile
+    from tunekit.records.hardware import Host, Profile
     from tunekit.records.run import Run
     from tunekit.records.target import Target
     from tunekit.search.search import Machine
@@ -157,6 +157,7 @@ def _resumed(options: argparse.Namespace, command: Sequence[str]) -> _Prepared:
             f"{run.target.script} has changed since the run in {options.resume}; its figures would not be "
             "comparable: start a new run"
         )
+    _refuse_other_machine(run)
     updates: dict[str, object] = {}
     if options.budget:
         updates["budget_s"] = parse_duration_s(options.budget)
@@ -164,6 +165,25 @@ def _resumed(options: argparse.Namespace, command: Sequence[str]) -> _Prepared:
         updates["max_trials"] = options.trials
     run = run.model_copy(update={"options": run.options.model_copy(update=updates)})
     return _Prepared(run, _machine(run, load_profiles()), options.resume)
+
+
+def _refuse_other_machine(run: "Run") -> None:
+    """Refuse to mix the figures of two machines in one run.
+
+    Raises:
+        UsageError: CPUs or GPUs are not those of the run.
+    """
+    from tunekit.hardware.detect import detect_host  # noqa: PLC0415
+
+    here = detect_host()
+    was, now = _machine_text(run.host), _machine_text(here)
+    if was != now:
+        raise UsageError(f"the run was measured on {was}; this machine is {now}: start a new run here")
+
+
+def _machine_text(host: "Host") -> str:
+    gpus = ", ".join(gpu.name for gpu in host.accelerators) or "no GPU"
+    return f"{host.cpu_name or 'unknown CPU'} with {host.cpus} CPUs and {gpus}"
 
 
 def _refuse_other_options(options: argparse.Namespace) -> None:

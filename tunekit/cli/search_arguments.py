@@ -127,8 +127,8 @@ def search_options(options: argparse.Namespace, builtin: bool) -> "SearchOptions
 
 def _fixed(text: str) -> "FixedKnob":
     """Return the setting in "knob=value"."""
+    from tunekit.records.config import KNOBS  # noqa: PLC0415
     from tunekit.records.run import FixedKnob  # noqa: PLC0415
-    from tunekit.search.space import KNOBS  # noqa: PLC0415
 
     knob, equals, value = text.partition("=")
     if not equals or knob not in KNOBS:

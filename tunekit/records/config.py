@@ -7,12 +7,24 @@ from pydantic import NonNegativeInt, PositiveInt, model_validator
 
 from tunekit.records.base import Record
 
+LOADER_KNOBS = ("batch_size", "num_workers", "prefetch_factor", "pin_memory", "persistent_workers")
+"""Knobs of the training loader."""
+
+WORKER_KNOBS = ("prefetch_factor", "persistent_workers")
+"""Of these, the ones that mean nothing without workers."""
+
+MODEL_KNOBS = ("compile", "precision", "channels_last")
+"""Knobs that are applied to the root modules."""
+
+KNOBS = (*LOADER_KNOBS, *MODEL_KNOBS, "accumulate_grad_batches")
+"""Every knob, in the order in which it is shown."""
+
 
 class Precision(StrEnum):
     """Arithmetic of the training step."""
 
     FP32 = "fp32"
-    """IEEE float32 everywhere (matmul precision "highest")."""
+    """float32; matmuls in IEEE float32 (matmul precision "highest")."""
     TF32 = "tf32"
     """float32 storage, TF32 tensor cores in matmuls (matmul precision "high")."""
     BF16 = "bf16"

@@ -6,9 +6,11 @@ Terminal and files draw this view; none of them computes a figure of its own.
 import shlex
 from dataclasses import dataclass
 
+from tunekit.memory.ram import ram_verdict
 from tunekit.recommend.learning_rate import rule_of
 from tunekit.recommend.noise import mean_interval, verdict
-from tunekit.records.config import TrainConfig
+from tunekit.recommend.tiers import base_ram_bytes
+from tunekit.records.config import LOADER_KNOBS, MODEL_KNOBS, TrainConfig
 from tunekit.records.hardware import Host
 from tunekit.records.measurement import Interval
 from tunekit.records.recommendation import LearningRateRule, Recommendation, Tier
@@ -16,16 +18,7 @@ from tunekit.records.run import Run, RunStatus
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.units import bytes_text, duration_text, rate_text
 
-_SHOWN_KNOBS = (
-    "batch_size",
-    "num_workers",
-    "prefetch_factor",
-    "pin_memory",
-    "persistent_workers",
-    "compile",
-    "precision",
-    "channels_last",
-)
+_SHOWN_KNOBS = (*LOADER_KNOBS, *MODEL_KNOBS)
 
 
 @dataclass(frozen=True)
@@ -210,7 +203,7 @@ class _Column:
     speedup: str
     speedup_range: str
     epoch_time_s: float | None
-    buffer_bytes: int | None
+    buffer: str
     reserved_bytes: int | None
     lr: float | None
     same_as: str
@@ -218,7 +211,7 @@ class _Column:
 
 def _tiers(run: Run) -> Table:
     """The tiers side by side with the baseline, a row per knob or figure."""
-    columns = [_baseline_column(run), *(_tier_column(one) for one in run.recommendations)]
+    columns = [_baseline_column(run), *(_tier_column(one, run.host) for one in run.recommendations)]
     knobs = [column.config.model_dump() if column.config else {} for column in columns]
     rows = [(knob, *(_value_text(values.get(knob)) for values in knobs)) for knob in _SHOWN_KNOBS]
     rows += [
@@ -227,11 +220,11 @@ def _tiers(run: Run) -> Table:
         ("speed-up", *(column.speedup for column in columns)),
         ("  95% range", *(column.speedup_range for column in columns)),
         ("epoch", *(duration_text(column.epoch_time_s) for column in columns)),
-        ("RAM buffer", *(bytes_text(column.buffer_bytes) for column in columns)),
+        ("buffer (predicted)", *(column.buffer for column in columns)),
     ]
     if any(column.reserved_bytes is not None for column in columns):
         rows.append(("VRAM reserved", *(bytes_text(column.reserved_bytes) for column in columns)))
-    rows.append(("lr", *(_lr_text(column.lr) for column in columns)))
+    rows.append(("lr (by rule)", *(_lr_text(column.lr) for column in columns)))
     if any(column.same_as for column in columns):
         rows.append(("same as", *(column.same_as for column in columns)))
     titles = ("", *(column.title for column in columns))
@@ -250,6 +243,10 @@ def _baseline_column(run: Run) -> _Column:
     rate = mean_interval([loop.rate_samples_per_s for loop in loops]).value if loops else None
     epoch_samples = loops[0].epoch_samples if loops else None
     config = run.baseline_config
+    buffer = "n/a"
+    if config and loops:
+        base_bytes = base_ram_bytes(first) if first else 0
+        buffer = _buffer_text(config, loops[0].bytes_per_sample, base_bytes, run.host)
     return _Column(
         title="baseline",
         config=config,
@@ -258,14 +255,15 @@ def _baseline_column(run: Run) -> _Column:
         speedup="1" if loops else "n/a",
         speedup_range="",
         epoch_time_s=epoch_samples / rate if epoch_samples and rate else None,
-        buffer_bytes=config.buffer_bytes(loops[0].bytes_per_sample) if config and loops else None,
+        buffer=buffer,
         reserved_bytes=max((loop.peak_reserved_bytes or 0 for loop in loops), default=0) or None,
         lr=next((one.learning_rate.base_lr for one in run.recommendations if one.learning_rate), None),
         same_as="",
     )
 
 
-def _tier_column(tier: Recommendation) -> _Column:
+def _tier_column(tier: Recommendation, host: Host) -> _Column:
+    per_sample = tier.buffer_bytes / max(1, tier.config.queue_batches * tier.config.batch_size)
     own = tier.is_baseline and tier.speedup is not None
     return _Column(
         title=tier.tier.value,
@@ -275,11 +273,19 @@ def _tier_column(tier: Recommendation) -> _Column:
         speedup="1" if own else (f"{tier.speedup.value:.2f}x" if tier.speedup else "n/a"),
         speedup_range="" if own else _range_text(tier.speedup),
         epoch_time_s=tier.epoch_time_s,
-        buffer_bytes=tier.buffer_bytes,
+        buffer=_buffer_text(tier.config, per_sample, tier.base_ram_bytes, host),
         reserved_bytes=tier.peak_reserved_bytes,
         lr=tier.learning_rate.value if tier.learning_rate else None,
         same_as=tier.same_as.value if tier.same_as else "",
     )
+
+
+def _buffer_text(config: TrainConfig, bytes_per_sample: float, base_bytes: int, host: Host) -> str:
+    """Return the RAM buffer with its verdict for this host; 0 B needs none."""
+    buffer_bytes = config.buffer_bytes(bytes_per_sample)
+    if not buffer_bytes:
+        return bytes_text(0)
+    return f"{bytes_text(buffer_bytes)} {ram_verdict(config, bytes_per_sample, base_bytes, host)}"
 
 
 def _range_text(interval: Interval | None) -> str:

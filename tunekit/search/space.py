@@ -4,23 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tunekit.errors import EmptySpaceError, UsageError
-from tunekit.records.config import Precision, TrainConfig
+from tunekit.records.config import KNOBS, LOADER_KNOBS, WORKER_KNOBS, Precision, TrainConfig
 from tunekit.records.hardware import Host, Profile
 from tunekit.records.run import KnobRange, KnobSpace, KnobValue, SearchOptions
 from tunekit.records.target import Discovery
-
-KNOBS = (
-    "batch_size",
-    "num_workers",
-    "prefetch_factor",
-    "pin_memory",
-    "persistent_workers",
-    "compile",
-    "precision",
-    "channels_last",
-    "accumulate_grad_batches",
-)
-"""Every knob, in the order in which it is shown."""
 
 NUMERIC_KNOBS = ("batch_size", "num_workers", "prefetch_factor")
 """Knobs that `--range` can bound."""
@@ -83,7 +70,7 @@ def contains(space: Sequence[KnobSpace], config: TrainConfig) -> bool:
     """Return whether every knob of the config has a value of the space."""
     values = config.model_dump()
     for entry in space:
-        if config.num_workers == 0 and entry.knob in ("prefetch_factor", "persistent_workers"):
+        if config.num_workers == 0 and entry.knob in WORKER_KNOBS:
             continue
         if values[entry.knob] not in entry.values:
             return False
@@ -113,7 +100,7 @@ def _values(space: Sequence[KnobSpace], knob: str) -> tuple[KnobValue, ...]:
 
 def _natural(knob: str, around: Surroundings) -> KnobSpace:
     """Return the knob's entry before the user's own wishes."""
-    if knob in ("batch_size", "num_workers", "prefetch_factor", "pin_memory", "persistent_workers"):
+    if knob in LOADER_KNOBS:
         return _loader_knob(knob, around)
     if knob == "accumulate_grad_batches":
         value = around.baseline.accumulate_grad_batches

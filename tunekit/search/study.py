@@ -16,7 +16,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from tunekit.memory.ram import OOM_SHARE
 from tunekit.recommend.tiers import POLICIES, base_ram_bytes
-from tunekit.records.config import TrainConfig
+from tunekit.records.config import WORKER_KNOBS, TrainConfig
 from tunekit.records.hardware import Host
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import KnobSpace, KnobValue
@@ -26,7 +26,6 @@ from tunekit.search.space import config_from, contains
 STUDY_NAME = "tunekit"
 _SAME_CONFIG_TRIES = 40
 _STARTUP_TRIALS = 5
-_WORKER_KNOBS = ("prefetch_factor", "persistent_workers")
 
 
 class Study:
@@ -107,7 +106,7 @@ class Study:
         trial = scratch.ask()
         values: dict[str, KnobValue] = {}
         for entry in self._searched():
-            if entry.knob in _WORKER_KNOBS and self._chosen(values, "num_workers") == 0:
+            if entry.knob in WORKER_KNOBS and self._chosen(values, "num_workers") == 0:
                 continue
             # The candidates are KnobValues; Optuna's own type for a choice is wider.
             values[entry.knob] = cast(KnobValue, trial.suggest_categorical(entry.knob, entry.values))
@@ -125,7 +124,7 @@ class Study:
         parameters: dict[str, KnobValue] = {}
         distributions: dict[str, BaseDistribution] = {}
         for entry in self._searched():
-            if entry.knob in _WORKER_KNOBS and config.num_workers == 0:
+            if entry.knob in WORKER_KNOBS and config.num_workers == 0:
                 continue
             parameters[entry.knob] = values[entry.knob]
             distributions[entry.knob] = CategoricalDistribution(entry.values)

@@ -3,22 +3,10 @@
 from collections.abc import Mapping
 
 from tunekit.records.agent_messages import KnobsAsked
-from tunekit.records.config import TrainConfig
+from tunekit.records.config import LOADER_KNOBS, MODEL_KNOBS, TrainConfig
 
-INJECTED_KNOBS = (
-    "batch_size",
-    "num_workers",
-    "prefetch_factor",
-    "pin_memory",
-    "persistent_workers",
-    "compile",
-    "precision",
-    "channels_last",
-)
+INJECTED_KNOBS = (*LOADER_KNOBS, *MODEL_KNOBS)
 """Knobs that the agent can set inside the process."""
-
-MODEL_KNOBS = ("compile", "precision", "channels_last")
-"""Of these, the ones that are applied to the roots."""
 
 
 def knobs_to_inject(config: TrainConfig, baseline: TrainConfig) -> KnobsAsked:

@@ -8,10 +8,10 @@ import signal
 from collections.abc import Sequence
 
 from tunekit.records.agent_messages import ErrorSeen, KnobsApplied, KnobsAsked
+from tunekit.records.config import LOADER_KNOBS, MODEL_KNOBS
 from tunekit.records.measurement import Measurement
 from tunekit.records.target import RootSeen
 from tunekit.records.trial import Failure, OutcomeKind
-from tunekit.trial.bindings import MODEL_KNOBS
 from tunekit.trial.watch import Evidence
 
 _REMEDIES = {
@@ -114,7 +114,7 @@ def _knob_missed(asked: KnobsAsked, applied: KnobsApplied, roots: Sequence[RootS
     """Return which knob does not hold in the training process, None when all do."""
     if not applied.addressed:
         return "the loader that trains is not the one that the baseline found"
-    for name in ("batch_size", "num_workers", "prefetch_factor", "pin_memory", "persistent_workers"):
+    for name in LOADER_KNOBS:
         wanted, real = getattr(asked, name), getattr(applied, name)
         if wanted is not None and real != wanted:
             return f"{name} was set to {wanted}, but the training loader has {real}"
