@@ -118,3 +118,11 @@ def test_a_loop_without_a_loader_is_measured_at_its_steps(tmp_path: Path) -> Non
     assert baseline.measurement.loop.batch_size == 12
     assert baseline.measurement.loop.boundary_s is None
     assert trials.run(precision="bf16", compile=True).failure is None
+
+
+def test_a_loader_that_is_read_once_is_not_the_training_loader(tmp_path: Path) -> None:
+    baseline = RealTrials(zoo_target("reads_once.py"), tmp_path).run_baseline()
+    assert baseline.measurement is not None
+    assert baseline.discovery is not None
+    assert baseline.discovery.training_loader is None
+    assert baseline.measurement.loop.batch_size == 16

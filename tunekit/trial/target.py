@@ -28,7 +28,8 @@ def resolve_target(command: Sequence[str], working_dir: Path, builtin: str | Non
         "".join((*command, str(working_dir))).encode()
     except UnicodeEncodeError as error:
         raise TargetError(f"the command or its folder is not readable as text: {list(command)}") from error
-    if shutil.which(command[0], path=os.environ.get("PATH")) is None:
+    program = str(working_dir / command[0]) if "/" in command[0] else command[0]
+    if shutil.which(program, path=os.environ.get("PATH")) is None:
         raise TargetError(f"no program {command[0]!r} on PATH; give the command as you would type it")
     script = _script_of(command, working_dir)
     return Target(

@@ -21,6 +21,8 @@ from .steps import StepWatch
 
 _LEARN_BATCHES = 8
 _LEARN_TIME_S = 5.0
+_SILENT_STEPS = 32
+"""Optimizer steps in a row without a fetch, after which the loop is taken to make its own batches."""
 _PROGRESS_EVERY_S = 0.5
 _EARLY_PROGRESS = 32
 """Batches and steps that are each told: a script that stops early should be known to the batch."""
@@ -71,7 +73,7 @@ class Observer:
         self._clock: LoopClock | None = None
         self._learnt = False
         self._since_step: list = []
-        self._batches = self._step_count = self._iterations = 0
+        self._batches = self._step_count = self._iterations = self._silent_steps = 0
         self._batch: tuple = (0, 0.0)  # samples and wait of the batch that is being trained on
         self._others_fetched = False
         self._batch_bytes = 0
@@ -180,11 +182,16 @@ class Observer:
     def _credit(self, optimizer: Any) -> None:
         """Credit the loaders whose batches this step consumed, the last fetched most."""
         self.roots.stepped(optimizer)
-        if self._since_step or not self._first_fetch_at:
+        self._silent_steps = 0 if self._since_step else self._silent_steps + 1
+        if self._since_step or not self._first_fetch_at or self._trains_from_memory():
             self._iterations += 1
         for info in set(self._since_step):
             info.credits += 1.0 if info is self._since_step[-1] else 0.5
         self._since_step.clear()
+
+    def _trains_from_memory(self) -> bool:
+        """Return whether the script read its loader once and now steps without it."""
+        return self._silent_steps > _SILENT_STEPS
 
     def _learnt_enough(self) -> bool:
         if self._first_fetch_at and not self._iterations:
@@ -197,7 +204,8 @@ class Observer:
         self._learnt = True
         self.roots.stop()
         trained = [info for info in self.loaders.infos if info.credits]
-        self._training = max(trained, key=lambda info: info.credits, default=None)
+        if not self._trains_from_memory():
+            self._training = max(trained, key=lambda info: info.credits, default=None)
         if self._training is not None:
             self._training_address = self.loaders.address_of(self._training)
             self._batch_bytes = self._training.facts.get("batch_bytes", self._batch_bytes)
@@ -251,7 +259,8 @@ class Observer:
 
     def _settled(self) -> bool:
         """Return whether torch.compile has captured no new graph for a few batches."""
-        graphs, count = knobs.graphs_captured(), self._batches or self._step_count
+        graphs = knobs.graphs_captured()
+        count = self._step_count if self._training is None else self._batches
         if graphs != self._last_graphs:
             self._last_graphs, self._settle_from = graphs, count
         return not graphs or count - self._settle_from >= _SETTLED_BATCHES or count > _MAX_SETTLE_BATCHES
