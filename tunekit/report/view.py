@@ -167,7 +167,8 @@ def _how_measured(run: Run) -> str:
         if noise
         else "A/A noise floor n/a"
     )
-    rounds = len({record.round for record in run.trials if record.round is not None})
+    best = best_recommendation(run)
+    rounds = len(best.confirm_trials) if best else 0
     return (
         f"Measured on {device} in {len(run.trials)} trials, {duration_text(run.search_time_s)}; rates and "
         f"speed-ups from {rounds} interleaved rounds of fresh processes (95% intervals); {floor}."

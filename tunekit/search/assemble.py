@@ -12,7 +12,7 @@ from tunekit.recommend.tiers import pick, violations
 from tunekit.records.config import TrainConfig
 from tunekit.records.hardware import Host
 from tunekit.records.recommendation import MissingTier, NoiseFloor, Note, Recommendation, ScalingRow, Tier
-from tunekit.records.run import Run, SearchOptions
+from tunekit.records.run import Run, RunStatus, SearchOptions
 from tunekit.records.target import Discovery
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
 
@@ -45,6 +45,16 @@ class Trials:
         )
 
     @property
+    def confirmed(self) -> tuple[TrialRecord, ...]:
+        """The candidates that fresh processes confirmed.
+
+        A finished search chooses among them: the noise floor, known only after confirmation, can make
+        another config the smallest that is close enough, when there is no time left to confirm it.
+        """
+        confirmed = {record.config for record in self.confirming if record.measurement}
+        return tuple(record for record in self.candidates if record.config in confirmed)
+
+    @property
     def confirming(self) -> tuple[TrialRecord, ...]:
         """Fresh interleaved processes."""
         return tuple(record for record in self.records if record.role is TrialRole.CONFIRM)
@@ -65,14 +75,23 @@ def run_noise(trials: Trials) -> NoiseFloor | None:
     return noise_floor(rates)
 
 
-def pick_tiers(trials: Trials, host: Host, options: SearchOptions) -> dict[Tier, TrialRecord]:
-    """Return each tier's choice among the measured trials; a tier without one is absent."""
+def pick_tiers(
+    trials: Trials, host: Host, options: SearchOptions, among: Sequence[TrialRecord] | None = None
+) -> dict[Tier, TrialRecord]:
+    """Return each tier's choice among the measured trials; a tier without one is absent.
+
+    Args:
+        trials: of the run; they give the noise floor.
+        host: the machine whose limits hold.
+        options: what the user asked.
+        among: the trials to choose from; all candidates by default.
+    """
     noise = run_noise(trials)
     chosen = {}
     for tier in Tier:
         record = pick(
             tier,
-            trials.candidates,
+            trials.candidates if among is None else among,
             host,
             noise_relative=noise.relative if noise else None,
             planned_epochs=options.epochs,
@@ -95,6 +114,8 @@ def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
         baseline_confirm=trials.baseline_confirm,
     )
     chosen = pick_tiers(trials, run.host, run.options)
+    if run.status is RunStatus.FINISHED:
+        chosen |= pick_tiers(trials, run.host, run.options, trials.confirmed)
     settled: list[Recommendation] = []
     missing: list[MissingTier] = []
     for tier in Tier:

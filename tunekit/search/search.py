@@ -262,12 +262,14 @@ class Search:
         """Re-run what the tiers chose beside the baseline; again if that changes the choice."""
         baseline = self._trials.baseline
         baseline_runs = baseline is not None and baseline.measurement is not None
-        for _ in range(_CONFIRM_PASSES):
+        for number in range(_CONFIRM_PASSES):
             picks = pick_tiers(self._trials, self._run.host, self._run.options)
             done = {config: self._rounds_done(config) for config in finalists(list(picks.values()))}
             round_s = sum(typical_duration_s(self._records, config) for config in (None, *done))
             wanted = self._run.options.confirm_rounds
             fitting = int(max(0.0, self._left_s) // round_s)
+            if number and not fitting:
+                return  # what is confirmed so far has to do
             configs, rounds = rounds_due(done, wanted, fitting)
             if not configs:
                 floor_known = not baseline_runs or len(self._trials.baseline_confirm) >= FLOOR_PROCESSES
