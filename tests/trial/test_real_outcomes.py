@@ -130,3 +130,13 @@ def test_the_target_inherits_no_ignored_signal(tmp_path: Path) -> None:
     trials.run_baseline()
     ignored = int(trials.output(0).split()[1], 16)
     assert ignored & sum(1 << (number - 1) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)) == 0
+
+
+def test_shared_memory_that_a_killed_process_had_not_yet_unlinked_is_removed(tmp_path: Path) -> None:
+    script = "touch /dev/shm/torch_$$_1_1 && ls /dev/shm/torch_$$_1_1 && sleep 60"
+    target = zoo_target("hangs.py").model_copy(update={"command": ("sh", "-c", script)})
+    trials = RealTrials(target, tmp_path, Limits(trial_s=1.0, no_progress_s=30.0, ram_bytes=1 << 30))
+    trials.run_baseline()
+    made = Path(trials.output(0).strip())
+    assert made.name.startswith("torch_")
+    assert not made.exists()

@@ -11,6 +11,7 @@ the target ended.
 
 import contextlib
 import ctypes
+import glob
 import json
 import os
 import select
@@ -76,12 +77,22 @@ def reap(target: int) -> int | None:
             status = raw
 
 
+def remove_shared_memory(pids: set[int]) -> None:
+    """Remove what torch had created but not yet unlinked in /dev/shm when its process was killed."""
+    for pid in pids:
+        for path in glob.glob(f"/dev/shm/torch_{pid}_*"):
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+
 def end_tree(target: int) -> int | None:
     """End every descendant, trackers last; return the target's wait status if it was seen."""
     started = time.monotonic()
     status: int | None = None
+    ended: set[int] = set()
     while time.monotonic() - started < END_LIMIT_S:
         left = descendants(os.getpid())
+        ended.update(left)
         ordinary = [pid for pid in left if not is_tracker(pid)]
         trackers_had_time = time.monotonic() - started > TRACKER_GRACE_S
         for pid in left if trackers_had_time else ordinary:
@@ -92,6 +103,7 @@ def end_tree(target: int) -> int | None:
         if not left:
             break
         time.sleep(0.01)
+    remove_shared_memory(ended)
     return status
 
 
