@@ -1,8 +1,53 @@
-"""The user's training command, and what a baseline trial learnt about it."""
+"""The user's training command, how knobs reach it, and what a baseline trial learnt about it."""
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from enum import StrEnum
+from typing import Self
+
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from tunekit.records.base import Record
+
+
+class BindingKind(StrEnum):
+    """How a knob reaches the loop."""
+
+    INJECT = "inject"
+    """The agent sets it inside the process."""
+    ARG = "arg"
+    """Words on the command line."""
+    FILE = "file"
+    """A dotted key in the user's YAML, JSON or TOML file; trials read a rewritten copy."""
+    ENV = "env"
+    """An environment variable."""
+    FIXED = "fixed"
+    """It is left as the script has it."""
+
+
+class Binding(Record):
+    """How one knob, or `lr`, reaches the loop."""
+
+    knob: str
+    kind: BindingKind
+    words: tuple[str, ...] = ()
+    """arg: the words to put on the command line; `{}` in them is the value."""
+    words_off: tuple[str, ...] = ()
+    """arg without `{}`: the words for false, when there are any; `words` are those for true."""
+    path: str | None = None
+    """file: as the user wrote it, relative to the working directory."""
+    key: str | None = None
+    """file: dotted key, such as `data.batch_size`."""
+    variable: str | None = None
+    """env: name of the variable."""
+    spelling: tuple[tuple[str, str], ...] = ()
+    """How values are written for the script, as (value, text) pairs; empty: as they are."""
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        needed = {BindingKind.ARG: self.words, BindingKind.FILE: self.path and self.key}
+        needed[BindingKind.ENV] = self.variable
+        if self.kind in needed and not needed[self.kind]:
+            raise ValueError(f"a binding of kind {self.kind} lacks what it binds to")
+        return self
 
 
 class Target(Record):
@@ -18,6 +63,14 @@ class Target(Record):
     """Digest of that file, so that a resumed run can see that it changed."""
     builtin: str | None = None
     """Name of the built-in workload, when the command is ours."""
+    bindings: tuple[Binding, ...] = ()
+    """Knobs that the user bound; all others are injected where that is possible."""
+    samples_per_step: PositiveInt | None = None
+    """Samples per loop batch as the user declares them, for a script without a DataLoader."""
+
+    def binding_of(self, knob: str) -> Binding | None:
+        """Return the user's binding of a knob, None when there is none."""
+        return next((binding for binding in self.bindings if binding.knob == knob), None)
 
 
 class LoaderAddress(Record):
