@@ -108,7 +108,7 @@ def _header(run: Run, recommendation: Recommendation) -> list[str]:
     if recommendation.config.precision is Precision.FP16:
         lines += comment("precision: fp16 needs GradScaler in the training script")
     if recommendation.learning_rate is not None:
-        lines += comment(f"lr: {_lr_text(recommendation)}")
+        lines += comment(f"lr: {_lr_text(run, recommendation)}")
     return lines
 
 
@@ -184,7 +184,7 @@ def _ram_text(run: Run, recommendation: Recommendation) -> str:
     base, buffer, limit = (
         recommendation.base_ram_bytes,
         recommendation.buffer_bytes,
-        run.host.ram_limit_bytes,
+        run.rank_host.ram_limit_bytes,
     )
     return (
         f"{bytes_text(base)} for processes and {bytes_text(buffer)} for the loader's buffer, "
@@ -192,11 +192,11 @@ def _ram_text(run: Run, recommendation: Recommendation) -> str:
     )
 
 
-def _lr_text(recommendation: Recommendation) -> str:
+def _lr_text(run: Run, recommendation: Recommendation) -> str:
     rate = recommendation.learning_rate
     if rate is None:
         return "n/a"
-    batch = global_batch(recommendation.config)
+    batch = global_batch(recommendation.config, run.world_size)
     origin = "the baseline's optimizer" if rate.source == "baseline" else "the flags"
     if batch == rate.base_batch:
         return f"{rate.value:.6g} of {origin}, unchanged: the global batch is still {batch}"

@@ -105,6 +105,17 @@ class Run(Record):
         return self.baseline.config if self.baseline else None
 
     @property
+    def world_size(self) -> int:
+        """Processes that train together in the target."""
+        seen = (trial.measurement.loop.world_size for trial in self.trials if trial.measurement)
+        return max(seen, default=1)
+
+    @property
+    def rank_host(self) -> Host:
+        """The share of the host that each of them can use; the limits that a config is held against."""
+        return self.host.per_rank(self.world_size)
+
+    @property
     def is_emulated(self) -> bool:
         """Whether the trials ran on another device than the one asked for."""
         return self.measured_on != self.profile.id

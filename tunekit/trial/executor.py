@@ -131,6 +131,7 @@ class ProcessExecutor:
         return asked, AgentRequest(
             trial_folder=str(folder.resolve()),
             scratch_folder=_scratch_folder(),
+            working_dir=self._target.working_dir,
             started_at_s=time.time(),
             knobs=asked,
             loader=loader.address if loader else None,
@@ -159,7 +160,7 @@ def baseline_config(evidence: Evidence) -> TrainConfig | None:
         prefetch_factor=loader.prefetch_factor if loader and workers else None,
         pin_memory=loader.pin_memory if loader else False,
         persistent_workers=bool(loader and workers and loader.persistent_workers),
-        compile=any(root.compiled for root in discovery.roots),
+        compile=discovery.compiles or any(root.compiled for root in discovery.roots),
         precision=_baseline_precision(discovery),
         channels_last=any(root.channels_last for root in discovery.roots),
         accumulate_grad_batches=discovery.batches_per_step,
@@ -167,7 +168,7 @@ def baseline_config(evidence: Evidence) -> TrainConfig | None:
 
 
 def _baseline_precision(discovery: Discovery) -> Precision:
-    dtypes = {root.autocast_dtype for root in discovery.roots}
+    dtypes = {discovery.autocast_dtype, *(root.autocast_dtype for root in discovery.roots)}
     if "bfloat16" in dtypes:
         return Precision.BF16
     if "float16" in dtypes:

@@ -5,11 +5,11 @@ Outcomes are told apart by exception types, exit status and our own limits, neve
 """
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from tunekit.records.agent_messages import ErrorSeen, KnobsApplied, KnobsAsked
+from tunekit.records.agent_messages import ErrorSeen, KnobsApplied, KnobsAsked, RankEvent
 from tunekit.records.config import LOADER_KNOBS, MODEL_KNOBS
-from tunekit.records.measurement import Measurement
+from tunekit.records.measurement import LoopMeasurement, Measurement
 from tunekit.records.target import RootSeen
 from tunekit.records.trial import Failure, OutcomeKind
 from tunekit.trial.watch import Evidence
@@ -56,7 +56,16 @@ def measurement_of(evidence: Evidence, asked: KnobsAsked, roots: Sequence[RootSe
         message = "torch.compile was applied but captured 0 graphs"
         return _failure(OutcomeKind.COMPILE_NO_EFFECT, message, evidence)
     assert evidence.memory is not None
-    return Measurement(loop=loop, memory=evidence.memory)
+    return Measurement(loop=_with_other_ranks(loop, evidence.ranks.values()), memory=evidence.memory)
+
+
+def _with_other_ranks(loop: LoopMeasurement, others: Iterable[RankEvent]) -> LoopMeasurement:
+    """Return rank 0's figures with the device memory peaks of the rank that needs most."""
+    peaks = {}
+    for name in ("peak_allocated_bytes", "peak_reserved_bytes", "allocation_retries"):
+        known = [value for one in (loop, *others) if (value := getattr(one, name)) is not None]
+        peaks[name] = max(known, default=None)
+    return loop.model_copy(update=peaks)
 
 
 def _failure_without_measurement(evidence: Evidence) -> Failure:

@@ -14,6 +14,7 @@ from tunekit.records.agent_messages import (
     LearntEvent,
     NonfiniteEvent,
     ProgressEvent,
+    RankEvent,
     StartEvent,
     WrittenEvent,
 )
@@ -57,6 +58,8 @@ class Evidence:
     started: bool = False
     steps: int = 0
     batches: int = 0
+    ranks: dict[int, RankEvent] = field(default_factory=dict)
+    """What the ranks that don't measure told last."""
     learnt: LearntEvent | None = None
     done: DoneEvent | None = None
     nonfinite: NonfiniteEvent | None = None
@@ -147,6 +150,8 @@ class TrialWatch:
                         self._fetched_at = self._clock()
                     self._evidence.batches = max(self._evidence.batches, event.batches)
                     self._evidence.steps = max(self._evidence.steps, event.steps)
+                case RankEvent():
+                    self._evidence.ranks[event.rank] = event
                 case LearntEvent():
                     self._take_learnt(event)
                 case DoneEvent():
