@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from types import FrameType
 
 from tunekit import __version__
-from tunekit.cli import report, search
+from tunekit.cli import init, report, search
+from tunekit.cli import run as run_training
 from tunekit.errors import TunekitError, UsageError
 
 INTERRUPTED = 130
@@ -50,6 +51,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"tunekit {__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     search.add_verb(verbs)
+    init.add_verb(verbs)
+    run_training.add_verb(verbs)
     report.add_verb(verbs)
     return parser
 

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from tunekit.records.target import Target
     from tunekit.search.search import Machine
 
-_TREE_RAM_SHARE = 0.90
-"""Share of the RAM limit at which a trial's process tree is ended."""
-
 
 class _Prepared(NamedTuple):
     run: "Run"
@@ -60,14 +57,14 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     from tunekit.search.folder import RunFolder  # noqa: PLC0415
     from tunekit.search.search import Search  # noqa: PLC0415
     from tunekit.trial.executor import ProcessExecutor  # noqa: PLC0415
-    from tunekit.trial.watch import Limits  # noqa: PLC0415
+    from tunekit.trial.watch import TREE_RAM_SHARE, Limits  # noqa: PLC0415
 
     prepared = _resumed(options, command) if options.resume else _new(options, command)
     run, asked = prepared.run, prepared.run.options
     limits = Limits(
         trial_s=min(asked.trial_limit_s, asked.budget_s),
         no_progress_s=asked.no_progress_limit_s,
-        ram_bytes=int(_TREE_RAM_SHARE * run.host.ram_limit_bytes),
+        ram_bytes=int(TREE_RAM_SHARE * run.host.ram_limit_bytes),
     )
     with RunFolder(prepared.folder) as folder, SearchScreen(to_stderr=options.json) as screen:
         screen.opened(run, folder.path)

@@ -45,8 +45,6 @@ class LoopMeasurement(Record):
     compile_graphs: NonNegativeInt
     """Graphs that torch.compile captured in this process."""
     float32_matmul_precision: str | None
-    root_input_elements: NonNegativeInt | None = None
-    """Elements of the first tensor that the first root was called with."""
 
     steady_batches: PositiveInt
     """Loop batches in the steady window."""

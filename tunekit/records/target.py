@@ -72,6 +72,11 @@ class Target(Record):
         """Return the user's binding of a knob, None when there is none."""
         return next((binding for binding in self.bindings if binding.knob == knob), None)
 
+    def is_bound(self, knob: str) -> bool:
+        """Return whether the script itself sets the knob, by a word, a file or a variable that we change."""
+        binding = self.binding_of(knob)
+        return binding is not None and binding.kind in (BindingKind.ARG, BindingKind.FILE, BindingKind.ENV)
+
 
 class LoaderAddress(Record):
     """How later trials recognise a loader that the baseline saw."""
@@ -124,6 +129,13 @@ class RootSeen(Record):
     channels_last: bool
     autocast_dtype: str | None
     """dtype of the autocast that the script itself runs this module under."""
+    input_elements: NonNegativeInt | None = None
+    """Elements of the first tensor that it was called with."""
+
+    @property
+    def address(self) -> tuple[str, int, int]:
+        """How a later trial knows it again."""
+        return (self.class_name, self.parameters, self.ordinal)
 
 
 class OptimizerSeen(Record):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NoReturn
 
-from tunekit.errors import BudgetTooSmallError, NoTrainingLoopError, TargetError
+from tunekit.errors import BudgetTooSmallError, TargetError
 from tunekit.memory.ram import oom_reason
 from tunekit.recommend.tiers import base_ram_bytes, clip
 from tunekit.records.config import TrainConfig
@@ -26,7 +26,9 @@ from tunekit.search.confirm import (
 from tunekit.search.folder import RunFolder
 from tunekit.search.guesses import first_guesses
 from tunekit.search.progress import SearchListener
-from tunekit.search.space import Surroundings, build_space, nearest
+from tunekit.search.reach import Surroundings
+from tunekit.search.refusal import baseline_error
+from tunekit.search.space import build_space, nearest
 from tunekit.search.study import Study
 from tunekit.trial.executor import Executor, KnownTarget, TrialSpec
 
@@ -175,11 +177,7 @@ class Search:
                 f"the baseline was not measured within the budget of {self._run.options.budget_s:.0f} s; "
                 "give --budget 15m or more"
             )
-        kind = NoTrainingLoopError if failure.kind is OutcomeKind.NO_TRAINING_LOOP else TargetError
-        lines = "".join(f"\n    {line}" for line in failure.last_lines[-10:])
-        said = f"\n  its last lines:{lines}" if lines else ""
-        remedy = f"; {failure.remedy}" if failure.remedy else ""
-        raise kind(f"the baseline failed ({failure.kind}): {failure.message}{remedy}{said}")
+        raise baseline_error(failure)
 
     # --- space and proposals ---------------------------------------------------------------
 
@@ -190,6 +188,7 @@ class Search:
             native_bf16=self._machine.native_bf16,
             discovery=known.discovery,
             baseline=known.baseline,
+            target=self._run.target,
         )
         space = build_space(around, self._run.options)
         measured_on = "cpu" if known.discovery.device_type == "cpu" else self._run.measured_on

@@ -152,7 +152,9 @@ def baseline_config(evidence: Evidence) -> TrainConfig | None:
         return None
     discovery = evidence.learnt.discovery
     loader = discovery.training_loader
-    measured_batch = evidence.done.loop.batch_size if evidence.done else None
+    loop = evidence.done.loop if evidence.done else None
+    mean_batch = round(loop.steady_samples / loop.steady_batches) if loop else None
+    measured_batch = (loop.batch_size if loop else None) or mean_batch
     workers = loader.num_workers if loader else 0
     return TrainConfig(
         batch_size=(loader.batch_size if loader else None) or measured_batch or 1,

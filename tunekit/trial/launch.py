@@ -17,6 +17,31 @@ OUTPUT_FILE = "output.log"
 _KEEPER = Path(__file__).with_name("keeper.py")
 
 
+def agent_path(environment: Mapping[str, str]) -> str:
+    """Return the PYTHONPATH that has the agent's folder before the user's own entries."""
+    own = environment.get("PYTHONPATH")
+    return f"{SITE_FOLDER}{os.pathsep}{own}" if own else str(SITE_FOLDER)
+
+
+def write_copies(file_texts: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """Write the rewritten texts of the user's files into `FOLDER/bound` and return where each one lies.
+
+    Args:
+        file_texts: new texts, by the real path of the user's file.
+        folder: the trial's folder.
+
+    Raises:
+        OSError: the folder can't be written.
+    """
+    copies = {}
+    for number, (path, text) in enumerate(sorted(file_texts.items())):
+        copy = folder.resolve() / "bound" / f"{number}-{Path(path).name}"
+        copy.parent.mkdir(exist_ok=True)
+        write_text(copy, text)
+        copies[path] = str(copy)
+    return copies
+
+
 def trial_environment(
     request_path: Path, inherited: Mapping[str, str], hide_gpus: bool = False
 ) -> dict[str, str]:
@@ -28,8 +53,7 @@ def trial_environment(
         hide_gpus: train on the CPU although a GPU is here (`--gpu cpu`).
     """
     environment = dict(inherited)
-    user_path = environment.get("PYTHONPATH")
-    environment["PYTHONPATH"] = f"{SITE_FOLDER}{os.pathsep}{user_path}" if user_path else str(SITE_FOLDER)
+    environment["PYTHONPATH"] = agent_path(environment)
     environment[REQUEST_VARIABLE] = str(request_path)
     environment[TRIAL_VARIABLE] = "1"
     environment["WANDB_MODE"] = "disabled"

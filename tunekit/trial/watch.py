@@ -23,6 +23,9 @@ from tunekit.records.trial import OutcomeKind, WrittenFile
 from tunekit.trial.events import EventReader
 from tunekit.trial.tree import TreeMeter
 
+TREE_RAM_SHARE = 0.90
+"""Share of the RAM limit at which a trial's process tree is ended."""
+
 _POLL_S = 0.15
 _MEMORY_EVERY_S = 1.0
 _MAX_WRITTEN = 1000

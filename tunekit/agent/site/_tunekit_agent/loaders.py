@@ -253,8 +253,9 @@ class LoaderWatch:
             "drop_last": bool(getattr(sampler, "drop_last", loader.drop_last)),
             "iterable": iterable,
             "shards_itself": iterable and facts.shards_itself(loader.dataset),
-            "batch_size_bound": batch_size is not None
-            and (iterable or sampler is None or info.origin is not None or self._is_plain(sampler)),
+            "batch_size_bound": loader.batch_size is not None
+            or info.origin is not None
+            or (sampler is not None and self._is_plain(sampler)),
         }
 
     def _wrap_iteration(self, iterator_class: Any) -> None:

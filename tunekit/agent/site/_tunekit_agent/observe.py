@@ -280,7 +280,6 @@ class Observer:
         training = self._training.facts if self._training else {}
         epoch_samples, epoch_batches = facts.epoch_of(self._training)
         first, last = (facts.finite(loss) for loss in self.steps.loss_values())
-        roots = self.roots.roots()
         return {
             "device": self._learner.device,
             "world_size": self.ranks.world_size,
@@ -291,7 +290,6 @@ class Observer:
             "persistent_workers": training.get("persistent_workers", False),
             "compile_graphs": knobs.graphs_captured(),
             "float32_matmul_precision": knobs.matmul_precision(sys.modules["torch"]),
-            "root_input_elements": roots[0].input_elements if roots else None,
             "steady_batches": clock.steady_batches,
             "steady_samples": clock.steady_samples,
             "steady_time_s": clock.steady_time_s,
@@ -359,7 +357,7 @@ def install(request: Request, log: Any, owner: Owner) -> None:
     imports.when_imported("torch.autograd", observer.steps.install_autograd)
     for module in ("torch.amp.grad_scaler", "torch.cuda.amp.grad_scaler"):
         imports.when_imported(module, observer.steps.install_scaler)
-    if request.loader is None and not request.roots:
+    if "precision" not in request.knobs:
         imports.when_imported("torch.amp.autocast_mode", observer.autocasts.install)
     atexit.register(observer.script_ended)
 

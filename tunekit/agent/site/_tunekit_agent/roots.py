@@ -52,6 +52,7 @@ class _Seen:
             "compiled": self.compiled,
             "channels_last": self.channels_last,
             "autocast_dtype": self.autocast_dtype,
+            "input_elements": self.input_elements,
         }
 
 

@@ -9,6 +9,9 @@ from typing import Any
 
 from .process import Owner
 
+_LR_STEPS = 16
+"""Steps over which a learning rate is looked at: a hand-made warm-up moves it at each."""
+
 
 class StepWatch:
     """Sees optimizer steps and keeps the detached losses.
@@ -77,6 +80,15 @@ class StepWatch:
 
         scaler_class.step, scaler_class.scale = step, scale
 
+    def _read_learning_rate(self, key: int, optimizer: Any) -> None:
+        """Keep the base learning rate; one that moves without a scheduler's base has none that is known."""
+        rate = base_learning_rate(optimizer)
+        known = self.optimizers.get(key)
+        if known is None:
+            self.optimizers[key] = (type(optimizer).__name__, rate, len(optimizer.param_groups))
+        elif known[1] is not None and rate != known[1]:
+            self.optimizers[key] = (known[0], None, known[2])
+
     def loss_values(self) -> tuple:
         """Return the first and the last loss as floats, None where there was none."""
         kept = (self.first_loss, self.last_loss)
@@ -96,12 +108,14 @@ class StepWatch:
     def _saw_backward(self, tensors: Any) -> None:
         if not self._inside:
             self.backwards += 1
-        loss = tensors[0] if isinstance(tensors, (tuple, list)) and len(tensors) == 1 else tensors
+        losses = tensors if isinstance(tensors, (tuple, list)) else (tensors,)
         try:
-            if loss.numel() != 1:
+            if not losses or any(loss.numel() != 1 for loss in losses):
                 return
-            unscaled = self._scaled is not None and self._scaled[0]() is loss
-            kept = self._scaled[1] if self._scaled is not None and unscaled else loss.detach()
+            unscaled = self._scaled is not None and self._scaled[0]() is losses[0]
+            kept = self._scaled[1] if self._scaled is not None and unscaled else losses[0].detach()
+            for loss in losses[1:]:
+                kept = kept + loss.detach()
         except Exception:
             return  # nothing that torch would go back from, or a tensor of another kind: torch will say
         if self.first_loss is None:
@@ -121,13 +135,9 @@ class StepWatch:
         if not self._owner.is_here:
             return
         key = id(optimizer)
-        if key not in self.optimizers:
-            self.optimizers[key] = (
-                type(optimizer).__name__,
-                base_learning_rate(optimizer),
-                len(optimizer.param_groups),
-            )
-        self.steps[key] = self.steps.get(key, 0) + 1
+        count = self.steps[key] = self.steps.get(key, 0) + 1
+        if count <= _LR_STEPS:
+            self._read_learning_rate(key, optimizer)
         self.observer.stepped(optimizer, time.perf_counter())
 
 
