@@ -12,7 +12,7 @@ data flows through them:
     steady     from ticks on a clock to a steady window and an epoch boundary (pure)
     observe    ties them together: learn, warm up, measure, report, wait for the end
     facts      devices, epochs, loaders and errors as plain values
-    harm       writes over existing files go to the trial's folder
+    harm       whatever existed before the trial stays as it was
     events     the JSON lines that the parent reads
 """
 
@@ -35,7 +35,7 @@ def start(request_path: str) -> None:
     try:
         from . import harm, observe
 
-        harm.install(asked.trial_folder, asked.scratch_folder, asked.started_at_s, log)
+        harm.install(asked.trial_folder, asked.scratch_folder, asked.started_at_s, {}, log)
         observe.install(asked, log)
     except Exception as error:
         log.emit("agent_error", message=f"{type(error).__name__}: {error}")
