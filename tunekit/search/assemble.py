@@ -204,7 +204,14 @@ def _notes(trials: Trials, run: Run) -> tuple[Note, ...]:
                 remedy="speed-ups are n/a; the tiers were searched from smaller batches",
             )
         )
-    diverted = sorted({written.path for record in trials.records for written in record.written})
+    diverted = sorted(
+        {
+            written.path
+            for record in trials.records
+            for written in record.written
+            if written.action == "diverted"
+        }
+    )
     if diverted:
         shown = ", ".join(diverted[:3]) + (" ..." if len(diverted) > 3 else "")
         notes.append(

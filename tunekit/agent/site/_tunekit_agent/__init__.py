@@ -17,7 +17,7 @@ data flows through them:
     observe    ties them together: learn, warm up, measure, report, wait for the end
     apply      the other mode: apply the knobs, then watch the rate with one step counter
     facts      devices, epochs, loaders and errors as plain values
-    harm       writes over existing files go to the trial's folder
+    harm       whatever existed before the trial stays as it was
     events     the JSON lines that the parent reads
 """
 
@@ -46,7 +46,9 @@ def start(request_path: str) -> None:
         else:
             from . import harm, observe
 
-            harm.install(asked.trial_folder, asked.scratch_folder, asked.started_at_s, log)
+            harm.install(
+                asked.trial_folder, asked.scratch_folder, asked.started_at_s, asked.redirected, log
+            )
             observe.install(asked, log, owner)
     except Exception as error:
         log.emit("agent_error", message=f"{type(error).__name__}: {error}")
