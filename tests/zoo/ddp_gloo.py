@@ -1,0 +1,46 @@
+"""DistributedDataParallel on gloo under torchrun: a DistributedSampler, a set_epoch, rank 0 saves."""
+
+import argparse
+import os
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+EPOCHS = 200
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--output", required=True)
+    args = parser.parse_args()
+    dist.init_process_group("gloo")
+    rank = int(os.environ["RANK"])
+    torch.manual_seed(0)
+    rows = torch.randn(3200, 128)
+    dataset = TensorDataset(rows, rows[:, :8].argmax(1))
+    sampler = DistributedSampler(dataset, shuffle=True)
+    loader = DataLoader(dataset, batch_size=16, sampler=sampler)
+    model = DistributedDataParallel(
+        nn.Sequential(nn.Linear(128, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 8))
+    )
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
+    for epoch in range(EPOCHS):
+        sampler.set_epoch(epoch)
+        for step, (inputs, labels) in enumerate(loader):
+            loss = nn.functional.cross_entropy(model(inputs), labels)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            if rank == 0 and step % 20 == 0:
+                torch.save(model.module.state_dict(), Path(args.output) / "model.pt")
+        if rank == 0:
+            print(f"epoch {epoch} loss {loss.item():.3f}", flush=True)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

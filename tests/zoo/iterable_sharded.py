@@ -1,0 +1,43 @@
+"""An IterableDataset that gives each worker its own share of the stream."""
+
+import argparse
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
+
+
+class Stream(IterableDataset):
+    """Rows made on the way, every worker the ones that are its own."""
+
+    def __init__(self, count):
+        self.count = count
+
+    def __iter__(self):
+        worker = get_worker_info()
+        first, step = (0, 1) if worker is None else (worker.id, worker.num_workers)
+        generator = torch.Generator()
+        for index in range(first, self.count, step):
+            row = torch.randn(128, generator=generator.manual_seed(index))
+            yield row, row[:8].argmax()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--workers", type=int, default=0)
+    args = parser.parse_args()
+    torch.manual_seed(0)
+    loader = DataLoader(Stream(200_000), batch_size=16, num_workers=args.workers)
+    model = nn.Sequential(nn.Linear(128, 1024), nn.ReLU(), nn.Linear(1024, 8))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.02)
+    for step, (inputs, labels) in enumerate(loader):
+        loss = nn.functional.cross_entropy(model(inputs), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step % 200 == 0:
+            print(f"step {step} loss {loss.item():.3f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""Two gloo processes started by torch.multiprocessing.spawn; nothing about ranks is in the environment."""
+
+import argparse
+import tempfile
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+EPOCHS = 200
+
+
+def train(rank, world_size, rendezvous, output):
+    dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=world_size)
+    torch.manual_seed(0)
+    rows = torch.randn(3200, 128)
+    dataset = TensorDataset(rows, rows[:, :8].argmax(1))
+    sampler = DistributedSampler(dataset, num_replicas=world_size, rank=rank)
+    loader = DataLoader(dataset, batch_size=16, sampler=sampler)
+    model = DistributedDataParallel(
+        nn.Sequential(nn.Linear(128, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 8))
+    )
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
+    for epoch in range(EPOCHS):
+        sampler.set_epoch(epoch)
+        for step, (inputs, labels) in enumerate(loader):
+            loss = nn.functional.cross_entropy(model(inputs), labels)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            if rank == 0 and step % 20 == 0:
+                torch.save(model.module.state_dict(), Path(output) / "model.pt")
+        if rank == 0:
+            print(f"epoch {epoch} loss {loss.item():.3f}", flush=True)
+    dist.destroy_process_group()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--output", required=True)
+    parser.add_argument("--world-size", type=int, default=2)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        rendezvous = str(Path(folder) / "rendezvous")
+        mp.spawn(train, args=(args.world_size, rendezvous, args.output), nprocs=args.world_size)
+
+
+if __name__ == "__main__":
+    main()
