@@ -16,8 +16,8 @@ from pathlib import Path
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tunekit" / "agent" / "site"))
-from _tunekit_agent.apply import StepCounter  # noqa: E402
-from torch.optim.optimizer import register_optimizer_step_post_hook  # noqa: E402
+from _tunekit_agent.apply import StepCounter
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 
 def step_time_s(steps: int, *, counted: bool) -> float:

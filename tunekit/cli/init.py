@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 _WINDOW_S = 1.0
 
 
-def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the verb to the parser."""
+def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
+    """Add the verb to the parser and return its own."""
     parser = verbs.add_parser(
         "init",
         help="run a training command once, show its loop, write how knobs reach it",
@@ -38,6 +38,7 @@ def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> None:
     parser.add_argument("--dry-run", action="store_true", help="show what was found, write nothing")
     parser.add_argument("--replace", action="store_true", help="replace bindings that were written before")
     parser.set_defaults(verb=run_verb)
+    return parser
 
 
 def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
@@ -51,7 +52,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         raise UsageError("no training command; give it after --, as in: tunekit init -- python train.py")
     from rich.console import Console  # noqa: PLC0415 - slow to import; --help must be instant
 
-    from tunekit.cli.settings import write_settings  # noqa: PLC0415
+    from tunekit.cli.settings_text import write_settings  # noqa: PLC0415
     from tunekit.cli.targets import target_of  # noqa: PLC0415
     from tunekit.report.discovered import discovery_tables, loop_sentence  # noqa: PLC0415
     from tunekit.report.terminal import draw_table, say  # noqa: PLC0415

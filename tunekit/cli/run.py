@@ -4,7 +4,7 @@ import argparse
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -136,7 +136,7 @@ def _refuse_other_device(run: "Run") -> None:
         )
 
 
-def _say(run: "Run", changed: "dict[str, object]", promise: "Recommendation | None") -> None:
+def _say(run: "Run", changed: "Mapping[str, object]", promise: "Recommendation | None") -> None:
     """Tell on standard error what is set; standard output is the script's."""
     what = (
         ", ".join(f"{knob} {value}" for knob, value in changed.items())

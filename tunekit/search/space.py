@@ -7,7 +7,7 @@ from tunekit.records.config import KNOBS, WORKER_KNOBS, Precision, TrainConfig
 from tunekit.records.run import KnobRange, KnobSpace, KnobValue, SearchOptions
 from tunekit.records.target import BindingKind
 from tunekit.search.reach import Surroundings, reach_of
-from tunekit.trial.spelling import values_possible
+from tunekit.trial.binding_syntax import values_possible
 
 NUMERIC_KNOBS = ("batch_size", "num_workers", "prefetch_factor")
 """Knobs that `--range` can bound."""

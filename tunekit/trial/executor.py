@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Protocol
 
 from tunekit.errors import TargetError
-from tunekit.records.agent_messages import AgentRequest, KnobsAsked
+from tunekit.records.agent_messages import AgentRequest
 from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.measurement import Measurement
 from tunekit.records.target import Discovery, Target
 from tunekit.records.trial import Failure, TrialRecord, TrialRole
-from tunekit.trial.bindings import knobs_to_inject
-from tunekit.trial.launch import start_trial
+from tunekit.trial.bindings import Bound, bind, present_values
+from tunekit.trial.launch import start_trial, write_copies
 from tunekit.trial.outcome import measurement_of
 from tunekit.trial.watch import Evidence, Limits, TrialProgress, TrialWatch
 
@@ -79,10 +79,11 @@ class ProcessExecutor:
             KeyboardInterrupt: Ctrl-C; the tree is gone by then and no record is made.
         """
         folder = self._fresh_folder(spec.number)
-        asked, request = self._request(folder, spec, known)
+        bound = bind(self._target, spec.config, known.baseline if known else None)
+        request = self._request(folder, bound, spec, known)
         started_at = datetime.now(UTC).isoformat(timespec="seconds")
         try:
-            keeper = start_trial(folder, self._target, request, self._hide_gpus)
+            keeper = start_trial(folder, bound, request, self._hide_gpus)
         except OSError as error:
             shutil.rmtree(request.scratch_folder, ignore_errors=True)
             raise TargetError(
@@ -91,8 +92,7 @@ class ProcessExecutor:
             ) from error
         evidence = TrialWatch(keeper, folder, self._limits_of(spec), on_progress).run()
         shutil.rmtree(folder / "diverted", ignore_errors=True)
-        roots = known.discovery.roots if known else ()
-        result = measurement_of(evidence, asked, roots)
+        result = measurement_of(evidence, bound, known.discovery if known else None)
         still_unknown = known is None or not known.discovery.complete
         discovery = evidence.learnt.discovery if evidence.learnt and still_unknown else None
         return TrialRecord(
@@ -109,6 +109,19 @@ class ProcessExecutor:
             written=tuple(evidence.written),
         )
 
+    def _samples_per_step(self, spec: TrialSpec) -> int | None:
+        """Return the samples in a batch of a script without a DataLoader, where they are known.
+
+        A bound batch size is what it says; the baseline's is what the user declared, or what the
+        command, file or variable says now.
+        """
+        if not self._target.is_bound("batch_size"):
+            return self._target.samples_per_step
+        if spec.config is not None:
+            return spec.config.batch_size
+        present = present_values(self._target).get("batch_size")
+        return self._target.samples_per_step or (present if isinstance(present, int) else None)
+
     def _limits_of(self, spec: TrialSpec) -> Limits:
         """Return the limits; while torch.compile works, minutes may pass without a batch."""
         if spec.config is None or not spec.config.compile:
@@ -122,18 +135,17 @@ class ProcessExecutor:
         return folder
 
     def _request(
-        self, folder: Path, spec: TrialSpec, known: KnownTarget | None
-    ) -> tuple[KnobsAsked, AgentRequest]:
-        asked = KnobsAsked()
-        if spec.config is not None and known is not None:
-            asked = knobs_to_inject(spec.config, known.baseline)
+        self, folder: Path, bound: Bound, spec: TrialSpec, known: KnownTarget | None
+    ) -> AgentRequest:
         loader = known.discovery.training_loader if known else None
-        return asked, AgentRequest(
+        return AgentRequest(
             trial_folder=str(folder.resolve()),
             scratch_folder=_scratch_folder(),
             working_dir=self._target.working_dir,
             started_at_s=time.time(),
-            knobs=asked,
+            redirected=write_copies(bound.file_texts, folder),
+            samples_per_step=self._samples_per_step(spec),
+            knobs=bound.injected,
             loader=loader.address if loader else None,
             roots=known.discovery.roots if known else (),
             window_s=self._window_s,

@@ -10,7 +10,7 @@ from pathlib import Path
 from tunekit.agent import REQUEST_VARIABLE, SITE_FOLDER, TRIAL_VARIABLE
 from tunekit.records.agent_messages import AgentRequest, dump_request
 from tunekit.records.codec import write_text
-from tunekit.records.target import Target
+from tunekit.trial.bindings import Bound
 
 REQUEST_FILE = "request.json"
 OUTPUT_FILE = "output.log"
@@ -88,9 +88,15 @@ def trial_environment(
 
 
 def start_trial(
-    folder: Path, target: Target, request: AgentRequest, hide_gpus: bool = False
+    folder: Path, bound: Bound, request: AgentRequest, hide_gpus: bool = False
 ) -> subprocess.Popen[bytes]:
     """Write the request and start the target under a keeper.
+
+    Args:
+        folder: the trial's.
+        bound: the command and its variables, with the trial's knobs in them.
+        request: what the agent is asked.
+        hide_gpus: train on the CPU although a GPU is here.
 
     Returns:
         The keeper. Closing its standard input ends the whole tree; its standard output then holds
@@ -100,10 +106,10 @@ def start_trial(
     write_text(request_path, json.dumps(dump_request(request), indent=2) + "\n")
     output = str(folder / OUTPUT_FILE)
     return subprocess.Popen(
-        [sys.executable, "-I", "-S", str(_KEEPER), output, request.scratch_folder, "--", *target.command],
+        [sys.executable, "-I", "-S", str(_KEEPER), output, request.scratch_folder, "--", *bound.command],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        cwd=target.working_dir,
-        env=trial_environment(request_path, os.environ, hide_gpus),
+        cwd=request.working_dir,
+        env=trial_environment(request_path, {**os.environ, **bound.environment}, hide_gpus),
         start_new_session=True,
     )

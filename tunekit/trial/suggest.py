@@ -11,7 +11,7 @@ from pathlib import Path
 from tunekit.errors import TunekitError
 from tunekit.records.config import Precision
 from tunekit.records.target import Binding, BindingKind, Target
-from tunekit.trial.config_files import SUFFIXES, all_keys
+from tunekit.trial.config_files import all_keys
 
 _NAMES = {
     "batch_size": (
@@ -48,6 +48,8 @@ _DIALECTS: tuple[dict[Precision, str], ...] = (
     {Precision.FP32: "float32", Precision.BF16: "bfloat16", Precision.FP16: "float16"},
 )
 """How Lightning, accelerate, plain scripts and nanoGPT-like ones write precisions."""
+
+_CONFIG_FILES = (".yaml", ".yml", ".json", ".toml")
 
 _Value = bool | int | float | str | None
 
@@ -134,7 +136,7 @@ def _in_files(target: Target) -> Iterator[_Place]:
     for word in target.command:
         path = word.rpartition("=")[2]
         file = Path(target.working_dir) / path
-        if file.suffix not in SUFFIXES or not file.is_file():
+        if file.suffix not in _CONFIG_FILES or not file.is_file():
             continue
         try:
             keys = all_keys(file)

@@ -46,9 +46,7 @@ def start(request_path: str) -> None:
         else:
             from . import harm, observe
 
-            harm.install(
-                asked.trial_folder, asked.scratch_folder, asked.started_at_s, asked.redirected, log
-            )
+            harm.install(asked.trial_folder, asked.scratch_folder, asked.started_at_s, asked.redirected, log)
             observe.install(asked, log, owner)
     except Exception as error:
         log.emit("agent_error", message=f"{type(error).__name__}: {error}")
