@@ -264,19 +264,25 @@ def recommendation(
     return Recommendation(**(values | overrides))
 
 
+def target(**overrides: Any) -> Target:
+    """A plain script, every knob injected."""
+    values: dict[str, Any] = {
+        "name": "train",
+        "command": ("python", "train.py"),
+        "working_dir": "/home/user/project",
+        "script": "train.py",
+        "script_sha256": None,
+    }
+    return Target(**(values | overrides))
+
+
 def run(**overrides: Any) -> Run:
     """A finished run on an A10G with a baseline and one search trial."""
     values: dict[str, Any] = {
         "tunekit_version": "1.0.0",
         "created_at": "2026-01-02T03:04:05Z",
         "status": RunStatus.FINISHED,
-        "target": Target(
-            name="train",
-            command=("python", "train.py"),
-            working_dir="/home/user/project",
-            script="train.py",
-            script_sha256=None,
-        ),
+        "target": target(),
         "options": options(),
         "host": host(),
         "profile": profile(),

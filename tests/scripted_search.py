@@ -18,6 +18,7 @@ from build_records import (
     options,
     profile,
     run,
+    target,
 )
 from hypothesis import strategies as st
 
@@ -28,8 +29,8 @@ from tunekit.records.run import Run, SearchOptions
 from tunekit.records.target import Discovery, LoaderAddress, LoaderSeen, RootSeen
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.search.folder import RunFolder
+from tunekit.search.reach import Surroundings
 from tunekit.search.search import Machine, Search
-from tunekit.search.space import Surroundings
 from tunekit.trial.executor import KnownTarget, ProgressCallback, TrialSpec
 from tunekit.trial.watch import TrialProgress
 
@@ -78,7 +79,7 @@ def learnt(of: TrainConfig | None = None, **overrides: Any) -> Discovery:
 def surroundings(baseline: TrainConfig | None = None, **overrides: Any) -> Surroundings:
     """An ordinary script on an A10G; overrides of Surroundings' own fields, or of the discovery's."""
     knobs = baseline or config()
-    own = {"host": host(), "profile": profile(), "native_bf16": True}
+    own = {"host": host(), "profile": profile(), "native_bf16": True, "target": target()}
     own |= {name: overrides.pop(name) for name in tuple(own) if name in overrides}
     known = overrides.pop("discovery", None) or learnt(knobs, **overrides)
     return Surroundings(discovery=known, baseline=knobs, **own)

@@ -30,6 +30,9 @@ SURFACE = {
         "-h",
         "--help",
         "--gpu",
+        "--bind",
+        "--samples-per-step",
+        "--global-batch",
         "--budget",
         "--trials",
         "--seed",
@@ -46,6 +49,18 @@ SURFACE = {
         "--resume",
         "--json",
     },
+    "init": {
+        "-h",
+        "--help",
+        "--gpu",
+        "--bind",
+        "--samples-per-step",
+        "--trial-limit",
+        "--no-progress-limit",
+        "--dry-run",
+        "--replace",
+    },
+    "run": {"-h", "--help", "--keep-lr", "--force", "--dry-run", "CONFIG.yaml"},
     "report": {"-h", "--help", "--json", "RUN"},
 }
 """Every verb with its options. A change here is a decision, and a line in CHANGELOG.md."""

@@ -166,6 +166,7 @@ def test_garbage_is_rejected_and_nothing_else_happens(garbage: bytes):
 def request(**knobs: Any) -> AgentRequest:
     return AgentRequest(
         trial_folder="/run/trials/0001",
+        working_dir="/home/user/project",
         scratch_folder="/tmp/scratch",
         started_at_s=1.0,
         knobs=KnobsAsked(**knobs),

@@ -32,7 +32,8 @@ from tunekit.records.run import FixedKnob, Run, RunStatus
 from tunekit.records.trial import OutcomeKind, TrialRole
 from tunekit.search.confirm import round_order, rounds_due
 from tunekit.search.folder import RunFolder, load_run
-from tunekit.search.space import Surroundings, contains
+from tunekit.search.reach import Surroundings
+from tunekit.search.space import contains
 from tunekit.trial.executor import TrialSpec
 
 LOADER_KNOBS = ("batch_size", "num_workers", "prefetch_factor", "pin_memory", "persistent_workers")

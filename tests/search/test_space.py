@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from build_records import config, configs, host, options, profile, unhurried
+from build_records import config, configs, host, options, profile, target, unhurried
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_search import any_surroundings, learnt, loader, root, surroundings
@@ -12,15 +12,16 @@ from tunekit.errors import EmptySpaceError, UsageError
 from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.run import FixedKnob, KnobRange, KnobSpace
 from tunekit.search.guesses import first_guesses
+from tunekit.search.reach import Surroundings
 from tunekit.search.space import (
     KNOBS,
     NUMERIC_KNOBS,
-    Surroundings,
     build_space,
     config_from,
     contains,
     nearest,
 )
+from tunekit.trial.binding_syntax import parse_binding
 
 without_workers = config(num_workers=0)
 
@@ -173,7 +174,11 @@ def test_workers_go_up_to_the_allowed_cpus(cpus: int, most: int):
             surroundings(config(channels_last=True)),
             "the script sets it by itself",
         ),
-        ("compile", surroundings(config(compile=True)), "the script compiles by itself"),
+        (
+            "compile",
+            surroundings(config(compile=True)),
+            "the script sets it by itself; bind it: --bind 'compile=--compile'",
+        ),
         (
             "compile",
             surroundings(profile=profile(compile_supported=False)),
@@ -182,7 +187,7 @@ def test_workers_go_up_to_the_allowed_cpus(cpus: int, most: int):
         (
             "precision",
             surroundings(roots=(root(), root(ordinal=1, autocast_dtype="bfloat16"))),
-            "the script sets its own precision",
+            "the script sets it by itself; bind it",
         ),
         (
             "precision",
@@ -192,20 +197,20 @@ def test_workers_go_up_to_the_allowed_cpus(cpus: int, most: int):
         (
             "num_workers",
             surroundings(loaders=(loader(iterable=True),)),
-            "an iterable data set may repeat its samples in every worker",
+            "the iterable data set does not ask which worker it is in",
         ),
         ("batch_size", surroundings(loaders=()), "the script trains without a DataLoader"),
         ("num_workers", surroundings(loaders=()), "the script trains without a DataLoader"),
         (
             "batch_size",
             surroundings(loaders=(loader(batch_size_bound=False),)),
-            "the script batches by itself, out of the agent's reach",
+            "the script makes its batches with a sampler of its own; bind it",
         ),
-        ("accumulate_grad_batches", surroundings(), "the script's own; it has no binding"),
+        ("accumulate_grad_batches", surroundings(), "only the script can change it; bind it"),
     ],
 )
 def test_a_knob_out_of_reach_keeps_its_value_and_says_why(knob: str, around: Surroundings, reason: str):
-    assert why(knob, around) == reason
+    assert (why(knob, around) or "").startswith(reason)
     assert entry_of(knob, around).values == (getattr(around.baseline, knob),)
 
 
@@ -374,3 +379,111 @@ def test_the_nearest_batch_does_not_exceed_what_was_asked():
     assert nearest(space, config(batch_size=300)).batch_size == 256
     assert nearest(space, config(batch_size=1)).batch_size == 32
     assert nearest(space, config(batch_size=1 << 40)).batch_size == 2048
+
+
+def bound(*texts: str, **overrides: Any) -> Surroundings:
+    """The ordinary script with bindings."""
+    with_bindings = target(bindings=tuple(parse_binding(text) for text in texts))
+    return surroundings(overrides.pop("baseline", None), target=with_bindings, **overrides)
+
+
+@pytest.mark.parametrize(
+    ("knob", "around"),
+    [
+        ("batch_size", bound("batch_size=--bs {}", loaders=())),
+        ("batch_size", bound("batch_size=env:BS", loaders=(loader(batch_size_bound=False),))),
+        ("num_workers", bound("num_workers=--workers {}", loaders=(loader(iterable=True),))),
+        ("num_workers", bound("num_workers=inject", loaders=(loader(iterable=True),))),
+        ("num_workers", surroundings(loaders=(loader(iterable=True, shards_itself=True),))),
+        ("compile", bound("compile=--compile", baseline=config(compile=True))),
+        ("precision", bound("precision=--amp {fp32:no,bf16:bf16}", autocast_dtype="bfloat16")),
+    ],
+)
+def test_a_knob_that_is_bound_or_safe_is_searched(knob: str, around: Surroundings):
+    assert entry_of(knob, around).is_searched
+
+
+def test_a_knob_bound_as_fixed_is_left_alone():
+    assert why("batch_size", bound("batch_size=fixed")) == "bound as fixed"
+
+
+def test_a_binding_does_not_make_an_inert_knob_matter():
+    assert why("pin_memory", bound("pin_memory=--pin", device_type="cpu")) == "no effect on cpu"
+
+
+def test_only_values_that_the_binding_can_spell_are_tried():
+    around = bound("precision=--amp {fp32:no,bf16:bf16}", native_bf16=True, bf16_native=True)
+    assert entry_of("precision", around).values == (Precision.FP32, Precision.BF16)
+
+
+def test_fp16_is_measured_where_bf16_is_not_native():
+    old_gpu = profile(native_precisions=("fp32", "fp16"))
+    around = surroundings(profile=old_gpu, bf16_native=False)
+    assert entry_of("precision", around).values == (Precision.FP32, Precision.FP16)
+    assert Precision.FP16 in [
+        guess.precision for guess in first_guesses(around.baseline, space_of(around), host())
+    ]
+
+
+def test_fp16_is_not_injected_where_bf16_is_native():
+    around = surroundings(
+        profile=profile(native_precisions=("fp32", "tf32", "bf16", "fp16")), bf16_native=True
+    )
+    assert Precision.FP16 not in entry_of("precision", around).values
+
+
+ACCUMULATING = "accumulate_grad_batches=--accumulate {}"
+
+
+def at_global_batch(size: int, around: Surroundings) -> tuple[KnobSpace, ...]:
+    return build_space(around, options(global_batch=size))
+
+
+@given(st.sampled_from([8, 12, 16, 48, 64, 96, 128, 360]), st.data())
+@settings(unhurried, max_examples=40)
+def test_every_config_keeps_the_global_batch_where_accumulation_is_bound(size: int, data: st.DataObject):
+    around = bound(ACCUMULATING, baseline=config(batch_size=16), world_size=2)
+    space = at_global_batch(size, around)
+    chosen = {entry.knob: data.draw(st.sampled_from(entry.values)) for entry in space if entry.is_searched}
+    knobs = config_from(chosen, space)
+    assert knobs.batch_size * knobs.accumulate_grad_batches * 2 == size
+    assert contains(space, knobs)
+    assert (
+        nearest(space, config(batch_size=40)).batch_size
+        * nearest(space, config(batch_size=40)).accumulate_grad_batches
+        == size // 2
+    )
+
+
+def test_accumulation_that_follows_says_so():
+    space = {
+        entry.knob: entry
+        for entry in at_global_batch(64, bound(ACCUMULATING, baseline=config(batch_size=16)))
+    }
+    assert not space["accumulate_grad_batches"].is_searched
+    assert "the global batch stays 64" in (space["accumulate_grad_batches"].why_fixed or "")
+    assert space["batch_size"].values == (4, 8, 16, 32, 64)
+
+
+def test_without_a_binding_the_batch_can_not_move_and_says_why():
+    around = surroundings(config(batch_size=16, accumulate_grad_batches=2))
+    entry = {entry.knob: entry for entry in at_global_batch(64, around)}["batch_size"]
+    assert entry.values == (32,)
+    assert "accumulate_grad_batches has no binding" in (entry.why_fixed or "")
+
+
+@pytest.mark.parametrize(
+    ("size", "around", "told"),
+    [
+        (65, surroundings(config(batch_size=16), world_size=2), "can't be split over 2 ranks"),
+        (
+            64,
+            surroundings(config(batch_size=16, accumulate_grad_batches=3)),
+            "accumulates 3 batches",
+        ),
+        (7919, bound(ACCUMULATING, baseline=config(batch_size=16)), "no batch size from 4 to 256"),
+    ],
+)
+def test_a_global_batch_that_can_not_be_kept_is_refused(size: int, around: Surroundings, told: str):
+    with pytest.raises(UsageError, match=told):
+        at_global_batch(size, around)

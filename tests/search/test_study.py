@@ -15,7 +15,8 @@ from tunekit.errors import EmptySpaceError
 from tunekit.records.config import TrainConfig
 from tunekit.records.run import FixedKnob, KnobSpace
 from tunekit.records.trial import TrialRecord, TrialRole
-from tunekit.search.space import Surroundings, build_space, contains
+from tunekit.search.reach import Surroundings
+from tunekit.search.space import build_space, contains
 from tunekit.search.study import STUDY_NAME, Study, constraints
 
 SMALL_FIXES = {

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from build_records import discovery, loop
+from scripted_search import loader
 
 from tunekit.records.agent_messages import (
     DoneEvent,
@@ -19,6 +20,7 @@ from tunekit.records.config import Precision
 from tunekit.records.measurement import Measurement, TreeMemory
 from tunekit.records.target import RootSeen
 from tunekit.records.trial import Failure, OutcomeKind
+from tunekit.trial.bindings import Bound
 from tunekit.trial.outcome import measurement_of
 from tunekit.trial.watch import Evidence
 
@@ -56,9 +58,8 @@ def applied(**overrides: Any) -> KnobsApplied:
 
 
 def learnt(complete: bool = True, **overrides: Any) -> LearntEvent:
-    return LearntEvent(
-        event="learnt", time_s=1.0, discovery=discovery(complete=complete), applied=applied(**overrides)
-    )
+    found = discovery(complete=complete, loaders=(loader(),), roots=(NET,))
+    return LearntEvent(event="learnt", time_s=1.0, discovery=found, applied=applied(**overrides))
 
 
 def measured(**overrides: Any) -> Evidence:
@@ -95,7 +96,14 @@ def raised(*types: str, message: str = "", traceback: tuple[str, ...] = ()) -> E
 
 
 def verdict(evidence: Evidence, **asked: Any) -> Measurement | Failure:
-    return measurement_of(evidence, KnobsAsked(**asked), (NET,))
+    bound = Bound(
+        command=("python", "train.py"),
+        environment={},
+        file_texts={},
+        injected=KnobsAsked(**asked),
+        changed=asked,
+    )
+    return measurement_of(evidence, bound, discovery(roots=(NET,)))
 
 
 def failed(evidence: Evidence, **asked: Any) -> Failure:
@@ -308,7 +316,8 @@ def test_a_loss_that_is_no_number_is_no_measurement():
 def test_a_loader_knob_that_the_script_undid_is_named(knob: str, wanted: Any, real: Any):
     found = failed(measured(learnt=learnt(**{knob: real})), **{knob: wanted})
     assert found.kind is OutcomeKind.KNOB_NOT_APPLIED
-    assert found.message == f"{knob} was set to {wanted}, but the training loader has {real}"
+    shown = "batches of 128.0 samples" if real is None else real
+    assert found.message == f"{knob} was set to {wanted}, but the training loader has {shown}"
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,14 @@ import argparse
 import shlex
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import FrameType
 
 from tunekit import __version__
-from tunekit.cli import report, search
+from tunekit.cli import init, report, search
+from tunekit.cli import run as run_training
+from tunekit.cli.settings import load_settings
 from tunekit.errors import TunekitError, UsageError
 
 INTERRUPTED = 130
@@ -23,10 +26,10 @@ def run() -> None:
 def main(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code."""
     own, command = _split(arguments)
-    parser = build_parser()
-    options, unexpected = parser.parse_known_args(own)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
+        parser = build_parser(_project_defaults(own, command))
+        options, unexpected = parser.parse_known_args(own)
         _refuse(unexpected)
         code: int = options.verb(options, command)
     except TunekitError as error:
@@ -40,8 +43,12 @@ def main(arguments: Sequence[str]) -> int:
     return code
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of every verb."""
+def build_parser(project_defaults: Mapping[str, object] | None = None) -> argparse.ArgumentParser:
+    """Return the parser of every verb.
+
+    Args:
+        project_defaults: what the project's settings file says, for the verbs that run the target.
+    """
     parser = argparse.ArgumentParser(
         prog="tunekit",
         description="Measure and tune the PyTorch training command you already have, without changing it.",
@@ -49,9 +56,26 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"tunekit {__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    search.add_verb(verbs)
+    for verb in (search.add_verb(verbs), init.add_verb(verbs)):
+        verb.set_defaults(**(project_defaults or {}))
+    run_training.add_verb(verbs)
     report.add_verb(verbs)
     return parser
+
+
+def _project_defaults(own: Sequence[str], command: Sequence[str]) -> Mapping[str, object]:
+    """Return the flags that the project's settings file gives to a verb that runs its own command.
+
+    A resumed run goes on with its own flags, and the built-in workload is not the project's.
+
+    Raises:
+        UsageError: the settings can't be read.
+    """
+    runs_target = own[:1] in (["search"], ["init"]) and bool(command)
+    if not runs_target or any(word.startswith("--resume") for word in own):
+        return {}
+    settings = load_settings(Path.cwd())
+    return settings.defaults() if settings is not None else {}
 
 
 def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

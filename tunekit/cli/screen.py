@@ -81,10 +81,10 @@ class SearchScreen:
 
     def space_known(self, run: Run) -> None:
         """Show what is searched and what is not."""
-        searched = [entry for entry in run.space if len(entry.values) > 1]
+        searched = [entry for entry in run.space if entry.is_searched]
         self._line("search", ", ".join(f"{e.knob} ({len(e.values)})" for e in searched))
         for entry in run.space:
-            if len(entry.values) == 1:
+            if not entry.is_searched:
                 self._line("", f"not {entry.knob}: {entry.why_fixed}", style="dim")
 
     def trial_started(self, spec: TrialSpec, purpose: str, left_s: float) -> None:

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from tunekit.records.target import Target
     from tunekit.search.search import Machine
 
-_TREE_RAM_SHARE = 0.90
-"""Share of the RAM limit at which a trial's process tree is ended."""
-
 
 class _Prepared(NamedTuple):
     run: "Run"
@@ -31,8 +28,8 @@ class _Prepared(NamedTuple):
     folder: Path
 
 
-def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the verb to the parser."""
+def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
+    """Add the verb to the parser and return its own."""
     parser = verbs.add_parser(
         "search",
         help="tune a training command: baseline, search, confirmation, three configs",
@@ -48,6 +45,7 @@ def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> None:
     )
     add_arguments(parser)
     parser.set_defaults(verb=run_verb)
+    return parser
 
 
 def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
@@ -60,14 +58,14 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     from tunekit.search.folder import RunFolder  # noqa: PLC0415
     from tunekit.search.search import Search  # noqa: PLC0415
     from tunekit.trial.executor import ProcessExecutor  # noqa: PLC0415
-    from tunekit.trial.watch import Limits  # noqa: PLC0415
+    from tunekit.trial.watch import TREE_RAM_SHARE, Limits  # noqa: PLC0415
 
     prepared = _resumed(options, command) if options.resume else _new(options, command)
     run, asked = prepared.run, prepared.run.options
     limits = Limits(
         trial_s=min(asked.trial_limit_s, asked.budget_s),
         no_progress_s=asked.no_progress_limit_s,
-        ram_bytes=int(_TREE_RAM_SHARE * run.host.ram_limit_bytes),
+        ram_bytes=int(TREE_RAM_SHARE * run.host.ram_limit_bytes),
     )
     with RunFolder(prepared.folder) as folder, SearchScreen(to_stderr=options.json) as screen:
         screen.opened(run, folder.path)
@@ -107,7 +105,7 @@ def _new(options: argparse.Namespace, command: Sequence[str], folder: Path | Non
     profiles = load_profiles()
     host = detect_host()
     profile, measured_on = device_profile(options.gpu, host, profiles)
-    target = _target(command)
+    target = _target(options, command)
     asked = search_options(options, builtin=target.builtin is not None)
     run = Run(
         tunekit_version=__version__,
@@ -146,7 +144,7 @@ def _resumed(options: argparse.Namespace, command: Sequence[str]) -> _Prepared:
             ) from error
         return _new(options, command, options.resume)
     _refuse_other_options(options)
-    target = _target(command) if command else _same_target(run)
+    target = _same_target(run, command)
     if target.command != run.target.command:
         raise TargetChangedError(
             f"the run in {options.resume} is for {' '.join(run.target.command)!r}; "
@@ -205,21 +203,22 @@ def _refuse_other_options(options: argparse.Namespace) -> None:
         )
 
 
-def _target(command: Sequence[str]) -> "Target":
-    from tunekit.trial.target import resolve_target  # noqa: PLC0415
+def _target(options: argparse.Namespace, command: Sequence[str]) -> "Target":
+    from tunekit.cli.targets import target_of  # noqa: PLC0415
     from tunekit.workloads import IMAGES_SCRIPT  # noqa: PLC0415
 
     if command:
-        return resolve_target(command, Path.cwd())
-    return resolve_target((sys.executable, str(IMAGES_SCRIPT)), Path.cwd(), builtin="images")
+        return target_of(options, command)
+    return target_of(options, (sys.executable, str(IMAGES_SCRIPT)), builtin="images")
 
 
-def _same_target(run: "Run") -> "Target":
+def _same_target(run: "Run", command: Sequence[str]) -> "Target":
     """Return the run's target as it is today, from the folder that it was made in."""
     from tunekit.trial.target import resolve_target  # noqa: PLC0415
 
     known = run.target
-    return resolve_target(known.command, Path(known.working_dir), builtin=known.builtin)
+    folder = Path.cwd() if command else Path(known.working_dir)
+    return resolve_target(tuple(command) or known.command, folder, builtin=known.builtin)
 
 
 def _machine(run: "Run", profiles: "dict[str, Profile]") -> "Machine":

@@ -19,6 +19,7 @@ _BUILTIN_WINDOW_S = 3.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add every flag of the verb."""
+    add_target_arguments(parser.add_argument_group("the target"))
     _add_knobs(parser.add_argument_group("what to search"))
     _add_limits(parser.add_argument_group("how long"))
     _add_output(parser.add_argument_group("where it goes"))
@@ -31,9 +32,42 @@ def default_options() -> dict[str, object]:
     return vars(parser.parse_args([]))
 
 
-def _add_knobs(group: argparse._ArgumentGroup) -> None:
+def add_target_arguments(group: argparse._ArgumentGroup) -> None:
+    """Add the flags that every verb which runs the target has."""
     group.add_argument(
         "--gpu", default="auto", metavar="NAME", help="device to tune for (default: what is here)"
+    )
+    group.add_argument(
+        "--bind",
+        action="append",
+        default=[],
+        metavar="KNOB=HOW",
+        help=(
+            "how a knob, or lr, reaches the script (repeatable): 'batch_size=--bs {}', "
+            "'batch_size=config.yaml:data.batch_size', batch_size=env:BS, batch_size=fixed or =inject"
+        ),
+    )
+    group.add_argument(
+        "--samples-per-step",
+        type=_positive,
+        metavar="N",
+        help="samples in one batch of a script without a DataLoader (default: as its model's input shows)",
+    )
+    group.add_argument("--trial-limit", default="5m", metavar="TIME", help="longest trial (default: 5m)")
+    group.add_argument(
+        "--no-progress-limit",
+        default="90s",
+        metavar="TIME",
+        help="longest time without a batch (default: 90s)",
+    )
+
+
+def _add_knobs(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--global-batch",
+        type=_positive,
+        metavar="N",
+        help="keep N samples per optimizer step over all ranks: accumulation follows the batch size",
     )
     group.add_argument(
         "--fix",
@@ -78,13 +112,6 @@ def _add_limits(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--window", type=_positive_float, metavar="S", help="steady seconds per trial (default: 5)"
     )
-    group.add_argument("--trial-limit", default="5m", metavar="TIME", help="longest trial (default: 5m)")
-    group.add_argument(
-        "--no-progress-limit",
-        default="90s",
-        metavar="TIME",
-        help="longest time without a batch (default: 90s)",
-    )
 
 
 def _add_output(group: argparse._ArgumentGroup) -> None:
@@ -117,6 +144,7 @@ def search_options(options: argparse.Namespace, builtin: bool) -> "SearchOptions
         ranges=tuple(_range(text) for text in options.range),
         base_lr=options.lr,
         base_batch=options.base_batch,
+        global_batch=options.global_batch,
         epochs=options.epochs,
         confirm_rounds=options.confirm,
         trial_limit_s=parse_duration_s(options.trial_limit),

@@ -1,10 +1,12 @@
 """A tier's config as YAML: knob values that drop into a training config, their evidence as comments."""
 
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from tunekit.export.comments import comment, comment_table
+from tunekit.export.keys import MATMUL_KEY, config_keys, key_of, nested
 from tunekit.export.scaling_csv import recommended_rule
 from tunekit.recommend.learning_rate import base_learning_rate, global_batch
 from tunekit.recommend.noise import verdict
@@ -14,22 +16,15 @@ from tunekit.records.config import Precision
 from tunekit.records.measurement import Interval
 from tunekit.records.recommendation import LearningRateRule, Recommendation
 from tunekit.records.run import Run
+from tunekit.records.target import Target
 from tunekit.units import bytes_text, duration_text, rate_text
 
-_LIGHTNING_PRECISION = {
-    Precision.FP32: "32-true",
-    Precision.TF32: "32-true",
-    Precision.BF16: "bf16-mixed",
-    Precision.FP16: "16-mixed",
-}
 _MATMUL_PRECISIONS = ("highest", "high", "medium")
 _MATMUL_OF_PRECISION = {Precision.FP32: "highest", Precision.TF32: "high"}
 _RULE_TEXTS = {
     LearningRateRule.LINEAR: "linear rule, arXiv 1706.02677; warm up over the first 5 epochs",
     LearningRateRule.SQRT: "square-root rule, arXiv 2205.10287; 1-beta1 and 1-beta2 x k, eps / sqrt(k)",
 }
-
-_KnobValue = bool | int | float | str | None
 
 
 def tier_yaml(run: Run, recommendation: Recommendation) -> str:
@@ -38,7 +33,7 @@ def tier_yaml(run: Run, recommendation: Recommendation) -> str:
     Every line has at most 100 columns. `lr` is left out, with the reason, when it is unknown.
     """
     lines = _header(run, recommendation)
-    lines += ["", *_knob_lines(recommendation)]
+    lines += ["", *_knob_lines(recommendation, run.target)]
     if recommendation.learning_rate is None:
         lines += comment(_why_no_lr(run, recommendation))
     table = _scaling_table(run, recommendation)
@@ -61,31 +56,28 @@ def write_tiers(run: Run, folder: Path) -> tuple[Path, ...]:
     return tuple(paths)
 
 
-def knob_values(recommendation: Recommendation) -> dict[str, _KnobValue]:
-    """Return the keys of the file in their order; precision is in Lightning's words."""
+def knob_values(recommendation: Recommendation, target: Target) -> dict[str, Any]:
+    """Return the dotted keys of the file with their values, in order.
+
+    Knobs that the user bound to a file stand under the user's own keys; precision is in Lightning's
+    words unless the user's binding spells it.
+    """
     config = recommendation.config
     matmul_precision = recommendation.float32_matmul_precision
     if matmul_precision not in _MATMUL_PRECISIONS:
         matmul_precision = _MATMUL_OF_PRECISION.get(config.precision)
-    values: dict[str, _KnobValue] = {
-        "batch_size": config.batch_size,
-        "num_workers": config.num_workers,
-        "prefetch_factor": config.prefetch_factor,
-        "pin_memory": config.pin_memory,
-        "persistent_workers": config.persistent_workers,
-        "compile_model": config.compile,
-        "precision": _LIGHTNING_PRECISION[config.precision],
-        "float32_matmul_precision": matmul_precision,
-        "channels_last": config.channels_last,
-        "accumulate_grad_batches": config.accumulate_grad_batches,
-    }
+    values: dict[str, Any] = {}
+    for key, value in config_keys(config, target).items():
+        values[key] = value
+        if key == key_of("precision", target):
+            values[MATMUL_KEY] = matmul_precision
     if recommendation.learning_rate is not None:
-        values["lr"] = recommendation.learning_rate.value
+        values[key_of("lr", target)] = recommendation.learning_rate.value
     return values
 
 
-def _knob_lines(recommendation: Recommendation) -> list[str]:
-    dumped: str = yaml.safe_dump(knob_values(recommendation), sort_keys=False)
+def _knob_lines(recommendation: Recommendation, target: Target) -> list[str]:
+    dumped: str = yaml.safe_dump(nested(knob_values(recommendation, target)), sort_keys=False)
     return dumped.splitlines()
 
 
@@ -108,7 +100,7 @@ def _header(run: Run, recommendation: Recommendation) -> list[str]:
     if recommendation.config.precision is Precision.FP16:
         lines += comment("precision: fp16 needs GradScaler in the training script")
     if recommendation.learning_rate is not None:
-        lines += comment(f"lr: {_lr_text(recommendation)}")
+        lines += comment(f"lr: {_lr_text(run, recommendation)}")
     return lines
 
 
@@ -184,7 +176,7 @@ def _ram_text(run: Run, recommendation: Recommendation) -> str:
     base, buffer, limit = (
         recommendation.base_ram_bytes,
         recommendation.buffer_bytes,
-        run.host.ram_limit_bytes,
+        run.rank_host.ram_limit_bytes,
     )
     return (
         f"{bytes_text(base)} for processes and {bytes_text(buffer)} for the loader's buffer, "
@@ -192,11 +184,11 @@ def _ram_text(run: Run, recommendation: Recommendation) -> str:
     )
 
 
-def _lr_text(recommendation: Recommendation) -> str:
+def _lr_text(run: Run, recommendation: Recommendation) -> str:
     rate = recommendation.learning_rate
     if rate is None:
         return "n/a"
-    batch = global_batch(recommendation.config)
+    batch = global_batch(recommendation.config, run.world_size)
     origin = "the baseline's optimizer" if rate.source == "baseline" else "the flags"
     if batch == rate.base_batch:
         return f"{rate.value:.6g} of {origin}, unchanged: the global batch is still {batch}"

@@ -89,7 +89,7 @@ def base_learning_rate(
     lr = options.base_lr if options.base_lr is not None else seen_lr
     batch = options.base_batch
     if batch is None and baseline is not None:
-        batch = global_batch(baseline)
+        batch = global_batch(baseline, discovery.world_size if discovery else 1)
     if not lr or batch is None:
         return None
     given = options.base_lr is not None or options.base_batch is not None

@@ -69,7 +69,7 @@ def recommend(
     rate = mean_interval([loop.rate_samples_per_s for loop in loops], against.noise)
     is_baseline = pick.is_baseline_config or config == against.baseline_config
     ratio = _speedup_over_baseline(confirmed, against)
-    epoch_samples = next((loop.epoch_samples for loop in loops if loop.epoch_samples is not None), None)
+    epoch_samples = next((loop.epoch_samples_total for loop in loops if loop.epoch_samples), None)
     return Recommendation(
         tier=tier,
         config=config,
@@ -87,7 +87,10 @@ def recommend(
         base_ram_bytes=max(base_ram_bytes(measurement) for _, measurement in confirmed),
         float32_matmul_precision=loops[0].float32_matmul_precision,
         learning_rate=recommended(
-            against.discovery, against.options, against.baseline_config, global_batch(config)
+            against.discovery,
+            against.options,
+            against.baseline_config,
+            global_batch(config, loops[0].world_size),
         ),
         reason=_reason(tier, is_baseline, ratio, confirm, against),
     )

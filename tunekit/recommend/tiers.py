@@ -77,13 +77,14 @@ class _Candidate(NamedTuple):
 
 
 def base_ram_bytes(measurement: Measurement) -> int:
-    """Return the RAM in bytes of the trial's process tree without its loader's buffer, not below 0.
+    """Return the RAM in bytes of one rank's processes without its loader's buffer, not below 0.
 
-    The buffer is predicted (workers x prefetch x batch, as they really ran) and taken off the peak.
+    The buffer is predicted (workers x prefetch x batch, as they really ran) and taken off the rank's
+    share of the tree's peak.
     """
     loop = measurement.loop
     buffer_bytes = loop.num_workers * (loop.prefetch_factor or 0) * loop.batch_bytes
-    return max(0, measurement.memory.peak_pss_bytes - buffer_bytes)
+    return max(0, measurement.memory.peak_pss_bytes // loop.world_size - buffer_bytes)
 
 
 def violations(record: TrialRecord, tier: Tier, host: Host) -> tuple[str, ...]:
@@ -241,7 +242,7 @@ def _where_compile_pays(
     best_eager = max(eager, key=lambda candidate: candidate.loop.rate_samples_per_s).loop
 
     def pays(loop: LoopMeasurement) -> bool:
-        epoch_samples = best_eager.epoch_samples or loop.epoch_samples
+        epoch_samples = best_eager.epoch_samples_total or loop.epoch_samples_total
         if epoch_samples is None:
             return False
         cost_s = max(0.0, loop.first_step_s - eager_first_step_s)

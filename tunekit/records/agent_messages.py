@@ -6,7 +6,7 @@ before anything uses them.
 
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, NonNegativeInt, PositiveFloat, TypeAdapter
+from pydantic import ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, TypeAdapter
 
 from tunekit.records.base import Record
 from tunekit.records.config import Precision
@@ -31,7 +31,10 @@ class AgentRequest(Record):
     """request.json of one trial."""
 
     schema_version: Literal[1] = 1
+    mode: Literal["observe", "apply"] = "observe"
     trial_folder: str
+    working_dir: str
+    """Of the script; loader addresses name files from there."""
     scratch_folder: str
     """Short-named folder for sockets and the like; the keeper removes it."""
     started_at_s: PositiveFloat
@@ -40,6 +43,13 @@ class AgentRequest(Record):
     loader: LoaderAddress | None
     """The training loader; None at the baseline, which learns it."""
     roots: tuple[RootSeen, ...]
+    redirected: dict[str, str] = Field(default_factory=dict)
+    """Rewritten copies of the user's files, by the real path whose reads see them."""
+    samples_per_step: int | None = None
+    """Samples in a batch of a script without a DataLoader, as declared; None to look at the input."""
+    promised_it_per_s: tuple[float, float] | None = None
+    """apply: the range that the real rate is watched against."""
+    batches_per_step: PositiveInt = 1
     window_s: PositiveFloat
     interval_goal: PositiveFloat = 0.02
 
@@ -81,6 +91,17 @@ class KnobsApplied(Record):
     addressed: bool
     """Whether the loader that trains is the one that the address meant."""
     roots_applied: tuple[RootSeen, ...]
+
+
+class RankEvent(AgentEvent):
+    """A rank of a distributed job, with its device memory."""
+
+    event: Literal["rank"]
+    rank: NonNegativeInt
+    world_size: NonNegativeInt
+    peak_allocated_bytes: NonNegativeInt | None = None
+    peak_reserved_bytes: NonNegativeInt | None = None
+    allocation_retries: NonNegativeInt | None = None
 
 
 class LearntEvent(AgentEvent):
@@ -143,6 +164,7 @@ class AgentErrorEvent(AgentEvent):
 AnyEvent = (
     StartEvent
     | ProgressEvent
+    | RankEvent
     | LearntEvent
     | DoneEvent
     | NonfiniteEvent

@@ -100,3 +100,15 @@ class Host(Record):
     accelerators: tuple[Accelerator, ...]
     platform: str
     python_version: str
+
+    def per_rank(self, world_size: int) -> "Host":
+        """Return the share of this machine that each of the processes that train together can use."""
+        if world_size == 1:
+            return self
+        return self.model_copy(
+            update={
+                "cpus": max(1, self.cpus // world_size),
+                "ram_limit_bytes": max(1, self.ram_limit_bytes // world_size),
+                "shm_bytes": None if self.shm_bytes is None else self.shm_bytes // world_size,
+            }
+        )

@@ -34,6 +34,8 @@ class LoopMeasurement(Record):
     """The training loop, as the agent saw it from inside the process."""
 
     device: DeviceSeen
+    world_size: PositiveInt = 1
+    """Processes that train together; rank 0 is measured, peaks are the maximum over ranks."""
     batch_size: PositiveInt | None
     """Of the training loader as it really ran; None when the script batches by itself."""
     num_workers: NonNegativeInt
@@ -58,7 +60,7 @@ class LoopMeasurement(Record):
     """Time inside the loader's next() in the steady window."""
 
     epoch_samples: PositiveInt | None
-    """Samples per epoch; None for a data set without a length."""
+    """Samples per epoch and rank; None for a data set without a length."""
     epoch_batches: PositiveInt | None
     boundary_s: float | None
     """Cost of one epoch boundary beyond steady steps: worker shut-down, start-up and refill."""
@@ -95,6 +97,11 @@ class LoopMeasurement(Record):
         return self.batch_bytes * self.steady_batches / self.steady_samples
 
     @property
+    def epoch_samples_total(self) -> int | None:
+        """Samples per epoch over all ranks; None for a data set without a length."""
+        return None if self.epoch_samples is None else self.world_size * self.epoch_samples
+
+    @property
     def epoch_time_s(self) -> float | None:
         """Seconds of one whole epoch, its boundary included; None without an epoch length."""
         if self.epoch_samples is None:
@@ -104,7 +111,12 @@ class LoopMeasurement(Record):
 
     @property
     def rate_samples_per_s(self) -> float:
-        """The objective: samples/s over whole epochs, boundary cost included."""
+        """The objective: samples/s of all ranks over whole epochs, boundary cost included."""
+        return self.world_size * self.rank_rate_samples_per_s
+
+    @property
+    def rank_rate_samples_per_s(self) -> float:
+        """Samples/s of one rank over whole epochs, boundary cost included."""
         epoch_time_s = self.epoch_time_s
         if epoch_time_s is None or self.epoch_samples is None:
             return self.steady_samples / self.steady_time_s
@@ -113,7 +125,7 @@ class LoopMeasurement(Record):
     @property
     def epoch_it_per_s(self) -> float:
         """Loop batches per second over whole epochs."""
-        return self.rate_samples_per_s * self.steady_batches / self.steady_samples
+        return self.rank_rate_samples_per_s * self.steady_batches / self.steady_samples
 
 
 class TreeMemory(Record):

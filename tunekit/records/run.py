@@ -9,7 +9,7 @@ from tunekit.records.base import SCHEMA_VERSION, Record
 from tunekit.records.config import TrainConfig
 from tunekit.records.hardware import Host, Profile
 from tunekit.records.recommendation import MissingTier, NoiseFloor, Note, Recommendation, ScalingRow
-from tunekit.records.target import Target
+from tunekit.records.target import Discovery, Target
 from tunekit.records.trial import TrialRecord
 
 KnobValue = bool | int | str | None
@@ -42,6 +42,8 @@ class SearchOptions(Record):
     ranges: tuple[KnobRange, ...] = ()
     base_lr: PositiveFloat | None = None
     base_batch: PositiveInt | None = None
+    global_batch: PositiveInt | None = None
+    """Samples per optimizer step over all ranks that every config has to keep."""
     epochs: PositiveInt = 10
     """Epochs of the planned training."""
     confirm_rounds: PositiveInt = 5
@@ -60,7 +62,14 @@ class KnobSpace(Record):
     values: tuple[KnobValue, ...] = Field(min_length=1)
     """Candidates; one value when the knob is not searched."""
     why_fixed: str | None = None
-    """Why there is only one value: fixed by the user, inert here, or out of the agent's reach."""
+    """Why it is not searched: fixed by the user, inert here, out of reach, or following another knob."""
+    batch_product: PositiveInt | None = None
+    """The knob follows the batch size: its value times batch_size is this."""
+
+    @property
+    def is_searched(self) -> bool:
+        """Whether the search chooses its value."""
+        return len(self.values) > 1 and self.batch_product is None
 
 
 class RunStatus(StrEnum):
@@ -103,6 +112,23 @@ class Run(Record):
     def baseline_config(self) -> TrainConfig | None:
         """The knob values that the user has now."""
         return self.baseline.config if self.baseline else None
+
+    @property
+    def discovery(self) -> Discovery | None:
+        """What is known of the target: the first complete discovery, else the last partial one."""
+        seen = [trial.discovery for trial in self.trials if trial.discovery is not None]
+        return next((one for one in seen if one.complete), seen[-1] if seen else None)
+
+    @property
+    def world_size(self) -> int:
+        """Processes that train together in the target."""
+        seen = (trial.measurement.loop.world_size for trial in self.trials if trial.measurement)
+        return max(seen, default=1)
+
+    @property
+    def rank_host(self) -> Host:
+        """The share of the host that each of them can use; the limits that a config is held against."""
+        return self.host.per_rank(self.world_size)
 
     @property
     def is_emulated(self) -> bool:

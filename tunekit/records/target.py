@@ -72,6 +72,11 @@ class Target(Record):
         """Return the user's binding of a knob, None when there is none."""
         return next((binding for binding in self.bindings if binding.knob == knob), None)
 
+    def is_bound(self, knob: str) -> bool:
+        """Return whether the script itself sets the knob, by a word, a file or a variable that we change."""
+        binding = self.binding_of(knob)
+        return binding is not None and binding.kind in (BindingKind.ARG, BindingKind.FILE, BindingKind.ENV)
+
 
 class LoaderAddress(Record):
     """How later trials recognise a loader that the baseline saw."""
@@ -82,6 +87,9 @@ class LoaderAddress(Record):
     """Which constructions from that call stack are meant, modulo the period."""
     period: PositiveInt = 1
     """Loaders that the call stack builds before the pattern repeats."""
+    origin: "LoaderAddress | None" = None
+    """The script's own loader whose batch sampler this one wraps (accelerate's shard of it); the batch
+    size is set there."""
 
 
 class LoaderSeen(Record):
@@ -100,6 +108,8 @@ class LoaderSeen(Record):
     persistent_workers: bool
     drop_last: bool
     iterable: bool
+    shards_itself: bool = False
+    """An iterable data set that asks which worker it is in, so that workers don't repeat its samples."""
     batch_size_bound: bool
     """Whether the agent can set the batch size: no custom batch sampler stands in the way."""
     training: bool
@@ -119,6 +129,13 @@ class RootSeen(Record):
     channels_last: bool
     autocast_dtype: str | None
     """dtype of the autocast that the script itself runs this module under."""
+    input_elements: NonNegativeInt | None = None
+    """Elements of the first tensor that it was called with."""
+
+    @property
+    def address(self) -> tuple[str, int, int]:
+        """How a later trial knows it again."""
+        return (self.class_name, self.parameters, self.ordinal)
 
 
 class OptimizerSeen(Record):
@@ -140,6 +157,14 @@ class Discovery(Record):
     optimizers: tuple[OptimizerSeen, ...]
     batches_per_step: PositiveInt
     """Loop batches per optimizer step: the script's own gradient accumulation."""
+    scales_gradients: bool = False
+    """Whether the script uses a gradient scaler."""
+    autocast_dtype: str | None = None
+    """dtype of an autocast that the script enters anywhere in its loop."""
+    compiles: bool = False
+    """Whether torch.compile captured graphs although no knob asked for it."""
+    world_size: PositiveInt = 1
+    """Processes that train together, one per device."""
     float32_matmul_precision: str | None
     device_type: str
     """"cuda", "cpu" or "mps": where the roots' parameters live."""

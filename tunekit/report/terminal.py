@@ -19,41 +19,41 @@ def draw(console: Console, shown: RunView, folder: Path, files: Sequence[Path] =
         files: files that were written, by path.
     """
     console.print()
-    _say(console, shown.answer, "bold")
-    _say(console, shown.how_measured, "dim")
+    say(console, shown.answer, "bold")
+    say(console, shown.how_measured, "dim")
     if shown.changes:
         console.print()
-        _say(console, "Change", "bold")
+        say(console, "Change", "bold")
         for change in shown.changes:
-            _say(console, f"  {change}")
+            say(console, f"  {change}")
     for table in (shown.tiers, shown.scaling):
         if table.rows:
             console.print()
-            _draw_table(console, table)
+            draw_table(console, table)
     if shown.notes:
         console.print()
         for note in shown.notes:
-            _say(console, f"note: {note}", "yellow")
+            say(console, f"note: {note}", "yellow")
     if files:
         console.print()
-        _say(console, f"Written to {folder}/", "bold")
-        _say(console, "  " + "  ".join(path.name for path in files))
+        say(console, f"Written to {folder}/", "bold")
+        say(console, "  " + "  ".join(path.name for path in files))
     console.print()
-    _say(console, "Next", "bold")
+    say(console, "Next", "bold")
     for step in shown.next_steps:
         console.print(Text(f"  {step}"), soft_wrap=True)
 
 
-def _say(console: Console, sentence: str, style: str = "") -> None:
+def say(console: Console, sentence: str, style: str = "") -> None:
     """Print text as it is, wrapped, without spaces at the ends of its lines."""
     for line in Text(sentence, style=style).wrap(console, console.width):
         line.rstrip()
         console.print(line, soft_wrap=True)
 
 
-def _draw_table(console: Console, table: Table) -> None:
+def draw_table(console: Console, table: Table) -> None:
     """Print a table with every cell whole: a terminal too narrow for it wraps its lines."""
-    _say(console, table.title, "bold")
+    say(console, table.title, "bold")
     rows = (table.columns, *table.rows)
     widths = [max(len(row[index]) for row in rows) for index in range(len(table.columns))]
     for number, row in enumerate(rows):

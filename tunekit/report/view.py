@@ -212,7 +212,7 @@ class _Column:
 
 def _tiers(run: Run) -> Table:
     """The tiers side by side with the baseline, a row per knob or figure."""
-    columns = [_baseline_column(run), *(_tier_column(one, run.host) for one in run.recommendations)]
+    columns = [_baseline_column(run), *(_tier_column(one, run.rank_host) for one in run.recommendations)]
     knobs = [column.config.model_dump() if column.config else {} for column in columns]
     rows = [(knob, *(_value_text(values.get(knob)) for values in knobs)) for knob in _SHOWN_KNOBS]
     rows += [
@@ -242,12 +242,12 @@ def _baseline_column(run: Run) -> _Column:
     first = run.baseline.measurement if run.baseline else None
     loops = confirm or ([first.loop] if first else [])
     rate = mean_interval([loop.rate_samples_per_s for loop in loops]).value if loops else None
-    epoch_samples = loops[0].epoch_samples if loops else None
+    epoch_samples = loops[0].epoch_samples_total if loops else None
     config = run.baseline_config
     buffer = "n/a"
     if config and loops:
         base_bytes = base_ram_bytes(first) if first else 0
-        buffer = _buffer_text(config, loops[0].bytes_per_sample, base_bytes, run.host)
+        buffer = _buffer_text(config, loops[0].bytes_per_sample, base_bytes, run.rank_host)
     return _Column(
         title="baseline",
         config=config,

@@ -104,23 +104,25 @@ def pick_tiers(
 def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
     """Return the run with everything that follows from its trial records computed anew."""
     trials = Trials(tuple(records))
+    run = run.model_copy(update={"trials": trials.records})
+    host = run.rank_host
     noise = run_noise(trials)
     against = Comparison(
-        host=run.host,
+        host=host,
         options=run.options,
         noise=noise,
         discovery=trials.discovery,
         baseline=trials.baseline,
         baseline_confirm=trials.baseline_confirm,
     )
-    chosen = pick_tiers(trials, run.host, run.options)
+    chosen = pick_tiers(trials, host, run.options)
     if run.status is RunStatus.FINISHED:
-        chosen |= pick_tiers(trials, run.host, run.options, trials.confirmed)
+        chosen |= pick_tiers(trials, host, run.options, trials.confirmed)
     settled: list[Recommendation] = []
     missing: list[MissingTier] = []
     for tier in Tier:
         if tier not in chosen:
-            missing.append(MissingTier(tier=tier, reason=_why_missing(tier, trials, run.host)))
+            missing.append(MissingTier(tier=tier, reason=_why_missing(tier, trials, host)))
             continue
         config = chosen[tier].config
         confirm = trials.confirm_of(config) if config else ()
@@ -202,7 +204,14 @@ def _notes(trials: Trials, run: Run) -> tuple[Note, ...]:
                 remedy="speed-ups are n/a; the tiers were searched from smaller batches",
             )
         )
-    diverted = sorted({written.path for record in trials.records for written in record.written})
+    diverted = sorted(
+        {
+            written.path
+            for record in trials.records
+            for written in record.written
+            if written.action == "diverted"
+        }
+    )
     if diverted:
         shown = ", ".join(diverted[:3]) + (" ..." if len(diverted) > 3 else "")
         notes.append(

@@ -11,12 +11,14 @@ from tunekit.search.space import nearest
 def first_guesses(baseline: TrainConfig, space: Sequence[KnobSpace], host: Host) -> tuple[TrainConfig, ...]:
     """Return the configs to try before the sampler takes over, in order, without repeats.
 
-    bf16 with half of the CPUs as workers; the batch doubled and doubled again; all CPUs as workers;
-    the loader knobs alone; compile last, because its trial costs most. All are brought into the
-    space, so a fixed knob stays fixed.
+    bf16 (fp16 where that is all there is) with half of the CPUs as workers; the batch doubled and
+    doubled again; all CPUs as workers; the loader knobs alone; compile last, because its trial costs
+    most. All are brought into the space, so a fixed knob stays fixed.
     """
     loader = _with(baseline, num_workers=max(1, host.cpus // 2), persistent_workers=True, pin_memory=True)
-    low_precision = _with(loader, precision=Precision.BF16, channels_last=True)
+    precisions = next(entry.values for entry in space if entry.knob == "precision")
+    half = Precision.FP16 if Precision.BF16 not in precisions else Precision.BF16
+    low_precision = _with(loader, precision=half, channels_last=True)
     doubled = _with(low_precision, batch_size=baseline.batch_size * 2)
     wanted = (
         low_precision,

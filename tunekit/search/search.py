@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NoReturn
 
-from tunekit.errors import BudgetTooSmallError, NoTrainingLoopError, TargetError
+from tunekit.errors import BudgetTooSmallError, TargetError
 from tunekit.memory.ram import oom_reason
 from tunekit.recommend.tiers import base_ram_bytes, clip
 from tunekit.records.config import TrainConfig
@@ -26,7 +26,9 @@ from tunekit.search.confirm import (
 from tunekit.search.folder import RunFolder
 from tunekit.search.guesses import first_guesses
 from tunekit.search.progress import SearchListener
-from tunekit.search.space import Surroundings, build_space, nearest
+from tunekit.search.reach import Surroundings
+from tunekit.search.refusal import baseline_error
+from tunekit.search.space import build_space, nearest
 from tunekit.search.study import Study
 from tunekit.trial.executor import Executor, KnownTarget, TrialSpec
 
@@ -175,21 +177,18 @@ class Search:
                 f"the baseline was not measured within the budget of {self._run.options.budget_s:.0f} s; "
                 "give --budget 15m or more"
             )
-        kind = NoTrainingLoopError if failure.kind is OutcomeKind.NO_TRAINING_LOOP else TargetError
-        lines = "".join(f"\n    {line}" for line in failure.last_lines[-10:])
-        said = f"\n  its last lines:{lines}" if lines else ""
-        remedy = f"; {failure.remedy}" if failure.remedy else ""
-        raise kind(f"the baseline failed ({failure.kind}): {failure.message}{remedy}{said}")
+        raise baseline_error(failure)
 
     # --- space and proposals ---------------------------------------------------------------
 
     def _build_space(self, known: KnownTarget) -> None:
         around = Surroundings(
-            host=self._run.host,
+            host=self._run.rank_host,
             profile=self._machine.profile,
             native_bf16=self._machine.native_bf16,
             discovery=known.discovery,
             baseline=known.baseline,
+            target=self._run.target,
         )
         space = build_space(around, self._run.options)
         measured_on = "cpu" if known.discovery.device_type == "cpu" else self._run.measured_on
@@ -198,9 +197,9 @@ class Search:
 
     def _explore(self, known: KnownTarget) -> None:
         """Try first guesses, then what the study proposes, while the budget allows."""
-        study = Study(self._run.space, self._run.host, self._run.options.seed, self._folder.journal)
+        study = Study(self._run.space, self._run.rank_host, self._run.options.seed, self._folder.journal)
         study.tell(self._records)
-        guesses = first_guesses(known.baseline, self._run.space, self._run.host)
+        guesses = first_guesses(known.baseline, self._run.space, self._run.rank_host)
         while self._may_add:
             tried = {record.config for record in self._records}
             open_guesses = (config for config in guesses if config not in tried and self._affordable(config))
@@ -235,13 +234,15 @@ class Search:
         """Run a config made to fit for each tier that no measured config satisfies."""
         for tier in Tier:
             trials = self._trials
-            if tier in pick_tiers(trials, self._run.host, self._run.options) or not trials.candidates:
+            if tier in pick_tiers(trials, self._run.rank_host, self._run.options) or not trials.candidates:
                 continue
             best = max(trials.candidates, key=lambda r: r.rate_samples_per_s or 0.0)
             assert best.config is not None and best.measurement is not None
             bytes_per_sample = best.measurement.loop.bytes_per_sample
             base_bytes = base_ram_bytes(best.measurement)
-            fitting = clip(best.config, tier, self._run.host, bytes_per_sample, base_ram_bytes=base_bytes)
+            fitting = clip(
+                best.config, tier, self._run.rank_host, bytes_per_sample, base_ram_bytes=base_bytes
+            )
             config = nearest(self._run.space, fitting)
             for _ in range(3):
                 record = next((record for record in self._records if record.config == config), None)
@@ -249,7 +250,7 @@ class Search:
                     if not self._may_add or self._left_s <= 0:
                         return
                     record = self._run_trial(TrialRole.SEARCH, config, known, f"made to fit {tier.value}")
-                if tier in pick_tiers(self._trials, self._run.host, self._run.options):
+                if tier in pick_tiers(self._trials, self._run.rank_host, self._run.options):
                     break
                 if record.failure is not None and not record.failure.kind.is_memory:
                     break
@@ -263,7 +264,7 @@ class Search:
         baseline = self._trials.baseline
         baseline_runs = baseline is not None and baseline.measurement is not None
         for number in range(_CONFIRM_PASSES):
-            picks = pick_tiers(self._trials, self._run.host, self._run.options)
+            picks = pick_tiers(self._trials, self._run.rank_host, self._run.options)
             done = {config: self._rounds_done(config) for config in finalists(list(picks.values()))}
             round_s = sum(typical_duration_s(self._records, config) for config in (None, *done))
             wanted = self._run.options.confirm_rounds
@@ -326,7 +327,7 @@ class Search:
         if config is None or not measured or ran_before:
             return None
         base_bytes = min(base_ram_bytes(one) for one in measured)
-        return oom_reason(config, measured[-1].loop.bytes_per_sample, base_bytes, self._run.host)
+        return oom_reason(config, measured[-1].loop.bytes_per_sample, base_bytes, self._run.rank_host)
 
     def _refused(self, spec: TrialSpec, reason: str) -> TrialRecord:
         return TrialRecord(

@@ -1,13 +1,13 @@
 """Which knobs can be searched on this target and host, with which values, and why not the others."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from tunekit.errors import EmptySpaceError, UsageError
-from tunekit.records.config import KNOBS, LOADER_KNOBS, WORKER_KNOBS, Precision, TrainConfig
-from tunekit.records.hardware import Host, Profile
+from tunekit.records.config import KNOBS, WORKER_KNOBS, Precision, TrainConfig
 from tunekit.records.run import KnobRange, KnobSpace, KnobValue, SearchOptions
-from tunekit.records.target import Discovery
+from tunekit.records.target import BindingKind
+from tunekit.search.reach import Surroundings, reach_of
+from tunekit.trial.binding_syntax import values_possible
 
 NUMERIC_KNOBS = ("batch_size", "num_workers", "prefetch_factor")
 """Knobs that `--range` can bound."""
@@ -15,18 +15,6 @@ NUMERIC_KNOBS = ("batch_size", "num_workers", "prefetch_factor")
 _BATCH_FACTORS = (0.25, 0.5, 1, 1.5, 2, 3, 4, 6, 8, 12, 16)
 _PREFETCH = (2, 4, 8)
 _MIN_BATCHES_PER_EPOCH = 8
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """What bounds the space: the machine, the device and what the baseline learnt."""
-
-    host: Host
-    profile: Profile
-    """Of the device that is really here."""
-    native_bf16: bool | None
-    discovery: Discovery
-    baseline: TrainConfig
 
 
 def build_space(around: Surroundings, options: SearchOptions) -> tuple[KnobSpace, ...]:
@@ -46,8 +34,10 @@ def build_space(around: Surroundings, options: SearchOptions) -> tuple[KnobSpace
         if knob in fixed:
             entry = _fixed(entry, fixed[knob], around.baseline)
         space.append(entry)
+    if options.global_batch is not None:
+        space = _at_global_batch(space, options.global_batch, around)
     result = _without_worker_knobs(tuple(space))
-    if all(len(entry.values) == 1 for entry in result):
+    if not any(entry.is_searched for entry in result):
         reasons = "; ".join(f"{entry.knob}: {entry.why_fixed}" for entry in result)
         raise EmptySpaceError(f"nothing is left to search ({reasons}); remove a --fix or widen a --range")
     return result
@@ -56,9 +46,15 @@ def build_space(around: Surroundings, options: SearchOptions) -> tuple[KnobSpace
 def config_from(values: Mapping[str, KnobValue], space: Sequence[KnobSpace]) -> TrainConfig:
     """Return the legal config for chosen values; knobs that were not chosen take their only value.
 
-    With 0 workers, prefetch_factor and persistent_workers fall away.
+    With 0 workers, prefetch_factor and persistent_workers fall away. A knob that follows the batch size
+    takes the value that belongs to it.
     """
     chosen = {entry.knob: values.get(entry.knob, entry.values[0]) for entry in space}
+    batch_size = chosen["batch_size"]
+    assert isinstance(batch_size, int)
+    for entry in space:
+        if entry.batch_product is not None:
+            chosen[entry.knob] = entry.batch_product // batch_size
     if chosen["num_workers"] == 0:
         chosen["prefetch_factor"], chosen["persistent_workers"] = None, False
     elif chosen["prefetch_factor"] is None:
@@ -72,6 +68,8 @@ def contains(space: Sequence[KnobSpace], config: TrainConfig) -> bool:
     for entry in space:
         if config.num_workers == 0 and entry.knob in WORKER_KNOBS:
             continue
+        if entry.batch_product not in (None, config.batch_size * config.accumulate_grad_batches):
+            return False
         if values[entry.knob] not in entry.values:
             return False
     return True
@@ -100,81 +98,115 @@ def _values(space: Sequence[KnobSpace], knob: str) -> tuple[KnobValue, ...]:
 
 def _natural(knob: str, around: Surroundings) -> KnobSpace:
     """Return the knob's entry before the user's own wishes."""
-    if knob in LOADER_KNOBS:
-        return _loader_knob(knob, around)
-    if knob == "accumulate_grad_batches":
-        value = around.baseline.accumulate_grad_batches
-        return KnobSpace(knob=knob, values=(value,), why_fixed="the script's own; it has no binding")
-    return _model_knob(knob, around)
-
-
-def _loader_knob(knob: str, around: Surroundings) -> KnobSpace:
-    loader, baseline = around.discovery.training_loader, around.baseline
-    present: KnobValue = getattr(baseline, knob)
-
-    def only(why: str) -> KnobSpace:
-        return KnobSpace(knob=knob, values=(present,), why_fixed=why)
-
-    if loader is None:
-        return only("the script trains without a DataLoader")
-    if knob == "batch_size":
-        if not loader.batch_size_bound:
-            return only("the script batches by itself, out of the agent's reach")
-        sizes = _batch_sizes(baseline.batch_size, loader.dataset_samples)
-        return KnobSpace(knob=knob, values=sizes) if len(sizes) > 1 else only("the data set is too small")
-    if loader.iterable and knob in ("num_workers", "prefetch_factor", "persistent_workers"):
-        return only("an iterable data set may repeat its samples in every worker")
-    if knob == "pin_memory":
-        if around.discovery.device_type != "cuda":
-            return only(f"no effect on {around.discovery.device_type}")
-        return KnobSpace(knob=knob, values=(False, True))
-    if knob == "num_workers":
-        return KnobSpace(knob=knob, values=_worker_counts(around.host.cpus, baseline.num_workers))
-    if knob == "prefetch_factor":
-        own = (baseline.prefetch_factor,) if baseline.prefetch_factor else ()
-        return KnobSpace(knob=knob, values=tuple(sorted({*own, *_PREFETCH})))
-    return KnobSpace(knob=knob, values=(False, True))
-
-
-def _model_knob(knob: str, around: Surroundings) -> KnobSpace:
-    discovery, baseline = around.discovery, around.baseline
-    present: KnobValue = getattr(baseline, knob)
-
-    def only(why: str) -> KnobSpace:
-        return KnobSpace(knob=knob, values=(present,), why_fixed=why)
-
-    if not discovery.roots or not discovery.roots_cover_step:
-        return only("no outermost module owns all the parameters that are stepped")
-    if knob == "compile":
-        if baseline.compile:
-            return only("the script compiles by itself")
-        if around.profile.compile_supported is False:
-            return only(f"torch.compile does not support {around.profile.id}")
-        return KnobSpace(knob=knob, values=(False, True))
-    if knob == "channels_last":
-        if baseline.channels_last:
-            return only("the script sets it by itself")
-        if not any(root.has_4d_weights for root in discovery.roots):
-            return only("no 4-D weights, so no effect")
-        return KnobSpace(knob=knob, values=(False, True))
-    if any(root.autocast_dtype for root in discovery.roots):
-        return only("the script sets its own precision")
-    values = _precisions(around)
+    present: KnobValue = getattr(around.baseline, knob)
+    reach = reach_of(knob, around)
+    if reach.kind is BindingKind.FIXED:
+        return KnobSpace(knob=knob, values=(present,), why_fixed=reach.why_fixed)
+    values = _candidates(knob, around)
+    binding = around.target.binding_of(knob)
+    spelled = values_possible(binding, knob) if binding is not None else None
+    if spelled is not None:
+        values = tuple(value for value in values if value in spelled or value == present)
     if len(values) == 1:
-        return only(f"{around.profile.id} computes natively in fp32 only")
+        return KnobSpace(knob=knob, values=values, why_fixed=_why_single(knob, around))
     return KnobSpace(knob=knob, values=values)
 
 
+def _candidates(knob: str, around: Surroundings) -> tuple[KnobValue, ...]:
+    """Return the values worth trying for a knob that reaches the loop; the present one among them."""
+    baseline, loader = around.baseline, around.discovery.training_loader
+    match knob:
+        case "batch_size":
+            return _batch_sizes(baseline.batch_size, loader.dataset_samples if loader else None)
+        case "num_workers":
+            return _worker_counts(around.host.cpus, baseline.num_workers)
+        case "prefetch_factor":
+            own = (baseline.prefetch_factor,) if baseline.prefetch_factor else ()
+            return tuple(sorted({*own, *_PREFETCH}))
+        case "precision":
+            return _precisions(around)
+        case "accumulate_grad_batches":
+            return (baseline.accumulate_grad_batches,)
+    return (False, True)
+
+
+def _why_single(knob: str, around: Surroundings) -> str:
+    if knob == "batch_size":
+        return "the data set is too small"
+    if knob == "precision":
+        return f"{around.profile.id} computes natively in {around.baseline.precision} only"
+    if knob == "accumulate_grad_batches":
+        return "it changes the global batch, not the rate; --global-batch N makes it follow the batch size"
+    return "its binding allows no other value"
+
+
 def _precisions(around: Surroundings) -> tuple[Precision, ...]:
+    on_cuda = around.discovery.device_type == "cuda"
+    native = around.profile.native_precisions
     values = {around.baseline.precision, Precision.FP32}
-    if "tf32" in around.profile.native_precisions and around.discovery.device_type == "cuda":
+    if "tf32" in native and on_cuda:
         values.add(Precision.TF32)
-    native_bf16 = (
-        around.discovery.bf16_native if around.discovery.device_type == "cuda" else around.native_bf16
-    )
+    native_bf16 = around.discovery.bf16_native if on_cuda else around.native_bf16
     if native_bf16:
         values.add(Precision.BF16)
+    # Without native bf16, fp16 is worth knowing even where only the script could train with it; a loop
+    # that scales its gradients already does.
+    if on_cuda and "fp16" in native and (around.target.is_bound("precision") or not native_bf16):
+        values.add(Precision.FP16)
     return tuple(precision for precision in Precision if precision in values)
+
+
+def _at_global_batch(space: Sequence[KnobSpace], global_batch: int, around: Surroundings) -> list[KnobSpace]:
+    """Return the space whose every config keeps the global batch.
+
+    Where accumulation is bound it follows the batch size; elsewhere the batch size can't move.
+
+    Raises:
+        UsageError: no batch size keeps it.
+    """
+    entries = {entry.knob: entry for entry in space}
+    batches, accumulation = entries["batch_size"], entries["accumulate_grad_batches"]
+    ranks, present = around.discovery.world_size, around.baseline.accumulate_grad_batches
+    told = f"--global-batch {global_batch}"
+    if global_batch % ranks:
+        raise UsageError(f"{told} can't be split over {ranks} ranks; give a multiple of {ranks}")
+    per_rank = global_batch // ranks
+    if not around.target.is_bound("accumulate_grad_batches"):
+        batch_size = _only_batch(batches, per_rank, present, told)
+        why = f"{told}, and accumulate_grad_batches has no binding that could make up for another batch"
+        entries["batch_size"] = KnobSpace(knob="batch_size", values=(batch_size,), why_fixed=why)
+        return list(entries.values())
+    numbers = [value for value in batches.values if isinstance(value, int)]
+    inside = range(min(numbers), max(numbers) + 1)
+    sizes = tuple(size for size in inside if per_rank % size == 0)
+    if not sizes:
+        raise UsageError(
+            f"{told}: no batch size from {inside[0]} to {inside[-1]} on {ranks} rank(s) divides it; "
+            "widen --range batch_size or give another number"
+        )
+    entries["batch_size"] = KnobSpace(
+        knob="batch_size", values=sizes, why_fixed=None if len(sizes) > 1 else f"{told} allows only this"
+    )
+    entries["accumulate_grad_batches"] = KnobSpace(
+        knob=accumulation.knob,
+        values=tuple(sorted(per_rank // size for size in sizes)),
+        why_fixed=f"follows batch_size, so that the global batch stays {global_batch}",
+        batch_product=per_rank,
+    )
+    return list(entries.values())
+
+
+def _only_batch(batches: KnobSpace, per_rank: int, accumulation: int, told: str) -> int:
+    """Return the one batch size that keeps the global batch with the script's own accumulation."""
+    numbers = [value for value in batches.values if isinstance(value, int)]
+    batch_size = per_rank // accumulation
+    if per_rank % accumulation or not min(numbers) <= batch_size <= max(numbers):
+        raise UsageError(
+            f"{told} can't be kept: the script accumulates {accumulation} batches per step, which is not "
+            f"bound, and batch_size can be {min(numbers)} to {max(numbers)}; "
+            "bind it with --bind 'accumulate_grad_batches=--FLAG {}'"
+        )
+    return batch_size
 
 
 def _batch_sizes(baseline: int, dataset_samples: int | None) -> tuple[int, ...]:

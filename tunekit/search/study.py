@@ -113,7 +113,7 @@ class Study:
         return config_from(values, self._space)
 
     def _searched(self) -> list[KnobSpace]:
-        return [entry for entry in self._space if len(entry.values) > 1]
+        return [entry for entry in self._space if entry.is_searched]
 
     def _chosen(self, values: dict[str, KnobValue], knob: str) -> KnobValue:
         only = next(entry.values[0] for entry in self._space if entry.knob == knob)

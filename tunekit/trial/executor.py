@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Protocol
 
 from tunekit.errors import TargetError
-from tunekit.records.agent_messages import AgentRequest, KnobsAsked
+from tunekit.records.agent_messages import AgentRequest
 from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.measurement import Measurement
 from tunekit.records.target import Discovery, Target
 from tunekit.records.trial import Failure, TrialRecord, TrialRole
-from tunekit.trial.bindings import knobs_to_inject
-from tunekit.trial.launch import start_trial
+from tunekit.trial.bindings import Bound, bind, present_values
+from tunekit.trial.launch import start_trial, write_copies
 from tunekit.trial.outcome import measurement_of
 from tunekit.trial.watch import Evidence, Limits, TrialProgress, TrialWatch
 
@@ -79,10 +79,11 @@ class ProcessExecutor:
             KeyboardInterrupt: Ctrl-C; the tree is gone by then and no record is made.
         """
         folder = self._fresh_folder(spec.number)
-        asked, request = self._request(folder, spec, known)
+        bound = bind(self._target, spec.config, known.baseline if known else None)
+        request = self._request(folder, bound, spec, known)
         started_at = datetime.now(UTC).isoformat(timespec="seconds")
         try:
-            keeper = start_trial(folder, self._target, request, self._hide_gpus)
+            keeper = start_trial(folder, bound, request, self._hide_gpus)
         except OSError as error:
             shutil.rmtree(request.scratch_folder, ignore_errors=True)
             raise TargetError(
@@ -91,8 +92,7 @@ class ProcessExecutor:
             ) from error
         evidence = TrialWatch(keeper, folder, self._limits_of(spec), on_progress).run()
         shutil.rmtree(folder / "diverted", ignore_errors=True)
-        roots = known.discovery.roots if known else ()
-        result = measurement_of(evidence, asked, roots)
+        result = measurement_of(evidence, bound, known.discovery if known else None)
         still_unknown = known is None or not known.discovery.complete
         discovery = evidence.learnt.discovery if evidence.learnt and still_unknown else None
         return TrialRecord(
@@ -109,6 +109,19 @@ class ProcessExecutor:
             written=tuple(evidence.written),
         )
 
+    def _samples_per_step(self, spec: TrialSpec) -> int | None:
+        """Return the samples in a batch of a script without a DataLoader, where they are known.
+
+        A bound batch size is what it says; the baseline's is what the user declared, or what the
+        command, file or variable says now.
+        """
+        if not self._target.is_bound("batch_size"):
+            return self._target.samples_per_step
+        if spec.config is not None:
+            return spec.config.batch_size
+        present = present_values(self._target).get("batch_size")
+        return self._target.samples_per_step or (present if isinstance(present, int) else None)
+
     def _limits_of(self, spec: TrialSpec) -> Limits:
         """Return the limits; while torch.compile works, minutes may pass without a batch."""
         if spec.config is None or not spec.config.compile:
@@ -122,17 +135,17 @@ class ProcessExecutor:
         return folder
 
     def _request(
-        self, folder: Path, spec: TrialSpec, known: KnownTarget | None
-    ) -> tuple[KnobsAsked, AgentRequest]:
-        asked = KnobsAsked()
-        if spec.config is not None and known is not None:
-            asked = knobs_to_inject(spec.config, known.baseline)
+        self, folder: Path, bound: Bound, spec: TrialSpec, known: KnownTarget | None
+    ) -> AgentRequest:
         loader = known.discovery.training_loader if known else None
-        return asked, AgentRequest(
+        return AgentRequest(
             trial_folder=str(folder.resolve()),
             scratch_folder=_scratch_folder(),
+            working_dir=self._target.working_dir,
             started_at_s=time.time(),
-            knobs=asked,
+            redirected=write_copies(bound.file_texts, folder),
+            samples_per_step=self._samples_per_step(spec),
+            knobs=bound.injected,
             loader=loader.address if loader else None,
             roots=known.discovery.roots if known else (),
             window_s=self._window_s,
@@ -151,7 +164,9 @@ def baseline_config(evidence: Evidence) -> TrainConfig | None:
         return None
     discovery = evidence.learnt.discovery
     loader = discovery.training_loader
-    measured_batch = evidence.done.loop.batch_size if evidence.done else None
+    loop = evidence.done.loop if evidence.done else None
+    mean_batch = round(loop.steady_samples / loop.steady_batches) if loop else None
+    measured_batch = (loop.batch_size if loop else None) or mean_batch
     workers = loader.num_workers if loader else 0
     return TrainConfig(
         batch_size=(loader.batch_size if loader else None) or measured_batch or 1,
@@ -159,7 +174,7 @@ def baseline_config(evidence: Evidence) -> TrainConfig | None:
         prefetch_factor=loader.prefetch_factor if loader and workers else None,
         pin_memory=loader.pin_memory if loader else False,
         persistent_workers=bool(loader and workers and loader.persistent_workers),
-        compile=any(root.compiled for root in discovery.roots),
+        compile=discovery.compiles or any(root.compiled for root in discovery.roots),
         precision=_baseline_precision(discovery),
         channels_last=any(root.channels_last for root in discovery.roots),
         accumulate_grad_batches=discovery.batches_per_step,
@@ -167,7 +182,7 @@ def baseline_config(evidence: Evidence) -> TrainConfig | None:
 
 
 def _baseline_precision(discovery: Discovery) -> Precision:
-    dtypes = {root.autocast_dtype for root in discovery.roots}
+    dtypes = {discovery.autocast_dtype, *(root.autocast_dtype for root in discovery.roots)}
     if "bfloat16" in dtypes:
         return Precision.BF16
     if "float16" in dtypes:

@@ -10,11 +10,58 @@ from pathlib import Path
 from tunekit.agent import REQUEST_VARIABLE, SITE_FOLDER, TRIAL_VARIABLE
 from tunekit.records.agent_messages import AgentRequest, dump_request
 from tunekit.records.codec import write_text
-from tunekit.records.target import Target
+from tunekit.trial.bindings import Bound
 
 REQUEST_FILE = "request.json"
 OUTPUT_FILE = "output.log"
 _KEEPER = Path(__file__).with_name("keeper.py")
+
+_TRACKERS_OFF = {
+    "WANDB_MODE": "disabled",  # Weights & Biases: calls do nothing
+    "WANDB_SILENT": "true",
+    "COMET_MODE": "disabled",  # Comet as the transformers Trainer asks for it
+    "COMET_AUTO_LOG_DISABLE": "true",  # Comet: importing it patches no framework
+    "COMET_START_ONLINE": "false",  # Comet: comet_ml.start writes to the folder below
+    "DISABLE_MLFLOW_INTEGRATION": "TRUE",  # MLflow as the transformers Trainer asks for it
+    "NEPTUNE_MODE": "offline",  # the one mode that both Neptune clients know and that sends nothing
+    "CLEARML_OFFLINE_MODE": "1",
+    "SWANLAB_MODE": "disabled",
+    "HF_HUB_DISABLE_TELEMETRY": "1",  # downloads stay possible: HF_HUB_OFFLINE is left as it is
+    "DO_NOT_TRACK": "1",
+}
+"""What keeps a trial out of experiment trackers, each by its own environment variable."""
+
+_TRACKER_FOLDERS = {
+    "COMET_OFFLINE_DIRECTORY": "comet",
+    "NEPTUNE_LOG_DIRECTORY": "neptune",
+    "SWANLAB_LOG_DIR": "swanlab",
+}
+"""Where trackers that only write locally do so: folders in the trial's."""
+
+
+def agent_path(environment: Mapping[str, str]) -> str:
+    """Return the PYTHONPATH that has the agent's folder before the user's own entries."""
+    own = environment.get("PYTHONPATH")
+    return f"{SITE_FOLDER}{os.pathsep}{own}" if own else str(SITE_FOLDER)
+
+
+def write_copies(file_texts: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """Write the rewritten texts of the user's files into `FOLDER/bound` and return where each one lies.
+
+    Args:
+        file_texts: new texts, by the real path of the user's file.
+        folder: the trial's folder.
+
+    Raises:
+        OSError: the folder can't be written.
+    """
+    copies = {}
+    for number, (path, text) in enumerate(sorted(file_texts.items())):
+        copy = folder.resolve() / "bound" / f"{number}-{Path(path).name}"
+        copy.parent.mkdir(exist_ok=True)
+        write_text(copy, text)
+        copies[path] = str(copy)
+    return copies
 
 
 def trial_environment(
@@ -28,20 +75,28 @@ def trial_environment(
         hide_gpus: train on the CPU although a GPU is here (`--gpu cpu`).
     """
     environment = dict(inherited)
-    user_path = environment.get("PYTHONPATH")
-    environment["PYTHONPATH"] = f"{SITE_FOLDER}{os.pathsep}{user_path}" if user_path else str(SITE_FOLDER)
+    environment["PYTHONPATH"] = agent_path(environment)
     environment[REQUEST_VARIABLE] = str(request_path)
     environment[TRIAL_VARIABLE] = "1"
-    environment["WANDB_MODE"] = "disabled"
+    environment.update(_TRACKERS_OFF)
+    trackers = request_path.parent.resolve() / "trackers"
+    environment.update({variable: str(trackers / name) for variable, name in _TRACKER_FOLDERS.items()})
+    environment["MLFLOW_TRACKING_URI"] = (trackers / "mlruns").as_uri()
     if hide_gpus:
         environment["CUDA_VISIBLE_DEVICES"] = ""
     return environment
 
 
 def start_trial(
-    folder: Path, target: Target, request: AgentRequest, hide_gpus: bool = False
+    folder: Path, bound: Bound, request: AgentRequest, hide_gpus: bool = False
 ) -> subprocess.Popen[bytes]:
     """Write the request and start the target under a keeper.
+
+    Args:
+        folder: the trial's.
+        bound: the command and its variables, with the trial's knobs in them.
+        request: what the agent is asked.
+        hide_gpus: train on the CPU although a GPU is here.
 
     Returns:
         The keeper. Closing its standard input ends the whole tree; its standard output then holds
@@ -51,10 +106,10 @@ def start_trial(
     write_text(request_path, json.dumps(dump_request(request), indent=2) + "\n")
     output = str(folder / OUTPUT_FILE)
     return subprocess.Popen(
-        [sys.executable, "-I", "-S", str(_KEEPER), output, request.scratch_folder, "--", *target.command],
+        [sys.executable, "-I", "-S", str(_KEEPER), output, request.scratch_folder, "--", *bound.command],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        cwd=target.working_dir,
-        env=trial_environment(request_path, os.environ, hide_gpus),
+        cwd=request.working_dir,
+        env=trial_environment(request_path, {**os.environ, **bound.environment}, hide_gpus),
         start_new_session=True,
     )

@@ -5,13 +5,14 @@ Outcomes are told apart by exception types, exit status and our own limits, neve
 """
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterable
 
-from tunekit.records.agent_messages import ErrorSeen, KnobsApplied, KnobsAsked
-from tunekit.records.config import LOADER_KNOBS, MODEL_KNOBS
-from tunekit.records.measurement import Measurement
-from tunekit.records.target import RootSeen
+from tunekit.records.agent_messages import ErrorSeen, RankEvent
+from tunekit.records.measurement import LoopMeasurement, Measurement
+from tunekit.records.target import Discovery
 from tunekit.records.trial import Failure, OutcomeKind
+from tunekit.trial.applied import knob_missed
+from tunekit.trial.bindings import Bound
 from tunekit.trial.watch import Evidence
 
 _REMEDIES = {
@@ -32,13 +33,13 @@ _REMEDIES = {
 }
 
 
-def measurement_of(evidence: Evidence, asked: KnobsAsked, roots: Sequence[RootSeen]) -> Measurement | Failure:
+def measurement_of(evidence: Evidence, bound: Bound, baseline: Discovery | None) -> Measurement | Failure:
     """Return what a trial's evidence amounts to.
 
     Args:
         evidence: what the watch saw.
-        asked: the knobs that the agent had to set; empty at the baseline.
-        roots: the modules that model knobs had to reach.
+        bound: how its config was put into the target.
+        baseline: what the baseline learnt; None at the baseline.
     """
     if evidence.done is None or evidence.limit is not None or evidence.returncode not in (0, None):
         return _failure_without_measurement(evidence)
@@ -49,14 +50,23 @@ def measurement_of(evidence: Evidence, asked: KnobsAsked, roots: Sequence[RootSe
     if evidence.learnt is None or not evidence.learnt.discovery.complete:
         message = f"what the agent told could not be read ({evidence.rejected_lines} lines rejected)"
         return _failure(OutcomeKind.AGENT_ABSENT, message, evidence)
-    missed = _knob_missed(asked, evidence.learnt.applied, roots)
+    missed = knob_missed(loop, bound.changed, bound.injected, evidence.learnt, baseline)
     if missed:
         return _failure(OutcomeKind.KNOB_NOT_APPLIED, missed, evidence)
-    if asked.compile and loop.compile_graphs == 0:
+    if bound.changed.get("compile") and loop.compile_graphs == 0:
         message = "torch.compile was applied but captured 0 graphs"
         return _failure(OutcomeKind.COMPILE_NO_EFFECT, message, evidence)
     assert evidence.memory is not None
-    return Measurement(loop=loop, memory=evidence.memory)
+    return Measurement(loop=_with_other_ranks(loop, evidence.ranks.values()), memory=evidence.memory)
+
+
+def _with_other_ranks(loop: LoopMeasurement, others: Iterable[RankEvent]) -> LoopMeasurement:
+    """Return rank 0's figures with the device memory peaks of the rank that needs most."""
+    peaks = {}
+    for name in ("peak_allocated_bytes", "peak_reserved_bytes", "allocation_retries"):
+        known = [value for one in (loop, *others) if (value := getattr(one, name)) is not None]
+        peaks[name] = max(known, default=None)
+    return loop.model_copy(update=peaks)
 
 
 def _failure_without_measurement(evidence: Evidence) -> Failure:
@@ -108,22 +118,6 @@ def _kind_of_error(error: ErrorSeen) -> OutcomeKind:
         out_of_shm = "Bus error" in error.message
         return OutcomeKind.SHM_EXHAUSTED if out_of_shm else OutcomeKind.WORKER_CRASH
     return OutcomeKind.SCRIPT_ERROR
-
-
-def _knob_missed(asked: KnobsAsked, applied: KnobsApplied, roots: Sequence[RootSeen]) -> str | None:
-    """Return which knob does not hold in the training process, None when all do."""
-    if not applied.addressed:
-        return "the loader that trains is not the one that the baseline found"
-    for name in LOADER_KNOBS:
-        wanted, real = getattr(asked, name), getattr(applied, name)
-        if wanted is not None and real != wanted:
-            return f"{name} was set to {wanted}, but the training loader has {real}"
-    if any(getattr(asked, name) is not None for name in MODEL_KNOBS):
-        reached = {(root.class_name, root.parameters, root.ordinal) for root in applied.roots_applied}
-        for root in roots:
-            if (root.class_name, root.parameters, root.ordinal) not in reached:
-                return f"{root.class_name} with {root.parameters} parameters was not found again"
-    return None
 
 
 def _failure(kind: OutcomeKind, message: str, evidence: Evidence) -> Failure:

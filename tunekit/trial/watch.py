@@ -14,6 +14,7 @@ from tunekit.records.agent_messages import (
     LearntEvent,
     NonfiniteEvent,
     ProgressEvent,
+    RankEvent,
     StartEvent,
     WrittenEvent,
 )
@@ -21,6 +22,9 @@ from tunekit.records.measurement import TreeMemory
 from tunekit.records.trial import OutcomeKind, WrittenFile
 from tunekit.trial.events import EventReader
 from tunekit.trial.tree import TreeMeter
+
+TREE_RAM_SHARE = 0.90
+"""Share of the RAM limit at which a trial's process tree is ended."""
 
 _POLL_S = 0.15
 _MEMORY_EVERY_S = 1.0
@@ -57,6 +61,8 @@ class Evidence:
     started: bool = False
     steps: int = 0
     batches: int = 0
+    ranks: dict[int, RankEvent] = field(default_factory=dict)
+    """What the ranks that don't measure told last."""
     learnt: LearntEvent | None = None
     done: DoneEvent | None = None
     nonfinite: NonfiniteEvent | None = None
@@ -147,6 +153,8 @@ class TrialWatch:
                         self._fetched_at = self._clock()
                     self._evidence.batches = max(self._evidence.batches, event.batches)
                     self._evidence.steps = max(self._evidence.steps, event.steps)
+                case RankEvent():
+                    self._evidence.ranks[event.rank] = event
                 case LearntEvent():
                     self._take_learnt(event)
                 case DoneEvent():

@@ -4,15 +4,20 @@ Standard library only; torch is touched only after the script imported it. The p
 data flows through them:
 
     request    what the parent asks of this trial
+    process    which process speaks
     imports    callbacks that run right after a module was imported
+    ranks      which rank of a distributed job this is
     loaders    DataLoader construction and iteration -> fetches of batches
     steps      optimizer steps, learning rates and losses
     roots      the outermost modules that own the stepped parameters
+    own        what the script sets by itself
+    learn      which loader trains, which modules are the roots
     knobs      precision, compile and channels_last applied to a root
     steady     from ticks on a clock to a steady window and an epoch boundary (pure)
     observe    ties them together: learn, warm up, measure, report, wait for the end
+    apply      the other mode: apply the knobs, then watch the rate with one step counter
     facts      devices, epochs, loaders and errors as plain values
-    harm       writes over existing files go to the trial's folder
+    harm       whatever existed before the trial stays as it was
     events     the JSON lines that the parent reads
 """
 
@@ -24,18 +29,24 @@ import sys
 
 def start(request_path: str) -> None:
     """Start the agent for the request file; a failure is reported, never raised into the script."""
-    from . import events, request
+    from . import events, process, request
 
     try:
         asked = request.read(request_path)
     except (OSError, ValueError, KeyError):
         return  # the parent sees that no agent reported
-    log = events.EventLog(asked.trial_folder)
+    owner = process.Owner()
+    log = events.EventLog(asked.trial_folder, owner)
     log.emit("start", pid=os.getpid(), python=".".join(map(str, sys.version_info[:3])))
     try:
-        from . import harm, observe
+        if asked.mode == "apply":
+            from . import apply
 
-        harm.install(asked.trial_folder, asked.scratch_folder, asked.started_at_s, log)
-        observe.install(asked, log)
+            apply.install(asked, log, owner)
+        else:
+            from . import harm, observe
+
+            harm.install(asked.trial_folder, asked.scratch_folder, asked.started_at_s, asked.redirected, log)
+            observe.install(asked, log, owner)
     except Exception as error:
         log.emit("agent_error", message=f"{type(error).__name__}: {error}")

@@ -62,3 +62,15 @@ def leading_size(batch: object) -> int | None:
         if shape is not None and len(shape) > 0:
             return int(shape[0])
     return None
+
+
+def leading_size_and_elements(batch: object) -> tuple:
+    """Return the first dimension and the elements of the batch's first tensor, (None, None) without one."""
+    for leaf in leaves(batch):
+        shape = getattr(leaf, "shape", None)
+        if shape is not None and len(shape) > 0:
+            elements = 1
+            for size in shape:
+                elements *= int(size)
+            return int(shape[0]), elements
+    return None, None

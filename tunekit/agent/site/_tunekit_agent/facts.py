@@ -6,6 +6,7 @@ import math
 import platform
 import sys
 import traceback
+import types
 from typing import Any
 
 _LOADER_FACTS = (
@@ -18,8 +19,11 @@ _LOADER_FACTS = (
     "persistent_workers",
     "drop_last",
     "iterable",
+    "shards_itself",
     "batch_size_bound",
 )
+_SHARDING_CALL = "get_worker_info"
+_MAX_DATASETS_WITHIN = 3
 
 
 def of_loader(info: Any) -> dict:
@@ -45,6 +49,47 @@ def epoch_of(info: Any) -> tuple:
     except Exception:
         samples = count * batch_size
     return max(1, min(samples, count * batch_size)), count
+
+
+def shards_itself(dataset: Any, depth: int = _MAX_DATASETS_WITHIN) -> bool:
+    """Return whether an iterable data set asks which worker it is in, itself or one within it.
+
+    Then each worker reads its own share; otherwise every worker would repeat every sample.
+    """
+    for kind in type(dataset).__mro__:
+        for member in vars(kind).values():
+            function = getattr(member, "__func__", member)
+            if _mentions(getattr(function, "__code__", None), getattr(function, "__globals__", {})):
+                return True
+    if depth == 0:
+        return False
+    within = list(getattr(dataset, "__dict__", {}).values())
+    return any(
+        shards_itself(one, depth - 1) for one in within if hasattr(type(one), "__iter__") and _is_own(one)
+    )
+
+
+def _mentions(code: Any, names: dict, depth: int = 2) -> bool:
+    """Return whether code names the sharding call: in itself, a nested function or one of its module."""
+    if code is None:
+        return False
+    if _SHARDING_CALL in code.co_names:
+        return True
+    if any(_mentions(nested, names, depth) for nested in code.co_consts if hasattr(nested, "co_names")):
+        return True
+    if depth == 0:
+        return False
+    called = (names.get(name) for name in code.co_names)
+    return any(
+        _mentions(one.__code__, one.__globals__, depth - 1)
+        for one in called
+        if hasattr(one, "__code__") and hasattr(one, "__globals__")
+    )
+
+
+def _is_own(thing: Any) -> bool:
+    """Return whether a thing is an object of a class written in Python, such as a data set in another."""
+    return isinstance(getattr(type(thing), "__dict__", {}).get("__iter__"), types.FunctionType)
 
 
 def of_device(device: Any) -> dict:

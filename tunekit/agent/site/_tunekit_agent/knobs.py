@@ -6,6 +6,27 @@ import sys
 import types
 from typing import Any
 
+LOADER_KNOBS = ("batch_size", "num_workers", "prefetch_factor", "pin_memory", "persistent_workers")
+
+
+def split(knobs: dict) -> tuple:
+    """Return the knobs of the loader and those of the roots."""
+    loader = {name: value for name, value in knobs.items() if name in LOADER_KNOBS}
+    return loader, {name: value for name, value in knobs.items() if name not in LOADER_KNOBS}
+
+
+def apply_to_root(torch: Any, seen: Any, knobs: dict) -> None:
+    """Apply the model knobs to a root that is about to run for the first time.
+
+    Args:
+        torch: the torch module of the script.
+        seen: what the root finder knows of it.
+        knobs: the model knobs.
+    """
+    if knobs.get("precision"):
+        set_matmul_precision(torch, knobs["precision"])
+    apply(torch, seen.module, knobs, getattr(seen.device, "type", "cpu"))
+
 
 def apply(torch: Any, module: Any, knobs: dict, device_type: str) -> None:
     """Apply the model knobs to one root before its forward runs.
@@ -18,8 +39,9 @@ def apply(torch: Any, module: Any, knobs: dict, device_type: str) -> None:
     """
     if knobs.get("channels_last"):
         module.to(memory_format=torch.channels_last)
-    if knobs.get("precision") == "bf16":
-        _autocast(torch, module, device_type, torch.bfloat16)
+    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(knobs.get("precision"))
+    if dtype is not None:
+        _autocast(torch, module, device_type, dtype)
     if knobs.get("compile"):
         _compile(torch, module)
 

@@ -10,10 +10,13 @@ import time
 import weakref
 from typing import Any
 
-from . import batches
+from . import batches, facts
+from .process import Owner
 
 _STACK_FRAMES = 4
 _MAX_LOADERS = 512
+_MAX_WRAPPED = 4
+"""Batch samplers within batch samplers."""
 _AGENT = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -25,6 +28,8 @@ class LoaderInfo:
         ordinal: how many loaders that call stack had built before.
         credits: how often an optimizer step followed its batches; 0.5 when another loader came between.
         fetches: batches that the main process took from it.
+        origin: the loader whose batch sampler this one's wraps, as a launcher's shard does: the batch
+            size is set there.
     """
 
     def __init__(self, call_stack: tuple, ordinal: int) -> None:
@@ -34,6 +39,8 @@ class LoaderInfo:
         self.fetches = 0
         self.facts: dict = {}
         self.loader: Any = None  # a weak reference: a loader built anew each epoch must die with it
+        self.batch_sampler: Any = None  # a weak reference too
+        self.origin: LoaderInfo | None = None
         self._trusts_tensor: bool | None = None
 
     def samples_in(self, batch: object) -> int:
@@ -51,8 +58,12 @@ class LoaderInfo:
         return seen if self._trusts_tensor and seen else declared
 
 
-def _user_stack() -> tuple:
-    """Return where the loader is being built, leaving out torch's and our own frames."""
+def _user_stack(working_dir: str) -> tuple:
+    """Return where the loader is being built, leaving out torch's and our own frames.
+
+    Files below the working directory are named from there, so that the address holds in a copy of
+    the project elsewhere.
+    """
     torch = sys.modules.get("torch")
     skipped = (os.path.dirname(getattr(torch, "__file__", "") or "?"), _AGENT)
     frames: list = []
@@ -60,7 +71,8 @@ def _user_stack() -> tuple:
     while frame is not None and len(frames) < _STACK_FRAMES:
         name = frame.f_code.co_filename
         if not name.startswith(skipped) and not name.startswith("<frozen"):
-            frames.append(f"{name}:{frame.f_lineno}+{frame.f_lasti}")
+            shown = os.path.relpath(name, working_dir) if name.startswith(working_dir + os.sep) else name
+            frames.append(f"{shown}:{frame.f_lineno}+{frame.f_lasti}")
         frame = frame.f_back
     return tuple(frames)
 
@@ -85,22 +97,34 @@ class LoaderWatch:
         address: of the training loader, when the baseline learnt it; None otherwise.
         knobs: loader knobs to set on it.
         observer: receives loader_built, epoch_started, fetch_started, epoch_ended and fetched.
+        owner: the process that is observed.
+        working_dir: the script's, that file names in addresses are relative to.
     """
 
-    def __init__(self, address: dict | None, knobs: dict, observer: Any) -> None:
+    def __init__(
+        self, address: dict | None, knobs: dict, observer: Any, owner: Owner, working_dir: str
+    ) -> None:
         self.address = address
         self.knobs = knobs
         self.observer = observer
         self.infos: list = []
         self.fetching = 0
         self._built: dict = {}
-        self._pid = os.getpid()
+        self._owner = owner
+        self._working_dir = working_dir
 
     def install(self, module: Any) -> None:
-        """Wrap the DataLoader class and its iterators' base class in `torch.utils.data.dataloader`."""
+        """Wrap what builds loaders in `torch.utils.data.dataloader`: knobs go in, no fetch is seen."""
         self._module = module
         self._wrap_construction(module.DataLoader)
+
+    def install_iteration(self, module: Any) -> None:
+        """Wrap the iterators' base class too, to see fetches."""
         self._wrap_iteration(module._BaseDataLoaderIter)
+
+    def install_stateful(self, module: Any) -> None:
+        """Wrap torchdata's StatefulDataLoader, whose constructor does not call its base's."""
+        self._wrap_construction(module.StatefulDataLoader)
 
     def _wrap_construction(self, loader_class: Any) -> None:
         original = loader_class.__init__
@@ -109,16 +133,18 @@ class LoaderWatch:
 
         @functools.wraps(original)
         def __init__(self, *args, **kwargs):  # noqa: N807
-            if os.getpid() != watch._pid:
+            if not watch._owner.is_here:
                 return original(self, *args, **kwargs)
             info = watch._register()
-            if watch.is_addressed(info):
+            knobs = watch._knobs_for(info)
+            if knobs:
                 bound = signature.bind(self, *args, **kwargs)
-                watch._set_knobs(bound.arguments)
+                watch._set_knobs(bound.arguments, knobs)
                 args, kwargs = bound.args[1:], bound.kwargs
             original(self, *args, **kwargs)
             info.loader = weakref.ref(self)
-            info.facts = watch._facts(self)
+            info.origin = watch._origin_of(self)
+            info.facts = watch._facts(self, info)
             if len(watch.infos) < _MAX_LOADERS:
                 watch.infos.append(info)
             object.__setattr__(self, "_tunekit_info", info)
@@ -128,7 +154,7 @@ class LoaderWatch:
         loader_class.__init__ = __init__
 
     def _register(self) -> LoaderInfo:
-        stack = _user_stack()
+        stack = _user_stack(self._working_dir)
         ordinal = self._built.get(stack, 0)
         self._built[stack] = ordinal + 1
         return LoaderInfo(stack, ordinal)
@@ -136,6 +162,31 @@ class LoaderWatch:
     def is_addressed(self, info: LoaderInfo) -> bool:
         """Return whether this is the loader that the request's address means."""
         return self.address is not None and means(self.address, info)
+
+    def _knobs_for(self, info: LoaderInfo) -> dict:
+        """Return the knobs to set on a loader that is being built."""
+        if self.address is None:
+            return {}
+        origin = self.address.get("origin")
+        if means(self.address, info):
+            return {k: v for k, v in self.knobs.items() if origin is None or k != "batch_size"}
+        if origin is not None and means(origin, info):
+            return {k: v for k, v in self.knobs.items() if k == "batch_size"}
+        return {}
+
+    def _origin_of(self, loader: Any) -> LoaderInfo | None:
+        """Return the earlier loader whose batch sampler lies within this one's, None when it is its own."""
+        sampler = loader.batch_sampler
+        if sampler is None or self._is_plain(sampler):
+            return None
+        for _ in range(_MAX_WRAPPED):
+            sampler = getattr(sampler, "batch_sampler", None)
+            if sampler is None:
+                return None
+            for info in self.infos:
+                if info.batch_sampler is not None and info.batch_sampler() is sampler:
+                    return info.origin or info
+        return None
 
     def address_of(self, info: LoaderInfo) -> dict:
         """Return how a later trial finds this loader: call stack, and which of its constructions.
@@ -152,11 +203,16 @@ class LoaderWatch:
             p for p in range(1, len(flags) + 1) if all(flag == flags[i % p] for i, flag in enumerate(flags))
         )
         ordinals = [i for i in range(period) if flags[i]] or [info.ordinal % period]
-        return {"call_stack": list(info.call_stack), "ordinals": ordinals, "period": period}
+        origin = self.address_of(info.origin) if info.origin is not None else None
+        return {
+            "call_stack": list(info.call_stack),
+            "ordinals": ordinals,
+            "period": period,
+            "origin": origin,
+        }
 
-    def _set_knobs(self, arguments: dict) -> None:
-        """Put the knobs into the constructor's bound arguments, legally for any worker count."""
-        knobs = self.knobs
+    def _set_knobs(self, arguments: dict, knobs: dict) -> None:
+        """Put knobs into the constructor's bound arguments, legally for any worker count."""
         for name in ("num_workers", "pin_memory", "prefetch_factor", "persistent_workers"):
             if knobs.get(name) is not None:
                 arguments[name] = knobs[name]
@@ -176,12 +232,16 @@ class LoaderWatch:
     def _is_plain(self, batch_sampler: object) -> bool:
         return type(batch_sampler) is sys.modules["torch.utils.data.sampler"].BatchSampler
 
-    def _facts(self, loader: Any) -> dict:
+    def _facts(self, loader: Any, info: LoaderInfo) -> dict:
         iterable = loader._dataset_kind == self._module._DatasetKind.Iterable
         sampler = loader.batch_sampler
         batch_size = loader.batch_size
-        if batch_size is None and sampler is not None and self._is_plain(sampler):
+        if info.origin is not None:
+            batch_size = info.origin.facts["batch_size"]
+        elif batch_size is None and sampler is not None and self._is_plain(sampler):
             batch_size = sampler.batch_size
+        if sampler is not None:
+            info.batch_sampler = weakref.ref(sampler)
         return {
             "dataset": type(loader.dataset).__name__,
             "dataset_samples": None if iterable else _length(loader.dataset),
@@ -192,8 +252,10 @@ class LoaderWatch:
             "persistent_workers": bool(loader.persistent_workers),
             "drop_last": bool(getattr(sampler, "drop_last", loader.drop_last)),
             "iterable": iterable,
-            "batch_size_bound": batch_size is not None
-            and (iterable or sampler is None or self._is_plain(sampler)),
+            "shards_itself": iterable and facts.shards_itself(loader.dataset),
+            "batch_size_bound": loader.batch_size is not None
+            or info.origin is not None
+            or (sampler is not None and self._is_plain(sampler)),
         }
 
     def _wrap_iteration(self, iterator_class: Any) -> None:
@@ -216,7 +278,7 @@ class LoaderWatch:
         @functools.wraps(original_next)
         def __next__(self):  # noqa: N807
             info = getattr(self, "_tunekit_info", None)
-            if info is None or os.getpid() != watch._pid:
+            if info is None or not watch._owner.is_here:
                 return original_next(self)
             return watch._next(self, info, original_next)
 
@@ -226,7 +288,7 @@ class LoaderWatch:
             iterator_class.next = __next__
 
     def _epoch_started(self, info: LoaderInfo | None) -> None:
-        if info is not None and os.getpid() == self._pid:
+        if info is not None and self._owner.is_here:
             self.observer.epoch_started(info, time.perf_counter())
 
     def _next(self, iterator: Any, info: LoaderInfo, original_next: Any) -> Any:

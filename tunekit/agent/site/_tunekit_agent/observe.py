@@ -5,30 +5,27 @@ from __future__ import annotations
 import atexit
 import functools
 import math
-import os
-import platform
 import sys
 import threading
 import time
 from typing import Any
 
 from . import batches, facts, imports, knobs
-from .loaders import LoaderInfo, LoaderWatch, means
+from .learn import Learner
+from .loaders import LoaderInfo, LoaderWatch
+from .own import AutocastWatch
+from .process import Owner
+from .ranks import Ranks
 from .request import Request
 from .roots import RootFinder
 from .steady import DRAINING, FINISHED, MEASURING, LoopClock, ramp_batches
 from .steps import StepWatch
 
-_LEARN_BATCHES = 8
-_LEARN_TIME_S = 5.0
-_SILENT_STEPS = 32
-"""Optimizer steps in a row without a fetch, after which the loop is taken to make its own batches."""
 _PROGRESS_EVERY_S = 0.5
 _EARLY_PROGRESS = 32
 """Batches and steps that are each told: a script that stops early should be known to the batch."""
 _SETTLED_BATCHES = 3
 _MAX_SETTLE_BATCHES = 200
-_LOADER_KNOBS = ("batch_size", "num_workers", "prefetch_factor", "pin_memory", "persistent_workers")
 
 
 def _never_raises(callback: Any) -> Any:
@@ -53,54 +50,63 @@ class Observer:
     Args:
         request: what the parent asks.
         log: where events go.
+        owner: the process that is observed.
     """
 
-    def __init__(self, request: Request, log: Any) -> None:
+    def __init__(self, request: Request, log: Any, owner: Owner) -> None:
         self._request = request
         self._log = log
         self._started = time.perf_counter()
-        loader_knobs = {name: request.knobs[name] for name in _LOADER_KNOBS if name in request.knobs}
-        self._model_knobs = {
-            name: value for name, value in request.knobs.items() if name not in _LOADER_KNOBS
-        }
-        self.loaders = LoaderWatch(request.loader, loader_knobs, self)
-        self.steps = StepWatch(self)
+        loader_knobs, self._model_knobs = knobs.split(request.knobs)
+        self.ranks = Ranks(owner, self._joined)
+        self.loaders = LoaderWatch(request.loader, loader_knobs, self, owner, request.working_dir)
+        self.steps = StepWatch(self, owner)
+        self.autocasts = AutocastWatch()
         self.roots = RootFinder(
             request.roots, self._apply_to_root, lambda: self.loaders.fetching > 0, self.failed
         )
-        self._training: LoaderInfo | None = None
-        self._training_address: dict | None = None
+        self._learner = Learner(self.loaders, self.steps, self.roots, self.ranks, self.autocasts)
         self._clock: LoopClock | None = None
-        self._learnt = False
-        self._since_step: list = []
-        self._batches = self._step_count = self._iterations = self._silent_steps = 0
+        self._batches = self._step_count = 0
         self._batch: tuple = (0, 0.0)  # samples and wait of the batch that is being trained on
         self._others_fetched = False
         self._batch_bytes = 0
         self._first_fetch_at: float | None = None
-        self._first_batch_s = self._first_step_s = self._first_step_at = 0.0
+        self._first_batch_s = self._first_step_s = 0.0
         self._fetched_at = self._started
-        self._loaderless_samples = 1
+        self._loaderless_samples = self._samples_per_step = 1
         self._window_from: int | None = None
         self._last_graphs = 0
         self._settle_from = 0
         self._last_progress = 0.0
-        self._device: dict = {"type": "cpu", "name": "cpu", "memory_bytes": None}
         self._finished = self._failed = False
+
+    @property
+    def _training(self) -> LoaderInfo | None:
+        return self._learner.training
+
+    @property
+    def _measures(self) -> bool:
+        """Whether this rank measures; the others have the knobs applied and tell of their memory."""
+        return self.ranks.rank == 0
 
     def failed(self, error: Exception) -> None:
         """Tell of the observer's own fault and leave the script alone from here on."""
         self._failed = self._finished = True
         self.roots.stop()
+        self.autocasts.stop()
         self._log.emit("agent_error", message=f"{type(error).__name__}: {str(error)[:500]}")
+
+    def _joined(self) -> None:
+        """The process joined a process group: its true rank is known."""
+        self._log.emit("rank", rank=self.ranks.rank, world_size=self.ranks.world_size)
 
     # --- what the loaders tell -------------------------------------------------------------
 
     @_never_raises
     def loader_built(self, info: LoaderInfo) -> None:
         """A loader was constructed, perhaps the training loader anew for the next epoch."""
-        if self._training_address is not None and means(self._training_address, info):
-            self._training = info
+        self._learner.loader_built(info)
         self._progress(None)
 
     @_never_raises
@@ -115,6 +121,7 @@ class Observer:
         """The script asks a loader for a batch; returns "drain" when this epoch should end now."""
         if self._first_fetch_at is None:
             self._first_fetch_at = time.perf_counter()
+            self._progress("fetching")
         if info is not self._training or self._clock is None or self._finished:
             return None
         samples, wait_s = self._batch
@@ -141,25 +148,29 @@ class Observer:
     @_never_raises
     def fetched(self, info: LoaderInfo, batch: object, wait_s: float) -> None:
         """The script has a batch in its hands."""
-        if not self._learnt:
-            self._since_step.append(info)
+        self._learner.fetched(info)
         if info is self._training or self._training is None:
-            samples = max(1, info.samples_in(batch))
-            self._batch = (samples, wait_s)
-            self._batches += 1
-            if not self._batch_bytes or (samples == info.facts.get("batch_size") and info.fetches <= 2):
-                self._batch_bytes = (
-                    batches.size_bytes(batch) * (info.facts.get("batch_size") or samples) // samples
-                )
-                info.facts["batch_bytes"] = self._batch_bytes
-            if self._batches == 1:
-                self._first_batch_s = wait_s
-                self._fetched_at = time.perf_counter()
+            self._take_batch(info, batch, wait_s)
         else:
             self._others_fetched = True
-        if not self._learnt and info.fetches == 1:
-            self._tell_sighted()
-        self._progress("validating" if self._learnt and info is not self._training else None)
+        if not self._learner.complete and info.fetches == 1 and self._measures:
+            # In case the script runs out of memory before its loop is learnt.
+            self._tell_learnt([], self._learner.latest())
+        learnt_other = self._learner.complete and info is not self._training
+        self._progress("validating" if learnt_other else None)
+
+    def _take_batch(self, info: LoaderInfo, batch: object, wait_s: float) -> None:
+        samples = max(1, info.samples_in(batch))
+        self._batch = (samples, wait_s)
+        self._batches += 1
+        if not self._batch_bytes or (samples == info.facts.get("batch_size") and info.fetches <= 2):
+            self._batch_bytes = (
+                batches.size_bytes(batch) * (info.facts.get("batch_size") or samples) // samples
+            )
+            info.facts["batch_bytes"] = self._batch_bytes
+        if self._batches == 1:
+            self._first_batch_s = wait_s
+            self._fetched_at = time.perf_counter()
 
     # --- what the optimizers tell ----------------------------------------------------------
 
@@ -169,66 +180,38 @@ class Observer:
         self._step_count += 1
         if self._step_count == 1:
             self._synchronize()
-            self._first_step_at = time.perf_counter()
-            self._first_step_s = self._first_step_at - self._fetched_at
-        if not self._learnt:
-            self._credit(optimizer)
-            if self._learnt_enough():
-                self._learn()
+            self._first_step_s = time.perf_counter() - self._fetched_at
+        if not self._learner.complete and self._learner.stepped(optimizer):
+            self._learn()
         if self._clock is not None and self._training is None and not self._finished:
             self._tick_without_loader(optimizer)
         self._progress(None)
 
-    def _credit(self, optimizer: Any) -> None:
-        """Credit the loaders whose batches this step consumed, the last fetched most."""
-        self.roots.stepped(optimizer)
-        self._silent_steps = 0 if self._since_step else self._silent_steps + 1
-        if self._since_step or not self._first_fetch_at or self._trains_from_memory():
-            self._iterations += 1
-        for info in set(self._since_step):
-            info.credits += 1.0 if info is self._since_step[-1] else 0.5
-        self._since_step.clear()
-
-    def _trains_from_memory(self) -> bool:
-        """Return whether the script read its loader once and now steps without it."""
-        return self._silent_steps > _SILENT_STEPS
-
-    def _learnt_enough(self) -> bool:
-        if self._first_fetch_at and not self._iterations:
-            return False
-        seconds = time.perf_counter() - self._first_step_at
-        return self._iterations >= _LEARN_BATCHES or (self._iterations >= 3 and seconds > _LEARN_TIME_S)
-
     def _learn(self) -> None:
-        """Fix what the first batches showed: training loader, roots, optimizers, device."""
-        self._learnt = True
-        self.roots.stop()
-        trained = [info for info in self.loaders.infos if info.credits]
-        if not self._trains_from_memory():
-            self._training = max(trained, key=lambda info: info.credits, default=None)
+        """Conclude what the loop is and start the clock."""
+        roots = self._learner.conclude()
         if self._training is not None:
-            self._training_address = self.loaders.address_of(self._training)
             self._batch_bytes = self._training.facts.get("batch_bytes", self._batch_bytes)
-        roots = self.roots.roots()
-        self._device = facts.of_device(roots[0].device if roots else None)
-        self._tell_learnt(roots, complete=True)
+        if not self._measures:
+            return
+        self._tell_learnt(roots, self._training)
         self._make_clock(roots)
 
-    def _tell_sighted(self) -> None:
-        """Tell what is known so far, in case the script runs out of memory before it is learnt."""
-        self._training = self._since_step[-1] if self._since_step else None
-        self._tell_learnt([], complete=False)
-        self._training = None
-
-    def _tell_learnt(self, roots: list, complete: bool) -> None:
-        discovery = {**self._discovery(roots), "complete": complete}
-        self._log.emit("learnt", discovery=discovery, applied=self._applied_facts())
+    def _tell_learnt(self, roots: list, training: LoaderInfo | None) -> None:
+        self._log.emit(
+            "learnt",
+            discovery=self._learner.discovery(roots, training),
+            applied=self._applied_facts(training),
+        )
 
     def _make_clock(self, roots: list) -> None:
         training = self._training.facts if self._training else {}
         workers, prefetch = training.get("num_workers", 0), training.get("prefetch_factor") or 0
         _, epoch_batches = facts.epoch_of(self._training)
-        self._loaderless_samples = roots[0].input_samples if roots and roots[0].input_samples else 1
+        self._loaderless_samples = self._request.samples_per_step or (
+            (roots[0].input_samples if roots else None) or 1
+        )
+        self._samples_per_step = self._loaderless_samples * self._learner.batches_per_step()
         self._clock = LoopClock(
             time.perf_counter,
             self._synchronize,
@@ -243,19 +226,16 @@ class Observer:
 
     def _tick_without_loader(self, optimizer: Any) -> None:
         """A loop that makes its own batches: its clock ticks at the steps of the first optimizer."""
-        if id(optimizer) != next(iter(self.steps.optimizers)):
+        if not self.steps.is_first(optimizer):
             return
-        phase = self._clock.tick(self._loaderless_samples, 0.0, False, self._settled())
+        phase = self._clock.tick(self._samples_per_step, 0.0, False, self._settled())
         if phase == FINISHED:
             self._finish()
 
     # --- applying and settling -------------------------------------------------------------
 
     def _apply_to_root(self, torch: Any, seen: Any) -> None:
-        if self._model_knobs.get("precision"):
-            knobs.set_matmul_precision(torch, self._model_knobs["precision"])
-        device_type = getattr(seen.device, "type", "cpu")
-        knobs.apply(torch, seen.module, self._model_knobs, device_type)
+        knobs.apply_to_root(torch, seen, self._model_knobs)
 
     def _settled(self) -> bool:
         """Return whether torch.compile has captured no new graph for a few batches."""
@@ -272,37 +252,13 @@ class Observer:
 
     # --- reporting -------------------------------------------------------------------------
 
-    def _discovery(self, roots: list) -> dict:
-        torch = sys.modules["torch"]
-        most_steps = max(self.steps.steps.values(), default=1)
-        fetches = self._training.fetches if self._training else most_steps
-        return {
-            "loaders": [
-                {
-                    "address": self.loaders.address_of(info),
-                    "training": info is self._training,
-                    **facts.of_loader(info),
-                }
-                for info in self.loaders.infos[:64]
-            ],
-            "roots": [root.facts() for root in roots[:64]],
-            "roots_cover_step": self.roots.cover_step(),
-            "optimizers": self.steps.seen()[:64],
-            "batches_per_step": max(1, round(fetches / most_steps)),
-            "float32_matmul_precision": knobs.matmul_precision(torch),
-            "device_type": self._device["type"],
-            "bf16_native": facts.bf16_native(torch, self._device["type"]),
-            "torch_version": str(torch.__version__),
-            "python_version": platform.python_version(),
-        }
-
-    def _applied_facts(self) -> dict:
+    def _applied_facts(self, training: LoaderInfo | None) -> dict:
         """Return what really holds in this process, for the parent to compare with what it asked."""
-        training = self._training.facts if self._training else {}
+        loader = training.facts if training else {}
         return {
-            **{name: training.get(name) for name in _LOADER_KNOBS},
+            **{name: loader.get(name) for name in knobs.LOADER_KNOBS},
             "addressed": self._request.loader is None
-            or (self._training is not None and self.loaders.is_addressed(self._training)),
+            or (training is not None and self.loaders.is_addressed(training)),
             "roots_applied": [seen.facts() for seen in self.roots.applied],
         }
 
@@ -325,9 +281,9 @@ class Observer:
         epoch_samples, epoch_batches = facts.epoch_of(self._training)
         first, last = (facts.finite(loss) for loss in self.steps.loss_values())
         return {
-            "device": self._device,
-            "batch_size": training.get("batch_size")
-            or (None if self._training else self._loaderless_samples),
+            "device": self._learner.device,
+            "world_size": self.ranks.world_size,
+            "batch_size": training.get("batch_size") if self._training else self._loaderless_samples,
             "num_workers": training.get("num_workers", 0),
             "prefetch_factor": training.get("prefetch_factor"),
             "pin_memory": training.get("pin_memory", False),
@@ -361,6 +317,14 @@ class Observer:
         if now - self._last_progress < _PROGRESS_EVERY_S and not early:
             return
         self._last_progress = now
+        if not self._measures:
+            self._log.emit(
+                "rank",
+                rank=self.ranks.rank,
+                world_size=self.ranks.world_size,
+                **(facts.of_device_memory() if "torch" in sys.modules else {}),
+            )
+            return
         if phase is None:
             started = "learning" if self._batches else "starting"
             phase = self._clock.phase if self._clock else started
@@ -385,13 +349,25 @@ class Observer:
         self._log.emit("exit", steps=self._step_count, batches=self._batches, error=facts.of_error(error))
 
 
-def install(request: Request, log: Any) -> None:
+def install(request: Request, log: Any, owner: Owner) -> None:
     """Hang the observer into torch's modules as the script imports them."""
-    observer = Observer(request, log)
-    if os.environ.get("RANK", "0") != "0":
-        observer._finished = True  # another rank measures; this one only has the knobs applied
-    imports.when_imported("torch.utils.data.dataloader", observer.loaders.install)
-    imports.when_imported("torch.optim.optimizer", observer.steps.install_optimizer)
-    imports.when_imported("torch._tensor", observer.steps.install_tensor)
-    imports.when_imported("torch.nn.modules.module", observer.roots.install)
+    observer = Observer(request, log, owner)
+    hook_torch(observer, observer.steps.install_optimizer)
+    imports.when_imported("torch.utils.data.dataloader", observer.loaders.install_iteration)
+    imports.when_imported("torch.autograd", observer.steps.install_autograd)
+    for module in ("torch.amp.grad_scaler", "torch.cuda.amp.grad_scaler"):
+        imports.when_imported(module, observer.steps.install_scaler)
+    if "precision" not in request.knobs:
+        imports.when_imported("torch.amp.autocast_mode", observer.autocasts.install)
     atexit.register(observer.script_ended)
+
+
+def hook_torch(watcher: Any, install_optimizer: Any) -> None:
+    """Hang in what observing and applying have in common: ranks, loaders, roots, steps."""
+    imports.when_imported("torch.distributed.distributed_c10d", watcher.ranks.install)
+    imports.when_imported("torch.utils.data.dataloader", watcher.loaders.install)
+    imports.when_imported(
+        "torchdata.stateful_dataloader.stateful_dataloader", watcher.loaders.install_stateful
+    )
+    imports.when_imported("torch.optim.optimizer", install_optimizer)
+    imports.when_imported("torch.nn.modules.module", watcher.roots.install)

@@ -9,17 +9,29 @@ class Request:
     """One trial's request, as the parent wrote it to request.json.
 
     Attributes:
+        mode: "observe" measures and waits for the end, "apply" sets the knobs and gets out of the way.
         trial_folder: where events, output and diverted files go.
+        working_dir: of the script; addresses name files from there.
         scratch_folder: where processes put their sockets; gone after the trial.
         started_at_s: when the trial started, in seconds since the epoch.
+        redirected: files of the user's, by real path, and the rewritten copies that reads see instead.
         knobs: values to set, by knob name; a knob that is absent is left as the script has it.
         loader: address of the training loader, None at the baseline.
         roots: addresses of the roots, empty at the baseline.
+        samples_per_step: samples in a batch of a script without a DataLoader, None to look at the input.
+        promised_it_per_s: (lowest, highest) rate that "apply" watches for, None for no watch.
+        batches_per_step: loop batches per optimizer step as measured, which that rate is counted in.
         window_s: steady time to measure, in seconds.
         interval_goal: half width of the rate's interval, relative, at which the window may close.
     """
 
     def __init__(self, payload: dict) -> None:
+        self.mode: str = payload["mode"]
+        self.working_dir: str = payload["working_dir"]
+        self.redirected: dict = payload["redirected"]
+        self.samples_per_step: int | None = payload["samples_per_step"]
+        self.promised_it_per_s: list | None = payload["promised_it_per_s"]
+        self.batches_per_step: int = payload["batches_per_step"]
         self.trial_folder: str = payload["trial_folder"]
         self.scratch_folder: str = payload["scratch_folder"]
         self.started_at_s = float(payload["started_at_s"])

@@ -10,6 +10,8 @@ from __future__ import annotations
 import threading
 from typing import Any, Callable
 
+from . import batches
+
 
 class _Seen:
     """One outermost module, by first forward under grad."""
@@ -24,6 +26,8 @@ class _Seen:
         self.ordinal = ordinal_of[key] = ordinal_of.get(key, -1) + 1
         self.device = parameters[0].device if parameters else None
         self.input_samples: int | None = None
+        self.input_elements: int | None = None
+        self.forwards = 0
         weights = [parameter for parameter in parameters if _numel(parameter) > 1 and parameter.dim() == 4]
         self.has_4d_weights = bool(weights)
         self.channels_last = any(_is_channels_last(torch, weight) for weight in weights)
@@ -48,6 +52,7 @@ class _Seen:
             "compiled": self.compiled,
             "channels_last": self.channels_last,
             "autocast_dtype": self.autocast_dtype,
+            "input_elements": self.input_elements,
         }
 
 
@@ -140,10 +145,9 @@ class RootFinder:
             if (seen.class_name, seen.numel, seen.ordinal) in self._wanted:
                 self.applied.append(seen)
                 self._apply(torch, seen)
+        seen.forwards += 1
         if seen.input_samples is None:
-            from . import batches
-
-            seen.input_samples = batches.leading_size([args, kwargs])
+            seen.input_samples, seen.input_elements = batches.leading_size_and_elements([args, kwargs])
 
 
 def _numel(parameter: Any) -> int:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import functools
-import os
 import time
+import weakref
 from typing import Any
+
+from .process import Owner
+
+_LR_STEPS = 16
+"""Steps over which a learning rate is looked at: a hand-made warm-up moves it at each."""
 
 
 class StepWatch:
@@ -13,34 +18,76 @@ class StepWatch:
 
     Args:
         observer: receives stepped(optimizer, now).
+        owner: the process that is observed.
+
+    Attributes:
+        optimizers: what is known of each optimizer that stepped, by its id, in order.
+        steps: how often each stepped; a step that a gradient scaler skipped counts.
+        backwards: backward passes outside of steps (a closure's belong to its step).
+        scales_gradients: whether the script uses a gradient scaler.
     """
 
-    def __init__(self, observer: Any) -> None:
+    def __init__(self, observer: Any, owner: Owner) -> None:
         self.observer = observer
         self.optimizers: dict = {}
         self.steps: dict = {}
+        self.backwards = 0
+        self.scales_gradients = False
         self.first_loss: Any = None
         self.last_loss: Any = None
         self._inside: set = set()  # optimizers that are within a step
-        self._pid = os.getpid()
+        self._scaled: tuple | None = None  # the scaler's last result and the loss that it was made of
+        self._owner = owner
 
     def install_optimizer(self, module: Any) -> None:
         """Register step hooks in `torch.optim.optimizer`."""
         module.register_optimizer_step_pre_hook(self._before)
         module.register_optimizer_step_post_hook(self._after)
 
-    def install_tensor(self, module: Any) -> None:
-        """Wrap `Tensor.backward` in `torch._tensor`, to keep the losses without reading them."""
-        tensor_class = module.Tensor
-        original = tensor_class.backward
+    def install_autograd(self, module: Any) -> None:
+        """Wrap `torch.autograd.backward`, which `Tensor.backward` calls, to keep the losses unread."""
+        original = module.backward
 
         @functools.wraps(original)
-        def backward(tensor, *args, **kwargs):
-            if tensor.numel() == 1:
-                self._keep(tensor.detach())
-            return original(tensor, *args, **kwargs)
+        def backward(tensors, *args, **kwargs):
+            self._saw_backward(tensors)
+            return original(tensors, *args, **kwargs)
 
-        tensor_class.backward = backward
+        module.backward = backward
+
+    def install_scaler(self, module: Any) -> None:
+        """Wrap a `GradScaler`: a step that it skips is a step, and its scaled loss is not the loss."""
+        scaler_class = module.GradScaler
+        if "step" not in vars(scaler_class) or "scale" not in vars(scaler_class):
+            return  # it inherits both from one that is wrapped
+        original_step, original_scale = scaler_class.step, scaler_class.scale
+
+        @functools.wraps(original_step)
+        def step(scaler, optimizer, *args, **kwargs):
+            before = self.steps.get(id(optimizer), 0)
+            result = original_step(scaler, optimizer, *args, **kwargs)
+            if scaler.is_enabled() and self.steps.get(id(optimizer), 0) == before:
+                self._count(optimizer)
+            return result
+
+        @functools.wraps(original_scale)
+        def scale(scaler, outputs, *args, **kwargs):
+            result = original_scale(scaler, outputs, *args, **kwargs)
+            if scaler.is_enabled() and hasattr(outputs, "detach"):
+                self.scales_gradients = True
+                self._scaled = (weakref.ref(result), outputs.detach())
+            return result
+
+        scaler_class.step, scaler_class.scale = step, scale
+
+    def _read_learning_rate(self, key: int, optimizer: Any) -> None:
+        """Keep the base learning rate; one that moves without a scheduler's base has none that is known."""
+        rate = base_learning_rate(optimizer)
+        known = self.optimizers.get(key)
+        if known is None:
+            self.optimizers[key] = (type(optimizer).__name__, rate, len(optimizer.param_groups))
+        elif known[1] is not None and rate != known[1]:
+            self.optimizers[key] = (known[0], None, known[2])
 
     def loss_values(self) -> tuple:
         """Return the first and the last loss as floats, None where there was none."""
@@ -54,26 +101,43 @@ class StepWatch:
             for name, learning_rate, groups in self.optimizers.values()
         ]
 
-    def _keep(self, loss: Any) -> None:
+    def is_first(self, optimizer: Any) -> bool:
+        """Return whether this optimizer was the first to step."""
+        return id(optimizer) == next(iter(self.optimizers), None)
+
+    def _saw_backward(self, tensors: Any) -> None:
+        if not self._inside:
+            self.backwards += 1
+        losses = tensors if isinstance(tensors, (tuple, list)) else (tensors,)
+        try:
+            if not losses or any(loss.numel() != 1 for loss in losses):
+                return
+            unscaled = self._scaled is not None and self._scaled[0]() is losses[0]
+            kept = self._scaled[1] if self._scaled is not None and unscaled else losses[0].detach()
+            for loss in losses[1:]:
+                kept = kept + loss.detach()
+        except Exception:
+            return  # nothing that torch would go back from, or a tensor of another kind: torch will say
         if self.first_loss is None:
-            self.first_loss = loss
-        self.last_loss = loss
+            self.first_loss = kept
+        self.last_loss = kept
 
     def _before(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         self._inside.add(id(optimizer))
 
     def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        key = id(optimizer)
-        if key not in self._inside or os.getpid() != self._pid:
+        if id(optimizer) not in self._inside:
             return  # the outer end of a step inside a step, as a subclass calling super().step() makes
-        self._inside.discard(key)
-        if key not in self.optimizers:
-            self.optimizers[key] = (
-                type(optimizer).__name__,
-                base_learning_rate(optimizer),
-                len(optimizer.param_groups),
-            )
-        self.steps[key] = self.steps.get(key, 0) + 1
+        self._inside.discard(id(optimizer))
+        self._count(optimizer)
+
+    def _count(self, optimizer: Any) -> None:
+        if not self._owner.is_here:
+            return
+        key = id(optimizer)
+        count = self.steps[key] = self.steps.get(key, 0) + 1
+        if count <= _LR_STEPS:
+            self._read_learning_rate(key, optimizer)
         self.observer.stepped(optimizer, time.perf_counter())
 
 

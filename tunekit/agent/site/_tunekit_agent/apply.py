@@ -1,0 +1,173 @@
+"""Apply mode: the user's real training with tuned knobs, and next to nothing of ours left in it.
+
+Knobs go in as in a trial. After the first optimizer step every hook is gone but two: the step counter,
+and what builds loaders, since a script may build its training loader anew each epoch.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any, Callable
+
+from . import harm, knobs, observe
+from .loaders import LoaderInfo, LoaderWatch
+from .process import Owner
+from .ranks import Ranks
+from .request import Request
+from .roots import RootFinder
+
+_WINDOW_S = 60.0
+"""Seconds over which the real rate is taken."""
+_FIRST_STEPS = 20
+_WINDOWS_OUTSIDE = 3
+"""Windows in a row outside the promised range, before that is said: a validation may slow one down."""
+_SAY_EVERY_S = 1800.0
+
+
+class StepCounter:
+    """Counts optimizer steps and says when the real rate leaves the promised range.
+
+    It is itself the one hook on optimizer steps: hooks can't be exchanged while torch runs through them.
+
+    Args:
+        promised_it_per_s: (lowest, highest) loop batches per second over whole epochs; None: don't watch.
+        batches_per_step: loop batches per optimizer step.
+        at_first: called after the first step.
+        say: receives the sentence.
+        clock: returns seconds.
+    """
+
+    def __init__(
+        self,
+        promised_it_per_s: Any,
+        batches_per_step: int,
+        at_first: Callable[[], None],
+        say: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._low, self._high = promised_it_per_s or (0.0, float("inf"))
+        self._at_first = at_first
+        self._batches_per_step = batches_per_step
+        self._say = say
+        self._clock = clock
+        self.steps = 0
+        self._optimizer = 0
+        self._check_at = _FIRST_STEPS
+        self._window_start: float | None = None
+        self._window_steps = 0
+        self._outside = 0
+        self._said_at: float | None = None
+
+    def __call__(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        """Count one step of the first optimizer; an optimizer step post-hook."""
+        if id(optimizer) != self._optimizer:
+            if self._optimizer:
+                return
+            self._optimizer = id(optimizer)
+            self._at_first()
+        self.steps += 1
+        if self.steps >= self._check_at:
+            self._check()
+
+    def _check(self) -> None:
+        now = self._clock()
+        if self._window_start is None:  # the first steps compile and fill queues
+            self._open_window(now, _FIRST_STEPS)
+            return
+        elapsed_s, steps = now - self._window_start, self.steps - self._window_steps
+        if elapsed_s < _WINDOW_S:
+            left = steps * (_WINDOW_S / max(elapsed_s, 1e-3) - 1.0)
+            self._check_at = self.steps + max(1, min(int(left), steps))
+            return
+        self._judge(steps * self._batches_per_step / elapsed_s, now)
+        self._open_window(now, steps)
+
+    def _open_window(self, now: float, steps_ahead: int) -> None:
+        self._window_start, self._window_steps = now, self.steps
+        self._check_at = self.steps + max(1, steps_ahead // 2)
+
+    def _judge(self, it_per_s: float, now: float) -> None:
+        inside = self._low <= it_per_s <= self._high
+        self._outside = 0 if inside else self._outside + 1
+        told = self._said_at is not None and now - self._said_at < _SAY_EVERY_S
+        if self._outside < _WINDOWS_OUTSIDE or told:
+            return
+        self._said_at = now
+        where = "below" if it_per_s < self._low else "above"
+        self._say(
+            f"{it_per_s:.3g} it/s over the last {_WINDOWS_OUTSIDE} minutes, {where} the {self._low:.3g} to "
+            f"{self._high:.3g} it/s that were measured; if that stays, measure again: tunekit search"
+        )
+
+
+class Applier:
+    """Sets the knobs and leaves; hears what the watches tell, as an observer does.
+
+    Args:
+        request: what the parent asks.
+        log: where events go.
+        owner: the training process.
+        undo_redirect: makes `open` the script's own again.
+    """
+
+    def __init__(self, request: Request, log: Any, owner: Owner, undo_redirect: Callable[[], None]) -> None:
+        self._request = request
+        self._log = log
+        self._undo_redirect = undo_redirect
+        self._model_knobs = knobs.split(request.knobs)[1]
+        self.ranks = Ranks(owner, lambda: None)
+        self.loaders = LoaderWatch(
+            request.loader, knobs.split(request.knobs)[0], self, owner, request.working_dir
+        )
+        self.roots = RootFinder(request.roots, self._apply_to_root, lambda: False, self.failed)
+        self._training_built = False
+
+    def failed(self, error: Exception) -> None:
+        """Say that the knobs could not be applied; the training goes on as the script has it."""
+        self.roots.stop()
+        self.say(f"a knob could not be applied ({type(error).__name__}: {error}); training goes on without")
+
+    def say(self, message: str) -> None:
+        """Tell the user, beside what the script prints, once over all ranks."""
+        self._log.emit("said", message=message)
+        if self.ranks.rank == 0:
+            sys.stderr.write(f"tunekit: {message}\n")
+
+    def loader_built(self, info: LoaderInfo) -> None:
+        """A loader was constructed."""
+        if self._request.loader is not None and self.loaders.is_addressed(info):
+            self._training_built = True
+            self._log.emit("loader", **{name: info.facts.get(name) for name in knobs.LOADER_KNOBS})
+
+    def _apply_to_root(self, torch: Any, seen: Any) -> None:
+        knobs.apply_to_root(torch, seen, self._model_knobs)
+
+    def first_step(self) -> None:
+        """Take the hooks away and say what could not be applied."""
+        try:
+            self._take_away()
+        except Exception as error:
+            self.failed(error)
+
+    def _take_away(self) -> None:
+        self.roots.stop()
+        self._undo_redirect()
+        if self.loaders.knobs and not self._training_built:
+            self.say("the loader that was measured was not built, so its knobs are not applied")
+        missing = len(self._request.roots) - len(self.roots.applied)
+        if self._model_knobs and missing:
+            self.say(f"{missing} of the measured modules did not run, so their knobs are not applied")
+        self._log.emit("applied", roots=[seen.facts() for seen in self.roots.applied])
+
+    def install_optimizer(self, module: Any) -> None:
+        """Register the step counter in `torch.optim.optimizer`."""
+        promised = self._request.promised_it_per_s if self.ranks.rank == 0 else None
+        counter = StepCounter(promised, self._request.batches_per_step, self.first_step, self.say)
+        module.register_optimizer_step_post_hook(counter)
+
+
+def install(request: Request, log: Any, owner: Owner) -> None:
+    """Hang the knobs into torch's modules as the script imports them."""
+    applier = Applier(request, log, owner, harm.redirect(request.redirected))
+    observe.hook_torch(applier, applier.install_optimizer)

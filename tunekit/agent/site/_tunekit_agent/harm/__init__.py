@@ -1,0 +1,110 @@
+"""A trial leaves what the user had as it was, and lets the script believe otherwise.
+
+Writes over old files go to copies in the trial's folder, deletions only hide, and the script sees
+both; checkpoints always go to the trial's folder; frameworks don't checkpoint, rotate or upload.
+What gets past that is refused. The parts, from the inside out:
+
+    denied      the errors that the script may see
+    paths       where a path really leads
+    overlay     what the script sees in place of what it had
+    files       opening, looking, listing
+    entries     deleting, renaming, linking, marking
+    savers      torch's, safetensors' and SQLite's own writers
+    frameworks  checkpointing and uploads of Trainer, Lightning, accelerate and the hub
+    audit       the net: whatever went past the replaced functions
+
+New files are left where the script puts them, and are listed. Programs that are no Python, and
+libraries that write old files from C without asking Python, are not guarded.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import io
+import os
+import tempfile
+from typing import Any, Callable
+
+from .. import imports
+from . import audit, files, frameworks, savers
+from .denied import HarmDenied as HarmDenied
+from .overlay import Listing, Overlay
+from .paths import real_path
+
+
+def install(folder: str, scratch: str, started_at_s: float, redirected: dict, log: Any) -> None:
+    """Guard this process and its forked children.
+
+    Args:
+        folder: the trial's folder.
+        scratch: where multiprocessing puts its sockets; its own folders outlive a killed process.
+        started_at_s: when the trial started, in seconds since the epoch.
+        redirected: the user's files, by absolute path, and the rewritten copies that reads shall see.
+        log: where diverted, denied and created files are listed.
+    """
+    overlay = Overlay(folder, started_at_s, Listing(log), redirected)
+    failed = _tell_once(log)
+    savers.install(overlay, failed)
+    frameworks.install(log)
+    imports.when_imported("multiprocessing.util", lambda module: _move_sockets(module, scratch))
+    files.install(overlay, failed)
+    audit.install(overlay)
+
+
+def redirect(redirected: dict) -> Callable:
+    """Let `open` read rewritten copies of some of the user's files, and guard nothing.
+
+    Args:
+        redirected: the files, by absolute path, and their copies.
+
+    Returns:
+        A function that restores `open`.
+    """
+    copies = {real_path(path): copy for path, copy in redirected.items()}
+    original, original_io = builtins.open, io.open
+
+    @functools.wraps(original)
+    def redirected_open(file, mode="r", *args, **kwargs):
+        if mode in files.READ_MODES and isinstance(file, (str, bytes, os.PathLike)):
+            file = _copy_of(file, copies)
+        return original(file, mode, *args, **kwargs)
+
+    def undo() -> None:
+        builtins.open, io.open = original, original_io
+
+    builtins.open = io.open = redirected_open
+    return undo
+
+
+def _copy_of(file: Any, copies: dict) -> Any:
+    try:
+        return copies.get(real_path(os.fsdecode(file)), file)
+    except Exception:  # whatever is wrong with the path, the real open says it better
+        return file
+
+
+def _tell_once(log: Any) -> Callable:
+    """Return a function that tells of the guard's own faults, each kind once."""
+    told = set()
+
+    def failed(error: Exception) -> None:
+        message = f"harm: {type(error).__name__}: {str(error)[:500]}"
+        if message not in told:
+            told.add(message)
+            log.emit("guard_error", message=message)
+
+    return failed
+
+
+def _move_sockets(module: Any, scratch: str) -> None:
+    original = module.get_temp_dir
+
+    @functools.wraps(original)
+    def get_temp_dir():
+        config = module.process.current_process()._config
+        if config.get("tempdir") is None:
+            config["tempdir"] = tempfile.mkdtemp(prefix="pymp-", dir=scratch)
+        return original()
+
+    module.get_temp_dir = get_temp_dir

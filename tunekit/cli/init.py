@@ -1,0 +1,161 @@
+"""`tunekit init`: run the script once, show what was found, write how knobs reach it."""
+
+import argparse
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tunekit.cli.search_arguments import add_target_arguments
+from tunekit.errors import UsageError
+from tunekit.units import parse_duration_s
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+    from tunekit.records.target import Binding, Target
+    from tunekit.records.trial import TrialRecord
+    from tunekit.report.discovered import KnobRow
+    from tunekit.search.reach import Surroundings
+
+_WINDOW_S = 1.0
+
+
+def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
+    """Add the verb to the parser and return its own."""
+    parser = verbs.add_parser(
+        "init",
+        help="run a training command once, show its loop, write how knobs reach it",
+        usage="tunekit init [options] -- COMMAND ...",
+        description=(
+            "Run the training command for a moment as it is, show the loaders, modules and optimizers that "
+            "were found and how each knob reaches them, and write that to [tool.tunekit.bind] in "
+            "pyproject.toml, or to tunekit.toml where there is no pyproject.toml."
+        ),
+        epilog="example: tunekit init -- python train.py --config configs/full.yaml",
+    )
+    add_target_arguments(parser.add_argument_group("the target"))
+    parser.add_argument("--dry-run", action="store_true", help="show what was found, write nothing")
+    parser.add_argument("--replace", action="store_true", help="replace bindings that were written before")
+    parser.set_defaults(verb=run_verb)
+    return parser
+
+
+def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
+    """Run the script once, show and write.
+
+    Raises:
+        UsageError: there is no command.
+        TargetError: the command can't be run or never trains.
+    """
+    if not command:
+        raise UsageError("no training command; give it after --, as in: tunekit init -- python train.py")
+    from rich.console import Console  # noqa: PLC0415 - slow to import; --help must be instant
+
+    from tunekit.cli.settings_text import write_settings  # noqa: PLC0415
+    from tunekit.cli.targets import target_of  # noqa: PLC0415
+    from tunekit.report.discovered import discovery_tables, loop_sentence  # noqa: PLC0415
+    from tunekit.report.terminal import draw_table, say  # noqa: PLC0415
+
+    console = Console(highlight=False)
+    target = target_of(options, command)
+    with console.status("running the script once, for a few seconds of its loop"):
+        record = _baseline(target, options)
+    assert record.discovery is not None and record.config is not None
+    loop = record.measurement.loop if record.measurement else None
+    suggested = _suggestions(target, record)
+    target = target.model_copy(update={"bindings": (*target.bindings, *suggested)})
+    say(console, loop_sentence(record.discovery, record.config, loop), "bold")
+    rows = _knob_rows(_surroundings(target, record, options.gpu))
+    for table in discovery_tables(record.discovery, rows):
+        if table.rows:
+            console.print()
+            draw_table(console, table)
+    console.print()
+    if options.dry_run or not target.bindings:
+        say(
+            console,
+            "nothing was written" if options.dry_run else "nothing to bind: the agent reaches the rest",
+        )
+        return 0
+    path = write_settings(Path.cwd(), target.bindings, replace=options.replace)
+    say(console, f"written to {path}; search reads it from there")
+    return 0
+
+
+def _baseline(target: "Target", options: argparse.Namespace) -> "TrialRecord":
+    """Run the script as it is until its loop is known.
+
+    Raises:
+        TargetError: it fails, or never trains.
+    """
+    from tunekit.hardware.detect import detect_host  # noqa: PLC0415
+    from tunekit.records.trial import TrialRole  # noqa: PLC0415
+    from tunekit.search.refusal import baseline_error  # noqa: PLC0415
+    from tunekit.trial.executor import ProcessExecutor, TrialSpec  # noqa: PLC0415
+    from tunekit.trial.watch import TREE_RAM_SHARE, Limits  # noqa: PLC0415
+
+    limits = Limits(
+        trial_s=parse_duration_s(options.trial_limit),
+        no_progress_s=parse_duration_s(options.no_progress_limit),
+        ram_bytes=int(TREE_RAM_SHARE * detect_host().ram_limit_bytes),
+    )
+    with tempfile.TemporaryDirectory(prefix="tunekit-init-") as folder:
+        executor = ProcessExecutor(target, Path(folder), limits, _WINDOW_S, hide_gpus=options.gpu == "cpu")
+        record = executor.run(TrialSpec(0, TrialRole.BASELINE, None), None, lambda progress: None)
+    known = record.discovery is not None and record.discovery.complete and record.config is not None
+    if record.failure is not None and not known:
+        raise baseline_error(record.failure)
+    return record
+
+
+def _suggestions(target: "Target", record: "TrialRecord") -> "tuple[Binding, ...]":
+    """Return the places that the user's own command, files and script already have for knobs."""
+    from tunekit.trial.suggest import suggest_bindings  # noqa: PLC0415
+
+    assert record.config is not None and record.discovery is not None
+    seen = dict(record.config.model_dump())
+    rates = {optimizer.base_lr for optimizer in record.discovery.optimizers}
+    if len(rates) == 1:
+        seen["lr"] = rates.pop()
+    return suggest_bindings(target, seen)
+
+
+def _surroundings(target: "Target", record: "TrialRecord", gpu: str) -> "Surroundings":
+    from tunekit.hardware.detect import cpu_has_native_bf16, detect_host  # noqa: PLC0415
+    from tunekit.hardware.device import device_profile  # noqa: PLC0415
+    from tunekit.hardware.profiles import load_profiles  # noqa: PLC0415
+    from tunekit.search.reach import Surroundings  # noqa: PLC0415
+
+    assert record.config is not None and record.discovery is not None
+    host = detect_host()
+    on_cpu = record.discovery.device_type == "cpu"
+    profile, _ = device_profile("cpu" if on_cpu or gpu == "cpu" else "auto", host, load_profiles())
+    return Surroundings(
+        host=host.per_rank(record.discovery.world_size),
+        profile=profile,
+        native_bf16=cpu_has_native_bf16(),
+        discovery=record.discovery,
+        baseline=record.config,
+        target=target,
+    )
+
+
+def _knob_rows(around: "Surroundings") -> "list[KnobRow]":
+    from tunekit.records.config import KNOBS  # noqa: PLC0415
+    from tunekit.report.discovered import KnobRow  # noqa: PLC0415
+    from tunekit.search.reach import reach_of  # noqa: PLC0415
+    from tunekit.trial.binding_syntax import binding_text  # noqa: PLC0415
+
+    rows = []
+    for knob in KNOBS:
+        reach = reach_of(knob, around)
+        binding = around.target.binding_of(knob)
+        how = binding_text(binding).partition("=")[2] if binding and not reach.why_fixed else str(reach.kind)
+        rows.append(KnobRow(knob, str(getattr(around.baseline, knob)), how, reach.why_fixed or ""))
+    lr = around.target.binding_of("lr")
+    if lr is not None:
+        rates = {optimizer.base_lr for optimizer in around.discovery.optimizers}
+        now = f"{rates.pop():.6g}" if len(rates) == 1 and None not in rates else "n/a"
+        rows.append(KnobRow("lr", now, binding_text(lr).partition("=")[2], ""))
+    return rows

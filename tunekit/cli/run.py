@@ -1,0 +1,153 @@
+"""`tunekit run`: the real training with a tuned config, the script unchanged."""
+
+import argparse
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tunekit.errors import UsageError
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+    from tunekit.records.recommendation import Recommendation
+    from tunekit.records.run import Run
+    from tunekit.records.target import Target
+
+
+def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the verb to the parser."""
+    parser = verbs.add_parser(
+        "run",
+        help="train for real with a tuned config, the script unchanged",
+        usage="tunekit run [options] CONFIG.yaml [-- COMMAND ...]",
+        description=(
+            "Start the training command with the knobs of a config that a search wrote. The command takes "
+            "this process's place: standard input, signals and exit status are its own, and checkpoints go "
+            "where the script puts them. Without a command it is the one that was searched."
+        ),
+        epilog="example: tunekit run reports/train-2026-01-31/balanced.yaml -- python train.py --epochs 90",
+    )
+    parser.add_argument("config", metavar="CONFIG.yaml", type=Path, help="a config that a search wrote")
+    parser.add_argument(
+        "--keep-lr",
+        action="store_true",
+        help="keep the script's own learning rate although the global batch changes",
+    )
+    parser.add_argument(
+        "--force", action="store_true", help="apply it although it was measured on another device"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show what would be set and started, and stop there"
+    )
+    parser.set_defaults(verb=run_verb)
+
+
+def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
+    """Become the training command; returns 0 after --dry-run only.
+
+    Raises:
+        UsageError: the config does not fit this device, this script or this learning rate.
+        TargetError: the command can't be started.
+    """
+    from tunekit.export.tuned import read_tuned  # noqa: PLC0415 - slow to import; --help must be instant
+    from tunekit.recommend.applicable import (  # noqa: PLC0415
+        learning_rate_to_bind,
+        recommendation_of,
+        refuse_unscaled_fp16,
+        watched_it_per_s,
+    )
+    from tunekit.search.folder import load_run  # noqa: PLC0415
+    from tunekit.trial.training import prepare_training  # noqa: PLC0415
+
+    run_folder = options.config.parent
+    if not (run_folder / "run.json").is_file():
+        raise UsageError(
+            f"there is no run.json beside {options.config}; `tunekit run` needs the run that the config "
+            "came from: keep both together"
+        )
+    run = load_run(run_folder)
+    tuned = read_tuned(options.config, run)
+    target = _target(run, command)
+    baseline, discovery = run.baseline_config, run.discovery
+    if baseline is None or discovery is None or not discovery.complete:
+        raise UsageError(f"the search in {run_folder} never learnt the loop; search again")
+    if not options.force:
+        _refuse_other_device(run)
+    lr = learning_rate_to_bind(run, tuned.config, tuned.lr, target, keep=options.keep_lr)
+    refuse_unscaled_fp16(run, tuned.config, target)
+    promise = recommendation_of(run, tuned.config)
+    folder = run_folder / "applied" / f"{datetime.now():%Y-%m-%d-%H%M%S}-{os.getpid()}"
+    training = prepare_training(
+        target,
+        tuned.config,
+        baseline,
+        discovery,
+        folder,
+        os.environ,
+        lr=lr,
+        promised_it_per_s=watched_it_per_s(run, promise),
+    )
+    _say(run, training.bound.changed, promise)
+    if options.dry_run:
+        print(shlex.join(training.command))  # noqa: T201
+        return 0
+    sys.stdout.flush()
+    sys.stderr.flush()
+    training.start()
+    return 0
+
+
+def _target(run: "Run", command: Sequence[str]) -> "Target":
+    """Return the command to train with: the one given, else the one that was searched."""
+    from tunekit.trial.target import resolve_target  # noqa: PLC0415
+
+    folder = Path.cwd() if command else Path(run.target.working_dir)
+    if not command and folder != Path.cwd():
+        raise UsageError(f"the command was searched in {folder}; go there, or give the command after --")
+    target = resolve_target(tuple(command) or run.target.command, folder)
+    if target.script_sha256 != run.target.script_sha256:
+        print(  # noqa: T201
+            "tunekit: the script is not the text that was searched; what was measured may not hold",
+            file=sys.stderr,
+        )
+    return target.model_copy(update={"bindings": run.target.bindings})
+
+
+def _refuse_other_device(run: "Run") -> None:
+    """Refuse a config whose figures belong to another device.
+
+    Raises:
+        UsageError: the device here is another one.
+    """
+    from tunekit.hardware.detect import detect_host  # noqa: PLC0415
+    from tunekit.hardware.device import device_profile  # noqa: PLC0415
+    from tunekit.hardware.profiles import load_profiles  # noqa: PLC0415
+
+    _, here = device_profile("auto", detect_host(), load_profiles())
+    if here != run.measured_on:
+        raise UsageError(
+            f"the config was measured on {run.measured_on}, and this machine has {here}; "
+            "search here, or apply it all the same with --force"
+        )
+
+
+def _say(run: "Run", changed: "Mapping[str, object]", promise: "Recommendation | None") -> None:
+    """Tell on standard error what is set; standard output is the script's."""
+    what = (
+        ", ".join(f"{knob} {value}" for knob, value in changed.items())
+        or "nothing, it is as the script has it"
+    )
+    print(f"tunekit: setting {what}", file=sys.stderr)  # noqa: T201
+    if promise is None:
+        print(  # noqa: T201
+            "tunekit: this exact config was not measured, so its rate is not watched", file=sys.stderr
+        )
+    elif promise.speedup is not None and not promise.is_baseline:
+        low, value, high = promise.speedup.low, promise.speedup.value, promise.speedup.high
+        told = f"measured on {run.measured_on}: {value:.2f}x ({low:.2f} to {high:.2f}) the script's own rate"
+        print(f"tunekit: {told}", file=sys.stderr)  # noqa: T201

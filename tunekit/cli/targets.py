@@ -1,0 +1,44 @@
+"""From the words after `--` and the flags to a target with its bindings."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tunekit.records.target import Binding, Target
+
+
+def target_of(options: argparse.Namespace, command: Sequence[str], builtin: str | None = None) -> "Target":
+    """Return the target that the command line means, its files and keys checked.
+
+    Args:
+        options: the flags; `--bind` and `--samples-per-step` belong to the target.
+        command: program and arguments.
+        builtin: name of the built-in workload, when the command is ours.
+
+    Raises:
+        TargetError: there is no such program, script or file.
+        UsageError: a binding can't be understood, or names a key that is not there.
+    """
+    from tunekit.trial.bindings import check_bindings  # noqa: PLC0415 - slow to import; --help must be instant
+    from tunekit.trial.target import resolve_target  # noqa: PLC0415
+
+    target = resolve_target(command, Path.cwd(), builtin=builtin)
+    target = target.model_copy(
+        update={"bindings": bindings_of(options.bind), "samples_per_step": options.samples_per_step}
+    )
+    check_bindings(target)
+    return target
+
+
+def bindings_of(texts: Sequence[str]) -> "tuple[Binding, ...]":
+    """Return the bindings in "KNOB=HOW" texts; a later one replaces an earlier one of the same knob.
+
+    Raises:
+        UsageError: one can't be understood.
+    """
+    from tunekit.trial.binding_syntax import parse_binding  # noqa: PLC0415
+
+    parsed = [parse_binding(text) for text in texts]
+    return tuple({binding.knob: binding for binding in parsed}.values())

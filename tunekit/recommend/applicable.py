@@ -1,0 +1,71 @@
+"""Whether a tuned config may be trained with for real, and at which learning rate. Pure."""
+
+from tunekit.errors import UsageError
+from tunekit.recommend.learning_rate import global_batch
+from tunekit.records.config import Precision, TrainConfig
+from tunekit.records.recommendation import Recommendation
+from tunekit.records.run import Run
+from tunekit.records.target import Target
+
+
+def learning_rate_to_bind(
+    run: Run, config: TrainConfig, lr: float | None, target: Target, *, keep: bool
+) -> float | None:
+    """Return the learning rate to bind for a config, None to keep the script's own.
+
+    Args:
+        run: the search that the config came from.
+        config: the knobs to train with.
+        lr: learning rate that the config asks for, None when it names none.
+        target: the command and its bindings.
+        keep: the user wants the script's own rate (`--keep-lr`).
+
+    Raises:
+        UsageError: the global batch changes and nothing makes up for it.
+    """
+    baseline = run.baseline_config
+    if baseline is None or keep:
+        return None
+    before, after = global_batch(baseline, run.world_size), global_batch(config, run.world_size)
+    if before == after:
+        return None
+    change = f"the global batch changes from {before} to {after}"
+    if not target.is_bound("lr"):
+        advice = f" (recommended: {lr:.6g})" if lr is not None else ""
+        raise UsageError(
+            f"{change} and lr has no binding{advice}; search with --bind 'lr=--lr {{}}', or keep the "
+            "script's own with --keep-lr"
+        )
+    if lr is None:
+        raise UsageError(f"{change} and the config has no lr; add one to it, or keep yours with --keep-lr")
+    return lr
+
+
+def refuse_unscaled_fp16(run: Run, config: TrainConfig, target: Target) -> None:
+    """Refuse to train in fp16 where the script has no gradient scaler of its own for it.
+
+    Raises:
+        UsageError: fp16 would have to be injected.
+    """
+    already = run.baseline_config is not None and run.baseline_config.precision is Precision.FP16
+    if config.precision is not Precision.FP16 or already or target.is_bound("precision"):
+        return
+    raise UsageError(
+        "precision fp16 needs a GradScaler in the script, which can't be injected; write one and bind the "
+        "precision (--bind 'precision=--precision {fp32:fp32,fp16:fp16}'), or take precision out of the "
+        "config"
+    )
+
+
+def recommendation_of(run: Run, config: TrainConfig) -> Recommendation | None:
+    """Return the recommendation whose config this is, None for one that was edited."""
+    return next((one for one in run.recommendations if one.config == config), None)
+
+
+def watched_it_per_s(run: Run, recommendation: Recommendation | None) -> tuple[float, float] | None:
+    """Return the range of loop batches per second to watch for: as measured, widened by the noise floor."""
+    if recommendation is None:
+        return None
+    noise = run.noise_floor.relative if run.noise_floor else 0.0
+    pace = recommendation.it_per_s
+    return pace.low * (1 - min(noise, 0.9)), pace.high * (1 + noise)

@@ -1,0 +1,92 @@
+"""What one run of the script showed, as tables: loaders, modules, optimizers, how each knob is reached."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tunekit.records.config import TrainConfig
+from tunekit.records.measurement import LoopMeasurement
+from tunekit.records.target import Discovery, LoaderSeen
+from tunekit.report.view import Table, printable
+from tunekit.units import rate_text
+
+
+class KnobRow(NamedTuple):
+    """How one knob reaches the loop."""
+
+    knob: str
+    value: str
+    how: str
+    """inject, a binding as it is written, or fixed."""
+    why: str
+    """Why it is fixed; empty for a knob that can be searched."""
+
+
+def discovery_tables(discovery: Discovery, knobs: Sequence[KnobRow]) -> tuple[Table, ...]:
+    """Return the tables in the order in which they are read."""
+    return (_loaders(discovery), _roots(discovery), _optimizers(discovery), _knobs(knobs))
+
+
+def loop_sentence(discovery: Discovery, baseline: TrainConfig, loop: LoopMeasurement | None) -> str:
+    """Return the loop in one sentence."""
+    ranks = f"{discovery.world_size} ranks, " if discovery.world_size > 1 else ""
+    rate = f", {rate_text(loop.rate_samples_per_s)} samples/s in a first look" if loop else ""
+    steps = discovery.batches_per_step
+    accumulation = (
+        f"an optimizer step every {steps} batches" if steps > 1 else "an optimizer step every batch"
+    )
+    scaler = ", a gradient scaler" if discovery.scales_gradients else ""
+    compiled = ", torch.compile" if baseline.compile else ""
+    versions = f"torch {discovery.torch_version}, Python {discovery.python_version}"
+    return (
+        f"{ranks}{discovery.device_type}, {versions}: "
+        f"batches of {baseline.batch_size} in {baseline.precision}, {accumulation}{scaler}{compiled}{rate}"
+    )
+
+
+def _loaders(discovery: Discovery) -> Table:
+    rows = tuple(
+        (
+            "trains" if loader.training else "",
+            printable(loader.dataset),
+            "n/a" if loader.batch_size is None else str(loader.batch_size),
+            f"{loader.num_workers} x {loader.prefetch_factor or 0}",
+            _built_at(loader),
+        )
+        for loader in discovery.loaders
+    )
+    columns = ("", "data set", "batch", "workers x prefetch", "built at")
+    return Table("DataLoaders", columns, rows, numeric=(2,))
+
+
+def _built_at(loader: LoaderSeen) -> str:
+    innermost = loader.address.call_stack[:1]
+    return printable(innermost[0].rpartition("+")[0]) if innermost else "n/a"
+
+
+def _roots(discovery: Discovery) -> Table:
+    rows = tuple(
+        (
+            printable(root.class_name.removeprefix("__main__.")),
+            f"{root.parameters:,}",
+            root.autocast_dtype or "float32",
+            "yes" if root.compiled else "no",
+            "yes" if root.channels_last else "no",
+        )
+        for root in discovery.roots
+    )
+    columns = ("module", "parameters", "computes in", "compiled", "channels_last")
+    return Table("Modules that own what is stepped", columns, rows, numeric=(1,))
+
+
+def _optimizers(discovery: Discovery) -> Table:
+    groups: dict[tuple[str, str], int] = {}
+    for one in discovery.optimizers:
+        lr = "moves by itself" if one.base_lr is None else f"{one.base_lr:.6g}"
+        groups[one.class_name, lr] = groups.get((one.class_name, lr), 0) + 1
+    rows = tuple((printable(name), lr, str(count)) for (name, lr), count in groups.items())
+    return Table("Optimizers", ("optimizer", "base lr", "how many"), rows, numeric=(1, 2))
+
+
+def _knobs(knobs: Sequence[KnobRow]) -> Table:
+    rows = tuple((row.knob, row.value, printable(row.how), printable(row.why)) for row in knobs)
+    return Table("Knobs", ("knob", "now", "reached by", "left alone because"), rows)

@@ -1,0 +1,108 @@
+"""How each knob reaches the loop on this target and device, and why some don't."""
+
+from dataclasses import dataclass
+
+from tunekit.records.config import LOADER_KNOBS, WORKER_KNOBS, TrainConfig
+from tunekit.records.hardware import Host, Profile
+from tunekit.records.target import BindingKind, Discovery, LoaderSeen, Target
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What bounds the space: the machine, the device, the target and what the baseline learnt of it."""
+
+    host: Host
+    """Its share that one rank can use."""
+    profile: Profile
+    """Of the device that is really here."""
+    native_bf16: bool | None
+    discovery: Discovery
+    baseline: TrainConfig
+    target: Target
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How a knob reaches the loop."""
+
+    kind: BindingKind
+    why_fixed: str | None = None
+    """Why it is left as it is: fixed, out of reach, or without effect here."""
+
+
+def reach_of(knob: str, around: Surroundings) -> Reach:
+    """Return how a knob reaches the loop; FIXED, with the reason, when it does not or has no effect."""
+    binding = around.target.binding_of(knob)
+    if binding is not None and binding.kind is BindingKind.FIXED:
+        return Reach(BindingKind.FIXED, "bound as fixed")
+    inert = _why_inert(knob, around)
+    if inert is not None:
+        return Reach(BindingKind.FIXED, inert)
+    if binding is not None and around.target.is_bound(knob):
+        return Reach(binding.kind)
+    out_of_reach = _why_out_of_reach(knob, around, insisted=binding is not None)
+    if out_of_reach is not None:
+        return Reach(BindingKind.FIXED, out_of_reach)
+    return Reach(BindingKind.INJECT)
+
+
+def _why_inert(knob: str, around: Surroundings) -> str | None:
+    """Return why a knob has no effect here, however it is bound."""
+    discovery = around.discovery
+    if knob == "pin_memory" and discovery.device_type != "cuda":
+        return f"no effect on {discovery.device_type}"
+    if knob == "channels_last" and discovery.roots and not any(r.has_4d_weights for r in discovery.roots):
+        return "no 4-D weights, so no effect"
+    if knob == "compile" and around.profile.compile_supported is False:
+        return f"torch.compile does not support {around.profile.id}"
+    return None
+
+
+def _why_out_of_reach(knob: str, around: Surroundings, insisted: bool) -> str | None:
+    """Return why the agent can't set a knob inside the process."""
+    if knob == "accumulate_grad_batches":
+        return f"only the script can change it; bind it: {_bind_hint(knob)}"
+    if knob in LOADER_KNOBS:
+        return _why_not_in_loader(knob, around.discovery.training_loader, insisted)
+    return _why_not_in_roots(knob, around.discovery, around.baseline)
+
+
+def _why_not_in_loader(knob: str, loader: LoaderSeen | None, insisted: bool) -> str | None:
+    if loader is None:
+        hint = f"; bind it: {_bind_hint(knob)}" if knob == "batch_size" else ""
+        return f"the script trains without a DataLoader{hint}"
+    if knob == "batch_size" and not loader.batch_size_bound:
+        return f"the script makes its batches with a sampler of its own; bind it: {_bind_hint(knob)}"
+    worker_knob = knob == "num_workers" or knob in WORKER_KNOBS
+    if worker_knob and loader.iterable and not loader.shards_itself and not insisted:
+        return (
+            "the iterable data set does not ask which worker it is in, so every worker may repeat its "
+            "samples; if it shards some other way: --bind num_workers=inject"
+        )
+    return None
+
+
+def _why_not_in_roots(knob: str, discovery: Discovery, baseline: TrainConfig) -> str | None:
+    own = "the script sets it by itself; bind it: " + _bind_hint(knob)
+    if knob == "compile" and baseline.compile:
+        return own
+    if knob == "channels_last" and baseline.channels_last:
+        return own
+    sets_dtype = discovery.autocast_dtype or any(root.autocast_dtype for root in discovery.roots)
+    if knob == "precision" and sets_dtype:
+        return own
+    if not discovery.roots or not discovery.roots_cover_step:
+        return "no outermost module owns all the parameters that are stepped"
+    return None
+
+
+def _bind_hint(knob: str) -> str:
+    flags = {
+        "batch_size": "'batch_size=--batch-size {}'",
+        "accumulate_grad_batches": "'accumulate_grad_batches=--accumulate {}'",
+        "precision": "'precision=--precision {fp32:32,bf16:bf16}'",
+        "compile": "'compile=--compile'",
+        "channels_last": "'channels_last=--channels-last'",
+        "num_workers": "'num_workers=--workers {}'",
+    }
+    return f"--bind {flags.get(knob, repr(knob + '=HOW'))}"

@@ -1,0 +1,166 @@
+"""Looks for the user's own way to set a knob: a flag on the command line or of the script, a key in a file.
+
+A suggestion is made only where the value that stands there is the value that the loop was seen to have.
+"""
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tunekit.errors import TunekitError
+from tunekit.records.config import Precision
+from tunekit.records.target import Binding, BindingKind, Target
+from tunekit.trial.config_files import all_keys
+
+_NAMES = {
+    "batch_size": (
+        "batch_size",
+        "per_device_train_batch_size",
+        "train_batch_size",
+        "micro_batch_size",
+        "per_gpu_batch_size",
+        "batch",
+        "bs",
+        "b",
+    ),
+    "num_workers": ("num_workers", "dataloader_num_workers", "workers", "n_workers", "nworkers", "j"),
+    "prefetch_factor": ("prefetch_factor", "dataloader_prefetch_factor", "prefetch"),
+    "accumulate_grad_batches": (
+        "accumulate_grad_batches",
+        "gradient_accumulation_steps",
+        "grad_accumulation_steps",
+        "accumulation_steps",
+        "grad_accum_steps",
+        "accum_steps",
+        "grad_accum",
+        "accumulate",
+    ),
+    "precision": ("precision", "mixed_precision", "amp_dtype", "dtype"),
+    "lr": ("learning_rate", "lr", "max_lr", "base_lr"),
+}
+"""What people call the knobs, without dashes, the clearest name first."""
+
+_DIALECTS: tuple[dict[Precision, str], ...] = (
+    {Precision.FP32: "32-true", Precision.BF16: "bf16-mixed", Precision.FP16: "16-mixed"},
+    {Precision.FP32: "no", Precision.BF16: "bf16", Precision.FP16: "fp16"},
+    {Precision.FP32: "fp32", Precision.BF16: "bf16", Precision.FP16: "fp16"},
+    {Precision.FP32: "float32", Precision.BF16: "bfloat16", Precision.FP16: "float16"},
+)
+"""How Lightning, accelerate, plain scripts and nanoGPT-like ones write precisions."""
+
+_CONFIG_FILES = (".yaml", ".yml", ".json", ".toml")
+
+_Value = bool | int | float | str | None
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A place where a value stands."""
+
+    name: str
+    value: _Value
+    words: tuple[str, ...] = ()
+    path: str | None = None
+    key: str | None = None
+
+    def binding(self, knob: str, spelling: tuple[tuple[str, str], ...]) -> Binding:
+        kind = BindingKind.FILE if self.path else BindingKind.ARG
+        return Binding(
+            knob=knob, kind=kind, words=self.words, path=self.path, key=self.key, spelling=spelling
+        )
+
+
+def suggest_bindings(target: Target, seen: Mapping[str, _Value]) -> tuple[Binding, ...]:
+    """Return a binding for each knob that the user's command, files or script already have a place for.
+
+    Files come first, then the command line, then flags that the script declares.
+
+    Args:
+        target: the training command.
+        seen: the values that the loop was seen to have, by knob, and `lr`.
+    """
+    sources = (
+        tuple(_in_files(target)),
+        tuple(_on_the_command_line(target)),
+        tuple(_in_the_script(target)),
+    )
+    unbound = [knob for knob in _NAMES if knob in seen and target.binding_of(knob) is None]
+    found = (_first_place(knob, seen[knob], sources) for knob in unbound)
+    return tuple(binding for binding in found if binding is not None)
+
+
+def _first_place(knob: str, seen: _Value, sources: Sequence[Sequence[_Place]]) -> Binding | None:
+    """Return the binding to the first source that holds the value, under its clearest name there."""
+    for places in sources:
+        for name in _NAMES[knob]:
+            for place in places:
+                spelling = _spelling(knob, place.value, seen) if place.name == name else None
+                if spelling is not None:
+                    return place.binding(knob, spelling)
+    return None
+
+
+def _spelling(knob: str, value: _Value, seen: _Value) -> tuple[tuple[str, str], ...] | None:
+    """Return how the place spells the knob's values, None when it does not hold what was seen."""
+    if knob == "precision":
+        for dialect in _DIALECTS:
+            if dialect.get(Precision(str(seen))) == str(value):
+                return tuple((precision.value, text) for precision, text in dialect.items())
+        return None
+    if isinstance(value, bool) or seen is None:
+        return None
+    try:
+        same = value is not None and float(value) == float(seen)
+    except ValueError:
+        return None
+    return () if same else None
+
+
+def _plain(name: str) -> str:
+    return name.lstrip("-").replace("-", "_").lower()
+
+
+def _on_the_command_line(target: Target) -> Iterator[_Place]:
+    words = target.command
+    for at, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if equals and not word.startswith("="):
+            yield _Place(_plain(name.rsplit(".", 1)[-1]), value, words=(f"{name}={{}}",))
+        elif word.startswith("-") and at + 1 < len(words):
+            yield _Place(_plain(word), words[at + 1], words=(word, "{}"))
+
+
+def _in_files(target: Target) -> Iterator[_Place]:
+    """Yield the keys of every config file that the command names."""
+    for word in target.command:
+        path = word.rpartition("=")[2]
+        file = Path(target.working_dir) / path
+        if file.suffix not in _CONFIG_FILES or not file.is_file():
+            continue
+        try:
+            keys = all_keys(file)
+        except TunekitError:
+            continue
+        for key, value in keys.items():
+            yield _Place(_plain(key.rsplit(".", 1)[-1]), value, path=path, key=key)
+
+
+def _in_the_script(target: Target) -> Iterator[_Place]:
+    """Yield the flags with a default that the script declares with `add_argument`."""
+    if target.script is None:
+        return
+    try:
+        tree = ast.parse(Path(target.script).read_text(encoding="utf-8"))
+    except (OSError, ValueError, SyntaxError):
+        return
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") != "add_argument":
+            continue
+        flags = [a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+        default = next((k.value for k in node.keywords if k.arg == "default"), None)
+        if not isinstance(default, ast.Constant) or not isinstance(default.value, (int, float, str)):
+            continue
+        long = next((flag for flag in flags if flag.startswith("--")), None)
+        if long is not None:
+            yield _Place(_plain(long), default.value, words=(long, "{}"))

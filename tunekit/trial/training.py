@@ -1,0 +1,96 @@
+"""A real training with tuned knobs: the user's command, the agent in apply mode, and nothing in between.
+
+The command replaces the tunekit process, so that its standard input, its signals and its exit status are
+its own. Nothing is diverted: checkpoints go where the script puts them.
+"""
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tunekit.agent import REQUEST_VARIABLE, TRIAL_VARIABLE
+from tunekit.errors import RunFolderError, TargetError
+from tunekit.records.agent_messages import AgentRequest, dump_request
+from tunekit.records.codec import write_text
+from tunekit.records.config import TrainConfig
+from tunekit.records.target import Discovery, Target
+from tunekit.trial.bindings import Bound, bind
+from tunekit.trial.launch import REQUEST_FILE, agent_path, write_copies
+
+
+@dataclass(frozen=True)
+class Training:
+    """A training that is ready to start."""
+
+    command: tuple[str, ...]
+    environment: dict[str, str]
+    bound: Bound
+
+    def start(self) -> None:
+        """Become the command; returns only when it can't be started.
+
+        Raises:
+            TargetError: there is no such program.
+        """
+        try:
+            os.execvpe(self.command[0], self.command, self.environment)
+        except OSError as error:
+            raise TargetError(f"{self.command[0]} could not be started: {error.strerror}") from error
+
+
+def prepare_training(
+    target: Target,
+    config: TrainConfig,
+    baseline: TrainConfig,
+    discovery: Discovery,
+    folder: Path,
+    inherited: Mapping[str, str],
+    *,
+    lr: float | None = None,
+    promised_it_per_s: tuple[float, float] | None = None,
+) -> Training:
+    """Write what the agent needs into the folder and return the training.
+
+    Args:
+        target: the command as it will run, with its bindings.
+        config: the knobs to apply.
+        baseline: the knobs that the script has by itself.
+        discovery: what the search learnt about the loop.
+        folder: gets the request, rewritten copies of config files, and the agent's events.
+        inherited: the user's environment.
+        lr: learning rate to bind, None to leave the script's own.
+        promised_it_per_s: range that the real rate is watched against, None for no watch.
+
+    Raises:
+        UsageError: a knob that differs can't be set.
+        RunFolderError: the folder can't be written.
+    """
+    bound = bind(target, config, baseline, lr)
+    loader = discovery.training_loader
+    try:
+        folder.mkdir(parents=True)
+        request = AgentRequest(
+            mode="apply",
+            trial_folder=str(folder.resolve()),
+            working_dir=target.working_dir,
+            scratch_folder=str(folder.resolve()),
+            started_at_s=time.time(),
+            knobs=bound.injected,
+            loader=loader.address if loader else None,
+            roots=discovery.roots,
+            redirected=write_copies(bound.file_texts, folder),
+            promised_it_per_s=promised_it_per_s,
+            batches_per_step=config.accumulate_grad_batches,
+            window_s=1.0,
+        )
+        write_text(folder / REQUEST_FILE, json.dumps(dump_request(request), indent=2) + "\n")
+    except OSError as error:
+        raise RunFolderError(f"{folder} can't be written ({error.strerror})") from error
+    environment = {name: value for name, value in inherited.items() if name != TRIAL_VARIABLE}
+    environment |= bound.environment
+    environment["PYTHONPATH"] = agent_path(environment)
+    environment[REQUEST_VARIABLE] = str((folder / REQUEST_FILE).resolve())
+    return Training(bound.command, environment, bound)
