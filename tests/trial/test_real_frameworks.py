@@ -133,8 +133,8 @@ def test_compile_captures_a_graph_inside_a_framework(words: tuple[str, ...], tri
 
 @xfail(
     "roots.py takes the DistributedDataParallel wrapper for the root and knobs.py compiles its call, which "
-    "torch leaves for DDP.forward by a graph break; the Sequential inside is then skipped: 0 graphs. Compiling "
-    "`module` of the wrapper captures one"
+    "torch leaves for DDP.forward by a graph break; the Sequential inside is then skipped: 0 graphs. "
+    "Compiling `module` of the wrapper captures one"
 )
 def test_compile_captures_a_graph_inside_data_parallel(trials_of: SharedTrials) -> None:
     assert loop_of(trials_of(TORCHRUN).run(compile=True)).compile_graphs >= 1

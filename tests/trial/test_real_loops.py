@@ -77,20 +77,12 @@ def test_the_loop_is_understood_and_reached(script: Script, trials_of: SharedTri
 
 
 @pytest.mark.parametrize("script", STATEFUL, ids=str)
-@xfail(
-    "StatefulDataLoader.__init__ does not call DataLoader.__init__, the only one that loaders.py wraps: no "
-    "loader is seen, and the loop is measured at its steps"
-)
 def test_a_loader_that_keeps_its_state_is_seen(script: Script, trials_of: SharedTrials) -> None:
     trials = trials_of(script.words)
     check_baseline(script, trials)
     check_tuned(script, trials)
 
 
-@xfail(
-    "each parameter's optimizer makes a step of its own: 50 steps after one fetch are taken for a loop that "
-    "trains from memory (observe.py, _credit: _SILENT_STEPS is 32)"
-)
 def test_optimizers_in_the_backward_make_one_step(trials_of: SharedTrials) -> None:
     trials = trials_of(python("optimizer_in_backward.py"))
     optimizers = (("Adam", 0.0005),) * 50
@@ -99,15 +91,10 @@ def test_optimizers_in_the_backward_make_one_step(trials_of: SharedTrials) -> No
     check_tuned(script, trials)
 
 
-@xfail("steps.py wraps Tensor.backward; torch.autograd.backward goes past it, so that no loss is guarded")
 def test_losses_that_go_through_autograd_are_kept(trials_of: SharedTrials) -> None:
     assert loop_of(trials_of(python("autograd_backward.py")).baseline).loss_first is not None
 
 
-@xfail(
-    "roots.py looks for autocast where the root is called, before its forward begins, so that the baseline is "
-    "taken for fp32"
-)
 def test_autocast_within_the_forward_is_seen(trials_of: SharedTrials) -> None:
     words = python("own_autocast.py", "--inside")
     script = Script(words, (NET,), (("AdamW", 0.001),), precision="bf16", tuned=NO_PRECISION)
@@ -115,10 +102,6 @@ def test_autocast_within_the_forward_is_seen(trials_of: SharedTrials) -> None:
     check_tuned(script, trials_of(words))
 
 
-@xfail(
-    "within a compiled function the model is called by traced code, never by nn.Module.__call__, so that "
-    "roots.py sees no root; compile is told by the roots alone (executor.py, baseline_config)"
-)
 def test_compile_of_a_function_is_seen(trials_of: SharedTrials) -> None:
     trials = trials_of(python("own_compile.py", "--function"))
     found_by(trials)
@@ -149,8 +132,8 @@ def test_a_batch_sampler_of_its_own_keeps_its_batches(name: str, trials_of: Shar
 
 @pytest.mark.parametrize("name", ["custom_batch_sampler.py", "token_batches.py"])
 @xfail(
-    "facts.py gives no epoch samples where the batch size is not known, so that the cost of a boundary, which "
-    "is measured, stays out of the rate"
+    "facts.py gives no epoch samples where the batch size is not known, so that the cost of a boundary, "
+    "which is measured, stays out of the rate"
 )
 def test_an_epoch_of_a_batch_sampler_of_its_own_has_samples(name: str, trials_of: SharedTrials) -> None:
     assert loop_of(trials_of(python(name)).baseline).epoch_samples == 1600
