@@ -1,5 +1,6 @@
 """What a script of the zoo must be understood as, and the check of it; baselines are shared between tests."""
 
+import socket
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,7 +21,10 @@ class Script:
     """A command and what must be found in it."""
 
     words: tuple[str, ...]
-    """`python` is this interpreter, another first word a program beside it; `{output}` is a folder."""
+    """`python` is this interpreter, another first word a program beside it.
+
+    `{output}` stands for a folder, `{port}` for a free port.
+    """
     roots: tuple[tuple[str, int], ...]
     """Class and parameter elements of each root."""
     optimizers: tuple[tuple[str, float], ...]
@@ -33,8 +37,7 @@ class Script:
     """Knobs that one more trial sets."""
 
     def __str__(self) -> str:
-        shown = [word for word in self.words if word not in ("python", "--output", "{output}")]
-        return "-".join(Path(word).name.strip("-") for word in shown)
+        return "-".join(word.strip("-") for word in self.words if word[0] not in "{/" and word != "python")
 
 
 Trials = Callable[[tuple[str, ...]], RealTrials]
@@ -60,10 +63,17 @@ class SharedTrials:
 def command_target(words: tuple[str, ...], output: Path) -> Target:
     """Return the target for a command, run in the zoo."""
     output.mkdir(parents=True, exist_ok=True)
-    beside = Path(sys.executable).with_name(words[0])
+    beside = Path(sys.executable).parent / words[0]
     program = sys.executable if words[0] == "python" else str(beside) if beside.exists() else words[0]
-    rest = [word.replace("{output}", str(output)) for word in words[1:]]
+    values = {"{output}": str(output), "{port}": str(_free_port())}
+    rest = [values.get(word, word) for word in words[1:]]
     return Target(name="zoo", command=(program, *rest), working_dir=str(ZOO), script=None, script_sha256=None)
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 def found_by(trials: RealTrials) -> Discovery:

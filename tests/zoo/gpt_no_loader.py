@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import math
 import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
@@ -82,6 +83,7 @@ def train(args, folder):
     if args.compile:
         model = torch.compile(model)
     x, y = get_batch()
+    started = time.perf_counter()
     for step in range(MAX_STEPS):
         for group in optimizer.param_groups:
             group["lr"] = learning_rate_at(step)
@@ -94,8 +96,10 @@ def train(args, folder):
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        if step % 100 == 0:
-            print(f"iter {step}: loss {loss.item() * args.gradient_accumulation_steps:.4f}", flush=True)
+        step_s, started = time.perf_counter() - started, time.perf_counter()
+        if step % 5 == 0:
+            shown = loss.item() * args.gradient_accumulation_steps
+            print(f"iter {step}: loss {shown:.4f}, time {1000 * step_s:.2f}ms", flush=True)
         if args.output and step % 100 == 99:
             torch.save({"model": model.state_dict(), "iter_num": step}, Path(args.output) / "ckpt.pt")
 

@@ -14,11 +14,11 @@ EPOCHS = 300
 
 
 class Sequences(Dataset):
-    """Between 5 and 30 rows of 16 features; the label is the sign of their sum."""
+    """Five rows of 16 features or more; the label is the sign of their sum."""
 
-    def __init__(self, count):
+    def __init__(self, count, longest):
         generator = torch.Generator().manual_seed(0)
-        lengths = torch.randint(5, 31, (count,), generator=generator).tolist()
+        lengths = torch.randint(5, longest + 1, (count,), generator=generator).tolist()
         self.rows = [torch.randn(length, 16, generator=generator) for length in lengths]
 
     def __len__(self):
@@ -58,9 +58,11 @@ class Tagger(nn.Module):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--batch-first", action="store_true")
+    parser.add_argument("--longest", type=int, default=30)
     args = parser.parse_args()
     torch.manual_seed(0)
-    loader = DataLoader(Sequences(1600), batch_size=16, shuffle=True, collate_fn=PadTo(args.batch_first))
+    dataset = Sequences(1600, args.longest)
+    loader = DataLoader(dataset, batch_size=16, shuffle=True, collate_fn=PadTo(args.batch_first))
     model = Tagger(args.batch_first)
     optimizer = torch.optim.RMSprop(model.parameters(), lr=0.001)
     for epoch in range(EPOCHS):
