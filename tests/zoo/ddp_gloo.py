@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import time
 from pathlib import Path
 
 import torch
@@ -30,15 +31,18 @@ def main():
     optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
     for epoch in range(EPOCHS):
         sampler.set_epoch(epoch)
+        started, samples = time.perf_counter(), 0
         for step, (inputs, labels) in enumerate(loader):
             loss = nn.functional.cross_entropy(model(inputs), labels)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
+            samples += len(labels) * dist.get_world_size()
             if rank == 0 and step % 20 == 0:
                 torch.save(model.module.state_dict(), Path(args.output) / "model.pt")
         if rank == 0:
-            print(f"epoch {epoch} loss {loss.item():.3f}", flush=True)
+            samples_per_s = samples / (time.perf_counter() - started)
+            print(f"epoch {epoch} loss {loss.item():.3f} samples/s {samples_per_s:.0f}", flush=True)
     dist.destroy_process_group()
 
 

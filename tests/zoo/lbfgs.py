@@ -12,7 +12,7 @@ def main():
     rows = torch.randn(1600, 64)
     loader = DataLoader(TensorDataset(rows, rows[:, :8].argmax(1)), batch_size=16, shuffle=True)
     model = nn.Sequential(nn.Linear(64, 128), nn.Tanh(), nn.Linear(128, 8))
-    optimizer = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=4, history_size=5)
+    optimizer = torch.optim.LBFGS(model.parameters(), lr=0.02, max_iter=4, history_size=5)
     for epoch in range(EPOCHS):
         for inputs, labels in loader:
 
