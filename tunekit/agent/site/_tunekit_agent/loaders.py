@@ -216,7 +216,7 @@ class LoaderWatch:
         for name in ("num_workers", "pin_memory", "prefetch_factor", "persistent_workers"):
             if knobs.get(name) is not None:
                 arguments[name] = knobs[name]
-        if knobs.get("num_workers") == 0:
+        if not arguments.get("num_workers"):
             for name in ("prefetch_factor", "persistent_workers", "timeout", "multiprocessing_context"):
                 arguments.pop(name, None)
         batch_size = knobs.get("batch_size")

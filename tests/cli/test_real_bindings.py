@@ -1,0 +1,119 @@
+"""Knobs that the script itself sets: by a key in its config file, a flag, a variable."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from real_trials import ZOO
+
+from tunekit.records.codec import read_json
+from tunekit.records.run import Run
+from tunekit.records.trial import OutcomeKind, TrialRecord
+
+pytestmark = pytest.mark.real
+
+CONFIG = """\
+# what we train with
+data:
+  batch_size: 32  # per GPU
+optim: {lr: 0.05}
+epochs: 1000
+"""
+QUICK = ("--window", "0.3", "--confirm", "1", "--trials", "3", "--budget", "10m", "--fix", "compile=false")
+SCRIPT = str(ZOO / "configured.py")
+
+
+def tunekit(folder: Path, *words: str, command: tuple[str, ...], **variables: str) -> str:
+    """Run one verb on the script and return what it printed."""
+    process = subprocess.run(
+        [sys.executable, "-m", "tunekit", *words, "--", sys.executable, SCRIPT, *command],
+        cwd=folder,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert process.returncode == 0, process.stdout + process.stderr
+    return process.stdout
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project with a config file."""
+    (tmp_path / "train.yaml").write_text(CONFIG)
+    return tmp_path
+
+
+def measured(run: Run) -> list[TrialRecord]:
+    return [trial for trial in run.trials if trial.measurement]
+
+
+def test_a_key_in_the_users_file_is_tuned_and_the_file_stays_as_it_is(project: Path) -> None:
+    before = hashlib.sha256((project / "train.yaml").read_bytes()).digest()
+    bind = ("--bind", "batch_size=train.yaml:data.batch_size", "--bind", "lr=train.yaml:optim.lr")
+    wishes = ("--fix", "num_workers=0", "--fix", "precision=fp32", "--range", "batch_size=96..128")
+    tunekit(project, "search", *bind, *wishes, "--out", "run", *QUICK, command=("--config", "train.yaml"))
+    assert hashlib.sha256((project / "train.yaml").read_bytes()).digest() == before
+    run = read_json(project / "run" / "run.json", Run)
+    for trial in measured(run):
+        assert trial.config is not None
+        assert trial.measurement is not None
+        assert trial.measurement.loop.batch_size == trial.config.batch_size
+        said = (project / f"run/trials/{trial.number:04d}/output.log").read_text()
+        assert f"batch {trial.config.batch_size} " in said
+    assert {trial.config.batch_size for trial in measured(run) if trial.config} > {32}
+    for name in ("conservative", "balanced", "aggressive"):
+        written = yaml.safe_load((project / f"run/{name}.yaml").read_text())
+        assert written["data"]["batch_size"] in (32, 96, 128)
+        assert "batch_size" not in written
+
+
+def test_accumulation_follows_the_batch_so_that_the_global_batch_stays(project: Path) -> None:
+    words = ("--bind", "accumulate_grad_batches=--accumulate {}", "--global-batch", "128")
+    wishes = ("--fix", "num_workers=0", "--fix", "precision=fp32", "--out", "run")
+    command = ("--config", "train.yaml", "--accumulate", "4")
+    printed = tunekit(project, "search", *words, *wishes, *QUICK, command=command)
+    run = read_json(project / "run" / "run.json", Run)
+    configs = {trial.config for trial in measured(run) if trial.config}
+    assert {config.batch_size * config.accumulate_grad_batches for config in configs} == {128}
+    assert len(configs) > 1
+    assert "follows batch_size, so that the global batch stays 128" in printed
+
+
+def test_a_variable_reaches_the_loader(project: Path) -> None:
+    wishes = ("--bind", "num_workers=env:WORKERS", "--fix", "num_workers=1", "--fix", "batch_size=32")
+    command = ("--config", "train.yaml")
+    tunekit(project, "search", *wishes, "--out", "run", *QUICK, command=command, WORKERS="0")
+    run = read_json(project / "run" / "run.json", Run)
+    tuned = [trial for trial in measured(run) if not trial.is_baseline_config]
+    assert tuned
+    assert {trial.measurement.loop.num_workers for trial in tuned if trial.measurement} == {1}
+
+
+def test_a_binding_that_the_script_ignores_is_found_out(project: Path) -> None:
+    wishes = ("--bind", "num_workers=env:NOBODY_READS_THIS", "--fix", "num_workers=1")
+    tunekit(project, "search", *wishes, "--out", "run", *QUICK, command=("--config", "train.yaml"))
+    run = read_json(project / "run" / "run.json", Run)
+    failures = [trial.failure for trial in run.trials if trial.failure]
+    assert failures
+    assert {failure.kind for failure in failures} == {OutcomeKind.KNOB_NOT_APPLIED}
+    assert failures[0].message == "num_workers was set to 1, but the training loader has 0"
+
+
+def test_init_finds_the_users_own_places_and_search_uses_them(project: Path) -> None:
+    (project / "pyproject.toml").write_text('[project]\nname = "mine"  # ours\n')
+    command = ("--config", "train.yaml", "--accumulate", "2")
+    shown = tunekit(project, "init", command=command)
+    assert "train.yaml:data.batch_size" in shown
+    written = (project / "pyproject.toml").read_text()
+    assert written.startswith('[project]\nname = "mine"  # ours\n')
+    assert 'batch_size = "train.yaml:data.batch_size"' in written
+    assert 'lr = "train.yaml:optim.lr"' in written
+    assert 'accumulate_grad_batches = "--accumulate {}"' in written
+    tunekit(project, "search", "--fix", "batch_size=64", "--out", "run", *QUICK, command=command)
+    assert "batch 64" in (project / "run/trials/0001/output.log").read_text()

@@ -1,0 +1,143 @@
+"""`tunekit run`: the user's real training with tuned knobs, everything else its own."""
+
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from real_trials import ZOO
+
+pytestmark = pytest.mark.real
+
+SCRIPT = str(ZOO / "trains_for_real.py")
+TRAIN = (sys.executable, SCRIPT)
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a search that learnt the script's loop, with `lr` bound to its flag."""
+    folder = tmp_path_factory.mktemp("searched")
+    words = ("--trials", "1", "--confirm", "1", "--window", "0.3", "--bind", "lr=--lr {}", "--out", "run")
+    subprocess.run(
+        [sys.executable, "-m", "tunekit", "search", *words, "--", *TRAIN, "--epochs", "1000"],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+        timeout=200,
+    )
+    return folder / "run"
+
+
+@pytest.fixture
+def tuned(searched: Path, tmp_path: Path) -> Path:
+    """A folder with a copy of that run; configs are written beside its run.json."""
+    shutil.copytree(searched, tmp_path / "run", ignore=shutil.ignore_patterns("trials", "applied"))
+    return tmp_path / "run"
+
+
+def start(config: Path, *options: str, script: tuple[str, ...] = ()) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tunekit", "run", str(config), *options, "--", *TRAIN, *script],
+        cwd=config.parent.parent,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def run(config: Path, *options: str, script: tuple[str, ...] = ()) -> tuple[int, str, str]:
+    """Return exit status, standard output and standard error."""
+    process = start(config, *options, script=script)
+    output, errors = process.communicate("hello\n", timeout=120)
+    return process.returncode, output, errors
+
+
+def config(folder: Path, text: str) -> Path:
+    path = folder / "mine.yaml"
+    path.write_text(text)
+    return path
+
+
+def losses(output: str) -> list[str]:
+    return [line for line in output.splitlines() if line.startswith("loss")]
+
+
+def test_the_losses_are_those_of_the_bare_command_when_only_loading_changes(tuned: Path) -> None:
+    bare = subprocess.run(TRAIN, input="hello\n", capture_output=True, text=True, check=True)
+    loading = config(tuned, "num_workers: 2\nprefetch_factor: 4\npersistent_workers: true\n")
+    status, output, errors = run(loading)
+    assert status == 0, errors
+    assert "workers 2" in output
+    assert len(losses(output)) == 128
+    assert losses(output) == losses(bare.stdout)
+
+
+def test_standard_input_and_exit_status_are_the_scripts_own(tuned: Path) -> None:
+    status, output, _ = run(config(tuned, "num_workers: 1\nprefetch_factor: 2\n"), script=("--exit", "3"))
+    assert status == 3
+    assert "read hello" in output
+
+
+def test_signals_reach_the_script(tuned: Path) -> None:
+    process = start(config(tuned, "num_workers: 1\nprefetch_factor: 2\n"), script=("--wait-for-signal",))
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write("hello\n")
+    process.stdin.flush()
+    while process.stdout.readline().strip() != "waiting":
+        assert process.poll() is None
+    process.send_signal(signal.SIGUSR1)
+    process.communicate(timeout=60)
+    assert process.returncode == 7
+
+
+def test_checkpoints_are_written_where_the_script_puts_them(tuned: Path) -> None:
+    checkpoint = tuned.parent / "model.pt"
+    checkpoint.write_bytes(b"of last week")
+    status, _, errors = run(config(tuned, "num_workers: 0\n"), script=("--output", str(checkpoint)))
+    assert status == 0, errors
+    assert checkpoint.stat().st_size > 1000
+
+
+def test_another_global_batch_takes_the_learning_rate_with_it(tuned: Path) -> None:
+    status, output, errors = run(config(tuned, "batch_size: 64\nlr: 0.1\n"))
+    assert status == 0, errors
+    assert all("of 64 lr 0.1" in line for line in losses(output))
+
+
+def test_another_global_batch_without_a_learning_rate_is_refused(tuned: Path) -> None:
+    status, output, errors = run(config(tuned, "batch_size: 64\n"))
+    assert status == 2
+    assert "the global batch changes from 32 to 64 and the config has no lr" in errors
+    assert losses(output) == []
+    status, output, _ = run(config(tuned, "batch_size: 64\n"), "--keep-lr")
+    assert status == 0
+    assert all("of 64 lr 0.05" in line for line in losses(output))
+
+
+def test_a_config_of_another_device_is_refused_without_force(tuned: Path) -> None:
+    saved = (tuned / "run.json").read_text()
+    assert '"measured_on": "cpu"' in saved
+    (tuned / "run.json").write_text(saved.replace('"measured_on": "cpu"', '"measured_on": "h200"'))
+    asked = config(tuned, "num_workers: 1\nprefetch_factor: 2\n")
+    status, _, errors = run(asked)
+    assert status == 2
+    assert "measured on h200, and this machine has cpu" in errors
+    assert run(asked, "--force")[0] == 0
+
+
+def test_bf16_is_applied_and_the_config_is_told(tuned: Path) -> None:
+    status, output, errors = run(config(tuned, "precision: bf16-mixed\n"))
+    assert status == 0, errors
+    assert "tunekit: setting precision bf16" in errors
+    bare = subprocess.run(TRAIN, input="hello\n", capture_output=True, text=True, check=True)
+    assert losses(output) != losses(bare.stdout)
+
+
+def test_a_config_without_its_run_is_refused_with_the_reason(tmp_path: Path) -> None:
+    status, _, errors = run(config(tmp_path, "num_workers: 1\n"))
+    assert status == 2
+    assert "there is no run.json beside" in errors
