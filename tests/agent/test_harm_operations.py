@@ -55,7 +55,7 @@ def only_old(pictured: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
 
 
 @given(st.lists(_operation, max_size=12))
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @example(
     [("write", "a.txt", "a", "one"), ("replace", "a.txt", "b.txt"), ("read", "b.txt"), ("remove", "a.txt")]
 )
@@ -88,7 +88,7 @@ _harmful = st.one_of(
 
 
 @given(st.lists(_harmful, max_size=15))
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_nothing_that_a_script_tries_changes_an_old_file(probe: Probe, operations: list[Any]) -> None:
     with TemporaryDirectory() as temporary:
         root, trial = Path(temporary) / "root", Path(temporary) / "trial"

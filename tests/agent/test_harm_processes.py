@@ -97,9 +97,10 @@ def test_what_goes_past_the_replaced_functions_is_refused(user: Path, tmp_path: 
             try: print("went through", act(*args))
             except OSError as error: print(type(error).__name__, error.filename)
         attempt(_io.open, "a.txt", "w"); attempt(posix.open, "a.txt", 1); attempt(posix.unlink, "a.txt")
-        attempt(posix.rename, "a.txt", "c.txt"); attempt(posix.rmdir, "ck"); attempt(posix.truncate, "a.txt", 1)
-        attempt(posix.chmod, "a.txt", 0); attempt(posix.utime, "a.txt"); attempt(posix.link, "a.txt", "c.txt")
-        attempt(posix.chown, "a.txt", 1, 1); attempt(sqlite3.Connection, "a.txt")
+        attempt(posix.rename, "a.txt", "c.txt"); attempt(posix.rmdir, "ck")
+        attempt(posix.truncate, "a.txt", 1); attempt(posix.chmod, "a.txt", 0); attempt(posix.utime, "a.txt")
+        attempt(posix.link, "a.txt", "c.txt"); attempt(posix.chown, "a.txt", 1, 1)
+        attempt(sqlite3.Connection, "a.txt")
         posix.mkdir("new"); posix.rmdir("new"); _io.open("new", "w").close(); posix.rename("new", "newer")
         print(_io.open("a.txt").read())
         """,
@@ -183,11 +184,11 @@ def test_a_database_is_copied_with_its_journal_and_a_large_one_is_read(user: Pat
             with connection: connection.execute("insert into runs values ('new')")
             connection.close()
         print(count()); add(sqlite3.connect("runs.db")); print(count())
-        add(sqlite3.connect(f"file:{pathlib.Path('runs.db').resolve()}?cache=private", uri=True)); print(count())
-        add(sqlite3.connect("own.db")) if pathlib.Path("own.db").exists() else print("no own.db")
+        add(sqlite3.connect(f"file:{pathlib.Path('runs.db').resolve()}?cache=private", uri=True))
+        print(count())
         """,
     )
-    assert printed.split("\n")[:4] == ["1", "2", "3", "no own.db"]
+    assert printed == "1\n2\n3\n"
     assert picture(user) == old
     printed, _ = run_guarded(
         user,
@@ -243,7 +244,10 @@ def test_reads_see_rewritten_configs(user: Path, tmp_path: Path) -> None:
     printed, events = run_guarded(
         user,
         tmp_path / "trial",
-        "import pathlib; print(open('a.txt').read(), pathlib.Path('a.txt').read_text(), open('b.txt').read())",
+        """
+        import pathlib
+        print(open("a.txt").read(), pathlib.Path("a.txt").read_text(), open("b.txt").read())
+        """,
         {str(user / "a.txt"): str(tmp_path / "rewritten.txt")},
     )
     assert printed == "rewritten rewritten old b.txt\n"

@@ -100,3 +100,19 @@ def test_a_lightning_trainer_replaces_nothing(steps: str, tmp_path: Path) -> Non
     assert ("trained to the end" in trials.output(0)) == (steps == "5")
     assert fingerprints(user) == old
     assert "lightning.Trainer.save_checkpoint" in denied(record)
+
+
+def test_accelerate_and_the_hub_save_and_send_nothing(tmp_path: Path) -> None:
+    user = tmp_path / "user"
+    fill(user, "checkpoints/checkpoint_1/model.safetensors", "checkpoints/checkpoint_2/model.safetensors")
+    old = fingerprints(user)
+    trials = RealTrials(zoo_target("accelerate_and_hub.py", "--folder", str(user)), tmp_path / "trials")
+    record = trials.run_baseline()
+    assert record.failure is None, trials.output(0)[-2000:]
+    assert fingerprints(user) == old
+    assert denied(record) == {
+        "accelerate.Accelerator.save_state",
+        "huggingface_hub.create_repo",
+        "huggingface_hub.upload_folder",
+        "huggingface_hub.upload_file",
+    }

@@ -37,7 +37,7 @@ def rotate(folder, model):
 
 def replace_atomically(folder):
     (folder / "state.tmp").write_text("new state")
-    os.replace(folder / "state.tmp", folder / "state.json")
+    os.replace(folder / "state.tmp", folder / "state.json")  # noqa: PTH105
     check("state", (folder / "state.json").read_text(), "new state")
     check("temporary", (folder / "state.tmp").exists(), False)
 
