@@ -62,6 +62,9 @@ def only_old(pictured: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
 @example([("rmtree", "ck"), ("mkdir", "ck"), ("list", "ck"), ("write", "ck/x", "a", "one"), ("read", "ck/x")])
 @example([("rename", "link", "b.txt"), ("write", "b.txt", "w", "one"), ("read", "a.txt"), ("list", ".")])
 @example([("rename", "a.txt", "n.txt"), ("write", "n.txt", "r+", "one"), ("exists", "a.txt"), ("walk", ".")])
+@example([("rename", "link", "ck/x"), ("copy", "a.txt", "ck/x"), ("read", "ck/a.txt")])
+@example([("rename", "link", "a.txt"), ("os_write", "a.txt", "O_EXCL", ""), ("read", "a.txt")])
+@example([("remove", "a.txt"), ("os_write", "link", "O_EXCL", ""), ("scan", ".")])
 def test_old_files_stay_and_the_script_sees_what_it_did(probe: Probe, operations: list[Any]) -> None:
     with TemporaryDirectory() as temporary:
         guarded, plain, trial = (Path(temporary) / name for name in ("guarded", "plain", "trial"))
@@ -89,6 +92,7 @@ _harmful = st.one_of(
 
 @given(st.lists(_harmful, max_size=15))
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example([("remove", "a.txt"), ("symlink", "a.txt", "ck/n"), ("link", "ck/n", "a.txt")])
 def test_nothing_that_a_script_tries_changes_an_old_file(probe: Probe, operations: list[Any]) -> None:
     with TemporaryDirectory() as temporary:
         root, trial = Path(temporary) / "root", Path(temporary) / "trial"

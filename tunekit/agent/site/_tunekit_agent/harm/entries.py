@@ -258,6 +258,8 @@ class Entries:
             if _is_folder(status_of(content)):
                 raise answer(errno.EPERM, src)
             real = follow(source) if content == source else overlay.linked(source, content)
+            if not overlay.is_visible(real):
+                raise answer(errno.ENOENT, src)
             covers = goal in overlay.removed
             if content == source and not covers and not overlay.existed(source) and not overlay.existed(real):
                 return self._making(
@@ -345,6 +347,11 @@ class Entries:
                 raise answer(errno.ENOENT, path)
             if copy is not None:
                 kwargs.pop("dir_fd", None)
+                target = overlay.linked(entry, copy) if follows else copy
+                if target != copy:
+                    return self._mark(original, follows, target, *args, **kwargs) or (
+                        lambda: original(target, *args, **kwargs)
+                    )
                 return lambda: original(copy, *args, **kwargs)
             if not overlay.existed(entry):
                 return None
