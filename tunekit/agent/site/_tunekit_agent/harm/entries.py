@@ -171,7 +171,7 @@ class Entries:
         part = f"{overlay.folder}/renaming-{os.getpid()}-{id(target)}"
         status = posix.lstat(content)
         if stat.S_ISLNK(status.st_mode):
-            posix.symlink(self._absolute_link(content, source), part)
+            posix.symlink(posix.readlink(content), part)
         elif content != source or not overlay.existed(source):
             shutil.move(content, part)
         elif stat.S_ISREG(status.st_mode):
@@ -181,9 +181,6 @@ class Entries:
         if status_of(target) is not None:
             posix.unlink(target)
         shutil.move(part, target)
-
-    def _absolute_link(self, link: str, entry: str) -> str:
-        return os.path.join(os.path.dirname(entry), posix.readlink(link))
 
     def _rename_folder(self, source: str, goal: str, dst: Any, make: Callable) -> Any:
         overlay = self._overlay
@@ -258,7 +255,11 @@ class Entries:
             if not overlay.has_folder(os.path.dirname(goal)):
                 raise answer(errno.ENOENT, dst)
             content = overlay.diverted.get(source, source)
-            real = follow(content)
+            if _is_folder(status_of(content)):
+                raise answer(errno.EPERM, src)
+            real = follow(source) if content == source else overlay.linked(source, content)
+            if not overlay.is_visible(real):
+                raise answer(errno.ENOENT, src)
             covers = goal in overlay.removed
             if content == source and not covers and not overlay.existed(source) and not overlay.existed(real):
                 return self._making(
@@ -309,7 +310,7 @@ class Entries:
             target = overlay.place(goal)
             if status_of(target) is not None:
                 posix.unlink(target)
-            posix.symlink(os.path.join(os.path.dirname(goal), os.fsdecode(src)), target)
+            posix.symlink(os.fsdecode(src), target)
             overlay.put(goal, target)
             overlay.tell("diverted", goal)
             return _done
@@ -346,6 +347,11 @@ class Entries:
                 raise answer(errno.ENOENT, path)
             if copy is not None:
                 kwargs.pop("dir_fd", None)
+                target = overlay.linked(entry, copy) if follows else copy
+                if target != copy:
+                    return self._mark(original, follows, target, *args, **kwargs) or (
+                        lambda: original(target, *args, **kwargs)
+                    )
                 return lambda: original(copy, *args, **kwargs)
             if not overlay.existed(entry):
                 return None

@@ -7,7 +7,6 @@ import errno
 import functools
 import io
 import os
-import posix
 import stat
 import sys
 from typing import Any, Callable
@@ -157,29 +156,35 @@ class Files:
 class _Entry:
     """A directory entry whose file is in the trial's folder; has os.DirEntry's methods."""
 
-    def __init__(self, name: Any, path: Any, copy: str) -> None:
-        self.name, self.path, self._copy = name, path, copy
+    def __init__(self, name: Any, path: Any, entry: str) -> None:
+        self.name, self.path, self._entry = name, path, entry
 
     def __fspath__(self):
         return self.path
 
     def inode(self) -> int:
-        return posix.lstat(self._copy).st_ino
+        return os.lstat(self._entry).st_ino
 
     def is_symlink(self) -> bool:
-        return stat.S_ISLNK(posix.lstat(self._copy).st_mode)
+        return self._is(stat.S_ISLNK, False)
 
     def is_junction(self) -> bool:
         return False
 
     def is_dir(self, *, follow_symlinks=True) -> bool:
-        return stat.S_ISDIR(self.stat(follow_symlinks=follow_symlinks).st_mode)
+        return self._is(stat.S_ISDIR, follow_symlinks)
 
     def is_file(self, *, follow_symlinks=True) -> bool:
-        return stat.S_ISREG(self.stat(follow_symlinks=follow_symlinks).st_mode)
+        return self._is(stat.S_ISREG, follow_symlinks)
 
     def stat(self, *, follow_symlinks=True) -> os.stat_result:
-        return posix.stat(self._copy, follow_symlinks=follow_symlinks)
+        return os.stat(self._entry, follow_symlinks=follow_symlinks)
+
+    def _is(self, kind: Callable, follows: bool) -> bool:
+        try:
+            return kind(self.stat(follow_symlinks=follows).st_mode)
+        except FileNotFoundError:
+            return False
 
 
 class _Scan:
@@ -194,16 +199,16 @@ class _Scan:
         for entry in self._physical:
             name = os.fsdecode(entry.name)
             seen.add(name)
-            copy = overlay.diverted.get(f"{folder}/{name}")
-            if copy is not None:
-                yield _Entry(entry.name, entry.path, copy)
-            elif f"{folder}/{name}" not in overlay.removed:
+            here = f"{folder}/{name}"
+            if here in overlay.diverted:
+                yield _Entry(entry.name, entry.path, here)
+            elif here not in overlay.removed:
                 yield entry
         for name in overlay.names_in(folder, []):
             if name not in seen:
                 shown = os.fsencode(name) if isinstance(path, bytes) else name
                 full = shown if isinstance(path, int) else os.path.join(path, shown)
-                yield _Entry(shown, full, overlay.diverted[f"{folder}/{name}"])
+                yield _Entry(shown, full, f"{folder}/{name}")
 
     def __iter__(self):
         return self

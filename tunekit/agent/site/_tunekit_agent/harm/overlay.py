@@ -161,7 +161,10 @@ class Overlay:
         if entry in self.removed:
             raise answer(errno.ENOENT, path)
         copy = self.diverted.get(entry)
-        return copy if copy is not None else self.redirected.get(entry)
+        if copy is None:
+            return self.redirected.get(entry)
+        target = self.linked(entry, copy) if follows else copy
+        return copy if target == copy else self.read_path(target) or target
 
     def write_path(
         self,
@@ -179,7 +182,7 @@ class Overlay:
             dir_fd: the folder that a relative path starts from.
             keep: the old content matters; the write doesn't start with an empty file.
             create: a missing file is made.
-            exclusive: an existing file is an error, which the real call raises.
+            exclusive: an existing file is an error.
             always: divert a new file too.
 
         Returns:
@@ -192,22 +195,39 @@ class Overlay:
         if entry is None:
             return None, None
         with self.lock:
-            if entry not in self.removed and entry not in self.diverted:
+            if not exclusive and entry not in self.removed and entry not in self.diverted:
                 entry = follow(entry)
             if self.is_free(entry):
                 return None, None
             if entry in self.diverted:
+                if exclusive:
+                    raise answer(errno.EEXIST, path)
                 return self._write_through(entry, keep), None
             if entry in self.removed:
-                if not create:
+                if not create or os.path.dirname(entry) in self.removed:
                     raise answer(errno.ENOENT, path)
                 return self.divert(entry, keep=False), None
             return self._write_found(entry, keep, create, exclusive, always)
 
     def _write_through(self, entry: str, keep: bool) -> str:
         copy = self.diverted[entry]
-        target = follow(copy)
+        target = self.linked(entry, copy)
         return copy if target == copy else self.write_path(target, keep=keep)[0] or target
+
+    def linked(self, entry: str, copy: str) -> str:
+        """Return the copy, or where it leads if it is a symbolic link of the script's.
+
+        Raises:
+            Answer: it leads back to the entry.
+        """
+        try:
+            text = posix.readlink(copy)
+        except OSError:
+            return copy
+        target = real_path(os.path.join(os.path.dirname(entry), text))
+        if target == entry:
+            raise answer(errno.ELOOP, entry)
+        return target
 
     def _write_found(self, entry: str, keep: bool, create: bool, exclusive: bool, always: bool) -> tuple:
         status = status_of(entry)
