@@ -101,11 +101,6 @@ SCRIPTS = [
 ]
 
 
-def xfail(reason: str) -> pytest.MarkDecorator:
-    """Mark what is right but not so yet, with the cause."""
-    return pytest.mark.xfail(strict=True, raises=AssertionError, reason=reason)
-
-
 @pytest.fixture(scope="module")
 def trials_of(tmp_path_factory: pytest.TempPathFactory) -> SharedTrials:
     return SharedTrials(tmp_path_factory.mktemp("frameworks"))
@@ -123,11 +118,6 @@ def test_compile_captures_a_graph_inside_a_framework(words: tuple[str, ...], tri
     assert loop_of(trials_of(words).run(compile=True)).compile_graphs >= 1
 
 
-@xfail(
-    "roots.py takes the DistributedDataParallel wrapper for the root and knobs.py compiles its call, which "
-    "torch leaves for DDP.forward by a graph break; the Sequential inside is then skipped: 0 graphs. "
-    "Compiling `module` of the wrapper captures one"
-)
 def test_compile_captures_a_graph_inside_data_parallel(trials_of: SharedTrials) -> None:
     assert loop_of(trials_of(TORCHRUN).run(compile=True)).compile_graphs >= 1
 
@@ -200,21 +190,16 @@ def test_accumulation_without_a_loader_is_counted(trials_of: SharedTrials) -> No
     assert loop_of(trials.baseline).rate_samples_per_s == pytest.approx(own_rate, rel=0.4)
 
 
-@xfail("without a loader the clock ticks at optimizer steps, not at loop batches (_tick_without_loader)")
 def test_loop_batches_without_a_loader_are_those_of_the_batch_function(trials_of: SharedTrials) -> None:
     loop = loop_of(trials_of(ACCUMULATING_GPT).baseline)
     assert loop.steady_samples == 12 * loop.steady_batches
 
 
 def test_a_warm_up_by_hand_is_not_taken_for_the_learning_rate(trials_of: SharedTrials) -> None:
-    """The group shows the first value of the warm-up: the base rate is unknown, if not what AdamW was given."""
+    """The group shows the warm-up: the base rate is unknown, if not what AdamW was given."""
     assert found_by(trials_of((*GPT, "--dtype", "float32"))).optimizers[0].base_lr in (None, 6e-4)
 
 
-@xfail(
-    "a first dimension that agrees with the batch size once is believed from then on (loaders.py, "
-    "samples_in), be it the padded length"
-)
 def test_a_padded_length_is_not_taken_for_the_samples(trials_of: SharedTrials) -> None:
     loop = loop_of(trials_of(("python", "lstm_padded.py", "--longest", "16")).baseline)
     assert loop.steady_samples == 16 * loop.steady_batches

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from pathlib import Path
 
 import torch
 import yaml
@@ -11,11 +12,10 @@ from torch.utils.data import DataLoader, TensorDataset
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--config", required=True)
+    parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--accumulate", type=int, default=1)
     options = parser.parse_args()
-    with open(options.config) as stream:
-        settings = yaml.safe_load(stream)
+    settings = yaml.safe_load(options.config.read_text())
     torch.manual_seed(0)
     data = TensorDataset(torch.randn(4800, 64), torch.randint(0, 8, (4800,)))
     batch_size, lr = settings["data"]["batch_size"], settings["optim"]["lr"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import PathFinder
 from typing import Callable
 
 
@@ -38,12 +37,21 @@ class _Finder(MetaPathFinder):
         callbacks = self.waiting.pop(name, None)
         if callbacks is None:
             return None
-        spec = PathFinder.find_spec(name, path, target)
+        spec = self._found_by_others(name, path, target)
         if spec is not None and spec.loader is not None:
             spec.loader = _AfterExec(spec.loader, callbacks)
         if not self.waiting and self in sys.meta_path:
             sys.meta_path.remove(self)
         return spec
+
+    def _found_by_others(self, name, path, target):
+        """Return what Python would have found without us: an editable package has a finder of its own."""
+        for finder in sys.meta_path:
+            find_spec = getattr(finder, "find_spec", None)
+            spec = find_spec(name, path, target) if finder is not self and find_spec is not None else None
+            if spec is not None:
+                return spec
+        return None
 
 
 _finder = _Finder()

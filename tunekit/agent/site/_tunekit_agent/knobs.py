@@ -71,8 +71,12 @@ def _compile(torch: Any, module: Any) -> None:
     """Compile the root's call in place.
 
     `module.compile()` captures nothing on nn.Sequential and its like, whose frames torch skips; a
-    frame of our own around the call is captured and the call inlined into it.
+    frame of our own around the call is captured and the call inlined into it. Inside the wrapper of
+    distributed data parallel it is the wrapped module: torch leaves the wrapper's own call for its hooks,
+    and still splits the graphs at its gradient buckets.
     """
+    if type(module).__name__ == "DistributedDataParallel":
+        module = module.module
 
     def call_root(*args, **kwargs):
         return module._call_impl(*args, **kwargs)

@@ -15,6 +15,7 @@ from .process import Owner
 
 _STACK_FRAMES = 4
 _MAX_LOADERS = 512
+_AGREED_PER_DIFFERED = 4
 _MAX_WRAPPED = 4
 """Batch samplers within batch samplers."""
 _AGENT = os.path.dirname(os.path.abspath(__file__))
@@ -28,6 +29,7 @@ class LoaderInfo:
         ordinal: how many loaders that call stack had built before.
         credits: how often an optimizer step followed its batches; 0.5 when another loader came between.
         fetches: batches that the main process took from it.
+        epoch_fetches: of them, those since its iterator was made or reset.
         origin: the loader whose batch sampler this one's wraps, as a launcher's shard does: the batch
             size is set there.
     """
@@ -36,26 +38,36 @@ class LoaderInfo:
         self.call_stack = call_stack
         self.ordinal = ordinal
         self.credits = 0.0
-        self.fetches = 0
+        self.fetches = self.epoch_fetches = 0
         self.facts: dict = {}
         self.loader: Any = None  # a weak reference: a loader built anew each epoch must die with it
         self.batch_sampler: Any = None  # a weak reference too
         self.origin: LoaderInfo | None = None
-        self._trusts_tensor: bool | None = None
+        self._agreed = self._differed = 0
+        self._exceeded = False
 
     def samples_in(self, batch: object) -> int:
         """Return the samples in a fetched batch.
 
-        The first tensor's first dimension is believed only where it agreed with the declared batch
-        size once: packed sequences and detection batches have other shapes.
+        Another first dimension of the first tensor than the declared batch size is believed for an
+        epoch's last batch; without a known length, while it mostly agrees and never exceeds. A padded
+        length or a packed sequence agrees by chance only.
         """
         declared = self.facts.get("batch_size")
         seen = batches.leading_size(batch)
         if declared is None:
             return seen or 1
-        if self._trusts_tensor is None or (not self._trusts_tensor and self.fetches <= 2):
-            self._trusts_tensor = seen == declared
-        return seen if self._trusts_tensor and seen else declared
+        if seen is None or seen == declared:
+            self._agreed += 1
+            return declared
+        self._differed += 1
+        self._exceeded = self._exceeded or seen > declared
+        if self._exceeded:
+            return declared
+        epoch_batches = facts.epoch_of(self)[1]
+        if epoch_batches is not None:
+            return seen if self.epoch_fetches == epoch_batches else declared
+        return seen if self._agreed >= _AGREED_PER_DIFFERED * self._differed else declared
 
 
 def _user_stack(working_dir: str) -> tuple:
@@ -289,6 +301,7 @@ class LoaderWatch:
 
     def _epoch_started(self, info: LoaderInfo | None) -> None:
         if info is not None and self._owner.is_here:
+            info.epoch_fetches = 0
             self.observer.epoch_started(info, time.perf_counter())
 
     def _next(self, iterator: Any, info: LoaderInfo, original_next: Any) -> Any:
@@ -312,5 +325,6 @@ class LoaderWatch:
         finally:
             self.fetching -= 1
         info.fetches += 1
+        info.epoch_fetches += 1
         self.observer.fetched(info, batch, time.perf_counter() - started)
         return batch

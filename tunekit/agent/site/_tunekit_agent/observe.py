@@ -74,7 +74,7 @@ class Observer:
         self._first_fetch_at: float | None = None
         self._first_batch_s = self._first_step_s = 0.0
         self._fetched_at = self._started
-        self._loaderless_samples = self._samples_per_step = 1
+        self._loaderless_samples = self._batches_per_step = 1
         self._window_from: int | None = None
         self._last_graphs = 0
         self._settle_from = 0
@@ -211,7 +211,7 @@ class Observer:
         self._loaderless_samples = self._request.samples_per_step or (
             (roots[0].input_samples if roots else None) or 1
         )
-        self._samples_per_step = self._loaderless_samples * self._learner.batches_per_step()
+        self._batches_per_step = self._learner.batches_per_step()
         self._clock = LoopClock(
             time.perf_counter,
             self._synchronize,
@@ -228,7 +228,8 @@ class Observer:
         """A loop that makes its own batches: its clock ticks at the steps of the first optimizer."""
         if not self.steps.is_first(optimizer):
             return
-        phase = self._clock.tick(self._samples_per_step, 0.0, False, self._settled())
+        samples = self._loaderless_samples * self._batches_per_step
+        phase = self._clock.tick(samples, 0.0, False, self._settled(), self._batches_per_step)
         if phase == FINISHED:
             self._finish()
 
@@ -279,6 +280,8 @@ class Observer:
         clock = self._clock
         training = self._training.facts if self._training else {}
         epoch_samples, epoch_batches = facts.epoch_of(self._training)
+        if epoch_samples is None and epoch_batches is not None and clock.steady_batches:
+            epoch_samples = round(epoch_batches * clock.steady_samples / clock.steady_batches)
         first, last = (facts.finite(loss) for loss in self.steps.loss_values())
         return {
             "device": self._learner.device,

@@ -131,7 +131,7 @@ class RootFinder:
 
     def _watch(self, torch: Any, module: Any, args: tuple, kwargs: dict) -> None:
         try:
-            if torch.is_grad_enabled():
+            if torch.is_grad_enabled() and not _is_tracing(torch):
                 self._saw(torch, module, args, kwargs)
         except Exception as error:
             if "OutOfMemory" in type(error).__name__:
@@ -148,6 +148,11 @@ class RootFinder:
         seen.forwards += 1
         if seen.input_samples is None:
             seen.input_samples, seen.input_elements = batches.leading_size_and_elements([args, kwargs])
+
+
+def _is_tracing(torch: Any) -> bool:
+    """Return whether torch.jit traces: what we look at would end up in its graph."""
+    return getattr(torch._C, "_get_tracing_state", lambda: None)() is not None
 
 
 def _numel(parameter: Any) -> int:

@@ -123,7 +123,7 @@ class LoopClock:
         self._epoch_batches = 0
         self._last_tick = None
 
-    def tick(self, samples: int, wait_s: float, interrupted: bool, settled: bool) -> str:
+    def tick(self, samples: int, wait_s: float, interrupted: bool, settled: bool, batches: int = 1) -> str:
         """The loop asks for its next batch.
 
         Args:
@@ -131,6 +131,7 @@ class LoopClock:
             wait_s: seconds that its next() took.
             interrupted: something else (a validation) ran within it; its time is left out.
             settled: nothing is being compiled or learnt any more.
+            batches: loop batches since the last tick; more than one where only steps can be seen.
 
         Returns:
             The phase from here on. On "boundary" the caller ends the epoch as soon as it can.
@@ -140,7 +141,7 @@ class LoopClock:
         if ended:
             self._epoch_batches += 1
         if self.phase == MEASURING and self._last_tick is not None and ended:
-            self._add(now, samples, wait_s, interrupted)
+            self._add(now, samples, wait_s, interrupted, batches)
         elif ended and self.phase == WARMING:
             self.discarded_batches += 1
         if self.phase in (DRAINING, REFILLING) and ended:
@@ -181,14 +182,14 @@ class LoopClock:
             return True
         return False
 
-    def _add(self, now: float, samples: int, wait_s: float, interrupted: bool) -> None:
+    def _add(self, now: float, samples: int, wait_s: float, interrupted: bool, batches: int) -> None:
         duration = now - (self._last_tick or now)
         self._last_tick = now
         if interrupted:
             return
         self.steady_time_s += duration
         self.steady_samples += samples
-        self.steady_batches += 1
+        self.steady_batches += batches
         self.data_wait_s += wait_s
         if len(self.durations) < _MAX_DURATIONS:
             self.durations.append(duration)
