@@ -2,10 +2,12 @@
 
 import socket
 import sys
+import venv
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import torch
 from real_trials import ZOO, RealTrials
 
 from tunekit.records.measurement import LoopMeasurement
@@ -123,3 +125,16 @@ def check_tuned(script: Script, trials: RealTrials) -> None:
     assert loop.num_workers == script.tuned.get("num_workers", script.workers)
     if isinstance(wanted_batch, int) and script.batch_size is not None:
         assert script.batch_size < loop.steady_samples / loop.steady_batches <= wanted_batch
+
+
+def python_without_tunekit(folder: Path) -> Path:
+    """Make a virtual environment that has torch and no tunekit, and return its interpreter."""
+    venv.EnvBuilder(with_pip=False, symlinks=True).create(folder / "venv")
+    packages = folder / "packages"
+    packages.mkdir()
+    for entry in Path(torch.__file__).parents[1].iterdir():
+        if "tunekit" not in entry.name and entry.suffix != ".pth":
+            (packages / entry.name).symlink_to(entry)
+    (site,) = (folder / "venv" / "lib").glob("python*/site-packages")
+    (site / "packages.pth").write_text(f"{packages}\n")
+    return folder / "venv" / "bin" / "python"

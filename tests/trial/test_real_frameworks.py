@@ -5,11 +5,9 @@ import re
 import statistics
 import subprocess
 import sys
-import venv
 from pathlib import Path
 
 import pytest
-import torch
 from real_trials import ZOO, RealTrials
 from zoo_trials import (
     SEQUENTIAL,
@@ -20,6 +18,7 @@ from zoo_trials import (
     command_target,
     found_by,
     loop_of,
+    python_without_tunekit,
 )
 
 pytestmark = pytest.mark.real
@@ -245,16 +244,7 @@ def test_an_iterable_data_set_that_does_not_shard_keeps_its_workers(trials_of: S
 @pytest.fixture(scope="module")
 def other_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the python of a second environment, which has torch and no tunekit."""
-    folder = tmp_path_factory.mktemp("environment")
-    venv.EnvBuilder(with_pip=False, symlinks=True).create(folder / "venv")
-    packages = folder / "packages"
-    packages.mkdir()
-    for entry in Path(torch.__file__).parents[1].iterdir():
-        if "tunekit" not in entry.name and entry.suffix != ".pth":
-            (packages / entry.name).symlink_to(entry)
-    (site,) = (folder / "venv" / "lib").glob("python*/site-packages")
-    (site / "packages.pth").write_text(f"{packages}\n")
-    return folder / "venv" / "bin" / "python"
+    return python_without_tunekit(tmp_path_factory.mktemp("environment"))
 
 
 def test_a_script_runs_in_an_environment_without_tunekit(other_python: Path, tmp_path: Path) -> None:

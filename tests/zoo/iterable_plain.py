@@ -1,6 +1,7 @@
 """An IterableDataset that knows nothing of workers: with two of them every row would come twice."""
 
 import argparse
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -23,6 +24,7 @@ class Stream(IterableDataset):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--workers", type=int, default=0)
+    parser.add_argument("--output", default=None)
     args = parser.parse_args()
     torch.manual_seed(0)
     loader = DataLoader(Stream(200_000), batch_size=16, num_workers=args.workers)
@@ -35,6 +37,8 @@ def main():
         optimizer.step()
         if step % 200 == 0:
             print(f"step {step} loss {loss.item():.3f}", flush=True)
+            if args.output:
+                torch.save(model.state_dict(), Path(args.output) / "model.pt")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ Without --batch-first the padded batch is (time, batch, features), so that its f
 """
 
 import argparse
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -59,6 +60,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--batch-first", action="store_true")
     parser.add_argument("--longest", type=int, default=30)
+    parser.add_argument("--output", default=None)
     args = parser.parse_args()
     torch.manual_seed(0)
     dataset = Sequences(1600, args.longest)
@@ -72,6 +74,8 @@ def main():
             loss.backward()
             optimizer.step()
         print(f"epoch {epoch} loss {loss.item():.3f}", flush=True)
+        if args.output:
+            torch.save(model.state_dict(), Path(args.output) / "model.pt")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ few steps, so that it skips again and again.
 """
 
 import argparse
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -18,6 +19,7 @@ def main():
     parser.add_argument("--dtype", choices=["float16", "bfloat16"], default="float16")
     parser.add_argument("--init-scale", type=float, default=2.0**40)
     parser.add_argument("--growth-interval", type=int, default=2000)
+    parser.add_argument("--output", default=None)
     args = parser.parse_args()
     torch.manual_seed(0)
     rows = torch.randn(1600, 128)
@@ -37,6 +39,8 @@ def main():
                 scaler.update()
                 optimizer.zero_grad(set_to_none=True)
         print(f"epoch {epoch} loss {loss.item():.3f} scale {scaler.get_scale():g}", flush=True)
+        if args.output:
+            torch.save(model.state_dict(), Path(args.output) / "model.pt")
 
 
 if __name__ == "__main__":
