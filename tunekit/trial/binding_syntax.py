@@ -1,0 +1,185 @@
+"""Bindings as text: `--bind KNOB=HOW`, read and written.
+
+HOW is one of
+
+    inject  fixed                               set by the agent; left as the script has it
+    env:NAME                                    an environment variable
+    configs/a.yaml:data.batch_size              a key in a YAML, JSON or TOML file
+    --bs {}   --bs={}   data.batch_size={}      words on the command line; {} is the value
+    --compile   --compile|--no-compile          words that are there for true (and others for false)
+
+and the last place of a value may spell it: `env:AMP{bf16:1,fp32:0}`, `--precision {fp32:32-true}`.
+"""
+
+import difflib
+import re
+import shlex
+from collections.abc import Sequence
+
+from tunekit.errors import UsageError
+from tunekit.records.config import LOADER_KNOBS, MODEL_KNOBS
+from tunekit.records.target import Binding, BindingKind
+from tunekit.trial.spelling import (
+    BINDABLE,
+    SWITCH_KNOBS,
+    BoundValue,
+    parse_spelling,
+    parse_value,
+    spelling_text,
+)
+
+PLACE = "{}"
+"""Where the value goes."""
+
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_ENV = re.compile(r"env:([^{}]*)(?:\{([^{}]*)\})?", re.DOTALL)
+_FILE = re.compile(
+    r"(?P<path>.*\.(?:ya?ml|json|toml)):(?P<key>[^\s{}=:]+)(?:\{(?P<spelling>[^{}]*)\})?", re.I
+)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OTHER_FILE = re.compile(r"[^\s{}=:]+\.\w+:[^\s{}=:]+")
+
+
+def parse_binding(text: str) -> Binding:
+    """Return the binding in "KNOB=HOW".
+
+    Raises:
+        UsageError: it is not written as one, or the knob can't be bound so.
+    """
+    knob, equals, how = (part.strip() for part in text.partition("="))
+    if not equals or not knob or not how:
+        raise UsageError(f"--bind {text}: write it as KNOB=HOW, as in: --bind 'batch_size=--bs {{}}'")
+    if knob not in BINDABLE:
+        near = difflib.get_close_matches(knob, BINDABLE, n=2)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"use one of {', '.join(BINDABLE)}"
+        raise UsageError(f"--bind {text}: no knob {knob!r}; {hint}")
+    if re.search("[\0\ud800-\udfff]", how):  # no program can be given these
+        raise UsageError(f"--bind {knob}: the binding is not readable as text: {how!r}")
+    try:
+        return _binding(knob, how)
+    except UsageError as error:
+        raise UsageError(f"--bind {text}: {error}") from error
+
+
+def binding_text(binding: Binding) -> str:
+    """Return the binding as "KNOB=HOW", which `parse_binding` reads."""
+    return f"{binding.knob}={how_text(binding)}"
+
+
+def how_text(binding: Binding) -> str:
+    """Return the part of a binding after "KNOB="."""
+    spelling = f"{{{spelling_text(binding.spelling)}}}" if binding.spelling else ""
+    if binding.kind is BindingKind.ENV:
+        return f"env:{binding.variable}{spelling}"
+    if binding.kind is BindingKind.FILE:
+        return f"{binding.path}:{binding.key}{spelling}"
+    if binding.kind is BindingKind.ARG:
+        words = _joined(binding.words).replace(PLACE, spelling or PLACE)
+        return f"{words}|{_joined(binding.words_off)}" if binding.words_off else words
+    return binding.kind.value
+
+
+def values_possible(binding: Binding, knob: str) -> tuple[BoundValue, ...] | None:
+    """Return the values of the knob that the binding's spelling allows; None when it allows any."""
+    if not binding.spelling:
+        return None
+    return tuple(parse_value(knob, value) for value, _ in binding.spelling)
+
+
+def _binding(knob: str, how: str) -> Binding:
+    if how == BindingKind.FIXED:
+        return Binding(knob=knob, kind=BindingKind.FIXED)
+    if how == BindingKind.INJECT:
+        if knob not in (*LOADER_KNOBS, *MODEL_KNOBS):
+            raise UsageError(f"{knob} can't be injected; bind it to words, a file's key or a variable")
+        return Binding(knob=knob, kind=BindingKind.INJECT)
+    if how.startswith("env:"):
+        return _env_binding(knob, how)
+    in_file = None if how.startswith("-") else _FILE.fullmatch(how)
+    if in_file:
+        return _file_binding(knob, in_file)
+    if _BRACES.search(how):
+        return _value_words(knob, how)
+    if how.startswith("-"):
+        return _switch_words(knob, how)
+    if _OTHER_FILE.fullmatch(how):
+        raise UsageError("only .yaml, .yml, .json and .toml files can be bound to; use words or env:NAME")
+    raise UsageError(
+        "write HOW as inject, fixed, env:NAME, FILE.yaml:KEY or words such as '--bs {}' or 'data.bs={}'"
+    )
+
+
+def _env_binding(knob: str, how: str) -> Binding:
+    match = _ENV.fullmatch(how)
+    if match is None or not _VARIABLE.fullmatch(match[1]):
+        raise UsageError(
+            "not the name of a variable; write env:NAME or env:NAME{value:text}, "
+            "the name in letters, digits and _"
+        )
+    spelling = _spelling(knob, match[2])
+    return Binding(knob=knob, kind=BindingKind.ENV, variable=match[1], spelling=spelling)
+
+
+def _file_binding(knob: str, match: re.Match[str]) -> Binding:
+    key = match["key"]
+    if not all(key.split(".")):
+        raise UsageError(f"the key {key!r} has an empty part; write it as data.batch_size")
+    spelling = _spelling(knob, match["spelling"])
+    return Binding(knob=knob, kind=BindingKind.FILE, path=match["path"], key=key, spelling=spelling)
+
+
+def _value_words(knob: str, how: str) -> Binding:
+    """Return the binding to words that hold the value."""
+    spelling: tuple[tuple[str, str], ...] = ()
+    places = how.count(PLACE)
+    if places == 0:
+        braces = _BRACES.findall(how)
+        if len(braces) > 1:
+            raise UsageError("braces in more than one place; the value goes into one")
+        spelling = parse_spelling(knob, braces[0])
+        how = _BRACES.sub(PLACE, how)
+    elif places > 1:
+        raise UsageError(f"{PLACE} stands in {places} places; the value goes into one")
+    words = _split(how)
+    if sum(word.count(PLACE) for word in words) != 1:
+        raise UsageError(f"quotes part the braces; write {PLACE} where the value goes")
+    if words == (PLACE,):
+        raise UsageError(f"nothing tells where the value stands; write the flag too, as in: '--flag {PLACE}'")
+    return Binding(knob=knob, kind=BindingKind.ARG, words=words, spelling=spelling)
+
+
+def _switch_words(knob: str, how: str) -> Binding:
+    """Return the binding to words that are there for true."""
+    if knob not in SWITCH_KNOBS:
+        what = "'--precision {fp32:32-true,bf16:bf16-mixed}'" if knob == "precision" else f"'{how} {PLACE}'"
+        raise UsageError(f"{knob} is not true or false; say where its value goes, as in: {what}")
+    if how.count("|") > 1:
+        raise UsageError("a switch has at most one |, between the words for true and those for false")
+    on, bar, off = how.partition("|")
+    words, words_off = _split(on), _split(off)
+    if not words or (bar and not words_off):
+        raise UsageError("a switch with | has words on both sides, as in: '--compile|--no-compile'")
+    if words == words_off:
+        raise UsageError("the words for true and those for false are the same")
+    return Binding(knob=knob, kind=BindingKind.ARG, words=words, words_off=words_off)
+
+
+def _spelling(knob: str, text: str | None) -> tuple[tuple[str, str], ...]:
+    """Return the spelling in braces at the end; `{}` spells nothing, like no braces."""
+    return parse_spelling(knob, text) if text else ()
+
+
+def _split(text: str) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise UsageError(f"can't be split into words ({error}); close the quotes") from error
+
+
+def _joined(words: Sequence[str]) -> str:
+    """Return words as a shell reads them, the place of the value bare where that is enough."""
+    quoted = []
+    for word in words:
+        rest = word.replace(PLACE, "")
+        quoted.append(word if rest == shlex.quote(rest) or word == PLACE else shlex.quote(word))
+    return " ".join(quoted)
