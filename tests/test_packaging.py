@@ -18,7 +18,7 @@ README = (ROOT / "README.md").read_text()
 CI = (ROOT / ".ci" / "run").read_text()
 SET_UP = "python3 -m venv .venv && .venv/bin/pip install -c constraints.txt "
 
-DISTRIBUTION_OF = {"pynvml": "nvidia-ml-py", "yaml": "pyyaml"}
+DISTRIBUTION_OF = {"pynvml": "nvidia-ml-py", "ruamel": "ruamel.yaml", "yaml": "pyyaml"}
 """Import names that differ from the name of what is installed."""
 
 

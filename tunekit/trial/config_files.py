@@ -1,0 +1,227 @@
+"""Single keys of the user's config files, read and rewritten; the files themselves are never written.
+
+A key is dotted: names of mappings and indices of lists, outermost first, as in `data.loaders.0.batch_size`.
+"""
+
+import difflib
+import itertools
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import TaggedScalar
+from ruamel.yaml.error import YAMLError
+from ruamel.yaml.scalarbool import ScalarBoolean
+from tomlkit.exceptions import TOMLKitError
+
+from tunekit.errors import TargetError, UsageError
+from tunekit.trial.yaml_scalars import with_scalar
+
+Scalar = bool | int | float | str | None
+"""What can stand at a key."""
+
+_MOST_KEYS = 5000
+_DEEPEST = 20
+
+
+def read_key(path: Path, key: str) -> Scalar:
+    """Return the value at a key.
+
+    Raises:
+        TargetError: there is no such file, or it can't be read as its name says.
+        UsageError: there is no such key, or it holds more than one value.
+    """
+    return _value_at(_parsed(path, _text_of(path)), key, path)[1]
+
+
+def with_values(path: Path, values: Mapping[str, Scalar]) -> str:
+    """Return the file's text with other values at some keys.
+
+    YAML and TOML are kept byte for byte but for the values; JSON keeps its indentation. A value has
+    the type that stands there when a string was given and no string stands there, or when the string
+    that stands there reads as a number or as true or false.
+
+    Raises:
+        TargetError: there is no such file, or it can't be read or rewritten.
+        UsageError: there is no such key, or it holds more than one value.
+    """
+    text = _text_of(path)
+    for key, value in values.items():
+        data = _parsed(path, text)
+        steps, present = _value_at(data, key, path)
+        fitting = _fitting(present, value)
+        if path.suffix.lower() == ".json":
+            text = _json_with(text, data, steps, fitting)
+        elif path.suffix.lower() == ".toml":
+            text = _toml_with(text, steps, fitting)
+        else:
+            text = _yaml_with(path, text, steps, fitting)
+    return text
+
+
+def _fitting(present: Scalar, value: Scalar) -> Scalar:
+    """Return the value in the type that the file has there."""
+    if isinstance(value, str):
+        return value if isinstance(present, str) else _plain(value)
+    if isinstance(present, str) and value is not None and not isinstance(_plain(present), str):
+        return str(value).lower() if isinstance(value, bool) else str(value)
+    return value
+
+
+def _plain(text: str) -> Scalar:
+    """Return what a text stands for when it has no quotes."""
+    words: dict[str, Scalar] = {"true": True, "false": False, "null": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    if re.fullmatch(r"[+-]?[0-9]{1,15}", text):
+        return int(text)
+    if re.fullmatch(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,2})?", text):
+        return float(text)
+    return text
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_bytes().decode()
+    except FileNotFoundError as error:
+        raise TargetError(_missing(path)) from error
+    except OSError as error:
+        raise TargetError(f"{path} can't be read ({error.strerror}); check its binding") from error
+    except UnicodeDecodeError as error:
+        raise TargetError(f"{path} is not UTF-8 text ({error.reason}); save it as UTF-8") from error
+
+
+def _missing(path: Path) -> str:
+    beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+    near = difflib.get_close_matches(path.name, beside, n=3)
+    hint = f"did you mean {' or '.join(near)}?" if near else "check the path of its binding"
+    return f"no file {path.name!r} in {path.parent}; {hint}"
+
+
+def _parsed(path: Path, text: str) -> Any:
+    """Return the file's content as mappings, lists and scalars."""
+    try:
+        if path.suffix.lower() == ".json":
+            return json.loads(text)
+        if path.suffix.lower() == ".toml":
+            return tomllib.loads(text)
+        reader = YAML(typ="rt", pure=True)
+        reader.allow_duplicate_keys = True
+        return reader.load(text)
+    except (ValueError, YAMLError, RecursionError) as error:
+        kind = path.suffix[1:].upper().replace("YML", "YAML")
+        raise TargetError(
+            f"{path} can't be read as {kind} ({_first_line(error)}); correct it, or bind the knob otherwise"
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def _value_at(data: Any, key: str, path: Path) -> tuple[list[str | int], Scalar]:
+    """Return the steps to the value at a dotted key, and the value."""
+    steps: list[str | int] = []
+    parts, node = key.split("."), data
+    while parts:
+        if isinstance(node, Mapping) and ".".join(parts) in node:  # a key with dots in its name
+            parts = [".".join(parts)]
+        step = _step(node, parts[0])
+        if step is None:
+            raise UsageError(_no_key(data, key, path))
+        steps.append(step)
+        node, parts = node[step], parts[1:]
+    if isinstance(node, Mapping | list):
+        below = list(itertools.islice(_keys(node), 8))
+        hint = (
+            f"name one of its keys: {', '.join(f'{key}.{name}' for name in below)}"
+            if below
+            else "it is empty"
+        )
+        raise UsageError(f"{key!r} in {path} holds more than one value; {hint}")
+    return steps, _as_scalar(node)
+
+
+def _step(node: Any, part: str) -> str | int | None:
+    """Return the key or index that a part of a dotted key means; None when there is none."""
+    if isinstance(node, Mapping):
+        number = int(part) if re.fullmatch(r"[0-9]{1,9}", part) else None
+        return part if part in node else number if number in node else None
+    if isinstance(node, list) and re.fullmatch(r"[0-9]{1,9}", part) and int(part) < len(node):
+        return int(part)
+    return None
+
+
+def _no_key(data: Any, key: str, path: Path) -> str:
+    """Return the message for a key that is not there: the keys that are meant, or all there are."""
+    known = list(itertools.islice(_keys(data), _MOST_KEYS))
+    last = key.rpartition(".")[2]
+    near = [name for name in known if name.rpartition(".")[2] == last]
+    near += [name for name in difflib.get_close_matches(key, known, n=3) if name not in near]
+    if near:
+        return f"no key {key!r} in {path}; did you mean {' or '.join(near[:3])}?"
+    return f"no key {key!r} in {path}; it has {', '.join(known[:12]) or 'no keys'}"
+
+
+def _keys(node: Any, deep: int = 0) -> Iterator[str]:
+    """Yield the dotted keys of all scalars; files that hold themselves end at a depth."""
+    if isinstance(node, Mapping):
+        children = [(str(name), child) for name, child in node.items()]
+    else:
+        children = [(str(index), child) for index, child in enumerate(node)] if isinstance(node, list) else []
+    for name, child in children:
+        if not isinstance(child, Mapping | list):
+            yield name
+        elif deep < _DEEPEST:
+            yield from (f"{name}.{below}" for below in _keys(child, deep + 1))
+
+
+def _as_scalar(node: Any) -> Scalar:
+    """Return a value of the file as Python's own type, without what its reader keeps about it."""
+    if node is None or isinstance(node, bool):
+        return node
+    if isinstance(node, ScalarBoolean):
+        return bool(node)
+    for kind in (int, float):
+        if isinstance(node, kind):
+            return kind(node)
+    return str(node.value) if isinstance(node, TaggedScalar) else str(node)
+
+
+def _yaml_with(path: Path, text: str, steps: list[str | int], value: Scalar) -> str:
+    try:
+        return with_scalar(text, [str(step) for step in steps], value)
+    except TargetError as error:
+        raise TargetError(f"{path}: {error}") from error
+
+
+def _json_with(text: str, data: Any, steps: list[str | int], value: Scalar) -> str:
+    _set(data, steps, value)
+    indents = re.search(r"\n([ \t]+)\S", text)
+    ending = text[len(text.rstrip()) :]
+    separators = None if indents or re.search(r"[:,] ", text) else (",", ":")
+    new = json.dumps(data, indent=indents[1] if indents else None, separators=separators, ensure_ascii=False)
+    return new + ending
+
+
+def _toml_with(text: str, steps: list[str | int], value: Scalar) -> str:
+    """Return the new text; TOML has no null, so None leaves what is there."""
+    if value is None:
+        return text
+    try:
+        document = tomlkit.parse(text)
+        _set(document, steps, value)
+        return tomlkit.dumps(document)
+    except TOMLKitError as error:
+        raise TargetError(f"the key can't be rewritten ({_first_line(error)}); bind it otherwise") from error
+
+
+def _set(data: Any, steps: list[str | int], value: Scalar) -> None:
+    for step in steps[:-1]:
+        data = data[step]
+    data[steps[-1]] = value
