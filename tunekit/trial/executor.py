@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Protocol
 
 from tunekit.errors import TargetError
-from tunekit.records.agent_messages import AgentRequest, KnobsAsked
+from tunekit.records.agent_messages import AgentRequest
 from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.measurement import Measurement
 from tunekit.records.target import Discovery, Target
 from tunekit.records.trial import Failure, TrialRecord, TrialRole
-from tunekit.trial.bindings import knobs_to_inject
+from tunekit.trial.bindings import Bound, bind
 from tunekit.trial.launch import start_trial
 from tunekit.trial.outcome import measurement_of
 from tunekit.trial.watch import Evidence, Limits, TrialProgress, TrialWatch
@@ -77,12 +77,17 @@ class ProcessExecutor:
 
         Raises:
             KeyboardInterrupt: Ctrl-C; the tree is gone by then and no record is made.
+            TargetError: the command can't be started, or a bound file can't be read or rewritten.
+            UsageError: a binding can't set what the config asks for.
         """
+        bound = bind(self._target, spec.config if known else None, known.baseline if known else None)
+        _refuse_rewritten_files(bound)
+        target = self._target.model_copy(update={"command": bound.command})
         folder = self._fresh_folder(spec.number)
-        asked, request = self._request(folder, spec, known)
+        request = self._request(folder, bound, known)
         started_at = datetime.now(UTC).isoformat(timespec="seconds")
         try:
-            keeper = start_trial(folder, self._target, request, self._hide_gpus)
+            keeper = start_trial(folder, target, request, self._hide_gpus, bound.environment)
         except OSError as error:
             shutil.rmtree(request.scratch_folder, ignore_errors=True)
             raise TargetError(
@@ -92,7 +97,7 @@ class ProcessExecutor:
         evidence = TrialWatch(keeper, folder, self._limits_of(spec), on_progress).run()
         shutil.rmtree(folder / "diverted", ignore_errors=True)
         roots = known.discovery.roots if known else ()
-        result = measurement_of(evidence, asked, roots)
+        result = measurement_of(evidence, bound.injected, roots)
         still_unknown = known is None or not known.discovery.complete
         discovery = evidence.learnt.discovery if evidence.learnt and still_unknown else None
         return TrialRecord(
@@ -121,21 +126,25 @@ class ProcessExecutor:
         folder.mkdir(parents=True)
         return folder
 
-    def _request(
-        self, folder: Path, spec: TrialSpec, known: KnownTarget | None
-    ) -> tuple[KnobsAsked, AgentRequest]:
-        asked = KnobsAsked()
-        if spec.config is not None and known is not None:
-            asked = knobs_to_inject(spec.config, known.baseline)
+    def _request(self, folder: Path, bound: Bound, known: KnownTarget | None) -> AgentRequest:
         loader = known.discovery.training_loader if known else None
-        return asked, AgentRequest(
+        return AgentRequest(
             trial_folder=str(folder.resolve()),
             scratch_folder=_scratch_folder(),
             started_at_s=time.time(),
-            knobs=asked,
+            knobs=bound.injected,
             loader=loader.address if loader else None,
             roots=known.discovery.roots if known else (),
             window_s=self._window_s,
+        )
+
+
+def _refuse_rewritten_files(bound: Bound) -> None:
+    """Refuse a trial whose config needs `bound.file_texts`: the script would still read the old files."""
+    if bound.file_texts:
+        raise TargetError(
+            f"trials can't read a rewritten {', '.join(bound.file_texts)} yet; bind the knob to words of the "
+            "command or to a variable"
         )
 
 

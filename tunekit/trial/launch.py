@@ -39,9 +39,20 @@ def trial_environment(
 
 
 def start_trial(
-    folder: Path, target: Target, request: AgentRequest, hide_gpus: bool = False
+    folder: Path,
+    target: Target,
+    request: AgentRequest,
+    hide_gpus: bool = False,
+    variables: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
     """Write the request and start the target under a keeper.
+
+    Args:
+        folder: the trial's folder.
+        target: the command, as this trial runs it.
+        request: what the agent has to do.
+        hide_gpus: train on the CPU although a GPU is here.
+        variables: environment variables that this trial sets.
 
     Returns:
         The keeper. Closing its standard input ends the whole tree; its standard output then holds
@@ -55,6 +66,6 @@ def start_trial(
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd=target.working_dir,
-        env=trial_environment(request_path, os.environ, hide_gpus),
+        env=trial_environment(request_path, {**os.environ, **(variables or {})}, hide_gpus),
         start_new_session=True,
     )
