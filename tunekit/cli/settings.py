@@ -1,0 +1,196 @@
+"""Flags and bindings that stay with a project: `[tool.tunekit]` of pyproject.toml, or tunekit.toml."""
+
+import difflib
+import os
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tunekit.errors import UsageError
+from tunekit.units import parse_duration_s
+
+if TYPE_CHECKING:
+    from tunekit.records.target import Binding
+
+OWN_FILE = "tunekit.toml"
+PROJECT_FILE = "pyproject.toml"
+
+SETTINGS = {
+    "gpu": "text",
+    "budget": "time",
+    "trials": "count",
+    "seed": "natural",
+    "epochs": "count",
+    "confirm": "count",
+    "window": "number",
+    "trial-limit": "time",
+    "no-progress-limit": "time",
+    "lr": "number",
+    "base-batch": "count",
+    "global-batch": "count",
+    "samples-per-step": "count",
+    "fix": "texts",
+    "range": "texts",
+}
+"""Every flag that can stand in a file, under its own name, and what it holds."""
+
+_EXPECTED = {
+    "text": 'a text in quotes, such as "a10g"',
+    "time": 'a time in quotes, such as "15m"',
+    "count": "a whole number, at least 1",
+    "natural": "a whole number, at least 0",
+    "number": "a positive number",
+    "texts": 'a list of texts, such as ["compile=false"]',
+    "bind": 'a table of knobs, each with a text such as "--bs {}"',
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a settings file says."""
+
+    path: Path
+    """The file, absolute."""
+    flags: Mapping[str, object]
+    """Values of flags, by the flag's name without its dashes."""
+    bindings: tuple["Binding", ...]
+    """Paths in them are relative to the folder that the settings were loaded for."""
+
+    def defaults(self) -> dict[str, object]:
+        """Return the flags' values for `parser.set_defaults`.
+
+        A flag on the command line then wins. What is given there to `--fix`, `--range` and `--bind`
+        comes after what the file says, so that for the same knob the last one wins.
+        """
+        values = {name.replace("-", "_"): value for name, value in self.flags.items()}
+        if self.bindings:
+            from tunekit.trial.binding_syntax import binding_text  # noqa: PLC0415 - slow; --help is instant
+
+            values["bind"] = [binding_text(binding) for binding in self.bindings]
+        return values
+
+
+def load_settings(folder: Path) -> Settings | None:
+    """Return the settings of a folder or of its nearest parent that has some, within the repository.
+
+    Args:
+        folder: where the training command runs.
+
+    Raises:
+        UsageError: a settings file can't be read, names what no flag is called, or gives it another type.
+    """
+    folder = folder.resolve()
+    for place in (folder, *folder.parents):
+        found = _settings_in(place)
+        if found is not None:
+            path, table = found
+            return Settings(path=path, flags=_flags(table, path), bindings=_bindings(table, path, folder))
+        if (place / ".git").exists():
+            return None
+    return None
+
+
+def _settings_in(folder: Path) -> tuple[Path, dict[str, Any]] | None:
+    """Return the folder's settings file and what it says; None when it has none."""
+    own, project = folder / OWN_FILE, folder / PROJECT_FILE
+    in_own = _own_table(own) if own.is_file() else None
+    in_project = _project_table(project) if project.is_file() else None
+    if in_own and in_project:
+        raise UsageError(f"both {own} and [tool.tunekit] of {project} hold settings; keep one of them")
+    if in_own is not None:
+        return own, in_own
+    return None if in_project is None else (project, in_project)
+
+
+def _own_table(path: Path) -> dict[str, Any]:
+    return _toml(path, _bytes_of(path))
+
+
+def _project_table(path: Path) -> dict[str, Any] | None:
+    """Return [tool.tunekit]; a file that never speaks of tunekit is not even parsed."""
+    content = _bytes_of(path)
+    if b"tunekit" not in content:
+        return None
+    tools = _toml(path, content).get("tool")
+    table = tools.get("tunekit") if isinstance(tools, dict) else None
+    if table is not None and not isinstance(table, dict):
+        raise UsageError(f"{path}: tool.tunekit must be a table, got {table!r}; write it as [tool.tunekit]")
+    return table
+
+
+def _bytes_of(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path} can't be read ({error.strerror}); check its permissions") from error
+
+
+def _toml(path: Path, content: bytes) -> dict[str, Any]:
+    try:
+        return tomllib.loads(content.decode())
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{path} can't be read as TOML ({error}); correct it") from error
+
+
+def _flags(table: Mapping[str, Any], path: Path) -> dict[str, object]:
+    flags: dict[str, object] = {}
+    for name, value in table.items():
+        if name == "bind":
+            continue
+        if name not in SETTINGS:
+            near = difflib.get_close_matches(name, (*SETTINGS, "bind"), n=2)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"use one of {', '.join(SETTINGS)}, bind"
+            raise UsageError(f"{path}: no setting {name!r}; {hint}")
+        kind = SETTINGS[name]
+        try:
+            if not _fits(kind, value):
+                raise UsageError(f"must be {_EXPECTED[kind]}")
+        except UsageError as error:
+            raise UsageError(f"{path}: {name} = {value!r}: {error}") from error
+        flags[name] = str(value) if kind == "time" else float(value) if kind == "number" else value
+    return flags
+
+
+def _fits(kind: str, value: object) -> bool:
+    """Return whether a value is of a kind.
+
+    Raises:
+        UsageError: a time that is none.
+    """
+    if kind == "texts":
+        return isinstance(value, list) and all(isinstance(item, str) for item in value)
+    if kind == "text":
+        return isinstance(value, str) and bool(value)
+    if kind == "time" and isinstance(value, str):
+        return parse_duration_s(value) > 0
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    if kind in ("number", "time"):
+        return 0 < value < float("inf")
+    return isinstance(value, int) and value >= (0 if kind == "natural" else 1)
+
+
+def _bindings(table: Mapping[str, Any], path: Path, folder: Path) -> tuple["Binding", ...]:
+    bound = table.get("bind", {})
+    if not isinstance(bound, dict) or not all(isinstance(how, str) for how in bound.values()):
+        raise UsageError(f"{path}: bind = {bound!r}: must be {_EXPECTED['bind']}")
+    if not bound:
+        return ()
+    from tunekit.trial.binding_syntax import parse_binding  # noqa: PLC0415 - slow; --help is instant
+
+    try:
+        parsed = [parse_binding(f"{knob}={how}") for knob, how in bound.items()]
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from error
+    return tuple(_moved(parsed, path.parent, folder))
+
+
+def _moved(bindings: Sequence["Binding"], origin: Path, folder: Path) -> Iterator["Binding"]:
+    """Yield bindings whose relative paths mean from `folder` what they meant from `origin`."""
+    for binding in bindings:
+        if binding.path is None or origin == folder or Path(binding.path).is_absolute():
+            yield binding
+        else:
+            yield binding.model_copy(update={"path": os.path.relpath(origin / binding.path, folder)})
