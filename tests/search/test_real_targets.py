@@ -1,4 +1,4 @@
-"""Real projects, tuned unmodified: nothing that they had is touched, and the real training writes for real."""
+"""Real projects, tuned unmodified: nothing that they had is touched, and the training writes for real."""
 
 import hashlib
 import os
@@ -82,7 +82,7 @@ PROJECTS = [
     Project("torchrun", (*TORCHRUN, "ddp_gloo.py", "--output", "out"), LOADER),
     Project("gpt", GPT, BOUND_GPT, tuned="batch_size"),
     Project("lstm", (PYTHON, "lstm_padded.py", "--output", "out"), LOADER),
-    Project("scaler", (PYTHON, "scaler_accumulate.py", "--output", "out", "--init-scale", "65536"), LOADER),
+    Project("scaler", (PYTHON, "scaler_accumulate.py", "--output", "out", "--init-scale", "65536"), LOADER[2:]),
     Project("iterable-sharded", (PYTHON, "iterable_sharded.py", "--output", "out"), LOADER),
     Project("iterable-plain", (PYTHON, "iterable_plain.py", "--output", "out"), LOADER, tuned="batch_size"),
     Project("other-environment", ("OTHER_PYTHON", "lstm_padded.py", "--output", "out"), LOADER),

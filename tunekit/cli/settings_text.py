@@ -71,13 +71,13 @@ def with_bindings(
     wanted = {binding.knob: how_text(binding) for binding in bindings}
     try:
         present = _table_of(tomllib.loads(existing), table)
-        if present == wanted:
+        if (present or {}) == wanted:
             return existing
         if present is None:
             return _appended(existing, wanted, table)
-        if not replace:
+        if present and not replace:
             raise UsageError(
-                f"[{'.'.join(table)}] holds other bindings ({', '.join(sorted(present)) or 'none'}); "
+                f"[{'.'.join(table)}] holds other bindings ({', '.join(sorted(present))}); "
                 "remove it, or ask to replace it"
             )
         return _replaced(existing, wanted, table)

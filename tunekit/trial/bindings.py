@@ -1,17 +1,17 @@
 """How a config reaches the training process: by the agent, the command, the user's files or variables."""
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from tunekit.errors import TunekitError, UsageError
 from tunekit.records.agent_messages import KnobsAsked
-from tunekit.records.config import KNOBS, LOADER_KNOBS, MODEL_KNOBS, TrainConfig
+from tunekit.records.config import LOADER_KNOBS, MODEL_KNOBS, TrainConfig
 from tunekit.records.target import Binding, BindingKind, Target
+from tunekit.trial.binding_syntax import PLACE
 from tunekit.trial.command_words import switch_in, value_in, with_switch, with_value, without_value
 from tunekit.trial.config_files import Scalar, read_key, with_values
-from tunekit.trial.spelling import LEARNING_RATE, SWITCH_KNOBS, BoundValue, spelled, value_read, value_text
+from tunekit.trial.spelling import BINDABLE, LEARNING_RATE, BoundValue, spelled, value_read, value_text
 
 INJECTED_KNOBS = (*LOADER_KNOBS, *MODEL_KNOBS)
 """Knobs that the agent can set inside the process."""
@@ -123,29 +123,30 @@ def _changed(
     Raises:
         UsageError: nothing can set one of them.
     """
-    wanted: Mapping[str, BoundValue] = config.model_dump(mode="json") if config else {}
-    present: Mapping[str, BoundValue] = baseline.model_dump(mode="json") if baseline else {}
-    changed: dict[str, BoundValue] = {
-        knob: wanted[knob]
-        for knob in KNOBS
-        if knob in wanted
-        and (knob not in present or wanted[knob] != present[knob])
-        and not _is_fixed(target, knob)
-    }
-    if lr is not None and not _is_fixed(target, LEARNING_RATE):
-        changed[LEARNING_RATE] = lr
-    for knob in [knob for knob in changed if knob not in INJECTED_KNOBS]:
-        binding = target.binding_of(knob)
-        if binding is not None and binding.kind is not BindingKind.INJECT:
+    wanted: dict[str, BoundValue] = config.model_dump(mode="json") if config else {}
+    present: dict[str, BoundValue] = baseline.model_dump(mode="json") if baseline else {}
+    if lr is not None:
+        wanted[LEARNING_RATE] = lr
+        present |= {knob: now for knob, now in present_values(target).items() if knob == LEARNING_RATE}
+    changed = {}
+    for knob in (knob for knob in BINDABLE if knob in wanted):
+        value = wanted[knob]
+        if (knob in present and value == present[knob]) or _is_fixed(target, knob):
             continue
-        if knob != LEARNING_RATE and baseline is None:
-            del changed[knob]
-            continue
-        raise UsageError(
-            f"{knob}={value_text(changed[knob])} can't be set inside the script; "
-            f"say where it stands, as in: --bind '{knob}=--{knob.replace('_', '-')} {{}}'"
-        )
+        if _is_reachable(target, knob):
+            changed[knob] = value
+        elif knob in present or knob == LEARNING_RATE:
+            raise UsageError(
+                f"{knob}={value_text(value)} can't be set inside the script; "
+                f"say where it stands, as in: --bind '{knob}=--{knob.replace('_', '-')} {{}}'"
+            )
     return changed
+
+
+def _is_reachable(target: Target, knob: str) -> bool:
+    """Return whether the agent or a binding can set the knob."""
+    binding = target.binding_of(knob)
+    return knob in INJECTED_KNOBS or (binding is not None and binding.kind is not BindingKind.INJECT)
 
 
 def _is_fixed(target: Target, knob: str) -> bool:
@@ -173,7 +174,7 @@ def _in_environment(binding: Binding, value: BoundValue) -> dict[str, str]:
 
 
 def _has_place(binding: Binding) -> bool:
-    return any("{}" in word for word in binding.words)
+    return any(PLACE in word for word in binding.words)
 
 
 def _first_argument(target: Target) -> int:
@@ -199,8 +200,7 @@ def _present_text(target: Target, binding: Binding) -> str | None:
     if binding.kind is BindingKind.ARG:
         return value_in(_arguments(target), binding)
     if binding.kind is BindingKind.ENV:
-        text = os.environ.get(binding.variable or "")
-        return {"1": "true", "0": "false"}.get(text or "", text) if binding.knob in SWITCH_KNOBS else text
+        return os.environ.get(binding.variable or "")
     if binding.kind is BindingKind.FILE:
         return value_text(read_key(_file_of(target, binding), binding.key or ""))
     return None

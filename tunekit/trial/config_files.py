@@ -102,9 +102,7 @@ def _text_of(path: Path) -> str:
     except FileNotFoundError as error:
         raise TargetError(_missing(path)) from error
     except OSError as error:
-        raise TargetError(
-            f"{path} can't be read ({error.strerror}); check the path of its binding"
-        ) from error
+        raise TargetError(f"{path} can't be read ({error.strerror}); check its binding") from error
     except UnicodeDecodeError as error:
         raise TargetError(f"{path} is not UTF-8 text ({error.reason}); save it as UTF-8") from error
 

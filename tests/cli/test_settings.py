@@ -1,0 +1,311 @@
+"""Settings files: found, read, checked, outdone by the command line, and written with all else kept."""
+
+import argparse
+import tomllib
+from pathlib import Path
+
+import pytest
+from build_records import unhurried
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tunekit.cli.search_arguments import add_arguments, default_options
+from tunekit.cli.settings import SETTINGS, Settings, load_settings
+from tunekit.cli.settings_text import with_bindings, write_settings
+from tunekit.errors import UsageError
+from tunekit.records.target import Binding
+from tunekit.trial.binding_syntax import binding_text, parse_binding
+
+WHOLE = """\
+gpu = "a10g"
+budget = "20m"
+trials = 12
+seed = 0
+epochs = 90
+confirm = 3
+window = 2
+trial-limit = 120
+no-progress-limit = "1h30m"
+lr = 1e-3
+base-batch = 256
+global-batch = 512
+samples-per-step = 32
+fix = ["compile=false"]
+range = ["batch_size=8..64"]
+
+[bind]
+batch_size = "--bs {}"
+lr = "configs/a.yaml:optim.lr"
+"""
+
+PROJECT = """\
+# the project
+[project]
+name = 'x'    # its name
+dependencies = [
+    "torch",   # of course
+]
+
+[tool.ruff]
+line-length=100
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An empty folder, outside of which nothing is looked for."""
+    (tmp_path / ".git").mkdir()
+    return tmp_path
+
+
+def loaded(folder: Path) -> Settings:
+    settings = load_settings(folder)
+    assert settings is not None
+    return settings
+
+
+def parsed(settings: Settings, *words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    parser.set_defaults(**settings.defaults())
+    return parser.parse_args(words)
+
+
+# --- reading -------------------------------------------------------------------------------
+
+
+def test_every_setting_is_read_under_its_flags_own_name(folder: Path):
+    (folder / "tunekit.toml").write_text(WHOLE)
+    settings = loaded(folder)
+    assert settings.path == folder / "tunekit.toml"
+    assert settings.defaults() == {
+        "gpu": "a10g",
+        "budget": "20m",
+        "trials": 12,
+        "seed": 0,
+        "epochs": 90,
+        "confirm": 3,
+        "window": 2.0,
+        "trial_limit": "120",
+        "no_progress_limit": "1h30m",
+        "lr": 0.001,
+        "base_batch": 256,
+        "global_batch": 512,
+        "samples_per_step": 32,
+        "fix": ["compile=false"],
+        "range": ["batch_size=8..64"],
+        "bind": ["batch_size=--bs {}", "lr=configs/a.yaml:optim.lr"],
+    }
+
+
+def test_every_flag_that_makes_sense_in_a_file_is_a_setting():
+    flags = {name.replace("_", "-") for name in default_options()}
+    assert flags - {"out", "resume", "json", "bind"} <= set(SETTINGS)
+
+
+def test_the_command_line_wins_and_adds_to_lists(folder: Path):
+    (folder / "tunekit.toml").write_text(WHOLE)
+    settings = loaded(folder)
+    options = parsed(settings, "--gpu", "t4", "--fix", "compile=true", "--lr", "0.5")
+    assert (options.gpu, options.lr, options.epochs) == ("t4", 0.5, 90)
+    assert options.fix == ["compile=false", "compile=true"]
+    assert options.range == ["batch_size=8..64"]
+    assert parsed(settings).fix == ["compile=false"]
+
+
+def test_pyproject_holds_settings_in_a_table_of_its_own(folder: Path):
+    (folder / "pyproject.toml").write_text(PROJECT)
+    assert load_settings(folder) is None
+    (folder / "pyproject.toml").write_text(
+        PROJECT + '[tool.tunekit]\ngpu = "l4"\n[tool.tunekit.bind]\nlr="env:LR"\n'
+    )
+    settings = loaded(folder)
+    assert settings.path == folder / "pyproject.toml"
+    assert settings.defaults() == {"gpu": "l4", "bind": ["lr=env:LR"]}
+
+
+def test_tunekit_toml_wins_over_a_project_without_settings(folder: Path):
+    (folder / "tunekit.toml").write_text("")
+    (folder / "pyproject.toml").write_text("[tool.tunekit]\n")
+    assert loaded(folder) == Settings(path=folder / "tunekit.toml", flags={}, bindings=())
+
+
+def test_two_files_with_settings_are_refused(folder: Path):
+    (folder / "tunekit.toml").write_text("epochs = 3\n")
+    (folder / "pyproject.toml").write_text("[tool.tunekit]\nepochs = 4\n")
+    with pytest.raises(UsageError, match=r"both .*tunekit\.toml and \[tool\.tunekit\] of .*pyproject\.toml"):
+        load_settings(folder)
+
+
+def test_the_nearest_parent_with_settings_counts(folder: Path):
+    inner = folder / "a" / "b"
+    inner.mkdir(parents=True)
+    (folder / "tunekit.toml").write_text("epochs = 3\n")
+    (inner / "pyproject.toml").write_text(PROJECT)
+    assert loaded(inner).path == folder / "tunekit.toml"
+    (folder / "a" / "tunekit.toml").write_text("epochs = 4\n")
+    assert loaded(inner).path == folder / "a" / "tunekit.toml"
+
+
+def test_nothing_is_looked_for_outside_the_repository(folder: Path):
+    inner = folder / "inner"
+    (inner / ".git").mkdir(parents=True)
+    (folder / "tunekit.toml").write_text("epochs = 3\n")
+    assert load_settings(inner) is None
+
+
+def test_paths_of_files_mean_the_same_from_where_the_command_runs(folder: Path):
+    inner = folder / "a" / "b"
+    inner.mkdir(parents=True)
+    (folder / "tunekit.toml").write_text(
+        '[bind]\nlr = "configs/a.yaml:lr"\nbatch_size = "/etc/b.yaml:bs"\ncompile = "env:C"\n'
+    )
+    (binding, absolute, _) = loaded(inner).bindings
+    assert binding.path == "../../configs/a.yaml"
+    assert (inner / str(binding.path)).resolve() == folder / "configs" / "a.yaml"
+    assert absolute.path == "/etc/b.yaml"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("epoch = 3", r"no setting 'epoch'; did you mean epochs\?"),
+        ("base_batch = 3", r"no setting 'base_batch'; did you mean base-batch"),
+        ("xyzzy = 3", "no setting 'xyzzy'; use one of gpu, budget"),
+        ("epochs = 0", "epochs = 0: must be a whole number, at least 1"),
+        ("epochs = 1.5", "must be a whole number, at least 1"),
+        ("epochs = true", "must be a whole number, at least 1"),
+        ("seed = -1", "must be a whole number, at least 0"),
+        ('trials = "many"', "trials = 'many': must be a whole number"),
+        ("lr = 0", "lr = 0: must be a positive number"),
+        ("lr = nan", "must be a positive number"),
+        ("window = inf", "must be a positive number"),
+        ('budget = "soon"', "budget = 'soon': not a duration"),
+        ("budget = -3", "must be a time in quotes"),
+        ("gpu = 4", "gpu = 4: must be a text in quotes"),
+        ('fix = "compile=false"', "must be a list of texts"),
+        ("range = [1]", "must be a list of texts"),
+        ("bind = 3", "bind = 3: must be a table of knobs"),
+        ("[bind]\nlr = 3", "must be a table of knobs"),
+        ('[bind]\nlearning = "env:LR"', "no knob 'learning'"),
+        ('[bind]\nlr = "inject"', "lr can't be injected"),
+        ("epochs = ", "can't be read as TOML"),
+        ('gpu = "\\u0000', "can't be read as TOML"),
+    ],
+)
+def test_what_cannot_be_used_names_the_file_and_the_remedy(folder: Path, text: str, told: str):
+    (folder / "tunekit.toml").write_text(text)
+    with pytest.raises(UsageError, match=rf"^{folder}/tunekit\.toml.*{told}"):
+        load_settings(folder)
+
+
+def test_a_broken_project_file_matters_only_when_it_speaks_of_tunekit(folder: Path):
+    (folder / "pyproject.toml").write_bytes(b"name = \xff")
+    assert load_settings(folder) is None
+    (folder / "pyproject.toml").write_text("[tool.tunekit\n")
+    with pytest.raises(UsageError, match=r"pyproject\.toml can't be read as TOML"):
+        load_settings(folder)
+    (folder / "pyproject.toml").write_text("[tool]\ntunekit = 3\n")
+    with pytest.raises(UsageError, match=r"tool\.tunekit must be a table, got 3"):
+        load_settings(folder)
+
+
+# --- writing -------------------------------------------------------------------------------
+
+BINDINGS = tuple(
+    parse_binding(text)
+    for text in (
+        "batch_size=--bs {}",
+        "precision=--p {fp32:'a',bf16:\"b\\c\"}",
+        "lr=configs/a.yaml:optim.lr",
+        "compile=--compile|--no-compile",
+    )
+)
+
+
+def test_bindings_go_to_a_new_file_where_there_is_none(folder: Path):
+    assert write_settings(folder, BINDINGS) == folder / "tunekit.toml"
+    assert loaded(folder).bindings == BINDINGS
+
+
+def test_bindings_go_to_the_end_of_the_project_file(folder: Path):
+    path = folder / "pyproject.toml"
+    path.write_bytes(PROJECT.replace("\n", "\r\n").encode())
+    path.chmod(0o600)
+    assert write_settings(folder, BINDINGS) == path
+    assert path.read_bytes().startswith(
+        PROJECT.replace("\n", "\r\n").encode() + b"\r\n[tool.tunekit.bind]\r\n"
+    )
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert loaded(folder).bindings == BINDINGS
+
+
+def test_bindings_join_the_settings_that_are_there(folder: Path):
+    (folder / "pyproject.toml").write_text(PROJECT)
+    (folder / "tunekit.toml").write_text("epochs = 3")
+    assert write_settings(folder, BINDINGS) == folder / "tunekit.toml"
+    assert loaded(folder).bindings == BINDINGS
+    assert loaded(folder).flags == {"epochs": 3}
+    assert (folder / "pyproject.toml").read_text() == PROJECT
+
+
+def test_other_bindings_are_replaced_only_when_asked(folder: Path):
+    path = folder / "pyproject.toml"
+    path.write_text(
+        PROJECT + "[tool.tunekit.bind]\n# how\nlr = 'env:LR'  # mine\nbatch_size = '--b {}'\n[tool.z]\nq=1\n"
+    )
+    before = path.read_text()
+    with pytest.raises(UsageError, match=r"\[tool\.tunekit\.bind\] holds other bindings \(batch_size, lr\)"):
+        write_settings(folder, BINDINGS)
+    assert path.read_text() == before
+    kept = (parse_binding("lr=env:LR"), parse_binding("compile=env:C"))
+    write_settings(folder, kept, replace=True)
+    assert path.read_text() == before.replace("batch_size = '--b {}'\n", 'compile = "env:C"\n')
+
+
+def test_the_same_bindings_leave_the_file_alone(folder: Path):
+    (folder / "tunekit.toml").write_text("[bind]\nlr = 'env:LR'   # mine\n")
+    write_settings(folder, [parse_binding("lr=env:LR")])
+    assert (folder / "tunekit.toml").read_text() == "[bind]\nlr = 'env:LR'   # mine\n"
+    assert with_bindings("a = 1\n", []) == "a = 1\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tool = {x = 1}\n",
+        "tool.tunekit = {epochs = 3}\n",
+        "[tool]\ntunekit.epochs = 3\n",
+        "[tool.tunekit]\nbind = {}\n",
+        "[tool.tunekit]\nepochs = 3\n[a]\nb = 1",
+    ],
+)
+def test_bindings_find_their_place_in_any_style(text: str):
+    after = with_bindings(text, BINDINGS, ("tool", "tunekit", "bind"))
+    bound = tomllib.loads(after)["tool"]["tunekit"].pop("bind")
+    assert [f"{knob}={how}" for knob, how in bound.items()] == [binding_text(b) for b in BINDINGS]
+
+
+def test_a_file_that_cannot_be_read_is_left_alone(folder: Path):
+    for content, told in (
+        (b"a = ", "can't be read as TOML"),
+        (b"a = '\xff'", "not UTF-8"),
+        (b"bind = 3", "no table"),
+    ):
+        (folder / "tunekit.toml").write_bytes(content)
+        with pytest.raises(UsageError, match=rf"tunekit\.toml.*{told}"):
+            write_settings(folder, BINDINGS)
+        assert (folder / "tunekit.toml").read_bytes() == content
+
+
+literals = st.text(st.characters(exclude_characters="{}\0", exclude_categories=["Cs"]), max_size=8)
+
+
+@given(st.lists(literals, min_size=1, max_size=3), st.sampled_from(["", "a = 1", "[tool.x]\nb = 1\n"]))
+@unhurried
+def test_any_words_are_read_as_they_were_written(words: list[str], existing: str):
+    binding = Binding(knob="batch_size", kind="arg", words=("--x", *words, "{}"))
+    after = with_bindings(existing, [binding], ("tool", "tunekit", "bind"))
+    assert after.startswith(existing)
+    ((knob, how),) = tomllib.loads(after)["tool"]["tunekit"]["bind"].items()
+    assert parse_binding(f"{knob}={how}") == binding

@@ -1,0 +1,362 @@
+"""How a config reaches the script: only what differs is touched, each knob by its own way."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from build_records import config, configs, unhurried
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tunekit.errors import TargetError, UsageError
+from tunekit.records.config import Precision, TrainConfig
+from tunekit.records.target import Target
+from tunekit.trial.binding_syntax import parse_binding
+from tunekit.trial.bindings import INJECTED_KNOBS, bind, check_bindings, present_values
+
+COMMAND = ("python", "train.py", "--epochs", "3")
+
+FULL_YAML = """\
+data:
+  batch_size: 128   # per GPU
+  workers: 2
+  prefetch: 2
+trainer: {precision: 32-true, compile: false}
+"""
+
+
+def target_of(*bindings: str, command: tuple[str, ...] = COMMAND, folder: Path = Path("/nowhere")) -> Target:
+    return Target(
+        name="train",
+        command=command,
+        working_dir=str(folder),
+        script=str(folder / "train.py"),
+        script_sha256=None,
+        bindings=tuple(parse_binding(text) for text in bindings),
+    )
+
+
+def command_of(binding: str, words: str, **knobs: Any) -> str:
+    """The script's own words after binding, from a baseline of 128 samples, 2 workers and fp32."""
+    target = target_of(binding, command=("python", "train.py", *words.split()))
+    return " ".join(bind(target, config(**knobs), config()).command[2:])
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "full.yaml").write_text(FULL_YAML)
+    (tmp_path / "ds.json").write_text('{"optim": {"lr": 0.1}}')
+    (tmp_path / "a.toml").write_text("prefetch = 2 # deep\n")
+    return tmp_path
+
+
+# --- what is not bound is injected ---------------------------------------------------------
+
+
+@given(configs(), configs())
+@unhurried
+def test_only_what_differs_is_injected(wanted: TrainConfig, baseline: TrainConfig):
+    baseline = baseline.model_copy(update={"accumulate_grad_batches": wanted.accumulate_grad_batches})
+    bound = bind(target_of(), wanted, baseline)
+    asked = bound.injected.model_dump()
+    for knob in INJECTED_KNOBS:
+        value = getattr(wanted, knob)
+        assert asked[knob] == (None if value == getattr(baseline, knob) else value)
+        assert (knob in bound.changed) == (value != getattr(baseline, knob))
+    assert (bound.command, bound.environment, bound.file_texts) == (COMMAND, {}, {})
+
+
+@given(configs())
+@unhurried
+def test_the_baselines_own_config_changes_nothing(knobs: TrainConfig):
+    bound = bind(target_of("batch_size=--bs {}", "compile=--compile"), knobs, knobs)
+    assert bound == bind(target_of(), None, None)
+    assert (bound.command, bound.changed) == (COMMAND, {})
+
+
+def test_no_workers_is_a_value_and_not_the_lack_of_one():
+    asked = bind(target_of(), config(num_workers=0), config(num_workers=2)).injected
+    assert asked.num_workers == 0
+    assert asked.prefetch_factor is None
+    assert asked.persistent_workers is False
+
+
+def test_switches_can_be_switched_off():
+    asked = bind(target_of("pin_memory=inject"), config(pin_memory=False), config(pin_memory=True)).injected
+    assert asked.pin_memory is False
+
+
+def test_precision_goes_by_its_name():
+    asked = bind(target_of(), config(precision=Precision.BF16), config()).injected
+    assert asked.model_dump(mode="json")["precision"] == "bf16"
+
+
+def test_without_a_baseline_everything_is_set():
+    bound = bind(target_of("batch_size=--bs {}"), config(), None)
+    assert bound.command == (*COMMAND, "--bs", "128")
+    assert bound.injected.num_workers == 2
+    assert bound.injected.batch_size is None
+    assert "accumulate_grad_batches" not in bound.changed
+
+
+def test_accumulation_and_learning_rate_need_a_binding():
+    with pytest.raises(UsageError, match=r"accumulate_grad_batches=4 can't be set.*--bind 'accumulate"):
+        bind(target_of(), config(accumulate_grad_batches=4), config())
+    with pytest.raises(UsageError, match=r"lr=0\.1 can't be set inside the script.*--bind 'lr=--lr \{\}'"):
+        bind(target_of(), config(), config(), lr=0.1)
+    target = target_of("accumulate_grad_batches=--acc {}", "lr=env:LR")
+    bound = bind(target, config(accumulate_grad_batches=4), config(), lr=5e-05)
+    assert bound.command == (*COMMAND, "--acc", "4")
+    assert bound.environment == {"LR": "5e-05"}
+    assert bound.changed == {"accumulate_grad_batches": 4, "lr": 5e-05}
+
+
+def test_a_learning_rate_that_is_there_already_changes_nothing():
+    target = target_of("lr=--lr {}", command=("python", "train.py", "--lr", "1e-1"))
+    assert bind(target, None, None, lr=0.1).changed == {}
+    assert bind(target, None, None, lr=0.2).command == ("python", "train.py", "--lr", "0.2")
+
+
+def test_a_fixed_knob_stays_as_it_is():
+    target = target_of("batch_size=fixed", "accumulate_grad_batches=fixed", "lr=fixed")
+    bound = bind(target, config(batch_size=64, accumulate_grad_batches=2), config(), lr=0.5)
+    assert bound == bind(target, None, None)
+
+
+# --- words on the command line -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("binding", "words", "expected"),
+    [
+        ("batch_size=--bs {}", "--epochs 3", "--epochs 3 --bs 64"),
+        ("batch_size=--bs={}", "--epochs 3", "--epochs 3 --bs=64"),
+        ("batch_size=--bs {}", "--bs 32 --epochs 3", "--bs 64 --epochs 3"),
+        ("batch_size=--bs {}", "--bs=32 --epochs 3", "--bs=64 --epochs 3"),
+        ("batch_size=--bs={}", "--bs 32 --epochs 3", "--bs 64 --epochs 3"),
+        ("batch_size=--bs {}", "--bs=8 --lr 1 --bs 16 --bs 32 x", "--bs=64 --lr 1 x"),
+        ("batch_size=--bs {}", "--bsz 8 --no-bs 9", "--bsz 8 --no-bs 9 --bs 64"),
+        ("batch_size=--bs {}", "--bs --epochs 3", "--bs --epochs 3 --bs 64"),
+        ("batch_size=--bs {}", "--epochs 3 --bs", "--epochs 3 --bs --bs 64"),
+        ("batch_size=--bs {}", "--bs -1 x", "--bs 64 x"),
+        ("batch_size=data.bs={}", "data.bs=32 lr=1", "data.bs=64 lr=1"),
+        ("batch_size=data.bs={}", "+data.bs=32 x", "+data.bs=64 x"),
+        ("batch_size=++data.bs={}", "data.bs=32 x", "data.bs=64 x"),
+        ("batch_size=data.bs={}", "mydata.bs=32", "mydata.bs=32 data.bs=64"),
+        ("batch_size=-o bs={}", "-o lr=1 -o bs=32 -o x=2", "-o lr=1 -o bs=64 -o x=2"),
+        ("batch_size=--opt=bs:{},x", "--opt=bs:32,x --opt=bs:3", "--opt=bs:64,x --opt=bs:3"),
+    ],
+)
+def test_an_argument_is_replaced_in_place_or_appended(binding: str, words: str, expected: str):
+    assert command_of(binding, words, batch_size=64) == expected
+
+
+@pytest.mark.parametrize(
+    ("binding", "words", "on", "off"),
+    [
+        ("compile=--compile", "x", "x --compile", "x"),
+        ("compile=--compile", "--compile x --compile", "--compile x", "x"),
+        ("compile=--c|--no-c", "x", "x --c", "x --no-c"),
+        ("compile=--c|--no-c", "--no-c x --c", "--c x", "--no-c x"),
+        ("compile=--c|--c off", "--c off x", "--c x", "--c off x"),
+        ("compile=--compile {}", "--compile False", "--compile true", "--compile false"),
+        ("compile=--mode {true:max,false:off}", "", "--mode max", "--mode off"),
+    ],
+)
+def test_a_switch_is_put_and_taken_away(binding: str, words: str, on: str, off: str):
+    target = target_of(binding, command=("python", "train.py", *words.split()))
+    for wanted, expected in ((True, on), (False, off)):
+        bound = bind(target, config(compile=wanted), config(compile=not wanted))
+        assert " ".join(bound.command[2:]) == expected
+        assert bound.changed == {"compile": wanted}
+        assert bound.injected.compile is None
+
+
+def test_no_prefetch_takes_the_flag_away():
+    words = "--prefetch 2 x --prefetch=4"
+    assert command_of("prefetch_factor=--prefetch {}", words, num_workers=0) == "x"
+    spelled = "prefetch_factor=--prefetch {null:none,2:two}"
+    assert command_of(spelled, "--prefetch two", num_workers=0) == "--prefetch none"
+
+
+def test_a_spelling_is_written_and_what_it_lacks_is_refused():
+    binding = "precision=--precision {fp32:32-true,bf16:bf16-mixed}"
+    assert command_of(binding, "--precision 32-true", precision="bf16") == "--precision bf16-mixed"
+    with pytest.raises(UsageError, match=r"precision=tf32 has no spelling.*knows fp32, bf16; add tf32:TEXT"):
+        command_of(binding, "", precision="tf32")
+
+
+def test_the_interpreters_own_options_are_not_the_scripts():
+    command = ("python", "-W", "1", "train.py", "-W", "2")
+    bound = bind(target_of("num_workers=-W {}", command=command), config(num_workers=4), config())
+    assert bound.command == ("python", "-W", "1", "train.py", "-W", "4")
+
+
+plain_words = st.sampled_from(["--epochs", "3", "x", "--bsz", "lr=1", "--", "--compile"])
+known_words = st.sampled_from(
+    [("--bs", "32"), ("--bs=16",), ("d.bs=1",), ("+d.bs=2",), ("--c",), ("--no-c",)]
+)
+ways = st.sampled_from(
+    ["--bs {}", "--bs={}", "d.bs={}", "-x --bs {}", "--b{1:one,64:-64}", "--b {1:-one,64:--x}"]
+)
+
+
+@given(
+    ways,
+    st.sampled_from(["--c", "--c|--no-c", "--mode {}"]),
+    st.lists(known_words | st.tuples(plain_words)),
+    st.data(),
+)
+@unhurried
+def test_binding_twice_is_binding_once(
+    way: str, switch: str, words: list[tuple[str, ...]], data: st.DataObject
+):
+    command = ("python", "train.py", *(word for group in words for word in group))
+    target = target_of(f"batch_size={way}", f"compile={switch}", command=command)
+    wanted = config(batch_size=data.draw(st.sampled_from([1, 64])), compile=data.draw(st.booleans()))
+    baseline = config(batch_size=9, compile=not wanted.compile)
+    once = bind(target, wanted, baseline)
+    bound = target.model_copy(update={"command": once.command})
+    assert bind(bound, wanted, baseline) == once
+    present = present_values(bound)
+    assert present["batch_size"] == wanted.batch_size
+    assert present["compile"] == wanted.compile
+
+
+# --- variables -----------------------------------------------------------------------------
+
+
+def test_variables_are_set_for_what_differs():
+    target = target_of(
+        "batch_size=env:BS", "compile=env:C", "pin_memory=env:PIN", "precision=env:P{bf16:1,fp32:0}"
+    )
+    bound = bind(target, config(compile=True, pin_memory=True, precision="bf16"), config())
+    assert bound.environment == {"C": "1", "PIN": "1", "P": "1"}
+    assert bind(target, config(), config(compile=True)).environment == {"C": "0"}
+
+
+def test_a_variable_is_left_when_there_is_no_value():
+    bound = bind(target_of("prefetch_factor=env:PREFETCH"), config(num_workers=0), config())
+    assert bound.environment == {}
+    assert bound.injected.prefetch_factor is None
+
+
+# --- files ---------------------------------------------------------------------------------
+
+
+def test_keys_of_one_file_go_into_one_text_and_the_file_stays(project: Path):
+    full = project / "configs" / "full.yaml"
+    (project / "link.yaml").symlink_to(full)
+    target = target_of(
+        "batch_size=configs/full.yaml:data.batch_size",
+        "num_workers=link.yaml:data.workers",
+        "prefetch_factor=./configs/../configs/full.yaml:data.prefetch",
+        "compile=configs/full.yaml:trainer.compile",
+        "precision=configs/full.yaml:trainer.precision{fp32:32-true,bf16:bf16-mixed}",
+        "lr=ds.json:optim.lr",
+        folder=project,
+    )
+    wanted = config(batch_size=64, num_workers=0, compile=True, precision="bf16")
+    bound = bind(target, wanted, config(), lr=0.5)
+    assert set(bound.file_texts) == {str(full.resolve()), str((project / "ds.json").resolve())}
+    assert yaml.safe_load(bound.file_texts[str(full.resolve())]) == {
+        "data": {"batch_size": 64, "workers": 0, "prefetch": None},
+        "trainer": {"precision": "bf16-mixed", "compile": True},
+    }
+    assert json.loads(bound.file_texts[str(project / "ds.json")]) == {"optim": {"lr": 0.5}}
+    assert full.read_text() == FULL_YAML
+    assert bound.command == COMMAND
+    assert bound.injected.model_dump(exclude_none=True) == {"persistent_workers": False}
+
+
+def test_toml_keeps_what_it_has_when_there_is_no_value(project: Path):
+    target = target_of("prefetch_factor=a.toml:prefetch", folder=project)
+    bound = bind(target, config(num_workers=0), config())
+    assert bound.file_texts == {str(project / "a.toml"): "prefetch = 2 # deep\n"}
+
+
+@given(batch=st.integers(1, 4096), workers=st.integers(1, 64))
+@unhurried
+def test_what_was_bound_to_a_file_is_what_it_then_says(
+    tmp_path_factory: pytest.TempPathFactory, batch: int, workers: int
+):
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "full.yaml").write_text(FULL_YAML)
+    texts = ("batch_size=full.yaml:data.batch_size", "num_workers=full.yaml:data.workers")
+    target = target_of(*texts, folder=folder)
+    bound = bind(target, config(batch_size=batch, num_workers=workers), None)
+    assert (folder / "full.yaml").read_text() == FULL_YAML
+    for path, text in bound.file_texts.items():
+        Path(path).write_text(text)
+    assert present_values(target) == {"batch_size": batch, "num_workers": workers}
+
+
+# --- what is there now ---------------------------------------------------------------------
+
+
+def test_present_values_are_read_from_every_place(project: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("TEST_PIN", "1")
+    target = target_of(
+        "batch_size=--bs {}",
+        "num_workers=configs/full.yaml:data.workers",
+        "precision=configs/full.yaml:trainer.precision{fp32:32-true,bf16:bf16-mixed}",
+        "pin_memory=env:TEST_PIN",
+        "compile=--compile",
+        "lr=lr={}",
+        "channels_last=fixed",
+        command=("python", "train.py", "--bs", "8", "--bs=16", "lr=1e-3"),
+        folder=project,
+    )
+    assert present_values(target) == {
+        "batch_size": 16,
+        "num_workers": 2,
+        "precision": Precision.FP32,
+        "pin_memory": True,
+        "compile": False,
+        "lr": 0.001,
+    }
+
+
+def test_what_cannot_be_read_is_absent(project: Path):
+    target = target_of(
+        "batch_size=--bs {}",
+        "num_workers=missing.yaml:workers",
+        "precision=--p {bf16:1,fp32:0}",
+        "pin_memory=env:TEST_NO_SUCH_VARIABLE",
+        "compile=--c|--no-c",
+        "lr=--lr {}",
+        command=("python", "train.py", "--p", "fp32", "--lr", "auto"),
+        folder=project,
+    )
+    assert "TEST_NO_SUCH_VARIABLE" not in os.environ
+    assert present_values(target) == {}
+
+
+@pytest.mark.parametrize(
+    ("bindings", "error", "told"),
+    [
+        (["lr=missing.yaml:lr"], TargetError, "no file 'missing.yaml'"),
+        (["lr=ds.json:optim.rate"], UsageError, r"no key 'optim\.rate'"),
+        (["lr=ds.json:optim"], UsageError, "more than one value"),
+        (["lr=--lr {}", "lr=env:LR"], UsageError, "lr is bound twice"),
+        (
+            ["batch_size=--n {}", "num_workers=--n {}"],
+            UsageError,
+            "batch_size and num_workers are bound to the",
+        ),
+        (["compile=env:X", "pin_memory=env:X"], UsageError, "compile and pin_memory are bound to the"),
+    ],
+)
+def test_bindings_that_no_trial_could_use_are_refused_early(
+    project: Path, bindings: list[str], error: type[Exception], told: str
+):
+    with pytest.raises(error, match=told):
+        check_bindings(target_of(*bindings, folder=project))
+
+
+def test_bindings_that_can_be_used_pass(project: Path):
+    check_bindings(target_of("lr=ds.json:optim.lr", "compile=fixed", "pin_memory=inject", folder=project))
