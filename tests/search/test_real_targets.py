@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -82,7 +81,9 @@ PROJECTS = [
     Project("torchrun", (*TORCHRUN, "ddp_gloo.py", "--output", "out"), LOADER),
     Project("gpt", GPT, BOUND_GPT, tuned="batch_size"),
     Project("lstm", (PYTHON, "lstm_padded.py", "--output", "out"), LOADER),
-    Project("scaler", (PYTHON, "scaler_accumulate.py", "--output", "out", "--init-scale", "65536"), LOADER[2:]),
+    Project(
+        "scaler", (PYTHON, "scaler_accumulate.py", "--output", "out", "--init-scale", "65536"), LOADER[2:]
+    ),
     Project("iterable-sharded", (PYTHON, "iterable_sharded.py", "--output", "out"), LOADER),
     Project("iterable-plain", (PYTHON, "iterable_plain.py", "--output", "out"), LOADER, tuned="batch_size"),
     Project("other-environment", ("OTHER_PYTHON", "lstm_padded.py", "--output", "out"), LOADER),
@@ -148,15 +149,16 @@ def test_a_project_is_tuned_unmodified_and_unharmed(
 
     outputs = files_in(tmp_path / "out")
     config = tmp_path / "run" / "balanced.yaml"
-    training = subprocess.Popen(
-        [PYTHON, "-m", "tunekit", "run", str(config), "--keep-lr", "--", *command],
-        cwd=tmp_path,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
+    with (tmp_path / "training.log").open("wb") as log:
+        training = subprocess.Popen(
+            [PYTHON, "-m", "tunekit", "run", str(config), "--keep-lr", "--", *command],
+            cwd=tmp_path,
+            stdout=log,
+            stderr=log,
+        )
     try:
-        assert wait_for_change(tmp_path / "out", outputs, training), training.communicate()[1].decode()
+        changed = wait_for_change(tmp_path / "out", outputs, training)
+        assert changed, (tmp_path / "training.log").read_text()
     finally:
-        os.killpg(training.pid, signal.SIGKILL)
-        training.communicate()
+        training.terminate()  # a launcher ends its ranks before itself
+        training.wait(timeout=60)
