@@ -19,10 +19,22 @@ SLICED = NvmlDevice(0, "GPU-55555555-eeee", "NVIDIA A100-SXM4-40GB", 40 * GIB, "
 
 
 class ScriptedNvml:
-    """Shows these devices, in this order; None is a GPU that does not answer."""
+    """Shows these devices, in this order; None is a GPU that does not answer.
 
-    def __init__(self, devices: Sequence[NvmlDevice | None], driver: str | None = "550.54.15") -> None:
+    Args:
+        devices: what the driver shows.
+        driver: its version.
+        used: for each device the used bytes that it answers one after another, the last one for ever.
+    """
+
+    def __init__(
+        self,
+        devices: Sequence[NvmlDevice | None],
+        driver: str | None = "550.54.15",
+        used: Sequence[list[int | None]] = (),
+    ) -> None:
         self.devices = devices
+        self.used = used
         self.driver = driver
         self.is_open = False
 
@@ -40,6 +52,10 @@ class ScriptedNvml:
     def device_count(self) -> int:
         assert self.is_open
         return len(self.devices)
+
+    def used_bytes(self, index: int) -> int | None:
+        assert self.is_open
+        return self.used[index].pop(0) if self.used[index][1:] else self.used[index][0]
 
     def device(self, index: int) -> NvmlDevice | None:
         assert self.is_open

@@ -49,6 +49,10 @@ class Nvml(Protocol):
         """Return the GPU at this place of the driver's order, None if it does not answer."""
         ...
 
+    def used_bytes(self, index: int) -> int | None:
+        """Return the memory that is taken on that GPU, by anyone; None if it does not answer."""
+        ...
+
 
 class NvmlLibrary:
     """The real library, through pynvml; without the package, the library or a driver it shows no devices."""
@@ -92,6 +96,14 @@ class NvmlLibrary:
         if library is None:
             return None
         return _answer(lambda: _whole_gpu(library, library.nvmlDeviceGetHandleByIndex(index), index))
+
+    def used_bytes(self, index: int) -> int | None:
+        """Return the memory that is taken on that GPU."""
+        library = self._library
+        if library is None:
+            return None
+        handle = partial(library.nvmlDeviceGetHandleByIndex, index)
+        return _answer(lambda: int(library.nvmlDeviceGetMemoryInfo(handle()).used))
 
 
 def _answer(question: Callable[[], Answer]) -> Answer | None:

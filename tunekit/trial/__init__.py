@@ -12,6 +12,7 @@ launch          request.json, environment and keeper process
 keeper          (its own process) starts the target, ends every descendant of it
 events          what the agents tell, validated and bounded
 tree            host memory of the process tree
+device_memory   the GPUs have back what a trial took before the next one starts
 watch           limits while it runs -> evidence
 applied         whether the knobs really hold in the process (pure)
 outcome         evidence -> measurement or named failure (pure)

@@ -1,6 +1,7 @@
 """Runs one trial and returns its record; the Protocol lets the search be tested without processes."""
 
 import shutil
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable
@@ -10,12 +11,14 @@ from pathlib import Path
 from typing import Protocol
 
 from tunekit.errors import TargetError
+from tunekit.hardware.nvml import Nvml, NvmlLibrary
 from tunekit.records.agent_messages import AgentRequest
 from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.measurement import Measurement
 from tunekit.records.target import Discovery, Target
 from tunekit.records.trial import Failure, TrialRecord, TrialRole
 from tunekit.trial.bindings import Bound, bind, present_values
+from tunekit.trial.device_memory import DeviceMemory
 from tunekit.trial.launch import start_trial, write_copies
 from tunekit.trial.outcome import measurement_of
 from tunekit.trial.watch import Evidence, Limits, TrialProgress, TrialWatch
@@ -61,16 +64,24 @@ class ProcessExecutor:
         limits: when a trial is ended from outside.
         window_s: steady seconds to measure.
         hide_gpus: train on the CPU although a GPU is here.
+        nvml: tells when the GPUs have a trial's memory back.
     """
 
     def __init__(
-        self, target: Target, trials_folder: Path, limits: Limits, window_s: float, hide_gpus: bool = False
+        self,
+        target: Target,
+        trials_folder: Path,
+        limits: Limits,
+        window_s: float,
+        hide_gpus: bool = False,
+        nvml: Nvml | None = None,
     ) -> None:
         self._target = target
         self._trials_folder = trials_folder
         self._limits = limits
         self._window_s = window_s
         self._hide_gpus = hide_gpus
+        self._nvml = nvml or NvmlLibrary()
 
     def run(self, spec: TrialSpec, known: KnownTarget | None, on_progress: ProgressCallback) -> TrialRecord:
         """Run one trial in a fresh process tree.
@@ -82,15 +93,9 @@ class ProcessExecutor:
         bound = bind(self._target, spec.config, known.baseline if known else None)
         request = self._request(folder, bound, spec, known)
         started_at = datetime.now(UTC).isoformat(timespec="seconds")
-        try:
-            keeper = start_trial(folder, bound, request, self._hide_gpus)
-        except OSError as error:
-            shutil.rmtree(request.scratch_folder, ignore_errors=True)
-            raise TargetError(
-                f"the trial could not be started in {self._target.working_dir} ({error.strerror}); "
-                "check that the folder is there"
-            ) from error
-        evidence = TrialWatch(keeper, folder, self._limits_of(spec), on_progress).run()
+        with DeviceMemory(self._nvml):
+            keeper = self._start(folder, bound, request)
+            evidence = TrialWatch(keeper, folder, self._limits_of(spec), on_progress).run()
         shutil.rmtree(folder / "diverted", ignore_errors=True)
         result = measurement_of(evidence, bound, known.discovery if known else None)
         still_unknown = known is None or not known.discovery.complete
@@ -108,6 +113,16 @@ class ProcessExecutor:
             discovery=discovery,
             written=tuple(evidence.written),
         )
+
+    def _start(self, folder: Path, bound: Bound, request: AgentRequest) -> subprocess.Popen[bytes]:
+        try:
+            return start_trial(folder, bound, request, self._hide_gpus)
+        except OSError as error:
+            shutil.rmtree(request.scratch_folder, ignore_errors=True)
+            raise TargetError(
+                f"the trial could not be started in {self._target.working_dir} ({error.strerror}); "
+                "check that the folder is there"
+            ) from error
 
     def _samples_per_step(self, spec: TrialSpec) -> int | None:
         """Return the samples in a batch of a script without a DataLoader, where they are known.
