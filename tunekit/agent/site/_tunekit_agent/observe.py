@@ -13,6 +13,7 @@ import time
 from typing import Any
 
 from . import batches, facts, imports, knobs
+from .events import FETCHING, TRAINING, Pulse
 from .loaders import LoaderInfo, LoaderWatch, means
 from .request import Request
 from .roots import RootFinder
@@ -58,6 +59,7 @@ class Observer:
     def __init__(self, request: Request, log: Any) -> None:
         self._request = request
         self._log = log
+        self._pulse = Pulse(request.trial_folder)
         self._started = time.perf_counter()
         loader_knobs = {name: request.knobs[name] for name in _LOADER_KNOBS if name in request.knobs}
         self._model_knobs = {
@@ -113,8 +115,10 @@ class Observer:
     @_never_raises
     def fetch_started(self, info: LoaderInfo) -> str | None:
         """The script asks a loader for a batch; returns "drain" when this epoch should end now."""
+        self._pulse.tell(FETCHING, self._batches, self._step_count)
         if self._first_fetch_at is None:
             self._first_fetch_at = time.perf_counter()
+            self._progress("fetching")
         if info is not self._training or self._clock is None or self._finished:
             return None
         samples, wait_s = self._batch
@@ -132,6 +136,7 @@ class Observer:
     @_never_raises
     def epoch_ended(self, info: LoaderInfo, asked_at: float) -> bool:
         """A loader ran dry; returns whether the observer made it so and another epoch should follow."""
+        self._pulse.tell(TRAINING, self._batches, self._step_count)
         if info is not self._training or self._clock is None or self._finished:
             return False
         forced = self._clock.phase == DRAINING
@@ -157,6 +162,7 @@ class Observer:
                 self._fetched_at = time.perf_counter()
         else:
             self._others_fetched = True
+        self._pulse.tell(TRAINING, self._batches, self._step_count)
         if not self._learnt and info.fetches == 1:
             self._tell_sighted()
         self._progress("validating" if self._learnt and info is not self._training else None)
@@ -167,6 +173,7 @@ class Observer:
     def stepped(self, optimizer: Any, now: float) -> None:
         """An optimizer made a step."""
         self._step_count += 1
+        self._pulse.tell(TRAINING, self._batches, self._step_count)
         if self._step_count == 1:
             self._synchronize()
             self._first_step_at = time.perf_counter()
