@@ -224,3 +224,21 @@ def test_affinity_is_obeyed_in_a_real_child() -> None:
     command = ["taskset", "-c", str(cpu), sys.executable, "-c", program]
     finished = subprocess.run(command, capture_output=True, text=True, check=True)
     assert finished.stdout.strip() == "1"
+
+
+def test_v2_counts_the_kernels_kills(tree: Tree) -> None:
+    tree.v2("/job")
+    tree.write("sys/fs/cgroup/job/memory.events", "low 0\nmax 9\noom 2\noom_kill 3\noom_group_kill 0\n")
+    assert limits.oom_kills(tree.root) == 3
+
+
+def test_v1_counts_the_kernels_kills(tree: Tree) -> None:
+    tree.v1("/job")
+    tree.write("sys/fs/cgroup/memory/job/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 5\n")
+    assert limits.oom_kills(tree.root) == 5
+
+
+def test_without_cgroups_the_machine_counts_the_kernels_kills(tree: Tree) -> None:
+    assert limits.oom_kills(tree.root) is None
+    tree.write("proc/vmstat", "pgfault 12\noom_kill 7\n")
+    assert limits.oom_kills(tree.root) == 7

@@ -97,6 +97,21 @@ def test_a_budget_without_another_config_says_so():
     assert shown.answer.startswith("No other config was measured in this budget; give a longer --budget.")
 
 
+def test_configs_that_all_failed_are_no_matter_of_the_budget():
+    own = recommendation(of=config(), is_baseline=True, speedup=interval(1.0))
+    crashed = failure(OutcomeKind.WORKER_CRASH, message="KeyError: 'label'", remedy="look at the data")
+    trials = (
+        baseline_record(of=config()),
+        trial_record(1, None, fast, overrides={"failure": crashed}),
+        trial_record(2, None, fast, overrides={"failure": crashed}),
+        trial_record(3, None, fast, overrides={"failure": failure(OutcomeKind.REFUSED)}),
+    )
+    shown = view(finished(own, trials=trials))
+    assert shown.answer.startswith("No other config could be measured: every one that was tried failed.")
+    assert "2 trials of 4 ended as worker_crash: KeyError: 'label'; look at the data" in shown.notes
+    assert not any("refused" in note for note in shown.notes)
+
+
 def test_a_baseline_that_failed_leaves_the_speed_up_unknown():
     alone = recommendation(of=fast, speedup=None)
     shown = view(finished(alone, trials=(baseline_record(rate=None), trial_record(1, of=fast))))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import struct
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from tunekit.records.agent_messages import ProgressEvent, StartEvent
 from tunekit.trial import events
-from tunekit.trial.events import MAX_LINE_BYTES, EventReader
+from tunekit.trial.events import MAX_LINE_BYTES, EventReader, Pulse, read_pulse
 
 
 def start(pid: int) -> bytes:
@@ -173,3 +174,22 @@ def test_any_cut_of_the_stream_gives_the_same_events(
     append(folder / "events-1.jsonl", whole)
     assert found + pids(reader.read_new()) == list(range(8))
     assert reader.rejected_lines == 0
+
+
+def write_pulse(folder: Path, pid: int, *numbers: int) -> None:
+    (folder / f"pulse-{pid}").write_bytes(struct.pack(f"<{len(numbers)}Q", *numbers))
+
+
+def test_the_pulse_is_that_of_the_process_that_trained_most(tmp_path: Path):
+    assert read_pulse(tmp_path) is None
+    write_pulse(tmp_path, 1, 0, 0, 0)
+    write_pulse(tmp_path, 2, 1, 21, 20)
+    write_pulse(tmp_path, 3, 0, 90, 0)
+    assert read_pulse(tmp_path) == Pulse(fetching=True, batches=21, steps=20)
+
+
+def test_a_pulse_that_is_none_is_passed_over(tmp_path: Path):
+    write_pulse(tmp_path, 1, 1, 21)
+    write_pulse(tmp_path, 2, 0, 1 << 63, 5)
+    (tmp_path / "pulse-3").mkdir()
+    assert read_pulse(tmp_path) is None

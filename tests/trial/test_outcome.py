@@ -22,7 +22,7 @@ from tunekit.records.target import RootSeen
 from tunekit.records.trial import Failure, OutcomeKind
 from tunekit.trial.bindings import Bound
 from tunekit.trial.outcome import measurement_of
-from tunekit.trial.watch import Evidence
+from tunekit.trial.watch import Evidence, standstill
 
 ALARMING = (
     "RuntimeError: error error ERROR",
@@ -93,6 +93,30 @@ def raised(*types: str, message: str = "", traceback: tuple[str, ...] = ()) -> E
     """Evidence of a script that an exception ended."""
     error = ErrorSeen(types=types, message=message, traceback=traceback)
     return ended(exit=ExitEvent(event="exit", time_s=2.0, steps=5, batches=6, error=error))
+
+
+def raised_in_a_worker(*types: str, message: str = "", traceback: tuple[str, ...] = ()) -> Evidence:
+    """Evidence of a script that ended by what torch re-raised from a loader worker."""
+    error = ErrorSeen(
+        types=types,
+        message=f"Caught {types[0].rpartition('.')[2]} in DataLoader worker process 0.\n{message}",
+        traceback=traceback,
+        raised_in="torch._utils.reraise",
+    )
+    return ended(exit=ExitEvent(event="exit", time_s=2.0, steps=5, batches=6, error=error))
+
+
+def ended_with_its_workers(*codes: int, oom_kills: int = 0) -> Evidence:
+    """Evidence of a loop that saw a connection reset when a worker was gone."""
+    error = ErrorSeen(
+        types=("builtins.ConnectionResetError", "builtins.ConnectionError", "builtins.OSError"),
+        message="[Errno 104] Connection reset by peer",
+        traceback=("ConnectionResetError: [Errno 104] Connection reset by peer",),
+        raised_in="multiprocessing.connection._recv",
+        worker_exit_codes=codes,
+    )
+    exit_event = ExitEvent(event="exit", time_s=2.0, steps=5, batches=6, error=error)
+    return ended(exit=exit_event, oom_kills=oom_kills)
 
 
 def verdict(evidence: Evidence, **asked: Any) -> Measurement | Failure:
@@ -258,10 +282,116 @@ def test_a_killed_script_names_the_signal(number: int, name: str):
     assert found.message == f"ended by {name} after 5 steps"
 
 
+def test_native_code_that_crashed_is_told_how_to_show_where():
+    assert "PYTHONFAULTHANDLER" in (failed(ended(-signal.SIGSEGV)).remedy or "")
+    assert "PYTHONFAULTHANDLER" not in (failed(ended(-signal.SIGKILL)).remedy or "")
+
+
+@pytest.mark.parametrize("returncode", [-signal.SIGKILL, 128 + signal.SIGKILL])
+def test_what_the_kernel_killed_for_want_of_memory_is_out_of_host_memory(returncode: int):
+    found = failed(ended(returncode, oom_kills=1))
+    assert found.kind is OutcomeKind.HOST_OOM
+    assert found.message.endswith("meanwhile the kernel killed 1 process for want of memory")
+
+
+@pytest.mark.parametrize("returncode", [-signal.SIGSEGV, -signal.SIGTERM, 1])
+def test_the_kernels_kills_explain_no_other_end(returncode: int):
+    assert failed(ended(returncode, oom_kills=1)).kind is not OutcomeKind.HOST_OOM
+
+
+def test_a_workers_own_exception_is_a_worker_crash():
+    found = failed(
+        raised_in_a_worker(
+            "builtins.KeyError", message="Original Traceback", traceback=("KeyError: 'label'", "")
+        )
+    )
+    assert found.kind is OutcomeKind.WORKER_CRASH
+    assert found.message == "in a loader worker, after 5 steps: KeyError: 'label'"
+
+
+@pytest.mark.parametrize(
+    ("types", "message", "kind"),
+    [
+        (("builtins.MemoryError",), "", OutcomeKind.HOST_OOM),
+        (("torch.OutOfMemoryError", *OOM_MRO), "", OutcomeKind.DEVICE_OOM),
+        (OOM_MRO, "unable to write to file </torch_1_2_3>: No space left", OutcomeKind.SHM_EXHAUSTED),
+        (("tunekit.harm.HarmDenied", "builtins.PermissionError"), "", OutcomeKind.HARM_DENIED),
+    ],
+)
+def test_a_worker_may_run_out_like_the_script(types: tuple[str, ...], message: str, kind: OutcomeKind):
+    assert failed(raised_in_a_worker(*types, message=message)).kind is kind
+
+
+def test_a_users_error_with_torchs_words_comes_from_no_worker():
+    found = failed(raised("builtins.ValueError", message="Caught KeyError in DataLoader worker process 0."))
+    assert found.kind is OutcomeKind.SCRIPT_ERROR
+
+
+@pytest.mark.parametrize(
+    ("code", "oom_kills", "kind", "told"),
+    [
+        (-signal.SIGKILL, 0, OutcomeKind.WORKER_CRASH, "ended by SIGKILL"),
+        (1, 0, OutcomeKind.WORKER_CRASH, "exit status 1"),
+        (-signal.SIGBUS, 0, OutcomeKind.SHM_EXHAUSTED, "ended by SIGBUS"),
+        (-signal.SIGKILL, 2, OutcomeKind.HOST_OOM, "killed 2 processes for want of memory"),
+    ],
+)
+def test_a_connection_that_a_dead_worker_reset_is_its_crash(
+    code: int, oom_kills: int, kind: OutcomeKind, told: str
+):
+    found = failed(ended_with_its_workers(code, oom_kills=oom_kills))
+    assert found.kind is kind
+    assert told in found.message
+
+
+def test_a_connection_that_no_dead_worker_reset_is_the_scripts_own():
+    assert failed(ended_with_its_workers()).kind is OutcomeKind.SCRIPT_ERROR
+
+
+def test_harm_that_the_trial_denied_is_told_from_other_permission_errors():
+    denied = failed(raised("_tunekit_agent.harm.HarmDenied", "builtins.PermissionError", "builtins.OSError"))
+    assert denied.kind is OutcomeKind.HARM_DENIED
+    assert "tunekit run" in (denied.remedy or "")
+    assert failed(raised("builtins.PermissionError", "builtins.OSError")).kind is OutcomeKind.SCRIPT_ERROR
+
+
+def test_a_process_that_vanished_did_not_end_by_itself():
+    vanished = failed(ended(0, exit=None))
+    assert vanished.kind is OutcomeKind.TOO_SHORT
+    assert "as os._exit and exec do" in vanished.message
+
+
+def test_no_message_gives_orders_to_a_terminal():
+    found = failed(raised("builtins.ValueError", traceback=("ValueError: \x1b[31mred\x1b[0m \x00\x07",)))
+    assert found.message == "after 5 steps: ValueError: red "
+
+
+@pytest.mark.parametrize(
+    ("seen", "kind", "told"),
+    [
+        ({}, OutcomeKind.NO_TRAINING_LOOP, "no batch was asked for"),
+        (
+            {"fetched": True, "fetching": True},
+            OutcomeKind.HANG,
+            "the loop waited for a batch from its loader",
+        ),
+        ({"batches": 3, "steps": 3, "fetched": True}, OutcomeKind.HANG, "after 3 batches and 3 steps"),
+        ({"steps": 3}, OutcomeKind.HANG, "after 0 batches and 3 steps"),
+    ],
+)
+def test_a_standstill_says_where_it_stands(seen: dict[str, Any], kind: OutcomeKind, told: str):
+    found, message = standstill(Evidence(output="trials/0007/output.log", **seen), 2.5)
+    assert found is kind
+    assert told in message
+    assert "for 2.5 s" in message
+    assert (kind is OutcomeKind.HANG) == ("trials/0007/output.log" in message)
+
+
 def test_an_exit_status_without_an_exception_is_a_script_error():
     found = failed(ended(3))
     assert found.kind is OutcomeKind.SCRIPT_ERROR
-    assert found.message == "exit status 3 after 5 steps"
+    assert found.message == "exit status 3 after 5 steps; its last line: loss nan"
+    assert failed(ended(3, last_lines=())).message == "exit status 3 after 5 steps"
 
 
 def test_a_command_that_can_not_start_says_why():
@@ -288,8 +418,15 @@ def test_a_script_that_only_loads_never_trains():
     assert "40 batches" in found.message
 
 
+def test_a_script_that_neither_loads_nor_steps_never_trains():
+    found = failed(ended(0, steps=0, batches=0))
+    assert found.kind is OutcomeKind.NO_TRAINING_LOOP
+    assert "without asking a loader for a batch" in found.message
+
+
 def test_a_script_that_ends_too_soon_is_too_short():
-    found = failed(ended(0))
+    by_itself = ExitEvent(event="exit", time_s=2.0, steps=5, batches=6, error=None)
+    found = failed(ended(0, exit=by_itself))
     assert found.kind is OutcomeKind.TOO_SHORT
     assert "5 optimizer steps" in found.message
 

@@ -50,6 +50,18 @@ def cgroup_memory_limit_bytes(root: Path = ROOT) -> int | None:
     )
 
 
+def oom_kills(root: Path = ROOT) -> int | None:
+    """Return how many processes the kernel has killed for want of memory; only the rise says something.
+
+    In this cgroup, else on the whole machine. None where the kernel does not count them.
+    """
+    for version, name in ((2, "memory.events"), (1, "memory.oom_control")):
+        folder = next(_cgroup_folders(root, version, "memory"), None)
+        if folder is not None and (count := _counter(folder / name, "oom_kill")) is not None:
+            return count
+    return _counter(root / "proc/vmstat", "oom_kill")
+
+
 def ram_total_bytes(root: Path = ROOT) -> int:
     """Return the machine's memory."""
     found = re.search(r"^MemTotal:\s+(\d+) kB", _text(root / "proc/meminfo") or "", re.MULTILINE)
@@ -147,6 +159,11 @@ def _number(path: Path) -> int | None:
         return int(_text(path) or "")
     except ValueError:
         return None
+
+
+def _counter(path: Path, name: str) -> int | None:
+    found = re.search(rf"^{name} (\d+)$", _text(path) or "", re.MULTILINE)
+    return int(found[1]) if found else None
 
 
 def _text(path: Path) -> str | None:

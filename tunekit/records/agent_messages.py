@@ -135,6 +135,10 @@ class ErrorSeen(Record):
     """Qualified names along the exception's method resolution order."""
     message: str
     traceback: tuple[str, ...] = Field(max_length=100)
+    raised_in: str = ""
+    """Module and function of the innermost frame."""
+    worker_exit_codes: tuple[int, ...] = Field(default=(), max_length=1000)
+    """Exit status of the workers that failed, of the loader that was being asked for a batch."""
 
 
 class ExitEvent(AgentEvent):

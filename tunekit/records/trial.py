@@ -25,6 +25,8 @@ class OutcomeKind(StrEnum):
     NO_TRAINING_LOOP = "no_training_loop"
     SCRIPT_ERROR = "script_error"
     KILLED = "killed"
+    HARM_DENIED = "harm_denied"
+    """The script wanted to change what the user had, and ended because the trial did not let it."""
     AGENT_ABSENT = "agent_absent"
     REFUSED = "refused"
     COMPILE_NO_EFFECT = "compile_no_effect"

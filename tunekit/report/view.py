@@ -15,7 +15,7 @@ from tunekit.records.hardware import Host
 from tunekit.records.measurement import Interval
 from tunekit.records.recommendation import LearningRateRule, Recommendation, Tier
 from tunekit.records.run import Run, RunStatus
-from tunekit.records.trial import TrialRecord, TrialRole
+from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.units import bytes_text, duration_text, rate_text
 
 _SHOWN_KNOBS = (*LOADER_KNOBS, *MODEL_KNOBS)
@@ -121,8 +121,9 @@ def view(run: Run, folder: str = "FOLDER") -> RunView:
         changes=_changes(run, best),
         tiers=_tiers(run),
         scaling=_scaling(run, best),
-        notes=tuple(
-            printable(note.message + (f"; {note.remedy}" if note.remedy else "")) for note in run.notes
+        notes=(
+            *(printable(note.message + (f"; {note.remedy}" if note.remedy else "")) for note in run.notes),
+            *_failures(run),
         ),
         next_steps=_next_steps(run, best, folder),
     )
@@ -146,6 +147,8 @@ def _answer(run: Run, best: Recommendation | None) -> str:
         tried = sum(
             record.role is TrialRole.SEARCH and record.measurement is not None for record in run.trials
         )
+        if not tried and any(_searched_and_failed(record) for record in run.trials):
+            return f"No other config could be measured: every one that was tried failed. Your own: {rate}."
         if not tried:
             return f"No other config was measured in this budget; give a longer --budget. Your own: {rate}."
         return f"Keep what you have: no measured config beats your own beyond the noise. {name}: {rate}."
@@ -157,6 +160,27 @@ def _answer(run: Run, best: Recommendation | None) -> str:
     if judged == "slower":
         return f"{name} is slower than your baseline, {speedup_text(best.speedup)} as fast: {rate}."
     return f"{name}: {judged} from your baseline, {speedup_text(best.speedup)}: {rate}."
+
+
+def _searched_and_failed(record: TrialRecord) -> bool:
+    """Return whether a config of the search was run and failed; one that was refused was not run."""
+    refused = record.failure is not None and record.failure.kind is OutcomeKind.REFUSED
+    return record.role is TrialRole.SEARCH and record.failure is not None and not refused
+
+
+def _failures(run: Run) -> tuple[str, ...]:
+    """Return what failed, a line for each kind, with its first message and remedy."""
+    by_kind: dict[OutcomeKind, list[Failure]] = {}
+    for record in run.trials:
+        if record.failure is not None and record.failure.kind is not OutcomeKind.REFUSED:
+            by_kind.setdefault(record.failure.kind, []).append(record.failure)
+    lines = []
+    for kind, failures in by_kind.items():
+        first = failures[0]
+        trials = "1 trial" if len(failures) == 1 else f"{len(failures)} trials"
+        remedy = f"; {first.remedy}" if first.remedy else ""
+        lines.append(printable(f"{trials} of {len(run.trials)} ended as {kind}: {first.message}{remedy}"))
+    return tuple(lines)
 
 
 def _how_measured(run: Run) -> str:

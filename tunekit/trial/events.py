@@ -1,5 +1,7 @@
 """What the agents tell, read as it grows: validated line by line, bounded in size and number."""
 
+import struct
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -9,6 +11,33 @@ from tunekit.records.agent_messages import AnyEvent, parse_event
 MAX_LINE_BYTES = 1 << 20
 MAX_FILE_BYTES = 64 << 20
 MAX_FILES = 512
+_PULSE = struct.Struct("<3Q")
+_MOST_COUNTED = 1 << 53
+
+
+@dataclass(frozen=True)
+class Pulse:
+    """The last thing that a training process did, known however it ended."""
+
+    fetching: bool
+    """Whether it was waiting for a batch, rather than training on one."""
+    batches: int
+    steps: int
+
+
+def read_pulse(folder: Path) -> Pulse | None:
+    """Return the pulse of the process that trained most, None when none has a training loop."""
+    pulses = [_pulse_in(path) for path in sorted(folder.glob("pulse-*"))[:MAX_FILES]]
+    known = [pulse for pulse in pulses if pulse is not None]
+    return max(known, key=lambda pulse: (pulse.steps, pulse.batches), default=None)
+
+
+def _pulse_in(path: Path) -> Pulse | None:
+    data = _bytes_from(path, 0, _PULSE.size)
+    if len(data) < _PULSE.size:
+        return None
+    doing, batches, steps = _PULSE.unpack(data)
+    return Pulse(doing == 1, batches, steps) if max(batches, steps) < _MOST_COUNTED else None
 
 
 class EventReader:
@@ -36,7 +65,7 @@ class EventReader:
         offset = self._offsets.get(path, 0)
         if offset >= MAX_FILE_BYTES:
             return []
-        fresh = _bytes_from(path, offset)
+        fresh = _bytes_from(path, offset, MAX_FILE_BYTES)
         self._offsets[path] = offset + len(fresh)
         *lines, rest = (self._partial.get(path, b"") + fresh).split(b"\n")
         if path in self._dropping and lines:
@@ -61,13 +90,13 @@ class EventReader:
             return None
 
 
-def _bytes_from(path: Path, offset: int) -> bytes:
+def _bytes_from(path: Path, offset: int, end: int) -> bytes:
     """Return what a file holds from an offset on; nothing when the script removed or replaced it."""
     try:
         if not path.is_file():
             return b""
         with path.open("rb") as stream:
             stream.seek(offset)
-            return stream.read(MAX_FILE_BYTES - offset)
+            return stream.read(end - offset)
     except OSError:
         return b""

@@ -7,10 +7,14 @@ Run as a script with nothing but the standard library:
 Standard input is the parent's leash: when it closes, or the target ends, every descendant is ended,
 daemons included, and the scratch folder is removed. One JSON line on standard output then tells how
 the target ended.
+
+The target writes into a pipe that is drained whatever becomes of the log, so that it never waits; the log
+keeps the beginning and the end of what was written.
 """
 
 import contextlib
 import ctypes
+import fcntl
 import glob
 import json
 import os
@@ -26,6 +30,10 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 TRACKERS = (b"multiprocessing.resource_tracker", b"torch_shm_manager")
 TRACKER_GRACE_S = 1.0
 END_LIMIT_S = 10.0
+LOG_HEAD_BYTES, LOG_TAIL_BYTES = 1 << 20, 4 << 20
+PIPE_BYTES = 1 << 20
+MOST_LAST_READS = 1000
+F_SETPIPE_SZ = 1031
 
 libc = ctypes.CDLL(None)
 
@@ -85,10 +93,59 @@ def remove_shared_memory(pids: set[int]) -> None:
                 os.unlink(path)
 
 
-def end_tree(target: int) -> int | None:
-    """End every descendant, trackers last; return the target's wait status if it was seen."""
+class OutputLog:
+    """A file that keeps the beginning and the end of what is drained from a pipe.
+
+    It never holds more than the head, twice the tail and one read.
+
+    Args:
+        path: the file to make.
+        pipe: the reading end, made non-blocking.
+        head_bytes: what is kept of the beginning.
+        tail_bytes: what is kept of the end at the least.
+    """
+
+    def __init__(
+        self, path: str, pipe: int, head_bytes: int = LOG_HEAD_BYTES, tail_bytes: int = LOG_TAIL_BYTES
+    ) -> None:
+        self.pipe = pipe
+        self._head_bytes, self._tail_bytes = head_bytes, tail_bytes
+        os.set_blocking(pipe, False)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        self._size = self._left_out = 0
+        self._tail_from = head_bytes
+        self.closed = False
+
+    def take(self) -> bool:
+        """Move what the pipe holds now into the log; return whether there was something."""
+        try:
+            data = os.read(self.pipe, PIPE_BYTES)
+        except BlockingIOError:
+            return False
+        self.closed = not data
+        with contextlib.suppress(OSError):  # a full disk costs the log, not the trial
+            while data:
+                written = os.pwrite(self._file, data, self._size)
+                self._size += written
+                data = data[written:]
+            if self._size > self._head_bytes + 2 * self._tail_bytes:
+                self._cut()
+        return not self.closed
+
+    def _cut(self) -> None:
+        """Leave out the middle, and say in its place how much that was."""
+        kept_from = self._size - self._tail_bytes
+        self._left_out += kept_from - self._tail_from
+        tail = os.pread(self._file, self._tail_bytes, kept_from)
+        told = b"\n[tunekit left out %d bytes here]\n" % self._left_out
+        os.ftruncate(self._file, self._head_bytes)
+        self._tail_from = self._head_bytes + len(told)
+        self._size = self._head_bytes + os.pwrite(self._file, told + tail, self._head_bytes)
+
+
+def end_tree(target: int, log: OutputLog) -> None:
+    """End every descendant, trackers last, and take their last words."""
     started = time.monotonic()
-    status: int | None = None
     ended: set[int] = set()
     while time.monotonic() - started < END_LIMIT_S:
         left = descendants(os.getpid())
@@ -98,26 +155,43 @@ def end_tree(target: int) -> int | None:
         for pid in left if trackers_had_time else ordinary:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        seen = reap(target)
-        status = seen if seen is not None else status
+        reap(target)
+        log.take()  # a tracker that waits for room in the pipe would never end
         if not left:
             break
         time.sleep(0.01)
     remove_shared_memory(ended)
-    return status
+    for _ in range(MOST_LAST_READS):  # whoever could not be ended may still write
+        if not log.take():
+            break
 
 
-def start(log_path: str, command: list[str]) -> subprocess.Popen[bytes]:
-    """Start the command in its own session, its output in the log; it dies with this process."""
+def start(output: int, command: list[str]) -> subprocess.Popen[bytes]:
+    """Start the command in its own session, its output in the pipe; it dies with this process."""
 
     def in_child() -> None:
         os.setsid()
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
-    with open(log_path, "ab", buffering=0) as log:
-        return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, close_fds=True, preexec_fn=in_child
-        )
+    return subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, close_fds=True, preexec_fn=in_child
+    )
+
+
+def follow(target: int, log: OutputLog, wake: int) -> int | None:
+    """Drain the log until the target ends; return its wait status, None when the leash was let go first."""
+    while True:
+        watched = [sys.stdin, wake] + ([] if log.closed else [log.pipe])
+        ready, _, _ = select.select(watched, [], [])
+        if log.pipe in ready:
+            log.take()
+        if wake in ready:
+            os.read(wake, 4096)
+            status = reap(target)
+            if status is not None:
+                return status
+        if sys.stdin in ready:
+            return None
 
 
 def main() -> None:
@@ -130,26 +204,22 @@ def main() -> None:
     os.set_blocking(wake_write, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake_write)
+    output_read, output_write = os.pipe()
+    with contextlib.suppress(OSError):
+        fcntl.fcntl(output_write, F_SETPIPE_SZ, PIPE_BYTES)
+    log = OutputLog(log_path, output_read)
     try:
-        target = start(log_path, command).pid
+        process = start(output_write, command)  # kept: forgotten, it would collect the status of its child
     except OSError as error:
         shutil.rmtree(scratch, ignore_errors=True)
         print(json.dumps({"returncode": None, "ended": False, "error": error.strerror}), flush=True)
         return
-    status: int | None = None
-    ended = False
-    while status is None:
-        ready, _, _ = select.select([sys.stdin, wake_read], [], [])
-        if wake_read in ready:
-            os.read(wake_read, 4096)
-            status = reap(target)
-        if sys.stdin in ready:
-            ended = True
-            break
-    last = end_tree(target)
+    os.close(output_write)
+    status = follow(process.pid, log, wake_read)
+    ended = status is None
+    end_tree(process.pid, log)
     shutil.rmtree(scratch, ignore_errors=True)
-    status = status if status is not None else last
-    returncode = None if status is None or ended else os.waitstatus_to_exitcode(status)
+    returncode = None if status is None else os.waitstatus_to_exitcode(status)
     print(json.dumps({"returncode": returncode, "ended": ended, "error": None}), flush=True)
 
 

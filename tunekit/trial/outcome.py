@@ -4,6 +4,7 @@ Outcomes are told apart by exception types, exit status and our own limits, neve
 "error" in the output: a good run may print that word.
 """
 
+import re
 import signal
 from collections.abc import Iterable
 
@@ -13,16 +14,30 @@ from tunekit.records.target import Discovery
 from tunekit.records.trial import Failure, OutcomeKind
 from tunekit.trial.applied import knob_missed
 from tunekit.trial.bindings import Bound
-from tunekit.trial.watch import Evidence
+from tunekit.trial.watch import Evidence, plain
 
 _REMEDIES = {
     OutcomeKind.DEVICE_OOM: "use a smaller batch or bf16",
     OutcomeKind.HOST_OOM: "use fewer workers, a lower prefetch_factor or a smaller batch",
     OutcomeKind.SHM_EXHAUSTED: "enlarge /dev/shm (docker run --shm-size=8g) or use fewer workers",
     OutcomeKind.TIMEOUT: "raise the limit with --trial-limit",
-    OutcomeKind.HANG: "see output.log of the trial; raise the limit with --no-progress-limit",
+    OutcomeKind.HANG: "if it was only slow, raise the limit with --no-progress-limit",
+    OutcomeKind.WORKER_CRASH: (
+        "read the data set with num_workers=0, where the error shows itself, or search without workers: "
+        "--fix num_workers=0"
+    ),
+    OutcomeKind.SCRIPT_ERROR: (
+        "if the command fails by itself too, mend that first; if only some knobs break it, take them out of "
+        "the search with --fix"
+    ),
+    OutcomeKind.KILLED: "look for who ends processes here: a job scheduler, a supervisor, another user",
+    OutcomeKind.HARM_DENIED: (
+        "point the script at another output folder with its own flag, or train with `tunekit run`"
+    ),
     OutcomeKind.TOO_SHORT: "let the script train for more steps while tuning",
-    OutcomeKind.NO_TRAINING_LOOP: "give the command that trains, after --",
+    OutcomeKind.NO_TRAINING_LOOP: (
+        "give the command that trains, after --; if it is long in getting ready, raise --no-progress-limit"
+    ),
     OutcomeKind.AGENT_ABSENT: (
         "run the script with a plain `python` that honours PYTHONPATH: not python -I, -E or -S, "
         "and not inside a container"
@@ -31,6 +46,11 @@ _REMEDIES = {
     OutcomeKind.COMPILE_NO_EFFECT: "keep compile off for this model: --fix compile=false",
     OutcomeKind.NONFINITE_LOSS: "lower the learning rate, or keep the precision with --fix precision=fp32",
 }
+_NATIVE_CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)
+_NATIVE_REMEDY = "native code crashed: PYTHONFAULTHANDLER=1 before the command shows where"
+_SHELL_KILLED = 128 + signal.SIGKILL
+_RERAISED = "torch._utils.reraise"
+_IN_WORKER = re.compile(r"Caught \w+ in DataLoader worker process \d+\.")
 
 
 def measurement_of(evidence: Evidence, bound: Bound, baseline: Discovery | None) -> Measurement | Failure:
@@ -77,54 +97,111 @@ def _failure_without_measurement(evidence: Evidence) -> Failure:
     if evidence.limit is not None:
         return _failure(evidence.limit, evidence.limit_message, evidence)
     if evidence.exit is not None and evidence.exit.error is not None:
-        kind = _kind_of_error(evidence.exit.error)
-        last = evidence.exit.error.traceback[-1:] or (evidence.exit.error.types[0],)
-        message = f"after {evidence.exit.steps} steps: {last[0].strip()[:500]}"
-        return _failure(kind, message, evidence)
-    code = evidence.returncode
-    if code is not None and code < 0:
-        name = signal.Signals(-code).name if -code in {s.value for s in signal.Signals} else str(-code)
-        return _failure(OutcomeKind.KILLED, f"ended by {name} after {evidence.steps} steps", evidence)
-    if code not in (0, None):
-        return _failure(
-            OutcomeKind.SCRIPT_ERROR, f"exit status {code} after {evidence.steps} steps", evidence
-        )
+        return _failure_by_exception(evidence.exit.error, evidence)
+    if evidence.returncode not in (0, None):
+        return _failure_by_status(evidence.returncode, evidence)
+    return _failure_of_a_good_end(evidence)
+
+
+def _failure_by_exception(error: ErrorSeen, evidence: Evidence) -> Failure:
+    kind = _kind_of_error(error)
+    lines = [line.strip() for line in error.traceback if line.strip()]
+    said = (lines[-1] if lines else error.types[0])[:500]
+    message = f"after {evidence.steps} steps: {said}"
+    if kind is OutcomeKind.SCRIPT_ERROR and error.worker_exit_codes:
+        ends = " and ".join(_end_text(code) for code in error.worker_exit_codes)
+        message = f"a loader worker's end ({ends}) after {evidence.steps} steps; the loop saw {said}"
+        out_of_shm = -signal.SIGBUS in error.worker_exit_codes
+        kind = OutcomeKind.SHM_EXHAUSTED if out_of_shm else OutcomeKind.WORKER_CRASH
+    elif _is_of_a_worker(error):
+        message = f"in a loader worker, {message}"
+    if kind is OutcomeKind.WORKER_CRASH and evidence.oom_kills:
+        kind, message = OutcomeKind.HOST_OOM, f"{message}; {_oom_text(evidence)}"
+    return _failure(kind, message, evidence)
+
+
+def _failure_by_status(code: int, evidence: Evidence) -> Failure:
+    message = f"{_end_text(code)} after {evidence.steps} steps"
+    if code in (-signal.SIGKILL, _SHELL_KILLED) and evidence.oom_kills:
+        return _failure(OutcomeKind.HOST_OOM, f"{message}; {_oom_text(evidence)}", evidence)
+    if code < 0:
+        remedy = _NATIVE_REMEDY if -code in _NATIVE_CRASHES else None
+        return _failure(OutcomeKind.KILLED, message, evidence, remedy)
+    if evidence.last_lines:
+        message = f"{message}; its last line: {evidence.last_lines[-1]}"
+    return _failure(OutcomeKind.SCRIPT_ERROR, message, evidence)
+
+
+def _failure_of_a_good_end(evidence: Evidence) -> Failure:
+    """Return the failure of a script that ended with exit status 0 and without a measurement."""
     if not evidence.started:
         message = "the script ended without the agent having run in it"
         return _failure(OutcomeKind.AGENT_ABSENT, message, evidence)
+    if evidence.steps == evidence.batches == 0:
+        message = "the script ended without asking a loader for a batch and without an optimizer step"
+        return _failure(OutcomeKind.NO_TRAINING_LOOP, message, evidence)
     if evidence.steps == 0:
         message = f"the script ended after {evidence.batches} batches without one optimizer step"
         return _failure(OutcomeKind.NO_TRAINING_LOOP, message, evidence)
+    if evidence.exit is None or evidence.exit.steps == evidence.exit.batches == 0:
+        message = (
+            f"the training process was gone after {evidence.steps} optimizer steps, before a steady window "
+            "and without ending its interpreter, as os._exit and exec do"
+        )
+        return _failure(OutcomeKind.TOO_SHORT, message, evidence)
     message = f"the script ended after {evidence.steps} optimizer steps, before a steady window"
     return _failure(OutcomeKind.TOO_SHORT, message, evidence)
 
 
+def _end_text(code: int) -> str:
+    """Return an exit status in words; negative for a signal."""
+    if code >= 0:
+        return f"exit status {code}"
+    known = {each.value: each.name for each in signal.Signals}
+    return f"ended by {known.get(-code, -code)}"
+
+
+def _oom_text(evidence: Evidence) -> str:
+    count = evidence.oom_kills
+    return f"meanwhile the kernel killed {count} process{'es' if count > 1 else ''} for want of memory"
+
+
+def _is_of_a_worker(error: ErrorSeen) -> bool:
+    """Return whether torch re-raised in the main process what one of its loader's workers had raised."""
+    return error.raised_in == _RERAISED and _IN_WORKER.match(error.message) is not None
+
+
 def _kind_of_error(error: ErrorSeen) -> OutcomeKind:
     """Return the outcome for an uncaught exception, by its type and, for torch's own, its message."""
+    if any(name.rpartition(".")[2] == "HarmDenied" for name in error.types):
+        return OutcomeKind.HARM_DENIED
     if any(name.endswith("OutOfMemoryError") for name in error.types):
         return OutcomeKind.DEVICE_OOM
     if "builtins.MemoryError" in error.types or "DefaultCPUAllocator: can't allocate memory" in error.message:
         return OutcomeKind.HOST_OOM
-    if "builtins.RuntimeError" not in error.types and "builtins.OSError" not in error.types:
-        return OutcomeKind.SCRIPT_ERROR
-    if "CUDA error: out of memory" in error.message or "CUBLAS_STATUS_ALLOC_FAILED" in error.message:
+    if "builtins.RuntimeError" in error.types or "builtins.OSError" in error.types:
+        kind = _kind_of_torchs_error(error.message)
+        if kind is not None:
+            return kind
+    return OutcomeKind.WORKER_CRASH if _is_of_a_worker(error) else OutcomeKind.SCRIPT_ERROR
+
+
+def _kind_of_torchs_error(message: str) -> OutcomeKind | None:
+    """Return the outcome for a RuntimeError or OSError that torch's own code raises, None for another."""
+    if "CUDA error: out of memory" in message or "CUBLAS_STATUS_ALLOC_FAILED" in message:
         return OutcomeKind.DEVICE_OOM
-    if (
-        "insufficient shared memory (shm)" in error.message
-        or "unable to write to file </torch_" in error.message
-    ):
+    if "insufficient shared memory (shm)" in message or "unable to write to file </torch_" in message:
         return OutcomeKind.SHM_EXHAUSTED
-    if error.message.startswith("DataLoader worker (pid"):
-        out_of_shm = "Bus error" in error.message
-        return OutcomeKind.SHM_EXHAUSTED if out_of_shm else OutcomeKind.WORKER_CRASH
-    return OutcomeKind.SCRIPT_ERROR
+    if message.startswith("DataLoader worker (pid"):
+        return OutcomeKind.SHM_EXHAUSTED if "Bus error" in message else OutcomeKind.WORKER_CRASH
+    return None
 
 
-def _failure(kind: OutcomeKind, message: str, evidence: Evidence) -> Failure:
+def _failure(kind: OutcomeKind, message: str, evidence: Evidence, remedy: str | None = None) -> Failure:
     return Failure(
         kind=kind,
-        message=message,
-        remedy=_REMEDIES.get(kind),
+        message=plain(message),
+        remedy=remedy or _REMEDIES.get(kind),
         last_lines=evidence.last_lines,
         returncode=evidence.returncode,
     )

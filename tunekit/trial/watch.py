@@ -1,12 +1,14 @@
 """Watches one trial while it runs: its events, its limits, its memory."""
 
 import json
+import re
 import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tunekit.hardware.limits import oom_kills
 from tunekit.records.agent_messages import (
     AgentErrorEvent,
     DoneEvent,
@@ -20,7 +22,8 @@ from tunekit.records.agent_messages import (
 )
 from tunekit.records.measurement import TreeMemory
 from tunekit.records.trial import OutcomeKind, WrittenFile
-from tunekit.trial.events import EventReader
+from tunekit.trial.events import EventReader, read_pulse
+from tunekit.trial.launch import OUTPUT_FILE
 from tunekit.trial.tree import TreeMeter
 
 TREE_RAM_SHARE = 0.90
@@ -33,6 +36,8 @@ _NO_STEP_FACTOR = 2
 """A script may evaluate before it trains: loading without steps is given this many no-progress limits."""
 _TAIL_BYTES = 64 << 10
 _TAIL_LINES = 20
+_UNPRINTABLE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Colours and other orders to a terminal."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,10 @@ class Evidence:
     batches: int = 0
     ranks: dict[int, RankEvent] = field(default_factory=dict)
     """What the ranks that don't measure told last."""
+    fetching: bool = False
+    """Whether the loop was waiting for a batch when it was last seen."""
+    fetched: bool = False
+    """Whether a loader was ever asked for a batch."""
     learnt: LearntEvent | None = None
     done: DoneEvent | None = None
     nonfinite: NonfiniteEvent | None = None
@@ -79,6 +88,10 @@ class Evidence:
     """Why the command could not be started at all."""
     memory: TreeMemory | None = None
     last_lines: tuple[str, ...] = ()
+    output: str = ""
+    """Where the script's whole output is."""
+    oom_kills: int = 0
+    """Processes that the kernel killed for want of memory, here and during the trial."""
     duration_s: float = 0.0
 
 
@@ -108,7 +121,8 @@ class TrialWatch:
         self._clock = clock
         self._reader = EventReader(folder)
         self._meter = TreeMeter(keeper.pid)
-        self._evidence = Evidence()
+        self._evidence = Evidence(output=str(folder / OUTPUT_FILE))
+        self._oom_kills_before = oom_kills()
         self._started_at = self._moved_at = self._sampled_at = self._fetched_at = clock()
         self._phase = "starting"
 
@@ -129,10 +143,13 @@ class TrialWatch:
         finally:
             self._end()
         self._take_events()
+        self._take_pulse()
         evidence = self._evidence
+        if self._oom_kills_before is not None:
+            evidence.oom_kills = max(0, (oom_kills() or 0) - self._oom_kills_before)
         evidence.memory = self._meter.peaks()
         evidence.rejected_lines = self._reader.rejected_lines
-        evidence.last_lines = last_lines(self._folder / "output.log")
+        evidence.last_lines = last_lines(self._folder / OUTPUT_FILE)
         evidence.duration_s = self._clock() - self._started_at
         return evidence
 
@@ -149,6 +166,7 @@ class TrialWatch:
                     self._evidence.started = True
                 case ProgressEvent():
                     self._phase = event.phase
+                    self._evidence.fetched |= event.phase == "fetching"
                     if event.batches == 0:
                         self._fetched_at = self._clock()
                     self._evidence.batches = max(self._evidence.batches, event.batches)
@@ -167,6 +185,17 @@ class TrialWatch:
                     self._evidence.written.append(WrittenFile(path=event.path, action=event.action))
                 case AgentErrorEvent():
                     self._evidence.agent_error = event.message
+
+    def _take_pulse(self) -> None:
+        """Take what the training process did last: its events lag behind, and a killed one tells no end."""
+        pulse = read_pulse(self._folder)
+        if pulse is None:
+            return
+        evidence = self._evidence
+        evidence.fetching = pulse.fetching
+        evidence.fetched |= pulse.fetching or pulse.batches > 0
+        evidence.batches = max(evidence.batches, pulse.batches)
+        evidence.steps = max(evidence.steps, pulse.steps)
 
     def _take_learnt(self, event: LearntEvent) -> None:
         """Keep the first complete discovery, or the latest partial one."""
@@ -190,11 +219,8 @@ class TrialWatch:
             evidence.limit = OutcomeKind.TIMEOUT
             evidence.limit_message = f"not measured after {limits.trial_s:.0f} s ({self._phase})"
         elif now - self._moved_at > limits.no_progress_s:
-            evidence.limit = OutcomeKind.HANG
-            evidence.limit_message = (
-                f"no batch and no step for {limits.no_progress_s:.0f} s after {evidence.batches} batches "
-                f"and {evidence.steps} steps"
-            )
+            self._take_pulse()
+            evidence.limit, evidence.limit_message = standstill(evidence, limits.no_progress_s)
         elif evidence.steps == 0 and now - self._fetched_at > _NO_STEP_FACTOR * limits.no_progress_s:
             evidence.limit = OutcomeKind.NO_TRAINING_LOOP
             evidence.limit_message = (
@@ -236,6 +262,26 @@ class TrialWatch:
         self._evidence.start_error = status["error"]
 
 
+def standstill(evidence: Evidence, limit_s: float) -> tuple[OutcomeKind, str]:
+    """Return what it is when nothing moves any more, and how to say so."""
+    if not evidence.fetched and evidence.batches == evidence.steps == 0:
+        message = f"no batch was asked for and no optimizer step was made for {limit_s:g} s"
+        return OutcomeKind.NO_TRAINING_LOOP, message
+    seen = f"after {evidence.batches} batches and {evidence.steps} steps"
+    where = f"its output is in {evidence.output}"
+    if evidence.fetching:
+        return (
+            OutcomeKind.HANG,
+            f"the loop waited for a batch from its loader for {limit_s:g} s {seen}; {where}",
+        )
+    return OutcomeKind.HANG, f"no batch and no step for {limit_s:g} s {seen}; {where}"
+
+
+def plain(text: str) -> str:
+    """Return text without what a terminal would take for orders."""
+    return _UNPRINTABLE.sub("", text)
+
+
 def last_lines(log: Path) -> tuple[str, ...]:
     """Return the last output lines of the script, without blank ones."""
     try:
@@ -245,5 +291,5 @@ def last_lines(log: Path) -> tuple[str, ...]:
             text = stream.read().decode("utf-8", "replace")
     except OSError:
         return ()
-    lines = [line.rstrip()[:500] for line in text.replace("\r", "\n").splitlines() if line.strip()]
-    return tuple(lines[-_TAIL_LINES:])
+    lines = [plain(line).rstrip()[:500] for line in text.replace("\r", "\n").splitlines()]
+    return tuple([line for line in lines if line][-_TAIL_LINES:])

@@ -24,6 +24,9 @@ _LOADER_FACTS = (
 )
 _SHARDING_CALL = "get_worker_info"
 _MAX_DATASETS_WITHIN = 3
+_MAX_MESSAGE = 4000
+_WORKER_END_S = 0.2
+"""A worker's connections close a moment before it is seen to have ended."""
 
 
 def of_loader(info: Any) -> dict:
@@ -121,15 +124,53 @@ def bf16_native(torch: Any, kind: str) -> bool | None:
 
 
 def of_error(error: Any) -> dict | None:
-    """Return an exception's types along its resolution order, its message and its last lines."""
+    """Return an exception's types along its resolution order, its message and where it came from."""
     if error is None:
         return None
-    lines = traceback.format_exception(type(error), error, error.__traceback__)
+    try:
+        return _told(error)
+    except RuntimeError:  # torch's handler of a worker's end raises, once, wherever the main thread is
+        return _told(error)
+
+
+def _told(error: Any) -> dict:
+    lines = "".join(traceback.format_exception(type(error), error, error.__traceback__)).splitlines()
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     return {
         "types": [kind.__module__ + "." + kind.__qualname__ for kind in type(error).__mro__][:16],
-        "message": str(error)[-4000:],
-        "traceback": "".join(lines)[-8000:].splitlines()[-40:],
+        "message": _ends_of(str(error)),
+        "traceback": [line[:500] for line in lines[-40:]],
+        "raised_in": _place(frames[-1]) if frames else "",
+        "worker_exit_codes": _worker_exit_codes(frames),
     }
+
+
+def _ends_of(text: str) -> str:
+    """Return a text whose middle may be left out: a loader puts its own words before a worker's traceback."""
+    if len(text) <= _MAX_MESSAGE:
+        return text
+    head = _MAX_MESSAGE // 4
+    return text[:head] + "\n...\n" + text[head - _MAX_MESSAGE :]
+
+
+def _place(frame: Any) -> str:
+    return f"{frame.f_globals.get('__name__', '')}.{frame.f_code.co_name}"
+
+
+def _worker_exit_codes(frames: list) -> list:
+    """Return how the workers ended of the loader that was asked for a batch, as far as they failed.
+
+    A batch is handed over by the worker that made it: when that one dies, the loop may see nothing but a
+    connection that was reset.
+    """
+    codes: set = set()
+    for frame in frames:
+        if frame.f_globals.get("__name__") != "torch.utils.data.dataloader":
+            continue
+        for worker in getattr(frame.f_locals.get("self"), "_workers", None) or ():
+            worker.join(_WORKER_END_S if not codes else 0)
+            codes.add(worker.exitcode)
+    return sorted(code for code in codes if code)
 
 
 def finite(loss: float | None) -> float | None:

@@ -11,6 +11,7 @@ import time
 from typing import Any
 
 from . import batches, facts, imports, knobs
+from .events import FETCHING, TRAINING, Pulse
 from .learn import Learner
 from .loaders import LoaderInfo, LoaderWatch
 from .own import AutocastWatch
@@ -56,6 +57,7 @@ class Observer:
     def __init__(self, request: Request, log: Any, owner: Owner) -> None:
         self._request = request
         self._log = log
+        self._pulse = Pulse(request.trial_folder)
         self._started = time.perf_counter()
         loader_knobs, self._model_knobs = knobs.split(request.knobs)
         self.ranks = Ranks(owner, self._joined)
@@ -119,6 +121,7 @@ class Observer:
     @_never_raises
     def fetch_started(self, info: LoaderInfo) -> str | None:
         """The script asks a loader for a batch; returns "drain" when this epoch should end now."""
+        self._pulse.tell(FETCHING, self._batches, self._step_count)
         if self._first_fetch_at is None:
             self._first_fetch_at = time.perf_counter()
             self._progress("fetching")
@@ -139,6 +142,7 @@ class Observer:
     @_never_raises
     def epoch_ended(self, info: LoaderInfo, asked_at: float) -> bool:
         """A loader ran dry; returns whether the observer made it so and another epoch should follow."""
+        self._pulse.tell(TRAINING, self._batches, self._step_count)
         if info is not self._training or self._clock is None or self._finished:
             return False
         forced = self._clock.phase == DRAINING
@@ -153,6 +157,7 @@ class Observer:
             self._take_batch(info, batch, wait_s)
         else:
             self._others_fetched = True
+        self._pulse.tell(TRAINING, self._batches, self._step_count)
         if not self._learner.complete and info.fetches == 1 and self._measures:
             # In case the script runs out of memory before its loop is learnt.
             self._tell_learnt([], self._learner.latest())
@@ -178,6 +183,7 @@ class Observer:
     def stepped(self, optimizer: Any, now: float) -> None:
         """An optimizer made a step."""
         self._step_count += 1
+        self._pulse.tell(TRAINING, self._batches, self._step_count)
         if self._step_count == 1:
             self._synchronize()
             self._first_step_s = time.perf_counter() - self._fetched_at

@@ -1,0 +1,73 @@
+"""What the agent writes must reach the parent whatever the script does to files and descriptors."""
+
+import os
+from pathlib import Path
+
+from _tunekit_agent.events import FETCHING, EventLog
+from _tunekit_agent.events import Pulse as AgentPulse
+from _tunekit_agent.process import Owner
+
+from tunekit.records.agent_messages import AgentErrorEvent
+from tunekit.trial.events import EventReader, Pulse, read_pulse
+
+
+def told(folder: Path) -> list[str]:
+    return [event.message for event in EventReader(folder).read_new() if isinstance(event, AgentErrorEvent)]
+
+
+def close_what_is_open_on(path: Path) -> int:
+    """Close this process's descriptor of a file, as a script that closes all of them does; return it."""
+    for entry in list(Path("/proc/self/fd").iterdir()):
+        if entry.resolve() == path:
+            os.close(int(entry.name))
+            return int(entry.name)
+    raise AssertionError("not open")
+
+
+def test_a_descriptor_that_the_script_closed_is_opened_again(tmp_path: Path) -> None:
+    log = EventLog(str(tmp_path), Owner())
+    log.emit("agent_error", message="one")
+    close_what_is_open_on(next(tmp_path.glob("events-*")))
+    log.emit("agent_error", message="two")
+    assert told(tmp_path) == ["one", "two"]
+
+
+def test_a_descriptor_that_is_the_scripts_own_by_now_is_not_written_to(tmp_path: Path) -> None:
+    log = EventLog(str(tmp_path), Owner())
+    log.emit("agent_error", message="one")
+    handle = close_what_is_open_on(next(tmp_path.glob("events-*")))
+    own = os.open(tmp_path / "model.pt", os.O_WRONLY | os.O_CREAT)
+    os.dup2(own, handle)
+    log.emit("agent_error", message="two")
+    assert (tmp_path / "model.pt").read_bytes() == b""
+    assert told(tmp_path) == ["one", "two"]
+    for descriptor in {own, handle}:
+        os.close(descriptor)
+
+
+def test_garbage_before_an_event_does_not_swallow_it(tmp_path: Path) -> None:
+    log = EventLog(str(tmp_path), Owner())
+    log.emit("agent_error", message="one")
+    with next(tmp_path.glob("events-*")).open("ab") as stream:
+        stream.write(b'{"event": ')
+    log.emit("agent_error", message="two")
+    assert told(tmp_path) == ["one", "two"]
+
+
+def test_a_name_that_is_no_text_still_reaches_the_parent(tmp_path: Path) -> None:
+    EventLog(str(tmp_path), Owner()).emit("agent_error", message="no file \udcff.pt in daten/\u00fcbung")
+    assert told(tmp_path) == ["no file ?.pt in daten/\u00fcbung"]
+
+
+def test_a_folder_that_is_gone_is_no_error_of_the_script(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    EventLog(str(gone), Owner()).emit("agent_error", message="one")
+    AgentPulse(str(gone)).tell(FETCHING, 1, 1)
+    assert not gone.exists()
+
+
+def test_the_parent_reads_the_latest_pulse(tmp_path: Path) -> None:
+    pulse = AgentPulse(str(tmp_path))
+    pulse.tell(0, 20, 20)
+    pulse.tell(FETCHING, 20, 20)
+    assert read_pulse(tmp_path) == Pulse(fetching=True, batches=20, steps=20)

@@ -1,0 +1,88 @@
+"""The keeper: how a command ended, and the beginning and the end of whatever it wrote, in bounded room."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tunekit.trial import keeper
+from tunekit.trial.keeper import OutputLog
+
+Write = Callable[[bytes], None]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[tuple[OutputLog, Write, Path]]:
+    """A log with a head of 10 bytes and a tail of 20, how to write to it, and its file."""
+    reader, writer = os.pipe()
+    kept = OutputLog(str(tmp_path / "output.log"), reader, head_bytes=10, tail_bytes=20)
+
+    def write(data: bytes) -> None:
+        os.write(writer, data)
+        assert kept.take()
+
+    yield kept, write, tmp_path / "output.log"
+    if not kept.closed:
+        os.close(writer)
+    os.close(reader)
+
+
+def test_output_that_fits_is_kept_as_it_is(log: tuple[OutputLog, Write, Path]) -> None:
+    _, write, path = log
+    write(b"0123456789")
+    write(b"\xff\x00" * 20)
+    assert path.read_bytes() == b"0123456789" + b"\xff\x00" * 20
+
+
+def test_the_beginning_and_the_end_of_much_output_are_kept(log: tuple[OutputLog, Write, Path]) -> None:
+    _, write, path = log
+    for number in range(1000):
+        write(b"%09d\n" % number)
+        assert path.stat().st_size <= 10 + 2 * 20 + 50
+    text = path.read_bytes()
+    assert text.startswith(b"000000000\n\n[tunekit left out ")
+    assert text.endswith(b"000000998\n000000999\n")
+
+
+def test_what_was_left_out_is_counted(log: tuple[OutputLog, Write, Path]) -> None:
+    _, write, path = log
+    for _ in range(100):
+        write(b"x" * 10)
+    head, _, rest = path.read_bytes().partition(b"\n[tunekit left out ")
+    count, _, tail = rest.partition(b" bytes here]\n")
+    assert len(head) + int(count) + len(tail) == 1000
+
+
+def test_an_empty_pipe_is_not_waited_for(log: tuple[OutputLog, Write, Path]) -> None:
+    kept, _, _ = log
+    assert not kept.take()
+    assert not kept.closed
+
+
+def test_a_full_disk_does_not_stop_the_draining(
+    log: tuple[OutputLog, Write, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, write, path = log
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    write(b"lost")
+    monkeypatch.undo()
+    write(b"kept")
+    assert path.read_bytes() == b"kept"
+
+
+def test_a_command_that_ends_at_once_is_not_waited_for(tmp_path: Path) -> None:
+    for attempt in range(10):  # it may end before the keeper has so much as looked at it
+        words = [str(tmp_path / "output.log"), str(tmp_path / "scratch"), "--", "false"]
+        command = [sys.executable, "-I", "-S", keeper.__file__, *words]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            assert process.wait(timeout=30) == 0, attempt
+            assert json.loads(process.stdout.read()) == {"returncode": 1, "ended": False, "error": None}
