@@ -61,7 +61,8 @@ Written to reports/train-2026-01-02/
   conservative.yaml  balanced.yaml  aggressive.yaml  run.json
 
 Next
-  take over reports/train-2026-01-02/balanced.yaml, then: python train.py
+  set lr to 0.4 in your script for the new batch, or bind it (--bind), then:
+  tunekit run reports/train-2026-01-02/balanced.yaml --keep-lr
 """
 
 
@@ -123,7 +124,8 @@ def test_a_command_is_never_broken():
         script=None,
         script_sha256=None,
     )
-    text = drawn(walked().model_copy(update={"target": long}), 80)
+    elsewhere = {"target": long, "measured_on": "cpu"}
+    text = drawn(walked().model_copy(update=elsewhere), 80)
     assert " ".join(long.command) in text
 
 

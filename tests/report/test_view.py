@@ -13,6 +13,7 @@ from build_records import (
     profile,
     recommendation,
     run,
+    target,
     trial_record,
 )
 
@@ -32,6 +33,7 @@ from tunekit.report.view import (
     target_text,
     view,
 )
+from tunekit.trial.binding_syntax import parse_binding
 
 fast = config(batch_size=256, num_workers=4, compile=True)
 NOISE = NoiseFloor(relative=0.02, pairs=4, processes=5)
@@ -176,8 +178,25 @@ def test_a_knob_that_falls_away_is_shown_as_a_dash():
     )
 
 
-def test_the_next_step_takes_the_file_over():
-    assert view(finished()).next_steps == ("take over FOLDER/balanced.yaml, then: python train.py",)
+def test_the_next_step_trains_with_the_config():
+    same_batch = recommendation(of=config(num_workers=4))
+    assert view(finished(same_batch)).next_steps == ("tunekit run FOLDER/balanced.yaml",)
+
+
+def test_another_global_batch_names_the_learning_rate_unless_it_is_bound():
+    larger = recommendation(of=config(batch_size=4 * config().batch_size))
+    steps = view(finished(larger)).next_steps
+    assert steps == (
+        "choose an lr in your script for the new batch, or bind it (--bind), then:",
+        "tunekit run FOLDER/balanced.yaml --keep-lr",
+    )
+    bound = target(bindings=(parse_binding("lr=--lr {}"),))
+    assert view(finished(larger, target=bound)).next_steps == ("tunekit run FOLDER/balanced.yaml",)
+
+
+def test_without_anything_better_the_next_step_is_the_users_own_command():
+    (step,) = view(finished(recommendation(is_baseline=True))).next_steps
+    assert step == "train as before: python train.py"
 
 
 def test_a_command_is_shown_as_it_would_be_typed():

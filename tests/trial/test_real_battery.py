@@ -19,7 +19,7 @@ from tunekit.trial.watch import Limits
 pytestmark = pytest.mark.real
 
 USUAL = Limits(trial_s=30, no_progress_s=15, ram_bytes=2 << 30)
-IMPATIENT = Limits(trial_s=30, no_progress_s=2.5, ram_bytes=2 << 30)
+IMPATIENT = Limits(trial_s=40, no_progress_s=6, ram_bytes=2 << 30)
 NARROW = Limits(trial_s=30, no_progress_s=15, ram_bytes=700 << 20)
 
 FAILURES = [

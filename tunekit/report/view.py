@@ -7,7 +7,7 @@ import shlex
 from dataclasses import dataclass
 
 from tunekit.memory.ram import ram_verdict
-from tunekit.recommend.learning_rate import rule_of
+from tunekit.recommend.learning_rate import global_batch, rule_of
 from tunekit.recommend.noise import mean_interval, verdict
 from tunekit.recommend.tiers import base_ram_bytes
 from tunekit.records.config import LOADER_KNOBS, MODEL_KNOBS, TrainConfig
@@ -361,5 +361,17 @@ def _next_steps(run: Run, best: Recommendation | None, folder: str) -> tuple[str
     if run.target.builtin:
         steps.append("on your own script: tunekit search -- python train.py")
     else:
-        steps.append(f"take over {folder}/{best.tier.value}.yaml, then: {target_text(run)}")
+        steps += _training_steps(run, best, f"{folder}/{best.tier.value}.yaml")
     return tuple(steps)
+
+
+def _training_steps(run: Run, best: Recommendation, config: str) -> list[str]:
+    """Return how to train with the best config."""
+    if best.is_baseline:
+        return [f"train as before: {target_text(run)}"]
+    command = f"tunekit run {shlex.quote(config)}"
+    baseline = run.baseline_config
+    if baseline is None or global_batch(best.config) == global_batch(baseline) or run.target.is_bound("lr"):
+        return [command]
+    lr = f"set lr to {best.learning_rate.value:.4g}" if best.learning_rate else "choose an lr"
+    return [f"{lr} in your script for the new batch, or bind it (--bind), then:", f"{command} --keep-lr"]

@@ -5,7 +5,7 @@ A suggestion is made only where the value that stands there is the value that th
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tunekit.errors import TunekitError
@@ -61,6 +61,8 @@ class _Place:
     name: str
     value: _Value
     words: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+    """The only values that the script allows there; empty: any."""
     path: str | None = None
     key: str | None = None
 
@@ -80,11 +82,12 @@ def suggest_bindings(target: Target, seen: Mapping[str, _Value]) -> tuple[Bindin
         target: the training command.
         seen: the values that the loop was seen to have, by knob, and `lr`.
     """
-    sources = (
-        tuple(_in_files(target)),
-        tuple(_on_the_command_line(target)),
-        tuple(_in_the_script(target)),
+    declared = tuple(_in_the_script(target))
+    choices = {place.name: place.choices for place in declared}
+    typed = tuple(
+        replace(place, choices=choices.get(place.name, ())) for place in _on_the_command_line(target)
     )
+    sources = (tuple(_in_files(target)), typed, declared)
     unbound = [knob for knob in _NAMES if knob in seen and target.binding_of(knob) is None]
     found = (_first_place(knob, seen[knob], sources) for knob in unbound)
     return tuple(binding for binding in found if binding is not None)
@@ -95,18 +98,20 @@ def _first_place(knob: str, seen: _Value, sources: Sequence[Sequence[_Place]]) -
     for places in sources:
         for name in _NAMES[knob]:
             for place in places:
-                spelling = _spelling(knob, place.value, seen) if place.name == name else None
+                spelling = _spelling(knob, place, seen) if place.name == name else None
                 if spelling is not None:
                     return place.binding(knob, spelling)
     return None
 
 
-def _spelling(knob: str, value: _Value, seen: _Value) -> tuple[tuple[str, str], ...] | None:
+def _spelling(knob: str, place: _Place, seen: _Value) -> tuple[tuple[str, str], ...] | None:
     """Return how the place spells the knob's values, None when it does not hold what was seen."""
+    value = place.value
     if knob == "precision":
         for dialect in _DIALECTS:
             if dialect.get(Precision(str(seen))) == str(value):
-                return tuple((precision.value, text) for precision, text in dialect.items())
+                allowed = place.choices or tuple(dialect.values())
+                return tuple((one.value, text) for one, text in dialect.items() if text in allowed)
         return None
     if isinstance(value, bool) or seen is None:
         return None
@@ -163,4 +168,11 @@ def _in_the_script(target: Target) -> Iterator[_Place]:
             continue
         long = next((flag for flag in flags if flag.startswith("--")), None)
         if long is not None:
-            yield _Place(_plain(long), default.value, words=(long, "{}"))
+            yield _Place(_plain(long), default.value, words=(long, "{}"), choices=_choices(node))
+
+
+def _choices(call: ast.Call) -> tuple[str, ...]:
+    """Return the texts that an `add_argument` allows, as far as they are written there."""
+    node = next((keyword.value for keyword in call.keywords if keyword.arg == "choices"), None)
+    allowed = node.elts if isinstance(node, ast.List | ast.Tuple | ast.Set) else []
+    return tuple(str(one.value) for one in allowed if isinstance(one, ast.Constant))
