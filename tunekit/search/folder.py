@@ -12,6 +12,7 @@ from tunekit.records.base import Record
 from tunekit.records.codec import read_json, write_json
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
+from tunekit.trial.launch import COMPILE_CACHE
 
 RUN_FILE = "run.json"
 TRIAL_FILE = "trial.json"
@@ -60,6 +61,7 @@ class RunFolder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        shutil.rmtree(self.trials_folder / COMPILE_CACHE, ignore_errors=True)
         if self._lock is not None:
             self._lock.close()  # the file stays: removing it would race with the next owner
             self._lock = None

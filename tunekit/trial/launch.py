@@ -14,6 +14,8 @@ from tunekit.trial.bindings import Bound
 
 REQUEST_FILE = "request.json"
 OUTPUT_FILE = "output.log"
+COMPILE_CACHE = "compile-cache"
+"""Beside the trials: what torch.compile keeps for the next trial, apart from the user's own cache."""
 _KEEPER = Path(__file__).with_name("keeper.py")
 
 _TRACKERS_OFF = {
@@ -81,6 +83,9 @@ def trial_environment(
     environment.update(_TRACKERS_OFF)
     trackers = request_path.parent.resolve() / "trackers"
     environment.update({variable: str(trackers / name) for variable, name in _TRACKER_FOLDERS.items()})
+    caches = request_path.parent.parent.resolve() / COMPILE_CACHE
+    environment["TORCHINDUCTOR_CACHE_DIR"] = str(caches / "inductor")
+    environment["TRITON_CACHE_DIR"] = str(caches / "triton")
     environment["MLFLOW_TRACKING_URI"] = (trackers / "mlruns").as_uri()
     if hide_gpus:
         environment["CUDA_VISIBLE_DEVICES"] = ""

@@ -16,6 +16,7 @@ from .process import Owner
 from .ranks import Ranks
 from .request import Request
 from .roots import RootFinder
+from .steps import KeptHooks
 
 _WINDOW_S = 60.0
 """Seconds over which the real rate is taken."""
@@ -120,8 +121,12 @@ class Applier:
         self.loaders = LoaderWatch(
             request.loader, knobs.split(request.knobs)[0], self, owner, request.working_dir
         )
-        self.roots = RootFinder(request.roots, self._apply_to_root, lambda: False, self.failed)
+        self.roots = RootFinder(
+            request.roots, self._apply_to_root, lambda: False, self.failed, self._keep_hooks
+        )
         self._training_built = False
+        self._counter: StepCounter | None = None
+        self._kept: KeptHooks | None = None
 
     def failed(self, error: Exception) -> None:
         """Say that the knobs could not be applied; the training goes on as the script has it."""
@@ -142,6 +147,11 @@ class Applier:
 
     def _apply_to_root(self, torch: Any, seen: Any) -> None:
         knobs.apply_to_root(torch, seen, self._model_knobs)
+        self._kept = KeptHooks(torch, lambda *arguments: None, self._counter)
+
+    def _keep_hooks(self, torch: Any) -> None:
+        if self._kept is not None:
+            self._kept.restore()
 
     def first_step(self) -> None:
         """Take the hooks away and say what could not be applied."""
@@ -163,8 +173,8 @@ class Applier:
     def install_optimizer(self, module: Any) -> None:
         """Register the step counter in `torch.optim.optimizer`."""
         promised = self._request.promised_it_per_s if self.ranks.rank == 0 else None
-        counter = StepCounter(promised, self._request.batches_per_step, self.first_step, self.say)
-        module.register_optimizer_step_post_hook(counter)
+        self._counter = StepCounter(promised, self._request.batches_per_step, self.first_step, self.say)
+        module.register_optimizer_step_post_hook(self._counter)
 
 
 def install(request: Request, log: Any, owner: Owner) -> None:

@@ -65,7 +65,11 @@ class Observer:
         self.steps = StepWatch(self, owner)
         self.autocasts = AutocastWatch()
         self.roots = RootFinder(
-            request.roots, self._apply_to_root, lambda: self.loaders.fetching > 0, self.failed
+            request.roots,
+            self._apply_to_root,
+            lambda: self.loaders.fetching > 0,
+            self.failed,
+            self.steps.keep_hooks,
         )
         self._learner = Learner(self.loaders, self.steps, self.roots, self.ranks, self.autocasts)
         self._clock: LoopClock | None = None
@@ -243,6 +247,7 @@ class Observer:
 
     def _apply_to_root(self, torch: Any, seen: Any) -> None:
         knobs.apply_to_root(torch, seen, self._model_knobs)
+        self.steps.remember_hooks(torch)
 
     def _settled(self) -> bool:
         """Return whether torch.compile has captured no new graph for a few batches."""

@@ -65,13 +65,17 @@ class RootFinder:
         apply: called with the torch module and each wanted root's `_Seen`.
         is_fetching: whether a loader is fetching now; forwards inside it are transforms.
         failed: called with an exception of our own, which must not reach the script.
+        ran: called with the torch module after each outermost forward.
     """
 
-    def __init__(self, wanted: list, apply: Callable, is_fetching: Callable, failed: Callable) -> None:
+    def __init__(
+        self, wanted: list, apply: Callable, is_fetching: Callable, failed: Callable, ran: Callable
+    ) -> None:
         self._wanted = [(root["class_name"], root["parameters"], root["ordinal"]) for root in wanted]
         self._apply = apply
         self._is_fetching = is_fetching
         self._failed = failed
+        self._ran = ran
         self._thread = threading.get_ident()
         self._seen: dict = {}
         self._ordinals: dict = {}
@@ -95,7 +99,9 @@ class RootFinder:
             finder._class.__call__ = original
             try:
                 finder._watch(sys.modules["torch"], module, args, kwargs)
-                return original(module, *args, **kwargs)
+                result = original(module, *args, **kwargs)
+                finder._ran(sys.modules["torch"])
+                return result
             finally:
                 if finder._class is not None:
                     finder._class.__call__ = __call__

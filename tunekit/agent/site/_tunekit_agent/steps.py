@@ -37,12 +37,22 @@ class StepWatch:
         self.last_loss: Any = None
         self._inside: set = set()  # optimizers that are within a step
         self._scaled: tuple | None = None  # the scaler's last result and the loss that it was made of
+        self._kept: KeptHooks | None = None
         self._owner = owner
 
     def install_optimizer(self, module: Any) -> None:
         """Register step hooks in `torch.optim.optimizer`."""
         module.register_optimizer_step_pre_hook(self._before)
         module.register_optimizer_step_post_hook(self._after)
+
+    def remember_hooks(self, torch: Any) -> None:
+        """Remember which classes are hooked, before anything compiled runs."""
+        self._kept = KeptHooks(torch, self._before, self._after)
+
+    def keep_hooks(self, torch: Any) -> None:
+        """Hook again what lost its hooks since."""
+        if self._kept is not None:
+            self._kept.restore()
 
     def install_autograd(self, module: Any) -> None:
         """Wrap `torch.autograd.backward`, which `Tensor.backward` calls, to keep the losses unread."""
@@ -139,6 +149,48 @@ class StepWatch:
         if count <= _LR_STEPS:
             self._read_learning_rate(key, optimizer)
         self.observer.stepped(optimizer, time.perf_counter())
+
+
+class KeptHooks:
+    """Hooks steps again that torch took the hooks from: before 2.3 it does so when compiled code first runs.
+
+    Args:
+        torch: the torch module of the script.
+        before: called with (optimizer, args, kwargs) before a step.
+        after: the same after it.
+    """
+
+    def __init__(self, torch: Any, before: Any, after: Any) -> None:
+        self._before, self._after = before, after
+        self._classes = []
+        waiting = list(torch.optim.Optimizer.__subclasses__())
+        while waiting:
+            kind = waiting.pop()
+            waiting += kind.__subclasses__()
+            if _is_hooked(kind):
+                self._classes.append(kind)
+
+    def restore(self) -> None:
+        """Hook every class that lost its hooks."""
+        for kind in self._classes:
+            if not _is_hooked(kind):
+                kind.step = _hooked(kind.step, self._before, self._after)
+
+
+def _is_hooked(kind: Any) -> bool:
+    return bool(getattr(vars(kind).get("step"), "hooked", False))
+
+
+def _hooked(step: Any, before: Any, after: Any) -> Any:
+    @functools.wraps(step)
+    def hooked_step(optimizer, *args, **kwargs):
+        before(optimizer, args, kwargs)
+        result = step(optimizer, *args, **kwargs)
+        after(optimizer, args, kwargs)
+        return result
+
+    hooked_step.hooked = True
+    return hooked_step
 
 
 def base_learning_rate(optimizer: Any) -> float | None:

@@ -281,7 +281,10 @@ def _replace(name: str, original: Callable, stand_in: Callable) -> None:
 
 
 def _replace_in_pathlib(original: Callable, stand_in: Callable) -> None:
-    """Replace what Python 3.9's and 3.10's pathlib remembers."""
+    """Replace what Python 3.9's and 3.10's pathlib remembers.
+
+    It must have been imported by now: a function that it found in os later would become a method.
+    """
     accessor = getattr(sys.modules.get("pathlib"), "_NormalAccessor", None)
     for attribute, value in list(vars(accessor).items()) if accessor else ():
         if getattr(value, "__func__", value) is original:
@@ -295,6 +298,8 @@ def install(overlay: Overlay, failed: Callable) -> None:
         overlay: what the script sees.
         failed: told of the guard's own faults.
     """
+    if sys.version_info < (3, 11):  # noqa: UP036 - the agent runs in the script's own Python, from 3.9 on
+        import pathlib  # noqa: F401
     files, entries = Files(overlay), Entries(overlay)
     _guard_open(overlay, files, failed)
     _guard_os_open(overlay, files, failed)

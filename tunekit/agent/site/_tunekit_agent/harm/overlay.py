@@ -18,6 +18,8 @@ LARGEST_COPY_BYTES = 1 << 30
 _MAX_LISTED = 500
 _MAX_PATH_CHARACTERS = 4096
 _NOT_FILES = ("/proc/", "/sys/")
+_CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+"""What torch.compile keeps from trial to trial: in a trial both name a folder of the search's own."""
 _QUIET = ("/tmp/", "/dev/shm/")
 _COPY_CHUNK_BYTES = 1 << 20
 
@@ -74,7 +76,8 @@ class Overlay:
         self.locator = Locator()
         self.lock = threading.RLock()
         os.register_at_fork(after_in_child=self._new_lock)
-        self._quiet = (*quiet, f"{self.folder}/")
+        self._caches = tuple(f"{real_path(os.environ[name])}/" for name in _CACHES if os.environ.get(name))
+        self._quiet = (*quiet, f"{self.folder}/", *self._caches)
         self._changed_names: dict = {}
         self._old_folders: set = set()
         self._adopt()
@@ -96,7 +99,7 @@ class Overlay:
         """Return whether the entry is the trial's own, or no file at all."""
         if entry.startswith("/dev/"):
             return not entry.startswith("/dev/shm/")
-        return entry == self.folder or entry.startswith((f"{self.folder}/", *_NOT_FILES))
+        return entry == self.folder or entry.startswith((f"{self.folder}/", *self._caches, *_NOT_FILES))
 
     def existed(self, entry: str) -> bool:
         """Return whether the entry itself, not what it links to, existed before the trial."""
