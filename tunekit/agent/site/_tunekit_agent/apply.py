@@ -146,8 +146,8 @@ class Applier:
             self._log.emit("loader", **{name: info.facts.get(name) for name in knobs.LOADER_KNOBS})
 
     def _apply_to_root(self, torch: Any, seen: Any) -> None:
-        knobs.apply_to_root(torch, seen, self._model_knobs)
         self._kept = KeptHooks(torch, lambda *arguments: None, self._counter)
+        knobs.apply_to_root(torch, seen, self._model_knobs)
 
     def _keep_hooks(self, torch: Any) -> None:
         if self._kept is not None:

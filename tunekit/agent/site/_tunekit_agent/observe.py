@@ -246,8 +246,8 @@ class Observer:
     # --- applying and settling -------------------------------------------------------------
 
     def _apply_to_root(self, torch: Any, seen: Any) -> None:
-        knobs.apply_to_root(torch, seen, self._model_knobs)
         self.steps.remember_hooks(torch)
+        knobs.apply_to_root(torch, seen, self._model_knobs)
 
     def _settled(self) -> bool:
         """Return whether torch.compile has captured no new graph for a few batches."""

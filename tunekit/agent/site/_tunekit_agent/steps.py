@@ -162,23 +162,20 @@ class KeptHooks:
 
     def __init__(self, torch: Any, before: Any, after: Any) -> None:
         self._before, self._after = before, after
-        self._classes = []
+        self._steps: dict = {}
         waiting = list(torch.optim.Optimizer.__subclasses__())
         while waiting:
             kind = waiting.pop()
             waiting += kind.__subclasses__()
-            if _is_hooked(kind):
-                self._classes.append(kind)
+            step = vars(kind).get("step")
+            if getattr(step, "hooked", False):
+                self._steps[kind] = step
 
     def restore(self) -> None:
         """Hook every class that lost its hooks."""
-        for kind in self._classes:
-            if not _is_hooked(kind):
-                kind.step = _hooked(kind.step, self._before, self._after)
-
-
-def _is_hooked(kind: Any) -> bool:
-    return bool(getattr(vars(kind).get("step"), "hooked", False))
+        for kind, hooked in self._steps.items():
+            if kind.step is getattr(hooked, "__wrapped__", None):
+                kind.step = self._steps[kind] = _hooked(kind.step, self._before, self._after)
 
 
 def _hooked(step: Any, before: Any, after: Any) -> Any:
