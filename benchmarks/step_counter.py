@@ -25,7 +25,7 @@ def step_time_s(steps: int, *, counted: bool) -> float:
     parameter = torch.nn.Parameter(torch.zeros(8))
     parameter.grad = torch.ones(8)
     optimizer = torch.optim.SGD([parameter], lr=1e-9)
-    counter = StepCounter((0.0, 1e9), 1, lambda: None, lambda message: None)
+    counter = StepCounter((0.0, 1e9), 1, lambda last: True, lambda message: None)
     handle = register_optimizer_step_post_hook(counter) if counted else None
     started = time.perf_counter()
     for _ in range(steps):

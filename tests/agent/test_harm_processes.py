@@ -1,5 +1,7 @@
 """A real child process under the guard: the traps between a script and the operating system."""
 
+import builtins
+import io
 import os
 import sqlite3
 from pathlib import Path
@@ -254,21 +256,24 @@ def test_reads_see_rewritten_configs(user: Path, tmp_path: Path) -> None:
     assert events == []
 
 
-def test_redirecting_alone_guards_nothing_and_can_be_undone(user: Path, tmp_path: Path) -> None:
-    import builtins
-    import io
-
+def test_redirecting_alone_guards_nothing(
+    user: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from _tunekit_agent import harm
 
     (tmp_path / "rewritten.txt").write_text("rewritten")
-    original = builtins.open
-    undo = harm.redirect({str(user / "a.txt"): str(tmp_path / "rewritten.txt")})
-    try:
-        assert (user / "a.txt").read_text() == "rewritten"
-        assert (user / "b.txt").read_text() == "old b.txt"
-        (user / "a.txt").write_text("changed")
-    finally:
-        undo()
-    assert builtins.open is original
-    assert io.open is original
-    assert (user / "a.txt").read_text() == "changed"
+    monkeypatch.setattr("builtins.open", builtins.open)  # put back when the test is over
+    monkeypatch.setattr("io.open", io.open)
+    harm.redirect({str(user / "a.txt"): str(tmp_path / "rewritten.txt")})
+    assert (user / "a.txt").read_text() == "rewritten"
+    assert (user / "b.txt").read_text() == "old b.txt"
+    (user / "b.txt").write_text("changed")
+    assert (user / "b.txt").read_text() == "changed"
+
+
+def test_without_anything_to_redirect_open_is_left_alone() -> None:
+    from _tunekit_agent import harm
+
+    before = builtins.open, io.open
+    harm.redirect({})
+    assert (builtins.open, io.open) == before

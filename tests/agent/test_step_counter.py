@@ -10,13 +10,15 @@ class Training:
         self.now_s = 0.0
         self.said: list[str] = []
         self.firsts = 0
+        self.sets_up_at_once = True
         self.optimizer = object()
         self.counter = StepCounter(
             promised, batches_per_step, self._first, self.said.append, clock=lambda: self.now_s
         )
 
-    def _first(self) -> None:
+    def _first(self, last: bool) -> bool:
         self.firsts += 1
+        return last or self.sets_up_at_once
 
     def run(self, seconds: float, steps_per_s: float) -> None:
         for _ in range(round(seconds * steps_per_s)):
@@ -29,6 +31,13 @@ def test_what_is_to_be_done_after_the_first_step_is_done_once():
     training.run(30, steps_per_s=10)
     assert training.firsts == 1
     assert training.counter.steps == 300
+
+
+def test_what_could_not_be_done_after_the_first_step_is_tried_once_more():
+    training = Training(promised=(9.0, 11.0))
+    training.sets_up_at_once = False
+    training.run(30, steps_per_s=10)
+    assert training.firsts == 2
 
 
 def test_a_rate_inside_the_promised_range_is_not_mentioned():

@@ -82,7 +82,7 @@ def test_accumulation_follows_the_batch_so_that_the_global_batch_stays(project: 
     configs = {trial.config for trial in measured(run) if trial.config}
     assert {config.batch_size * config.accumulate_grad_batches for config in configs} == {128}
     assert len(configs) > 1
-    assert "follows batch_size, so that the global batch stays 128" in printed
+    assert "follows batch_size, so that the global batch is 128" in printed
 
 
 def test_a_variable_reaches_the_loader(project: Path) -> None:

@@ -461,7 +461,7 @@ def test_accumulation_that_follows_says_so():
         for entry in at_global_batch(64, bound(ACCUMULATING, baseline=config(batch_size=16)))
     }
     assert not space["accumulate_grad_batches"].is_searched
-    assert "the global batch stays 64" in (space["accumulate_grad_batches"].why_fixed or "")
+    assert "the global batch is 64" in (space["accumulate_grad_batches"].why_fixed or "")
     assert space["batch_size"].values == (4, 8, 16, 32, 64)
 
 

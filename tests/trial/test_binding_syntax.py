@@ -2,7 +2,7 @@
 
 import pytest
 from build_records import unhurried
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tunekit.errors import UsageError
@@ -64,6 +64,7 @@ def test_a_binding_that_was_written_is_read_unchanged(binding: Binding):
     assert parse_binding(binding_text(binding)) == binding
 
 
+@example(knob="pin_memory", how="-\x1b")
 @given(st.sampled_from(BINDABLE), st.text(max_size=30))
 @unhurried
 def test_any_text_is_a_binding_or_a_usage_error(knob: str, how: str):

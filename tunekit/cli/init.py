@@ -54,7 +54,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
 
     from tunekit.cli.settings_text import write_settings  # noqa: PLC0415
     from tunekit.cli.targets import target_of  # noqa: PLC0415
-    from tunekit.report.discovered import discovery_tables, loop_sentence  # noqa: PLC0415
+    from tunekit.report.discovered import discovery_tables, loop_sentence, why_left_alone  # noqa: PLC0415
     from tunekit.report.terminal import draw_table, say  # noqa: PLC0415
 
     console = Console(highlight=False)
@@ -71,6 +71,12 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         if table.rows:
             console.print()
             draw_table(console, table)
+    console.print()
+    reasons = why_left_alone(rows)
+    if reasons:
+        say(console, "Left alone", "bold")
+    for reason in reasons:
+        say(console, f"  {reason}")
     console.print()
     if options.dry_run or not target.bindings:
         say(

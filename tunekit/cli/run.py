@@ -3,7 +3,9 @@
 import argparse
 import os
 import shlex
+import shutil
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -64,6 +66,11 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     from tunekit.search.folder import load_run  # noqa: PLC0415
     from tunekit.trial.training import prepare_training  # noqa: PLC0415
 
+    if not options.config.is_file():
+        what = (
+            "is a folder; name a config in it" if options.config.is_dir() else "is not there; check the path"
+        )
+        raise UsageError(f"{options.config} {what}, such as reports/train-2026-01-31/balanced.yaml")
     run_folder = options.config.parent
     if not (run_folder / "run.json").is_file():
         raise UsageError(
@@ -81,20 +88,23 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     lr = learning_rate_to_bind(run, tuned.config, tuned.lr, target, keep=options.keep_lr)
     refuse_unscaled_fp16(run, tuned.config, target)
     promise = recommendation_of(run, tuned.config)
-    folder = run_folder / "applied" / f"{datetime.now():%Y-%m-%d-%H%M%S}-{os.getpid()}"
+    name = f"{datetime.now():%Y-%m-%d-%H%M%S}-{os.getpid()}"
+    folder = (Path(tempfile.mkdtemp()) if options.dry_run else run_folder / "applied") / name
     training = prepare_training(
         target,
         tuned.config,
         baseline,
         discovery,
         folder,
-        os.environ,
+        _environment(run),
+        named=tuned.named,
         lr=lr,
         promised_it_per_s=watched_it_per_s(run, promise),
     )
     _say(run, training.bound.changed, promise)
     if options.dry_run:
         print(shlex.join(training.command))  # noqa: T201
+        shutil.rmtree(folder.parent)
         return 0
     sys.stdout.flush()
     sys.stderr.flush()
@@ -115,7 +125,28 @@ def _target(run: "Run", command: Sequence[str]) -> "Target":
             "tunekit: the script is not the text that was searched; what was measured may not hold",
             file=sys.stderr,
         )
+    _refuse_other_files(run.target, target)
     return target.model_copy(update={"bindings": run.target.bindings})
+
+
+def _refuse_other_files(searched: "Target", target: "Target") -> None:
+    """Refuse a command that reads another config file than the one whose keys are bound.
+
+    Raises:
+        UsageError: a bound file that the searched command names is not named by this one.
+    """
+    for binding in searched.bindings:
+        named = [word for word in searched.command if binding.path and word.endswith(binding.path)]
+        if named and not any(word.endswith(Path(binding.path or "").name) for word in target.command):
+            raise UsageError(
+                f"{binding.knob} is bound to {binding.path}, which this command does not name, so it would "
+                "not be set; name that file, or search with this command"
+            )
+
+
+def _environment(run: "Run") -> dict[str, str]:
+    """Return the user's environment, its GPUs hidden where the search was told to leave them out."""
+    return {**os.environ, "CUDA_VISIBLE_DEVICES": ""} if run.profile.is_cpu else dict(os.environ)
 
 
 def _refuse_other_device(run: "Run") -> None:
@@ -128,7 +159,9 @@ def _refuse_other_device(run: "Run") -> None:
     from tunekit.hardware.device import device_profile  # noqa: PLC0415
     from tunekit.hardware.profiles import load_profiles  # noqa: PLC0415
 
-    _, here = device_profile("auto", detect_host(), load_profiles())
+    on_cpu_beside_gpus = run.measured_on == "cpu" and (run.profile.is_cpu or run.host.accelerators)
+    wanted = "cpu" if on_cpu_beside_gpus else "auto"
+    _, here = device_profile(wanted, detect_host(), load_profiles())
     if here != run.measured_on:
         raise UsageError(
             f"the config was measured on {run.measured_on}, and this machine has {here}; "

@@ -4,11 +4,13 @@ A knob that the user bound to a file keeps the user's own dotted key and spellin
 keys drop into that file; every other knob has the name that Lightning users know.
 """
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
 from tunekit.records.config import KNOBS, Precision, TrainConfig
-from tunekit.records.target import BindingKind, Target
+from tunekit.records.target import Binding, BindingKind, Target
+from tunekit.trial.spelling import spelled, value_read, value_text
 
 OWN_KEYS = {knob: knob for knob in KNOBS} | {"compile": "compile_model", "lr": "lr"}
 MATMUL_KEY = "float32_matmul_precision"
@@ -31,20 +33,24 @@ def key_of(knob: str, target: Target) -> str:
 def written(knob: str, value: Any, target: Target) -> Any:
     """Return a knob's value as the config has it: in the user's spelling, else in Lightning's."""
     binding = target.binding_of(knob)
-    if binding is not None and binding.kind is BindingKind.FILE and binding.spelling:
-        text = str(value).lower() if isinstance(value, bool) else str(value)
-        return dict(binding.spelling).get(text, value)
+    if binding is not None and binding.kind is BindingKind.FILE:
+        text = spelled(binding, value) if _is_spelled(binding, value) else None
+        plain = value.value if isinstance(value, Precision) else value
+        return plain if text is None else text
     return LIGHTNING_PRECISIONS[value] if knob == "precision" else value
+
+
+def _is_spelled(binding: Binding, value: Any) -> bool:
+    """Return whether the binding has a text for the value: the script's own value needs none."""
+    return value_text(value) in dict(binding.spelling)
 
 
 def meant(knob: str, text: Any, target: Target) -> Any:
     """Return the knob value that a config's text means; precision as fp32, bf16 or fp16."""
     binding = target.binding_of(knob)
-    if binding is not None and binding.kind is BindingKind.FILE:
-        back = {spelled: value for value, spelled in binding.spelling}
-        if str(text) in back:
-            value = back[str(text)]
-            return {"true": True, "false": False}.get(value, value)
+    if binding is not None and binding.kind is BindingKind.FILE and binding.spelling:
+        with contextlib.suppress(ValueError):
+            return value_read(binding, str(text))
     if knob == "precision":
         back = {name: precision.value for precision, name in LIGHTNING_PRECISIONS.items()}
         return "fp32" if text == "32-true" else back.get(text, text)

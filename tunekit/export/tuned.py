@@ -19,6 +19,8 @@ class Tuned:
     """What a config file asks for."""
 
     config: TrainConfig
+    named: frozenset[str]
+    """Knobs that the file names; the others are as the script has them."""
     lr: float | None
     """Learning rate; None where the file has none."""
 
@@ -46,10 +48,21 @@ def read_tuned(path: Path, run: Run) -> Tuned:
     asked = {names[key]: meant(names[key], value, run.target) for key, value in keys.items() if key in names}
     if asked.get("precision") == "fp32" and keys.get(MATMUL_KEY) in ("high", "medium") and _on_gpu(run):
         asked["precision"] = Precision.TF32
-    lr = asked.pop("lr", None)
-    if lr is not None and (isinstance(lr, bool) or not isinstance(lr, int | float) or not lr > 0):
-        raise UsageError(f"{path}: lr must be a positive number, got {lr!r}")
-    return Tuned(config=_config(path, baseline, asked), lr=None if lr is None else float(lr))
+    lr = _lr(path, asked.pop("lr", None))
+    return Tuned(config=_config(path, baseline, asked), named=frozenset(asked), lr=lr)
+
+
+def _lr(path: Path, value: Any) -> float | None:
+    """Return the learning rate; YAML takes 1e-4 for a text, and people write it."""
+    if value is None:
+        return None
+    try:
+        lr = float("nan") if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        lr = float("nan")
+    if not 0 < lr < float("inf"):
+        raise UsageError(f"{path}: lr must be a positive number, got {value!r}; write it as 0.001")
+    return lr
 
 
 def _keys(path: Path) -> dict[str, Any]:
@@ -73,7 +86,10 @@ def _config(path: Path, baseline: TrainConfig, asked: dict[str, Any]) -> TrainCo
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "config"
-        raise UsageError(f"{path}: {where}: {first['msg']}") from error
+        raise UsageError(
+            f"{path}: {where} = {values.get(where, '?')!r}: {first['msg']}; correct it, or take the key "
+            "out to keep the script's own"
+        ) from error
 
 
 def _on_gpu(run: Run) -> bool:

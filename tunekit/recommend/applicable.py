@@ -26,19 +26,19 @@ def learning_rate_to_bind(
     baseline = run.baseline_config
     if baseline is None or keep:
         return None
+    if lr is not None and target.is_bound("lr"):
+        return lr
     before, after = global_batch(baseline, run.world_size), global_batch(config, run.world_size)
     if before == after:
         return None
     change = f"the global batch changes from {before} to {after}"
-    if not target.is_bound("lr"):
-        advice = f" (recommended: {lr:.6g})" if lr is not None else ""
-        raise UsageError(
-            f"{change} and lr has no binding{advice}; search with --bind 'lr=--lr {{}}', or keep the "
-            "script's own with --keep-lr"
-        )
-    if lr is None:
+    if target.is_bound("lr"):
         raise UsageError(f"{change} and the config has no lr; add one to it, or keep yours with --keep-lr")
-    return lr
+    advice = f" (recommended: {lr:.6g})" if lr is not None else ""
+    raise UsageError(
+        f"{change} and lr has no binding{advice}; search with --bind 'lr=--lr {{}}', or keep the script's "
+        "own with --keep-lr"
+    )
 
 
 def refuse_unscaled_fp16(run: Run, config: TrainConfig, target: Target) -> None:
@@ -68,4 +68,9 @@ def watched_it_per_s(run: Run, recommendation: Recommendation | None) -> tuple[f
         return None
     noise = run.noise_floor.relative if run.noise_floor else 0.0
     pace = recommendation.it_per_s
-    return pace.low * (1 - min(noise, 0.9)), pace.high * (1 + noise)
+    steady = [
+        trial.measurement.loop.steady_it_per_s
+        for trial in run.trials
+        if trial.measurement and trial.number in recommendation.confirm_trials
+    ]  # what is watched lies mostly within an epoch, where no boundary slows the loop
+    return pace.low * (1 - min(noise, 0.9)), max(pace.high, *steady, 0.0) * (1 + noise)

@@ -17,6 +17,9 @@ from tunekit.units import bytes_text
 BALANCED_TOLERANCE = 0.03
 """Share of the highest rate that Balanced gives up for a smaller config."""
 
+MOST_TOLERANCE = 0.10
+"""Share that it gives up at most, however noisy the machine is."""
+
 
 @dataclass(frozen=True)
 class TierPolicy:
@@ -164,8 +167,11 @@ def pick(
 
 
 def balanced_tolerance(noise_relative: float | None) -> float:
-    """Return the share of the highest rate that Balanced gives up: 3%, or the noise floor if larger."""
-    return max(BALANCED_TOLERANCE, noise_relative or 0.0)
+    """Return the share of the highest rate that Balanced gives up: 3%, or the noise floor if larger.
+
+    Beyond 10% the machine was too noisy to call anything close.
+    """
+    return min(max(BALANCED_TOLERANCE, noise_relative or 0.0), MOST_TOLERANCE)
 
 
 def clip(

@@ -47,6 +47,8 @@ class AgentRequest(Record):
     """Rewritten copies of the user's files, by the real path whose reads see them."""
     samples_per_step: int | None = None
     """Samples in a batch of a script without a DataLoader, as declared; None to look at the input."""
+    world_size: PositiveInt = 1
+    """apply: processes that trained together when the config was measured."""
     promised_it_per_s: tuple[float, float] | None = None
     """apply: the range that the real rate is watched against."""
     batches_per_step: PositiveInt = 1
@@ -158,8 +160,15 @@ class WrittenEvent(AgentEvent):
     action: Literal["diverted", "denied", "created"]
 
 
+class GuardErrorEvent(AgentEvent):
+    """The guard of the user's files failed once; the call went on as the script meant it, or was refused."""
+
+    event: Literal["guard_error"]
+    message: str
+
+
 class AgentErrorEvent(AgentEvent):
-    """The agent itself failed to start."""
+    """The agent itself failed, and observes no more."""
 
     event: Literal["agent_error"]
     message: str
@@ -174,6 +183,7 @@ AnyEvent = (
     | NonfiniteEvent
     | ExitEvent
     | WrittenEvent
+    | GuardErrorEvent
     | AgentErrorEvent
 )
 

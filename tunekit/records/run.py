@@ -122,8 +122,8 @@ class Run(Record):
     @property
     def world_size(self) -> int:
         """Processes that train together in the target."""
-        seen = (trial.measurement.loop.world_size for trial in self.trials if trial.measurement)
-        return max(seen, default=1)
+        seen = [trial.measurement.loop.world_size for trial in self.trials if trial.measurement]
+        return max([*seen, self.discovery.world_size if self.discovery else 1])
 
     @property
     def rank_host(self) -> Host:

@@ -87,6 +87,8 @@ class TrialRecord(Record):
     failure: Failure | None = None
     discovery: Discovery | None = None
     written: tuple[WrittenFile, ...] = Field(default=(), max_length=1000)
+    faults: tuple[str, ...] = Field(default=(), max_length=100)
+    """Faults of the guard of the user's files, which the trial went on after."""
 
     @model_validator(mode="after")
     def _one_outcome(self) -> Self:

@@ -88,5 +88,14 @@ def _optimizers(discovery: Discovery) -> Table:
 
 
 def _knobs(knobs: Sequence[KnobRow]) -> Table:
-    rows = tuple((row.knob, row.value, printable(row.how), printable(row.why)) for row in knobs)
-    return Table("Knobs", ("knob", "now", "reached by", "left alone because"), rows)
+    rows = tuple((row.knob, row.value, printable(row.how)) for row in knobs)
+    return Table("Knobs", ("knob", "now", "reached by"), rows)
+
+
+def why_left_alone(knobs: Sequence[KnobRow]) -> tuple[str, ...]:
+    """Return a sentence for each reason, with the knobs that it holds for."""
+    by_reason: dict[str, list[str]] = {}
+    for row in knobs:
+        if row.why:
+            by_reason.setdefault(printable(row.why), []).append(row.knob)
+    return tuple(f"{', '.join(names)}: {reason}" for reason, names in by_reason.items())

@@ -18,7 +18,10 @@ from tunekit.records.run import Run, RunStatus
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.units import bytes_text, duration_text, rate_text
 
-_SHOWN_KNOBS = (*LOADER_KNOBS, *MODEL_KNOBS)
+_ACCUMULATION = "accumulate_grad_batches"
+_SHOWN_KNOBS = (*LOADER_KNOBS, *MODEL_KNOBS, _ACCUMULATION)
+_LABELS = {_ACCUMULATION: "accumulate"}
+"""Shorter names, for tables."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,9 @@ def config_text(config: TrainConfig | None) -> str:
         )
         if on
     ]
-    return ", ".join([f"batch {config.batch_size}", loader, str(config.precision), *flags])
+    steps = config.accumulate_grad_batches
+    batch = f"batch {config.batch_size}" + (f" x {steps} accumulated" if steps > 1 else "")
+    return ", ".join([batch, loader, str(config.precision), *flags])
 
 
 def outcome_text(record: TrialRecord) -> str:
@@ -153,6 +158,10 @@ def _answer(run: Run, best: Recommendation | None) -> str:
             return f"No other config was measured in this budget; give a longer --budget. Your own: {rate}."
         return f"Keep what you have: no measured config beats your own beyond the noise. {name}: {rate}."
     if best.speedup is None:
+        if run.baseline is not None and run.baseline.measurement is not None:
+            return (
+                f"{name}: {rate}; speed-up n/a: too few rounds to compare with your baseline (--confirm 3)."
+            )
         return f"{name}: {rate}; speed-up n/a, because the baseline could not be measured here."
     judged = verdict(best.speedup, run.noise_floor)
     if judged == "faster":
@@ -238,7 +247,12 @@ def _tiers(run: Run) -> Table:
     """The tiers side by side with the baseline, a row per knob or figure."""
     columns = [_baseline_column(run), *(_tier_column(one, run.rank_host) for one in run.recommendations)]
     knobs = [column.config.model_dump() if column.config else {} for column in columns]
-    rows = [(knob, *(_value_text(values.get(knob)) for values in knobs)) for knob in _SHOWN_KNOBS]
+    accumulates = any(values.get(_ACCUMULATION, 1) != 1 for values in knobs)
+    rows = [
+        (_LABELS.get(knob, knob), *(_value_text(values.get(knob)) for values in knobs))
+        for knob in _SHOWN_KNOBS
+        if knob != _ACCUMULATION or accumulates
+    ]
     rows += [
         ("samples/s", *(rate_text(column.samples_per_s) for column in columns)),
         ("it/s", *(rate_text(column.it_per_s) for column in columns)),

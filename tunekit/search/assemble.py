@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tunekit.recommend.learning_rate import base_learning_rate, rule_of
+from tunekit.recommend.learning_rate import base_learning_rate, global_batch, rule_of
 from tunekit.recommend.noise import noise_floor
 from tunekit.recommend.recommendation import Comparison, recommend, settle
 from tunekit.recommend.scaling import scaling_rows
@@ -64,6 +64,13 @@ class Trials:
         """Fresh processes of the baseline."""
         return tuple(record for record in self.confirming if record.is_baseline_config)
 
+    def keeps_global_batch(self, record: TrialRecord, options: SearchOptions) -> bool:
+        """Return whether a trial's config has the global batch that is asked for, if one is."""
+        if options.global_batch is None or record.config is None:
+            return options.global_batch is None
+        world_size = self.discovery.world_size if self.discovery else 1
+        return global_batch(record.config, world_size) == options.global_batch
+
     def confirm_of(self, config: TrainConfig) -> tuple[TrialRecord, ...]:
         """Return the fresh processes of one config."""
         return tuple(record for record in self.confirming if record.config == config)
@@ -87,11 +94,16 @@ def pick_tiers(
         among: the trials to choose from; all candidates by default.
     """
     noise = run_noise(trials)
+    allowed = [
+        record
+        for record in (trials.candidates if among is None else among)
+        if trials.keeps_global_batch(record, options)
+    ]
     chosen = {}
     for tier in Tier:
         record = pick(
             tier,
-            trials.candidates if among is None else among,
+            allowed,
             host,
             noise_relative=noise.relative if noise else None,
             planned_epochs=options.epochs,
@@ -130,7 +142,9 @@ def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
         if isinstance(result, MissingTier):
             missing.append(result)
         else:
-            settled.append(settle(result, against, earlier=settled))
+            own = trials.baseline
+            may_settle = own is None or trials.keeps_global_batch(own, run.options)
+            settled.append(settle(result, against, earlier=settled) if may_settle else result)
     return run.model_copy(
         update={
             "trials": trials.records,

@@ -40,7 +40,8 @@ def reach_of(knob: str, around: Surroundings) -> Reach:
         return Reach(BindingKind.FIXED, inert)
     if binding is not None and around.target.is_bound(knob):
         return Reach(binding.kind)
-    out_of_reach = _why_out_of_reach(knob, around, insisted=binding is not None)
+    insisted = around.target.binding_of("num_workers" if knob in WORKER_KNOBS else knob) is not None
+    out_of_reach = _why_out_of_reach(knob, around, insisted=insisted)
     if out_of_reach is not None:
         return Reach(BindingKind.FIXED, out_of_reach)
     return Reach(BindingKind.INJECT)

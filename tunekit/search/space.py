@@ -32,8 +32,8 @@ def build_space(around: Surroundings, options: SearchOptions) -> tuple[KnobSpace
         if knob in ranges:
             entry = _bounded(entry, ranges[knob])
         if knob in fixed:
-            entry = _fixed(entry, fixed[knob], around.baseline)
-        space.append(entry)
+            entry = _fixed(entry, fixed[knob], around)
+        space.append(_spelled(entry, around))
     if options.global_batch is not None:
         space = _at_global_batch(space, options.global_batch, around)
     result = _without_worker_knobs(tuple(space))
@@ -103,10 +103,6 @@ def _natural(knob: str, around: Surroundings) -> KnobSpace:
     if reach.kind is BindingKind.FIXED:
         return KnobSpace(knob=knob, values=(present,), why_fixed=reach.why_fixed)
     values = _candidates(knob, around)
-    binding = around.target.binding_of(knob)
-    spelled = values_possible(binding, knob) if binding is not None else None
-    if spelled is not None:
-        values = tuple(value for value in values if value in spelled or value == present)
     if len(values) == 1:
         return KnobSpace(knob=knob, values=values, why_fixed=_why_single(knob, around))
     return KnobSpace(knob=knob, values=values)
@@ -149,6 +145,8 @@ def _precisions(around: Surroundings) -> tuple[Precision, ...]:
     native_bf16 = around.discovery.bf16_native if on_cuda else around.native_bf16
     if native_bf16:
         values.add(Precision.BF16)
+    if around.target.is_bound("precision") and around.baseline.precision is Precision.TF32:
+        values.discard(Precision.FP32)  # the script's own matmul precision stays: it would be TF32 too
     # Without native bf16, fp16 is worth knowing even where only the script could train with it; a loop
     # that scales its gradients already does.
     if on_cuda and "fp16" in native and (around.target.is_bound("precision") or not native_bf16):
@@ -178,7 +176,9 @@ def _at_global_batch(space: Sequence[KnobSpace], global_batch: int, around: Surr
         return list(entries.values())
     numbers = [value for value in batches.values if isinstance(value, int)]
     inside = range(min(numbers), max(numbers) + 1)
-    sizes = tuple(size for size in inside if per_rank % size == 0)
+    binding = around.target.binding_of("batch_size")
+    spelled = values_possible(binding, "batch_size") if binding is not None else None
+    sizes = tuple(size for size in inside if per_rank % size == 0 and (spelled is None or size in spelled))
     if not sizes:
         raise UsageError(
             f"{told}: no batch size from {inside[0]} to {inside[-1]} on {ranks} rank(s) divides it; "
@@ -190,7 +190,7 @@ def _at_global_batch(space: Sequence[KnobSpace], global_batch: int, around: Surr
     entries["accumulate_grad_batches"] = KnobSpace(
         knob=accumulation.knob,
         values=tuple(sorted(per_rank // size for size in sizes)),
-        why_fixed=f"follows batch_size, so that the global batch stays {global_batch}",
+        why_fixed=f"follows batch_size, so that the global batch is {global_batch}",
         batch_product=per_rank,
     )
     return list(entries.values())
@@ -237,16 +237,38 @@ def _bounded(entry: KnobSpace, bounds: KnobRange) -> KnobSpace:
     return KnobSpace(knob=entry.knob, values=values, why_fixed=why)
 
 
-def _fixed(entry: KnobSpace, value: KnobValue, baseline: TrainConfig) -> KnobSpace:
+def _spelled(entry: KnobSpace, around: Surroundings) -> KnobSpace:
+    """Return the entry without values that the knob's binding has no text for.
+
+    Raises:
+        UsageError: none is left.
+    """
+    binding = around.target.binding_of(entry.knob)
+    possible = values_possible(binding, entry.knob) if binding is not None else None
+    present = getattr(around.baseline, entry.knob)
+    if possible is None or entry.values == (present,):
+        return entry
+    values = tuple(value for value in entry.values if value in possible or value == present)
+    if not values:
+        raise UsageError(
+            f"{entry.knob}: its binding spells none of {', '.join(map(str, entry.values))}; "
+            f"it knows {', '.join(map(str, possible))}"
+        )
+    why = entry.why_fixed or ("its binding allows no other value" if len(values) == 1 else None)
+    return entry.model_copy(update={"values": values, "why_fixed": why})
+
+
+def _fixed(entry: KnobSpace, value: KnobValue, around: Surroundings) -> KnobSpace:
     """Return the entry with the user's value alone."""
-    present = getattr(baseline, entry.knob)
-    if len(entry.values) == 1:
+    present = getattr(around.baseline, entry.knob)
+    accumulates = entry.knob == "accumulate_grad_batches" and around.target.is_bound(entry.knob)
+    if len(entry.values) == 1 and not accumulates:
         if value != entry.values[0]:
             raise UsageError(
                 f"--fix {entry.knob}={value}: can't be set here ({entry.why_fixed}); the script has {present}"
             )
         return KnobSpace(knob=entry.knob, values=entry.values, why_fixed="fixed by --fix")
-    if entry.knob in NUMERIC_KNOBS:
+    if entry.knob in (*NUMERIC_KNOBS, "accumulate_grad_batches"):
         least = 0 if entry.knob == "num_workers" else 1
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise UsageError(f"--fix {entry.knob}={value}: must be a whole number, at least {least}")

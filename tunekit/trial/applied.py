@@ -22,6 +22,7 @@ def knob_missed(
     injected: KnobsAsked,
     learnt: LearntEvent,
     baseline: Discovery | None,
+    own_batch: int | None = None,
 ) -> str | None:
     """Return which knob does not hold in the training process, None when all do.
 
@@ -31,11 +32,13 @@ def knob_missed(
         injected: those of them that the agent had to set.
         learnt: what the trial's agent found in its loop.
         baseline: what the baseline's agent found; None at the baseline.
+        own_batch: samples in a batch of the script as it is.
     """
     if not learnt.applied.addressed:
         return "the loader that trains is not the one that the baseline found"
     checks = (
-        _missed_in_loader(loop, changed, learnt, baseline),
+        _missed_batch(changed, learnt.discovery, baseline, own_batch),
+        _missed_in_loader(loop, changed, learnt),
         _missed_in_roots(injected, learnt, baseline.roots if baseline else ()),
         _missed_by_the_script(changed, injected, learnt.discovery),
     )
@@ -46,10 +49,9 @@ def _missed_in_loader(
     loop: LoopMeasurement,
     changed: Mapping[str, object],
     learnt: LearntEvent,
-    baseline: Discovery | None,
 ) -> str | None:
     if learnt.discovery.training_loader is None:
-        return _missed_batch(changed, learnt.discovery, baseline)
+        return None
     for name in LOADER_KNOBS:
         wanted, real = changed.get(name), getattr(learnt.applied, name)
         if name == "batch_size" and wanted is not None and real is None:
@@ -66,15 +68,23 @@ def _is_about(mean: float, wanted: object) -> bool:
 
 
 def _missed_batch(
-    changed: Mapping[str, object], discovery: Discovery, baseline: Discovery | None
+    changed: Mapping[str, object], discovery: Discovery, baseline: Discovery | None, own_batch: int | None
 ) -> str | None:
-    """Return whether another batch size left the first root's input as large as it was."""
-    if "batch_size" not in changed or not discovery.roots or baseline is None or not baseline.roots:
+    """Return whether another batch size of a loop without a loader did not reach the first root's input."""
+    if discovery.training_loader is not None or "batch_size" not in changed:
+        return None
+    if not discovery.roots or baseline is None or not baseline.roots:
         return None
     before, now = baseline.roots[0].input_elements, discovery.roots[0].input_elements
-    if before is None or now != before:
+    wanted = changed["batch_size"]
+    if before is None or now is None or not isinstance(wanted, int) or own_batch is None:
         return None
-    return f"batch_size was set to {changed['batch_size']}, but the model's input still has {now} elements"
+    if now * own_batch == before * wanted:
+        return None
+    return (
+        f"batch_size was set from {own_batch} to {wanted}, but the model's input went from {before} to "
+        f"{now} elements"
+    )
 
 
 def _missed_in_roots(injected: KnobsAsked, learnt: LearntEvent, roots: Sequence[RootSeen]) -> str | None:

@@ -53,7 +53,7 @@ def parse_binding(text: str) -> Binding:
         near = difflib.get_close_matches(knob, BINDABLE, n=2)
         hint = f"did you mean {' or '.join(near)}?" if near else f"use one of {', '.join(BINDABLE)}"
         raise UsageError(f"--bind {text}: no knob {knob!r}; {hint}")
-    if re.search("[\0\ud800-\udfff]", how):  # no program can be given these
+    if re.search(r"[\x00\ud800-\udfff]", how):  # no program can be given these
         raise UsageError(f"--bind {knob}: the binding is not readable as text: {how!r}")
     try:
         return _binding(knob, how)
@@ -95,12 +95,12 @@ def _binding(knob: str, how: str) -> Binding:
         return Binding(knob=knob, kind=BindingKind.INJECT)
     if how.startswith("env:"):
         return _env_binding(knob, how)
-    in_file = None if how.startswith("-") else _FILE.fullmatch(how)
+    in_file = None if how.lstrip("'").startswith("-") else _FILE.fullmatch(how)
     if in_file:
         return _file_binding(knob, in_file)
     if _BRACES.search(how):
         return _value_words(knob, how)
-    if how.startswith("-"):
+    if how.lstrip("'").startswith("-"):
         return _switch_words(knob, how)
     if _OTHER_FILE.fullmatch(how):
         raise UsageError("only .yaml, .yml, .json and .toml files can be bound to; use words or env:NAME")

@@ -1,6 +1,7 @@
 """How a config reaches the training process: by the agent, the command, the user's files or variables."""
 
 import os
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,7 +35,12 @@ class Bound:
 
 
 def bind(
-    target: Target, config: TrainConfig | None, baseline: TrainConfig | None, lr: float | None = None
+    target: Target,
+    config: TrainConfig | None,
+    baseline: TrainConfig | None,
+    lr: float | None = None,
+    *,
+    stale: Collection[str] = (),
 ) -> Bound:
     """Return how a config reaches the target; only what differs from the baseline is touched.
 
@@ -45,12 +51,13 @@ def bind(
         config: the knobs wanted; None leaves them all.
         baseline: the knobs that the script has; None when they are unknown, so that all are set.
         lr: learning rate to set; None leaves the script's own.
+        stale: knobs to set although the baseline has the same value: what they are now is another.
 
     Raises:
         UsageError: a knob that only a binding can set has none, or its binding has no text for the value.
         TargetError: a bound file can't be read or rewritten.
     """
-    changed = _changed(target, config, baseline, lr)
+    changed = _changed(target, config, baseline, lr, stale)
     command = target.command
     environment: dict[str, str] = {}
     in_files: dict[Path, dict[str, Scalar]] = {}
@@ -116,7 +123,11 @@ def check_bindings(target: Target) -> None:
 
 
 def _changed(
-    target: Target, config: TrainConfig | None, baseline: TrainConfig | None, lr: float | None
+    target: Target,
+    config: TrainConfig | None,
+    baseline: TrainConfig | None,
+    lr: float | None,
+    stale: Collection[str],
 ) -> dict[str, BoundValue]:
     """Return the knobs to set, with their values.
 
@@ -131,7 +142,8 @@ def _changed(
     changed = {}
     for knob in (knob for knob in BINDABLE if knob in wanted):
         value = wanted[knob]
-        if (knob in present and value == present[knob]) or _is_fixed(target, knob):
+        as_it_is = knob in present and value == present[knob] and knob not in stale
+        if as_it_is or _is_fixed(target, knob):
             continue
         if _is_reachable(target, knob):
             changed[knob] = value

@@ -97,7 +97,12 @@ class ProcessExecutor:
             keeper = self._start(folder, bound, request)
             evidence = TrialWatch(keeper, folder, self._limits_of(spec), on_progress).run()
         shutil.rmtree(folder / "diverted", ignore_errors=True)
-        result = measurement_of(evidence, bound, known.discovery if known else None)
+        result = measurement_of(
+            evidence,
+            bound,
+            known.discovery if known else None,
+            known.baseline.batch_size if known else None,
+        )
         still_unknown = known is None or not known.discovery.complete
         discovery = evidence.learnt.discovery if evidence.learnt and still_unknown else None
         return TrialRecord(
@@ -112,6 +117,7 @@ class ProcessExecutor:
             failure=result if isinstance(result, Failure) else None,
             discovery=discovery,
             written=tuple(evidence.written),
+            faults=tuple(evidence.faults),
         )
 
     def _start(self, folder: Path, bound: Bound, request: AgentRequest) -> subprocess.Popen[bytes]:

@@ -53,13 +53,16 @@ _RERAISED = "torch._utils.reraise"
 _IN_WORKER = re.compile(r"Caught \w+ in DataLoader worker process \d+\.")
 
 
-def measurement_of(evidence: Evidence, bound: Bound, baseline: Discovery | None) -> Measurement | Failure:
+def measurement_of(
+    evidence: Evidence, bound: Bound, baseline: Discovery | None, own_batch: int | None = None
+) -> Measurement | Failure:
     """Return what a trial's evidence amounts to.
 
     Args:
         evidence: what the watch saw.
         bound: how its config was put into the target.
         baseline: what the baseline learnt; None at the baseline.
+        own_batch: samples in a batch of the script as it is.
     """
     if evidence.done is None or evidence.limit is not None or evidence.returncode not in (0, None):
         return _failure_without_measurement(evidence)
@@ -70,7 +73,7 @@ def measurement_of(evidence: Evidence, bound: Bound, baseline: Discovery | None)
     if evidence.learnt is None or not evidence.learnt.discovery.complete:
         message = f"what the agent told could not be read ({evidence.rejected_lines} lines rejected)"
         return _failure(OutcomeKind.AGENT_ABSENT, message, evidence)
-    missed = knob_missed(loop, bound.changed, bound.injected, evidence.learnt, baseline)
+    missed = knob_missed(loop, bound.changed, bound.injected, evidence.learnt, baseline, own_batch)
     if missed:
         return _failure(OutcomeKind.KNOB_NOT_APPLIED, missed, evidence)
     if bound.changed.get("compile") and loop.compile_graphs == 0:

@@ -11,6 +11,7 @@ from pathlib import Path
 from tunekit.errors import TunekitError
 from tunekit.records.config import Precision
 from tunekit.records.target import Binding, BindingKind, Target
+from tunekit.trial.binding_syntax import binding_text, parse_binding
 from tunekit.trial.config_files import all_keys
 
 _NAMES = {
@@ -43,8 +44,8 @@ _NAMES = {
 
 _DIALECTS: tuple[dict[Precision, str], ...] = (
     {Precision.FP32: "32-true", Precision.BF16: "bf16-mixed", Precision.FP16: "16-mixed"},
-    {Precision.FP32: "no", Precision.BF16: "bf16", Precision.FP16: "fp16"},
     {Precision.FP32: "fp32", Precision.BF16: "bf16", Precision.FP16: "fp16"},
+    {Precision.FP32: "no", Precision.BF16: "bf16", Precision.FP16: "fp16"},
     {Precision.FP32: "float32", Precision.BF16: "bfloat16", Precision.FP16: "float16"},
 )
 """How Lightning, accelerate, plain scripts and nanoGPT-like ones write precisions."""
@@ -90,7 +91,15 @@ def suggest_bindings(target: Target, seen: Mapping[str, _Value]) -> tuple[Bindin
     sources = (tuple(_in_files(target)), typed, declared)
     unbound = [knob for knob in _NAMES if knob in seen and target.binding_of(knob) is None]
     found = (_first_place(knob, seen[knob], sources) for knob in unbound)
-    return tuple(binding for binding in found if binding is not None)
+    return tuple(binding for binding in found if binding is not None and _can_be_written(binding))
+
+
+def _can_be_written(binding: Binding) -> bool:
+    """Return whether the binding survives being written down: a key may hold what its syntax is made of."""
+    try:
+        return parse_binding(binding_text(binding)) == binding
+    except TunekitError:
+        return False
 
 
 def _first_place(knob: str, seen: _Value, sources: Sequence[Sequence[_Place]]) -> Binding | None:
@@ -108,11 +117,14 @@ def _spelling(knob: str, place: _Place, seen: _Value) -> tuple[tuple[str, str], 
     """Return how the place spells the knob's values, None when it does not hold what was seen."""
     value = place.value
     if knob == "precision":
-        for dialect in _DIALECTS:
-            if dialect.get(Precision(str(seen))) == str(value):
-                allowed = place.choices or tuple(dialect.values())
-                return tuple((one.value, text) for one, text in dialect.items() if text in allowed)
-        return None
+        fitting = [one for one in _DIALECTS if one.get(Precision(str(seen))) == str(value)]
+        if place.name == "mixed_precision":
+            fitting.sort(key=lambda one: one[Precision.FP32] != "no")
+        spellings = [
+            tuple((one.value, text) for one, text in dialect.items() if text in (place.choices or (text,)))
+            for dialect in fitting
+        ]
+        return max(spellings, key=len, default=None)
     if isinstance(value, bool) or seen is None:
         return None
     try:

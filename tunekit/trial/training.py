@@ -6,8 +6,9 @@ its own. Nothing is diverted: checkpoints go where the script puts them.
 
 import json
 import os
+import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from tunekit.records.agent_messages import AgentRequest, dump_request
 from tunekit.records.codec import write_text
 from tunekit.records.config import TrainConfig
 from tunekit.records.target import Discovery, Target
-from tunekit.trial.bindings import Bound, bind
+from tunekit.trial.bindings import Bound, bind, present_values
 from tunekit.trial.launch import REQUEST_FILE, agent_path, write_copies
 
 
@@ -35,6 +36,8 @@ class Training:
         Raises:
             TargetError: there is no such program.
         """
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and the command would too
+            signal.signal(number, signal.SIG_DFL)
         try:
             os.execvpe(self.command[0], self.command, self.environment)
         except OSError as error:
@@ -49,6 +52,7 @@ def prepare_training(
     folder: Path,
     inherited: Mapping[str, str],
     *,
+    named: Collection[str] = (),
     lr: float | None = None,
     promised_it_per_s: tuple[float, float] | None = None,
 ) -> Training:
@@ -61,6 +65,7 @@ def prepare_training(
         discovery: what the search learnt about the loop.
         folder: gets the request, rewritten copies of config files, and the agent's events.
         inherited: the user's environment.
+        named: knobs that the config names; of them, those that the command sets otherwise by now are set too.
         lr: learning rate to bind, None to leave the script's own.
         promised_it_per_s: range that the real rate is watched against, None for no watch.
 
@@ -68,7 +73,7 @@ def prepare_training(
         UsageError: a knob that differs can't be set.
         RunFolderError: the folder can't be written.
     """
-    bound = bind(target, config, baseline, lr)
+    bound = bind(target, config, baseline, lr, stale=_stale(target, baseline, named))
     loader = discovery.training_loader
     try:
         folder.mkdir(parents=True)
@@ -82,6 +87,7 @@ def prepare_training(
             loader=loader.address if loader else None,
             roots=discovery.roots,
             redirected=write_copies(bound.file_texts, folder),
+            world_size=discovery.world_size,
             promised_it_per_s=promised_it_per_s,
             batches_per_step=config.accumulate_grad_batches,
             window_s=1.0,
@@ -94,3 +100,10 @@ def prepare_training(
     environment["PYTHONPATH"] = agent_path(environment)
     environment[REQUEST_VARIABLE] = str((folder / REQUEST_FILE).resolve())
     return Training(bound.command, environment, bound)
+
+
+def _stale(target: Target, baseline: TrainConfig, named: Collection[str]) -> frozenset[str]:
+    """Return the bound knobs that command, files and environment may set to something else than they did."""
+    present, then = present_values(target), baseline.model_dump(mode="json")
+    bound = (knob for knob in then if knob in named and target.is_bound(knob))
+    return frozenset(knob for knob in bound if knob not in present or present[knob] != then[knob])

@@ -13,6 +13,7 @@ from tunekit.records.agent_messages import (
     AgentErrorEvent,
     DoneEvent,
     ExitEvent,
+    GuardErrorEvent,
     LearntEvent,
     NonfiniteEvent,
     ProgressEvent,
@@ -32,6 +33,7 @@ TREE_RAM_SHARE = 0.90
 _POLL_S = 0.15
 _MEMORY_EVERY_S = 1.0
 _MAX_WRITTEN = 1000
+_MAX_FAULTS = 20
 _NO_STEP_FACTOR = 2
 """A script may evaluate before it trains: loading without steps is given this many no-progress limits."""
 _TAIL_BYTES = 64 << 10
@@ -77,6 +79,8 @@ class Evidence:
     nonfinite: NonfiniteEvent | None = None
     exit: ExitEvent | None = None
     agent_error: str | None = None
+    faults: list[str] = field(default_factory=list)
+    """The guard's own faults, which the trial went on after."""
     rejected_lines: int = 0
     """Lines of the event files that were no valid event."""
     written: list[WrittenFile] = field(default_factory=list)
@@ -183,6 +187,8 @@ class TrialWatch:
                     self._take_exit(event)
                 case WrittenEvent() if len(self._evidence.written) < _MAX_WRITTEN:
                     self._evidence.written.append(WrittenFile(path=event.path, action=event.action))
+                case GuardErrorEvent() if len(self._evidence.faults) < _MAX_FAULTS:
+                    self._evidence.faults.append(plain(event.message[:500]))
                 case AgentErrorEvent():
                     self._evidence.agent_error = event.message
 

@@ -6,6 +6,7 @@ and what builds loaders, since a script may build its training loader anew each 
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from typing import Any, Callable
@@ -34,7 +35,8 @@ class StepCounter:
     Args:
         promised_it_per_s: (lowest, highest) loop batches per second over whole epochs; None: don't watch.
         batches_per_step: loop batches per optimizer step.
-        at_first: called after the first step.
+        at_first: called after the first step, with False; returns whether that was all there is to do. If
+            not it is called once more, with True, a few steps later.
         say: receives the sentence.
         clock: returns seconds.
     """
@@ -43,7 +45,7 @@ class StepCounter:
         self,
         promised_it_per_s: Any,
         batches_per_step: int,
-        at_first: Callable[[], None],
+        at_first: Callable[[bool], bool],
         say: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -53,11 +55,12 @@ class StepCounter:
         self._say = say
         self._clock = clock
         self.steps = 0
+        self._is_set_up = False
         self._optimizer = 0
         self._check_at = _FIRST_STEPS
         self._window_start: float | None = None
         self._window_steps = 0
-        self._outside = 0
+        self._outside: list = []
         self._said_at: float | None = None
 
     def __call__(self, optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -66,13 +69,15 @@ class StepCounter:
             if self._optimizer:
                 return
             self._optimizer = id(optimizer)
-            self._at_first()
+            self._is_set_up = self._at_first(False)
         self.steps += 1
         if self.steps >= self._check_at:
             self._check()
 
     def _check(self) -> None:
         now = self._clock()
+        if not self._is_set_up:
+            self._is_set_up = self._at_first(True)
         if self._window_start is None:  # the first steps compile and fill queues
             self._open_window(now, _FIRST_STEPS)
             return
@@ -90,14 +95,15 @@ class StepCounter:
 
     def _judge(self, it_per_s: float, now: float) -> None:
         inside = self._low <= it_per_s <= self._high
-        self._outside = 0 if inside else self._outside + 1
+        self._outside = [] if inside else [*self._outside, it_per_s][-_WINDOWS_OUTSIDE:]
         told = self._said_at is not None and now - self._said_at < _SAY_EVERY_S
-        if self._outside < _WINDOWS_OUTSIDE or told:
+        if len(self._outside) < _WINDOWS_OUTSIDE or told:
             return
         self._said_at = now
-        where = "below" if it_per_s < self._low else "above"
+        mean = sum(self._outside) / len(self._outside)
+        where = "below" if mean < self._low else "above"
         self._say(
-            f"{it_per_s:.3g} it/s over the last {_WINDOWS_OUTSIDE} minutes, {where} the {self._low:.3g} to "
+            f"{mean:.3g} it/s over the last {_WINDOWS_OUTSIDE} minutes, {where} the {self._low:.3g} to "
             f"{self._high:.3g} it/s that were measured; if that stays, measure again: tunekit search"
         )
 
@@ -109,13 +115,11 @@ class Applier:
         request: what the parent asks.
         log: where events go.
         owner: the training process.
-        undo_redirect: makes `open` the script's own again.
     """
 
-    def __init__(self, request: Request, log: Any, owner: Owner, undo_redirect: Callable[[], None]) -> None:
+    def __init__(self, request: Request, log: Any, owner: Owner) -> None:
         self._request = request
         self._log = log
-        self._undo_redirect = undo_redirect
         self._model_knobs = knobs.split(request.knobs)[1]
         self.ranks = Ranks(owner, lambda: None)
         self.loaders = LoaderWatch(
@@ -137,7 +141,8 @@ class Applier:
         """Tell the user, beside what the script prints, once over all ranks."""
         self._log.emit("said", message=message)
         if self.ranks.rank == 0:
-            sys.stderr.write(f"tunekit: {message}\n")
+            with contextlib.suppress(OSError, ValueError, AttributeError):  # nobody may be there to read it
+                sys.stderr.write(f"tunekit: {message}\n")
 
     def loader_built(self, info: LoaderInfo) -> None:
         """A loader was constructed."""
@@ -153,18 +158,29 @@ class Applier:
         if self._kept is not None:
             self._kept.restore()
 
-    def first_step(self) -> None:
-        """Take the hooks away and say what could not be applied."""
+    def first_steps(self, last: bool) -> bool:
+        """Take the hooks away once every knob is applied, at last say what could not be.
+
+        Returns:
+            Whether it is done.
+        """
         try:
+            if not last and len(self.roots.applied) < len(self._request.roots):
+                return False  # a module may run only every few steps
             self._take_away()
         except Exception as error:
             self.failed(error)
+        return True
 
     def _take_away(self) -> None:
         self.roots.stop()
-        self._undo_redirect()
         if self.loaders.knobs and not self._training_built:
             self.say("the loader that was measured was not built, so its knobs are not applied")
+        if self.ranks.world_size != self._request.world_size:
+            self.say(
+                f"measured with {self._request.world_size} training processes, this job has "
+                f"{self.ranks.world_size}: its global batch, and the learning rate for it, are others"
+            )
         missing = len(self._request.roots) - len(self.roots.applied)
         if self._model_knobs and missing:
             self.say(f"{missing} of the measured modules did not run, so their knobs are not applied")
@@ -173,11 +189,12 @@ class Applier:
     def install_optimizer(self, module: Any) -> None:
         """Register the step counter in `torch.optim.optimizer`."""
         promised = self._request.promised_it_per_s if self.ranks.rank == 0 else None
-        self._counter = StepCounter(promised, self._request.batches_per_step, self.first_step, self.say)
+        self._counter = StepCounter(promised, self._request.batches_per_step, self.first_steps, self.say)
         module.register_optimizer_step_post_hook(self._counter)
 
 
 def install(request: Request, log: Any, owner: Owner) -> None:
     """Hang the knobs into torch's modules as the script imports them."""
-    applier = Applier(request, log, owner, harm.redirect(request.redirected))
+    harm.redirect(request.redirected)
+    applier = Applier(request, log, owner)
     observe.hook_torch(applier, applier.install_optimizer)

@@ -59,6 +59,13 @@ def shards_itself(dataset: Any, depth: int = _MAX_DATASETS_WITHIN) -> bool:
 
     Then each worker reads its own share; otherwise every worker would repeat every sample.
     """
+    try:
+        return _shards_itself(dataset, depth)
+    except Exception:  # whatever a lazy module or a proxy does when it is looked at
+        return False
+
+
+def _shards_itself(dataset: Any, depth: int) -> bool:
     for kind in type(dataset).__mro__:
         for member in vars(kind).values():
             function = getattr(member, "__func__", member)
@@ -68,7 +75,7 @@ def shards_itself(dataset: Any, depth: int = _MAX_DATASETS_WITHIN) -> bool:
         return False
     within = list(getattr(dataset, "__dict__", {}).values())
     return any(
-        shards_itself(one, depth - 1) for one in within if hasattr(type(one), "__iter__") and _is_own(one)
+        _shards_itself(one, depth - 1) for one in within if hasattr(type(one), "__iter__") and _is_own(one)
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import os
@@ -154,16 +155,23 @@ class LoaderWatch:
                 watch._set_knobs(bound.arguments, knobs)
                 args, kwargs = bound.args[1:], bound.kwargs
             original(self, *args, **kwargs)
-            info.loader = weakref.ref(self)
-            info.origin = watch._origin_of(self)
-            info.facts = watch._facts(self, info)
-            if len(watch.infos) < _MAX_LOADERS:
-                watch.infos.append(info)
-            object.__setattr__(self, "_tunekit_info", info)
-            watch.observer.loader_built(info)
+            try:
+                watch._built_one(self, info)
+            except Exception as error:
+                watch.observer.failed(error)
             return None
 
         loader_class.__init__ = __init__
+
+    def _built_one(self, loader: Any, info: LoaderInfo) -> None:
+        """Take notice of a loader that was built."""
+        info.loader = weakref.ref(loader)
+        info.origin = self._origin_of(loader)
+        info.facts = self._facts(loader, info)
+        if len(self.infos) < _MAX_LOADERS:
+            self.infos.append(info)
+        object.__setattr__(loader, "_tunekit_info", info)
+        self.observer.loader_built(info)
 
     def _register(self) -> LoaderInfo:
         stack = _user_stack(self._working_dir)
@@ -252,8 +260,8 @@ class LoaderWatch:
             batch_size = info.origin.facts["batch_size"]
         elif batch_size is None and sampler is not None and self._is_plain(sampler):
             batch_size = sampler.batch_size
-        if sampler is not None:
-            info.batch_sampler = weakref.ref(sampler)
+        with contextlib.suppress(TypeError):  # a list of lists is a batch sampler too, and takes no reference
+            info.batch_sampler = weakref.ref(sampler) if sampler is not None else None
         return {
             "dataset": type(loader.dataset).__name__,
             "dataset_samples": None if iterable else _length(loader.dataset),

@@ -19,6 +19,7 @@ class Request:
         loader: address of the training loader, None at the baseline.
         roots: addresses of the roots, empty at the baseline.
         samples_per_step: samples in a batch of a script without a DataLoader, None to look at the input.
+        world_size: processes that trained together when the config was measured.
         promised_it_per_s: (lowest, highest) rate that "apply" watches for, None for no watch.
         batches_per_step: loop batches per optimizer step as measured, which that rate is counted in.
         window_s: steady time to measure, in seconds.
@@ -30,6 +31,7 @@ class Request:
         self.working_dir: str = payload["working_dir"]
         self.redirected: dict = payload["redirected"]
         self.samples_per_step: int | None = payload["samples_per_step"]
+        self.world_size: int = payload["world_size"]
         self.promised_it_per_s: list | None = payload["promised_it_per_s"]
         self.batches_per_step: int = payload["batches_per_step"]
         self.trial_folder: str = payload["trial_folder"]

@@ -52,29 +52,31 @@ def install(folder: str, scratch: str, started_at_s: float, redirected: dict, lo
     audit.install(overlay)
 
 
-def redirect(redirected: dict) -> Callable:
+def redirect(redirected: dict) -> None:
     """Let `open` read rewritten copies of some of the user's files, and guard nothing.
 
-    Args:
-        redirected: the files, by absolute path, and their copies.
+    It stays: a script may read its config again, or keep a copy of it beside its results.
 
-    Returns:
-        A function that restores `open`.
+    Args:
+        redirected: the files, by absolute path, and their copies; without any, `open` is left alone.
     """
+    if not redirected:
+        return
     copies = {real_path(path): copy for path, copy in redirected.items()}
-    original, original_io = builtins.open, io.open
+    original = builtins.open
 
     @functools.wraps(original)
     def redirected_open(file, mode="r", *args, **kwargs):
         if mode in files.READ_MODES and isinstance(file, (str, bytes, os.PathLike)):
-            file = _copy_of(file, copies)
+            copy = _copy_of(file, copies)
+            if copy is not file:
+                file = copy
+                kwargs.pop("opener", None)  # Python 3.9's pathlib would open the original with it
         return original(file, mode, *args, **kwargs)
 
-    def undo() -> None:
-        builtins.open, io.open = original, original_io
-
+    files.know_pathlib()
     builtins.open = io.open = redirected_open
-    return undo
+    files.replace_in_pathlib(original, redirected_open)
 
 
 def _copy_of(file: Any, copies: dict) -> Any:

@@ -250,7 +250,7 @@ def _guard_open(overlay: Overlay, files: Files, failed: Callable) -> None:
         return planned(file, mode, *args, **kwargs)
 
     builtins.open = io.open = open
-    _replace_in_pathlib(original, open)
+    replace_in_pathlib(original, open)
 
 
 def _guard_os_open(overlay: Overlay, files: Files, failed: Callable) -> None:
@@ -277,10 +277,16 @@ def _replace(name: str, original: Callable, stand_in: Callable) -> None:
     ):
         if original in remembered:
             remembered.add(stand_in)
-    _replace_in_pathlib(original, stand_in)
+    replace_in_pathlib(original, stand_in)
 
 
-def _replace_in_pathlib(original: Callable, stand_in: Callable) -> None:
+def know_pathlib() -> None:
+    """Import pathlib where it remembers functions of os and io, before they are replaced."""
+    if sys.version_info < (3, 11):  # noqa: UP036 - the agent runs in the script's own Python, from 3.9 on
+        import pathlib  # noqa: F401
+
+
+def replace_in_pathlib(original: Callable, stand_in: Callable) -> None:
     """Replace what Python 3.9's and 3.10's pathlib remembers.
 
     It must have been imported by now: a function that it found in os later would become a method.
@@ -298,8 +304,7 @@ def install(overlay: Overlay, failed: Callable) -> None:
         overlay: what the script sees.
         failed: told of the guard's own faults.
     """
-    if sys.version_info < (3, 11):  # noqa: UP036 - the agent runs in the script's own Python, from 3.9 on
-        import pathlib  # noqa: F401
+    know_pathlib()
     files, entries = Files(overlay), Entries(overlay)
     _guard_open(overlay, files, failed)
     _guard_os_open(overlay, files, failed)
