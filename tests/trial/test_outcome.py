@@ -130,6 +130,14 @@ def verdict(evidence: Evidence, **asked: Any) -> Measurement | Failure:
     return measurement_of(evidence, bound, discovery(roots=(NET,)))
 
 
+def bound_verdict(evidence: Evidence, **changed: Any) -> Measurement | Failure:
+    """The verdict on a trial whose knobs were all bound, none injected."""
+    bound = Bound(
+        command=("python", "train.py"), environment={}, file_texts={}, injected=KnobsAsked(), changed=changed
+    )
+    return measurement_of(evidence, bound, discovery(roots=(NET,)))
+
+
 def failed(evidence: Evidence, **asked: Any) -> Failure:
     found = verdict(evidence, **asked)
     assert isinstance(found, Failure)
@@ -510,3 +518,29 @@ def test_memory_failures_are_those_that_a_smaller_config_may_mend():
         OutcomeKind.SHM_EXHAUSTED,
         OutcomeKind.REFUSED,
     }
+
+
+def test_a_script_that_ends_at_once_with_a_bound_knob_points_at_the_binding():
+    rejected = ended(2, steps=0, batches=0)
+    found = bound_verdict(rejected, batch_size=64)
+    assert isinstance(found, Failure)
+    assert found.kind is OutcomeKind.SCRIPT_ERROR
+    assert (
+        found.remedy == "check what --bind puts into the script for batch_size 64: it may not know it there"
+    )
+    trained = bound_verdict(ended(2), batch_size=64)
+    assert isinstance(trained, Failure)
+    assert "--bind" not in (trained.remedy or "")
+
+
+@pytest.mark.parametrize(("elements", "reaches"), [(1024, True), (512, False), (128, False)])
+def test_the_batch_of_a_loop_without_a_loader_is_read_from_the_models_input(elements: int, reaches: bool):
+    """The baseline's 8 samples had 512 elements."""
+    before = NET.model_copy(update={"input_elements": 512})
+    now = NET.model_copy(update={"input_elements": elements})
+    seen = learnt().model_copy(update={"discovery": discovery(complete=True, loaders=(), roots=(now,))})
+    bound = Bound(
+        command=("x",), environment={}, file_texts={}, injected=KnobsAsked(), changed={"batch_size": 16}
+    )
+    found = measurement_of(measured(learnt=seen), bound, discovery(loaders=(), roots=(before,)), 8)
+    assert isinstance(found, Measurement) == reaches

@@ -65,7 +65,7 @@ def measurement_of(
         own_batch: samples in a batch of the script as it is.
     """
     if evidence.done is None or evidence.limit is not None or evidence.returncode not in (0, None):
-        return _failure_without_measurement(evidence)
+        return _blaming_bindings(_failure_without_measurement(evidence), evidence, bound)
     loop = evidence.done.loop
     if evidence.nonfinite is not None:
         message = f"the loss was {evidence.nonfinite.loss} after {evidence.nonfinite.steps} steps"
@@ -81,6 +81,16 @@ def measurement_of(
         return _failure(OutcomeKind.COMPILE_NO_EFFECT, message, evidence)
     assert evidence.memory is not None
     return Measurement(loop=_with_other_ranks(loop, evidence.ranks.values()), memory=evidence.memory)
+
+
+def _blaming_bindings(failure: Failure, evidence: Evidence, bound: Bound) -> Failure:
+    """Return the failure; of a script that ended before its first step, with a word on what was bound."""
+    ours = [knob for knob in bound.changed if getattr(bound.injected, knob, None) is None]
+    if failure.kind is not OutcomeKind.SCRIPT_ERROR or evidence.steps or not ours:
+        return failure
+    told = ", ".join(f"{knob} {bound.changed[knob]}" for knob in ours)
+    remedy = f"check what --bind puts into the script for {told}: it may not know it there"
+    return failure.model_copy(update={"remedy": remedy})
 
 
 def _with_other_ranks(loop: LoopMeasurement, others: Iterable[RankEvent]) -> LoopMeasurement:

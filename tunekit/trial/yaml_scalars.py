@@ -52,8 +52,9 @@ def with_scalar(text: str, path: Sequence[str], value: bool | int | float | str 
         return text[: alias.start(1)] + scalar_text(value) + text[alias.end(1) :]
     if held.start_mark.index == held.end_mark.index:
         colon = _COLON.match(text, after_key)
-        place = colon.end() if colon else after_key
-        return f"{text[:place]} {scalar_text(value)}{text[place:]}"
+        if colon is None:
+            raise TargetError(f"{'.'.join(path)} has no value that could be rewritten; write one after a colon")
+        return f"{text[: colon.end()]} {scalar_text(value)}{text[colon.end() :]}"
     return _replaced(text, held, value)
 
 
