@@ -53,7 +53,7 @@ def with_scalar(text: str, path: Sequence[str], value: bool | int | float | str 
     if held.start_mark.index == held.end_mark.index:
         colon = _COLON.match(text, after_key)
         if colon is None:
-            raise TargetError(f"{'.'.join(path)} has no value that could be rewritten; write one after a colon")
+            raise TargetError(f"{'.'.join(path)} has no value to rewrite; write one, after a colon")
         return f"{text[: colon.end()]} {scalar_text(value)}{text[colon.end() :]}"
     return _replaced(text, held, value)
 
