@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from tunekit.records.recommendation import Recommendation
     from tunekit.records.run import Run
-    from tunekit.records.target import Target
+    from tunekit.records.target import Binding, Target
 
 
 def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -126,7 +126,17 @@ def _target(run: "Run", command: Sequence[str]) -> "Target":
             file=sys.stderr,
         )
     _refuse_other_files(run.target, target)
-    return target.model_copy(update={"bindings": run.target.bindings})
+    bindings = [
+        _where_it_is(binding, folder, Path(run.target.working_dir)) for binding in run.target.bindings
+    ]
+    return target.model_copy(update={"bindings": tuple(bindings)})
+
+
+def _where_it_is(binding: "Binding", folder: Path, searched: Path) -> "Binding":
+    """Return the binding to a file of this folder, or to the one of the searched folder if here is none."""
+    if binding.path is None or (folder / binding.path).exists() or not (searched / binding.path).exists():
+        return binding
+    return binding.model_copy(update={"path": str(searched / binding.path)})
 
 
 def _refuse_other_files(searched: "Target", target: "Target") -> None:

@@ -1,0 +1,79 @@
+"""A tuned config is trained with only where its learning rate and precision are taken care of."""
+
+import pytest
+from build_records import baseline_record, config, confirm_records, recommendation, run, target
+
+from tunekit.errors import UsageError
+from tunekit.recommend.applicable import (
+    learning_rate_to_bind,
+    recommendation_of,
+    refuse_unscaled_fp16,
+    watched_it_per_s,
+)
+from tunekit.records.config import Precision
+from tunekit.records.measurement import Interval
+from tunekit.records.target import Binding, BindingKind, Target
+
+SAME = config(num_workers=4)
+LARGER = config(batch_size=4 * config().batch_size)
+SEARCHED = run(trials=(baseline_record(of=config()),))
+
+
+def bound_to_flag(knob: str) -> Target:
+    return target(bindings=(Binding(knob=knob, kind=BindingKind.ARG, words=(f"--{knob}", "{}")),))
+
+
+def test_the_same_global_batch_keeps_the_scripts_learning_rate():
+    assert learning_rate_to_bind(SEARCHED, SAME, None, target(), keep=False) is None
+
+
+def test_another_global_batch_takes_the_configs_learning_rate_where_it_is_bound():
+    assert learning_rate_to_bind(SEARCHED, LARGER, 0.4, bound_to_flag("lr"), keep=False) == 0.4
+
+
+def test_a_learning_rate_that_the_config_names_is_set_even_for_the_same_batch():
+    assert learning_rate_to_bind(SEARCHED, SAME, 0.02, bound_to_flag("lr"), keep=False) == 0.02
+
+
+@pytest.mark.parametrize(
+    ("lr", "known", "told"),
+    [
+        (0.4, target(), r"lr has no binding \(recommended: 0.4\)"),
+        (None, target(), "lr has no binding;"),
+        (None, bound_to_flag("lr"), "the config has no lr"),
+    ],
+)
+def test_another_global_batch_is_refused_without_a_learning_rate(lr: float | None, known: Target, told: str):
+    with pytest.raises(UsageError, match=told):
+        learning_rate_to_bind(SEARCHED, LARGER, lr, known, keep=False)
+    assert learning_rate_to_bind(SEARCHED, LARGER, lr, known, keep=True) is None
+
+
+def test_fp16_is_refused_unless_the_script_scales_or_sets_it():
+    half = config(precision=Precision.FP16)
+    with pytest.raises(UsageError, match="needs a GradScaler"):
+        refuse_unscaled_fp16(SEARCHED, half, target())
+    refuse_unscaled_fp16(SEARCHED, half, bound_to_flag("precision"))
+    refuse_unscaled_fp16(run(trials=(baseline_record(of=half),)), half, target())
+    refuse_unscaled_fp16(SEARCHED, config(precision=Precision.BF16), target())
+
+
+def test_an_edited_config_belongs_to_no_recommendation_and_is_not_watched():
+    finished = run(recommendations=(recommendation(of=LARGER),))
+    assert recommendation_of(finished, LARGER) == finished.recommendations[0]
+    assert recommendation_of(finished, SAME) is None
+    assert watched_it_per_s(finished, None) is None
+
+
+def test_the_watched_range_reaches_up_to_the_steady_rate_within_an_epoch():
+    confirmed = confirm_records([1000.0, 1010.0], LARGER)
+    promise = recommendation(
+        of=LARGER,
+        it_per_s=Interval(value=9.0, low=8.0, high=10.0),
+        confirm_trials=tuple(r.number for r in confirmed),
+    )
+    finished = run(recommendations=(promise,), trials=tuple(confirmed), noise_floor=None)
+    low, high = watched_it_per_s(finished, promise) or (0.0, 0.0)
+    steady = [r.measurement.loop.steady_it_per_s for r in confirmed if r.measurement]
+    assert low == 8.0
+    assert high == max(10.0, *steady)
