@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from pathlib import Path
 
 from tunekit.records.config import TrainConfig
@@ -83,3 +84,27 @@ def processes_with(word: str) -> list[int]:
         if word.encode() in told and is_alive(int(entry.name)):
             found.append(int(entry.name))
     return found
+
+
+def leaked_shared_memory(before: set[Path], limit_s: float = 10.0) -> list[Path]:
+    """Return what came into /dev/shm, is used by no process, and stays.
+
+    Tests run side by side: what another one makes and has not mapped yet is gone a moment later.
+    """
+    end = time.monotonic() + limit_s
+    while leaked := [path for path in set(Path("/dev/shm").iterdir()) - before if not _is_mapped(path)]:
+        if time.monotonic() > end:
+            break
+        time.sleep(0.2)
+    return leaked
+
+
+def _is_mapped(shared: Path) -> bool:
+    """Return whether a process that runs uses the shared memory, or it is gone by now."""
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        try:
+            if str(shared) in maps.read_text():
+                return True
+        except OSError:
+            continue
+    return not shared.exists()

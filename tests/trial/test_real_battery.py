@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from real_trials import ZOO, RealTrials, processes_with, zoo_target
+from real_trials import ZOO, RealTrials, leaked_shared_memory, processes_with, zoo_target
 
 from tunekit.records.codec import read_json
 from tunekit.records.run import Run, RunStatus
@@ -83,19 +83,7 @@ def nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
         left = {path.name for path in Path(temporary).iterdir()}
         assert not any(name.startswith(("pymp-", "tunekit-", "own-")) for name in left)
     assert processes_with(str(tmp_path)) == []
-    fresh = set(Path("/dev/shm").iterdir()) - before
-    assert [path for path in fresh if not is_anothers(path)] == []
-
-
-def is_anothers(shared: Path) -> bool:
-    """Return whether shared memory belongs to a process that runs, which can be none of a trial's by now."""
-    for maps in Path("/proc").glob("[0-9]*/maps"):
-        try:
-            if str(shared) in maps.read_text():
-                return True
-        except OSError:
-            continue
-    return not shared.exists()
+    assert leaked_shared_memory(before) == []
 
 
 def trials_of(kind: str, folder: Path, limits: Limits = USUAL) -> RealTrials:

@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from real_trials import LIMITS, RealTrials, is_alive, processes_with, zoo_target
+from real_trials import LIMITS, RealTrials, is_alive, leaked_shared_memory, processes_with, zoo_target
 
 from tunekit.records.trial import OutcomeKind
 from tunekit.trial.watch import Limits
@@ -65,7 +65,7 @@ def test_daemons_workers_and_children_end_with_the_trial(tmp_path: Path) -> None
     assert len(pids) == 2
     assert not any(is_alive(pid) for pid in pids)
     assert processes_with(str(tmp_path)) == []
-    assert set(Path("/dev/shm").iterdir()) <= shm_before
+    assert leaked_shared_memory(shm_before) == []
 
 
 def test_what_the_user_had_is_untouched(tmp_path: Path) -> None:
