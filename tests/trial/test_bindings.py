@@ -359,4 +359,6 @@ def test_bindings_that_no_trial_could_use_are_refused_early(
 
 
 def test_bindings_that_can_be_used_pass(project: Path):
-    check_bindings(target_of("lr=ds.json:optim.lr", "compile=fixed", "pin_memory=inject", folder=project))
+    usable = target_of("lr=ds.json:optim.lr", "compile=fixed", "pin_memory=inject", folder=project)
+    check_bindings(usable)
+    assert present_values(usable).keys() == {"lr"}

@@ -63,21 +63,10 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         refuse_unscaled_fp16,
         watched_it_per_s,
     )
-    from tunekit.search.folder import load_run  # noqa: PLC0415
     from tunekit.trial.training import prepare_training  # noqa: PLC0415
 
-    if not options.config.is_file():
-        what = (
-            "is a folder; name a config in it" if options.config.is_dir() else "is not there; check the path"
-        )
-        raise UsageError(f"{options.config} {what}, such as reports/train-2026-01-31/balanced.yaml")
     run_folder = options.config.parent
-    if not (run_folder / "run.json").is_file():
-        raise UsageError(
-            f"there is no run.json beside {options.config}; `tunekit run` needs the run that the config "
-            "came from: keep both together"
-        )
-    run = load_run(run_folder)
+    run = _run_of(options.config)
     tuned = read_tuned(options.config, run)
     target = _target(run, command)
     baseline, discovery = run.baseline_config, run.discovery
@@ -110,6 +99,25 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     sys.stderr.flush()
     training.start()
     return 0
+
+
+def _run_of(config: Path) -> "Run":
+    """Return the run that a config came from, which lies beside it.
+
+    Raises:
+        UsageError: there is no such config, or no run beside it.
+    """
+    from tunekit.search.folder import load_run  # noqa: PLC0415
+
+    if not config.is_file():
+        what = "a folder; name a config in it" if config.is_dir() else "not there; check the path"
+        raise UsageError(f"{config} is {what}, such as reports/train-2026-01-31/balanced.yaml")
+    if not (config.parent / "run.json").is_file():
+        raise UsageError(
+            f"there is no run.json beside {config}; `tunekit run` needs the run that the config "
+            "came from: keep both together"
+        )
+    return load_run(config.parent)
 
 
 def _target(run: "Run", command: Sequence[str]) -> "Target":
