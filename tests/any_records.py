@@ -6,8 +6,9 @@ from build_records import configs, discovery, host, options, profile, run
 from hypothesis import strategies as st
 
 from tunekit.records.config import TrainConfig
+from tunekit.records.finding import Finding
 from tunekit.records.measurement import DeviceSeen, Interval, LoopMeasurement, Measurement, TreeMemory
-from tunekit.records.recommendation import MissingTier, NoiseFloor, Note, Recommendation, Tier
+from tunekit.records.recommendation import MissingTier, NoiseFloor, Recommendation, Tier
 from tunekit.records.run import FixedKnob, KnobRange, KnobSpace, Run, RunStatus, SearchOptions
 from tunekit.records.target import Discovery, LoaderAddress, LoaderSeen, OptimizerSeen, RootSeen, Target
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole, WrittenFile
@@ -229,11 +230,11 @@ def runs(draw: st.DrawFn) -> Run:
         "missing_tiers": tuple(
             draw(st.lists(st.builds(MissingTier, tier=st.sampled_from(Tier), reason=texts), max_size=1))
         ),
-        "notes": tuple(
+        "findings": tuple(
             draw(
                 st.lists(
                     st.builds(
-                        Note,
+                        Finding,
                         code=st.just("some-code"),
                         severity=st.sampled_from(["info", "warning"]),
                         message=texts,

@@ -6,8 +6,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from tunekit.records.config import Precision, TrainConfig
-from tunekit.records.hardware import Accelerator, FactGroup, Host, Profile
+from tunekit.records.host import Accelerator, Host
 from tunekit.records.measurement import DeviceSeen, Interval, LoopMeasurement, Measurement, TreeMemory
+from tunekit.records.profile import Confidence, FactGroup, Profile, ProfileFacts
 from tunekit.records.recommendation import Recommendation, Tier
 from tunekit.records.run import Run, RunStatus, SearchOptions
 from tunekit.records.target import Discovery, OptimizerSeen, Target
@@ -205,6 +206,9 @@ def host(**overrides: Any) -> Host:
     return Host(**(values | overrides))
 
 
+TOLD = FactGroup(source="test", confidence=Confidence.HIGH)
+
+
 def profile(id: str = "a10g", **overrides: Any) -> Profile:  # noqa: A002 - the field's own name
     values: dict[str, Any] = {
         "id": id,
@@ -222,11 +226,12 @@ def profile(id: str = "a10g", **overrides: Any) -> Profile:  # noqa: A002 - the 
         "compute_capability": "8.6",
         "multiprocessors": 80,
         "tdp_w": 300.0,
-        "pcie": "4.0 x16",
+        "pcie_generation": 4,
+        "pcie_lanes": 16,
         "nvlink_gb_per_s": None,
         "native_precisions": ("fp32", "tf32", "bf16", "fp16"),
         "compile_supported": True,
-        "facts": FactGroup(source="test", confidence="test"),
+        "facts": ProfileFacts(memory=TOLD, rates=TOLD, device=TOLD, software=TOLD),
     }
     return Profile(**(values | overrides))
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import yaml
 
-from tunekit.records.hardware import Profile
+from tunekit.records.profile import Profile
 
 FOLDER = Path(__file__).resolve().parents[2] / "profiles"
 FILES = sorted(FOLDER.glob("*.yaml"))

@@ -8,7 +8,7 @@ from tunekit.errors import UnknownGpuError
 from tunekit.hardware.detect import detect_host
 from tunekit.hardware.device import device_profile
 from tunekit.hardware.nvml import NvmlDevice
-from tunekit.records.hardware import Host
+from tunekit.records.host import Host
 
 
 def host_with(*devices: NvmlDevice) -> Host:

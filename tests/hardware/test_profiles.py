@@ -17,7 +17,7 @@ from tunekit.hardware.profiles import (
     profile_folders,
     profile_from_device,
 )
-from tunekit.records.hardware import Profile
+from tunekit.records.profile import Profile
 from tunekit.units import GIB
 
 MODELS = [

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tunekit.memory.ram import OOM_SHARE, SAFE_BUFFER_SHARE, RamVerdict, oom_reason, queue_bytes, ram_verdict
 from tunekit.records.config import TrainConfig
-from tunekit.records.hardware import Host
+from tunekit.records.host import Host
 
 LIMIT = 1000 * MIB
 roomy = host(ram_limit_bytes=LIMIT, ram_total_bytes=LIMIT, shm_bytes=None)

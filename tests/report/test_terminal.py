@@ -7,7 +7,8 @@ import pytest
 from build_records import baseline_record, config, confirm_records, recommendation, run, trial_record
 from rich.console import Console
 
-from tunekit.records.recommendation import NoiseFloor, Note, Tier
+from tunekit.records.finding import Finding
+from tunekit.records.recommendation import NoiseFloor, Tier
 from tunekit.records.run import Run
 from tunekit.records.target import Target
 from tunekit.report.terminal import draw
@@ -102,8 +103,8 @@ def test_a_run_at_120_columns_has_the_same_tables_and_longer_sentences():
 
 @pytest.mark.parametrize("width", [80, 100, 120, 200])
 def test_no_line_is_wider_than_the_terminal_nor_ends_in_spaces(width: int):
-    notes = (Note(code="a-note", severity="warning", message="word " * 60, remedy="rest " * 40),)
-    for line in drawn(walked().model_copy(update={"notes": notes}), width).splitlines():
+    notes = (Finding(code="a-note", severity="warning", message="word " * 60, remedy="rest " * 40),)
+    for line in drawn(walked().model_copy(update={"findings": notes}), width).splitlines():
         assert len(line) <= width
         assert line == line.rstrip()
 
@@ -138,7 +139,7 @@ def test_markup_in_a_name_is_text(name: str):
         update={
             "target": target,
             "measured_on": name,
-            "notes": (Note(code="a-note", severity="info", message=f"about {name}"),),
+            "findings": (Finding(code="a-note", severity="info", message=f"about {name}"),),
         }
     )
     text = drawn(shown, 120, Path("reports") / name, (Path(f"{Path(name).name}.yaml"),))
@@ -153,7 +154,7 @@ def test_newlines_and_endless_names_are_shown_and_wrapped():
     shown = walked().model_copy(
         update={
             "measured_on": endless,
-            "notes": (Note(code="a-note", severity="info", message="two\nlines"),),
+            "findings": (Finding(code="a-note", severity="info", message="two\nlines"),),
         }
     )
     text = drawn(shown, 80)
@@ -164,8 +165,8 @@ def test_newlines_and_endless_names_are_shown_and_wrapped():
 
 def test_escape_sequences_do_not_reach_the_terminal():
     target = Target(name="t", command=("echo", "\x1b[2J"), working_dir="/", script=None, script_sha256=None)
-    notes = (Note(code="a-note", severity="info", message="\x1b]0;title\x07"),)
-    text = drawn(walked().model_copy(update={"target": target, "notes": notes}), 80)
+    notes = (Finding(code="a-note", severity="info", message="\x1b]0;title\x07"),)
+    text = drawn(walked().model_copy(update={"target": target, "findings": notes}), 80)
     assert "\x1b" not in text
     assert "\x07" not in text
 

@@ -17,8 +17,9 @@ from build_records import (
     trial_record,
 )
 
+from tunekit.records.finding import Finding
 from tunekit.records.measurement import Interval
-from tunekit.records.recommendation import LearningRate, LearningRateRule, NoiseFloor, Note, ScalingRow, Tier
+from tunekit.records.recommendation import LearningRate, LearningRateRule, NoiseFloor, ScalingRow, Tier
 from tunekit.records.run import Run, RunStatus
 from tunekit.records.target import Target
 from tunekit.records.trial import OutcomeKind
@@ -219,10 +220,10 @@ def test_the_built_in_workload_leads_to_the_users_own():
 
 def test_notes_carry_their_remedy():
     notes = (
-        Note(code="one", severity="info", message="something"),
-        Note(code="two", severity="warning", message="something else", remedy="do this"),
+        Finding(code="one", severity="info", message="something"),
+        Finding(code="two", severity="warning", message="something else", remedy="do this"),
     )
-    assert view(finished(notes=notes)).notes == ("something", "something else; do this")
+    assert view(finished(findings=notes)).notes == ("something", "something else; do this")
 
 
 # --- tables --------------------------------------------------------------------------------

@@ -112,7 +112,7 @@ def test_a_tier_whose_limits_all_break_says_which_limit_most_often():
 def test_without_a_measured_trial_every_tier_says_so():
     whole = assembled(baseline_record(rate=None))
     assert {m.reason for m in whole.missing_tiers} == {"no trial was measured"}
-    assert "baseline-failed" in {note.code for note in whole.notes}
+    assert "baseline-failed" in {note.code for note in whole.findings}
 
 
 def test_without_any_trial_there_is_still_a_run():
@@ -128,7 +128,7 @@ def test_a_baseline_that_failed_leaves_the_speed_up_unknown():
         *confirm_records([880.0, 890.0, 870.0], fast, first_number=60),
     )
     assert all(recommendation.speedup is None for recommendation in whole.recommendations)
-    (note,) = [note for note in whole.notes if note.code == "baseline-failed"]
+    (note,) = [note for note in whole.findings if note.code == "baseline-failed"]
     assert note.message == "the baseline did not run here (host_oom): too much"
 
 
@@ -147,7 +147,7 @@ def test_the_first_complete_discovery_counts():
 
 
 def test_another_device_than_asked_for_is_noted():
-    notes = assembled(baseline_record(device=cpu()), measured_on="cpu").notes
+    notes = assembled(baseline_record(device=cpu()), measured_on="cpu").findings
     (note,) = [note for note in notes if note.code == "other-device"]
     assert note.message == "measured on cpu, not on a10g: the tiers are for this machine"
 
@@ -157,16 +157,16 @@ def test_diverted_writes_are_counted_once_per_file():
         written = tuple(WrittenFile(path=path, action="diverted") for path in paths)
         return trial_record(number, overrides={"written": written})
 
-    notes = assembled(wrote(0, "a.pt", "b.pt"), wrote(1, "a.pt", "c.pt", "d.pt")).notes
+    notes = assembled(wrote(0, "a.pt", "b.pt"), wrote(1, "a.pt", "c.pt", "d.pt")).findings
     (note,) = [note for note in notes if note.code == "writes-diverted"]
     assert note.value == 4
     assert "a.pt, b.pt, c.pt ..." in note.message
 
 
 def test_an_epoch_without_a_length_is_noted():
-    notes = assembled(baseline_record(epoch_samples=None, epoch_batches=None)).notes
+    notes = assembled(baseline_record(epoch_samples=None, epoch_batches=None)).findings
     assert "epoch-unknown" in {note.code for note in notes}
-    assert "epoch-unknown" not in {note.code for note in walked().notes}
+    assert "epoch-unknown" not in {note.code for note in walked().findings}
 
 
 def test_assembling_again_changes_nothing():

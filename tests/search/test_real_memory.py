@@ -48,4 +48,4 @@ def test_a_baseline_out_of_memory_is_searched_on_from_smaller_batches(tmp_path: 
     assert halved.measurement is not None
     assert {tier.tier for tier in finished.recommendations} == set(Tier)
     assert all(tier.speedup is None and tier.config.batch_size < 64 for tier in finished.recommendations)
-    assert "baseline-failed" in {note.code for note in finished.notes}
+    assert "baseline-failed" in {note.code for note in finished.findings}

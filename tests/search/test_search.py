@@ -328,7 +328,7 @@ def test_a_baseline_out_of_memory_is_searched_on_from_smaller_batches(folder: Pa
         assert recommendation.speedup is None
         assert not recommendation.is_baseline
     assert not any(record.is_baseline_config for record in confirming(whole.trials))
-    assert "baseline-failed" in {note.code for note in whole.notes}
+    assert "baseline-failed" in {note.code for note in whole.findings}
 
 
 def test_out_of_memory_with_a_single_sample_is_the_end(folder: Path):
@@ -577,4 +577,4 @@ def test_a_cpu_run_says_what_it_was_measured_on(folder: Path):
     )
     assert whole.measured_on == "cpu"
     assert whole.is_emulated
-    assert "other-device" in {note.code for note in whole.notes}
+    assert "other-device" in {note.code for note in whole.findings}

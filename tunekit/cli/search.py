@@ -16,7 +16,8 @@ from tunekit.units import parse_duration_s
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
-    from tunekit.records.hardware import Host, Profile
+    from tunekit.records.host import Host
+    from tunekit.records.profile import Profile
     from tunekit.records.run import Run
     from tunekit.records.target import Target
     from tunekit.search.search import Machine

@@ -10,7 +10,8 @@ from pathlib import Path
 from tunekit.hardware import limits
 from tunekit.hardware.nvml import Nvml, NvmlDevice, NvmlLibrary
 from tunekit.hardware.profiles import load_profiles, match_device
-from tunekit.records.hardware import Accelerator, Host, Profile
+from tunekit.records.host import Accelerator, Host
+from tunekit.records.profile import Profile
 
 _BF16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
 """Of x86 the first two, of Arm the third."""

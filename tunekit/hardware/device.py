@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from tunekit.hardware.profiles import device_slug, find_profile, profile_from_device
-from tunekit.records.hardware import Accelerator, Host, Profile
+from tunekit.records.host import Accelerator, Host
+from tunekit.records.profile import Profile
 
 AUTO = "auto"
 CPU = "cpu"

@@ -12,7 +12,7 @@ import yaml
 from pydantic import ValidationError
 
 from tunekit.errors import DamagedRecordError, UnknownGpuError, UsageError
-from tunekit.records.hardware import FactGroup, Profile
+from tunekit.records.profile import Confidence, FactGroup, Profile, ProfileFacts
 
 PROFILES_VARIABLE = "TUNEKIT_PROFILES"
 """Environment variable naming further profile folders, separated as in PATH."""
@@ -153,16 +153,25 @@ def profile_from_device(
         bf16_tflops=None,
         fp8_tflops=None,
         achievable_bf16_fraction=None,
-        compute_capability=compute_capability,
+        compute_capability=None if capability is None else compute_capability,
         multiprocessors=None,
         tdp_w=None,
-        pcie=None,
+        pcie_generation=None,
+        pcie_lanes=None,
         nvlink_gb_per_s=None,
         native_precisions=_native_precisions(capability),
         compile_supported=None if capability is None else capability >= (7, 0),
         notes="Read from the device; no profile has its name, so its rates, bandwidth and price are unknown.",
-        facts=FactGroup(source="the driver of this machine", confidence="high"),
+        facts=_read_facts(),
+        is_read_from_device=True,
     )
+
+
+def _read_facts() -> ProfileFacts:
+    told = FactGroup(source="the driver of this machine", confidence=Confidence.HIGH)
+    unknown = FactGroup(source="none; no figure is claimed", confidence=Confidence.NONE)
+    derived = FactGroup(source="the compute capability that the driver tells", confidence=Confidence.MEDIUM)
+    return ProfileFacts(memory=told, rates=unknown, device=told, software=derived)
 
 
 def _user_folder() -> Path:
@@ -231,7 +240,7 @@ def _is_vendor_decorated(device: tuple[str, ...], known: tuple[str, ...]) -> boo
 
 
 def _capability(text: str | None) -> tuple[int, int] | None:
-    found = re.fullmatch(r"(\d+)\.(\d+)", text or "")
+    found = re.fullmatch(r"([0-9]{1,2})\.([0-9])", text or "")
     return (int(found[1]), int(found[2])) if found else None
 
 

@@ -4,7 +4,7 @@ import math
 from enum import StrEnum
 
 from tunekit.records.config import TrainConfig
-from tunekit.records.hardware import Host
+from tunekit.records.host import Host
 from tunekit.units import bytes_text
 
 SAFE_BUFFER_SHARE = 0.20

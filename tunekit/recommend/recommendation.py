@@ -8,7 +8,7 @@ from tunekit.recommend.learning_rate import global_batch, recommended
 from tunekit.recommend.noise import mean_interval, speedup, verdict
 from tunekit.recommend.tiers import balanced_tolerance, base_ram_bytes, violations
 from tunekit.records.config import TrainConfig
-from tunekit.records.hardware import Host
+from tunekit.records.host import Host
 from tunekit.records.measurement import Interval, LoopMeasurement, Measurement
 from tunekit.records.recommendation import MissingTier, NoiseFloor, Recommendation, Tier
 from tunekit.records.run import SearchOptions

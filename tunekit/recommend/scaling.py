@@ -5,7 +5,7 @@ import math
 from tunekit.memory.ram import OOM_SHARE
 from tunekit.recommend.learning_rate import global_batch, scale, usable
 from tunekit.records.config import TrainConfig
-from tunekit.records.hardware import Host
+from tunekit.records.host import Host
 from tunekit.records.recommendation import LearningRateRule, ScalingRow, Tier
 from tunekit.units import bytes_text
 

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from tunekit.memory.ram import OOM_SHARE, queue_bytes
 from tunekit.records.config import TrainConfig
-from tunekit.records.hardware import Host
+from tunekit.records.host import Host
 from tunekit.records.measurement import LoopMeasurement, Measurement
 from tunekit.records.recommendation import Tier
 from tunekit.records.trial import TrialRecord, TrialRole

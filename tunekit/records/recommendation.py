@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from tunekit.records.base import Record
 from tunekit.records.config import TrainConfig
@@ -96,13 +96,3 @@ class MissingTier(Record):
 
     tier: Tier
     reason: str
-
-
-class Note(Record):
-    """Something that the user should know, as data: it can be shown, counted or silenced by its code."""
-
-    code: str = Field(pattern=r"^[a-z][a-z0-9-]*$")
-    severity: Literal["info", "warning"]
-    message: str
-    remedy: str | None = None
-    value: NonNegativeFloat | None = None

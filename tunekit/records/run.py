@@ -7,8 +7,10 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from tunekit.records.base import SCHEMA_VERSION, Record
 from tunekit.records.config import TrainConfig
-from tunekit.records.hardware import Host, Profile
-from tunekit.records.recommendation import MissingTier, NoiseFloor, Note, Recommendation, ScalingRow
+from tunekit.records.finding import Finding
+from tunekit.records.host import Host
+from tunekit.records.profile import Profile
+from tunekit.records.recommendation import MissingTier, NoiseFloor, Recommendation, ScalingRow
 from tunekit.records.target import Discovery, Target
 from tunekit.records.trial import TrialRecord
 
@@ -100,7 +102,7 @@ class Run(Record):
     recommendations: tuple[Recommendation, ...] = ()
     missing_tiers: tuple[MissingTier, ...] = ()
     scaling: tuple[ScalingRow, ...] = ()
-    notes: tuple[Note, ...] = ()
+    findings: tuple[Finding, ...] = ()
     search_time_s: float = Field(default=0.0, ge=0)
 
     @property

@@ -11,7 +11,7 @@ from tunekit.recommend.learning_rate import global_batch, rule_of
 from tunekit.recommend.noise import mean_interval, verdict
 from tunekit.recommend.tiers import base_ram_bytes
 from tunekit.records.config import LOADER_KNOBS, MODEL_KNOBS, TrainConfig
-from tunekit.records.hardware import Host
+from tunekit.records.host import Host
 from tunekit.records.measurement import Interval
 from tunekit.records.recommendation import LearningRateRule, Recommendation, Tier
 from tunekit.records.run import Run, RunStatus
@@ -127,7 +127,7 @@ def view(run: Run, folder: str = "FOLDER") -> RunView:
         tiers=_tiers(run),
         scaling=_scaling(run, best),
         notes=(
-            *(printable(note.message + (f"; {note.remedy}" if note.remedy else "")) for note in run.notes),
+            *(printable(one.message + (f"; {one.remedy}" if one.remedy else "")) for one in run.findings),
             *_failures(run),
         ),
         next_steps=_next_steps(run, best, folder),

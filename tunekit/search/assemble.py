@@ -1,4 +1,4 @@
-"""From trial records to a whole run: noise floor, tiers, scaling, notes. Pure."""
+"""From trial records to a whole run: noise floor, tiers, scaling, findings. Pure."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -10,8 +10,9 @@ from tunekit.recommend.recommendation import Comparison, recommend, settle
 from tunekit.recommend.scaling import scaling_rows
 from tunekit.recommend.tiers import pick, violations
 from tunekit.records.config import TrainConfig
-from tunekit.records.hardware import Host
-from tunekit.records.recommendation import MissingTier, NoiseFloor, Note, Recommendation, ScalingRow, Tier
+from tunekit.records.finding import Finding
+from tunekit.records.host import Host
+from tunekit.records.recommendation import MissingTier, NoiseFloor, Recommendation, ScalingRow, Tier
 from tunekit.records.run import Run, RunStatus, SearchOptions
 from tunekit.records.target import Discovery
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
@@ -152,7 +153,7 @@ def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
             "recommendations": tuple(settled),
             "missing_tiers": tuple(missing),
             "scaling": _scaling(settled, trials, run),
-            "notes": _notes(trials, run),
+            "findings": _findings(trials, run),
         }
     )
 
@@ -193,11 +194,11 @@ def _scaling(settled: Sequence[Recommendation], trials: Trials, run: Run) -> tup
     return tuple(rows)
 
 
-def _notes(trials: Trials, run: Run) -> tuple[Note, ...]:
-    notes = []
+def _findings(trials: Trials, run: Run) -> tuple[Finding, ...]:
+    findings = []
     if run.is_emulated:
-        notes.append(
-            Note(
+        findings.append(
+            Finding(
                 code="other-device",
                 severity="warning",
                 message=(
@@ -208,8 +209,8 @@ def _notes(trials: Trials, run: Run) -> tuple[Note, ...]:
         )
     baseline = trials.baseline
     if baseline is not None and baseline.failure is not None:
-        notes.append(
-            Note(
+        findings.append(
+            Finding(
                 code="baseline-failed",
                 severity="warning",
                 message=(
@@ -228,8 +229,8 @@ def _notes(trials: Trials, run: Run) -> tuple[Note, ...]:
     )
     if diverted:
         shown = ", ".join(diverted[:3]) + (" ..." if len(diverted) > 3 else "")
-        notes.append(
-            Note(
+        findings.append(
+            Finding(
                 code="writes-diverted",
                 severity="info",
                 message=(
@@ -240,11 +241,11 @@ def _notes(trials: Trials, run: Run) -> tuple[Note, ...]:
         )
     loop = next((r.measurement.loop for r in trials.candidates if r.measurement), None)
     if loop is not None and loop.epoch_samples is None:
-        notes.append(
-            Note(
+        findings.append(
+            Finding(
                 code="epoch-unknown",
                 severity="info",
                 message="the data set has no length, so epoch boundaries are not in the rate",
             )
         )
-    return tuple(notes)
+    return tuple(findings)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from tunekit.records.config import Precision, TrainConfig
-from tunekit.records.hardware import Host
+from tunekit.records.host import Host
 from tunekit.records.run import KnobSpace
 from tunekit.search.space import nearest
 

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from tunekit.records.config import LOADER_KNOBS, WORKER_KNOBS, TrainConfig
-from tunekit.records.hardware import Host, Profile
+from tunekit.records.host import Host
+from tunekit.records.profile import Profile
 from tunekit.records.target import BindingKind, Discovery, LoaderSeen, Target
 
 

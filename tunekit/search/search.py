@@ -10,7 +10,7 @@ from tunekit.errors import BudgetTooSmallError, TargetError
 from tunekit.memory.ram import oom_reason
 from tunekit.recommend.tiers import base_ram_bytes, clip
 from tunekit.records.config import TrainConfig
-from tunekit.records.hardware import Profile
+from tunekit.records.profile import Profile
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import Run, RunStatus
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole

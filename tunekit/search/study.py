@@ -17,7 +17,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from tunekit.memory.ram import OOM_SHARE
 from tunekit.recommend.tiers import POLICIES, base_ram_bytes
 from tunekit.records.config import WORKER_KNOBS, TrainConfig
-from tunekit.records.hardware import Host
+from tunekit.records.host import Host
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import KnobSpace, KnobValue
 from tunekit.records.trial import TrialRecord, TrialRole

@@ -1,0 +1,142 @@
+"""The machine that tunekit runs on, or the container on it: what it really offers."""
+
+from typing import Literal
+
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+
+from tunekit.records.base import Record
+
+
+class PcieLink(Record):
+    """A GPU's link to the CPU, now and at its best in this slot."""
+
+    generation: PositiveInt | None
+    """An idle GPU may lower it; the width stays."""
+    lanes: PositiveInt | None
+    max_generation: PositiveInt | None
+    max_lanes: PositiveInt | None
+
+
+class GpuProcess(Record):
+    """One process that computes on a GPU."""
+
+    pid: PositiveInt
+    """As the driver numbers it; in a container it may be the host's number."""
+    used_bytes: NonNegativeInt | None
+    """None where the driver does not tell (containers, WDDM)."""
+    name: str | None = None
+
+
+class GpuState(Record):
+    """What a GPU said of itself at one moment. None is a question without an answer."""
+
+    used_bytes: NonNegativeInt | None = None
+    """Memory taken by anyone, the driver's own share included."""
+    utilization_percent: NonNegativeFloat | None = None
+    """Share of the last sampling period in which any kernel ran."""
+    power_w: NonNegativeFloat | None = None
+    power_limit_w: PositiveFloat | None = None
+    temperature_c: float | None = None
+    sm_clock_mhz: NonNegativeFloat | None = None
+    max_sm_clock_mhz: PositiveFloat | None = None
+    throttle_reasons: tuple[str, ...] = ()
+    """Why the clock is lower than it could be, by NVML's names: "sw_power_cap", "hw_thermal_slowdown", ..."""
+    ecc_errors: NonNegativeInt | None = None
+    """Uncorrected memory errors since the driver was loaded."""
+    processes: tuple[GpuProcess, ...] | None = None
+
+
+class Accelerator(Record):
+    """One GPU of this machine, as the driver or torch reports it."""
+
+    index: NonNegativeInt
+    """Its place in the driver's order; torch's where only torch works."""
+    name: str
+    memory_bytes: PositiveInt
+    compute_capability: str | None
+    """Such as "9.0"; None when nobody told."""
+    driver: str | None
+    profile_id: str | None
+    """The profile that its name matches, None for an unknown device."""
+    seen_by: tuple[Literal["nvml", "torch"], ...] = ("nvml",)
+    uuid: str | None = None
+    is_partition: bool = False
+    """Whether it is a MIG partition of a GPU."""
+    numa_node: NonNegativeInt | None = None
+    pcie: PcieLink | None = None
+    state: GpuState | None = None
+
+
+class TorchDevice(Record):
+    """One GPU as torch sees it."""
+
+    type: str
+    """"cuda" (ROCm too) or "mps"."""
+    name: str
+    memory_bytes: PositiveInt | None
+    compute_capability: str | None
+    uuid: str | None = None
+
+
+class TorchBuild(Record):
+    """The torch that a Python interpreter has, and what it can use."""
+
+    python: str
+    """The interpreter."""
+    python_version: str
+    version: str
+    cuda_version: str | None
+    """None for a build without CUDA."""
+    hip_version: str | None
+    cudnn_version: str | None
+    architectures: tuple[str, ...]
+    """What the build holds code for: "sm_80", "compute_90", ..."""
+    devices: tuple[TorchDevice, ...]
+    threads: PositiveInt
+    """What torch.get_num_threads() answers in a fresh process."""
+    float32_matmul_precision: str | None
+    tf32_in_cudnn: bool | None
+    bf16_native: bool | None
+    """Whether the first GPU computes bf16 without emulation; None without a GPU."""
+    problem: str | None = None
+    """Why torch can't use the GPU, in its own words."""
+
+
+class Host(Record):
+    """What this machine, or the container on it, really offers."""
+
+    hostname: str
+    cpus: PositiveInt
+    """CPUs that affinity and cgroup quota allow."""
+    cpus_total: PositiveInt
+    cpus_affinity: PositiveInt | None = None
+    """CPUs that the process may be scheduled on."""
+    cpu_quota: PositiveFloat | None = None
+    """CPUs' worth of time that the cgroup grants; None if free."""
+    cpu_name: str | None
+    numa_nodes: PositiveInt | None = None
+    ram_limit_bytes: PositiveInt
+    """The smaller of the cgroup's limit and the machine's memory."""
+    ram_total_bytes: PositiveInt
+    ram_available_bytes: NonNegativeInt | None = None
+    """Of the limit, what is not taken now; page cache counts as free."""
+    shm_bytes: NonNegativeInt | None
+    """Size of /dev/shm; None without one."""
+    shm_used_bytes: NonNegativeInt | None = None
+    accelerators: tuple[Accelerator, ...]
+    platform: str
+    python_version: str
+    torch: TorchBuild | None = None
+    """Of the training environment, where it was asked."""
+
+    def per_rank(self, world_size: int) -> "Host":
+        """Return the share of this machine that each of the processes that train together can use."""
+        if world_size == 1:
+            return self
+        return self.model_copy(
+            update={
+                "cpus": max(1, self.cpus // world_size),
+                "ram_limit_bytes": max(1, self.ram_limit_bytes // world_size),
+                "shm_bytes": None if self.shm_bytes is None else self.shm_bytes // world_size,
+            }
+        )

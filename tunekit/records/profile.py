@@ -1,0 +1,128 @@
+"""Facts about a GPU model and the machines it can be rented in."""
+
+from enum import StrEnum
+from typing import Self
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+
+from tunekit.records.base import Record
+
+
+class Confidence(StrEnum):
+    """How far a group of facts can be trusted."""
+
+    HIGH = "high"
+    """Seen on the device, or in a datasheet, by two sources that agree."""
+    MEDIUM = "medium"
+    LOW = "low"
+    NONE = "none"
+    """No figure is claimed."""
+
+
+class FactGroup(Record):
+    """Where a group of a profile's figures comes from."""
+
+    source: str
+    confidence: Confidence
+
+
+class ProfileFacts(Record):
+    """The sources of a profile, by group of figures."""
+
+    memory: FactGroup
+    """memory_bytes, torch_memory_bytes, bandwidth_gb_per_s."""
+    rates: FactGroup
+    """TFLOPS, achievable fraction, native precisions."""
+    device: FactGroup
+    """Architecture, compute capability, multiprocessors, power, PCIe, NVLink."""
+    software: FactGroup
+    """Compile support and the torch builds that still run on it."""
+
+
+class SpotPrice(Record):
+    """What an interruptible machine was seen to cost: a range by zone and day, never one discount."""
+
+    low_usd_per_h: PositiveFloat
+    high_usd_per_h: PositiveFloat
+    as_of: str = Field(pattern=r"^[0-9]{4}(-[0-9]{2}(-[0-9]{2})?)?$")
+    where: str | None = None
+    """Zones that the range was seen in."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.low_usd_per_h > self.high_usd_per_h:
+            raise ValueError(
+                f"low_usd_per_h {self.low_usd_per_h} is above high_usd_per_h {self.high_usd_per_h}; swap them"
+            )
+        return self
+
+
+class Instance(Record):
+    """One rentable machine with this GPU."""
+
+    provider: str
+    name: str
+    gpus: PositiveInt
+    vcpus: PositiveInt | None
+    ram_gb: PositiveFloat | None
+    """Memory as the provider states it, in decimal GB."""
+    usd_per_h: PositiveFloat | None
+    """On demand, for the whole machine; None when only a part of the price is known."""
+    spot: SpotPrice | None = None
+    compute_units_per_h: PositiveFloat | None = None
+    """What an hour takes from a prepaid balance (Colab); usd_per_h is then their price."""
+    region: str | None
+    as_of: str = Field(pattern=r"^[0-9]{4}(-[0-9]{2}(-[0-9]{2})?)?$")
+    """Day, month or year in which the price was seen."""
+    source: str
+    confidence: Confidence
+    notes: str | None = None
+
+
+class Profile(Record):
+    """Facts about one GPU model. Unknown is None, never a guess."""
+
+    id: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
+    device_names: tuple[str, ...] = Field(min_length=1)
+    """Names by which drivers report the device."""
+    aliases: tuple[str, ...] = ()
+    """Other ids that `--gpu` takes for it."""
+    architecture: str | None
+    compute_capability: str | None = Field(pattern=r"^[0-9]{1,2}\.[0-9]$")
+    multiprocessors: PositiveInt | None
+    """Streaming multiprocessors; on Apple chips GPU cores."""
+    memory_bytes: PositiveInt | None
+    """Memory as the driver reports it, not the marketing figure; None where it is the machine's own."""
+    torch_memory_bytes: PositiveInt | None
+    """Memory as torch sees it: the least that was seen."""
+    bandwidth_gb_per_s: PositiveFloat | None
+    """Of the device memory, in decimal GB per second."""
+    fp32_tflops: PositiveFloat | None
+    tf32_tflops: PositiveFloat | None
+    """All rates dense; tensor cores with FP32 accumulation."""
+    fp16_tflops: PositiveFloat | None
+    bf16_tflops: PositiveFloat | None
+    fp8_tflops: PositiveFloat | None
+    achievable_bf16_fraction: float | None = Field(gt=0, le=1)
+    """Best matmul rate measured in public, as a share of the dense peak."""
+    native_precisions: tuple[str, ...]
+    """Of fp32, tf32, bf16, fp16, fp8: those the device computes without emulation."""
+    tdp_w: PositiveFloat | None
+    pcie_generation: PositiveInt | None
+    pcie_lanes: PositiveInt | None
+    nvlink_gb_per_s: NonNegativeFloat | None
+    """Both directions together, as datasheets state it; 0 is a device that has none."""
+    compile_supported: bool | None
+    compile_note: str | None = None
+    torch_builds: str | None = None
+    """The CUDA builds of torch that still hold code for it."""
+    notes: str | None = None
+    facts: ProfileFacts
+    instances: tuple[Instance, ...] = ()
+    is_read_from_device: bool = False
+    """Whether it was made up from what the device says of itself, since no profile has its name."""
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether this is the profile of training without an accelerator."""
+        return self.id == "cpu"
