@@ -9,6 +9,7 @@ from tunekit.records.base import SCHEMA_VERSION, Record
 from tunekit.records.config import TrainConfig
 from tunekit.records.measurement import Measurement
 from tunekit.records.target import Discovery
+from tunekit.records.telemetry import Telemetry
 
 
 class OutcomeKind(StrEnum):
@@ -88,7 +89,9 @@ class TrialRecord(Record):
     discovery: Discovery | None = None
     written: tuple[WrittenFile, ...] = Field(default=(), max_length=1000)
     faults: tuple[str, ...] = Field(default=(), max_length=100)
-    """Faults of the guard of the user's files, which the trial went on after."""
+    """Faults of the guard of the user's files and of tunekit itself, which the trial went on after."""
+    telemetry: Telemetry | None = None
+    """None for a trial that was over before two samples."""
 
     @model_validator(mode="after")
     def _one_outcome(self) -> Self:

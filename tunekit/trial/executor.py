@@ -4,7 +4,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +12,9 @@ from typing import Protocol
 
 from tunekit.errors import TargetError
 from tunekit.hardware.nvml import Nvml, NvmlLibrary
+from tunekit.hardware.telemetry.gpu import GpuSampler
+from tunekit.hardware.telemetry.store import STORE, save_series
+from tunekit.hardware.telemetry.summary import summarise
 from tunekit.records.agent_messages import AgentRequest
 from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.measurement import Measurement
@@ -64,7 +67,8 @@ class ProcessExecutor:
         limits: when a trial is ended from outside.
         window_s: steady seconds to measure.
         hide_gpus: train on the CPU although a GPU is here.
-        nvml: tells when the GPUs have a trial's memory back.
+        nvml: the GPUs' driver.
+        gpus: the GPUs to sample while a trial runs, by their place in the driver's order.
     """
 
     def __init__(
@@ -75,6 +79,7 @@ class ProcessExecutor:
         window_s: float,
         hide_gpus: bool = False,
         nvml: Nvml | None = None,
+        gpus: Sequence[int] = (),
     ) -> None:
         self._target = target
         self._trials_folder = trials_folder
@@ -82,6 +87,7 @@ class ProcessExecutor:
         self._window_s = window_s
         self._hide_gpus = hide_gpus
         self._nvml = nvml or NvmlLibrary()
+        self._gpus = () if hide_gpus else tuple(gpus)
 
     def run(self, spec: TrialSpec, known: KnownTarget | None, on_progress: ProgressCallback) -> TrialRecord:
         """Run one trial in a fresh process tree.
@@ -95,8 +101,10 @@ class ProcessExecutor:
         started_at = datetime.now(UTC).isoformat(timespec="seconds")
         with DeviceMemory(self._nvml):
             keeper = self._start(folder, bound, request)
-            evidence = TrialWatch(keeper, folder, self._limits_of(spec), on_progress).run()
+            gpus = GpuSampler(self._nvml, self._gpus)
+            evidence = TrialWatch(keeper, folder, self._limits_of(spec), gpus, on_progress).run()
         shutil.rmtree(folder / "diverted", ignore_errors=True)
+        self._save_series(spec, evidence)
         result = measurement_of(
             evidence,
             bound,
@@ -118,7 +126,15 @@ class ProcessExecutor:
             discovery=discovery,
             written=tuple(evidence.written),
             faults=tuple(evidence.faults),
+            telemetry=summarise(evidence.series, evidence.sampling_cpu_s),
         )
+
+    def _save_series(self, spec: TrialSpec, evidence: Evidence) -> None:
+        """Keep the time series beside the trials; a search does not end for want of them."""
+        try:
+            save_series(self._trials_folder.parent / STORE, spec.number, evidence.series)
+        except OSError as error:
+            evidence.faults.append(f"the trial's time series could not be written: {error.strerror}")
 
     def _start(self, folder: Path, bound: Bound, request: AgentRequest) -> subprocess.Popen[bytes]:
         try:

@@ -6,9 +6,13 @@ import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from tunekit.hardware.limits import oom_kills
+from tunekit.hardware.telemetry.gpu import GpuSampler
+from tunekit.hardware.telemetry.sampler import LoopSample, Sampler, Series
+from tunekit.hardware.telemetry.tree import TreeMeter
 from tunekit.records.agent_messages import (
     AgentErrorEvent,
     DoneEvent,
@@ -24,14 +28,13 @@ from tunekit.records.agent_messages import (
 from tunekit.records.measurement import TreeMemory
 from tunekit.records.trial import OutcomeKind, WrittenFile
 from tunekit.trial.events import EventReader, read_pulse
+from tunekit.trial.keeper import descendants
 from tunekit.trial.launch import OUTPUT_FILE
-from tunekit.trial.tree import TreeMeter
 
 TREE_RAM_SHARE = 0.90
 """Share of the RAM limit at which a trial's process tree is ended."""
 
 _POLL_S = 0.15
-_MEMORY_EVERY_S = 1.0
 _MAX_WRITTEN = 1000
 _MAX_FAULTS = 20
 _NO_STEP_FACTOR = 2
@@ -91,6 +94,9 @@ class Evidence:
     start_error: str | None = None
     """Why the command could not be started at all."""
     memory: TreeMemory | None = None
+    series: tuple[Series, ...] = ()
+    """What its processes and GPUs did over time."""
+    sampling_cpu_s: float = 0.0
     last_lines: tuple[str, ...] = ()
     output: str = ""
     """Where the script's whole output is."""
@@ -106,6 +112,7 @@ class TrialWatch:
         keeper: the process that `launch.start_trial` returned.
         folder: the trial's folder.
         limits: when to end it.
+        gpus: the GPUs that it may use.
         on_progress: called a few times a second with what the trial does.
         clock: returns seconds; scripted in tests.
     """
@@ -115,6 +122,7 @@ class TrialWatch:
         keeper: subprocess.Popen[bytes],
         folder: Path,
         limits: Limits,
+        gpus: GpuSampler,
         on_progress: Callable[[TrialProgress], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -124,10 +132,11 @@ class TrialWatch:
         self._on_progress = on_progress
         self._clock = clock
         self._reader = EventReader(folder)
-        self._meter = TreeMeter(keeper.pid)
+        self._tree = TreeMeter(keeper.pid, partial(descendants, keeper.pid), clock)
+        self._sampler = Sampler(self._tree, gpus, clock)
         self._evidence = Evidence(output=str(folder / OUTPUT_FILE))
         self._oom_kills_before = oom_kills()
-        self._started_at = self._moved_at = self._sampled_at = self._fetched_at = clock()
+        self._started_at = self._moved_at = self._fetched_at = clock()
         self._phase = "starting"
 
     def run(self) -> Evidence:
@@ -136,14 +145,8 @@ class TrialWatch:
         The tree is gone when this returns, also when it is interrupted.
         """
         try:
-            while self._keeper.poll() is None:
-                self._take_events()
-                if self._is_waiting_for_its_end() or self._over_limit():
-                    break
-                self._report()
-                time.sleep(_POLL_S)
-            if self._evidence.done:
-                self._meter.sample()
+            with self._sampler:
+                self._follow()
         finally:
             self._end()
         self._take_events()
@@ -151,11 +154,25 @@ class TrialWatch:
         evidence = self._evidence
         if self._oom_kills_before is not None:
             evidence.oom_kills = max(0, (oom_kills() or 0) - self._oom_kills_before)
-        evidence.memory = self._meter.peaks()
+        evidence.memory = self._tree.peaks()
+        evidence.series = self._sampler.series()
+        evidence.sampling_cpu_s = self._sampler.cost_cpu_s
         evidence.rejected_lines = self._reader.rejected_lines
         evidence.last_lines = last_lines(self._folder / OUTPUT_FILE)
         evidence.duration_s = self._clock() - self._started_at
         return evidence
+
+    def _follow(self) -> None:
+        """Take events and samples until the measurement is done, a limit is reached or the target ends."""
+        while self._keeper.poll() is None:
+            self._take_events()
+            if self._is_waiting_for_its_end() or self._over_limit():
+                break
+            self._sampler.tick(LoopSample(self._phase, self._evidence.batches, self._evidence.steps))
+            self._report()
+            time.sleep(_POLL_S)
+        if self._evidence.done:
+            self._tree.sample()
 
     def _is_waiting_for_its_end(self) -> bool:
         """Return whether the agent is done and blocks; a script that ended by itself is let to exit."""
@@ -233,20 +250,13 @@ class TrialWatch:
                 f"{evidence.batches} batches were loaded in {now - self._fetched_at:.0f} s "
                 "without one optimizer step"
             )
-        elif (used := self._memory_bytes(now)) > limits.ram_bytes:
+        elif (used := self._tree.memory_bytes()) > limits.ram_bytes:
             evidence.limit = OutcomeKind.HOST_OOM
             evidence.limit_message = (
                 f"the process tree used {used >> 20} MiB of host memory, "
                 f"more than the limit of {limits.ram_bytes >> 20} MiB"
             )
         return evidence.limit is not None
-
-    def _memory_bytes(self, now: float) -> int:
-        """Return the tree's memory: exact once a second, a cheap lower bound in between."""
-        if now - self._sampled_at >= _MEMORY_EVERY_S:
-            self._sampled_at = now
-            return self._meter.sample()
-        return self._meter.private_bytes()
 
     def _report(self) -> None:
         elapsed_s = self._clock() - self._started_at

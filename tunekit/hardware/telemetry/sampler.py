@@ -1,0 +1,158 @@
+"""Samples what a trial's processes and GPUs do, at a steady pace, from the parent."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from types import TracebackType
+from typing import Self
+
+from tunekit.hardware.telemetry.gpu import GpuSample, GpuSampler
+from tunekit.hardware.telemetry.tree import TreeMeter
+
+HOST_EVERY_S = 0.5
+GPU_EVERY_S = 1.0
+MOST_SAMPLES = 20_000
+"""Rows kept per series: under three hours of host samples; a longer trial is thinned out evenly."""
+
+
+@dataclass(frozen=True)
+class HostSample:
+    """The process tree at one moment; counters are since its start."""
+
+    cpu_s: float
+    pss_bytes: float
+    """The latest exact reading, a second old or older."""
+    shm_bytes: float
+    """Growth of /dev/shm."""
+    read_bytes: float
+    """Fetched from storage."""
+    rchar_bytes: float
+    """Asked for by read calls."""
+    processes: float
+
+
+@dataclass(frozen=True)
+class LoopSample:
+    """How far the training loop is, as the agent last told."""
+
+    phase: str
+    batches: int
+    steps: int
+
+
+@dataclass(frozen=True)
+class Series:
+    """One table of figures over time."""
+
+    name: str
+    """"host", "loop", "gpu0", ..."""
+    columns: tuple[str, ...]
+    """The first is t_s: seconds since the trial started."""
+    rows: tuple[tuple[float | None, ...], ...]
+    """None where there was no answer."""
+    labels: tuple[str, ...] = ()
+    """Of the loop's phases, which are kept by number."""
+
+    def column(self, name: str) -> list[float | None]:
+        """Return one column.
+
+        Raises:
+            ValueError: the series has no such column.
+        """
+        index = self.columns.index(name)
+        return [row[index] for row in self.rows]
+
+
+class Sampler:
+    """Takes samples while it is open, as often as they are due.
+
+    Args:
+        tree: the trial's processes.
+        gpus: the GPUs that the trial may use; opened and closed with the sampler.
+        clock: returns seconds.
+    """
+
+    def __init__(
+        self, tree: TreeMeter, gpus: GpuSampler, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._tree = tree
+        self._gpus = gpus
+        self._clock = clock
+        self._started_at = clock()
+        self._next_host_at = self._next_gpu_at = self._started_at
+        self._host: list[tuple[float | None, ...]] = []
+        self._loop: list[tuple[float | None, ...]] = []
+        self._gpu: dict[int, list[tuple[float | None, ...]]] = {}
+        self._phases: list[str] = []
+        self.cost_cpu_s = 0.0
+        """CPU time that sampling took in this process, so far."""
+
+    def __enter__(self) -> Self:
+        self._gpus.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._gpus.__exit__(kind, error, trace)
+
+    def tick(self, loop: LoopSample) -> None:
+        """Take the samples that are due; call it a few times a second."""
+        now = self._clock()
+        before = time.process_time()
+        if now >= self._next_host_at:
+            self._next_host_at = _next(self._next_host_at, HOST_EVERY_S, now)
+            self._take_host(now - self._started_at, loop)
+        if now >= self._next_gpu_at:
+            self._next_gpu_at = _next(self._next_gpu_at, GPU_EVERY_S, now)
+            self._take_gpus(now - self._started_at)
+        self.cost_cpu_s += time.process_time() - before
+
+    def series(self) -> tuple[Series, ...]:
+        """Return every table so far: host and loop with a row per sample, one for each GPU that answered."""
+        gpus = [
+            Series(f"gpu{index}", ("t_s", *_GPU_COLUMNS), tuple(rows))
+            for index, rows in sorted(self._gpu.items())
+        ]
+        return (
+            Series("host", ("t_s", *_HOST_COLUMNS), tuple(self._host)),
+            Series("loop", ("t_s", "phase", "batches", "steps"), tuple(self._loop), tuple(self._phases)),
+            *gpus,
+        )
+
+    def _take_host(self, t_s: float, loop: LoopSample) -> None:
+        activity = self._tree.activity()
+        sample = HostSample(
+            cpu_s=activity.cpu_s,
+            pss_bytes=self._tree.last_pss_bytes,
+            shm_bytes=self._tree.shm_growth_bytes(),
+            read_bytes=activity.read_bytes,
+            rchar_bytes=activity.rchar_bytes,
+            processes=activity.processes,
+        )
+        if loop.phase not in self._phases:
+            self._phases.append(loop.phase)
+        _append(self._host, (t_s, *(getattr(sample, name) for name in _HOST_COLUMNS)))
+        phase = self._phases.index(loop.phase)
+        _append(self._loop, (t_s, float(phase), float(loop.batches), float(loop.steps)))
+
+    def _take_gpus(self, t_s: float) -> None:
+        for sample in self._gpus.sample(self._tree.pids):
+            rows = self._gpu.setdefault(sample.index, [])
+            _append(rows, (t_s, *(getattr(sample, name) for name in _GPU_COLUMNS)))
+
+
+_HOST_COLUMNS = tuple(field.name for field in fields(HostSample))
+_GPU_COLUMNS = tuple(field.name for field in fields(GpuSample) if field.name != "index")
+
+
+def _next(planned_at: float, every_s: float, now: float) -> float:
+    """Return when the next sample is due: on the grid, without catching up on what was missed."""
+    following = planned_at + every_s
+    return following if following > now else now + every_s
+
+
+def _append(rows: list[tuple[float | None, ...]], row: Sequence[float | None]) -> None:
+    if len(rows) >= MOST_SAMPLES:
+        del rows[1::2]
+    rows.append(tuple(row))

@@ -1,0 +1,108 @@
+"""From a trial's time series to the few figures of its record. Pure."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from tunekit.hardware.nvml import throttle_reasons
+from tunekit.hardware.telemetry.sampler import Series
+from tunekit.records.telemetry import GpuTelemetry, HostTelemetry, Telemetry
+
+STEADY_PHASE = "measuring"
+"""What the agent calls the steady window."""
+
+
+def summarise(series: Sequence[Series], cost_cpu_s: float) -> Telemetry | None:
+    """Return the figures of the steady window; of the whole trial if it holds fewer than two samples.
+
+    Args:
+        series: "host", "loop" and "gpu<index>", as the sampler returns them.
+        cost_cpu_s: CPU time that sampling took.
+
+    Returns:
+        None without two samples.
+    """
+    by_name = {one.name: one for one in series}
+    host, loop = by_name.get("host"), by_name.get("loop")
+    if host is None or loop is None or len(host.rows) < 2:
+        return None
+    start_s, end_s, is_steady = _window(loop)
+    inside = _between(host, start_s, end_s)
+    return Telemetry(
+        window_s=end_s - start_s,
+        samples=len(inside.rows),
+        is_of_steady_window=is_steady,
+        cost_cpu_s=cost_cpu_s,
+        host=HostTelemetry(
+            cpu_cores=_per_s(inside, "cpu_s"),
+            read_bytes_per_s=_per_s(inside, "read_bytes"),
+            rchar_bytes_per_s=_per_s(inside, "rchar_bytes"),
+        ),
+        gpus=tuple(
+            _gpu(int(name.removeprefix("gpu")), _between(one, start_s, end_s))
+            for name, one in by_name.items()
+            if name.startswith("gpu")
+        ),
+    )
+
+
+def _window(loop: Series) -> tuple[float, float, bool]:
+    """Return when the longest unbroken stretch of the steady phase starts and ends, and whether it has one."""
+    times = [t_s for t_s in loop.column("t_s") if t_s is not None]
+    phases = loop.column("phase")
+    best: list[float] = []
+    stretch: list[float] = []
+    for t_s, phase in zip(times, phases, strict=True):
+        is_steady = phase is not None and loop.labels[int(phase)] == STEADY_PHASE
+        stretch = [*stretch, t_s] if is_steady else []
+        best = max(best, stretch, key=len)
+    if len(best) >= 2:
+        return best[0], best[-1], True
+    return times[0], times[-1], False
+
+
+def _between(series: Series, start_s: float, end_s: float) -> Series:
+    rows = tuple(row for row in series.rows if row[0] is not None and start_s <= row[0] <= end_s)
+    return Series(series.name, series.columns, rows, series.labels)
+
+
+def _per_s(series: Series, counter: str) -> float | None:
+    """Return how fast a counter grew; it may fall when a process vanishes unwaited for."""
+    rows = [(t, value) for t, value in zip(series.column("t_s"), series.column(counter), strict=True)]
+    (first_s, first), (last_s, last) = rows[0], rows[-1]
+    if None in (first_s, first, last_s, last) or last_s == first_s:
+        return None
+    assert first_s is not None and first is not None and last_s is not None and last is not None
+    return max(0.0, (last - first) / (last_s - first_s))
+
+
+def _gpu(index: int, series: Series) -> GpuTelemetry:
+    def told(name: str, combined: Callable[[list[float]], float]) -> float | None:
+        values = [value for value in series.column(name) if value is not None]
+        return combined(values) if values else None
+
+    def whole(value: float | None) -> int | None:
+        return None if value is None else int(value)
+
+    masks = [int(value) for value in series.column("throttle_mask") if value is not None]
+    return GpuTelemetry(
+        index=index,
+        utilization_percent=told("utilization_percent", _mean),
+        sm_activity_percent=told("sm_activity_percent", _mean),
+        tensor_activity_percent=told("tensor_activity_percent", _mean),
+        dram_activity_percent=told("dram_activity_percent", _mean),
+        peak_used_bytes=whole(told("used_bytes", max)),
+        peak_tree_bytes=whole(told("tree_bytes", max)),
+        power_w=told("power_w", _mean),
+        max_temperature_c=told("temperature_c", max),
+        sm_clock_mhz=told("sm_clock_mhz", _mean),
+        throttle_reasons=_union(throttle_reasons(mask) for mask in masks),
+        pcie_tx_mb_per_s=told("pcie_tx_mb_per_s", _mean),
+        pcie_rx_mb_per_s=told("pcie_rx_mb_per_s", _mean),
+    )
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _union(groups: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(reason for group in groups for reason in group))

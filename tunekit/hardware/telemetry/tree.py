@@ -1,0 +1,173 @@
+"""Memory, CPU time and reads of a trial's process tree, read by the parent."""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tunekit.records.measurement import TreeMemory
+
+_SHM = Path("/dev/shm")
+_PSS_SHARE = 0.004
+"""Most of one core that reading the PSS may take: the kernel walks every page table for it."""
+_PSS_EVERY_S = 1.0
+_PIDS_EVERY_S = 0.4
+_GONE = (psutil.NoSuchProcess, psutil.AccessDenied)
+
+
+@dataclass(frozen=True)
+class TreeActivity:
+    """Counters of a process tree since its start."""
+
+    cpu_s: float
+    """User and system time of every process, ended ones included."""
+    read_bytes: int
+    """Fetched from storage."""
+    rchar_bytes: int
+    """Asked for by read calls."""
+    processes: int
+
+
+class TreeMeter:
+    """Follows the memory, the CPU time and the reads of some process and everything below it.
+
+    Args:
+        root_pid: the process that adopts every orphan of the tree; its memory is not counted.
+        below: returns the pids of all processes below it.
+        clock: returns seconds.
+    """
+
+    def __init__(
+        self, root_pid: int, below: Callable[[], Sequence[int]], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._root_pid = root_pid
+        self._below = below
+        self._clock = clock
+        self._shm_before_bytes = shm_used_bytes()
+        self._processes: dict[int, psutil.Process] = {}
+        self._listed_at = self._next_pss_at = -float("inf")
+        self._pss_bytes = self._peak_pss_bytes = self._peak_shm_bytes = 0
+        self._most_processes = self._samples = 0
+
+    def memory_bytes(self) -> int:
+        """Return the tree's memory now: exact about once a second, a cheap lower bound in between.
+
+        Exact is the PSS, in which shared pages are divided among those who map them.
+        """
+        if self._clock() >= self._next_pss_at:
+            return self.sample()
+        self._list()
+        return sum(_private_bytes(process) for process in self._tree()) + self.shm_growth_bytes()
+
+    def sample(self) -> int:
+        """Read the tree's PSS, remember the peaks and return it in bytes."""
+        started_at = time.process_time()
+        self._list(fresh=True)
+        tree = self._tree()
+        self._pss_bytes = sum(_pss_bytes(process) for process in tree)
+        self._peak_pss_bytes = max(self._peak_pss_bytes, self._pss_bytes)
+        self._peak_shm_bytes = max(self._peak_shm_bytes, self.shm_growth_bytes())
+        self._most_processes = max(self._most_processes, len(tree))
+        self._samples += 1
+        cost_s = time.process_time() - started_at
+        self._next_pss_at = self._clock() + max(_PSS_EVERY_S, cost_s / _PSS_SHARE)
+        return self._pss_bytes
+
+    @property
+    def last_pss_bytes(self) -> int:
+        """The latest exact reading; 0 before the first."""
+        return self._pss_bytes
+
+    @property
+    def pids(self) -> frozenset[int]:
+        """The processes below the root, as last listed."""
+        return frozenset(self._processes)
+
+    def activity(self) -> TreeActivity:
+        """Return the tree's counters since its start.
+
+        A process that ends leaves its counters to the one that waits for it, at last to the root.
+        """
+        self._list()
+        cpu_s, read_bytes, rchar_bytes = 0.0, 0, 0
+        for process in (_process(self._root_pid), *self._tree()):
+            cpu_s += _cpu_s(process)
+            reads = _reads(process)
+            read_bytes += reads[0]
+            rchar_bytes += reads[1]
+        return TreeActivity(cpu_s, read_bytes, rchar_bytes, len(self._processes))
+
+    def peaks(self) -> TreeMemory:
+        """Return the largest readings so far."""
+        return TreeMemory(
+            peak_pss_bytes=self._peak_pss_bytes,
+            peak_shm_bytes=self._peak_shm_bytes,
+            processes=self._most_processes,
+            samples=self._samples,
+        )
+
+    def shm_growth_bytes(self) -> int:
+        """Return how much fuller /dev/shm is than at the start."""
+        return max(0, shm_used_bytes() - self._shm_before_bytes)
+
+    def _list(self, *, fresh: bool = False) -> None:
+        now = self._clock()
+        if not fresh and now - self._listed_at < _PIDS_EVERY_S:
+            return
+        self._listed_at = now
+        known = self._processes
+        found = {pid: known.get(pid) or _process(pid) for pid in self._below()}
+        self._processes = {pid: process for pid, process in found.items() if process is not None}
+
+    def _tree(self) -> list[psutil.Process]:
+        return list(self._processes.values())
+
+
+def shm_used_bytes() -> int:
+    """Return the bytes used in /dev/shm; 0 without one."""
+    try:
+        status = os.statvfs(_SHM)
+    except OSError:
+        return 0
+    return (status.f_blocks - status.f_bfree) * status.f_frsize
+
+
+def _process(pid: int) -> psutil.Process | None:
+    try:
+        return psutil.Process(pid)
+    except _GONE:
+        return None
+
+
+def _pss_bytes(process: psutil.Process) -> int:
+    answer: Any = _asked(process.memory_full_info)
+    return int(answer.pss) if answer is not None else 0
+
+
+def _private_bytes(process: psutil.Process) -> int:
+    """Return resident minus shared bytes: cheap to read, never above the PSS."""
+    answer: Any = _asked(process.memory_info)
+    return max(0, int(answer.rss) - int(answer.shared)) if answer is not None else 0
+
+
+def _cpu_s(process: psutil.Process | None) -> float:
+    answer: Any = None if process is None else _asked(process.cpu_times)
+    if answer is None:
+        return 0.0
+    return float(answer.user + answer.system + answer.children_user + answer.children_system)
+
+
+def _reads(process: psutil.Process | None) -> tuple[int, int]:
+    answer: Any = None if process is None else _asked(process.io_counters)
+    return (int(answer.read_bytes), int(answer.read_chars)) if answer is not None else (0, 0)
+
+
+def _asked(question: Callable[[], Any]) -> Any:
+    try:
+        return question()
+    except (*_GONE, OSError):
+        return None
