@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Protocol
 
 from tunekit.errors import TargetError
-from tunekit.hardware.nvml import Nvml, NvmlLibrary
+from tunekit.hardware.nvml import Nvml
+from tunekit.hardware.nvml_library import NvmlLibrary
 from tunekit.records.agent_messages import AgentRequest
 from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.measurement import Measurement

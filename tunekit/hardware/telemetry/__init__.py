@@ -1,0 +1,1 @@
+"""What the machine did while a trial ran, seen from the parent."""
