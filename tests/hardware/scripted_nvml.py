@@ -1,9 +1,10 @@
 """A driver that answers from a script."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
-from tunekit.hardware.nvml import NvmlDevice
+from tunekit.hardware.nvml import GpmActivity, GpuReading, NvmlDevice
+from tunekit.records.host import GpuState, PcieLink
 from tunekit.units import GIB
 
 T4 = NvmlDevice(0, "GPU-11111111-aaaa", "Tesla T4", 15 * GIB, "7.5")
@@ -17,14 +18,25 @@ SLICES = tuple(
 )
 SLICED = NvmlDevice(0, "GPU-55555555-eeee", "NVIDIA A100-SXM4-40GB", 40 * GIB, "8.0", SLICES)
 
+Answer = TypeVar("Answer")
+NOTHING: Mapping[int, Any] = {}
+
 
 class ScriptedNvml:
     """Shows these devices, in this order; None is a GPU that does not answer.
 
+    Of a list of answers each is given once, the last one for ever; a None in it is a driver that fails for
+    a moment. What is left out is a question that the driver never answers: no permission, or no such GPU.
+
     Args:
         devices: what the driver shows.
         driver: its version.
-        used: for each device the used bytes that it answers one after another, the last one for ever.
+        used: for each device the used bytes that it answers one after another.
+        readings: by device the readings that it answers one after another.
+        states: by device what it says of itself.
+        links: by device its link to the CPU.
+        bus_ids: by device where it sits.
+        activities: by device with counters of its own, what they saw before each sample; None is no sample.
     """
 
     def __init__(
@@ -32,18 +44,36 @@ class ScriptedNvml:
         devices: Sequence[NvmlDevice | None],
         driver: str | None = "550.54.15",
         used: Sequence[list[int | None]] = (),
+        readings: Mapping[int, Sequence[GpuReading | None]] = NOTHING,
+        states: Mapping[int, GpuState] = NOTHING,
+        links: Mapping[int, PcieLink] = NOTHING,
+        bus_ids: Mapping[int, str] = NOTHING,
+        activities: Mapping[int, Sequence[GpmActivity | None]] = NOTHING,
     ) -> None:
         self.devices = devices
         self.used = used
         self.driver = driver
-        self.is_open = False
+        self.readings = {index: list(answers) for index, answers in readings.items()}
+        self.states = states
+        self.links = links
+        self.bus_ids = bus_ids
+        self.activities = {index: list(answers) for index, answers in activities.items()}
+        self.openings = 0
+        self.samples: list[object] = []
+        """Samples that nobody gave back so far."""
+        self.asked_for_pcie: list[bool] = []
+
+    @property
+    def is_open(self) -> bool:
+        return self.openings > 0
 
     def __enter__(self) -> "ScriptedNvml":
-        self.is_open = True
+        self.openings += 1
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self.is_open = False
+        assert self.is_open
+        self.openings -= 1
 
     def driver_version(self) -> str | None:
         assert self.is_open
@@ -55,8 +85,58 @@ class ScriptedNvml:
 
     def used_bytes(self, index: int) -> int | None:
         assert self.is_open
-        return self.used[index].pop(0) if self.used[index][1:] else self.used[index][0]
+        return _next(self.used[index])
 
     def device(self, index: int) -> NvmlDevice | None:
         assert self.is_open
         return self.devices[index]
+
+    def link(self, index: int) -> PcieLink | None:
+        assert self.is_open
+        return self.links.get(index)
+
+    def pci_bus_id(self, index: int) -> str | None:
+        assert self.is_open
+        return self.bus_ids.get(index)
+
+    def state(self, index: int) -> GpuState | None:
+        assert self.is_open
+        return self.states.get(index)
+
+    def reading(self, index: int, pcie: bool = True) -> GpuReading | None:
+        assert self.is_open
+        self.asked_for_pcie.append(pcie)
+        return _next(self.readings.get(index, [None]))
+
+    def gpm_sample(self, index: int) -> object | None:
+        assert self.is_open
+        activity = _next(self.activities.get(index, [None]))
+        if activity is None:
+            return None
+        sample = ScriptedSample(index, activity)
+        self.samples.append(sample)
+        return sample
+
+    def gpm_between(self, index: int, first: object, second: object) -> GpmActivity | None:
+        assert first in self.samples
+        assert second in self.samples
+        assert isinstance(first, ScriptedSample)
+        assert isinstance(second, ScriptedSample)
+        assert first.index == second.index == index
+        return second.activity
+
+    def gpm_free(self, sample: object) -> None:
+        assert self.is_open
+        self.samples.remove(sample)
+
+
+class ScriptedSample:
+    """Where the counters of a GPU stood, and what they saw since they were asked the time before."""
+
+    def __init__(self, index: int, activity: GpmActivity) -> None:
+        self.index = index
+        self.activity = activity
+
+
+def _next(answers: list[Answer]) -> Answer:
+    return answers.pop(0) if answers[1:] else answers[0]

@@ -8,9 +8,18 @@ from shipped import PROFILES
 
 from tunekit.hardware.detect import cpu_has_native_bf16, cpu_name, detect_host, visible_devices
 from tunekit.hardware.nvml import NvmlDevice
+from tunekit.records.host import GpuProcess, GpuState, PcieLink
 from tunekit.units import GIB
 
 GPUS = (T4, L4, H200)
+LINK = PcieLink(generation=1, lanes=16, max_generation=5, max_lanes=16)
+STATE = GpuState(
+    used_bytes=GIB,
+    utilization_percent=98,
+    power_w=655,
+    temperature_c=64,
+    processes=(GpuProcess(pid=7, used_bytes=GIB),),
+)
 
 
 @pytest.fixture(autouse=True)
@@ -102,6 +111,46 @@ def test_a_partition_is_no_whole_gpu() -> None:
     accelerator = detect_host(ScriptedNvml([SLICED]), PROFILES).accelerators[0]
     assert accelerator.profile_id is None
     assert accelerator.memory_bytes == SLICES[0].memory_bytes
+
+
+def test_a_gpu_comes_with_what_the_driver_says_of_it(tmp_path: Path) -> None:
+    for address, node in (("0000:0a:00.0", "0\n"), ("0000:bb:00.0", "1\n")):
+        folder = tmp_path / "sys/bus/pci/devices" / address
+        folder.mkdir(parents=True)
+        (folder / "numa_node").write_text(node, encoding="ascii")
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/meminfo").write_text("MemTotal: 1048576 kB\n", encoding="utf-8")
+    nvml = ScriptedNvml(
+        [T4, L4],
+        states={1: STATE},
+        links={1: LINK},
+        bus_ids={0: "00000000:0A:00.0", 1: "00000000:BB:00.0"},
+    )
+    bare, full = detect_host(nvml, PROFILES, tmp_path).accelerators
+    assert (bare.uuid, bare.numa_node, bare.pcie, bare.state) == (T4.uuid, 0, None, None)
+    assert (full.uuid, full.numa_node, full.pcie, full.state) == (L4.uuid, 1, LINK, STATE)
+    assert full.seen_by == ("nvml",)
+    assert not full.is_partition
+
+
+def test_a_partition_is_marked_and_has_its_gpus_heat_but_not_its_load() -> None:
+    nvml = ScriptedNvml([SLICED], states={0: STATE}, links={0: LINK})
+    partition = detect_host(nvml, PROFILES).accelerators[0]
+    assert partition.is_partition
+    assert partition.uuid == SLICES[0].uuid
+    assert partition.pcie == LINK
+    assert partition.state == GpuState(power_w=655, temperature_c=64)
+    assert partition.numa_node is None
+
+
+def test_chosen_gpus_come_with_their_own_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,0")
+    nvml = ScriptedNvml(GPUS, states={index: GpuState(power_w=100.0 + index) for index in range(3)})
+    accelerators = detect_host(nvml, PROFILES).accelerators
+    assert [(gpu.uuid, gpu.state) for gpu in accelerators] == [
+        (H200.uuid, GpuState(power_w=102)),
+        (T4.uuid, GpuState(power_w=100)),
+    ]
 
 
 def test_a_host_reads_limits_from_the_tree_it_is_given(tmp_path: Path) -> None:

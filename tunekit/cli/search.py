@@ -71,7 +71,13 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     with RunFolder(prepared.folder) as folder, SearchScreen(to_stderr=options.json) as screen:
         screen.opened(run, folder.path)
         executor = ProcessExecutor(
-            run.target, folder.trials_folder, limits, asked.window_s, hide_gpus=run.profile.is_cpu
+            run.target,
+            folder.trials_folder,
+            limits,
+            asked.window_s,
+            hide_gpus=run.profile.is_cpu,
+            gpus=[gpu.index for gpu in run.host.accelerators],
+            telemetry_store=folder.telemetry_store,
         )
         try:
             finished = Search(run, folder, executor, prepared.machine, screen).run()

@@ -8,9 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tunekit.hardware import limits
-from tunekit.hardware.nvml import Nvml, NvmlDevice, NvmlLibrary
+from tunekit.hardware.nvml import Nvml, NvmlDevice
+from tunekit.hardware.nvml_library import NvmlLibrary
+from tunekit.hardware.pci import numa_node
 from tunekit.hardware.profiles import load_profiles, match_device
-from tunekit.records.host import Accelerator, Host
+from tunekit.records.host import Accelerator, GpuState, Host
 from tunekit.records.profile import Profile
 
 _BF16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
@@ -48,6 +50,7 @@ def detect_host(
             NvmlLibrary() if nvml is None else nvml,
             load_profiles() if profiles is None else profiles,
             ram_total_bytes,
+            root,
         ),
         platform=platform.platform(),
         python_version=platform.python_version(),
@@ -90,26 +93,42 @@ def cpu_has_native_bf16(root: Path = limits.ROOT) -> bool | None:
 
 
 def _accelerators(
-    nvml: Nvml, profiles: Mapping[str, Profile], ram_total_bytes: int
+    nvml: Nvml, profiles: Mapping[str, Profile], ram_total_bytes: int, root: Path
 ) -> tuple[Accelerator, ...]:
     with nvml:
         driver = nvml.driver_version()
         answers = [nvml.device(index) for index in range(nvml.device_count())]
-    gpus = [gpu for gpu in answers if gpu is not None]
-    accelerators = []
-    for device in visible_devices(gpus, os.environ.get("CUDA_VISIBLE_DEVICES")):
-        profile = match_device(device.name, profiles)
-        accelerators.append(
-            Accelerator(
-                index=device.index,
-                name=device.name,
-                memory_bytes=device.memory_bytes or ram_total_bytes,
-                compute_capability=device.compute_capability,
-                driver=driver,
-                profile_id=None if profile is None else profile.id,
+        gpus = [gpu for gpu in answers if gpu is not None]
+        whole = {gpu.uuid for gpu in gpus}
+        accelerators = []
+        for device in visible_devices(gpus, os.environ.get("CUDA_VISIBLE_DEVICES")):
+            profile = match_device(device.name, profiles)
+            is_partition = device.uuid not in whole
+            bus_id = nvml.pci_bus_id(device.index)
+            accelerators.append(
+                Accelerator(
+                    index=device.index,
+                    name=device.name,
+                    memory_bytes=device.memory_bytes or ram_total_bytes,
+                    compute_capability=device.compute_capability,
+                    driver=driver,
+                    profile_id=None if profile is None else profile.id,
+                    seen_by=("nvml",),
+                    uuid=device.uuid,
+                    is_partition=is_partition,
+                    numa_node=None if bus_id is None else numa_node(bus_id, root),
+                    pcie=nvml.link(device.index),
+                    state=_state(nvml.state(device.index), is_partition),
+                )
             )
-        )
     return tuple(accelerators)
+
+
+def _state(state: GpuState | None, is_partition: bool) -> GpuState | None:
+    """Return what holds of the device: heat and clocks are the whole GPU's, memory and load are not."""
+    if state is None or not is_partition:
+        return state
+    return state.model_copy(update={"used_bytes": None, "utilization_percent": None, "processes": None})
 
 
 def _named(gpus: Sequence[NvmlDevice], entry: str) -> NvmlDevice | None:

@@ -1,12 +1,26 @@
-"""NVIDIA's management library behind a small protocol, so that a scripted double can stand in for it."""
+"""What tunekit asks of a GPU's driver, as a small protocol, so that a scripted double can stand in for it."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from types import ModuleType, TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from types import TracebackType
+from typing import Protocol, Self
 
-Answer = TypeVar("Answer")
+from tunekit.records.host import GpuState, PcieLink
+
+_THROTTLE_REASONS = (
+    "gpu_idle",
+    "applications_clocks_setting",
+    "sw_power_cap",
+    "hw_slowdown",
+    "sync_boost",
+    "sw_thermal_slowdown",
+    "hw_thermal_slowdown",
+    "hw_power_brake_slowdown",
+    "display_clock_setting",
+    "board_limit",
+    "reliability",
+)
+"""By bit, the lowest first."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +38,61 @@ class NvmlDevice:
     """The MIG partitions made so far; None when MIG is off."""
 
 
+@dataclass(frozen=True)
+class GpuReading:
+    """What can be asked of a GPU every second while it trains. None is a question without an answer."""
+
+    utilization_percent: float | None = None
+    """Share of the last sampling period (1/6 to 1 s) in which any kernel ran."""
+    memory_utilization_percent: float | None = None
+    """Share of the last sampling period in which device memory was read or written."""
+    used_bytes: float | None = None
+    """Memory taken by anyone; of the whole GPU, under MIG too."""
+    process_bytes: Mapping[int, int | None] | None = None
+    """Memory by process; a process whose memory the driver does not tell has None."""
+    power_w: float | None = None
+    temperature_c: float | None = None
+    sm_clock_mhz: float | None = None
+    memory_clock_mhz: float | None = None
+    throttle_mask: int | None = None
+    """The driver's bits; `throttle_reasons` names them."""
+    pcie_tx_mb_per_s: float | None = None
+    """From the GPU, in decimal MB, over the last 20 ms."""
+    pcie_rx_mb_per_s: float | None = None
+
+    @property
+    def throttle_reasons(self) -> tuple[str, ...]:
+        """Why the clock is lower than it could be."""
+        return throttle_reasons(self.throttle_mask or 0)
+
+
+@dataclass(frozen=True)
+class GpmActivity:
+    """What the hardware's own counters saw between two samples (Hopper and newer); decimal MB."""
+
+    graphics_activity_percent: float | None = None
+    """Share of the time in which anything ran: what "utilisation" says, but over the whole interval."""
+    sm_activity_percent: float | None = None
+    """Multiprocessors that had work, on average over the interval."""
+    sm_occupancy_percent: float | None = None
+    """Warps in flight, of the most that fit."""
+    tensor_activity_percent: float | None = None
+    """Share of the time in which the tensor cores computed."""
+    dram_activity_percent: float | None = None
+    """Memory bandwidth in use, of the most that the device has."""
+    pcie_tx_mb_per_s: float | None = None
+    pcie_rx_mb_per_s: float | None = None
+    nvlink_tx_mb_per_s: float | None = None
+    """Over all links together."""
+    nvlink_rx_mb_per_s: float | None = None
+
+
 class Nvml(Protocol):
-    """What tunekit asks of the driver. No question raises: no answer is None, no driver is no devices."""
+    """What tunekit asks of the driver. No question raises: no answer is None, no driver is no devices.
+
+    It may be opened while it is open; it closes with the last one that opened it. A GPU that failed to answer
+    is asked anew the next time.
+    """
 
     def __enter__(self) -> Self:
         """Open the library."""
@@ -53,103 +120,48 @@ class Nvml(Protocol):
         """Return the memory that is taken on that GPU, by anyone; None if it does not answer."""
         ...
 
+    def link(self, index: int) -> PcieLink | None:
+        """Return that GPU's link to the CPU, None if the driver says nothing about it."""
+        ...
 
-class NvmlLibrary:
-    """The real library, through pynvml; without the package, the library or a driver it shows no devices."""
+    def pci_bus_id(self, index: int) -> str | None:
+        """Return where that GPU sits, such as "00000000:65:00.0"."""
+        ...
 
-    def __init__(self) -> None:
-        self._library: ModuleType | None = None
+    def state(self, index: int) -> GpuState | None:
+        """Return what that GPU says of itself now, None if it does not answer; under MIG of the whole GPU."""
+        ...
 
-    def __enter__(self) -> Self:
-        """Import pynvml and start NVML; any failure leaves a library that shows no devices."""
-        try:
-            import pynvml  # noqa: PLC0415  a machine without a GPU need not pay for it
+    def reading(self, index: int, pcie: bool = True) -> GpuReading | None:
+        """Return the figures that change while it trains, None if the GPU does not answer.
 
-            pynvml.nvmlInit()
-        except Exception:  # pynvml raises its own tree, and AttributeError or OSError on broken drivers
-            self._library = None
-        else:
-            self._library = pynvml
-        return self
+        Args:
+            index: the GPU's place in the driver's order.
+            pcie: whether to ask for the traffic on the link, which takes the driver about 40 ms.
+        """
+        ...
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Release NVML."""
-        library, self._library = self._library, None
-        if library is not None:
-            _answer(library.nvmlShutdown)
+    def gpm_sample(self, index: int) -> object | None:
+        """Return where that GPU's own counters stand, None where they can't be read.
 
-    def driver_version(self) -> str | None:
-        """Return the driver's version."""
-        library = self._library
-        return None if library is None else _answer(lambda: str(library.nvmlSystemGetDriverVersion()))
+        That is so before Hopper, under MIG and without permission. A sample takes memory until it is freed or
+        the library closes.
+        """
+        ...
 
-    def device_count(self) -> int:
-        """Return how many GPUs the driver shows."""
-        library = self._library
-        return 0 if library is None else _answer(lambda: int(library.nvmlDeviceGetCount())) or 0
+    def gpm_between(self, index: int, first: object, second: object) -> GpmActivity | None:
+        """Return what happened between two samples of that GPU, at least 100 ms apart."""
+        ...
 
-    def device(self, index: int) -> NvmlDevice | None:
-        """Return the GPU at this place of the driver's order."""
-        library = self._library
-        if library is None:
-            return None
-        return _answer(lambda: _whole_gpu(library, library.nvmlDeviceGetHandleByIndex(index), index))
-
-    def used_bytes(self, index: int) -> int | None:
-        """Return the memory that is taken on that GPU."""
-        library = self._library
-        if library is None:
-            return None
-        handle = partial(library.nvmlDeviceGetHandleByIndex, index)
-        return _answer(lambda: int(library.nvmlDeviceGetMemoryInfo(handle()).used))
+    def gpm_free(self, sample: object) -> None:
+        """Give a sample's memory back; a sample that was freed already is left alone."""
+        ...
 
 
-def _answer(question: Callable[[], Answer]) -> Answer | None:
-    try:
-        return question()
-    except Exception:  # a lost GPU, a missing symbol, a permission: all of them are "no answer"
-        return None
-
-
-def _whole_gpu(nvml: Any, handle: Any, index: int) -> NvmlDevice:
-    version = _answer(lambda: nvml.nvmlDeviceGetCudaComputeCapability(handle))
-    capability = None if version is None else f"{version[0]}.{version[1]}"
-    return _described(nvml, handle, index, capability, _partitions(nvml, handle, index, capability))
-
-
-def _described(
-    nvml: Any, handle: Any, index: int, capability: str | None, partitions: tuple[NvmlDevice, ...] | None
-) -> NvmlDevice:
-    return NvmlDevice(
-        index=index,
-        uuid=str(nvml.nvmlDeviceGetUUID(handle)),
-        name=str(nvml.nvmlDeviceGetName(handle)),
-        memory_bytes=_memory_bytes(nvml, handle),
-        compute_capability=capability,
-        partitions=partitions,
+def throttle_reasons(mask: int) -> tuple[str, ...]:
+    """Return the names of the driver's throttle bits, "bit_<n>" for one without a name."""
+    return tuple(
+        _THROTTLE_REASONS[bit] if bit < len(_THROTTLE_REASONS) else f"bit_{bit}"
+        for bit in range(mask.bit_length())
+        if mask >> bit & 1
     )
-
-
-def _memory_bytes(nvml: Any, handle: Any) -> int | None:
-    try:
-        return int(nvml.nvmlDeviceGetMemoryInfo(handle).total)
-    except nvml.NVMLError as error:
-        # Integrated GPUs answer so; a GPU that is lost answers otherwise and must not pass for one.
-        if error.value == nvml.NVML_ERROR_NOT_SUPPORTED:
-            return None
-        raise
-
-
-def _partitions(nvml: Any, handle: Any, index: int, capability: str | None) -> tuple[NvmlDevice, ...] | None:
-    mode = _answer(lambda: nvml.nvmlDeviceGetMigMode(handle))
-    if mode is None or not mode[0]:
-        return None
-    slots = _answer(lambda: int(nvml.nvmlDeviceGetMaxMigDeviceCount(handle))) or 0
-    found = (_answer(partial(_partition, nvml, handle, slot, index, capability)) for slot in range(slots))
-    return tuple(partition for partition in found if partition is not None)
-
-
-def _partition(nvml: Any, gpu: Any, slot: int, index: int, capability: str | None) -> NvmlDevice:
-    return _described(nvml, nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, slot), index, capability, None)

@@ -17,6 +17,7 @@ from tunekit.trial.launch import COMPILE_CACHE
 RUN_FILE = "run.json"
 TRIAL_FILE = "trial.json"
 JOURNAL_FILE = "study.journal"
+TELEMETRY_STORE = "telemetry.zarr"
 _LOCK_FILE = ".lock"
 
 
@@ -70,6 +71,11 @@ class RunFolder:
     def trials_folder(self) -> Path:
         """Where each trial has its own sub-folder."""
         return self.path / "trials"
+
+    @property
+    def telemetry_store(self) -> Path:
+        """The time series of every trial."""
+        return self.path / TELEMETRY_STORE
 
     @property
     def journal(self) -> Path:

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Protocol
 
 from tunekit.errors import TargetError
-from tunekit.hardware.nvml import Nvml, NvmlLibrary
+from tunekit.hardware.nvml import Nvml
+from tunekit.hardware.nvml_library import NvmlLibrary
 from tunekit.hardware.telemetry.gpu import GpuSampler
-from tunekit.hardware.telemetry.store import STORE, save_series
+from tunekit.hardware.telemetry.store import save_series
 from tunekit.hardware.telemetry.summary import summarise
 from tunekit.records.agent_messages import AgentRequest
 from tunekit.records.config import Precision, TrainConfig
@@ -69,6 +70,7 @@ class ProcessExecutor:
         hide_gpus: train on the CPU although a GPU is here.
         nvml: the GPUs' driver.
         gpus: the GPUs to sample while a trial runs, by their place in the driver's order.
+        telemetry_store: gets the time series of each trial; by default only their summary is kept.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class ProcessExecutor:
         hide_gpus: bool = False,
         nvml: Nvml | None = None,
         gpus: Sequence[int] = (),
+        telemetry_store: Path | None = None,
     ) -> None:
         self._target = target
         self._trials_folder = trials_folder
@@ -87,6 +90,7 @@ class ProcessExecutor:
         self._window_s = window_s
         self._hide_gpus = hide_gpus
         self._nvml = nvml or NvmlLibrary()
+        self._telemetry_store = telemetry_store
         self._gpus = () if hide_gpus else tuple(gpus)
 
     def run(self, spec: TrialSpec, known: KnownTarget | None, on_progress: ProgressCallback) -> TrialRecord:
@@ -130,9 +134,11 @@ class ProcessExecutor:
         )
 
     def _save_series(self, spec: TrialSpec, evidence: Evidence) -> None:
-        """Keep the time series beside the trials; a search does not end for want of them."""
+        """Keep the time series where that is wanted; a search does not end for want of them."""
+        if self._telemetry_store is None:
+            return
         try:
-            save_series(self._trials_folder.parent / STORE, spec.number, evidence.series)
+            save_series(self._telemetry_store, spec.number, evidence.series)
         except OSError as error:
             evidence.faults.append(f"the trial's time series could not be written: {error.strerror}")
 

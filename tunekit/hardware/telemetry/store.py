@@ -9,8 +9,6 @@ import numpy as np
 
 from tunekit.hardware.telemetry.sampler import Series
 
-STORE = "telemetry.zarr"
-
 
 def save_series(store: Path, trial: int, series: Sequence[Series]) -> None:
     """Write a trial's series as the group `0007`, whole or not at all; what it held before is replaced.
@@ -35,7 +33,9 @@ def save_series(store: Path, trial: int, series: Sequence[Series]) -> None:
     group = zarr.open_group(unfinished, mode="w")
     for one in series:
         shape = (len(one.rows), len(one.columns))
-        array = group.create_array(one.name, shape=shape, dtype="float64", chunks=(max(1, shape[0]), shape[1]))
+        array = group.create_array(
+            one.name, shape=shape, dtype="float64", chunks=(max(1, shape[0]), shape[1])
+        )
         array[:] = np.array(one.rows, dtype="float64").reshape(shape)
         array.attrs["columns"] = list(one.columns)
         if one.labels:
