@@ -1,5 +1,6 @@
 """Time series on disk: telemetry.zarr, one group per trial, one table per series."""
 
+import math
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -62,7 +63,6 @@ def load_series(store: Path, trial: int) -> tuple[Series, ...]:
 
 def _series(name: str, array: Any) -> Series:
     rows = tuple(
-        tuple(None if value != value else float(value) for value in row)  # NaN differs from itself
-        for row in np.asarray(array[:])
+        tuple(None if math.isnan(value) else float(value) for value in row) for row in np.asarray(array[:])
     )
     return Series(name, tuple(array.attrs["columns"]), rows, tuple(array.attrs.get("labels", ())))

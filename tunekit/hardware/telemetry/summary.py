@@ -45,7 +45,7 @@ def summarise(series: Sequence[Series], cost_cpu_s: float) -> Telemetry | None:
 
 
 def _window(loop: Series) -> tuple[float, float, bool]:
-    """Return when the longest unbroken stretch of the steady phase starts and ends, and whether it has one."""
+    """Return when the longest unbroken steady stretch starts and ends, and whether there is one."""
     times = [t_s for t_s in loop.column("t_s") if t_s is not None]
     phases = loop.column("phase")
     best: list[float] = []
