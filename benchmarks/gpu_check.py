@@ -1,10 +1,11 @@
 """Every check that needs a CUDA GPU, in one command; a short table comes last.
 
-    python benchmarks/gpu_check.py [--results benchmarks/results/NAME.md] [--budget 4m]
+    python benchmarks/gpu_check.py [--results benchmarks/results/NAME.md] [--budget 4m] [--counters-only]
 
-Runs real trials of the built-in workload `images` on the GPU: precision, channels_last, compile and
-batch size with their memory figures, an out-of-memory trial, and one whole search. Needs a machine
-with a CUDA build of torch; `--allow-cpu` runs the same path on a CPU to try the script itself.
+First what every counter of the GPU says under loads whose truth is known, and its profile against the
+device. Then real trials of the built-in workload `images`: precision, channels_last, compile and batch
+size with their memory figures, an out-of-memory trial, and one whole search. Needs a machine with a CUDA
+build of torch; `--allow-cpu` runs the same path on a CPU to try the script itself.
 """
 
 import argparse
@@ -21,9 +22,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from gpu_counters import check_counters, check_profile  # noqa: E402
+
 from tunekit.hardware.detect import detect_host  # noqa: E402
 from tunekit.records.codec import read_json  # noqa: E402
 from tunekit.records.config import TrainConfig  # noqa: E402
+from tunekit.records.host import Host  # noqa: E402
 from tunekit.records.run import Run  # noqa: E402
 from tunekit.records.target import Target  # noqa: E402
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole  # noqa: E402
@@ -93,6 +97,14 @@ def check_device(report: Report, allow_cpu: bool) -> None:
     gpu = host.accelerators[0]
     report.add("device", f"{gpu.name}, {bytes_text(gpu.memory_bytes)}, driver {gpu.driver}", None)
     report.add("profile", str(gpu.profile_id), gpu.profile_id is not None)
+    report.add("link, NUMA node", f"{gpu.pcie}, {gpu.numa_node}", None)
+    report.add("state", str(gpu.state), gpu.state is not None)
+
+
+def check_gpu(report: Report, host: Host) -> None:
+    """The GPU's counters under known loads, and its profile against what the loads reached."""
+    loaded = check_counters(report.add, host)
+    check_profile(report.add, host, loaded)
 
 
 def check_knobs(report: Report, trials: Trials) -> None:
@@ -173,6 +185,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, help="also write the table to this Markdown file")
     parser.add_argument("--budget", default="4m", help="of the whole search (default: 4m)")
     parser.add_argument("--allow-cpu", action="store_true", help="run without a GPU, to try the script")
+    parser.add_argument("--counters-only", action="store_true", help="leave out the trials and the search")
     options = parser.parse_args()
     host = detect_host()
     on_gpu = bool(host.accelerators)
@@ -183,10 +196,14 @@ def main() -> None:
         trials = Trials(target, folder / "trials", int(0.9 * host.ram_limit_bytes))
         checks: list[Callable[[], None]] = [
             lambda: check_device(report, options.allow_cpu),
-            lambda: check_knobs(report, trials),
-            lambda: check_out_of_memory(report, trials, on_gpu),
-            lambda: check_search(report, folder, "auto", options.budget),
+            lambda: check_gpu(report, host),
         ]
+        if not options.counters_only:
+            checks += [
+                lambda: check_knobs(report, trials),
+                lambda: check_out_of_memory(report, trials, on_gpu),
+                lambda: check_search(report, folder, "auto", options.budget),
+            ]
         for check in checks:
             check()
     command = shlex.join(["python", "benchmarks/gpu_check.py", *sys.argv[1:]])

@@ -140,3 +140,10 @@ def test_a_gpu_that_was_lost_for_a_moment_is_sampled_again(
 def test_samples_that_the_driver_can_not_compare_tell_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(monkeypatch, ScriptedPynvml({"nvmlGpmMetricsGet": GPU_IS_LOST})) as nvml:
         assert activity(nvml) is None
+
+
+def test_a_sample_that_is_not_taken_back_keeps_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    pynvml = ScriptedPynvml({"nvmlGpmSampleFree": GPU_IS_LOST})
+    with opened(monkeypatch, pynvml) as nvml:
+        assert activity(nvml) == SEEN
+    assert pynvml.calls[-3:] == ["nvmlGpmSampleFree", "nvmlGpmSampleFree", "nvmlShutdown"]

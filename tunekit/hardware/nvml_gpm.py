@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from tunekit.hardware.nvml import GpmActivity
@@ -102,7 +103,8 @@ class GpmCounters:
     def free_all(self) -> None:
         """Give back what nobody gave back."""
         for sample in tuple(self._live):
-            self.free(sample)
+            with suppress(Exception):  # one that a lost GPU does not take back must not keep the others
+                self.free(sample)
 
     def _is_of(self, index: int, sample: object) -> bool:
         return isinstance(sample, _Sample) and sample in self._live and sample.index == index
