@@ -32,7 +32,9 @@ def choose(rows: Sequence[PlanRow], may_use_spot: bool) -> tuple[Choice, ...]:
     if priced:
         cheapest = min(priced, key=lambda one: (one.usd, one.hours, one.row))
         choices.append(
-            _choice(ChoiceKind.CHEAPEST, cheapest, f"least expected dollars of {_machines(priced)} with a price")
+            _choice(
+                ChoiceKind.CHEAPEST, cheapest, f"least expected dollars of {_machines(priced)} with a price"
+            )
         )
         balanced = min(priced, key=lambda one: ((one.usd or 0.0) * one.hours, one.usd, one.row))
         choices.append(_choice(ChoiceKind.BALANCED, balanced, "least dollars x hours"))

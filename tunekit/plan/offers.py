@@ -17,6 +17,9 @@ from tunekit.records.profile import Instance, Profile, SpotPrice
 USABLE_MEMORY = 0.95
 """Share of a GPU's memory that a training may reserve: what the Aggressive tier allows."""
 
+LONGEST_H = 1e7
+"""A thousand years: what takes longer never ends."""
+
 _H = 3600.0
 
 
@@ -60,9 +63,7 @@ def measured_machine(request: PlanRequest, profile: Profile | None) -> PlanRow:
     )
 
 
-def offered_machines(
-    request: PlanRequest, profiles: Mapping[str, Profile], today: date
-) -> Iterator[PlanRow]:
+def offered_machines(request: PlanRequest, profiles: Mapping[str, Profile], today: date) -> Iterator[PlanRow]:
     """Yield the training on every machine of every GPU, and on one GPU of those that nobody offers.
 
     Args:
@@ -75,7 +76,9 @@ def offered_machines(
         if profile.is_cpu or (request.only and profile.id not in request.only):
             continue
         speed = _speed(request, measured, profile)
-        wanted = [one for one in profile.instances if not request.providers or one.provider in request.providers]
+        wanted = [
+            one for one in profile.instances if not request.providers or one.provider in request.providers
+        ]
         for instance in wanted:
             yield _offer(request, profile, speed, instance, today)
         if not profile.instances and not request.providers and profile.id != request.measured_on:
@@ -160,9 +163,7 @@ def _offer(
     )
 
 
-def _rate(
-    request: PlanRequest, speed: SpeedRatio, profile: Profile, gpus: int, vcpus: int | None
-) -> _Rate:
+def _rate(request: PlanRequest, speed: SpeedRatio, profile: Profile, gpus: int, vcpus: int | None) -> _Rate:
     """Return the measured rate, moved to another GPU and another number of them."""
     if speed.ratio is None:
         return _Rate(None, None, speed.why, None, False)
@@ -192,7 +193,10 @@ def _efficiency(request: PlanRequest, gpus: int) -> tuple[Interval, str | None]:
     low, high = request.assumptions.scaling_low, request.assumptions.scaling_high
     one = bounded(low, math.sqrt(low * high), high)
     efficiency = one if gpus > measured else inverse(1.0, one)
-    return efficiency, f"{gpus} GPUs from {measured}: rate per GPU x {efficiency.low:.2f} to {efficiency.high:.2f}"
+    return (
+        efficiency,
+        f"{gpus} GPUs from {measured}: rate per GPU x {efficiency.low:.2f} to {efficiency.high:.2f}",
+    )
 
 
 def _hours(request: PlanRequest, rate: Interval) -> Interval:
@@ -211,9 +215,11 @@ def _in_sessions(
             return None, None, "it is longer than a session, and the script writes no checkpoints"
         return work, EXACTLY_ONE, None
     overhead_s = assumed.checkpoint_cost_s + assumed.restart_cost_s
-    sessions = through(lambda h: sessions_needed(h * _H, longest_s, overhead_s), work) if (
-        overhead_s < longest_s or work.high * _H <= longest_s
-    ) else None
+    sessions = (
+        through(lambda h: sessions_needed(h * _H, longest_s, overhead_s), work)
+        if (overhead_s < longest_s or work.high * _H <= longest_s)
+        else None
+    )
     if sessions is None:
         return None, None, "a session is too short for one restart and one checkpoint"
     hours = through(lambda h: session_time_s(h * _H, longest_s, overhead_s) / _H, work)
@@ -238,7 +244,7 @@ def _on_spot(work: Interval | None, price: SpotPrice | None, assumed: PlanAssump
     def with_interruptions(hours: float) -> float:
         return spot_time_s(hours * _H, cost_s, every_s, assumed.restart_cost_s) / _H
 
-    if not math.isfinite(with_interruptions(work.high)):
+    if with_interruptions(work.high) > LONGEST_H:
         return _Spot(refused="interruptions come too fast for it to get anywhere")
     hours = through(with_interruptions, work)
     low, high = price.low_usd_per_h, price.high_usd_per_h
@@ -249,7 +255,7 @@ def _on_spot(work: Interval | None, price: SpotPrice | None, assumed: PlanAssump
 
 
 def _fits(request: PlanRequest, profile: Profile, speed: SpeedRatio) -> bool | None:
-    """Return whether the measured peak fits; None when either is unknown, or it would train in another form."""
+    """Return whether the measured peak fits; None if unknown, as it is in another precision."""
     if profile.id == request.measured_on:
         return True
     memory_bytes = profile.torch_memory_bytes or profile.memory_bytes
