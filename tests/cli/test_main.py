@@ -458,9 +458,15 @@ def test_a_report_needs_no_torch(tmp_path: Path):
     assert not loaded_modules("report", str(tmp_path)) & {"torch", "optuna", "pynvml", "numpy", "zarr"}
 
 
-def test_help_loads_next_to_nothing():
+def test_a_plan_needs_no_torch():
+    rate = ("--rate", "180", "--samples", "1000", "--epochs", "1", "--gpu", "a10g")
+    assert not loaded_modules("plan", *rate) & {"torch", "optuna", "pynvml", "numpy", "zarr"}
+
+
+@pytest.mark.parametrize("verb", ["search", "plan"])
+def test_help_loads_next_to_nothing(verb: str):
     heavy = {"torch", "optuna", "pynvml", "numpy", "zarr", "pydantic", "rich", "yaml", "psutil"}
-    assert not loaded_modules("search", "--help") & heavy
+    assert not loaded_modules(verb, "--help") & heavy
 
 
 def test_resuming_with_other_options_is_refused(finished: Path, capsys: pytest.CaptureFixture[str]):

@@ -88,6 +88,18 @@ def test_a_rate_of_four_gpus_is_measured_on_four_and_predicted_on_one():
     assert one.rate_samples_per_s.high == pytest.approx(200.0)
 
 
+def test_as_many_gpus_of_another_kind_may_scale_better_or_worse():
+    """They speak over other links: 640 x 2, within 11.8% and 80% either way."""
+    fast = twice_as_fast(instances=(instance(name="four", gpus=4),), achievable_bf16_fraction=0.8)
+    asked = plan_request(measured_gpus=4, rate_samples_per_s=exactly(640.0))
+    row = row_on(plan_of(a10g(achievable_bf16_fraction=0.8), fast, request=asked), "four")
+    assert row.rate_samples_per_s is not None
+    assert row.rate_samples_per_s.value == pytest.approx(1280.0)
+    assert row.rate_samples_per_s.low == pytest.approx(1280.0 * 0.8 / 1.118)
+    assert row.rate_samples_per_s.high == pytest.approx(1280.0 / 0.8 * 1.118)
+    assert row.scaling == "4 GPUs from 4: rate per GPU x 0.80 to 1.25"
+
+
 def test_fewer_cpus_than_it_was_measured_with_make_a_measured_rate_a_prediction():
     machines = (instance(name="small", vcpus=4), instance(name="large", vcpus=8))
     plan = plan_of(a10g(*machines), request=plan_request(measured_vcpus_per_gpu=8))

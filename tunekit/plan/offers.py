@@ -1,11 +1,10 @@
 """The planned training on one machine: rate, hours, dollars."""
 
-import math
 from collections.abc import Iterator, Mapping
 from datetime import date
 from typing import NamedTuple
 
-from tunekit.plan.intervals import EXACTLY_ONE, bounded, inverse, scaled, through, times
+from tunekit.plan.intervals import EXACTLY_ONE, between, inverse, scaled, through, times
 from tunekit.plan.prices import is_stale
 from tunekit.plan.roofline import SpeedRatio, speed_ratio
 from tunekit.plan.sessions import session_time_s, sessions_needed
@@ -171,9 +170,9 @@ def _rate(request: PlanRequest, speed: SpeedRatio, profile: Profile, gpus: int, 
     # A faster GPU asks more of the loader: as many times the CPUs as it is faster.
     needed = None if used is None else used * max(1.0, speed.ratio.value)
     is_short = vcpus is not None and needed is not None and vcpus / gpus < needed
-    efficiency, scaling = _efficiency(request, gpus)
-    per_gpu = times(scaled(request.rate_samples_per_s, 1 / request.measured_gpus), speed.ratio)
     same_gpu = profile.id == request.measured_on
+    efficiency, scaling = _efficiency(request, gpus, same_gpu)
+    per_gpu = times(scaled(request.rate_samples_per_s, 1 / request.measured_gpus), speed.ratio)
     if same_gpu and gpus == request.measured_gpus:
         rate = request.rate_samples_per_s
         how = How.PREDICTED if is_short else How.MEASURED
@@ -185,18 +184,24 @@ def _rate(request: PlanRequest, speed: SpeedRatio, profile: Profile, gpus: int, 
     return _Rate(scaled(times(per_gpu, efficiency), gpus), How.PREDICTED, basis, scaling, is_short)
 
 
-def _efficiency(request: PlanRequest, gpus: int) -> tuple[Interval, str | None]:
-    """Return the rate per GPU against the one with the measured number of GPUs, and what was assumed."""
+def _efficiency(request: PlanRequest, gpus: int, same_gpu: bool) -> tuple[Interval, str | None]:
+    """Return the rate per GPU against the one with the measured number of GPUs, and what was assumed.
+
+    More GPUs take the assumed efficiency, fewer give it back. As many of another kind may gain or lose it,
+    since they speak to each other over other links.
+    """
     measured = request.measured_gpus
-    if gpus == measured:
-        return EXACTLY_ONE, None
     low, high = request.assumptions.scaling_low, request.assumptions.scaling_high
-    one = bounded(low, math.sqrt(low * high), high)
-    efficiency = one if gpus > measured else inverse(1.0, one)
-    return (
-        efficiency,
-        f"{gpus} GPUs from {measured}: rate per GPU x {efficiency.low:.2f} to {efficiency.high:.2f}",
-    )
+    more = between(low, high)
+    if gpus > measured:
+        factor = more
+    elif gpus < measured:
+        factor = inverse(1.0, more)
+    elif gpus > 1 and not same_gpu:
+        factor = between(low / high, high / low)
+    else:
+        return EXACTLY_ONE, None
+    return factor, f"{gpus} GPUs from {measured}: rate per GPU x {factor.low:.2f} to {factor.high:.2f}"
 
 
 def _hours(request: PlanRequest, rate: Interval) -> Interval:
@@ -215,13 +220,9 @@ def _in_sessions(
             return None, None, "it is longer than a session, and the script writes no checkpoints"
         return work, EXACTLY_ONE, None
     overhead_s = assumed.checkpoint_cost_s + assumed.restart_cost_s
-    sessions = (
-        through(lambda h: sessions_needed(h * _H, longest_s, overhead_s), work)
-        if (overhead_s < longest_s or work.high * _H <= longest_s)
-        else None
-    )
-    if sessions is None:
+    if overhead_s >= longest_s and work.high * _H > longest_s:
         return None, None, "a session is too short for one restart and one checkpoint"
+    sessions = through(lambda h: sessions_needed(h * _H, longest_s, overhead_s), work)
     hours = through(lambda h: session_time_s(h * _H, longest_s, overhead_s) / _H, work)
     return hours, sessions, None
 
@@ -248,7 +249,7 @@ def _on_spot(work: Interval | None, price: SpotPrice | None, assumed: PlanAssump
         return _Spot(refused="interruptions come too fast for it to get anywhere")
     hours = through(with_interruptions, work)
     low, high = price.low_usd_per_h, price.high_usd_per_h
-    per_h = bounded(low, math.sqrt(low * high), high)
+    per_h = between(low, high)
     interval_s = None if cost_s is None else daly_interval_s(cost_s, every_s)
     is_worth_it = interval_s is not None and interval_s < work.high * _H
     return _Spot(hours, times(hours, per_h), interval_s if is_worth_it else None)

@@ -1,14 +1,15 @@
 """From one measured rate to a plan: every machine, the ones that stand out, and what to know."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date
 
 from tunekit.errors import UsageError
+from tunekit.plan import roofline, spot
 from tunekit.plan.choices import choose
 from tunekit.plan.findings import findings_of
 from tunekit.plan.offers import LONGEST_H, measured_machine, offered_machines
-from tunekit.records.plan import Plan, PlanRequest, PlanRow
+from tunekit.records.plan import Choice, Plan, PlanRequest, PlanRow
 from tunekit.records.profile import Profile
 
 
@@ -29,12 +30,14 @@ def make_plan(request: PlanRequest, profiles: Mapping[str, Profile], today: date
     kept = [row for row in offered if _is_fast_enough(row, request.max_hours)]
     kept.sort(key=_order)
     rows = (measured_machine(request, profiles.get(request.measured_on)), *kept)
+    choices = choose(rows, request.may_use_spot)
     return Plan(
         made_on=today.isoformat(),
         request=request,
         rows=rows,
-        choices=choose(rows, request.may_use_spot),
+        choices=choices,
         findings=findings_of(request, rows, left_out=len(offered) - len(kept)),
+        sources=_sources(rows, choices),
     )
 
 
@@ -52,6 +55,18 @@ def _order(row: PlanRow) -> tuple[bool, float, float, str, str, str]:
     usd = row.usd_on_demand.value if row.usd_on_demand else math.inf
     hours = row.hours.value if row.hours else math.inf
     return (row.obstacle is not None, usd, hours, row.profile_id, row.provider or "", row.instance or "")
+
+
+def _sources(rows: Sequence[PlanRow], choices: Sequence[Choice]) -> tuple[str, ...]:
+    chosen = [rows[index] for index in dict.fromkeys(choice.row for choice in choices)]
+    prices = [f"{row.provider} {row.instance}: {row.price_source}" for row in chosen if row.price_source]
+    has_other_gpu = any(row.how is not None and row.profile_id != rows[0].profile_id for row in rows)
+    has_checkpoints = any(row.usd_spot or row.checkpoint_interval_s for row in rows)
+    return (
+        *(" ".join(line.split()) for line in prices),
+        *([roofline.SOURCE] if has_other_gpu else []),
+        *([spot.SOURCE] if has_checkpoints else []),
+    )
 
 
 def _refuse_endless(request: PlanRequest) -> None:

@@ -39,9 +39,9 @@ _POWER_LIMITED_W = 75.0
 _FALLBACK_BYTES = (1.0, 2.0)
 """Bytes moved in fp32 against those of a 16-bit autocast, which keeps some of its tensors in fp32."""
 
-SOURCES = (
-    "speed of another GPU: roofline, Williams et al. 2009, CACM 52(4); widened by 11.8%, the mean error "
-    "of Habitat, Yu et al. 2021, USENIX ATC",
+SOURCE = (
+    "speed of another GPU: roofline (Williams et al. 2009, CACM 52(4)), each bound widened by 11.8%, the "
+    "mean error of Habitat (Yu et al. 2021, USENIX ATC)"
 )
 
 

@@ -9,6 +9,8 @@ Sources:
 
 import math
 
+SOURCE = "checkpoints: Young 1974, CACM 17(9); Daly 2006, FGCS 22(3)"
+
 
 def young_interval_s(checkpoint_s: float, interrupted_every_s: float) -> float:
     """Return Young's work time between two checkpoints, sqrt(2CM)."""

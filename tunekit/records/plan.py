@@ -183,6 +183,8 @@ class Plan(Record):
     """The measured machine first, then by expected dollars, those without a price by hours."""
     choices: tuple[Choice, ...] = ()
     findings: tuple[Finding, ...] = ()
+    sources: tuple[str, ...] = ()
+    """Where the prices of the choices come from, and the formulas that were used."""
 
     @model_validator(mode="after")
     def _choices_exist(self) -> Self:

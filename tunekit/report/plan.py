@@ -19,6 +19,7 @@ _SHOWN_ROWS = 15
 _Text = Callable[[float | None], str]
 """How a figure is written."""
 
+_SPOT = "spot"
 _RANGE = "range"
 _RANGES = 2
 """Columns of that title, beside hours and beside dollars."""
@@ -102,7 +103,7 @@ def view_plan(plan: Plan, width: int = 80, every_row: bool = False) -> PlanView:
             printable("; ".join(part for part in (one.message, one.evidence, one.remedy) if part))
             for one in plan.findings
         ),
-        sources=_sources(plan),
+        sources=tuple(printable(one) for one in plan.sources),
     )
 
 
@@ -122,7 +123,7 @@ def _answers(plan: Plan) -> tuple[str, ...]:
     answers = []
     for (index, on_spot), choices in together.items():
         name = " and ".join(str(choice.kind) for choice in choices).capitalize()
-        answers.append(printable(f"{name}: {_machine_answer(plan.rows[index], on_spot)}"))
+        answers.append(printable(f"{name}: {_machine_answer(plan, plan.rows[index], on_spot)}"))
     return tuple(answers)
 
 
@@ -134,13 +135,17 @@ def _without_choice(plan: Plan) -> str:
     return f"Where it was measured ({_gpus_text(own)}): {hours}, measured. No other machine can be priced."
 
 
-def _machine_answer(row: PlanRow, on_spot: bool) -> str:
+def _machine_answer(plan: Plan, row: PlanRow, on_spot: bool) -> str:
     usd, hours = (row.usd_spot, row.spot_hours) if on_spot else (row.usd_on_demand, row.hours)
     kind = "spot" if on_spot else "on demand"
     how = str(How.PREDICTED) if on_spot else str(row.how)
     as_of, is_stale = (row.spot_as_of, row.is_spot_stale) if on_spot else (row.price_as_of, row.is_stale)
     money = f"{_range_text(usd, usd_text)} {kind}" if usd else "price n/a"
     parts = [f"{money}, {_range_text(hours, hours_text, ' h')}, {how}"]
+    if row.precision is not plan.request.precision:
+        parts.append(f"in {row.precision}")
+    if row.compute_units is not None and not on_spot:
+        parts.append(f"{_middle(row.compute_units, rate_text)} compute units")
     if row.sessions is not None and row.sessions.high > 1:
         parts.append(f"in {_range_text(row.sessions, _count_text)} sessions")
     if row.checkpoint_interval_s is not None and (on_spot or row.sessions is not None):
@@ -190,10 +195,13 @@ def _machines(plan: Plan, rows: Sequence[PlanRow], width: int) -> Table:
     has_stale = any(
         (row.usd_on_demand and row.is_stale) or (row.usd_spot and row.is_spot_stale) for row in rows
     )
-    title = "Machines by expected dollars" + (f" (* price older than {days} days)" if has_stale else "")
+    shown = [one.title for one in columns]
+    title = "Machines by expected dollars"
+    title += "; spot is predicted" if _SPOT in shown else ""
+    title += f" (* price older than {days} days)" if has_stale else ""
     return Table(
         title=title,
-        columns=tuple(one.title for one in columns),
+        columns=tuple(shown),
         rows=tuple(zip(*(one.cells for one in columns), strict=True)),
         numeric=tuple(index for index, one in enumerate(columns) if one.is_numeric),
     )
@@ -264,24 +272,6 @@ def _assumptions(plan: Plan) -> tuple[str, ...]:
     if asked.peak_reserved_bytes is not None and any(row.how is How.PREDICTED for row in plan.rows):
         peak = bytes_text(asked.peak_reserved_bytes)
         lines.append(f"another GPU would need the {peak} of memory that were reserved where it was measured")
-    return tuple(lines)
-
-
-def _sources(plan: Plan) -> tuple[str, ...]:
-    """Return where the figures of the answer come from."""
-    lines: list[str] = []
-    for choice in plan.choices:
-        row = plan.rows[choice.row]
-        line = printable(f"{row.provider} {row.instance}: {' '.join((row.price_source or 'n/a').split())}")
-        if line not in lines:
-            lines.append(line)
-    if any(row.how is How.PREDICTED and "roofline" in row.basis for row in plan.rows):
-        lines.append(
-            "speed of another GPU: roofline (Williams et al. 2009, CACM 52(4)), each bound widened by 11.8%, "
-            "the mean error of Habitat (Yu et al. 2021, USENIX ATC)"
-        )
-    if any(row.usd_spot or row.checkpoint_interval_s for row in plan.rows):
-        lines.append("checkpoints: Young 1974, CACM 17(9); Daly 2006, FGCS 22(3)")
     return tuple(lines)
 
 
