@@ -126,7 +126,7 @@ def test_a_machine_that_is_best_at_two_things_is_named_once():
     plan = plan_of(profile(instances=(instance(),)))
     (answer,) = view_plan(plan).answers
     assert answer == (
-        "Cheapest and balanced and fastest: aws g5.xlarge, 1x a10g: $179 on demand, 178 h, measured; "
+        "Cheapest, balanced and fastest: aws g5.xlarge, 1x a10g: $179 on demand, 178 h, measured; "
         "price of 2026-02-28."
     )
 

@@ -122,7 +122,8 @@ def _answers(plan: Plan) -> tuple[str, ...]:
         together.setdefault((choice.row, choice.on_spot), []).append(choice)
     answers = []
     for (index, on_spot), choices in together.items():
-        name = " and ".join(str(choice.kind) for choice in choices).capitalize()
+        *first, last = (str(choice.kind) for choice in choices)
+        name = f"{', '.join(first)} and {last}".capitalize() if first else last.capitalize()
         answers.append(printable(f"{name}: {_machine_answer(plan, plan.rows[index], on_spot)}"))
     return tuple(answers)
 
