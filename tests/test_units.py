@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunekit.errors import UsageError
-from tunekit.units import bytes_text, duration_text, parse_duration_s, rate_text
+from tunekit.units import bytes_text, duration_text, hours_text, parse_duration_s, rate_text, usd_text
 
 UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -74,6 +74,41 @@ def test_durations_have_two_parts_at_most(seconds: float | None, text: str):
 )
 def test_rates_have_three_or_four_digits(rate: float | None, text: str):
     assert rate_text(rate) == text
+
+
+@pytest.mark.parametrize(
+    ("hours", "text"),
+    [
+        (None, "n/a"),
+        (1234.4, "1,234"),
+        (177.94, "178"),
+        (17.81, "17.8"),
+        (1.0, "1.00"),
+        (0.9996, "1.00"),
+        (0.99, "0.99"),
+        (0.0123, "0.012"),
+        (2e-6, "2e-06"),
+    ],
+)
+def test_hours_have_two_digits_at_least(hours: float | None, text: str):
+    assert hours_text(hours) == text
+
+
+@pytest.mark.parametrize(
+    ("usd", "text"),
+    [
+        (None, "n/a"),
+        (0.0, "$0.00"),
+        (0.004, "<$0.01"),
+        (0.42, "$0.42"),
+        (17.8, "$17.80"),
+        (99.994, "$99.99"),
+        (99.996, "$100"),
+        (1234.5, "$1,234"),
+    ],
+)
+def test_dollars_have_cents_up_to_a_hundred(usd: float | None, text: str):
+    assert usd_text(usd) == text
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Quantities as people read and write them: bytes, seconds, rates.
+"""Quantities as people read and write them: bytes, seconds, rates, hours, dollars.
 
 Sizes are binary (1 GiB = 2**30 bytes) because that is what drivers, cgroups and torch report.
 """
@@ -50,6 +50,24 @@ def rate_text(per_s: float | None) -> str:
     if per_s >= 99.95:
         return f"{per_s:,.0f}"
     return f"{per_s:.1f}" if per_s >= 9.995 else f"{per_s:.2f}"
+
+
+def hours_text(hours: float | None) -> str:
+    """Return hours with three significant digits or all whole ones, such as "1,234", "17.8" or "0.012"."""
+    if hours is None:
+        return "n/a"
+    if hours >= 0.9995:
+        return rate_text(hours)
+    return f"{hours:.2g}" if hours >= 0.0005 else f"{hours:.0e}"
+
+
+def usd_text(usd: float | None) -> str:
+    """Return dollars such as "$0.42", "$17.80" or "$1,234"; "n/a" for None."""
+    if usd is None:
+        return "n/a"
+    if 0 < usd < 0.005:
+        return "<$0.01"
+    return f"${usd:,.0f}" if usd >= 99.995 else f"${usd:.2f}"
 
 
 def parse_duration_s(text: str) -> float:

@@ -61,6 +61,30 @@ SURFACE = {
         "--replace",
     },
     "run": {"-h", "--help", "--keep-lr", "--force", "--dry-run", "CONFIG.yaml"},
+    "plan": {
+        "-h",
+        "--help",
+        "--tier",
+        "--rate",
+        "--samples",
+        "--epochs",
+        "--gpu",
+        "--gpus",
+        "--precision",
+        "--max-session",
+        "--checkpoint-cost",
+        "--no-checkpoints",
+        "--restart-cost",
+        "--interrupted-every",
+        "--scaling",
+        "--provider",
+        "--only",
+        "--max-hours",
+        "--spot",
+        "--all",
+        "--json",
+        "RUN",
+    },
     "report": {"-h", "--help", "--json", "RUN"},
 }
 """Every verb with its options. A change here is a decision, and a line in CHANGELOG.md."""
@@ -434,9 +458,15 @@ def test_a_report_needs_no_torch(tmp_path: Path):
     assert not loaded_modules("report", str(tmp_path)) & {"torch", "optuna", "pynvml", "numpy", "zarr"}
 
 
-def test_help_loads_next_to_nothing():
+def test_a_plan_needs_no_torch():
+    rate = ("--rate", "180", "--samples", "1000", "--epochs", "1", "--gpu", "a10g")
+    assert not loaded_modules("plan", *rate) & {"torch", "optuna", "pynvml", "numpy", "zarr"}
+
+
+@pytest.mark.parametrize("verb", ["search", "plan"])
+def test_help_loads_next_to_nothing(verb: str):
     heavy = {"torch", "optuna", "pynvml", "numpy", "zarr", "pydantic", "rich", "yaml", "psutil"}
-    assert not loaded_modules("search", "--help") & heavy
+    assert not loaded_modules(verb, "--help") & heavy
 
 
 def test_resuming_with_other_options_is_refused(finished: Path, capsys: pytest.CaptureFixture[str]):

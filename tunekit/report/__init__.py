@@ -2,4 +2,5 @@
 
 view       Run -> RunView: texts and tables, pure
 terminal   RunView -> a terminal of any width
+plan       Plan -> PlanView -> a terminal
 """

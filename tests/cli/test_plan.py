@@ -1,0 +1,184 @@
+"""`tunekit plan`: from a run or a rate on the command line to hours and dollars."""
+
+import json
+from pathlib import Path
+
+import pytest
+from build_records import baseline_record, host, interval, options, recommendation, run
+
+from tunekit.cli.main import main
+from tunekit.hardware import detect
+from tunekit.records.codec import from_json, to_json
+from tunekit.records.plan import How, Plan
+
+RATE = ["plan", "--rate", "180", "--samples", "1281167", "--epochs", "90", "--gpu", "a10g"]
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """A finished run on an A10G: 180 samples/s over a data set of ImageNet's size."""
+    finished = run(
+        recommendations=(recommendation(rate_samples_per_s=interval(180.0)),),
+        trials=(baseline_record(epoch_samples=1_281_167),),
+        options=options(epochs=90),
+    )
+    (tmp_path / "run.json").write_text(to_json(finished))
+    return tmp_path
+
+
+def planned(capsys: pytest.CaptureFixture[str], *words: str) -> Plan:
+    assert main([*words, "--json"]) == 0
+    return from_json(capsys.readouterr().out, Plan)
+
+
+def test_a_rate_becomes_hours_and_dollars(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([*RATE, "--only", "a10g", "--provider", "aws"]) == 0
+    shown = capsys.readouterr().out
+    assert "Cheapest: aws g5.xlarge, 1x a10g: $179 on demand, 178 h, measured" in shown
+    assert "the rate was measured in fp32 (--precision)" in shown
+    assert max(len(line) for line in shown.splitlines()) <= 80
+
+
+def test_a_saved_run_is_planned(saved: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["plan", str(saved)]) == 0
+    shown = capsys.readouterr().out
+    assert "90 epochs of 1,281,167 samples, from 180 samples/s (175 to 185) measured on 1x a10g" in " ".join(
+        shown.split()
+    )
+    assert "5.0 GiB of memory" in shown
+
+
+def test_a_run_and_a_rate_give_the_same_hours(saved: Path, capsys: pytest.CaptureFixture[str]):
+    of_run = planned(capsys, "plan", str(saved)).rows[0].hours
+    of_rate = planned(capsys, *RATE).rows[0].hours
+    assert of_run is not None
+    assert of_rate is not None
+    assert of_run.value == pytest.approx(of_rate.value)
+
+
+def test_json_alone_is_on_standard_output(capsys: pytest.CaptureFixture[str]):
+    assert main([*RATE, "--json"]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["schema_version"] == 1
+    assert captured.err == ""
+
+
+def test_every_flag_reaches_the_plan(capsys: pytest.CaptureFixture[str]):
+    plan = planned(
+        capsys,
+        *RATE,
+        *("--gpus", "2", "--precision", "bf16", "--max-session", "6h", "--checkpoint-cost", "1m"),
+        *("--restart-cost", "2m", "--interrupted-every", "8h", "--scaling", "0.5..0.9", "--provider", "AWS"),
+        *("--only", "A10G", "--only", "a100-80", "--max-hours", "1000", "--spot"),
+    )
+    asked = plan.request
+    assumed = asked.assumptions
+    assert (asked.measured_gpus, asked.precision, asked.precision_is_assumed) == (2, "bf16", False)
+    assert (assumed.max_session_s, assumed.checkpoint_cost_s) == (6 * 3600, 60)
+    assert (assumed.restart_cost_s, assumed.interrupted_every_s) == (120, 8 * 3600)
+    assert (assumed.scaling_low, assumed.scaling_high) == (0.5, 0.9)
+    assert (asked.providers, asked.only) == (("aws",), ("a10g", "a100-sxm-80"))
+    assert (asked.max_hours, asked.may_use_spot) == (1000.0, True)
+    assert {row.profile_id for row in plan.rows} == {"a10g", "a100-sxm-80"}
+
+
+def test_the_runs_tier_samples_and_epochs_can_be_set(saved: Path, capsys: pytest.CaptureFixture[str]):
+    words = ("--tier", "balanced", "--samples", "7", "--epochs", "3", "--no-checkpoints")
+    asked = planned(capsys, "plan", str(saved), *words).request
+    assert (asked.samples_per_epoch, asked.epochs) == (7, 3)
+    assert asked.assumptions.checkpoint_cost_s is None
+
+
+def test_a_rate_of_a_cpu_gives_the_hours_of_this_machine_alone(capsys: pytest.CaptureFixture[str]):
+    plan = planned(capsys, *RATE[:-1], "cpu")
+    assert plan.rows[0].hours is not None
+    assert {row.how for row in plan.rows[1:]} == {None}
+    assert main([*RATE[:-1], "cpu"]) == 0
+    assert "measured on a CPU" in " ".join(capsys.readouterr().out.split())
+
+
+def test_without_gpu_the_one_that_is_here_counts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(detect, "detect_host", host)
+    plan = planned(capsys, *RATE[:-2])
+    assert plan.request.measured_on == "a10g"
+    assert plan.rows[0].how is How.MEASURED
+
+
+def test_without_gpu_and_without_one_here_it_has_to_be_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(detect, "detect_host", lambda: host(accelerators=()))
+    assert main(RATE[:-2]) == 2
+    assert "say where the rate was measured: --gpu a10g, or --gpu cpu" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["plan"], "give a run folder, or --rate with --samples and --epochs"),
+        (["plan", "--rate", "180"], "--rate 180 says nothing of the training; add --samples and --epochs"),
+        (["plan", "--rate", "180", "--epochs", "1"], "add --samples"),
+        (["plan", "--rate", "0"], "--rate must be a positive number of samples/s, got '0'"),
+        (["plan", "--rate", "-5"], "--rate must be a positive number of samples/s, got '-5'"),
+        (["plan", "--rate", "nan"], "--rate must be a positive number of samples/s, got 'nan'"),
+        (["plan", "--rate", "1e300"], "--rate must be a positive number of samples/s, got '1e300'"),
+        ([*RATE, "--tier", "balanced"], "--tier balanced belongs to a run"),
+        (["plan", "here", "--rate", "5"], "here has its own rate, so --rate 5 is one too many"),
+        (["plan", "here", "--gpu", "t4", "--gpus", "2"], "--gpu, --gpus belong to --rate"),
+        ([*RATE, "--scaling", "0.9..0.8"], "write it as LO..HI with shares up to 1"),
+        ([*RATE, "--scaling", "2"], "write it as LO..HI with shares up to 1"),
+        ([*RATE, "--scaling", "most"], "write it as LO..HI with shares up to 1"),
+        ([*RATE, "--max-session", "long"], "not a duration: 'long'"),
+        ([*RATE, "--interrupted-every", "0h"], "must be positive"),
+        ([*RATE, "--provider", "nowhere"], "no machine of provider 'nowhere' is known; known: aws"),
+        ([*RATE, "--samples", "9" * 15, "--epochs", "9" * 15], "check rate, samples and epochs"),
+        ([*RATE, "--", "python", "train.py"], "plan takes no training command"),
+    ],
+)
+def test_what_can_not_be_planned_says_what_to_do(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+):
+    assert main(words) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flag", "text", "said"),
+    [
+        ("--samples", "0", "must be a whole number, at least 1, got '0'"),
+        ("--epochs", "1.5", "must be a whole number, at least 1, got '1.5'"),
+        ("--gpus", "-1", "must be a whole number, at least 1, got '-1'"),
+        ("--max-hours", "inf", "must be a positive number of hours, got 'inf'"),
+        ("--precision", "int8", "invalid choice"),
+        ("--tier", "boldest", "invalid choice"),
+    ],
+)
+def test_a_value_that_can_not_be_used_says_what_it_must_be(
+    flag: str, text: str, said: str, capsys: pytest.CaptureFixture[str]
+):
+    with pytest.raises(SystemExit) as caught:
+        main(["plan", f"{flag}={text}"])
+    assert caught.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_an_unknown_gpu_lists_the_known_ones(capsys: pytest.CaptureFixture[str]):
+    assert main([*RATE[:-1], "a10h"]) == 3
+    assert "near: a10g" in capsys.readouterr().err
+    assert main([*RATE, "--only", "a10h"]) == 3
+
+
+def test_a_folder_without_a_run_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["plan", str(tmp_path)]) == 8
+    assert "no run in" in capsys.readouterr().err
+
+
+def test_a_run_without_a_rate_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "run.json").write_text(to_json(run()))
+    assert main(["plan", str(tmp_path)]) == 2
+    assert "has no rate: it recommends nothing" in capsys.readouterr().err

@@ -1,0 +1,85 @@
+"""The machines that stand out."""
+
+import pytest
+from build_plans import exactly, plan_row
+from build_records import unhurried
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tunekit.plan.choices import choose
+from tunekit.records.plan import ChoiceKind, PlanRow
+
+some = st.none() | st.floats(0.01, 1e4)
+
+
+def priced(usd: float | None, hours: float | None, **overrides: object) -> PlanRow:
+    values = {
+        "usd_on_demand": None if usd is None or hours is None else exactly(usd),
+        "hours": None if hours is None else exactly(hours),
+    }
+    return plan_row(**(values | overrides))
+
+
+def rows_chosen(rows: list[PlanRow], may_use_spot: bool = False) -> dict[ChoiceKind, tuple[int, bool]]:
+    return {one.kind: (one.row, one.on_spot) for one in choose(rows, may_use_spot)}
+
+
+def test_cheapest_balanced_and_fastest_by_hand():
+    """Dollars x hours are 1000, 800 and 900."""
+    assert rows_chosen([priced(10, 100), priced(20, 40), priced(90, 10)]) == {
+        ChoiceKind.CHEAPEST: (0, False),
+        ChoiceKind.BALANCED: (1, False),
+        ChoiceKind.FASTEST: (2, False),
+    }
+
+
+@given(st.lists(st.tuples(some, some), max_size=6))
+@unhurried
+def test_no_other_machine_is_better(figures: list[tuple[float | None, float | None]]):
+    rows = [priced(usd, hours) for usd, hours in figures]
+    chosen = rows_chosen(rows)
+    known = [row for row in rows if row.hours]
+    dollars = [row.usd_on_demand.value for row in known if row.usd_on_demand]
+    assert (ChoiceKind.FASTEST in chosen) == bool(known)
+    assert (ChoiceKind.CHEAPEST in chosen) == (ChoiceKind.BALANCED in chosen) == bool(dollars)
+    if dollars:
+        cheapest = rows[chosen[ChoiceKind.CHEAPEST][0]].usd_on_demand
+        assert cheapest is not None
+        assert cheapest.value == min(dollars)
+    if known:
+        fastest = rows[chosen[ChoiceKind.FASTEST][0]].hours
+        assert fastest is not None
+        assert fastest.value == min(row.hours.value for row in known if row.hours)
+
+
+def test_a_tie_goes_to_the_other_figure_then_to_the_earlier_row():
+    assert rows_chosen([priced(10, 9), priced(10, 8), priced(10, 8)])[ChoiceKind.CHEAPEST] == (1, False)
+    assert rows_chosen([priced(9, 8), priced(None, 8), priced(7, 8)])[ChoiceKind.FASTEST] == (2, False)
+
+
+@pytest.mark.parametrize(
+    "why", [{"obstacle": "too small", "fits": False}, {"provider": None, "instance": None}]
+)
+def test_what_can_not_be_rented_or_does_not_fit_is_never_chosen(why: dict[str, object]):
+    assert rows_chosen([priced(1, 1, **why), priced(2, 2)])[ChoiceKind.CHEAPEST] == (1, False)
+    assert choose([priced(1, 1, **why)], may_use_spot=True) == ()
+
+
+def test_spot_counts_only_when_it_is_allowed_and_with_its_own_hours():
+    rows = [priced(10, 10), priced(20, 8, usd_spot=exactly(5.0), spot_hours=exactly(12.0))]
+    assert rows_chosen(rows)[ChoiceKind.CHEAPEST] == (0, False)
+    allowed = rows_chosen(rows, may_use_spot=True)
+    assert allowed == {
+        ChoiceKind.CHEAPEST: (1, True),
+        ChoiceKind.BALANCED: (1, True),
+        ChoiceKind.FASTEST: (1, False),
+    }
+
+
+def test_every_choice_says_why():
+    reasons = {one.kind: one.reason for one in choose([priced(1, 1), priced(None, 2)], may_use_spot=False)}
+    assert reasons == {
+        ChoiceKind.CHEAPEST: "least expected dollars of 1 machine with a price",
+        ChoiceKind.BALANCED: "least dollars x hours",
+        ChoiceKind.FASTEST: "least expected hours of 2 machines",
+    }

@@ -1,0 +1,285 @@
+"""The training on one machine, with figures worked out by hand."""
+
+import pytest
+from build_plans import (
+    exactly,
+    gpu_profiles,
+    instance,
+    plan_of,
+    plan_request,
+    row_on,
+    spot_price,
+    twice_as_fast,
+    without_bf16,
+)
+from build_records import GIB, profile, unhurried
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tunekit.records.config import Precision
+from tunekit.records.measurement import Interval
+from tunekit.records.plan import How, PlanAssumptions, PlanRow
+from tunekit.records.profile import Profile
+
+H = 3600.0
+
+
+def a10g(*machines: object, **overrides: object) -> Profile:
+    return profile(instances=machines or (instance(),), **overrides)
+
+
+def test_imagenet_for_90_epochs_at_180_samples_per_s_takes_178_hours_and_179_dollars():
+    """1,281,167 x 90 = 115,305,030 samples; / 180 = 640,583.5 s = 177.9 h; x 1.006 = 179.01 dollars."""
+    row = row_on(plan_of(a10g()), "g5.xlarge")
+    assert row.how is How.MEASURED
+    assert row.hours is not None
+    assert row.usd_on_demand is not None
+    assert row.hours.value == pytest.approx(177.94, abs=0.005)
+    assert row.usd_on_demand.value == pytest.approx(179.01, abs=0.005)
+    assert row.hours.low == row.hours.value == row.hours.high
+    assert not row.is_stale
+
+
+def test_the_measured_machine_has_hours_and_no_price():
+    first = plan_of(a10g()).rows[0]
+    assert first.is_measured_machine
+    assert first.how is How.MEASURED
+    assert first.provider is first.usd_on_demand is None
+    assert first.hours is not None
+    assert first.hours.value == pytest.approx(177.94, abs=0.005)
+
+
+def test_a_rate_with_a_range_turns_into_hours_with_the_ends_swapped():
+    rate = Interval(value=100.0, low=80.0, high=125.0)
+    asked = plan_request(samples_per_epoch=360_000, epochs=10, rate_samples_per_s=rate)
+    row = row_on(plan_of(a10g(), request=asked), "g5.xlarge")
+    assert row.hours == Interval(value=10.0, low=8.0, high=12.5)
+
+
+def test_on_another_gpu_the_rate_is_a_prediction_with_its_way():
+    other = twice_as_fast(instances=(instance(name="two.xlarge"),), achievable_bf16_fraction=0.8)
+    row = row_on(plan_of(a10g(achievable_bf16_fraction=0.8), other), "two.xlarge")
+    assert row.how is How.PREDICTED
+    assert row.basis == "roofline from a10g in bf16: x 2.00 (1.79 to 2.24)"
+    assert row.hours is not None
+    assert row.hours.value == pytest.approx(177.94 / 2, abs=0.01)
+    assert row.hours.low == pytest.approx(177.94 / 2 / 1.118, abs=0.01)
+    assert row.hours.high == pytest.approx(177.94 / 2 * 1.118, abs=0.01)
+
+
+def test_four_gpus_have_between_80_and_100_percent_of_four_rates():
+    row = row_on(plan_of(a10g(instance(name="g5.12xlarge", gpus=4, vcpus=48))), "g5.12xlarge")
+    assert row.how is How.PREDICTED
+    assert row.rate_samples_per_s is not None
+    assert row.rate_samples_per_s.low == pytest.approx(576.0)
+    assert row.rate_samples_per_s.high == pytest.approx(720.0)
+    assert row.scaling == "4 GPUs from 1: rate per GPU x 0.80 to 1.00"
+
+
+def test_a_rate_of_four_gpus_is_measured_on_four_and_predicted_on_one():
+    machines = (instance(name="four", gpus=4, vcpus=48), instance(name="one"))
+    plan = plan_of(a10g(*machines), request=plan_request(measured_gpus=4, rate_samples_per_s=exactly(640.0)))
+    four, one = row_on(plan, "four"), row_on(plan, "one")
+    assert four.how is How.MEASURED
+    assert four.rate_samples_per_s == exactly(640.0)
+    assert one.how is How.PREDICTED
+    assert one.rate_samples_per_s is not None
+    assert one.rate_samples_per_s.low == pytest.approx(160.0)
+    assert one.rate_samples_per_s.high == pytest.approx(200.0)
+
+
+def test_as_many_gpus_of_another_kind_may_scale_better_or_worse():
+    """They speak over other links: 640 x 2, within 11.8% and 80% either way."""
+    fast = twice_as_fast(instances=(instance(name="four", gpus=4),), achievable_bf16_fraction=0.8)
+    asked = plan_request(measured_gpus=4, rate_samples_per_s=exactly(640.0))
+    row = row_on(plan_of(a10g(achievable_bf16_fraction=0.8), fast, request=asked), "four")
+    assert row.rate_samples_per_s is not None
+    assert row.rate_samples_per_s.value == pytest.approx(1280.0)
+    assert row.rate_samples_per_s.low == pytest.approx(1280.0 * 0.8 / 1.118)
+    assert row.rate_samples_per_s.high == pytest.approx(1280.0 / 0.8 * 1.118)
+    assert row.scaling == "4 GPUs from 4: rate per GPU x 0.80 to 1.25"
+
+
+def test_fewer_cpus_than_it_was_measured_with_make_a_measured_rate_a_prediction():
+    machines = (instance(name="small", vcpus=4), instance(name="large", vcpus=8))
+    plan = plan_of(a10g(*machines), request=plan_request(measured_vcpus_per_gpu=8))
+    small, large = row_on(plan, "small"), row_on(plan, "large")
+    assert (small.how, small.loader_may_limit) == (How.PREDICTED, True)
+    assert (large.how, large.loader_may_limit) == (How.MEASURED, False)
+    assert "with more CPUs than the 4 here" in small.basis
+
+
+def test_a_faster_gpu_needs_as_many_times_the_cpus():
+    machines = (instance(name="eight", vcpus=8), instance(name="ten", vcpus=10))
+    fast = twice_as_fast(instances=machines, achievable_bf16_fraction=0.8)
+    known = a10g(achievable_bf16_fraction=0.8)
+    plan = plan_of(known, fast, request=plan_request(measured_vcpus_per_gpu=5))
+    assert row_on(plan, "eight").loader_may_limit
+    assert not row_on(plan, "ten").loader_may_limit
+
+
+def test_spot_takes_longer_and_costs_what_the_zone_asks():
+    """M = 4 h, C = 30 s: sqrt(2 x 30 x 14,400) - 30 = 899.5 s of work between two checkpoints."""
+    row = row_on(plan_of(a10g(instance(spot=spot_price(0.2, 0.8)))), "g5.xlarge")
+    assert row.checkpoint_interval_s == pytest.approx(899.516, abs=0.001)
+    assert row.spot_hours is not None
+    # Pieces of 929.516 s cost 14,400 e^(300/14,400) (e^(929.516/14,400) - 1) = 980.386 s apiece.
+    assert row.spot_hours.value == pytest.approx(177.94 * 980.386 / 899.516, rel=1e-4)
+    assert row.usd_spot is not None
+    assert row.usd_spot.value == pytest.approx(0.4 * row.spot_hours.value)
+    assert row.usd_spot.low == pytest.approx(0.2 * row.spot_hours.low)
+    assert row.usd_spot.high == pytest.approx(0.8 * row.spot_hours.high)
+
+
+@pytest.mark.parametrize(("epochs", "refused"), [(1, False), (3, True)])
+def test_spot_without_checkpoints_is_refused_for_what_is_longer_than_it_lasts(epochs: int, refused: bool):
+    """An epoch takes 1.98 h, an interruption comes every 4 h."""
+    asked = plan_request(epochs=epochs, assumptions=PlanAssumptions(checkpoint_cost_s=None))
+    row = row_on(plan_of(a10g(instance(spot=spot_price())), request=asked), "g5.xlarge")
+    assert (row.spot_refused is not None) is refused
+    assert (row.usd_spot is None) is refused
+    assert row.usd_on_demand is not None
+
+
+def test_spot_that_never_gets_anywhere_is_refused():
+    restless = PlanAssumptions(interrupted_every_s=10.0, restart_cost_s=3600.0)
+    row = row_on(
+        plan_of(a10g(instance(spot=spot_price())), request=plan_request(assumptions=restless)), "g5.xlarge"
+    )
+    assert row.spot_refused == "interruptions come too fast for it to get anywhere"
+
+
+def test_colab_takes_units_and_sessions():
+    """178 h in sessions of 12 h with 330 s between two: 15 of them, 14 gaps of 330 s = 1.28 h."""
+    colab = instance(
+        provider="colab", name="A10G", usd_per_h=0.5, compute_units_per_h=5.0, as_of="2026-02-28"
+    )
+    row = row_on(plan_of(a10g(colab)), "A10G")
+    assert row.sessions == exactly(15.0)
+    assert row.hours is not None
+    assert row.hours.value == pytest.approx(177.94 + 14 * 330 / H, abs=0.01)
+    assert row.compute_units is not None
+    assert row.compute_units.value == pytest.approx(5 * row.hours.value)
+    assert row.usd_on_demand is not None
+    assert row.usd_on_demand.value == pytest.approx(0.5 * row.hours.value)
+    assert row.checkpoint_interval_s is not None
+
+
+def test_colab_without_checkpoints_can_not_outlast_a_session():
+    colab = instance(provider="colab", name="A10G")
+    asked = plan_request(assumptions=PlanAssumptions(checkpoint_cost_s=None))
+    row = row_on(plan_of(a10g(colab), request=asked), "A10G")
+    assert row.hours is row.usd_on_demand is None
+    assert row.obstacle == "it is longer than a session, and the script writes no checkpoints"
+    assert not row.can_be_chosen
+
+
+def test_a_session_that_only_restarts_is_no_session():
+    short = PlanAssumptions(max_session_s=200.0)
+    colab = instance(provider="colab", name="A10G")
+    row = row_on(plan_of(a10g(colab), request=plan_request(assumptions=short)), "A10G")
+    assert row.obstacle == "a session is too short for one restart and one checkpoint"
+
+
+def test_a_machine_with_a_part_of_its_price_has_hours_and_no_dollars():
+    row = row_on(plan_of(a10g(instance(usd_per_h=None))), "g5.xlarge")
+    assert row.hours is not None
+    assert row.usd_on_demand is None
+
+
+@pytest.mark.parametrize(
+    ("peak_gib", "memory_gib", "fits"), [(20, 22, True), (21, 22, False), (None, 22, None), (20, None, None)]
+)
+def test_the_measured_peak_is_held_against_95_percent_of_the_memory(
+    peak_gib: int | None, memory_gib: int | None, fits: bool | None
+):
+    memory = None if memory_gib is None else memory_gib * GIB
+    other = twice_as_fast(torch_memory_bytes=memory, memory_bytes=None, instances=(instance(name="other"),))
+    peak = None if peak_gib is None else peak_gib * GIB
+    row = row_on(plan_of(a10g(), other, request=plan_request(peak_reserved_bytes=peak)), "other")
+    assert row.fits is fits
+    assert (row.obstacle is not None) is (fits is False)
+
+
+def test_a_fallback_says_what_it_trains_in_and_not_that_it_fits():
+    old = without_bf16(instances=(instance(name="old.xlarge"),))
+    row = row_on(plan_of(a10g(), old, request=plan_request(peak_reserved_bytes=GIB)), "old.xlarge")
+    assert row.precision is Precision.FP32
+    assert row.fits is None
+
+
+@pytest.mark.parametrize(
+    ("measured_on", "reason"),
+    [("cpu", "measured on a CPU"), ("nvidia-unheard-of", "no profile of nvidia-unheard-of")],
+)
+def test_a_rate_of_another_kind_of_device_gives_no_figures(measured_on: str, reason: str):
+    plan = plan_of(a10g(), profile("cpu"), request=plan_request(measured_on=measured_on))
+    row = row_on(plan, "g5.xlarge")
+    assert row.how is row.hours is row.usd_on_demand is None
+    assert reason in row.basis
+    assert plan.rows[0].hours is not None
+    assert plan.choices == ()
+
+
+def test_a_gpu_that_nobody_offers_has_hours_on_one_of_it():
+    row = row_on(plan_of(a10g(), twice_as_fast()), None)
+    assert (row.gpus, row.profile_id, row.how) == (1, "a10g-twice", How.PREDICTED)
+    assert not row.can_be_chosen
+
+
+@given(
+    gpu_profiles("a10g"),
+    gpu_profiles("other"),
+    st.sampled_from(Precision),
+    st.tuples(st.floats(1e-3, 1e9), st.floats(1.0, 2.0), st.floats(1.0, 2.0)),
+    st.integers(1, 8),
+    st.sampled_from([PlanAssumptions(), PlanAssumptions(checkpoint_cost_s=None)]),
+)
+@unhurried
+def test_hours_times_rate_are_the_samples_whatever_the_machines(
+    one: Profile,
+    other: Profile,
+    precision: Precision,
+    rate: tuple[float, float, float],
+    gpus: int,
+    assumed: PlanAssumptions,
+):
+    middle, below, above = rate
+    asked = plan_request(
+        samples_per_epoch=50_000,
+        precision=precision,
+        rate_samples_per_s=Interval(value=middle, low=middle / below, high=middle * above),
+        measured_gpus=gpus,
+        measured_vcpus_per_gpu=4,
+        assumptions=assumed,
+    )
+    for row in plan_of(one, other, request=asked).rows:
+        check(row, 50_000 * 90)
+
+
+def check(row: PlanRow, samples: int) -> None:
+    if row.hours is None:
+        assert row.how is None or row.obstacle is not None
+        assert row.usd_on_demand is None
+        return
+    assert row.rate_samples_per_s is not None
+    if row.sessions is None or row.sessions.high == 1:
+        for hours, per_s in (
+            (row.hours.low, row.rate_samples_per_s.high),
+            (row.hours.value, row.rate_samples_per_s.value),
+            (row.hours.high, row.rate_samples_per_s.low),
+        ):
+            assert hours * H * per_s == pytest.approx(samples, rel=1e-9)
+    else:
+        assert row.hours.value * H * row.rate_samples_per_s.value >= samples * (1 - 1e-9)
+    if row.spot_hours is not None:
+        assert row.spot_hours.value >= row.hours.value * (1 - 1e-9) or row.sessions is not None
+
+
+def test_no_order_of_profiles_changes_the_plan():
+    machines = [a10g(), twice_as_fast(instances=(instance(name="two"),)), without_bf16()]
+    assert plan_of(*machines) == plan_of(*reversed(machines))
+
+
+def test_a_measured_gpu_that_nobody_offers_is_listed_once():
+    assert len(plan_of(profile()).rows) == 1

@@ -1,0 +1,114 @@
+"""Interruptions: closed forms against a simulation, numeric minimisation and their limits."""
+
+import math
+import random
+
+import pytest
+from build_records import unhurried
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tunekit.plan.spot import (
+    daly_interval_s,
+    spot_time_s,
+    time_with_checkpoints_s,
+    time_without_checkpoints_s,
+    young_interval_s,
+)
+
+H = 3600.0
+work = st.floats(1.0, 1000 * H)
+costs = st.none() | st.floats(0.1, 600.0)
+every = st.floats(0.5 * H, 1000 * H)
+restarts = st.floats(0.0, 1800.0)
+
+
+def simulated_time_s(work_s: float, every_s: float, restart_s: float, seed: int, runs: int) -> float:
+    """Mean time until one piece succeeds; a restart may be interrupted too."""
+    dice = random.Random(seed)
+    total_s = 0.0
+    for _ in range(runs):
+        needed_s = work_s
+        while (lasts_s := dice.expovariate(1 / every_s)) < needed_s:
+            total_s += lasts_s
+            needed_s = restart_s + work_s
+        total_s += needed_s
+    return total_s / runs
+
+
+def least_by_trying(work_s: float, checkpoint_s: float, every_s: float) -> tuple[float, float]:
+    """Best interval and its time over a fine grid of intervals."""
+    tried = [work_s * math.exp(-step / 200) for step in range(3000)]
+    found = [(time_with_checkpoints_s(work_s, one, checkpoint_s, every_s, 0.0), one) for one in tried]
+    best_s, interval_s = min(found)
+    return interval_s, best_s
+
+
+@given(work, costs, every, restarts)
+@unhurried
+def test_interruptions_never_save_time(work_s: float, cost_s: float | None, every_s: float, restart_s: float):
+    assert spot_time_s(work_s, cost_s, every_s, restart_s) >= work_s * (1 - 1e-12)
+
+
+@given(work, costs, every, restarts, st.floats(1.0, 100.0))
+@unhurried
+def test_rarer_interruptions_cost_no_more(
+    work_s: float, cost_s: float | None, every_s: float, restart_s: float, more: float
+):
+    often = spot_time_s(work_s, cost_s, every_s, restart_s)
+    rarely = spot_time_s(work_s, cost_s, every_s * more, restart_s)
+    assert rarely <= often * (1 + 1e-9)
+
+
+@given(work, costs, every, restarts, st.floats(1.0, 10.0))
+@unhurried
+def test_more_work_takes_no_less(
+    work_s: float, cost_s: float | None, every_s: float, restart_s: float, more: float
+):
+    less = spot_time_s(work_s, cost_s, every_s, restart_s)
+    assert spot_time_s(work_s * more, cost_s, every_s, restart_s) >= less * (1 - 1e-12)
+
+
+@given(every)
+@unhurried
+def test_a_short_training_is_hardly_ever_interrupted(every_s: float):
+    assert time_without_checkpoints_s(every_s * 1e-6, every_s, 0.0) == pytest.approx(every_s * 1e-6, rel=1e-6)
+
+
+@given(st.floats(1.0, 60.0), st.floats(2 * H, 200 * H))
+@unhurried
+def test_dalys_interval_is_the_best_one(checkpoint_s: float, every_s: float):
+    work_s = 50 * every_s
+    best_interval_s, least_s = least_by_trying(work_s, checkpoint_s, every_s)
+    daly_s = daly_interval_s(checkpoint_s, every_s)
+    assert daly_s == pytest.approx(best_interval_s, rel=0.1)
+    assert time_with_checkpoints_s(work_s, daly_s, checkpoint_s, every_s, 0.0) <= least_s * 1.002
+    young_s = young_interval_s(checkpoint_s, every_s)
+    assert time_with_checkpoints_s(work_s, young_s, checkpoint_s, every_s, 0.0) <= least_s * 1.01
+
+
+@pytest.mark.parametrize(("work_h", "restart_s"), [(1.0, 0.0), (4.0, 600.0)])
+def test_one_piece_takes_about_as_long_as_in_a_simulation(work_h: float, restart_s: float):
+    """The closed form charges M (e^(R/M) - 1) e^(...) like Daly: it is a little above an exact replay."""
+    simulated = simulated_time_s(work_h * H, 4 * H, restart_s, seed=7, runs=20_000)
+    assert time_without_checkpoints_s(work_h * H, 4 * H, restart_s) == pytest.approx(simulated, rel=0.06)
+
+
+def test_figures_by_hand():
+    """C = 50 s and M = 10,000 s: 2CM is a million."""
+    assert young_interval_s(50.0, 10_000.0) == 1000.0
+    assert daly_interval_s(50.0, 10_000.0) == 950.0
+    assert daly_interval_s(5_000.0, 10_000.0) == 10_000.0
+    # A hundred pieces of 950 s and 50 s each: M (e^0.1 - 1) = 1051.709 s apiece.
+    assert time_with_checkpoints_s(95_000.0, 950.0, 50.0, 10_000.0, 0.0) == pytest.approx(105_170.9, abs=0.1)
+    # One piece as long as the mean time between interruptions: M (e - 1).
+    assert time_without_checkpoints_s(10_000.0, 10_000.0, 0.0) == pytest.approx(17_182.8, abs=0.1)
+
+
+def test_what_can_not_be_written_as_a_number_is_infinite():
+    assert time_without_checkpoints_s(1e9, 1.0, 0.0) == math.inf
+    assert spot_time_s(1e6, 100.0, 0.1, 300.0) == math.inf
+
+
+def test_a_training_shorter_than_the_interval_writes_no_checkpoint():
+    assert spot_time_s(900.0, 50.0, 10_000.0, 60.0) == time_without_checkpoints_s(900.0, 10_000.0, 60.0)

@@ -1,0 +1,98 @@
+"""What a run says of the training to be planned."""
+
+from typing import NamedTuple
+
+from tunekit.errors import UsageError
+from tunekit.records.config import TrainConfig
+from tunekit.records.plan import PlanAssumptions, PlanRequest
+from tunekit.records.profile import Profile
+from tunekit.records.recommendation import Recommendation, Tier
+from tunekit.records.run import Run
+
+_NEAREST_TIERS = (Tier.BALANCED, Tier.CONSERVATIVE, Tier.AGGRESSIVE)
+
+
+class Wishes(NamedTuple):
+    """What the user asked of a plan, whatever the rate comes from."""
+
+    samples_per_epoch: int | None = None
+    epochs: int | None = None
+    providers: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    max_hours: float | None = None
+    may_use_spot: bool = False
+    assumptions: PlanAssumptions = PlanAssumptions()
+
+
+def request_of_run(run: Run, wishes: Wishes, tier: Tier | None = None, name: str = "the run") -> PlanRequest:
+    """Return the plan that a run asks for: a tier's confirmed rate over the data set that its baseline saw.
+
+    Args:
+        run: the saved run.
+        wishes: what the user set; the run fills the rest.
+        tier: whose rate; Balanced by default, else the nearest there is.
+        name: how to call the run.
+
+    Raises:
+        UsageError: the run has no rate of that tier, or does not know its data set's length.
+    """
+    best = _recommendation(run, tier, name)
+    samples = wishes.samples_per_epoch or _samples_per_epoch(run)
+    if samples is None:
+        raise UsageError(
+            f"{name} does not know how many samples an epoch has, since its data set has no length; "
+            "give them with --samples"
+        )
+    return PlanRequest(
+        source=f"{name}, {best.tier.value}: {_rate_source(best)}",
+        samples_per_epoch=samples,
+        epochs=wishes.epochs or run.options.epochs,
+        rate_samples_per_s=best.rate_samples_per_s,
+        measured_on=run.measured_on,
+        measured_gpus=run.world_size,
+        measured_vcpus_per_gpu=_vcpus_used(best.config, run.rank_host.cpus),
+        precision=best.config.precision,
+        peak_reserved_bytes=best.peak_reserved_bytes,
+        providers=wishes.providers,
+        only=wishes.only,
+        max_hours=wishes.max_hours,
+        may_use_spot=wishes.may_use_spot,
+        assumptions=wishes.assumptions,
+    )
+
+
+def measured_profile(run: Run) -> Profile | None:
+    """Return the profile of the device that the run was measured on, where the run holds it."""
+    return run.profile if run.profile.id == run.measured_on else None
+
+
+def _recommendation(run: Run, tier: Tier | None, name: str) -> Recommendation:
+    by_tier = {one.tier: one for one in run.recommendations}
+    if tier is not None and tier not in by_tier:
+        known = ", ".join(by_tier) or "none"
+        raise UsageError(f"{name} has no {tier} tier (it has: {known}); choose another --tier")
+    order = _NEAREST_TIERS if tier is None else (tier,)
+    best = next((by_tier[one] for one in order if one in by_tier), None)
+    if best is None:
+        raise UsageError(
+            f"{name} has no rate: it recommends nothing (status: {run.status}); go on with it by "
+            "tunekit search --resume, or give a rate with --rate"
+        )
+    return best
+
+
+def _samples_per_epoch(run: Run) -> int | None:
+    measured = run.baseline.measurement if run.baseline else None
+    return measured.loop.epoch_samples_total if measured else None
+
+
+def _rate_source(best: Recommendation) -> str:
+    rounds = len(best.confirm_trials)
+    if not rounds:
+        return "measured once, not confirmed"
+    return f"measured in {rounds} fresh process{'es' if rounds > 1 else ''}, 95% interval"
+
+
+def _vcpus_used(config: TrainConfig, cpus: int) -> int:
+    """Return the CPUs that one process and its workers kept busy, of those that it had."""
+    return min(cpus, config.num_workers + 1)

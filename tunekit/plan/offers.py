@@ -1,0 +1,271 @@
+"""The planned training on one machine: rate, hours, dollars."""
+
+from collections.abc import Iterator, Mapping
+from datetime import date
+from typing import NamedTuple
+
+from tunekit.plan.intervals import EXACTLY_ONE, between, inverse, scaled, through, times
+from tunekit.plan.prices import is_stale
+from tunekit.plan.roofline import SpeedRatio, speed_ratio
+from tunekit.plan.sessions import session_time_s, sessions_needed
+from tunekit.plan.spot import daly_interval_s, spot_time_s
+from tunekit.records.measurement import Interval
+from tunekit.records.plan import How, PlanAssumptions, PlanRequest, PlanRow
+from tunekit.records.profile import Instance, Profile, SpotPrice
+
+USABLE_MEMORY = 0.95
+"""Share of a GPU's memory that a training may reserve: what the Aggressive tier allows."""
+
+LONGEST_H = 1e7
+"""A thousand years: what takes longer never ends."""
+
+_H = 3600.0
+
+
+class _Rate(NamedTuple):
+    """The rate of a whole machine."""
+
+    rate: Interval | None
+    how: How | None
+    basis: str
+    scaling: str | None
+    loader_may_limit: bool
+
+
+class _Spot(NamedTuple):
+    """The training on an interruptible machine."""
+
+    hours: Interval | None = None
+    usd: Interval | None = None
+    interval_s: float | None = None
+    refused: str | None = None
+
+
+def measured_machine(request: PlanRequest, profile: Profile | None) -> PlanRow:
+    """Return the training on the machine that the rate was measured on; its price is not known."""
+    return PlanRow(
+        profile_id=request.measured_on,
+        device_name=profile.device_names[0] if profile else request.measured_on,
+        provider=None,
+        instance=None,
+        region=None,
+        gpus=request.measured_gpus,
+        vcpus=None,
+        is_measured_machine=True,
+        how=How.MEASURED,
+        rate_samples_per_s=request.rate_samples_per_s,
+        basis=f"measured on {request.measured_on}",
+        precision=request.precision,
+        hours=_hours(request, request.rate_samples_per_s),
+        usd_on_demand=None,
+        fits=True,
+    )
+
+
+def offered_machines(request: PlanRequest, profiles: Mapping[str, Profile], today: date) -> Iterator[PlanRow]:
+    """Yield the training on every machine of every GPU, and on one GPU of those that nobody offers.
+
+    Args:
+        request: the training; its filters apply, but for the longest time.
+        profiles: every GPU by id.
+        today: the day to judge prices by.
+    """
+    measured = profiles.get(request.measured_on)
+    for profile in profiles.values():
+        if profile.is_cpu or (request.only and profile.id not in request.only):
+            continue
+        speed = _speed(request, measured, profile)
+        wanted = [
+            one for one in profile.instances if not request.providers or one.provider in request.providers
+        ]
+        for instance in wanted:
+            yield _offer(request, profile, speed, instance, today)
+        if not profile.instances and not request.providers and profile.id != request.measured_on:
+            yield _gpu_alone(request, profile, speed)
+
+
+def _speed(request: PlanRequest, measured: Profile | None, profile: Profile) -> SpeedRatio:
+    if request.measured_on == "cpu":
+        return SpeedRatio(None, request.precision, "measured on a CPU, which says nothing of a GPU's speed")
+    if measured is None:
+        return SpeedRatio(None, request.precision, f"no profile of {request.measured_on} to compare with")
+    return speed_ratio(measured, profile, request.precision)
+
+
+def _gpu_alone(request: PlanRequest, profile: Profile, speed: SpeedRatio) -> PlanRow:
+    """The training on one GPU that no provider is known to offer."""
+    rate = _rate(request, speed, profile, gpus=1, vcpus=None)
+    fits = _fits(request, profile, speed)
+    return PlanRow(
+        profile_id=profile.id,
+        device_name=profile.device_names[0],
+        provider=None,
+        instance=None,
+        region=None,
+        gpus=1,
+        vcpus=None,
+        how=rate.how,
+        rate_samples_per_s=rate.rate,
+        basis=rate.basis,
+        precision=speed.precision,
+        scaling=rate.scaling,
+        hours=_hours(request, rate.rate) if rate.rate else None,
+        usd_on_demand=None,
+        fits=fits,
+        obstacle=_memory_obstacle(fits),
+    )
+
+
+def _offer(
+    request: PlanRequest, profile: Profile, speed: SpeedRatio, instance: Instance, today: date
+) -> PlanRow:
+    assumed = request.assumptions
+    rate = _rate(request, speed, profile, instance.gpus, instance.vcpus)
+    work = _hours(request, rate.rate) if rate.rate else None
+    has_sessions = instance.compute_units_per_h is not None or instance.provider == "colab"
+    hours, sessions, obstacle = _in_sessions(work, assumed) if has_sessions else (work, None, None)
+    spot = _on_spot(work, instance.spot, assumed)
+    fits = _fits(request, profile, speed)
+    between_s = _checkpoints_between_sessions_s(sessions, assumed) if sessions else spot.interval_s
+    stale = assumed.stale_after_days
+    return PlanRow(
+        profile_id=profile.id,
+        device_name=profile.device_names[0],
+        provider=instance.provider,
+        instance=instance.name,
+        region=instance.region,
+        gpus=instance.gpus,
+        vcpus=instance.vcpus,
+        how=rate.how,
+        rate_samples_per_s=rate.rate,
+        basis=rate.basis,
+        precision=speed.precision,
+        scaling=rate.scaling,
+        hours=hours,
+        sessions=sessions,
+        checkpoint_interval_s=between_s,
+        usd_on_demand=scaled(hours, instance.usd_per_h) if hours and instance.usd_per_h else None,
+        spot_hours=spot.hours,
+        usd_spot=spot.usd,
+        spot_refused=spot.refused,
+        compute_units=scaled(hours, instance.compute_units_per_h)
+        if hours and instance.compute_units_per_h
+        else None,
+        price_as_of=instance.as_of,
+        spot_as_of=instance.spot.as_of if instance.spot else None,
+        is_stale=is_stale(instance.as_of, today, stale),
+        is_spot_stale=instance.spot is not None and is_stale(instance.spot.as_of, today, stale),
+        price_source=instance.source,
+        fits=fits,
+        obstacle=_memory_obstacle(fits) or obstacle,
+        loader_may_limit=rate.loader_may_limit,
+    )
+
+
+def _rate(request: PlanRequest, speed: SpeedRatio, profile: Profile, gpus: int, vcpus: int | None) -> _Rate:
+    """Return the measured rate, moved to another GPU and another number of them."""
+    if speed.ratio is None:
+        return _Rate(None, None, speed.why, None, False)
+    used = request.measured_vcpus_per_gpu
+    # A faster GPU asks more of the loader: as many times the CPUs as it is faster.
+    needed = None if used is None else used * max(1.0, speed.ratio.value)
+    is_short = vcpus is not None and needed is not None and vcpus / gpus < needed
+    same_gpu = profile.id == request.measured_on
+    efficiency, scaling = _efficiency(request, gpus, same_gpu)
+    per_gpu = times(scaled(request.rate_samples_per_s, 1 / request.measured_gpus), speed.ratio)
+    if same_gpu and gpus == request.measured_gpus:
+        rate = request.rate_samples_per_s
+        how = How.PREDICTED if is_short else How.MEASURED
+        fewer = f", with more CPUs than the {vcpus} here" if is_short else ""
+        return _Rate(rate, how, f"measured on {profile.id}{fewer}", None, is_short)
+    basis = speed.why
+    if not same_gpu:
+        basis += f": x {speed.ratio.value:.2f} ({speed.ratio.low:.2f} to {speed.ratio.high:.2f})"
+    return _Rate(scaled(times(per_gpu, efficiency), gpus), How.PREDICTED, basis, scaling, is_short)
+
+
+def _efficiency(request: PlanRequest, gpus: int, same_gpu: bool) -> tuple[Interval, str | None]:
+    """Return the rate per GPU against the one with the measured number of GPUs, and what was assumed.
+
+    More GPUs take the assumed efficiency, fewer give it back. As many of another kind may gain or lose it,
+    since they speak to each other over other links.
+    """
+    measured = request.measured_gpus
+    low, high = request.assumptions.scaling_low, request.assumptions.scaling_high
+    more = between(low, high)
+    if gpus > measured:
+        factor = more
+    elif gpus < measured:
+        factor = inverse(1.0, more)
+    elif gpus > 1 and not same_gpu:
+        factor = between(low / high, high / low)
+    else:
+        return EXACTLY_ONE, None
+    return factor, f"{gpus} GPUs from {measured}: rate per GPU x {factor.low:.2f} to {factor.high:.2f}"
+
+
+def _hours(request: PlanRequest, rate: Interval) -> Interval:
+    return inverse(request.samples / _H, rate)
+
+
+def _in_sessions(
+    work: Interval | None, assumed: PlanAssumptions
+) -> tuple[Interval | None, Interval | None, str | None]:
+    """Return the hours in sessions, their number, and what is in the way."""
+    if work is None:
+        return None, None, None
+    longest_s = assumed.max_session_s
+    if assumed.checkpoint_cost_s is None:
+        if work.value * _H > longest_s:
+            return None, None, "it is longer than a session, and the script writes no checkpoints"
+        return work, EXACTLY_ONE, None
+    overhead_s = assumed.checkpoint_cost_s + assumed.restart_cost_s
+    if overhead_s >= longest_s and work.high * _H > longest_s:
+        return None, None, "a session is too short for one restart and one checkpoint"
+    sessions = through(lambda h: sessions_needed(h * _H, longest_s, overhead_s), work)
+    hours = through(lambda h: session_time_s(h * _H, longest_s, overhead_s) / _H, work)
+    return hours, sessions, None
+
+
+def _checkpoints_between_sessions_s(sessions: Interval, assumed: PlanAssumptions) -> float | None:
+    """Return how often to write a checkpoint when a session may end any time before its limit."""
+    if sessions.high <= 1 or assumed.checkpoint_cost_s is None:
+        return None
+    return daly_interval_s(assumed.checkpoint_cost_s, assumed.max_session_s)
+
+
+def _on_spot(work: Interval | None, price: SpotPrice | None, assumed: PlanAssumptions) -> _Spot:
+    """Return the training at a spot price, or why that is no option."""
+    if work is None or price is None:
+        return _Spot()
+    every_s, cost_s = assumed.interrupted_every_s, assumed.checkpoint_cost_s
+    if cost_s is None and work.value * _H > every_s:
+        return _Spot(refused="longer than the time between interruptions, and without checkpoints")
+
+    def with_interruptions(hours: float) -> float:
+        return spot_time_s(hours * _H, cost_s, every_s, assumed.restart_cost_s) / _H
+
+    if with_interruptions(work.high) > LONGEST_H:
+        return _Spot(refused="interruptions come too fast for it to get anywhere")
+    hours = through(with_interruptions, work)
+    low, high = price.low_usd_per_h, price.high_usd_per_h
+    per_h = between(low, high)
+    interval_s = None if cost_s is None else daly_interval_s(cost_s, every_s)
+    is_worth_it = interval_s is not None and interval_s < work.high * _H
+    return _Spot(hours, times(hours, per_h), interval_s if is_worth_it else None)
+
+
+def _fits(request: PlanRequest, profile: Profile, speed: SpeedRatio) -> bool | None:
+    """Return whether the measured peak fits; None if unknown, as it is in another precision."""
+    if profile.id == request.measured_on:
+        return True
+    memory_bytes = profile.torch_memory_bytes or profile.memory_bytes
+    if request.peak_reserved_bytes is None or memory_bytes is None:
+        return None
+    if request.peak_reserved_bytes > USABLE_MEMORY * memory_bytes:
+        return False
+    return True if speed.precision is request.precision else None
+
+
+def _memory_obstacle(fits: bool | None) -> str | None:
+    return "the measured peak does not fit its memory; a smaller batch may" if fits is False else None

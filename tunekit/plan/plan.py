@@ -1,0 +1,91 @@
+"""From one measured rate to a plan: every machine, the ones that stand out, and what to know."""
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import date
+
+from tunekit.errors import UsageError
+from tunekit.plan import roofline, spot
+from tunekit.plan.choices import choose
+from tunekit.plan.findings import findings_of
+from tunekit.plan.offers import LONGEST_H, measured_machine, offered_machines
+from tunekit.records.plan import Choice, Plan, PlanRequest, PlanRow
+from tunekit.records.profile import Profile
+
+
+def make_plan(request: PlanRequest, profiles: Mapping[str, Profile], today: date) -> Plan:
+    """Return what the training costs on every machine of the profiles.
+
+    Args:
+        request: the training and its measured rate.
+        profiles: every GPU by id.
+        today: the day to judge prices by.
+
+    Raises:
+        UsageError: a provider has no machine in any profile, or the training would never end.
+    """
+    _refuse_endless(request)
+    _refuse_unknown_providers(request, profiles)
+    offered = list(offered_machines(request, profiles, today))
+    kept = [row for row in offered if _is_fast_enough(row, request.max_hours)]
+    kept.sort(key=_order)
+    rows = (measured_machine(request, profiles.get(request.measured_on)), *kept)
+    choices = choose(rows, request.may_use_spot)
+    return Plan(
+        made_on=today.isoformat(),
+        request=request,
+        rows=rows,
+        choices=choices,
+        findings=findings_of(request, rows, left_out=len(offered) - len(kept)),
+        sources=_sources(rows, choices),
+    )
+
+
+def known_providers(profiles: Mapping[str, Profile]) -> tuple[str, ...]:
+    """Return the providers of all machines, by name."""
+    return tuple(sorted({one.provider for profile in profiles.values() for one in profile.instances}))
+
+
+def _is_fast_enough(row: PlanRow, max_hours: float | None) -> bool:
+    return max_hours is None or row.hours is None or row.hours.value <= max_hours
+
+
+def _order(row: PlanRow) -> tuple[bool, float, float, str, str, str]:
+    """Machines that can be had come first, then what is cheap, then what is fast."""
+    usd = row.usd_on_demand.value if row.usd_on_demand else math.inf
+    hours = row.hours.value if row.hours else math.inf
+    return (row.obstacle is not None, usd, hours, row.profile_id, row.provider or "", row.instance or "")
+
+
+def _sources(rows: Sequence[PlanRow], choices: Sequence[Choice]) -> tuple[str, ...]:
+    chosen = [rows[index] for index in dict.fromkeys(choice.row for choice in choices)]
+    prices = [f"{row.provider} {row.instance}: {row.price_source}" for row in chosen if row.price_source]
+    has_other_gpu = any(row.how is not None and row.profile_id != rows[0].profile_id for row in rows)
+    has_checkpoints = any(row.usd_spot or row.checkpoint_interval_s for row in rows)
+    return (
+        *(" ".join(line.split()) for line in prices),
+        *([roofline.SOURCE] if has_other_gpu else []),
+        *([spot.SOURCE] if has_checkpoints else []),
+    )
+
+
+def _refuse_endless(request: PlanRequest) -> None:
+    rate = request.rate_samples_per_s
+    hours = request.samples / rate.value / 3600
+    if hours > LONGEST_H:
+        raise UsageError(
+            f"{request.epochs:,} epochs of {request.samples_per_epoch:,} samples at {rate.value:g} samples/s "
+            f"take {hours:.3g} h; check rate, samples and epochs"
+        )
+    if request.samples / rate.low / 3600 > LONGEST_H:
+        raise UsageError(
+            f"a rate of {rate.value:g} samples/s that may be {rate.low:.3g} is too uncertain to plan with; "
+            "measure it in more processes (tunekit search --confirm)"
+        )
+
+
+def _refuse_unknown_providers(request: PlanRequest, profiles: Mapping[str, Profile]) -> None:
+    known = known_providers(profiles)
+    for provider in request.providers:
+        if provider not in known:
+            raise UsageError(f"no machine of provider {provider!r} is known; known: {', '.join(known)}")

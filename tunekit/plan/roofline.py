@@ -1,0 +1,146 @@
+"""How much faster one GPU trains than another, from their memory bandwidths and rates.
+
+Under the roofline model (Williams, Waterman, Patterson 2009, CACM 52(4)) every kernel takes the longer of
+its memory time and its arithmetic time. Whatever mix of kernels a step is made of, the ratio of two GPUs then
+lies between the ratio of their bandwidths and the ratio of their rates. That is the core of the interval.
+It is widened by what the model does not know:
+
+- the share of its peak that a GPU reaches. Profiles hold it for bf16 where it was published; elsewhere it is
+  taken to lie in PUBLISHED_FRACTIONS, or POWER_LIMITED_FRACTIONS for small cards;
+- fp32: PyTorch computes fp32 convolutions in TF32 where there is any (torch.backends.cudnn.allow_tf32 is on)
+  and matmuls in IEEE fp32, so both ratios are taken in;
+- a fallback to fp32 on a GPU without the measured precision moves up to twice the bytes;
+- everything else: MODEL_ERROR, the mean error of Habitat (Yu et al. 2021, USENIX ATC), which converts a
+  measured step kernel by kernel and is the best that such a conversion was shown to do.
+
+A step that waits for its loader, or for the CPU to launch kernels, gains nothing from a faster GPU: the ratio
+is of steps that keep the GPU busy.
+"""
+
+from typing import NamedTuple
+
+from tunekit.plan.intervals import EXACTLY_ONE, between
+from tunekit.records.config import Precision
+from tunekit.records.measurement import Interval
+from tunekit.records.profile import Profile
+
+MODEL_ERROR = 1.118
+"""Factor to either side, beyond the bounds of the roofline."""
+
+PUBLISHED_FRACTIONS = (0.78, 0.95)
+"""Share of the peak that a GPU without a figure of its own is taken to reach: the range of the profiles'."""
+
+POWER_LIMITED_FRACTIONS = (0.5, 0.95)
+"""The same for cards that their power limit slows down long before (T4, L4). An assumption."""
+
+_POWER_LIMITED_W = 75.0
+"""Cards up to what a PCIe slot supplies."""
+
+_FALLBACK_BYTES = (1.0, 2.0)
+"""Bytes moved in fp32 against those of a 16-bit autocast, which keeps some of its tensors in fp32."""
+
+SOURCE = (
+    "speed of another GPU: roofline (Williams et al. 2009, CACM 52(4)), each bound widened by 11.8%, the "
+    "mean error of Habitat (Yu et al. 2021, USENIX ATC)"
+)
+
+
+class SpeedRatio(NamedTuple):
+    """How many times as fast as the measured GPU another one is."""
+
+    ratio: Interval | None
+    """None where the figures that it would follow from are unknown."""
+    precision: Precision
+    """What the other GPU would train in."""
+    why: str
+
+
+class _Rates(NamedTuple):
+    """Peak rates in TFLOPS of the kinds of arithmetic that a precision consists of."""
+
+    matmul: float
+    convolution: float
+
+
+def speed_ratio(measured: Profile, other: Profile, precision: Precision) -> SpeedRatio:
+    """Return the rate of one `other` GPU over that of one `measured` GPU.
+
+    Args:
+        measured: the GPU that the step was measured on.
+        other: the GPU that it is predicted for.
+        precision: what it was measured in; where the other GPU does not have it, fp32 takes its place.
+
+    Returns:
+        A ratio with its bounds, exactly 1 for the same GPU; None with the reason where a figure is unknown.
+    """
+    if measured.id == other.id:
+        return SpeedRatio(EXACTLY_ONE, precision, f"measured on {other.id}")
+    if not _is_native(measured, precision):
+        return SpeedRatio(None, precision, f"{measured.id} has no {precision} of its own to go by")
+    used = precision if _is_native(other, precision) else Precision.FP32
+    unknown = [*_unknown(measured, precision), *_unknown(other, used)]
+    if unknown:
+        return SpeedRatio(None, used, f"unknown: {', '.join(unknown)}")
+    bounds = [*_memory_ratios(measured, other, fallback=used is not precision)]
+    bounds += _compute_ratios(measured, precision, other, used)
+    ratio = between(min(bounds) / MODEL_ERROR, max(bounds) * MODEL_ERROR)
+    fallback = "" if used is precision else f" to {used}, since {other.id} has no {precision}"
+    return SpeedRatio(ratio, used, f"roofline from {measured.id} in {precision}{fallback}")
+
+
+def _is_native(profile: Profile, precision: Precision) -> bool:
+    return precision is Precision.FP32 or str(precision) in profile.native_precisions
+
+
+def _memory_ratios(measured: Profile, other: Profile, fallback: bool) -> tuple[float, float]:
+    assert measured.bandwidth_gb_per_s is not None
+    assert other.bandwidth_gb_per_s is not None
+    ratio = other.bandwidth_gb_per_s / measured.bandwidth_gb_per_s
+    least, most = _FALLBACK_BYTES if fallback else (1.0, 1.0)
+    return ratio / most, ratio / least
+
+
+def _compute_ratios(
+    measured: Profile, precision: Precision, other: Profile, used: Precision
+) -> tuple[float, ...]:
+    """Return the ratios of what the two GPUs can reach, over all kinds of arithmetic and fractions."""
+    before, after = _rates(measured, precision), _rates(other, used)
+    assert before is not None
+    assert after is not None
+    low_before, high_before = _fraction(measured, precision)
+    low_after, high_after = _fraction(other, used)
+    peaks = (after.matmul / before.matmul, after.convolution / before.convolution)
+    return (
+        *(peak * low_after / high_before for peak in peaks),
+        *(peak * high_after / low_before for peak in peaks),
+    )
+
+
+def _rates(profile: Profile, precision: Precision) -> _Rates | None:
+    """Return the dense peak rates of a precision that the GPU has; None where one is unknown."""
+    rates = {
+        Precision.FP32: profile.fp32_tflops,
+        Precision.TF32: profile.tf32_tflops,
+        Precision.BF16: profile.bf16_tflops,
+        Precision.FP16: profile.fp16_tflops,
+    }
+    matmul = convolution = rates[precision]
+    if precision is Precision.FP32 and _is_native(profile, Precision.TF32):
+        convolution = rates[Precision.TF32]
+    return None if matmul is None or convolution is None else _Rates(matmul, convolution)
+
+
+def _fraction(profile: Profile, precision: Precision) -> tuple[float, float]:
+    """Return the least and the largest share of its peak that the GPU may reach."""
+    known = profile.achievable_bf16_fraction
+    if known is not None and precision in (Precision.BF16, Precision.FP16):
+        return known, known  # both run on the same tensor cores
+    is_power_limited = profile.tdp_w is not None and profile.tdp_w <= _POWER_LIMITED_W
+    return POWER_LIMITED_FRACTIONS if is_power_limited else PUBLISHED_FRACTIONS
+
+
+def _unknown(profile: Profile, precision: Precision) -> list[str]:
+    missing = [] if profile.bandwidth_gb_per_s is not None else [f"memory bandwidth of {profile.id}"]
+    if _rates(profile, precision) is None:
+        missing.append(f"{precision} rate of {profile.id}")
+    return missing

@@ -1,0 +1,78 @@
+"""Training on a machine that may be taken away: how often to checkpoint, how long it takes.
+
+Interruptions are taken as a Poisson process: the time to the next one does not depend on the last.
+
+Sources:
+    Young 1974, A first order approximation to the optimum checkpoint interval, CACM 17(9).
+    Daly 2006, A higher order estimate of the optimum checkpoint interval for restart dumps, FGCS 22(3).
+"""
+
+import math
+
+SOURCE = "checkpoints: Young 1974, CACM 17(9); Daly 2006, FGCS 22(3)"
+
+
+def young_interval_s(checkpoint_s: float, interrupted_every_s: float) -> float:
+    """Return Young's work time between two checkpoints, sqrt(2CM)."""
+    return math.sqrt(2 * checkpoint_s * interrupted_every_s)
+
+
+def daly_interval_s(checkpoint_s: float, interrupted_every_s: float) -> float:
+    """Return Daly's work time between two checkpoints: sqrt(2CM) - C, or M once C reaches M/2.
+
+    Args:
+        checkpoint_s: time to write one checkpoint, C.
+        interrupted_every_s: mean time between interruptions, M.
+    """
+    if checkpoint_s >= interrupted_every_s / 2:
+        return interrupted_every_s
+    return young_interval_s(checkpoint_s, interrupted_every_s) - checkpoint_s
+
+
+def time_without_checkpoints_s(work_s: float, interrupted_every_s: float, restart_s: float) -> float:
+    """Return the expected time until the work is done in one piece: M e^(R/M) (e^(T/M) - 1).
+
+    Returns:
+        Seconds; infinity where they can't be written as a number.
+    """
+    try:
+        restarts = math.exp(restart_s / interrupted_every_s)
+        return interrupted_every_s * restarts * math.expm1(work_s / interrupted_every_s)
+    except OverflowError:
+        return math.inf
+
+
+def time_with_checkpoints_s(
+    work_s: float, interval_s: float, checkpoint_s: float, interrupted_every_s: float, restart_s: float
+) -> float:
+    """Return the expected time with a checkpoint after every interval of work.
+
+    Every interval is a piece of work that has to succeed as a whole: (T/tau) M e^(R/M) (e^((tau+C)/M) - 1).
+
+    Args:
+        work_s: time of the training itself, T.
+        interval_s: work between two checkpoints, tau.
+        checkpoint_s: time to write one, C.
+        interrupted_every_s: mean time between interruptions, M.
+        restart_s: from an interruption to the first step after it, R.
+
+    Returns:
+        Seconds; infinity where they can't be written as a number.
+    """
+    piece_s = time_without_checkpoints_s(interval_s + checkpoint_s, interrupted_every_s, restart_s)
+    return work_s / interval_s * piece_s
+
+
+def spot_time_s(
+    work_s: float, checkpoint_s: float | None, interrupted_every_s: float, restart_s: float
+) -> float:
+    """Return the expected time of a training on spot, with checkpoints where they pay.
+
+    A training shorter than Daly's interval writes none: it runs as one piece.
+    """
+    if checkpoint_s is None:
+        return time_without_checkpoints_s(work_s, interrupted_every_s, restart_s)
+    interval_s = daly_interval_s(checkpoint_s, interrupted_every_s)
+    if interval_s >= work_s:
+        return time_without_checkpoints_s(work_s, interrupted_every_s, restart_s)
+    return time_with_checkpoints_s(work_s, interval_s, checkpoint_s, interrupted_every_s, restart_s)

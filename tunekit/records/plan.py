@@ -1,0 +1,197 @@
+"""What a planned training costs on each GPU and machine, with every assumption that went in."""
+
+from enum import StrEnum
+from typing import Literal, Self
+
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+
+from tunekit.records.base import SCHEMA_VERSION, Record
+from tunekit.records.config import Precision
+from tunekit.records.finding import Finding
+from tunekit.records.measurement import Interval
+
+
+class PlanAssumptions(Record):
+    """What a plan takes for granted. None of it is measured."""
+
+    max_session_s: PositiveFloat = 12 * 3600.0
+    """Longest session of a notebook service (Colab)."""
+    checkpoint_cost_s: PositiveFloat | None = 30.0
+    """Time to write one checkpoint; None for a script that writes none."""
+    restart_cost_s: PositiveFloat = 300.0
+    """From an interruption, or the end of a session, to the first step after it."""
+    interrupted_every_s: PositiveFloat = 4 * 3600.0
+    """Mean time between two interruptions of a spot machine."""
+    scaling_low: float = Field(default=0.8, gt=0, le=1)
+    """Efficiency of more GPUs than the rate was measured with: rate per GPU, as a share of the measured."""
+    scaling_high: float = Field(default=1.0, gt=0, le=1)
+    stale_after_days: PositiveInt = 90
+    """A price older than this is marked."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.scaling_low > self.scaling_high:
+            raise ValueError(
+                f"scaling_low {self.scaling_low} is above scaling_high {self.scaling_high}; swap them"
+            )
+        return self
+
+
+class PlanRequest(Record):
+    """The training to be planned, and the measured rate that everything follows from."""
+
+    source: str
+    """Where the rate comes from: a run and its tier, or the command line."""
+    samples_per_epoch: PositiveInt
+    epochs: PositiveInt
+    rate_samples_per_s: Interval
+    """Measured, over all GPUs together."""
+    measured_on: str
+    """Profile id, or device name, of the device that it was measured on."""
+    measured_gpus: PositiveInt = 1
+    """GPUs (processes) that it was measured with."""
+    measured_vcpus_per_gpu: PositiveInt | None = None
+    """CPUs that the training used per GPU: its workers and its main process, of those that were there."""
+    precision: Precision
+    precision_is_assumed: bool = False
+    """Whether nobody said which precision the rate was measured in."""
+    peak_reserved_bytes: NonNegativeInt | None = None
+    """Device memory reserved at the peak, per GPU; None when it was not measured."""
+    providers: tuple[str, ...] = ()
+    """Only these; all when empty."""
+    only: tuple[str, ...] = ()
+    """Only the GPUs with these profile ids; all when empty."""
+    max_hours: PositiveFloat | None = None
+    """Machines that are expected to need longer are left out."""
+    may_use_spot: bool = False
+    """Whether a choice may rest on a spot price."""
+    assumptions: PlanAssumptions = PlanAssumptions()
+
+    @model_validator(mode="after")
+    def _positive_rate(self) -> Self:
+        if self.rate_samples_per_s.low <= 0:
+            raise ValueError(f"the rate must be above 0, got {self.rate_samples_per_s.low} samples/s")
+        return self
+
+    @property
+    def samples(self) -> int:
+        """Samples of the whole training."""
+        return self.samples_per_epoch * self.epochs
+
+
+class How(StrEnum):
+    """Where a row's rate, and so its hours and dollars, come from."""
+
+    MEASURED = "measured"
+    """On this GPU model, with as many of them and no fewer CPUs for each."""
+    PREDICTED = "predicted"
+
+
+class PlanRow(Record):
+    """The training on one machine. Every figure is a prediction but those of a `measured` rate."""
+
+    profile_id: str
+    device_name: str
+    provider: str | None
+    """None: no offer of a machine, only the GPU."""
+    instance: str | None
+    region: str | None
+    gpus: PositiveInt
+    vcpus: PositiveInt | None
+    is_measured_machine: bool = False
+    """Whether it is the machine that the rate was measured on."""
+
+    how: How | None
+    """None when the rate is unknown."""
+    rate_samples_per_s: Interval | None
+    """All GPUs of the machine together."""
+    basis: str
+    """How the rate came about, or why it is unknown."""
+    precision: Precision
+    """What it would train in: the measured one, or the fallback of a GPU that does not have it."""
+    scaling: str | None = None
+    """What was assumed of another number of GPUs."""
+    hours: Interval | None
+    """Of an uninterrupted machine; where sessions are limited, their restarts included."""
+    sessions: Interval | None = None
+    """Sessions that it takes; None where they are not limited."""
+    checkpoint_interval_s: PositiveFloat | None = None
+    """Best time between checkpoints, on spot or between sessions; None if none is needed."""
+
+    usd_on_demand: Interval | None
+    spot_hours: Interval | None = None
+    """Expected hours on spot, with checkpoints and interruptions."""
+    usd_spot: Interval | None = None
+    spot_refused: str | None = None
+    """Why a known spot price is no option."""
+    compute_units: Interval | None = None
+    """What it takes from a prepaid balance (Colab)."""
+    price_as_of: str | None = None
+    spot_as_of: str | None = None
+    is_stale: bool = False
+    is_spot_stale: bool = False
+    price_source: str | None = None
+
+    fits: bool | None
+    """Whether the measured peak fits the memory of its GPUs; None is unknown."""
+    obstacle: str | None = None
+    """Why the training can't run there as it is."""
+    loader_may_limit: bool = False
+    """Whether it has fewer CPUs per GPU than the loader needs to keep up, going by the measured ones."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if (self.how is None) != (self.rate_samples_per_s is None):
+            raise ValueError("a row with a rate says how it came about, and one without does not")
+        if self.rate_samples_per_s is None and self.hours is not None:
+            raise ValueError("hours need a rate")
+        return self
+
+    @property
+    def can_be_chosen(self) -> bool:
+        """Whether it can be rented, and nothing known speaks against it."""
+        return self.provider is not None and self.hours is not None and self.obstacle is None
+
+
+class ChoiceKind(StrEnum):
+    """What a choice is best at."""
+
+    CHEAPEST = "cheapest"
+    BALANCED = "balanced"
+    FASTEST = "fastest"
+
+
+class Choice(Record):
+    """One machine that stands out."""
+
+    kind: ChoiceKind
+    row: NonNegativeInt
+    """Its place in the plan's rows."""
+    on_spot: bool
+    """Whether hours and dollars are those of the spot price."""
+    reason: str
+
+
+class Plan(Record):
+    """A planned training on every machine that is known."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    made_on: str = Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")
+    """The day that prices were judged old or new by."""
+    request: PlanRequest
+    rows: tuple[PlanRow, ...]
+    """The measured machine first, then by expected dollars, those without a price by hours."""
+    choices: tuple[Choice, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    sources: tuple[str, ...] = ()
+    """Where the prices of the choices come from, and the formulas that were used."""
+
+    @model_validator(mode="after")
+    def _choices_exist(self) -> Self:
+        if any(choice.row >= len(self.rows) for choice in self.choices):
+            raise ValueError(f"a choice names a row beyond the {len(self.rows)} that there are")
+        return self
+
+    def row_of(self, kind: ChoiceKind) -> PlanRow | None:
+        """Return the machine that was chosen as this."""
+        return next((self.rows[choice.row] for choice in self.choices if choice.kind is kind), None)
