@@ -252,7 +252,7 @@ def test_a_missing_script_is_a_target_error(project: Path, capsys: pytest.Captur
 
 
 @pytest.mark.parametrize(
-    ("name", "near"), [("a10", "a10g"), ("h20", "h200"), ("A100-PCIE-4", "a100-pcie-40")]
+    ("name", "near"), [("a10gg", "a10g"), ("h20", "h200"), ("A100-PCIE-4", "a100-pcie-40")]
 )
 def test_an_unknown_gpu_names_what_is_near(
     name: str, near: str, project: Path, capsys: pytest.CaptureFixture[str]
