@@ -62,6 +62,7 @@ SURFACE = {
     },
     "run": {"-h", "--help", "--keep-lr", "--force", "--dry-run", "CONFIG.yaml"},
     "report": {"-h", "--help", "--json", "RUN"},
+    "gpus": {"-h", "--help", "--json", "NAME"},
 }
 """Every verb with its options. A change here is a decision, and a line in CHANGELOG.md."""
 
@@ -434,9 +435,14 @@ def test_a_report_needs_no_torch(tmp_path: Path):
     assert not loaded_modules("report", str(tmp_path)) & {"torch", "optuna", "pynvml", "numpy", "zarr"}
 
 
-def test_help_loads_next_to_nothing():
+def test_gpus_needs_no_torch():
+    assert not loaded_modules("gpus", "a10g") & {"torch", "optuna", "numpy", "zarr"}
+
+
+@pytest.mark.parametrize("verb", ["search", "gpus"])
+def test_help_loads_next_to_nothing(verb: str):
     heavy = {"torch", "optuna", "pynvml", "numpy", "zarr", "pydantic", "rich", "yaml", "psutil"}
-    assert not loaded_modules("search", "--help") & heavy
+    assert not loaded_modules(verb, "--help") & heavy
 
 
 def test_resuming_with_other_options_is_refused(finished: Path, capsys: pytest.CaptureFixture[str]):

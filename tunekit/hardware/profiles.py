@@ -131,9 +131,13 @@ def find_profile(name: str, profiles: Mapping[str, Profile] | None = None) -> Pr
     raise UnknownGpuError(
         f"no GPU profile is named {name!r}"
         + (f"; near: {', '.join([*near][:3])}" if near else f"; known: {', '.join(sorted(known))}")
-        + f"; `tunekit gpus` shows what each is; to add one, copy a file of {_shipped_folder()} "
-        + "to ~/.config/tunekit/profiles and fill in what you know"
+        + f"; `tunekit gpus` shows what each is; to add one, {how_to_add()}"
     )
+
+
+def how_to_add() -> str:
+    """Return how a user adds a profile, as the rest of a sentence."""
+    return f"copy a file of {_shipped_folder()} to ~/.config/tunekit/profiles and fill in what you know"
 
 
 def match_device(device_name: str, profiles: Mapping[str, Profile]) -> Profile | None:
