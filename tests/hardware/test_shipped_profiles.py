@@ -6,7 +6,7 @@ import yaml
 from shipped import FILES, FOLDER, PROFILES, read
 
 from tunekit.hardware.profiles import match_device
-from tunekit.records.profile import Profile
+from tunekit.records.profile import Confidence, Profile
 from tunekit.units import MIB
 
 IDS = {
@@ -88,6 +88,21 @@ def test_the_source_of_the_figures_is_named(path: Path) -> None:
     facts = read(path).facts
     for group in (facts.memory, facts.rates, facts.device, facts.software):
         assert group.source.strip()
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_group_without_confidence_claims_nothing(path: Path) -> None:
+    profile = read(path)
+    facts = profile.facts
+    claims = {
+        facts.memory: (profile.memory_bytes, profile.torch_memory_bytes, profile.bandwidth_gb_per_s),
+        facts.rates: (profile.fp32_tflops, profile.fp16_tflops, profile.achievable_bf16_fraction),
+        facts.device: (profile.architecture, profile.multiprocessors, profile.tdp_w),
+        facts.software: (profile.compile_supported, profile.torch_builds),
+    }
+    for group, figures in claims.items():
+        if group.confidence is Confidence.NONE:
+            assert set(figures) == {None}
 
 
 def test_names_and_aliases_belong_to_one_profile_each() -> None:
