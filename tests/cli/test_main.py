@@ -86,6 +86,7 @@ SURFACE = {
         "RUN",
     },
     "report": {"-h", "--help", "--json", "RUN"},
+    "gpus": {"-h", "--help", "--json", "NAME"},
 }
 """Every verb with its options. A change here is a decision, and a line in CHANGELOG.md."""
 
@@ -276,7 +277,7 @@ def test_a_missing_script_is_a_target_error(project: Path, capsys: pytest.Captur
 
 
 @pytest.mark.parametrize(
-    ("name", "near"), [("a10", "a10g"), ("h20", "h200"), ("A100-PCIE-4", "a100-pcie-40")]
+    ("name", "near"), [("a10gg", "a10g"), ("h20", "h200"), ("A100-PCIE-4", "a100-pcie-40")]
 )
 def test_an_unknown_gpu_names_what_is_near(
     name: str, near: str, project: Path, capsys: pytest.CaptureFixture[str]
@@ -463,7 +464,11 @@ def test_a_plan_needs_no_torch():
     assert not loaded_modules("plan", *rate) & {"torch", "optuna", "pynvml", "numpy", "zarr"}
 
 
-@pytest.mark.parametrize("verb", ["search", "plan"])
+def test_gpus_needs_no_torch():
+    assert not loaded_modules("gpus", "a10g") & {"torch", "optuna", "numpy", "zarr"}
+
+
+@pytest.mark.parametrize("verb", ["search", "plan", "gpus"])
 def test_help_loads_next_to_nothing(verb: str):
     heavy = {"torch", "optuna", "pynvml", "numpy", "zarr", "pydantic", "rich", "yaml", "psutil"}
     assert not loaded_modules(verb, "--help") & heavy

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from shipped import FOLDER, PROFILES
 
 import tunekit.hardware.profiles as module
-from tunekit.errors import DamagedRecordError, UnknownGpuError, UsageError
+from tunekit.errors import DamagedRecordError, UsageError
 from tunekit.hardware.profiles import (
     find_profile,
+    load_profile_files,
     load_profiles,
     match_device,
     profile_folders,
@@ -20,16 +21,6 @@ from tunekit.hardware.profiles import (
 from tunekit.records.profile import Profile
 from tunekit.units import GIB
 
-MODELS = [
-    ("T4", "t4"),
-    ("L4", "l4"),
-    ("A10G", "a10g"),
-    ("A100-PCIE-40GB", "a100-pcie-40"),
-    ("A100-SXM4-40GB", "a100-sxm-40"),
-    ("A100 80GB PCIe", "a100-pcie-80"),
-    ("A100-SXM4-80GB", "a100-sxm-80"),
-    ("H200", "h200"),
-]
 WriteProfile = Callable[..., Path]
 
 
@@ -108,12 +99,29 @@ def test_the_named_folder_wins_over_the_one_in_the_home(
 
 
 def test_a_users_new_device_is_found_and_matched(write_profile: WriteProfile) -> None:
-    write_profile(id="rtx4090", device_names=["NVIDIA GeForce RTX 4090"], aliases=["4090"])
+    write_profile(id="rtx4090-d", device_names=["NVIDIA GeForce RTX 4090 D"], aliases=["4090d"])
     profiles = load_profiles()
-    assert find_profile("4090").id == "rtx4090"
-    assert match_device("GeForce RTX 4090", profiles) == profiles["rtx4090"]
-    assert match_device("NVIDIA GeForce RTX 4090 D", profiles) is None
-    assert match_device("NVIDIA GeForce RTX 4090 Laptop GPU", profiles) is None
+    assert find_profile("4090D").id == "rtx4090-d"
+    assert match_device("GeForce RTX 4090 D", profiles) == profiles["rtx4090-d"]
+    assert match_device("NVIDIA GeForce RTX 4090", profiles) == profiles["rtx4090"]
+
+
+def test_a_users_profile_of_a_shipped_device_is_the_one_that_matches(write_profile: WriteProfile) -> None:
+    write_profile(id="mine", device_names=["T4"])
+    assert match_device("Tesla T4", load_profiles()) == load_profiles()["mine"]
+
+
+def test_a_profile_says_which_file_it_is_from_and_which_it_hides(
+    write_profile: WriteProfile, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_home = write_profile("t4.yaml")
+    named = write_profile("my-t4.yaml", folder=home)
+    monkeypatch.setenv("TUNEKIT_PROFILES", str(home))
+    files = load_profile_files()
+    assert (files["t4"].path, files["t4"].is_yours) == (named, True)
+    assert files["t4"].hides == (at_home, FOLDER / "t4.yaml")
+    assert (files["l4"].path, files["l4"].is_yours, files["l4"].hides) == (FOLDER / "l4.yaml", False, ())
+    assert load_profiles() == {profile_id: file.profile for profile_id, file in files.items()}
 
 
 def test_other_files_in_a_folder_are_not_read(user_folder: Path) -> None:
@@ -164,118 +172,6 @@ def test_two_files_of_one_folder_with_one_id_are_told(write_profile: WriteProfil
         load_profiles()
 
 
-@pytest.mark.parametrize(
-    ("name", "profile_id"),
-    [
-        ("a100", "a100-sxm-40"),
-        ("a100-40", "a100-sxm-40"),
-        ("a100-80", "a100-sxm-80"),
-        ("A10G", "a10g"),
-        (" CPU ", "cpu"),
-    ],
-)
-def test_a_profile_is_found_by_id_or_alias_in_any_case(name: str, profile_id: str) -> None:
-    assert find_profile(name, PROFILES).id == profile_id
-
-
-def test_an_id_wins_over_another_profiles_alias() -> None:
-    greedy = PROFILES["t4"].model_copy(update={"id": "greedy", "aliases": ("l4",)})
-    assert find_profile("l4", {"greedy": greedy, **PROFILES}).id == "l4"
-
-
-def test_an_unknown_gpu_lists_near_names_and_how_to_add_one() -> None:
-    with pytest.raises(UnknownGpuError) as caught:
-        find_profile("a10", PROFILES)
-    message = str(caught.value)
-    assert "'a10'" in message
-    assert "near: a10g" in message
-    assert "~/.config/tunekit/profiles" in message
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "NVIDIA L40S",
-        "NVIDIA L40",
-        "NVIDIA A10",
-        "NVIDIA A100X",
-        "NVIDIA A100",
-        "NVIDIA T400 4GB",
-        "NVIDIA T4G",
-        "NVIDIA H200 NVL",
-        "NVIDIA GH200 480GB",
-        "NVIDIA H100 80GB HBM3",
-        "NVIDIA A100-SXM4-40GB MIG 1g.5gb",
-        "NVIDIA A100-SXM-64GB",
-        "GRID T4-8Q",
-        "NVIDIA A10G-24Q",
-        "NVIDIA",
-        "",
-    ],
-)
-def test_another_device_is_never_guessed(name: str) -> None:
-    assert match_device(name, PROFILES) is None
-
-
-@pytest.mark.parametrize(
-    ("name", "profile_id"),
-    [
-        ("NVIDIA A100-SXM4-40GB", "a100-sxm-40"),
-        ("A100-SXM4-40GB", "a100-sxm-40"),
-        ("A100-SXM-80GB", "a100-sxm-80"),
-        ("NVIDIA A100 80GB PCIe", "a100-pcie-80"),
-        ("NVIDIA H200", "h200"),
-        ("Tesla T4", "t4"),
-        ("NVIDIA T4", "t4"),
-    ],
-)
-def test_a_name_that_drivers_report_matches(name: str, profile_id: str) -> None:
-    matched = match_device(name, PROFILES)
-    assert matched is not None
-    assert matched.id == profile_id
-
-
-def test_of_two_profiles_with_one_device_name_the_first_wins() -> None:
-    mine = PROFILES["t4"].model_copy(update={"id": "mine"})
-    assert match_device("Tesla T4", {"mine": mine, **PROFILES}) == mine
-
-
-blanks = st.text(alphabet=" \t-_", max_size=3)
-prefixes = st.sampled_from(["", "NVIDIA ", "Tesla ", "NVIDIA Tesla ", "nvidia corporation "])
-
-
-@given(st.sampled_from(MODELS), prefixes, blanks, blanks, st.lists(st.booleans(), min_size=30, max_size=30))
-def test_case_blanks_and_vendor_words_do_not_change_the_device(
-    model: tuple[str, str], prefix: str, before: str, after: str, is_upper: list[bool]
-) -> None:
-    name = "".join(
-        letter.upper() if upper else letter.lower()
-        for letter, upper in zip(prefix + model[0], is_upper * 2, strict=False)
-    )
-    matched = match_device(before + name.replace(" ", f" {before}") + after, PROFILES)
-    assert matched is not None
-    assert matched.id == model[1]
-
-
-@given(
-    st.sampled_from(MODELS),
-    prefixes,
-    st.text(alphabet="abcdefghijklmnopqrstuvwxyz0123456789", min_size=1, max_size=6),
-    st.sampled_from(["{model}{more}", "{more}{model}", "{model} {more}", "{model}-{more}", "{more} {model}"]),
-)
-def test_one_more_letter_or_token_is_another_device(
-    model: tuple[str, str], prefix: str, more: str, shape: str
-) -> None:
-    if more in ("nvidia", "tesla", "gpu"):
-        return
-    assert match_device(prefix + shape.format(model=model[0], more=more), PROFILES) is None
-
-
-@given(st.text(alphabet="bcdeijkmnopqrsvwxyz 356789-", max_size=30))
-def test_an_unrelated_name_never_matches(name: str) -> None:
-    assert match_device(name, PROFILES) is None
-
-
 @given(st.text(min_size=1), st.integers(1, 1 << 45), st.none() | st.sampled_from(["3.7", "8.6", "9.0", "?"]))
 def test_any_device_yields_a_profile_that_claims_no_rate(
     name: str, memory_bytes: int, capability: str | None
@@ -293,7 +189,8 @@ def test_any_device_yields_a_profile_that_claims_no_rate(
     ("capability", "architecture", "native", "compiles"),
     [
         (None, None, ("fp32",), None),
-        ("3.7", None, ("fp32",), False),
+        ("3.7", "Kepler", ("fp32",), False),
+        ("2.1", None, ("fp32",), False),
         ("6.0", "Pascal", ("fp32",), False),
         ("7.0", "Volta", ("fp32", "fp16"), True),
         ("8.6", "Ampere", ("fp32", "tf32", "bf16", "fp16"), True),
@@ -316,7 +213,8 @@ def test_the_compute_capability_tells_what_the_device_computes(
 
 def test_the_native_precisions_of_shipped_devices_follow_from_their_capability() -> None:
     for profile in PROFILES.values():
-        if not profile.is_cpu:
+        if profile.compute_capability is not None:
             read = profile_from_device("x", None, profile.compute_capability)
             assert read.native_precisions == profile.native_precisions
+            assert read.compile_supported is profile.compile_supported
             assert read.architecture == profile.architecture

@@ -6,24 +6,21 @@ import yaml
 from shipped import FILES, FOLDER, PROFILES, read
 
 from tunekit.hardware.profiles import match_device
-from tunekit.records.profile import Profile
+from tunekit.records.profile import Confidence, Profile
 from tunekit.units import MIB
 
 IDS = {
-    "t4",
-    "l4",
-    "a10g",
-    "a100-pcie-40",
-    "a100-sxm-40",
-    "a100-pcie-80",
-    "a100-sxm-80",
-    "h200",
-    "cpu",
+    *("t4", "l4", "l40s", "a10g", "a10", "a40"),
+    *("a100-pcie-40", "a100-sxm-40", "a100-pcie-80", "a100-sxm-80"),
+    *("v100-sxm-16", "v100-sxm-32", "v100-pcie-16", "p100-pcie-16", "k80"),
+    *("rtx3090", "rtx4080", "rtx4090", "rtx5090"),
+    *("h100-pcie", "h100-sxm", "h200", "b200"),
+    *("mps-m1", "mps-m2", "cpu"),
 }
 
 
 def test_every_promised_device_ships() -> None:
-    assert {path.stem for path in FILES} >= IDS
+    assert {path.stem for path in FILES} == IDS
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -58,14 +55,32 @@ def test_native_precisions_agree_with_the_rates(path: Path) -> None:
 def test_torch_never_sees_more_memory_than_the_driver(path: Path) -> None:
     profile = read(path)
     if profile.memory_bytes is not None and profile.torch_memory_bytes is not None:
-        assert 0.95 * profile.memory_bytes < profile.torch_memory_bytes < profile.memory_bytes
+        assert 0.95 * profile.memory_bytes < profile.torch_memory_bytes <= profile.memory_bytes
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_every_price_says_when_and_where_it_was_read(path: Path) -> None:
-    for instance in read(path).instances:
-        assert re.fullmatch(r"20\d\d-\d\d(-\d\d)?", instance.as_of)
-        assert instance.source.strip()
+def test_every_price_says_when_and_where_it_was_read() -> None:
+    offers = [instance for profile in PROFILES.values() for instance in profile.instances]
+    assert len(offers) == 58
+    for offer in offers:
+        assert re.fullmatch(r"20\d\d(-\d\d){0,2}", offer.as_of)
+        assert offer.source.strip()
+        assert offer.usd_per_h is not None or offer.notes
+        if offer.spot and offer.usd_per_h:
+            assert offer.spot.high_usd_per_h < offer.usd_per_h
+
+
+def test_a_colab_hour_costs_its_units_at_the_price_of_a_hundred() -> None:
+    colab = [one for profile in PROFILES.values() for one in profile.instances if one.provider == "colab"]
+    assert {one.name for one in colab} == {"T4", "L4", "A100-40", "A100-80"}
+    for one in colab:
+        assert one.compute_units_per_h is not None
+        assert one.usd_per_h == pytest.approx(one.compute_units_per_h * 9.99 / 100, abs=0.001)
+
+
+def test_offers_are_told_apart_by_provider_and_name() -> None:
+    for profile in PROFILES.values():
+        named = [(one.provider, one.name) for one in profile.instances]
+        assert len(named) == len(set(named))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -75,9 +90,24 @@ def test_the_source_of_the_figures_is_named(path: Path) -> None:
         assert group.source.strip()
 
 
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_group_without_confidence_claims_nothing(path: Path) -> None:
+    profile = read(path)
+    facts = profile.facts
+    claims = {
+        facts.memory: (profile.memory_bytes, profile.torch_memory_bytes, profile.bandwidth_gb_per_s),
+        facts.rates: (profile.fp32_tflops, profile.fp16_tflops, profile.achievable_bf16_fraction),
+        facts.device: (profile.architecture, profile.multiprocessors, profile.tdp_w),
+        facts.software: (profile.compile_supported, profile.torch_builds),
+    }
+    for group, figures in claims.items():
+        if group.confidence is Confidence.NONE:
+            assert set(figures) == {None}
+
+
 def test_names_and_aliases_belong_to_one_profile_each() -> None:
     profiles = [read(path) for path in FILES]
-    names = [name for profile in profiles for name in (profile.id, *profile.aliases)]
+    names = [re.sub("[^a-z0-9]", "", name) for profile in profiles for name in (profile.id, *profile.aliases)]
     devices = [name for profile in profiles for name in profile.device_names]
     assert len(names) == len(set(names))
     assert len(devices) == len(set(devices))
@@ -93,6 +123,12 @@ def test_rates_are_dense_and_the_devices_own() -> None:
     assert read(FOLDER / "h200.yaml").bf16_tflops == 989.4
     assert read(FOLDER / "a10g.yaml").bf16_tflops == 70
     assert read(FOLDER / "l4.yaml").fp16_tflops == 121
+    assert read(FOLDER / "l40s.yaml").bf16_tflops == 362
+    assert read(FOLDER / "h100-sxm.yaml").bf16_tflops == 989.4
+    assert read(FOLDER / "rtx4090.yaml").fp16_tflops == 165.2
+    assert read(FOLDER / "rtx5090.yaml").fp16_tflops == 209.5
+    assert read(FOLDER / "a10.yaml").bf16_tflops == 125
+    assert read(FOLDER / "p100-pcie-16.yaml").fp16_tflops is None
     assert read(FOLDER / "t4.yaml").native_precisions == ("fp32", "fp16")
 
 

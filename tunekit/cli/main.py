@@ -9,7 +9,7 @@ from pathlib import Path
 from types import FrameType
 
 from tunekit import __version__
-from tunekit.cli import init, plan, report, search
+from tunekit.cli import gpus, init, plan, report, search
 from tunekit.cli import run as run_training
 from tunekit.cli.settings import load_settings
 from tunekit.errors import TunekitError, UsageError
@@ -61,6 +61,7 @@ def build_parser(project_defaults: Mapping[str, object] | None = None) -> argpar
     run_training.add_verb(verbs)
     plan.add_verb(verbs)
     report.add_verb(verbs)
+    gpus.add_verb(verbs)
     return parser
 
 

@@ -32,7 +32,7 @@ def device_profile(gpu_option: str, host: Host, profiles: Mapping[str, Profile])
     here_id = here.profile_id or device_slug(here.name)
     if wanted == CPU:
         return find_profile(CPU, profiles), CPU
-    if wanted in (AUTO, here_id):
+    if wanted == AUTO or device_slug(wanted) == here_id:
         return _profile_of(here, profiles), here_id
     return find_profile(gpu_option, profiles), here_id
 

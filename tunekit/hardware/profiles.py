@@ -5,6 +5,7 @@ import difflib
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ _VENDOR_TOKENS = frozenset({"nvidia", "corporation", "tesla", "geforce", "gpu"})
 """Tokens that drivers put around a model's name without making it another device."""
 
 _ARCHITECTURES = {
+    (3, 0): "Kepler",
     (5, 0): "Maxwell",
     (6, 0): "Pascal",
     (7, 0): "Volta",
@@ -31,6 +33,18 @@ _ARCHITECTURES = {
     (10, 0): "Blackwell",
 }
 """The first compute capability of each architecture."""
+
+
+@dataclass(frozen=True)
+class ProfileFile:
+    """A profile with the file that it was read from."""
+
+    profile: Profile
+    path: Path
+    is_yours: bool
+    """Whether it lies in a folder of the user's, not among the profiles shipped with tunekit."""
+    hides: tuple[Path, ...] = ()
+    """Files of the same id in later folders, which are not used."""
 
 
 def profile_folders() -> list[Path]:
@@ -62,7 +76,18 @@ def load_profiles() -> dict[str, Profile]:
         DamagedRecordError: a file is no profile; the message names the file and the field.
         UsageError: $TUNEKIT_PROFILES names something that is no folder.
     """
-    profiles: dict[str, Profile] = {}
+    return {profile_id: file.profile for profile_id, file in load_profile_files().items()}
+
+
+def load_profile_files() -> dict[str, ProfileFile]:
+    """Return every profile by id with the file that it comes from; see `load_profiles`.
+
+    Raises:
+        DamagedRecordError: a file is no profile; the message names the file and the field.
+        UsageError: $TUNEKIT_PROFILES names something that is no folder.
+    """
+    files: dict[str, ProfileFile] = {}
+    shipped = _shipped_folder()
     for folder in profile_folders():
         here: dict[str, Path] = {}
         for path in _profile_files(folder):
@@ -72,56 +97,64 @@ def load_profiles() -> dict[str, Profile]:
                     f"{path} and {here[profile.id]} both have id {profile.id!r}; delete one or change its id"
                 )
             here[profile.id] = path
-            profiles.setdefault(profile.id, profile)
-    return profiles
+            if profile.id in files:
+                won = files[profile.id]
+                files[profile.id] = replace(won, hides=(*won.hides, path))
+            else:
+                files[profile.id] = ProfileFile(profile, path, is_yours=folder != shipped)
+    return files
 
 
 def find_profile(name: str, profiles: Mapping[str, Profile] | None = None) -> Profile:
-    """Return the profile with this id or alias, in any case.
+    """Return the profile with this id, alias or device name; case and separators don't matter.
 
     Args:
-        name: an id such as "a10g" or an alias such as "a100-80".
+        name: an id such as "a10g", an alias such as "a100-80", either spelt otherwise ("RTX 4090",
+            "h100sxm"), or what a driver calls the device ("Tesla T4").
         profiles: the profiles to look in; every one that `load_profiles` finds by default.
 
     Raises:
         UnknownGpuError: no profile has the name; the message lists near names and how to add one.
     """
     known = load_profiles() if profiles is None else profiles
-    wanted = name.strip().lower()
-    by_name: dict[str, Profile] = {profile_id.lower(): profile for profile_id, profile in known.items()}
+    by_name = dict(known)
     for profile in known.values():
         for alias in profile.aliases:
             by_name.setdefault(alias.lower(), profile)
-    if wanted in by_name:
-        return by_name[wanted]
-    near = difflib.get_close_matches(wanted, by_name, n=3)
+    by_key: dict[str, Profile] = {}
+    for spelt, profile in by_name.items():
+        by_key.setdefault(_key(spelt), profile)
+    found = by_name.get(name.strip().lower()) or by_key.get(_key(name)) or match_device(name, known)
+    if found is not None:
+        return found
+    near = dict.fromkeys(by_key[key].id for key in difflib.get_close_matches(_key(name), by_key, n=5))
     raise UnknownGpuError(
         f"no GPU profile is named {name!r}"
-        + (f"; near: {', '.join(near)}" if near else "")
-        + f"; known: {', '.join(sorted(by_name))}; to add one, copy a file of {_shipped_folder()} "
-        + "to ~/.config/tunekit/profiles and fill in what you know"
+        + (f"; near: {', '.join([*near][:3])}" if near else f"; known: {', '.join(sorted(known))}")
+        + f"; `tunekit gpus` shows what each is; to add one, {how_to_add()}"
     )
+
+
+def how_to_add() -> str:
+    """Return how a user adds a profile, as the rest of a sentence."""
+    return f"copy a file of {_shipped_folder()} to ~/.config/tunekit/profiles and fill in what you know"
 
 
 def match_device(device_name: str, profiles: Mapping[str, Profile]) -> Profile | None:
     """Return the profile of the device that a driver reports under this name, None if no profile has it.
 
-    Names are compared token by token, so that "NVIDIA L40S" is no L4. Beside the profile's tokens only the
-    vendor's may stand: "NVIDIA H200 NVL" is no H200, a MIG slice is no whole GPU.
+    Names are compared token by token and whole, so that "NVIDIA L40S" is no L4. Only the vendor's words
+    don't count: "NVIDIA H200 NVL" is no H200, a MIG slice is no whole GPU.
 
     Args:
         device_name: such as "NVIDIA A100-SXM4-40GB", in any case and spacing.
         profiles: the profiles to choose from; of two with the same name the first.
     """
-    device = _tokens(device_name)
-    best: Profile | None = None
-    longest = 0
+    device = _model_tokens(device_name)
     for profile in profiles.values():
-        for known_name in profile.device_names:
-            known = _tokens(known_name)
-            if len(known) > longest and _is_vendor_decorated(device, known):
-                best, longest = profile, len(known)
-    return best
+        if device and any(_model_tokens(known) == device for known in profile.device_names):
+            return profile
+    return None
 
 
 def device_slug(device_name: str) -> str:
@@ -228,15 +261,15 @@ def _tokens(name: str) -> tuple[str, ...]:
     return tuple(re.findall(r"[^\W_]+", name.lower()))
 
 
-def _is_vendor_decorated(device: tuple[str, ...], known: tuple[str, ...]) -> bool:
-    """Whether `device` is `known`, give or take tokens that only name the vendor around it."""
-    model = tuple(token for token in known if token not in _VENDOR_TOKENS) or known
-    for start in range(len(device) - len(model) + 1):
-        end = start + len(model)
-        around = device[:start] + device[end:]
-        if device[start:end] == model and _VENDOR_TOKENS.issuperset(around):
-            return True
-    return False
+def _model_tokens(name: str) -> tuple[str, ...]:
+    """Return a name's words without those that only tell the vendor, unless it has no others."""
+    tokens = _tokens(name)
+    return tuple(token for token in tokens if token not in _VENDOR_TOKENS) or tokens
+
+
+def _key(name: str) -> str:
+    """Return what two spellings of one name share: "RTX 4090", "rtx-4090" and "rtx4090"."""
+    return "".join(_model_tokens(name))
 
 
 def _capability(text: str | None) -> tuple[int, int] | None:

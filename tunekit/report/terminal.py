@@ -1,12 +1,13 @@
 """Draws a run's view on a terminal of any width."""
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
-from tunekit.report.view import RunView, Table
+from tunekit.report.view import Passage, RunView, Table
 
 
 def draw(console: Console, shown: RunView, folder: Path, files: Sequence[Path] = ()) -> None:
@@ -44,6 +45,22 @@ def draw(console: Console, shown: RunView, folder: Path, files: Sequence[Path] =
         console.print(Text(f"  {step}"), soft_wrap=True)
 
 
+def draw_parts(console: Console, parts: Sequence[Table | Passage]) -> None:
+    """Print tables and passages with an empty line before each; a path or an address is never broken."""
+    for part in parts:
+        console.print()
+        if isinstance(part, Table):
+            draw_table(console, part)
+            continue
+        if part.title:
+            say(console, part.title, "bold")
+        for line in part.lines:
+            wrapped = textwrap.fill(
+                line, console.width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+            )
+            console.print(Text(wrapped), soft_wrap=True)
+
+
 def say(console: Console, sentence: str, style: str = "") -> None:
     """Print text as it is, wrapped, without spaces at the ends of its lines."""
     for line in Text(sentence, style=style).wrap(console, console.width):
@@ -52,13 +69,20 @@ def say(console: Console, sentence: str, style: str = "") -> None:
 
 
 def draw_table(console: Console, table: Table) -> None:
-    """Print a table with every cell whole: a terminal too narrow for it wraps its lines."""
+    """Print a table with every cell whole: a terminal too narrow for it wraps its lines.
+
+    Columns without titles have no line of titles.
+    """
     say(console, table.title, "bold")
-    rows = (table.columns, *table.rows)
+    has_titles = any(table.columns)
+    rows = (table.columns, *table.rows) if has_titles else table.rows
     widths = [max(len(row[index]) for row in rows) for index in range(len(table.columns))]
     for number, row in enumerate(rows):
         cells = [
             cell.rjust(width) if index in table.numeric else cell.ljust(width)
             for index, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
-        console.print(Text("  ".join(cells).rstrip(), style="bold" if number == 0 else ""), soft_wrap=True)
+        console.print(
+            Text("  ".join(cells).rstrip(), style="bold" if has_titles and number == 0 else ""),
+            soft_wrap=True,
+        )

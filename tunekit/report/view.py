@@ -35,6 +35,14 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Passage:
+    """Sentences under a heading; either may be empty."""
+
+    title: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class RunView:
     """What a report shows, in its order."""
 

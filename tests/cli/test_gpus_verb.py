@@ -1,0 +1,120 @@
+"""`tunekit gpus`: every profile, or one."""
+
+import json
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tunekit.cli.main import main
+from tunekit.hardware.profiles import how_to_add, load_profile_files, load_profiles
+from tunekit.records.profile import Profile
+
+
+@pytest.fixture(autouse=True)
+def own_signal_handler() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("TUNEKIT_PROFILES", raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    return tmp_path
+
+
+@pytest.fixture
+def own_t4(home: Path) -> Path:
+    """A profile of the user's that has the id of a shipped one."""
+    folder = home / ".config" / "tunekit" / "profiles"
+    folder.mkdir(parents=True)
+    content = yaml.safe_load(load_profile_files()["t4"].path.read_text(encoding="utf-8"))
+    path = folder / "t4.yaml"
+    path.write_text(yaml.safe_dump(content | {"notes": "Measured here.", "tdp_w": 71}), encoding="utf-8")
+    return path
+
+
+def test_every_profile_has_a_line(capsys: pytest.CaptureFixture[str]):
+    assert main(["gpus"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    first_words = {line.split()[0] for line in lines if line.strip()}
+    assert first_words >= set(load_profiles())
+    assert all(len(line) <= 80 for line in lines if "profiles" not in line)
+
+
+@pytest.mark.parametrize(
+    "words", [["a100"], ["A100-SXM-40"], ["nvidia", "a100"], ["NVIDIA", "A100-SXM4-40GB"]]
+)
+def test_one_profile_is_shown_by_any_of_its_names(words: list[str], capsys: pytest.CaptureFixture[str]):
+    assert main(["gpus", *words]) == 0
+    shown = capsys.readouterr().out
+    assert "a100-sxm-40: NVIDIA A100-SXM4-40GB" in shown
+    assert "bf16, dense            312 TFLOPS" in shown
+    assert "gpu_1x_a100_sxm4" in shown
+    assert "p4d.24xlarge: Spot 9.83 $/h, seen 2024." in shown
+    assert "profiles/a100-sxm-40.yaml" in shown.replace("\n  ", "")
+    assert "(shipped)" in shown
+
+
+def test_the_profiles_are_printed_as_json(capsys: pytest.CaptureFixture[str]):
+    assert main(["gpus", "--json"]) == 0
+    printed = [Profile.model_validate(one) for one in json.loads(capsys.readouterr().out)]
+    assert {profile.id: profile for profile in printed} == load_profiles()
+
+
+def test_one_profile_is_printed_as_json(capsys: pytest.CaptureFixture[str]):
+    assert main(["gpus", "h100", "--json"]) == 0
+    assert Profile.model_validate_json(capsys.readouterr().out) == load_profiles()["h100-sxm"]
+
+
+@pytest.mark.parametrize(("name", "near"), [("h10", "h100-sxm"), ("rtx4900", "rtx4090"), ("l40", "l40s")])
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_an_unknown_name_ends_with_near_ones_and_how_to_add_it(
+    name: str, near: str, more: list[str], capsys: pytest.CaptureFixture[str]
+):
+    assert main(["gpus", name, *more]) == 3
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert f"no GPU profile is named {name!r}; near: " in captured.err
+    assert near in captured.err
+    assert how_to_add() in captured.err
+
+
+def test_a_profile_of_your_own_wins_and_is_marked(own_t4: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["gpus"]) == 0
+    assert "t4 (yours)" in capsys.readouterr().out
+    assert main(["gpus", "t4"]) == 0
+    shown = capsys.readouterr().out
+    assert "Measured here." in shown
+    assert "power limit            71 W" in shown
+    joined = " ".join(shown.split())
+    assert f"File: {own_t4} (yours; it hides" in joined
+    assert f"{Path('profiles') / 't4.yaml'})" in joined
+
+
+def test_a_folder_in_the_variable_comes_first(
+    own_t4: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    named = tmp_path / "named"
+    named.mkdir()
+    shutil.copy(own_t4, named / "mine.yaml")
+    monkeypatch.setenv("TUNEKIT_PROFILES", str(named))
+    assert main(["gpus", "t4"]) == 0
+    assert f"File: {named / 'mine.yaml'} (yours" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_file_that_is_no_profile_is_named(own_t4: Path, capsys: pytest.CaptureFixture[str]):
+    own_t4.write_text("id: t4\n")
+    assert main(["gpus"]) == 10
+    assert f"{own_t4} is not a profile" in capsys.readouterr().err
+
+
+def test_gpus_takes_no_command(capsys: pytest.CaptureFixture[str]):
+    assert main(["gpus", "--", "python", "train.py"]) == 2
+    assert "gpus takes no training command, got 'python train.py'" in capsys.readouterr().err

@@ -1,0 +1,47 @@
+"""Tables that fit their terminal."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tunekit.report.columns import GAP, Column, fitted_table
+from tunekit.report.view import Table
+
+ITEMS = ["one", "three", "seventeen"]
+COLUMNS = (
+    Column[str]("word", lambda word: word, is_numeric=False),
+    Column[str]("letters", lambda word: str(len(word)), drop=1),
+    Column[str]("shouted", lambda word: word.upper() + "!", is_numeric=False, drop=2),
+)
+
+
+def width_of(table: Table) -> int:
+    widths = [max(map(len, column)) for column in zip(table.columns, *table.rows, strict=True)]
+    return sum(widths) + GAP * (len(widths) - 1)
+
+
+def test_everything_is_shown_where_there_is_room() -> None:
+    table = fitted_table("Words", COLUMNS, ITEMS, 80)
+    assert table == Table(
+        "Words",
+        ("word", "letters", "shouted"),
+        (("one", "3", "ONE!"), ("three", "5", "THREE!"), ("seventeen", "9", "SEVENTEEN!")),
+        (1,),
+    )
+
+
+def test_the_least_needed_column_goes_first_and_what_must_stay_stays() -> None:
+    assert fitted_table("", COLUMNS, ITEMS, 30).columns == ("word", "letters", "shouted")
+    assert fitted_table("", COLUMNS, ITEMS, 29).columns == ("word", "letters")
+    assert fitted_table("", COLUMNS, ITEMS, 17).columns == ("word",)
+    assert fitted_table("", COLUMNS, ITEMS, 1).columns == ("word",)
+
+
+def test_no_items_are_a_table_without_rows() -> None:
+    assert fitted_table("", COLUMNS, [], 80).rows == ()
+
+
+@given(st.lists(st.text(max_size=20), max_size=5), st.integers(1, 100))
+def test_a_table_exceeds_its_width_only_by_what_must_stay(items: list[str], width: int) -> None:
+    table = fitted_table("", COLUMNS, items, width)
+    assert width_of(table) <= width or table.columns == ("word",)
+    assert len(table.rows) == len(items)
