@@ -23,8 +23,8 @@ _NETWORK = frozenset(
         *("fuse.cvmfs2", "fuse.hdfs", "fuse.alluxio", "fuse.alluxio-fuse", "fuse.beegfs", "fuse.objectivefs"),
     }
 )
-"""9p, virtiofs, vboxsf and their like are not here: they show a folder of the virtual machine's host, and what
-that lies on is not seen from inside."""
+"""9p, virtiofs, vboxsf and their like are not here: they show a folder of the virtual machine's host, and
+what that lies on is not seen from inside."""
 
 _NETWORK_FUSE_SOURCES = ("mountpoint-s3", "mount-s3", "gcsfuse", "blobfuse", "blobfuse2", "s3fs", "JuiceFS:")
 """Sources of mounts that give no more than "fuse" for their type."""
@@ -84,12 +84,8 @@ def _kind(disk: Path) -> StorageKind:
     model = f"{_word(disk / 'device/vendor')} {_word(disk / 'device/model')}"
     if re.fullmatch(r"(zram|ram)\d+.*", name):
         return StorageKind.MEMORY
-    # An iSCSI disk lies in the folder of its session.
-    is_remote = re.search(r"/session\d+/", f"{disk}/") or _word(disk / "device/transport") in (
-        "tcp",
-        "rdma",
-        "fc",
-    )
+    is_iscsi = re.search(r"/session\d+/", str(disk)) is not None
+    is_remote = is_iscsi or _word(disk / "device/transport") in ("tcp", "rdma", "fc")
     if _NETWORK_DISK.match(name) or _NETWORK_MODEL.search(model) or is_remote:
         return StorageKind.NETWORK
     if name.startswith("nvme"):

@@ -25,7 +25,7 @@ BLOCK_BYTES = MIB
 RANDOM_READ_BYTES = 64 * KIB
 
 _STRETCH_BYTES = 32 * MIB
-"""Of one file, read in one go: no more, so that a sample of several files is seen."""
+"""Of one of many files, read in one go: no more, so that several of them are seen."""
 
 _HALVED_FROM_BYTES = 2 * MIB
 """Larger files give one half to each way of reading, smaller ones are read whole in one way."""
@@ -83,13 +83,15 @@ class Plan:
 def plan_of(sample: Sequence[DataFile]) -> Plan:
     """Return what to read of a sample of files, in which way."""
     is_small_files = bool(sample) and statistics.median(file.size_bytes for file in sample) <= MIB
+    large = sum(file.size_bytes >= _HALVED_FROM_BYTES for file in sample)
+    stretch_bytes = max(_STRETCH_BYTES, MAX_READ_BYTES // max(large, 1))
     sequential: list[Part] = []
     random_files: list[Part] = []
     small = 0
     for file in sample:
         if file.size_bytes >= _HALVED_FROM_BYTES:
             middle = file.size_bytes // 2 // BLOCK_BYTES * BLOCK_BYTES
-            sequential.append(Part(file.path, 0, min(middle, _STRETCH_BYTES)))
+            sequential.append(Part(file.path, 0, min(middle, stretch_bytes)))
             if not is_small_files:
                 random_files.append(Part(file.path, middle, file.size_bytes - middle))
             continue
@@ -227,9 +229,8 @@ def _slots(parts: Sequence[Part], chance: random.Random) -> list[Part]:
     place = next(waiting, None)
     for part, count in zip(parts, counts, strict=True):
         while place is not None and place < before + count:
-            slots.append(
-                Part(part.path, part.start + (place - before) * RANDOM_READ_BYTES, RANDOM_READ_BYTES)
-            )
+            start = part.start + (place - before) * RANDOM_READ_BYTES
+            slots.append(Part(part.path, start, RANDOM_READ_BYTES))
             place = next(waiting, None)
         before += count
     chance.shuffle(slots)

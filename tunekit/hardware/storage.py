@@ -17,6 +17,11 @@ from tunekit.units import bytes_text
 _LOCATED_FILES = 64
 """Files of the sample whose mount is looked up."""
 
+_NO_STORAGE = frozenset(
+    {"proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "configfs", "bpf", "devpts"}
+)
+"""What the kernel shows as files; reading them may do something."""
+
 
 def inspect_storage(
     path: Path,
@@ -54,12 +59,14 @@ def inspect_storage(
         total_bytes=files.total_bytes,
         is_walk_complete=files.is_complete,
     )
-    problem = _reason_not_to_read(files, kind)
+    problem = _reason_not_to_read(files, seen)
     return seen.model_copy(update={"problem": problem} if problem else _measured(files, budget_s, clock))
 
 
-def _reason_not_to_read(files: DataFiles, kind: StorageKind) -> str | None:
-    if kind is StorageKind.MEMORY:
+def _reason_not_to_read(files: DataFiles, seen: Storage) -> str | None:
+    if seen.filesystem in _NO_STORAGE:
+        return f"{seen.filesystem} is no storage: the kernel makes up its files"
+    if seen.kind is StorageKind.MEMORY:
         return "the files lie in memory: reading them needs no storage"
     if files.sample:
         return None
