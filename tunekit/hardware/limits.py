@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from tunekit.hardware.mounts import mounts_of
+
 ROOT = Path("/")
 
 _UNLIMITED_BYTES = 1 << 60
@@ -27,11 +29,33 @@ class _CgroupMount(NamedTuple):
     point: Path
 
 
+class _MemoryGroup(NamedTuple):
+    """One cgroup with a limit on memory."""
+
+    limit_bytes: int
+    used_bytes: int
+    """Without the page cache that the kernel gives back first; 0 where the kernel does not tell."""
+
+
 def cpus_allowed(root: Path = ROOT) -> int:
     """Return how many CPUs this process may use: affinity and quota, rounded down to 1 at the least."""
-    affinity = len(os.sched_getaffinity(0))
+    affinity = cpus_in_affinity()
     quota = cgroup_cpu_quota(root)
     return affinity if quota is None else max(1, min(affinity, int(quota)))
+
+
+def cpus_in_affinity() -> int:
+    """Return how many CPUs this process may be scheduled on; cpusets and taskset narrow them."""
+    return len(os.sched_getaffinity(0))
+
+
+def numa_nodes(root: Path = ROOT) -> int | None:
+    """Return how many NUMA nodes have CPUs; None where the kernel lists none.
+
+    Nodes of memory alone (a Grace GPU's, CXL) are not counted: no worker can be bound to them.
+    """
+    found = re.findall(r"(\d+)(?:-(\d+))?", _text(root / "sys/devices/system/node/has_cpu") or "")
+    return sum(max(0, int(last or first) - int(first)) + 1 for first, last in found) or None
 
 
 def cgroup_cpu_quota(root: Path = ROOT) -> float | None:
@@ -42,12 +66,12 @@ def cgroup_cpu_quota(root: Path = ROOT) -> float | None:
 
 
 def cgroup_memory_limit_bytes(root: Path = ROOT) -> int | None:
-    """Return the memory that the cgroups grant, the least over ancestors; None if free."""
-    limits = [_number(folder / "memory.limit_in_bytes") for folder in _cgroup_folders(root, 1, "memory")]
-    limits += [_number(folder / "memory.max") for folder in _cgroup_folders(root, 2, "memory")]
-    return min(
-        (limit for limit in limits if limit is not None and 0 < limit < _UNLIMITED_BYTES), default=None
-    )
+    """Return the memory that the cgroups grant, the least over ancestors; None if free.
+
+    Above `memory.high` the kernel kills nobody but holds every process up until memory is given back, so
+    training can't use more than that either.
+    """
+    return min((group.limit_bytes for group in _memory_groups(root)), default=None)
 
 
 def oom_kills(root: Path = ROOT) -> int | None:
@@ -77,6 +101,17 @@ def ram_limit_bytes(root: Path = ROOT) -> int:
     return total_bytes if limit_bytes is None else min(total_bytes, limit_bytes)
 
 
+def ram_available_bytes(root: Path = ROOT) -> int | None:
+    """Return the memory that this process may still take: the least of the machine's and the cgroups'.
+
+    Inactive page cache counts as free, as the kernel gives it back first. None where nobody tells.
+    """
+    found = re.search(r"^MemAvailable:\s+(\d+) kB", _text(root / "proc/meminfo") or "", re.MULTILINE)
+    free = [int(found[1]) * 1024] if found else []
+    free += [group.limit_bytes - group.used_bytes for group in _memory_groups(root)]
+    return max(0, min(free)) if free else None
+
+
 def shm_bytes(root: Path = ROOT) -> int | None:
     """Return the size of /dev/shm, None without one; mounted without a size, it ends with the memory."""
     try:
@@ -84,6 +119,41 @@ def shm_bytes(root: Path = ROOT) -> int | None:
     except OSError:
         return None
     return status.f_frsize * status.f_blocks or ram_limit_bytes(root)
+
+
+def shm_used_bytes(root: Path = ROOT) -> int | None:
+    """Return how much of /dev/shm is taken; None without one, or where it is mounted without a size."""
+    try:
+        status = os.statvfs(root / "dev/shm")
+    except OSError:
+        return None
+    return status.f_frsize * (status.f_blocks - status.f_bfree) if status.f_blocks else None
+
+
+def _memory_groups(root: Path) -> Iterator[_MemoryGroup]:
+    """Yield every cgroup over this process that has a limit."""
+    for folder in _cgroup_folders(root, 1, "memory"):
+        limit_bytes = _limit_in(folder, "memory.limit_in_bytes")
+        if limit_bytes is not None:
+            used_bytes = _used_in(folder, "memory.usage_in_bytes", "total_inactive_file")
+            yield _MemoryGroup(limit_bytes, used_bytes)
+    for folder in _cgroup_folders(root, 2, "memory"):
+        limit_bytes = _limit_in(folder, "memory.max", "memory.high")
+        if limit_bytes is not None:
+            yield _MemoryGroup(limit_bytes, _used_in(folder, "memory.current", "inactive_file"))
+
+
+def _limit_in(folder: Path, *names: str) -> int | None:
+    limits = (_number(folder / name) for name in names)
+    return min(
+        (limit for limit in limits if limit is not None and 0 < limit < _UNLIMITED_BYTES), default=None
+    )
+
+
+def _used_in(folder: Path, name: str, reclaimable: str) -> int:
+    """Return the memory that a group uses and that the kernel would not give back at once."""
+    used_bytes = _number(folder / name) or 0
+    return max(0, used_bytes - (_counter(folder / "memory.stat", reclaimable) or 0))
 
 
 def _cgroup_folders(root: Path, version: int, controller: str) -> Iterator[Path]:
@@ -118,25 +188,16 @@ def _cgroup_path(root: Path, version: int, controller: str) -> PurePosixPath | N
 
 
 def _cgroup_mounts(root: Path) -> list[_CgroupMount]:
-    mounts = []
-    for line in (_text(root / "proc/self/mountinfo") or "").splitlines():
-        before, _, after = line.partition(" - ")
-        fields, source = before.split(), after.split()
-        if len(fields) < 5 or len(source) < 3 or source[0] not in ("cgroup", "cgroup2"):
-            continue
-        mounts.append(
-            _CgroupMount(
-                version=2 if source[0] == "cgroup2" else 1,
-                controllers=frozenset(source[2].split(",")),
-                root=PurePosixPath(_unescaped(fields[3])),
-                point=root / _unescaped(fields[4]).lstrip("/"),
-            )
+    return [
+        _CgroupMount(
+            version=2 if mount.filesystem == "cgroup2" else 1,
+            controllers=frozenset(mount.options.split(",")),
+            root=mount.root,
+            point=root / str(mount.point).lstrip("/"),
         )
-    return mounts
-
-
-def _unescaped(field: str) -> str:
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)
+        for mount in mounts_of(root)
+        if mount.filesystem in ("cgroup", "cgroup2")
+    ]
 
 
 def _v1_quota(folder: Path) -> float | None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tunekit.errors import TargetError
+from tunekit.hardware.interpreter import is_python
 from tunekit.records.target import Target
 
 
@@ -48,7 +49,7 @@ def _script_of(command: Sequence[str], working_dir: Path) -> Path | None:
     Raises:
         TargetError: the command names a Python file that is not there.
     """
-    if not Path(command[0]).name.startswith("python"):
+    if not is_python(command[0]):
         return None
     word = _first_argument(command[1:])
     if word is None:

@@ -1,0 +1,86 @@
+"""What is mounted where, as the kernel lists it for this process.
+
+The format is that of /proc/self/mountinfo in proc_pid_mountinfo(5).
+"""
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+_OCTAL = re.compile(rb"\\([0-3][0-7]{2})")
+
+
+class Mount(NamedTuple):
+    """One mounted file system, or a part of one."""
+
+    id: int
+    parent_id: int
+    """The mount that this one is mounted in; the root's is not in the list."""
+    device: str
+    """Its device's numbers as "259:2"; "0:N" for a file system without a block device of its own."""
+    root: PurePosixPath
+    """The folder of the file system that shows at the mount point; not "/" for a bind mount."""
+    point: PurePosixPath
+    filesystem: str
+    """Its type: "ext4", "nfs4", "fuse.sshfs", ..."""
+    source: str
+    """What is mounted, such as "/dev/sda1", "server:/export" or a word that means nothing."""
+    options: str
+    """Of the file system, not of the mount."""
+
+
+def mounts_of(root: Path) -> list[Mount]:
+    """Return what is mounted, in the kernel's order; lines that make no sense are left out."""
+    try:
+        text = (root / "proc/self/mountinfo").read_bytes()
+    except OSError:
+        return []
+    # Only a line feed ends a line and only a blank a field: names hold any other byte as it is.
+    found = (_mount_in(line) for line in text.split(b"\n"))
+    return [mount for mount in found if mount is not None]
+
+
+def mount_under(path: PurePosixPath, mounts: Sequence[Mount]) -> Mount | None:
+    """Return the mount that shows at an absolute path without links, None where none does.
+
+    The mount points are walked from the root down, as the kernel does: a mount over /data hides one that was
+    made at /data/old before. Where the list gives no way down, the longest mount point is taken.
+    """
+    holding = [mount for mount in mounts if path.is_relative_to(mount.point)]
+    ids = {mount.id for mount in holding}
+    tops = [mount for mount in holding if mount.parent_id not in ids - {mount.id}]
+    top = min(tops, key=lambda mount: len(mount.point.parts), default=None)
+    if top is None or any(mount.point != top.point for mount in tops):
+        # max takes the first of equals, and of two mounts at one point the later one shows.
+        return max(reversed(holding), key=lambda mount: len(mount.point.parts), default=None)
+    seen = {top.id}
+    while True:
+        inner = [mount for mount in holding if mount.parent_id == top.id and mount.id not in seen]
+        if not inner:
+            return top
+        top = min(inner, key=lambda mount: len(mount.point.parts))
+        seen.add(top.id)
+
+
+def _mount_in(line: bytes) -> Mount | None:
+    before, _, after = line.partition(b" - ")
+    fields, source = before.split(b" "), after.split(b" ", 2)
+    if len(fields) < 6 or len(source) < 3 or not (fields[0].isdigit() and fields[1].isdigit()):
+        return None
+    return Mount(
+        id=int(fields[0]),
+        parent_id=int(fields[1]),
+        device=_name(fields[2]),
+        root=PurePosixPath(_name(fields[3])),
+        point=PurePosixPath(_name(fields[4])),
+        filesystem=_name(source[0]),
+        source=_name(source[1]),
+        options=_name(source[2]),
+    )
+
+
+def _name(field: bytes) -> str:
+    """Return a field without its escapes: the kernel writes blanks and the like as a backslash and octals."""
+    return os.fsdecode(_OCTAL.sub(lambda match: bytes([int(match[1], 8)]), field))

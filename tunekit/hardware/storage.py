@@ -1,0 +1,121 @@
+"""What lies under a data set, and how fast a sample of its files is read."""
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+
+from tunekit.hardware import read_probe
+from tunekit.hardware.data_files import MAX_FILES, DataFiles, walk
+from tunekit.hardware.disks import disk_under
+from tunekit.hardware.limits import ROOT
+from tunekit.hardware.mounts import Mount, mount_under, mounts_of
+from tunekit.records.storage import Storage, StorageKind
+from tunekit.units import bytes_text
+
+_LOCATED_FILES = 64
+"""Files of the sample whose mount is looked up."""
+
+_NO_STORAGE = frozenset(
+    {"proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "configfs", "bpf", "devpts"}
+)
+"""What the kernel shows as files; reading them may do something."""
+
+
+def inspect_storage(
+    path: Path,
+    budget_s: float = 3.0,
+    root: Path = ROOT,
+    clock: Callable[[], float] = time.monotonic,
+    max_files: int = MAX_FILES,
+) -> Storage:
+    """Return what lies under a data set, and how fast a sample of its files is read.
+
+    Files are only read, at most 256 MiB in order and as many at random. What is read is put out of the page
+    cache before, so a training run beside it may find less of its data set there.
+
+    Args:
+        path: a file or a folder; links are followed.
+        budget_s: seconds that reading may take, half for each way; the walk before may take half as long.
+        root: the folder under which /proc and /sys are read.
+        clock: seconds that only grow.
+        max_files: how many files are counted at the most.
+
+    Raises:
+        UsageError: there is no such path, or it is neither a file nor a folder.
+    """
+    name = os.fsencode(path)
+    files = walk(name, clock() + budget_s / 2, clock, max_files)
+    mount = _mount_of(name, files, mounts_of(root))
+    device, kind = (None, StorageKind.UNKNOWN) if mount is None else disk_under(mount, root)
+    seen = Storage(
+        path=_text(os.path.realpath(name)),
+        filesystem=None if mount is None else _text(os.fsencode(mount.filesystem)),
+        mount_point=None if mount is None else _text(os.fsencode(mount.point)),
+        device=device,
+        kind=kind,
+        files=files.count,
+        total_bytes=files.total_bytes,
+        is_walk_complete=files.is_complete,
+    )
+    problem = _reason_not_to_read(files, seen)
+    return seen.model_copy(update={"problem": problem} if problem else _measured(files, budget_s, clock))
+
+
+def _reason_not_to_read(files: DataFiles, seen: Storage) -> str | None:
+    if seen.filesystem in _NO_STORAGE:
+        return f"{seen.filesystem} is no storage: the kernel makes up its files"
+    if seen.kind is StorageKind.MEMORY:
+        return "the files lie in memory: reading them needs no storage"
+    if files.sample:
+        return None
+    if files.problem:
+        return f"no file to read was found; {_printable(files.problem)}"
+    return "no file with content was found" + ("" if files.is_complete else " before the walk had to end")
+
+
+def _measured(files: DataFiles, budget_s: float, clock: Callable[[], float]) -> dict[str, object]:
+    """Read the sample and return the fields that it tells."""
+    plan = read_probe.plan_of(files.sample)
+    sequential = read_probe.read_parts(plan.sequential, False, clock() + budget_s / 2, clock)
+    at_random = read_probe.read_parts(plan.random, True, clock() + budget_s / 2, clock)
+    readings = [reading for reading in (sequential, at_random) if reading.bytes_read]
+    bytes_read = sequential.bytes_read + at_random.bytes_read
+    rates = (sequential.mb_per_s, at_random.mb_per_s)
+    random_read_bytes = None
+    if rates[1] is not None:
+        mean_bytes = round(at_random.bytes_read / at_random.reads)
+        random_read_bytes = mean_bytes if plan.is_small_files else read_probe.RANDOM_READ_BYTES
+    problem = None
+    if None in rates:
+        refusal = sequential.problem or at_random.problem or files.problem
+        little = f"{bytes_text(bytes_read)} could be read, too little to tell every rate"
+        problem = f"{little}; {_printable(refusal)}" if refusal else little
+    return {
+        "sequential_mb_per_s": rates[0],
+        "random_mb_per_s": rates[1],
+        "random_read_bytes": random_read_bytes,
+        "bytes_read": bytes_read,
+        "cached_share_before": read_probe.cached_share(readings),
+        "measured_cold": read_probe.is_cold(readings),
+        "problem": problem,
+    }
+
+
+def _mount_of(path: bytes, files: DataFiles, mounts: list[Mount]) -> Mount | None:
+    """Return the mount that most of the sampled files lie on; that of the path where there are none."""
+    places = [file.path for file in files.sample[:: max(1, len(files.sample) // _LOCATED_FILES)]] or [path]
+    found = Counter(
+        mount_under(PurePosixPath(os.fsdecode(os.path.realpath(place))), mounts) for place in places
+    )
+    return found.most_common(1)[0][0]
+
+
+def _text(name: bytes) -> str:
+    """Return a name as text that every file of a run can hold."""
+    return name.decode("utf-8", "backslashreplace")
+
+
+def _printable(text: str) -> str:
+    return _text(os.fsencode(text))

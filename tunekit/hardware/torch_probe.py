@@ -1,0 +1,129 @@
+"""Tells what torch this Python has, as one JSON object on the last line of its output.
+
+A bare script that runs in the training environment: Python 3.9 or newer, torch 2.1 or newer, no tunekit.
+Whatever torch refuses to answer is null; what it warns of meanwhile is its problem.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import warnings
+
+
+def answer(question, *refused):
+    """Return what a question gives, None if torch refuses it; the refusal goes to `refused`."""
+    try:
+        return question()
+    except Exception as error:
+        for texts in refused:
+            texts.append(one_line(error))
+        return None
+
+
+def one_line(message):
+    """Return a message without its line breaks and runs of blanks."""
+    return " ".join(str(message).split())
+
+
+def text(value):
+    """Return a value as text, None as None."""
+    return None if value is None else str(value)
+
+
+def cuda_device(torch, index):
+    """Return what torch knows of one GPU of CUDA or ROCm."""
+    properties = torch.cuda.get_device_properties(index)
+    is_rocm = torch.version.hip is not None
+    return {
+        "type": "cuda",
+        "name": str(properties.name),
+        "memory_bytes": answer(lambda: int(properties.total_memory)) or None,
+        # ROCm's numbers look like a capability of CUDA and are none.
+        "compute_capability": None if is_rocm else "%d.%d" % (properties.major, properties.minor),
+        "uuid": answer(lambda: str(properties.uuid)),
+    }
+
+
+def cuda_devices(torch, problems):
+    """Return the GPUs of CUDA or ROCm; why there are none goes to `problems`."""
+    if torch.version.cuda is None and torch.version.hip is None:
+        return []
+    if not answer(torch.cuda.is_available, problems):
+        answer(torch.cuda.init, problems)
+        return []
+    count = answer(torch.cuda.device_count, problems) or 0
+    devices = [answer(lambda: cuda_device(torch, index), problems) for index in range(count)]
+    return [device for device in devices if device is not None]
+
+
+def mps_devices(torch):
+    """Return the GPU of an Apple chip, if torch can use it."""
+    if not answer(lambda: torch.backends.mps.is_built() and torch.backends.mps.is_available()):
+        return []
+    command = ["sysctl", "-n", "machdep.cpu.brand_string"]
+    chip = answer(lambda: subprocess.check_output(command, text=True, timeout=5).strip())
+    return [
+        {
+            "type": "mps",
+            "name": chip or platform.processor() or "mps",
+            "memory_bytes": answer(lambda: int(torch.mps.recommended_max_memory())) or None,
+            "compute_capability": None,
+            "uuid": None,
+        }
+    ]
+
+
+def bf16_native(torch):
+    """Return whether the first GPU computes bf16 without emulation."""
+    try:
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    except TypeError:  # older torch has no such argument
+        return torch.version.hip is not None or torch.cuda.get_device_capability()[0] >= 8
+
+
+def build_of(torch):
+    """Return the build's facts."""
+    problems = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        devices = cuda_devices(torch, problems)
+    said = [one_line(warning.message) for warning in caught if issubclass(warning.category, UserWarning)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # newer torch advises against the questions about TF32
+        return {
+            "python_version": platform.python_version(),
+            "version": str(torch.__version__),
+            "cuda_version": text(torch.version.cuda),
+            "hip_version": text(getattr(torch.version, "hip", None)),
+            "cudnn_version": text(answer(torch.backends.cudnn.version)),
+            "architectures": answer(lambda: list(map(str, torch.cuda.get_arch_list()))) or [],
+            "devices": devices + mps_devices(torch),
+            "threads": torch.get_num_threads(),
+            "float32_matmul_precision": answer(torch.get_float32_matmul_precision),
+            "tf32_in_cudnn": answer(lambda: bool(torch.backends.cudnn.allow_tf32)),
+            "bf16_native": answer(lambda: bf16_native(torch)) if devices else None,
+            "problem": "; ".join(dict.fromkeys(said + problems)) or None,
+        }
+
+
+def main():
+    """Print the answer."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    # The modules beside this script are tunekit's and must not stand in for anybody's.
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != here]
+    try:
+        import torch
+    except Exception as error:
+        reply = {"absent": "%s: %s" % (type(error).__name__, one_line(error))}
+    else:
+        reply = build_of(torch)
+    sys.stdout.write("\n" + json.dumps(reply) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""What lies under a data set, and how fast it was read."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+
+from tunekit.records.base import Record
+
+
+class StorageKind(StrEnum):
+    """What files are kept on."""
+
+    NVME = "nvme"
+    SSD = "ssd"
+    HDD = "hdd"
+    NETWORK = "network"
+    """A network file system, or a disk that is reached over a network (iSCSI, a cloud's block volume)."""
+    MEMORY = "memory"
+    UNKNOWN = "unknown"
+    """What lies under it can't be told from inside this machine or container."""
+
+
+class Storage(Record):
+    """What lies under the files of a data set, and how fast a sample of them was read."""
+
+    path: str
+    """Absolute. Bytes that are no text are shown as escapes."""
+    filesystem: str | None
+    """Its type: "ext4", "overlay", "nfs4", "fuse.gcsfuse", ...; None where the kernel lists no mounts."""
+    mount_point: str | None
+    device: str | None
+    """The disk, such as "nvme0n1" (never a partition); None where none can be told."""
+    kind: StorageKind
+    files: NonNegativeInt
+    """Regular files that the walk met."""
+    total_bytes: NonNegativeInt
+    """Sum of their sizes, holes of sparse files included."""
+    is_walk_complete: bool
+    """Whether the walk saw every file; if not, `files` and `total_bytes` are lower bounds."""
+    sequential_mb_per_s: PositiveFloat | None = None
+    """Files read one after another in blocks of 1 MiB; 1 MB is 10**6 bytes."""
+    random_mb_per_s: PositiveFloat | None = None
+    """One read at a time, of `random_read_bytes`, in no order; 1 MB is 10**6 bytes."""
+    random_read_bytes: PositiveInt | None = None
+    """Size of one random read; the mean where one read is one small file."""
+    bytes_read: NonNegativeInt = 0
+    cached_share_before: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Share of the pages to be read that were in the page cache already; None where the kernel is silent."""
+    measured_cold: bool | None = None
+    """Whether those pages were out of the page cache when they were read, so that storage was measured.
+
+    None where nothing was measured or the kernel does not tell. Caches below this machine's own (of a disk,
+    a hypervisor, a file server) can't be emptied from here.
+    """
+    problem: str | None = None
+    """Why a rate is missing."""
+
+    @property
+    def is_network(self) -> bool:
+        """Whether reading crosses a network."""
+        return self.kind is StorageKind.NETWORK
+
+    @property
+    def mean_file_bytes(self) -> float | None:
+        """Mean size of the files, None without files."""
+        return self.total_bytes / self.files if self.files else None
