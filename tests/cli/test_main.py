@@ -87,6 +87,18 @@ SURFACE = {
     },
     "report": {"-h", "--help", "--json", "RUN"},
     "gpus": {"-h", "--help", "--json", "NAME"},
+    "doctor": {
+        "-h",
+        "--help",
+        "--data",
+        "--run",
+        "--workers",
+        "--prefetch",
+        "--batch-mib",
+        "--processes",
+        "--ignore",
+        "--json",
+    },
 }
 """Every verb with its options. A change here is a decision, and a line in CHANGELOG.md."""
 

@@ -169,7 +169,7 @@ def test_a_value_that_can_not_be_used_says_what_it_must_be(
 
 def test_an_unknown_gpu_lists_the_known_ones(capsys: pytest.CaptureFixture[str]):
     assert main([*RATE[:-1], "a10h"]) == 3
-    assert "near: a10g" in capsys.readouterr().err
+    assert "near: a10, a10g" in capsys.readouterr().err
     assert main([*RATE, "--only", "a10h"]) == 3
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import FrameType
 
 from tunekit import __version__
-from tunekit.cli import gpus, init, plan, report, search
+from tunekit.cli import doctor, gpus, init, plan, report, search
 from tunekit.cli import run as run_training
 from tunekit.cli.settings import load_settings
 from tunekit.errors import TunekitError, UsageError
@@ -62,6 +62,7 @@ def build_parser(project_defaults: Mapping[str, object] | None = None) -> argpar
     plan.add_verb(verbs)
     report.add_verb(verbs)
     gpus.add_verb(verbs)
+    doctor.add_verb(verbs)
     return parser
 
 

@@ -3,16 +3,18 @@
 import os
 import platform
 import re
+import shutil
 import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tunekit.hardware import limits
+from tunekit.hardware.merge import merged
 from tunekit.hardware.nvml import Nvml, NvmlDevice
 from tunekit.hardware.nvml_library import NvmlLibrary
 from tunekit.hardware.pci import numa_node
 from tunekit.hardware.profiles import load_profiles, match_device
-from tunekit.records.host import Accelerator, GpuState, Host
+from tunekit.records.host import Accelerator, GpuState, Host, TorchBuild
 from tunekit.records.profile import Profile
 
 _BF16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
@@ -20,23 +22,29 @@ _BF16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
 
 
 def detect_host(
-    nvml: Nvml | None = None, profiles: Mapping[str, Profile] | None = None, root: Path = limits.ROOT
+    nvml: Nvml | None = None,
+    profiles: Mapping[str, Profile] | None = None,
+    root: Path = limits.ROOT,
+    torch: TorchBuild | None = None,
 ) -> Host:
     """Return what this process may use of the machine it runs on.
 
-    GPUs come in the order in which CUDA numbers them under CUDA_VISIBLE_DEVICES; without a driver there are
-    none. Torch is not imported.
+    GPUs come in the order in which CUDA numbers them under CUDA_VISIBLE_DEVICES; those that torch alone sees
+    come last. Torch is not imported.
 
     Args:
         nvml: the driver to ask; the real one by default.
         profiles: the profiles that name the GPUs; every one that `load_profiles` finds by default.
         root: the folder under which /proc, /sys and /dev are read.
+        torch: what the training environment's torch sees, where it was asked.
 
     Raises:
         DamagedRecordError: a file among the profiles is no profile.
         UsageError: $TUNEKIT_PROFILES names something that is no folder.
     """
+    known = load_profiles() if profiles is None else profiles
     ram_total_bytes = limits.ram_total_bytes(root)
+    accelerators = _accelerators(NvmlLibrary() if nvml is None else nvml, known, ram_total_bytes, root)
     cpus = limits.cpus_allowed(root)
     return Host(
         hostname=socket.gethostname(),
@@ -46,19 +54,19 @@ def detect_host(
         cpu_quota=limits.cgroup_cpu_quota(root),
         numa_nodes=limits.numa_nodes(root),
         cpu_name=cpu_name(root),
+        cpu_bf16_native=cpu_has_native_bf16(root),
         ram_limit_bytes=limits.ram_limit_bytes(root),
         ram_total_bytes=ram_total_bytes,
         ram_available_bytes=limits.ram_available_bytes(root),
         shm_bytes=limits.shm_bytes(root),
         shm_used_bytes=limits.shm_used_bytes(root),
-        accelerators=_accelerators(
-            NvmlLibrary() if nvml is None else nvml,
-            load_profiles() if profiles is None else profiles,
-            ram_total_bytes,
-            root,
-        ),
+        open_files_limit=limits.open_files_limit(),
+        load_average=os.getloadavg()[0],
+        cpu_governor=limits.cpu_governor(root),
+        accelerators=merged(accelerators, torch, known, ram_total_bytes),
         platform=platform.platform(),
         python_version=platform.python_version(),
+        torch=torch,
     )
 
 
@@ -89,6 +97,13 @@ def visible_devices(gpus: Sequence[NvmlDevice], chosen: str | None) -> tuple[Nvm
 def cpu_name(root: Path = limits.ROOT) -> str | None:
     """Return the CPU's model name, None where the kernel does not tell it (most Arm machines)."""
     return _cpu_field(root, "model name")
+
+
+def cpp_compiler(environment: Mapping[str, str]) -> str | None:
+    """Return the C++ compiler that torch.compile finds: $CXX, else g++ or clang++; None without one."""
+    wanted = [environment["CXX"]] if environment.get("CXX") else ["g++", "clang++"]
+    found = (shutil.which(name, path=environment.get("PATH")) for name in wanted)
+    return next((program for program in found if program), None)
 
 
 def cpu_has_native_bf16(root: Path = limits.ROOT) -> bool | None:

@@ -5,6 +5,7 @@ Every reader of /proc, /sys and /dev takes the `root` that these lie under, so t
 
 import os
 import re
+import resource
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -128,6 +129,18 @@ def shm_used_bytes(root: Path = ROOT) -> int | None:
     except OSError:
         return None
     return status.f_frsize * (status.f_blocks - status.f_bfree) if status.f_blocks else None
+
+
+def open_files_limit() -> int | None:
+    """Return how many files this process may have open before it asks for more; None if it is free."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if soft in (resource.RLIM_INFINITY, 0) else soft
+
+
+def cpu_governor(root: Path = ROOT) -> str | None:
+    """Return how the kernel chooses the CPUs' clock, such as "powersave"; None where it does not."""
+    text = _text(root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
+    return (text or "").strip() or None
 
 
 def _memory_groups(root: Path) -> Iterator[_MemoryGroup]:

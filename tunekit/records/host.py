@@ -114,6 +114,8 @@ class Host(Record):
     cpu_quota: PositiveFloat | None = None
     """CPUs' worth of time that the cgroup grants; None if free."""
     cpu_name: str | None
+    cpu_bf16_native: bool | None = None
+    """Whether the CPU multiplies bf16 in hardware; None where the kernel lists no features."""
     numa_nodes: PositiveInt | None = None
     ram_limit_bytes: PositiveInt
     """The smaller of the cgroup's limit and the machine's memory."""
@@ -123,6 +125,12 @@ class Host(Record):
     shm_bytes: NonNegativeInt | None
     """Size of /dev/shm; None without one."""
     shm_used_bytes: NonNegativeInt | None = None
+    open_files_limit: PositiveInt | None = None
+    """Files that one process may have open, before it asks for more."""
+    load_average: NonNegativeFloat | None = None
+    """Processes that wanted a CPU in the last minute, of the whole machine."""
+    cpu_governor: str | None = None
+    """How the kernel chooses the clock, such as "powersave"; None where the machine's owner does."""
     accelerators: tuple[Accelerator, ...]
     platform: str
     python_version: str

@@ -1,0 +1,178 @@
+"""Environment variables and tools that change how training runs."""
+
+import re
+from collections.abc import Mapping
+
+from tunekit.records.checkup import Checkup
+from tunekit.records.finding import Finding, Severity
+from tunekit.records.profile import Profile
+
+VARIABLES = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_LAUNCH_BLOCKING",
+    "CUDA_DEVICE_ORDER",
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_NO_CUDA_MEMORY_CACHING",
+    "TORCH_COMPILE_DISABLE",
+    "TORCHDYNAMO_DISABLE",
+    "TORCH_SHOW_CPP_STACKTRACES",
+    "TORCH_DISTRIBUTED_DEBUG",
+    "TORCH_LOGS",
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+    "NVIDIA_TF32_OVERRIDE",
+    "NCCL_DEBUG",
+    "NCCL_P2P_DISABLE",
+    "NCCL_IB_DISABLE",
+    "PYTHONMALLOC",
+    "PYTHONDEVMODE",
+    "LD_PRELOAD",
+)
+"""Those that are read; what they mean is torch's, CUDA's and NCCL's own documentation."""
+
+_SLOWING = {
+    "CUDA_LAUNCH_BLOCKING": "every kernel is waited for",
+    "PYTORCH_NO_CUDA_MEMORY_CACHING": "every tensor is allocated by the driver anew",
+    "TORCH_DISTRIBUTED_DEBUG": "every collective is checked",
+    "NCCL_P2P_DISABLE": "GPUs don't talk to each other directly",
+    "NCCL_IB_DISABLE": "InfiniBand is not used",
+    "PYTHONDEVMODE": "Python checks itself",
+}
+_OFF = frozenset({"", "0", "off", "false", "no", "info"})
+"""TORCH_DISTRIBUTED_DEBUG=INFO checks nothing yet."""
+
+
+def environment_findings(checkup: Checkup, profile: Profile | None) -> list[Finding]:
+    """Return what is wrong with the environment that training would inherit."""
+    environment = checkup.environment
+    has_nvidia = any("nvml" in gpu.seen_by for gpu in checkup.host.accelerators)
+    found = [
+        _threads_times_workers(checkup),
+        _slowing(environment, has_nvidia),
+        _compile_disabled(environment),
+        _hidden_gpus(checkup),
+        _segments(environment) if has_nvidia else None,
+        _tf32_forced_off(environment, profile),
+        _no_compiler(checkup, profile),
+    ]
+    return [finding for finding in found if finding is not None]
+
+
+def _threads_times_workers(checkup: Checkup) -> Finding | None:
+    """Find threads of OpenMP libraries beyond torch, which each worker starts for itself."""
+    loader, cpus = checkup.loader, checkup.host.cpus
+    text = checkup.environment.get("OMP_NUM_THREADS", "")
+    workers = loader.total_workers if loader else 0
+    if workers < 2:
+        return None
+    if not re.fullmatch(r"[0-9]+", text):
+        if text or cpus == 1:
+            return None
+        return Finding(
+            code="omp-threads",
+            severity=Severity.INFO,
+            message=(
+                "in each loader worker torch uses one thread, but OpenCV, NumPy's BLAS and other OpenMP "
+                "libraries start as many as there are CPUs"
+            ),
+            evidence=f"OMP_NUM_THREADS is not set; {workers} workers on {cpus} CPUs",
+            remedy="if the data set uses them: cv2.setNumThreads(0) and OMP_NUM_THREADS=1 in worker_init_fn",
+        )
+    threads = int(text)
+    if threads * workers <= cpus:
+        return None
+    return Finding(
+        code="omp-threads",
+        severity=Severity.WARNING,
+        message="OpenMP threads times loader workers are more than the CPUs",
+        evidence=f"OMP_NUM_THREADS={threads} x {workers} workers = {threads * workers}, {cpus} CPUs",
+        remedy=f"export OMP_NUM_THREADS={max(1, cpus // workers)}",
+        value=threads * workers,
+    )
+
+
+def _slowing(environment: Mapping[str, str], has_nvidia: bool) -> Finding | None:
+    on = {
+        name: why
+        for name, why in _SLOWING.items()
+        if environment.get(name, "").lower() not in _OFF
+        and (has_nvidia or not name.startswith(("CUDA", "PYTORCH_NO", "NCCL")))
+    }
+    if not on:
+        return None
+    return Finding(
+        code="slow-environment",
+        severity=Severity.WARNING,
+        message="the environment slows training down",
+        evidence="; ".join(f"{name}={environment[name]}: {why}" for name, why in on.items()),
+        remedy=f"unset {' '.join(on)}",
+    )
+
+
+def _compile_disabled(environment: Mapping[str, str]) -> Finding | None:
+    switches = ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE")
+    names = [name for name in switches if environment.get(name) == "1"]
+    if not names:
+        return None
+    return Finding(
+        code="compile-disabled",
+        severity=Severity.WARNING,
+        message="torch.compile is switched off by the environment: it will compile nothing",
+        evidence=f"{names[0]}=1",
+        remedy=f"unset {' '.join(names)}",
+    )
+
+
+def _hidden_gpus(checkup: Checkup) -> Finding | None:
+    chosen = checkup.environment.get("CUDA_VISIBLE_DEVICES")
+    if chosen is None or checkup.host.accelerators:
+        return None
+    return Finding(
+        code="gpus-hidden",
+        severity=Severity.WARNING,
+        message="CUDA_VISIBLE_DEVICES hides every GPU there may be",
+        evidence=f"CUDA_VISIBLE_DEVICES={chosen!r}",
+        remedy="unset CUDA_VISIBLE_DEVICES, or name a GPU that `nvidia-smi -L` lists",
+    )
+
+
+def _segments(environment: Mapping[str, str]) -> Finding | None:
+    text = environment.get("PYTORCH_ALLOC_CONF") or environment.get("PYTORCH_CUDA_ALLOC_CONF") or ""
+    if "expandable_segments:true" in text.lower():
+        return None
+    return Finding(
+        code="expandable-segments-off",
+        severity=Severity.INFO,
+        message="batches of varying size fragment the GPU's memory more than they need to",
+        evidence=f"PYTORCH_CUDA_ALLOC_CONF is {text!r}" if text else "PYTORCH_CUDA_ALLOC_CONF is not set",
+        remedy="export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+    )
+
+
+def _tf32_forced_off(environment: Mapping[str, str], profile: Profile | None) -> Finding | None:
+    if environment.get("NVIDIA_TF32_OVERRIDE") != "0":
+        return None
+    if profile is None or "tf32" not in profile.native_precisions:
+        return None
+    return Finding(
+        code="tf32-forbidden",
+        severity=Severity.WARNING,
+        message="the environment forbids TF32, whatever the script sets",
+        evidence="NVIDIA_TF32_OVERRIDE=0",
+        remedy="unset NVIDIA_TF32_OVERRIDE",
+    )
+
+
+def _no_compiler(checkup: Checkup, profile: Profile | None) -> Finding | None:
+    if checkup.compiler is not None or (profile is not None and profile.compile_supported is False):
+        return None
+    return Finding(
+        code="no-compiler",
+        severity=Severity.WARNING,
+        message="torch.compile needs a C++ compiler, and there is none",
+        evidence="neither $CXX nor g++ nor clang++ is on PATH",
+        remedy="apt install g++",
+    )

@@ -1,0 +1,261 @@
+"""CPUs, memory and /dev/shm: what the container grants against what training asks for."""
+
+from tunekit.memory.ram import OOM_SHARE, SAFE_BUFFER_SHARE
+from tunekit.records.checkup import Checkup
+from tunekit.records.finding import Finding, Severity
+from tunekit.records.host import Host
+from tunekit.records.profile import Profile
+from tunekit.units import GIB, MIB, bytes_text
+
+_DOCKER_SHM_BYTES = 64 * MIB
+"""Docker's default for /dev/shm."""
+_SMALL_SHM_BYTES = 512 * MIB
+"""One batch of 256 ImageNet pictures in fp32 is 147 MiB, and a queue holds several."""
+_FULL_SHM_SHARE = 0.5
+_LOW_RAM_SHARE = 0.2
+_BUSY_SHARE = 0.5
+_USUAL_OPEN_FILES = 1024
+_MANY_WORKERS = 8
+_USUAL_SHM_GIB = 8
+"""What a container is usually given when Docker's default is too small."""
+
+
+def host_findings(checkup: Checkup, profile: Profile | None) -> list[Finding]:
+    """Return what is wrong with the CPUs, the memory and /dev/shm."""
+    host = checkup.host
+    found = [
+        _shm_against_buffer(checkup),
+        _buffer_against_ram(checkup),
+        _shm_in_use(host),
+        _workers_against_cpus(checkup),
+        _fewer_cpus_than_seen(host),
+        _ram_below_host(host),
+        _little_ram_free(host),
+        _ram_below_gpus(host),
+        _busy(host),
+        _numa(host),
+        _open_files(checkup),
+        _governor(host),
+    ]
+    return [finding for finding in found if finding is not None]
+
+
+def _shm_against_buffer(checkup: Checkup) -> Finding | None:
+    size_bytes, loader = checkup.host.shm_bytes, checkup.loader
+    if loader is not None and loader.num_workers == 0:
+        return None
+    if size_bytes is None:
+        return Finding(
+            code="no-shm",
+            severity=Severity.ERROR if loader else Severity.WARNING,
+            message="there is no /dev/shm, through which loader workers hand over their batches",
+            evidence="/dev/shm is not mounted",
+            remedy="mount a tmpfs at /dev/shm, or load with num_workers 0",
+        )
+    buffer_bytes = loader.buffer_bytes if loader else None
+    if loader is not None and buffer_bytes is not None:
+        if buffer_bytes <= size_bytes:
+            return None
+        queues = f"{loader.num_workers} workers x prefetch {loader.prefetch_factor} + 1"
+        ranks = f" x {loader.processes} processes" if loader.processes > 1 else ""
+        return Finding(
+            code="small-shm",
+            severity=Severity.ERROR,
+            message="/dev/shm is smaller than the loader's full queue: workers will die with a bus error",
+            evidence=(
+                f"({queues}){ranks} batches of {bytes_text(loader.batch_bytes)} are "
+                f"{bytes_text(buffer_bytes)} (predicted); /dev/shm has {bytes_text(size_bytes)}"
+            ),
+            remedy=_bigger_shm(buffer_bytes),
+            value=buffer_bytes,
+        )
+    if size_bytes >= _SMALL_SHM_BYTES:
+        return None
+    usual = ", Docker's default" if size_bytes == _DOCKER_SHM_BYTES else ""
+    return Finding(
+        code="small-shm",
+        severity=Severity.WARNING,
+        message="/dev/shm is small: loader workers that fill it die with a bus error",
+        evidence=f"/dev/shm has {bytes_text(size_bytes)}{usual}",
+        remedy=_bigger_shm(0),
+        value=size_bytes,
+    )
+
+
+def _bigger_shm(buffer_bytes: int) -> str:
+    gib = max(_USUAL_SHM_GIB, -(-buffer_bytes // GIB))
+    return (
+        f"start the container with --ipc=host or --shm-size={gib}g (Kubernetes: an emptyDir of medium Memory "
+        "at /dev/shm), or load with fewer workers or a smaller prefetch"
+    )
+
+
+def _buffer_against_ram(checkup: Checkup) -> Finding | None:
+    buffer_bytes = checkup.loader.buffer_bytes if checkup.loader else None
+    limit_bytes = checkup.host.ram_limit_bytes
+    if buffer_bytes is None or buffer_bytes <= SAFE_BUFFER_SHARE * limit_bytes:
+        return None
+    is_fatal = buffer_bytes > OOM_SHARE * limit_bytes
+    return Finding(
+        code="large-buffer",
+        severity=Severity.ERROR if is_fatal else Severity.WARNING,
+        message="the loader's buffer alone is out of memory"
+        if is_fatal
+        else "the loader's buffer leaves little memory for the page cache, forks and spikes",
+        evidence=(
+            f"{bytes_text(buffer_bytes)} (predicted) are {buffer_bytes / limit_bytes:.0%} of the "
+            f"{bytes_text(limit_bytes)} that may be used; safe is up to {SAFE_BUFFER_SHARE:.0%}"
+        ),
+        remedy="fewer workers, a smaller prefetch_factor or a smaller batch",
+        value=buffer_bytes,
+    )
+
+
+def _shm_in_use(host: Host) -> Finding | None:
+    size_bytes, used_bytes = host.shm_bytes, host.shm_used_bytes
+    if not size_bytes or used_bytes is None or used_bytes <= _FULL_SHM_SHARE * size_bytes:
+        return None
+    return Finding(
+        code="shm-in-use",
+        severity=Severity.WARNING,
+        message="much of /dev/shm is taken before training has started",
+        evidence=f"{bytes_text(used_bytes)} of {bytes_text(size_bytes)} are used",
+        remedy="look at `ls -l /dev/shm`: killed trainings leave torch_* files; remove those of the dead",
+        value=used_bytes,
+    )
+
+
+def _workers_against_cpus(checkup: Checkup) -> Finding | None:
+    loader, cpus = checkup.loader, checkup.host.cpus
+    if loader is None or loader.total_workers <= cpus:
+        return None
+    ranks = f" in each of {loader.processes} processes" if loader.processes > 1 else ""
+    return Finding(
+        code="more-workers-than-cpus",
+        severity=Severity.WARNING,
+        message="more loader workers than CPUs: they wait for each other and for the training process",
+        evidence=f"{loader.num_workers} workers{ranks}, {cpus} CPUs that may be used",
+        remedy=f"use at most {max(1, cpus // loader.processes)} workers; `tunekit search` finds the best",
+        value=loader.total_workers,
+    )
+
+
+def _fewer_cpus_than_seen(host: Host) -> Finding | None:
+    if host.cpus >= host.cpus_total:
+        return None
+    reasons = []
+    if host.cpus_affinity is not None and host.cpus_affinity < host.cpus_total:
+        reasons.append(f"affinity allows {host.cpus_affinity}")
+    if host.cpu_quota is not None and host.cpu_quota < host.cpus_total:
+        reasons.append(f"the cgroup's quota is {host.cpu_quota:g}")
+    return Finding(
+        code="fewer-cpus-than-seen",
+        severity=Severity.INFO,
+        message=(
+            f"{host.cpus} of {host.cpus_total} CPUs may be used; scripts that take os.cpu_count() "
+            "for their workers start too many"
+        ),
+        evidence=", ".join(reasons) or None,
+        remedy="take len(os.sched_getaffinity(0)) and the quota instead, or name the workers in the config",
+        value=host.cpus,
+    )
+
+
+def _ram_below_host(host: Host) -> Finding | None:
+    if host.ram_limit_bytes >= 0.98 * host.ram_total_bytes:
+        return None
+    return Finding(
+        code="cgroup-below-host-ram",
+        severity=Severity.INFO,
+        message="the container may use less memory than `free` and /proc/meminfo show",
+        evidence=(
+            f"the cgroup grants {bytes_text(host.ram_limit_bytes)} of {bytes_text(host.ram_total_bytes)}; "
+            "beyond it the kernel kills a process"
+        ),
+        remedy="plan with the limit: tunekit does",
+        value=host.ram_limit_bytes,
+    )
+
+
+def _little_ram_free(host: Host) -> Finding | None:
+    free_bytes = host.ram_available_bytes
+    if free_bytes is None or free_bytes >= _LOW_RAM_SHARE * host.ram_limit_bytes:
+        return None
+    return Finding(
+        code="low-free-ram",
+        severity=Severity.WARNING,
+        message="little memory is free: the loader's buffer and the page cache will compete for it",
+        evidence=f"{bytes_text(free_bytes)} of {bytes_text(host.ram_limit_bytes)} are available",
+        remedy="end what else runs here: `ps aux --sort -rss | head`",
+        value=free_bytes,
+    )
+
+
+def _ram_below_gpus(host: Host) -> Finding | None:
+    own = [gpu.memory_bytes for gpu in host.accelerators if "nvml" in gpu.seen_by]
+    if not own or host.ram_limit_bytes >= sum(own):
+        return None
+    return Finding(
+        code="ram-below-gpu-memory",
+        severity=Severity.INFO,
+        message="the machine has less memory than its GPUs: checkpoints may not fit while they are written",
+        evidence=f"{bytes_text(host.ram_limit_bytes)} RAM, {bytes_text(sum(own))} on {len(own)} GPUs",
+        remedy="save sharded or per rank, and load with mmap=True",
+    )
+
+
+def _busy(host: Host) -> Finding | None:
+    if host.load_average is None or host.load_average <= _BUSY_SHARE * host.cpus_total:
+        return None
+    return Finding(
+        code="busy-cpus",
+        severity=Severity.WARNING,
+        message="the machine is at work already: figures measured now would be noisy and too low",
+        evidence=f"load average {host.load_average:.1f} on {host.cpus_total} CPUs (the last minute)",
+        remedy="measure when it is quiet: `top` shows who is at work",
+        value=host.load_average,
+    )
+
+
+def _numa(host: Host) -> Finding | None:
+    if (host.numa_nodes or 1) < 2 or not host.accelerators:
+        return None
+    nodes = {gpu.index: gpu.numa_node for gpu in host.accelerators if gpu.numa_node is not None}
+    if not nodes:
+        return None
+    index, node = next(iter(nodes.items()))
+    told = ", ".join(f"GPU {gpu} on node {at}" for gpu, at in nodes.items())
+    return Finding(
+        code="numa",
+        severity=Severity.INFO,
+        message="the CPUs are in several NUMA nodes: a loader on the far one feeds the GPU more slowly",
+        evidence=f"{host.numa_nodes} nodes; {told}",
+        remedy=f"for GPU {index}: numactl --cpunodebind={node} --membind={node} python train.py",
+    )
+
+
+def _open_files(checkup: Checkup) -> Finding | None:
+    limit = checkup.host.open_files_limit
+    workers = checkup.loader.total_workers if checkup.loader else checkup.host.cpus
+    if limit is None or limit > _USUAL_OPEN_FILES or workers < _MANY_WORKERS:
+        return None
+    return Finding(
+        code="few-open-files",
+        severity=Severity.INFO,
+        message="workers pass every tensor as an open file, and few may be open",
+        evidence=f"ulimit -n is {limit}; {workers} workers",
+        remedy="ulimit -n 65536 before training",
+        value=limit,
+    )
+
+
+def _governor(host: Host) -> Finding | None:
+    if host.cpu_governor != "powersave":
+        return None
+    return Finding(
+        code="cpu-powersave",
+        severity=Severity.INFO,
+        message="the CPUs may run below their clock",
+        evidence="the scaling governor is powersave",
+        remedy="cpupower frequency-set -g performance, if the machine is yours",
+    )

@@ -1,0 +1,52 @@
+"""What `tunekit doctor` looked at on a machine, and what it found."""
+
+from typing import Literal
+
+from pydantic import Field, NonNegativeInt, PositiveInt
+
+from tunekit.records.base import SCHEMA_VERSION, Record
+from tunekit.records.finding import Finding
+from tunekit.records.host import Host
+from tunekit.records.storage import Storage
+
+
+class LoaderPlan(Record):
+    """How a training means to load its data, as far as it is known."""
+
+    num_workers: NonNegativeInt
+    """Of each training process."""
+    prefetch_factor: PositiveInt = 2
+    batch_bytes: PositiveInt | None = None
+    processes: PositiveInt = 1
+    """Training processes on this machine."""
+
+    @property
+    def total_workers(self) -> int:
+        """Worker processes of all training processes together."""
+        return self.num_workers * self.processes
+
+    @property
+    def buffer_bytes(self) -> int | None:
+        """Bytes in /dev/shm once every queue is full: workers x prefetch + 1 batches each."""
+        if self.batch_bytes is None or not self.num_workers:
+            return None
+        return self.processes * (self.num_workers * self.prefetch_factor + 1) * self.batch_bytes
+
+
+class Checkup(Record):
+    """One machine, looked at before training."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    tunekit_version: str
+    created_at: str
+    """ISO 8601, UTC."""
+    host: Host
+    why_no_torch: str | None = None
+    """Why the training environment's torch could not be asked."""
+    storage: Storage | None = None
+    loader: LoaderPlan | None = None
+    environment: dict[str, str] = Field(default_factory=dict)
+    """The variables that bear on training, as they are set."""
+    compiler: str | None = None
+    """The C++ compiler that torch.compile would find."""
+    findings: tuple[Finding, ...] = ()

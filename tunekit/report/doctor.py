@@ -1,0 +1,187 @@
+"""A checkup on a terminal: what is here, then what is wrong with it, the worst first. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.text import Text
+
+from tunekit.recommend.diagnose.storage import rates_text
+from tunekit.records.checkup import Checkup
+from tunekit.records.finding import Finding, Severity
+from tunekit.records.host import Accelerator, Host, TorchBuild
+from tunekit.records.storage import Storage
+from tunekit.report.terminal import say
+from tunekit.report.view import printable
+from tunekit.units import bytes_text
+
+_STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: ""}
+_WORDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+_LABEL_WIDTH = 9
+
+
+@dataclass(frozen=True)
+class FindingView:
+    """One finding, in lines."""
+
+    severity: Severity
+    heading: str
+    """Severity, code and message."""
+    details: tuple[str, ...]
+    """Evidence and remedy."""
+
+
+@dataclass(frozen=True)
+class CheckupView:
+    """What a checkup shows, in its order."""
+
+    answer: str
+    facts: tuple[tuple[str, str], ...]
+    """Label and sentence."""
+    findings: tuple[FindingView, ...]
+    silenced: str | None
+
+
+def view_checkup(checkup: Checkup, silenced: Sequence[str] = ()) -> CheckupView:
+    """Return everything that is shown of a checkup.
+
+    Args:
+        checkup: with the findings to show.
+        silenced: codes of findings that were left out.
+    """
+    return CheckupView(
+        answer=_answer(checkup.findings),
+        facts=tuple((label, printable(text)) for label, text in _facts(checkup)),
+        findings=tuple(_finding(one) for one in checkup.findings),
+        silenced=f"not shown: {', '.join(silenced)}" if silenced else None,
+    )
+
+
+def draw_checkup(console: Console, shown: CheckupView) -> None:
+    """Print the view: the answer, the facts, the findings."""
+    console.print()
+    say(console, shown.answer, "bold")
+    console.print()
+    for label, text in shown.facts:
+        _hang(console, label.ljust(_LABEL_WIDTH), text)
+    for finding in shown.findings:
+        console.print()
+        say(console, finding.heading, _STYLES[finding.severity])
+        for detail in finding.details:
+            _hang(console, "  ", detail)
+    if shown.silenced:
+        console.print()
+        say(console, shown.silenced, "dim")
+    console.print()
+
+
+def _hang(console: Console, label: str, text: str) -> None:
+    """Print a label and text whose further lines begin below its first."""
+    width = max(20, console.width - len(label))
+    for number, line in enumerate(Text(text).wrap(console, width)):
+        line.rstrip()
+        console.print(Text(label if number == 0 else " " * len(label)) + line, soft_wrap=True)
+
+
+def _answer(findings: Sequence[Finding]) -> str:
+    counts = {severity: sum(one.severity is severity for one in findings) for severity in Severity}
+    parts = [
+        f"{count} {_WORDS[severity]}{'s' if count > 1 else ''}"
+        for severity in (Severity.ERROR, Severity.WARNING, Severity.INFO)
+        if (count := counts[severity])
+    ]
+    if counts[Severity.ERROR]:
+        return f"Training will fail here, or miss the GPU: {', '.join(parts)}."
+    if counts[Severity.WARNING]:
+        return f"Training will run here, but look at this first: {', '.join(parts)}."
+    return f"Nothing stands in the way of training here{': ' + ', '.join(parts) if parts else ''}."
+
+
+def _finding(finding: Finding) -> FindingView:
+    details = [
+        printable(f"{label}: {text}")
+        for label, text in (("seen", finding.evidence), ("do", finding.remedy))
+        if text
+    ]
+    heading = f"{_WORDS[finding.severity]} {finding.code}: {finding.message}"
+    return FindingView(finding.severity, printable(heading), tuple(details))
+
+
+def _facts(checkup: Checkup) -> list[tuple[str, str]]:
+    host = checkup.host
+    facts = [("GPU", _gpu_text(gpu)) for gpu in host.accelerators] or [("GPU", "none")]
+    facts += [("CPU", _cpu_text(host)), ("memory", _memory_text(host)), ("/dev/shm", _shm_text(host))]
+    facts.append(("torch", _torch_text(host.torch) if host.torch else checkup.why_no_torch or "not asked"))
+    if checkup.storage is not None:
+        facts.append(("storage", _storage_text(checkup.storage)))
+    if checkup.loader is not None:
+        loader = checkup.loader
+        ranks = f" in each of {loader.processes} processes" if loader.processes > 1 else ""
+        batch = f", batches of {bytes_text(loader.batch_bytes)}" if loader.batch_bytes else ""
+        plan = f"{loader.num_workers} workers x prefetch {loader.prefetch_factor}{ranks}{batch}"
+        facts.append(("loader", plan))
+    return facts
+
+
+def _gpu_text(gpu: Accelerator) -> str:
+    parts = [f"{gpu.index}: {gpu.name}", bytes_text(gpu.memory_bytes)]
+    if gpu.compute_capability:
+        parts.append(f"compute capability {gpu.compute_capability}")
+    if gpu.pcie is not None and gpu.pcie.lanes is not None:
+        best = f" of {gpu.pcie.max_lanes}" if gpu.pcie.max_lanes else ""
+        parts.append(f"PCIe x{gpu.pcie.lanes}{best}")
+    if gpu.driver:
+        parts.append(f"driver {gpu.driver}")
+    state = gpu.state
+    if state is not None and state.temperature_c is not None:
+        parts.append(f"{state.temperature_c:.0f} C")
+    parts.append(f"profile {gpu.profile_id}" if gpu.profile_id else "no profile")
+    parts.append(f"seen by {' and '.join('the driver' if by == 'nvml' else by for by in gpu.seen_by)}")
+    return ", ".join(parts)
+
+
+def _cpu_text(host: Host) -> str:
+    limits = []
+    if host.cpus_affinity is not None and host.cpus_affinity < host.cpus_total:
+        limits.append(f"affinity {host.cpus_affinity}")
+    if host.cpu_quota is not None:
+        limits.append(f"quota {host.cpu_quota:g}")
+    why = f" ({', '.join(limits)})" if limits else ""
+    load = "" if host.load_average is None else f", load average {host.load_average:.1f}"
+    name = host.cpu_name or "unknown model"
+    nodes = f", {host.numa_nodes} NUMA nodes" if (host.numa_nodes or 1) > 1 else ""
+    return f"{host.cpus} of {host.cpus_total} may be used{why}: {name}{nodes}{load}"
+
+
+def _memory_text(host: Host) -> str:
+    is_limited = host.ram_limit_bytes < host.ram_total_bytes
+    limit = f" that the cgroup grants of {bytes_text(host.ram_total_bytes)}" if is_limited else ""
+    free = "" if host.ram_available_bytes is None else f", {bytes_text(host.ram_available_bytes)} available"
+    return f"{bytes_text(host.ram_limit_bytes)}{limit}{free}"
+
+
+def _shm_text(host: Host) -> str:
+    if host.shm_bytes is None:
+        return "none"
+    used = "" if host.shm_used_bytes is None else f", {bytes_text(host.shm_used_bytes)} used"
+    return f"{bytes_text(host.shm_bytes)}{used}"
+
+
+def _torch_text(build: TorchBuild) -> str:
+    if build.cuda_version:
+        made_for = f"CUDA {build.cuda_version}"
+    else:
+        made_for = f"ROCm {build.hip_version}" if build.hip_version else "CPU build"
+    cudnn = f", cuDNN {build.cudnn_version}" if build.cudnn_version else ""
+    return f"{build.version} ({made_for}{cudnn}), Python {build.python_version}, {build.python}"
+
+
+def _storage_text(storage: Storage) -> str:
+    on = f"{storage.kind}, {storage.filesystem or 'unknown file system'}"
+    more = "" if storage.is_walk_complete else " or more"
+    size = f"{storage.files:,} files{more}, {bytes_text(storage.total_bytes)}{more}"
+    cached = storage.cached_share_before
+    parts = [f"{storage.path}: {on}", size, f"measured {rates_text(storage)}"]
+    if cached is not None:
+        parts.append(f"{cached:.0%} of it was in the page cache")
+    return "; ".join(parts)
