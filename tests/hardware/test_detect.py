@@ -160,13 +160,16 @@ def test_a_host_reads_limits_from_the_tree_it_is_given(tmp_path: Path) -> None:
     host = detect_host(ScriptedNvml([]), PROFILES, tmp_path)
     assert host.ram_total_bytes == host.ram_limit_bytes == GIB
     assert host.cpu_name == "Some CPU @ 2 GHz"
-    assert host.shm_bytes is None
+    assert (host.shm_bytes, host.shm_used_bytes) == (None, None)
+    assert (host.cpu_quota, host.numa_nodes, host.ram_available_bytes) == (None, None, None)
     assert host.accelerators == ()
 
 
 def test_this_machine_is_a_host() -> None:
     host = detect_host(profiles=PROFILES)
     assert 1 <= host.cpus <= host.cpus_total
+    assert host.cpus_affinity is not None
+    assert host.cpus <= host.cpus_affinity <= host.cpus_total
     assert host.ram_limit_bytes <= host.ram_total_bytes
     assert host.hostname
 

@@ -2,6 +2,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunekit.hardware import limits
+from tunekit.hardware.mounts import mounts_of
 from tunekit.units import GIB, MIB
 
 V1_NONE = "9223372036854771712"
@@ -215,15 +217,165 @@ def test_the_size_of_shm_is_that_of_its_file_system(tree: Tree) -> None:
 def test_this_machine_grants_something() -> None:
     assert 1 <= limits.cpus_allowed() <= (os.cpu_count() or 1)
     assert 0 < limits.ram_limit_bytes() <= limits.ram_total_bytes()
+    assert 0 <= (limits.ram_available_bytes() or 0) <= limits.ram_limit_bytes()
+
+
+PRINT_HOST = """
+from tunekit.hardware.detect import detect_host
+host = detect_host(profiles={})
+print(host.cpus, host.cpus_affinity, host.cpu_quota)
+"""
 
 
 @pytest.mark.skipif(shutil.which("taskset") is None, reason="needs taskset")
-def test_affinity_is_obeyed_in_a_real_child() -> None:
+def test_a_host_obeys_taskset() -> None:
     cpu = min(os.sched_getaffinity(0))
-    program = "from tunekit.hardware.limits import cpus_allowed; print(cpus_allowed())"
-    command = ["taskset", "-c", str(cpu), sys.executable, "-c", program]
+    command = ["taskset", "-c", str(cpu), sys.executable, "-c", PRINT_HOST]
     finished = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert finished.stdout.strip() == "1"
+    assert finished.stdout.split()[:2] == ["1", "1"]
+
+
+def test_a_host_obeys_the_affinity_that_a_process_gives_itself() -> None:
+    program = f"import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])\n{PRINT_HOST}"
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert finished.stdout.split()[:2] == ["1", "1"]
+
+
+@pytest.fixture
+def half_a_cpu() -> Iterator[Path]:
+    """The list of processes of a real cgroup, made for the test, that grants half a CPU."""
+    version, top = own_cpu_group()
+    group = top / f"tunekit-test-{os.getpid()}"
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"no cgroup can be made in {top}: {error.strerror}")
+    try:
+        try:
+            if version == 2:
+                (group / "cpu.max").write_text("50000 100000")
+            else:
+                (group / "cpu.cfs_period_us").write_text("100000")
+                (group / "cpu.cfs_quota_us").write_text("50000")
+        except OSError as error:
+            pytest.skip(f"a cgroup made in {top} can't limit CPU time: {error.strerror}")
+        yield group / "cgroup.procs"
+    finally:
+        group.rmdir()
+
+
+def own_cpu_group() -> tuple[int, Path]:
+    """Return the version and the folder of the cgroup that limits this process's CPU time.
+
+    Only the top one of a hierarchy is taken: a group below belongs to whoever runs this process (a container
+    runtime, systemd) and is not a test's to change.
+    """
+    groups = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
+    for mounted in mounts_of(Path("/")):
+        point = Path(mounted.point)
+        if mounted.filesystem == "cgroup2":
+            version, lists_cpu = 2, (point / "cgroup.subtree_control").read_text().split()
+            own = [path for _, controllers, path in groups if not controllers]
+        elif mounted.filesystem == "cgroup":
+            version, lists_cpu = 1, mounted.options.split(",")
+            own = [path for _, controllers, path in groups if "cpu" in controllers.split(",")]
+        else:
+            continue
+        if "cpu" in lists_cpu and own == ["/"]:
+            return version, point
+    pytest.skip("no cgroup limits CPU time here, or this process is in a group that somebody else made")
+
+
+def test_a_host_obeys_a_real_cgroup(half_a_cpu: Path) -> None:
+    program = f"open({str(half_a_cpu)!r}, 'w').write('0')\n{PRINT_HOST}"
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    cpus, affinity, quota = finished.stdout.split()
+    assert (cpus, quota) == ("1", "0.5")
+    assert int(affinity) == len(os.sched_getaffinity(0))
+
+
+def test_memory_that_is_free_is_the_machines_without_a_limit(tree: Tree) -> None:
+    assert limits.ram_available_bytes(tree.root) is None
+    tree.write("proc/meminfo", "MemTotal: 64 kB\nMemFree: 1 kB\nMemAvailable:   32 kB\n")
+    assert limits.ram_available_bytes(tree.root) == 32 * 1024
+
+
+def test_v2_page_cache_that_is_not_in_use_counts_as_free(tree: Tree) -> None:
+    tree.v2("/job")
+    tree.write("sys/fs/cgroup/job/memory.max", f"{8 * GIB}")
+    tree.write("sys/fs/cgroup/job/memory.current", f"{7 * GIB}\n")
+    assert limits.ram_available_bytes(tree.root) == GIB
+    tree.write("sys/fs/cgroup/job/memory.stat", f"anon {GIB}\ninactive_file {5 * GIB}\nactive_file {GIB}\n")
+    assert limits.ram_available_bytes(tree.root) == 6 * GIB
+
+
+def test_v1_page_cache_that_is_not_in_use_counts_as_free(tree: Tree) -> None:
+    tree.v1("/job")
+    group = "sys/fs/cgroup/memory/job"
+    tree.write(f"{group}/memory.limit_in_bytes", f"{8 * GIB}")
+    tree.write(f"{group}/memory.usage_in_bytes", f"{7 * GIB}")
+    tree.write(f"{group}/memory.stat", f"inactive_file 1\ntotal_inactive_file {2 * GIB}\n")
+    assert limits.ram_available_bytes(tree.root) == 3 * GIB
+
+
+def test_what_is_free_is_the_least_over_the_ancestors_and_the_machine(tree: Tree) -> None:
+    tree.v2("/pod/step")
+    for folder, limit, used in (("pod", 10, 9), ("pod/step", 4, 1)):
+        tree.write(f"sys/fs/cgroup/{folder}/memory.max", f"{limit * GIB}")
+        tree.write(f"sys/fs/cgroup/{folder}/memory.current", f"{used * GIB}")
+    assert limits.ram_available_bytes(tree.root) == GIB
+    tree.write("proc/meminfo", f"MemTotal: {HOST_RAM // 1024} kB\nMemAvailable: {MIB // 1024} kB\n")
+    assert limits.ram_available_bytes(tree.root) == MIB
+
+
+@pytest.mark.parametrize(("used", "free"), [(9 * GIB, 0), (None, 8 * GIB)], ids=["above", "not told"])
+def test_what_is_free_is_between_nothing_and_the_limit(tree: Tree, used: int | None, free: int) -> None:
+    tree.v2()
+    tree.write("sys/fs/cgroup/memory.max", f"{8 * GIB}")
+    if used is not None:
+        tree.write("sys/fs/cgroup/memory.current", f"{used}")
+    assert limits.ram_available_bytes(tree.root) == free
+
+
+@pytest.mark.parametrize(
+    ("high", "limit"), [(f"{3 * GIB}", 3 * GIB), ("max", 8 * GIB), (f"{9 * GIB}", 8 * GIB)]
+)
+def test_v2_the_soft_limit_counts_because_the_kernel_holds_back_above_it(
+    tree: Tree, high: str, limit: int
+) -> None:
+    tree.v2()
+    tree.write("sys/fs/cgroup/memory.max", f"{8 * GIB}")
+    tree.write("sys/fs/cgroup/memory.high", high)
+    assert limits.ram_limit_bytes(tree.root) == limit
+
+
+def test_v2_a_container_outside_its_namespace_is_read_at_the_mount_point(tree: Tree) -> None:
+    tree.v2("/../..")
+    tree.write("sys/fs/cgroup/memory.max", f"{2 * GIB}")
+    tree.write("sys/fs/cgroup/memory.current", f"{GIB}")
+    tree.write("sys/fs/cgroup/cpu.max", "max 100000")
+    assert limits.ram_limit_bytes(tree.root) == 2 * GIB
+    assert limits.ram_available_bytes(tree.root) == GIB
+    assert limits.cgroup_cpu_quota(tree.root) is None
+
+
+@pytest.mark.parametrize(
+    ("has_cpu", "nodes"), [("0\n", 1), ("0-1\n", 2), ("0,2-4\n", 4), ("\n", None), (None, None)]
+)
+def test_numa_nodes_with_cpus_are_counted(tree: Tree, has_cpu: str | None, nodes: int | None) -> None:
+    if has_cpu is not None:
+        tree.write("sys/devices/system/node/has_cpu", has_cpu)
+        tree.write("sys/devices/system/node/has_memory", "0-15\n")
+    assert limits.numa_nodes(tree.root) == nodes
+
+
+def test_what_is_taken_of_shm_is_that_of_its_file_system(tree: Tree) -> None:
+    assert limits.shm_used_bytes(tree.root) is None
+    shm = tree.root / "dev/shm"
+    shm.mkdir(parents=True)
+    used_bytes = limits.shm_used_bytes(tree.root)
+    assert used_bytes is not None
+    assert 0 <= used_bytes <= shutil.disk_usage(shm).total
 
 
 def test_v2_counts_the_kernels_kills(tree: Tree) -> None:

@@ -38,7 +38,7 @@ def test_no_byte_is_read_twice_and_none_beyond_the_end(sizes: list[int]) -> None
     assert all(part.length > 0 for part in (*plan.sequential, *plan.random))
 
 
-@given(st.lists(st.integers(2 * MIB + 1, 8 * GIB), min_size=1, max_size=20))
+@given(st.lists(st.integers(4 * MIB + 1, 8 * GIB), min_size=1, max_size=20))
 def test_large_files_are_read_at_random_in_pieces_of_one_size(sizes: list[int]) -> None:
     plan = plan_of(sample_of(*sizes))
     assert {part.length for part in plan.random} == {64 * KIB}
@@ -182,8 +182,25 @@ def test_the_page_cache_before_and_after_is_told(
     assert next(waiting, "all were asked") == "all were asked"
 
 
+def test_pages_around_one_that_was_read_are_not_taken_for_cold_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "large"
+    path.write_bytes(b"x" * 8 * MIB)
+    slots = [Part(os.fsencode(path), start, 64 * KIB) for start in (0, 64 * KIB, 2 * MIB)]
+    answers = [(16, 0), (0, 0), (8, 0)]  # before and after; the second slot went with the first
+    waiting = iter([Residency(16, resident) for pair in answers for resident in pair])
+    monkeypatch.setattr(page_cache, "residency", lambda *_: next(waiting))
+    dropped: list[tuple[int, int]] = []
+    monkeypatch.setattr(page_cache, "drop", lambda _, start, length: dropped.append((start, length)))
+    reading = read_parts(slots, True, 1e9, ticking())
+    assert cached_share([reading]) == 24 / 32
+    assert is_cold([reading]) is True
+    assert dropped == [(0, 2 * MIB), (0, 2 * MIB), (2 * MIB, 2 * MIB)]
+
+
 def test_one_silent_file_makes_the_whole_unknown() -> None:
-    told = Reading(pages=10, cached_pages=5, kept_pages=0)
+    told = Reading(found_pages=10, cached_pages=5, cleared_pages=20)
     silent = Reading(is_told=False)
     assert (cached_share([told]), is_cold([told])) == (0.5, True)
     assert (cached_share([told, silent]), is_cold([told, silent])) == (None, None)

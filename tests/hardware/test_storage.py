@@ -92,6 +92,22 @@ def test_pages_leave_the_page_cache_before_storage_is_measured(data: Path, machi
     assert storage.measured_cold is True
 
 
+def test_a_large_file_that_was_just_read_leaves_the_page_cache(data: Path, machine: Path) -> None:
+    fill(data, 1, 48 * MIB)
+    path = data / "00000"
+    path.read_bytes()
+    descriptor = os.open(path, os.O_RDONLY)
+    page_cache.drop(descriptor, 0, 0)
+    left = page_cache.residency(descriptor, 0, 48 * MIB)
+    os.close(descriptor)
+    if left is None or left.resident:
+        pytest.skip("the file system of the temporary folder keeps its pages (tmpfs, overlay on tmpfs)")
+    path.read_bytes()  # in large folios, which go as a whole or not at all
+    storage = measured(path, machine)
+    assert storage.cached_share_before == 1.0
+    assert storage.measured_cold is True
+
+
 def test_a_rate_from_the_page_cache_is_called_so(
     data: Path, machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ import random
 import stat
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tunekit.hardware import page_cache
@@ -27,7 +27,11 @@ RANDOM_READ_BYTES = 64 * KIB
 _STRETCH_BYTES = 32 * MIB
 """Of one of many files, read in one go: no more, so that several of them are seen."""
 
-_HALVED_FROM_BYTES = 2 * MIB
+_WINDOW_BYTES = 2 * MIB
+"""Put out of the page cache together: a part of one of the kernel's large folios, which are aligned to their
+size and this long at the most (on x86), does not go alone."""
+
+_HALVED_FROM_BYTES = 2 * _WINDOW_BYTES
 """Larger files give one half to each way of reading, smaller ones are read whole in one way."""
 
 _LEAST_BYTES = MIB
@@ -54,13 +58,18 @@ class Reading:
     reads: int = 0
     """Parts or blocks."""
     time_s: float = 0.0
-    pages: int = 0
+    found_pages: int = 0
+    """Pages that were looked at before anything around them was put out of the page cache."""
     cached_pages: int = 0
-    """Pages in the page cache before anything was done."""
+    """Of them, those in the page cache."""
+    cleared_pages: int = 0
+    """Pages that were to go before they were read."""
     kept_pages: int = 0
-    """Pages that stayed in the page cache though they were to go."""
+    """Of them, those that stayed in the page cache."""
     is_told: bool = True
     """Whether the kernel told of every page."""
+    windows: set[tuple[bytes, int]] = field(default_factory=set)
+    """Where the page cache was emptied: in which file, from which byte on."""
     problem: str | None = None
 
     @property
@@ -90,7 +99,7 @@ def plan_of(sample: Sequence[DataFile]) -> Plan:
     small = 0
     for file in sample:
         if file.size_bytes >= _HALVED_FROM_BYTES:
-            middle = file.size_bytes // 2 // BLOCK_BYTES * BLOCK_BYTES
+            middle = file.size_bytes // 2 // _WINDOW_BYTES * _WINDOW_BYTES
             sequential.append(Part(file.path, 0, min(middle, stretch_bytes)))
             if not is_small_files:
                 random_files.append(Part(file.path, middle, file.size_bytes - middle))
@@ -135,8 +144,8 @@ def _read_part(
     filled = _filled(descriptor, part)
     if filled is None:
         return
+    _make_cold(descriptor, filled, reading)
     _, start, length = filled
-    _make_cold(descriptor, start, length, reading)
     if is_random:
         page_cache.expect_random_reads(descriptor)
     end = start + min(length, MAX_READ_BYTES - reading.bytes_read)
@@ -153,25 +162,31 @@ def _read_part(
         start += got
 
 
-def _make_cold(descriptor: int, start: int, length: int, reading: Reading) -> None:
+def _make_cold(descriptor: int, part: Part, reading: Reading) -> None:
+    path, start, length = part
+    window = start // _WINDOW_BYTES * _WINDOW_BYTES
+    end = -(-(start + length) // _WINDOW_BYTES) * _WINDOW_BYTES
     before = page_cache.residency(descriptor, start, length)
     after = before
     for _ in range(2):  # dirty pages are written out at the first asking and can go at the second
-        page_cache.drop(descriptor, start, length)
+        page_cache.drop(descriptor, window, end - window)
         after = page_cache.residency(descriptor, start, length)
         if after is not None and after.resident == 0:
             break
     if before is None or after is None:
         reading.is_told = False
         return
-    reading.pages += before.pages
-    reading.cached_pages += before.resident
+    reading.cleared_pages += after.pages
     reading.kept_pages += after.resident
+    if (path, window) not in reading.windows:
+        reading.windows.add((path, window))
+        reading.found_pages += before.pages
+        reading.cached_pages += before.resident
 
 
 def cached_share(readings: Sequence[Reading]) -> float | None:
     """Return the share of the pages that were in the page cache before; None where the kernel is silent."""
-    pages = sum(reading.pages for reading in readings)
+    pages = sum(reading.found_pages for reading in readings)
     if not pages or not all(reading.is_told for reading in readings):
         return None
     return sum(reading.cached_pages for reading in readings) / pages
@@ -179,7 +194,7 @@ def cached_share(readings: Sequence[Reading]) -> float | None:
 
 def is_cold(readings: Sequence[Reading]) -> bool | None:
     """Return whether the pages were out of the page cache when they were read, None where nobody knows."""
-    pages = sum(reading.pages for reading in readings)
+    pages = sum(reading.cleared_pages for reading in readings)
     if not pages or not all(reading.is_told for reading in readings):
         return None
     return sum(reading.kept_pages for reading in readings) <= pages * _COLD_SHARE

@@ -32,8 +32,8 @@ def inspect_storage(
 ) -> Storage:
     """Return what lies under a data set, and how fast a sample of its files is read.
 
-    Files are only read, at most 256 MiB in order and as many at random. What is read is put out of the page
-    cache before, so a training run beside it may find less of its data set there.
+    Files are only read, at most 256 MiB in order and as many at random. What is read, and what lies beside
+    it, is put out of the page cache before, so a training run meanwhile may find less of its data set there.
 
     Args:
         path: a file or a folder; links are followed.
