@@ -9,8 +9,9 @@ from rich.text import Text
 
 from tunekit.records.measurement import Interval
 from tunekit.records.plan import Choice, How, Plan, PlanRow
+from tunekit.report.table import Table
 from tunekit.report.terminal import draw_table, say
-from tunekit.report.view import Table, printable
+from tunekit.report.text import printable
 from tunekit.units import bytes_text, duration_text, hours_text, rate_text, usd_text
 
 _SHOWN_ROWS = 15

@@ -7,7 +7,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from tunekit.report.view import Passage, RunView, Table
+from tunekit.report.table import Passage, Table
+from tunekit.report.view import RunView
 
 
 def draw(console: Console, shown: RunView, folder: Path, files: Sequence[Path] = ()) -> None:
@@ -27,7 +28,7 @@ def draw(console: Console, shown: RunView, folder: Path, files: Sequence[Path] =
         say(console, "Change", "bold")
         for change in shown.changes:
             say(console, f"  {change}")
-    for table in (shown.tiers, shown.scaling):
+    for table in (shown.tiers, shown.telemetry, shown.scaling):
         if table.rows:
             console.print()
             draw_table(console, table)
