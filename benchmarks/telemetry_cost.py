@@ -61,7 +61,7 @@ def main() -> None:
 
 def _measure(pid: int, duration_s: float, store: Path) -> None:
     tree = TreeMeter(pid, lambda: [pid, *descendants(pid)])
-    gpus = [gpu.index for gpu in detect_host().accelerators]
+    gpus = detect_host().nvml_indexes
     started, cpu_before, memory_cpu_s, most = time.monotonic(), time.process_time(), 0.0, 0
     with Sampler(tree, GpuSampler(NvmlLibrary(), gpus)) as sampler:
         while time.monotonic() - started < duration_s:

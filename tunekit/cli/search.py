@@ -76,7 +76,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
             limits,
             asked.window_s,
             hide_gpus=run.profile.is_cpu,
-            gpus=[gpu.index for gpu in run.host.accelerators],
+            gpus=run.host.nvml_indexes,
             telemetry_store=folder.telemetry_store,
         )
         try:

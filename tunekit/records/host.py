@@ -137,6 +137,11 @@ class Host(Record):
     torch: TorchBuild | None = None
     """Of the training environment, where it was asked."""
 
+    @property
+    def nvml_indexes(self) -> tuple[int, ...]:
+        """Places in the driver's order of the GPUs that it shows; MIG partitions of one GPU share a place."""
+        return tuple(dict.fromkeys(gpu.index for gpu in self.accelerators if "nvml" in gpu.seen_by))
+
     def per_rank(self, world_size: int) -> "Host":
         """Return the share of this machine that each of the processes that train together can use."""
         if world_size == 1:

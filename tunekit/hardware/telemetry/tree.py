@@ -1,17 +1,15 @@
 """Memory, CPU time and reads of a trial's process tree, read by the parent."""
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import psutil
 
+from tunekit.hardware.limits import shm_used_bytes
 from tunekit.records.measurement import TreeMemory
 
-_SHM = Path("/dev/shm")
 _PSS_SHARE = 0.004
 """Most of one core that reading the PSS may take: the kernel walks every page table for it."""
 _PSS_EVERY_S = 1.0
@@ -47,7 +45,7 @@ class TreeMeter:
         self._root_pid = root_pid
         self._below = below
         self._clock = clock
-        self._shm_before_bytes = shm_used_bytes()
+        self._shm_before_bytes = shm_used_bytes() or 0
         self._processes: dict[int, psutil.Process] = {}
         self._listed_at = self._next_pss_at = -float("inf")
         self._pss_bytes = self._peak_pss_bytes = self._peak_shm_bytes = 0
@@ -118,7 +116,7 @@ class TreeMeter:
 
     def shm_growth_bytes(self) -> int:
         """Return how much fuller /dev/shm is than at the start."""
-        return max(0, shm_used_bytes() - self._shm_before_bytes)
+        return max(0, (shm_used_bytes() or 0) - self._shm_before_bytes)
 
     def _list(self, *, fresh: bool = False) -> None:
         now = self._clock()
@@ -131,15 +129,6 @@ class TreeMeter:
 
     def _tree(self) -> list[psutil.Process]:
         return list(self._processes.values())
-
-
-def shm_used_bytes() -> int:
-    """Return the bytes used in /dev/shm; 0 without one."""
-    try:
-        status = os.statvfs(_SHM)
-    except OSError:
-        return 0
-    return (status.f_blocks - status.f_bfree) * status.f_frsize
 
 
 def _process(pid: int) -> psutil.Process | None:
