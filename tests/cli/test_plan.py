@@ -100,6 +100,34 @@ def test_a_rate_of_a_cpu_gives_the_hours_of_this_machine_alone(capsys: pytest.Ca
     assert "measured on a CPU" in " ".join(capsys.readouterr().out.split())
 
 
+def test_a_run_on_a_cpu_says_why_it_has_no_dollars(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    on_cpu = run(
+        recommendations=(recommendation(rate_samples_per_s=interval(180.0)),),
+        trials=(baseline_record(epoch_samples=50_000),),
+        measured_on="cpu",
+        host=host(accelerators=()),
+    )
+    (tmp_path / "run.json").write_text(to_json(on_cpu))
+    assert main(["plan", str(tmp_path)]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "No other machine can be priced: the rate was measured on a CPU" in shown
+    assert "tunekit plan --rate R --samples 50000 --epochs 10 --gpu t4" in shown
+
+
+def test_a_students_plan_on_colab_fits_80_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("COLUMNS", "80")
+    words = ("--precision", "bf16", "--provider", "colab", "--max-session", "12h")
+    assert main([*RATE, *words]) == 0
+    shown = capsys.readouterr().out
+    assert max(len(line) for line in shown.splitlines()) <= 80
+    assert "sessions of 12h 00m at most; a checkpoint every 26m 20s" in " ".join(shown.split())
+    header = next(line for line in shown.splitlines() if line.startswith("machine"))
+    assert header.split() == ["machine", "GPUs", "hours", "on", "demand", "spot", "units", "sessions"]
+    assert "prices seen: colab 20" in shown
+
+
 def test_without_gpu_the_one_that_is_here_counts(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

@@ -126,7 +126,8 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     from tunekit.hardware.profiles import load_profiles  # noqa: PLC0415
     from tunekit.plan.plan import make_plan  # noqa: PLC0415
     from tunekit.records.codec import to_json  # noqa: PLC0415
-    from tunekit.report.plan import draw_plan, view_plan  # noqa: PLC0415
+    from tunekit.report.plan import view_plan  # noqa: PLC0415
+    from tunekit.report.terminal import draw_plan  # noqa: PLC0415
 
     profiles = load_profiles()
     wishes = _wishes(options, profiles)

@@ -1,6 +1,10 @@
-"""Views of a saved run: every shown number and sentence computed once, then drawn.
+"""Views of runs, plans, GPUs and checkups: every shown number and sentence computed once, then drawn.
 
 view       Run -> RunView: texts and tables, pure
-terminal   RunView -> a terminal of any width
-plan       Plan -> PlanView -> a terminal
+plan       Plan -> PlanView, pure
+gpus       profiles -> tables and passages, pure
+discovered what one run of a script showed -> tables, pure
+columns    tables that fit their terminal, pure
+doctor     Checkup -> CheckupView -> a terminal
+terminal   views -> a terminal of any width
 """

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from tunekit.hardware.profiles import ProfileFile, how_to_add
 from tunekit.records.host import Accelerator
 from tunekit.records.profile import Instance, Profile, SpotPrice
-from tunekit.report.columns import Column, fitted_table
+from tunekit.report.columns import UNKNOWN, Column, fitted_table
 from tunekit.report.view import Passage, Table, printable
 from tunekit.units import bytes_text
 
-UNKNOWN = "n/a"
 ABSENT = "-"
 
 
