@@ -17,9 +17,11 @@ from tunekit.report.view import Table
 AT_80 = """
 Cheapest and balanced: colab Twice, 1x a10g-twice: $62.73 ($54.47 to $72.29) for
 627 compute units, 89.6 h (77.8 to 103), predicted; in 8 (7 to 9) sessions of
-12h 00m at most; a checkpoint every 26m 20s; price of 2026-02-28.
+12h 00m at most; a checkpoint every 26m 20s; its loader has to feed 360
+samples/s; price of 2026-02-28.
 Fastest: aws g5.12xlarge, 4x a10g: $282 ($245 to $325) on demand, 49.7 h (43.2
-to 57.3), predicted; price of 2025-04-01, stale.
+to 57.3), predicted; its loader has to feed 644 samples/s; price of 2025-04-01,
+stale.
 90 epochs of 1,281,167 samples, from 180 samples/s (175 to 185) measured on 1x
 a10g in bf16 (a test).
 Cheapest: least expected dollars of 4 machines with a price; balanced: least
@@ -162,12 +164,21 @@ def test_units_and_sessions_stand_in_the_rows_of_colab_alone():
     assert cells(table, "sessions") == ["", "~8", "", "", ""]
 
 
+def test_an_answer_says_what_the_loader_has_to_feed_where_that_is_more_than_measured():
+    fast = profile(instances=(instance(),)), twice_as_fast(instances=(instance(name="2x"),))
+    assert "; its loader has to feed 360 samples/s; price of" in view_plan(plan_of(*fast)).answers[0]
+    short = plan_of(*fast, request=plan_request(measured_vcpus_per_gpu=4))
+    assert "; its CPUs may not feed 360 samples/s; price of" in view_plan(short).answers[0]
+    same = plan_of(fast[0])
+    assert "feed" not in view_plan(same).answers[0]
+
+
 @pytest.mark.parametrize(
     ("longest_h", "said"),
     [
-        (12, "in 8 (7 to 9) sessions of 12h 00m at most; a checkpoint every 26m 20s; price"),
-        (3, "in 31 (27 to 36) sessions of 3h 00m at most; a checkpoint every 12m 55s; price"),
-        (300, "89.0 h (77.3 to 103), predicted; price of 2026-02-28."),
+        (12, "in 8 (7 to 9) sessions of 12h 00m at most; a checkpoint every 26m 20s; its loader"),
+        (3, "in 31 (27 to 36) sessions of 3h 00m at most; a checkpoint every 12m 55s; its loader"),
+        (300, "89.0 h (77.3 to 103), predicted; its loader has to feed 360 samples/s; price of 2026-02-28."),
     ],
 )
 def test_an_answer_on_colab_has_units_sessions_and_checkpoints(longest_h: int, said: str):

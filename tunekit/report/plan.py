@@ -128,12 +128,23 @@ def _machine_answer(plan: Plan, row: PlanRow, on_spot: bool) -> str:
         parts.append(f"in {_range_text(row.sessions, _count_text)} sessions of {longest} at most")
     if row.checkpoint_interval_s is not None and (on_spot or row.sessions is not None):
         parts.append(f"a checkpoint every {duration_text(row.checkpoint_interval_s)}")
-    if row.loader_may_limit:
-        parts.append("its CPUs may not feed it")
+    if (needed := _loader_answer(plan, row)) is not None:
+        parts.append(needed)
     as_of, is_stale = (row.spot_as_of, row.is_spot_stale) if on_spot else (row.price_as_of, row.is_stale)
     if row.usd_spot if on_spot else row.usd_on_demand:
         parts.append(f"price of {as_of}" + (", stale" if is_stale else ""))
     return f"{row.provider} {row.instance}, {_gpus_text(row)}: {'; '.join(parts)}."
+
+
+def _loader_answer(plan: Plan, row: PlanRow) -> str | None:
+    """Return what its loader has to feed for the prediction to hold, where that is more than was measured."""
+    if row.rate_samples_per_s is None:
+        return None
+    rate = f"{rate_text(row.rate_samples_per_s.value)} samples/s"
+    if row.loader_may_limit:
+        return f"its CPUs may not feed {rate}"
+    is_more = row.rate_samples_per_s.value > plan.request.rate_samples_per_s.value
+    return f"its loader has to feed {rate}" if row.how is How.PREDICTED and is_more else None
 
 
 def _money_answer(row: PlanRow, on_spot: bool) -> str:
