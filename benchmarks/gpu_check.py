@@ -31,7 +31,7 @@ from tunekit.records.host import Host  # noqa: E402
 from tunekit.records.run import Run  # noqa: E402
 from tunekit.records.target import Target  # noqa: E402
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole  # noqa: E402
-from tunekit.report.view import speedup_text  # noqa: E402
+from tunekit.report.text import speedup_text  # noqa: E402
 from tunekit.trial.executor import KnownTarget, ProcessExecutor, TrialSpec  # noqa: E402
 from tunekit.trial.target import resolve_target  # noqa: E402
 from tunekit.trial.watch import Limits  # noqa: E402

@@ -92,7 +92,7 @@ def test_beside_a_broken_driver_library_torch_tells_the_gpus() -> None:
 def test_an_apple_gpu_has_the_machines_memory() -> None:
     apple = seen("Apple M2", type="mps", memory_bytes=None, compute_capability=None)
     (found,) = merged((), build(apple), PROFILES, RAM)
-    assert (found.name, found.memory_bytes, found.profile_id) == ("Apple M2", RAM, None)
+    assert (found.name, found.memory_bytes, found.profile_id) == ("Apple M2", RAM, "mps-m2")
 
 
 def test_a_partition_that_only_torch_sees_is_one() -> None:

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunekit.report.columns import GAP, Column, fitted_table
-from tunekit.report.view import Table
+from tunekit.report.table import Table
 
 ITEMS = ["one", "three", "seventeen"]
 COLUMNS = (

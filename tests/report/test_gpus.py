@@ -12,8 +12,8 @@ from tunekit.hardware.profiles import ProfileFile, load_profile_files
 from tunekit.records.host import Accelerator
 from tunekit.records.profile import Confidence, Instance, Profile, SpotPrice
 from tunekit.report.gpus import gpu_list, gpu_sheet
+from tunekit.report.table import Table
 from tunekit.report.terminal import draw_parts
-from tunekit.report.view import Table
 
 PATH = Path("profiles/a10g.yaml")
 

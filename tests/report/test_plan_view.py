@@ -11,8 +11,8 @@ from rich.console import Console
 from tunekit.records.plan import Plan, PlanAssumptions, PlanRequest
 from tunekit.records.profile import Profile
 from tunekit.report.plan import view_plan
+from tunekit.report.table import Table
 from tunekit.report.terminal import draw_plan
-from tunekit.report.view import Table
 
 AT_80 = """
 Cheapest and balanced: colab Twice, 1x a10g-twice: $62.73 ($54.47 to $72.29) for
@@ -57,7 +57,7 @@ Sources
 note: 2 prices older than 90 days, 1 of them on spot, the oldest of 2024; look
 them up before you book; correct them in ~/.config/tunekit/profiles
 note: Predicted rates are those of the GPU; a loader that can't keep up makes
-them lower; it is unknown how many CPUs fed the measured rate; run tunekit
+them lower (it is unknown how many CPUs fed the measured rate); run tunekit
 search on the machine before the long training
 """
 
@@ -241,7 +241,7 @@ def test_machines_without_a_rate_are_shown_when_all_is_asked_for():
         (
             profile(instances=(instance(provider="colab"),)),
             {"assumptions": PlanAssumptions(checkpoint_cost_s=None)},
-            "it does not fit the sessions of colab g5.xlarge; it is longer than a session",
+            "it does not fit the sessions of colab g5.xlarge (it is longer than a session",
         ),
         (
             profile(instances=(instance(),)),

@@ -23,8 +23,7 @@ from tunekit.records.recommendation import LearningRate, LearningRateRule, Noise
 from tunekit.records.run import Run, RunStatus
 from tunekit.records.target import Target
 from tunekit.records.trial import OutcomeKind
-from tunekit.report.view import (
-    best_recommendation,
+from tunekit.report.text import (
     config_text,
     host_text,
     interval_text,
@@ -32,8 +31,8 @@ from tunekit.report.view import (
     printable,
     speedup_text,
     target_text,
-    view,
 )
+from tunekit.report.view import best_recommendation, view
 from tunekit.trial.binding_syntax import parse_binding
 
 fast = config(batch_size=256, num_workers=4, compile=True)

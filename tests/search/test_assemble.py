@@ -22,6 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tunekit.records.config import TrainConfig
+from tunekit.records.finding import Finding
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import Run
 from tunekit.records.trial import OutcomeKind, TrialRecord, WrittenFile
@@ -219,3 +220,9 @@ def test_picks_are_within_the_limits_of_a_small_host():
         Tier.BALANCED: 1,
         Tier.AGGRESSIVE: 1,
     }
+
+
+def test_what_was_wrong_with_the_machine_comes_before_what_the_trials_showed():
+    shared = Finding(code="shared-gpu", severity="warning", message="GPU 0 is in use")
+    whole = assembled(baseline_record(epoch_samples=None, epoch_batches=None), machine_findings=(shared,))
+    assert [finding.code for finding in whole.findings] == ["shared-gpu", "epoch-unknown"]

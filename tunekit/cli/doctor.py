@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tunekit import __version__
 from tunekit.cli.numbers import natural, positive, positive_number
 from tunekit.errors import UsageError
 
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 
     from tunekit.records.checkup import Checkup, LoaderPlan
     from tunekit.records.finding import Severity
-    from tunekit.records.host import TorchBuild
     from tunekit.records.storage import Storage
 
 WARNED = 11
@@ -93,32 +91,20 @@ def _exit_code(severity: "Severity | None") -> int:
 
 
 def _checkup(data: Path | None, loader: "LoaderPlan | None", command: Sequence[str]) -> "Checkup":
-    from datetime import UTC, datetime  # noqa: PLC0415
+    from tunekit.cli.machine import ask_torch, look_over  # noqa: PLC0415
+    from tunekit.hardware.detect import detect_host  # noqa: PLC0415
+    from tunekit.hardware.torch_build import TorchAbsent  # noqa: PLC0415
 
-    from tunekit.hardware.detect import cpp_compiler, detect_host  # noqa: PLC0415
-    from tunekit.hardware.device import AUTO, device_profile  # noqa: PLC0415
-    from tunekit.hardware.profiles import load_profiles  # noqa: PLC0415
-    from tunekit.recommend.diagnose.environment import VARIABLES  # noqa: PLC0415
-    from tunekit.recommend.diagnose.machine import machine_findings  # noqa: PLC0415
-    from tunekit.records.checkup import Checkup  # noqa: PLC0415
-
-    profiles = load_profiles()
-    before_load = os.getloadavg()[0]
+    load_before = os.getloadavg()[0]  # this verb's own work is none of the machine's
     storage = _storage(data)
-    build, why_no_torch = _torch(command)
-    host = detect_host(profiles=profiles, torch=build)
-    profile, _ = device_profile(AUTO, host, profiles)
-    checkup = Checkup(
-        tunekit_version=__version__,
-        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        host=host.model_copy(update={"load_average": before_load}),
-        why_no_torch=why_no_torch,
+    build = ask_torch(command)
+    host = detect_host(torch=None if isinstance(build, TorchAbsent) else build)
+    return look_over(
+        host.model_copy(update={"load_average": load_before}),
+        why_no_torch=build.reason if isinstance(build, TorchAbsent) else None,
         storage=storage,
         loader=loader,
-        environment={name: os.environ[name] for name in VARIABLES if name in os.environ},
-        compiler=cpp_compiler(os.environ),
     )
-    return checkup.model_copy(update={"findings": machine_findings(checkup, profile)})
 
 
 def _storage(data: Path | None) -> "Storage | None":
@@ -127,18 +113,6 @@ def _storage(data: Path | None) -> "Storage | None":
     from tunekit.hardware.storage import inspect_storage  # noqa: PLC0415
 
     return inspect_storage(data)
-
-
-def _torch(command: Sequence[str]) -> "tuple[TorchBuild | None, str | None]":
-    """Return the torch of the command's Python, of this one without a command; or why it is not known."""
-    from tunekit.hardware.interpreter import interpreter_of  # noqa: PLC0415
-    from tunekit.hardware.torch_build import TorchAbsent, torch_build  # noqa: PLC0415
-
-    python = interpreter_of(command) if command else sys.executable
-    if python is None:
-        return None, f"which Python {command[0]!r} runs is not known before it runs"
-    build = torch_build(python)
-    return (None, build.reason) if isinstance(build, TorchAbsent) else (build, None)
 
 
 def _loader(options: argparse.Namespace) -> "LoaderPlan | None":

@@ -128,19 +128,19 @@ def _suggestions(target: "Target", record: "TrialRecord") -> "tuple[Binding, ...
 
 
 def _surroundings(target: "Target", record: "TrialRecord", gpu: str) -> "Surroundings":
-    from tunekit.hardware.detect import cpu_has_native_bf16, detect_host  # noqa: PLC0415
+    from tunekit.cli.machine import host_here  # noqa: PLC0415
     from tunekit.hardware.device import device_profile  # noqa: PLC0415
     from tunekit.hardware.profiles import load_profiles  # noqa: PLC0415
     from tunekit.search.reach import Surroundings  # noqa: PLC0415
 
     assert record.config is not None and record.discovery is not None
-    host = detect_host()
+    host = host_here(target.command)
     on_cpu = record.discovery.device_type == "cpu"
     profile, _ = device_profile("cpu" if on_cpu or gpu == "cpu" else "auto", host, load_profiles())
     return Surroundings(
         host=host.per_rank(record.discovery.world_size),
         profile=profile,
-        native_bf16=cpu_has_native_bf16(),
+        native_bf16=host.cpu_bf16_native,
         discovery=record.discovery,
         baseline=record.config,
         target=target,

@@ -173,13 +173,13 @@ def _refuse_other_device(run: "Run") -> None:
     Raises:
         UsageError: the device here is another one.
     """
-    from tunekit.hardware.detect import detect_host  # noqa: PLC0415
+    from tunekit.cli.machine import host_here  # noqa: PLC0415
     from tunekit.hardware.device import device_profile  # noqa: PLC0415
     from tunekit.hardware.profiles import load_profiles  # noqa: PLC0415
 
     on_cpu_beside_gpus = run.measured_on == "cpu" and (run.profile.is_cpu or run.host.accelerators)
     wanted = "cpu" if on_cpu_beside_gpus else "auto"
-    _, here = device_profile(wanted, detect_host(), load_profiles())
+    _, here = device_profile(wanted, host_here(run.target.command), load_profiles())
     if here != run.measured_on:
         raise UsageError(
             f"the config was measured on {run.measured_on}, and this machine has {here}; "

@@ -15,7 +15,8 @@ from tunekit.records.config import TrainConfig
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.report.terminal import draw
-from tunekit.report.view import config_text, host_text, outcome_text, target_text, view
+from tunekit.report.text import config_text, finding_text, host_text, outcome_text, target_text
+from tunekit.report.view import view
 from tunekit.trial.executor import TrialSpec
 from tunekit.trial.watch import TrialProgress
 from tunekit.units import duration_text, rate_text
@@ -77,6 +78,8 @@ class SearchScreen:
         self._line(
             "device", f"{device} is not here; measuring on {run.measured_on}" if run.is_emulated else device
         )
+        for finding in run.machine_findings:
+            self._line(str(finding.severity), finding_text(finding), style="yellow")
         self._line("budget", f"{duration_text(run.options.budget_s)}, run folder {folder}")
 
     def space_known(self, run: Run) -> None:

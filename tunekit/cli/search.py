@@ -104,13 +104,13 @@ def _new(options: argparse.Namespace, command: Sequence[str], folder: Path | Non
     Raises:
         UsageError: the folder already holds a run.
     """
-    from tunekit.hardware.detect import detect_host  # noqa: PLC0415
+    from tunekit.cli.machine import host_here, warnings_of  # noqa: PLC0415
     from tunekit.hardware.device import device_profile  # noqa: PLC0415
     from tunekit.hardware.profiles import load_profiles  # noqa: PLC0415
     from tunekit.records.run import Run, RunStatus  # noqa: PLC0415
 
     profiles = load_profiles()
-    host = detect_host()
+    host = host_here(command)
     profile, measured_on = device_profile(options.gpu, host, profiles)
     target = _target(options, command)
     asked = search_options(options, builtin=target.builtin is not None)
@@ -123,6 +123,7 @@ def _new(options: argparse.Namespace, command: Sequence[str], folder: Path | Non
         host=host,
         profile=profile,
         measured_on=measured_on,
+        machine_findings=warnings_of(host),
     )
     if folder is not None:
         return _Prepared(run, _machine(run, profiles), folder)
@@ -178,9 +179,9 @@ def _refuse_other_machine(run: "Run") -> None:
     Raises:
         UsageError: CPUs or GPUs are not those of the run.
     """
-    from tunekit.hardware.detect import detect_host  # noqa: PLC0415
+    from tunekit.cli.machine import host_here  # noqa: PLC0415
 
-    here = detect_host()
+    here = host_here(run.target.command)
     was, now = _machine_text(run.host), _machine_text(here)
     if was != now:
         raise UsageError(f"the run was measured on {was}; this machine is {now}: start a new run here")
@@ -230,13 +231,12 @@ def _same_target(run: "Run", command: Sequence[str]) -> "Target":
 
 def _machine(run: "Run", profiles: "dict[str, Profile]") -> "Machine":
     """Return the device that is here, as a profile."""
-    from tunekit.hardware.detect import cpu_has_native_bf16  # noqa: PLC0415
     from tunekit.hardware.device import device_profile  # noqa: PLC0415
     from tunekit.search.search import Machine  # noqa: PLC0415
 
     wanted = "cpu" if run.measured_on == "cpu" else "auto"
     here, _ = device_profile(wanted, run.host, profiles)
-    return Machine(profile=here, native_bf16=cpu_has_native_bf16())
+    return Machine(profile=here, native_bf16=run.host.cpu_bf16_native)
 
 
 def _default_folder(name: str) -> Path:

@@ -99,6 +99,11 @@ def cpu_name(root: Path = limits.ROOT) -> str | None:
     return _cpu_field(root, "model name")
 
 
+def has_gpu_file(root: Path = limits.ROOT) -> bool:
+    """Return whether a GPU's driver has left its mark in /dev: NVIDIA's, AMD's, or Windows' below WSL."""
+    return any((root / "dev" / name).exists() for name in ("nvidiactl", "nvidia0", "kfd", "dxg"))
+
+
 def cpp_compiler(environment: Mapping[str, str]) -> str | None:
     """Return the C++ compiler that torch.compile finds: $CXX, else g++ or clang++; None without one."""
     wanted = [environment["CXX"]] if environment.get("CXX") else ["g++", "clang++"]

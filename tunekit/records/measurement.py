@@ -132,7 +132,7 @@ class TreeMemory(Record):
     """Host memory of the trial's whole process tree, as the parent saw it from outside."""
 
     peak_pss_bytes: NonNegativeInt
-    """Largest proportional set size summed over the tree."""
+    """Largest proportional set size summed over the tree that was read, or bounded from below."""
     peak_shm_bytes: NonNegativeInt
     """Largest growth of /dev/shm during the trial."""
     processes: NonNegativeInt

@@ -94,6 +94,8 @@ class Run(Record):
     options: SearchOptions
     host: Host
     profile: Profile
+    machine_findings: tuple[Finding, ...] = ()
+    """What was wrong with the machine before the search began."""
     measured_on: str
     """Profile id, or device name, of the device that the trials really ran on."""
     space: tuple[KnobSpace, ...] = ()

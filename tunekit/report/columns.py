@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from tunekit.report.view import Table
+from tunekit.report.table import Table
 
 Item = TypeVar("Item")
 

@@ -6,7 +6,8 @@ from typing import NamedTuple
 from tunekit.records.config import TrainConfig
 from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.target import Discovery, LoaderSeen
-from tunekit.report.view import Table, printable
+from tunekit.report.table import Table
+from tunekit.report.text import printable
 from tunekit.units import rate_text
 
 

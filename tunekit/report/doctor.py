@@ -11,7 +11,7 @@ from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Accelerator, Host, TorchBuild
 from tunekit.records.storage import Storage
 from tunekit.report.terminal import hang, say
-from tunekit.report.view import printable
+from tunekit.report.text import printable
 from tunekit.units import bytes_text
 
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: ""}

@@ -7,7 +7,8 @@ from tunekit.records.finding import Finding
 from tunekit.records.measurement import Interval
 from tunekit.records.plan import Choice, How, Plan, PlanRow
 from tunekit.report.columns import UNKNOWN, Column, fitted_table
-from tunekit.report.view import Table, printable
+from tunekit.report.table import Table
+from tunekit.report.text import finding_text, printable
 from tunekit.units import bytes_text, duration_text, hours_text, rate_text, usd_text
 
 _SHOWN_ROWS = 15
@@ -67,7 +68,7 @@ def view_plan(plan: Plan, width: int = 80, every_row: bool = False) -> PlanView:
         machines=machines,
         below=_below(plan, rows, machines),
         assumptions=_assumptions(plan),
-        notes=tuple(printable(_finding_text(one)) for one in plan.findings if one is not preventing),
+        notes=tuple(finding_text(one) for one in plan.findings if one is not preventing),
         sources=tuple(printable(one) for one in plan.sources),
     )
 
@@ -109,12 +110,8 @@ def _without_choice(plan: Plan, why: Finding | None) -> tuple[str, ...]:
     )
     if why is None:
         return (where, "No other machine can be priced.")
-    reason = _finding_text(why)
-    return (where, printable(f"No other machine can be priced: {reason[0].lower()}{reason[1:]}."))
-
-
-def _finding_text(finding: Finding) -> str:
-    return "; ".join(part for part in (finding.message, finding.evidence, finding.remedy) if part)
+    reason = finding_text(why)
+    return (where, f"No other machine can be priced: {reason[0].lower()}{reason[1:]}.")
 
 
 def _machine_answer(plan: Plan, row: PlanRow, on_spot: bool) -> str:

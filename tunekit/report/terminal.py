@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.text import Text
 
 from tunekit.report.plan import PlanView
-from tunekit.report.view import Passage, RunView, Table
+from tunekit.report.table import Passage, Table
+from tunekit.report.view import RunView
 
 _LEAST_WIDTH = 20
 """Letters of text in a line, however narrow the terminal."""
@@ -31,7 +32,7 @@ def draw(console: Console, shown: RunView, folder: Path, files: Sequence[Path] =
         say(console, "Change", "bold")
         for change in shown.changes:
             say(console, f"  {change}")
-    for table in (shown.tiers, shown.scaling):
+    for table in (shown.tiers, shown.telemetry, shown.scaling):
         if table.rows:
             console.print()
             draw_table(console, table)

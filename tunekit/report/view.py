@@ -16,30 +16,21 @@ from tunekit.records.measurement import Interval
 from tunekit.records.recommendation import LearningRateRule, Recommendation, Tier
 from tunekit.records.run import Run, RunStatus
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
+from tunekit.report.table import Table
+from tunekit.report.telemetry import telemetry_table
+from tunekit.report.text import (
+    finding_text,
+    interval_text,
+    printable,
+    speedup_text,
+    target_text,
+)
 from tunekit.units import bytes_text, duration_text, rate_text
 
 _ACCUMULATION = "accumulate_grad_batches"
 _SHOWN_KNOBS = (*LOADER_KNOBS, *MODEL_KNOBS, _ACCUMULATION)
 _LABELS = {_ACCUMULATION: "accumulate"}
 """Shorter names, for tables."""
-
-
-@dataclass(frozen=True)
-class Table:
-    """Texts in rows and columns; numeric columns are drawn to the right."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    numeric: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class Passage:
-    """Sentences under a heading; either may be empty."""
-
-    title: str
-    lines: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -52,72 +43,10 @@ class RunView:
     changes: tuple[str, ...]
     """What to change, "knob: before -> after"."""
     tiers: Table
+    telemetry: Table
     scaling: Table
     notes: tuple[str, ...]
     next_steps: tuple[str, ...]
-
-
-def printable(text: str) -> str:
-    """Return text of the target's with its control characters written out: they could steer a terminal."""
-    return "".join(one if one.isprintable() or one == "\n" else repr(one)[1:-1] for one in text)
-
-
-def interval_text(interval: Interval | None, unit: str = "") -> str:
-    """Return a figure with its range, such as "412 (398 to 425)"; "n/a" for None."""
-    if interval is None:
-        return "n/a"
-    return f"{rate_text(interval.value)}{unit} ({rate_text(interval.low)} to {rate_text(interval.high)})"
-
-
-def speedup_text(interval: Interval | None) -> str:
-    """Return a speed-up with its range, such as "1.47x (1.40 to 1.55)"; "n/a" for None."""
-    if interval is None:
-        return "n/a"
-    return f"{interval.value:.2f}x ({interval.low:.2f} to {interval.high:.2f})"
-
-
-def config_text(config: TrainConfig | None) -> str:
-    """Return a config in one line, such as "batch 64, workers 2 x prefetch 2, bf16, compile"."""
-    if config is None:
-        return "unknown config"
-    loader = f"workers {config.num_workers}"
-    if config.prefetch_factor:
-        loader += f" x prefetch {config.prefetch_factor}"
-    flags = [
-        text
-        for on, text in (
-            (config.persistent_workers, "persistent"),
-            (config.pin_memory, "pinned"),
-            (config.compile, "compile"),
-            (config.channels_last, "channels_last"),
-        )
-        if on
-    ]
-    steps = config.accumulate_grad_batches
-    batch = f"batch {config.batch_size}" + (f" x {steps} accumulated" if steps > 1 else "")
-    return ", ".join([batch, loader, str(config.precision), *flags])
-
-
-def outcome_text(record: TrialRecord) -> str:
-    """Return what came of a trial in one line."""
-    if record.measurement is not None:
-        loop = record.measurement.loop
-        rate, pace = rate_text(loop.rate_samples_per_s), rate_text(loop.epoch_it_per_s)
-        return f"{rate} samples/s, {pace} it/s (measured)"
-    assert record.failure is not None
-    return printable(f"{record.failure.kind}: {record.failure.message}")
-
-
-def host_text(host: Host) -> str:
-    """Return the machine in one line."""
-    gpus = ", ".join(f"{gpu.name} {bytes_text(gpu.memory_bytes)}" for gpu in host.accelerators) or "no GPU"
-    cpus = f"{host.cpus} CPUs" if host.cpus == host.cpus_total else f"{host.cpus} of {host.cpus_total} CPUs"
-    return f"{gpus}, {cpus}, {bytes_text(host.ram_limit_bytes)} RAM, {bytes_text(host.shm_bytes)} /dev/shm"
-
-
-def target_text(run: Run) -> str:
-    """Return the training command as it would be typed."""
-    return printable(shlex.join(run.target.command))
 
 
 def view(run: Run, folder: str = "FOLDER") -> RunView:
@@ -133,9 +62,10 @@ def view(run: Run, folder: str = "FOLDER") -> RunView:
         how_measured=_how_measured(run),
         changes=_changes(run, best),
         tiers=_tiers(run),
+        telemetry=telemetry_table(run, best),
         scaling=_scaling(run, best),
         notes=(
-            *(printable(one.message + (f"; {one.remedy}" if one.remedy else "")) for one in run.findings),
+            *(finding_text(finding) for finding in run.findings),
             *_failures(run),
         ),
         next_steps=_next_steps(run, best, folder),

@@ -195,7 +195,7 @@ def _scaling(settled: Sequence[Recommendation], trials: Trials, run: Run) -> tup
 
 
 def _findings(trials: Trials, run: Run) -> tuple[Finding, ...]:
-    findings = []
+    findings = list(run.machine_findings)
     if run.is_emulated:
         findings.append(
             Finding(

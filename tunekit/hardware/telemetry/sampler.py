@@ -22,6 +22,8 @@ class HostSample:
     cpu_s: float
     pss_bytes: float
     """The latest exact reading, a second old or older."""
+    private_bytes: float
+    """Resident minus shared bytes now: a lower bound of the PSS."""
     shm_bytes: float
     """Growth of /dev/shm."""
     read_bytes: float
@@ -125,6 +127,7 @@ class Sampler:
         sample = HostSample(
             cpu_s=activity.cpu_s,
             pss_bytes=self._tree.last_pss_bytes,
+            private_bytes=self._tree.private_bytes(),
             shm_bytes=self._tree.shm_growth_bytes(),
             read_bytes=activity.read_bytes,
             rchar_bytes=activity.rchar_bytes,

@@ -54,14 +54,20 @@ class TreeMeter:
         self._most_processes = self._samples = 0
 
     def memory_bytes(self) -> int:
-        """Return the tree's memory now: exact about once a second, a cheap lower bound in between.
+        """Return the tree's memory now: exact every second or less often, a cheap lower bound in between.
 
         Exact is the PSS, in which shared pages are divided among those who map them.
         """
         if self._clock() >= self._next_pss_at:
             return self.sample()
+        return self.private_bytes() + self.shm_growth_bytes()
+
+    def private_bytes(self) -> int:
+        """Return resident minus shared bytes of the tree now: cheap to read, never above its PSS."""
         self._list()
-        return sum(_private_bytes(process) for process in self._tree()) + self.shm_growth_bytes()
+        private_bytes = sum(_private_bytes(process) for process in self._tree())
+        self._peak_pss_bytes = max(self._peak_pss_bytes, private_bytes)
+        return private_bytes
 
     def sample(self) -> int:
         """Read the tree's PSS, remember the peaks and return it in bytes."""
@@ -149,7 +155,6 @@ def _pss_bytes(process: psutil.Process) -> int:
 
 
 def _private_bytes(process: psutil.Process) -> int:
-    """Return resident minus shared bytes: cheap to read, never above the PSS."""
     answer: Any = _asked(process.memory_info)
     return max(0, int(answer.rss) - int(answer.shared)) if answer is not None else 0
 

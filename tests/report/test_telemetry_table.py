@@ -1,0 +1,91 @@
+"""What the machine did, in one table: whose trials, which means, which columns."""
+
+from typing import Any
+
+from build_records import GIB, baseline_record, config, confirm_records, recommendation, run, trial_record
+
+from tunekit.records.run import Run
+from tunekit.records.telemetry import GpuTelemetry, HostTelemetry, Telemetry
+from tunekit.records.trial import TrialRecord
+from tunekit.report.telemetry import telemetry_table
+
+fast = config(batch_size=256, num_workers=4)
+BEST = recommendation(of=fast, search_trial=1, confirm_trials=(100, 101))
+
+
+def telemetry(cpu_cores: float | None = 1.0, *gpus: GpuTelemetry, **more: Any) -> Telemetry:
+    host = HostTelemetry(cpu_cores=cpu_cores, **more.pop("host", {}))
+    values = {"window_s": 4.0, "samples": 8, "is_of_steady_window": True, "cost_cpu_s": 0.01}
+    return Telemetry(**(values | more), host=host, gpus=gpus)
+
+
+def told(record: TrialRecord, telemetry: Telemetry) -> TrialRecord:
+    return record.model_copy(update={"telemetry": telemetry})
+
+
+def searched(baseline: Telemetry, *best: Telemetry) -> Run:
+    records = (trial_record(1, 900.0, fast), *confirm_records([1000.0, 1010.0], fast))
+    trials = (
+        told(baseline_record(of=config()), baseline),
+        *(told(record, one) for record, one in zip(records, best, strict=False)),
+    )
+    return run(trials=trials, recommendations=(BEST,))
+
+
+def cells(of: Run) -> dict[tuple[str, str], str]:
+    table = telemetry_table(of, BEST)
+    return {
+        (row[0], title): cell
+        for row in table.rows
+        for title, cell in zip(table.columns[1:], row[1:], strict=True)
+    }
+
+
+def test_each_config_shows_the_mean_over_its_trials() -> None:
+    shown = cells(searched(telemetry(0.5), telemetry(2.0), telemetry(3.0), telemetry(4.0)))
+    cpus = run().host.cpus
+    assert shown[("baseline", f"CPU cores of {cpus}")] == "0.5"
+    assert shown[("balanced", f"CPU cores of {cpus}")] == "3.0"
+
+
+def test_a_column_that_nobody_could_fill_is_left_out() -> None:
+    table = telemetry_table(searched(telemetry(0.5), telemetry(2.0)), BEST)
+    assert table.columns == ("config", f"CPU cores of {run().host.cpus}")
+
+
+def test_a_gpus_figures_are_means_and_its_memory_the_peak() -> None:
+    busy = GpuTelemetry(index=0, utilization_percent=90, power_w=200, peak_used_bytes=9 * GIB)
+    own = GpuTelemetry(
+        index=1,
+        utilization_percent=100,
+        tensor_activity_percent=30,
+        peak_used_bytes=9 * GIB,
+        peak_tree_bytes=5 * GIB,
+        throttle_reasons=("gpu_idle", "sw_power_cap"),
+    )
+    shown = cells(searched(telemetry(0.5, busy), telemetry(2.0, own)))
+    assert shown[("baseline", "GPU busy")] == "90%"
+    assert shown[("baseline", "tensor")] == "n/a"
+    assert shown[("balanced", "tensor")] == "30%"
+    assert shown[("baseline", "GPU memory")] == "9.0 GiB"
+    assert shown[("balanced", "GPU memory")] == "5.0 GiB"
+    assert shown[("balanced", "throttled by")] == "sw_power_cap"
+    assert shown[("baseline", "throttled by")] == "n/a"
+
+
+def test_reads_tell_how_much_came_from_the_page_cache() -> None:
+    reads = {"read_bytes_per_s": 25e6, "rchar_bytes_per_s": 100e6}
+    shown = cells(searched(telemetry(0.5, host=reads), telemetry(2.0)))
+    assert shown[("baseline", "storage MB/s")] == "25.0"
+    assert shown[("baseline", "from page cache")] == "75%"
+    assert shown[("balanced", "from page cache")] == "n/a"
+
+
+def test_figures_of_a_trial_without_a_steady_window_are_not_mixed_in() -> None:
+    whole = telemetry(9.0, is_of_steady_window=False)
+    shown = cells(searched(telemetry(0.5), whole, telemetry(3.0)))
+    assert shown[("balanced", f"CPU cores of {run().host.cpus}")] == "3.0"
+
+
+def test_without_telemetry_there_are_no_rows() -> None:
+    assert telemetry_table(run(trials=(baseline_record(of=config()),)), None).rows == ()
