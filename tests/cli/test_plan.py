@@ -100,6 +100,34 @@ def test_a_rate_of_a_cpu_gives_the_hours_of_this_machine_alone(capsys: pytest.Ca
     assert "measured on a CPU" in " ".join(capsys.readouterr().out.split())
 
 
+def test_a_run_on_a_cpu_says_why_it_has_no_dollars(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    on_cpu = run(
+        recommendations=(recommendation(rate_samples_per_s=interval(180.0)),),
+        trials=(baseline_record(epoch_samples=50_000),),
+        measured_on="cpu",
+        host=host(accelerators=()),
+    )
+    (tmp_path / "run.json").write_text(to_json(on_cpu))
+    assert main(["plan", str(tmp_path)]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "No other machine can be priced: the rate was measured on a CPU" in shown
+    assert "tunekit plan --rate R --samples 50000 --epochs 10 --gpu t4" in shown
+
+
+def test_a_students_plan_on_colab_fits_80_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("COLUMNS", "80")
+    words = ("--precision", "bf16", "--provider", "colab", "--max-session", "12h")
+    assert main([*RATE, *words]) == 0
+    shown = capsys.readouterr().out
+    assert max(len(line) for line in shown.splitlines()) <= 80
+    assert "sessions of 12h 00m at most; a checkpoint every 26m 20s" in " ".join(shown.split())
+    header = next(line for line in shown.splitlines() if line.startswith("machine"))
+    assert header.split() == ["machine", "GPUs", "hours", "on", "demand", "spot", "units", "sessions"]
+    assert "prices seen: colab 20" in shown
+
+
 def test_without_gpu_the_one_that_is_here_counts(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
@@ -123,10 +151,6 @@ def test_without_gpu_and_without_one_here_it_has_to_be_said(
         (["plan"], "give a run folder, or --rate with --samples and --epochs"),
         (["plan", "--rate", "180"], "--rate 180 says nothing of the training; add --samples and --epochs"),
         (["plan", "--rate", "180", "--epochs", "1"], "add --samples"),
-        (["plan", "--rate", "0"], "--rate must be a positive number of samples/s, got '0'"),
-        (["plan", "--rate", "-5"], "--rate must be a positive number of samples/s, got '-5'"),
-        (["plan", "--rate", "nan"], "--rate must be a positive number of samples/s, got 'nan'"),
-        (["plan", "--rate", "1e300"], "--rate must be a positive number of samples/s, got '1e300'"),
         ([*RATE, "--tier", "balanced"], "--tier balanced belongs to a run"),
         (["plan", "here", "--rate", "5"], "here has its own rate, so --rate 5 is one too many"),
         (["plan", "here", "--gpu", "t4", "--gpus", "2"], "--gpu, --gpus belong to --rate"),
@@ -150,6 +174,10 @@ def test_what_can_not_be_planned_says_what_to_do(
 @pytest.mark.parametrize(
     ("flag", "text", "said"),
     [
+        *(
+            ("--rate", text, f"must be a positive number of samples/s, at most {10**12:,}, got {text!r}")
+            for text in ("0", "-5", "nan", "1e300", "fast")
+        ),
         ("--samples", "0", "must be a whole number, at least 1, got '0'"),
         ("--epochs", "1.5", "must be a whole number, at least 1, got '1.5'"),
         ("--gpus", "-1", "must be a whole number, at least 1, got '-1'"),

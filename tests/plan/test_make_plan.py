@@ -148,6 +148,7 @@ def test_a_plan_without_trouble_has_no_finding():
         ("rates-unknown", twice_as_fast(bandwidth_gb_per_s=None), {}),
         ("rates-unknown", twice_as_fast(), {"measured_on": "cpu"}),
         ("other-precision", without_bf16(), {}),
+        ("no-torch-build", twice_as_fast(compute_capability="3.7"), {}),
         ("memory-too-small", twice_as_fast(), {"peak_reserved_bytes": 100 * GIB}),
         (
             "spot-refused",
@@ -166,6 +167,13 @@ def test_what_should_be_known_is_a_finding_with_a_remedy(code: str, gpu: Profile
     found = plan_of(*((gpu,) if gpu.id == "a10g" else (quiet, gpu)), request=plan_request(**asked))
     assert code in codes(found)
     assert finding(found, code).remedy
+
+
+def test_one_source_of_two_chosen_prices_is_named_once():
+    plan = plan_of(
+        profile(instances=(instance(),)), twice_as_fast(instances=(instance(name="2x", usd_per_h=9),))
+    )
+    assert plan.sources[0] == "aws g5.xlarge, aws 2x: a price list"
 
 
 def test_a_loader_with_too_few_cpus_is_named():

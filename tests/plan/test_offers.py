@@ -2,6 +2,7 @@
 
 import pytest
 from build_plans import (
+    TODAY,
     exactly,
     gpu_profiles,
     instance,
@@ -16,6 +17,8 @@ from build_records import GIB, profile, unhurried
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tunekit.hardware.profiles import load_profiles
+from tunekit.plan.offers import NO_TORCH_BUILD, offered_machines
 from tunekit.records.config import Precision
 from tunekit.records.measurement import Interval
 from tunekit.records.plan import How, PlanAssumptions, PlanRow
@@ -283,3 +286,41 @@ def test_no_order_of_profiles_changes_the_plan():
 
 def test_a_measured_gpu_that_nobody_offers_is_listed_once():
     assert len(plan_of(profile()).rows) == 1
+
+
+def test_a_gpu_that_torch_left_behind_can_not_be_chosen_unless_it_was_measured_there():
+    old = twice_as_fast(compute_capability="3.7", instances=(instance(name="old"),))
+    plan = plan_of(profile(), old)
+    assert row_on(plan, "old").obstacle == NO_TORCH_BUILD
+    assert plan.choices == ()
+    at_home = plan_of(old, request=plan_request(measured_on=old.id))
+    assert row_on(at_home, "old").obstacle is None
+    assert at_home.choices
+
+
+def test_the_k80_is_the_one_shipped_gpu_without_a_build_of_torch():
+    profiles = load_profiles()
+    rows = offered_machines(plan_request(), profiles, TODAY)
+    assert {row.profile_id for row in rows if row.obstacle} == {"k80"}
+
+
+@pytest.mark.parametrize("gpu", ["k80", "p100-pcie-16", "v100-pcie-16", "mps-m1"])
+def test_old_gpus_are_predicted_slower_than_an_a10g_within_a_plausible_range(gpu: str):
+    asked = plan_request(only=(gpu,))
+    (row,) = offered_machines(asked, load_profiles(), TODAY)
+    assert row.hours is not None
+    assert row.precision is Precision.FP32
+    assert 178 < row.hours.value < 20 * 178
+    assert row.hours.high / row.hours.low < 15
+
+
+def test_every_shipped_machine_of_colab_costs_units():
+    rows = [
+        one for one in offered_machines(plan_request(), load_profiles(), TODAY) if one.provider == "colab"
+    ]
+    assert {"t4", "l4"} <= {row.profile_id for row in rows}
+    for row in rows:
+        assert row.compute_units is not None
+        assert row.sessions is not None
+        assert row.sessions.value > 1
+        assert row.checkpoint_interval_s is not None

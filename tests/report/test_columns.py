@@ -36,6 +36,18 @@ def test_the_least_needed_column_goes_first_and_what_must_stay_stays() -> None:
     assert fitted_table("", COLUMNS, ITEMS, 1).columns == ("word",)
 
 
+def test_columns_of_one_number_go_together() -> None:
+    pair = (COLUMNS[0], *(Column[str](title, str.upper, drop=1) for title in ("low", "high")))
+    assert fitted_table("", pair, ITEMS, 31).columns == ("word", "low", "high")
+    assert fitted_table("", pair, ITEMS, 30).columns == ("word",)
+
+
+def test_an_optional_column_goes_where_it_has_no_figure() -> None:
+    units = Column[str]("units", lambda word: {"three": "3"}.get(word, " n/a "), is_optional=True)
+    assert fitted_table("", (*COLUMNS, units), ITEMS, 80).columns[-1] == "units"
+    assert fitted_table("", (*COLUMNS, units), ["one", ""], 80).columns[-1] == "shouted"
+
+
 def test_no_items_are_a_table_without_rows() -> None:
     assert fitted_table("", COLUMNS, [], 80).rows == ()
 

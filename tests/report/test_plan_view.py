@@ -9,31 +9,38 @@ from build_records import interval, profile
 from rich.console import Console
 
 from tunekit.records.plan import Plan, PlanAssumptions, PlanRequest
-from tunekit.report.plan import draw_plan, view_plan
+from tunekit.records.profile import Profile
+from tunekit.report.plan import view_plan
+from tunekit.report.table import Table
+from tunekit.report.terminal import draw_plan
 
 AT_80 = """
-Cheapest and balanced: colab Twice, 1x a10g-twice: $62.73 ($54.47 to $72.29) on
-demand, 89.6 h (77.8 to 103), predicted; 627 compute units; in 8 (7 to 9)
-sessions; a checkpoint every 26m 20s; price of 2026-02-28.
+Cheapest and balanced: colab Twice, 1x a10g-twice: $62.73 ($54.47 to $72.29) for
+627 compute units, 89.6 h (77.8 to 103), predicted; in 8 (7 to 9) sessions of
+12h 00m at most; a checkpoint every 26m 20s; its loader has to feed 360
+samples/s; price of 2026-02-28.
 Fastest: aws g5.12xlarge, 4x a10g: $282 ($245 to $325) on demand, 49.7 h (43.2
-to 57.3), predicted; price of 2025-04-01, stale.
+to 57.3), predicted; its loader has to feed 644 samples/s; price of 2025-04-01,
+stale.
 90 epochs of 1,281,167 samples, from 180 samples/s (175 to 185) measured on 1x
 a10g in bf16 (a test).
 Cheapest: least expected dollars of 4 machines with a price; balanced: least
 dollars x hours; fastest: least expected hours of 4 machines.
 
-Machines by expected dollars; spot is predicted (* price older than 90 days)
-machine                  GPUs           hours  on demand     spot  how
-(where it was measured)  1x a10g          178       n/a      n/a   measured
-colab Twice              1x a10g-twice   89.6    $62.73      n/a   predicted
-lambda gpu_1x_twice      1x a10g-twice   89.0      $133      n/a   predicted
-aws g5.xlarge            1x a10g          178      $179   $75.11*  measured
-aws g5.12xlarge          4x a10g         49.7      $282*     n/a   predicted
+Machines by dollars on demand (~ predicted, * price older than 90 days)
+machine              GPUs           hours  on demand      spot  units  sessions
+(as measured)        1x a10g          178       n/a       n/a
+colab Twice          1x a10g-twice  ~89.6   ~$62.73       n/a    ~627        ~8
+lambda gpu_1x_twice  1x a10g-twice  ~89.0     ~$133       n/a
+aws g5.xlarge        1x a10g          178      $179   ~$75.11*
+aws g5.12xlarge      4x a10g        ~49.7     ~$282*      n/a
+prices seen: aws 2025-04-01 or 2026-02-28 (spot 2024), colab 2026-02-28, lambda
+  2026-02-28
 ranges and details: on a wider terminal, or with --json
 
 Assumed, not measured
-  on more GPUs each has 80% to 100% of its rate (--scaling), with the same
-    batch each, and as many epochs do
+  on more GPUs each has 80% to 100% of its rate (--scaling), with the same batch
+    each, and as many epochs do
   the script resumes from checkpoints of 30.0 s each (--checkpoint-cost,
     --no-checkpoints)
   a restart takes 5m 00s (--restart-cost)
@@ -42,27 +49,25 @@ Assumed, not measured
   dollars are for the hours of training: no storage, transfer, set-up or tax
 
 Sources
-  colab Twice: a price list
-  aws g5.12xlarge: a price list
-  speed of another GPU: roofline (Williams et al. 2009, CACM 52(4)), each
-    bound widened by 11.8%, the mean error of Habitat (Yu et al. 2021, USENIX
-    ATC)
+  colab Twice, aws g5.12xlarge: a price list
+  speed of another GPU: roofline (Williams et al. 2009, CACM 52(4)), each bound
+    widened by 11.8%, the mean error of Habitat (Yu et al. 2021, USENIX ATC)
   checkpoints: Young 1974, CACM 17(9); Daly 2006, FGCS 22(3)
 
 note: 2 prices older than 90 days, 1 of them on spot, the oldest of 2024; look
 them up before you book; correct them in ~/.config/tunekit/profiles
 note: Predicted rates are those of the GPU; a loader that can't keep up makes
-them lower; it is unknown how many CPUs fed the measured rate; run tunekit
+them lower (it is unknown how many CPUs fed the measured rate); run tunekit
 search on the machine before the long training
 """
 
-AT_120 = """Machines by expected dollars; spot is predicted (* price older than 90 days)
-machine                  GPUs           hours         range  on demand             range     spot  units  how
-(where it was measured)  1x a10g          178    173 to 183       n/a                        n/a     n/a  measured
-colab Twice              1x a10g-twice   89.6   77.8 to 103    $62.73   $54.47 to $72.29     n/a     627  predicted
-lambda gpu_1x_twice      1x a10g-twice   89.0   77.3 to 103      $133       $116 to $154     n/a     n/a  predicted
-aws g5.xlarge            1x a10g          178    173 to 183      $179       $174 to $185  $75.11*    n/a  measured
-aws g5.12xlarge          4x a10g         49.7  43.2 to 57.3      $282*      $245 to $325     n/a     n/a  predicted
+AT_120 = """Machines by dollars on demand (~ predicted, * price older than 90 days)
+machine              GPUs           hours         range  on demand             range      spot  units  sessions
+(as measured)        1x a10g          178    173 to 183       n/a                         n/a
+colab Twice          1x a10g-twice  ~89.6   77.8 to 103   ~$62.73   $54.47 to $72.29      n/a    ~627        ~8
+lambda gpu_1x_twice  1x a10g-twice  ~89.0   77.3 to 103     ~$133       $116 to $154      n/a
+aws g5.xlarge        1x a10g          178    173 to 183      $179       $174 to $185  ~$75.11*
+aws g5.12xlarge      4x a10g        ~49.7  43.2 to 57.3     ~$282*      $245 to $325      n/a
 """  # noqa: E501
 
 
@@ -110,16 +115,78 @@ def test_no_line_is_wider_than_the_terminal_nor_ends_in_spaces(width: int, asked
         assert line == line.rstrip()
 
 
-def test_a_narrow_terminal_keeps_machine_hours_dollars_and_how():
+def cells(table: Table, column: str) -> list[str]:
+    return [row[table.columns.index(column)].strip() for row in table.rows]
+
+
+def test_a_narrow_terminal_keeps_machine_hours_and_both_prices():
     shown = view_plan(imagenet(), width=20).machines
-    assert shown.columns == ("machine", "GPUs", "hours", "on demand", "how")
+    assert shown.columns == ("machine", "GPUs", "hours", "on demand", "spot")
 
 
-def test_every_machine_says_whether_it_is_measured_or_predicted():
-    shown = view_plan(imagenet(), width=200).machines
-    assert [row[-1] for row in shown.rows] == ["measured", "predicted", "predicted", "measured", "predicted"]
-    unknown = view_plan(imagenet(measured_on="cpu"), width=200).machines
-    assert [row[-1] for row in unknown.rows] == ["measured", *["n/a"] * 4]
+def test_a_range_of_hours_never_stands_without_the_one_of_dollars():
+    for width in range(60, 160):
+        assert view_plan(imagenet(), width).machines.columns.count("range") in (0, 2)
+
+
+def test_every_figure_says_whether_it_is_predicted():
+    table = view_plan(imagenet(), width=200).machines
+    assert cells(table, "hours") == ["178", "~89.6", "~89.0", "178", "~49.7"]
+    assert cells(table, "samples/s") == ["180", "~360", "~360", "180", "~644"]
+    assert cells(table, "on demand") == ["n/a", "~$62.73", "~$133", "$179", "~$282*"]
+    assert cells(table, "spot") == ["n/a", "n/a", "n/a", "~$75.11*", "n/a"]
+    assert "(~ predicted, * price older than 90 days)" in table.title
+
+
+def test_marks_that_are_not_in_the_table_are_not_explained():
+    asked = plan_request(only=("a10g",))
+    assert view_plan(plan_of(profile(instances=(instance(),)), request=asked)).machines.title == (
+        "Machines by dollars on demand"
+    )
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_days_of_the_prices_stand_below_by_provider(width: int):
+    assert view_plan(imagenet(), width).below[0] == (
+        "prices seen: aws 2025-04-01 or 2026-02-28 (spot 2024), colab 2026-02-28, lambda 2026-02-28"
+    )
+
+
+def test_a_price_that_only_spot_has_is_dated_too():
+    plan = plan_of(profile(instances=(instance(usd_per_h=None, spot=spot_price(as_of="2026-01")),)))
+    assert view_plan(plan).below[0] == "prices seen: aws (spot 2026-01)"
+    assert not any("prices" in line for line in view_plan(imagenet(measured_on="cpu")).below)
+
+
+def test_units_and_sessions_stand_in_the_rows_of_colab_alone():
+    table = view_plan(imagenet(), width=80).machines
+    assert cells(table, "units") == ["", "~627", "", "", ""]
+    assert cells(table, "sessions") == ["", "~8", "", "", ""]
+
+
+def test_an_answer_says_what_the_loader_has_to_feed_where_that_is_more_than_measured():
+    fast = profile(instances=(instance(),)), twice_as_fast(instances=(instance(name="2x"),))
+    assert "; its loader has to feed 360 samples/s; price of" in view_plan(plan_of(*fast)).answers[0]
+    short = plan_of(*fast, request=plan_request(measured_vcpus_per_gpu=4))
+    assert "; its CPUs may not feed 360 samples/s; price of" in view_plan(short).answers[0]
+    same = plan_of(fast[0])
+    assert "feed" not in view_plan(same).answers[0]
+
+
+@pytest.mark.parametrize(
+    ("longest_h", "said"),
+    [
+        (12, "in 8 (7 to 9) sessions of 12h 00m at most; a checkpoint every 26m 20s; its loader"),
+        (3, "in 31 (27 to 36) sessions of 3h 00m at most; a checkpoint every 12m 55s; its loader"),
+        (300, "89.0 h (77.3 to 103), predicted; its loader has to feed 360 samples/s; price of 2026-02-28."),
+    ],
+)
+def test_an_answer_on_colab_has_units_sessions_and_checkpoints(longest_h: int, said: str):
+    assumed = PlanAssumptions(max_session_s=longest_h * 3600.0)
+    answer = view_plan(imagenet(providers=("colab",), assumptions=assumed)).answers[0]
+    assert answer.startswith("Cheapest, balanced and fastest: colab Twice, 1x a10g-twice: $6")
+    assert " compute units, " in answer
+    assert said in answer
 
 
 def test_a_machine_that_is_best_at_two_things_is_named_once():
@@ -135,8 +202,8 @@ def test_a_price_that_is_old_says_so_beside_its_figure():
     plan = plan_of(profile(instances=(instance(as_of="2025-01-01"),)))
     shown = view_plan(plan)
     assert "price of 2025-01-01, stale" in shown.answers[0]
-    assert shown.machines.title == "Machines by expected dollars (* price older than 90 days)"
-    assert shown.machines.rows[1][3] == "$179*"
+    assert shown.machines.title == "Machines by dollars on demand (* price older than 90 days)"
+    assert cells(shown.machines, "on demand") == ["n/a", "$179*"]
 
 
 def test_a_choice_on_spot_is_called_predicted_though_its_rate_was_measured():
@@ -147,14 +214,47 @@ def test_a_choice_on_spot_is_called_predicted_though_its_rate_was_measured():
     )
 
 
-def test_without_a_gpus_rate_only_the_measured_machine_has_hours():
+def test_a_rate_of_a_cpu_says_why_there_are_no_dollars_and_what_to_do():
     shown = view_plan(imagenet(measured_on="cpu", rate_samples_per_s=exactly(180.0)))
     assert shown.answers == (
-        "Where it was measured (1x cpu): 178 h, measured. No other machine can be priced.",
+        "Where it was measured (1x cpu): 178 h, measured.",
+        "No other machine can be priced: the rate was measured on a CPU, so the hours on a GPU are unknown; "
+        "search on a machine with a GPU and plan from that run, or give a rate that you saw on one: "
+        "tunekit plan --rate R --samples 1281167 --epochs 90 --gpu t4.",
     )
     assert shown.reasons is None
-    assert any("--rate 180 --gpu a10g" in note for note in shown.notes)
-    assert shown.machines.title == "Machines by expected dollars"
+    assert shown.notes == ()
+    assert cells(shown.machines, "machine") == ["(as measured)"]
+    assert shown.below == ("4 more machines, without a rate: --all",)
+
+
+def test_machines_without_a_rate_are_shown_when_all_is_asked_for():
+    table = view_plan(imagenet(measured_on="cpu"), every_row=True).machines
+    assert cells(table, "hours") == ["178", *["n/a"] * 4]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "asked", "said"),
+    [
+        (profile(instances=()), {}, "No other machine can be priced."),
+        (twice_as_fast(), {"only": ("a10g-twice",)}, "no price is known of 1 machine: a10g-twice; add one"),
+        (
+            profile(instances=(instance(provider="colab"),)),
+            {"assumptions": PlanAssumptions(checkpoint_cost_s=None)},
+            "it does not fit the sessions of colab g5.xlarge (it is longer than a session",
+        ),
+        (
+            profile(instances=(instance(),)),
+            {"max_hours": 1.0},
+            "1 machine that needs more than 1 h is left out",
+        ),
+    ],
+)
+def test_a_plan_without_a_choice_says_why(gpu: Profile, asked: dict[str, Any], said: str):
+    plan = plan_of(*({"a10g": profile()} | {gpu.id: gpu}).values(), request=plan_request(**asked))
+    where, why = view_plan(plan).answers
+    assert where == "Where it was measured (1x a10g): 178 h, measured."
+    assert said in why
 
 
 def test_the_table_is_short_unless_all_is_asked_for():
@@ -162,10 +262,10 @@ def test_the_table_is_short_unless_all_is_asked_for():
     plan = plan_of(profile(instances=offered))
     short = view_plan(plan)
     assert len(short.machines.rows) == 16
-    assert short.left_out[0] == "25 more machines: --all, or narrow with --only and --provider"
+    assert short.below[1] == "25 more machines: --all, or narrow with --only and --provider"
     everything = view_plan(plan, every_row=True)
     assert len(everything.machines.rows) == 41
-    assert everything.left_out == ()
+    assert everything.below == ("prices seen: aws 2026-02-28",)
 
 
 def test_a_chosen_machine_is_in_the_table_however_far_down():

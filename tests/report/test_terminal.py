@@ -11,7 +11,7 @@ from tunekit.records.finding import Finding
 from tunekit.records.recommendation import NoiseFloor, Tier
 from tunekit.records.run import Run
 from tunekit.records.target import Target
-from tunekit.report.terminal import draw
+from tunekit.report.terminal import draw, hang
 from tunekit.report.view import view
 from tunekit.search.assemble import assemble
 
@@ -161,6 +161,24 @@ def test_newlines_and_endless_names_are_shown_and_wrapped():
     assert text.count("x") >= 10_000
     assert "note: two\nlines\n" in text
     assert max(len(line) for line in text.splitlines()) <= 80
+
+
+def hung(text: str, first: str = "", rest: str = "  ", width: int = 24) -> str:
+    out = io.StringIO()
+    hang(Console(width=width, file=out, color_system=None, highlight=False), text, first, rest)
+    return out.getvalue()
+
+
+def test_further_lines_stand_further_in():
+    assert hung("every line after the first") == "every line after the\n  first\n"
+    assert hung("two GPUs and eight cores", "GPU  ", "     ") == "GPU  two GPUs and eight\n     cores\n"
+    assert hung("two\n\nlines", "- ") == "- two\n\n  lines\n"
+    assert hung("", "GPU  ") == "GPU\n"
+
+
+def test_a_path_is_never_broken():
+    path = "/a-long/" + "folder-" * 10
+    assert hung(f"it lies in {path} there") == f"it lies in\n  {path}\n  there\n"
 
 
 def test_escape_sequences_do_not_reach_the_terminal():

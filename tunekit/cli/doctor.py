@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tunekit.cli.numbers import natural, positive, positive_number
 from tunekit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 WARNED = 11
 FAILED = 12
+_MAX_BATCH_MIB = 1e6
 
 
 def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -40,11 +42,15 @@ def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> None:
         help="the data set: its storage is measured, at most 3 s of reading (a part of it leaves the cache)",
     )
     parser.add_argument("--run", metavar="RUN", type=Path, help="take workers and batch size from this run")
-    parser.add_argument("--workers", metavar="N", type=_count, help="loader workers of each training process")
-    parser.add_argument("--prefetch", metavar="N", type=_positive, help="prefetch factor (default 2)")
-    parser.add_argument("--batch-mib", metavar="MIB", type=_mib, help="size of one batch")
     parser.add_argument(
-        "--processes", metavar="N", type=_positive, help="training processes on this machine (default 1)"
+        "--workers", metavar="N", type=natural, help="loader workers of each training process"
+    )
+    parser.add_argument("--prefetch", metavar="N", type=positive, help="prefetch factor (default 2)")
+    parser.add_argument(
+        "--batch-mib", metavar="MIB", type=positive_number("MiB", _MAX_BATCH_MIB), help="size of one batch"
+    )
+    parser.add_argument(
+        "--processes", metavar="N", type=positive, help="training processes on this machine (default 1)"
     )
     parser.add_argument(
         "--ignore", metavar="CODE", action="append", default=[], help="silence a finding (repeatable)"
@@ -156,26 +162,3 @@ def _loader_of_run(folder: Path) -> "LoaderPlan":
         batch_bytes=loop.batch_bytes or None,
         processes=loop.world_size,
     )
-
-
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) < 6):
-        raise argparse.ArgumentTypeError(f"must be a whole number, 0 or more, got {text!r}")
-    return int(text)
-
-
-def _positive(text: str) -> int:
-    value = _count(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {text!r}")
-    return value
-
-
-def _mib(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < 1e6:
-        raise argparse.ArgumentTypeError(f"must be a size in MiB, such as 147, got {text!r}")
-    return value

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tunekit.cli.numbers import positive, positive_number
 from tunekit.errors import UsageError
 from tunekit.units import parse_duration_s
 
@@ -44,14 +45,19 @@ def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> None:
 
 def _add_training(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--tier", choices=_TIERS, help="whose rate to take from the run (default: balanced)")
-    group.add_argument("--rate", type=_rate, metavar="R", help="measured samples/s, instead of a run")
     group.add_argument(
-        "--samples", type=_count, metavar="N", help="samples per epoch (default: what the run saw)"
+        "--rate",
+        type=positive_number("samples/s", _MAX_RATE),
+        metavar="R",
+        help="measured samples/s, instead of a run",
     )
-    group.add_argument("--epochs", type=_count, metavar="N", help="epochs (default: the run's)")
+    group.add_argument(
+        "--samples", type=positive, metavar="N", help="samples per epoch (default: what the run saw)"
+    )
+    group.add_argument("--epochs", type=positive, metavar="N", help="epochs (default: the run's)")
     group.add_argument("--gpu", metavar="NAME", help="where --rate was measured (default: the GPU here)")
     group.add_argument(
-        "--gpus", type=_count, metavar="N", help="GPUs that --rate was measured on (default: 1)"
+        "--gpus", type=positive, metavar="N", help="GPUs that --rate was measured on (default: 1)"
     )
     group.add_argument(
         "--precision", choices=_PRECISIONS, help="what --rate was measured in (default: fp32, assumed)"
@@ -96,7 +102,9 @@ def _add_machines(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--only", action="append", default=[], metavar="GPU", help="only with this GPU (repeatable)"
     )
-    group.add_argument("--max-hours", type=_hours, metavar="H", help="leave out what needs longer")
+    group.add_argument(
+        "--max-hours", type=positive_number("hours"), metavar="H", help="leave out what needs longer"
+    )
     group.add_argument("--spot", action="store_true", help="let the choices use spot prices too")
     group.add_argument("--all", action="store_true", help="show every machine, not only the first")
     group.add_argument("--json", action="store_true", help="print the plan as JSON")
@@ -118,7 +126,8 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     from tunekit.hardware.profiles import load_profiles  # noqa: PLC0415
     from tunekit.plan.plan import make_plan  # noqa: PLC0415
     from tunekit.records.codec import to_json  # noqa: PLC0415
-    from tunekit.report.plan import draw_plan, view_plan  # noqa: PLC0415
+    from tunekit.report.plan import view_plan  # noqa: PLC0415
+    from tunekit.report.terminal import draw_plan  # noqa: PLC0415
 
     profiles = load_profiles()
     wishes = _wishes(options, profiles)
@@ -256,32 +265,3 @@ def _scaling(text: str) -> tuple[float, float]:
     if not 0 < low <= high <= 1:
         raise UsageError(f"--scaling {text}: write it as LO..HI with shares up to 1, such as 0.8..1.0")
     return low, high
-
-
-def _rate(text: str) -> float:
-    value = _number(text)
-    if not 0 < value <= _MAX_RATE:
-        raise UsageError(f"--rate must be a positive number of samples/s, got {text!r}; as in --rate 180")
-    return value
-
-
-def _hours(text: str) -> float:
-    value = _number(text)
-    if value <= 0:
-        raise argparse.ArgumentTypeError(f"must be a positive number of hours, got {text!r}")
-    return value
-
-
-def _number(text: str) -> float:
-    """Return the number, 0 for what is none or is not finite."""
-    try:
-        value = float(text)
-    except ValueError:
-        return 0.0
-    return value if abs(value) < float("inf") else 0.0
-
-
-def _count(text: str) -> int:
-    if not re.fullmatch(r"\d{1,15}", text) or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number, at least 1, got {text!r}")
-    return int(text)

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tunekit.cli.numbers import WHOLE, natural, positive, positive_number
 from tunekit.errors import UsageError
 from tunekit.units import parse_duration_s
 
@@ -49,7 +50,7 @@ def add_target_arguments(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--samples-per-step",
-        type=_positive,
+        type=positive,
         metavar="N",
         help="samples in one batch of a script without a DataLoader (default: as its model's input shows)",
     )
@@ -65,7 +66,7 @@ def add_target_arguments(group: argparse._ArgumentGroup) -> None:
 def _add_knobs(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--global-batch",
-        type=_positive,
+        type=positive,
         metavar="N",
         help="keep N samples per optimizer step over all ranks: accumulation follows the batch size",
     )
@@ -83,15 +84,15 @@ def _add_knobs(group: argparse._ArgumentGroup) -> None:
         metavar="KNOB=LO..HI",
         help="bound a numeric knob (repeatable)",
     )
-    group.add_argument("--seed", type=_natural, default=0, metavar="N", help="of the sampler (default: 0)")
+    group.add_argument("--seed", type=natural, default=0, metavar="N", help="of the sampler (default: 0)")
     group.add_argument(
-        "--lr", type=_positive_float, metavar="LR", help="base learning rate (default: as seen)"
+        "--lr", type=positive_number(), metavar="LR", help="base learning rate (default: as seen)"
     )
     group.add_argument(
-        "--base-batch", type=_positive, metavar="N", help="global batch that the base lr is for"
+        "--base-batch", type=positive, metavar="N", help="global batch that the base lr is for"
     )
     group.add_argument(
-        "--epochs", type=_positive, default=10, metavar="N", help="of the planned run (default: 10)"
+        "--epochs", type=positive, default=10, metavar="N", help="of the planned run (default: 10)"
     )
 
 
@@ -100,17 +101,17 @@ def _add_limits(group: argparse._ArgumentGroup) -> None:
         "--budget", metavar="TIME", help=f"time for the whole search, such as {DEFAULT_BUDGET} (the default)"
     )
     group.add_argument(
-        "--trials", type=_positive, metavar="N", help="most search trials, the baseline included"
+        "--trials", type=positive, metavar="N", help="most search trials, the baseline included"
     )
     group.add_argument(
         "--confirm",
-        type=_positive,
+        type=positive,
         default=5,
         metavar="N",
         help="interleaved confirmation rounds (default: 5)",
     )
     group.add_argument(
-        "--window", type=_positive_float, metavar="S", help="steady seconds per trial (default: 5)"
+        "--window", type=positive_number(), metavar="S", help="steady seconds per trial (default: 5)"
     )
 
 
@@ -170,7 +171,7 @@ def _value(knob: str, text: str) -> "KnobValue":
         return switches[text.lower()]
     if text.lower() in ("none", "null"):
         return None
-    if re.fullmatch(r"\d{1,15}", text):
+    if re.fullmatch(WHOLE, text):
         return int(text)
     if knob == "precision":
         return text.lower()
@@ -182,31 +183,7 @@ def _range(text: str) -> "KnobRange":
     from tunekit.records.run import KnobRange  # noqa: PLC0415
     from tunekit.search.space import NUMERIC_KNOBS  # noqa: PLC0415
 
-    match = re.fullmatch(r"(\w+)=(\d{1,15})\.\.(\d{1,15})", text)
+    match = re.fullmatch(rf"(\w+)=({WHOLE})\.\.({WHOLE})", text)
     if match is None or match[1] not in NUMERIC_KNOBS:
         raise UsageError(f"--range {text}: write it as KNOB=LO..HI with one of {', '.join(NUMERIC_KNOBS)}")
     return KnobRange(knob=match[1], low=int(match[2]), high=int(match[3]))
-
-
-def _natural(text: str) -> int:
-    return _whole(text, least=0)
-
-
-def _positive(text: str) -> int:
-    return _whole(text, least=1)
-
-
-def _whole(text: str, least: int) -> int:
-    if not re.fullmatch(r"\d{1,15}", text) or int(text) < least:
-        raise argparse.ArgumentTypeError(f"must be a whole number, at least {least}, got {text!r}")
-    return int(text)
-
-
-def _positive_float(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be a positive number, got {text!r}")
-    return value

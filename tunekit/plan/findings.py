@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from tunekit.plan.offers import NO_TORCH_BUILD
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.plan import How, PlanRequest, PlanRow
 from tunekit.units import bytes_text
@@ -25,6 +26,7 @@ def findings_of(request: PlanRequest, rows: Sequence[PlanRow], left_out: int) ->
         _stale_prices(request, rows),
         _loader_not_counted(request, rows),
         _spot_refused(rows),
+        _no_torch_build(rows),
         _no_price(rows),
         _left_out(request, left_out),
         _other_precision(request, rows),
@@ -41,7 +43,11 @@ def _rates_unknown(request: PlanRequest, rows: Sequence[PlanRow]) -> Finding | N
             code="rates-unknown",
             severity=Severity.WARNING,
             message="The rate was measured on a CPU, so the hours on a GPU are unknown",
-            remedy="search on any machine with a GPU, or give a rate seen there: --rate 180 --gpu a10g",
+            remedy=(
+                "search on a machine with a GPU and plan from that run, or give a rate that you saw on one: "
+                f"tunekit plan --rate R --samples {request.samples_per_epoch} --epochs {request.epochs} "
+                "--gpu t4"
+            ),
         )
     reasons = sorted({row.basis for row in unknown})
     return Finding(
@@ -67,7 +73,7 @@ def _memory_too_small(request: PlanRequest, rows: Sequence[PlanRow]) -> Finding 
 
 
 def _session_too_short(request: PlanRequest, rows: Sequence[PlanRow]) -> Finding | None:
-    blocked = [row for row in rows if row.fits is not False and row.obstacle is not None]
+    blocked = [row for row in rows if row.how is not None and row.hours is None and row.fits is not False]
     if not blocked:
         return None
     has_checkpoints = request.assumptions.checkpoint_cost_s is not None
@@ -143,6 +149,19 @@ def _spot_refused(rows: Sequence[PlanRow]) -> Finding | None:
     )
 
 
+def _no_torch_build(rows: Sequence[PlanRow]) -> Finding | None:
+    old = [row for row in rows if row.how is not None and row.obstacle == NO_TORCH_BUILD]
+    if not old:
+        return None
+    return Finding(
+        code="no-torch-build",
+        severity=Severity.INFO,
+        message=f"Current torch does not run on {_gpus(old)}",
+        evidence=NO_TORCH_BUILD,
+        remedy="take a newer GPU",
+    )
+
+
 def _no_price(rows: Sequence[PlanRow]) -> Finding | None:
     without = [row for row in rows if not row.is_measured_machine and row.hours and row.usd_on_demand is None]
     if not without:
@@ -161,7 +180,11 @@ def _left_out(request: PlanRequest, left_out: int) -> Finding | None:
     return Finding(
         code="too-slow",
         severity=Severity.INFO,
-        message=f"{left_out} machines that need more than {request.max_hours:g} h are left out",
+        message=(
+            f"1 machine that needs more than {request.max_hours:g} h is left out"
+            if left_out == 1
+            else f"{left_out} machines that need more than {request.max_hours:g} h are left out"
+        ),
     )
 
 

@@ -16,6 +16,11 @@ from tunekit.records.profile import Instance, Profile, SpotPrice
 USABLE_MEMORY = 0.95
 """Share of a GPU's memory that a training may reserve: what the Aggressive tier allows."""
 
+NO_TORCH_BUILD = "no build of torch for CUDA 12 or later has code for its generation"
+
+_OLDEST_CAPABILITY = (5, 0)
+"""The first that CUDA 12 compiles for (its release notes): it dropped Kepler."""
+
 LONGEST_H = 1e7
 """A thousand years: what takes longer never ends."""
 
@@ -112,7 +117,7 @@ def _gpu_alone(request: PlanRequest, profile: Profile, speed: SpeedRatio) -> Pla
         hours=_hours(request, rate.rate) if rate.rate else None,
         usd_on_demand=None,
         fits=fits,
-        obstacle=_memory_obstacle(fits),
+        obstacle=_obstacle(request, profile, fits),
     )
 
 
@@ -157,7 +162,7 @@ def _offer(
         is_spot_stale=instance.spot is not None and is_stale(instance.spot.as_of, today, stale),
         price_source=instance.source,
         fits=fits,
-        obstacle=_memory_obstacle(fits) or obstacle,
+        obstacle=_obstacle(request, profile, fits) or obstacle,
         loader_may_limit=rate.loader_may_limit,
     )
 
@@ -267,5 +272,11 @@ def _fits(request: PlanRequest, profile: Profile, speed: SpeedRatio) -> bool | N
     return True if speed.precision is request.precision else None
 
 
-def _memory_obstacle(fits: bool | None) -> str | None:
-    return "the measured peak does not fit its memory; a smaller batch may" if fits is False else None
+def _obstacle(request: PlanRequest, profile: Profile, fits: bool | None) -> str | None:
+    """Return what keeps the training from the GPU itself; where it was measured, nothing does."""
+    if fits is False:
+        return "the measured peak does not fit its memory; a smaller batch may"
+    if profile.id == request.measured_on or profile.compute_capability is None:
+        return None
+    capability = tuple(int(part) for part in profile.compute_capability.split("."))
+    return NO_TORCH_BUILD if capability < _OLDEST_CAPABILITY else None

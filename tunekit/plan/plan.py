@@ -59,7 +59,11 @@ def _order(row: PlanRow) -> tuple[bool, float, float, str, str, str]:
 
 def _sources(rows: Sequence[PlanRow], choices: Sequence[Choice]) -> tuple[str, ...]:
     chosen = [rows[index] for index in dict.fromkeys(choice.row for choice in choices)]
-    prices = [f"{row.provider} {row.instance}: {row.price_source}" for row in chosen if row.price_source]
+    machines: dict[str, list[str]] = {}
+    for row in chosen:
+        if row.price_source:
+            machines.setdefault(row.price_source, []).append(f"{row.provider} {row.instance}")
+    prices = [f"{', '.join(names)}: {source}" for source, names in machines.items()]
     has_other_gpu = any(row.how is not None and row.profile_id != rows[0].profile_id for row in rows)
     has_checkpoints = any(row.usd_spot or row.checkpoint_interval_s for row in rows)
     return (

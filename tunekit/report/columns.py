@@ -11,6 +11,8 @@ Item = TypeVar("Item")
 GAP = 2
 """Blanks between the columns of a drawn table."""
 
+UNKNOWN = "n/a"
+
 
 @dataclass(frozen=True)
 class Column(Generic[Item]):
@@ -20,7 +22,9 @@ class Column(Generic[Item]):
     cell: Callable[[Item], str]
     is_numeric: bool = True
     drop: int = 0
-    """When the table is too wide the highest goes first; 0 stays."""
+    """When the table is too wide the highest goes first, together with those of the same number; 0 stays."""
+    is_optional: bool = False
+    """Whether it goes where it has no figure of any item."""
 
 
 def fitted_table(title: str, columns: Sequence[Column[Item]], items: Sequence[Item], width: int) -> Table:
@@ -32,12 +36,16 @@ def fitted_table(title: str, columns: Sequence[Column[Item]], items: Sequence[It
         items: what the rows are of.
         width: the terminal's, in letters; columns that stay may still exceed it.
     """
-    kept = [*columns]
+    kept = [one for one in columns if not one.is_optional or _has_figures(one, items)]
     table = _table(title, kept, items)
-    while _drawn_width(table) > width and any(column.drop for column in kept):
-        kept.remove(max(kept, key=lambda column: column.drop))
+    while _drawn_width(table) > width and (first := max(column.drop for column in kept)):
+        kept = [column for column in kept if column.drop != first]
         table = _table(title, kept, items)
     return table
+
+
+def _has_figures(column: Column[Item], items: Sequence[Item]) -> bool:
+    return any(column.cell(item).strip() not in ("", UNKNOWN) for item in items)
 
 
 def _table(title: str, columns: Sequence[Column[Item]], items: Sequence[Item]) -> Table:

@@ -1,17 +1,16 @@
-"""A checkup on a terminal: what is here, then what is wrong with it, the worst first. Pure."""
+"""A checkup on a terminal: what is here, then what is wrong with it, the worst first."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
-from rich.text import Text
 
 from tunekit.recommend.diagnose.storage import rates_text
 from tunekit.records.checkup import Checkup
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Accelerator, Host, TorchBuild
 from tunekit.records.storage import Storage
-from tunekit.report.terminal import say
+from tunekit.report.terminal import hang, say
 from tunekit.report.text import printable
 from tunekit.units import bytes_text
 
@@ -63,24 +62,16 @@ def draw_checkup(console: Console, shown: CheckupView) -> None:
     say(console, shown.answer, "bold")
     console.print()
     for label, text in shown.facts:
-        _hang(console, label.ljust(_LABEL_WIDTH), text)
+        hang(console, text, label.ljust(_LABEL_WIDTH), " " * _LABEL_WIDTH)
     for finding in shown.findings:
         console.print()
         say(console, finding.heading, _STYLES[finding.severity])
         for detail in finding.details:
-            _hang(console, "  ", detail)
+            hang(console, detail, "  ", "  ")
     if shown.silenced:
         console.print()
         say(console, shown.silenced, "dim")
     console.print()
-
-
-def _hang(console: Console, label: str, text: str) -> None:
-    """Print a label and text whose further lines begin below its first."""
-    width = max(20, console.width - len(label))
-    for number, line in enumerate(Text(text).wrap(console, width)):
-        line.rstrip()
-        console.print(Text(label if number == 0 else " " * len(label)) + line, soft_wrap=True)
 
 
 def _answer(findings: Sequence[Finding]) -> str:

@@ -1,32 +1,35 @@
-"""A plan on a terminal: the machines that stand out, then all of them, then what was assumed."""
+"""What a plan shows: the machines that stand out, then all of them, then what was assumed. Pure."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from rich.console import Console
-from rich.text import Text
-
+from tunekit.records.finding import Finding
 from tunekit.records.measurement import Interval
 from tunekit.records.plan import Choice, How, Plan, PlanRow
+from tunekit.report.columns import UNKNOWN, Column, fitted_table
 from tunekit.report.table import Table
-from tunekit.report.terminal import draw_table, say
-from tunekit.report.text import printable
+from tunekit.report.text import finding_text, printable
 from tunekit.units import bytes_text, duration_text, hours_text, rate_text, usd_text
 
 _SHOWN_ROWS = 15
 """Machines in the table before the rest is only counted."""
 
+_PREVENTING = (
+    "rates-unknown",
+    "memory-too-small",
+    "session-too-short",
+    "no-torch-build",
+    "no-price",
+    "too-slow",
+)
+"""Findings that say why no machine could be chosen."""
+
 _Text = Callable[[float | None], str]
 """How a figure is written."""
 
-_SPOT = "spot"
 _RANGE = "range"
-_RANGES = 2
-"""Columns of that title, beside hours and beside dollars."""
-
-_GAP = 2
-"""Spaces between two columns, as `draw_table` puts them."""
+_PREDICTED = "~"
+_STALE = "*"
 
 
 @dataclass(frozen=True)
@@ -40,47 +43,11 @@ class PlanView:
     reasons: str | None
     """Why these machines stand out."""
     machines: Table
-    left_out: tuple[str, ...]
-    """What the table does not show, and how to see it."""
+    below: tuple[str, ...]
+    """The days of its prices, what it does not show, and how to see that."""
     assumptions: tuple[str, ...]
     notes: tuple[str, ...]
     sources: tuple[str, ...]
-
-
-class _Column(NamedTuple):
-    """One column, and how early it yields on a narrow terminal: 0 stays."""
-
-    title: str
-    cells: tuple[str, ...]
-    yields: int = 0
-    is_numeric: bool = True
-
-
-def draw_plan(console: Console, shown: PlanView) -> None:
-    """Print the view: the answer first."""
-    console.print()
-    for answer in shown.answers:
-        say(console, answer, "bold")
-    say(console, shown.basis, "dim")
-    if shown.reasons:
-        say(console, shown.reasons, "dim")
-    console.print()
-    draw_table(console, shown.machines)
-    for line in shown.left_out:
-        say(console, line, "dim")
-    for title, lines, style in (
-        ("Assumed, not measured", shown.assumptions, ""),
-        ("Sources", shown.sources, "dim"),
-    ):
-        if lines:
-            console.print()
-            say(console, title, "bold")
-            for line in lines:
-                _say_indented(console, line, style)
-    if shown.notes:
-        console.print()
-        for note in shown.notes:
-            say(console, f"note: {note}", "yellow")
 
 
 def view_plan(plan: Plan, width: int = 80, every_row: bool = False) -> PlanView:
@@ -92,32 +59,32 @@ def view_plan(plan: Plan, width: int = 80, every_row: bool = False) -> PlanView:
         every_row: whether the table has every machine, not only the first and the chosen ones.
     """
     rows = plan.rows if every_row else _first_rows(plan)
-    machines = _machines(plan, rows, width)
+    machines = fitted_table(_table_title(plan, rows), _COLUMNS, rows, width)
+    preventing = _preventing(plan)
     return PlanView(
-        answers=_answers(plan),
+        answers=_answers(plan) if plan.choices else _without_choice(plan, preventing),
         basis=_basis(plan),
         reasons=_reasons(plan),
         machines=machines,
-        left_out=_left_out(plan, len(plan.rows) - len(rows), machines),
+        below=_below(plan, rows, machines),
         assumptions=_assumptions(plan),
-        notes=tuple(
-            printable("; ".join(part for part in (one.message, one.evidence, one.remedy) if part))
-            for one in plan.findings
-        ),
+        notes=tuple(finding_text(one) for one in plan.findings if one is not preventing),
         sources=tuple(printable(one) for one in plan.sources),
     )
 
 
 def _first_rows(plan: Plan) -> tuple[PlanRow, ...]:
-    """Return the measured machine, the next ones, and the chosen ones, in the plan's order."""
+    """Return the measured machine, the next ones with a rate, and the chosen ones, in the plan's order."""
     chosen = {choice.row for choice in plan.choices}
-    return tuple(row for index, row in enumerate(plan.rows) if index <= _SHOWN_ROWS or index in chosen)
+    return tuple(
+        row
+        for index, row in enumerate(plan.rows)
+        if (index <= _SHOWN_ROWS and row.how is not None) or index in chosen
+    )
 
 
 def _answers(plan: Plan) -> tuple[str, ...]:
     """Return a sentence per machine that was chosen; a machine that is best at two things is named once."""
-    if not plan.choices:
-        return (_without_choice(plan),)
     together: dict[tuple[int, bool], list[Choice]] = {}
     for choice in plan.choices:
         together.setdefault((choice.row, choice.on_spot), []).append(choice)
@@ -129,34 +96,61 @@ def _answers(plan: Plan) -> tuple[str, ...]:
     return tuple(answers)
 
 
-def _without_choice(plan: Plan) -> str:
-    own = next((row for row in plan.rows if row.is_measured_machine), None)
-    if own is None or own.hours is None:
-        return "No machine can be planned for."
-    hours = _range_text(own.hours, hours_text, " h")
-    return f"Where it was measured ({_gpus_text(own)}): {hours}, measured. No other machine can be priced."
+def _preventing(plan: Plan) -> Finding | None:
+    """Return why no machine could be chosen; None where one was, or where nothing is known of it."""
+    if plan.choices:
+        return None
+    return next((one for one in plan.findings if one.code in _PREVENTING), None)
+
+
+def _without_choice(plan: Plan, why: Finding | None) -> tuple[str, ...]:
+    own = next(row for row in plan.rows if row.is_measured_machine)
+    where = (
+        f"Where it was measured ({_gpus_text(own)}): {_range_text(own.hours, hours_text, ' h')}, measured."
+    )
+    if why is None:
+        return (where, "No other machine can be priced.")
+    reason = finding_text(why)
+    return (where, f"No other machine can be priced: {reason[0].lower()}{reason[1:]}.")
 
 
 def _machine_answer(plan: Plan, row: PlanRow, on_spot: bool) -> str:
-    usd, hours = (row.usd_spot, row.spot_hours) if on_spot else (row.usd_on_demand, row.hours)
-    kind = "spot" if on_spot else "on demand"
+    hours = row.spot_hours if on_spot else row.hours
     how = str(How.PREDICTED) if on_spot else str(row.how)
-    as_of, is_stale = (row.spot_as_of, row.is_spot_stale) if on_spot else (row.price_as_of, row.is_stale)
-    money = f"{_range_text(usd, usd_text)} {kind}" if usd else "price n/a"
-    parts = [f"{money}, {_range_text(hours, hours_text, ' h')}, {how}"]
+    parts = [f"{_money_answer(row, on_spot)}, {_range_text(hours, hours_text, ' h')}, {how}"]
     if row.precision is not plan.request.precision:
         parts.append(f"in {row.precision}")
-    if row.compute_units is not None and not on_spot:
-        parts.append(f"{_middle(row.compute_units, rate_text)} compute units")
     if row.sessions is not None and row.sessions.high > 1:
-        parts.append(f"in {_range_text(row.sessions, _count_text)} sessions")
+        longest = duration_text(plan.request.assumptions.max_session_s)
+        parts.append(f"in {_range_text(row.sessions, _count_text)} sessions of {longest} at most")
     if row.checkpoint_interval_s is not None and (on_spot or row.sessions is not None):
         parts.append(f"a checkpoint every {duration_text(row.checkpoint_interval_s)}")
-    if row.loader_may_limit:
-        parts.append("its CPUs may not feed it")
-    if usd is not None:
+    if (needed := _loader_answer(plan, row)) is not None:
+        parts.append(needed)
+    as_of, is_stale = (row.spot_as_of, row.is_spot_stale) if on_spot else (row.price_as_of, row.is_stale)
+    if row.usd_spot if on_spot else row.usd_on_demand:
         parts.append(f"price of {as_of}" + (", stale" if is_stale else ""))
     return f"{row.provider} {row.instance}, {_gpus_text(row)}: {'; '.join(parts)}."
+
+
+def _loader_answer(plan: Plan, row: PlanRow) -> str | None:
+    """Return what its loader has to feed for the prediction to hold, where that is more than was measured."""
+    if row.rate_samples_per_s is None:
+        return None
+    rate = f"{rate_text(row.rate_samples_per_s.value)} samples/s"
+    if row.loader_may_limit:
+        return f"its CPUs may not feed {rate}"
+    is_more = row.rate_samples_per_s.value > plan.request.rate_samples_per_s.value
+    return f"its loader has to feed {rate}" if row.how is How.PREDICTED and is_more else None
+
+
+def _money_answer(row: PlanRow, on_spot: bool) -> str:
+    if on_spot:
+        return f"{_range_text(row.usd_spot, usd_text)} spot"
+    units = None if row.compute_units is None else f"{_middle(row.compute_units, rate_text)} compute units"
+    if row.usd_on_demand is None:
+        return f"price {UNKNOWN}" + (f", {units}" if units else "")
+    return f"{_range_text(row.usd_on_demand, usd_text)} " + (f"for {units}" if units else "on demand")
 
 
 def _basis(plan: Plan) -> str:
@@ -175,71 +169,110 @@ def _reasons(plan: Plan) -> str | None:
     return reasons[0].upper() + reasons[1:] + "."
 
 
-def _left_out(plan: Plan, hidden: int, machines: Table) -> tuple[str, ...]:
+# --- the table -------------------------------------------------------------------------------
+
+
+def _table_title(plan: Plan, rows: Sequence[PlanRow]) -> str:
+    """Return the title, with the marks that stand in the table."""
+    days = plan.request.assumptions.stale_after_days
+    has_predicted = any(row.how is How.PREDICTED or row.usd_spot for row in rows)
+    has_stale = any(
+        (row.usd_on_demand and row.is_stale) or (row.usd_spot and row.is_spot_stale) for row in rows
+    )
+    marks = [f"{_PREDICTED} predicted"] if has_predicted else []
+    marks += [f"{_STALE} price older than {days} days"] if has_stale else []
+    return "Machines by dollars on demand" + (f" ({', '.join(marks)})" if marks else "")
+
+
+def _below(plan: Plan, rows: Sequence[PlanRow], machines: Table) -> tuple[str, ...]:
     lines = []
+    if prices := _price_dates(rows):
+        lines.append(f"prices seen: {prices}")
+    hidden = [row for row in plan.rows if row not in rows]
     if hidden:
-        more = "1 more machine" if hidden == 1 else f"{hidden} more machines"
-        lines.append(f"{more}: --all, or narrow with --only and --provider")
+        more = "1 more machine" if len(hidden) == 1 else f"{len(hidden)} more machines"
+        has_rates = any(row.how for row in hidden)
+        narrow = ", or narrow with --only and --provider"
+        lines.append(f"{more}: --all{narrow}" if has_rates else f"{more}, without a rate: --all")
     has_ranges = any(row.hours and row.hours.low < row.hours.high for row in plan.rows)
-    if has_ranges and machines.columns.count(_RANGE) < _RANGES:
+    if has_ranges and _RANGE not in machines.columns:
         lines.append("ranges and details: on a wider terminal, or with --json")
     return tuple(lines)
 
 
-def _machines(plan: Plan, rows: Sequence[PlanRow], width: int) -> Table:
-    columns = _columns(rows)
-    while sum(_width_of(one) + _GAP for one in columns) - _GAP > width:
-        yielding = max(columns, key=lambda one: one.yields)
-        if not yielding.yields:
-            break
-        columns.remove(yielding)
-    days = plan.request.assumptions.stale_after_days
-    has_stale = any(
-        (row.usd_on_demand and row.is_stale) or (row.usd_spot and row.is_spot_stale) for row in rows
-    )
-    shown = [one.title for one in columns]
-    title = "Machines by expected dollars"
-    title += "; spot is predicted" if _SPOT in shown else ""
-    title += f" (* price older than {days} days)" if has_stale else ""
-    return Table(
-        title=title,
-        columns=tuple(shown),
-        rows=tuple(zip(*(one.cells for one in columns), strict=True)),
-        numeric=tuple(index for index, one in enumerate(columns) if one.is_numeric),
-    )
+def _price_dates(rows: Sequence[PlanRow]) -> str:
+    """Return when each provider's prices were seen, such as "aws 2025-11-30 (spot 2024 or 2026)"."""
+    texts = []
+    for provider in sorted({row.provider for row in rows if row.provider}):
+        own = [row for row in rows if row.provider == provider]
+        on_demand = _dates(row.price_as_of for row in own if row.usd_on_demand)
+        spot = _dates(row.spot_as_of for row in own if row.usd_spot)
+        if on_demand or spot:
+            dates = [part for part in (on_demand, f"(spot {spot})" if spot else "") if part]
+            texts.append(printable(f"{provider} {' '.join(dates)}"))
+    return ", ".join(texts)
 
 
-def _columns(rows: Sequence[PlanRow]) -> list[_Column]:
-    """Return every column that has something to say."""
-    columns = [
-        _Column("machine", tuple(_name(row) for row in rows), is_numeric=False),
-        _Column("GPUs", tuple(_gpus_text(row) for row in rows), is_numeric=False),
-        _Column("samples/s", tuple(_middle(row.rate_samples_per_s, rate_text) for row in rows), 7),
-        _Column("hours", tuple(_middle(row.hours, hours_text) for row in rows)),
-        _Column(_RANGE, tuple(_ends(row.hours, hours_text) for row in rows), 3),
-        _Column(
-            "on demand", tuple(_starred(_middle(row.usd_on_demand, usd_text), row.is_stale) for row in rows)
-        ),
-        _Column(_RANGE, tuple(_ends(row.usd_on_demand, usd_text) for row in rows), 2),
-        _Column(
-            "spot", tuple(_starred(_middle(row.usd_spot, usd_text), row.is_spot_stale) for row in rows), 1
-        ),
-        _Column("spot range", tuple(_ends(row.usd_spot, usd_text) for row in rows), 8),
-        _Column("units", tuple(_middle(row.compute_units, rate_text) for row in rows), 4),
-        _Column("sessions", tuple(_middle(row.sessions, _count_text) for row in rows), 5),
-        _Column("price of", tuple(row.price_as_of or "" for row in rows), 6, is_numeric=False),
-        _Column("fits", tuple(_fits_text(row) for row in rows), 9, is_numeric=False),
-        _Column("how", tuple(str(row.how) if row.how else "n/a" for row in rows), is_numeric=False),
-    ]
-    return [
-        one
-        for one in columns
-        if one.yields == 0 or any(cell.strip() not in ("", "n/a") for cell in one.cells)
-    ]
+def _price_date(row: PlanRow) -> str:
+    return (row.price_as_of or "") if row.usd_on_demand else ""
 
 
-def _width_of(column: _Column) -> int:
-    return max(len(column.title), *(len(cell) for cell in column.cells))
+def _dates(seen: Iterable[str | None]) -> str:
+    return " or ".join(sorted({date for date in seen if date}))
+
+
+def _marked(row: PlanRow, interval: Interval | None, text: _Text) -> str:
+    """Return the figure, with its mark where it is predicted."""
+    return _middle(interval, text, _PREDICTED if row.how is How.PREDICTED else "")
+
+
+def _on_demand(row: PlanRow) -> str:
+    return _starred(_marked(row, row.usd_on_demand, usd_text), row.is_stale)
+
+
+def _on_spot(row: PlanRow) -> str:
+    return _starred(_middle(row.usd_spot, usd_text, _PREDICTED), row.is_spot_stale)
+
+
+def _if_limited(row: PlanRow, interval: Interval | None, text: _Text) -> str:
+    """Return what only notebook services have; elsewhere it is not unknown but nothing."""
+    return "" if interval is None else _marked(row, interval, text)
+
+
+def _name(row: PlanRow) -> str:
+    if row.is_measured_machine:
+        return "(as measured)"
+    return "(no offer known)" if row.instance is None else printable(f"{row.provider} {row.instance}")
+
+
+def _gpus_text(row: PlanRow) -> str:
+    return printable(f"{row.gpus}x {row.profile_id}")
+
+
+def _fits_text(row: PlanRow) -> str:
+    if row.is_measured_machine:
+        return ""
+    return UNKNOWN if row.fits is None else ("yes" if row.fits else "no")
+
+
+_COLUMNS: tuple[Column[PlanRow], ...] = (
+    Column("machine", _name, is_numeric=False),
+    Column("GPUs", _gpus_text, is_numeric=False),
+    Column("samples/s", lambda row: _marked(row, row.rate_samples_per_s, rate_text), drop=5),
+    Column("hours", lambda row: _marked(row, row.hours, hours_text)),
+    Column(_RANGE, lambda row: _ends(row.hours, hours_text), drop=3, is_optional=True),
+    Column("on demand", _on_demand),
+    Column(_RANGE, lambda row: _ends(row.usd_on_demand, usd_text), drop=3, is_optional=True),
+    Column("spot", _on_spot),
+    Column("spot range", lambda row: _ends(row.usd_spot, usd_text), drop=6, is_optional=True),
+    Column("units", lambda row: _if_limited(row, row.compute_units, rate_text), drop=1, is_optional=True),
+    Column("sessions", lambda row: _if_limited(row, row.sessions, _count_text), drop=2, is_optional=True),
+    Column("price of", _price_date, is_numeric=False, drop=4, is_optional=True),
+    Column("fits", _fits_text, is_numeric=False, drop=7, is_optional=True),
+)
+
+
+# --- what it rests on ------------------------------------------------------------------------
 
 
 def _assumptions(plan: Plan) -> tuple[str, ...]:
@@ -277,22 +310,11 @@ def _assumptions(plan: Plan) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _name(row: PlanRow) -> str:
-    if row.is_measured_machine:
-        return "(where it was measured)"
-    return "(no offer known)" if row.instance is None else printable(f"{row.provider} {row.instance}")
+# --- texts -----------------------------------------------------------------------------------
 
 
-def _gpus_text(row: PlanRow) -> str:
-    return printable(f"{row.gpus}x {row.profile_id}")
-
-
-def _fits_text(row: PlanRow) -> str:
-    return "n/a" if row.fits is None else ("yes" if row.fits else "no")
-
-
-def _middle(interval: Interval | None, text: _Text) -> str:
-    return "n/a" if interval is None else text(interval.value)
+def _middle(interval: Interval | None, text: _Text, mark: str = "") -> str:
+    return UNKNOWN if interval is None else mark + text(interval.value)
 
 
 def _ends(interval: Interval | None, text: _Text) -> str:
@@ -310,18 +332,9 @@ def _range_text(interval: Interval | None, text: _Text, unit: str = "") -> str:
 
 
 def _count_text(count: float | None) -> str:
-    return "n/a" if count is None else f"{count:,.0f}"
+    return UNKNOWN if count is None else f"{count:,.0f}"
 
 
 def _starred(text: str, is_stale: bool) -> str:
     """Return a price with its mark, or with the mark's place so that figures stand below each other."""
-    if text == "n/a":
-        return text + " "
-    return text + ("*" if is_stale else " ")
-
-
-def _say_indented(console: Console, line: str, style: str) -> None:
-    """Print a line under its title; its continuation stands further in."""
-    for number, part in enumerate(Text(line, style=style).wrap(console, max(20, console.width - 4))):
-        part.rstrip()
-        console.print(Text("  " if number == 0 else "    ") + part, soft_wrap=True)
+    return text + (_STALE if is_stale and text != UNKNOWN else " ")

@@ -1,4 +1,4 @@
-"""Draws a run's view on a terminal of any width."""
+"""Draws views on a terminal of any width."""
 
 import textwrap
 from collections.abc import Sequence
@@ -7,8 +7,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from tunekit.report.plan import PlanView
 from tunekit.report.table import Passage, Table
 from tunekit.report.view import RunView
+
+_LEAST_WIDTH = 20
+"""Letters of text in a line, however narrow the terminal."""
 
 
 def draw(console: Console, shown: RunView, folder: Path, files: Sequence[Path] = ()) -> None:
@@ -46,6 +50,33 @@ def draw(console: Console, shown: RunView, folder: Path, files: Sequence[Path] =
         console.print(Text(f"  {step}"), soft_wrap=True)
 
 
+def draw_plan(console: Console, shown: PlanView) -> None:
+    """Print a plan: the answer first, then all machines, then what was assumed."""
+    console.print()
+    for answer in shown.answers:
+        say(console, answer, "bold")
+    say(console, shown.basis, "dim")
+    if shown.reasons:
+        say(console, shown.reasons, "dim")
+    console.print()
+    draw_table(console, shown.machines)
+    for line in shown.below:
+        hang(console, line, style="dim")
+    for title, lines, style in (
+        ("Assumed, not measured", shown.assumptions, ""),
+        ("Sources", shown.sources, "dim"),
+    ):
+        if lines:
+            console.print()
+            say(console, title, "bold")
+            for line in lines:
+                hang(console, line, "  ", "    ", style)
+    if shown.notes:
+        console.print()
+        for note in shown.notes:
+            say(console, f"note: {note}", "yellow")
+
+
 def draw_parts(console: Console, parts: Sequence[Table | Passage]) -> None:
     """Print tables and passages with an empty line before each; a path or an address is never broken."""
     for part in parts:
@@ -56,10 +87,7 @@ def draw_parts(console: Console, parts: Sequence[Table | Passage]) -> None:
         if part.title:
             say(console, part.title, "bold")
         for line in part.lines:
-            wrapped = textwrap.fill(
-                line, console.width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
-            )
-            console.print(Text(wrapped), soft_wrap=True)
+            hang(console, line)
 
 
 def say(console: Console, sentence: str, style: str = "") -> None:
@@ -67,6 +95,27 @@ def say(console: Console, sentence: str, style: str = "") -> None:
     for line in Text(sentence, style=style).wrap(console, console.width):
         line.rstrip()
         console.print(line, soft_wrap=True)
+
+
+def hang(console: Console, text: str, first: str = "", rest: str = "  ", style: str = "") -> None:
+    """Print text whose further lines stand further in; a path or an address is never broken.
+
+    Args:
+        console: where to print.
+        text: in one paragraph or several.
+        first: what its first line begins with: an indent, or a label.
+        rest: what every further line begins with.
+        style: of the text.
+    """
+    width = max(console.width, _LEAST_WIDTH + max(len(first), len(rest)))
+    wrapper = textwrap.TextWrapper(
+        width, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
+    )
+    indent = first
+    for paragraph in text.splitlines() or [""]:
+        wrapper.initial_indent, indent = indent, rest
+        for line in wrapper.wrap(paragraph) or [wrapper.initial_indent.rstrip()]:
+            console.print(Text(line, style=style), soft_wrap=True)
 
 
 def draw_table(console: Console, table: Table) -> None:

@@ -1,0 +1,49 @@
+"""Numbers on the command line: what is taken, and the sentence for what is not."""
+
+import argparse
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tunekit.cli.numbers import natural, positive, positive_number
+
+
+@given(st.integers(0, 10**15 - 1))
+def test_a_whole_number_is_read_as_it_is_written(number: int) -> None:
+    assert natural(str(number)) == number
+    if number:
+        assert positive(str(number)) == number
+
+
+@pytest.mark.parametrize("text", ["-1", "1.5", "", " 1", "1e3", "1_000", "9" * 16, "many"])
+def test_what_is_no_whole_number_says_so(text: str) -> None:
+    for read, least in ((natural, 0), (positive, 1)):
+        with pytest.raises(argparse.ArgumentTypeError) as caught:
+            read(text)
+        assert str(caught.value) == f"must be a whole number, at least {least}, got {text!r}"
+
+
+def test_zero_is_a_natural_number_and_no_positive_one() -> None:
+    assert natural("0") == 0
+    with pytest.raises(argparse.ArgumentTypeError, match="at least 1, got '0'"):
+        positive("0")
+
+
+@given(st.floats())
+def test_a_number_is_read_if_it_is_positive_and_finite(number: float) -> None:
+    if 0 < number < math.inf:
+        assert positive_number()(str(number)) == number
+    else:
+        with pytest.raises(argparse.ArgumentTypeError, match="must be a positive number, got"):
+            positive_number()(str(number))
+
+
+def test_a_number_says_what_it_counts_and_how_many_there_may_be() -> None:
+    read = positive_number("MiB", 1e6)
+    assert read("1e6") == 1e6
+    for text in ("1000001", "0", "inf", "big"):
+        with pytest.raises(argparse.ArgumentTypeError) as caught:
+            read(text)
+        assert str(caught.value) == f"must be a positive number of MiB, at most 1,000,000, got {text!r}"

@@ -1,0 +1,55 @@
+"""Numbers on the command line: what argparse calls to read them, with the sentences for what is none."""
+
+import argparse
+import math
+import re
+from collections.abc import Callable
+
+WHOLE = r"\d{1,15}"
+"""A whole number that a file of JSON holds exactly."""
+
+
+def natural(text: str) -> int:
+    """Return the whole number, at least 0.
+
+    Raises:
+        argparse.ArgumentTypeError: the text is none.
+    """
+    return _whole(text, least=0)
+
+
+def positive(text: str) -> int:
+    """Return the whole number, at least 1.
+
+    Raises:
+        argparse.ArgumentTypeError: the text is none.
+    """
+    return _whole(text, least=1)
+
+
+def positive_number(of: str = "", most: float = math.inf) -> Callable[[str], float]:
+    """Return what reads a positive, finite number.
+
+    Args:
+        of: what it counts, such as "hours".
+        most: no number may be larger.
+    """
+    what = f"a positive number of {of}" if of else "a positive number"
+    limit = "" if most == math.inf else f", at most {most:,.0f}"
+
+    def read(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = 0.0
+        if not (0 < value < math.inf and value <= most):
+            raise argparse.ArgumentTypeError(f"must be {what}{limit}, got {text!r}")
+        return value
+
+    return read
+
+
+def _whole(text: str, least: int) -> int:
+    if not re.fullmatch(WHOLE, text) or int(text) < least:
+        raise argparse.ArgumentTypeError(f"must be a whole number, at least {least}, got {text!r}")
+    return int(text)
