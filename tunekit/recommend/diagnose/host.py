@@ -236,14 +236,16 @@ def _numa(host: Host) -> Finding | None:
 
 def _open_files(checkup: Checkup) -> Finding | None:
     limit = checkup.host.open_files_limit
-    workers = checkup.loader.total_workers if checkup.loader else checkup.host.cpus
+    loader, cpus = checkup.loader, checkup.host.cpus
+    workers = loader.total_workers if loader else cpus
     if limit is None or limit > _USUAL_OPEN_FILES or workers < _MANY_WORKERS:
         return None
     return Finding(
         code="few-open-files",
         severity=Severity.INFO,
         message="workers pass every tensor as an open file, and few may be open",
-        evidence=f"ulimit -n is {limit}; {workers} workers",
+        evidence=f"ulimit -n is {limit}; "
+        + (f"{workers} workers" if loader else f"a worker for each CPU would be {workers}"),
         remedy="ulimit -n 65536 before training",
         value=limit,
     )
