@@ -99,7 +99,8 @@ def _checkup(data: Path | None, loader: "LoaderPlan | None", command: Sequence[s
     profiles = load_profiles()
     before_load = os.getloadavg()[0]
     storage = _storage(data)
-    build, why_no_torch = _torch(command)
+    python = _python(command)
+    build, why_no_torch = _torch(python, command)
     host = detect_host(profiles=profiles, torch=build)
     profile, _ = device_profile(AUTO, host, profiles)
     checkup = Checkup(
@@ -107,6 +108,7 @@ def _checkup(data: Path | None, loader: "LoaderPlan | None", command: Sequence[s
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         host=host.model_copy(update={"load_average": before_load}),
         why_no_torch=why_no_torch,
+        is_python_known=python is not None,
         storage=storage,
         loader=loader,
         environment={name: os.environ[name] for name in VARIABLES if name in os.environ},
@@ -123,12 +125,17 @@ def _storage(data: Path | None) -> "Storage | None":
     return inspect_storage(data)
 
 
-def _torch(command: Sequence[str]) -> "tuple[TorchBuild | None, str | None]":
-    """Return the torch of the command's Python, of this one without a command; or why it is not known."""
+def _python(command: Sequence[str]) -> str | None:
+    """Return the command's Python, this one without a command; None if only running it would tell."""
     from tunekit.hardware.interpreter import interpreter_of  # noqa: PLC0415
+
+    return interpreter_of(command) if command else sys.executable
+
+
+def _torch(python: str | None, command: Sequence[str]) -> "tuple[TorchBuild | None, str | None]":
+    """Return the torch of a Python, or why it is not known."""
     from tunekit.hardware.torch_build import TorchAbsent, torch_build  # noqa: PLC0415
 
-    python = interpreter_of(command) if command else sys.executable
     if python is None:
         return None, f"which Python {command[0]!r} runs is not known before it runs"
     build = torch_build(python)
