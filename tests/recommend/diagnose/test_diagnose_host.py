@@ -130,7 +130,7 @@ def test_workers_of_all_processes_share_the_cpus():
     seen = checkup(loader=loader_plan(11, processes=3), environment={"OMP_NUM_THREADS": "0"})
     finding = only_finding(seen)
     assert finding.evidence == "11 workers in each of 3 processes, 32 CPUs that may be used"
-    assert (finding.remedy or "").startswith("use at most 10 workers;")
+    assert (finding.remedy or "").startswith("use at most 10 workers in each of 3 processes;")
     assert finding.value == 33
 
 

@@ -4,7 +4,7 @@ from tunekit.records.checkup import Checkup
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Accelerator, GpuState
 from tunekit.records.profile import Profile
-from tunekit.units import bytes_text
+from tunekit.units import bytes_text, count_text
 
 _SLOWDOWNS = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
 """Reasons that an idle GPU does not have."""
@@ -137,7 +137,7 @@ def _ecc(gpu: Accelerator, state: GpuState) -> Finding | None:
         code="ecc-errors",
         severity=Severity.WARNING,
         message=f"GPU {gpu.index} had memory errors that it could not correct",
-        evidence=f"{_counted(state.ecc_errors, 'uncorrected error')} since the driver was loaded",
+        evidence=f"{count_text(state.ecc_errors, 'uncorrected error')} since the driver was loaded",
         remedy="reset it or take another machine: a long run is likely to crash",
         value=state.ecc_errors,
     )
@@ -180,7 +180,7 @@ def _unknown(gpu: Accelerator) -> Finding | None:
     return Finding(
         code="unknown-gpu",
         severity=Severity.WARNING,
-        message=f"no profile has the name of GPU {gpu.index}: rates, prices and predictions are n/a",
+        message=f"no profile knows GPU {gpu.index}: rates, prices and predictions are n/a",
         evidence=f"{'the driver' if 'nvml' in gpu.seen_by else 'torch'} calls it {gpu.name!r}",
         remedy="copy a file of `tunekit gpus NAME` to ~/.config/tunekit/profiles and fill in what you know",
     )
@@ -224,7 +224,7 @@ def _few_cpus(checkup: Checkup) -> Finding | None:
         code="few-cpus-per-gpu",
         severity=Severity.INFO,
         message="few CPUs feed each GPU: decoding and augmenting may hold it back",
-        evidence=f"{_counted(host.cpus, 'CPU')} for {_counted(len(host.accelerators), 'GPU')}",
+        evidence=f"{count_text(host.cpus, 'CPU')} for {count_text(len(host.accelerators), 'GPU')}",
         remedy="`tunekit search` shows whether the loader is the limit; decode on the GPU or rent more vCPUs",
         value=per_gpu,
     )
@@ -256,10 +256,6 @@ def _capabilities(gpu: Accelerator, profile: Profile | None) -> list[Finding | N
             )
         )
     return found
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _figure(value: float | None, unit: str) -> str:

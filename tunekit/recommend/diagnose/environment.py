@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from tunekit.records.checkup import Checkup
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.profile import Profile
+from tunekit.units import count_text
 
 VARIABLES = (
     "OMP_NUM_THREADS",
@@ -93,7 +94,9 @@ def _threads_times_workers(checkup: Checkup) -> Finding | None:
         code="omp-threads",
         severity=Severity.WARNING,
         message="OpenMP threads times loader workers are more than the CPUs",
-        evidence=f"OMP_NUM_THREADS={threads} x {workers} workers = {threads * workers}, {cpus} CPUs",
+        evidence=(
+            f"OMP_NUM_THREADS={threads} x {workers} workers = {threads * workers}, {count_text(cpus, 'CPU')}"
+        ),
         remedy=f"export OMP_NUM_THREADS={max(1, cpus // workers)}",
         value=threads * workers,
     )

@@ -6,6 +6,7 @@ from tunekit.records.checkup import Checkup
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Accelerator, TorchBuild
 from tunekit.records.profile import Profile
+from tunekit.units import count_text
 
 
 def torch_findings(checkup: Checkup, profile: Profile | None) -> list[Finding]:
@@ -149,7 +150,9 @@ def _threads(checkup: Checkup, build: TorchBuild) -> Finding | None:
         code="threads-above-cpus",
         severity=Severity.WARNING,
         message="torch starts more threads than CPUs may be used: they fight over them",
-        evidence=f"torch.get_num_threads() is {build.threads}; affinity and quota allow {cpus} CPUs",
+        evidence=(
+            f"torch.get_num_threads() is {build.threads}; affinity and quota allow {count_text(cpus, 'CPU')}"
+        ),
         remedy=f"export OMP_NUM_THREADS={cpus}",
         value=build.threads,
     )
