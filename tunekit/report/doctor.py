@@ -7,13 +7,13 @@ from rich.console import Console
 from rich.text import Text
 
 from tunekit.recommend.diagnose.storage import rates_text
-from tunekit.records.checkup import Checkup
+from tunekit.records.checkup import Checkup, LoaderPlan
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Accelerator, Host, TorchBuild
 from tunekit.records.storage import Storage
 from tunekit.report.terminal import say
 from tunekit.report.view import printable
-from tunekit.units import bytes_text
+from tunekit.units import bytes_text, count_text
 
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: ""}
 _WORDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
@@ -86,7 +86,7 @@ def _hang(console: Console, label: str, text: str) -> None:
 def _answer(findings: Sequence[Finding]) -> str:
     counts = {severity: sum(one.severity is severity for one in findings) for severity in Severity}
     parts = [
-        f"{count} {_WORDS[severity]}{'s' if count > 1 else ''}"
+        count_text(count, _WORDS[severity])
         for severity in (Severity.ERROR, Severity.WARNING, Severity.INFO)
         if (count := counts[severity])
     ]
@@ -115,12 +115,17 @@ def _facts(checkup: Checkup) -> list[tuple[str, str]]:
     if checkup.storage is not None:
         facts.append(("storage", _storage_text(checkup.storage)))
     if checkup.loader is not None:
-        loader = checkup.loader
-        ranks = f" in each of {loader.processes} processes" if loader.processes > 1 else ""
-        batch = f", batches of {bytes_text(loader.batch_bytes)}" if loader.batch_bytes else ""
-        plan = f"{loader.num_workers} workers x prefetch {loader.prefetch_factor}{ranks}{batch}"
-        facts.append(("loader", plan))
+        facts.append(("loader", _loader_text(checkup.loader)))
     return facts
+
+
+def _loader_text(loader: LoaderPlan) -> str:
+    plan = "no workers: the training process loads"
+    if loader.num_workers:
+        plan = f"{count_text(loader.num_workers, 'worker')} x prefetch {loader.prefetch_factor}"
+    ranks = f" in each of {loader.processes} processes" if loader.processes > 1 else ""
+    batch = f", batches of {bytes_text(loader.batch_bytes)}" if loader.batch_bytes else ""
+    return plan + ranks + batch
 
 
 def _gpu_text(gpu: Accelerator) -> str:
@@ -179,9 +184,15 @@ def _torch_text(build: TorchBuild) -> str:
 def _storage_text(storage: Storage) -> str:
     on = f"{storage.kind}, {storage.filesystem or 'unknown file system'}"
     more = "" if storage.is_walk_complete else " or more"
-    size = f"{storage.files:,} files{more}, {bytes_text(storage.total_bytes)}{more}"
+    size = f"{count_text(storage.files, 'file')}{more}, {bytes_text(storage.total_bytes)}{more}"
+    rates = [storage.sequential_mb_per_s, storage.random_mb_per_s]
+    is_measured = any(rate is not None for rate in rates)
+    parts = [
+        f"{storage.path}: {on}",
+        size,
+        f"measured {rates_text(storage)}" if is_measured else "not measured",
+    ]
     cached = storage.cached_share_before
-    parts = [f"{storage.path}: {on}", size, f"measured {rates_text(storage)}"]
     if cached is not None:
-        parts.append(f"{cached:.0%} of it was in the page cache")
+        parts.append(f"{cached:.0%} of what was read lay in the page cache before")
     return "; ".join(parts)
