@@ -51,7 +51,7 @@ def view_checkup(checkup: Checkup, silenced: Sequence[str] = ()) -> CheckupView:
     """
     return CheckupView(
         answer=_answer(checkup.findings),
-        facts=tuple((label, printable(text)) for label, text in _facts(checkup)),
+        facts=tuple((label, _one_line(text)) for label, text in _facts(checkup)),
         findings=tuple(_finding(one) for one in checkup.findings),
         silenced=f"not shown: {', '.join(silenced)}" if silenced else None,
     )
@@ -99,12 +99,17 @@ def _answer(findings: Sequence[Finding]) -> str:
 
 def _finding(finding: Finding) -> FindingView:
     details = [
-        printable(f"{label}: {text}")
+        _one_line(f"{label}: {text}")
         for label, text in (("seen", finding.evidence), ("do", finding.remedy))
         if text
     ]
     heading = f"{_WORDS[finding.severity]} {finding.code}: {finding.message}"
-    return FindingView(finding.severity, printable(heading), tuple(details))
+    return FindingView(finding.severity, _one_line(heading), tuple(details))
+
+
+def _one_line(text: str) -> str:
+    """Return text with its line breaks written out too: a device's name must not look like a finding."""
+    return printable(text).replace("\n", "\\n")
 
 
 def _facts(checkup: Checkup) -> list[tuple[str, str]]:
