@@ -111,10 +111,15 @@ def _checkup(data: Path | None, loader: "LoaderPlan | None", command: Sequence[s
         is_python_known=python is not None,
         storage=storage,
         loader=loader,
-        environment={name: os.environ[name] for name in VARIABLES if name in os.environ},
-        compiler=cpp_compiler(os.environ),
+        environment={name: _text(os.environ[name]) for name in VARIABLES if name in os.environ},
+        compiler=_text(compiler) if (compiler := cpp_compiler(os.environ)) else None,
     )
     return checkup.model_copy(update={"findings": machine_findings(checkup, profile)})
+
+
+def _text(value: str) -> str:
+    """Return what the environment holds, with bytes that are no text as escapes: JSON can't hold them."""
+    return os.fsencode(value).decode("utf-8", "backslashreplace")
 
 
 def _storage(data: Path | None) -> "Storage | None":
@@ -193,7 +198,7 @@ def _loader_of_run(folder: Path) -> "LoaderPlan":
 
 def _count(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 6):
-        raise argparse.ArgumentTypeError(f"must be a whole number, 0 or more, got {text!r}")
+        raise argparse.ArgumentTypeError(f"must be a whole number from 0 to 99999, got {text!r}")
     return int(text)
 
 
