@@ -193,7 +193,9 @@ _names = st.text(max_size=12)
 _sizes = st.integers(1, 1 << 50)
 _shares = st.floats(0, 1)
 _rates = st.none() | st.floats(0.001, 1e6)
-_capabilities = st.none() | st.sampled_from(["3.5", "6.1", "7.5", "8.6", "8.9", "9.0", "10.3", "12.0"])
+_capabilities = st.none() | st.sampled_from(
+    ["3.5", "6.1", "7.5", "8.6", "8.9", "9.0", "10.3", "12.0", "gfx90a"]
+)
 
 
 def _maybe(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:

@@ -177,6 +177,7 @@ def test_a_build_without_code_for_the_gpu_is_an_error():
     [
         ({"compute_capability": "7.5"}, {}),
         ({"compute_capability": None}, {}),
+        ({"compute_capability": "unheard of"}, {}),
         ({"compute_capability": "7.0"}, {"architectures": ()}),
         ({"compute_capability": "7.0"}, {"architectures": CU126}),
         ({"compute_capability": "7.0", "seen_by": ("torch",)}, {}),

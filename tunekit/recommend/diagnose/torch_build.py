@@ -107,7 +107,8 @@ def _without_architecture(build: TorchBuild, gpus: tuple[Accelerator, ...]) -> F
     lacking = [
         gpu
         for gpu in gpus
-        if gpu.compute_capability and not has_code_for(build.architectures, gpu.compute_capability)
+        if re.fullmatch(r"[0-9]+\.[0-9]+", capability := gpu.compute_capability or "")
+        and not has_code_for(build.architectures, capability)
     ]
     if not lacking:
         return None
