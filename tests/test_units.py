@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunekit.errors import UsageError
-from tunekit.units import bytes_text, duration_text, hours_text, parse_duration_s, rate_text, usd_text
+from tunekit.units import (
+    bytes_text,
+    count_text,
+    duration_text,
+    hours_text,
+    parse_duration_s,
+    rate_text,
+    usd_text,
+)
 
 UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -154,3 +162,10 @@ def test_what_is_no_duration_is_refused(text: str):
 def test_no_time_and_endless_time_are_refused(text: str):
     with pytest.raises(UsageError, match="must be positive"):
         parse_duration_s(text)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0, "0 files"), (1, "1 file"), (2, "2 files"), (1_281_167, "1,281,167 files")]
+)
+def test_counts_of_one_have_no_s(number: int, text: str):
+    assert count_text(number, "file") == text

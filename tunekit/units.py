@@ -27,6 +27,11 @@ def bytes_text(size_bytes: float | None) -> str:
     return f"{size_bytes:.0f} B"
 
 
+def count_text(number: int, noun: str) -> str:
+    """Return a count such as "1 GPU" or "1,024 files"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def duration_text(duration_s: float | None) -> str:
     """Return a duration such as "42 ms", "8.1 s", "3m 20s" or "2h 05m"; "n/a" for None."""
     if duration_s is None:

@@ -60,7 +60,8 @@ def test_a_gpu_that_only_the_scripts_torch_sees_is_found(
     (gpu,) = host.accelerators
     assert (gpu.name, gpu.seen_by, gpu.profile_id) == ("AMD Instinct MI300X", ("torch",), None)
     codes = {finding.code for finding in warnings_of(host)}
-    assert {"unknown-gpu", "no-gpu-telemetry"} <= codes
+    assert "unknown-gpu" in codes
+    assert "no-gpu-telemetry" not in codes  # NVIDIA's library has nothing to say of AMD's
 
 
 def test_a_command_whose_python_is_unknown_is_not_guessed() -> None:

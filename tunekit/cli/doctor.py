@@ -101,7 +101,7 @@ def _checkup(data: Path | None, loader: "LoaderPlan | None", command: Sequence[s
     host = detect_host(torch=None if isinstance(build, TorchAbsent) else build)
     return look_over(
         host.model_copy(update={"load_average": load_before}),
-        why_no_torch=build.reason if isinstance(build, TorchAbsent) else None,
+        absent=build if isinstance(build, TorchAbsent) else None,
         storage=storage,
         loader=loader,
     )

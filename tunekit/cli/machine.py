@@ -38,13 +38,15 @@ def ask_torch(command: Sequence[str]) -> "TorchBuild | TorchAbsent":
 
     python = interpreter_of(command) if command else sys.executable
     if python is None:
-        return TorchAbsent(f"which Python {command[0]!r} runs is not known before it runs")
+        return TorchAbsent(
+            f"which Python {command[0]!r} runs is not known before it runs", is_python_known=False
+        )
     return torch_build(python)
 
 
 def look_over(
     host: "Host",
-    why_no_torch: str | None = None,
+    absent: "TorchAbsent | None" = None,
     storage: "Storage | None" = None,
     loader: "LoaderPlan | None" = None,
 ) -> "Checkup":
@@ -52,7 +54,7 @@ def look_over(
 
     Args:
         host: as it was detected.
-        why_no_torch: why the training environment's torch is not known, if it was asked.
+        absent: why the training environment's torch is not known, if it was asked.
         storage: what the data set lies on, if it was looked at.
         loader: how the data will be loaded, if it is known.
     """
@@ -70,11 +72,12 @@ def look_over(
         tunekit_version=__version__,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         host=host,
-        why_no_torch=why_no_torch,
+        why_no_torch=absent.reason if absent else None,
+        is_python_known=absent is None or absent.is_python_known,
         storage=storage,
         loader=loader,
-        environment={name: os.environ[name] for name in VARIABLES if name in os.environ},
-        compiler=cpp_compiler(os.environ),
+        environment={name: _text(os.environ[name]) for name in VARIABLES if name in os.environ},
+        compiler=_text(compiler) if (compiler := cpp_compiler(os.environ)) else None,
     )
     return checkup.model_copy(update={"findings": machine_findings(checkup, profile)})
 
@@ -85,3 +88,8 @@ def warnings_of(host: "Host") -> "tuple[Finding, ...]":
 
     findings = look_over(host).findings
     return tuple(finding for finding in findings if finding.severity is not Severity.INFO)
+
+
+def _text(value: str) -> str:
+    """Return what the environment holds, with bytes that are no text as escapes: JSON can't hold them."""
+    return os.fsencode(value).decode("utf-8", "backslashreplace")

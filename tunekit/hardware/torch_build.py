@@ -28,6 +28,8 @@ class TorchAbsent:
     """No torch could be asked."""
 
     reason: str
+    is_python_known: bool = True
+    """Whether it is known which Python would have been asked."""
 
 
 def torch_build(

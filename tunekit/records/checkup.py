@@ -43,6 +43,8 @@ class Checkup(Record):
     host: Host
     why_no_torch: str | None = None
     """Why the training environment's torch could not be asked."""
+    is_python_known: bool = True
+    """Whether the Python that training runs is known; if not, nothing is known of its torch either."""
     storage: Storage | None = None
     loader: LoaderPlan | None = None
     environment: dict[str, str] = Field(default_factory=dict)

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from rich.console import Console
 
 from tunekit.recommend.diagnose.storage import rates_text
-from tunekit.records.checkup import Checkup
+from tunekit.records.checkup import Checkup, LoaderPlan
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Accelerator, Host, TorchBuild
 from tunekit.records.storage import Storage
 from tunekit.report.terminal import hang, say
 from tunekit.report.text import printable
-from tunekit.units import bytes_text
+from tunekit.units import bytes_text, count_text
 
 _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: ""}
 _WORDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
@@ -50,7 +50,7 @@ def view_checkup(checkup: Checkup, silenced: Sequence[str] = ()) -> CheckupView:
     """
     return CheckupView(
         answer=_answer(checkup.findings),
-        facts=tuple((label, printable(text)) for label, text in _facts(checkup)),
+        facts=tuple((label, _one_line(text)) for label, text in _facts(checkup)),
         findings=tuple(_finding(one) for one in checkup.findings),
         silenced=f"not shown: {', '.join(silenced)}" if silenced else None,
     )
@@ -77,7 +77,7 @@ def draw_checkup(console: Console, shown: CheckupView) -> None:
 def _answer(findings: Sequence[Finding]) -> str:
     counts = {severity: sum(one.severity is severity for one in findings) for severity in Severity}
     parts = [
-        f"{count} {_WORDS[severity]}{'s' if count > 1 else ''}"
+        count_text(count, _WORDS[severity])
         for severity in (Severity.ERROR, Severity.WARNING, Severity.INFO)
         if (count := counts[severity])
     ]
@@ -90,12 +90,17 @@ def _answer(findings: Sequence[Finding]) -> str:
 
 def _finding(finding: Finding) -> FindingView:
     details = [
-        printable(f"{label}: {text}")
+        _one_line(f"{label}: {text}")
         for label, text in (("seen", finding.evidence), ("do", finding.remedy))
         if text
     ]
     heading = f"{_WORDS[finding.severity]} {finding.code}: {finding.message}"
-    return FindingView(finding.severity, printable(heading), tuple(details))
+    return FindingView(finding.severity, _one_line(heading), tuple(details))
+
+
+def _one_line(text: str) -> str:
+    """Return text with its line breaks written out too: a device's name must not look like a finding."""
+    return printable(text).replace("\n", "\\n")
 
 
 def _facts(checkup: Checkup) -> list[tuple[str, str]]:
@@ -106,12 +111,17 @@ def _facts(checkup: Checkup) -> list[tuple[str, str]]:
     if checkup.storage is not None:
         facts.append(("storage", _storage_text(checkup.storage)))
     if checkup.loader is not None:
-        loader = checkup.loader
-        ranks = f" in each of {loader.processes} processes" if loader.processes > 1 else ""
-        batch = f", batches of {bytes_text(loader.batch_bytes)}" if loader.batch_bytes else ""
-        plan = f"{loader.num_workers} workers x prefetch {loader.prefetch_factor}{ranks}{batch}"
-        facts.append(("loader", plan))
+        facts.append(("loader", _loader_text(checkup.loader)))
     return facts
+
+
+def _loader_text(loader: LoaderPlan) -> str:
+    plan = "no workers: the training process loads"
+    if loader.num_workers:
+        plan = f"{count_text(loader.num_workers, 'worker')} x prefetch {loader.prefetch_factor}"
+    ranks = f" in each of {loader.processes} processes" if loader.processes > 1 else ""
+    batch = f", batches of {bytes_text(loader.batch_bytes)}" if loader.batch_bytes else ""
+    return plan + ranks + batch
 
 
 def _gpu_text(gpu: Accelerator) -> str:
@@ -170,9 +180,15 @@ def _torch_text(build: TorchBuild) -> str:
 def _storage_text(storage: Storage) -> str:
     on = f"{storage.kind}, {storage.filesystem or 'unknown file system'}"
     more = "" if storage.is_walk_complete else " or more"
-    size = f"{storage.files:,} files{more}, {bytes_text(storage.total_bytes)}{more}"
+    size = f"{count_text(storage.files, 'file')}{more}, {bytes_text(storage.total_bytes)}{more}"
+    rates = [storage.sequential_mb_per_s, storage.random_mb_per_s]
+    is_measured = any(rate is not None for rate in rates)
+    parts = [
+        f"{storage.path}: {on}",
+        size,
+        f"measured {rates_text(storage)}" if is_measured else "not measured",
+    ]
     cached = storage.cached_share_before
-    parts = [f"{storage.path}: {on}", size, f"measured {rates_text(storage)}"]
     if cached is not None:
-        parts.append(f"{cached:.0%} of it was in the page cache")
+        parts.append(f"{cached:.0%} of what was read lay in the page cache before")
     return "; ".join(parts)

@@ -4,7 +4,7 @@ from tunekit.records.checkup import Checkup
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Accelerator, GpuState
 from tunekit.records.profile import Profile
-from tunekit.units import bytes_text
+from tunekit.units import bytes_text, count_text
 
 _SLOWDOWNS = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
 """Reasons that an idle GPU does not have."""
@@ -73,14 +73,15 @@ def _shared(gpu: Accelerator, state: GpuState) -> Finding | None:
     if not others and used_bytes <= _TAKEN_SHARE * gpu.memory_bytes:
         return None
     named = ", ".join(f"{one.name or 'process'} ({one.pid})" for one in others[:3])
-    who = f"{len(others)} processes compute on it: {named}" if others else "the driver names no process"
+    more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+    who = f"computing on it: {named}{more}" if others else "the driver names no process"
     return Finding(
         code="shared-gpu",
         severity=Severity.WARNING,
         message=f"GPU {gpu.index} is in use: memory and time are missing, and figures will be too low",
         evidence=f"{bytes_text(state.used_bytes)} of {bytes_text(gpu.memory_bytes)} taken; {who}",
         remedy="wait, end them, or choose another GPU with CUDA_VISIBLE_DEVICES",
-        value=used_bytes,
+        value=state.used_bytes,
     )
 
 
@@ -115,13 +116,15 @@ def _hot(gpu: Accelerator, state: GpuState) -> Finding | None:
 
 def _power_limited(gpu: Accelerator, state: GpuState, profile: Profile | None) -> Finding | None:
     tdp_w = profile.tdp_w if profile else None
-    if tdp_w is None or state.power_limit_w is None or state.power_limit_w >= _LOW_POWER_SHARE * tdp_w:
+    if profile is None or tdp_w is None or state.power_limit_w is None:
+        return None
+    if state.power_limit_w >= _LOW_POWER_SHARE * tdp_w:
         return None
     return Finding(
         code="power-limited",
         severity=Severity.WARNING,
         message=f"GPU {gpu.index} may draw less power than its kind usually does: it will be slower",
-        evidence=f"limit {state.power_limit_w:.0f} W, usual {tdp_w:.0f} W (profile {gpu.profile_id})",
+        evidence=f"limit {state.power_limit_w:.0f} W, usual {tdp_w:.0f} W (profile {profile.id})",
         remedy=f"nvidia-smi -i {gpu.index} -pl {tdp_w:.0f}, if the machine is yours",
         value=state.power_limit_w,
     )
@@ -134,7 +137,7 @@ def _ecc(gpu: Accelerator, state: GpuState) -> Finding | None:
         code="ecc-errors",
         severity=Severity.WARNING,
         message=f"GPU {gpu.index} had memory errors that it could not correct",
-        evidence=f"{state.ecc_errors} uncorrected errors since the driver was loaded",
+        evidence=f"{count_text(state.ecc_errors, 'uncorrected error')} since the driver was loaded",
         remedy="reset it or take another machine: a long run is likely to crash",
         value=state.ecc_errors,
     )
@@ -151,7 +154,8 @@ def _narrow_link(gpu: Accelerator) -> Finding | None:
     return Finding(
         code="pcie-narrow",
         severity=Severity.WARNING,
-        message=f"GPU {gpu.index} is linked by few PCIe lanes: batches take longer to reach it",
+        message=f"GPU {gpu.index} is linked by {'fewer' if is_below else 'few'} PCIe lanes"
+        f"{' than it could be' if is_below else ''}: batches take longer to reach it",
         evidence=f"x{link.lanes} now{best}",
         remedy="reseat the card or use another slot; on a rented machine take another",
         value=link.lanes,
@@ -176,21 +180,23 @@ def _unknown(gpu: Accelerator) -> Finding | None:
     return Finding(
         code="unknown-gpu",
         severity=Severity.WARNING,
-        message=f"no profile has the name of GPU {gpu.index}: rates, prices and predictions are n/a",
-        evidence=f"the driver calls it {gpu.name!r}",
+        message=f"no profile knows GPU {gpu.index}: rates, prices and predictions are n/a",
+        evidence=f"{'the driver' if 'nvml' in gpu.seen_by else 'torch'} calls it {gpu.name!r}",
         remedy="copy a file of `tunekit gpus NAME` to ~/.config/tunekit/profiles and fill in what you know",
     )
 
 
 def _less_memory(gpu: Accelerator, first: Accelerator, profile: Profile | None) -> Finding | None:
-    usual = profile.memory_bytes if profile and gpu.name == first.name else None
-    if usual is None or gpu.is_partition or gpu.memory_bytes >= _LESS_MEMORY_SHARE * usual:
+    if profile is None or gpu.name != first.name or gpu.is_partition:
+        return None
+    usual = profile.memory_bytes
+    if usual is None or gpu.memory_bytes >= _LESS_MEMORY_SHARE * usual:
         return None
     return Finding(
         code="less-gpu-memory",
         severity=Severity.WARNING,
         message=f"GPU {gpu.index} shows less memory than its kind has",
-        evidence=f"{bytes_text(gpu.memory_bytes)}, usual {bytes_text(usual)} (profile {gpu.profile_id})",
+        evidence=f"{bytes_text(gpu.memory_bytes)}, usual {bytes_text(usual)} (profile {profile.id})",
         remedy="it may be a virtual GPU's share; tunekit plans with what is here",
         value=gpu.memory_bytes,
     )
@@ -218,7 +224,7 @@ def _few_cpus(checkup: Checkup) -> Finding | None:
         code="few-cpus-per-gpu",
         severity=Severity.INFO,
         message="few CPUs feed each GPU: decoding and augmenting may hold it back",
-        evidence=f"{host.cpus} CPUs for {len(host.accelerators)} GPUs",
+        evidence=f"{count_text(host.cpus, 'CPU')} for {count_text(len(host.accelerators), 'GPU')}",
         remedy="`tunekit search` shows whether the loader is the limit; decode on the GPU or rent more vCPUs",
         value=per_gpu,
     )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from tunekit.records.checkup import Checkup
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.profile import Profile
+from tunekit.units import count_text
 
 VARIABLES = (
     "OMP_NUM_THREADS",
@@ -41,8 +42,10 @@ _SLOWING = {
     "NCCL_IB_DISABLE": "InfiniBand is not used",
     "PYTHONDEVMODE": "Python checks itself",
 }
-_OFF = frozenset({"", "0", "off", "false", "no", "info"})
+_OFF = frozenset({"0", "off", "false", "no", "info"})
 """TORCH_DISTRIBUTED_DEBUG=INFO checks nothing yet."""
+_ON_WHATEVER_IT_IS = frozenset({"PYTORCH_NO_CUDA_MEMORY_CACHING", "PYTHONDEVMODE"})
+"""Of these torch and Python look only whether they are set; "0" is no different from "1"."""
 
 
 def environment_findings(checkup: Checkup, profile: Profile | None) -> list[Finding]:
@@ -68,18 +71,21 @@ def _threads_times_workers(checkup: Checkup) -> Finding | None:
     workers = loader.total_workers if loader else 0
     if workers < 2:
         return None
-    if not re.fullmatch(r"[0-9]+", text):
+    if not re.fullmatch(r"[0-9]{1,9}", text):
         if text or cpus == 1:
             return None
         return Finding(
             code="omp-threads",
             severity=Severity.INFO,
             message=(
-                "in each loader worker torch uses one thread, but OpenCV, NumPy's BLAS and other OpenMP "
-                "libraries start as many as there are CPUs"
+                "in each loader worker torch uses one thread, but OpenCV, NumPy's BLAS and others start as "
+                "many as there are CPUs"
             ),
             evidence=f"OMP_NUM_THREADS is not set; {workers} workers on {cpus} CPUs",
-            remedy="if the data set uses them: cv2.setNumThreads(0) and OMP_NUM_THREADS=1 in worker_init_fn",
+            remedy=(
+                "if the data set uses them, in worker_init_fn: cv2.setNumThreads(0) and "
+                "threadpoolctl.threadpool_limits(1)"
+            ),
         )
     threads = int(text)
     if threads * workers <= cpus:
@@ -88,7 +94,9 @@ def _threads_times_workers(checkup: Checkup) -> Finding | None:
         code="omp-threads",
         severity=Severity.WARNING,
         message="OpenMP threads times loader workers are more than the CPUs",
-        evidence=f"OMP_NUM_THREADS={threads} x {workers} workers = {threads * workers}, {cpus} CPUs",
+        evidence=(
+            f"OMP_NUM_THREADS={threads} x {workers} workers = {threads * workers}, {count_text(cpus, 'CPU')}"
+        ),
         remedy=f"export OMP_NUM_THREADS={max(1, cpus // workers)}",
         value=threads * workers,
     )
@@ -98,7 +106,8 @@ def _slowing(environment: Mapping[str, str], has_nvidia: bool) -> Finding | None
     on = {
         name: why
         for name, why in _SLOWING.items()
-        if environment.get(name, "").lower() not in _OFF
+        if (value := environment.get(name))
+        and (name in _ON_WHATEVER_IT_IS or value.lower() not in _OFF)
         and (has_nvidia or not name.startswith(("CUDA", "PYTORCH_NO", "NCCL")))
     }
     if not on:
@@ -121,7 +130,7 @@ def _compile_disabled(environment: Mapping[str, str]) -> Finding | None:
         code="compile-disabled",
         severity=Severity.WARNING,
         message="torch.compile is switched off by the environment: it will compile nothing",
-        evidence=f"{names[0]}=1",
+        evidence=", ".join(f"{name}=1" for name in names),
         remedy=f"unset {' '.join(names)}",
     )
 
@@ -140,15 +149,18 @@ def _hidden_gpus(checkup: Checkup) -> Finding | None:
 
 
 def _segments(environment: Mapping[str, str]) -> Finding | None:
-    text = environment.get("PYTORCH_ALLOC_CONF") or environment.get("PYTORCH_CUDA_ALLOC_CONF") or ""
+    names = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+    name = next((name for name in names if environment.get(name)), names[1])
+    text = environment.get(name, "")
     if "expandable_segments:true" in text.lower():
         return None
+    kept = re.sub(r",?\s*expandable_segments:\w*", "", text).strip(", ")
     return Finding(
         code="expandable-segments-off",
         severity=Severity.INFO,
         message="batches of varying size fragment the GPU's memory more than they need to",
-        evidence=f"PYTORCH_CUDA_ALLOC_CONF is {text!r}" if text else "PYTORCH_CUDA_ALLOC_CONF is not set",
-        remedy="export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+        evidence=f"{name} is {text!r}" if text else f"{name} is not set",
+        remedy=f"export {name}={kept + ',' if kept else ''}expandable_segments:True",
     )
 
 
@@ -173,6 +185,6 @@ def _no_compiler(checkup: Checkup, profile: Profile | None) -> Finding | None:
         code="no-compiler",
         severity=Severity.WARNING,
         message="torch.compile needs a C++ compiler, and there is none",
-        evidence="neither $CXX nor g++ nor clang++ is on PATH",
-        remedy="apt install g++",
+        evidence="PATH holds neither g++ nor clang++, or not what $CXX names",
+        remedy="install one (apt install g++), or let $CXX name yours",
     )

@@ -5,7 +5,7 @@ from tunekit.records.checkup import Checkup
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Host
 from tunekit.records.profile import Profile
-from tunekit.units import GIB, MIB, bytes_text
+from tunekit.units import GIB, MIB, bytes_text, count_text
 
 _DOCKER_SHM_BYTES = 64 * MIB
 """Docker's default for /dev/shm."""
@@ -56,7 +56,7 @@ def _shm_against_buffer(checkup: Checkup) -> Finding | None:
     if loader is not None and buffer_bytes is not None:
         if buffer_bytes <= size_bytes:
             return None
-        queues = f"{loader.num_workers} workers x prefetch {loader.prefetch_factor} + 1"
+        queues = f"{count_text(loader.num_workers, 'worker')} x prefetch {loader.prefetch_factor} + 1"
         ranks = f" x {loader.processes} processes" if loader.processes > 1 else ""
         return Finding(
             code="small-shm",
@@ -134,8 +134,13 @@ def _workers_against_cpus(checkup: Checkup) -> Finding | None:
         code="more-workers-than-cpus",
         severity=Severity.WARNING,
         message="more loader workers than CPUs: they wait for each other and for the training process",
-        evidence=f"{loader.num_workers} workers{ranks}, {cpus} CPUs that may be used",
-        remedy=f"use at most {max(1, cpus // loader.processes)} workers; `tunekit search` finds the best",
+        evidence=(
+            f"{count_text(loader.num_workers, 'worker')}{ranks}, {count_text(cpus, 'CPU')} that may be used"
+        ),
+        remedy=(
+            f"use at most {count_text(max(1, cpus // loader.processes), 'worker')}{ranks}; "
+            "`tunekit search` finds the best"
+        ),
         value=loader.total_workers,
     )
 
@@ -199,7 +204,9 @@ def _ram_below_gpus(host: Host) -> Finding | None:
         code="ram-below-gpu-memory",
         severity=Severity.INFO,
         message="the machine has less memory than its GPUs: checkpoints may not fit while they are written",
-        evidence=f"{bytes_text(host.ram_limit_bytes)} RAM, {bytes_text(sum(own))} on {len(own)} GPUs",
+        evidence=(
+            f"{bytes_text(host.ram_limit_bytes)} RAM, {bytes_text(sum(own))} on {count_text(len(own), 'GPU')}"
+        ),
         remedy="save sharded or per rank, and load with mmap=True",
     )
 
@@ -211,7 +218,9 @@ def _busy(host: Host) -> Finding | None:
         code="busy-cpus",
         severity=Severity.WARNING,
         message="the machine is at work already: figures measured now would be noisy and too low",
-        evidence=f"load average {host.load_average:.1f} on {host.cpus_total} CPUs (the last minute)",
+        evidence=(
+            f"load average {host.load_average:.1f} on {count_text(host.cpus_total, 'CPU')} (the last minute)"
+        ),
         remedy="measure when it is quiet: `top` shows who is at work",
         value=host.load_average,
     )
@@ -236,14 +245,16 @@ def _numa(host: Host) -> Finding | None:
 
 def _open_files(checkup: Checkup) -> Finding | None:
     limit = checkup.host.open_files_limit
-    workers = checkup.loader.total_workers if checkup.loader else checkup.host.cpus
+    loader, cpus = checkup.loader, checkup.host.cpus
+    workers = loader.total_workers if loader else cpus
     if limit is None or limit > _USUAL_OPEN_FILES or workers < _MANY_WORKERS:
         return None
     return Finding(
         code="few-open-files",
         severity=Severity.INFO,
         message="workers pass every tensor as an open file, and few may be open",
-        evidence=f"ulimit -n is {limit}; {workers} workers",
+        evidence=f"ulimit -n is {limit}; "
+        + (f"{workers} workers" if loader else f"a worker for each CPU would be {workers}"),
         remedy="ulimit -n 65536 before training",
         value=limit,
     )

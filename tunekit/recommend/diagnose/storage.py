@@ -4,7 +4,7 @@ from tunekit.records.checkup import Checkup
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.profile import Profile
 from tunekit.records.storage import Storage, StorageKind
-from tunekit.units import KIB, bytes_text, duration_text
+from tunekit.units import KIB, bytes_text, duration_text, rate_text
 
 _SLOW_MB_PER_S = 100.0
 """About 900 ImageNet pictures of 110 kB a second."""
@@ -28,7 +28,8 @@ def storage_findings(checkup: Checkup, profile: Profile | None) -> list[Finding]
 
 
 def _kind(storage: Storage) -> Finding | None:
-    where = f"{storage.path} is on {storage.filesystem or 'an unknown file system'} at {storage.mount_point}"
+    where = f"{storage.path} is on {storage.filesystem or 'an unknown file system'}"
+    where += f", mounted at {storage.mount_point}" if storage.mount_point else ""
     if storage.is_network:
         return Finding(
             code="network-storage",
@@ -42,7 +43,7 @@ def _kind(storage: Storage) -> Finding | None:
             code="spinning-disk",
             severity=Severity.WARNING,
             message="the data set is on a spinning disk: shuffled reads of small files are seeks",
-            evidence=f"{where}, disk {storage.device}",
+            evidence=where + (f", disk {storage.device}" if storage.device else ""),
             remedy="copy it to an SSD, or pack it into large shards that are read in sequence",
         )
     return None
@@ -111,24 +112,26 @@ def _not_measured(storage: Storage) -> Finding | None:
             evidence=rates_text(storage),
             remedy="measure on a data set that was not read lately, or after a reboot",
         )
-    if storage.problem is None:
+    if storage.problem is None or storage.kind is StorageKind.MEMORY:
         return None
+    is_partial = storage.sequential_mb_per_s is not None or storage.random_mb_per_s is not None
     return Finding(
         code="storage-not-measured",
         severity=Severity.INFO,
-        message="how fast the data set can be read was not measured",
+        message=f"how fast the data set can be read was {'only partly' if is_partial else 'not'} measured",
         evidence=storage.problem,
         remedy="name the whole data set with --data",
     )
 
 
 def rates_text(storage: Storage) -> str:
-    """Return the measured rates in one line, such as "412 MB/s in sequence, 38 MB/s in reads of 64.0 KiB"."""
+    """Return the rates in one line: "412 MB/s in sequence, 38.0 MB/s in random reads of 64.0 KiB"."""
     parts = []
     if storage.sequential_mb_per_s is not None:
-        parts.append(f"{storage.sequential_mb_per_s:,.0f} MB/s in sequence")
+        parts.append(f"{rate_text(storage.sequential_mb_per_s)} MB/s in sequence")
     if storage.random_mb_per_s is not None:
         parts.append(
-            f"{storage.random_mb_per_s:,.0f} MB/s in random reads of {bytes_text(storage.random_read_bytes)}"
+            f"{rate_text(storage.random_mb_per_s)} MB/s in random reads "
+            f"of {bytes_text(storage.random_read_bytes)}"
         )
     return ", ".join(parts) or "n/a"

@@ -6,13 +6,18 @@ from tunekit.records.checkup import Checkup
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Accelerator, TorchBuild
 from tunekit.records.profile import Profile
+from tunekit.units import count_text
 
 
 def torch_findings(checkup: Checkup, profile: Profile | None) -> list[Finding]:
     """Return what is wrong with torch: absent, built for other hardware, or blind to the GPU."""
     build = checkup.host.torch
     if build is None:
-        return [_absent(checkup.why_no_torch)] if checkup.why_no_torch else []
+        if checkup.why_no_torch is None:
+            return []
+        return [
+            _absent(checkup.why_no_torch) if checkup.is_python_known else _not_asked(checkup.why_no_torch)
+        ]
     gpus = tuple(gpu for gpu in checkup.host.accelerators if "nvml" in gpu.seen_by)
     found = [
         _blind(build, gpus),
@@ -57,9 +62,19 @@ def _absent(reason: str) -> Finding:
     return Finding(
         code="torch-absent",
         severity=Severity.ERROR,
-        message="the training environment's torch could not be asked",
+        message="the Python asked has no torch that answers: training can't start with it",
         evidence=reason,
-        remedy="install torch there, or give the training command after --, so that its Python is asked",
+        remedy="install torch there, or give the training command after --, so that its own Python is asked",
+    )
+
+
+def _not_asked(reason: str) -> Finding:
+    return Finding(
+        code="torch-not-asked",
+        severity=Severity.WARNING,
+        message="the training environment's torch was not looked at: it may not fit this machine",
+        evidence=reason,
+        remedy="name the environment's own Python, as in `tunekit doctor -- .venv/bin/python train.py`",
     )
 
 
@@ -92,7 +107,8 @@ def _without_architecture(build: TorchBuild, gpus: tuple[Accelerator, ...]) -> F
     lacking = [
         gpu
         for gpu in gpus
-        if gpu.compute_capability and not has_code_for(build.architectures, gpu.compute_capability)
+        if re.fullmatch(r"[0-9]+\.[0-9]+", capability := gpu.compute_capability or "")
+        and not has_code_for(build.architectures, capability)
     ]
     if not lacking:
         return None
@@ -114,7 +130,9 @@ def _without_architecture(build: TorchBuild, gpus: tuple[Accelerator, ...]) -> F
 def _no_telemetry(checkup: Checkup) -> Finding | None:
     unseen = [gpu for gpu in checkup.host.accelerators if gpu.seen_by == ("torch",)]
     build = checkup.host.torch
-    if not unseen or build is None or any(device.type == "mps" for device in build.devices):
+    if not unseen or build is None or build.hip_version is not None:
+        return None
+    if any(device.type == "mps" for device in build.devices):
         return None
     return Finding(
         code="no-gpu-telemetry",
@@ -133,7 +151,9 @@ def _threads(checkup: Checkup, build: TorchBuild) -> Finding | None:
         code="threads-above-cpus",
         severity=Severity.WARNING,
         message="torch starts more threads than CPUs may be used: they fight over them",
-        evidence=f"torch.get_num_threads() is {build.threads}; affinity and quota allow {cpus} CPUs",
+        evidence=(
+            f"torch.get_num_threads() is {build.threads}; affinity and quota allow {count_text(cpus, 'CPU')}"
+        ),
         remedy=f"export OMP_NUM_THREADS={cpus}",
         value=build.threads,
     )

@@ -1,0 +1,360 @@
+"""Machines for the tests of `tunekit doctor`: one in good order, of which each test spoils one thing."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from build_records import GIB, MIB
+from build_records import host as any_host
+from hypothesis import strategies as st
+
+from tunekit.hardware.profiles import load_profiles
+from tunekit.recommend.diagnose.machine import machine_findings
+from tunekit.records.checkup import Checkup, LoaderPlan
+from tunekit.records.finding import Finding
+from tunekit.records.host import Accelerator, GpuProcess, GpuState, PcieLink, TorchBuild, TorchDevice
+from tunekit.records.profile import Profile
+from tunekit.records.storage import Storage, StorageKind
+
+H200: Profile = load_profiles()["h200"]
+T4: Profile = load_profiles()["t4"]
+H200_BYTES = 143_771 * MIB
+
+CU126 = ("sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90")
+CU130 = ("sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120", "compute_120")
+"""What torch.cuda.get_arch_list() answers in torch 2.13's builds for CUDA 12.6 and 13.0."""
+
+
+def gpu_state(**overrides: Any) -> GpuState:
+    """An idle, cool H200."""
+    values: dict[str, Any] = {
+        "used_bytes": 4 * MIB,
+        "utilization_percent": 0,
+        "power_w": 75,
+        "power_limit_w": 700,
+        "temperature_c": 31,
+        "sm_clock_mhz": 345,
+        "max_sm_clock_mhz": 1980,
+        "throttle_reasons": ("gpu_idle",),
+        "ecc_errors": 0,
+        "processes": (),
+    }
+    return GpuState(**(values | overrides))
+
+
+def link(lanes: int | None = 16, max_lanes: int | None = 16) -> PcieLink:
+    return PcieLink(generation=5, lanes=lanes, max_generation=5, max_lanes=max_lanes)
+
+
+def gpu(index: int = 0, *, state: Mapping[str, Any] | None = None, **overrides: Any) -> Accelerator:
+    """An H200 that the driver and torch see; `state` overrides fields of `gpu_state`."""
+    values: dict[str, Any] = {
+        "index": index,
+        "name": "NVIDIA H200",
+        "memory_bytes": H200_BYTES,
+        "compute_capability": "9.0",
+        "driver": "580.65.06",
+        "profile_id": "h200",
+        "seen_by": ("nvml", "torch"),
+        "uuid": f"GPU-{index}",
+        "pcie": link(),
+        "state": gpu_state(**(state or {})),
+    }
+    return Accelerator(**(values | overrides))
+
+
+def seen_device(**overrides: Any) -> TorchDevice:
+    values: dict[str, Any] = {
+        "type": "cuda",
+        "name": "NVIDIA H200",
+        "memory_bytes": H200_BYTES,
+        "compute_capability": "9.0",
+    }
+    return TorchDevice(**(values | overrides))
+
+
+def torch_of(**overrides: Any) -> TorchBuild:
+    """Torch for CUDA 13.0 that sees the H200 and multiplies fp32 in TF32."""
+    values: dict[str, Any] = {
+        "python": "/env/bin/python",
+        "python_version": "3.12.1",
+        "version": "2.13.0+cu130",
+        "cuda_version": "13.0",
+        "hip_version": None,
+        "cudnn_version": "91002",
+        "architectures": CU130,
+        "devices": (seen_device(),),
+        "threads": 32,
+        "float32_matmul_precision": "high",
+        "tf32_in_cudnn": True,
+        "bf16_native": True,
+    }
+    return TorchBuild(**(values | overrides))
+
+
+def storage_of(**overrides: Any) -> Storage:
+    """1,000 shards of 140 MB on an NVMe disk, read cold."""
+    values: dict[str, Any] = {
+        "path": "/data/shards",
+        "filesystem": "ext4",
+        "mount_point": "/data",
+        "device": "nvme0n1",
+        "kind": StorageKind.NVME,
+        "files": 1000,
+        "total_bytes": 140_000_000_000,
+        "is_walk_complete": True,
+        "sequential_mb_per_s": 3120.0,
+        "random_mb_per_s": 412.0,
+        "random_read_bytes": 64 << 10,
+        "bytes_read": 512 * MIB,
+        "cached_share_before": 0.25,
+        "measured_cold": True,
+    }
+    return Storage(**(values | overrides))
+
+
+def loader_plan(num_workers: int = 8, **overrides: Any) -> LoaderPlan:
+    """8 workers, prefetch 2, batches of 147 MiB: 17 of them are 2.4 GiB."""
+    return LoaderPlan(num_workers=num_workers, **({"batch_bytes": 147 * MIB} | overrides))
+
+
+def checkup(
+    *,
+    environment: Mapping[str, str] | None = None,
+    unset: tuple[str, ...] = (),
+    compiler: str | None = "/usr/bin/g++",
+    loader: LoaderPlan | None = None,
+    storage: Storage | None = None,
+    why_no_torch: str | None = None,
+    **host: Any,
+) -> Checkup:
+    """A machine in good order: an H200, 32 CPUs, 512 GiB; what is not named here is of its host."""
+    values: dict[str, Any] = {
+        "cpus": 32,
+        "cpus_total": 32,
+        "cpus_affinity": 32,
+        "cpu_bf16_native": True,
+        "numa_nodes": 1,
+        "ram_limit_bytes": 512 * GIB,
+        "ram_total_bytes": 512 * GIB,
+        "ram_available_bytes": 480 * GIB,
+        "shm_bytes": 256 * GIB,
+        "shm_used_bytes": 0,
+        "open_files_limit": 1 << 20,
+        "load_average": 0.4,
+        "cpu_governor": "performance",
+        "accelerators": (gpu(),),
+        "torch": torch_of(),
+    }
+    variables = {"OMP_NUM_THREADS": "4", "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+    variables |= environment or {}
+    return Checkup(
+        tunekit_version="1.0.0",
+        created_at="2026-01-02T03:04:05+00:00",
+        host=any_host(**(values | host)),
+        why_no_torch=why_no_torch,
+        storage=storage,
+        loader=loader,
+        environment={name: text for name, text in variables.items() if name not in unset},
+        compiler=compiler,
+    )
+
+
+def without_gpu(**more: Any) -> Checkup:
+    """The machine without its GPU, and torch's CPU build."""
+    build = torch_of(
+        version="2.13.0+cpu",
+        cuda_version=None,
+        cudnn_version=None,
+        architectures=(),
+        devices=(),
+        bf16_native=None,
+    )
+    return checkup(**({"accelerators": (), "torch": build} | more))
+
+
+def codes(seen: Checkup, profile: Profile | None = H200) -> list[str]:
+    """Return the codes of all that is wrong with the machine, the worst first."""
+    return [finding.code for finding in machine_findings(seen, profile)]
+
+
+def only_finding(seen: Checkup, profile: Profile | None = H200) -> Finding:
+    """Return the one thing that is wrong with the machine."""
+    (finding,) = machine_findings(seen, profile)
+    return finding
+
+
+def finding_of(code: str, seen: Checkup, profile: Profile | None = H200) -> Finding:
+    """Return the one finding that has the code."""
+    (finding,) = [one for one in machine_findings(seen, profile) if one.code == code]
+    return finding
+
+
+_names = st.text(max_size=12)
+_sizes = st.integers(1, 1 << 50)
+_shares = st.floats(0, 1)
+_rates = st.none() | st.floats(0.001, 1e6)
+_capabilities = st.none() | st.sampled_from(
+    ["3.5", "6.1", "7.5", "8.6", "8.9", "9.0", "10.3", "12.0", "gfx90a"]
+)
+
+
+def _maybe(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.none() | strategy
+
+
+@st.composite
+def _gpus(draw: st.DrawFn) -> tuple[Accelerator, ...]:
+    return tuple(
+        draw(
+            st.builds(
+                Accelerator,
+                index=st.just(index),
+                name=st.sampled_from(["NVIDIA H200", "Tesla T4"]) | _names,
+                memory_bytes=_sizes,
+                compute_capability=_capabilities,
+                driver=_maybe(_names),
+                profile_id=st.sampled_from([None, "h200", "t4"]),
+                seen_by=st.sampled_from([("nvml",), ("torch",), ("nvml", "torch")]),
+                is_partition=st.booleans(),
+                numa_node=_maybe(st.integers(0, 7)),
+                pcie=_maybe(
+                    st.builds(
+                        PcieLink,
+                        generation=_maybe(st.integers(1, 6)),
+                        lanes=_maybe(st.integers(1, 16)),
+                        max_generation=_maybe(st.integers(1, 6)),
+                        max_lanes=_maybe(st.integers(1, 16)),
+                    )
+                ),
+                state=_maybe(_states()),
+            )
+        )
+        for index in range(draw(st.integers(0, 3)))
+    )
+
+
+def _states() -> st.SearchStrategy[GpuState]:
+    return st.builds(
+        GpuState,
+        used_bytes=_maybe(st.integers(0, 1 << 50)),
+        power_limit_w=_maybe(st.floats(1, 2000)),
+        temperature_c=_maybe(st.floats(-20, 120)),
+        sm_clock_mhz=_maybe(st.floats(0, 4000)),
+        max_sm_clock_mhz=_maybe(st.floats(1, 4000)),
+        throttle_reasons=st.lists(st.sampled_from(["gpu_idle", "hw_slowdown", "sw_thermal_slowdown"])).map(
+            tuple
+        ),
+        ecc_errors=_maybe(st.integers(0, 9)),
+        processes=_maybe(
+            st.lists(
+                st.builds(
+                    GpuProcess, pid=st.integers(1, 1 << 22), used_bytes=_maybe(_sizes), name=_maybe(_names)
+                ),
+                max_size=5,
+            ).map(tuple)
+        ),
+    )
+
+
+def _builds() -> st.SearchStrategy[TorchBuild]:
+    return st.builds(
+        TorchBuild,
+        python=_names,
+        python_version=_names,
+        version=_names,
+        cuda_version=_maybe(st.sampled_from(["12.6", "13.0"])),
+        hip_version=_maybe(st.just("6.4")),
+        cudnn_version=_maybe(_names),
+        architectures=st.sampled_from([(), CU126, CU130]) | st.lists(_names, max_size=3).map(tuple),
+        devices=st.lists(
+            st.builds(
+                TorchDevice,
+                type=st.sampled_from(["cuda", "mps"]),
+                name=_names,
+                memory_bytes=_maybe(_sizes),
+                compute_capability=_capabilities,
+                uuid=_maybe(_names),
+            ),
+            max_size=2,
+        ).map(tuple),
+        threads=st.integers(1, 512),
+        float32_matmul_precision=st.sampled_from([None, "highest", "high"]),
+        tf32_in_cudnn=_maybe(st.booleans()),
+        bf16_native=_maybe(st.booleans()),
+        problem=_maybe(_names),
+    )
+
+
+def _storages() -> st.SearchStrategy[Storage]:
+    return st.builds(
+        Storage,
+        path=_names,
+        filesystem=_maybe(_names),
+        mount_point=_maybe(_names),
+        device=_maybe(_names),
+        kind=st.sampled_from(StorageKind),
+        files=st.integers(0, 1 << 40),
+        total_bytes=st.integers(0, 1 << 60),
+        is_walk_complete=st.booleans(),
+        sequential_mb_per_s=_rates,
+        random_mb_per_s=_rates,
+        random_read_bytes=_maybe(_sizes),
+        cached_share_before=_maybe(_shares),
+        measured_cold=_maybe(st.booleans()),
+        problem=_maybe(_names),
+    )
+
+
+def _environments() -> st.SearchStrategy[dict[str, str]]:
+    from tunekit.recommend.diagnose.environment import VARIABLES
+
+    texts = st.sampled_from(["", "0", "1", "4", "64", "off", "9" * 400, "expandable_segments:True"]) | _names
+    return st.dictionaries(st.sampled_from(VARIABLES), texts)
+
+
+@st.composite
+def checkups(draw: st.DrawFn) -> Checkup:
+    """Any machine, in any order or disorder."""
+    cpus_total = draw(st.integers(1, 256))
+    ram_total_bytes = draw(_sizes)
+    shm_bytes = draw(_maybe(st.integers(0, 1 << 50)))
+    build = draw(_maybe(_builds()))
+    return Checkup(
+        tunekit_version="1.0.0",
+        created_at="2026-01-02T03:04:05+00:00",
+        host=any_host(
+            hostname=draw(_names),
+            cpus=draw(st.integers(1, cpus_total)),
+            cpus_total=cpus_total,
+            cpus_affinity=draw(_maybe(st.integers(1, cpus_total))),
+            cpu_quota=draw(_maybe(st.floats(0.01, 256))),
+            cpu_name=draw(_maybe(_names)),
+            cpu_bf16_native=draw(_maybe(st.booleans())),
+            numa_nodes=draw(_maybe(st.integers(1, 8))),
+            ram_limit_bytes=draw(st.integers(1, ram_total_bytes)),
+            ram_total_bytes=ram_total_bytes,
+            ram_available_bytes=draw(_maybe(st.integers(0, ram_total_bytes))),
+            shm_bytes=shm_bytes,
+            shm_used_bytes=draw(_maybe(st.integers(0, shm_bytes or 0))),
+            open_files_limit=draw(_maybe(st.integers(1, 1 << 20))),
+            load_average=draw(_maybe(st.floats(0, 1000))),
+            cpu_governor=draw(st.sampled_from([None, "powersave", "performance"])),
+            accelerators=draw(_gpus()),
+            torch=build,
+        ),
+        why_no_torch=None if build else draw(_maybe(_names)),
+        storage=draw(_maybe(_storages())),
+        loader=draw(
+            _maybe(
+                st.builds(
+                    LoaderPlan,
+                    num_workers=st.integers(0, 256),
+                    prefetch_factor=st.integers(1, 64),
+                    batch_bytes=_maybe(st.integers(1, 1 << 40)),
+                    processes=st.integers(1, 16),
+                )
+            )
+        ),
+        environment=draw(_environments()),
+        compiler=draw(st.sampled_from([None, "/usr/bin/g++"])),
+    )

@@ -1,0 +1,441 @@
+"""`tunekit doctor`: what it asks, what it shows, and its exit codes."""
+
+import json
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from build_checkups import checkup, gpu, gpu_state, link, torch_of, without_gpu
+from build_records import GIB, MIB, baseline_record, config, run
+
+from tunekit.cli.main import main
+from tunekit.hardware import detect
+from tunekit.hardware import torch_build as torch_room
+from tunekit.hardware.torch_build import TorchAbsent
+from tunekit.recommend.diagnose.environment import VARIABLES
+from tunekit.records.checkup import Checkup, LoaderPlan
+from tunekit.records.codec import from_json
+from tunekit.records.host import Host, TorchBuild
+from tunekit.records.storage import StorageKind
+from tunekit.search.folder import RunFolder
+
+WARNED, FAILED = 11, 12
+
+Captured = pytest.CaptureFixture[str]
+Machine = Callable[..., None]
+
+
+@pytest.fixture(autouse=True)
+def own_signal_handler() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    """A machine in good order to look over; called with fields of its host, it has these instead."""
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("TUNEKIT_PROFILES", raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.25, 0.0, 0.0))
+    monkeypatch.setattr(detect, "cpp_compiler", lambda environment: "/usr/bin/g++")
+    monkeypatch.setattr(torch_room, "torch_build", lambda python: torch_of(python=python))
+
+    def here(seen: Checkup | None = None, **host: Any) -> None:
+        offered = (seen or checkup(**host)).host
+
+        def detect_host(torch: TorchBuild | None = None) -> Host:
+            return offered.model_copy(update={"torch": torch})
+
+        monkeypatch.setattr(detect, "detect_host", detect_host)
+
+    here()
+    return here
+
+
+def printed(capsys: Captured) -> Checkup:
+    return from_json(capsys.readouterr().out, Checkup)
+
+
+def fake_python(folder: Path, body: str) -> str:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "python"
+    path.write_text(f"#!/bin/sh\n{textwrap.dedent(body)}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_a_machine_in_good_order_is_0(machine: Machine, capsys: Captured):
+    assert main(["doctor"]) == 0
+    shown = capsys.readouterr().out
+    assert "Nothing stands in the way of training here.\n" in shown
+    assert "0: NVIDIA H200, 140.4 GiB" in shown
+    assert "load average 0.2" in shown
+
+
+@pytest.mark.parametrize(
+    ("host", "code", "answer"),
+    [
+        ({"cpu_governor": "powersave"}, 0, "Nothing stands in the way of training here: 1 note."),
+        ({"shm_bytes": 64 * MIB}, WARNED, "Training will run here, but look at this first: 1 warning."),
+        (
+            {"accelerators": (gpu(compute_capability="5.0"),), "cpu_governor": "powersave"},
+            FAILED,
+            "Training will fail here, or miss the GPU: 1 error, 1 note.",
+        ),
+    ],
+)
+def test_the_exit_code_is_that_of_the_worst(
+    machine: Machine, capsys: Captured, host: dict[str, Any], code: int, answer: str
+):
+    machine(**host)
+    assert main(["doctor"]) == code
+    assert answer in capsys.readouterr().out
+
+
+def test_what_is_ignored_does_not_count(machine: Machine, capsys: Captured):
+    machine(shm_bytes=64 * MIB, cpu_governor="powersave")
+    assert main(["doctor", "--ignore", "small-shm"]) == 0
+    shown = capsys.readouterr().out
+    assert "warning small-shm" not in shown
+    assert "note cpu-powersave" in shown
+    assert "not shown: small-shm\n" in shown
+
+
+def test_ignored_codes_are_named_once_and_only_where_they_were_found(machine: Machine, capsys: Captured):
+    machine(shm_bytes=64 * MIB)
+    ignored = ["numa", "small-shm", "small-shm"]
+    assert main(["doctor", *[word for code in ignored for word in ("--ignore", code)]]) == 0
+    assert "not shown: small-shm\n" in capsys.readouterr().out
+
+
+def test_json_is_a_whole_checkup(machine: Machine, capsys: Captured, monkeypatch: pytest.MonkeyPatch):
+    machine(accelerators=(gpu(pcie=link(8), state={"ecc_errors": 2}),), cpu_governor="powersave")
+    monkeypatch.setenv("NCCL_DEBUG", "INFO")
+    monkeypatch.setenv("HOME_OF_NOTHING", "secret")
+    code = main(["doctor", "--json", "--workers", "4", "--batch-mib", "1.5", "--ignore", "cpu-powersave"])
+    assert code == WARNED
+    seen = printed(capsys)
+    assert [finding.code for finding in seen.findings] == ["pcie-narrow", "ecc-errors", "omp-threads"]
+    assert seen.loader == LoaderPlan(num_workers=4, batch_bytes=3 * MIB // 2)
+    assert seen.environment == {
+        "NCCL_DEBUG": "INFO",
+        "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
+    }
+    assert seen.host.accelerators[0].state == gpu_state(ecc_errors=2)
+    assert seen.host.torch == torch_of(python=sys.executable)
+    assert seen.compiler == "/usr/bin/g++"
+
+
+def test_json_and_the_terminal_agree(machine: Machine, capsys: Captured):
+    machine(without_gpu(cpu_bf16_native=False))
+    assert main(["doctor", "--json"]) == 0
+    codes = [finding["code"] for finding in json.loads(capsys.readouterr().out)["findings"]]
+    assert main(["doctor"]) == 0
+    assert re.findall(r"^note ([a-z0-9-]+):", capsys.readouterr().out, re.MULTILINE) == codes
+    assert codes == ["no-gpu", "bf16-emulated"]
+
+
+def test_a_variable_that_is_no_text_is_shown_as_escapes(
+    machine: Machine, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("NCCL_DEBUG", os.fsdecode(b"\xffINFO"))
+    assert main(["doctor", "--json"]) == 0
+    assert printed(capsys).environment["NCCL_DEBUG"] == r"\xffINFO"
+
+
+def test_the_loader_is_described_by_flags(machine: Machine, capsys: Captured):
+    machine(shm_bytes=GIB)
+    flags = ["--workers", "4", "--prefetch", "3", "--batch-mib", "100", "--processes", "2"]
+    assert main(["doctor", *flags]) == FAILED
+    shown = capsys.readouterr().out
+    assert "4 workers x prefetch 3 in each of 2 processes, batches of 100.0 MiB" in shown
+    assert "(4 workers x prefetch 3 + 1) x 2 processes batches of 100.0 MiB are 2.5 GiB" in " ".join(
+        shown.split()
+    )
+
+
+def test_workers_alone_are_enough(machine: Machine, capsys: Captured):
+    assert main(["doctor", "--json", "--workers", "0"]) == 0
+    assert printed(capsys).loader == LoaderPlan(num_workers=0, prefetch_factor=2, processes=1)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--prefetch", "2"], "--prefetch says nothing without --workers; add --workers N"),
+        (["--batch-mib", "8"], "--batch-mib says nothing without --workers; add --workers N"),
+        (["--processes", "2"], "--processes says nothing without --workers; add --workers N"),
+        (
+            ["--run", "somewhere", "--workers", "2"],
+            "--run somewhere knows --workers already; drop one or the other",
+        ),
+        (
+            ["--run", "somewhere", "--batch-mib", "8", "--prefetch", "2"],
+            "--run somewhere knows --prefetch, --batch-mib already; drop one or the other",
+        ),
+        (["--workers", "-1"], "must be a whole number, at least 0, got '-1'"),
+        (["--workers", "two"], "must be a whole number, at least 0, got 'two'"),
+        (["--workers", "2", "--prefetch", "0"], "must be a whole number, at least 1, got '0'"),
+        (["--workers", "2", "--processes", "0"], "must be a whole number, at least 1, got '0'"),
+        (
+            ["--workers", "2", "--batch-mib", "0"],
+            "must be a positive number of MiB, at most 1,000,000, got '0'",
+        ),
+        (
+            ["--workers", "2", "--batch-mib", "nan"],
+            "must be a positive number of MiB, at most 1,000,000, got 'nan'",
+        ),
+        (
+            ["--workers", "2", "--batch-mib", "big"],
+            "must be a positive number of MiB, at most 1,000,000, got 'big'",
+        ),
+    ],
+)
+def test_flags_that_contradict_or_make_no_sense(
+    machine: Machine, capsys: Captured, flags: list[str], message: str
+):
+    try:
+        code: Any = main(["doctor", *flags])
+    except SystemExit as stop:
+        code = stop.code
+    captured = capsys.readouterr()
+    assert code == 2
+    assert captured.out == ""
+    assert message in captured.err
+
+
+def saved(folder: Path, **overrides: Any) -> Path:
+    with RunFolder(folder) as owned:
+        owned.save_run(run(**overrides))
+    return folder
+
+
+def test_a_run_tells_how_its_baseline_loads(machine: Machine, capsys: Captured, tmp_path: Path):
+    loads = baseline_record(
+        of=config(batch_size=256, num_workers=6, prefetch_factor=4),
+        bytes_per_sample=600_000,
+        world_size=2,
+    )
+    folder = saved(tmp_path / "run", trials=(loads,))
+    assert main(["doctor", "--json", "--run", str(folder)]) == 0
+    assert printed(capsys).loader == LoaderPlan(
+        num_workers=6, prefetch_factor=4, batch_bytes=256 * 600_000, processes=2
+    )
+
+
+def test_a_run_without_workers_or_known_batches(machine: Machine, capsys: Captured, tmp_path: Path):
+    folder = saved(tmp_path / "run", trials=(baseline_record(of=config(num_workers=0), bytes_per_sample=0),))
+    assert main(["doctor", "--json", "--run", str(folder)]) == 0
+    assert printed(capsys).loader == LoaderPlan(num_workers=0)
+
+
+def test_a_run_without_a_measured_baseline_is_refused(machine: Machine, capsys: Captured, tmp_path: Path):
+    folder = saved(tmp_path / "run", trials=(baseline_record(rate=None),))
+    assert main(["doctor", "--run", str(folder)]) == 2
+    assert f"the baseline of {folder} was not measured; say --workers" in capsys.readouterr().err
+
+
+def test_what_is_no_run_is_refused(machine: Machine, capsys: Captured, tmp_path: Path):
+    assert main(["doctor", "--run", str(tmp_path)]) == 8
+    assert str(tmp_path) in capsys.readouterr().err
+
+
+def test_a_data_set_that_is_missing_is_refused(machine: Machine, capsys: Captured, tmp_path: Path):
+    assert main(["doctor", "--data", str(tmp_path / "nowhere")]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert str(tmp_path / "nowhere") in captured.err
+    assert ";" in captured.err
+
+
+def test_the_data_set_is_looked_at(machine: Machine, capsys: Captured, tmp_path: Path):
+    data = tmp_path / "data"
+    (data / "deep").mkdir(parents=True)
+    for number in range(3):
+        (data / "deep" / f"{number}.bin").write_bytes(b"x" * 5000)
+    main(["doctor", "--json", "--data", str(data)])
+    storage = printed(capsys).storage
+    assert storage is not None
+    assert storage.path == os.path.realpath(data)
+    assert (storage.files, storage.total_bytes, storage.is_walk_complete) == (3, 15_000, True)
+    assert storage.kind in StorageKind
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> None:
+    """The real question after torch, instead of the answer that `machine` has ready."""
+    monkeypatch.setattr(torch_room, "torch_build", ASK)
+
+
+ASK = torch_room.torch_build
+
+
+@pytest.mark.usefixtures("asked")
+def test_a_commands_own_python_is_asked(capsys: Captured, tmp_path: Path):
+    build = torch_of(threads=40)
+    reply = json.dumps(build.model_dump(mode="json", exclude={"python"}))
+    python = fake_python(tmp_path / "env" / "bin", f"echo '{reply}'")
+    assert main(["doctor", "--json", "--", python, "train.py", "--json"]) == WARNED
+    seen = printed(capsys)
+    assert seen.host.torch == build.model_copy(update={"python": python})
+    assert [finding.code for finding in seen.findings] == ["threads-above-cpus"]
+    assert main(["doctor", "--", "env", "A=1", python, "train.py"]) == WARNED
+    assert python in capsys.readouterr().out.replace("\n         ", "")
+
+
+@pytest.mark.usefixtures("asked")
+def test_a_python_without_torch_is_an_error(capsys: Captured, tmp_path: Path):
+    python = fake_python(tmp_path, """echo '{"absent": "No module named torch"}'""")
+    assert main(["doctor", "--json", "--", python, "train.py"]) == FAILED
+    seen = printed(capsys)
+    (finding,) = seen.findings
+    assert finding.code == "torch-absent"
+    assert finding.evidence == f"{python} has no torch that can be imported: No module named torch"
+    assert seen.why_no_torch == finding.evidence
+    assert seen.host.torch is None
+
+
+@pytest.mark.usefixtures("asked")
+def test_a_python_that_fails_is_an_error_with_its_last_words(capsys: Captured, tmp_path: Path):
+    python = fake_python(tmp_path, "echo 'GLIBC_2.34 not found' >&2; exit 1")
+    assert main(["doctor", "--json", "--", python, "train.py"]) == FAILED
+    (finding,) = printed(capsys).findings
+    assert finding.evidence == f"{python} ended with status 1 and told nothing of torch: GLIBC_2.34 not found"
+
+
+def test_without_a_command_the_own_python_is_asked(
+    machine: Machine, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(torch_room, "torch_build", lambda python: TorchAbsent(f"{python} has none"))
+    assert main(["doctor", "--json"]) == FAILED
+    assert printed(capsys).why_no_torch == f"{sys.executable} has none"
+
+
+@pytest.mark.parametrize("command", [["uv", "run", "python", "train.py"], ["./not-there", "train.py"]])
+@pytest.mark.usefixtures("asked")
+def test_a_command_whose_python_is_not_known_is_a_warning(capsys: Captured, command: list[str]):
+    assert main(["doctor", "--json", "--", *command]) == WARNED
+    seen = printed(capsys)
+    (finding,) = seen.findings
+    assert finding.code == "torch-not-asked"
+    assert finding.evidence == f"which Python {command[0]!r} runs is not known before it runs"
+    assert not seen.is_python_known
+
+
+def test_the_help_names_every_exit_code(capsys: Captured):
+    with pytest.raises(SystemExit) as stop:
+        main(["doctor", "--help"])
+    assert stop.value.code == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"exit code: 0 nothing or notes only, {WARNED} warnings, {FAILED} errors" in shown
+
+
+TORCH_FACTS = """
+import json, platform, torch
+print(json.dumps({
+    "version": str(torch.__version__),
+    "cuda": torch.version.cuda,
+    "threads": torch.get_num_threads(),
+    "python": platform.python_version(),
+    "gpus": [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())],
+}))
+"""
+
+
+@pytest.mark.real
+def test_this_very_machine_is_told_as_it_is(capsys: Captured, tmp_path: Path):
+    (tmp_path / "a").mkdir()
+    for number in range(4):
+        (tmp_path / "a" / f"{number}.bin").write_bytes(os.urandom(MIB))
+    code = main(["doctor", "--json", "--workers", "2", "--data", str(tmp_path / "a")])
+    seen = printed(capsys)
+    host = seen.host
+
+    worst = {finding.severity.value for finding in seen.findings}
+    assert code == (FAILED if "error" in worst else WARNED if "warning" in worst else 0)
+
+    affinity = len(os.sched_getaffinity(0))
+    assert host.cpus_affinity == affinity
+    assert host.cpus_total == os.cpu_count()
+    assert host.cpus == (affinity if host.cpu_quota is None else max(1, min(affinity, int(host.cpu_quota))))
+    cpuinfo = Path("/proc/cpuinfo").read_text()
+    models = re.findall(r"model name\s*: (.*)", cpuinfo)
+    assert host.cpu_name == (models[0].strip() if models else None)
+    has_bf16 = bool(re.search(r"\b(avx512_bf16|amx_bf16|bf16)\b", cpuinfo))
+    assert host.cpu_bf16_native in (None, has_bf16)
+
+    meminfo = {
+        line.split(":")[0]: int(line.split()[1]) * 1024
+        for line in Path("/proc/meminfo").read_text().splitlines()
+        if line.endswith("kB")
+    }
+    assert host.ram_total_bytes == meminfo["MemTotal"]
+    assert 0 < host.ram_limit_bytes <= meminfo["MemTotal"]
+    assert host.ram_available_bytes is not None
+    assert host.ram_available_bytes <= min(host.ram_limit_bytes, meminfo["MemAvailable"] + 2 * GIB)
+
+    shm = os.statvfs("/dev/shm") if Path("/dev/shm").is_dir() else None
+    assert host.shm_bytes == (None if shm is None else shm.f_frsize * shm.f_blocks)
+    assert host.open_files_limit == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    assert host.load_average is not None
+    assert abs(host.load_average - float(Path("/proc/loadavg").read_text().split()[0])) < 2
+
+    child = subprocess.run([sys.executable, "-c", TORCH_FACTS], capture_output=True, text=True, check=True)
+    facts = json.loads(child.stdout.splitlines()[-1])
+    assert host.torch is not None
+    assert host.torch.python == sys.executable
+    assert host.torch.python_version == facts["python"]
+    assert (host.torch.version, host.torch.cuda_version) == (facts["version"], facts["cuda"])
+    assert host.torch.threads == facts["threads"]
+    assert [device.name for device in host.torch.devices if device.type == "cuda"] == facts["gpus"]
+
+    assert seen.storage is not None
+    assert (seen.storage.files, seen.storage.total_bytes) == (4, 4 * MIB)
+    df = subprocess.run(
+        ["df", "--output=fstype,target", str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    assert [seen.storage.filesystem, seen.storage.mount_point] == df.stdout.splitlines()[1].split()
+    assert seen.loader == LoaderPlan(num_workers=2)
+    assert seen.environment == {name: os.environ[name] for name in VARIABLES if name in os.environ}
+    assert "no-compiler" in {finding.code for finding in seen.findings} or seen.compiler is not None
+
+
+@pytest.mark.real
+def test_this_very_machines_lines_hold_the_same_figures(capsys: Captured, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "400")
+    main(["doctor", "--json"])
+    host = printed(capsys).host
+    main(["doctor"])
+    lines = capsys.readouterr().out.splitlines()
+    told = {line[:9].strip(): line[9:] for line in lines[3 : lines.index("", 3)]}
+    assert set(told) == {"GPU", "CPU", "memory", "/dev/shm", "torch"}
+    assert told["CPU"].startswith(f"{len(os.sched_getaffinity(0))} of {os.cpu_count()} may be used") or (
+        host.cpu_quota is not None
+    )
+    (total_kib,) = map(int, re.findall(r"MemTotal:\s+(\d+)", Path("/proc/meminfo").read_text()))
+    assert f"{total_kib / (1 << 20):.1f} GiB" in told["memory"]
+    shm = os.statvfs("/dev/shm")
+    assert told["/dev/shm"].startswith(f"{shm.f_frsize * shm.f_blocks / GIB:.1f} GiB") or (
+        shm.f_frsize * shm.f_blocks < GIB
+    )
+    version = subprocess.run(
+        [sys.executable, "-c", "import torch; print(torch.__version__)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()[-1]
+    assert told["torch"].startswith(f"{version} (")
+    assert told["torch"].endswith(sys.executable)

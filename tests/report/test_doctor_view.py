@@ -1,0 +1,430 @@
+"""What is shown of a machine: facts, then findings, on a terminal of any width."""
+
+import io
+import re
+from typing import Any
+
+import pytest
+from build_checkups import (
+    H200,
+    checkup,
+    checkups,
+    gpu,
+    link,
+    loader_plan,
+    storage_of,
+    torch_of,
+    without_gpu,
+)
+from build_records import GIB, MIB, unhurried
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from tunekit.recommend.diagnose.machine import machine_findings
+from tunekit.records.checkup import Checkup
+from tunekit.records.finding import Finding, Severity
+from tunekit.records.profile import Profile
+from tunekit.records.storage import StorageKind
+from tunekit.report.doctor import draw_checkup, view_checkup
+
+HEALTHY_AT_80 = """
+Nothing stands in the way of training here.
+
+GPU      0: NVIDIA H200, 140.4 GiB, compute capability 9.0, PCIe x16 of 16,
+         driver 580.65.06, 31 C, profile h200, seen by the driver and torch
+CPU      32 of 32 may be used: Intel(R) Xeon(R), load average 0.4
+memory   512.0 GiB, 480.0 GiB available
+/dev/shm 256.0 GiB, 0 B used
+torch    2.13.0+cu130 (CUDA 13.0, cuDNN 91002), Python 3.12.1, /env/bin/python
+storage  /data/shards: nvme, ext4; 1,000 files, 130.4 GiB; measured 3,120 MB/s
+         in sequence, 412 MB/s in random reads of 64.0 KiB; 25% of what was read
+         lay in the page cache before
+loader   8 workers x prefetch 2, batches of 147.0 MiB
+
+"""
+
+HEALTHY_AT_120 = """
+Nothing stands in the way of training here.
+
+GPU      0: NVIDIA H200, 140.4 GiB, compute capability 9.0, PCIe x16 of 16, driver 580.65.06, 31 C, profile h200, seen
+         by the driver and torch
+CPU      32 of 32 may be used: Intel(R) Xeon(R), load average 0.4
+memory   512.0 GiB, 480.0 GiB available
+/dev/shm 256.0 GiB, 0 B used
+torch    2.13.0+cu130 (CUDA 13.0, cuDNN 91002), Python 3.12.1, /env/bin/python
+storage  /data/shards: nvme, ext4; 1,000 files, 130.4 GiB; measured 3,120 MB/s in sequence, 412 MB/s in random reads of
+         64.0 KiB; 25% of what was read lay in the page cache before
+loader   8 workers x prefetch 2, batches of 147.0 MiB
+
+"""  # noqa: E501
+
+ILL_AT_80 = r"""
+Training will fail here, or miss the GPU: 2 errors, 5 warnings, 2 notes.
+
+GPU      0: NVIDIA\x1b[31m H200\nerror, 140.4 GiB, compute capability 9.0, PCIe
+         x8 of 16, driver 580.65.06, 88 C, no profile, seen by the driver
+CPU      6 of 64 may be used (affinity 32, quota 6): Intel(R) Xeon(R), 2 NUMA
+         nodes, load average 2.2
+memory   192.0 GiB that the cgroup grants of 512.0 GiB, 100.0 GiB available
+/dev/shm 64.0 MiB, 0 B used
+torch    2.13.0+cpu (CPU build), Python 3.12.1, /env/bin/python
+storage  /data/shards: network, nfs4; 200,000 files or more, 130.4 GiB or more;
+         measured 72.5 MB/s in sequence, 3.12 MB/s in random reads of 109.4 KiB;
+         25% of what was read lay in the page cache before
+loader   3 workers x prefetch 2 in each of 2 processes, batches of 147.0 MiB
+
+error torch-cpu-build: this torch is built without CUDA: it will train on the
+CPU beside an idle GPU
+  seen: torch 2.13.0+cpu in /env/bin/python; the driver shows NVIDIA\x1b[31m
+  H200\nerror
+  do: install the CUDA build for your driver: pytorch.org/get-started
+
+error small-shm: /dev/shm is smaller than the loader's full queue: workers will
+die with a bus error
+  seen: (3 workers x prefetch 2 + 1) x 2 processes batches of 147.0 MiB are 2.0
+  GiB (predicted); /dev/shm has 64.0 MiB
+  do: start the container with --ipc=host or --shm-size=8g (Kubernetes: an
+  emptyDir of medium Memory at /dev/shm), or load with fewer workers or a
+  smaller prefetch
+
+warning unknown-gpu: no profile knows GPU 0: rates, prices and predictions are
+n/a
+  seen: the driver calls it 'NVIDIA\x1b[31m H200\nerror'
+  do: copy a file of `tunekit gpus NAME` to ~/.config/tunekit/profiles and fill
+  in what you know
+
+warning pcie-narrow: GPU 0 is linked by fewer PCIe lanes than it could be:
+batches take longer to reach it
+  seen: x8 now; the slot and the GPU could do x16
+  do: reseat the card or use another slot; on a rented machine take another
+
+warning gpu-hot: GPU 0 is hot before training has started
+  seen: 88 C
+  do: let it cool, and look who else computes on it
+
+warning network-storage: the data set is read over a network: every epoch pays
+its latency, and others share it
+  seen: /data/shards is on nfs4, mounted at /data
+  do: copy it to a local disk, or pack it into large shards and read ahead with
+  more workers
+
+warning slow-storage: the storage under the data set is slow
+  seen: 72.5 MB/s in sequence, 3.12 MB/s in random reads of 109.4 KiB; reading
+  all 130.4 GiB once at the lower rate takes at least 12h 26m
+  do: move the data to faster storage, read ahead with more workers, or keep it
+  smaller on disk
+
+note fewer-cpus-than-seen: 6 of 64 CPUs may be used; scripts that take
+os.cpu_count() for their workers start too many
+  seen: affinity allows 32, the cgroup's quota is 6
+  do: take len(os.sched_getaffinity(0)) and the quota instead, or name the
+  workers in the config
+
+note cgroup-below-host-ram: the container may use less memory than `free` and
+/proc/meminfo show
+  seen: the cgroup grants 192.0 GiB of 512.0 GiB; beyond it the kernel kills a
+  process
+  do: plan with the limit: tunekit does
+
+not shown: numa
+
+"""
+
+ILL_AT_120 = r"""
+Training will fail here, or miss the GPU: 2 errors, 5 warnings, 2 notes.
+
+GPU      0: NVIDIA\x1b[31m H200\nerror, 140.4 GiB, compute capability 9.0, PCIe x8 of 16, driver 580.65.06, 88 C, no
+         profile, seen by the driver
+CPU      6 of 64 may be used (affinity 32, quota 6): Intel(R) Xeon(R), 2 NUMA nodes, load average 2.2
+memory   192.0 GiB that the cgroup grants of 512.0 GiB, 100.0 GiB available
+/dev/shm 64.0 MiB, 0 B used
+torch    2.13.0+cpu (CPU build), Python 3.12.1, /env/bin/python
+storage  /data/shards: network, nfs4; 200,000 files or more, 130.4 GiB or more; measured 72.5 MB/s in sequence, 3.12
+         MB/s in random reads of 109.4 KiB; 25% of what was read lay in the page cache before
+loader   3 workers x prefetch 2 in each of 2 processes, batches of 147.0 MiB
+
+error torch-cpu-build: this torch is built without CUDA: it will train on the CPU beside an idle GPU
+  seen: torch 2.13.0+cpu in /env/bin/python; the driver shows NVIDIA\x1b[31m H200\nerror
+  do: install the CUDA build for your driver: pytorch.org/get-started
+
+error small-shm: /dev/shm is smaller than the loader's full queue: workers will die with a bus error
+  seen: (3 workers x prefetch 2 + 1) x 2 processes batches of 147.0 MiB are 2.0 GiB (predicted); /dev/shm has 64.0 MiB
+  do: start the container with --ipc=host or --shm-size=8g (Kubernetes: an emptyDir of medium Memory at /dev/shm), or
+  load with fewer workers or a smaller prefetch
+
+warning unknown-gpu: no profile knows GPU 0: rates, prices and predictions are n/a
+  seen: the driver calls it 'NVIDIA\x1b[31m H200\nerror'
+  do: copy a file of `tunekit gpus NAME` to ~/.config/tunekit/profiles and fill in what you know
+
+warning pcie-narrow: GPU 0 is linked by fewer PCIe lanes than it could be: batches take longer to reach it
+  seen: x8 now; the slot and the GPU could do x16
+  do: reseat the card or use another slot; on a rented machine take another
+
+warning gpu-hot: GPU 0 is hot before training has started
+  seen: 88 C
+  do: let it cool, and look who else computes on it
+
+warning network-storage: the data set is read over a network: every epoch pays its latency, and others share it
+  seen: /data/shards is on nfs4, mounted at /data
+  do: copy it to a local disk, or pack it into large shards and read ahead with more workers
+
+warning slow-storage: the storage under the data set is slow
+  seen: 72.5 MB/s in sequence, 3.12 MB/s in random reads of 109.4 KiB; reading all 130.4 GiB once at the lower rate
+  takes at least 12h 26m
+  do: move the data to faster storage, read ahead with more workers, or keep it smaller on disk
+
+note fewer-cpus-than-seen: 6 of 64 CPUs may be used; scripts that take os.cpu_count() for their workers start too many
+  seen: affinity allows 32, the cgroup's quota is 6
+  do: take len(os.sched_getaffinity(0)) and the quota instead, or name the workers in the config
+
+note cgroup-below-host-ram: the container may use less memory than `free` and /proc/meminfo show
+  seen: the cgroup grants 192.0 GiB of 512.0 GiB; beyond it the kernel kills a process
+  do: plan with the limit: tunekit does
+
+not shown: numa
+
+"""  # noqa: E501
+
+
+def judged(seen: Checkup, profile: Profile | None = H200) -> Checkup:
+    return seen.model_copy(update={"findings": machine_findings(seen, profile)})
+
+
+def drawn(seen: Checkup, width: int, silenced: tuple[str, ...] = ()) -> str:
+    out = io.StringIO()
+    console = Console(width=width, file=out, color_system=None, highlight=False)
+    draw_checkup(console, view_checkup(seen, silenced))
+    return out.getvalue()
+
+
+def healthy() -> Checkup:
+    return judged(checkup(loader=loader_plan(), storage=storage_of()))
+
+
+def ill() -> Checkup:
+    """A container with Docker's /dev/shm, a CPU build beside a GPU with a hostile name, and files far off."""
+    card = gpu(
+        name="NVIDIA\x1b[31m H200\nerror",
+        profile_id=None,
+        pcie=link(8),
+        seen_by=("nvml",),
+        state={"temperature_c": 88},
+    )
+    build = torch_of(
+        version="2.13.0+cpu",
+        cuda_version=None,
+        cudnn_version=None,
+        architectures=(),
+        devices=(),
+        threads=6,
+    )
+    far = storage_of(
+        kind=StorageKind.NETWORK,
+        filesystem="nfs4",
+        device=None,
+        files=200_000,
+        is_walk_complete=False,
+        sequential_mb_per_s=72.5,
+        random_mb_per_s=3.125,
+        random_read_bytes=112_000,
+    )
+    return judged(
+        checkup(
+            cpus=6,
+            cpus_total=64,
+            cpu_quota=6.0,
+            numa_nodes=2,
+            load_average=2.25,
+            ram_limit_bytes=192 * GIB,
+            ram_available_bytes=100 * GIB,
+            shm_bytes=64 * MIB,
+            accelerators=(card,),
+            torch=build,
+            loader=loader_plan(3, processes=2),
+            storage=far,
+            environment={"OMP_NUM_THREADS": "1"},
+        ),
+        None,
+    )
+
+
+@pytest.mark.parametrize(("width", "expected"), [(80, HEALTHY_AT_80), (120, HEALTHY_AT_120)])
+def test_a_machine_in_good_order(width: int, expected: str):
+    assert drawn(healthy(), width) == expected
+
+
+@pytest.mark.parametrize(("width", "expected"), [(80, ILL_AT_80), (120, ILL_AT_120)])
+def test_a_machine_that_is_ill(width: int, expected: str):
+    assert drawn(ill(), width, ("numa",)) == expected
+
+
+@settings(unhurried, max_examples=60)
+@given(checkups(), st.sampled_from([None, H200]), st.sampled_from([80, 100, 120, 200]))
+def test_no_line_is_wider_than_the_terminal_nor_ends_in_spaces(
+    seen: Checkup, profile: Profile | None, width: int
+):
+    from rich.cells import cell_len
+
+    for line in drawn(judged(seen, profile), width).split("\n"):
+        # A path or a variable's value is never broken: it has to be copied whole.
+        assert cell_len(line) <= width or " " not in line.strip()
+        assert line == line.rstrip(" ")
+        assert line.isprintable()
+
+
+@settings(unhurried, max_examples=60)
+@given(checkups(), st.sampled_from([None, H200]))
+def test_every_finding_begins_a_line_of_its_own(seen: Checkup, profile: Profile | None):
+    whole = judged(seen, profile)
+    lines = drawn(whole, 10_000).split("\n")
+    words = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+    headings = [
+        " ".join(line.split(" ")[:2])
+        for line in lines
+        if re.match(r"(error|warning|note) [a-z0-9-]+: ", line)
+    ]
+    assert headings == [f"{words[one.severity]} {one.code}:" for one in whole.findings]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_further_lines_begin_below_their_first(width: int):
+    lines = drawn(ill(), width).splitlines()
+    facts = lines[3 : lines.index("", 3)]
+    assert all(line[:9].strip() == "" or line[8] == " " for line in facts)
+    assert sum(line.startswith(" " * 9) for line in facts) >= 2
+
+
+@pytest.mark.parametrize(
+    ("severities", "answer"),
+    [
+        ([], "Nothing stands in the way of training here."),
+        (["info"], "Nothing stands in the way of training here: 1 note."),
+        (["warning", "info", "info"], "Training will run here, but look at this first: 1 warning, 2 notes."),
+        (["error"], "Training will fail here, or miss the GPU: 1 error."),
+        (
+            ["error", "error", "warning", "info"],
+            "Training will fail here, or miss the GPU: 2 errors, 1 warning, 1 note.",
+        ),
+    ],
+)
+def test_the_answer_counts_by_severity(severities: list[str], answer: str):
+    found = tuple(Finding(code="some", severity=Severity(one), message="some") for one in severities)
+    assert view_checkup(checkup().model_copy(update={"findings": found})).answer == answer
+
+
+def test_what_is_silenced_is_named():
+    assert view_checkup(checkup(), ("numa", "tf32-off")).silenced == "not shown: numa, tf32-off"
+    assert view_checkup(checkup()).silenced is None
+    assert "not shown" not in drawn(checkup(), 80)
+
+
+def fact(label: str, seen: Checkup) -> list[str]:
+    return [text for name, text in view_checkup(seen).facts if name == label]
+
+
+def test_every_gpu_has_a_line():
+    seen = checkup(accelerators=(gpu(0), gpu(1, state={"temperature_c": None}, pcie=link(8, None))))
+    first, second = fact("GPU", seen)
+    assert first.startswith("0: NVIDIA H200, 140.4 GiB, compute capability 9.0, PCIe x16 of 16, driver 580")
+    assert second.startswith("1: NVIDIA H200")
+    assert "PCIe x8," in second
+    assert " C," not in second
+    assert fact("GPU", without_gpu()) == ["none"]
+
+
+def test_a_gpu_of_which_nothing_is_known():
+    bare = gpu(driver=None, compute_capability=None, profile_id=None, pcie=None, seen_by=("torch",))
+    bare = bare.model_copy(update={"state": None})
+    assert fact("GPU", checkup(accelerators=(bare,))) == [
+        "0: NVIDIA H200, 140.4 GiB, no profile, seen by torch"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("host", "text"),
+    [
+        ({"load_average": None, "cpu_name": None}, "32 of 32 may be used: unknown model"),
+        (
+            {"cpus": 3, "cpus_affinity": 8, "cpu_quota": 3.5, "numa_nodes": 4},
+            "3 of 32 may be used (affinity 8, quota 3.5): Intel(R) Xeon(R), 4 NUMA nodes, load average 0.4",
+        ),
+    ],
+)
+def test_cpus_with_what_limits_them(host: dict[str, Any], text: str):
+    assert fact("CPU", checkup(**host)) == [text]
+
+
+def test_memory_with_what_limits_it():
+    assert fact("memory", checkup(ram_available_bytes=None)) == ["512.0 GiB"]
+    limited = checkup(ram_limit_bytes=8 * GIB, ram_available_bytes=GIB)
+    assert fact("memory", limited) == ["8.0 GiB that the cgroup grants of 512.0 GiB, 1.0 GiB available"]
+
+
+@pytest.mark.parametrize(
+    ("shm_bytes", "used_bytes", "text"),
+    [(None, None, "none"), (GIB, None, "1.0 GiB"), (GIB, 64 * MIB, "1.0 GiB, 64.0 MiB used")],
+)
+def test_shm_with_what_is_taken(shm_bytes: int | None, used_bytes: int | None, text: str):
+    assert fact("/dev/shm", checkup(shm_bytes=shm_bytes, shm_used_bytes=used_bytes)) == [text]
+
+
+@pytest.mark.parametrize(
+    ("build", "made_for"),
+    [
+        ({}, "CUDA 13.0, cuDNN 91002"),
+        ({"cudnn_version": None}, "CUDA 13.0"),
+        ({"cuda_version": None, "cudnn_version": None, "hip_version": "6.4"}, "ROCm 6.4"),
+        ({"cuda_version": None, "cudnn_version": None}, "CPU build"),
+    ],
+)
+def test_torch_with_what_it_is_built_for(build: dict[str, Any], made_for: str):
+    assert fact("torch", checkup(torch=torch_of(**build))) == [
+        f"2.13.0+cu130 ({made_for}), Python 3.12.1, /env/bin/python"
+    ]
+
+
+def test_a_torch_that_is_not_known():
+    assert fact("torch", checkup(torch=None, why_no_torch="no torch there")) == ["no torch there"]
+    assert fact("torch", checkup(torch=None)) == ["not asked"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "text"),
+    [
+        (
+            {"files": 1, "total_bytes": 5, "cached_share_before": None, "filesystem": None},
+            "/data/shards: nvme, unknown file system; 1 file, 5 B; measured 3,120 MB/s in sequence, "
+            "412 MB/s in random reads of 64.0 KiB",
+        ),
+        (
+            {
+                "kind": StorageKind.MEMORY,
+                "filesystem": "tmpfs",
+                "sequential_mb_per_s": None,
+                "random_mb_per_s": None,
+                "cached_share_before": None,
+            },
+            "/data/shards: memory, tmpfs; 1,000 files, 130.4 GiB; not measured",
+        ),
+    ],
+)
+def test_storage_with_what_was_measured(overrides: dict[str, Any], text: str):
+    assert fact("storage", checkup(storage=storage_of(**overrides))) == [text]
+    assert fact("storage", checkup()) == []
+
+
+@pytest.mark.parametrize(
+    ("loader", "text"),
+    [
+        (loader_plan(1, batch_bytes=None), "1 worker x prefetch 2"),
+        (loader_plan(0), "no workers: the training process loads, batches of 147.0 MiB"),
+        (
+            loader_plan(4, prefetch_factor=3, processes=8, batch_bytes=None),
+            "4 workers x prefetch 3 in each of 8 processes",
+        ),
+    ],
+)
+def test_how_the_data_is_loaded(loader: Any, text: str):
+    assert fact("loader", checkup(loader=loader)) == [text]
+    assert fact("loader", checkup()) == []
