@@ -11,14 +11,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from tunekit.hardware.nvml import throttle_reasons
 from tunekit.hardware.nvml_library import NvmlLibrary
 from tunekit.hardware.profiles import load_profiles
-from tunekit.hardware.telemetry.gpu import GpuSample, GpuSampler, columns
+from tunekit.hardware.telemetry.gpu import GpuSample, GpuSampler
 from tunekit.records.host import Accelerator, Host
 from tunekit.records.profile import Profile
 from tunekit.units import bytes_text
@@ -197,10 +197,16 @@ def _reached_text(seen: Loaded) -> str:
 def _counters_text(seen: Loaded) -> str:
     figures = [
         f"{name} {bytes_text(seen.median(name)) if unit == 'bytes' else _figure(seen.median(name), unit)}"
-        for name, unit in columns().items()
-        if unit != "bits"
+        for name, unit in _units().items()
     ]
     return f"{', '.join(figures)}, throttled by {seen.throttled()} ({len(seen.samples)} samples)"
+
+
+def _units() -> dict[str, str]:
+    """Return every figure of a sample with its unit, which its name ends in."""
+    units = {"percent": "%", "bytes": "bytes", "w": "W", "c": "C", "mhz": "MHz", "s": "MB/s"}
+    names = [one.name for one in fields(GpuSample) if one.name not in ("index", "throttle_mask")]
+    return {name: units[name.rpartition("_")[2]] for name in names}
 
 
 def _figure(value: float | None, unit: str) -> str:

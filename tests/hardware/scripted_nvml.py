@@ -1,6 +1,7 @@
 """A driver that answers from a script."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from tunekit.hardware.nvml import GpmActivity, GpuReading, NvmlDevice
@@ -106,7 +107,10 @@ class ScriptedNvml:
     def reading(self, index: int, pcie: bool = True) -> GpuReading | None:
         assert self.is_open
         self.asked_for_pcie.append(pcie)
-        return _next(self.readings.get(index, [None]))
+        reading = _next(self.readings.get(index, [None]))
+        if reading is None or pcie:
+            return reading
+        return replace(reading, pcie_tx_mb_per_s=None, pcie_rx_mb_per_s=None)
 
     def gpm_sample(self, index: int) -> object | None:
         assert self.is_open

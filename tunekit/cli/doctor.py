@@ -1,7 +1,6 @@
 """`tunekit doctor`: what this machine offers, and what will hold training back on it."""
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -93,9 +92,10 @@ def _exit_code(severity: "Severity | None") -> int:
 def _checkup(data: Path | None, loader: "LoaderPlan | None", command: Sequence[str]) -> "Checkup":
     from tunekit.cli.machine import ask_torch, look_over  # noqa: PLC0415
     from tunekit.hardware.detect import detect_host  # noqa: PLC0415
+    from tunekit.hardware.limits import load_average  # noqa: PLC0415
     from tunekit.hardware.torch_build import TorchAbsent  # noqa: PLC0415
 
-    load_before = os.getloadavg()[0]  # this verb's own work is none of the machine's
+    load_before = load_average()  # this verb's own work is none of the machine's
     storage = _storage(data)
     build = ask_torch(command)
     host = detect_host(torch=None if isinstance(build, TorchAbsent) else build)

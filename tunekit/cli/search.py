@@ -27,6 +27,8 @@ class _Prepared(NamedTuple):
     run: "Run"
     machine: "Machine"
     folder: Path
+    here: "Host"
+    """This machine as it is now; a resumed run holds it as it was."""
 
 
 def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
@@ -76,7 +78,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
             limits,
             asked.window_s,
             hide_gpus=run.profile.is_cpu,
-            gpus=run.host.nvml_indexes,
+            gpus=prepared.here.nvml_indexes,
             telemetry_store=folder.telemetry_store,
         )
         try:
@@ -126,11 +128,11 @@ def _new(options: argparse.Namespace, command: Sequence[str], folder: Path | Non
         machine_findings=warnings_of(host),
     )
     if folder is not None:
-        return _Prepared(run, _machine(run, profiles), folder)
+        return _Prepared(run, _machine(run, profiles), folder, host)
     folder = options.out or _default_folder(target.name)
     if (folder / "run.json").exists() or any(folder.glob("trials/*/trial.json")):
         raise UsageError(f"{folder} already holds a run; use --resume {folder} or another --out")
-    return _Prepared(run, _machine(run, profiles), folder)
+    return _Prepared(run, _machine(run, profiles), folder, host)
 
 
 def _resumed(options: argparse.Namespace, command: Sequence[str]) -> _Prepared:
@@ -163,18 +165,18 @@ def _resumed(options: argparse.Namespace, command: Sequence[str]) -> _Prepared:
             f"{run.target.script} has changed since the run in {options.resume}; its figures would not be "
             "comparable: start a new run"
         )
-    _refuse_other_machine(run)
+    here = _same_machine(run)
     updates: dict[str, object] = {}
     if options.budget:
         updates["budget_s"] = parse_duration_s(options.budget)
     if options.trials:
         updates["max_trials"] = options.trials
     run = run.model_copy(update={"options": run.options.model_copy(update=updates)})
-    return _Prepared(run, _machine(run, load_profiles()), options.resume)
+    return _Prepared(run, _machine(run, load_profiles()), options.resume, here)
 
 
-def _refuse_other_machine(run: "Run") -> None:
-    """Refuse to mix the figures of two machines in one run.
+def _same_machine(run: "Run") -> "Host":
+    """Return this machine, which must be the one of the run: figures of two are not to be mixed.
 
     Raises:
         UsageError: CPUs or GPUs are not those of the run.
@@ -185,6 +187,7 @@ def _refuse_other_machine(run: "Run") -> None:
     was, now = _machine_text(run.host), _machine_text(here)
     if was != now:
         raise UsageError(f"the run was measured on {was}; this machine is {now}: start a new run here")
+    return here
 
 
 def _machine_text(host: "Host") -> str:

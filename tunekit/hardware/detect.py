@@ -61,7 +61,7 @@ def detect_host(
         shm_bytes=limits.shm_bytes(root),
         shm_used_bytes=limits.shm_used_bytes(root),
         open_files_limit=limits.open_files_limit(),
-        load_average=os.getloadavg()[0],
+        load_average=limits.load_average(root),
         cpu_governor=limits.cpu_governor(root),
         accelerators=merged(accelerators, torch, known, ram_total_bytes),
         platform=platform.platform(),

@@ -137,6 +137,15 @@ def open_files_limit() -> int | None:
     return None if soft in (resource.RLIM_INFINITY, 0) else soft
 
 
+def load_average(root: Path = ROOT) -> float | None:
+    """Return how many processes wanted a CPU in the last minute, None where the kernel does not tell."""
+    fields = (_text(root / "proc/loadavg") or "").split()
+    try:
+        return float(fields[0])
+    except (IndexError, ValueError):
+        return None
+
+
 def cpu_governor(root: Path = ROOT) -> str | None:
     """Return how the kernel chooses the CPUs' clock, such as "powersave"; None where it does not."""
     text = _text(root / "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")

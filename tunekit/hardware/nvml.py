@@ -60,11 +60,6 @@ class GpuReading:
     """From the GPU, in decimal MB, over the last 20 ms."""
     pcie_rx_mb_per_s: float | None = None
 
-    @property
-    def throttle_reasons(self) -> tuple[str, ...]:
-        """Why the clock is lower than it could be."""
-        return throttle_reasons(self.throttle_mask or 0)
-
 
 @dataclass(frozen=True)
 class GpmActivity:

@@ -3,6 +3,7 @@
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from tunekit.records.base import Record
+from tunekit.units import MIB
 
 
 class GpuTelemetry(Record):
@@ -10,6 +11,8 @@ class GpuTelemetry(Record):
 
     index: NonNegativeInt
     """Its place in the driver's order."""
+    is_used: bool
+    """Whether the trial computed on it, by its processes' memory there, or by memory that came with it."""
     utilization_percent: NonNegativeFloat | None = None
     """Mean share of time in which any kernel ran: busy, not how busy."""
     sm_activity_percent: NonNegativeFloat | None = None
@@ -41,9 +44,13 @@ class HostTelemetry(Record):
     """Asked for by read calls, wherever they were served from; mapped files are not in it."""
 
     @property
-    def cached_share(self) -> float | None:
-        """Share of what was read that the page cache served; None when next to nothing was read."""
-        if not self.rchar_bytes_per_s or self.read_bytes_per_s is None or self.rchar_bytes_per_s < 1 << 20:
+    def unfetched_share(self) -> float | None:
+        """Share of what was read that no disk and no NFS server was asked for.
+
+        That is the page cache's, mostly; pipes, and file systems in user space, which the kernel does not
+        count, are in it too. None when less than 1 MiB/s was read.
+        """
+        if self.rchar_bytes_per_s is None or self.rchar_bytes_per_s < MIB or self.read_bytes_per_s is None:
             return None
         return max(0.0, 1.0 - self.read_bytes_per_s / self.rchar_bytes_per_s)
 

@@ -5,7 +5,7 @@ from statistics import fmean
 
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
-from tunekit.records.telemetry import GpuTelemetry, Telemetry
+from tunekit.records.telemetry import GpuTelemetry, HostTelemetry, Telemetry
 from tunekit.records.trial import TrialRecord
 from tunekit.report.table import Table
 from tunekit.units import bytes_text
@@ -16,8 +16,8 @@ _NONE = "n/a"
 def telemetry_table(run: Run, best: Recommendation | None) -> Table:
     """Return a row for the baseline and one for the best config; no rows without telemetry.
 
-    Figures are means over the steady windows of each config's trials, over all GPUs; a column that nobody
-    could fill is left out.
+    Figures are means over the steady windows of each config's trials, over the GPUs that it used; a column
+    that nobody could fill is left out.
     """
     rows = [("baseline", _of(run.trials, None))]
     if best is not None and not best.is_baseline:
@@ -32,7 +32,10 @@ def telemetry_table(run: Run, best: Recommendation | None) -> Table:
         ("power", lambda each: _mean(_gpus(each, "power_w"), "{:.0f} W")),
         ("GPU memory", _gpu_memory),
         ("storage MB/s", lambda each: _mean((_mb(one.host.read_bytes_per_s) for one in each), "{:.1f}")),
-        ("from page cache", lambda each: _mean((_percent(one.host.cached_share) for one in each), "{:.0f}%")),
+        (
+            "not from disk",
+            lambda each: _mean((_percent(one.host) for one in each), "{:.0f}%"),
+        ),
         ("throttled by", _throttled),
     ]
     filled = [(title, [cell(each) for _, each in told]) for title, cell in figures]
@@ -56,7 +59,11 @@ def _of(trials: Sequence[TrialRecord], best: Recommendation | None) -> list[Tele
 
 
 def _gpus(each: Sequence[Telemetry], figure: str) -> list[float | None]:
-    return [getattr(gpu, figure) for one in each for gpu in one.gpus]
+    return [getattr(gpu, figure) for gpu in _used(each)]
+
+
+def _used(each: Sequence[Telemetry]) -> list[GpuTelemetry]:
+    return [gpu for one in each for gpu in one.gpus if gpu.is_used]
 
 
 def _mean(values: Iterable[float | None], form: str) -> str:
@@ -65,7 +72,7 @@ def _mean(values: Iterable[float | None], form: str) -> str:
 
 
 def _gpu_memory(each: Sequence[Telemetry]) -> str:
-    peaks = [_peak(gpu) for one in each for gpu in one.gpus]
+    peaks = [_peak(gpu) for gpu in _used(each)]
     known = [peak for peak in peaks if peak is not None]
     return bytes_text(max(known)) if known else _NONE
 
@@ -75,8 +82,8 @@ def _peak(gpu: GpuTelemetry) -> int | None:
 
 
 def _throttled(each: Sequence[Telemetry]) -> str:
-    """Return the reasons for a low clock beside idleness, the commonest of all."""
-    reasons = {reason for one in each for gpu in one.gpus for reason in gpu.throttle_reasons}
+    """Return why clocks were low; idleness, which every GPU knows, is left out."""
+    reasons = {reason for gpu in _used(each) for reason in gpu.throttle_reasons}
     return ", ".join(sorted(reasons - {"gpu_idle"})) or _NONE
 
 
@@ -84,5 +91,5 @@ def _mb(size_bytes: float | None) -> float | None:
     return None if size_bytes is None else size_bytes / 1e6
 
 
-def _percent(share: float | None) -> float | None:
-    return None if share is None else 100 * share
+def _percent(host: HostTelemetry) -> float | None:
+    return None if host.unfetched_share is None else 100 * host.unfetched_share

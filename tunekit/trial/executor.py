@@ -20,6 +20,7 @@ from tunekit.records.agent_messages import AgentRequest
 from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.measurement import Measurement
 from tunekit.records.target import Discovery, Target
+from tunekit.records.telemetry import Telemetry
 from tunekit.records.trial import Failure, TrialRecord, TrialRole
 from tunekit.trial.bindings import Bound, bind, present_values
 from tunekit.trial.device_memory import DeviceMemory
@@ -108,7 +109,7 @@ class ProcessExecutor:
             gpus = GpuSampler(self._nvml, self._gpus)
             evidence = TrialWatch(keeper, folder, self._limits_of(spec), gpus, on_progress).run()
         shutil.rmtree(folder / "diverted", ignore_errors=True)
-        self._save_series(spec, evidence)
+        telemetry = self._telemetry_of(spec, evidence)
         result = measurement_of(
             evidence,
             bound,
@@ -130,17 +131,18 @@ class ProcessExecutor:
             discovery=discovery,
             written=tuple(evidence.written),
             faults=tuple(evidence.faults),
-            telemetry=summarise(evidence.series, evidence.sampling_cpu_s),
+            telemetry=telemetry,
         )
 
-    def _save_series(self, spec: TrialSpec, evidence: Evidence) -> None:
-        """Keep the time series where that is wanted; a search does not end for want of them."""
-        if self._telemetry_store is None:
-            return
+    def _telemetry_of(self, spec: TrialSpec, evidence: Evidence) -> Telemetry | None:
+        """Keep the time series where that is wanted, and return their summary; no trial fails for them."""
         try:
-            save_series(self._telemetry_store, spec.number, evidence.series)
-        except OSError as error:
-            evidence.faults.append(f"the trial's time series could not be written: {error.strerror}")
+            if self._telemetry_store is not None:
+                save_series(self._telemetry_store, spec.number, evidence.series)
+            return summarise(evidence.series, evidence.sampling_cpu_s)
+        except Exception as error:  # a full disk, a store that something else has broken
+            evidence.faults.append(f"the time series are lost: {type(error).__name__}: {error}")
+            return None
 
     def _start(self, folder: Path, bound: Bound, request: AgentRequest) -> subprocess.Popen[bytes]:
         try:

@@ -134,6 +134,7 @@ class TrialWatch:
         self._reader = EventReader(folder)
         self._tree = TreeMeter(keeper.pid, partial(descendants, keeper.pid), clock)
         self._sampler = Sampler(self._tree, gpus, clock)
+        self._is_sampling = True
         self._evidence = Evidence(output=str(folder / OUTPUT_FILE))
         self._oom_kills_before = oom_kills()
         self._started_at = self._moved_at = self._fetched_at = clock()
@@ -168,11 +169,20 @@ class TrialWatch:
             self._take_events()
             if self._is_waiting_for_its_end() or self._over_limit():
                 break
-            self._sampler.tick(LoopSample(self._phase, self._evidence.batches, self._evidence.steps))
+            self._sample()
             self._report()
             time.sleep(_POLL_S)
         if self._evidence.done:
             self._tree.sample()
+
+    def _sample(self) -> None:
+        """Take the samples that are due; a fault of sampling ends the sampling, not the trial."""
+        if self._is_sampling:
+            try:
+                self._sampler.tick(LoopSample(self._phase, self._evidence.batches, self._evidence.steps))
+            except Exception as error:  # drivers and kernels fail in ways of their own
+                self._is_sampling = False
+                self._evidence.faults.append(f"sampling ended: {type(error).__name__}: {error}")
 
     def _is_waiting_for_its_end(self) -> bool:
         """Return whether the agent is done and blocks; a script that ended by itself is let to exit."""
@@ -250,10 +260,10 @@ class TrialWatch:
                 f"{evidence.batches} batches were loaded in {now - self._fetched_at:.0f} s "
                 "without one optimizer step"
             )
-        elif (used := self._tree.memory_bytes()) > limits.ram_bytes:
+        elif self._tree.is_above(limits.ram_bytes):
             evidence.limit = OutcomeKind.HOST_OOM
             evidence.limit_message = (
-                f"the process tree used {used >> 20} MiB of host memory, "
+                f"the process tree used {self._tree.last_pss_bytes >> 20} MiB of host memory, "
                 f"more than the limit of {limits.ram_bytes >> 20} MiB"
             )
         return evidence.limit is not None

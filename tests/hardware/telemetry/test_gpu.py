@@ -7,7 +7,7 @@ from hardware.scripted_nvml import H200, L4, T4, ScriptedNvml
 
 from tunekit.hardware.nvml import GpmActivity, GpuReading
 from tunekit.hardware.nvml_library import NvmlLibrary
-from tunekit.hardware.telemetry.gpu import GpuSample, GpuSampler, columns
+from tunekit.hardware.telemetry.gpu import GpuSample, GpuSampler
 from tunekit.units import GIB
 
 READING = GpuReading(
@@ -55,6 +55,7 @@ COUNTED = replace(
     tensor_activity_percent=81.25,
     dram_activity_percent=33,
     sm_occupancy_percent=18,
+    graphics_activity_percent=99,
 )
 UNCOUNTED = replace(READ, pcie_tx_mb_per_s=None, pcie_rx_mb_per_s=None)
 """Of a GPU with counters that have nothing to be compared with yet."""
@@ -75,8 +76,31 @@ def test_a_gpu_without_counters_is_read_from_the_first_sample_on() -> None:
     nvml = ScriptedNvml([L4], readings={0: [READING]})
     with GpuSampler(nvml, [0], Clock()) as sampler:
         assert sampler.sample(OURS) == [READ]
-        assert sampler.sample(OURS) == [READ]
-    assert nvml.asked_for_pcie == [True, True]
+
+
+def test_the_driver_is_asked_for_the_link_now_and_then_for_it_takes_its_time() -> None:
+    nvml = ScriptedNvml([L4], readings={0: [READING]})
+    clock = Clock()
+    with GpuSampler(nvml, [0], clock) as sampler:
+        seen = []
+        for clock.now_s in range(7):
+            seen += sampler.sample(OURS)
+    assert seen == [READ, *[UNCOUNTED] * 4, READ, UNCOUNTED]
+    assert nvml.asked_for_pcie == [True, *[False] * 4, True, False]
+
+
+def test_a_gpu_that_takes_its_time_is_asked_no_more() -> None:
+    clock = Clock()
+
+    class Slow(ScriptedNvml):
+        def reading(self, index: int, pcie: bool = True) -> GpuReading | None:
+            clock.now_s += 30.0 if index == 0 else 0.0
+            return super().reading(index, pcie)
+
+    nvml = Slow([T4, L4], readings={0: [READING], 1: [READING]})
+    with GpuSampler(nvml, [0, 1], clock) as sampler:
+        assert [sample.index for sample in sampler.sample(OURS)] == [0, 1]
+        assert [sample.index for sample in sampler.sample(OURS)] == [1]
 
 
 def test_counters_tell_what_happened_since_the_sample_before() -> None:
@@ -112,9 +136,9 @@ def test_counters_that_count_no_link_leave_it_to_the_driver() -> None:
     clock = Clock()
     with GpuSampler(nvml, [0], clock) as sampler:
         sampler.sample()
-        for clock.now_s in (1.0, 2.0):
-            assert sampler.sample(OURS) == [replace(COUNTED, pcie_tx_mb_per_s=12.5, pcie_rx_mb_per_s=250)]
-    assert nvml.asked_for_pcie == [False, True, True]
+        clock.now_s = 1.0
+        assert sampler.sample(OURS) == [replace(COUNTED, pcie_tx_mb_per_s=12.5, pcie_rx_mb_per_s=250)]
+    assert nvml.asked_for_pcie == [False, True]
 
 
 def test_a_driver_that_fails_for_a_while_leaves_a_gap() -> None:
@@ -141,7 +165,7 @@ def test_each_gpu_is_read_by_itself_and_in_the_callers_order() -> None:
     clock = Clock()
     with GpuSampler(nvml, [2, 0, 2, 1], clock) as sampler:
         sampler.sample()
-        clock.now_s = 1.0
+        clock.now_s = 5.0
         assert sampler.sample(OURS) == [
             replace(COUNTED, index=2),
             replace(READ, index=0, power_w=70),
@@ -192,22 +216,6 @@ def test_the_library_stays_open_for_others_and_closes_with_the_sampler() -> None
     assert not nvml.is_open
 
 
-def test_every_figure_is_a_column_with_a_unit() -> None:
-    assert columns() == {
-        "utilization_percent": "%",
-        "memory_utilization_percent": "%",
-        "used_bytes": "bytes",
-        "tree_bytes": "bytes",
-        "power_w": "W",
-        "temperature_c": "°C",
-        "sm_clock_mhz": "MHz",
-        "memory_clock_mhz": "MHz",
-        "throttle_mask": "bits",
-        "pcie_tx_mb_per_s": "MB/s",
-        "pcie_rx_mb_per_s": "MB/s",
-        "sm_activity_percent": "%",
-        "tensor_activity_percent": "%",
-        "dram_activity_percent": "%",
-        "sm_occupancy_percent": "%",
-    }
-    assert ["index", *columns()] == [field.name for field in fields(GpuSample)]
+def test_every_figure_says_its_unit_in_its_name() -> None:
+    endings = ("percent", "bytes", "_w", "_c", "_mhz", "_mb_per_s", "_mask")
+    assert all(field.name.endswith(endings) for field in fields(GpuSample) if field.name != "index")

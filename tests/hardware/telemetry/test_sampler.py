@@ -82,6 +82,13 @@ def test_a_driver_that_fails_in_between_leaves_a_gap() -> None:
     assert series["gpu2"].column("utilization_percent") == [90.0, None, 90.0, 90.0]
 
 
+def test_a_gpu_that_never_answers_has_no_series() -> None:
+    clock = Clock()
+    with sampler_of(clock, [0, 1], {0: [BUSY], 1: [None]}) as sampler:
+        tick_for(sampler, clock, 4.0)
+    assert set(named(sampler)) == {"host", "loop", "gpu0"}
+
+
 def test_phases_are_numbered_in_the_order_of_their_coming() -> None:
     clock = Clock()
     with sampler_of(clock) as sampler:
@@ -101,10 +108,11 @@ def test_a_long_trial_is_thinned_out_and_stays_in_order(monkeypatch: pytest.Monk
         tick_for(sampler, clock, 100.0, every_s=0.5)
     host, loop = named(sampler)["host"], named(sampler)["loop"]
     times = [t_s for t_s in host.column("t_s") if t_s is not None]
-    assert len(times) <= 40
-    assert times == sorted(times)
+    assert 20 <= len(times) <= 41
     assert times[0] == 0.0
-    assert times[-1] == pytest.approx(99.5, abs=0.6)
+    assert times[-1] == pytest.approx(98, abs=4)
+    gaps = {later - earlier for earlier, later in pairwise(times)}
+    assert gaps == {4.0}  # evenly: every eighth of what came
     assert loop.column("t_s") == times
 
 

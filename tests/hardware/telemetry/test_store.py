@@ -63,3 +63,13 @@ def test_a_store_that_can_not_be_written_is_an_os_error(tmp_path: Path) -> None:
     (tmp_path / "telemetry.zarr").write_text("in the way")
     with pytest.raises(OSError, match="telemetry"):
         save_series(tmp_path / "telemetry.zarr", 0, [HOST])
+
+
+@pytest.mark.parametrize("left", ["", '{"zarr_form', '{"node_type": "array"}', "[]"])
+def test_a_root_that_a_crash_left_unreadable_is_made_anew(tmp_path: Path, left: str) -> None:
+    store = tmp_path / "telemetry.zarr"
+    save_series(store, 0, [HOST])
+    (store / "zarr.json").write_text(left)
+    save_series(store, 1, [LOOP])
+    assert (load_series(store, 0), load_series(store, 1)) == ((HOST,), (LOOP,))
+    assert sorted(zarr.open_group(store, mode="r").group_keys()) == ["0000", "0001"]

@@ -79,7 +79,7 @@ def test_the_page_caches_share_is_what_storage_did_not_serve(
 ) -> None:
     summary = summarise([host_of([0.0, 1.0, 2.0], read, rchar), loop_of("mmm")], 0.0)
     assert summary is not None
-    assert summary.host.cached_share == (share if share is None else pytest.approx(share))
+    assert summary.host.unfetched_share == (share if share is None else pytest.approx(share))
 
 
 def test_a_gpu_is_told_by_means_peaks_and_every_throttle_reason() -> None:
@@ -113,3 +113,22 @@ def test_cpu_use_lies_between_its_least_and_its_most_second(phases: str, steps: 
     seconds = [later - earlier for earlier, later in pairwise(cpu_s)]
     assert min(seconds) - 1e-9 <= summary.host.cpu_cores <= max(seconds) + 1e-9
     assert summary.is_of_steady_window == ("mm" in phases)
+
+
+@pytest.mark.parametrize(
+    ("trees", "used", "is_used"),
+    [
+        ([0.0, 3e9], [1e9, 1e9], True),
+        ([0.0, 0.0], [1e9, 9e9], False),  # somebody else's
+        ([None, None], [5e8, 4e9], True),
+        ([None, None], [5e8, 5.1e8], False),
+        ([None, None], [None, None], False),
+    ],
+)
+def test_a_gpu_is_used_if_the_trial_holds_memory_there(
+    trees: list[float | None], used: list[float | None], is_used: bool
+) -> None:
+    rows = [{"tree_bytes": tree, "used_bytes": taken} for tree, taken in zip(trees, used, strict=True)]
+    summary = summarise([host_of([0.0, 1.0]), loop_of("mm"), gpu_of(*rows)], 0.0)
+    assert summary is not None
+    assert summary.gpus[0].is_used is is_used

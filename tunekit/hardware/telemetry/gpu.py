@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -11,15 +11,10 @@ from tunekit.hardware.nvml import GpmActivity, GpuReading, Nvml
 LEAST_GPM_INTERVAL_S = 0.1
 """Samples closer together do not compare."""
 
-_UNITS: Mapping[str, str] = {
-    "_percent": "%",
-    "_bytes": "bytes",
-    "_w": "W",
-    "_c": "°C",
-    "_clock_mhz": "MHz",
-    "_mb_per_s": "MB/s",
-    "_mask": "bits",
-}
+_PCIE_EVERY_S = 5.0
+"""The driver measures PCIe traffic while it is asked, for 40 ms per GPU."""
+_MOST_PATIENCE_S = 1.0
+"""A GPU that takes longer to answer is asked no more: the one who asks has a trial to watch."""
 
 
 @dataclass(frozen=True)
@@ -42,22 +37,18 @@ class GpuSample:
     throttle_mask: float | None = None
     """The driver's bits; `tunekit.hardware.nvml.throttle_reasons` names them."""
     pcie_tx_mb_per_s: float | None = None
-    """From the GPU. Since the sample before where the GPU counts it (Hopper and newer), else of 20 ms."""
+    """From the GPU, since the sample before where it counts that (Hopper and newer), else in some 20 ms."""
     pcie_rx_mb_per_s: float | None = None
     sm_activity_percent: float | None = None
     """This and the following: since the sample before, on Hopper and newer."""
     tensor_activity_percent: float | None = None
     dram_activity_percent: float | None = None
     sm_occupancy_percent: float | None = None
-
-
-def columns() -> dict[str, str]:
-    """Return the figures of a sample, name to unit, in order."""
-    return {
-        field.name: next(unit for ending, unit in _UNITS.items() if field.name.endswith(ending))
-        for field in fields(GpuSample)
-        if field.name != "index"
-    }
+    graphics_activity_percent: float | None = None
+    """Share of the time in which anything ran, over the whole interval."""
+    nvlink_tx_mb_per_s: float | None = None
+    """Over all links together."""
+    nvlink_rx_mb_per_s: float | None = None
 
 
 @dataclass
@@ -85,6 +76,8 @@ class GpuSampler:
         self._clock = clock
         self._counted: dict[int, _Counted] = {}
         self._counts_no_pcie: set[int] = set()
+        self._pcie_asked_at: dict[int, float] = {}
+        self._silent: set[int] = set()
 
     def __enter__(self) -> Self:
         """Open the driver's library, if there is a GPU to read."""
@@ -107,12 +100,21 @@ class GpuSampler:
         Args:
             pids: the processes whose memory is `tree_bytes`.
         """
-        return [self._of(index, pids) for index in self._indexes]
+        samples = []
+        for index in self._indexes:
+            if index in self._silent:
+                continue
+            before = self._clock()
+            samples.append(self._of(index, pids))
+            if self._clock() - before > _MOST_PATIENCE_S:
+                self._silent.add(index)
+        return samples
 
     def _of(self, index: int, pids: frozenset[int]) -> GpuSample:
         activity = self._activity(index) or GpmActivity()
         counts_pcie = index in self._counted and index not in self._counts_no_pcie
-        reading = self._nvml.reading(index, pcie=not counts_pcie) or GpuReading()
+        asks_pcie = not counts_pcie and self._may_ask_pcie(index)
+        reading = self._nvml.reading(index, pcie=asks_pcie) or GpuReading()
         return GpuSample(
             index=index,
             utilization_percent=reading.utilization_percent,
@@ -130,7 +132,17 @@ class GpuSampler:
             tensor_activity_percent=activity.tensor_activity_percent,
             dram_activity_percent=activity.dram_activity_percent,
             sm_occupancy_percent=activity.sm_occupancy_percent,
+            graphics_activity_percent=activity.graphics_activity_percent,
+            nvlink_tx_mb_per_s=activity.nvlink_tx_mb_per_s,
+            nvlink_rx_mb_per_s=activity.nvlink_rx_mb_per_s,
         )
+
+    def _may_ask_pcie(self, index: int) -> bool:
+        now_s = self._clock()
+        if now_s - self._pcie_asked_at.get(index, -_PCIE_EVERY_S) < _PCIE_EVERY_S:
+            return False
+        self._pcie_asked_at[index] = now_s
+        return True
 
     def _activity(self, index: int) -> GpmActivity | None:
         """Return what the GPU counted since the sample before; too soon after it, None, and it stays."""
@@ -145,7 +157,8 @@ class GpuSampler:
         activity = None if before is None else self._nvml.gpm_between(index, before.sample, sample)
         self._forget(index)
         self._counted[index] = _Counted(now_s, sample)
-        if activity is not None and activity.pcie_tx_mb_per_s is None and activity.pcie_rx_mb_per_s is None:
+        pcie = (activity.pcie_tx_mb_per_s, activity.pcie_rx_mb_per_s) if activity else (None, None)
+        if before is not None and pcie == (None, None):
             self._counts_no_pcie.add(index)
         return activity
 

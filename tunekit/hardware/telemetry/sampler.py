@@ -1,7 +1,7 @@
 """Samples what a trial's processes and GPUs do, at a steady pace, from the parent."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from types import TracebackType
 from typing import Self
@@ -12,7 +12,7 @@ from tunekit.hardware.telemetry.tree import TreeMeter
 HOST_EVERY_S = 0.5
 GPU_EVERY_S = 1.0
 MOST_SAMPLES = 20_000
-"""Rows kept per series: under three hours of host samples; a longer trial is thinned out evenly."""
+"""Rows kept per series: nearly three hours of host samples; a longer trial is thinned out evenly."""
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,8 @@ class HostSample:
     cpu_s: float
     pss_bytes: float
     """The latest exact reading, a second old or older."""
-    private_bytes: float
-    """Resident minus shared bytes now: a lower bound of the PSS."""
+    anonymous_bytes: float
+    """Resident pages of no file now; what a fork left shared counts in every process."""
     shm_bytes: float
     """Growth of /dev/shm."""
     read_bytes: float
@@ -82,12 +82,10 @@ class Sampler:
         self._clock = clock
         self._started_at = clock()
         self._next_host_at = self._next_gpu_at = self._started_at
-        self._host: list[tuple[float | None, ...]] = []
-        self._loop: list[tuple[float | None, ...]] = []
-        self._gpu: dict[int, list[tuple[float | None, ...]]] = {}
+        self._host, self._loop = _Rows(), _Rows()
+        self._gpu: dict[int, _Rows] = {}
         self._phases: list[str] = []
-        self.cost_cpu_s = 0.0
-        """CPU time that sampling took in this process, so far."""
+        self._tick_cpu_s = 0.0
 
     def __enter__(self) -> Self:
         self._gpus.__enter__()
@@ -108,17 +106,23 @@ class Sampler:
         if now >= self._next_gpu_at:
             self._next_gpu_at = _next(self._next_gpu_at, GPU_EVERY_S, now)
             self._take_gpus(now - self._started_at)
-        self.cost_cpu_s += time.process_time() - before
+        self._tick_cpu_s += time.process_time() - before
+
+    @property
+    def cost_cpu_s(self) -> float:
+        """CPU time that sampling took in this process so far, reading the tree's memory included."""
+        return self._tick_cpu_s + self._tree.cost_cpu_s
 
     def series(self) -> tuple[Series, ...]:
         """Return every table so far: host and loop with a row per sample, one for each GPU that answered."""
         gpus = [
-            Series(f"gpu{index}", ("t_s", *_GPU_COLUMNS), tuple(rows))
+            Series(f"gpu{index}", ("t_s", *_GPU_COLUMNS), rows.kept)
             for index, rows in sorted(self._gpu.items())
+            if any(value is not None for row in rows.kept for value in row[1:])
         ]
         return (
-            Series("host", ("t_s", *_HOST_COLUMNS), tuple(self._host)),
-            Series("loop", ("t_s", "phase", "batches", "steps"), tuple(self._loop), tuple(self._phases)),
+            Series("host", ("t_s", *_HOST_COLUMNS), self._host.kept),
+            Series("loop", ("t_s", "phase", "batches", "steps"), self._loop.kept, tuple(self._phases)),
             *gpus,
         )
 
@@ -127,7 +131,7 @@ class Sampler:
         sample = HostSample(
             cpu_s=activity.cpu_s,
             pss_bytes=self._tree.last_pss_bytes,
-            private_bytes=self._tree.private_bytes(),
+            anonymous_bytes=self._tree.anonymous_bytes(),
             shm_bytes=self._tree.shm_growth_bytes(),
             read_bytes=activity.read_bytes,
             rchar_bytes=activity.rchar_bytes,
@@ -135,14 +139,14 @@ class Sampler:
         )
         if loop.phase not in self._phases:
             self._phases.append(loop.phase)
-        _append(self._host, (t_s, *(getattr(sample, name) for name in _HOST_COLUMNS)))
+        self._host.add((t_s, *(getattr(sample, name) for name in _HOST_COLUMNS)))
         phase = self._phases.index(loop.phase)
-        _append(self._loop, (t_s, float(phase), float(loop.batches), float(loop.steps)))
+        self._loop.add((t_s, float(phase), float(loop.batches), float(loop.steps)))
 
     def _take_gpus(self, t_s: float) -> None:
         for sample in self._gpus.sample(self._tree.pids):
-            rows = self._gpu.setdefault(sample.index, [])
-            _append(rows, (t_s, *(getattr(sample, name) for name in _GPU_COLUMNS)))
+            rows = self._gpu.setdefault(sample.index, _Rows())
+            rows.add((t_s, *(getattr(sample, name) for name in _GPU_COLUMNS)))
 
 
 _HOST_COLUMNS = tuple(field.name for field in fields(HostSample))
@@ -155,7 +159,22 @@ def _next(planned_at: float, every_s: float, now: float) -> float:
     return following if following > now else now + every_s
 
 
-def _append(rows: list[tuple[float | None, ...]], row: Sequence[float | None]) -> None:
-    if len(rows) >= MOST_SAMPLES:
-        del rows[1::2]
-    rows.append(tuple(row))
+class _Rows:
+    """Rows as they come; when they grow too many every second one goes, also of those to come."""
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[float | None, ...]] = []
+        self._count = 0
+        self._stride = 1
+
+    @property
+    def kept(self) -> tuple[tuple[float | None, ...], ...]:
+        return tuple(self._rows)
+
+    def add(self, row: tuple[float | None, ...]) -> None:
+        if self._count % self._stride == 0:
+            self._rows.append(row)
+        self._count += 1
+        if len(self._rows) > MOST_SAMPLES:
+            del self._rows[1::2]
+            self._stride *= 2

@@ -1,5 +1,6 @@
 """Time series on disk: telemetry.zarr, one group per trial, one table per series."""
 
+import json
 import math
 import shutil
 from collections.abc import Sequence
@@ -14,9 +15,9 @@ from tunekit.hardware.telemetry.sampler import Series
 def save_series(store: Path, trial: int, series: Sequence[Series]) -> None:
     """Write a trial's series as the group `0007`, whole or not at all; what it held before is replaced.
 
-    Each series is one float64 array of samples x columns, whose attribute `columns` names the columns and
-    their units; NaN is a question without an answer. The array `loop` has `labels` too, the names of its
-    phases.
+    Each series is one float64 array of samples x columns. Its attribute `columns` names the columns, units
+    in the names; NaN is a question without an answer. The array `loop` has `labels` too: column `phase` is
+    an index into them.
 
     Args:
         store: the folder telemetry.zarr; made if it is not there.
@@ -24,11 +25,11 @@ def save_series(store: Path, trial: int, series: Sequence[Series]) -> None:
         series: as the sampler returns them.
 
     Raises:
-        OSError: the folder can't be written.
+        OSError: the folder can't be written; zarr has errors of its own besides.
     """
     import zarr  # noqa: PLC0415 - half a second to import, which only a process that ran a trial pays
 
-    zarr.open_group(store, mode="a")
+    _make_root(store)
     unfinished = store / f".{trial:04d}.unfinished"
     shutil.rmtree(unfinished, ignore_errors=True)
     group = zarr.open_group(unfinished, mode="w")
@@ -59,6 +60,24 @@ def load_series(store: Path, trial: int) -> tuple[Series, ...]:
         return ()
     group = zarr.open_group(store / f"{trial:04d}", mode="r")
     return tuple(_series(name, array) for name, array in sorted(group.arrays()))
+
+
+def _make_root(store: Path) -> None:
+    """Make the group that all trials are in, anew if a crash has left it unreadable."""
+    import zarr  # noqa: PLC0415
+
+    root = store / "zarr.json"
+    try:
+        if json.loads(root.read_text())["node_type"] == "group":
+            return
+    except FileNotFoundError:
+        store.mkdir(parents=True, exist_ok=True)
+    except (ValueError, KeyError, TypeError):
+        pass
+    unfinished = store / ".root.unfinished"
+    zarr.open_group(unfinished, mode="w")
+    (unfinished / root.name).replace(root)
+    shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def _series(name: str, array: Any) -> Series:

@@ -1,11 +1,15 @@
 """From a trial's time series to the few figures of its record. Pure."""
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 
 from tunekit.hardware.nvml import throttle_reasons
 from tunekit.hardware.telemetry.sampler import Series
 from tunekit.records.telemetry import GpuTelemetry, HostTelemetry, Telemetry
+from tunekit.units import MIB
 
+_CONTEXT_BYTES = 128 * MIB
+"""Less than what the driver takes for a process that computes; its own use varies by less."""
 STEADY_PHASE = "measuring"
 """What the agent calls the steady window."""
 
@@ -37,7 +41,7 @@ def summarise(series: Sequence[Series], cost_cpu_s: float) -> Telemetry | None:
             rchar_bytes_per_s=_per_s(inside, "rchar_bytes"),
         ),
         gpus=tuple(
-            _gpu(int(name.removeprefix("gpu")), _between(one, start_s, end_s))
+            _gpu(int(name.removeprefix("gpu")), _between(one, start_s, end_s), _is_used(one))
             for name, one in by_name.items()
             if name.startswith("gpu")
         ),
@@ -47,15 +51,15 @@ def summarise(series: Sequence[Series], cost_cpu_s: float) -> Telemetry | None:
 def _window(loop: Series) -> tuple[float, float, bool]:
     """Return when the longest unbroken steady stretch starts and ends, and whether there is one."""
     times = [t_s for t_s in loop.column("t_s") if t_s is not None]
-    phases = loop.column("phase")
-    best: list[float] = []
-    stretch: list[float] = []
-    for t_s, phase in zip(times, phases, strict=True):
-        is_steady = phase is not None and loop.labels[int(phase)] == STEADY_PHASE
-        stretch = [*stretch, t_s] if is_steady else []
-        best = max(best, stretch, key=len)
-    if len(best) >= 2:
-        return best[0], best[-1], True
+    phases = [None if phase is None else loop.labels[int(phase)] for phase in loop.column("phase")]
+    stretches = [
+        [t_s for t_s, _ in group]
+        for phase, group in groupby(zip(times, phases, strict=True), key=lambda pair: pair[1])
+        if phase == STEADY_PHASE
+    ]
+    longest = max(stretches, key=len, default=[])
+    if len(longest) >= 2:
+        return longest[0], longest[-1], True
     return times[0], times[-1], False
 
 
@@ -74,7 +78,7 @@ def _per_s(series: Series, counter: str) -> float | None:
     return max(0.0, (last - first) / (last_s - first_s))
 
 
-def _gpu(index: int, series: Series) -> GpuTelemetry:
+def _gpu(index: int, series: Series, is_used: bool) -> GpuTelemetry:
     def told(name: str, combined: Callable[[list[float]], float]) -> float | None:
         values = [value for value in series.column(name) if value is not None]
         return combined(values) if values else None
@@ -85,6 +89,7 @@ def _gpu(index: int, series: Series) -> GpuTelemetry:
     masks = [int(value) for value in series.column("throttle_mask") if value is not None]
     return GpuTelemetry(
         index=index,
+        is_used=is_used,
         utilization_percent=told("utilization_percent", _mean),
         sm_activity_percent=told("sm_activity_percent", _mean),
         tensor_activity_percent=told("tensor_activity_percent", _mean),
@@ -98,6 +103,15 @@ def _gpu(index: int, series: Series) -> GpuTelemetry:
         pcie_tx_mb_per_s=told("pcie_tx_mb_per_s", _mean),
         pcie_rx_mb_per_s=told("pcie_rx_mb_per_s", _mean),
     )
+
+
+def _is_used(series: Series) -> bool:
+    """Return whether the trial's processes held memory there; where nobody tells, whether memory grew."""
+    told = [value for value in series.column("tree_bytes") if value is not None]
+    if told:
+        return max(told) > 0
+    used = [value for value in series.column("used_bytes") if value is not None]
+    return len(used) > 1 and max(used) - used[0] > _CONTEXT_BYTES
 
 
 def _mean(values: list[float]) -> float:

@@ -10,11 +10,10 @@ import psutil
 from tunekit.hardware.limits import shm_used_bytes
 from tunekit.records.measurement import TreeMemory
 
-_PSS_SHARE = 0.004
-"""Most of one core that reading the PSS may take: the kernel walks every page table for it."""
+_PSS_SHARE = 0.006
+"""Most of one core that reading the PSS may take, unless a limit is near."""
 _PSS_EVERY_S = 1.0
 _PIDS_EVERY_S = 0.4
-_GONE = (psutil.NoSuchProcess, psutil.AccessDenied)
 
 
 @dataclass(frozen=True)
@@ -47,25 +46,35 @@ class TreeMeter:
         self._clock = clock
         self._shm_before_bytes = shm_used_bytes() or 0
         self._processes: dict[int, psutil.Process] = {}
-        self._listed_at = self._next_pss_at = -float("inf")
-        self._pss_bytes = self._peak_pss_bytes = self._peak_shm_bytes = 0
+        self._listed_at = self._sampled_at = self._next_pss_at = -float("inf")
+        self._pss_bytes = self._peak_pss_bytes = self._peak_shm_bytes = self._anonymous_at_sample = 0
         self._most_processes = self._samples = 0
+        self.cost_cpu_s = 0.0
+        """CPU time that reading the PSS took in this process, so far."""
 
-    def memory_bytes(self) -> int:
-        """Return the tree's memory now: exact every second or less often, a cheap lower bound in between.
+    def is_above(self, limit_bytes: int) -> bool:
+        """Return whether the tree's PSS is above a limit; `last_pss_bytes` is then the figure.
 
-        Exact is the PSS, in which shared pages are divided among those who map them.
+        The PSS, in which shared pages are divided among those who map them, is costly to read: the kernel
+        walks every page table. So it is read now and then, and whenever it could be above the limit: after a
+        fork the anonymous pages of all processes may be many times the PSS, but never below it.
         """
-        if self._clock() >= self._next_pss_at:
-            return self.sample()
-        return self.private_bytes() + self.shm_growth_bytes()
+        anonymous_bytes = self.anonymous_bytes()
+        now = self._clock()
+        could_be = anonymous_bytes + self.shm_growth_bytes() > limit_bytes
+        grown_bytes = anonymous_bytes - self._anonymous_at_sample
+        is_urgent = now - self._sampled_at >= _PSS_EVERY_S or self._pss_bytes + grown_bytes > limit_bytes
+        if now < self._next_pss_at and not (could_be and is_urgent):
+            return False
+        return self.sample() > limit_bytes
 
-    def private_bytes(self) -> int:
-        """Return resident minus shared bytes of the tree now: cheap to read, never above its PSS."""
+    def anonymous_bytes(self) -> int:
+        """Return the tree's resident pages that are neither of files nor of /dev/shm.
+
+        Pages that a fork left shared count in every process, so it is no measure of what the tree takes.
+        """
         self._list()
-        private_bytes = sum(_private_bytes(process) for process in self._tree())
-        self._peak_pss_bytes = max(self._peak_pss_bytes, private_bytes)
-        return private_bytes
+        return sum(_anonymous_bytes(process) for process in self._tree())
 
     def sample(self) -> int:
         """Read the tree's PSS, remember the peaks and return it in bytes."""
@@ -73,12 +82,15 @@ class TreeMeter:
         self._list(fresh=True)
         tree = self._tree()
         self._pss_bytes = sum(_pss_bytes(process) for process in tree)
+        self._anonymous_at_sample = sum(_anonymous_bytes(process) for process in tree)
         self._peak_pss_bytes = max(self._peak_pss_bytes, self._pss_bytes)
         self._peak_shm_bytes = max(self._peak_shm_bytes, self.shm_growth_bytes())
         self._most_processes = max(self._most_processes, len(tree))
         self._samples += 1
         cost_s = time.process_time() - started_at
-        self._next_pss_at = self._clock() + max(_PSS_EVERY_S, cost_s / _PSS_SHARE)
+        self.cost_cpu_s += cost_s
+        self._sampled_at = self._clock()
+        self._next_pss_at = self._sampled_at + max(_PSS_EVERY_S, cost_s / _PSS_SHARE)
         return self._pss_bytes
 
     @property
@@ -134,34 +146,35 @@ class TreeMeter:
 def _process(pid: int) -> psutil.Process | None:
     try:
         return psutil.Process(pid)
-    except _GONE:
+    except (psutil.Error, OSError):
         return None
 
 
 def _pss_bytes(process: psutil.Process) -> int:
-    answer: Any = _asked(process.memory_full_info)
-    return int(answer.pss) if answer is not None else 0
+    answer = _asked(process, "memory_full_info")
+    return int(getattr(answer, "pss", 0))
 
 
-def _private_bytes(process: psutil.Process) -> int:
-    answer: Any = _asked(process.memory_info)
+def _anonymous_bytes(process: psutil.Process) -> int:
+    answer = _asked(process, "memory_info")
     return max(0, int(answer.rss) - int(answer.shared)) if answer is not None else 0
 
 
 def _cpu_s(process: psutil.Process | None) -> float:
-    answer: Any = None if process is None else _asked(process.cpu_times)
+    answer = _asked(process, "cpu_times")
     if answer is None:
         return 0.0
     return float(answer.user + answer.system + answer.children_user + answer.children_system)
 
 
 def _reads(process: psutil.Process | None) -> tuple[int, int]:
-    answer: Any = None if process is None else _asked(process.io_counters)
+    answer = _asked(process, "io_counters")
     return (int(answer.read_bytes), int(answer.read_chars)) if answer is not None else (0, 0)
 
 
-def _asked(question: Callable[[], Any]) -> Any:
+def _asked(process: psutil.Process | None, question: str) -> Any:
+    """Return what psutil answers; None for a process that is gone, and for a kernel that does not tell."""
     try:
-        return question()
-    except (*_GONE, OSError):
+        return getattr(process, question)()
+    except Exception:  # psutil lets RuntimeError, ValueError and AttributeError through for odd kernels
         return None
