@@ -1,9 +1,9 @@
 """Draws views on a terminal of any width."""
 
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
@@ -108,14 +108,18 @@ def hang(console: Console, text: str, first: str = "", rest: str = "  ", style: 
         style: of the text.
     """
     width = max(console.width, _LEAST_WIDTH + max(len(first), len(rest)))
-    wrapper = textwrap.TextWrapper(
-        width, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
-    )
     indent = first
     for paragraph in text.splitlines() or [""]:
-        wrapper.initial_indent, indent = indent, rest
-        for line in wrapper.wrap(paragraph) or [wrapper.initial_indent.rstrip()]:
-            console.print(Text(line, style=style), soft_wrap=True)
+        line = indent
+        indent = rest
+        for word in paragraph.split():
+            begins = not line.strip() or line in (first, rest)
+            longer = line + word if begins else f"{line} {word}"
+            if not begins and cell_len(longer) > width:  # letters of some scripts are two cells wide
+                console.print(Text(line, style=style), soft_wrap=True)
+                longer = rest + word
+            line = longer
+        console.print(Text(line.rstrip(), style=style), soft_wrap=True)
 
 
 def draw_table(console: Console, table: Table) -> None:
