@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tunekit import __version__
@@ -32,11 +33,17 @@ def host_here(command: Sequence[str] = ()) -> "Host":
 
 
 def ask_torch(command: Sequence[str]) -> "TorchBuild | TorchAbsent":
-    """Return the torch of the Python that the command runs, of this one without a command."""
+    """Return the torch of the Python that the command runs, of this one without a command.
+
+    This one may well have none where training has it: tunekit can live in an environment of its own.
+    """
     from tunekit.hardware.interpreter import interpreter_of  # noqa: PLC0415
     from tunekit.hardware.torch_build import TorchAbsent, torch_build  # noqa: PLC0415
 
-    python = interpreter_of(command) if command else sys.executable
+    if not command:
+        own = torch_build(sys.executable)
+        return replace(own, is_python_known=False) if isinstance(own, TorchAbsent) else own
+    python = interpreter_of(command)
     if python is None:
         return TorchAbsent(
             f"which Python {command[0]!r} runs is not known before it runs", is_python_known=False

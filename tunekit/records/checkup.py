@@ -44,7 +44,7 @@ class Checkup(Record):
     why_no_torch: str | None = None
     """Why the training environment's torch could not be asked."""
     is_python_known: bool = True
-    """Whether the Python that training runs is known; if not, nothing is known of its torch either."""
+    """Whether the Python that training runs is known; if not, a torch that is missing here may be there."""
     storage: Storage | None = None
     loader: LoaderPlan | None = None
     environment: dict[str, str] = Field(default_factory=dict)
