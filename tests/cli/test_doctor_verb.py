@@ -50,6 +50,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
     monkeypatch.setattr(os, "getloadavg", lambda: (0.25, 0.0, 0.0))
+    monkeypatch.setattr(detect, "c_compiler", lambda environment: "/usr/bin/gcc")
     monkeypatch.setattr(detect, "cpp_compiler", lambda environment: "/usr/bin/g++")
     monkeypatch.setattr(torch_room, "torch_build", lambda python: torch_of(python=python))
 
@@ -136,7 +137,7 @@ def test_json_is_a_whole_checkup(machine: Machine, capsys: Captured, monkeypatch
     }
     assert seen.host.accelerators[0].state == gpu_state(ecc_errors=2)
     assert seen.host.torch == torch_of(python=sys.executable)
-    assert seen.compiler == "/usr/bin/g++"
+    assert seen.compiler == "/usr/bin/gcc"
 
 
 def test_json_and_the_terminal_agree(machine: Machine, capsys: Captured):

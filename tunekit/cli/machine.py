@@ -67,13 +67,14 @@ def look_over(
     """
     from datetime import UTC, datetime  # noqa: PLC0415
 
-    from tunekit.hardware.detect import cpp_compiler  # noqa: PLC0415
+    from tunekit.hardware.detect import c_compiler, cpp_compiler  # noqa: PLC0415
     from tunekit.hardware.device import AUTO, device_profile  # noqa: PLC0415
     from tunekit.hardware.profiles import load_profiles  # noqa: PLC0415
     from tunekit.recommend.diagnose.environment import VARIABLES  # noqa: PLC0415
     from tunekit.recommend.diagnose.machine import machine_findings  # noqa: PLC0415
     from tunekit.records.checkup import Checkup  # noqa: PLC0415
 
+    compiler = (c_compiler if host.compiles_with_triton else cpp_compiler)(os.environ)
     profile, _ = device_profile(AUTO, host, load_profiles())
     checkup = Checkup(
         tunekit_version=__version__,
@@ -84,7 +85,7 @@ def look_over(
         storage=storage,
         loader=loader,
         environment={name: _text(os.environ[name]) for name in VARIABLES if name in os.environ},
-        compiler=_text(compiler) if (compiler := cpp_compiler(os.environ)) else None,
+        compiler=_text(compiler) if compiler else None,
     )
     return checkup.model_copy(update={"findings": machine_findings(checkup, profile)})
 

@@ -50,5 +50,5 @@ class Checkup(Record):
     environment: dict[str, str] = Field(default_factory=dict)
     """The variables that bear on training, as they are set."""
     compiler: str | None = None
-    """The C++ compiler that torch.compile would find."""
+    """The compiler that torch.compile would find: of C where there is a GPU, of C++ on a CPU."""
     findings: tuple[Finding, ...] = ()

@@ -142,6 +142,13 @@ class Host(Record):
         """Places in the driver's order of the GPUs that it shows; MIG partitions of one GPU share a place."""
         return tuple(dict.fromkeys(gpu.index for gpu in self.accelerators if "nvml" in gpu.seen_by))
 
+    @property
+    def compiles_with_triton(self) -> bool:
+        """Whether torch.compile makes Triton kernels, as it does for NVIDIA's and AMD's GPUs."""
+        seen = self.torch.devices if self.torch else ()
+        has_cuda = any(device.type == "cuda" for device in seen)
+        return any("nvml" in gpu.seen_by or has_cuda for gpu in self.accelerators)
+
     def per_rank(self, world_size: int) -> "Host":
         """Return the share of this machine that each of the processes that train together can use."""
         if world_size == 1:
