@@ -25,13 +25,6 @@ class LoaderPlan(Record):
         """Worker processes of all training processes together."""
         return self.num_workers * self.processes
 
-    @property
-    def buffer_bytes(self) -> int | None:
-        """Bytes in /dev/shm once every queue is full: workers x prefetch + 1 batches each."""
-        if self.batch_bytes is None or not self.num_workers:
-            return None
-        return self.processes * (self.num_workers * self.prefetch_factor + 1) * self.batch_bytes
-
 
 class Checkup(Record):
     """One machine, looked at before training."""

@@ -143,6 +143,11 @@ class Host(Record):
         return tuple(dict.fromkeys(gpu.index for gpu in self.accelerators if "nvml" in gpu.seen_by))
 
     @property
+    def shm_free_bytes(self) -> int | None:
+        """What was free of /dev/shm when the machine was looked at; None without one."""
+        return None if self.shm_bytes is None else max(0, self.shm_bytes - (self.shm_used_bytes or 0))
+
+    @property
     def compiles_with_triton(self) -> bool:
         """Whether torch.compile makes Triton kernels, as it does for NVIDIA's and AMD's GPUs."""
         seen = self.torch.devices if self.torch else ()
@@ -158,5 +163,8 @@ class Host(Record):
                 "cpus": max(1, self.cpus // world_size),
                 "ram_limit_bytes": max(1, self.ram_limit_bytes // world_size),
                 "shm_bytes": None if self.shm_bytes is None else self.shm_bytes // world_size,
+                "shm_used_bytes": None
+                if self.shm_used_bytes is None
+                else -(-self.shm_used_bytes // world_size),
             }
         )
