@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from build_checkups import checkup, without_gpu
+from build_checkups import checkup, gpu, without_gpu
 
 from tunekit.cli.machine import ask_torch, host_here, look_over, warnings_of
 from tunekit.hardware import detect
@@ -61,7 +61,7 @@ def test_a_gpu_that_only_the_scripts_torch_sees_is_found(
     host = host_here([other_python, "train.py"])
     (gpu,) = host.accelerators
     assert (gpu.name, gpu.seen_by, gpu.profile_id) == ("AMD Instinct MI300X", ("torch",), None)
-    codes = {finding.code for finding in warnings_of(host)}
+    codes = {finding.code for finding in warnings_of(host, "auto")}
     assert "unknown-gpu" in codes
     assert "no-gpu-telemetry" not in codes  # NVIDIA's library has nothing to say of AMD's
 
@@ -132,7 +132,25 @@ def test_the_compiler_is_looked_for_that_the_device_needs(
 
 
 def test_a_search_is_warned_of_nothing_that_only_is_worth_knowing() -> None:
-    assert all(finding.severity is not Severity.INFO for finding in warnings_of(host_here()))
+    assert all(finding.severity is not Severity.INFO for finding in warnings_of(host_here(), "auto"))
+
+
+def test_gpus_that_the_target_will_not_see_are_nothing_to_warn_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    ill = {"temperature_c": 95, "used_bytes": 60 << 30, "throttle_reasons": ("hw_slowdown",)}
+    two = (gpu(0, state=ill), gpu(1, name="Tesla T4", profile_id="t4"))
+    machine = checkup(accelerators=two, shm_bytes=64 << 20).host
+    warned = {finding.code for finding in warnings_of(machine, "auto")}
+    assert {"mixed-gpus", "shared-gpu", "gpu-throttled", "gpu-hot", "small-shm"} <= warned
+    left = {finding.code for finding in warnings_of(machine, " CPU ")}
+    assert left - {"no-compiler"} == {"small-shm"}
+
+
+def test_gpus_that_the_user_hid_are_told_unless_the_cpu_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    bare = without_gpu().host
+    assert "gpus-hidden" in {finding.code for finding in warnings_of(bare, "auto")}
+    assert "gpus-hidden" not in {finding.code for finding in warnings_of(bare, "cpu")}
 
 
 @pytest.mark.real

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,23 +13,28 @@ if TYPE_CHECKING:
     from tunekit.records.checkup import Checkup, LoaderPlan
     from tunekit.records.finding import Finding
     from tunekit.records.host import Host, TorchBuild
+    from tunekit.records.profile import Profile
     from tunekit.records.storage import Storage
 
 
-def host_here(command: Sequence[str] = ()) -> "Host":
+def host_here(command: Sequence[str] = (), profiles: "Mapping[str, Profile] | None" = None) -> "Host":
     """Return this machine.
 
     Where the driver's library shows no GPU although there seems to be one, the torch of the command's
     Python is asked too, which takes seconds.
+
+    Args:
+        command: the training command; without one this Python's torch is asked.
+        profiles: those that name the GPUs; every one that is found by default.
     """
     from tunekit.hardware.detect import detect_host, has_gpu_file  # noqa: PLC0415 - --help must be instant
     from tunekit.hardware.torch_build import TorchAbsent  # noqa: PLC0415
 
-    host = detect_host()
+    host = detect_host(profiles=profiles)
     if host.accelerators or not has_gpu_file():
         return host
     build = ask_torch(command)
-    return host if isinstance(build, TorchAbsent) else detect_host(torch=build)
+    return host if isinstance(build, TorchAbsent) else detect_host(profiles=profiles, torch=build)
 
 
 def ask_torch(command: Sequence[str]) -> "TorchBuild | TorchAbsent":
@@ -90,12 +95,24 @@ def look_over(
     return checkup.model_copy(update={"findings": machine_findings(checkup, profile)})
 
 
-def warnings_of(host: "Host") -> "tuple[Finding, ...]":
-    """Return what would spoil figures that are measured here: warnings and errors, no notes."""
+def warnings_of(host: "Host", gpu_option: str) -> "tuple[Finding, ...]":
+    """Return what would spoil figures that are measured here: warnings and errors, no notes.
+
+    Args:
+        host: as it was detected.
+        gpu_option: what `--gpu` says; with "cpu" the GPUs are hidden from the target, and so from this.
+    """
+    from tunekit.hardware.device import CPU  # noqa: PLC0415
     from tunekit.records.finding import Severity  # noqa: PLC0415
 
-    findings = look_over(host).findings
-    return tuple(finding for finding in findings if finding.severity is not Severity.INFO)
+    hides_gpus = gpu_option.strip().lower() == CPU
+    seen = look_over(host.without_gpus() if hides_gpus else host)
+    hidden = {"gpus-hidden"} if hides_gpus else set()
+    return tuple(
+        finding
+        for finding in seen.findings
+        if finding.severity is not Severity.INFO and finding.code not in hidden
+    )
 
 
 def _text(value: str) -> str:

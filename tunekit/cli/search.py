@@ -123,7 +123,7 @@ def _new(options: argparse.Namespace, command: Sequence[str], folder: Path | Non
         host=host,
         profile=profile,
         measured_on=measured_on,
-        machine_findings=warnings_of(host),
+        machine_findings=warnings_of(host, options.gpu),
     )
     if folder is not None:
         return _Prepared(run, _machine(run, profiles), folder)
@@ -139,6 +139,7 @@ def _resumed(options: argparse.Namespace, command: Sequence[str]) -> _Prepared:
     Raises:
         TargetChangedError: the command or the script's text is not what the run was made for.
     """
+    from tunekit.cli.machine import warnings_of  # noqa: PLC0415
     from tunekit.hardware.profiles import load_profiles  # noqa: PLC0415
     from tunekit.search.folder import load_run  # noqa: PLC0415
 
@@ -163,21 +164,26 @@ def _resumed(options: argparse.Namespace, command: Sequence[str]) -> _Prepared:
             f"{run.target.script} has changed since the run in {options.resume}; its figures would not be "
             "comparable: start a new run"
         )
-    _refuse_other_machine(run)
+    here = _same_machine(run)
     updates: dict[str, object] = {}
     if options.budget:
         updates["budget_s"] = parse_duration_s(options.budget)
     if options.trials:
         updates["max_trials"] = options.trials
-    run = run.model_copy(update={"options": run.options.model_copy(update=updates)})
+    run = run.model_copy(
+        update={
+            "options": run.options.model_copy(update=updates),
+            "machine_findings": warnings_of(here, run.options.gpu),
+        }
+    )
     return _Prepared(run, _machine(run, load_profiles()), options.resume)
 
 
-def _refuse_other_machine(run: "Run") -> None:
-    """Refuse to mix the figures of two machines in one run.
+def _same_machine(run: "Run") -> "Host":
+    """Return the machine of the run as it is now; the figures of two machines are never mixed.
 
     Raises:
-        UsageError: CPUs or GPUs are not those of the run.
+        UsageError: CPUs or GPUs here are not those of the run.
     """
     from tunekit.cli.machine import host_here  # noqa: PLC0415
 
@@ -185,6 +191,7 @@ def _refuse_other_machine(run: "Run") -> None:
     was, now = _machine_text(run.host), _machine_text(here)
     if was != now:
         raise UsageError(f"the run was measured on {was}; this machine is {now}: start a new run here")
+    return here
 
 
 def _machine_text(host: "Host") -> str:

@@ -154,6 +154,11 @@ class Host(Record):
         has_cuda = any(device.type == "cuda" for device in seen)
         return any("nvml" in gpu.seen_by or has_cuda for gpu in self.accelerators)
 
+    def without_gpus(self) -> "Host":
+        """Return this machine as a process sees it that all GPUs are hidden from."""
+        torch = None if self.torch is None else self.torch.model_copy(update={"devices": ()})
+        return self.model_copy(update={"accelerators": (), "torch": torch})
+
     def per_rank(self, world_size: int) -> "Host":
         """Return the share of this machine that each of the processes that train together can use."""
         if world_size == 1:
