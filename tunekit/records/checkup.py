@@ -36,8 +36,8 @@ class Checkup(Record):
     host: Host
     why_no_torch: str | None = None
     """Why the training environment's torch could not be asked."""
-    is_python_known: bool = True
-    """Whether the Python that training runs is known; if not, a torch that is missing here may be there."""
+    has_python_answered: bool = True
+    """Whether the Python that training runs was asked in time; if not, it may have the torch missing here."""
     storage: Storage | None = None
     loader: LoaderPlan | None = None
     environment: dict[str, str] = Field(default_factory=dict)

@@ -15,7 +15,9 @@ def torch_findings(checkup: Checkup, profile: Profile | None) -> list[Finding]:
     if build is None:
         if checkup.why_no_torch is None:
             return []
-        return [_absent(checkup.why_no_torch) if checkup.is_python_known else _unknown(checkup.why_no_torch)]
+        return [
+            _absent(checkup.why_no_torch) if checkup.has_python_answered else _unknown(checkup.why_no_torch)
+        ]
     gpus = tuple(gpu for gpu in checkup.host.accelerators if "nvml" in gpu.seen_by)
     found = [
         _blind(build, gpus),
