@@ -5,6 +5,7 @@ import platform
 import re
 import shutil
 import socket
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -44,7 +45,9 @@ def detect_host(
     """
     known = load_profiles() if profiles is None else profiles
     ram_total_bytes = limits.ram_total_bytes(root)
-    accelerators = _accelerators(NvmlLibrary() if nvml is None else nvml, known, ram_total_bytes, root)
+    accelerators, models = _accelerators(
+        NvmlLibrary() if nvml is None else nvml, known, ram_total_bytes, root
+    )
     cpus = limits.cpus_allowed(root)
     return Host(
         hostname=socket.gethostname(),
@@ -64,6 +67,7 @@ def detect_host(
         load_average=limits.load_average(root),
         cpu_governor=limits.cpu_governor(root),
         accelerators=merged(accelerators, torch, known, ram_total_bytes),
+        gpu_models=models,
         platform=platform.platform(),
         python_version=platform.python_version(),
         torch=torch,
@@ -77,7 +81,8 @@ def visible_devices(gpus: Sequence[NvmlDevice], chosen: str | None) -> tuple[Nvm
     GPU under MIG one partition shows, the first unless another is named.
 
     Args:
-        gpus: the driver's GPUs in the driver's order; CUDA numbers them alike unless the models differ.
+        gpus: the driver's GPUs in the driver's order; CUDA numbers them alike unless the models differ and
+            CUDA_DEVICE_ORDER is not PCI_BUS_ID: then the fastest is its first.
         chosen: the text of CUDA_VISIBLE_DEVICES, None if it is not set.
     """
     if chosen is None:
@@ -104,11 +109,14 @@ def has_gpu_file(root: Path = limits.ROOT) -> bool:
     return any((root / "dev" / name).exists() for name in ("nvidiactl", "nvidia0", "kfd", "dxg"))
 
 
+def c_compiler(environment: Mapping[str, str]) -> str | None:
+    """Return the C compiler that Triton finds, which compiles for GPUs: $CC, else the usual ones."""
+    return _compiler(environment, "CC", ("gcc", "clang", "cc"))
+
+
 def cpp_compiler(environment: Mapping[str, str]) -> str | None:
-    """Return the C++ compiler that torch.compile finds: $CXX, else g++ or clang++; None without one."""
-    wanted = [environment["CXX"]] if environment.get("CXX") else ["g++", "clang++"]
-    found = (shutil.which(name, path=environment.get("PATH")) for name in wanted)
-    return next((program for program in found if program), None)
+    """Return the C++ compiler that Inductor finds, which compiles for CPUs: $CXX, else the system's own."""
+    return _compiler(environment, "CXX", ("clang++" if sys.platform == "darwin" else "g++",))
 
 
 def cpu_has_native_bf16(root: Path = limits.ROOT) -> bool | None:
@@ -119,7 +127,8 @@ def cpu_has_native_bf16(root: Path = limits.ROOT) -> bool | None:
 
 def _accelerators(
     nvml: Nvml, profiles: Mapping[str, Profile], ram_total_bytes: int, root: Path
-) -> tuple[Accelerator, ...]:
+) -> tuple[tuple[Accelerator, ...], tuple[str, ...]]:
+    """Return the GPUs that CUDA shows, and the models of all that the driver shows."""
     with nvml:
         driver = nvml.driver_version()
         answers = [nvml.device(index) for index in range(nvml.device_count())]
@@ -146,7 +155,7 @@ def _accelerators(
                     state=_state(nvml.state(device.index), is_partition),
                 )
             )
-    return tuple(accelerators)
+    return tuple(accelerators), tuple(sorted({gpu.name for gpu in gpus}))
 
 
 def _state(state: GpuState | None, is_partition: bool) -> GpuState | None:
@@ -174,6 +183,12 @@ def _computing(gpu: NvmlDevice) -> NvmlDevice | None:
     if gpu.partitions is None:
         return gpu
     return gpu.partitions[0] if gpu.partitions else None
+
+
+def _compiler(environment: Mapping[str, str], variable: str, usual: Sequence[str]) -> str | None:
+    wanted = [environment[variable]] if environment.get(variable) else usual
+    found = (shutil.which(name, path=environment.get("PATH")) for name in wanted)
+    return next((program for program in found if program), None)
 
 
 def _cpu_field(root: Path, names: str) -> str | None:

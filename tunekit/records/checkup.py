@@ -25,13 +25,6 @@ class LoaderPlan(Record):
         """Worker processes of all training processes together."""
         return self.num_workers * self.processes
 
-    @property
-    def buffer_bytes(self) -> int | None:
-        """Bytes in /dev/shm once every queue is full: workers x prefetch + 1 batches each."""
-        if self.batch_bytes is None or not self.num_workers:
-            return None
-        return self.processes * (self.num_workers * self.prefetch_factor + 1) * self.batch_bytes
-
 
 class Checkup(Record):
     """One machine, looked at before training."""
@@ -43,12 +36,12 @@ class Checkup(Record):
     host: Host
     why_no_torch: str | None = None
     """Why the training environment's torch could not be asked."""
-    is_python_known: bool = True
-    """Whether the Python that training runs is known; if not, nothing is known of its torch either."""
+    has_python_answered: bool = True
+    """Whether the Python that training runs was asked in time; if not, it may have the torch missing here."""
     storage: Storage | None = None
     loader: LoaderPlan | None = None
     environment: dict[str, str] = Field(default_factory=dict)
     """The variables that bear on training, as they are set."""
     compiler: str | None = None
-    """The C++ compiler that torch.compile would find."""
+    """The compiler that torch.compile would find: of C where there is a GPU, of C++ on a CPU."""
     findings: tuple[Finding, ...] = ()

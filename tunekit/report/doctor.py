@@ -5,17 +5,14 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from tunekit.recommend.diagnose.storage import rates_text
 from tunekit.records.checkup import Checkup, LoaderPlan
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Accelerator, Host, TorchBuild
 from tunekit.records.storage import Storage
-from tunekit.report.terminal import hang, say
-from tunekit.report.text import printable
+from tunekit.report.terminal import SEVERITY_STYLES, hang, say
+from tunekit.report.text import SEVERITY_WORDS, printable
 from tunekit.units import bytes_text, count_text
 
-_STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: ""}
-_WORDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 _LABEL_WIDTH = 9
 
 
@@ -50,7 +47,7 @@ def view_checkup(checkup: Checkup, silenced: Sequence[str] = ()) -> CheckupView:
     """
     return CheckupView(
         answer=_answer(checkup.findings),
-        facts=tuple((label, _one_line(text)) for label, text in _facts(checkup)),
+        facts=tuple((label, printable(text)) for label, text in _facts(checkup)),
         findings=tuple(_finding(one) for one in checkup.findings),
         silenced=f"not shown: {', '.join(silenced)}" if silenced else None,
     )
@@ -65,7 +62,7 @@ def draw_checkup(console: Console, shown: CheckupView) -> None:
         hang(console, text, label.ljust(_LABEL_WIDTH), " " * _LABEL_WIDTH)
     for finding in shown.findings:
         console.print()
-        say(console, finding.heading, _STYLES[finding.severity])
+        say(console, finding.heading, SEVERITY_STYLES[finding.severity])
         for detail in finding.details:
             hang(console, detail, "  ", "  ")
     if shown.silenced:
@@ -77,7 +74,7 @@ def draw_checkup(console: Console, shown: CheckupView) -> None:
 def _answer(findings: Sequence[Finding]) -> str:
     counts = {severity: sum(one.severity is severity for one in findings) for severity in Severity}
     parts = [
-        count_text(count, _WORDS[severity])
+        count_text(count, SEVERITY_WORDS[severity])
         for severity in (Severity.ERROR, Severity.WARNING, Severity.INFO)
         if (count := counts[severity])
     ]
@@ -90,17 +87,12 @@ def _answer(findings: Sequence[Finding]) -> str:
 
 def _finding(finding: Finding) -> FindingView:
     details = [
-        _one_line(f"{label}: {text}")
+        printable(f"{label}: {text}")
         for label, text in (("seen", finding.evidence), ("do", finding.remedy))
         if text
     ]
-    heading = f"{_WORDS[finding.severity]} {finding.code}: {finding.message}"
-    return FindingView(finding.severity, _one_line(heading), tuple(details))
-
-
-def _one_line(text: str) -> str:
-    """Return text with its line breaks written out too: a device's name must not look like a finding."""
-    return printable(text).replace("\n", "\\n")
+    heading = f"{SEVERITY_WORDS[finding.severity]} {finding.code}: {finding.message}"
+    return FindingView(finding.severity, printable(heading), tuple(details))
 
 
 def _facts(checkup: Checkup) -> list[tuple[str, str]]:
@@ -186,7 +178,7 @@ def _storage_text(storage: Storage) -> str:
     parts = [
         f"{storage.path}: {on}",
         size,
-        f"measured {rates_text(storage)}" if is_measured else "not measured",
+        f"measured {storage.rates_text}" if is_measured else "not measured",
     ]
     cached = storage.cached_share_before
     if cached is not None:

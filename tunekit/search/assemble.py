@@ -253,6 +253,8 @@ def _findings(trials: Trials, run: Run) -> tuple[Finding, ...]:
                 code="epoch-unknown",
                 severity=Severity.INFO,
                 message="the data set has no length, so epoch boundaries are not in the rate",
+                evidence="it is an IterableDataset, or len() of its loader fails",
+                remedy="where you know the length, tell it to `tunekit plan` with --samples",
             )
         )
     return tuple(findings)

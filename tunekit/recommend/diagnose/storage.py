@@ -4,12 +4,14 @@ from tunekit.records.checkup import Checkup
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.profile import Profile
 from tunekit.records.storage import Storage, StorageKind
-from tunekit.units import KIB, bytes_text, duration_text, rate_text
+from tunekit.units import KIB, bytes_text, duration_text
 
 _SLOW_MB_PER_S = 100.0
 """About 900 ImageNet pictures of 110 kB a second."""
 _SMALL_FILE_BYTES = 128 * KIB
 _MANY_FILES = 10_000
+_CACHED_RAM_SHARE = 0.8
+"""Of the memory; the page cache gets what processes leave, and they need some."""
 
 
 def storage_findings(checkup: Checkup, profile: Profile | None) -> list[Finding]:
@@ -61,7 +63,7 @@ def _slow(storage: Storage) -> Finding | None:
         severity=Severity.WARNING,
         message="the storage under the data set is slow",
         evidence=(
-            f"{rates_text(storage)}; reading all {bytes_text(storage.total_bytes)} once at the lower rate "
+            f"{storage.rates_text}; reading all {bytes_text(storage.total_bytes)} once at the lower rate "
             f"takes {at_least}{duration_text(epoch_s)}"
         ),
         remedy="move the data to faster storage, read ahead with more workers, or keep it smaller on disk",
@@ -70,7 +72,7 @@ def _slow(storage: Storage) -> Finding | None:
 
 
 def _larger_than_ram(storage: Storage, ram_bytes: int) -> Finding | None:
-    if storage.kind is StorageKind.MEMORY or storage.total_bytes <= 0.8 * ram_bytes:
+    if storage.kind is StorageKind.MEMORY or storage.total_bytes <= _CACHED_RAM_SHARE * ram_bytes:
         return None
     return Finding(
         code="data-larger-than-ram",
@@ -109,7 +111,7 @@ def _not_measured(storage: Storage) -> Finding | None:
             code="storage-measured-warm",
             severity=Severity.INFO,
             message="the files stayed in the page cache while they were read: the rate is the memory's",
-            evidence=rates_text(storage),
+            evidence=storage.rates_text,
             remedy="measure on a data set that was not read lately, or after a reboot",
         )
     if storage.problem is None or storage.kind is StorageKind.MEMORY:
@@ -122,16 +124,3 @@ def _not_measured(storage: Storage) -> Finding | None:
         evidence=storage.problem,
         remedy="name the whole data set with --data",
     )
-
-
-def rates_text(storage: Storage) -> str:
-    """Return the rates in one line: "412 MB/s in sequence, 38.0 MB/s in random reads of 64.0 KiB"."""
-    parts = []
-    if storage.sequential_mb_per_s is not None:
-        parts.append(f"{rate_text(storage.sequential_mb_per_s)} MB/s in sequence")
-    if storage.random_mb_per_s is not None:
-        parts.append(
-            f"{rate_text(storage.random_mb_per_s)} MB/s in random reads "
-            f"of {bytes_text(storage.random_read_bytes)}"
-        )
-    return ", ".join(parts) or "n/a"
