@@ -172,7 +172,7 @@ def test_colab_takes_units_and_sessions():
 
 
 def test_what_fits_one_session_of_colab_writes_no_checkpoint():
-    colab = instance(provider="colab", name="A10G")
+    colab = instance(provider="colab", name="A10G", compute_units_per_h=5.0)
     row = row_on(plan_of(a10g(colab), request=plan_request(epochs=6)), "A10G")
     assert row.sessions == exactly(1.0)
     assert row.checkpoint_interval_s is None

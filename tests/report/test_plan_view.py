@@ -328,7 +328,8 @@ def test_as_many_gpus_of_another_kind_may_scale_otherwise():
 def test_sessions_that_are_too_short_still_say_what_was_assumed():
     assumed = PlanAssumptions(max_session_s=600.0, restart_cost_s=900.0)
     asked = plan_request(assumptions=assumed)
-    lines = view_plan(plan_of(profile(instances=(instance(provider="colab"),)), request=asked)).assumptions
+    colab = instance(provider="colab", compute_units_per_h=5.0)
+    lines = view_plan(plan_of(profile(instances=(colab,)), request=asked)).assumptions
     assert "a Colab session lasts 10m 00s at most (--max-session)" in lines
     assert "a restart takes 15m 00s (--restart-cost)" in lines
 
