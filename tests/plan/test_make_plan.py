@@ -144,6 +144,12 @@ def test_smaller_gpus_are_named_until_the_memory_need_is_known():
     assert found.evidence == "20.0 GiB per GPU, as given"
 
 
+def test_a_measured_gpu_of_unknown_memory_leaves_every_other_in_doubt():
+    plan = plan_of(profile(memory_bytes=None), twice_as_fast(instances=(instance(name="2x"),)))
+    assert finding(plan, "memory-unknown").evidence == "how much a10g has is unknown too"
+    assert plan.choices
+
+
 def test_the_share_of_the_peak_is_assumed_only_where_nobody_published_it():
     measured, other = profile(achievable_bf16_fraction=0.8), twice_as_fast(achievable_bf16_fraction=0.8)
     assert plan_of(measured, other).model_assumptions == ()

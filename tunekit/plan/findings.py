@@ -37,7 +37,7 @@ def findings_of(
     """
     found = [
         _rates_unknown(request, rows, measured),
-        _memory_unknown(request, rows),
+        _memory_unknown(request, rows, measured),
         _too_wide(rows, choices),
         _memory_too_small(request, rows),
         _session_too_short(request, rows),
@@ -103,15 +103,21 @@ def _remedy_of_unknown(request: PlanRequest, measured: Profile | None) -> str:
     return "fill in the profile in ~/.config/tunekit/profiles, or measure there"
 
 
-def _memory_unknown(request: PlanRequest, rows: Sequence[PlanRow]) -> Finding | None:
-    smaller = [row for row in rows if row.may_not_fit and row.how is not None]
-    if not smaller or request.peak_reserved_bytes is not None:
+def _memory_unknown(
+    request: PlanRequest, rows: Sequence[PlanRow], measured: Profile | None
+) -> Finding | None:
+    doubted = [row for row in rows if row.fits is None and row.how is not None]
+    smaller = [row for row in doubted if row.may_not_fit]
+    is_comparable = measured is not None and measured.memory_bytes is not None
+    if not (smaller if is_comparable else doubted) or request.peak_reserved_bytes is not None:
         return None
     return Finding(
         code="memory-unknown",
         severity=Severity.WARNING,
         message="Memory need unknown: a GPU with less memory than the measured one may not hold it",
-        evidence=f"less than {request.measured_on}: {_gpus(smaller)}",
+        evidence=f"less than {request.measured_on}: {_gpus(smaller)}"
+        if is_comparable
+        else f"how much {request.measured_on} has is unknown too",
         remedy="give the peak memory per GPU with --memory-gib",
     )
 
