@@ -118,3 +118,28 @@ def test_a_file_that_is_no_profile_is_named(own_t4: Path, capsys: pytest.Capture
 def test_gpus_takes_no_command(capsys: pytest.CaptureFixture[str]):
     assert main(["gpus", "--", "python", "train.py"]) == 2
     assert "gpus takes no training command, got 'python train.py'" in capsys.readouterr().err
+
+
+def test_several_profiles_are_shown_one_after_the_other(capsys: pytest.CaptureFixture[str]):
+    assert main(["gpus", "t4", "a10g", "T4"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith(("t4: ", "a10g: "))] == [
+        "t4: Tesla T4",
+        "a10g: NVIDIA A10G",
+    ]
+    assert main(["gpus", "t4", "a10g", "--json"]) == 0
+    assert [one["id"] for one in json.loads(capsys.readouterr().out)] == ["t4", "a10g"]
+
+
+def test_of_several_names_the_unknown_one_is_told(capsys: pytest.CaptureFixture[str]):
+    assert main(["gpus", "t4", "a10h"]) == 3
+    assert "no GPU profile is named 'a10h'; near: a10, a10g" in capsys.readouterr().err
+
+
+def test_the_price_of_one_gpu_stays_at_80_columns_beside_that_of_eight(capsys: pytest.CaptureFixture[str]):
+    assert main(["gpus", "h100"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    header = next(line for line in lines if line.startswith("provider "))
+    assert header.split() == ["provider", "machine", "GPUs", "vCPUs", "$/h", "$/GPU-h", "as", "of"]
+    (eight,) = [line for line in lines if line.startswith("lambda") and "gpu_8x_h100_sxm5" in line]
+    assert eight.split()[-3:] == ["31.92", "3.99", "2026-09-25"]

@@ -75,6 +75,7 @@ SURFACE = {
         "--gpu",
         "--gpus",
         "--precision",
+        "--memory-gib",
         "--max-session",
         "--checkpoint-cost",
         "--no-checkpoints",

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.cli.numbers import natural, positive, positive_number
+from tunekit.cli.numbers import natural, positive, positive_count, positive_number
 
 
 @given(st.integers(0, 10**15 - 1))
@@ -47,3 +47,19 @@ def test_a_number_says_what_it_counts_and_how_many_there_may_be() -> None:
         with pytest.raises(argparse.ArgumentTypeError) as caught:
             read(text)
         assert str(caught.value) == f"must be a positive number of MiB, at most 1,000,000, got {text!r}"
+
+
+@pytest.mark.parametrize(
+    "text", ["1281167", "1_281_167", "1,281,167", "1281167e0", "1.281167e6", "1.2811670E+6"]
+)
+def test_a_count_may_be_written_as_people_write_it(text: str) -> None:
+    assert positive_count(text) == 1_281_167
+
+
+@pytest.mark.parametrize(
+    "text", ["0", "0e5", "1.5", "1.5e0", "1,28", "1,281_167", ",281", "1e99", "1e-6", "-1", "many", ""]
+)
+def test_what_is_no_count_says_so(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError) as caught:
+        positive_count(text)
+    assert str(caught.value) == f"must be a whole number, at least 1, got {text!r}"

@@ -89,6 +89,35 @@ def test_every_flag_reaches_the_plan(capsys: pytest.CaptureFixture[str]):
     assert {row.profile_id for row in plan.rows} == {"a10g", "a100-sxm-80"}
 
 
+def test_the_memory_need_can_be_given(saved: Path, capsys: pytest.CaptureFixture[str]):
+    plan = planned(capsys, *RATE, "--precision", "bf16", "--memory-gib", "18.5")
+    assert plan.request.peak_reserved_bytes == 18.5 * 1024**3
+    assert {row.fits for row in plan.rows if row.profile_id == "t4"} == {False}
+    of_run = planned(capsys, "plan", str(saved), "--memory-gib", "18.5").request
+    assert (of_run.peak_reserved_bytes, of_run.peak_is_given) == (plan.request.peak_reserved_bytes, True)
+
+
+def test_without_it_no_smaller_gpu_is_chosen(capsys: pytest.CaptureFixture[str]):
+    words = (*RATE, "--precision", "bf16", "--only", "t4", "--only", "a10g")
+    plan = planned(capsys, *words)
+    assert {plan.rows[one.row].profile_id for one in plan.choices} == {"a10g"}
+    assert main(list(words)) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "1x t4?" in shown
+    assert "? may not fit its memory" in shown
+    assert "passing over" in shown
+
+
+def test_samples_are_read_as_they_are_printed(capsys: pytest.CaptureFixture[str]):
+    assert planned(capsys, *RATE, "--samples", "1,281,167").request.samples_per_epoch == 1_281_167
+
+
+def test_too_slow_machines_are_the_reason_where_there_is_no_other(capsys: pytest.CaptureFixture[str]):
+    assert main([*RATE, "--precision", "bf16", "--max-hours", "0.1"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "No other machine is fast enough: 66 machines that need more than 0.1 h are left out" in shown
+
+
 def test_the_runs_tier_samples_and_epochs_can_be_set(saved: Path, capsys: pytest.CaptureFixture[str]):
     words = ("--tier", "balanced", "--samples", "7", "--epochs", "3", "--no-checkpoints")
     asked = planned(capsys, "plan", str(saved), *words).request
@@ -114,7 +143,7 @@ def test_a_run_on_a_cpu_says_why_it_has_no_dollars(tmp_path: Path, capsys: pytes
     (tmp_path / "run.json").write_text(to_json(on_cpu))
     assert main(["plan", str(tmp_path)]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "No other machine can be priced: the rate was measured on a CPU" in shown
+    assert "Nothing is known of other machines: the rate was measured on a CPU" in shown
     assert "tunekit plan --rate R --samples 50000 --epochs 10 --gpu t4" in shown
 
 
@@ -127,7 +156,7 @@ def test_a_students_plan_on_colab_fits_80_columns(
     shown = capsys.readouterr().out
     assert max(len(line) for line in shown.splitlines()) <= 80
     assert "sessions of 12h 00m at most; a checkpoint every 26m 20s" in " ".join(shown.split())
-    header = next(line for line in shown.splitlines() if line.startswith("machine"))
+    header = next(line for line in shown.splitlines() if line.startswith("machine  "))
     assert header.split() == ["machine", "GPUs", "hours", "on", "demand", "spot", "units", "sessions"]
     assert "prices seen: colab 20" in shown
 
@@ -169,7 +198,12 @@ def test_without_gpu_one_that_only_torch_sees_counts(
         (["plan", "--rate", "180", "--epochs", "1"], "add --samples"),
         ([*RATE, "--tier", "balanced"], "--tier balanced belongs to a run"),
         (["plan", "here", "--rate", "5"], "here has its own rate, so --rate 5 is one too many"),
-        (["plan", "here", "--gpu", "t4", "--gpus", "2"], "--gpu, --gpus belong to --rate"),
+        (["plan", "here", "--gpu", "t4", "--gpus", "2"], "--gpu, --gpus belong to --rate; here knows them"),
+        (["plan", "here", "--gpu", "t4"], "--gpu belongs to --rate; here knows it, so drop it"),
+        ([*RATE, "--memory-gib", "30"], "--memory-gib 30 is more than the 22.5 GiB of a10g"),
+        ([*RATE, "--max-session", "12"], "--max-session 12 is 12.0 s, less than 10m 00s; write 12h"),
+        ([*RATE, "--max-session", "9m"], "9m is 9m 00s, less than 10m 00s; write 9h if hours are meant"),
+        ([*RATE, "--interrupted-every", "4"], "--interrupted-every 4 is 4.0 s, less than 10m 00s; write 4h"),
         ([*RATE, "--scaling", "0.9..0.8"], "write it as LO..HI with shares up to 1"),
         ([*RATE, "--scaling", "2"], "write it as LO..HI with shares up to 1"),
         ([*RATE, "--scaling", "most"], "write it as LO..HI with shares up to 1"),

@@ -63,6 +63,11 @@ def test_a_shipped_file_names_the_schema_and_follows_it(path: Path) -> None:
         ("facts.price", {"source": "x", "confidence": "low"}),
         ("instances.0.gpus", 0),
         ("instances.0.as_of", "November"),
+        ("instances.0.as_of", "2026-13"),
+        ("fp32_tflops", 29800),
+        ("bandwidth_gb_per_s", 0.936),
+        ("memory_bytes", 24),
+        ("native_precisions", ["fp32", "int8"]),
         ("instances.0.spot.low_usd_per_h", -0.1),
     ],
 )

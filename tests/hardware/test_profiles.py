@@ -1,5 +1,6 @@
 import shutil
 from collections.abc import Callable
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from shipped import FOLDER, PROFILES
 
 import tunekit.hardware.profiles as module
 from tunekit.errors import DamagedRecordError, UsageError
+from tunekit.hardware.profile_file import read_profile
 from tunekit.hardware.profiles import (
     find_profile,
     load_profile_files,
@@ -22,6 +24,17 @@ from tunekit.records.profile import Profile
 from tunekit.units import GIB
 
 WriteProfile = Callable[..., Path]
+
+MISSING = object()
+"""Stands for a field that is left out."""
+
+
+def offer(as_of: object, spot_as_of: object = None) -> dict[str, object]:
+    """A machine as a profile's file has it."""
+    spot = spot_as_of and {"low_usd_per_h": 0.1, "high_usd_per_h": 0.2, "as_of": spot_as_of}
+    figures = {"gpus": 1, "vcpus": None, "ram_gb": None, "usd_per_h": 1.0, "spot": spot, "region": None}
+    named = {"provider": "aws", "name": "x", "as_of": as_of, "source": "seen", "confidence": "low"}
+    return figures | named
 
 
 @pytest.fixture
@@ -42,6 +55,7 @@ def user_folder(home: Path) -> Path:
 def write_profile(user_folder: Path) -> WriteProfile:
     def write(filename: str = "mine.yaml", folder: Path = user_folder, **changes: object) -> Path:
         content = yaml.safe_load((FOLDER / "t4.yaml").read_text(encoding="utf-8")) | changes
+        content = {key: value for key, value in content.items() if value is not MISSING}
         path = folder / filename
         path.write_text(yaml.safe_dump(content), encoding="utf-8")
         return path
@@ -133,11 +147,38 @@ def test_other_files_in_a_folder_are_not_read(user_folder: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"memory_bytes": -1}, "memory_bytes: Input should be greater than 0, got -1"),
+        (
+            {"memory_bytes": -1},
+            "memory_bytes: Input should be greater than 0, got -1; correct the file or move",
+        ),
         ({"compute_capability": 7.5}, "compute_capability: .*, got 7.5; put it in quotes"),
         ({"bandwith": 300}, "bandwith is no field of a profile"),
         ({"id": "No Good"}, "id: "),
-        ({"instances": [{"provider": "aws"}]}, "instances.0.name is missing"),
+        ({"instances": [{"provider": "aws"}]}, "instances.0.name is missing; every profile says it"),
+        ({"instances": [{"provider": "aws", "name": "x", "gpus": 1}]}, "0.vcpus is missing; write null"),
+        (
+            {"fp32_tflops": 29800},
+            r"29800 can't be meant in TFLOPS.*0\.05 to 1,000; write TFLOPS, such as 29\.8",
+        ),
+        ({"bandwidth_gb_per_s": 0.936}, r"0\.936 can't be meant in GB/s.*such as 936 for 0\.936 TB/s"),
+        ({"memory_bytes": 24}, "memory_bytes: 24 can't be meant in bytes.*such as 24146608128 for 23028 MiB"),
+        (
+            {"memory_bytes": "10 GiB"},
+            "must be a whole number of bytes, such as 24146608128 for 23028 MiB, got '10 GiB'",
+        ),
+        ({"bf16_tflops": "65 T"}, "bf16_tflops: must be a number of TFLOPS"),
+        ({"native_precisions": ["fp32", "int8"]}, "1: 'int8' is none of fp32, tf32, bf16, fp16, fp8"),
+        (
+            {"instances": [offer("2026-13-01")]},
+            "0.as_of: '2026-13-01' is no date; write it as \"2026-03-10\"",
+        ),
+        ({"instances": [offer("2025-02-30")]}, "0.as_of: '2025-02-30' is no date"),
+        ({"instances": [offer("2999-01")]}, "0.as_of: 2999-01 lies in the future; write the day"),
+        ({"instances": [offer("2026", spot_as_of="2999")]}, "0.spot.as_of: 2999 lies in the future"),
+        ({"torch_memory_bytes": MISSING}, "torch_memory_bytes is missing; write null if it is unknown"),
+        ({"id": MISSING}, "id is missing; give it one, such as my-gpu"),
+        ({"device_names": MISSING}, "device_names is missing; list what the driver calls the device"),
+        ({"facts": MISSING}, "facts is missing; say where the figures come from"),
     ],
 )
 def test_a_bad_field_is_named_with_its_file(
@@ -147,6 +188,35 @@ def test_a_bad_field_is_named_with_its_file(
     with pytest.raises(DamagedRecordError, match=message) as caught:
         load_profiles()
     assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("seen", "text"),
+    [
+        (date(2025, 11, 30), "2025-11-30"),
+        (datetime(2025, 11, 30, 8, tzinfo=UTC), "2025-11-30"),
+        (2025, "2025"),
+        ("2025-11", "2025-11"),
+    ],
+)
+def test_a_date_needs_no_quotes(write_profile: WriteProfile, seen: object, text: str) -> None:
+    write_profile(instances=[offer(seen, spot_as_of=seen)])
+    (machine,) = load_profiles()["t4"].instances
+    assert machine.as_of == text
+    assert machine.spot is not None
+    assert machine.spot.as_of == text
+
+
+def test_a_bad_file_can_be_moved_away(write_profile: WriteProfile) -> None:
+    path = write_profile(memory_bytes=24)
+    with pytest.raises(DamagedRecordError, match="correct the file or move it away"):
+        load_profiles()
+    path.unlink()
+    assert load_profiles()["t4"].memory_bytes == 15360 * 2**20
+
+
+def test_a_clock_that_is_behind_does_not_spoil_the_shipped_profiles() -> None:
+    assert read_profile(FOLDER / "t4.yaml", today=date(2000, 1, 1)).instances
 
 
 @pytest.mark.parametrize(

@@ -143,3 +143,18 @@ def test_the_cpu_claims_no_figure() -> None:
     assert cpu.native_precisions == ("fp32",)
     for figure in (cpu.memory_bytes, cpu.bandwidth_gb_per_s, cpu.fp32_tflops, cpu.bf16_tflops, cpu.tdp_w):
         assert figure is None
+
+
+@pytest.mark.parametrize(
+    ("gpu", "machine", "usd_per_h", "as_of"),
+    [
+        ("h100-sxm", "H100 SXM secure", 3.99, "2026-10-19"),
+        ("a100-pcie-80", "1x_A100-80GB_SECURE", 1.59, "2026-09-25"),
+        ("a40", "1x_A40_SECURE", 0.49, "2026-09"),
+        ("t4", "T4", 0.107, "2026-09-27"),
+    ],
+)
+def test_of_several_prices_the_newest_counts(gpu: str, machine: str, usd_per_h: float, as_of: str) -> None:
+    (offer,) = [one for one in PROFILES[gpu].instances if one.name == machine]
+    assert (offer.usd_per_h, offer.as_of) == (usd_per_h, as_of)
+    assert not re.search(rf"\bby {as_of}|on {as_of}", offer.notes or "")

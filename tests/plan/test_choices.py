@@ -76,6 +76,25 @@ def test_spot_counts_only_when_it_is_allowed_and_with_its_own_hours():
     }
 
 
+def test_a_gpu_that_may_not_hold_it_is_passed_over_and_that_is_said():
+    rows = [priced(1, 1, may_not_fit=True), priced(20, 3), priced(10, 8), priced(2, 2, may_not_fit=True)]
+    chosen = choose(rows, may_use_spot=False)
+    assert [(one.kind, one.row) for one in chosen] == [
+        (ChoiceKind.CHEAPEST, 2),
+        (ChoiceKind.BALANCED, 1),
+        (ChoiceKind.FASTEST, 1),
+    ]
+    assert chosen[0].reason == (
+        "least expected dollars of 2 machines with a price, passing over 2 machines that may have too little "
+        "memory"
+    )
+
+
+def test_a_gpu_that_may_not_hold_it_is_chosen_where_there_is_no_other():
+    rows = [priced(1, 1, may_not_fit=True), priced(2, 2, fits=False, obstacle="too small")]
+    assert rows_chosen(rows)[ChoiceKind.CHEAPEST] == (0, False)
+
+
 def test_every_choice_says_why():
     reasons = {one.kind: one.reason for one in choose([priced(1, 1), priced(None, 2)], may_use_spot=False)}
     assert reasons == {

@@ -23,6 +23,7 @@ from tunekit.errors import UsageError
 from tunekit.hardware.profiles import load_profiles
 from tunekit.plan.plan import known_providers, make_plan
 from tunekit.records.codec import from_json, to_json
+from tunekit.records.config import Precision
 from tunekit.records.finding import Finding
 from tunekit.records.plan import How, Plan, PlanAssumptions
 from tunekit.records.profile import Profile
@@ -119,6 +120,77 @@ def test_what_takes_too_long_is_left_out_and_counted():
     assert left_out.remedy == "give a higher --max-hours to see them"
 
 
+def test_with_spot_the_lower_price_of_each_machine_sorts_it():
+    """178 h on demand are 178 and 356 dollars; on spot the dearer one is 193.96 h x 0.4."""
+    cheap, dear = (
+        instance(name="cheap", usd_per_h=1.0),
+        instance(name="dear", usd_per_h=2.0, spot=spot_price()),
+    )
+    both = profile(instances=(cheap, dear))
+    assert [row.instance for row in plan_of(both).rows] == [None, "cheap", "dear"]
+    with_spot = plan_of(both, request=plan_request(may_use_spot=True))
+    assert [row.instance for row in with_spot.rows] == [None, "dear", "cheap"]
+
+
+def test_smaller_gpus_are_named_until_the_memory_need_is_known():
+    small = twice_as_fast(memory_bytes=16 * GIB, torch_memory_bytes=None, instances=(instance(name="2x"),))
+    gpus = (profile(instances=(instance(),)), small)
+    unknown = plan_of(*gpus)
+    assert finding(unknown, "memory-unknown").evidence == "less than a10g: a10g-twice"
+    assert {unknown.rows[one.row].profile_id for one in unknown.choices} == {"a10g"}
+    known = plan_of(*gpus, request=plan_request(peak_reserved_bytes=8 * GIB, peak_is_given=True))
+    assert "memory-unknown" not in codes(known)
+    assert {known.rows[one.row].profile_id for one in known.choices} == {"a10g-twice"}
+    large = plan_request(peak_reserved_bytes=20 * GIB, peak_is_given=True)
+    found = finding(plan_of(*gpus, request=large), "memory-too-small")
+    assert found.evidence == "20.0 GiB per GPU, as given"
+
+
+def test_a_measured_gpu_of_unknown_memory_leaves_every_other_in_doubt():
+    plan = plan_of(profile(memory_bytes=None), twice_as_fast(instances=(instance(name="2x"),)))
+    assert finding(plan, "memory-unknown").evidence == "how much a10g has is unknown too"
+    assert plan.choices
+
+
+def test_the_share_of_the_peak_is_assumed_only_where_nobody_published_it():
+    measured, other = profile(achievable_bf16_fraction=0.8), twice_as_fast(achievable_bf16_fraction=0.8)
+    assert plan_of(measured, other).model_assumptions == ()
+    assert plan_of(profile()).model_assumptions == ()
+    assert plan_of(measured, twice_as_fast()).model_assumptions == (
+        "a GPU reaches 78% to 95% of its peak rate where nobody published the share (50% to 95% on cards of "
+        "up to 75 W)",
+    )
+    in_fp32 = plan_of(measured, other, request=plan_request(precision=Precision.FP32)).model_assumptions
+    assert in_fp32[1] == "in fp32, convolutions run in TF32 where the GPU has it, as torch does by default"
+
+
+def test_a_range_says_that_it_is_too_wide_to_book_by():
+    """Ten times the bandwidth and twice the rate: 0.78/0.95/1.118 x 2 to 10 x 1.118 is a factor of 7.6."""
+    other = twice_as_fast(bandwidth_gb_per_s=6000.0, instances=(instance(name="2x"),))
+    found = finding(plan_of(profile(), other), "range-too-wide")
+    assert found.message == "Too wide to book by is the range of aws 2x"
+    assert found.evidence == "its high end is 7.6x its low end"
+
+
+def test_a_rate_in_a_precision_that_the_gpu_lacks_asks_for_one_that_it_has():
+    old = without_bf16("a10g")
+    found = finding(plan_of(old, twice_as_fast()), "rates-unknown")
+    assert found.evidence == "a10g has no bf16 of its own to go by"
+    assert found.remedy == "give a rate in fp16 or fp32"
+
+
+def test_what_keeps_the_most_machines_out_comes_first_where_none_is_left():
+    nameless = twice_as_fast(bandwidth_gb_per_s=None)
+    plan = plan_of(*machines(), nameless.model_copy(update={"id": "x"}), request=plan_request(max_hours=1.0))
+    assert plan.choices == ()
+    assert [one.code for one in plan.findings][:2] == ["too-slow", "rates-unknown"]
+
+
+def test_a_mac_is_not_rented_and_so_lacks_no_price():
+    mac = twice_as_fast("mps-m9", device_names=("Apple M9",))
+    assert "no-price" not in codes(plan_of(profile(instances=(instance(),)), mac))
+
+
 def test_a_provider_without_a_machine_is_an_error_that_lists_those_with_one():
     with pytest.raises(UsageError, match=r"'nowhere'.*known: aws, gcp"):
         plan_of(*machines(), request=plan_request(providers=("nowhere",)))
@@ -149,6 +221,9 @@ def test_a_plan_without_trouble_has_no_finding():
         ("loader-not-counted", twice_as_fast(instances=(instance(),)), {}),
         ("rates-unknown", twice_as_fast(bandwidth_gb_per_s=None), {}),
         ("rates-unknown", twice_as_fast(), {"measured_on": "cpu"}),
+        ("memory-unknown", twice_as_fast(memory_bytes=GIB), {}),
+        ("range-too-wide", twice_as_fast(bandwidth_gb_per_s=6000.0, instances=(instance(),)), {}),
+        ("colab-promises-nothing", profile(instances=(instance(provider="colab"),)), {}),
         ("other-precision", without_bf16(), {}),
         ("no-torch-build", twice_as_fast(compute_capability="3.7"), {}),
         ("memory-too-small", twice_as_fast(), {"peak_reserved_bytes": 100 * GIB}),

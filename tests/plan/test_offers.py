@@ -153,19 +153,31 @@ def test_spot_that_never_gets_anywhere_is_refused():
 
 
 def test_colab_takes_units_and_sessions():
-    """178 h in sessions of 12 h with 330 s between two: 15 of them, 14 gaps of 330 s = 1.28 h."""
+    """177.94 h and 30 s after every sqrt(2 x 30 x 43,200) - 30 = 1,579.97 s of it are 181.32 h.
+
+    In sessions of 12 h with 330 s between two these are 16 with 15 gaps = 1.375 h.
+    """
     colab = instance(
         provider="colab", name="A10G", usd_per_h=0.5, compute_units_per_h=5.0, as_of="2026-02-28"
     )
     row = row_on(plan_of(a10g(colab)), "A10G")
-    assert row.sessions == exactly(15.0)
+    assert row.sessions == exactly(16.0)
     assert row.hours is not None
-    assert row.hours.value == pytest.approx(177.94 + 14 * 330 / H, abs=0.01)
+    assert row.hours.value == pytest.approx(177.94 * (1 + 30 / 1579.97) + 15 * 330 / H, abs=0.01)
     assert row.compute_units is not None
     assert row.compute_units.value == pytest.approx(5 * row.hours.value)
     assert row.usd_on_demand is not None
     assert row.usd_on_demand.value == pytest.approx(0.5 * row.hours.value)
     assert row.checkpoint_interval_s is not None
+
+
+def test_what_fits_one_session_of_colab_writes_no_checkpoint():
+    colab = instance(provider="colab", name="A10G", compute_units_per_h=5.0)
+    row = row_on(plan_of(a10g(colab), request=plan_request(epochs=6)), "A10G")
+    assert row.sessions == exactly(1.0)
+    assert row.checkpoint_interval_s is None
+    assert row.hours is not None
+    assert row.hours.value == pytest.approx(6 * 1_281_167 / 180 / H)
 
 
 def test_colab_without_checkpoints_can_not_outlast_a_session():
@@ -231,6 +243,34 @@ def test_the_measured_peak_is_held_against_95_percent_of_the_memory(
     row = row_on(plan_of(a10g(), other, request=plan_request(peak_reserved_bytes=peak)), "other")
     assert row.fits is fits
     assert (row.obstacle is not None) is (fits is False)
+
+
+@pytest.mark.parametrize(
+    ("peak_gib", "memory_gib", "precision", "doubted"),
+    [
+        (None, 16, Precision.BF16, True),
+        (None, 22, Precision.BF16, True),
+        (None, 24, Precision.BF16, False),
+        (None, None, Precision.BF16, False),
+        (8, 16, Precision.BF16, False),
+        (8, 16, Precision.FP32, True),
+    ],
+)
+def test_a_gpu_with_less_memory_may_not_hold_what_nobody_knows(
+    peak_gib: int | None, memory_gib: int | None, precision: Precision, doubted: bool
+):
+    native = ("fp32", "tf32", "fp16") + (("bf16",) if precision is Precision.BF16 else ())
+    memory = None if memory_gib is None else memory_gib * GIB
+    machines = (instance(name="other"),)
+    other = twice_as_fast(
+        memory_bytes=memory, torch_memory_bytes=None, native_precisions=native, instances=machines
+    )
+    peak = None if peak_gib is None else peak_gib * GIB
+    plan = plan_of(a10g(), other, request=plan_request(peak_reserved_bytes=peak))
+    row = row_on(plan, "other")
+    assert row.precision is precision
+    assert row.may_not_fit is doubted
+    assert not row_on(plan, "g5.xlarge").may_not_fit
 
 
 def test_a_fallback_says_what_it_trains_in_and_not_that_it_fits():

@@ -7,7 +7,7 @@ from build_records import unhurried
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.plan.sessions import session_time_s, sessions_needed
+from tunekit.plan.sessions import session_time_s, sessions_needed, with_checkpoints_s
 
 
 @given(st.integers(1, 10_000_000), st.integers(60, 100_000), st.integers(0, 3600))
@@ -42,3 +42,8 @@ def test_time_is_the_work_and_the_gaps_and_grows_with_the_work(
 def test_sessions_of_100_s_with_10_s_between_by_hand(work_s: float, sessions: int, time_s: float):
     assert sessions_needed(work_s, 100, 10) == sessions
     assert session_time_s(work_s, 100, 10) == time_s
+
+
+@pytest.mark.parametrize(("work_s", "time_s"), [(100, 100), (101, 111.1), (200, 220)])
+def test_a_checkpoint_of_5_s_after_every_50_s_is_a_tenth_more_than_one_session(work_s: float, time_s: float):
+    assert with_checkpoints_s(work_s, 50, 5, max_session_s=100) == pytest.approx(time_s)

@@ -15,8 +15,8 @@ from tunekit.report.table import Table
 from tunekit.report.terminal import draw_plan
 
 AT_80 = """
-Cheapest and balanced: colab Twice, 1x a10g-twice: $62.73 ($54.47 to $72.29) for
-627 compute units, 89.6 h (77.8 to 103), predicted; in 8 (7 to 9) sessions of
+Cheapest and balanced: colab Twice, 1x a10g-twice: $63.91 ($55.50 to $73.66) for
+639 compute units, 91.3 h (79.3 to 105), predicted; in 8 (7 to 9) sessions of
 12h 00m at most; a checkpoint every 26m 20s; its loader has to feed 360
 samples/s; price of 2026-02-28.
 Fastest: aws g5.12xlarge, 4x a10g: $282 ($245 to $325) on demand, 49.7 h (43.2
@@ -30,7 +30,7 @@ dollars x hours; fastest: least expected hours of 4 machines.
 Machines by dollars on demand (~ predicted, * price older than 90 days)
 machine              GPUs           hours  on demand      spot  units  sessions
 (as measured)        1x a10g          178       n/a       n/a
-colab Twice          1x a10g-twice  ~89.6   ~$62.73       n/a    ~627        ~8
+colab Twice          1x a10g-twice  ~91.3   ~$63.91       n/a    ~639        ~8
 lambda gpu_1x_twice  1x a10g-twice  ~89.0     ~$133       n/a
 aws g5.xlarge        1x a10g          178      $179   ~$75.11*
 aws g5.12xlarge      4x a10g        ~49.7     ~$282*      n/a
@@ -45,7 +45,8 @@ Assumed, not measured
     --no-checkpoints)
   a restart takes 5m 00s (--restart-cost)
   a spot machine is taken away every 4h 00m on average (--interrupted-every)
-  a Colab session lasts 12h 00m at most (--max-session)
+  a Colab session lasts 12h 00m at most (--max-session); its hours count a
+    checkpoint after every interval
   dollars are for the hours of training: no storage, transfer, set-up or tax
 
 Sources
@@ -59,12 +60,14 @@ look them up before you book; correct them in ~/.config/tunekit/profiles
 note: Predicted rates are those of the GPU; a loader that can't keep up makes
 them lower (it is unknown how many CPUs fed the measured rate); run tunekit
 search on the machine before the long training
+note: Colab promises neither a certain GPU nor that a session lasts; keep the
+checkpoints where they outlive the session
 """
 
 AT_120 = """Machines by dollars on demand (~ predicted, * price older than 90 days)
 machine              GPUs           hours         range  on demand             range      spot  units  sessions
 (as measured)        1x a10g          178    173 to 183       n/a                         n/a
-colab Twice          1x a10g-twice  ~89.6   77.8 to 103   ~$62.73   $54.47 to $72.29      n/a    ~627        ~8
+colab Twice          1x a10g-twice  ~91.3   79.3 to 105   ~$63.91   $55.50 to $73.66      n/a    ~639        ~8
 lambda gpu_1x_twice  1x a10g-twice  ~89.0   77.3 to 103     ~$133       $116 to $154      n/a
 aws g5.xlarge        1x a10g          178    173 to 183      $179       $174 to $185  ~$75.11*
 aws g5.12xlarge      4x a10g        ~49.7  43.2 to 57.3     ~$282*      $245 to $325      n/a
@@ -131,9 +134,9 @@ def test_a_range_of_hours_never_stands_without_the_one_of_dollars():
 
 def test_every_figure_says_whether_it_is_predicted():
     table = view_plan(imagenet(), width=200).machines
-    assert cells(table, "hours") == ["178", "~89.6", "~89.0", "178", "~49.7"]
+    assert cells(table, "hours") == ["178", "~91.3", "~89.0", "178", "~49.7"]
     assert cells(table, "samples/s") == ["180", "~360", "~360", "180", "~644"]
-    assert cells(table, "on demand") == ["n/a", "~$62.73", "~$133", "$179", "~$282*"]
+    assert cells(table, "on demand") == ["n/a", "~$63.91", "~$133", "$179", "~$282*"]
     assert cells(table, "spot") == ["n/a", "n/a", "n/a", "~$75.11*", "n/a"]
     assert "(~ predicted, * price older than 90 days)" in table.title
 
@@ -160,7 +163,7 @@ def test_a_price_that_only_spot_has_is_dated_too():
 
 def test_units_and_sessions_stand_in_the_rows_of_colab_alone():
     table = view_plan(imagenet(), width=80).machines
-    assert cells(table, "units") == ["", "~627", "", "", ""]
+    assert cells(table, "units") == ["", "~639", "", "", ""]
     assert cells(table, "sessions") == ["", "~8", "", "", ""]
 
 
@@ -177,7 +180,7 @@ def test_an_answer_says_what_the_loader_has_to_feed_where_that_is_more_than_meas
     ("longest_h", "said"),
     [
         (12, "in 8 (7 to 9) sessions of 12h 00m at most; a checkpoint every 26m 20s; its loader"),
-        (3, "in 31 (27 to 36) sessions of 3h 00m at most; a checkpoint every 12m 55s; its loader"),
+        (3, "in 32 (28 to 37) sessions of 3h 00m at most; a checkpoint every 12m 55s; its loader"),
         (300, "89.0 h (77.3 to 103), predicted; its loader has to feed 360 samples/s; price of 2026-02-28."),
     ],
 )
@@ -218,8 +221,8 @@ def test_a_rate_of_a_cpu_says_why_there_are_no_dollars_and_what_to_do():
     shown = view_plan(imagenet(measured_on="cpu", rate_samples_per_s=exactly(180.0)))
     assert shown.answers == (
         "Where it was measured (1x cpu): 178 h, measured.",
-        "No other machine can be priced: the rate was measured on a CPU, so the hours on a GPU are unknown; "
-        "search on a machine with a GPU and plan from that run, or give a rate that you saw on one: "
+        "Nothing is known of other machines: the rate was measured on a CPU, so the hours on a GPU are "
+        "unknown; search on a machine with a GPU and plan from that run, or give a rate that you saw on one: "
         "tunekit plan --rate R --samples 1281167 --epochs 90 --gpu t4.",
     )
     assert shown.reasons is None
@@ -236,12 +239,12 @@ def test_machines_without_a_rate_are_shown_when_all_is_asked_for():
 @pytest.mark.parametrize(
     ("gpu", "asked", "said"),
     [
-        (profile(instances=()), {}, "No other machine can be priced."),
+        (profile(instances=()), {}, "No other machine is known to be offered."),
         (twice_as_fast(), {"only": ("a10g-twice",)}, "no price is known of 1 machine: a10g-twice; add one"),
         (
             profile(instances=(instance(provider="colab", compute_units_per_h=5.0),)),
             {"assumptions": PlanAssumptions(checkpoint_cost_s=None)},
-            "it does not fit the sessions of colab g5.xlarge (it is longer than a session",
+            "the training does not fit into sessions on colab g5.xlarge (it is longer than a session",
         ),
         (
             profile(instances=(instance(),)),
@@ -299,6 +302,73 @@ def test_nothing_is_listed_that_the_plan_does_not_rest_on():
         "dollars are for the hours of training: no storage, transfer, set-up or tax",
     )
     assert view_plan(plan).sources == ("aws g5.xlarge: a price list",)
+
+
+@pytest.mark.parametrize(
+    ("measured_gpus", "line"),
+    [
+        (1, "on more GPUs each has 80% to 100% of its rate (--scaling), with the same batch each"),
+        (2, "as many epochs do; on fewer GPUs each has 100% to 125% of its rate"),
+        (4, "on fewer GPUs each has 100% to 125% of its rate (--scaling)"),
+    ],
+)
+def test_every_number_of_gpus_says_what_was_assumed_of_it(measured_gpus: int, line: str):
+    lines = view_plan(imagenet(measured_gpus=measured_gpus)).assumptions
+    assert any(line in one for one in lines)
+    assert any("on more GPUs" in one for one in lines) == (measured_gpus < 4)
+
+
+def test_as_many_gpus_of_another_kind_may_scale_otherwise():
+    fast = twice_as_fast(instances=(instance(name="four", gpus=4),))
+    asked = plan_request(measured_gpus=4)
+    (line, *_) = view_plan(plan_of(profile(), fast, request=asked)).assumptions
+    assert line.startswith("as many GPUs of another kind have 80% to 125% of it (--scaling)")
+
+
+def test_sessions_that_are_too_short_still_say_what_was_assumed():
+    assumed = PlanAssumptions(max_session_s=600.0, restart_cost_s=900.0)
+    asked = plan_request(assumptions=assumed)
+    colab = instance(provider="colab", compute_units_per_h=5.0)
+    lines = view_plan(plan_of(profile(instances=(colab,)), request=asked)).assumptions
+    assert "a Colab session lasts 10m 00s at most (--max-session)" in lines
+    assert "a restart takes 15m 00s (--restart-cost)" in lines
+
+
+def test_a_given_memory_need_is_an_assumption_with_its_flag():
+    asked = {"peak_reserved_bytes": 8 * 1024**3, "peak_is_given": True}
+    assert (
+        "another GPU would need the 8.0 GiB of memory (--memory-gib)"
+        in view_plan(imagenet(**asked)).assumptions
+    )
+
+
+def test_a_gpu_that_may_not_hold_it_is_marked():
+    small = twice_as_fast(memory_bytes=16 * 1024**3, torch_memory_bytes=None, instances=(instance(),))
+    unknown = view_plan(plan_of(profile(), small), width=80)
+    assert cells(unknown.machines, "GPUs") == ["1x a10g", "1x a10g-twice?"]
+    assert "? may not fit its memory" in unknown.machines.title
+    assert "; its memory may be too small; " in unknown.answers[0]
+    asked = plan_request(peak_reserved_bytes=20 * 1024**3)
+    known = view_plan(plan_of(profile(), small, request=asked), width=80)
+    assert cells(known.machines, "GPUs") == ["1x a10g", "1x a10g-twice!"]
+    assert "! does not fit it" in known.machines.title
+
+
+def test_with_spot_the_title_says_what_the_machines_stand_by():
+    shown = view_plan(imagenet(may_use_spot=True), width=80)
+    assert shown.machines.title.startswith("Machines by the lower of on demand and spot (")
+    assert "spot" in shown.machines.columns
+    assert cells(shown.machines, "machine")[1:3] == ["colab Twice", "aws g5.xlarge"]
+
+
+def test_a_spot_price_has_a_day_of_its_own():
+    machine = instance(spot=spot_price(0.2, 0.2, "2024"))
+    shown = view_plan(
+        plan_of(profile(instances=(machine,)), request=plan_request(may_use_spot=True)), width=200
+    )
+    assert shown.answers[0].endswith("; spot price of 2024, stale.")
+    assert shown.answers[1].endswith("; price of 2026-02-28.")
+    assert cells(shown.machines, "price of") == ["", "2026-02-28, spot 2024"]
 
 
 @pytest.mark.parametrize("name", ["[red]", "[/]", ":smile:", "{0}", "%s", "\\[red]"])

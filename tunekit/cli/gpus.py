@@ -1,15 +1,18 @@
 """`tunekit gpus`: what is known about every GPU that `--gpu` takes."""
 
 import argparse
+import contextlib
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from tunekit.errors import UsageError
+from tunekit.errors import UnknownGpuError, UsageError
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
+
+    from tunekit.records.profile import Profile
 
 
 def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -17,7 +20,7 @@ def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = verbs.add_parser(
         "gpus",
         help="list the GPUs that --gpu takes, with their figures and prices",
-        description="List every GPU profile, or show one with its figures, sources and machines.",
+        description="List every GPU profile, or show some with their figures, sources and machines.",
     )
     parser.add_argument(
         "name", metavar="NAME", nargs="*", help="an id, an alias or what the driver calls it; all by default"
@@ -38,23 +41,48 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     from rich.console import Console  # noqa: PLC0415 - slow to import; --help must be instant
 
     from tunekit.cli.machine import host_here  # noqa: PLC0415
-    from tunekit.hardware.profiles import find_profile, load_profile_files  # noqa: PLC0415
+    from tunekit.hardware.profiles import load_profile_files  # noqa: PLC0415
     from tunekit.records.codec import to_json  # noqa: PLC0415
     from tunekit.report.gpus import gpu_list, gpu_sheet  # noqa: PLC0415
     from tunekit.report.terminal import draw_parts  # noqa: PLC0415
 
     files = load_profile_files()
     profiles = {profile_id: file.profile for profile_id, file in files.items()}
-    chosen = find_profile(" ".join(options.name), profiles) if options.name else None
+    chosen = _named(options.name, profiles)
     if options.json:
-        every = [profile.model_dump(mode="json") for profile in profiles.values()]
-        sys.stdout.write((json.dumps(every, indent=2) if chosen is None else to_json(chosen)) + "\n")
+        several = [profile.model_dump(mode="json") for profile in chosen or profiles.values()]
+        sys.stdout.write((to_json(chosen[0]) if len(chosen) == 1 else json.dumps(several, indent=2)) + "\n")
         return 0
     here = host_here(profiles=profiles).accelerators
     console = Console(highlight=False)
-    if chosen is None:
-        parts = gpu_list(files.values(), here, console.width)
-    else:
-        parts = gpu_sheet(files[chosen.id], here, console.width)
-    draw_parts(console, parts)
+    if not chosen:
+        draw_parts(console, gpu_list(files.values(), here, console.width))
+    for profile in chosen:
+        draw_parts(console, gpu_sheet(files[profile.id], here, console.width))
     return 0
+
+
+def _named(words: Sequence[str], profiles: "Mapping[str, Profile]") -> "list[Profile]":
+    """Return the profile that the words together name, or else the one that each of them names.
+
+    Raises:
+        UnknownGpuError: a name has no profile.
+    """
+    from tunekit.hardware.profiles import find_profile  # noqa: PLC0415
+
+    if not words:
+        return []
+    try:
+        return [find_profile(" ".join(words), profiles)]
+    except UnknownGpuError:
+        if len(words) == 1 or not _is_known(words[0], profiles):
+            raise
+    return list({one.id: one for one in (find_profile(word, profiles) for word in words)}.values())
+
+
+def _is_known(name: str, profiles: "Mapping[str, Profile]") -> bool:
+    from tunekit.hardware.profiles import find_profile  # noqa: PLC0415
+
+    with contextlib.suppress(UnknownGpuError):
+        return bool(find_profile(name, profiles))
+    return False

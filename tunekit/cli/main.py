@@ -11,6 +11,7 @@ from types import FrameType
 from tunekit import __version__
 from tunekit.cli import doctor, gpus, init, plan, report, search
 from tunekit.cli import run as run_training
+from tunekit.cli.pipes import reader_has_left, until_the_reader_leaves
 from tunekit.cli.settings import load_settings
 from tunekit.errors import TunekitError, UsageError
 
@@ -25,6 +26,10 @@ def run() -> None:
 
 def main(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code."""
+    return until_the_reader_leaves(lambda: _exit_code(arguments))
+
+
+def _exit_code(arguments: Sequence[str]) -> int:
     own, command = _split(arguments)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
@@ -36,6 +41,8 @@ def main(arguments: Sequence[str]) -> int:
         print(f"tunekit: {error}", file=sys.stderr)  # noqa: T201
         return error.exit_code
     except OSError as error:
+        if isinstance(error, BrokenPipeError) and reader_has_left():
+            raise
         print(f"tunekit: {error}", file=sys.stderr)  # noqa: T201
         return TunekitError.exit_code
     except KeyboardInterrupt:

@@ -27,6 +27,25 @@ def positive(text: str) -> int:
     return _whole(text, least=1)
 
 
+def positive_count(text: str) -> int:
+    """Return the whole number, at least 1, also written as 1_281_167, 1,281,167 or 1e6.
+
+    Raises:
+        argparse.ArgumentTypeError: the text is none.
+    """
+    grouped = re.fullmatch(r"\d{1,3}([,_])\d{3}(?:\1\d{3})*", text)
+    if grouped:
+        return _whole(text.replace(grouped[1], ""), least=1)
+    power = re.fullmatch(r"(\d{1,15})(?:\.(\d{1,15}))?[eE]\+?(\d{1,2})", text)
+    if power is None:
+        return _whole(text, least=1)
+    whole, places, shift = power[1], (power[2] or "").rstrip("0"), int(power[3])
+    digits = whole + places + "0" * (shift - len(places)) if shift >= len(places) else ""
+    if not re.fullmatch(WHOLE, digits.lstrip("0")):
+        raise argparse.ArgumentTypeError(f"must be a whole number, at least 1, got {text!r}")
+    return int(digits)
+
+
 def positive_number(of: str = "", most: float = math.inf) -> Callable[[str], float]:
     """Return what reads a positive, finite number.
 

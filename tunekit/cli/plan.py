@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tunekit.cli.numbers import positive, positive_number
+from tunekit.cli.numbers import positive, positive_count, positive_number
 from tunekit.errors import UsageError
-from tunekit.units import parse_duration_s
+from tunekit.units import GIB, bytes_text, duration_text, parse_duration_s
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 _TIERS = ("conservative", "balanced", "aggressive")
 _PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 _MAX_RATE = 1e12
+_MAX_GIB = 1e6
+_SHORTEST_S = 600.0
+"""A session or a time between interruptions below this is a unit forgotten: 12 for 12h."""
+
 _OF_A_RATE = ("gpu", "gpus", "precision")
 
 
@@ -52,7 +56,7 @@ def _add_training(group: argparse._ArgumentGroup) -> None:
         help="measured samples/s, instead of a run",
     )
     group.add_argument(
-        "--samples", type=positive, metavar="N", help="samples per epoch (default: what the run saw)"
+        "--samples", type=positive_count, metavar="N", help="samples per epoch (default: what the run saw)"
     )
     group.add_argument("--epochs", type=positive, metavar="N", help="epochs (default: the run's)")
     group.add_argument("--gpu", metavar="NAME", help="where --rate was measured (default: the GPU here)")
@@ -61,6 +65,12 @@ def _add_training(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--precision", choices=_PRECISIONS, help="what --rate was measured in (default: fp32, assumed)"
+    )
+    group.add_argument(
+        "--memory-gib",
+        type=positive_number("GiB", _MAX_GIB),
+        metavar="N",
+        help="peak memory per GPU, which decides where it fits (default: what the run reserved)",
     )
 
 
@@ -167,7 +177,8 @@ def _refuse_mixtures(options: argparse.Namespace) -> None:
         return
     given = [f"--{name}" for name in _OF_A_RATE if getattr(options, name) is not None]
     if given:
-        raise UsageError(f"{', '.join(given)} belong to --rate; {options.run} knows them, so drop them")
+        belong, them = ("belongs", "it") if len(given) == 1 else ("belong", "them")
+        raise UsageError(f"{', '.join(given)} {belong} to --rate; {options.run} knows {them}, so drop {them}")
 
 
 def _wishes(options: argparse.Namespace, profiles: "Mapping[str, Profile]") -> "Wishes":
@@ -181,6 +192,7 @@ def _wishes(options: argparse.Namespace, profiles: "Mapping[str, Profile]") -> "
         only=tuple(find_profile(name, profiles).id for name in options.only),
         max_hours=options.max_hours,
         may_use_spot=options.spot,
+        peak_reserved_bytes=None if options.memory_gib is None else round(options.memory_gib * GIB),
         assumptions=_assumptions(options),
     )
 
@@ -190,15 +202,31 @@ def _assumptions(options: argparse.Namespace) -> "PlanAssumptions":
 
     low, high = _scaling(options.scaling)
     return PlanAssumptions(
-        max_session_s=parse_duration_s(options.max_session),
+        max_session_s=_long_duration_s("--max-session", options.max_session),
         checkpoint_cost_s=None
         if options.no_checkpoints
         else parse_duration_s(options.checkpoint_cost or "30s"),
         restart_cost_s=parse_duration_s(options.restart_cost),
-        interrupted_every_s=parse_duration_s(options.interrupted_every),
+        interrupted_every_s=_long_duration_s("--interrupted-every", options.interrupted_every),
         scaling_low=low,
         scaling_high=high,
     )
+
+
+def _long_duration_s(flag: str, text: str) -> float:
+    """Return the seconds of a duration that is hours rather than seconds.
+
+    Raises:
+        UsageError: it is none, or so short that its unit was forgotten.
+    """
+    duration_s = parse_duration_s(text)
+    if duration_s < _SHORTEST_S:
+        number = text.strip().rstrip("smhdSMHD")
+        raise UsageError(
+            f"{flag} {text} is {duration_text(duration_s)}, less than {duration_text(_SHORTEST_S)}; "
+            f"write {number}h" + (" if hours are meant" if text.strip() != number else "")
+        )
+    return duration_s
 
 
 def _request_of_run(
@@ -226,20 +254,39 @@ def _request_of_rate(
     from tunekit.records.plan import PlanRequest  # noqa: PLC0415
 
     rate: float = options.rate
+    measured_on = find_profile(options.gpu, profiles).id if options.gpu else _gpu_here(profiles)
+    _refuse_more_than_there_was(wishes.peak_reserved_bytes, profiles.get(measured_on))
     return PlanRequest(
         source=f"--rate {rate:g}, as given",
         samples_per_epoch=options.samples,
         epochs=options.epochs,
         rate_samples_per_s=Interval(value=rate, low=rate, high=rate),
-        measured_on=find_profile(options.gpu, profiles).id if options.gpu else _gpu_here(profiles),
+        measured_on=measured_on,
         measured_gpus=options.gpus or 1,
         precision=Precision(options.precision or "fp32"),
         precision_is_assumed=options.precision is None,
+        peak_reserved_bytes=wishes.peak_reserved_bytes,
+        peak_is_given=wishes.peak_reserved_bytes is not None,
         providers=wishes.providers,
         only=wishes.only,
         max_hours=wishes.max_hours,
         may_use_spot=wishes.may_use_spot,
         assumptions=wishes.assumptions,
+    )
+
+
+def _refuse_more_than_there_was(peak_bytes: int | None, measured: "Profile | None") -> None:
+    """Refuse a peak that the GPU which the rate was measured on can't have held.
+
+    Raises:
+        UsageError: it is one.
+    """
+    memory_bytes = None if measured is None else measured.memory_bytes
+    if measured is None or peak_bytes is None or memory_bytes is None or peak_bytes <= memory_bytes:
+        return
+    raise UsageError(
+        f"--memory-gib {peak_bytes / GIB:g} is more than the {bytes_text(memory_bytes)} of {measured.id}, "
+        "where the rate was measured; give the peak per GPU"
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from tunekit.hardware.profile_file import PLAUSIBLE
 from tunekit.records.profile import FactGroup, Instance, Profile, ProfileFacts, SpotPrice
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -26,6 +27,7 @@ def profile_schema() -> dict[str, Any]:
     """Return what a profile file may hold, with the record's own words on its fields."""
     schema = Profile.model_json_schema()
     del schema["properties"][_NOT_WRITTEN]
+    _add_bounds(schema["properties"])
     parts = schema["$defs"] | {Profile.__name__: schema}
     for record in (Profile, ProfileFacts, FactGroup, Instance, SpotPrice):
         for name, text in _field_docstrings(record).items():
@@ -43,6 +45,15 @@ def schema_text() -> str:
 def write_schema(path: str) -> None:
     """Write the schema to a file."""
     Path(path).write_text(schema_text(), encoding="utf-8")
+
+
+def _add_bounds(properties: dict[str, Any]) -> None:
+    """Write between what each figure of a GPU lies."""
+    for name, bounds in PLAUSIBLE.items():
+        for kind in properties[name]["anyOf"]:
+            if kind["type"] != "null":
+                kind.pop("exclusiveMinimum", None)
+                kind |= {"minimum": bounds.least, "maximum": bounds.most}
 
 
 def _field_docstrings(record: type[BaseModel]) -> dict[str, str]:

@@ -7,12 +7,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-import yaml
-from pydantic import ValidationError
 
 from tunekit.errors import DamagedRecordError, UnknownGpuError, UsageError
+from tunekit.hardware.profile_file import read_profile
 from tunekit.records.profile import Confidence, FactGroup, Profile, ProfileFacts
 
 PROFILES_VARIABLE = "TUNEKIT_PROFILES"
@@ -91,7 +88,7 @@ def load_profile_files() -> dict[str, ProfileFile]:
     for folder in profile_folders():
         here: dict[str, Path] = {}
         for path in _profile_files(folder):
-            profile = _read_profile(path)
+            profile = read_profile(path, is_yours=folder != shipped)
             if profile.id in here:
                 raise DamagedRecordError(
                     f"{path} and {here[profile.id]} both have id {profile.id!r}; delete one or change its id"
@@ -224,37 +221,6 @@ def _profile_files(folder: Path) -> list[Path]:
         return []
     files = (path for path in folder.iterdir() if path.suffix in (".yaml", ".yml"))
     return sorted(path for path in files if not path.name.startswith("."))
-
-
-def _read_profile(path: Path) -> Profile:
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DamagedRecordError(f"{path} can't be read: {error.strerror}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        reason = " ".join(str(error).split())
-        raise DamagedRecordError(f"{path} is not readable as YAML: {reason}") from error
-    if not isinstance(content, dict):
-        raise DamagedRecordError(
-            f"{path} holds {type(content).__name__}, not a profile's fields; start from a file of "
-            f"{_shipped_folder()}"
-        )
-    try:
-        return Profile.model_validate(content)
-    except ValidationError as error:
-        raise DamagedRecordError(f"{path} is not a profile: {_problem(error)}") from error
-
-
-def _problem(error: ValidationError) -> str:
-    problem = error.errors(include_url=False)[0]
-    place = ".".join(str(part) for part in problem["loc"])
-    if problem["type"] == "missing":
-        return f"{place} is missing; write null if it is unknown"
-    if problem["type"] == "extra_forbidden":
-        return f"{place} is no field of a profile; check its spelling"
-    value: Any = problem["input"]
-    remedy = "; put it in quotes" if problem["type"] == "string_type" and value is not None else ""
-    return f"{place}: {problem['msg']}, got {value!r}{remedy}"
 
 
 def _tokens(name: str) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tunekit.records.plan import Choice, ChoiceKind, PlanRow
+from tunekit.units import count_text
 
 
 class _Candidate(NamedTuple):
@@ -21,6 +22,7 @@ def choose(rows: Sequence[PlanRow], may_use_spot: bool) -> tuple[Choice, ...]:
     Cheapest has the least expected dollars, fastest the least expected hours, balanced the least product of
     the two: it takes twice the speed for less than twice the money. Expected is the middle of the interval.
     Ties go to the other figure, then to the earlier row. A choice that no machine qualifies for is left out.
+    A GPU that may not hold the training is chosen only where no other GPU qualifies.
 
     Args:
         rows: the machines.
@@ -30,19 +32,17 @@ def choose(rows: Sequence[PlanRow], may_use_spot: bool) -> tuple[Choice, ...]:
     priced = [one for one in candidates if one.usd is not None]
     choices = []
     if priced:
-        cheapest = min(priced, key=lambda one: (one.usd, one.hours, one.row))
-        choices.append(
-            _choice(
-                ChoiceKind.CHEAPEST, cheapest, f"least expected dollars of {_machines(priced)} with a price"
-            )
-        )
-        balanced = min(priced, key=lambda one: ((one.usd or 0.0) * one.hours, one.usd, one.row))
+        kept, passed_over = _that_hold_it(priced, rows)
+        of = f"of {_machines(kept)} with a price{passed_over}"
+        cheapest = min(kept, key=lambda one: (one.usd, one.hours, one.row))
+        choices.append(_choice(ChoiceKind.CHEAPEST, cheapest, f"least expected dollars {of}"))
+        balanced = min(kept, key=lambda one: ((one.usd or 0.0) * one.hours, one.usd, one.row))
         choices.append(_choice(ChoiceKind.BALANCED, balanced, "least dollars x hours"))
     if candidates:
-        fastest = min(candidates, key=lambda one: (one.hours, one.usd is None, one.usd or 0.0, one.row))
-        choices.append(
-            _choice(ChoiceKind.FASTEST, fastest, f"least expected hours of {_machines(candidates)}")
-        )
+        kept, passed_over = _that_hold_it(candidates, rows)
+        fastest = min(kept, key=lambda one: (one.hours, one.usd is None, one.usd or 0.0, one.row))
+        of = f"of {_machines(kept)}" + ("" if priced else passed_over)
+        choices.append(_choice(ChoiceKind.FASTEST, fastest, f"least expected hours {of}"))
     return tuple(choices)
 
 
@@ -59,10 +59,18 @@ def _candidates(rows: Sequence[PlanRow], may_use_spot: bool) -> list[_Candidate]
     return found
 
 
+def _that_hold_it(candidates: list[_Candidate], rows: Sequence[PlanRow]) -> tuple[list[_Candidate], str]:
+    """Return those whose memory is no doubt, or all where there are none, and what was passed over."""
+    sure = [one for one in candidates if not rows[one.row].may_not_fit]
+    passed_over = [one for one in candidates if rows[one.row].may_not_fit]
+    if not sure or not passed_over:
+        return candidates, ""
+    return sure, f", passing over {_machines(passed_over)} that may have too little memory"
+
+
 def _choice(kind: ChoiceKind, candidate: _Candidate, reason: str) -> Choice:
     return Choice(kind=kind, row=candidate.row, on_spot=candidate.on_spot, reason=reason)
 
 
 def _machines(candidates: Sequence[_Candidate]) -> str:
-    count = len({one.row for one in candidates})
-    return "1 machine" if count == 1 else f"{count} machines"
+    return count_text(len({one.row for one in candidates}), "machine")

@@ -21,6 +21,8 @@ class Wishes(NamedTuple):
     only: tuple[str, ...] = ()
     max_hours: float | None = None
     may_use_spot: bool = False
+    peak_reserved_bytes: int | None = None
+    """Peak memory per GPU, instead of the run's."""
     assumptions: PlanAssumptions = PlanAssumptions()
 
 
@@ -52,7 +54,8 @@ def request_of_run(run: Run, wishes: Wishes, tier: Tier | None = None, name: str
         measured_gpus=run.world_size,
         measured_vcpus_per_gpu=_vcpus_used(best.config, run.rank_host.cpus),
         precision=best.config.precision,
-        peak_reserved_bytes=best.peak_reserved_bytes,
+        peak_reserved_bytes=wishes.peak_reserved_bytes or best.peak_reserved_bytes,
+        peak_is_given=wishes.peak_reserved_bytes is not None,
         providers=wishes.providers,
         only=wishes.only,
         max_hours=wishes.max_hours,

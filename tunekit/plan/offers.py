@@ -7,7 +7,7 @@ from typing import NamedTuple
 from tunekit.plan.intervals import EXACTLY_ONE, between, inverse, scaled, through, times
 from tunekit.plan.prices import is_stale
 from tunekit.plan.roofline import SpeedRatio, speed_ratio
-from tunekit.plan.sessions import session_time_s, sessions_needed
+from tunekit.plan.sessions import session_time_s, sessions_needed, with_checkpoints_s
 from tunekit.plan.spot import daly_interval_s, spot_time_s
 from tunekit.recommend.tiers import POLICIES
 from tunekit.records.measurement import Interval
@@ -79,13 +79,16 @@ def offered_machines(request: PlanRequest, profiles: Mapping[str, Profile], toda
         if profile.is_cpu or (request.only and profile.id not in request.only):
             continue
         speed = _speed(request, measured, profile)
+        is_smaller = _has_less_memory(profile, measured)
         wanted = [
             one for one in profile.instances if not request.providers or one.provider in request.providers
         ]
         for instance in wanted:
-            yield _offer(request, profile, speed, instance, today)
+            row = _offer(request, profile, speed, instance, today)
+            yield _doubted(row) if is_smaller else row
         if not profile.instances and not request.providers and profile.id != request.measured_on:
-            yield _gpu_alone(request, profile, speed)
+            alone = _gpu_alone(request, profile, speed)
+            yield _doubted(alone) if is_smaller else alone
 
 
 def _speed(request: PlanRequest, measured: Profile | None, profile: Profile) -> SpeedRatio:
@@ -128,7 +131,8 @@ def _offer(
     work = _hours(request, rate.rate) if rate.rate else None
     # What is paid from a balance of compute units is a notebook, and its sessions are limited.
     is_notebook = instance.compute_units_per_h is not None
-    hours, sessions, obstacle = _in_sessions(work, assumed) if is_notebook else (work, None, None)
+    in_sessions = _with_checkpoints(work, assumed)
+    hours, sessions, obstacle = _in_sessions(in_sessions, assumed) if is_notebook else (work, None, None)
     spot = _on_spot(work, instance.spot, assumed)
     fits = _fits(request, profile, speed)
     between_s = _checkpoints_between_sessions_s(sessions, assumed) if sessions else spot.interval_s
@@ -234,6 +238,15 @@ def _in_sessions(
     return hours, sessions, None
 
 
+def _with_checkpoints(work: Interval | None, assumed: PlanAssumptions) -> Interval | None:
+    """Return the hours of work with the checkpoints that a session ending at any time asks for."""
+    cost_s, longest_s = assumed.checkpoint_cost_s, assumed.max_session_s
+    if work is None or cost_s is None:
+        return work
+    interval_s = daly_interval_s(cost_s, longest_s)
+    return through(lambda h: with_checkpoints_s(h * _H, interval_s, cost_s, longest_s) / _H, work)
+
+
 def _checkpoints_between_sessions_s(sessions: Interval, assumed: PlanAssumptions) -> float | None:
     """Return how often to write a checkpoint when a session may end any time before its limit."""
     if sessions.high <= 1 or assumed.checkpoint_cost_s is None:
@@ -272,6 +285,17 @@ def _fits(request: PlanRequest, profile: Profile, speed: SpeedRatio) -> bool | N
     if request.peak_reserved_bytes > POLICIES[Tier.AGGRESSIVE].vram_share * memory_bytes:
         return False
     return True if speed.precision is request.precision else None
+
+
+def _has_less_memory(profile: Profile, measured: Profile | None) -> bool:
+    if measured is None or profile.memory_bytes is None or measured.memory_bytes is None:
+        return False
+    return profile.memory_bytes < measured.memory_bytes
+
+
+def _doubted(row: PlanRow) -> PlanRow:
+    """Return the row of a GPU with less memory than the measured one, which holds it or may not."""
+    return row.model_copy(update={"may_not_fit": row.fits is None})
 
 
 def _obstacle(request: PlanRequest, profile: Profile, fits: bool | None) -> str | None:

@@ -26,17 +26,19 @@ def make_plan(request: PlanRequest, profiles: Mapping[str, Profile], today: date
     """
     _refuse_endless(request)
     _refuse_unknown_providers(request, profiles)
+    measured = profiles.get(request.measured_on)
     offered = list(offered_machines(request, profiles, today))
     kept = [row for row in offered if _is_fast_enough(row, request.max_hours)]
-    kept.sort(key=_order)
-    rows = (measured_machine(request, profiles.get(request.measured_on)), *kept)
+    kept.sort(key=lambda row: _order(row, request.may_use_spot))
+    rows = (measured_machine(request, measured), *kept)
     choices = choose(rows, request.may_use_spot)
     return Plan(
         made_on=today.isoformat(),
         request=request,
         rows=rows,
         choices=choices,
-        findings=findings_of(request, rows, left_out=len(offered) - len(kept)),
+        findings=findings_of(request, rows, choices, measured, left_out=len(offered) - len(kept)),
+        model_assumptions=_model_assumptions(rows, profiles),
         sources=_sources(rows, choices),
     )
 
@@ -50,11 +52,21 @@ def _is_fast_enough(row: PlanRow, max_hours: float | None) -> bool:
     return max_hours is None or row.hours is None or row.hours.value <= max_hours
 
 
-def _order(row: PlanRow) -> tuple[bool, float, float, str, str, str]:
+def _order(row: PlanRow, may_use_spot: bool) -> tuple[bool, float, float, str, str, str]:
     """Machines that can be had come first, then what is cheap, then what is fast."""
-    usd = row.usd_on_demand.value if row.usd_on_demand else math.inf
+    price = row.lower_usd if may_use_spot else row.usd_on_demand
+    usd = price.value if price else math.inf
     hours = row.hours.value if row.hours else math.inf
     return (row.obstacle is not None, usd, hours, row.profile_id, row.provider or "", row.instance or "")
+
+
+def _model_assumptions(rows: Sequence[PlanRow], profiles: Mapping[str, Profile]) -> tuple[str, ...]:
+    own, *others = rows
+    converted = [row for row in others if row.how is not None and row.profile_id != own.profile_id]
+    if not converted:
+        return ()
+    used = {(row.profile_id, row.precision) for row in (own, *converted)}
+    return roofline.assumptions((profiles[name], precision) for name, precision in sorted(used))
 
 
 def _sources(rows: Sequence[PlanRow], choices: Sequence[Choice]) -> tuple[str, ...]:

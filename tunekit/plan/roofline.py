@@ -17,6 +17,7 @@ A step that waits for its loader, or for the CPU to launch kernels, gains nothin
 is of steps that keep the GPU busy.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from tunekit.plan.intervals import EXACTLY_ONE, between
@@ -86,6 +87,26 @@ def speed_ratio(measured: Profile, other: Profile, precision: Precision) -> Spee
     ratio = between(min(bounds) / MODEL_ERROR, max(bounds) * MODEL_ERROR)
     fallback = "" if used is precision else f" to {used}, since {other.id} has no {precision}"
     return SpeedRatio(ratio, used, f"roofline from {measured.id} in {precision}{fallback}")
+
+
+def assumptions(used: Iterable[tuple[Profile, Precision]]) -> tuple[str, ...]:
+    """Return what ratios between these GPUs take for granted, a sentence each.
+
+    Args:
+        used: the measured GPU and the predicted ones, with the precision that each trains in.
+    """
+    pairs = list(used)
+    shares = {_fraction(*pair) for pair in pairs}
+    lines = []
+    if PUBLISHED_FRACTIONS in shares or POWER_LIMITED_FRACTIONS in shares:
+        (low, high), (low_small, high_small) = PUBLISHED_FRACTIONS, POWER_LIMITED_FRACTIONS
+        lines.append(
+            f"a GPU reaches {low:.0%} to {high:.0%} of its peak rate where nobody published the share "
+            f"({low_small:.0%} to {high_small:.0%} on cards of up to {_POWER_LIMITED_W:.0f} W)"
+        )
+    if any(precision is Precision.FP32 and _is_native(gpu, Precision.TF32) for gpu, precision in pairs):
+        lines.append("in fp32, convolutions run in TF32 where the GPU has it, as torch does by default")
+    return tuple(lines)
 
 
 def _is_native(profile: Profile, precision: Precision) -> bool:

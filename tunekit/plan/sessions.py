@@ -24,6 +24,20 @@ def sessions_needed(work_s: float, max_session_s: float, overhead_s: float) -> f
     return float(math.ceil((work_s - overhead_s) / (max_session_s - overhead_s)))
 
 
+def with_checkpoints_s(work_s: float, interval_s: float, checkpoint_s: float, max_session_s: float) -> float:
+    """Return the work with a checkpoint after every interval of it; what fits one session writes none.
+
+    Args:
+        work_s: time of the training itself.
+        interval_s: work between two checkpoints.
+        checkpoint_s: time to write one.
+        max_session_s: longest session.
+    """
+    if work_s <= max_session_s:
+        return work_s
+    return work_s * (1 + checkpoint_s / interval_s)
+
+
 def session_time_s(work_s: float, max_session_s: float, overhead_s: float) -> float:
     """Return the time of all sessions together: the work, and what lies between two of them."""
     sessions = sessions_needed(work_s, max_session_s, overhead_s)

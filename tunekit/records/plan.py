@@ -56,7 +56,9 @@ class PlanRequest(Record):
     precision_is_assumed: bool = False
     """Whether nobody said which precision the rate was measured in."""
     peak_reserved_bytes: NonNegativeInt | None = None
-    """Device memory reserved at the peak, per GPU; None when it was not measured."""
+    """Device memory reserved at the peak, per GPU; None when it was neither measured nor given."""
+    peak_is_given: bool = False
+    """Whether the user gave the peak, rather than a run having measured it."""
     providers: tuple[str, ...] = ()
     """Only these; all when empty."""
     only: tuple[str, ...] = ()
@@ -112,7 +114,7 @@ class PlanRow(Record):
     scaling: str | None = None
     """What was assumed of another number of GPUs."""
     hours: Interval | None
-    """Of an uninterrupted machine; where sessions are limited, their restarts included."""
+    """Of an uninterrupted machine; where sessions are limited, restarts and checkpoints included."""
     sessions: Interval | None = None
     """Sessions that it takes; None where they are not limited."""
     checkpoint_interval_s: PositiveFloat | None = None
@@ -134,6 +136,8 @@ class PlanRow(Record):
 
     fits: bool | None
     """Whether the measured peak fits the memory of its GPUs; None is unknown."""
+    may_not_fit: bool = False
+    """Whether it is unknown if it fits, and its GPUs have less memory than the measured one."""
     obstacle: str | None = None
     """Why the training can't run there as it is."""
     loader_may_limit: bool = False
@@ -151,6 +155,17 @@ class PlanRow(Record):
     def can_be_chosen(self) -> bool:
         """Whether it can be rented, and nothing known speaks against it."""
         return self.provider is not None and self.hours is not None and self.obstacle is None
+
+    @property
+    def is_without_session(self) -> bool:
+        """Whether its sessions are too short for the training, though its rate is known."""
+        return self.how is not None and self.hours is None
+
+    @property
+    def lower_usd(self) -> Interval | None:
+        """The lower of its dollars on demand and on spot, by the expected figures."""
+        known = [one for one in (self.usd_on_demand, self.usd_spot) if one is not None]
+        return min(known, key=lambda one: one.value, default=None)
 
 
 class ChoiceKind(StrEnum):
@@ -180,9 +195,14 @@ class Plan(Record):
     """The day that prices were judged old or new by."""
     request: PlanRequest
     rows: tuple[PlanRow, ...]
-    """The measured machine first, then by expected dollars, those without a price by hours."""
+    """The measured machine first, then by expected dollars, those without a price by hours.
+
+    The dollars are those on demand; where spot may be used, the lower of both.
+    """
     choices: tuple[Choice, ...] = ()
     findings: tuple[Finding, ...] = ()
+    model_assumptions: tuple[str, ...] = ()
+    """What the speed of other GPUs takes for granted where no figure was published."""
     sources: tuple[str, ...] = ()
     """Where the prices of the choices come from, and the formulas that were used."""
 

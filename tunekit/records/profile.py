@@ -1,11 +1,17 @@
 """Facts about a GPU model and the machines it can be rented in."""
 
 from enum import StrEnum
-from typing import Self
+from typing import Annotated, Self
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from tunekit.records.base import Record
+
+PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")
+"""What a device may compute in."""
+
+_SEEN = r"^[0-9]{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12][0-9]|3[01]))?)?$"
+"""A day, a month or a year."""
 
 
 class Confidence(StrEnum):
@@ -44,7 +50,7 @@ class SpotPrice(Record):
 
     low_usd_per_h: PositiveFloat
     high_usd_per_h: PositiveFloat
-    as_of: str = Field(pattern=r"^[0-9]{4}(-[0-9]{2}(-[0-9]{2})?)?$")
+    as_of: str = Field(pattern=_SEEN)
     where: str | None = None
     """Zones that the range was seen in."""
 
@@ -72,7 +78,7 @@ class Instance(Record):
     compute_units_per_h: PositiveFloat | None = None
     """What an hour takes from a prepaid balance (Colab); usd_per_h is then their price."""
     region: str | None
-    as_of: str = Field(pattern=r"^[0-9]{4}(-[0-9]{2}(-[0-9]{2})?)?$")
+    as_of: str = Field(pattern=_SEEN)
     """Day, month or year in which the price was seen."""
     source: str
     confidence: Confidence
@@ -105,7 +111,7 @@ class Profile(Record):
     fp8_tflops: PositiveFloat | None
     achievable_bf16_fraction: float | None = Field(gt=0, le=1)
     """Best matmul rate measured in public, as a share of the dense peak."""
-    native_precisions: tuple[str, ...]
+    native_precisions: tuple[Annotated[str, Field(pattern=f"^({'|'.join(PRECISIONS)})$")], ...]
     """Of fp32, tf32, bf16, fp16, fp8: those the device computes without emulation."""
     tdp_w: PositiveFloat | None
     pcie_generation: PositiveInt | None

@@ -259,10 +259,10 @@ _MACHINE_COLUMNS: tuple[Column[Instance], ...] = (
     Column("provider", lambda one: _text(f"{one.provider} {one.region or ''}"), is_numeric=False),
     Column("machine", lambda one: _text(one.name), is_numeric=False),
     Column("GPUs", lambda one: str(one.gpus)),
-    Column("vCPUs", lambda one: _figure(one.vcpus)),
-    Column("RAM GB", lambda one: _figure(one.ram_gb)),
+    Column("vCPUs", lambda one: _figure(one.vcpus), drop=1),
+    Column("RAM GB", lambda one: _figure(one.ram_gb), drop=2),
     Column("$/h", lambda one: _money(one.usd_per_h)),
-    Column("$/GPU-h", _per_gpu, drop=1),
+    Column("$/GPU-h", _per_gpu),
     Column("as of", lambda one: one.as_of, is_numeric=False),
 )
 

@@ -7,22 +7,23 @@ from tunekit.records.finding import Finding
 from tunekit.records.measurement import Interval
 from tunekit.records.plan import Choice, How, Plan, PlanRow
 from tunekit.report.columns import UNKNOWN, Column, fitted_table
+from tunekit.report.plan_assumptions import assumptions
 from tunekit.report.table import Table
 from tunekit.report.text import Note, finding_text, note_of, printable
-from tunekit.units import bytes_text, duration_text, hours_text, rate_text, usd_text
+from tunekit.units import duration_text, hours_text, rate_text, usd_text
 
 _SHOWN_ROWS = 15
 """Machines in the table before the rest is only counted."""
 
-_PREVENTING = (
-    "rates-unknown",
-    "memory-too-small",
-    "session-too-short",
-    "no-torch-build",
-    "no-price",
-    "too-slow",
-)
-"""Findings that say why no machine could be chosen."""
+_PREVENTING = {
+    "rates-unknown": "Nothing is known of other machines",
+    "memory-too-small": "No other machine can hold it",
+    "session-too-short": "No other machine gets through it",
+    "no-torch-build": "No other machine can train it",
+    "no-price": "No other machine can be priced",
+    "too-slow": "No other machine is fast enough",
+}
+"""Findings that say why no machine could be chosen, with what follows from each."""
 
 _Text = Callable[[float | None], str]
 """How a figure is written."""
@@ -30,6 +31,8 @@ _Text = Callable[[float | None], str]
 _RANGE = "range"
 _PREDICTED = "~"
 _STALE = "*"
+_MAY_NOT_FIT = "?"
+_DOES_NOT_FIT = "!"
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ def view_plan(plan: Plan, width: int = 80, every_row: bool = False) -> PlanView:
         reasons=_reasons(plan),
         machines=machines,
         below=_below(plan, rows, machines),
-        assumptions=_assumptions(plan),
+        assumptions=assumptions(plan),
         notes=tuple(note_of(one) for one in plan.findings if one is not preventing),
         sources=tuple(printable(one) for one in plan.sources),
     )
@@ -109,9 +112,9 @@ def _without_choice(plan: Plan, why: Finding | None) -> tuple[str, ...]:
         f"Where it was measured ({_gpus_text(own)}): {_range_text(own.hours, hours_text, ' h')}, measured."
     )
     if why is None:
-        return (where, "No other machine can be priced.")
+        return (where, "No other machine is known to be offered.")
     reason = finding_text(why)
-    return (where, f"No other machine can be priced: {reason[0].lower()}{reason[1:]}.")
+    return (where, f"{_PREVENTING[why.code]}: {reason[0].lower()}{reason[1:]}.")
 
 
 def _machine_answer(plan: Plan, row: PlanRow, on_spot: bool) -> str:
@@ -125,11 +128,14 @@ def _machine_answer(plan: Plan, row: PlanRow, on_spot: bool) -> str:
         parts.append(f"in {_range_text(row.sessions, _count_text)} sessions of {longest} at most")
     if row.checkpoint_interval_s is not None and (on_spot or row.sessions is not None):
         parts.append(f"a checkpoint every {duration_text(row.checkpoint_interval_s)}")
+    if row.may_not_fit:
+        parts.append("its memory may be too small")
     if (needed := _loader_answer(plan, row)) is not None:
         parts.append(needed)
     as_of, is_stale = (row.spot_as_of, row.is_spot_stale) if on_spot else (row.price_as_of, row.is_stale)
     if row.usd_spot if on_spot else row.usd_on_demand:
-        parts.append(f"price of {as_of}" + (", stale" if is_stale else ""))
+        price = "spot price" if on_spot else "price"
+        parts.append(f"{price} of {as_of}" + (", stale" if is_stale else ""))
     return f"{row.provider} {row.instance}, {_gpus_text(row)}: {'; '.join(parts)}."
 
 
@@ -181,7 +187,10 @@ def _table_title(plan: Plan, rows: Sequence[PlanRow]) -> str:
     )
     marks = [f"{_PREDICTED} predicted"] if has_predicted else []
     marks += [f"{_STALE} price older than {days} days"] if has_stale else []
-    return "Machines by dollars on demand" + (f" ({', '.join(marks)})" if marks else "")
+    marks += [f"{_MAY_NOT_FIT} may not fit its memory"] if any(row.may_not_fit for row in rows) else []
+    marks += [f"{_DOES_NOT_FIT} does not fit it"] if any(row.fits is False for row in rows) else []
+    by = "the lower of on demand and spot" if plan.request.may_use_spot else "dollars on demand"
+    return f"Machines by {by}" + (f" ({', '.join(marks)})" if marks else "")
 
 
 def _below(plan: Plan, rows: Sequence[PlanRow], machines: Table) -> tuple[str, ...]:
@@ -214,7 +223,10 @@ def _price_dates(rows: Sequence[PlanRow]) -> str:
 
 
 def _price_date(row: PlanRow) -> str:
-    return (row.price_as_of or "") if row.usd_on_demand else ""
+    """Return when its prices were seen: the one on demand, and the one on spot where there is one."""
+    on_demand = row.price_as_of if row.usd_on_demand else None
+    spot = f"spot {row.spot_as_of}" if row.usd_spot else None
+    return ", ".join(part for part in (on_demand, spot) if part)
 
 
 def _dates(seen: Iterable[str | None]) -> str:
@@ -249,6 +261,10 @@ def _gpus_text(row: PlanRow) -> str:
     return printable(f"{row.gpus}x {row.profile_id}")
 
 
+def _marked_gpus(row: PlanRow) -> str:
+    return _gpus_text(row) + (_DOES_NOT_FIT if row.fits is False else _MAY_NOT_FIT if row.may_not_fit else "")
+
+
 def _fits_text(row: PlanRow) -> str:
     if row.is_measured_machine:
         return ""
@@ -257,7 +273,7 @@ def _fits_text(row: PlanRow) -> str:
 
 _COLUMNS: tuple[Column[PlanRow], ...] = (
     Column("machine", _name, is_numeric=False),
-    Column("GPUs", _gpus_text, is_numeric=False),
+    Column("GPUs", _marked_gpus, is_numeric=False),
     Column("samples/s", lambda row: _marked(row, row.rate_samples_per_s, rate_text), drop=5),
     Column("hours", lambda row: _marked(row, row.hours, hours_text)),
     Column(_RANGE, lambda row: _ends(row.hours, hours_text), drop=3, is_optional=True),
@@ -270,44 +286,6 @@ _COLUMNS: tuple[Column[PlanRow], ...] = (
     Column("price of", _price_date, is_numeric=False, drop=4, is_optional=True),
     Column("fits", _fits_text, is_numeric=False, drop=7, is_optional=True),
 )
-
-
-# --- what it rests on ------------------------------------------------------------------------
-
-
-def _assumptions(plan: Plan) -> tuple[str, ...]:
-    asked, assumed = plan.request, plan.request.assumptions
-    lines = []
-    if asked.precision_is_assumed:
-        lines.append(f"the rate was measured in {asked.precision} (--precision)")
-    if any(row.scaling for row in plan.rows):
-        lines.append(
-            f"on more GPUs each has {assumed.scaling_low:.0%} to {assumed.scaling_high:.0%} of its rate "
-            "(--scaling), with the same batch each, and as many epochs do"
-        )
-    restart = f"a restart takes {duration_text(assumed.restart_cost_s)} (--restart-cost)"
-    checkpoint = (
-        "the script writes no checkpoints (--no-checkpoints)"
-        if assumed.checkpoint_cost_s is None
-        else f"the script resumes from checkpoints of {duration_text(assumed.checkpoint_cost_s)} each "
-        "(--checkpoint-cost, --no-checkpoints)"
-    )
-    has_spot = any(row.usd_spot or row.spot_refused for row in plan.rows)
-    has_sessions = any(row.sessions for row in plan.rows)
-    if has_spot or has_sessions:
-        lines += [checkpoint, restart]
-    if has_spot:
-        every = duration_text(assumed.interrupted_every_s)
-        lines.append(f"a spot machine is taken away every {every} on average (--interrupted-every)")
-    if has_sessions:
-        longest = duration_text(assumed.max_session_s)
-        lines.append(f"a Colab session lasts {longest} at most (--max-session)")
-    if any(row.usd_on_demand for row in plan.rows):
-        lines.append("dollars are for the hours of training: no storage, transfer, set-up or tax")
-    if asked.peak_reserved_bytes is not None and any(row.how is How.PREDICTED for row in plan.rows):
-        peak = bytes_text(asked.peak_reserved_bytes)
-        lines.append(f"another GPU would need the {peak} of memory that were reserved where it was measured")
-    return tuple(lines)
 
 
 # --- texts -----------------------------------------------------------------------------------
