@@ -37,9 +37,9 @@ CPU      32 of 32 may be used: Intel(R) Xeon(R), load average 0.4
 memory   512.0 GiB, 480.0 GiB available
 /dev/shm 256.0 GiB, 0 B used
 torch    2.13.0+cu130 (CUDA 13.0, cuDNN 91002), Python 3.12.1, /env/bin/python
-storage  /data/shards: nvme, ext4; 1,000 files, 130.4 GiB; measured 3,120 MB/s
-         in sequence, 412 MB/s in random reads of 64.0 KiB; 25% of what was read
-         lay in the page cache before
+storage  /data/shards: disk nvme0n1, nvme, ext4; 1,000 files, 130.4 GiB; read
+         cold: 3,120 MB/s in sequence, 412 MB/s in random reads of 64.0 KiB
+         (before: 25% in the page cache)
 loader   8 workers x prefetch 2, batches of 147.0 MiB
 
 """
@@ -394,24 +394,50 @@ def test_a_torch_that_is_not_known():
     [
         (
             {"files": 1, "total_bytes": 5, "cached_share_before": None, "filesystem": None},
-            "/data/shards: nvme, unknown file system; 1 file, 5 B; measured 3,120 MB/s in sequence, "
-            "412 MB/s in random reads of 64.0 KiB",
+            "/data/shards: disk nvme0n1, nvme, unknown file system; 1 file, 5 B; read cold: 3,120 MB/s in "
+            "sequence, 412 MB/s in random reads of 64.0 KiB",
+        ),
+        (
+            {"device": "vda", "kind": StorageKind.UNKNOWN, "random_mb_per_s": None},
+            "/data/shards: disk vda, kind unknown, ext4; 1,000 files, 130.4 GiB; read cold: 3,120 MB/s in "
+            "sequence (before: 25% in the page cache); a virtual disk: its host may cache",
+        ),
+        (
+            {"device": None, "kind": StorageKind.UNKNOWN, "filesystem": "9p", "random_mb_per_s": None}
+            | {"measured_cold": None, "cached_share_before": None},
+            "/data/shards: kind unknown, 9p; 1,000 files, 130.4 GiB; read: 3,120 MB/s in sequence; what "
+            "lies below is not known: it may cache",
+        ),
+        (
+            {"random_mb_per_s": None, "measured_cold": False, "cached_share_before": 1.0},
+            "/data/shards: disk nvme0n1, nvme, ext4; 1,000 files, 130.4 GiB; read from the page cache: "
+            "3,120 MB/s in sequence (before: 100% in the page cache)",
+        ),
+        (
+            {"kind": StorageKind.NONE, "filesystem": "proc", "files": 0, "total_bytes": 0},
+            "/data/shards: proc, no storage: the kernel makes up its files",
         ),
         (
             {
                 "kind": StorageKind.MEMORY,
                 "filesystem": "tmpfs",
+                "device": None,
                 "sequential_mb_per_s": None,
                 "random_mb_per_s": None,
                 "cached_share_before": None,
             },
-            "/data/shards: memory, tmpfs; 1,000 files, 130.4 GiB; not measured",
+            "/data/shards: memory, tmpfs; 1,000 files, 130.4 GiB; needs no measurement",
         ),
     ],
 )
 def test_storage_with_what_was_measured(overrides: dict[str, Any], text: str):
     assert fact("storage", checkup(storage=storage_of(**overrides))) == [text]
     assert fact("storage", checkup()) == []
+
+
+def test_every_data_set_has_a_line():
+    seen = checkup(storage=(storage_of(path="/data/train"), storage_of(path="/data/val")))
+    assert [text.split(":")[0] for text in fact("storage", seen)] == ["/data/train", "/data/val"]
 
 
 @pytest.mark.parametrize(

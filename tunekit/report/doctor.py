@@ -9,7 +9,7 @@ from tunekit.recommend.diagnose.storage import rates_text
 from tunekit.records.checkup import Checkup, LoaderPlan
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Accelerator, Host, TorchBuild
-from tunekit.records.storage import Storage
+from tunekit.records.storage import Storage, StorageKind
 from tunekit.report.terminal import hang, say
 from tunekit.report.text import printable
 from tunekit.units import bytes_text, count_text
@@ -108,8 +108,7 @@ def _facts(checkup: Checkup) -> list[tuple[str, str]]:
     facts = [("GPU", _gpu_text(gpu)) for gpu in host.accelerators] or [("GPU", "none")]
     facts += [("CPU", _cpu_text(host)), ("memory", _memory_text(host)), ("/dev/shm", _shm_text(host))]
     facts.append(("torch", _torch_text(host.torch) if host.torch else checkup.why_no_torch or "not asked"))
-    if checkup.storage is not None:
-        facts.append(("storage", _storage_text(checkup.storage)))
+    facts += [("storage", _storage_text(storage)) for storage in checkup.storage]
     if checkup.loader is not None:
         facts.append(("loader", _loader_text(checkup.loader)))
     return facts
@@ -178,17 +177,30 @@ def _torch_text(build: TorchBuild) -> str:
 
 
 def _storage_text(storage: Storage) -> str:
-    on = f"{storage.kind}, {storage.filesystem or 'unknown file system'}"
+    if storage.kind is StorageKind.NONE:
+        return f"{storage.path}: {storage.filesystem}, no storage: the kernel makes up its files"
     more = "" if storage.is_walk_complete else " or more"
     size = f"{count_text(storage.files, 'file')}{more}, {bytes_text(storage.total_bytes)}{more}"
-    rates = [storage.sequential_mb_per_s, storage.random_mb_per_s]
-    is_measured = any(rate is not None for rate in rates)
-    parts = [
-        f"{storage.path}: {on}",
-        size,
-        f"measured {rates_text(storage)}" if is_measured else "not measured",
-    ]
+    return "; ".join([f"{storage.path}: {_lies_on(storage)}", size, *_reading(storage)])
+
+
+def _lies_on(storage: Storage) -> str:
+    disk = [f"disk {storage.device}"] if storage.device else []
+    kind = "kind unknown" if storage.kind is StorageKind.UNKNOWN else storage.kind.value
+    return ", ".join([*disk, kind, storage.filesystem or "unknown file system"])
+
+
+def _reading(storage: Storage) -> list[str]:
+    if storage.kind is StorageKind.MEMORY:
+        return ["needs no measurement"]
+    if storage.sequential_mb_per_s is None and storage.random_mb_per_s is None:
+        return ["not measured"]
+    how = {True: "read cold", False: "read from the page cache", None: "read"}[storage.measured_cold]
     cached = storage.cached_share_before
-    if cached is not None:
-        parts.append(f"{cached:.0%} of what was read lay in the page cache before")
-    return "; ".join(parts)
+    before = "" if cached is None else f" (before: {cached:.0%} in the page cache)"
+    told = [f"{how}: {rates_text(storage)}{before}"]
+    if storage.is_virtual:
+        told.append("a virtual disk: its host may cache")
+    elif storage.kind is StorageKind.UNKNOWN:
+        told.append("what lies below is not known: it may cache")
+    return told

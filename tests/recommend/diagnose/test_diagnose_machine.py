@@ -85,9 +85,13 @@ def test_findings_come_worst_first(seen: Checkup, profile: Profile | None):
 
 
 @machines
-def test_no_device_has_a_code_twice(seen: Checkup, profile: Profile | None):
+def test_no_device_and_no_data_set_has_a_code_twice(seen: Checkup, profile: Profile | None):
     found = machine_findings(seen, profile)
-    about = [(finding.code, re.findall(r"GPU (\d+)", finding.message)) for finding in found]
+    paths = [storage.path for storage in seen.storage]
+    about = [
+        (one.code, re.findall(r"GPU (\d+)", one.message), [path for path in paths if f"{path} " in one.message])
+        for one in found
+    ]
     assert all(about.count(one) == 1 for one in about), about
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from tunekit.recommend.diagnose.command import command_findings
 from tunekit.recommend.diagnose.device import device_findings
 from tunekit.recommend.diagnose.environment import environment_findings
 from tunekit.recommend.diagnose.host import host_findings
@@ -13,6 +14,7 @@ from tunekit.records.profile import Profile
 
 _ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 _CHECKS: tuple[Callable[[Checkup, Profile | None], list[Finding]], ...] = (
+    command_findings,
     torch_findings,
     device_findings,
     host_findings,
