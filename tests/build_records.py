@@ -5,6 +5,7 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+from tunekit.memory.ram import buffer_bytes
 from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.host import Accelerator, Host
 from tunekit.records.measurement import DeviceSeen, Interval, LoopMeasurement, Measurement, TreeMemory
@@ -98,12 +99,12 @@ def measurement(
 ) -> Measurement:
     """A measurement of `of` whose process tree takes base_bytes plus exactly its predicted buffer."""
     knobs = of or config()
-    buffer_bytes = knobs.queue_batches * knobs.batch_size * bytes_per_sample
+    buffered_bytes = knobs.queue_batches * knobs.batch_size * bytes_per_sample
     return Measurement(
         loop=loop(rate, knobs, bytes_per_sample=bytes_per_sample, **loop_overrides),
         memory=TreeMemory(
-            peak_pss_bytes=base_bytes + buffer_bytes,
-            peak_shm_bytes=buffer_bytes,
+            peak_pss_bytes=base_bytes + buffered_bytes,
+            peak_shm_bytes=buffered_bytes,
             processes=1 + knobs.num_workers,
             samples=20,
         ),
@@ -260,7 +261,7 @@ def recommendation(
         "epoch_time_s": 50.0,
         "peak_reserved_bytes": 5 * GIB,
         "device_memory_bytes": 22 * GIB,
-        "buffer_bytes": knobs.buffer_bytes(1000),
+        "buffer_bytes": buffer_bytes(knobs, knobs.batch_bytes(1000)),
         "base_ram_bytes": GIB,
         "float32_matmul_precision": "highest",
         "learning_rate": None,

@@ -50,6 +50,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
     monkeypatch.setattr(os, "getloadavg", lambda: (0.25, 0.0, 0.0))
+    monkeypatch.setattr(detect, "c_compiler", lambda environment: "/usr/bin/gcc")
     monkeypatch.setattr(detect, "cpp_compiler", lambda environment: "/usr/bin/g++")
     monkeypatch.setattr(torch_room, "torch_build", lambda python: torch_of(python=python))
 
@@ -136,7 +137,7 @@ def test_json_is_a_whole_checkup(machine: Machine, capsys: Captured, monkeypatch
     }
     assert seen.host.accelerators[0].state == gpu_state(ecc_errors=2)
     assert seen.host.torch == torch_of(python=sys.executable)
-    assert seen.compiler == "/usr/bin/g++"
+    assert seen.compiler == "/usr/bin/gcc"
 
 
 def test_json_and_the_terminal_agree(machine: Machine, capsys: Captured):
@@ -316,21 +317,37 @@ def test_a_python_that_fails_is_an_error_with_its_last_words(capsys: Captured, t
     assert finding.evidence == f"{python} ended with status 1 and told nothing of torch: GLIBC_2.34 not found"
 
 
-def test_without_a_command_the_own_python_is_asked(
+def test_without_a_command_tunekits_own_python_may_lack_torch(
     machine: Machine, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(torch_room, "torch_build", lambda python: TorchAbsent(f"{python} has none"))
-    assert main(["doctor", "--json"]) == FAILED
-    assert printed(capsys).why_no_torch == f"{sys.executable} has none"
+    assert main(["doctor", "--json"]) == 0
+    seen = printed(capsys)
+    assert seen.why_no_torch == f"{sys.executable} has none"
+    assert not seen.is_python_known
+    assert [(one.code, one.severity.value) for one in seen.findings] == [("torch-unknown", "info")]
+    assert main(["doctor"]) == 0
+    shown = capsys.readouterr().out
+    assert "Nothing stands in the way of training here: 1 note.\n" in shown
+    assert "tunekit doctor -- /path/to/env/bin/python train.py" in " ".join(shown.split())
 
 
-@pytest.mark.parametrize("command", [["uv", "run", "python", "train.py"], ["./not-there", "train.py"]])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["uv", "run", "python", "train.py"],
+        ["conda", "run", "-n", "env", "python", "train.py"],
+        ["bash", "train.sh"],
+        ["srun", "python", "train.py"],
+        ["./not-there", "train.py"],
+    ],
+)
 @pytest.mark.usefixtures("asked")
-def test_a_command_whose_python_is_not_known_is_a_warning(capsys: Captured, command: list[str]):
-    assert main(["doctor", "--json", "--", *command]) == WARNED
+def test_a_command_whose_python_is_not_known_is_a_note(capsys: Captured, command: list[str]):
+    assert main(["doctor", "--json", "--", *command]) == 0
     seen = printed(capsys)
     (finding,) = seen.findings
-    assert finding.code == "torch-not-asked"
+    assert finding.code == "torch-unknown"
     assert finding.evidence == f"which Python {command[0]!r} runs is not known before it runs"
     assert not seen.is_python_known
 

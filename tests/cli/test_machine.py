@@ -2,11 +2,13 @@
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from build_checkups import checkup, gpu, without_gpu
 
-from tunekit.cli.machine import ask_torch, host_here, warnings_of
+from tunekit.cli.machine import ask_torch, host_here, look_over, warnings_of
 from tunekit.hardware import detect
 from tunekit.hardware.torch_build import TorchAbsent
 from tunekit.records.finding import Severity
@@ -59,7 +61,7 @@ def test_a_gpu_that_only_the_scripts_torch_sees_is_found(
     host = host_here([other_python, "train.py"])
     (gpu,) = host.accelerators
     assert (gpu.name, gpu.seen_by, gpu.profile_id) == ("AMD Instinct MI300X", ("torch",), None)
-    codes = {finding.code for finding in warnings_of(host)}
+    codes = {finding.code for finding in warnings_of(host, "auto")}
     assert "unknown-gpu" in codes
     assert "no-gpu-telemetry" not in codes  # NVIDIA's library has nothing to say of AMD's
 
@@ -78,25 +80,77 @@ def test_a_driver_is_known_by_its_files(tmp_path: Path, name: str) -> None:
     assert detect.has_gpu_file(tmp_path)
 
 
-@pytest.mark.parametrize(("compiler", "found"), [("g++", True), ("clang++", True), ("gcc", False)])
-def test_the_compiler_is_the_one_on_the_path(tmp_path: Path, compiler: str, found: bool) -> None:
-    program = tmp_path / compiler
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
-    assert (detect.cpp_compiler({"PATH": str(tmp_path)}) == str(program)) is found
+def program(folder: Path, name: str) -> str:
+    """Put a program into a folder and return its path."""
+    path = folder / name
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    return str(path)
 
 
-def test_a_compiler_of_ones_own_is_taken_alone(tmp_path: Path) -> None:
-    for name in ("g++", "mine"):
-        (tmp_path / name).write_text("#!/bin/sh\n")
-        (tmp_path / name).chmod(0o755)
-    environment = {"PATH": str(tmp_path), "CXX": "mine"}
-    assert detect.cpp_compiler(environment) == str(tmp_path / "mine")
-    assert detect.cpp_compiler({**environment, "CXX": "absent"}) is None
+@pytest.mark.parametrize(
+    ("look_for", "variable", "usual", "none"),
+    [
+        (detect.c_compiler, "CC", ["gcc", "clang", "cc"], ["g++", "clang++", "c99"]),
+        (
+            detect.cpp_compiler,
+            "CXX",
+            ["clang++" if sys.platform == "darwin" else "g++"],
+            ["gcc", "clang", "c++"],
+        ),
+    ],
+)
+def test_a_compiler_is_the_named_one_or_one_on_the_path(
+    tmp_path: Path,
+    look_for: Callable[[dict[str, str]], str | None],
+    variable: str,
+    usual: list[str],
+    none: list[str],
+) -> None:
+    environment = {"PATH": str(tmp_path)}
+    for name in none:
+        program(tmp_path, name)
+    assert look_for(environment) is None
+    for name in reversed(usual):
+        path = program(tmp_path, name)
+        assert look_for(environment) == path
+    mine = program(tmp_path, "mine")
+    assert look_for({**environment, variable: "mine"}) == mine
+    assert look_for({**environment, variable: "absent"}) is None
+
+
+def test_the_compiler_is_looked_for_that_the_device_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("CC", "CXX"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for_gpu = program(tmp_path, "gcc")
+    for_cpu = program(tmp_path, "clang++" if sys.platform == "darwin" else "g++")
+    assert look_over(checkup().host).compiler == for_gpu
+    assert look_over(without_gpu().host).compiler == for_cpu
 
 
 def test_a_search_is_warned_of_nothing_that_only_is_worth_knowing() -> None:
-    assert all(finding.severity is not Severity.INFO for finding in warnings_of(host_here()))
+    assert all(finding.severity is not Severity.INFO for finding in warnings_of(host_here(), "auto"))
+
+
+def test_gpus_that_the_target_will_not_see_are_nothing_to_warn_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    ill = {"temperature_c": 95, "used_bytes": 60 << 30, "throttle_reasons": ("hw_slowdown",)}
+    two = (gpu(0, state=ill), gpu(1, name="Tesla T4", profile_id="t4"))
+    machine = checkup(accelerators=two, shm_bytes=64 << 20).host
+    warned = {finding.code for finding in warnings_of(machine, "auto")}
+    assert {"mixed-gpus", "shared-gpu", "gpu-throttled", "gpu-hot", "small-shm"} <= warned
+    left = {finding.code for finding in warnings_of(machine, " CPU ")}
+    assert left - {"no-compiler"} == {"small-shm"}
+
+
+def test_gpus_that_the_user_hid_are_told_unless_the_cpu_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    bare = without_gpu().host
+    assert "gpus-hidden" in {finding.code for finding in warnings_of(bare, "auto")}
+    assert "gpus-hidden" not in {finding.code for finding in warnings_of(bare, "cpu")}
 
 
 @pytest.mark.real

@@ -5,22 +5,26 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from build_records import config, options, run
+from build_records import baseline_record, config, host, options, run
 from scripted_search import learnt, search_in
 
 import tunekit
 from tunekit import errors
+from tunekit.cli import init, machine, report
 from tunekit.cli import main as cli
-from tunekit.cli import report
 from tunekit.cli.main import INTERRUPTED, build_parser, main
 from tunekit.errors import TunekitError
 from tunekit.hardware.detect import detect_host
 from tunekit.records.codec import to_json
+from tunekit.records.finding import Finding, Severity
+from tunekit.records.host import Host
 from tunekit.records.run import Run
+from tunekit.records.target import Target
+from tunekit.records.trial import TrialRecord
 from tunekit.search.folder import RunFolder, load_run
 from tunekit.trial.target import resolve_target
 
@@ -422,11 +426,43 @@ def test_a_finished_run_is_resumed_without_a_trial(finished: Path, capsys: pytes
     assert (finished / "scaling.csv").exists()
 
 
+def test_a_resumed_run_is_warned_of_the_machine_as_it_is_now(finished: Path, monkeypatch: pytest.MonkeyPatch):
+    gone = Finding(code="gpu-hot", severity=Severity.WARNING, message="GPU 0 is hot")
+    run = load_run(finished)
+    (finished / "run.json").write_text(to_json(run.model_copy(update={"machine_findings": (gone,)})))
+    now = Finding(code="small-shm", severity=Severity.WARNING, message="/dev/shm is small")
+    monkeypatch.setattr(machine, "warnings_of", lambda host, gpu_option: (now,))
+    assert main(["search", "--resume", str(finished)]) == 0
+    resumed = load_run(finished)
+    assert resumed.machine_findings == (now,)
+    assert now in resumed.findings
+    assert gone not in resumed.findings
+
+
 def test_json_alone_is_on_standard_output(finished: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["search", "--json", "--resume", str(finished)]) == 0
     captured = capsys.readouterr()
     assert Run.model_validate_json(captured.out) == load_run(finished)
     assert "Written to" in captured.err
+
+
+# --- init ----------------------------------------------------------------------------------
+
+
+def test_init_looks_at_the_machine_once(project: Path, monkeypatch: pytest.MonkeyPatch):
+    asked: list[Sequence[str]] = []
+
+    def host_here(command: Sequence[str] = ()) -> Host:
+        asked.append(command)
+        return host()
+
+    def measured(target: Target, host: Host, options: argparse.Namespace) -> TrialRecord:
+        return baseline_record()
+
+    monkeypatch.setattr(machine, "host_here", host_here)
+    monkeypatch.setattr(init, "_baseline", measured)
+    assert main(["init", "--dry-run", "--", sys.executable, "train.py"]) == 0
+    assert asked == [(sys.executable, "train.py")]
 
 
 # --- report --------------------------------------------------------------------------------

@@ -2,13 +2,17 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from build_checkups import torch_of
 from build_records import baseline_record, host, interval, options, recommendation, run
 
 from tunekit.cli.main import main
 from tunekit.hardware import detect
+from tunekit.hardware import torch_build as torch_room
 from tunekit.records.codec import from_json, to_json
+from tunekit.records.host import Host, TorchBuild
 from tunekit.records.plan import How, Plan
 
 RATE = ["plan", "--rate", "180", "--samples", "1281167", "--epochs", "90", "--gpu", "a10g"]
@@ -131,7 +135,7 @@ def test_a_students_plan_on_colab_fits_80_columns(
 def test_without_gpu_the_one_that_is_here_counts(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.setattr(detect, "detect_host", host)
+    monkeypatch.setattr(detect, "detect_host", lambda **asked: host())
     plan = planned(capsys, *RATE[:-2])
     assert plan.request.measured_on == "a10g"
     assert plan.rows[0].how is How.MEASURED
@@ -140,9 +144,21 @@ def test_without_gpu_the_one_that_is_here_counts(
 def test_without_gpu_and_without_one_here_it_has_to_be_said(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.setattr(detect, "detect_host", lambda: host(accelerators=()))
+    monkeypatch.setattr(detect, "detect_host", lambda **asked: host(accelerators=()))
     assert main(RATE[:-2]) == 2
     assert "say where the rate was measured: --gpu a10g, or --gpu cpu" in capsys.readouterr().err
+
+
+def test_without_gpu_one_that_only_torch_sees_counts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def seen(torch: TorchBuild | None = None, **asked: Any) -> Host:
+        return host() if torch else host(accelerators=())
+
+    monkeypatch.setattr(detect, "detect_host", seen)
+    monkeypatch.setattr(detect, "has_gpu_file", lambda: True)
+    monkeypatch.setattr(torch_room, "torch_build", lambda python: torch_of(python=python))
+    assert planned(capsys, *RATE[:-2]).request.measured_on == "a10g"
 
 
 @pytest.mark.parametrize(

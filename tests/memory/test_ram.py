@@ -7,7 +7,15 @@ from build_records import GIB, MIB, config, configs, host, hosts, unhurried
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.memory.ram import OOM_SHARE, SAFE_BUFFER_SHARE, RamVerdict, oom_reason, queue_bytes, ram_verdict
+from tunekit.memory.ram import (
+    OOM_SHARE,
+    SAFE_BUFFER_SHARE,
+    RamVerdict,
+    buffer_bytes,
+    oom_reason,
+    queue_bytes,
+    ram_verdict,
+)
 from tunekit.records.config import TrainConfig
 from tunekit.records.host import Host
 
@@ -25,8 +33,8 @@ def test_buffer_and_queue_are_counted_in_batches(
     workers: int, prefetch: int | None, batch: int, buffer_batches: int, queue_batches: int
 ):
     knobs = config(num_workers=workers, prefetch_factor=prefetch, batch_size=batch)
-    assert knobs.buffer_bytes(1000) == buffer_batches * batch * 1000
-    assert queue_bytes(knobs, 1000) == queue_batches * batch * 1000
+    assert buffer_bytes(knobs, knobs.batch_bytes(1000)) == buffer_batches * batch * 1000
+    assert queue_bytes(knobs, knobs.batch_bytes(1000)) == queue_batches * batch * 1000
 
 
 def test_up_to_a_fifth_of_the_limit_is_safe():
@@ -49,6 +57,26 @@ def test_a_queue_that_just_fills_shared_memory_may_start():
     exact = host(shm_bytes=200 * 1000)
     assert oom_reason(tenth, 1000, 0, exact) is None
     assert oom_reason(tenth, 1000, 0, host(shm_bytes=200 * 1000 - 1)) is not None
+
+
+def test_shared_memory_that_others_hold_is_not_there_for_the_queue():
+    free = host(shm_bytes=MIB, shm_used_bytes=MIB - 200 * 1000)
+    assert oom_reason(tenth, 1000, 0, free) is None
+    taken = host(shm_bytes=MIB, shm_used_bytes=MIB - 200 * 1000 + 1)
+    assert oom_reason(tenth, 1000, 0, taken) == (
+        "the loader's queue needs 195.3 KiB of /dev/shm (predicted), which has 195.3 KiB free of 1.0 MiB"
+    )
+    assert ram_verdict(tenth, 1000, 0, taken) is RamVerdict.OOM
+
+
+def test_the_ranks_of_one_machine_share_what_is_free():
+    shared = host(shm_bytes=8 * MIB, shm_used_bytes=5 * MIB).per_rank(2)
+    assert (shared.shm_bytes, shared.shm_free_bytes) == (4 * MIB, 3 * MIB // 2)
+
+
+def test_more_than_all_can_not_be_taken():
+    assert host(shm_bytes=MIB, shm_used_bytes=2 * MIB).shm_free_bytes == 0
+    assert host(shm_bytes=None, shm_used_bytes=None).shm_free_bytes is None
 
 
 def test_without_workers_shared_memory_is_not_needed():
@@ -75,12 +103,13 @@ def test_the_verdict_follows_from_the_bytes(
     assert (verdict is RamVerdict.OOM) == (
         oom_reason(knobs, bytes_per_sample, base_bytes, machine) is not None
     )
-    buffer_bytes = knobs.buffer_bytes(bytes_per_sample)
-    fits = base_bytes + buffer_bytes <= math.floor(OOM_SHARE * machine.ram_limit_bytes)
-    queue_fits = machine.shm_bytes is None or queue_bytes(knobs, bytes_per_sample) <= machine.shm_bytes
+    batch_bytes = knobs.batch_bytes(bytes_per_sample)
+    buffered_bytes = buffer_bytes(knobs, batch_bytes)
+    fits = base_bytes + buffered_bytes <= math.floor(OOM_SHARE * machine.ram_limit_bytes)
+    queue_fits = machine.shm_bytes is None or queue_bytes(knobs, batch_bytes) <= machine.shm_bytes
     assert (verdict is not RamVerdict.OOM) == (fits and queue_fits)
     if verdict is RamVerdict.SAFE:
-        assert buffer_bytes <= SAFE_BUFFER_SHARE * machine.ram_limit_bytes
+        assert buffered_bytes <= SAFE_BUFFER_SHARE * machine.ram_limit_bytes
 
 
 @given(configs(), st.floats(1, MIB), st.integers(0, GIB), hosts())

@@ -17,6 +17,7 @@ from build_records import (
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tunekit.memory.ram import buffer_bytes
 from tunekit.recommend.tiers import (
     POLICIES,
     balanced_tolerance,
@@ -95,6 +96,10 @@ def test_the_queue_holds_one_batch_more_than_the_buffer():
     assert violations(record, Tier.AGGRESSIVE, host(shm_bytes=639 * MIB)) == (
         "640.0 MiB of batch queue, more than /dev/shm (639.0 MiB)",
     )
+    shared = host(shm_bytes=700 * MIB, shm_used_bytes=61 * MIB)
+    assert violations(record, Tier.AGGRESSIVE, shared) == (
+        "640.0 MiB of batch queue, more than /dev/shm (639.0 MiB free of 700.0 MiB)",
+    )
     alone = trial_record(of=config(num_workers=0), bytes_per_sample=MIB)
     assert violations(alone, Tier.AGGRESSIVE, host(shm_bytes=0)) == ()
 
@@ -146,12 +151,12 @@ def test_balanced_is_close_to_the_best_and_no_eager_config_as_close_is_smaller(t
 
     def size(trial):
         seen = trial.measurement.loop
-        buffer_bytes = trial.config.buffer_bytes(seen.bytes_per_sample)
+        buffered = buffer_bytes(trial.config, trial.config.batch_bytes(seen.bytes_per_sample))
         reserved_bytes = seen.peak_reserved_bytes
         return (
             math.inf if reserved_bytes is None else reserved_bytes,
             trial.config.batch_size,
-            buffer_bytes,
+            buffered,
             trial.config.num_workers,
         )
 

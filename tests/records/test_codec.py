@@ -234,8 +234,7 @@ def test_illegal_configs_are_refused_with_what_would_be_legal(knobs: dict[str, o
     assert words in str(caught.value)
 
 
-def test_a_config_names_its_queue_and_buffer():
+def test_a_config_names_its_queue_and_batch():
     knobs = config(num_workers=3, prefetch_factor=4, batch_size=10)
     assert knobs.queue_batches == 12
-    assert knobs.buffer_bytes(1.5) == 180
-    assert config(num_workers=0).buffer_bytes(1e9) == 0
+    assert knobs.batch_bytes(1.5) == 15

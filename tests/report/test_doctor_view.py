@@ -80,8 +80,8 @@ CPU beside an idle GPU
   H200\nerror
   do: install the CUDA build for your driver: pytorch.org/get-started
 
-error small-shm: /dev/shm is smaller than the loader's full queue: workers will
-die with a bus error
+error small-shm: /dev/shm has too little room for the loader's full queue:
+workers die with a bus error
   seen: (3 workers x prefetch 2 + 1) x 2 processes batches of 147.0 MiB are 2.0
   GiB (predicted); /dev/shm has 64.0 MiB
   do: start the container with --ipc=host or --shm-size=8g (Kubernetes: an
@@ -148,7 +148,7 @@ error torch-cpu-build: this torch is built without CUDA: it will train on the CP
   seen: torch 2.13.0+cpu in /env/bin/python; the driver shows NVIDIA\x1b[31m H200\nerror
   do: install the CUDA build for your driver: pytorch.org/get-started
 
-error small-shm: /dev/shm is smaller than the loader's full queue: workers will die with a bus error
+error small-shm: /dev/shm has too little room for the loader's full queue: workers die with a bus error
   seen: (3 workers x prefetch 2 + 1) x 2 processes batches of 147.0 MiB are 2.0 GiB (predicted); /dev/shm has 64.0 MiB
   do: start the container with --ipc=host or --shm-size=8g (Kubernetes: an emptyDir of medium Memory at /dev/shm), or
   load with fewer workers or a smaller prefetch

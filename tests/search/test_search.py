@@ -25,6 +25,7 @@ from scripted_search import (
 )
 
 from tunekit.errors import BudgetTooSmallError, EmptySpaceError, NoTrainingLoopError, TargetError
+from tunekit.memory.ram import buffer_bytes
 from tunekit.recommend.tiers import violations
 from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.recommendation import Tier
@@ -378,7 +379,7 @@ def test_refused_configs_never_reach_the_executor(folder: Path):
         assert "predicted" in record.failure.message
     for spec in executor.specs:
         if spec.config is not None:
-            assert spec.config.buffer_bytes(MIB) + 200 * MIB <= 0.85 * 2 * GIB
+            assert buffer_bytes(spec.config, spec.config.batch_bytes(MIB)) + 200 * MIB <= 0.85 * 2 * GIB
 
 
 def test_a_tier_without_a_fitting_config_gets_one_made_to_fit(folder: Path):

@@ -37,7 +37,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         raise UsageError(f"gpus takes no training command, got {' '.join(command)!r}")
     from rich.console import Console  # noqa: PLC0415 - slow to import; --help must be instant
 
-    from tunekit.hardware.detect import detect_host  # noqa: PLC0415
+    from tunekit.cli.machine import host_here  # noqa: PLC0415
     from tunekit.hardware.profiles import find_profile, load_profile_files  # noqa: PLC0415
     from tunekit.records.codec import to_json  # noqa: PLC0415
     from tunekit.report.gpus import gpu_list, gpu_sheet  # noqa: PLC0415
@@ -50,7 +50,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         every = [profile.model_dump(mode="json") for profile in profiles.values()]
         sys.stdout.write((json.dumps(every, indent=2) if chosen is None else to_json(chosen)) + "\n")
         return 0
-    here = detect_host(profiles=profiles).accelerators
+    here = host_here(profiles=profiles).accelerators
     console = Console(highlight=False)
     if chosen is None:
         parts = gpu_list(files.values(), here, console.width)

@@ -13,6 +13,7 @@ from tunekit.units import parse_duration_s
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
+    from tunekit.records.host import Host
     from tunekit.records.target import Binding, Target
     from tunekit.records.trial import TrialRecord
     from tunekit.report.discovered import KnobRow
@@ -52,6 +53,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         raise UsageError("no training command; give it after --, as in: tunekit init -- python train.py")
     from rich.console import Console  # noqa: PLC0415 - slow to import; --help must be instant
 
+    from tunekit.cli.machine import host_here  # noqa: PLC0415
     from tunekit.cli.settings_text import write_settings  # noqa: PLC0415
     from tunekit.cli.targets import target_of  # noqa: PLC0415
     from tunekit.report.discovered import discovery_tables, loop_sentence, why_left_alone  # noqa: PLC0415
@@ -60,13 +62,14 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     console = Console(highlight=False)
     target = target_of(options, command)
     with console.status("running the script once, for a few seconds of its loop"):
-        record = _baseline(target, options)
+        host = host_here(target.command)
+        record = _baseline(target, host, options)
     assert record.discovery is not None and record.config is not None
     loop = record.measurement.loop if record.measurement else None
     suggested = _suggestions(target, record)
     target = target.model_copy(update={"bindings": (*target.bindings, *suggested)})
     say(console, loop_sentence(record.discovery, record.config, loop), "bold")
-    rows = _knob_rows(_surroundings(target, record, options.gpu))
+    rows = _knob_rows(_surroundings(target, host, record, options.gpu))
     for table in discovery_tables(record.discovery, rows):
         if table.rows:
             console.print()
@@ -89,13 +92,12 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     return 0
 
 
-def _baseline(target: "Target", options: argparse.Namespace) -> "TrialRecord":
+def _baseline(target: "Target", host: "Host", options: argparse.Namespace) -> "TrialRecord":
     """Run the script as it is until its loop is known.
 
     Raises:
         TargetError: it fails, or never trains.
     """
-    from tunekit.hardware.detect import detect_host  # noqa: PLC0415
     from tunekit.records.trial import TrialRole  # noqa: PLC0415
     from tunekit.search.refusal import baseline_error  # noqa: PLC0415
     from tunekit.trial.executor import ProcessExecutor, TrialSpec  # noqa: PLC0415
@@ -104,7 +106,7 @@ def _baseline(target: "Target", options: argparse.Namespace) -> "TrialRecord":
     limits = Limits(
         trial_s=parse_duration_s(options.trial_limit),
         no_progress_s=parse_duration_s(options.no_progress_limit),
-        ram_bytes=int(TREE_RAM_SHARE * detect_host().ram_limit_bytes),
+        ram_bytes=int(TREE_RAM_SHARE * host.ram_limit_bytes),
     )
     with tempfile.TemporaryDirectory(prefix="tunekit-init-") as folder:
         executor = ProcessExecutor(target, Path(folder), limits, _WINDOW_S, hide_gpus=options.gpu == "cpu")
@@ -127,14 +129,12 @@ def _suggestions(target: "Target", record: "TrialRecord") -> "tuple[Binding, ...
     return suggest_bindings(target, seen)
 
 
-def _surroundings(target: "Target", record: "TrialRecord", gpu: str) -> "Surroundings":
-    from tunekit.cli.machine import host_here  # noqa: PLC0415
+def _surroundings(target: "Target", host: "Host", record: "TrialRecord", gpu: str) -> "Surroundings":
     from tunekit.hardware.device import device_profile  # noqa: PLC0415
     from tunekit.hardware.profiles import load_profiles  # noqa: PLC0415
     from tunekit.search.reach import Surroundings  # noqa: PLC0415
 
     assert record.config is not None and record.discovery is not None
-    host = host_here(target.command)
     on_cpu = record.discovery.device_type == "cpu"
     profile, _ = device_profile("cpu" if on_cpu or gpu == "cpu" else "auto", host, load_profiles())
     return Surroundings(

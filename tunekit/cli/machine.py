@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tunekit import __version__
@@ -12,31 +13,42 @@ if TYPE_CHECKING:
     from tunekit.records.checkup import Checkup, LoaderPlan
     from tunekit.records.finding import Finding
     from tunekit.records.host import Host, TorchBuild
+    from tunekit.records.profile import Profile
     from tunekit.records.storage import Storage
 
 
-def host_here(command: Sequence[str] = ()) -> "Host":
+def host_here(command: Sequence[str] = (), profiles: "Mapping[str, Profile] | None" = None) -> "Host":
     """Return this machine.
 
     Where the driver's library shows no GPU although there seems to be one, the torch of the command's
     Python is asked too, which takes seconds.
+
+    Args:
+        command: the training command; without one this Python's torch is asked.
+        profiles: those that name the GPUs; every one that is found by default.
     """
     from tunekit.hardware.detect import detect_host, has_gpu_file  # noqa: PLC0415 - --help must be instant
     from tunekit.hardware.torch_build import TorchAbsent  # noqa: PLC0415
 
-    host = detect_host()
+    host = detect_host(profiles=profiles)
     if host.accelerators or not has_gpu_file():
         return host
     build = ask_torch(command)
-    return host if isinstance(build, TorchAbsent) else detect_host(torch=build)
+    return host if isinstance(build, TorchAbsent) else detect_host(profiles=profiles, torch=build)
 
 
 def ask_torch(command: Sequence[str]) -> "TorchBuild | TorchAbsent":
-    """Return the torch of the Python that the command runs, of this one without a command."""
+    """Return the torch of the Python that the command runs, of this one without a command.
+
+    This one may well have none where training has it: tunekit can live in an environment of its own.
+    """
     from tunekit.hardware.interpreter import interpreter_of  # noqa: PLC0415
     from tunekit.hardware.torch_build import TorchAbsent, torch_build  # noqa: PLC0415
 
-    python = interpreter_of(command) if command else sys.executable
+    if not command:
+        own = torch_build(sys.executable)
+        return replace(own, is_python_known=False) if isinstance(own, TorchAbsent) else own
+    python = interpreter_of(command)
     if python is None:
         return TorchAbsent(
             f"which Python {command[0]!r} runs is not known before it runs", is_python_known=False
@@ -62,13 +74,14 @@ def look_over(
     """
     from datetime import UTC, datetime  # noqa: PLC0415
 
-    from tunekit.hardware.detect import cpp_compiler  # noqa: PLC0415
+    from tunekit.hardware.detect import c_compiler, cpp_compiler  # noqa: PLC0415
     from tunekit.hardware.device import AUTO, device_profile  # noqa: PLC0415
     from tunekit.hardware.profiles import load_profiles  # noqa: PLC0415
     from tunekit.recommend.diagnose.environment import VARIABLES  # noqa: PLC0415
     from tunekit.recommend.diagnose.machine import machine_findings  # noqa: PLC0415
     from tunekit.records.checkup import Checkup  # noqa: PLC0415
 
+    compiler = (c_compiler if host.compiles_with_triton else cpp_compiler)(os.environ)
     profile, _ = device_profile(AUTO, host, load_profiles())
     checkup = Checkup(
         tunekit_version=__version__,
@@ -80,17 +93,29 @@ def look_over(
         storage=tuple(storage),
         loader=loader,
         environment={name: _text(os.environ[name]) for name in VARIABLES if name in os.environ},
-        compiler=_text(compiler) if (compiler := cpp_compiler(os.environ)) else None,
+        compiler=_text(compiler) if compiler else None,
     )
     return checkup.model_copy(update={"findings": machine_findings(checkup, profile)})
 
 
-def warnings_of(host: "Host") -> "tuple[Finding, ...]":
-    """Return what would spoil figures that are measured here: warnings and errors, no notes."""
+def warnings_of(host: "Host", gpu_option: str) -> "tuple[Finding, ...]":
+    """Return what would spoil figures that are measured here: warnings and errors, no notes.
+
+    Args:
+        host: as it was detected.
+        gpu_option: what `--gpu` says; with "cpu" the GPUs are hidden from the target, and so from this.
+    """
+    from tunekit.hardware.device import CPU  # noqa: PLC0415
     from tunekit.records.finding import Severity  # noqa: PLC0415
 
-    findings = look_over(host).findings
-    return tuple(finding for finding in findings if finding.severity is not Severity.INFO)
+    hides_gpus = gpu_option.strip().lower() == CPU
+    seen = look_over(host.without_gpus() if hides_gpus else host)
+    hidden = {"gpus-hidden"} if hides_gpus else set()
+    return tuple(
+        finding
+        for finding in seen.findings
+        if finding.severity is not Severity.INFO and finding.code not in hidden
+    )
 
 
 def _text(value: str) -> str:

@@ -249,10 +249,10 @@ def _gpu_here(profiles: "Mapping[str, Profile]") -> str:
     Raises:
         UsageError: there is none.
     """
-    from tunekit.hardware.detect import detect_host  # noqa: PLC0415
+    from tunekit.cli.machine import host_here  # noqa: PLC0415
     from tunekit.hardware.device import AUTO, device_profile  # noqa: PLC0415
 
-    host = detect_host()
+    host = host_here(profiles=profiles)
     if not host.accelerators:
         raise UsageError("no GPU is here, so say where the rate was measured: --gpu a10g, or --gpu cpu")
     return device_profile(AUTO, host, profiles)[1]

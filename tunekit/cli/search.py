@@ -125,7 +125,7 @@ def _new(options: argparse.Namespace, command: Sequence[str], folder: Path | Non
         host=host,
         profile=profile,
         measured_on=measured_on,
-        machine_findings=warnings_of(host),
+        machine_findings=warnings_of(host, options.gpu),
     )
     if folder is not None:
         return _Prepared(run, _machine(run, profiles), folder, host)
@@ -141,6 +141,7 @@ def _resumed(options: argparse.Namespace, command: Sequence[str]) -> _Prepared:
     Raises:
         TargetChangedError: the command or the script's text is not what the run was made for.
     """
+    from tunekit.cli.machine import warnings_of  # noqa: PLC0415
     from tunekit.hardware.profiles import load_profiles  # noqa: PLC0415
     from tunekit.search.folder import load_run  # noqa: PLC0415
 
@@ -171,15 +172,20 @@ def _resumed(options: argparse.Namespace, command: Sequence[str]) -> _Prepared:
         updates["budget_s"] = parse_duration_s(options.budget)
     if options.trials:
         updates["max_trials"] = options.trials
-    run = run.model_copy(update={"options": run.options.model_copy(update=updates)})
+    run = run.model_copy(
+        update={
+            "options": run.options.model_copy(update=updates),
+            "machine_findings": warnings_of(here, run.options.gpu),
+        }
+    )
     return _Prepared(run, _machine(run, load_profiles()), options.resume, here)
 
 
 def _same_machine(run: "Run") -> "Host":
-    """Return this machine, which must be the one of the run: figures of two are not to be mixed.
+    """Return the machine of the run as it is now; the figures of two machines are never mixed.
 
     Raises:
-        UsageError: CPUs or GPUs are not those of the run.
+        UsageError: CPUs or GPUs here are not those of the run.
     """
     from tunekit.cli.machine import host_here  # noqa: PLC0415
 

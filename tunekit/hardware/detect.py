@@ -5,6 +5,7 @@ import platform
 import re
 import shutil
 import socket
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -104,11 +105,14 @@ def has_gpu_file(root: Path = limits.ROOT) -> bool:
     return any((root / "dev" / name).exists() for name in ("nvidiactl", "nvidia0", "kfd", "dxg"))
 
 
+def c_compiler(environment: Mapping[str, str]) -> str | None:
+    """Return the C compiler that Triton finds, which compiles for GPUs: $CC, else the usual ones."""
+    return _compiler(environment, "CC", ("gcc", "clang", "cc"))
+
+
 def cpp_compiler(environment: Mapping[str, str]) -> str | None:
-    """Return the C++ compiler that torch.compile finds: $CXX, else g++ or clang++; None without one."""
-    wanted = [environment["CXX"]] if environment.get("CXX") else ["g++", "clang++"]
-    found = (shutil.which(name, path=environment.get("PATH")) for name in wanted)
-    return next((program for program in found if program), None)
+    """Return the C++ compiler that Inductor finds, which compiles for CPUs: $CXX, else the system's own."""
+    return _compiler(environment, "CXX", ("clang++" if sys.platform == "darwin" else "g++",))
 
 
 def cpu_has_native_bf16(root: Path = limits.ROOT) -> bool | None:
@@ -174,6 +178,12 @@ def _computing(gpu: NvmlDevice) -> NvmlDevice | None:
     if gpu.partitions is None:
         return gpu
     return gpu.partitions[0] if gpu.partitions else None
+
+
+def _compiler(environment: Mapping[str, str], variable: str, usual: Sequence[str]) -> str | None:
+    wanted = [environment[variable]] if environment.get(variable) else usual
+    found = (shutil.which(name, path=environment.get("PATH")) for name in wanted)
+    return next((program for program in found if program), None)
 
 
 def _cpu_field(root: Path, names: str) -> str | None:

@@ -29,7 +29,7 @@ class TorchAbsent:
 
     reason: str
     is_python_known: bool = True
-    """Whether it is known which Python would have been asked."""
+    """Whether it is known which Python training runs, and so that it is this one that has none."""
 
 
 def torch_build(

@@ -2,6 +2,7 @@
 
 import math
 from enum import StrEnum
+from typing import Protocol
 
 from tunekit.records.config import TrainConfig
 from tunekit.records.host import Host
@@ -22,11 +23,49 @@ class RamVerdict(StrEnum):
     OOM = "OOM"
 
 
-def queue_bytes(config: TrainConfig, bytes_per_sample: float) -> int:
-    """Return the bytes in /dev/shm once the queue is full: workers x prefetch + 1 batches."""
-    if config.num_workers == 0:
+class Loader(Protocol):
+    """What a loader's memory follows from: a config, a plan or a measured loop."""
+
+    @property
+    def num_workers(self) -> int:
+        """Of one training process."""
+
+    @property
+    def prefetch_factor(self) -> int | None:
+        """Batches that each worker keeps ready."""
+
+
+def buffer_bytes(loader: Loader, batch_bytes: float) -> int:
+    """Return the RAM that one training process's loader holds: workers x prefetch batches."""
+    return round(loader.num_workers * (loader.prefetch_factor or 0) * batch_bytes)
+
+
+def queue_bytes(loader: Loader, batch_bytes: float) -> int:
+    """Return the bytes in /dev/shm once the queue is full: workers x prefetch + 1 batches.
+
+    The last one is the batch that the training process holds.
+    """
+    if loader.num_workers == 0:
         return 0
-    return round((config.queue_batches + 1) * config.batch_size * bytes_per_sample)
+    return round((loader.num_workers * (loader.prefetch_factor or 0) + 1) * batch_bytes)
+
+
+def buffer_verdict(buffered_bytes: int, base_bytes: int, ram_limit_bytes: int) -> RamVerdict:
+    """Return what a buffer means for a machine's RAM, /dev/shm left aside.
+
+    Args:
+        buffered_bytes: of all loaders that share the limit.
+        base_bytes: host memory of their processes without the buffer; 0 if unknown.
+        ram_limit_bytes: what may be used.
+    """
+    if base_bytes + buffered_bytes > math.floor(OOM_SHARE * ram_limit_bytes):
+        return RamVerdict.OOM
+    return RamVerdict.SAFE if buffered_bytes <= SAFE_BUFFER_SHARE * ram_limit_bytes else RamVerdict.RISKY
+
+
+def fits_shm(queued_bytes: int, host: Host) -> bool:
+    """Return whether /dev/shm has room for a full queue beside what others keep there."""
+    return not queued_bytes or host.shm_free_bytes is None or queued_bytes <= host.shm_free_bytes
 
 
 def ram_verdict(config: TrainConfig, bytes_per_sample: float, base_bytes: int, host: Host) -> RamVerdict:
@@ -36,27 +75,35 @@ def ram_verdict(config: TrainConfig, bytes_per_sample: float, base_bytes: int, h
         config: the knobs.
         bytes_per_sample: of one sample in a batch.
         base_bytes: host memory of the process tree without the buffer.
-        host: its RAM limit and /dev/shm size are the limits.
+        host: its RAM limit and what is free of /dev/shm are the limits.
     """
-    if oom_reason(config, bytes_per_sample, base_bytes, host) is not None:
+    batch_bytes = config.batch_bytes(bytes_per_sample)
+    if not fits_shm(queue_bytes(config, batch_bytes), host):
         return RamVerdict.OOM
-    safe_bytes = SAFE_BUFFER_SHARE * host.ram_limit_bytes
-    return RamVerdict.SAFE if config.buffer_bytes(bytes_per_sample) <= safe_bytes else RamVerdict.RISKY
+    return buffer_verdict(buffer_bytes(config, batch_bytes), base_bytes, host.ram_limit_bytes)
 
 
 def oom_reason(config: TrainConfig, bytes_per_sample: float, base_bytes: int, host: Host) -> str | None:
     """Return why a config must not be started on this host, with the figures; None if it may."""
-    buffer_bytes = config.buffer_bytes(bytes_per_sample)
-    limit_bytes = math.floor(OOM_SHARE * host.ram_limit_bytes)
-    if base_bytes + buffer_bytes > limit_bytes:
+    batch_bytes = config.batch_bytes(bytes_per_sample)
+    buffered = buffer_bytes(config, batch_bytes)
+    if buffer_verdict(buffered, base_bytes, host.ram_limit_bytes) is RamVerdict.OOM:
+        limit_bytes = math.floor(OOM_SHARE * host.ram_limit_bytes)
         return (
-            f"base {bytes_text(base_bytes)} + buffer {bytes_text(buffer_bytes)} (predicted) exceed "
+            f"base {bytes_text(base_bytes)} + buffer {bytes_text(buffered)} (predicted) exceed "
             f"{OOM_SHARE:.0%} of the RAM limit ({bytes_text(limit_bytes)})"
         )
-    queue = queue_bytes(config, bytes_per_sample)
-    if host.shm_bytes is not None and queue > host.shm_bytes:
+    queued = queue_bytes(config, batch_bytes)
+    if not fits_shm(queued, host):
         return (
-            f"the loader's queue needs {bytes_text(queue)} of /dev/shm (predicted), "
-            f"which has {bytes_text(host.shm_bytes)}"
+            f"the loader's queue needs {bytes_text(queued)} of /dev/shm (predicted), "
+            f"which has {shm_text(host)}"
         )
     return None
+
+
+def shm_text(host: Host) -> str:
+    """Return what /dev/shm has, such as "4.0 GiB free of 16.0 GiB"; its size alone where none is taken."""
+    if not host.shm_used_bytes:
+        return bytes_text(host.shm_bytes)
+    return f"{bytes_text(host.shm_free_bytes)} free of {bytes_text(host.shm_bytes)}"

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from tunekit.memory.ram import buffer_bytes
 from tunekit.recommend.learning_rate import global_batch, recommended
 from tunekit.recommend.noise import mean_interval, speedup, verdict
 from tunekit.recommend.tiers import balanced_tolerance, base_ram_bytes, violations
@@ -83,7 +84,7 @@ def recommend(
         epoch_time_s=epoch_samples / rate.value if epoch_samples is not None else None,
         peak_reserved_bytes=_peak_reserved_bytes(loops),
         device_memory_bytes=loops[0].device.memory_bytes,
-        buffer_bytes=config.buffer_bytes(max(loop.bytes_per_sample for loop in loops)),
+        buffer_bytes=buffer_bytes(config, config.batch_bytes(max(loop.bytes_per_sample for loop in loops))),
         base_ram_bytes=max(base_ram_bytes(measurement) for _, measurement in confirmed),
         float32_matmul_precision=loops[0].float32_matmul_precision,
         learning_rate=recommended(

@@ -2,7 +2,7 @@
 
 import math
 
-from tunekit.memory.ram import OOM_SHARE
+from tunekit.memory.ram import OOM_SHARE, buffer_bytes
 from tunekit.recommend.learning_rate import global_batch, scale, usable
 from tunekit.records.config import TrainConfig
 from tunekit.records.host import Host
@@ -43,8 +43,8 @@ def scaling_rows(
     rows = []
     for gpus in GPU_COUNTS:
         total_batch = global_batch(config, gpus)
-        buffer_bytes = gpus * config.buffer_bytes(bytes_per_sample)
-        ram_bytes = gpus * base_ram_bytes + buffer_bytes
+        buffered_bytes = gpus * buffer_bytes(config, config.batch_bytes(bytes_per_sample))
+        ram_bytes = gpus * base_ram_bytes + buffered_bytes
         warnings = _batch_warnings(total_batch, base_batch, rule)
         warnings += _host_warnings(gpus * config.num_workers, ram_bytes, host)
         rows.append(
@@ -53,7 +53,7 @@ def scaling_rows(
                 gpus=gpus,
                 total_batch=total_batch,
                 total_workers=gpus * config.num_workers,
-                buffer_bytes=buffer_bytes,
+                buffer_bytes=buffered_bytes,
                 ram_bytes=ram_bytes,
                 lr_linear=_scaled(base_lr, base_batch, total_batch, LearningRateRule.LINEAR),
                 lr_sqrt=_scaled(base_lr, base_batch, total_batch, LearningRateRule.SQRT),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal, NamedTuple
 
-from tunekit.memory.ram import OOM_SHARE, queue_bytes
+from tunekit.memory.ram import OOM_SHARE, buffer_bytes, fits_shm, queue_bytes, shm_text
 from tunekit.records.config import TrainConfig
 from tunekit.records.host import Host
 from tunekit.records.measurement import LoopMeasurement, Measurement
@@ -86,8 +86,8 @@ def base_ram_bytes(measurement: Measurement) -> int:
     share of the tree's peak.
     """
     loop = measurement.loop
-    buffer_bytes = loop.num_workers * (loop.prefetch_factor or 0) * loop.batch_bytes
-    return max(0, measurement.memory.peak_pss_bytes // loop.world_size - buffer_bytes)
+    own_bytes = measurement.memory.peak_pss_bytes // loop.world_size
+    return max(0, own_bytes - buffer_bytes(loop, loop.batch_bytes))
 
 
 def violations(record: TrialRecord, tier: Tier, host: Host) -> tuple[str, ...]:
@@ -215,22 +215,23 @@ def clip(
 def _host_memory_violations(
     config: TrainConfig, policy: TierPolicy, host: Host, bytes_per_sample: float, base_bytes: int
 ) -> list[str]:
-    buffer_bytes = config.buffer_bytes(bytes_per_sample)
+    batch_bytes = config.batch_bytes(bytes_per_sample)
+    buffered_bytes = buffer_bytes(config, batch_bytes)
     ram_text = f"of the RAM limit of {bytes_text(host.ram_limit_bytes)}"
     broken = []
     if policy.buffer_share is not None:
         limit_bytes = math.floor(policy.buffer_share * host.ram_limit_bytes)
-        broken += _above(buffer_bytes, limit_bytes, "RAM buffer", f"{policy.buffer_share:.0%} {ram_text}")
+        broken += _above(buffered_bytes, limit_bytes, "RAM buffer", f"{policy.buffer_share:.0%} {ram_text}")
     limit_bytes = math.floor(OOM_SHARE * host.ram_limit_bytes)
     broken += _above(
-        base_bytes + buffer_bytes,
+        base_bytes + buffered_bytes,
         limit_bytes,
         "RAM for processes and buffer",
         f"{OOM_SHARE:.0%} {ram_text}",
     )
-    if config.num_workers > 0 and host.shm_bytes is not None:
-        queue = queue_bytes(config, bytes_per_sample)
-        broken += _above(queue, host.shm_bytes, "batch queue", "/dev/shm")
+    queued_bytes = queue_bytes(config, batch_bytes)
+    if not fits_shm(queued_bytes, host):
+        broken.append(f"{bytes_text(queued_bytes)} of batch queue, more than /dev/shm ({shm_text(host)})")
     return broken
 
 
@@ -263,7 +264,7 @@ def _size(candidate: _Candidate) -> tuple[float, int, int, int, bool, int]:
     return (
         math.inf if loop.peak_reserved_bytes is None else loop.peak_reserved_bytes,
         config.batch_size,
-        config.buffer_bytes(loop.bytes_per_sample),
+        buffer_bytes(config, config.batch_bytes(loop.bytes_per_sample)),
         config.num_workers,
         config.compile,
         candidate.record.number,

@@ -27,13 +27,6 @@ class LoaderPlan(Record):
         """Worker processes of all training processes together."""
         return self.num_workers * self.processes
 
-    @property
-    def buffer_bytes(self) -> int | None:
-        """Bytes in /dev/shm once every queue is full: workers x prefetch + 1 batches each."""
-        if self.batch_bytes is None or not self.num_workers:
-            return None
-        return self.processes * (self.num_workers * self.prefetch_factor + 1) * self.batch_bytes
-
 
 class Checkup(Record):
     """One machine, looked at before training."""
@@ -46,7 +39,7 @@ class Checkup(Record):
     why_no_torch: str | None = None
     """Why the training environment's torch could not be asked."""
     is_python_known: bool = True
-    """Whether the Python that training runs is known; if not, nothing is known of its torch either."""
+    """Whether the Python that training runs is known; if not, a torch that is missing here may be there."""
     why_no_command: str | None = None
     """Why the training command can't be run as it was given."""
     storage: tuple[Storage, ...] = ()
@@ -55,5 +48,5 @@ class Checkup(Record):
     environment: dict[str, str] = Field(default_factory=dict)
     """The variables that bear on training, as they are set."""
     compiler: str | None = None
-    """The C++ compiler that torch.compile would find."""
+    """The compiler that torch.compile would find: of C where there is a GPU, of C++ on a CPU."""
     findings: tuple[Finding, ...] = ()

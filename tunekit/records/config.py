@@ -67,6 +67,6 @@ class TrainConfig(Record):
         """Batches that the workers keep ready: workers x prefetch."""
         return self.num_workers * (self.prefetch_factor or 0)
 
-    def buffer_bytes(self, bytes_per_sample: float) -> int:
-        """Return the RAM buffer in bytes: workers x prefetch x batch."""
-        return round(self.queue_batches * self.batch_size * bytes_per_sample)
+    def batch_bytes(self, bytes_per_sample: float) -> float:
+        """Return the size of one batch."""
+        return self.batch_size * bytes_per_sample

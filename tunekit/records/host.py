@@ -142,6 +142,23 @@ class Host(Record):
         """Places in the driver's order of the GPUs that it shows; MIG partitions of one GPU share a place."""
         return tuple(dict.fromkeys(gpu.index for gpu in self.accelerators if "nvml" in gpu.seen_by))
 
+    @property
+    def shm_free_bytes(self) -> int | None:
+        """What was free of /dev/shm when the machine was looked at; None without one."""
+        return None if self.shm_bytes is None else max(0, self.shm_bytes - (self.shm_used_bytes or 0))
+
+    @property
+    def compiles_with_triton(self) -> bool:
+        """Whether torch.compile makes Triton kernels, as it does for NVIDIA's and AMD's GPUs."""
+        seen = self.torch.devices if self.torch else ()
+        has_cuda = any(device.type == "cuda" for device in seen)
+        return any("nvml" in gpu.seen_by or has_cuda for gpu in self.accelerators)
+
+    def without_gpus(self) -> "Host":
+        """Return this machine as a process sees it that all GPUs are hidden from."""
+        torch = None if self.torch is None else self.torch.model_copy(update={"devices": ()})
+        return self.model_copy(update={"accelerators": (), "torch": torch})
+
     def per_rank(self, world_size: int) -> "Host":
         """Return the share of this machine that each of the processes that train together can use."""
         if world_size == 1:
@@ -151,5 +168,8 @@ class Host(Record):
                 "cpus": max(1, self.cpus // world_size),
                 "ram_limit_bytes": max(1, self.ram_limit_bytes // world_size),
                 "shm_bytes": None if self.shm_bytes is None else self.shm_bytes // world_size,
+                "shm_used_bytes": None
+                if self.shm_used_bytes is None
+                else -(-self.shm_used_bytes // world_size),
             }
         )

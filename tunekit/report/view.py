@@ -6,7 +6,7 @@ Terminal and files draw this view; none of them computes a figure of its own.
 import shlex
 from dataclasses import dataclass
 
-from tunekit.memory.ram import ram_verdict
+from tunekit.memory.ram import buffer_bytes, ram_verdict
 from tunekit.recommend.learning_rate import global_batch, rule_of
 from tunekit.recommend.noise import mean_interval, verdict
 from tunekit.recommend.tiers import base_ram_bytes
@@ -259,10 +259,10 @@ def _tier_column(tier: Recommendation, host: Host) -> _Column:
 
 def _buffer_text(config: TrainConfig, bytes_per_sample: float, base_bytes: int, host: Host) -> str:
     """Return the RAM buffer with its verdict for this host; 0 B needs none."""
-    buffer_bytes = config.buffer_bytes(bytes_per_sample)
-    if not buffer_bytes:
+    buffered_bytes = buffer_bytes(config, config.batch_bytes(bytes_per_sample))
+    if not buffered_bytes:
         return bytes_text(0)
-    return f"{bytes_text(buffer_bytes)} {ram_verdict(config, bytes_per_sample, base_bytes, host)}"
+    return f"{bytes_text(buffered_bytes)} {ram_verdict(config, bytes_per_sample, base_bytes, host)}"
 
 
 def _range_text(interval: Interval | None) -> str:

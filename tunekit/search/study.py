@@ -14,7 +14,7 @@ from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from tunekit.memory.ram import OOM_SHARE
+from tunekit.memory.ram import OOM_SHARE, buffer_bytes
 from tunekit.recommend.tiers import POLICIES, base_ram_bytes
 from tunekit.records.config import WORKER_KNOBS, TrainConfig
 from tunekit.records.host import Host
@@ -151,5 +151,7 @@ def constraints(record: TrialRecord, host: Host) -> dict[str, float]:
     vram = 0.0
     if loop.peak_reserved_bytes is not None and loop.device.memory_bytes:
         vram = loop.peak_reserved_bytes / loop.device.memory_bytes - share
-    needed = base_ram_bytes(record.measurement) + record.config.buffer_bytes(loop.bytes_per_sample)
+    needed = base_ram_bytes(record.measurement) + buffer_bytes(
+        record.config, record.config.batch_bytes(loop.bytes_per_sample)
+    )
     return {"vram": vram, "ram": needed / host.ram_limit_bytes - OOM_SHARE}

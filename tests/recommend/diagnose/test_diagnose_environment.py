@@ -1,5 +1,7 @@
 """Variables and tools: which change how training runs, and at which values."""
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -9,8 +11,10 @@ from build_checkups import (
     checkup,
     codes,
     finding_of,
+    gpu,
     loader_plan,
     only_finding,
+    seen_device,
     torch_of,
     without_gpu,
 )
@@ -24,12 +28,13 @@ def under(**environment: str) -> Checkup:
     return checkup(environment=environment)
 
 
-def test_threads_of_all_workers_beyond_the_cpus_are_a_warning():
+def test_threads_of_all_workers_beyond_the_cpus_are_a_note():
     seen = checkup(environment={"OMP_NUM_THREADS": "11"}, loader=loader_plan(3))
     finding = only_finding(seen)
-    assert (finding.code, finding.severity) == ("omp-threads", Severity.WARNING)
+    assert (finding.code, finding.severity) == ("omp-threads", Severity.INFO)
+    assert finding.message.startswith("in each loader worker torch uses one thread")
     assert finding.evidence == "OMP_NUM_THREADS=11 x 3 workers = 33, 32 CPUs"
-    assert finding.remedy == "export OMP_NUM_THREADS=10"
+    assert "threadpool_limits(10)" in (finding.remedy or "")
     assert finding.value == 33
     assert codes(checkup(environment={"OMP_NUM_THREADS": "4"}, loader=loader_plan(8))) == []
 
@@ -72,7 +77,11 @@ def test_on_one_cpu_nothing_starts_more_threads():
         ("NCCL_P2P_DISABLE", "1", "GPUs don't talk to each other directly"),
         ("NCCL_IB_DISABLE", "1", "InfiniBand is not used"),
         ("PYTHONDEVMODE", "1", "Python checks itself"),
+        ("PYTORCH_NO_CUDA_MEMORY_CACHING", "", "every tensor is allocated by the driver anew"),
+        ("TORCH_DISTRIBUTED_DEBUG", "detail", "every collective is checked"),
         ("PYTHONDEVMODE", "0", "Python checks itself"),
+        ("PYTHONDEVMODE", "info", "Python checks itself"),
+        ("PYTHONMALLOC", "malloc_debug", "Python checks its memory"),
     ],
 )
 def test_a_variable_that_slows_training_is_a_warning(name: str, value: str, why: str):
@@ -99,6 +108,7 @@ def test_several_variables_are_one_finding():
         ("TORCH_DISTRIBUTED_DEBUG", "INFO"),
         ("NCCL_P2P_DISABLE", "0"),
         ("NCCL_IB_DISABLE", ""),
+        ("PYTHONMALLOC", "malloc"),
         ("PYTHONDEVMODE", ""),
     ],
 )
@@ -192,12 +202,38 @@ def test_tf32_is_forbidden_only_to_gpus_that_have_it(value: str, of: Any):
     assert "tf32-forbidden" not in codes(under(NVIDIA_TF32_OVERRIDE=value), of)
 
 
+@pytest.mark.parametrize("text", ["", "0", "1"])
+def test_python_itself_agrees_when_its_development_mode_is_on(text: str):
+    told = subprocess.run(
+        [sys.executable, "-c", "import sys; print(sys.flags.dev_mode)"],
+        env={"PYTHONDEVMODE": text},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ("slow-environment" in codes(under(PYTHONDEVMODE=text))) is (told.stdout == "True\n")
+
+
 @pytest.mark.parametrize("of", [H200, None])
-def test_a_missing_compiler_is_a_warning(of: Any):
+def test_without_a_c_compiler_triton_compiles_nothing_for_a_gpu(of: Any):
     finding = only_finding(checkup(compiler=None), of)
     assert (finding.code, finding.severity) == ("no-compiler", Severity.WARNING)
-    assert "g++" in (finding.evidence or "")
+    assert finding.evidence == "PATH holds neither gcc nor clang nor cc, or not what $CC names"
+    assert "apt install gcc" in (finding.remedy or "")
+
+
+def test_without_a_cpp_compiler_nothing_is_compiled_for_the_cpu():
+    finding = finding_of("no-compiler", without_gpu(compiler=None), None)
+    assert finding.severity is Severity.WARNING
+    assert finding.evidence == "PATH does not hold g++, or not what $CXX names"
     assert "apt install g++" in (finding.remedy or "")
+
+
+def test_a_gpu_without_triton_compiles_with_cpp():
+    apple = gpu(seen_by=("torch",), profile_id=None)
+    build = torch_of(devices=(seen_device(type="mps"),))
+    finding = finding_of("no-compiler", checkup(accelerators=(apple,), torch=build, compiler=None), None)
+    assert "g++" in (finding.evidence or "")
 
 
 def test_a_gpu_without_torch_compile_needs_no_compiler():

@@ -17,29 +17,41 @@ from build_records import GIB, MIB
 
 from tunekit.records.finding import Severity
 
-BUFFER = 17 * 147 * MIB
-"""Of `loader_plan()`: 8 workers x prefetch 2 + 1 batches."""
+QUEUE = 17 * 147 * MIB
+"""Of `loader_plan()` in /dev/shm: 8 workers x prefetch 2 + 1 batches."""
+
+BUFFER = 16 * 147 * MIB
+"""Of `loader_plan()` in memory: 8 workers x prefetch 2 batches."""
 
 
 def test_a_queue_that_shm_can_not_hold_is_an_error():
-    finding = only_finding(checkup(shm_bytes=BUFFER - 1, loader=loader_plan()))
+    finding = only_finding(checkup(shm_bytes=QUEUE - 1, loader=loader_plan()))
     assert finding.code == "small-shm"
     assert finding.severity is Severity.ERROR
     assert finding.evidence == (
         "(8 workers x prefetch 2 + 1) batches of 147.0 MiB are 2.4 GiB (predicted); /dev/shm has 2.4 GiB"
     )
     assert "--shm-size=8g" in (finding.remedy or "")
-    assert finding.value == BUFFER
+    assert finding.value == QUEUE
 
 
 def test_a_queue_that_shm_just_holds_is_fine():
-    assert codes(checkup(shm_bytes=BUFFER, loader=loader_plan())) == []
+    assert codes(checkup(shm_bytes=QUEUE, loader=loader_plan())) == []
+
+
+def test_what_others_keep_in_shm_is_not_there_for_the_queue():
+    held = {"shm_bytes": 8 * GIB, "loader": loader_plan()}
+    assert "small-shm" not in codes(checkup(shm_used_bytes=8 * GIB - QUEUE, **held))
+    finding = finding_of("small-shm", checkup(shm_used_bytes=8 * GIB - QUEUE + 1, **held))
+    assert finding.severity is Severity.ERROR
+    assert (finding.evidence or "").endswith("are 2.4 GiB (predicted); /dev/shm has 2.4 GiB free of 8.0 GiB")
+    assert "--shm-size=9g" in (finding.remedy or "")
 
 
 def test_every_process_brings_its_queue():
     seen = checkup(shm_bytes=16 * GIB, loader=loader_plan(processes=7), environment={"OMP_NUM_THREADS": "1"})
     finding = finding_of("small-shm", seen)
-    assert finding.value == 7 * BUFFER
+    assert finding.value == 7 * QUEUE
     assert "(8 workers x prefetch 2 + 1) x 7 processes batches of 147.0 MiB are 17.1 GiB" in (
         finding.evidence or ""
     )
@@ -84,10 +96,10 @@ def test_workers_need_shm(loader: Any, severity: Severity):
     ("ram_bytes", "severity", "evidence"),
     [
         (5 * BUFFER, None, None),
-        (5 * BUFFER - 5, Severity.WARNING, "20% of the 12.2 GiB that may be used; safe is up to 20%"),
-        (2 * BUFFER, Severity.WARNING, "50% of the 4.9 GiB that may be used"),
-        (int(BUFFER / 0.85) + 1, Severity.WARNING, "85% of the 2.9 GiB that may be used"),
-        (int(BUFFER / 0.85) - 1, Severity.ERROR, "85% of the 2.9 GiB that may be used"),
+        (5 * BUFFER - 5, Severity.WARNING, "20% of the 11.5 GiB that may be used; safe is up to 20%"),
+        (2 * BUFFER, Severity.WARNING, "50% of the 4.6 GiB that may be used"),
+        (int(BUFFER / 0.85) + 1, Severity.WARNING, "85% of the 2.7 GiB that may be used"),
+        (int(BUFFER / 0.85) - 1, Severity.ERROR, "85% of the 2.7 GiB that may be used"),
     ],
 )
 def test_the_buffer_is_held_against_memory(ram_bytes: int, severity: Severity | None, evidence: str | None):
@@ -101,7 +113,7 @@ def test_the_buffer_is_held_against_memory(ram_bytes: int, severity: Severity | 
     assert found == ["large-buffer"]
     finding = finding_of("large-buffer", seen, None)
     assert finding.severity is severity
-    assert (finding.evidence or "").startswith("2.4 GiB (predicted) are ")
+    assert (finding.evidence or "").startswith("2.3 GiB (predicted) are ")
     assert evidence is not None
     assert evidence in (finding.evidence or "")
     assert "smaller batch" in (finding.remedy or "")
@@ -200,7 +212,7 @@ def test_a_gpu_that_shares_the_machines_memory_needs_no_memory_beside_it():
 def test_a_busy_machine_is_a_warning():
     finding = only_finding(checkup(load_average=16.04))
     assert (finding.code, finding.severity) == ("busy-cpus", Severity.WARNING)
-    assert finding.evidence == "load average 16.0 on 32 CPUs (the last minute)"
+    assert finding.evidence == "load average 16.0 over the last minute, 32 CPUs"
     assert "`top`" in (finding.remedy or "")
     assert finding.value == 16.04
     assert codes(checkup(load_average=16.0)) == []

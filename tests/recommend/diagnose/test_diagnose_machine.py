@@ -18,14 +18,17 @@ from build_checkups import (
     torch_of,
     without_gpu,
 )
-from build_records import MIB, unhurried
+from build_records import configs, hosts, unhurried
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tunekit.memory.ram import RamVerdict, ram_verdict
 from tunekit.recommend.diagnose.machine import machine_findings, worst
 from tunekit.records.checkup import Checkup, LoaderPlan
 from tunekit.records.codec import from_json, to_json
+from tunekit.records.config import TrainConfig
 from tunekit.records.finding import Finding, Severity
+from tunekit.records.host import Host
 from tunekit.records.profile import Profile
 
 RANK = {Severity.INFO: 0, Severity.WARNING: 1, Severity.ERROR: 2}
@@ -126,22 +129,33 @@ def test_the_worst_is_the_highest_severity(severities: list[Severity]):
 
 
 @unhurried
-@given(
-    st.integers(0, 64),
-    st.integers(1, 32),
-    st.none() | st.integers(1, 1 << 32),
-    st.integers(1, 8),
-)
-def test_the_buffer_is_every_queue_full(workers: int, prefetch: int, batch: int | None, processes: int):
+@given(st.integers(0, 64), st.integers(1, 32), st.none() | st.integers(1, 1 << 32), st.integers(1, 8))
+def test_a_plan_counts_the_workers_of_all_processes(
+    workers: int, prefetch: int, batch: int | None, processes: int
+):
     plan = LoaderPlan(num_workers=workers, prefetch_factor=prefetch, batch_bytes=batch, processes=processes)
     assert plan.total_workers == workers * processes
-    if batch is None or workers == 0:
-        assert plan.buffer_bytes is None
-    else:
-        assert plan.buffer_bytes == processes * (workers * prefetch + 1) * batch
 
 
-def test_a_buffer_of_known_size():
-    assert LoaderPlan(num_workers=4, prefetch_factor=3, batch_bytes=100 * MIB, processes=2).buffer_bytes == (
-        2600 * MIB
+@unhurried
+@given(configs(), st.integers(1, 1 << 22), hosts(), st.floats(0, 1))
+def test_doctor_and_search_judge_a_loader_alike(
+    knobs: TrainConfig, bytes_per_sample: int, machine: Host, taken: float
+):
+    size_bytes = machine.shm_bytes or 0  # a machine without /dev/shm is none that workers could load on
+    machine = machine.model_copy(update={"shm_bytes": size_bytes, "shm_used_bytes": int(taken * size_bytes)})
+    plan = LoaderPlan(
+        num_workers=knobs.num_workers,
+        prefetch_factor=knobs.prefetch_factor or 2,
+        batch_bytes=knobs.batch_size * bytes_per_sample,
     )
+    seen = checkup(loader=plan).model_copy(update={"host": machine})
+    told = {one.severity for one in machine_findings(seen, None) if one.code in ("small-shm", "large-buffer")}
+    expected = {
+        RamVerdict.OOM: Severity.ERROR,
+        RamVerdict.RISKY: Severity.WARNING,
+        RamVerdict.SAFE: None,
+    }[ram_verdict(knobs, bytes_per_sample, 0, machine)]
+    assert (Severity.ERROR in told) == (expected is Severity.ERROR)
+    assert (told == {Severity.WARNING}) == (expected is Severity.WARNING)
+    assert (told == set()) == (expected is None)

@@ -125,9 +125,12 @@ def test_a_python_that_is_not_known_may_have_any_torch():
     reason = "which Python 'uv' runs is not known before it runs"
     seen = checkup(torch=None, why_no_torch=reason).model_copy(update={"is_python_known": False})
     finding = only_finding(seen)
-    assert (finding.code, finding.severity) == ("torch-not-asked", Severity.WARNING)
+    assert (finding.code, finding.severity) == ("torch-unknown", Severity.INFO)
     assert finding.evidence == reason
-    assert ".venv/bin/python" in (finding.remedy or "")
+    assert finding.remedy == (
+        "give the training environment's Python after --, as in: "
+        "tunekit doctor -- /path/to/env/bin/python train.py"
+    )
 
 
 @pytest.mark.parametrize("hip_version", [None, "6.4"])

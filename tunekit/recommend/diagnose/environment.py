@@ -1,7 +1,8 @@
 """Environment variables and tools that change how training runs."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from tunekit.records.checkup import Checkup
 from tunekit.records.finding import Finding, Severity
@@ -20,9 +21,7 @@ VARIABLES = (
     "PYTORCH_NO_CUDA_MEMORY_CACHING",
     "TORCH_COMPILE_DISABLE",
     "TORCHDYNAMO_DISABLE",
-    "TORCH_SHOW_CPP_STACKTRACES",
     "TORCH_DISTRIBUTED_DEBUG",
-    "TORCH_LOGS",
     "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
     "NVIDIA_TF32_OVERRIDE",
     "NCCL_DEBUG",
@@ -32,20 +31,40 @@ VARIABLES = (
     "PYTHONDEVMODE",
     "LD_PRELOAD",
 )
-"""Those that are read; what they mean is torch's, CUDA's and NCCL's own documentation."""
+"""Those that are read; what they mean is torch's, CUDA's and NCCL's own documentation.
+
+Some have no finding (MKL_NUM_THREADS, OPENBLAS_NUM_THREADS, TORCH_ALLOW_TF32_CUBLAS_OVERRIDE, NCCL_DEBUG,
+LD_PRELOAD): they are kept so that the checkups of two machines can be compared.
+"""
+
+
+class _Slowing(NamedTuple):
+    """A variable that slows training down while it is on."""
+
+    why: str
+    is_on: Callable[[str], bool]
+    """Whether the variable's text switches it on."""
+    needs_nvidia: bool = False
+
+
+def _is_one(text: str) -> bool:
+    return text == "1"
+
 
 _SLOWING = {
-    "CUDA_LAUNCH_BLOCKING": "every kernel is waited for",
-    "PYTORCH_NO_CUDA_MEMORY_CACHING": "every tensor is allocated by the driver anew",
-    "TORCH_DISTRIBUTED_DEBUG": "every collective is checked",
-    "NCCL_P2P_DISABLE": "GPUs don't talk to each other directly",
-    "NCCL_IB_DISABLE": "InfiniBand is not used",
-    "PYTHONDEVMODE": "Python checks itself",
+    "CUDA_LAUNCH_BLOCKING": _Slowing("every kernel is waited for", _is_one, needs_nvidia=True),
+    # CUDACachingAllocator looks only whether it is set.
+    "PYTORCH_NO_CUDA_MEMORY_CACHING": _Slowing(
+        "every tensor is allocated by the driver anew", lambda text: True, needs_nvidia=True
+    ),
+    # OFF and INFO check nothing.
+    "TORCH_DISTRIBUTED_DEBUG": _Slowing("every collective is checked", lambda text: text.upper() == "DETAIL"),
+    "NCCL_P2P_DISABLE": _Slowing("GPUs don't talk to each other directly", _is_one, needs_nvidia=True),
+    "NCCL_IB_DISABLE": _Slowing("InfiniBand is not used", _is_one, needs_nvidia=True),
+    # Any text that is not empty, "0" too: python(1).
+    "PYTHONDEVMODE": _Slowing("Python checks itself", lambda text: text != ""),
+    "PYTHONMALLOC": _Slowing("Python checks its memory", lambda text: text.endswith("debug")),
 }
-_OFF = frozenset({"0", "off", "false", "no", "info"})
-"""TORCH_DISTRIBUTED_DEBUG=INFO checks nothing yet."""
-_ON_WHATEVER_IT_IS = frozenset({"PYTORCH_NO_CUDA_MEMORY_CACHING", "PYTHONDEVMODE"})
-"""Of these torch and Python look only whether they are set; "0" is no different from "1"."""
 
 
 def environment_findings(checkup: Checkup, profile: Profile | None) -> list[Finding]:
@@ -92,23 +111,29 @@ def _threads_times_workers(checkup: Checkup) -> Finding | None:
         return None
     return Finding(
         code="omp-threads",
-        severity=Severity.WARNING,
-        message="OpenMP threads times loader workers are more than the CPUs",
+        severity=Severity.INFO,
+        message=(
+            "in each loader worker torch uses one thread, but other OpenMP libraries start OMP_NUM_THREADS: "
+            "together more than the CPUs"
+        ),
         evidence=(
             f"OMP_NUM_THREADS={threads} x {workers} workers = {threads * workers}, {count_text(cpus, 'CPU')}"
         ),
-        remedy=f"export OMP_NUM_THREADS={max(1, cpus // workers)}",
+        remedy=(
+            "if the data set uses such libraries, in worker_init_fn: threadpoolctl.threadpool_limits"
+            f"({max(1, cpus // workers)})"
+        ),
         value=threads * workers,
     )
 
 
 def _slowing(environment: Mapping[str, str], has_nvidia: bool) -> Finding | None:
     on = {
-        name: why
-        for name, why in _SLOWING.items()
-        if (value := environment.get(name))
-        and (name in _ON_WHATEVER_IT_IS or value.lower() not in _OFF)
-        and (has_nvidia or not name.startswith(("CUDA", "PYTORCH_NO", "NCCL")))
+        name: f"{name}={environment[name]}: {slowing.why}"
+        for name, slowing in _SLOWING.items()
+        if name in environment
+        and slowing.is_on(environment[name])
+        and (has_nvidia or not slowing.needs_nvidia)
     }
     if not on:
         return None
@@ -116,7 +141,7 @@ def _slowing(environment: Mapping[str, str], has_nvidia: bool) -> Finding | None
         code="slow-environment",
         severity=Severity.WARNING,
         message="the environment slows training down",
-        evidence="; ".join(f"{name}={environment[name]}: {why}" for name, why in on.items()),
+        evidence="; ".join(on.values()),
         remedy=f"unset {' '.join(on)}",
     )
 
@@ -158,7 +183,7 @@ def _segments(environment: Mapping[str, str]) -> Finding | None:
     return Finding(
         code="expandable-segments-off",
         severity=Severity.INFO,
-        message="batches of varying size fragment the GPU's memory more than they need to",
+        message="where batches vary in size, the GPU's memory may fragment more than it has to",
         evidence=f"{name} is {text!r}" if text else f"{name} is not set",
         remedy=f"export {name}={kept + ',' if kept else ''}expandable_segments:True",
     )
@@ -181,10 +206,18 @@ def _tf32_forced_off(environment: Mapping[str, str], profile: Profile | None) ->
 def _no_compiler(checkup: Checkup, profile: Profile | None) -> Finding | None:
     if checkup.compiler is not None or (profile is not None and profile.compile_supported is False):
         return None
+    if checkup.host.compiles_with_triton:
+        return Finding(
+            code="no-compiler",
+            severity=Severity.WARNING,
+            message="torch.compile needs a C compiler on this GPU, and there is none",
+            evidence="PATH holds neither gcc nor clang nor cc, or not what $CC names",
+            remedy="install one (apt install gcc), or let $CC name yours",
+        )
     return Finding(
         code="no-compiler",
         severity=Severity.WARNING,
-        message="torch.compile needs a C++ compiler, and there is none",
-        evidence="PATH holds neither g++ nor clang++, or not what $CXX names",
+        message="torch.compile needs a C++ compiler on the CPU, and there is none",
+        evidence="PATH does not hold g++, or not what $CXX names",
         remedy="install one (apt install g++), or let $CXX name yours",
     )

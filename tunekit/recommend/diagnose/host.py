@@ -1,6 +1,14 @@
 """CPUs, memory and /dev/shm: what the container grants against what training asks for."""
 
-from tunekit.memory.ram import OOM_SHARE, SAFE_BUFFER_SHARE
+from tunekit.memory.ram import (
+    SAFE_BUFFER_SHARE,
+    RamVerdict,
+    buffer_bytes,
+    buffer_verdict,
+    fits_shm,
+    queue_bytes,
+    shm_text,
+)
 from tunekit.records.checkup import Checkup
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Host
@@ -13,6 +21,8 @@ _SMALL_SHM_BYTES = 512 * MIB
 """One batch of 256 ImageNet pictures in fp32 is 147 MiB, and a queue holds several."""
 _FULL_SHM_SHARE = 0.5
 _LOW_RAM_SHARE = 0.2
+_ALL_RAM_SHARE = 0.98
+"""A cgroup that grants this much of the machine's memory limits nothing that matters."""
 _BUSY_SHARE = 0.5
 _USUAL_OPEN_FILES = 1024
 _MANY_WORKERS = 8
@@ -52,22 +62,22 @@ def _shm_against_buffer(checkup: Checkup) -> Finding | None:
             evidence="/dev/shm is not mounted",
             remedy="mount a tmpfs at /dev/shm, or load with num_workers 0",
         )
-    buffer_bytes = loader.buffer_bytes if loader else None
-    if loader is not None and buffer_bytes is not None:
-        if buffer_bytes <= size_bytes:
+    if loader is not None and loader.batch_bytes is not None:
+        queued_bytes = loader.processes * queue_bytes(loader, loader.batch_bytes)
+        if fits_shm(queued_bytes, checkup.host):
             return None
         queues = f"{count_text(loader.num_workers, 'worker')} x prefetch {loader.prefetch_factor} + 1"
         ranks = f" x {loader.processes} processes" if loader.processes > 1 else ""
         return Finding(
             code="small-shm",
             severity=Severity.ERROR,
-            message="/dev/shm is smaller than the loader's full queue: workers will die with a bus error",
+            message="/dev/shm has too little room for the loader's full queue: workers die with a bus error",
             evidence=(
                 f"({queues}){ranks} batches of {bytes_text(loader.batch_bytes)} are "
-                f"{bytes_text(buffer_bytes)} (predicted); /dev/shm has {bytes_text(size_bytes)}"
+                f"{bytes_text(queued_bytes)} (predicted); /dev/shm has {shm_text(checkup.host)}"
             ),
-            remedy=_bigger_shm(buffer_bytes),
-            value=buffer_bytes,
+            remedy=_bigger_shm(queued_bytes + (checkup.host.shm_used_bytes or 0)),
+            value=queued_bytes,
         )
     if size_bytes >= _SMALL_SHM_BYTES:
         return None
@@ -82,8 +92,8 @@ def _shm_against_buffer(checkup: Checkup) -> Finding | None:
     )
 
 
-def _bigger_shm(buffer_bytes: int) -> str:
-    gib = max(_USUAL_SHM_GIB, -(-buffer_bytes // GIB))
+def _bigger_shm(needed_bytes: int) -> str:
+    gib = max(_USUAL_SHM_GIB, -(-needed_bytes // GIB))
     return (
         f"start the container with --ipc=host or --shm-size={gib}g (Kubernetes: an emptyDir of medium Memory "
         "at /dev/shm), or load with fewer workers or a smaller prefetch"
@@ -91,11 +101,14 @@ def _bigger_shm(buffer_bytes: int) -> str:
 
 
 def _buffer_against_ram(checkup: Checkup) -> Finding | None:
-    buffer_bytes = checkup.loader.buffer_bytes if checkup.loader else None
-    limit_bytes = checkup.host.ram_limit_bytes
-    if buffer_bytes is None or buffer_bytes <= SAFE_BUFFER_SHARE * limit_bytes:
+    loader, limit_bytes = checkup.loader, checkup.host.ram_limit_bytes
+    if loader is None or loader.batch_bytes is None:
         return None
-    is_fatal = buffer_bytes > OOM_SHARE * limit_bytes
+    buffered_bytes = loader.processes * buffer_bytes(loader, loader.batch_bytes)
+    verdict = buffer_verdict(buffered_bytes, 0, limit_bytes)
+    if verdict is RamVerdict.SAFE:
+        return None
+    is_fatal = verdict is RamVerdict.OOM
     return Finding(
         code="large-buffer",
         severity=Severity.ERROR if is_fatal else Severity.WARNING,
@@ -103,11 +116,11 @@ def _buffer_against_ram(checkup: Checkup) -> Finding | None:
         if is_fatal
         else "the loader's buffer leaves little memory for the page cache, forks and spikes",
         evidence=(
-            f"{bytes_text(buffer_bytes)} (predicted) are {buffer_bytes / limit_bytes:.0%} of the "
+            f"{bytes_text(buffered_bytes)} (predicted) are {buffered_bytes / limit_bytes:.0%} of the "
             f"{bytes_text(limit_bytes)} that may be used; safe is up to {SAFE_BUFFER_SHARE:.0%}"
         ),
         remedy="fewer workers, a smaller prefetch_factor or a smaller batch",
-        value=buffer_bytes,
+        value=buffered_bytes,
     )
 
 
@@ -167,7 +180,7 @@ def _fewer_cpus_than_seen(host: Host) -> Finding | None:
 
 
 def _ram_below_host(host: Host) -> Finding | None:
-    if host.ram_limit_bytes >= 0.98 * host.ram_total_bytes:
+    if host.ram_limit_bytes >= _ALL_RAM_SHARE * host.ram_total_bytes:
         return None
     return Finding(
         code="cgroup-below-host-ram",
@@ -219,7 +232,7 @@ def _busy(host: Host) -> Finding | None:
         severity=Severity.WARNING,
         message="the machine is at work already: figures measured now would be noisy and too low",
         evidence=(
-            f"load average {host.load_average:.1f} on {count_text(host.cpus_total, 'CPU')} (the last minute)"
+            f"load average {host.load_average:.1f} over the last minute, {count_text(host.cpus_total, 'CPU')}"
         ),
         remedy="measure when it is quiet: `top` shows who is at work",
         value=host.load_average,

@@ -15,9 +15,7 @@ def torch_findings(checkup: Checkup, profile: Profile | None) -> list[Finding]:
     if build is None:
         if checkup.why_no_torch is None:
             return []
-        return [
-            _absent(checkup.why_no_torch) if checkup.is_python_known else _not_asked(checkup.why_no_torch)
-        ]
+        return [_absent(checkup.why_no_torch) if checkup.is_python_known else _unknown(checkup.why_no_torch)]
     gpus = tuple(gpu for gpu in checkup.host.accelerators if "nvml" in gpu.seen_by)
     found = [
         _blind(build, gpus),
@@ -62,19 +60,22 @@ def _absent(reason: str) -> Finding:
     return Finding(
         code="torch-absent",
         severity=Severity.ERROR,
-        message="the Python asked has no torch that answers: training can't start with it",
+        message="the Python that the command runs has no torch that answers: training can't start with it",
         evidence=reason,
-        remedy="install torch there, or give the training command after --, so that its own Python is asked",
+        remedy="install torch there, or give a command whose Python has it",
     )
 
 
-def _not_asked(reason: str) -> Finding:
+def _unknown(reason: str) -> Finding:
     return Finding(
-        code="torch-not-asked",
-        severity=Severity.WARNING,
-        message="the training environment's torch was not looked at: it may not fit this machine",
+        code="torch-unknown",
+        severity=Severity.INFO,
+        message="the training environment's torch is not known, so it was not held against this machine",
         evidence=reason,
-        remedy="name the environment's own Python, as in `tunekit doctor -- .venv/bin/python train.py`",
+        remedy=(
+            "give the training environment's Python after --, as in: "
+            "tunekit doctor -- /path/to/env/bin/python train.py"
+        ),
     )
 
 
