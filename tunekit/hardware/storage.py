@@ -20,7 +20,17 @@ _LOCATED_FILES = 64
 _NO_STORAGE = frozenset(
     {
         *("proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "configfs", "bpf"),
-        *("devpts", "devtmpfs", "pstore", "efivarfs", "mqueue", "fusectl", "binfmt_misc", "selinuxfs", "nsfs"),
+        *(
+            "devpts",
+            "devtmpfs",
+            "pstore",
+            "efivarfs",
+            "mqueue",
+            "fusectl",
+            "binfmt_misc",
+            "selinuxfs",
+            "nsfs",
+        ),
     }
 )
 """What the kernel shows as files; reading them may do something."""

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
+from tunekit.memory.ram import buffer_bytes
+from tunekit.recommend.diagnose.codes import CODES
 from tunekit.recommend.diagnose.storage import rates_text
 from tunekit.records.checkup import Checkup, LoaderPlan
 from tunekit.records.finding import Finding, Severity
@@ -74,6 +76,14 @@ def draw_checkup(console: Console, shown: CheckupView) -> None:
     console.print()
 
 
+def draw_codes(console: Console) -> None:
+    """Print every code of a finding with its severities and its meaning."""
+    width = max(map(len, CODES)) + 2
+    for code, one in CODES.items():
+        words = " or ".join(_WORDS[severity] for severity in one.severities)
+        hang(console, f"{words}: {one.summary}", code.ljust(width), " " * width)
+
+
 def _answer(findings: Sequence[Finding]) -> str:
     counts = {severity: sum(one.severity is severity for one in findings) for severity in Severity}
     parts = [
@@ -110,17 +120,24 @@ def _facts(checkup: Checkup) -> list[tuple[str, str]]:
     facts.append(("torch", _torch_text(host.torch) if host.torch else checkup.why_no_torch or "not asked"))
     facts += [("storage", _storage_text(storage)) for storage in checkup.storage]
     if checkup.loader is not None:
-        facts.append(("loader", _loader_text(checkup.loader)))
+        facts.append(("loader", _loader_text(checkup.loader, checkup.host.ram_limit_bytes)))
     return facts
 
 
-def _loader_text(loader: LoaderPlan) -> str:
-    plan = "no workers: the training process loads"
+def _loader_text(loader: LoaderPlan, ram_limit_bytes: int) -> str:
+    text = count_text(loader.num_workers, "worker")
     if loader.num_workers:
-        plan = f"{count_text(loader.num_workers, 'worker')} x prefetch {loader.prefetch_factor}"
-    ranks = f" in each of {loader.processes} processes" if loader.processes > 1 else ""
-    batch = f", batches of {bytes_text(loader.batch_bytes)}" if loader.batch_bytes else ""
-    return plan + ranks + batch
+        ranks = f" in each of {loader.processes} processes" if loader.processes > 1 else ""
+        text += f" x prefetch {loader.prefetch_factor}{ranks}"
+        if loader.batch_bytes:
+            text += f", batches of {bytes_text(loader.batch_bytes)}: {_buffer_text(loader, ram_limit_bytes)}"
+    return text + (f" ({loader.taken_from})" if loader.taken_from else "")
+
+
+def _buffer_text(loader: LoaderPlan, ram_limit_bytes: int) -> str:
+    buffered_bytes = loader.processes * buffer_bytes(loader, loader.batch_bytes or 0)
+    share = f"{buffered_bytes / ram_limit_bytes:.0%} of the RAM limit"
+    return f"buffer {bytes_text(buffered_bytes)} (predicted), {share}"
 
 
 def _gpu_text(gpu: Accelerator) -> str:

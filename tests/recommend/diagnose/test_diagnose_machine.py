@@ -92,7 +92,11 @@ def test_no_device_and_no_data_set_has_a_code_twice(seen: Checkup, profile: Prof
     found = machine_findings(seen, profile)
     paths = [storage.path for storage in seen.storage]
     about = [
-        (one.code, re.findall(r"GPU (\d+)", one.message), [path for path in paths if f"{path} " in one.message])
+        (
+            one.code,
+            re.findall(r"GPU (\d+)", one.message),
+            [path for path in paths if f"{path} " in one.message],
+        )
         for one in found
     ]
     assert all(about.count(one) == 1 for one in about), about

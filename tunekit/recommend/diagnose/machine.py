@@ -6,6 +6,7 @@ from tunekit.recommend.diagnose.command import command_findings
 from tunekit.recommend.diagnose.device import device_findings
 from tunekit.recommend.diagnose.environment import environment_findings
 from tunekit.recommend.diagnose.host import host_findings
+from tunekit.recommend.diagnose.openmp import openmp_findings
 from tunekit.recommend.diagnose.storage import storage_findings
 from tunekit.recommend.diagnose.torch_build import torch_findings
 from tunekit.records.checkup import Checkup
@@ -19,6 +20,7 @@ _CHECKS: tuple[Callable[[Checkup, Profile | None], list[Finding]], ...] = (
     device_findings,
     host_findings,
     storage_findings,
+    openmp_findings,
     environment_findings,
 )
 

@@ -57,7 +57,9 @@ def _kind(storage: Storage) -> Finding | None:
         return Finding(
             code="network-storage",
             severity=Severity.WARNING,
-            message=f"{storage.path} is read over a network: every epoch pays its latency, and others share it",
+            message=(
+                f"{storage.path} is read over a network: every epoch pays its latency, and others share it"
+            ),
             evidence=_where(storage),
             remedy="copy it to a local disk, or pack it into large shards and read ahead with more workers",
         )
