@@ -139,10 +139,11 @@ def _how_measured(run: Run) -> str:
         else "A/A noise floor n/a"
     )
     best = best_recommendation(run)
-    rounds = len(best.confirm_trials) if best else 0
+    rounds = count_text(len(best.confirm_trials) if best else 0, "interleaved round")
+    trials = count_text(len(run.trials), "trial")
     return (
-        f"Measured on {device} in {count_text(len(run.trials), 'trial')}, {duration_text(run.search_time_s)}; rates and "
-        f"speed-ups from {count_text(rounds, 'interleaved round')} of fresh processes (95% intervals); {floor}."
+        f"Measured on {device} in {trials}, {duration_text(run.search_time_s)}; rates and speed-ups from "
+        f"{rounds} of fresh processes (95% intervals); {floor}."
     )
 
 
