@@ -59,6 +59,7 @@ def test_hidden_gpus_are_not_part_of_the_host(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,0")
     host = detect_host(ScriptedNvml(GPUS), PROFILES)
     assert [(gpu.index, gpu.profile_id) for gpu in host.accelerators] == [(2, "h200"), (0, "t4")]
+    assert host.gpu_models == tuple(sorted(gpu.name for gpu in GPUS))
 
 
 @pytest.mark.parametrize(

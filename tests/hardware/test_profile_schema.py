@@ -11,10 +11,10 @@ from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 from shipped import FILES, FOLDER
 
-from tunekit.hardware.profile_schema import SCHEMA_FILE, profile_schema, schema_text
+from tunekit.hardware.profile_schema import profile_schema, schema_text
 from tunekit.records.profile import Profile
 
-COMMITTED = FOLDER / SCHEMA_FILE
+COMMITTED = FOLDER / "schema.json"
 VALIDATOR = Draft202012Validator(json.loads(COMMITTED.read_text(encoding="utf-8")))
 T4: dict[str, Any] = yaml.safe_load((FOLDER / "t4.yaml").read_text(encoding="utf-8"))
 
@@ -41,7 +41,7 @@ def test_the_schema_is_one() -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_shipped_file_names_the_schema_and_follows_it(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    assert text.splitlines()[0] == f"# yaml-language-server: $schema={SCHEMA_FILE}"
+    assert text.splitlines()[0] == f"# yaml-language-server: $schema={COMMITTED.name}"
     assert [error.message for error in VALIDATOR.iter_errors(yaml.safe_load(text))] == []
 
 

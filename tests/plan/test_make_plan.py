@@ -114,7 +114,9 @@ def test_only_the_wanted_machines_are_in_it():
 def test_what_takes_too_long_is_left_out_and_counted():
     plan = plan_of(*machines(), request=plan_request(max_hours=100.0))
     assert [row.instance for row in plan.rows] == [None, "two"]
-    assert finding(plan, "too-slow").message == "2 machines that need more than 100 h are left out"
+    left_out = finding(plan, "too-slow")
+    assert left_out.message == "2 machines that need more than 100 h are left out"
+    assert left_out.remedy == "give a higher --max-hours to see them"
 
 
 def test_a_provider_without_a_machine_is_an_error_that_lists_those_with_one():
@@ -157,7 +159,7 @@ def test_a_plan_without_trouble_has_no_finding():
         ),
         (
             "session-too-short",
-            profile(instances=(instance(provider="colab"),)),
+            profile(instances=(instance(provider="colab", compute_units_per_h=5.0),)),
             {"assumptions": PlanAssumptions(checkpoint_cost_s=None)},
         ),
     ],

@@ -169,7 +169,7 @@ def test_colab_takes_units_and_sessions():
 
 
 def test_colab_without_checkpoints_can_not_outlast_a_session():
-    colab = instance(provider="colab", name="A10G")
+    colab = instance(provider="colab", name="A10G", compute_units_per_h=5.0)
     asked = plan_request(assumptions=PlanAssumptions(checkpoint_cost_s=None))
     row = row_on(plan_of(a10g(colab), request=asked), "A10G")
     assert row.hours is row.usd_on_demand is None
@@ -177,9 +177,38 @@ def test_colab_without_checkpoints_can_not_outlast_a_session():
     assert not row.can_be_chosen
 
 
+@pytest.mark.parametrize(
+    ("session_h", "obstacle"),
+    [
+        (184.0, None),
+        (180.0, "it may be longer than a session, and the script writes no checkpoints"),
+        (172.0, "it is longer than a session, and the script writes no checkpoints"),
+    ],
+)
+def test_without_checkpoints_the_slowest_rate_has_to_fit_a_session(session_h: float, obstacle: str | None):
+    """173 to 183 h: what is cut off at the end of a session begins anew, so no number of them is enough."""
+    colab = instance(provider="colab", name="A10G", compute_units_per_h=5.0)
+    rate = Interval(value=180.0, low=175.0, high=185.0)
+    assumed = PlanAssumptions(checkpoint_cost_s=None, max_session_s=session_h * H)
+    row = row_on(
+        plan_of(a10g(colab), request=plan_request(rate_samples_per_s=rate, assumptions=assumed)), "A10G"
+    )
+    assert row.obstacle == obstacle
+    assert (row.sessions == exactly(1.0)) is (obstacle is None)
+
+
+def test_the_sessions_of_an_uncertain_rate_are_a_range():
+    colab = instance(provider="colab", name="A10G", compute_units_per_h=5.0)
+    rate = Interval(value=180.0, low=175.0, high=185.0)
+    asked = plan_request(rate_samples_per_s=rate, assumptions=PlanAssumptions(max_session_s=180 * H))
+    row = row_on(plan_of(a10g(colab), request=asked), "A10G")
+    assert row.sessions is not None
+    assert (row.sessions.low, row.sessions.value, row.sessions.high) == (1.0, 1.0, 2.0)
+
+
 def test_a_session_that_only_restarts_is_no_session():
     short = PlanAssumptions(max_session_s=200.0)
-    colab = instance(provider="colab", name="A10G")
+    colab = instance(provider="colab", name="A10G", compute_units_per_h=5.0)
     row = row_on(plan_of(a10g(colab), request=plan_request(assumptions=short)), "A10G")
     assert row.obstacle == "a session is too short for one restart and one checkpoint"
 

@@ -54,8 +54,8 @@ Sources
     widened by 11.8%, the mean error of Habitat (Yu et al. 2021, USENIX ATC)
   checkpoints: Young 1974, CACM 17(9); Daly 2006, FGCS 22(3)
 
-note: 2 prices older than 90 days, 1 of them on spot, the oldest of 2024; look
-them up before you book; correct them in ~/.config/tunekit/profiles
+warning: 2 prices older than 90 days, 1 of them on spot, the oldest of 2024;
+look them up before you book; correct them in ~/.config/tunekit/profiles
 note: Predicted rates are those of the GPU; a loader that can't keep up makes
 them lower (it is unknown how many CPUs fed the measured rate); run tunekit
 search on the machine before the long training
@@ -239,7 +239,7 @@ def test_machines_without_a_rate_are_shown_when_all_is_asked_for():
         (profile(instances=()), {}, "No other machine can be priced."),
         (twice_as_fast(), {"only": ("a10g-twice",)}, "no price is known of 1 machine: a10g-twice; add one"),
         (
-            profile(instances=(instance(provider="colab"),)),
+            profile(instances=(instance(provider="colab", compute_units_per_h=5.0),)),
             {"assumptions": PlanAssumptions(checkpoint_cost_s=None)},
             "it does not fit the sessions of colab g5.xlarge (it is longer than a session",
         ),

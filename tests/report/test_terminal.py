@@ -159,7 +159,7 @@ def test_newlines_and_endless_names_are_shown_and_wrapped():
     )
     text = drawn(shown, 80)
     assert text.count("x") >= 10_000
-    assert "note: two\nlines\n" in text
+    assert "note: two\\nlines\n" in text
     assert max(len(line) for line in text.splitlines()) <= 80
 
 
@@ -167,6 +167,16 @@ def hung(text: str, first: str = "", rest: str = "  ", width: int = 24) -> str:
     out = io.StringIO()
     hang(Console(width=width, file=out, color_system=None, highlight=False), text, first, rest)
     return out.getvalue()
+
+
+def test_lines_are_measured_by_the_columns_that_their_letters_take():
+    assert hung("\u2e80" * 8 + " " + "\u2e80" * 5) == "\u2e80" * 8 + "\n  " + "\u2e80" * 5 + "\n"
+
+
+@pytest.mark.parametrize(("severity", "word"), [("info", "note"), ("warning", "warning"), ("error", "error")])
+def test_a_finding_is_called_what_the_doctor_calls_it(severity: str, word: str):
+    told = Finding(code="some", severity=severity, message="something")
+    assert f"\n{word}: something\n" in drawn(walked().model_copy(update={"findings": (told,)}), 80)
 
 
 def test_further_lines_stand_further_in():

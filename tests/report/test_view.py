@@ -25,6 +25,7 @@ from tunekit.records.target import Target
 from tunekit.records.trial import OutcomeKind
 from tunekit.report.text import (
     config_text,
+    finding_text,
     host_text,
     interval_text,
     outcome_text,
@@ -110,8 +111,9 @@ def test_configs_that_all_failed_are_no_matter_of_the_budget():
     )
     shown = view(finished(own, trials=trials))
     assert shown.answer.startswith("No other config could be measured: every one that was tried failed.")
-    assert "2 trials of 4 ended as worker_crash: KeyError: 'label'; look at the data" in shown.notes
-    assert not any("refused" in note for note in shown.notes)
+    lines = [note.line for note in shown.notes]
+    assert "note: 2 trials of 4 ended as worker_crash: KeyError: 'label'; look at the data" in lines
+    assert not any("refused" in line for line in lines)
 
 
 def test_a_baseline_that_failed_leaves_the_speed_up_unknown():
@@ -222,7 +224,8 @@ def test_notes_carry_their_remedy():
         Finding(code="one", severity="info", message="something"),
         Finding(code="two", severity="warning", message="something else", remedy="do this"),
     )
-    assert view(finished(findings=notes)).notes == ("something", "something else; do this")
+    shown = view(finished(findings=notes)).notes
+    assert [note.line for note in shown] == ["note: something", "warning: something else; do this"]
 
 
 # --- tables --------------------------------------------------------------------------------
@@ -304,6 +307,18 @@ def test_a_config_is_one_line():
     )
 
 
+def test_no_name_forges_a_line_of_its_own():
+    forged = "H200\nerror torch-absent: forged"
+    gpu = host().accelerators[0].model_copy(update={"name": forged})
+    texts = [
+        host_text(host(accelerators=(gpu,))),
+        finding_text(Finding(code="one", severity="info", message=forged, evidence=forged, remedy=forged)),
+        target_text(run(target=command("echo", forged))),
+        view(finished(measured_on=forged)).how_measured,
+    ]
+    assert all(r"\n" in text and "\n" not in text for text in texts)
+
+
 def test_an_outcome_is_one_line_that_says_measured():
     assert outcome_text(trial_record(1, 1000.0)) == "1,000 samples/s, 7.81 it/s (measured)"
     failed = trial_record(1, None, overrides={"failure": failure(OutcomeKind.HANG, message="no batch")})
@@ -319,6 +334,7 @@ def test_a_machine_is_one_line():
 def test_what_could_steer_a_terminal_is_written_out():
     assert printable("caf\u00e9 [red] \u65e5\u672c") == "caf\u00e9 [red] \u65e5\u672c"
     assert printable("\x1b[31mred\x07\r") == r"\x1b[31mred\x07\r"
+    assert printable("two\nlines\u2028three") == r"two\nlines\u2028three"
     failed = failure(OutcomeKind.SCRIPT_ERROR, message="\x1b[2Jgone")
     assert outcome_text(trial_record(1, None, overrides={"failure": failed})) == r"script_error: \x1b[2Jgone"
     assert target_text(run(target=command("echo", "\x1b[2J"))) == r"echo '\x1b[2J'"

@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tunekit.records.config import TrainConfig
-from tunekit.records.finding import Finding
+from tunekit.records.finding import Finding, Severity
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import Run
 from tunekit.records.trial import OutcomeKind, TrialRecord, WrittenFile
@@ -166,7 +166,9 @@ def test_diverted_writes_are_counted_once_per_file():
 
 def test_an_epoch_without_a_length_is_noted():
     notes = assembled(baseline_record(epoch_samples=None, epoch_batches=None)).findings
-    assert "epoch-unknown" in {note.code for note in notes}
+    (told,) = [note for note in notes if note.code == "epoch-unknown"]
+    assert told.severity is Severity.INFO
+    assert "--samples" in (told.remedy or "")
     assert "epoch-unknown" not in {note.code for note in walked().findings}
 
 

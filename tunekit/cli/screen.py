@@ -14,8 +14,15 @@ from rich.text import Text
 from tunekit.records.config import TrainConfig
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord, TrialRole
-from tunekit.report.terminal import draw
-from tunekit.report.text import config_text, finding_text, host_text, outcome_text, target_text
+from tunekit.report.terminal import SEVERITY_STYLES, draw
+from tunekit.report.text import (
+    SEVERITY_WORDS,
+    config_text,
+    finding_text,
+    host_text,
+    outcome_text,
+    target_text,
+)
 from tunekit.report.view import view
 from tunekit.trial.executor import TrialSpec
 from tunekit.trial.watch import TrialProgress
@@ -79,7 +86,11 @@ class SearchScreen:
             "device", f"{device} is not here; measuring on {run.measured_on}" if run.is_emulated else device
         )
         for finding in run.machine_findings:
-            self._line(str(finding.severity), finding_text(finding), style="yellow")
+            self._line(
+                SEVERITY_WORDS[finding.severity],
+                finding_text(finding),
+                style=SEVERITY_STYLES[finding.severity],
+            )
         self._line("budget", f"{duration_text(run.options.budget_s)}, run folder {folder}")
 
     def space_known(self, run: Run) -> None:

@@ -45,7 +45,9 @@ def detect_host(
     """
     known = load_profiles() if profiles is None else profiles
     ram_total_bytes = limits.ram_total_bytes(root)
-    accelerators = _accelerators(NvmlLibrary() if nvml is None else nvml, known, ram_total_bytes, root)
+    accelerators, models = _accelerators(
+        NvmlLibrary() if nvml is None else nvml, known, ram_total_bytes, root
+    )
     cpus = limits.cpus_allowed(root)
     return Host(
         hostname=socket.gethostname(),
@@ -65,6 +67,7 @@ def detect_host(
         load_average=limits.load_average(root),
         cpu_governor=limits.cpu_governor(root),
         accelerators=merged(accelerators, torch, known, ram_total_bytes),
+        gpu_models=models,
         platform=platform.platform(),
         python_version=platform.python_version(),
         torch=torch,
@@ -78,7 +81,8 @@ def visible_devices(gpus: Sequence[NvmlDevice], chosen: str | None) -> tuple[Nvm
     GPU under MIG one partition shows, the first unless another is named.
 
     Args:
-        gpus: the driver's GPUs in the driver's order; CUDA numbers them alike unless the models differ.
+        gpus: the driver's GPUs in the driver's order; CUDA numbers them alike unless the models differ and
+            CUDA_DEVICE_ORDER is not PCI_BUS_ID: then the fastest is its first.
         chosen: the text of CUDA_VISIBLE_DEVICES, None if it is not set.
     """
     if chosen is None:
@@ -123,7 +127,8 @@ def cpu_has_native_bf16(root: Path = limits.ROOT) -> bool | None:
 
 def _accelerators(
     nvml: Nvml, profiles: Mapping[str, Profile], ram_total_bytes: int, root: Path
-) -> tuple[Accelerator, ...]:
+) -> tuple[tuple[Accelerator, ...], tuple[str, ...]]:
+    """Return the GPUs that CUDA shows, and the models of all that the driver shows."""
     with nvml:
         driver = nvml.driver_version()
         answers = [nvml.device(index) for index in range(nvml.device_count())]
@@ -150,7 +155,7 @@ def _accelerators(
                     state=_state(nvml.state(device.index), is_partition),
                 )
             )
-    return tuple(accelerators)
+    return tuple(accelerators), tuple(sorted({gpu.name for gpu in gpus}))
 
 
 def _state(state: GpuState | None, is_partition: bool) -> GpuState | None:

@@ -17,9 +17,6 @@ from pydantic import BaseModel
 
 from tunekit.records.profile import FactGroup, Instance, Profile, ProfileFacts, SpotPrice
 
-SCHEMA_FILE = "schema.json"
-"""Its name beside the shipped profiles, as their first lines give it."""
-
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _NOT_WRITTEN = "is_read_from_device"
 """The field that tunekit sets itself."""

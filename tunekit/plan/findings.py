@@ -185,6 +185,7 @@ def _left_out(request: PlanRequest, left_out: int) -> Finding | None:
             if left_out == 1
             else f"{left_out} machines that need more than {request.max_hours:g} h are left out"
         ),
+        remedy="give a higher --max-hours to see them",
     )
 
 

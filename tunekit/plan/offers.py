@@ -9,12 +9,11 @@ from tunekit.plan.prices import is_stale
 from tunekit.plan.roofline import SpeedRatio, speed_ratio
 from tunekit.plan.sessions import session_time_s, sessions_needed
 from tunekit.plan.spot import daly_interval_s, spot_time_s
+from tunekit.recommend.tiers import POLICIES
 from tunekit.records.measurement import Interval
 from tunekit.records.plan import How, PlanAssumptions, PlanRequest, PlanRow
 from tunekit.records.profile import Instance, Profile, SpotPrice
-
-USABLE_MEMORY = 0.95
-"""Share of a GPU's memory that a training may reserve: what the Aggressive tier allows."""
+from tunekit.records.recommendation import Tier
 
 NO_TORCH_BUILD = "no build of torch for CUDA 12 or later has code for its generation"
 
@@ -127,8 +126,9 @@ def _offer(
     assumed = request.assumptions
     rate = _rate(request, speed, profile, instance.gpus, instance.vcpus)
     work = _hours(request, rate.rate) if rate.rate else None
-    has_sessions = instance.compute_units_per_h is not None or instance.provider == "colab"
-    hours, sessions, obstacle = _in_sessions(work, assumed) if has_sessions else (work, None, None)
+    # What is paid from a balance of compute units is a notebook, and its sessions are limited.
+    is_notebook = instance.compute_units_per_h is not None
+    hours, sessions, obstacle = _in_sessions(work, assumed) if is_notebook else (work, None, None)
     spot = _on_spot(work, instance.spot, assumed)
     fits = _fits(request, profile, speed)
     between_s = _checkpoints_between_sessions_s(sessions, assumed) if sessions else spot.interval_s
@@ -221,8 +221,10 @@ def _in_sessions(
         return None, None, None
     longest_s = assumed.max_session_s
     if assumed.checkpoint_cost_s is None:
-        if work.value * _H > longest_s:
-            return None, None, "it is longer than a session, and the script writes no checkpoints"
+        if work.high * _H > longest_s:
+            is_certain = work.low * _H > longest_s
+            longer = "it is longer" if is_certain else "it may be longer"
+            return None, None, f"{longer} than a session, and the script writes no checkpoints"
         return work, EXACTLY_ONE, None
     overhead_s = assumed.checkpoint_cost_s + assumed.restart_cost_s
     if overhead_s >= longest_s and work.high * _H > longest_s:
@@ -267,7 +269,7 @@ def _fits(request: PlanRequest, profile: Profile, speed: SpeedRatio) -> bool | N
     memory_bytes = profile.torch_memory_bytes or profile.memory_bytes
     if request.peak_reserved_bytes is None or memory_bytes is None:
         return None
-    if request.peak_reserved_bytes > USABLE_MEMORY * memory_bytes:
+    if request.peak_reserved_bytes > POLICIES[Tier.AGGRESSIVE].vram_share * memory_bytes:
         return False
     return True if speed.precision is request.precision else None
 

@@ -132,6 +132,8 @@ class Host(Record):
     cpu_governor: str | None = None
     """How the kernel chooses the clock, such as "powersave"; None where the machine's owner does."""
     accelerators: tuple[Accelerator, ...]
+    gpu_models: tuple[str, ...] = ()
+    """Every model that the driver shows, by name, of hidden GPUs too."""
     platform: str
     python_version: str
     torch: TorchBuild | None = None
@@ -157,7 +159,7 @@ class Host(Record):
     def without_gpus(self) -> "Host":
         """Return this machine as a process sees it that all GPUs are hidden from."""
         torch = None if self.torch is None else self.torch.model_copy(update={"devices": ()})
-        return self.model_copy(update={"accelerators": (), "torch": torch})
+        return self.model_copy(update={"accelerators": (), "gpu_models": (), "torch": torch})
 
     def per_rank(self, world_size: int) -> "Host":
         """Return the share of this machine that each of the processes that train together can use."""

@@ -191,7 +191,3 @@ class Plan(Record):
         if any(choice.row >= len(self.rows) for choice in self.choices):
             raise ValueError(f"a choice names a row beyond the {len(self.rows)} that there are")
         return self
-
-    def row_of(self, kind: ChoiceKind) -> PlanRow | None:
-        """Return the machine that was chosen as this."""
-        return next((self.rows[choice.row] for choice in self.choices if choice.kind is kind), None)

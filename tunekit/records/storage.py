@@ -6,6 +6,7 @@ from typing import Annotated
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from tunekit.records.base import Record
+from tunekit.units import bytes_text, rate_text
 
 
 class StorageKind(StrEnum):
@@ -67,6 +68,17 @@ class Storage(Record):
     def is_network(self) -> bool:
         """Whether reading crosses a network."""
         return self.kind is StorageKind.NETWORK
+
+    @property
+    def rates_text(self) -> str:
+        """The rates in a line: "412 MB/s in sequence, 38.0 MB/s in random reads of 64.0 KiB"; else "n/a"."""
+        parts = []
+        if self.sequential_mb_per_s is not None:
+            parts.append(f"{rate_text(self.sequential_mb_per_s)} MB/s in sequence")
+        if self.random_mb_per_s is not None:
+            size = bytes_text(self.random_read_bytes)
+            parts.append(f"{rate_text(self.random_mb_per_s)} MB/s in random reads of {size}")
+        return ", ".join(parts) or "n/a"
 
     @property
     def mean_file_bytes(self) -> float | None:

@@ -7,17 +7,14 @@ from rich.console import Console
 
 from tunekit.memory.ram import buffer_bytes
 from tunekit.recommend.diagnose.codes import CODES
-from tunekit.recommend.diagnose.storage import rates_text
 from tunekit.records.checkup import Checkup, LoaderPlan
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Accelerator, Host, TorchBuild
 from tunekit.records.storage import Storage, StorageKind
-from tunekit.report.terminal import hang, say
-from tunekit.report.text import printable
+from tunekit.report.terminal import SEVERITY_STYLES, hang, say
+from tunekit.report.text import SEVERITY_WORDS, printable
 from tunekit.units import bytes_text, count_text
 
-_STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: ""}
-_WORDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 _LABEL_WIDTH = 9
 
 
@@ -52,7 +49,7 @@ def view_checkup(checkup: Checkup, silenced: Sequence[str] = ()) -> CheckupView:
     """
     return CheckupView(
         answer=_answer(checkup.findings),
-        facts=tuple((label, _one_line(text)) for label, text in _facts(checkup)),
+        facts=tuple((label, printable(text)) for label, text in _facts(checkup)),
         findings=tuple(_finding(one) for one in checkup.findings),
         silenced=f"not shown: {', '.join(silenced)}" if silenced else None,
     )
@@ -67,7 +64,7 @@ def draw_checkup(console: Console, shown: CheckupView) -> None:
         hang(console, text, label.ljust(_LABEL_WIDTH), " " * _LABEL_WIDTH)
     for finding in shown.findings:
         console.print()
-        say(console, finding.heading, _STYLES[finding.severity])
+        say(console, finding.heading, SEVERITY_STYLES[finding.severity])
         for detail in finding.details:
             hang(console, detail, "  ", "  ")
     if shown.silenced:
@@ -80,14 +77,14 @@ def draw_codes(console: Console) -> None:
     """Print every code of a finding with its severities and its meaning."""
     width = max(map(len, CODES)) + 2
     for code, one in CODES.items():
-        words = " or ".join(_WORDS[severity] for severity in one.severities)
+        words = " or ".join(SEVERITY_WORDS[severity] for severity in one.severities)
         hang(console, f"{words}: {one.summary}", code.ljust(width), " " * width)
 
 
 def _answer(findings: Sequence[Finding]) -> str:
     counts = {severity: sum(one.severity is severity for one in findings) for severity in Severity}
     parts = [
-        count_text(count, _WORDS[severity])
+        count_text(count, SEVERITYSEVERITY_WORDS[severity])
         for severity in (Severity.ERROR, Severity.WARNING, Severity.INFO)
         if (count := counts[severity])
     ]
@@ -100,17 +97,12 @@ def _answer(findings: Sequence[Finding]) -> str:
 
 def _finding(finding: Finding) -> FindingView:
     details = [
-        _one_line(f"{label}: {text}")
+        printable(f"{label}: {text}")
         for label, text in (("seen", finding.evidence), ("do", finding.remedy))
         if text
     ]
-    heading = f"{_WORDS[finding.severity]} {finding.code}: {finding.message}"
-    return FindingView(finding.severity, _one_line(heading), tuple(details))
-
-
-def _one_line(text: str) -> str:
-    """Return text with its line breaks written out too: a device's name must not look like a finding."""
-    return printable(text).replace("\n", "\\n")
+    heading = f"{SEVERITYSEVERITY_WORDS[finding.severity]} {finding.code}: {finding.message}"
+    return FindingView(finding.severity, printable(heading), tuple(details))
 
 
 def _facts(checkup: Checkup) -> list[tuple[str, str]]:
@@ -215,7 +207,7 @@ def _reading(storage: Storage) -> list[str]:
     how = {True: "read cold", False: "read from the page cache", None: "read"}[storage.measured_cold]
     cached = storage.cached_share_before
     before = "" if cached is None else f" (before: {cached:.0%} in the page cache)"
-    told = [f"{how}: {rates_text(storage)}{before}"]
+    told = [f"{how}: {storage.rates_text}{before}"]
     if storage.is_virtual:
         told.append("a virtual disk: its host may cache")
     elif storage.kind is StorageKind.UNKNOWN:

@@ -8,7 +8,7 @@ from tunekit.records.measurement import Interval
 from tunekit.records.plan import Choice, How, Plan, PlanRow
 from tunekit.report.columns import UNKNOWN, Column, fitted_table
 from tunekit.report.table import Table
-from tunekit.report.text import finding_text, printable
+from tunekit.report.text import Note, finding_text, note_of, printable
 from tunekit.units import bytes_text, duration_text, hours_text, rate_text, usd_text
 
 _SHOWN_ROWS = 15
@@ -46,7 +46,7 @@ class PlanView:
     below: tuple[str, ...]
     """The days of its prices, what it does not show, and how to see that."""
     assumptions: tuple[str, ...]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
     sources: tuple[str, ...]
 
 
@@ -68,7 +68,7 @@ def view_plan(plan: Plan, width: int = 80, every_row: bool = False) -> PlanView:
         machines=machines,
         below=_below(plan, rows, machines),
         assumptions=_assumptions(plan),
-        notes=tuple(finding_text(one) for one in plan.findings if one is not preventing),
+        notes=tuple(note_of(one) for one in plan.findings if one is not preventing),
         sources=tuple(printable(one) for one in plan.sources),
     )
 

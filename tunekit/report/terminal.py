@@ -1,15 +1,19 @@
 """Draws views on a terminal of any width."""
 
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from tunekit.records.finding import Severity
 from tunekit.report.plan import PlanView
 from tunekit.report.table import Passage, Table
+from tunekit.report.text import Note, printable
 from tunekit.report.view import RunView
+
+SEVERITY_STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: ""}
 
 _LEAST_WIDTH = 20
 """Letters of text in a line, however narrow the terminal."""
@@ -36,14 +40,11 @@ def draw(console: Console, shown: RunView, folder: Path, files: Sequence[Path] =
         if table.rows:
             console.print()
             draw_table(console, table)
-    if shown.notes:
-        console.print()
-        for note in shown.notes:
-            say(console, f"note: {note}", "yellow")
+    _draw_notes(console, shown.notes)
     if files:
         console.print()
-        say(console, f"Written to {folder}/", "bold")
-        say(console, "  " + "  ".join(path.name for path in files))
+        say(console, printable(f"Written to {folder}/"), "bold")
+        say(console, printable("  " + "  ".join(path.name for path in files)))
     console.print()
     say(console, "Next", "bold")
     for step in shown.next_steps:
@@ -71,10 +72,14 @@ def draw_plan(console: Console, shown: PlanView) -> None:
             say(console, title, "bold")
             for line in lines:
                 hang(console, line, "  ", "    ", style)
-    if shown.notes:
+    _draw_notes(console, shown.notes)
+
+
+def _draw_notes(console: Console, notes: Sequence[Note]) -> None:
+    if notes:
         console.print()
-        for note in shown.notes:
-            say(console, f"note: {note}", "yellow")
+    for note in notes:
+        say(console, note.line, SEVERITY_STYLES[note.severity])
 
 
 def draw_parts(console: Console, parts: Sequence[Table | Passage]) -> None:
@@ -108,14 +113,24 @@ def hang(console: Console, text: str, first: str = "", rest: str = "  ", style: 
         style: of the text.
     """
     width = max(console.width, _LEAST_WIDTH + max(len(first), len(rest)))
-    wrapper = textwrap.TextWrapper(
-        width, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
-    )
     indent = first
     for paragraph in text.splitlines() or [""]:
-        wrapper.initial_indent, indent = indent, rest
-        for line in wrapper.wrap(paragraph) or [wrapper.initial_indent.rstrip()]:
+        for line in _wrapped(paragraph, width, indent, rest):
             console.print(Text(line, style=style), soft_wrap=True)
+        indent = rest
+
+
+def _wrapped(paragraph: str, width: int, first: str, rest: str) -> list[str]:
+    """Return a paragraph's lines by the columns that its letters take: some take two."""
+    lines, line, is_empty = [], first, True
+    for word in paragraph.split(" "):
+        longer = line + word if is_empty else f"{line} {word}"
+        if is_empty or cell_len(longer) <= width:
+            line, is_empty = longer, False
+            continue
+        lines.append(line.rstrip())
+        line = rest + word
+    return [*lines, line.rstrip()]
 
 
 def draw_table(console: Console, table: Table) -> None:

@@ -1,19 +1,26 @@
 """Records as sentences and phrases, the same in every report. Pure."""
 
 import shlex
+from dataclasses import dataclass
 
 from tunekit.records.config import TrainConfig
-from tunekit.records.finding import Finding
+from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Host
 from tunekit.records.measurement import Interval
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
 from tunekit.units import bytes_text, count_text, rate_text
 
+SEVERITY_WORDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+"""What every report calls a finding."""
+
 
 def printable(text: str) -> str:
-    """Return text of the target's with its control characters written out: they could steer a terminal."""
-    return "".join(one if one.isprintable() or one == "\n" else repr(one)[1:-1] for one in text)
+    """Return text of the target's or the machine's with control characters and line breaks written out.
+
+    They could steer a terminal, or make a name look like a line of the report's own.
+    """
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
 
 
 def interval_text(interval: Interval | None, unit: str = "") -> str:
@@ -66,7 +73,26 @@ def host_text(host: Host) -> str:
     """Return the machine in one line."""
     gpus = ", ".join(f"{gpu.name} {bytes_text(gpu.memory_bytes)}" for gpu in host.accelerators) or "no GPU"
     cpus = ("" if host.cpus == host.cpus_total else f"{host.cpus} of ") + count_text(host.cpus_total, "CPU")
-    return f"{gpus}, {cpus}, {bytes_text(host.ram_limit_bytes)} RAM, {bytes_text(host.shm_bytes)} /dev/shm"
+    memory = f"{bytes_text(host.ram_limit_bytes)} RAM, {bytes_text(host.shm_bytes)} /dev/shm"
+    return printable(f"{gpus}, {cpus}, {memory}")
+
+
+@dataclass(frozen=True)
+class Note:
+    """One line below a report's tables."""
+
+    severity: Severity
+    text: str
+
+    @property
+    def line(self) -> str:
+        """The text after the word for its severity."""
+        return f"{SEVERITY_WORDS[self.severity]}: {self.text}"
+
+
+def note_of(finding: Finding) -> Note:
+    """Return a finding as a note."""
+    return Note(finding.severity, finding_text(finding))
 
 
 def finding_text(finding: Finding) -> str:

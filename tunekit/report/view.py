@@ -11,6 +11,7 @@ from tunekit.recommend.learning_rate import global_batch, rule_of
 from tunekit.recommend.noise import mean_interval, verdict
 from tunekit.recommend.tiers import base_ram_bytes
 from tunekit.records.config import LOADER_KNOBS, MODEL_KNOBS, TrainConfig
+from tunekit.records.finding import Severity
 from tunekit.records.host import Host
 from tunekit.records.measurement import Interval
 from tunekit.records.recommendation import LearningRateRule, Recommendation, Tier
@@ -19,8 +20,9 @@ from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.report.table import Table
 from tunekit.report.telemetry import telemetry_table
 from tunekit.report.text import (
-    finding_text,
+    Note,
     interval_text,
+    note_of,
     printable,
     speedup_text,
     target_text,
@@ -45,7 +47,7 @@ class RunView:
     tiers: Table
     telemetry: Table
     scaling: Table
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
     next_steps: tuple[str, ...]
 
 
@@ -65,8 +67,8 @@ def view(run: Run, folder: str = "FOLDER") -> RunView:
         telemetry=telemetry_table(run, best),
         scaling=_scaling(run, best),
         notes=(
-            *(finding_text(finding) for finding in run.findings),
-            *_failures(run),
+            *(note_of(finding) for finding in run.findings),
+            *(Note(Severity.INFO, line) for line in _failures(run)),
         ),
         next_steps=_next_steps(run, best, folder),
     )
@@ -131,7 +133,7 @@ def _failures(run: Run) -> tuple[str, ...]:
 
 
 def _how_measured(run: Run) -> str:
-    device = run.measured_on
+    device = printable(run.measured_on)
     noise = run.noise_floor
     floor = (
         f"A/A noise floor {noise.relative:.1%} over {noise.processes} fresh baseline processes"

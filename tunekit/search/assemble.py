@@ -10,7 +10,7 @@ from tunekit.recommend.recommendation import Comparison, recommend, settle
 from tunekit.recommend.scaling import scaling_rows
 from tunekit.recommend.tiers import pick, violations
 from tunekit.records.config import TrainConfig
-from tunekit.records.finding import Finding
+from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Host
 from tunekit.records.recommendation import MissingTier, NoiseFloor, Recommendation, ScalingRow, Tier
 from tunekit.records.run import Run, RunStatus, SearchOptions
@@ -200,7 +200,7 @@ def _findings(trials: Trials, run: Run) -> tuple[Finding, ...]:
         findings.append(
             Finding(
                 code="other-device",
-                severity="warning",
+                severity=Severity.WARNING,
                 message=(
                     f"measured on {run.measured_on}, not on {run.profile.id}: the tiers are for this machine"
                 ),
@@ -212,7 +212,7 @@ def _findings(trials: Trials, run: Run) -> tuple[Finding, ...]:
         findings.append(
             Finding(
                 code="baseline-failed",
-                severity="warning",
+                severity=Severity.WARNING,
                 message=(
                     f"the baseline did not run here ({baseline.failure.kind}): {baseline.failure.message}"
                 ),
@@ -232,7 +232,7 @@ def _findings(trials: Trials, run: Run) -> tuple[Finding, ...]:
         findings.append(
             Finding(
                 code="writes-diverted",
-                severity="info",
+                severity=Severity.INFO,
                 message=(
                     f"writes to {len(diverted)} of the script's files went to the trials' folders: {shown}"
                 ),
@@ -244,8 +244,10 @@ def _findings(trials: Trials, run: Run) -> tuple[Finding, ...]:
         findings.append(
             Finding(
                 code="epoch-unknown",
-                severity="info",
+                severity=Severity.INFO,
                 message="the data set has no length, so epoch boundaries are not in the rate",
+                evidence="it is an IterableDataset, or len() of its loader fails",
+                remedy="where you know the length, tell it to `tunekit plan` with --samples",
             )
         )
     return tuple(findings)

@@ -74,7 +74,7 @@ def test_a_gpu_that_a_process_computes_on_is_shared():
     finding = only_finding(with_state(used_bytes=9 * GIB, processes=(other,)))
     assert (finding.code, finding.severity) == ("shared-gpu", Severity.WARNING)
     assert finding.message.startswith("GPU 0 is in use")
-    assert finding.evidence == "9.0 GiB of 140.4 GiB taken; computing on it: python (4711)"
+    assert finding.evidence == "9.0 GiB of 140.4 GiB taken; computing on it: python 4711"
     assert "CUDA_VISIBLE_DEVICES" in (finding.remedy or "")
     assert finding.value == 9 * GIB
 
@@ -83,7 +83,7 @@ def test_of_many_processes_three_are_named():
     others = tuple(GpuProcess(pid=number, used_bytes=None) for number in range(1, 6))
     finding = only_finding(with_state(used_bytes=None, processes=others))
     assert finding.evidence == (
-        "n/a of 140.4 GiB taken; computing on it: process (1), process (2), process (3) and 2 more"
+        "n/a of 140.4 GiB taken; computing on it: process 1, process 2, process 3 and 2 more"
     )
     assert finding.value is None
 
@@ -133,7 +133,7 @@ def test_a_hot_gpu_is_a_warning():
 def test_a_low_power_limit_is_a_warning():
     finding = only_finding(with_state(power_limit_w=594))
     assert (finding.code, finding.severity) == ("power-limited", Severity.WARNING)
-    assert finding.evidence == "limit 594 W, usual 700 W (profile h200)"
+    assert finding.evidence == "limit 594 W, profile h200 has 700 W"
     assert (finding.remedy or "").startswith("nvidia-smi -i 0 -pl 700")
     assert finding.value == 594
     assert codes(with_state(power_limit_w=595)) == []
@@ -207,7 +207,7 @@ def test_a_gpu_that_torch_alone_sees_was_named_by_torch():
 def test_a_gpu_with_less_memory_than_its_kind_is_a_warning():
     finding = only_finding(checkup(accelerators=(gpu(memory_bytes=int(0.97 * H200_BYTES)),)))
     assert (finding.code, finding.severity) == ("less-gpu-memory", Severity.WARNING)
-    assert finding.evidence == "136.2 GiB, usual 140.4 GiB (profile h200)"
+    assert finding.evidence == "136.2 GiB, profile h200 has 140.4 GiB"
     assert finding.value == int(0.97 * H200_BYTES)
     assert "virtual GPU" in (finding.remedy or "")
     assert codes(checkup(accelerators=(gpu(memory_bytes=int(0.97 * H200_BYTES) + 1),))) == []
@@ -217,6 +217,43 @@ def test_each_gpu_is_held_against_its_own_kind():
     assert codes(checkup(accelerators=(gpu(0), t4(1)))) == ["mixed-gpus"]
     finding = only_finding(checkup(accelerators=(gpu(0), gpu(1, state={"temperature_c": 90}))))
     assert finding.message.startswith("GPU 1 is hot")
+
+
+TWO_KINDS = ("NVIDIA H200", "Tesla T4")
+
+
+@pytest.mark.parametrize(
+    ("environment", "evidence"),
+    [
+        ({}, "NVIDIA H200, Tesla T4; CUDA_DEVICE_ORDER is not set"),
+        (
+            {"CUDA_DEVICE_ORDER": "FASTEST_FIRST", "CUDA_VISIBLE_DEVICES": "1"},
+            "NVIDIA H200, Tesla T4; CUDA_DEVICE_ORDER is FASTEST_FIRST, CUDA_VISIBLE_DEVICES=1",
+        ),
+        (
+            {"CUDA_VISIBLE_DEVICES": "GPU-1, 0"},
+            "NVIDIA H200, Tesla T4; CUDA_DEVICE_ORDER is not set, CUDA_VISIBLE_DEVICES=GPU-1, 0",
+        ),
+    ],
+)
+def test_numbers_of_mixed_gpus_are_a_warning_though_one_alone_is_chosen(
+    environment: dict[str, str], evidence: str
+):
+    finding = only_finding(checkup(gpu_models=TWO_KINDS, environment=environment))
+    assert (finding.code, finding.severity) == ("device-order", Severity.WARNING)
+    assert finding.evidence == evidence
+    assert finding.remedy == "export CUDA_DEVICE_ORDER=PCI_BUS_ID"
+
+
+@pytest.mark.parametrize(
+    "environment", [{"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, {"CUDA_VISIBLE_DEVICES": "GPU-1,GPU-2"}]
+)
+def test_numbers_that_the_driver_gives_or_nobody_uses_are_fine(environment: dict[str, str]):
+    assert codes(checkup(gpu_models=TWO_KINDS, environment=environment)) == []
+
+
+def test_equal_gpus_are_numbered_alike():
+    assert codes(checkup(gpu_models=("NVIDIA H200",))) == []
 
 
 def test_several_kinds_of_gpu_are_a_warning():

@@ -6,7 +6,7 @@ import pytest
 from build_checkups import H200, checkup, codes, finding_of, only_finding, storage_of
 from build_records import GIB, MIB
 
-from tunekit.recommend.diagnose.storage import rates_text, storage_findings
+from tunekit.recommend.diagnose.storage import storage_findings
 from tunekit.records.checkup import Checkup
 from tunekit.records.finding import Severity
 from tunekit.records.storage import StorageKind
@@ -222,4 +222,4 @@ def test_files_in_memory_need_no_measurement():
     ],
 )
 def test_rates_in_one_line(rates: dict[str, Any], text: str):
-    assert rates_text(storage_of(**rates)) == text
+    assert storage_of(**rates).rates_text == text

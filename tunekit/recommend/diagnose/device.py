@@ -1,5 +1,7 @@
 """GPUs: who else is on them, what holds their clocks down, how they are linked."""
 
+import re
+
 from tunekit.records.checkup import Checkup
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Accelerator, GpuState
@@ -23,7 +25,7 @@ def device_findings(checkup: Checkup, profile: Profile | None) -> list[Finding]:
     if not gpus:
         found = [_no_gpu(checkup), _cpu_bf16(checkup)]
         return [finding for finding in found if finding is not None]
-    found = [_mixed(gpus), _few_cpus(checkup), *_capabilities(gpus[0], profile)]
+    found = [_mixed(gpus), _order(checkup), _few_cpus(checkup), *_capabilities(gpus[0], profile)]
     for gpu in gpus:
         found += [_partition(gpu), _unknown(gpu), _narrow_link(gpu), _less_memory(gpu, gpus[0], profile)]
         if gpu.state is not None:
@@ -72,7 +74,7 @@ def _shared(gpu: Accelerator, state: GpuState) -> Finding | None:
     used_bytes = state.used_bytes or 0
     if not others and used_bytes <= _TAKEN_SHARE * gpu.memory_bytes:
         return None
-    named = ", ".join(f"{one.name or 'process'} ({one.pid})" for one in others[:3])
+    named = ", ".join(f"{one.name or 'process'} {one.pid}" for one in others[:3])
     more = f" and {len(others) - 3} more" if len(others) > 3 else ""
     who = f"computing on it: {named}{more}" if others else "the driver names no process"
     return Finding(
@@ -124,7 +126,7 @@ def _power_limited(gpu: Accelerator, state: GpuState, profile: Profile | None) -
         code="power-limited",
         severity=Severity.WARNING,
         message=f"GPU {gpu.index} may draw less power than its kind usually does: it will be slower",
-        evidence=f"limit {state.power_limit_w:.0f} W, usual {tdp_w:.0f} W (profile {profile.id})",
+        evidence=f"limit {state.power_limit_w:.0f} W, profile {profile.id} has {tdp_w:.0f} W",
         remedy=f"nvidia-smi -i {gpu.index} -pl {tdp_w:.0f}, if the machine is yours",
         value=state.power_limit_w,
     )
@@ -196,7 +198,7 @@ def _less_memory(gpu: Accelerator, first: Accelerator, profile: Profile | None) 
         code="less-gpu-memory",
         severity=Severity.WARNING,
         message=f"GPU {gpu.index} shows less memory than its kind has",
-        evidence=f"{bytes_text(gpu.memory_bytes)}, usual {bytes_text(usual)} (profile {profile.id})",
+        evidence=f"{bytes_text(gpu.memory_bytes)}, profile {profile.id} has {bytes_text(usual)}",
         remedy="it may be a virtual GPU's share; tunekit plans with what is here",
         value=gpu.memory_bytes,
     )
@@ -212,6 +214,24 @@ def _mixed(gpus: tuple[Accelerator, ...]) -> Finding | None:
         message="the GPUs are of several kinds: data-parallel training waits for the slowest",
         evidence=", ".join(names),
         remedy="choose equal ones with CUDA_VISIBLE_DEVICES",
+    )
+
+
+def _order(checkup: Checkup) -> Finding | None:
+    models, environment = checkup.host.gpu_models, checkup.environment
+    if len(models) < 2 or environment.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID":
+        return None
+    chosen = environment.get("CUDA_VISIBLE_DEVICES")
+    if chosen is not None and not re.search(r"(^|,)\s*[0-9]", chosen):
+        return None  # UUIDs name the same GPU in any order
+    return Finding(
+        code="device-order",
+        severity=Severity.WARNING,
+        message="CUDA numbers GPUs of several kinds by speed: its numbers may mean others than nvidia-smi's",
+        evidence=f"{', '.join(models)}; CUDA_DEVICE_ORDER is "
+        + (environment.get("CUDA_DEVICE_ORDER") or "not set")
+        + ("" if chosen is None else f", CUDA_VISIBLE_DEVICES={chosen}"),
+        remedy="export CUDA_DEVICE_ORDER=PCI_BUS_ID",
     )
 
 

@@ -4,7 +4,7 @@ from tunekit.records.checkup import Checkup
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.profile import Profile
 from tunekit.records.storage import Storage, StorageKind
-from tunekit.units import KIB, bytes_text, count_text, duration_text, rate_text
+from tunekit.units import KIB, bytes_text, count_text, duration_text
 
 _SLOW_MB_PER_S = 100.0
 """About 900 ImageNet pictures of 110 kB a second."""
@@ -90,7 +90,7 @@ def _epoch_s(storage: Storage, mb_per_s: float) -> float:
 def _rates_evidence(storage: Storage, mb_per_s: float) -> str:
     at_least = "" if storage.is_walk_complete else "at least "
     return (
-        f"{rates_text(storage)}; reading all {bytes_text(storage.total_bytes)} once at the lower rate "
+        f"{storage.rates_text}; reading all {bytes_text(storage.total_bytes)} once at the lower rate "
         f"takes {at_least}{duration_text(_epoch_s(storage, mb_per_s))}"
     )
 
@@ -151,7 +151,7 @@ def _not_measured(storage: Storage) -> Finding | None:
             code="storage-measured-warm",
             severity=Severity.INFO,
             message=f"{storage.path} stayed in the page cache while it was read: the rate is the memory's",
-            evidence=rates_text(storage),
+            evidence=storage.rates_text,
             remedy="measure on a data set that was not read lately, or after a reboot",
         )
     if storage.problem is None or storage.kind is StorageKind.MEMORY:
@@ -164,16 +164,3 @@ def _not_measured(storage: Storage) -> Finding | None:
         evidence=storage.problem,
         remedy="name the whole data set with --data",
     )
-
-
-def rates_text(storage: Storage) -> str:
-    """Return the rates in one line: "412 MB/s in sequence, 38.0 MB/s in random reads of 64.0 KiB"."""
-    parts = []
-    if storage.sequential_mb_per_s is not None:
-        parts.append(f"{rate_text(storage.sequential_mb_per_s)} MB/s in sequence")
-    if storage.random_mb_per_s is not None:
-        parts.append(
-            f"{rate_text(storage.random_mb_per_s)} MB/s in random reads "
-            f"of {bytes_text(storage.random_read_bytes)}"
-        )
-    return ", ".join(parts) or "n/a"
