@@ -84,7 +84,7 @@ def draw_codes(console: Console) -> None:
 def _answer(findings: Sequence[Finding]) -> str:
     counts = {severity: sum(one.severity is severity for one in findings) for severity in Severity}
     parts = [
-        count_text(count, SEVERITYSEVERITY_WORDS[severity])
+        count_text(count, SEVERITY_WORDS[severity])
         for severity in (Severity.ERROR, Severity.WARNING, Severity.INFO)
         if (count := counts[severity])
     ]
@@ -101,7 +101,7 @@ def _finding(finding: Finding) -> FindingView:
         for label, text in (("seen", finding.evidence), ("do", finding.remedy))
         if text
     ]
-    heading = f"{SEVERITYSEVERITY_WORDS[finding.severity]} {finding.code}: {finding.message}"
+    heading = f"{SEVERITY_WORDS[finding.severity]} {finding.code}: {finding.message}"
     return FindingView(finding.severity, printable(heading), tuple(details))
 
 
@@ -128,8 +128,9 @@ def _loader_text(loader: LoaderPlan, ram_limit_bytes: int) -> str:
 
 def _buffer_text(loader: LoaderPlan, ram_limit_bytes: int) -> str:
     buffered_bytes = loader.processes * buffer_bytes(loader, loader.batch_bytes or 0)
-    share = f"{buffered_bytes / ram_limit_bytes:.0%} of the RAM limit"
-    return f"buffer {bytes_text(buffered_bytes)} (predicted), {share}"
+    share = buffered_bytes / ram_limit_bytes
+    share_text = f"{share:.0%}" if share >= 0.01 else "less than 1%"
+    return f"buffer {bytes_text(buffered_bytes)} (predicted), {share_text} of the RAM limit"
 
 
 def _gpu_text(gpu: Accelerator) -> str:

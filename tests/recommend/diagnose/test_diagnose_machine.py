@@ -75,6 +75,18 @@ def test_a_gpu_machine_as_it_is_rented_has_but_two_notes():
     assert worst(machine_findings(rented, H200)) is Severity.INFO
 
 
+def test_a_command_that_can_not_run_is_an_error_in_the_words_of_a_search():
+    finding = only_finding(checkup(why_no_command="no script 'a.py' in /x; did you mean b.py?"))
+    assert (finding.code, finding.severity) == ("command-absent", Severity.ERROR)
+    assert (finding.evidence, finding.remedy) == ("no script 'a.py' in /x", "did you mean b.py?")
+
+
+def test_a_program_that_is_not_there_has_no_torch_to_ask_after():
+    seen = checkup(torch=None, why_no_torch="not known", why_no_command="no program 'a' on PATH; give it")
+    assert codes(seen.model_copy(update={"is_python_known": False})) == ["command-absent"]
+    assert codes(seen) == ["command-absent", "torch-absent"]
+
+
 def test_a_machine_without_a_gpu_says_just_that():
     finding = only_finding(without_gpu(), None)
     assert finding.code == "no-gpu"

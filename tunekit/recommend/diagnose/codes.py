@@ -71,6 +71,7 @@ CODES: dict[str, Code] = {
     "omp-ignored": Code(_WARNING, "OMP_NUM_THREADS is no number"),
     "slow-environment": Code(_WARNING, "a variable slows training down"),
     "compile-disabled": Code(_WARNING, "a variable switches torch.compile off"),
+    "device-order": Code(_WARNING, "CUDA numbers the GPUs in another order than nvidia-smi"),
     "gpus-hidden": Code(_WARNING, "CUDA_VISIBLE_DEVICES hides every GPU"),
     "expandable-segments-off": Code(_NOTE, "batches of varying size fragment the GPU's memory"),
     "tf32-forbidden": Code(_WARNING, "a variable forbids TF32"),
