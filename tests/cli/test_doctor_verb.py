@@ -332,7 +332,7 @@ def test_without_a_command_tunekits_own_python_may_lack_torch(
     assert main(["doctor", "--json"]) == 0
     seen = printed(capsys)
     assert seen.why_no_torch == f"{sys.executable} has none"
-    assert not seen.is_python_known
+    assert not seen.has_python_answered
     assert [(one.code, one.severity.value) for one in seen.findings] == [("torch-unknown", "info")]
     assert main(["doctor"]) == 0
     shown = capsys.readouterr().out
@@ -362,7 +362,7 @@ def test_a_command_whose_python_is_not_known_is_a_note(
     (finding,) = seen.findings
     assert finding.code == "torch-unknown"
     assert finding.evidence == f"which Python {command[0]!r} runs is not known before it runs"
-    assert not seen.is_python_known
+    assert not seen.has_python_answered
 
 
 @pytest.mark.parametrize(

@@ -47,11 +47,11 @@ def ask_torch(command: Sequence[str]) -> "TorchBuild | TorchAbsent":
 
     if not command:
         own = torch_build(sys.executable)
-        return replace(own, is_python_known=False) if isinstance(own, TorchAbsent) else own
+        return replace(own, has_python_answered=False) if isinstance(own, TorchAbsent) else own
     python = interpreter_of(command)
     if python is None:
         return TorchAbsent(
-            f"which Python {command[0]!r} runs is not known before it runs", is_python_known=False
+            f"which Python {command[0]!r} runs is not known before it runs", has_python_answered=False
         )
     return torch_build(python)
 
@@ -88,7 +88,7 @@ def look_over(
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         host=host,
         why_no_torch=absent.reason if absent else None,
-        is_python_known=absent is None or absent.is_python_known,
+        has_python_answered=absent is None or absent.has_python_answered,
         why_no_command=why_no_command,
         storage=tuple(storage),
         loader=loader,

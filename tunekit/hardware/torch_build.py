@@ -28,8 +28,8 @@ class TorchAbsent:
     """No torch could be asked."""
 
     reason: str
-    is_python_known: bool = True
-    """Whether it is known which Python training runs, and so that it is this one that has none."""
+    has_python_answered: bool = True
+    """Whether the Python that training runs was asked and answered, and so is sure to have none."""
 
 
 def torch_build(
@@ -49,7 +49,9 @@ def torch_build(
             reason = error.strerror if isinstance(error, OSError) else str(error)
             return TorchAbsent(f"{python} can't be started: {reason}")
         if status is None:
-            return TorchAbsent(f"{python} did not tell of its torch within {timeout_s:g} s")
+            return TorchAbsent(
+                f"{python} did not tell of its torch within {timeout_s:g} s", has_python_answered=False
+            )
         reply = _reply_in(_end_of(output))
         if reply is None:
             lines = _end_of(errors).split("\n")

@@ -38,8 +38,8 @@ class Checkup(Record):
     host: Host
     why_no_torch: str | None = None
     """Why the training environment's torch could not be asked."""
-    is_python_known: bool = True
-    """Whether the Python that training runs is known; if not, a torch that is missing here may be there."""
+    has_python_answered: bool = True
+    """Whether the Python that training runs was asked in time; if not, it may have the torch missing here."""
     why_no_command: str | None = None
     """Why the training command can't be run as it was given."""
     storage: tuple[Storage, ...] = ()

@@ -83,7 +83,7 @@ def test_a_command_that_can_not_run_is_an_error_in_the_words_of_a_search():
 
 def test_a_program_that_is_not_there_has_no_torch_to_ask_after():
     seen = checkup(torch=None, why_no_torch="not known", why_no_command="no program 'a' on PATH; give it")
-    assert codes(seen.model_copy(update={"is_python_known": False})) == ["command-absent"]
+    assert codes(seen.model_copy(update={"has_python_answered": False})) == ["command-absent"]
     assert codes(seen) == ["command-absent", "torch-absent"]
 
 

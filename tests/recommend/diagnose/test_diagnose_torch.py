@@ -123,7 +123,7 @@ def test_a_torch_that_nobody_asked_for_is_no_finding():
 
 def test_a_python_that_is_not_known_may_have_any_torch():
     reason = "which Python 'uv' runs is not known before it runs"
-    seen = checkup(torch=None, why_no_torch=reason).model_copy(update={"is_python_known": False})
+    seen = checkup(torch=None, why_no_torch=reason).model_copy(update={"has_python_answered": False})
     finding = only_finding(seen)
     assert (finding.code, finding.severity) == ("torch-unknown", Severity.INFO)
     assert finding.evidence == reason
