@@ -228,3 +228,11 @@ def test_what_was_wrong_with_the_machine_comes_before_what_the_trials_showed():
     shared = Finding(code="shared-gpu", severity="warning", message="GPU 0 is in use")
     whole = assembled(baseline_record(epoch_samples=None, epoch_batches=None), machine_findings=(shared,))
     assert [finding.code for finding in whole.findings] == ["shared-gpu", "epoch-unknown"]
+
+
+@pytest.mark.parametrize(("rates", "is_unsteady"), [([154.0, 39.7], True), ([110.0, 100.0], False)])
+def test_a_config_that_contradicts_itself_is_told(rates: list[float], is_unsteady: bool):
+    found = {one.code: one for one in assembled(*confirm_records(rates, fast)).findings}
+    assert ("unsteady-machine" in found) is is_unsteady
+    if is_unsteady:
+        assert found["unsteady-machine"].evidence == "39.7 to 154 samples/s in 2 fresh processes"

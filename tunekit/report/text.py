@@ -24,9 +24,11 @@ def printable(text: str) -> str:
 
 
 def interval_text(interval: Interval | None, unit: str = "") -> str:
-    """Return a figure with its range, such as "412 (398 to 425)"; "n/a" for None."""
+    """Return a figure with its range, such as "412 (398 to 425)", alone if it has none; "n/a" for None."""
     if interval is None:
         return "n/a"
+    if interval.low == interval.high:
+        return f"{rate_text(interval.value)}{unit}"
     return f"{rate_text(interval.value)}{unit} ({rate_text(interval.low)} to {rate_text(interval.high)})"
 
 

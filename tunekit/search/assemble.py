@@ -16,6 +16,10 @@ from tunekit.records.recommendation import MissingTier, NoiseFloor, Recommendati
 from tunekit.records.run import Run, RunStatus, SearchOptions
 from tunekit.records.target import Discovery
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
+from tunekit.units import rate_text
+
+_UNSTEADY_RATIO = 1.5
+"""Fresh processes of one config differ by 1.1 at most on a shared machine that nobody else loads."""
 
 
 @dataclass(frozen=True)
@@ -239,6 +243,9 @@ def _findings(trials: Trials, run: Run) -> tuple[Finding, ...]:
                 value=len(diverted),
             )
         )
+    unsteady = _unsteady(trials)
+    if unsteady is not None:
+        findings.append(unsteady)
     loop = next((r.measurement.loop for r in trials.candidates if r.measurement), None)
     if loop is not None and loop.epoch_samples is None:
         findings.append(
@@ -251,3 +258,24 @@ def _findings(trials: Trials, run: Run) -> tuple[Finding, ...]:
             )
         )
     return tuple(findings)
+
+
+def _unsteady(trials: Trials) -> Finding | None:
+    """Find a config whose own trials differ more than configs usually do."""
+    rates: dict[TrainConfig, list[float]] = {}
+    for record in trials.records:
+        if record.config is not None and record.rate_samples_per_s is not None:
+            rates.setdefault(record.config, []).append(record.rate_samples_per_s)
+    spreads = {config: max(seen) / min(seen) for config, seen in rates.items() if min(seen) > 0}
+    worst = max(spreads, key=lambda config: spreads[config], default=None)
+    if worst is None or spreads[worst] < _UNSTEADY_RATIO:
+        return None
+    low, high = min(rates[worst]), max(rates[worst])
+    return Finding(
+        code="unsteady-machine",
+        severity=Severity.WARNING,
+        message="the same config ran at very different rates: something else was at work on this machine",
+        evidence=f"{rate_text(low)} to {rate_text(high)} samples/s in {len(rates[worst])} fresh processes",
+        remedy="search again when it is quiet; until then trust the confirmed speed-ups only",
+        value=spreads[worst],
+    )

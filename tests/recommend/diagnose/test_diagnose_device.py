@@ -86,6 +86,8 @@ def test_of_many_processes_three_are_named():
         "n/a of 140.4 GiB taken; computing on it: process 1, process 2, process 3 and 2 more"
     )
     assert finding.value is None
+    three = only_finding(with_state(used_bytes=None, processes=others[:3]))
+    assert (three.evidence or "").endswith("process (3)")
 
 
 def test_memory_that_nobody_owns_up_to_is_shared_above_a_twentieth():
@@ -94,6 +96,8 @@ def test_memory_that_nobody_owns_up_to_is_shared_above_a_twentieth():
     assert finding.code == "shared-gpu"
     assert finding.evidence == "7.0 GiB of 140.4 GiB taken; the driver names no process"
     assert codes(with_state(used_bytes=taken, processes=None)) == []
+    exactly = gpu(memory_bytes=160 * GIB, state={"used_bytes": 8 * GIB})
+    assert codes(checkup(accelerators=(exactly,))) == []
     assert codes(with_state(used_bytes=None, processes=None)) == []
 
 
@@ -139,6 +143,7 @@ def test_a_low_power_limit_is_a_warning():
     assert codes(with_state(power_limit_w=595)) == []
     assert codes(with_state(power_limit_w=None)) == []
     assert codes(with_state(power_limit_w=300), None) == []
+    assert codes(with_state(power_limit_w=300), profile(memory_bytes=None, tdp_w=None)) == []
 
 
 def test_errors_of_the_gpus_memory_are_a_warning():
@@ -211,6 +216,8 @@ def test_a_gpu_with_less_memory_than_its_kind_is_a_warning():
     assert finding.value == int(0.97 * H200_BYTES)
     assert "virtual GPU" in (finding.remedy or "")
     assert codes(checkup(accelerators=(gpu(memory_bytes=int(0.97 * H200_BYTES) + 1),))) == []
+    of_100_gib = profile(memory_bytes=100 * GIB, tdp_w=None)
+    assert codes(checkup(accelerators=(gpu(memory_bytes=97 * GIB),)), of_100_gib) == []
 
 
 def test_each_gpu_is_held_against_its_own_kind():

@@ -37,6 +37,7 @@ def test_threads_of_all_workers_beyond_the_cpus_are_a_note():
     assert "threadpool_limits(10)" in (finding.remedy or "")
     assert finding.value == 33
     assert codes(checkup(environment={"OMP_NUM_THREADS": "4"}, loader=loader_plan(8))) == []
+    assert codes(checkup(environment={"OMP_NUM_THREADS": "17"}, loader=loader_plan(2))) == ["omp-threads"]
 
 
 def test_threads_that_are_not_set_are_a_note():

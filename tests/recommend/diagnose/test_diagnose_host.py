@@ -121,6 +121,17 @@ def test_the_buffer_is_held_against_memory(ram_bytes: int, severity: Severity | 
     assert finding.value == BUFFER
 
 
+@pytest.mark.parametrize(("batch_bytes", "severity"), [(17, Severity.WARNING), (18, Severity.ERROR)])
+def test_at_the_very_share_of_memory_that_kills_the_buffer_still_fits(batch_bytes: int, severity: Severity):
+    seen = without_gpu(
+        ram_limit_bytes=1700,
+        ram_total_bytes=1700,
+        ram_available_bytes=None,
+        loader=loader_plan(84, prefetch_factor=1, batch_bytes=batch_bytes),
+    )
+    assert finding_of("large-buffer", seen, None).severity is severity
+
+
 def test_shm_that_others_fill_is_a_warning():
     finding = only_finding(checkup(shm_bytes=64 * GIB, shm_used_bytes=32 * GIB + 1))
     assert (finding.code, finding.severity) == ("shm-in-use", Severity.WARNING)
@@ -157,6 +168,7 @@ def test_workers_of_all_processes_share_the_cpus():
             "affinity allows 16, the cgroup's quota is 6",
         ),
         ({"cpus": 31, "cpus_affinity": None}, None),
+        ({"cpus": 31, "cpus_affinity": 32, "cpu_quota": 32.0}, None),
     ],
 )
 def test_fewer_cpus_than_seen_is_a_note(limits: dict[str, Any], evidence: str | None):
@@ -179,6 +191,7 @@ def test_memory_below_the_machines_is_a_note():
     assert finding.value == 256 * GIB
     assert codes(checkup(ram_limit_bytes=limit_bytes + 1)) == []
     assert codes(checkup(ram_limit_bytes=limit_bytes - 1)) == ["cgroup-below-host-ram"]
+    assert codes(checkup(ram_limit_bytes=490 * GIB, ram_total_bytes=500 * GIB)) == []
 
 
 def test_little_free_memory_is_a_warning():
