@@ -75,6 +75,6 @@ CODES: dict[str, Code] = {
     "gpus-hidden": Code(_WARNING, "CUDA_VISIBLE_DEVICES hides every GPU"),
     "expandable-segments-off": Code(_NOTE, "batches of varying size fragment the GPU's memory"),
     "tf32-forbidden": Code(_WARNING, "a variable forbids TF32"),
-    "no-compiler": Code(_WARNING, "torch.compile has no C++ compiler"),
+    "no-compiler": Code(_WARNING, "torch.compile finds no compiler"),
 }
 """In the order of the checks."""
