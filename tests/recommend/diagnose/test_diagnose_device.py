@@ -87,7 +87,7 @@ def test_of_many_processes_three_are_named():
     )
     assert finding.value is None
     three = only_finding(with_state(used_bytes=None, processes=others[:3]))
-    assert (three.evidence or "").endswith("process (3)")
+    assert (three.evidence or "").endswith("process 3")
 
 
 def test_memory_that_nobody_owns_up_to_is_shared_above_a_twentieth():
