@@ -123,8 +123,9 @@ def checkup(
     unset: tuple[str, ...] = (),
     compiler: str | None = "/usr/bin/g++",
     loader: LoaderPlan | None = None,
-    storage: Storage | None = None,
+    storage: Storage | tuple[Storage, ...] = (),
     why_no_torch: str | None = None,
+    why_no_command: str | None = None,
     **host: Any,
 ) -> Checkup:
     """A machine in good order: an H200, 32 CPUs, 512 GiB; what is not named here is of its host."""
@@ -152,7 +153,8 @@ def checkup(
         created_at="2026-01-02T03:04:05+00:00",
         host=any_host(**(values | host)),
         why_no_torch=why_no_torch,
-        storage=storage,
+        why_no_command=why_no_command,
+        storage=(storage,) if isinstance(storage, Storage) else storage,
         loader=loader,
         environment={name: text for name, text in variables.items() if name not in unset},
         compiler=compiler,
@@ -343,7 +345,8 @@ def checkups(draw: st.DrawFn) -> Checkup:
             torch=build,
         ),
         why_no_torch=None if build else draw(_maybe(_names)),
-        storage=draw(_maybe(_storages())),
+        why_no_command=draw(_maybe(_names)),
+        storage=draw(st.lists(_storages(), max_size=2, unique_by=lambda one: one.path).map(tuple)),
         loader=draw(
             _maybe(
                 st.builds(

@@ -14,16 +14,18 @@ from typing import Any
 
 import pytest
 from build_checkups import checkup, gpu, gpu_state, link, torch_of, without_gpu
-from build_records import GIB, MIB, baseline_record, config, run
+from build_records import GIB, MIB, baseline_record, config, recommendation, run, trial_record
 
 from tunekit.cli.main import main
 from tunekit.hardware import detect, limits
 from tunekit.hardware import torch_build as torch_room
 from tunekit.hardware.torch_build import TorchAbsent
+from tunekit.recommend.diagnose.codes import CODES
 from tunekit.recommend.diagnose.environment import VARIABLES
 from tunekit.records.checkup import Checkup, LoaderPlan
 from tunekit.records.codec import from_json
 from tunekit.records.host import Host, TorchBuild
+from tunekit.records.recommendation import Tier
 from tunekit.records.storage import StorageKind
 from tunekit.search.folder import RunFolder
 
@@ -187,6 +189,7 @@ def test_workers_alone_are_enough(machine: Machine, capsys: Captured):
             ["--run", "somewhere", "--batch-mib", "8", "--prefetch", "2"],
             "--run somewhere knows --prefetch, --batch-mib already; drop one or the other",
         ),
+        (["--tier", "balanced"], "--tier balanced says nothing without --run; add --run RUN"),
         (["--workers", "-1"], "must be a whole number, at least 0, got '-1'"),
         (["--workers", "two"], "must be a whole number, at least 0, got 'two'"),
         (["--workers", "2", "--prefetch", "0"], "must be a whole number, at least 1, got '0'"),
@@ -233,14 +236,18 @@ def test_a_run_tells_how_its_baseline_loads(machine: Machine, capsys: Captured, 
     folder = saved(tmp_path / "run", trials=(loads,))
     assert main(["doctor", "--json", "--run", str(folder)]) == 0
     assert printed(capsys).loader == LoaderPlan(
-        num_workers=6, prefetch_factor=4, batch_bytes=256 * 600_000, processes=2
+        num_workers=6,
+        prefetch_factor=4,
+        batch_bytes=256 * 600_000,
+        processes=2,
+        taken_from=f"baseline of {folder}",
     )
 
 
 def test_a_run_without_workers_or_known_batches(machine: Machine, capsys: Captured, tmp_path: Path):
     folder = saved(tmp_path / "run", trials=(baseline_record(of=config(num_workers=0), bytes_per_sample=0),))
     assert main(["doctor", "--json", "--run", str(folder)]) == 0
-    assert printed(capsys).loader == LoaderPlan(num_workers=0)
+    assert printed(capsys).loader == LoaderPlan(num_workers=0, taken_from=f"baseline of {folder}")
 
 
 def test_a_run_without_a_measured_baseline_is_refused(machine: Machine, capsys: Captured, tmp_path: Path):
@@ -268,16 +275,17 @@ def test_the_data_set_is_looked_at(machine: Machine, capsys: Captured, tmp_path:
     for number in range(3):
         (data / "deep" / f"{number}.bin").write_bytes(b"x" * 5000)
     main(["doctor", "--json", "--data", str(data)])
-    storage = printed(capsys).storage
-    assert storage is not None
+    (storage,) = printed(capsys).storage
     assert storage.path == os.path.realpath(data)
     assert (storage.files, storage.total_bytes, storage.is_walk_complete) == (3, 15_000, True)
     assert storage.kind in StorageKind
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> None:
-    """The real question after torch, instead of the answer that `machine` has ready."""
+def asked(monkeypatch: pytest.MonkeyPatch, machine: Machine, tmp_path: Path) -> None:
+    """The real question after torch, instead of the answer that `machine` has ready; there is a train.py."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("", encoding="utf-8")
     monkeypatch.setattr(torch_room, "torch_build", ASK)
 
 
@@ -339,17 +347,176 @@ def test_without_a_command_tunekits_own_python_may_lack_torch(
         ["conda", "run", "-n", "env", "python", "train.py"],
         ["bash", "train.sh"],
         ["srun", "python", "train.py"],
-        ["./not-there", "train.py"],
     ],
 )
 @pytest.mark.usefixtures("asked")
-def test_a_command_whose_python_is_not_known_is_a_note(capsys: Captured, command: list[str]):
+def test_a_command_whose_python_is_not_known_is_a_note(
+    capsys: Captured, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: list[str]
+):
+    program = tmp_path / command[0]
+    program.write_text("#!/bin/sh\n", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     assert main(["doctor", "--json", "--", *command]) == 0
     seen = printed(capsys)
     (finding,) = seen.findings
     assert finding.code == "torch-unknown"
     assert finding.evidence == f"which Python {command[0]!r} runs is not known before it runs"
     assert not seen.has_python_answered
+
+
+@pytest.mark.parametrize(
+    ("command", "evidence", "remedy"),
+    [
+        (
+            ["./not-there", "train.py"],
+            "no program './not-there' on PATH",
+            "give the command as you would type it",
+        ),
+        (["nosuchcmd-x"], "no program 'nosuchcmd-x' on PATH", "give the command as you would type it"),
+        ([sys.executable, "missing.py"], "no script 'missing.py' in ", "check the path"),
+        ([sys.executable, "trian.py"], "no script 'trian.py' in ", "did you mean train.py?"),
+    ],
+)
+def test_a_command_that_a_search_would_refuse_is_an_error(
+    machine: Machine,
+    capsys: Captured,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    command: list[str],
+    evidence: str,
+    remedy: str,
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("", encoding="utf-8")
+    assert main(["doctor", "--json", "--", *command]) == FAILED
+    seen = printed(capsys)
+    (finding,) = seen.findings
+    assert finding.code == "command-absent"
+    assert (finding.evidence or "").startswith(evidence)
+    assert finding.remedy == remedy
+    assert seen.host.cpus == 32
+    assert main(["doctor", "--ignore", "command-absent", "--", *command]) == 0
+
+
+def test_every_code_is_listed(capsys: Captured, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    assert main(["doctor", "--codes"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == list(CODES)
+    small = next(line for line in lines if line.startswith("small-shm "))
+    assert small.split(maxsplit=1)[1] == f"error or warning: {CODES['small-shm'].summary}"
+
+
+@pytest.mark.parametrize(
+    ("code", "hint"), [("nope", "known: command-absent, "), ("small-shn", "did you mean small-shm? known: ")]
+)
+def test_a_code_that_no_finding_has_can_not_be_ignored(
+    machine: Machine, capsys: Captured, code: str, hint: str
+):
+    assert main(["doctor", "--ignore", "numa", "--ignore", code]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert f"--ignore {code}: no finding has this code; " in captured.err
+    assert hint in captured.err
+    assert all(known in captured.err for known in CODES)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "must be the path of a data set, got an empty text; is the variable that holds it set?"),
+        (" ", "got an empty text"),
+        ("s3://bucket/x", "must be a path, got 's3://bucket/x'; only mounted paths can be measured"),
+    ],
+)
+def test_a_data_set_that_is_no_path_is_refused(machine: Machine, capsys: Captured, text: str, told: str):
+    with pytest.raises(SystemExit) as stop:
+        main(["doctor", "--data", text])
+    assert stop.value.code == 2
+    assert told in capsys.readouterr().err
+
+
+def test_every_data_set_is_looked_at_once(machine: Machine, capsys: Captured, tmp_path: Path):
+    for name in ("train", "val"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "0.bin").write_bytes(b"x" * 5000)
+    train, val = str(tmp_path / "train"), str(tmp_path / "val")
+    main(["doctor", "--json", "--data", train, "--data", val, "--data", train])
+    assert [one.path for one in printed(capsys).storage] == [os.path.realpath(train), os.path.realpath(val)]
+
+
+def test_a_quoted_home_is_found(machine: Machine, capsys: Captured, tmp_path: Path):
+    (tmp_path / "sets").mkdir()  # the home of `machine` is tmp_path
+    main(["doctor", "--json", "--data", "~/sets"])
+    (storage,) = printed(capsys).storage
+    assert storage.path == os.path.realpath(tmp_path / "sets")
+
+
+def tuned_run(folder: Path, *tiers: Tier) -> Path:
+    """A run whose tiers load with 1, 2, ... workers, in their order, and its baseline with 8."""
+    found = []
+    trials = [baseline_record(of=config(batch_size=256, num_workers=8), bytes_per_sample=1000)]
+    for workers, tier in enumerate(tiers, start=1):
+        of = config(batch_size=64, num_workers=workers, prefetch_factor=4)
+        numbers = (10 * workers, 10 * workers + 1)
+        trials += [trial_record(number, of=of, bytes_per_sample=2000, world_size=2) for number in numbers]
+        found.append(recommendation(tier, of, search_trial=numbers[0], confirm_trials=numbers[1:]))
+    return saved(folder, trials=tuple(trials), recommendations=tuple(found))
+
+
+ALL = (Tier.CONSERVATIVE, Tier.BALANCED, Tier.AGGRESSIVE)
+
+
+@pytest.mark.parametrize(
+    ("tiers", "flags", "workers", "name"),
+    [
+        (ALL, [], 2, "balanced"),
+        (ALL, ["--tier", "aggressive"], 3, "aggressive"),
+        (ALL, ["--tier", "baseline"], 8, "baseline"),
+        ((Tier.AGGRESSIVE, Tier.CONSERVATIVE), [], 2, "conservative"),
+        ((Tier.AGGRESSIVE,), [], 1, "aggressive"),
+        ((), [], 8, "baseline"),
+    ],
+)
+def test_a_run_tells_how_its_tuned_config_loads(
+    machine: Machine,
+    capsys: Captured,
+    tmp_path: Path,
+    tiers: tuple[Tier, ...],
+    flags: list[str],
+    workers: int,
+    name: str,
+):
+    folder = tuned_run(tmp_path / "run", *tiers)
+    main(["doctor", "--json", "--run", str(folder), *flags])
+    is_tuned = name != "baseline"
+    assert printed(capsys).loader == LoaderPlan(
+        num_workers=workers,
+        prefetch_factor=4 if is_tuned else 2,
+        batch_bytes=64 * 2000 if is_tuned else 256 * 1000,
+        processes=2 if is_tuned else 1,
+        taken_from=f"{name} of {folder}",
+    )
+    main(["doctor", "--run", str(folder), *flags])
+    assert f"({name}of{folder})" in "".join(capsys.readouterr().out.split())
+
+
+def test_a_tier_that_a_run_has_not_is_refused_with_those_it_has(
+    machine: Machine, capsys: Captured, tmp_path: Path
+):
+    folder = tuned_run(tmp_path / "run", Tier.AGGRESSIVE)
+    assert main(["doctor", "--run", str(folder), "--tier", "balanced"]) == 2
+    told = capsys.readouterr().err
+    assert f"{folder} has no balanced config (it has: aggressive, baseline); choose another --tier" in told
+
+
+def test_a_file_of_a_run_asks_for_its_folder(machine: Machine, capsys: Captured, tmp_path: Path):
+    folder = tuned_run(tmp_path / "run")
+    (folder / "balanced.yaml").write_text("batch_size: 64\n", encoding="utf-8")
+    for words in (["doctor", "--run"], ["plan"], ["report"]):
+        assert main([*words, str(folder / "balanced.yaml")]) == 8
+        assert f"give the folder: {folder}\n" in capsys.readouterr().err
 
 
 def test_the_help_names_every_exit_code(capsys: Captured):
@@ -419,12 +586,12 @@ def test_this_very_machine_is_told_as_it_is(capsys: Captured, tmp_path: Path):
     assert host.torch.threads == facts["threads"]
     assert [device.name for device in host.torch.devices if device.type == "cuda"] == facts["gpus"]
 
-    assert seen.storage is not None
-    assert (seen.storage.files, seen.storage.total_bytes) == (4, 4 * MIB)
+    (storage,) = seen.storage
+    assert (storage.files, storage.total_bytes) == (4, 4 * MIB)
     df = subprocess.run(
         ["df", "--output=fstype,target", str(tmp_path)], capture_output=True, text=True, check=True
     )
-    assert [seen.storage.filesystem, seen.storage.mount_point] == df.stdout.splitlines()[1].split()
+    assert [storage.filesystem, storage.mount_point] == df.stdout.splitlines()[1].split()
     assert seen.loader == LoaderPlan(num_workers=2)
     assert seen.environment == {name: os.environ[name] for name in VARIABLES if name in os.environ}
     assert "no-compiler" in {finding.code for finding in seen.findings} or seen.compiler is not None

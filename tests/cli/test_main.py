@@ -97,11 +97,13 @@ SURFACE = {
         "--help",
         "--data",
         "--run",
+        "--tier",
         "--workers",
         "--prefetch",
         "--batch-mib",
         "--processes",
         "--ignore",
+        "--codes",
         "--json",
     },
 }
@@ -232,7 +234,34 @@ def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]):
     assert capsys.readouterr().out == f"tunekit {tunekit.__version__}\n"
 
 
-@pytest.mark.parametrize("words", [[], ["tune"], ["search", "--budget"], ["report"]])
+@pytest.mark.parametrize("words", [[], ["--"], ["--", "python", "train.py"]])
+def test_no_word_at_all_shows_the_help(words: list[str], capsys: pytest.CaptureFixture[str]):
+    assert main(words) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    for name in verbs_of(build_parser()):
+        assert f"    {name} " in captured.err
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("doctr", "did you mean doctor?"),
+        ("serach", "did you mean search?"),
+        ("gpu", "did you mean gpus?"),
+        ("tune", "there are: search, init, run, plan, report, gpus, doctor"),
+    ],
+)
+def test_a_word_that_is_no_verb_names_what_is_near(word: str, hint: str, capsys: pytest.CaptureFixture[str]):
+    assert main([word, "--json"]) == 2
+    assert capsys.readouterr().err == f"tunekit: no verb {word!r}; {hint}\n"
+
+
+def test_every_verb_is_known_before_the_line_is_read():
+    assert set(cli._VERBS) == set(verbs_of(build_parser()))
+
+
+@pytest.mark.parametrize("words", [["search", "--budget"], ["report"]])
 def test_an_incomplete_line_is_a_usage_error(words: list[str], capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit) as caught:
         main(words)
@@ -272,6 +301,25 @@ def test_a_command_without_its_dashes_is_told_to_put_them(
     assert told.startswith("tunekit: unexpected words: python train.py")
     assert "put -- before the training command, as in: tunekit search -- python train.py" in told
     assert not (project / "reports").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["doctor", "foo"], "put -- before the training command, as in: tunekit doctor -- python train.py"),
+        (
+            ["run", "a.yaml", "foo"],
+            "put -- before the training command, as in: tunekit run CONFIG.yaml -- python train.py",
+        ),
+        (["report", "run", "foo"], "see tunekit report --help"),
+        (["doctor", "--datas", "x"], "unknown option: --datas x; see tunekit doctor --help"),
+    ],
+)
+def test_a_word_too_many_is_answered_for_its_verb(
+    words: list[str], told: str, project: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert main(words) == 2
+    assert told in capsys.readouterr().err
 
 
 def test_an_unknown_option_is_named(project: Path, capsys: pytest.CaptureFixture[str]):

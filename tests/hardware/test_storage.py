@@ -140,8 +140,31 @@ def test_files_that_the_kernel_makes_up_are_not_read(data: Path, machine: Path) 
     fill(data, 1, MIB)
     mount(machine, "1 0 0:25 / / rw - sysfs sysfs rw")
     storage = inspect_storage(data, root=machine)
-    assert storage.bytes_read == 0
+    assert (storage.kind, storage.bytes_read) == (StorageKind.NONE, 0)
     assert storage.problem == "sysfs is no storage: the kernel makes up its files"
+
+
+@pytest.mark.parametrize("made_up", ["proc", "sysfs", "cgroup2", "devtmpfs"])
+def test_links_out_of_what_the_kernel_makes_up_are_not_followed(
+    tmp_path: Path, data: Path, machine: Path, made_up: str
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    fill(elsewhere, 3, 1000)
+    (data / "cwd").symlink_to(elsewhere)
+    for path in elsewhere.iterdir():
+        (data / path.name).symlink_to(path)
+    mount(machine, "1 0 259:1 / / rw - ext4 /dev/root rw", f"2 1 0:5 / {data} rw - {made_up} {made_up} rw")
+    storage = inspect_storage(data, root=machine)
+    assert (storage.filesystem, storage.mount_point, storage.device) == (made_up, str(data), None)
+    assert (storage.kind, storage.files, storage.bytes_read) == (StorageKind.NONE, 0, 0)
+    assert storage.problem == f"{made_up} is no storage: the kernel makes up its files"
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="this system has no /proc")
+def test_proc_itself_is_no_storage() -> None:
+    storage = inspect_storage(Path("/proc"))
+    assert (storage.filesystem, storage.mount_point, storage.files) == ("proc", "/proc", 0)
 
 
 def test_the_mount_is_that_of_the_files_and_not_of_links_to_them(data: Path, machine: Path) -> None:

@@ -37,10 +37,11 @@ CPU      32 of 32 may be used: Intel(R) Xeon(R), load average 0.4
 memory   512.0 GiB, 480.0 GiB available
 /dev/shm 256.0 GiB, 0 B used
 torch    2.13.0+cu130 (CUDA 13.0, cuDNN 91002), Python 3.12.1, /env/bin/python
-storage  /data/shards: nvme, ext4; 1,000 files, 130.4 GiB; measured 3,120 MB/s
-         in sequence, 412 MB/s in random reads of 64.0 KiB; 25% of what was read
-         lay in the page cache before
-loader   8 workers x prefetch 2, batches of 147.0 MiB
+storage  /data/shards: disk nvme0n1, nvme, ext4; 1,000 files, 130.4 GiB; read
+         cold: 3,120 MB/s in sequence, 412 MB/s in random reads of 64.0 KiB
+         (before: 25% in the page cache)
+loader   8 workers x prefetch 2, batches of 147.0 MiB: buffer 2.3 GiB
+         (predicted), less than 1% of the RAM limit
 
 """
 
@@ -53,9 +54,9 @@ CPU      32 of 32 may be used: Intel(R) Xeon(R), load average 0.4
 memory   512.0 GiB, 480.0 GiB available
 /dev/shm 256.0 GiB, 0 B used
 torch    2.13.0+cu130 (CUDA 13.0, cuDNN 91002), Python 3.12.1, /env/bin/python
-storage  /data/shards: nvme, ext4; 1,000 files, 130.4 GiB; measured 3,120 MB/s in sequence, 412 MB/s in random reads of
-         64.0 KiB; 25% of what was read lay in the page cache before
-loader   8 workers x prefetch 2, batches of 147.0 MiB
+storage  /data/shards: disk nvme0n1, nvme, ext4; 1,000 files, 130.4 GiB; read cold: 3,120 MB/s in sequence, 412 MB/s in
+         random reads of 64.0 KiB (before: 25% in the page cache)
+loader   8 workers x prefetch 2, batches of 147.0 MiB: buffer 2.3 GiB (predicted), less than 1% of the RAM limit
 
 """  # noqa: E501
 
@@ -70,9 +71,10 @@ memory   192.0 GiB that the cgroup grants of 512.0 GiB, 100.0 GiB available
 /dev/shm 64.0 MiB, 0 B used
 torch    2.13.0+cpu (CPU build), Python 3.12.1, /env/bin/python
 storage  /data/shards: network, nfs4; 200,000 files or more, 130.4 GiB or more;
-         measured 72.5 MB/s in sequence, 3.12 MB/s in random reads of 109.4 KiB;
-         25% of what was read lay in the page cache before
-loader   3 workers x prefetch 2 in each of 2 processes, batches of 147.0 MiB
+         read cold: 72.5 MB/s in sequence, 3.12 MB/s in random reads of 109.4
+         KiB (before: 25% in the page cache)
+loader   3 workers x prefetch 2 in each of 2 processes, batches of 147.0 MiB:
+         buffer 1.7 GiB (predicted), less than 1% of the RAM limit
 
 error torch-cpu-build: this torch is built without CUDA: it will train on the
 CPU beside an idle GPU
@@ -103,13 +105,13 @@ warning gpu-hot: GPU 0 is hot before training has started
   seen: 88 C
   do: let it cool, and look who else computes on it
 
-warning network-storage: the data set is read over a network: every epoch pays
+warning network-storage: /data/shards is read over a network: every epoch pays
 its latency, and others share it
   seen: /data/shards is on nfs4, mounted at /data
   do: copy it to a local disk, or pack it into large shards and read ahead with
   more workers
 
-warning slow-storage: the storage under the data set is slow
+warning slow-storage: the storage under /data/shards is slow
   seen: 72.5 MB/s in sequence, 3.12 MB/s in random reads of 109.4 KiB; reading
   all 130.4 GiB once at the lower rate takes at least 12h 26m
   do: move the data to faster storage, read ahead with more workers, or keep it
@@ -140,9 +142,10 @@ CPU      6 of 64 may be used (affinity 32, quota 6): Intel(R) Xeon(R), 2 NUMA no
 memory   192.0 GiB that the cgroup grants of 512.0 GiB, 100.0 GiB available
 /dev/shm 64.0 MiB, 0 B used
 torch    2.13.0+cpu (CPU build), Python 3.12.1, /env/bin/python
-storage  /data/shards: network, nfs4; 200,000 files or more, 130.4 GiB or more; measured 72.5 MB/s in sequence, 3.12
-         MB/s in random reads of 109.4 KiB; 25% of what was read lay in the page cache before
-loader   3 workers x prefetch 2 in each of 2 processes, batches of 147.0 MiB
+storage  /data/shards: network, nfs4; 200,000 files or more, 130.4 GiB or more; read cold: 72.5 MB/s in sequence, 3.12
+         MB/s in random reads of 109.4 KiB (before: 25% in the page cache)
+loader   3 workers x prefetch 2 in each of 2 processes, batches of 147.0 MiB: buffer 1.7 GiB (predicted), less than 1%
+         of the RAM limit
 
 error torch-cpu-build: this torch is built without CUDA: it will train on the CPU beside an idle GPU
   seen: torch 2.13.0+cpu in /env/bin/python; the driver shows NVIDIA\x1b[31m H200\nerror
@@ -165,11 +168,11 @@ warning gpu-hot: GPU 0 is hot before training has started
   seen: 88 C
   do: let it cool, and look who else computes on it
 
-warning network-storage: the data set is read over a network: every epoch pays its latency, and others share it
+warning network-storage: /data/shards is read over a network: every epoch pays its latency, and others share it
   seen: /data/shards is on nfs4, mounted at /data
   do: copy it to a local disk, or pack it into large shards and read ahead with more workers
 
-warning slow-storage: the storage under the data set is slow
+warning slow-storage: the storage under /data/shards is slow
   seen: 72.5 MB/s in sequence, 3.12 MB/s in random reads of 109.4 KiB; reading all 130.4 GiB once at the lower rate
   takes at least 12h 26m
   do: move the data to faster storage, read ahead with more workers, or keep it smaller on disk
@@ -394,18 +397,39 @@ def test_a_torch_that_is_not_known():
     [
         (
             {"files": 1, "total_bytes": 5, "cached_share_before": None, "filesystem": None},
-            "/data/shards: nvme, unknown file system; 1 file, 5 B; measured 3,120 MB/s in sequence, "
-            "412 MB/s in random reads of 64.0 KiB",
+            "/data/shards: disk nvme0n1, nvme, unknown file system; 1 file, 5 B; read cold: 3,120 MB/s in "
+            "sequence, 412 MB/s in random reads of 64.0 KiB",
+        ),
+        (
+            {"device": "vda", "kind": StorageKind.UNKNOWN, "random_mb_per_s": None},
+            "/data/shards: disk vda, kind unknown, ext4; 1,000 files, 130.4 GiB; read cold: 3,120 MB/s in "
+            "sequence (before: 25% in the page cache); a virtual disk: its host may cache",
+        ),
+        (
+            {"device": None, "kind": StorageKind.UNKNOWN, "filesystem": "9p", "random_mb_per_s": None}
+            | {"measured_cold": None, "cached_share_before": None},
+            "/data/shards: kind unknown, 9p; 1,000 files, 130.4 GiB; read: 3,120 MB/s in sequence; what "
+            "lies below is not known: it may cache",
+        ),
+        (
+            {"random_mb_per_s": None, "measured_cold": False, "cached_share_before": 1.0},
+            "/data/shards: disk nvme0n1, nvme, ext4; 1,000 files, 130.4 GiB; read from the page cache: "
+            "3,120 MB/s in sequence (before: 100% in the page cache)",
+        ),
+        (
+            {"kind": StorageKind.NONE, "filesystem": "proc", "files": 0, "total_bytes": 0},
+            "/data/shards: proc, no storage: the kernel makes up its files",
         ),
         (
             {
                 "kind": StorageKind.MEMORY,
                 "filesystem": "tmpfs",
+                "device": None,
                 "sequential_mb_per_s": None,
                 "random_mb_per_s": None,
                 "cached_share_before": None,
             },
-            "/data/shards: memory, tmpfs; 1,000 files, 130.4 GiB; not measured",
+            "/data/shards: memory, tmpfs; 1,000 files, 130.4 GiB; needs no measurement",
         ),
     ],
 )
@@ -414,11 +438,26 @@ def test_storage_with_what_was_measured(overrides: dict[str, Any], text: str):
     assert fact("storage", checkup()) == []
 
 
+def test_every_data_set_has_a_line():
+    seen = checkup(storage=(storage_of(path="/data/train"), storage_of(path="/data/val")))
+    assert [text.split(":")[0] for text in fact("storage", seen)] == ["/data/train", "/data/val"]
+
+
 @pytest.mark.parametrize(
     ("loader", "text"),
     [
         (loader_plan(1, batch_bytes=None), "1 worker x prefetch 2"),
-        (loader_plan(0), "no workers: the training process loads, batches of 147.0 MiB"),
+        (loader_plan(0), "0 workers"),
+        (
+            loader_plan(256),
+            "256 workers x prefetch 2, batches of 147.0 MiB: buffer 73.5 GiB (predicted), 14% of the RAM "
+            "limit",
+        ),
+        (
+            loader_plan(2, batch_bytes=None, taken_from="balanced of reports/train"),
+            "2 workers x prefetch 2 (balanced of reports/train)",
+        ),
+        (loader_plan(0, taken_from="baseline of reports/train"), "0 workers (baseline of reports/train)"),
         (
             loader_plan(4, prefetch_factor=3, processes=8, batch_bytes=None),
             "4 workers x prefetch 3 in each of 8 processes",

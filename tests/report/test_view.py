@@ -132,8 +132,8 @@ def test_a_baseline_that_failed_leaves_the_speed_up_unknown():
     ("trials", "words"),
     [
         ((), "No recommendation yet: 0 trials, 0 of them failed (status: interrupted)."),
-        ((baseline_record(rate=None),), "No recommendation yet: 1 trials, 1 of them failed"),
-        ((baseline_record(),), "No recommendation yet: 1 trials, 0 of them failed"),
+        ((baseline_record(rate=None),), "No recommendation yet: 1 trial, 1 of them failed"),
+        ((baseline_record(),), "No recommendation yet: 1 trial, 0 of them failed"),
     ],
 )
 def test_without_a_recommendation_there_is_no_claim(trials, words: str):

@@ -156,6 +156,38 @@ def test_a_folder_without_a_run_says_so(tmp_path: Path, name: str):
         load_run(tmp_path / name)
 
 
+@pytest.mark.parametrize("name", ["balanced.yaml", "trials/0003/trial.json", "telemetry/zarr.json"])
+def test_a_file_that_is_no_run_asks_for_its_folder(folder: Path, name: str):
+    with RunFolder(folder) as owned:
+        owned.save_run(run())
+    file = folder / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("{}" if name.endswith("json") else "batch_size: 64\n")
+    with pytest.raises(RunFolderError) as caught:
+        load_run(file)
+    assert str(caught.value) == f"{file} is no run; give the folder: {folder}"
+
+
+def test_a_file_of_no_run_at_all_asks_for_a_folder(tmp_path: Path):
+    file = tmp_path / "train.yaml"
+    file.write_text("lr: 0.1\n")
+    with pytest.raises(RunFolderError, match=r"train\.yaml is no run; give the folder that a search wrote$"):
+        load_run(file)
+
+
+def test_a_run_under_another_name_is_loaded(tmp_path: Path):
+    (tmp_path / "kept.json").write_text(to_json(run()))
+    assert load_run(tmp_path / "kept.json") == run()
+
+
+def test_nobody_is_told_to_delete_a_run(folder: Path):
+    folder.mkdir(parents=True)
+    (folder / RUN_FILE).write_text("{")
+    with pytest.raises(DamagedRecordError, match=r"restore it from a backup; its trials are in") as caught:
+        load_run(folder)
+    assert "delete it" not in str(caught.value)
+
+
 def test_a_damaged_run_is_named_and_its_trials_pointed_at(folder: Path):
     with RunFolder(folder) as owned:
         owned.save_run(run())

@@ -1,13 +1,15 @@
 """`tunekit doctor`: what this machine offers, and what will hold training back on it."""
 
 import argparse
+import difflib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tunekit.cli.doctor_loader import BASELINE, TIERS, loader_of
 from tunekit.cli.numbers import natural, positive, positive_number
-from tunekit.errors import UsageError
+from tunekit.errors import TargetError, UsageError
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -32,15 +34,26 @@ def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> None:
             "the storage under the data set, the training environment's torch; and say what is wrong, with "
             "evidence and remedy. With a training command its own Python is asked for its torch."
         ),
-        epilog="exit code: 0 nothing or notes only, 11 warnings, 12 errors",
+        epilog=(
+            "exit code: 0 nothing or notes only, 11 warnings, 12 errors; "
+            "tunekit doctor --codes lists every finding there is"
+        ),
     )
     parser.add_argument(
         "--data",
         metavar="PATH",
-        type=Path,
-        help="the data set: its storage is measured, at most 3 s of reading (a part of it leaves the cache)",
+        type=_data_path,
+        action="append",
+        default=[],
+        help="a data set: its storage is measured, at most 3 s of reading, and a part of it leaves the cache "
+        "(repeatable)",
     )
     parser.add_argument("--run", metavar="RUN", type=Path, help="take workers and batch size from this run")
+    parser.add_argument(
+        "--tier",
+        choices=(*TIERS, BASELINE),
+        help="which config of the run (default: balanced, or the nearest that it has)",
+    )
     parser.add_argument(
         "--workers", metavar="N", type=natural, help="loader workers of each training process"
     )
@@ -54,6 +67,7 @@ def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> None:
     parser.add_argument(
         "--ignore", metavar="CODE", action="append", default=[], help="silence a finding (repeatable)"
     )
+    parser.add_argument("--codes", action="store_true", help="list every code of a finding, and nothing else")
     parser.add_argument("--json", action="store_true", help="print facts and findings as JSON instead")
     parser.set_defaults(verb=run_verb)
 
@@ -68,10 +82,14 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
 
     from tunekit.recommend.diagnose.machine import worst  # noqa: PLC0415
     from tunekit.records.codec import to_json  # noqa: PLC0415
-    from tunekit.report.doctor import draw_checkup, view_checkup  # noqa: PLC0415
+    from tunekit.report.doctor import draw_checkup, draw_codes, view_checkup  # noqa: PLC0415
 
-    loader = _loader(options)
     console = Console(highlight=False)
+    if options.codes:
+        draw_codes(console)
+        return 0
+    _check_codes(options.ignore)
+    loader = loader_of(options)
     with Console(stderr=True).status("looking this machine over"):
         checkup = _checkup(options.data, loader, command)
     found = {finding.code for finding in checkup.findings}
@@ -89,7 +107,42 @@ def _exit_code(severity: "Severity | None") -> int:
     return {"error": FAILED, "warning": WARNED}.get(severity or "", 0)
 
 
-def _checkup(data: Path | None, loader: "LoaderPlan | None", command: Sequence[str]) -> "Checkup":
+def _check_codes(codes: Sequence[str]) -> None:
+    """Refuse codes that no finding has.
+
+    Raises:
+        UsageError: there is one.
+    """
+    from tunekit.recommend.diagnose.codes import CODES  # noqa: PLC0415
+
+    for code in codes:
+        if code not in CODES:
+            near = difflib.get_close_matches(code, CODES, n=2)
+            hint = f"did you mean {' or '.join(near)}? " if near else ""
+            raise UsageError(f"--ignore {code}: no finding has this code; {hint}known: {', '.join(CODES)}")
+
+
+def _data_path(text: str) -> Path:
+    """Return the path of a data set.
+
+    Raises:
+        argparse.ArgumentTypeError: the text is empty, or an address.
+    """
+    if not text.strip():
+        raise argparse.ArgumentTypeError(
+            "must be the path of a data set, got an empty text; is the variable that holds it set?"
+        )
+    if "://" in text and not Path(text).exists():
+        raise argparse.ArgumentTypeError(
+            f"must be a path, got {text!r}; only mounted paths can be measured: mount it and give that folder"
+        )
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:  # "~name" of nobody
+        return Path(text)
+
+
+def _checkup(data: Sequence[Path], loader: "LoaderPlan | None", command: Sequence[str]) -> "Checkup":
     from tunekit.cli.machine import ask_torch, look_over  # noqa: PLC0415
     from tunekit.hardware.detect import detect_host  # noqa: PLC0415
     from tunekit.hardware.limits import load_average  # noqa: PLC0415
@@ -102,63 +155,27 @@ def _checkup(data: Path | None, loader: "LoaderPlan | None", command: Sequence[s
     return look_over(
         host.model_copy(update={"load_average": load_before}),
         absent=build if isinstance(build, TorchAbsent) else None,
+        why_no_command=_why_not_to_run(command),
         storage=storage,
         loader=loader,
     )
 
 
-def _storage(data: Path | None) -> "Storage | None":
-    if data is None:
-        return None
+def _why_not_to_run(command: Sequence[str]) -> str | None:
+    """Return why the command can't be run, in the words in which a search would refuse it."""
+    from tunekit.trial.target import resolve_target  # noqa: PLC0415
+
+    try:
+        if command:
+            resolve_target(command, Path.cwd())
+    except TargetError as error:
+        return str(error)
+    return None
+
+
+def _storage(data: Sequence[Path]) -> "list[Storage]":
+    if not data:
+        return []
     from tunekit.hardware.storage import inspect_storage  # noqa: PLC0415
 
-    return inspect_storage(data)
-
-
-def _loader(options: argparse.Namespace) -> "LoaderPlan | None":
-    """Return how the data will be loaded, by flags or by a run.
-
-    Raises:
-        UsageError: flags contradict each other, or say too little.
-    """
-    from tunekit.records.checkup import LoaderPlan  # noqa: PLC0415
-    from tunekit.units import MIB  # noqa: PLC0415
-
-    flags = ("workers", "prefetch", "batch_mib", "processes")
-    given = [name for name in flags if getattr(options, name) is not None]
-    if options.run is not None:
-        if given:
-            names = ", ".join("--" + name.replace("_", "-") for name in given)
-            raise UsageError(f"--run {options.run} knows {names} already; drop one or the other")
-        return _loader_of_run(options.run)
-    if not given:
-        return None
-    if options.workers is None:
-        raise UsageError(f"--{given[0].replace('_', '-')} says nothing without --workers; add --workers N")
-    return LoaderPlan(
-        num_workers=options.workers,
-        prefetch_factor=options.prefetch or 2,
-        batch_bytes=None if options.batch_mib is None else max(1, int(options.batch_mib * MIB)),
-        processes=options.processes or 1,
-    )
-
-
-def _loader_of_run(folder: Path) -> "LoaderPlan":
-    """Return how the baseline of a run loads its data.
-
-    Raises:
-        UsageError: the baseline was not measured.
-    """
-    from tunekit.records.checkup import LoaderPlan  # noqa: PLC0415
-    from tunekit.search.folder import load_run  # noqa: PLC0415
-
-    baseline = load_run(folder).baseline
-    if baseline is None or baseline.measurement is None:
-        raise UsageError(f"the baseline of {folder} was not measured; say --workers and --batch-mib instead")
-    loop = baseline.measurement.loop
-    return LoaderPlan(
-        num_workers=loop.num_workers,
-        prefetch_factor=loop.prefetch_factor or 2,
-        batch_bytes=loop.batch_bytes or None,
-        processes=loop.world_size,
-    )
+    return [inspect_storage(path) for path in dict.fromkeys(data)]

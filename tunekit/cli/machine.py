@@ -59,7 +59,8 @@ def ask_torch(command: Sequence[str]) -> "TorchBuild | TorchAbsent":
 def look_over(
     host: "Host",
     absent: "TorchAbsent | None" = None,
-    storage: "Storage | None" = None,
+    why_no_command: str | None = None,
+    storage: "Sequence[Storage]" = (),
     loader: "LoaderPlan | None" = None,
 ) -> "Checkup":
     """Return a checkup of the machine with its findings.
@@ -67,7 +68,8 @@ def look_over(
     Args:
         host: as it was detected.
         absent: why the training environment's torch is not known, if it was asked.
-        storage: what the data set lies on, if it was looked at.
+        why_no_command: why the training command can't be run, if it can't.
+        storage: what each data set lies on, as far as they were looked at.
         loader: how the data will be loaded, if it is known.
     """
     from datetime import UTC, datetime  # noqa: PLC0415
@@ -87,7 +89,8 @@ def look_over(
         host=host,
         why_no_torch=absent.reason if absent else None,
         has_python_answered=absent is None or absent.has_python_answered,
-        storage=storage,
+        why_no_command=why_no_command,
+        storage=tuple(storage),
         loader=loader,
         environment={name: _text(os.environ[name]) for name in VARIABLES if name in os.environ},
         compiler=_text(compiler) if compiler else None,

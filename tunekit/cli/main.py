@@ -1,6 +1,7 @@
 """`tunekit`: picks the verb, maps errors to exit codes."""
 
 import argparse
+import difflib
 import shlex
 import signal
 import sys
@@ -14,6 +15,10 @@ from tunekit.cli import run as run_training
 from tunekit.cli.pipes import reader_has_left, until_the_reader_leaves
 from tunekit.cli.settings import load_settings
 from tunekit.errors import TunekitError, UsageError
+
+_VERBS = ("search", "init", "run", "plan", "report", "gpus", "doctor")
+_BEFORE_COMMAND = {"search": "search", "init": "init", "run": "run CONFIG.yaml", "doctor": "doctor"}
+"""The verbs that take a training command, with what stands before its `--`."""
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
@@ -34,8 +39,12 @@ def _exit_code(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         parser = build_parser(_project_defaults(own, command))
+        if not own:
+            parser.print_help(sys.stderr)
+            return UsageError.exit_code
+        _check_verb(own[0])
         options, unexpected = parser.parse_known_args(own)
-        _refuse(unexpected)
+        _refuse(unexpected, own[0])
         code: int = options.verb(options, command)
     except TunekitError as error:
         print(f"tunekit: {error}", file=sys.stderr)  # noqa: T201
@@ -102,7 +111,20 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _refuse(unexpected: Sequence[str]) -> None:
+def _check_verb(word: str) -> None:
+    """Refuse a first word that is no verb.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if word.startswith("-") or word in _VERBS:
+        return
+    near = difflib.get_close_matches(word, _VERBS, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(_VERBS)}"
+    raise UsageError(f"no verb {word!r}; {hint}")
+
+
+def _refuse(unexpected: Sequence[str], verb: str) -> None:
     """Refuse words that the verb does not know; they are mostly a training command without its `--`.
 
     Raises:
@@ -112,8 +134,10 @@ def _refuse(unexpected: Sequence[str]) -> None:
         return
     text = shlex.join(unexpected)
     if unexpected[0].startswith("-"):
-        raise UsageError(f"unknown option: {text}; see tunekit VERB --help")
+        raise UsageError(f"unknown option: {text}; see tunekit {verb} --help")
+    if verb not in _BEFORE_COMMAND:
+        raise UsageError(f"unexpected words: {text}; see tunekit {verb} --help")
     raise UsageError(
         f"unexpected words: {text}; put -- before the training command, "
-        "as in: tunekit search -- python train.py"
+        f"as in: tunekit {_BEFORE_COMMAND[verb]} -- python train.py"
     )

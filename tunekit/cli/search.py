@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tunekit import __version__
 from tunekit.cli.search_arguments import add_arguments, default_options, search_options
 from tunekit.errors import DamagedRecordError, TargetChangedError, UsageError
-from tunekit.units import parse_duration_s
+from tunekit.units import count_text, parse_duration_s
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -198,7 +198,7 @@ def _same_machine(run: "Run") -> "Host":
 
 def _machine_text(host: "Host") -> str:
     gpus = ", ".join(gpu.name for gpu in host.accelerators) or "no GPU"
-    return f"{host.cpu_name or 'unknown CPU'} with {host.cpus} CPUs and {gpus}"
+    return f"{host.cpu_name or 'unknown CPU'} with {count_text(host.cpus, 'CPU')} and {gpus}"
 
 
 def _refuse_other_options(options: argparse.Namespace) -> None:

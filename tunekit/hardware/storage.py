@@ -18,7 +18,20 @@ _LOCATED_FILES = 64
 """Files of the sample whose mount is looked up."""
 
 _NO_STORAGE = frozenset(
-    {"proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "configfs", "bpf", "devpts"}
+    {
+        *("proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "configfs", "bpf"),
+        *(
+            "devpts",
+            "devtmpfs",
+            "pstore",
+            "efivarfs",
+            "mqueue",
+            "fusectl",
+            "binfmt_misc",
+            "selinuxfs",
+            "nsfs",
+        ),
+    }
 )
 """What the kernel shows as files; reading them may do something."""
 
@@ -36,7 +49,7 @@ def inspect_storage(
     it, is put out of the page cache before, so a training run meanwhile may find less of its data set there.
 
     Args:
-        path: a file or a folder; links are followed.
+        path: a file or a folder; links are followed, but not out of what the kernel makes up.
         budget_s: seconds that reading may take, half for each way; the walk before may take half as long.
         root: the folder under which /proc and /sys are read.
         clock: seconds that only grow.
@@ -46,9 +59,14 @@ def inspect_storage(
         UsageError: there is no such path, or it is neither a file nor a folder.
     """
     name = os.fsencode(path)
-    files = walk(name, clock() + budget_s / 2, clock, max_files)
-    mount = _mount_of(name, files, mounts_of(root))
-    device, kind = (None, StorageKind.UNKNOWN) if mount is None else disk_under(mount, root)
+    mounts = mounts_of(root)
+    mount = _mount_at(name, mounts)
+    is_made_up = mount is not None and mount.filesystem in _NO_STORAGE
+    # Below /proc are links to everything that is open; none of it belongs to a data set.
+    files = walk(name, clock() + budget_s / 2, clock, 0 if is_made_up else max_files)
+    if not is_made_up:
+        mount = _mount_of(files, mounts) or mount
+    device, kind = _disk_under(mount, root)
     seen = Storage(
         path=_text(os.path.realpath(name)),
         filesystem=None if mount is None else _text(os.fsencode(mount.filesystem)),
@@ -64,7 +82,7 @@ def inspect_storage(
 
 
 def _reason_not_to_read(files: DataFiles, seen: Storage) -> str | None:
-    if seen.filesystem in _NO_STORAGE:
+    if seen.kind is StorageKind.NONE:
         return f"{seen.filesystem} is no storage: the kernel makes up its files"
     if seen.kind is StorageKind.MEMORY:
         return "the files lie in memory: reading them needs no storage"
@@ -103,13 +121,21 @@ def _measured(files: DataFiles, budget_s: float, clock: Callable[[], float]) -> 
     }
 
 
-def _mount_of(path: bytes, files: DataFiles, mounts: list[Mount]) -> Mount | None:
-    """Return the mount that most of the sampled files lie on; that of the path where there are none."""
-    places = [file.path for file in files.sample[:: max(1, len(files.sample) // _LOCATED_FILES)]] or [path]
-    found = Counter(
-        mount_under(PurePosixPath(os.fsdecode(os.path.realpath(place))), mounts) for place in places
-    )
-    return found.most_common(1)[0][0]
+def _disk_under(mount: Mount | None, root: Path) -> tuple[str | None, StorageKind]:
+    if mount is None:
+        return None, StorageKind.UNKNOWN
+    return (None, StorageKind.NONE) if mount.filesystem in _NO_STORAGE else disk_under(mount, root)
+
+
+def _mount_of(files: DataFiles, mounts: list[Mount]) -> Mount | None:
+    """Return the mount that most of the sampled files lie on, None where there are none."""
+    places = files.sample[:: max(1, len(files.sample) // _LOCATED_FILES)]
+    found = Counter(_mount_at(file.path, mounts) for file in places)
+    return found.most_common(1)[0][0] if found else None
+
+
+def _mount_at(path: bytes, mounts: list[Mount]) -> Mount | None:
+    return mount_under(PurePosixPath(os.fsdecode(os.path.realpath(path))), mounts)
 
 
 def _text(name: bytes) -> str:

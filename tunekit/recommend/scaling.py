@@ -7,7 +7,7 @@ from tunekit.recommend.learning_rate import global_batch, scale, usable
 from tunekit.records.config import TrainConfig
 from tunekit.records.host import Host
 from tunekit.records.recommendation import LearningRateRule, ScalingRow, Tier
-from tunekit.units import bytes_text
+from tunekit.units import bytes_text, count_text
 
 GPU_COUNTS = (1, 2, 4, 8)
 
@@ -98,5 +98,7 @@ def _host_warnings(total_workers: int, ram_bytes: int, host: Host) -> list[str]:
             f"of this host's {bytes_text(host.ram_limit_bytes)} ({bytes_text(limit_bytes)})"
         )
     if total_workers > host.cpus:
-        warnings.append(f"needs {total_workers} workers, this host allows {host.cpus} CPUs")
+        warnings.append(
+            f"needs {count_text(total_workers, 'worker')}, this host allows {count_text(host.cpus, 'CPU')}"
+        )
     return warnings

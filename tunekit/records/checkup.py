@@ -19,6 +19,8 @@ class LoaderPlan(Record):
     batch_bytes: PositiveInt | None = None
     processes: PositiveInt = 1
     """Training processes on this machine."""
+    taken_from: str | None = None
+    """Which config of a run it is, such as "balanced of reports/train"; None where flags say it."""
 
     @property
     def total_workers(self) -> int:
@@ -38,7 +40,10 @@ class Checkup(Record):
     """Why the training environment's torch could not be asked."""
     has_python_answered: bool = True
     """Whether the Python that training runs was asked in time; if not, it may have the torch missing here."""
-    storage: Storage | None = None
+    why_no_command: str | None = None
+    """Why the training command can't be run as it was given."""
+    storage: tuple[Storage, ...] = ()
+    """What lies under each data set, in the order in which they were named."""
     loader: LoaderPlan | None = None
     environment: dict[str, str] = Field(default_factory=dict)
     """The variables that bear on training, as they are set."""

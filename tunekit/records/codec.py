@@ -38,7 +38,7 @@ def from_json(text: str | bytes, kind: type[AnyRecord], source: str = "the text"
         payload = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise DamagedRecordError(
-            f"{source} is not readable as JSON ({error}); restore it from a backup or delete it"
+            f"{source} is not readable as JSON ({error}); restore it from a backup"
         ) from error
     _refuse_newer(payload, source)
     try:

@@ -18,6 +18,8 @@ class StorageKind(StrEnum):
     NETWORK = "network"
     """A network file system, or a disk that is reached over a network (iSCSI, a cloud's block volume)."""
     MEMORY = "memory"
+    NONE = "none"
+    """Nothing: the kernel makes the files up (proc, sysfs and the like)."""
     UNKNOWN = "unknown"
     """What lies under it can't be told from inside this machine or container."""
 
@@ -56,6 +58,11 @@ class Storage(Record):
     """
     problem: str | None = None
     """Why a rate is missing."""
+
+    @property
+    def is_virtual(self) -> bool:
+        """Whether the disk is a virtual machine's own, below which its host may cache."""
+        return self.device is not None and self.device.startswith(("vd", "xvd"))
 
     @property
     def is_network(self) -> bool:

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
+from tunekit.memory.ram import buffer_bytes
+from tunekit.recommend.diagnose.codes import CODES
 from tunekit.records.checkup import Checkup, LoaderPlan
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Accelerator, Host, TorchBuild
-from tunekit.records.storage import Storage
+from tunekit.records.storage import Storage, StorageKind
 from tunekit.report.terminal import SEVERITY_STYLES, hang, say
 from tunekit.report.text import SEVERITY_WORDS, printable
 from tunekit.units import bytes_text, count_text
@@ -71,6 +73,14 @@ def draw_checkup(console: Console, shown: CheckupView) -> None:
     console.print()
 
 
+def draw_codes(console: Console) -> None:
+    """Print every code of a finding with its severities and its meaning."""
+    width = max(map(len, CODES)) + 2
+    for code, one in CODES.items():
+        words = " or ".join(SEVERITY_WORDS[severity] for severity in one.severities)
+        hang(console, f"{words}: {one.summary}", code.ljust(width), " " * width)
+
+
 def _answer(findings: Sequence[Finding]) -> str:
     counts = {severity: sum(one.severity is severity for one in findings) for severity in Severity}
     parts = [
@@ -100,20 +110,27 @@ def _facts(checkup: Checkup) -> list[tuple[str, str]]:
     facts = [("GPU", _gpu_text(gpu)) for gpu in host.accelerators] or [("GPU", "none")]
     facts += [("CPU", _cpu_text(host)), ("memory", _memory_text(host)), ("/dev/shm", _shm_text(host))]
     facts.append(("torch", _torch_text(host.torch) if host.torch else checkup.why_no_torch or "not asked"))
-    if checkup.storage is not None:
-        facts.append(("storage", _storage_text(checkup.storage)))
+    facts += [("storage", _storage_text(storage)) for storage in checkup.storage]
     if checkup.loader is not None:
-        facts.append(("loader", _loader_text(checkup.loader)))
+        facts.append(("loader", _loader_text(checkup.loader, checkup.host.ram_limit_bytes)))
     return facts
 
 
-def _loader_text(loader: LoaderPlan) -> str:
-    plan = "no workers: the training process loads"
+def _loader_text(loader: LoaderPlan, ram_limit_bytes: int) -> str:
+    text = count_text(loader.num_workers, "worker")
     if loader.num_workers:
-        plan = f"{count_text(loader.num_workers, 'worker')} x prefetch {loader.prefetch_factor}"
-    ranks = f" in each of {loader.processes} processes" if loader.processes > 1 else ""
-    batch = f", batches of {bytes_text(loader.batch_bytes)}" if loader.batch_bytes else ""
-    return plan + ranks + batch
+        ranks = f" in each of {loader.processes} processes" if loader.processes > 1 else ""
+        text += f" x prefetch {loader.prefetch_factor}{ranks}"
+        if loader.batch_bytes:
+            text += f", batches of {bytes_text(loader.batch_bytes)}: {_buffer_text(loader, ram_limit_bytes)}"
+    return text + (f" ({loader.taken_from})" if loader.taken_from else "")
+
+
+def _buffer_text(loader: LoaderPlan, ram_limit_bytes: int) -> str:
+    buffered_bytes = loader.processes * buffer_bytes(loader, loader.batch_bytes or 0)
+    share = buffered_bytes / ram_limit_bytes
+    share_text = f"{share:.0%}" if share >= 0.01 else "less than 1%"
+    return f"buffer {bytes_text(buffered_bytes)} (predicted), {share_text} of the RAM limit"
 
 
 def _gpu_text(gpu: Accelerator) -> str:
@@ -170,17 +187,30 @@ def _torch_text(build: TorchBuild) -> str:
 
 
 def _storage_text(storage: Storage) -> str:
-    on = f"{storage.kind}, {storage.filesystem or 'unknown file system'}"
+    if storage.kind is StorageKind.NONE:
+        return f"{storage.path}: {storage.filesystem}, no storage: the kernel makes up its files"
     more = "" if storage.is_walk_complete else " or more"
     size = f"{count_text(storage.files, 'file')}{more}, {bytes_text(storage.total_bytes)}{more}"
-    rates = [storage.sequential_mb_per_s, storage.random_mb_per_s]
-    is_measured = any(rate is not None for rate in rates)
-    parts = [
-        f"{storage.path}: {on}",
-        size,
-        f"measured {storage.rates_text}" if is_measured else "not measured",
-    ]
+    return "; ".join([f"{storage.path}: {_lies_on(storage)}", size, *_reading(storage)])
+
+
+def _lies_on(storage: Storage) -> str:
+    disk = [f"disk {storage.device}"] if storage.device else []
+    kind = "kind unknown" if storage.kind is StorageKind.UNKNOWN else storage.kind.value
+    return ", ".join([*disk, kind, storage.filesystem or "unknown file system"])
+
+
+def _reading(storage: Storage) -> list[str]:
+    if storage.kind is StorageKind.MEMORY:
+        return ["needs no measurement"]
+    if storage.sequential_mb_per_s is None and storage.random_mb_per_s is None:
+        return ["not measured"]
+    how = {True: "read cold", False: "read from the page cache", None: "read"}[storage.measured_cold]
     cached = storage.cached_share_before
-    if cached is not None:
-        parts.append(f"{cached:.0%} of what was read lay in the page cache before")
-    return "; ".join(parts)
+    before = "" if cached is None else f" (before: {cached:.0%} in the page cache)"
+    told = [f"{how}: {storage.rates_text}{before}"]
+    if storage.is_virtual:
+        told.append("a virtual disk: its host may cache")
+    elif storage.kind is StorageKind.UNKNOWN:
+        told.append("what lies below is not known: it may cache")
+    return told

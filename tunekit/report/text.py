@@ -9,7 +9,7 @@ from tunekit.records.host import Host
 from tunekit.records.measurement import Interval
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
-from tunekit.units import bytes_text, rate_text
+from tunekit.units import bytes_text, count_text, rate_text
 
 SEVERITY_WORDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 """What every report calls a finding."""
@@ -74,7 +74,7 @@ def outcome_text(record: TrialRecord) -> str:
 def host_text(host: Host) -> str:
     """Return the machine in one line."""
     gpus = ", ".join(f"{gpu.name} {bytes_text(gpu.memory_bytes)}" for gpu in host.accelerators) or "no GPU"
-    cpus = f"{host.cpus} CPUs" if host.cpus == host.cpus_total else f"{host.cpus} of {host.cpus_total} CPUs"
+    cpus = ("" if host.cpus == host.cpus_total else f"{host.cpus} of ") + count_text(host.cpus_total, "CPU")
     memory = f"{bytes_text(host.ram_limit_bytes)} RAM, {bytes_text(host.shm_bytes)} /dev/shm"
     return printable(f"{gpus}, {cpus}, {memory}")
 

@@ -27,7 +27,7 @@ from tunekit.report.text import (
     speedup_text,
     target_text,
 )
-from tunekit.units import bytes_text, duration_text, rate_text
+from tunekit.units import bytes_text, count_text, duration_text, rate_text
 
 _ACCUMULATION = "accumulate_grad_batches"
 _SHOWN_KNOBS = (*LOADER_KNOBS, *MODEL_KNOBS, _ACCUMULATION)
@@ -84,7 +84,7 @@ def best_recommendation(run: Run) -> Recommendation | None:
 def _answer(run: Run, best: Recommendation | None) -> str:
     if best is None:
         failed = sum(record.failure is not None for record in run.trials)
-        trials = f"{len(run.trials)} trials, {failed} of them failed"
+        trials = f"{count_text(len(run.trials), 'trial')}, {failed} of them failed"
         return f"No recommendation yet: {trials} (status: {run.status})."
     name = best.tier.value.capitalize()
     rate = interval_text(best.rate_samples_per_s, " samples/s")
@@ -126,7 +126,7 @@ def _failures(run: Run) -> tuple[str, ...]:
     lines = []
     for kind, failures in by_kind.items():
         first = failures[0]
-        trials = "1 trial" if len(failures) == 1 else f"{len(failures)} trials"
+        trials = count_text(len(failures), "trial")
         remedy = f"; {first.remedy}" if first.remedy else ""
         lines.append(printable(f"{trials} of {len(run.trials)} ended as {kind}: {first.message}{remedy}"))
     return tuple(lines)
@@ -141,10 +141,11 @@ def _how_measured(run: Run) -> str:
         else "A/A noise floor n/a"
     )
     best = best_recommendation(run)
-    rounds = len(best.confirm_trials) if best else 0
+    rounds = count_text(len(best.confirm_trials) if best else 0, "interleaved round")
+    trials = count_text(len(run.trials), "trial")
     return (
-        f"Measured on {device} in {len(run.trials)} trials, {duration_text(run.search_time_s)}; rates and "
-        f"speed-ups from {rounds} interleaved rounds of fresh processes (95% intervals); {floor}."
+        f"Measured on {device} in {trials}, {duration_text(run.search_time_s)}; rates and speed-ups from "
+        f"{rounds} of fresh processes (95% intervals); {floor}."
     )
 
 

@@ -130,4 +130,13 @@ def load_run(path: Path) -> Run:
     try:
         return read_json(file, Run)
     except DamagedRecordError as error:
+        if file.name != RUN_FILE:
+            raise RunFolderError(f"{file} is no run; {_folder_to_give(file)}") from error
         raise DamagedRecordError(f"{error}; its trials are in {file.parent / 'trials'}") from error
+
+
+def _folder_to_give(file: Path) -> str:
+    """Return what to give instead of a file: the run it belongs to, if it belongs to one."""
+    holding = (folder for folder in file.parents if (folder / RUN_FILE).is_file())
+    folder = next(holding, None)
+    return f"give the folder: {folder}" if folder else "give the folder that a search wrote"

@@ -287,6 +287,7 @@ def test_few_cpus_for_each_gpu_are_a_note(cpus: int, gpus: int, evidence: str | 
         cpus_affinity=cpus,
         accelerators=tuple(gpu(index) for index in range(gpus)),
         torch=torch_of(threads=1),
+        unset=("OMP_NUM_THREADS",),
     )
     assert codes(seen) == ([] if evidence is None else ["few-cpus-per-gpu"])
     if evidence:

@@ -20,7 +20,7 @@ from build_checkups import (
 )
 from build_records import profile
 
-from tunekit.records.checkup import Checkup
+from tunekit.records.checkup import Checkup, LoaderPlan
 from tunekit.records.finding import Severity
 
 
@@ -47,13 +47,37 @@ def test_threads_that_are_not_set_are_a_note():
     assert "cv2.setNumThreads(0)" in (finding.remedy or "")
 
 
-@pytest.mark.parametrize(
-    ("workers", "text"), [(1, None), (0, None), (1, "64"), (8, "4,2"), (8, "many"), (8, "9" * 400)]
-)
-def test_threads_that_can_not_harm_or_be_read_are_no_finding(workers: int, text: str | None):
+@pytest.mark.parametrize(("workers", "text"), [(1, None), (0, None), (1, "32"), (8, "4,2"), (8, " 4 , 2 ")])
+def test_threads_that_can_not_harm_are_no_finding(workers: int, text: str | None):
     unset = ("OMP_NUM_THREADS",) if text is None else ()
     seen = checkup(environment={"OMP_NUM_THREADS": text or ""}, unset=unset, loader=loader_plan(workers))
     assert codes(seen) == []
+
+
+@pytest.mark.parametrize("text", ["64", "64,2", "33"])
+@pytest.mark.parametrize("loader", [None, loader_plan(1)])
+def test_more_threads_than_cpus_are_a_warning_without_workers_too(text: str, loader: LoaderPlan | None):
+    finding = only_finding(checkup(environment={"OMP_NUM_THREADS": text}, loader=loader))
+    threads = text.split(",", maxsplit=1)[0]
+    assert (finding.code, finding.severity) == ("threads-above-cpus", Severity.WARNING)
+    assert finding.evidence == f"OMP_NUM_THREADS={threads}; affinity and quota allow 32 CPUs"
+    assert finding.remedy == "export OMP_NUM_THREADS=32"
+    assert finding.value == int(threads)
+
+
+def test_threads_that_torch_starts_are_not_told_twice():
+    seen = checkup(environment={"OMP_NUM_THREADS": "64"}, torch=torch_of(threads=64))
+    assert codes(seen) == ["threads-above-cpus"]
+    assert "torch.get_num_threads()" in (only_finding(seen).evidence or "")
+
+
+@pytest.mark.parametrize("text", ["abc", "4;2", "-1", "4.0", "9" * 400, "4,", "$N"])
+@pytest.mark.parametrize("loader", [None, loader_plan(8)])
+def test_threads_that_are_no_number_are_a_warning(text: str, loader: LoaderPlan | None):
+    finding = only_finding(checkup(environment={"OMP_NUM_THREADS": text}, loader=loader))
+    assert (finding.code, finding.severity) == ("omp-ignored", Severity.WARNING)
+    assert finding.evidence == f"OMP_NUM_THREADS={text!r}"
+    assert "unset OMP_NUM_THREADS" in (finding.remedy or "")
 
 
 def test_on_one_cpu_nothing_starts_more_threads():

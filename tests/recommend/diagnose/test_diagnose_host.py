@@ -15,6 +15,7 @@ from build_checkups import (
 )
 from build_records import GIB, MIB
 
+from tunekit.recommend.diagnose.host import host_findings
 from tunekit.records.finding import Severity
 
 QUEUE = 17 * 147 * MIB
@@ -230,6 +231,42 @@ def test_a_busy_machine_is_a_warning():
     assert finding.value == 16.04
     assert codes(checkup(load_average=16.0)) == []
     assert codes(checkup(load_average=None)) == []
+
+
+@pytest.mark.parametrize(
+    ("cpus", "load", "severity"),
+    [
+        (2, 1.0, None),
+        (2, 1.05, Severity.INFO),
+        (2, 1.5, Severity.INFO),
+        (2, 1.55, Severity.WARNING),
+        (1, 0.6, Severity.INFO),
+        (8, 4.0, None),
+        (8, 4.05, Severity.WARNING),
+    ],
+)
+def test_what_one_process_that_has_just_ended_leaves_is_a_note(
+    cpus: int, load: float, severity: Severity | None
+):
+    few = checkup(cpus=cpus, cpus_total=cpus, cpus_affinity=cpus, load_average=load)
+    found = [one.severity for one in host_findings(few, None) if one.code == "busy-cpus"]
+    assert found == ([] if severity is None else [severity])
+
+
+@pytest.mark.parametrize(
+    ("cpus", "processes", "remedy"),
+    [
+        (2, 4, "start at most 2 processes with 1 worker each, or load with workers 0"),
+        (1, 2, "start at most 1 process with 1 worker each, or load with workers 0"),
+        (4, 4, "use at most 1 worker in each of 4 processes; `tunekit search` finds the best"),
+    ],
+)
+def test_where_one_worker_each_is_too_many_fewer_processes_are_the_remedy(
+    cpus: int, processes: int, remedy: str
+):
+    loader = loader_plan(2, processes=processes)
+    seen = checkup(cpus=cpus, cpus_total=cpus, cpus_affinity=cpus, loader=loader)
+    assert finding_of("more-workers-than-cpus", seen).remedy == remedy
 
 
 def test_several_numa_nodes_are_a_note_with_the_gpus_own():

@@ -75,6 +75,18 @@ def test_a_gpu_machine_as_it_is_rented_has_but_two_notes():
     assert worst(machine_findings(rented, H200)) is Severity.INFO
 
 
+def test_a_command_that_can_not_run_is_an_error_in_the_words_of_a_search():
+    finding = only_finding(checkup(why_no_command="no script 'a.py' in /x; did you mean b.py?"))
+    assert (finding.code, finding.severity) == ("command-absent", Severity.ERROR)
+    assert (finding.evidence, finding.remedy) == ("no script 'a.py' in /x", "did you mean b.py?")
+
+
+def test_a_program_that_is_not_there_has_no_torch_to_ask_after():
+    seen = checkup(torch=None, why_no_torch="not known", why_no_command="no program 'a' on PATH; give it")
+    assert codes(seen.model_copy(update={"has_python_answered": False})) == ["command-absent"]
+    assert codes(seen) == ["command-absent", "torch-absent"]
+
+
 def test_a_machine_without_a_gpu_says_just_that():
     finding = only_finding(without_gpu(), None)
     assert finding.code == "no-gpu"
@@ -88,9 +100,17 @@ def test_findings_come_worst_first(seen: Checkup, profile: Profile | None):
 
 
 @machines
-def test_no_device_has_a_code_twice(seen: Checkup, profile: Profile | None):
+def test_no_device_and_no_data_set_has_a_code_twice(seen: Checkup, profile: Profile | None):
     found = machine_findings(seen, profile)
-    about = [(finding.code, re.findall(r"GPU (\d+)", finding.message)) for finding in found]
+    paths = [storage.path for storage in seen.storage]
+    about = [
+        (
+            one.code,
+            re.findall(r"GPU (\d+)", one.message),
+            [path for path in paths if f"{path} " in one.message],
+        )
+        for one in found
+    ]
     assert all(about.count(one) == 1 for one in about), about
 
 

@@ -17,7 +17,7 @@ def on(**overrides: Any) -> Checkup:
 
 
 def test_without_a_data_set_nothing_is_said():
-    assert storage_findings(checkup(storage=None), H200) == []
+    assert storage_findings(checkup(storage=()), H200) == []
 
 
 @pytest.mark.parametrize("kind", [StorageKind.NVME, StorageKind.SSD, StorageKind.UNKNOWN])
@@ -57,7 +57,7 @@ def test_slow_storage_is_a_warning_with_the_time_of_an_epoch():
 
 
 def test_an_unfinished_walk_tells_the_least():
-    finding = only_finding(on(sequential_mb_per_s=50, total_bytes=MIB, is_walk_complete=False))
+    finding = only_finding(on(sequential_mb_per_s=50, files=1, total_bytes=MIB, is_walk_complete=False))
     assert "takes at least 21 ms" in (finding.evidence or "")
 
 
@@ -116,7 +116,59 @@ def test_many_small_files_are_worse_where_opening_is_slow(kind: StorageKind, sev
 
 def test_files_that_were_not_all_counted_are_at_least_so_many():
     finding = only_finding(on(files=200_000, total_bytes=200_000, is_walk_complete=False))
-    assert finding.evidence == "200,000 or more files of 1 B on average"
+    assert finding.evidence == "200,000 files or more of 1 B on average"
+
+
+def test_what_is_read_once_in_a_moment_and_fits_memory_is_not_slow():
+    assert codes(on(random_mb_per_s=2, files=40, total_bytes=59_999_999)) == []
+    assert codes(on(random_mb_per_s=2, files=40, total_bytes=60_000_000)) == ["slow-storage"]
+    assert codes(on(random_mb_per_s=2, files=4, total_bytes=4 * MIB)) == []
+    endless = on(random_mb_per_s=2, files=4, total_bytes=4 * MIB, is_walk_complete=False)
+    assert codes(endless) == ["slow-storage"]
+
+
+def test_what_memory_can_not_hold_is_slow_however_short_the_reading():
+    small = {"ram_limit_bytes": GIB, "ram_total_bytes": GIB, "ram_available_bytes": GIB}
+    seen = checkup(storage=storage_of(random_mb_per_s=99, files=10, total_bytes=GIB), **small)
+    assert "slow-storage" in codes(seen)
+
+
+def test_small_files_on_a_fast_disk_are_the_files_fault():
+    finding = only_finding(
+        on(files=20_000, total_bytes=20_000 * 3000, sequential_mb_per_s=8.5, random_mb_per_s=6.0)
+    )
+    assert (finding.code, finding.severity) == ("many-small-files", Severity.INFO)
+    assert finding.evidence == "20,000 files of 2.9 KiB on average"
+
+
+def test_small_files_that_make_training_wait_are_a_warning_with_the_time_of_an_epoch():
+    finding = only_finding(on(files=9_000, total_bytes=9_000 * 64_000, random_mb_per_s=6.0))
+    assert (finding.code, finding.severity) == ("many-small-files", Severity.WARNING)
+    assert finding.evidence == (
+        "9,000 files of 62.5 KiB on average; 3,120 MB/s in sequence, 6.00 MB/s in random reads of 64.0 KiB; "
+        "reading all 549.3 MiB once at the lower rate takes 1m 36s"
+    )
+    assert codes(on(files=9_000, total_bytes=9_000 * 65_536, random_mb_per_s=6.0)) == ["slow-storage"]
+
+
+def test_every_data_set_has_findings_of_its_own():
+    far = storage_of(path="/nas/train", kind=StorageKind.NETWORK, filesystem="nfs4")
+    slow = storage_of(path="/data/val", random_mb_per_s=20.0)
+    found = storage_findings(checkup(storage=(far, slow, storage_of())), H200)
+    assert [(one.code, one.message.split(" is ")[0]) for one in found] == [
+        ("network-storage", "/nas/train"),
+        ("slow-storage", "the storage under /data/val"),
+    ]
+
+
+def test_what_the_kernel_makes_up_is_a_note_of_its_own():
+    finding = only_finding(
+        on(path="/sys", kind=StorageKind.NONE, filesystem="sysfs", mount_point="/sys", files=0, total_bytes=0)
+    )
+    assert (finding.code, finding.severity) == ("no-storage", Severity.INFO)
+    assert finding.message == "/sys is no storage: the kernel makes up its files"
+    assert finding.evidence == "/sys is on sysfs, mounted at /sys"
+    assert finding.remedy == "name the folder that training reads with --data"
 
 
 @pytest.mark.parametrize(

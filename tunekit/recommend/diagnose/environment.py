@@ -7,7 +7,6 @@ from typing import NamedTuple
 from tunekit.records.checkup import Checkup
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.profile import Profile
-from tunekit.units import count_text
 
 VARIABLES = (
     "OMP_NUM_THREADS",
@@ -72,7 +71,6 @@ def environment_findings(checkup: Checkup, profile: Profile | None) -> list[Find
     environment = checkup.environment
     has_nvidia = any("nvml" in gpu.seen_by for gpu in checkup.host.accelerators)
     found = [
-        _threads_times_workers(checkup),
         _slowing(environment, has_nvidia),
         _compile_disabled(environment),
         _hidden_gpus(checkup),
@@ -81,50 +79,6 @@ def environment_findings(checkup: Checkup, profile: Profile | None) -> list[Find
         _no_compiler(checkup, profile),
     ]
     return [finding for finding in found if finding is not None]
-
-
-def _threads_times_workers(checkup: Checkup) -> Finding | None:
-    """Find threads of OpenMP libraries beyond torch, which each worker starts for itself."""
-    loader, cpus = checkup.loader, checkup.host.cpus
-    text = checkup.environment.get("OMP_NUM_THREADS", "")
-    workers = loader.total_workers if loader else 0
-    if workers < 2:
-        return None
-    if not re.fullmatch(r"[0-9]{1,9}", text):
-        if text or cpus == 1:
-            return None
-        return Finding(
-            code="omp-threads",
-            severity=Severity.INFO,
-            message=(
-                "in each loader worker torch uses one thread, but OpenCV, NumPy's BLAS and others start as "
-                "many as there are CPUs"
-            ),
-            evidence=f"OMP_NUM_THREADS is not set; {workers} workers on {cpus} CPUs",
-            remedy=(
-                "if the data set uses them, in worker_init_fn: cv2.setNumThreads(0) and "
-                "threadpoolctl.threadpool_limits(1)"
-            ),
-        )
-    threads = int(text)
-    if threads * workers <= cpus:
-        return None
-    return Finding(
-        code="omp-threads",
-        severity=Severity.INFO,
-        message=(
-            "in each loader worker torch uses one thread, but other OpenMP libraries start OMP_NUM_THREADS: "
-            "together more than the CPUs"
-        ),
-        evidence=(
-            f"OMP_NUM_THREADS={threads} x {workers} workers = {threads * workers}, {count_text(cpus, 'CPU')}"
-        ),
-        remedy=(
-            "if the data set uses such libraries, in worker_init_fn: threadpoolctl.threadpool_limits"
-            f"({max(1, cpus // workers)})"
-        ),
-        value=threads * workers,
-    )
 
 
 def _slowing(environment: Mapping[str, str], has_nvidia: bool) -> Finding | None:

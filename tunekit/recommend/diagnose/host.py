@@ -24,6 +24,8 @@ _LOW_RAM_SHARE = 0.2
 _ALL_RAM_SHARE = 0.98
 """A cgroup that grants this much of the machine's memory limits nothing that matters."""
 _BUSY_SHARE = 0.5
+_BUSY_LOAD = 1.5
+"""One process that has just ended, such as a training of tunekit's own, still makes a load of about 1."""
 _USUAL_OPEN_FILES = 1024
 _MANY_WORKERS = 8
 _USUAL_SHM_GIB = 8
@@ -151,8 +153,11 @@ def _workers_against_cpus(checkup: Checkup) -> Finding | None:
             f"{count_text(loader.num_workers, 'worker')}{ranks}, {count_text(cpus, 'CPU')} that may be used"
         ),
         remedy=(
-            f"use at most {count_text(max(1, cpus // loader.processes), 'worker')}{ranks}; "
+            f"use at most {count_text(cpus // loader.processes, 'worker')}{ranks}; "
             "`tunekit search` finds the best"
+            if cpus >= loader.processes
+            else f"start at most {cpus} process{'' if cpus == 1 else 'es'} with 1 worker each, or load with "
+            "workers 0"
         ),
         value=loader.total_workers,
     )
@@ -225,12 +230,18 @@ def _ram_below_gpus(host: Host) -> Finding | None:
 
 
 def _busy(host: Host) -> Finding | None:
-    if host.load_average is None or host.load_average <= _BUSY_SHARE * host.cpus_total:
+    share = _BUSY_SHARE * host.cpus_total
+    if host.load_average is None or host.load_average <= share:
         return None
+    is_busy = host.load_average > max(_BUSY_LOAD, share)
     return Finding(
         code="busy-cpus",
-        severity=Severity.WARNING,
-        message="the machine is at work already: figures measured now would be noisy and too low",
+        severity=Severity.WARNING if is_busy else Severity.INFO,
+        message=(
+            "the machine is at work already: figures measured now would be noisy and too low"
+            if is_busy
+            else "the machine may be at work, or just has been: the load average falls slowly"
+        ),
         evidence=(
             f"load average {host.load_average:.1f} over the last minute, {count_text(host.cpus_total, 'CPU')}"
         ),

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 
+from tunekit.recommend.diagnose.command import command_findings
 from tunekit.recommend.diagnose.device import device_findings
 from tunekit.recommend.diagnose.environment import environment_findings
 from tunekit.recommend.diagnose.host import host_findings
+from tunekit.recommend.diagnose.openmp import openmp_findings
 from tunekit.recommend.diagnose.storage import storage_findings
 from tunekit.recommend.diagnose.torch_build import torch_findings
 from tunekit.records.checkup import Checkup
@@ -13,10 +15,12 @@ from tunekit.records.profile import Profile
 
 _ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 _CHECKS: tuple[Callable[[Checkup, Profile | None], list[Finding]], ...] = (
+    command_findings,
     torch_findings,
     device_findings,
     host_findings,
     storage_findings,
+    openmp_findings,
     environment_findings,
 )
 

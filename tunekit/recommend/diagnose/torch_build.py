@@ -15,6 +15,8 @@ def torch_findings(checkup: Checkup, profile: Profile | None) -> list[Finding]:
     if build is None:
         if checkup.why_no_torch is None:
             return []
+        if checkup.why_no_command is not None and not checkup.has_python_answered:
+            return []  # a program that is not there runs no Python
         return [
             _absent(checkup.why_no_torch) if checkup.has_python_answered else _unknown(checkup.why_no_torch)
         ]
