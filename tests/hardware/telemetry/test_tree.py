@@ -85,9 +85,10 @@ def test_memory_is_read_exactly_now_and_then_and_whenever_it_could_be_above_the_
         meter = TreeMeter(os.getpid(), lambda: [pid], clock)
         assert not meter.is_above(1 << 40)
         assert meter.peaks().samples == 1
-        clock.now += 0.2
+        clock.now += 0.4
         assert not meter.is_above(1 << 40)
         assert meter.peaks().samples == 1  # cheap: nothing is near the limit
+        clock.now += 0.4
         assert meter.is_above(32 * MIB)
         assert meter.peaks().samples == 2
         assert meter.last_pss_bytes > 32 * MIB

@@ -10,9 +10,11 @@ import psutil
 from tunekit.hardware.limits import shm_used_bytes
 from tunekit.records.measurement import TreeMemory
 
-_PSS_SHARE = 0.006
+_PSS_SHARE = 0.004
 """Most of one core that reading the PSS may take, unless a limit is near."""
 _PSS_EVERY_S = 1.0
+_BOUND_EVERY_S = 0.25
+"""A process fills a gigabyte in about that time."""
 _PIDS_EVERY_S = 0.4
 
 
@@ -46,7 +48,7 @@ class TreeMeter:
         self._clock = clock
         self._shm_before_bytes = shm_used_bytes() or 0
         self._processes: dict[int, psutil.Process] = {}
-        self._listed_at = self._sampled_at = self._next_pss_at = -float("inf")
+        self._listed_at = self._bounded_at = self._sampled_at = self._next_pss_at = -float("inf")
         self._pss_bytes = self._peak_pss_bytes = self._peak_shm_bytes = self._anonymous_at_sample = 0
         self._most_processes = self._samples = 0
         self.cost_cpu_s = 0.0
@@ -59,8 +61,11 @@ class TreeMeter:
         walks every page table. So it is read now and then, and whenever it could be above the limit: after a
         fork the anonymous pages of all processes may be many times the PSS, but never below it.
         """
-        anonymous_bytes = self.anonymous_bytes()
         now = self._clock()
+        if now - self._bounded_at < _BOUND_EVERY_S:
+            return False
+        self._bounded_at = now
+        anonymous_bytes = self.anonymous_bytes()
         could_be = anonymous_bytes + self.shm_growth_bytes() > limit_bytes
         grown_bytes = anonymous_bytes - self._anonymous_at_sample
         is_urgent = now - self._sampled_at >= _PSS_EVERY_S or self._pss_bytes + grown_bytes > limit_bytes
