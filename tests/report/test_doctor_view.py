@@ -32,7 +32,8 @@ HEALTHY_AT_80 = """
 Nothing stands in the way of training here.
 
 GPU      0: NVIDIA H200, 140.4 GiB, compute capability 9.0, PCIe x16 of 16,
-         driver 580.65.06, 31 C, profile h200, seen by the driver and torch
+         driver 580.65.06, 31 C, 345 of 1980 MHz, 75 of 700 W, profile h200,
+         seen by the driver and torch
 CPU      32 of 32 may be used: Intel(R) Xeon(R), load average 0.4
 memory   512.0 GiB, 480.0 GiB available
 /dev/shm 256.0 GiB, 0 B used
@@ -48,8 +49,8 @@ loader   8 workers x prefetch 2, batches of 147.0 MiB: buffer 2.3 GiB
 HEALTHY_AT_120 = """
 Nothing stands in the way of training here.
 
-GPU      0: NVIDIA H200, 140.4 GiB, compute capability 9.0, PCIe x16 of 16, driver 580.65.06, 31 C, profile h200, seen
-         by the driver and torch
+GPU      0: NVIDIA H200, 140.4 GiB, compute capability 9.0, PCIe x16 of 16, driver 580.65.06, 31 C, 345 of 1980 MHz, 75
+         of 700 W, profile h200, seen by the driver and torch
 CPU      32 of 32 may be used: Intel(R) Xeon(R), load average 0.4
 memory   512.0 GiB, 480.0 GiB available
 /dev/shm 256.0 GiB, 0 B used
@@ -64,7 +65,8 @@ ILL_AT_80 = r"""
 Training will fail here, or miss the GPU: 2 errors, 5 warnings, 2 notes.
 
 GPU      0: NVIDIA\x1b[31m H200\nerror, 140.4 GiB, compute capability 9.0, PCIe
-         x8 of 16, driver 580.65.06, 88 C, no profile, seen by the driver
+         x8 of 16, driver 580.65.06, 88 C, 345 of 1980 MHz, 75 of 700 W, no
+         profile, seen by the driver
 CPU      6 of 64 may be used (affinity 32, quota 6): Intel(R) Xeon(R), 2 NUMA
          nodes, load average 2.2
 memory   192.0 GiB that the cgroup grants of 512.0 GiB, 100.0 GiB available
@@ -136,8 +138,8 @@ not shown: numa
 ILL_AT_120 = r"""
 Training will fail here, or miss the GPU: 2 errors, 5 warnings, 2 notes.
 
-GPU      0: NVIDIA\x1b[31m H200\nerror, 140.4 GiB, compute capability 9.0, PCIe x8 of 16, driver 580.65.06, 88 C, no
-         profile, seen by the driver
+GPU      0: NVIDIA\x1b[31m H200\nerror, 140.4 GiB, compute capability 9.0, PCIe x8 of 16, driver 580.65.06, 88 C, 345 of
+         1980 MHz, 75 of 700 W, no profile, seen by the driver
 CPU      6 of 64 may be used (affinity 32, quota 6): Intel(R) Xeon(R), 2 NUMA nodes, load average 2.2
 memory   192.0 GiB that the cgroup grants of 512.0 GiB, 100.0 GiB available
 /dev/shm 64.0 MiB, 0 B used

@@ -9,7 +9,7 @@ from tunekit.memory.ram import buffer_bytes
 from tunekit.recommend.diagnose.codes import CODES
 from tunekit.records.checkup import Checkup, LoaderPlan
 from tunekit.records.finding import Finding, Severity
-from tunekit.records.host import Accelerator, Host, TorchBuild
+from tunekit.records.host import Accelerator, GpuState, Host, TorchBuild
 from tunekit.records.storage import Storage, StorageKind
 from tunekit.report.terminal import SEVERITY_STYLES, hang, say
 from tunekit.report.text import SEVERITY_WORDS, printable
@@ -142,12 +142,25 @@ def _gpu_text(gpu: Accelerator) -> str:
         parts.append(f"PCIe x{gpu.pcie.lanes}{best}")
     if gpu.driver:
         parts.append(f"driver {gpu.driver}")
-    state = gpu.state
-    if state is not None and state.temperature_c is not None:
-        parts.append(f"{state.temperature_c:.0f} C")
+    if gpu.state is not None:
+        parts += _state_parts(gpu.state)
     parts.append(f"profile {gpu.profile_id}" if gpu.profile_id else "no profile")
     parts.append(f"seen by {' and '.join('the driver' if by == 'nvml' else by for by in gpu.seen_by)}")
     return ", ".join(parts)
+
+
+def _state_parts(state: GpuState) -> list[str]:
+    """Return the readings of the moment: temperature, clock, power."""
+    parts = []
+    if state.temperature_c is not None:
+        parts.append(f"{state.temperature_c:.0f} C")
+    if state.sm_clock_mhz is not None:
+        best = f" of {state.max_sm_clock_mhz:.0f}" if state.max_sm_clock_mhz else ""
+        parts.append(f"{state.sm_clock_mhz:.0f}{best} MHz")
+    if state.power_w is not None:
+        limit = f" of {state.power_limit_w:.0f}" if state.power_limit_w else ""
+        parts.append(f"{state.power_w:.0f}{limit} W")
+    return parts
 
 
 def _cpu_text(host: Host) -> str:
