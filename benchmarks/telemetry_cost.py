@@ -82,7 +82,7 @@ def _measure(pid: int, duration_s: float, store: Path) -> None:
     print(f"telemetry: {sampled_cpu_s / elapsed_s:.2%} of one core (samples of host, loop and GPUs)")
     print(
         f"memory for the limits: {memory_cpu_s / elapsed_s:.2%} of one core "
-        f"(PSS read {tree.peaks().samples} times, a bound every {_POLL_S:g} s)"
+        f"(PSS read {tree.peaks().samples} times, in between a bound)"
     )
     print(f"both and the waiting loop: {total_cpu_s / elapsed_s:.2%} of one core")
     print(f"writing a trial's series: {written_s * 1000:.0f} ms of CPU, once")
