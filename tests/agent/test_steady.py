@@ -7,7 +7,6 @@ from _tunekit_agent.steady import (
     MEASURING,
     WARMING,
     LoopClock,
-    interval_relative,
     ramp_batches,
 )
 from hypothesis import given
@@ -202,16 +201,6 @@ def test_rate_and_boundary_are_exact_for_any_regular_loop(
     assert clock.phase == FINISHED
     assert clock.steady_time_s / clock.steady_batches == pytest.approx(step_ms / 1000)
     assert clock.boundary_s == pytest.approx((start_ms + stop_ms) / 1000, abs=1e-6)
-
-
-def test_batch_means_interval_of_known_data() -> None:
-    # Ten groups of one: mean 5.5, variance 55/6, t(9) = 2.262.
-    expected = 2.262 * (55 / 6 / 10) ** 0.5 / 5.5
-    assert interval_relative([float(value) for value in range(1, 11)]) == pytest.approx(expected)
-
-
-def test_interval_of_too_few_batches_is_unknown() -> None:
-    assert interval_relative([1.0] * 9) is None
 
 
 @given(workers=st.integers(0, 64), prefetch=st.integers(0, 16), epoch=st.none() | st.integers(1, 10_000))

@@ -51,7 +51,12 @@ class LoopMeasurement(Record):
     steady_samples: PositiveInt
     steady_time_s: PositiveFloat
     rate_interval_relative: NonNegativeFloat | None
-    """Half width of the 95% batch-means interval of the steady rate, as a share of it."""
+    """Half width of the 95% interval of the steady rate, as a share of it.
+
+    Batch means, adjusted for skewness and correlation; of this process alone: others may differ.
+    """
+    rate_trend_relative: float | None = None
+    """How much longer the window's last batches took than its first; 0 if that may be chance."""
     stop_reason: str
     """Why the window closed: "interval", "time_cap" or "loop_ended"."""
     discarded_batches: NonNegativeInt

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tunekit.recommend.diagnose.loop import loop_findings
 from tunekit.recommend.learning_rate import base_learning_rate, global_batch, rule_of
 from tunekit.recommend.noise import noise_floor
 from tunekit.recommend.recommendation import Comparison, recommend, settle
@@ -243,6 +244,8 @@ def _findings(trials: Trials, run: Run) -> tuple[Finding, ...]:
                 value=len(diverted),
             )
         )
+    if baseline is not None and baseline.measurement is not None:
+        findings += loop_findings(baseline.measurement.loop)
     unsteady = _unsteady(trials)
     if unsteady is not None:
         findings.append(unsteady)

@@ -308,6 +308,7 @@ class Observer:
             "steady_samples": clock.steady_samples,
             "steady_time_s": clock.steady_time_s,
             "rate_interval_relative": clock.interval,
+            "rate_trend_relative": clock.trend,
             "stop_reason": clock.stop_reason,
             "discarded_batches": clock.discarded_batches if self._window_from is None else self._window_from,
             "data_wait_s": clock.data_wait_s,

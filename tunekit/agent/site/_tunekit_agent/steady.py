@@ -11,42 +11,15 @@ time between two ticks is one whole loop batch: fetch, forward, backward and ste
 
 from __future__ import annotations
 
-import math
 from typing import Callable
 
-# Two-sided 95% Student-t quantiles for 1..30 degrees of freedom; beyond, the normal's is within 4%.
-_T95 = (
-    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
-    2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
-    2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
-)  # fmt: skip
-_MEANS = 10
+from .estimates import interval_relative, trend_relative
+
 _MIN_BATCHES = 10
 _MAX_DURATIONS = 100_000
 _CAP_WINDOWS = 2
 
 WARMING, MEASURING, DRAINING, REFILLING, FINISHED = "warming", "measuring", "boundary", "refill", "finished"
-
-
-def interval_relative(durations: list, means: int = _MEANS) -> float | None:
-    """Return the half width of the 95% batch-means interval of the mean duration, relative to it.
-
-    Args:
-        durations: seconds per loop batch, in order.
-        means: groups of consecutive batches; their means are close to independent.
-
-    Returns:
-        The relative half width, None for fewer durations than groups.
-    """
-    size = len(durations) // means
-    if size < 1 or means < 2:
-        return None
-    grouped = [sum(durations[k * size : (k + 1) * size]) / size for k in range(means)]
-    mean = sum(grouped) / means
-    if mean <= 0:
-        return None
-    variance = sum((value - mean) ** 2 for value in grouped) / (means - 1)
-    return _T95[min(means - 1, len(_T95)) - 1] * math.sqrt(variance / means) / mean
 
 
 def ramp_batches(num_workers: int, prefetch_factor: int, epoch_batches: int | None) -> int:
@@ -106,6 +79,11 @@ class LoopClock:
     def boundaries_seen(self) -> int:
         """Epoch boundaries that were timed."""
         return len(self._boundaries)
+
+    @property
+    def trend(self) -> float | None:
+        """Relative change of the batch time over the window, 0.0 if it may be chance; None if unknown."""
+        return trend_relative(self.durations)
 
     @property
     def boundary_s(self) -> float | None:

@@ -1,0 +1,88 @@
+"""Intervals that cover the truth as often as they say, on loops whose truth is known."""
+
+import math
+from statistics import fmean
+
+import pytest
+from _tunekit_agent.estimates import interval_relative, trend_relative
+from hypothesis import given
+from hypothesis import strategies as st
+from simulated_loops import EPOCH_LOOPS, STEADY_LOOPS, Loop, Simulation, epoch_s, spread, step_s
+
+PROCESSES = 200
+durations = st.lists(st.floats(1e-3, 10.0), min_size=10, max_size=200)
+
+
+def test_the_interval_of_known_data() -> None:
+    # Sixteen means of one, alternating: no skewness, no positive correlation; t(15) = 2.131.
+    variance = 16 * 0.25 / 15
+    expected = 2.131 * math.sqrt(variance / 16) / 1.5
+    assert interval_relative([1.0, 2.0] * 8) == pytest.approx(expected)
+
+
+def test_batches_that_resemble_the_one_before_say_less() -> None:
+    assert interval_relative([1.0] * 8 + [2.0] * 8) > 2 * interval_relative([1.0, 2.0] * 8)
+
+
+def test_skewed_batches_say_less() -> None:
+    skewed, even = [1.0] * 14 + [1.0, 5.0], [0.0, 2.0] * 8
+    scale = math.sqrt(sum((x - fmean(skewed)) ** 2 for x in skewed) / sum((x - 1) ** 2 for x in even))
+    alike = [fmean(skewed) + scale * (x - 1) for x in even]
+    assert interval_relative(skewed) > 1.2 * interval_relative(alike)
+
+
+@pytest.mark.parametrize("estimate", [interval_relative, trend_relative])
+def test_too_few_batches_say_nothing(estimate) -> None:
+    assert estimate([1.0] * 9) is None
+    assert estimate([1.0] * 10) == 0.0
+
+
+@given(durations, st.floats(0.01, 100.0))
+def test_estimates_are_relative(seen: list[float], factor: float) -> None:
+    scaled = [factor * value for value in seen]
+    for estimate in (interval_relative, trend_relative):
+        assert estimate(scaled) == pytest.approx(estimate(seen), rel=1e-6, abs=1e-9)
+
+
+@given(durations)
+def test_an_interval_is_never_negative_and_a_trend_turns_with_time(seen: list[float]) -> None:
+    assert interval_relative(seen) >= 0
+    whole = seen[: len(seen) // 16 * 16] if len(seen) >= 16 else seen
+    assert trend_relative(whole[::-1]) == pytest.approx(-trend_relative(whole), abs=1e-9)
+
+
+@pytest.mark.parametrize("name", STEADY_LOOPS)
+def test_intervals_cover_the_truth_about_as_often_as_they_say(name: str) -> None:
+    loop = STEADY_LOOPS[name]
+    truth_s = Simulation(loop, 10**6).step_time_s(20_000)
+    clocks = [Simulation(loop, seed).measure(5.0) for seed in range(PROCESSES)]
+    covered = sum(abs(step_s(clock) - truth_s) <= clock.interval * step_s(clock) for clock in clocks)
+    assert 0.90 <= covered / PROCESSES <= 0.995
+    assert abs(fmean(step_s(clock) for clock in clocks) / truth_s - 1) < 0.02
+
+
+@pytest.mark.parametrize("name", EPOCH_LOOPS)
+def test_epochs_take_what_is_said(name: str) -> None:
+    loop = EPOCH_LOOPS[name]
+    truth_s = Simulation(loop, 10**6).epoch_time_s(max(20, 10_000 // loop.epoch_batches))
+    told_s = [epoch_s(Simulation(loop, seed).measure(5.0), loop) for seed in range(60)]
+    assert abs(fmean(told_s) / truth_s - 1) < 0.01
+    off = sorted(abs(one / truth_s - 1) for one in told_s)
+    assert off[56] < 0.04
+
+
+def test_a_loop_that_slows_down_is_told_by_how_much() -> None:
+    heating = Loop(spread(0.05, 0.05), spread(0.02, 0.3), workers=2, drift_per_s=0.02)
+    even = Loop(spread(0.05, 0.05), spread(0.02, 0.3), workers=2)
+    found, truths = [], []
+    for seed in range(50):
+        simulation = Simulation(heating, seed)
+        clock = simulation.measure(5.0)
+        found.append(trend_relative(clock.durations))
+        # From the middle of the first group to that of the last, relative to the middle of the window.
+        middle = 1 + heating.drift_per_s * (simulation.now - clock.steady_time_s / 2)
+        truths.append(heating.drift_per_s * clock.steady_time_s * 15 / 16 / middle)
+    assert min(found) > 0
+    assert fmean(found) == pytest.approx(fmean(truths), rel=0.1)
+    falsely = [trend_relative(Simulation(even, seed).measure(5.0).durations) for seed in range(PROCESSES)]
+    assert sum(trend != 0 for trend in falsely) / PROCESSES < 0.10
