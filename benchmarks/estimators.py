@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def _steady(loop: Loop, processes: int, window_s: float) -> str:
-    truth_s = Simulation(loop, 10**6).step_time_s(50_000)
+    truth_s = Simulation(loop, 10**6).step_time_s(400_000)
     clocks = [Simulation(loop, seed).measure(window_s) for seed in range(processes)]
     errors = [step_s(clock) / truth_s - 1 for clock in clocks]
     covered = fmean(abs(step_s(one) - truth_s) <= (one.interval or 0.0) * step_s(one) for one in clocks)
@@ -53,7 +53,7 @@ def _steady(loop: Loop, processes: int, window_s: float) -> str:
 
 
 def _epochs(loop: Loop, processes: int, window_s: float) -> str:
-    truth_s = Simulation(loop, 10**6).epoch_time_s(max(50, 50_000 // loop.epoch_batches))
+    truth_s = Simulation(loop, 10**6).epoch_time_s(max(50, 400_000 // loop.epoch_batches))
     clocks = [Simulation(loop, seed).measure(window_s) for seed in range(processes)]
     errors = [epoch_s(clock, loop) / truth_s - 1 for clock in clocks]
     steady = fmean(loop.epoch_batches * step_s(clock) / truth_s - 1 for clock in clocks)
