@@ -224,31 +224,9 @@ def _findings(trials: Trials, run: Run) -> tuple[Finding, ...]:
                 remedy="speed-ups are n/a; the tiers were searched from smaller batches",
             )
         )
-    diverted = sorted(
-        {
-            written.path
-            for record in trials.records
-            for written in record.written
-            if written.action == "diverted"
-        }
-    )
-    if diverted:
-        shown = ", ".join(diverted[:3]) + (" ..." if len(diverted) > 3 else "")
-        findings.append(
-            Finding(
-                code="writes-diverted",
-                severity=Severity.INFO,
-                message=(
-                    f"writes to {len(diverted)} of the script's files went to the trials' folders: {shown}"
-                ),
-                value=len(diverted),
-            )
-        )
     if baseline is not None and baseline.measurement is not None:
         findings += loop_findings(baseline.measurement.loop)
-    unsteady = _unsteady(trials)
-    if unsteady is not None:
-        findings.append(unsteady)
+    findings += [finding for finding in (_diverted(trials), _unsteady(trials)) if finding is not None]
     loop = next((r.measurement.loop for r in trials.candidates if r.measurement), None)
     if loop is not None and loop.epoch_samples is None:
         findings.append(
@@ -261,6 +239,21 @@ def _findings(trials: Trials, run: Run) -> tuple[Finding, ...]:
             )
         )
     return tuple(findings)
+
+
+def _diverted(trials: Trials) -> Finding | None:
+    """Find writes of the script that went elsewhere."""
+    written = (one for record in trials.records for one in record.written)
+    diverted = sorted({one.path for one in written if one.action == "diverted"})
+    if not diverted:
+        return None
+    shown = ", ".join(diverted[:3]) + (" ..." if len(diverted) > 3 else "")
+    return Finding(
+        code="writes-diverted",
+        severity=Severity.INFO,
+        message=f"writes to {len(diverted)} of the script's files went to the trials' folders: {shown}",
+        value=len(diverted),
+    )
 
 
 def _unsteady(trials: Trials) -> Finding | None:
