@@ -5,6 +5,7 @@ from typing import Any
 from build_records import configs, discovery, host, options, profile, run
 from hypothesis import strategies as st
 
+from tunekit.records.attribution import StepParts
 from tunekit.records.config import TrainConfig
 from tunekit.records.finding import Finding
 from tunekit.records.measurement import DeviceSeen, Interval, LoopMeasurement, Measurement, TreeMemory
@@ -45,7 +46,9 @@ def measurements() -> st.SearchStrategy[Measurement]:
         rate_interval_relative=st.none() | seconds,
         stop_reason=texts,
         discarded_batches=counts,
-        data_wait_s=seconds,
+        parts=st.builds(
+            StepParts, data_wait_s=seconds, compute_s=seconds, optimizer_s=seconds, other_s=seconds
+        ),
         epoch_samples=st.none() | positive_counts,
         epoch_batches=st.none() | positive_counts,
         boundary_s=st.none() | numbers,

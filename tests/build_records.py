@@ -6,6 +6,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from tunekit.memory.ram import buffer_bytes
+from tunekit.records.attribution import StepParts
 from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.host import Accelerator, Host
 from tunekit.records.measurement import DeviceSeen, Interval, LoopMeasurement, Measurement, TreeMemory
@@ -68,7 +69,7 @@ def loop(
         "rate_interval_relative": 0.01,
         "stop_reason": "interval",
         "discarded_batches": 8,
-        "data_wait_s": 0.0,
+        "parts": StepParts(data_wait_s=0.0, compute_s=samples / rate, optimizer_s=0.0, other_s=0.0),
         "epoch_samples": 50_000,
         "epoch_batches": -(-50_000 // knobs.batch_size),
         "boundary_s": 0.0,

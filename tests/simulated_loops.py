@@ -131,7 +131,9 @@ class Simulation:
     def _epoch(self, clock: LoopClock, loader: "_Loader") -> bool:
         samples, wait_s, done = 0, 0.0, 0
         while True:
-            phase = clock.tick(samples, wait_s, False, self.batches >= self.loop.compiling_batches)
+            phase = clock.tick(
+                samples, (wait_s, 0.0, 0.0, 0.0), False, self.batches >= self.loop.compiling_batches
+            )
             if phase == FINISHED:
                 return True
             if done == self.loop.epoch_batches or (phase == DRAINING and samples):

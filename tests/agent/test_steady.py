@@ -58,7 +58,12 @@ class ScriptedLoop:
         samples = done = 0
         interrupted = False
         while True:
-            phase = clock.tick(samples, self.step_s / 4, interrupted, self.total >= self.settled_after)
+            phase = clock.tick(
+                samples,
+                (self.step_s / 4, 0.0, self.step_s / 8, 0.0),
+                interrupted,
+                self.total >= self.settled_after,
+            )
             if phase == FINISHED:
                 return True
             if done == self.epoch_batches or (phase == DRAINING and samples):
@@ -85,7 +90,10 @@ def test_a_steady_loop_gives_its_own_rate() -> None:
     assert clock.stop_reason == "interval"
     assert clock.steady_samples / clock.steady_time_s == pytest.approx(160.0)
     assert clock.steady_time_s >= 5.0
-    assert clock.data_wait_s == pytest.approx(clock.steady_time_s / 4)
+    parts = clock.parts()
+    assert parts["data_wait_s"] == pytest.approx(clock.steady_time_s / 4)
+    assert parts["optimizer_s"] == pytest.approx(clock.steady_time_s / 8)
+    assert parts["compute_s"] == pytest.approx(clock.steady_time_s * 5 / 8)
 
 
 def test_free_batches_of_a_primed_queue_are_left_out() -> None:

@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveI
 
 from tunekit.records.base import Record
 from tunekit.records.config import Precision
+from tunekit.records.details import Detail, Details
 from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.target import Discovery, LoaderAddress, RootSeen
 
@@ -52,6 +53,8 @@ class AgentRequest(Record):
     promised_it_per_s: tuple[float, float] | None = None
     """apply: the range that the real rate is watched against."""
     batches_per_step: PositiveInt = 1
+    details: tuple[Detail, ...] = ()
+    """What to look at once the measurement is complete."""
     window_s: PositiveFloat
     interval_goal: PositiveFloat = 0.02
 
@@ -115,10 +118,13 @@ class LearntEvent(AgentEvent):
 
 
 class DoneEvent(AgentEvent):
-    """The measurement is complete; the process waits for its end."""
+    """The measurement is complete."""
 
     event: Literal["done"]
     loop: LoopMeasurement
+    is_final: bool = True
+    """Whether the process now waits for its end; else it looks at details and tells again."""
+    details: Details | None = None
 
 
 class NonfiniteEvent(AgentEvent):

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from pydantic import Field, NonNegativeFloat
+from pydantic import Field, NonNegativeFloat, PositiveFloat
 
 from tunekit.records.base import Record
 
@@ -28,3 +28,5 @@ class Finding(Record):
     """The figures that show it, and where they were read."""
     remedy: str | None = None
     value: NonNegativeFloat | None = None
+    gain: PositiveFloat | None = None
+    """What mending it could bring at most, as a factor of the present rate; predicted. None if unknown."""

@@ -4,7 +4,9 @@ from typing import Self
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
+from tunekit.records.attribution import BatchSeen, DeviceParts, LoaderWork, ModelBytes, StepParts
 from tunekit.records.base import Record
+from tunekit.records.details import Details
 
 
 class Interval(Record):
@@ -61,8 +63,12 @@ class LoopMeasurement(Record):
     """Why the window closed: "interval", "time_cap" or "loop_ended"."""
     discarded_batches: NonNegativeInt
     """Batches that the loop trained on before the window opened."""
-    data_wait_s: NonNegativeFloat
-    """Time inside the loader's next() in the steady window."""
+    parts: StepParts
+    """Where the steady window's time went, by the host's clock."""
+    device_parts: DeviceParts | None = None
+    """The same by the device's; None on a CPU."""
+    loader_work: LoaderWork | None = None
+    """None where the loader's processes could not be looked into."""
 
     epoch_samples: PositiveInt | None
     """Samples per epoch and rank; None for a data set without a length."""
@@ -78,13 +84,23 @@ class LoopMeasurement(Record):
     """From the first batch at hand to the end of the first optimizer step, compilation included."""
     batch_bytes: NonNegativeInt
     """Bytes of one full batch, walked in the real batch."""
+    batch: BatchSeen | None = None
+    """That batch, leaf by leaf; None for a loop without a DataLoader."""
+    model: ModelBytes | None = None
     peak_allocated_bytes: NonNegativeInt | None
     peak_reserved_bytes: NonNegativeInt | None
     allocation_retries: NonNegativeInt | None
     loss_first: float | None
     loss_last: float | None
+    losses: tuple[float | None, ...] = Field(default=(), max_length=256)
+    """Of the first backward passes, in order; None for one that was NaN or infinite."""
     script_steps: NonNegativeInt
     """Optimizer steps that the process made in all."""
+
+    @property
+    def data_wait_s(self) -> float:
+        """Time inside the loader's next() in the steady window."""
+        return self.parts.data_wait_s
 
     @property
     def steady_it_per_s(self) -> float:
@@ -150,6 +166,8 @@ class Measurement(Record):
 
     loop: LoopMeasurement
     memory: TreeMemory
+    details: Details | None = None
+    """What was looked at afterwards; None where nothing was asked for."""
 
     @property
     def rate_samples_per_s(self) -> float:

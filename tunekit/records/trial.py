@@ -40,6 +40,14 @@ class OutcomeKind(StrEnum):
         return self in (self.DEVICE_OOM, self.HOST_OOM, self.SHM_EXHAUSTED, self.REFUSED)
 
 
+class MemoryPoint(Record):
+    """Host memory of a trial's process tree at one moment."""
+
+    at_s: NonNegativeFloat
+    """Since the trial started."""
+    pss_bytes: NonNegativeInt
+
+
 class Failure(Record):
     """A trial that gave no measurement, and why."""
 
@@ -49,6 +57,8 @@ class Failure(Record):
     remedy: str | None = None
     last_lines: tuple[str, ...] = Field(default=(), max_length=50)
     """The script's own last output lines."""
+    growth: tuple[MemoryPoint, ...] = Field(default=(), max_length=64)
+    """How its memory grew, where memory ended it."""
     returncode: int | None = None
     """Exit status; negative for a signal; None when the trial was ended from outside."""
 
@@ -60,6 +70,8 @@ class TrialRole(StrEnum):
     SEARCH = "search"
     CONFIRM = "confirm"
     """A fresh process of the baseline or of a chosen config, interleaved with the others."""
+    NUMERICS = "numerics"
+    """The baseline with only precision or compile changed: for its losses, not for its rate."""
 
 
 class WrittenFile(Record):

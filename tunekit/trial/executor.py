@@ -18,6 +18,7 @@ from tunekit.hardware.telemetry.store import save_series
 from tunekit.hardware.telemetry.summary import summarise
 from tunekit.records.agent_messages import AgentRequest
 from tunekit.records.config import Precision, TrainConfig
+from tunekit.records.details import Detail
 from tunekit.records.measurement import Measurement
 from tunekit.records.target import Discovery, Target
 from tunekit.records.telemetry import Telemetry
@@ -42,6 +43,8 @@ class TrialSpec:
     config: TrainConfig | None
     """None: the target exactly as the user has it."""
     round: int | None = None
+    details: tuple[Detail, ...] = ()
+    """What to look at once it is measured."""
 
 
 @dataclass(frozen=True)
@@ -193,6 +196,7 @@ class ProcessExecutor:
             knobs=bound.injected,
             loader=loader.address if loader else None,
             roots=known.discovery.roots if known else (),
+            details=spec.details,
             window_s=self._window_s,
         )
 

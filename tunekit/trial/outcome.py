@@ -9,6 +9,7 @@ import signal
 from collections.abc import Iterable
 
 from tunekit.records.agent_messages import ErrorSeen, RankEvent
+from tunekit.records.details import Details
 from tunekit.records.measurement import LoopMeasurement, Measurement
 from tunekit.records.target import Discovery
 from tunekit.records.trial import Failure, OutcomeKind
@@ -64,7 +65,7 @@ def measurement_of(
         baseline: what the baseline learnt; None at the baseline.
         own_batch: samples in a batch of the script as it is.
     """
-    if evidence.done is None or evidence.limit is not None or evidence.returncode not in (0, None):
+    if evidence.done is None or (evidence.done.is_final and not _ended_well(evidence)):
         return _blaming_bindings(_failure_without_measurement(evidence), evidence, bound)
     loop = evidence.done.loop
     if evidence.nonfinite is not None:
@@ -80,7 +81,26 @@ def measurement_of(
         message = "torch.compile was applied but captured 0 graphs"
         return _failure(OutcomeKind.COMPILE_NO_EFFECT, message, evidence)
     assert evidence.memory is not None
-    return Measurement(loop=_with_other_ranks(loop, evidence.ranks.values()), memory=evidence.memory)
+    return Measurement(
+        loop=_with_other_ranks(loop, evidence.ranks.values()),
+        memory=evidence.memory,
+        details=evidence.done.details if evidence.done.is_final else _cut_short(evidence),
+    )
+
+
+def _ended_well(evidence: Evidence) -> bool:
+    return evidence.limit is None and evidence.returncode in (0, None)
+
+
+def _cut_short(evidence: Evidence) -> Details:
+    """Return why there are no details of a script that was measured and then ended, whatever ended it."""
+    if evidence.limit is not None:
+        why = evidence.limit_message
+    elif evidence.exit is not None and evidence.exit.error is not None:
+        why = _failure_by_exception(evidence.exit.error, evidence).message
+    else:
+        why = f"the script ended by itself after {evidence.steps} steps"
+    return Details(faults=(plain(f"what comes after the measurement is missing: {why}"[:500]),))
 
 
 def _blaming_bindings(failure: Failure, evidence: Evidence, bound: Bound) -> Failure:

@@ -187,7 +187,7 @@ class TrialWatch:
     def _is_waiting_for_its_end(self) -> bool:
         """Return whether the agent is done and blocks; a script that ended by itself is let to exit."""
         done = self._evidence.done
-        return done is not None and done.loop.stop_reason != "loop_ended"
+        return done is not None and done.is_final and done.loop.stop_reason != "loop_ended"
 
     def _take_events(self) -> None:
         for event in self._reader.read_new():
@@ -207,7 +207,7 @@ class TrialWatch:
                 case LearntEvent():
                     self._take_learnt(event)
                 case DoneEvent():
-                    self._evidence.done = self._evidence.done or event
+                    self._take_done(event)
                 case NonfiniteEvent():
                     self._evidence.nonfinite = event
                 case ExitEvent():
@@ -235,6 +235,12 @@ class TrialWatch:
         known = self._evidence.learnt
         if known is None or not known.discovery.complete:
             self._evidence.learnt = event
+
+    def _take_done(self, event: DoneEvent) -> None:
+        """Keep the measurement; a second time it comes with details."""
+        known = self._evidence.done
+        if known is None or (not known.is_final and event.is_final):
+            self._evidence.done = event
 
     def _take_exit(self, event: ExitEvent) -> None:
         """Keep the exit of the process that trained; a launcher's own exit says less."""

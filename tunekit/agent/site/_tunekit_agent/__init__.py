@@ -14,6 +14,9 @@ data flows through them:
     learn      which loader trains, which modules are the roots
     knobs      precision, compile and channels_last applied to a root
     steady     from ticks on a clock to a steady window and an epoch boundary (pure)
+    parts      what the host did within each loop batch (pure)
+    device_times  the same on the device's timeline
+    details    what is looked at once the measurement is complete
     observe    ties them together: learn, warm up, measure, report, wait for the end
     apply      the other mode: apply the knobs, then watch the rate with one step counter
     facts      devices, epochs, loaders and errors as plain values

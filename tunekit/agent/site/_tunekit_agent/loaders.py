@@ -22,6 +22,17 @@ _MAX_WRAPPED = 4
 _AGENT = os.path.dirname(os.path.abspath(__file__))
 
 
+DRAIN = object()
+"""The observer's answer to a fetch: this epoch should end now."""
+
+
+class Replay:
+    """The observer's answer to a fetch: hand this batch to the script, and fetch none."""
+
+    def __init__(self, batch: object) -> None:
+        self.batch = batch
+
+
 class LoaderInfo:
     """What is known of one DataLoader of the script.
 
@@ -128,7 +139,7 @@ class LoaderWatch:
 
     def install(self, module: Any) -> None:
         """Wrap what builds loaders in `torch.utils.data.dataloader`: knobs go in, no fetch is seen."""
-        self._module = module
+        self.module = module
         self._wrap_construction(module.DataLoader)
 
     def install_iteration(self, module: Any) -> None:
@@ -253,7 +264,7 @@ class LoaderWatch:
         return type(batch_sampler) is sys.modules["torch.utils.data.sampler"].BatchSampler
 
     def _facts(self, loader: Any, info: LoaderInfo) -> dict:
-        iterable = loader._dataset_kind == self._module._DatasetKind.Iterable
+        iterable = loader._dataset_kind == self.module._DatasetKind.Iterable
         sampler = loader.batch_sampler
         batch_size = loader.batch_size
         if info.origin is not None:
@@ -281,7 +292,7 @@ class LoaderWatch:
     def _wrap_iteration(self, iterator_class: Any) -> None:
         watch = self
         original_init, original_reset = iterator_class.__init__, iterator_class._reset
-        original_next = iterator_class.__next__
+        self.original_next = original_next = iterator_class.__next__
 
         @functools.wraps(original_init)
         def __init__(self, loader, *args, **kwargs):  # noqa: N807
@@ -300,7 +311,7 @@ class LoaderWatch:
             info = getattr(self, "_tunekit_info", None)
             if info is None or not watch._owner.is_here:
                 return original_next(self)
-            return watch._next(self, info, original_next)
+            return watch._next(self, info)
 
         iterator_class.__init__, iterator_class._reset = __init__, _reset
         iterator_class.__next__ = __next__
@@ -312,27 +323,75 @@ class LoaderWatch:
             info.epoch_fetches = 0
             self.observer.epoch_started(info, time.perf_counter())
 
-    def _next(self, iterator: Any, info: LoaderInfo, original_next: Any) -> Any:
+    def _next(self, iterator: Any, info: LoaderInfo) -> Any:
         """Fetch a batch for the script, ending the epoch early when the observer asks for it."""
-        started = time.perf_counter()
-        live = iterator.__dict__.get("_tunekit_successor") or iterator
-        if self.observer.fetch_started(info) == "drain":
-            live._sampler_iter = iter(())  # nothing more is sent to the workers; the queue runs dry
-        self.fetching += 1
+        source = iterator.__dict__.get("_tunekit_source")
+        if source is None:
+            source = iterator._tunekit_source = Source(self, iterator, info)
+        answer = self.observer.fetch_started(info, source)
+        if isinstance(answer, Replay):
+            return answer.batch
+        if answer is DRAIN:
+            source.live._sampler_iter = iter(())  # nothing more is sent to the workers; the queue runs dry
+        cpu_before = time.thread_time()
+        asked = time.perf_counter()
         try:
-            asked = time.perf_counter()
-            try:
-                batch = original_next(live)
-            except StopIteration:
-                loader = info.loader()
-                if not self.observer.epoch_ended(info, asked) or loader is None:
-                    raise
-                live = self._module.DataLoader.__iter__(loader)
-                iterator._tunekit_successor = None if live is iterator else live
-                batch = original_next(live)
-        finally:
-            self.fetching -= 1
+            batch = source.fetch()
+        except StopIteration:
+            if not self.observer.epoch_ended(info, asked) or not source.restart():
+                raise
+            batch = source.fetch()
+        wait_s = time.perf_counter() - asked
         info.fetches += 1
         info.epoch_fetches += 1
-        self.observer.fetched(info, batch, time.perf_counter() - started)
+        self.observer.fetched(info, batch, wait_s, time.thread_time() - cpu_before)
         return batch
+
+
+class Source:
+    """One iterator of the script's, and the one that took its place where the observer ended its epoch."""
+
+    def __init__(self, watch: LoaderWatch, iterator: Any, info: LoaderInfo) -> None:
+        self._watch = watch
+        self._info = info
+        self._own = weakref.ref(iterator)  # a cycle would keep its workers alive
+        self._successor: Any = None
+
+    @property
+    def live(self) -> Any:
+        """Torch's iterator that batches come from now."""
+        return self._own() if self._successor is None else self._successor
+
+    def fetch(self) -> Any:
+        """Return the next batch.
+
+        Raises:
+            StopIteration: the epoch is over.
+        """
+        self._watch.fetching += 1
+        try:
+            return self._watch.original_next(self.live)
+        finally:
+            self._watch.fetching -= 1
+
+    def restart(self) -> bool:
+        """Begin the loader's next epoch under the script's hands; returns whether there is one."""
+        loader = self._info.loader()
+        if loader is None:
+            return False
+        live = self._watch.module.DataLoader.__iter__(loader)
+        self._successor = None if live is self._own() else live
+        return True
+
+    def take(self) -> Any:
+        """Return a batch that the script does not get, from the next epoch where this one is over.
+
+        Raises:
+            StopIteration: the loader has no batch at all.
+        """
+        try:
+            return self.fetch()
+        except StopIteration:
+            if not self.restart():
+                raise
+        return self.fetch()

@@ -10,11 +10,14 @@ import threading
 import time
 from typing import Any
 
-from . import batches, facts, imports, knobs
+from . import batches, details, facts, imports, knobs, measured
+from .beginnings import Beginnings, Settling
+from .device_times import DeviceTimes
 from .events import FETCHING, TRAINING, Pulse
 from .learn import Learner
-from .loaders import LoaderInfo, LoaderWatch
+from .loaders import DRAIN, LoaderInfo, LoaderWatch
 from .own import AutocastWatch
+from .parts import StepSplit
 from .process import Owner
 from .ranks import Ranks
 from .request import Request
@@ -25,8 +28,6 @@ from .steps import StepWatch
 _PROGRESS_EVERY_S = 0.5
 _EARLY_PROGRESS = 32
 """Batches and steps that are each told: a script that stops early should be known to the batch."""
-_SETTLED_BATCHES = 3
-_MAX_SETTLE_BATCHES = 200
 
 
 def _never_raises(callback: Any) -> Any:
@@ -74,16 +75,17 @@ class Observer:
         self._learner = Learner(self.loaders, self.steps, self.roots, self.ranks, self.autocasts)
         self._clock: LoopClock | None = None
         self._batches = self._step_count = 0
-        self._batch: tuple = (0, 0.0)  # samples and wait of the batch that is being trained on
+        self._samples = 0  # of the batch that is being trained on
+        self._split = StepSplit()
+        self._times: Any = DeviceTimes(None, "cpu")
+        self._measured: dict | None = None
+        self._details: details.Details | None = None
         self._others_fetched = False
         self._batch_bytes = 0
-        self._first_fetch_at: float | None = None
-        self._first_batch_s = self._first_step_s = 0.0
-        self._fetched_at = self._started
+        self._beginnings = Beginnings(self._started)
+        self._settling = Settling()
         self._loaderless_samples = self._batches_per_step = 1
         self._window_from: int | None = None
-        self._last_graphs = 0
-        self._settle_from = 0
         self._last_progress = 0.0
         self._finished = self._failed = False
 
@@ -123,25 +125,29 @@ class Observer:
         info.facts["epoch_started"] = now
 
     @_never_raises
-    def fetch_started(self, info: LoaderInfo) -> str | None:
-        """The script asks a loader for a batch; returns "drain" when this epoch should end now."""
+    def fetch_started(self, info: LoaderInfo, source: Any) -> Any:
+        """The script asks a loader for a batch; returns `loaders.DRAIN`, a `loaders.Replay` or None."""
+        now = time.perf_counter()
         self._pulse.tell(FETCHING, self._batches, self._step_count)
-        if self._first_fetch_at is None:
-            self._first_fetch_at = time.perf_counter()
+        if not self._beginnings.has_asked:
+            self._beginnings.asked(now)
             self._progress("fetching")
         if info is not self._training or self._clock is None or self._finished:
             return None
-        samples, wait_s = self._batch
-        self._batch = (0, 0.0)
+        if self._details is not None:
+            return self._look_closer(source)
+        parts = self._split.asked(now)
         before = self._clock.phase
-        phase = self._clock.tick(samples, wait_s, self._others_fetched, self._settled())
-        self._others_fetched = False
+        self._times.asked(before == MEASURING and not self._others_fetched)
+        phase = self._clock.tick(self._samples, parts, self._others_fetched, self._settled())
+        self._samples, self._others_fetched = 0, False
         if self._window_from is None and phase == MEASURING:
             self._window_from = info.fetches
+        self._window_moved(before, phase)
         self._progress(phase)
         if phase == FINISHED:
-            self._finish()
-        return "drain" if phase == DRAINING and before != DRAINING else None
+            return self._measurement_complete(source)
+        return DRAIN if phase == DRAINING and before != DRAINING else None
 
     @_never_raises
     def epoch_ended(self, info: LoaderInfo, asked_at: float) -> bool:
@@ -154,10 +160,16 @@ class Observer:
         return forced
 
     @_never_raises
-    def fetched(self, info: LoaderInfo, batch: object, wait_s: float) -> None:
+    def fetched(self, info: LoaderInfo, batch: object, wait_s: float, cpu_s: float) -> None:
         """The script has a batch in its hands."""
+        if self._details is not None:
+            if info is self._training:
+                self._details.fetched(batch)
+            return
         self._learner.fetched(info)
         if info is self._training or self._training is None:
+            self._times.fetched()
+            self._split.fetched(wait_s, cpu_s)
             self._take_batch(info, batch, wait_s)
         else:
             self._others_fetched = True
@@ -169,8 +181,7 @@ class Observer:
         self._progress("validating" if learnt_other else None)
 
     def _take_batch(self, info: LoaderInfo, batch: object, wait_s: float) -> None:
-        samples = max(1, info.samples_in(batch))
-        self._batch = (samples, wait_s)
+        self._samples = samples = max(1, info.samples_in(batch))
         self._batches += 1
         if not self._batch_bytes or (samples == info.facts.get("batch_size") and info.fetches <= 2):
             self._batch_bytes = (
@@ -178,19 +189,34 @@ class Observer:
             )
             info.facts["batch_bytes"] = self._batch_bytes
         if self._batches == 1:
-            self._first_batch_s = wait_s
-            self._fetched_at = time.perf_counter()
+            self._beginnings.fetched(wait_s, time.perf_counter())
 
     # --- what the optimizers tell ----------------------------------------------------------
+
+    @_never_raises
+    def step_began(self, now: float) -> None:
+        """An optimizer begins a step."""
+        if self._details is not None:
+            self._details.step_began()
+            return
+        self._split.step_began(now)
+        self._times.step_began()
 
     @_never_raises
     def stepped(self, optimizer: Any, now: float) -> None:
         """An optimizer made a step."""
         self._step_count += 1
+        if self._details is not None:
+            self._details.step_ended()
+            if self._training is None and self.steps.is_first(optimizer):
+                self._look_closer(None)
+            return
+        self._split.step_ended(now)
+        self._times.step_ended()
         self._pulse.tell(TRAINING, self._batches, self._step_count)
         if self._step_count == 1:
             self._synchronize()
-            self._first_step_s = time.perf_counter() - self._fetched_at
+            self._beginnings.stepped(time.perf_counter())
         if not self._learner.complete and self._learner.stepped(optimizer):
             self._learn()
         if self._clock is not None and self._training is None and not self._finished:
@@ -231,6 +257,7 @@ class Observer:
             workers,
             can_force_boundary=self._training is not None and epoch_batches is not None,
         )
+        self._times = DeviceTimes(sys.modules["torch"], self._learner.device["type"])
         if self._training is not None:
             self._clock.epoch_started(training.get("epoch_started", self._started))
 
@@ -239,9 +266,13 @@ class Observer:
         if not self.steps.is_first(optimizer):
             return
         samples = self._loaderless_samples * self._batches_per_step
-        phase = self._clock.tick(samples, 0.0, False, self._settled(), self._batches_per_step)
+        parts = self._split.asked(time.perf_counter())
+        before = self._clock.phase
+        self._times.asked(before == MEASURING)
+        phase = self._clock.tick(samples, parts, False, self._settled(), self._batches_per_step)
+        self._window_moved(before, phase)
         if phase == FINISHED:
-            self._finish()
+            self._measurement_complete(None)
 
     # --- applying and settling -------------------------------------------------------------
 
@@ -250,12 +281,7 @@ class Observer:
         knobs.apply_to_root(torch, seen, self._model_knobs)
 
     def _settled(self) -> bool:
-        """Return whether torch.compile has captured no new graph for a few batches."""
-        graphs = knobs.graphs_captured()
-        count = self._step_count if self._training is None else self._batches
-        if graphs != self._last_graphs:
-            self._last_graphs, self._settle_from = graphs, count
-        return not graphs or count - self._settle_from >= _SETTLED_BATCHES or count > _MAX_SETTLE_BATCHES
+        return self._settling.is_settled(self._step_count if self._training is None else self._batches)
 
     def _synchronize(self) -> None:
         torch = sys.modules.get("torch")
@@ -274,57 +300,59 @@ class Observer:
             "roots_applied": [seen.facts() for seen in self.roots.applied],
         }
 
-    def _finish(self) -> None:
-        """Report the measurement and wait for the parent to end this process."""
+    def _window_moved(self, before: str, phase: str) -> None:
+        """The steady window opened or closed."""
+        if phase == MEASURING and before != MEASURING:
+            self._times.open()
+
+    def _measurement_complete(self, source: Any) -> Any:
+        """Tell what was measured, then look closer if that is asked for, else wait for the end."""
+        self._measured = self._measurement()
+        stages = details.stages(self._request.details, self)
+        self._tell_done(is_final=not stages)
+        if not stages:
+            self._wait_for_the_end()
+        self._details = details.Details(stages, self._request.window_s, self._progress)
+        return self._look_closer(source)
+
+    def _look_closer(self, source: Any) -> Any:
+        """Let the stage at work see this turn of the loop; once all are through, wait for the end."""
+        self._progress(self._details.phase)
+        answer = self._details.asked(source)
+        if self._details.is_over:
+            self._tell_done(is_final=True)
+            self._wait_for_the_end()
+        return answer
+
+    def _wait_for_the_end(self) -> None:
+        """Wait for the parent to end this process; never os._exit: `train.py && next` must not run `next`."""
         self._finished = True
-        self._report()
-        while True:  # never os._exit: `train.py && next` must not run `next`
+        while True:
             threading.Event().wait(3600)
 
-    def _report(self) -> None:
-        last = self.steps.loss_values()[1]
+    def _tell_done(self, is_final: bool) -> None:
+        seen = self._details.facts() if self._details is not None else None
+        self._log.emit("done", loop=self._measured, is_final=is_final, details=seen)
+
+    def _measurement(self) -> dict:
+        """Return the plain facts of the measurement, and tell of a loss that is none."""
+        last = self.steps.last_loss_value()
         if last is not None and not math.isfinite(last):
             self._log.emit("nonfinite", loss=str(last), steps=self._step_count)
-        self._log.emit("done", loop=self._measured())
+        return self._loop_facts()
 
-    def _measured(self) -> dict:
-        clock = self._clock
-        training = self._training.facts if self._training else {}
-        epoch_samples, epoch_batches = facts.epoch_of(self._training)
-        if epoch_samples is None and epoch_batches is not None and clock.steady_batches:
-            epoch_samples = round(epoch_batches * clock.steady_samples / clock.steady_batches)
-        first, last = (facts.finite(loss) for loss in self.steps.loss_values())
-        return {
-            "device": self._learner.device,
-            "world_size": self.ranks.world_size,
-            "batch_size": training.get("batch_size") if self._training else self._loaderless_samples,
-            "num_workers": training.get("num_workers", 0),
-            "prefetch_factor": training.get("prefetch_factor"),
-            "pin_memory": training.get("pin_memory", False),
-            "persistent_workers": training.get("persistent_workers", False),
-            "compile_graphs": knobs.graphs_captured(),
-            "float32_matmul_precision": knobs.matmul_precision(sys.modules["torch"]),
-            "steady_batches": clock.steady_batches,
-            "steady_samples": clock.steady_samples,
-            "steady_time_s": clock.steady_time_s,
-            "rate_interval_relative": clock.interval,
-            "rate_trend_relative": clock.trend,
-            "stop_reason": clock.stop_reason,
-            "discarded_batches": clock.discarded_batches if self._window_from is None else self._window_from,
-            "data_wait_s": clock.data_wait_s,
-            "epoch_samples": epoch_samples,
-            "epoch_batches": epoch_batches,
-            "boundary_s": clock.boundary_s,
-            "boundaries_seen": clock.boundaries_seen,
-            "startup_s": max(0.0, (self._first_fetch_at or self._started) - self._started),
-            "first_batch_s": self._first_batch_s,
-            "first_step_s": self._first_step_s,
+    def _loop_facts(self) -> dict:
+        others = {
+            **self._beginnings.facts(),
             "batch_bytes": self._batch_bytes,
-            **facts.of_device_memory(),
-            "loss_first": first,
-            "loss_last": last,
+            "device_parts": self._times.facts(),
             "script_steps": self._step_count,
         }
+        if self._training is None:
+            others["batch_size"] = self._loaderless_samples
+        if self._window_from is not None:
+            others["discarded_batches"] = self._window_from
+        return measured.loop_facts(self._learner, self.ranks, self.steps, self._clock, others)
 
     def _progress(self, phase: str | None) -> None:
         now = time.perf_counter()
@@ -357,9 +385,10 @@ class Observer:
         if self._finished:
             return
         error = getattr(sys, "last_value", None)
-        if error is None and self._clock is not None and self._clock.end():
+        if self._measured is None and error is None and self._clock is not None and self._clock.end():
             self._finished = True
-            self._report()
+            self._measured = self._measurement()
+            self._tell_done(is_final=True)
             return
         self._log.emit("exit", steps=self._step_count, batches=self._batches, error=facts.of_error(error))
 

@@ -22,6 +22,7 @@ class Request:
         world_size: processes that trained together when the config was measured.
         promised_it_per_s: (lowest, highest) rate that "apply" watches for, None for no watch.
         batches_per_step: loop batches per optimizer step as measured, which that rate is counted in.
+        details: what to look at once the measurement is complete.
         window_s: steady time to measure, in seconds.
         interval_goal: half width of the rate's interval, relative, at which the window may close.
     """
@@ -40,6 +41,7 @@ class Request:
         self.knobs: dict = payload["knobs"]
         self.loader: dict | None = payload["loader"]
         self.roots: list = payload["roots"]
+        self.details: list = payload["details"]
         self.window_s = float(payload["window_s"])
         self.interval_goal = float(payload["interval_goal"])
 

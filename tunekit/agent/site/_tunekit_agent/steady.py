@@ -61,7 +61,8 @@ class LoopClock:
         self._can_force = can_force_boundary
         self.phase = WARMING
         self.durations: list = []
-        self.steady_time_s = self.data_wait_s = 0.0
+        self.steady_time_s = 0.0
+        self._parts = [0.0, 0.0, 0.0, 0.0]
         self.steady_samples = self.steady_batches = self.discarded_batches = 0
         self.stop_reason: str | None = None
         self.interval: float | None = None
@@ -95,18 +96,29 @@ class LoopClock:
             self._boundaries
         )
 
+    def parts(self) -> dict:
+        """Return the plain facts of a StepParts record: what no part claims is compute."""
+        wait_s, fetch_cpu_s, optimizer_s, other_s = self._parts
+        return {
+            "data_wait_s": wait_s,
+            "compute_s": max(0.0, self.steady_time_s - wait_s - optimizer_s - other_s),
+            "optimizer_s": optimizer_s,
+            "other_s": other_s,
+            "fetch_cpu_s": fetch_cpu_s,
+        }
+
     def epoch_started(self, now: float) -> None:
         """The loader's iterator is being made (or reset)."""
         self._epoch_start = now
         self._epoch_batches = 0
         self._last_tick = None
 
-    def tick(self, samples: int, wait_s: float, interrupted: bool, settled: bool, batches: int = 1) -> str:
+    def tick(self, samples: int, parts: tuple, interrupted: bool, settled: bool, batches: int = 1) -> str:
         """The loop asks for its next batch.
 
         Args:
             samples: of the batch that just ended; 0 when this is the epoch's first tick.
-            wait_s: seconds that its next() took.
+            parts: what it spent where, as `parts.StepSplit` returns it.
             interrupted: something else (a validation) ran within it; its time is left out.
             settled: nothing is being compiled or learnt any more.
             batches: loop batches since the last tick; more than one where only steps can be seen.
@@ -119,7 +131,7 @@ class LoopClock:
         if ended:
             self._epoch_batches += 1
         if self.phase == MEASURING and self._last_tick is not None and ended:
-            self._add(now, samples, wait_s, interrupted, batches)
+            self._add(now, samples, parts, interrupted, batches)
         elif ended and self.phase == WARMING:
             self.discarded_batches += 1
         if self.phase in (DRAINING, REFILLING) and ended:
@@ -160,7 +172,7 @@ class LoopClock:
             return True
         return False
 
-    def _add(self, now: float, samples: int, wait_s: float, interrupted: bool, batches: int) -> None:
+    def _add(self, now: float, samples: int, parts: tuple, interrupted: bool, batches: int) -> None:
         duration = now - (self._last_tick or now)
         self._last_tick = now
         if interrupted:
@@ -168,7 +180,8 @@ class LoopClock:
         self.steady_time_s += duration
         self.steady_samples += samples
         self.steady_batches += batches
-        self.data_wait_s += wait_s
+        for place, seconds in enumerate(parts):
+            self._parts[place] += seconds
         if len(self.durations) < _MAX_DURATIONS:
             self.durations.append(duration)
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from .process import Owner
 
+_LOSSES = 256
+_LOSS_BYTES = 512
 _LR_STEPS = 16
 """Steps over which a learning rate is looked at: a hand-made warm-up moves it at each."""
 
@@ -17,7 +19,7 @@ class StepWatch:
     """Sees optimizer steps and keeps the detached losses.
 
     Args:
-        observer: receives stepped(optimizer, now).
+        observer: receives step_began(now) and stepped(optimizer, now).
         owner: the process that is observed.
 
     Attributes:
@@ -25,6 +27,7 @@ class StepWatch:
         steps: how often each stepped; a step that a gradient scaler skipped counts.
         backwards: backward passes outside of steps (a closure's belong to its step).
         scales_gradients: whether the script uses a gradient scaler.
+        losses: of the first backward passes, detached and unread.
     """
 
     def __init__(self, observer: Any, owner: Owner) -> None:
@@ -33,7 +36,7 @@ class StepWatch:
         self.steps: dict = {}
         self.backwards = 0
         self.scales_gradients = False
-        self.first_loss: Any = None
+        self.losses: list = []
         self.last_loss: Any = None
         self._inside: set = set()  # optimizers that are within a step
         self._scaled: tuple | None = None  # the scaler's last result and the loss that it was made of
@@ -99,10 +102,13 @@ class StepWatch:
         elif known[1] is not None and rate != known[1]:
             self.optimizers[key] = (known[0], None, known[2])
 
-    def loss_values(self) -> tuple:
-        """Return the first and the last loss as floats, None where there was none."""
-        kept = (self.first_loss, self.last_loss)
-        return tuple(None if loss is None else float(loss) for loss in kept)
+    def loss_values(self) -> list:
+        """Return the first losses, in order, with six digits: there are many."""
+        return [float(f"{float(loss):.6g}") for loss in self.losses]
+
+    def last_loss_value(self) -> float | None:
+        """Return the last loss as a float, None where there was none."""
+        return None if self.last_loss is None else float(self.last_loss)
 
     def seen(self) -> list:
         """Return every optimizer that stepped, in order, as plain facts."""
@@ -128,12 +134,14 @@ class StepWatch:
                 kept = kept + loss.detach()
         except Exception:
             return  # nothing that torch would go back from, or a tensor of another kind: torch will say
-        if self.first_loss is None:
-            self.first_loss = kept
+        if len(self.losses) < _LOSSES:
+            self.losses.append(_by_itself(kept))
         self.last_loss = kept
 
     def _before(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        self._inside.add(id(optimizer))
+        if id(optimizer) not in self._inside and self._owner.is_here:
+            self._inside.add(id(optimizer))
+            self.observer.step_began(time.perf_counter())
 
     def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if id(optimizer) not in self._inside:
@@ -188,6 +196,11 @@ def _hooked(step: Any, before: Any, after: Any) -> Any:
 
     hooked_step.hooked = True
     return hooked_step
+
+
+def _by_itself(loss: Any) -> Any:
+    """Return a loss that keeps nothing else alive: one picked from a tensor of many would keep them all."""
+    return loss.clone() if loss.untyped_storage().nbytes() > _LOSS_BYTES else loss
 
 
 def base_learning_rate(optimizer: Any) -> float | None:

@@ -1,0 +1,126 @@
+"""Where a training step's time goes, and what its batches are made of, as the agent saw it."""
+
+from typing import Literal
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+
+from tunekit.records.base import Record
+
+
+class StepParts(Record):
+    """The steady window by the host's clock, in seconds; the parts add up to it.
+
+    On a CPU that is where the time goes. Beside a GPU, which works on while the host goes ahead, it is where
+    the host's time goes; `DeviceParts` is the device's.
+    """
+
+    data_wait_s: NonNegativeFloat
+    """Inside the loader's next()."""
+    compute_s: NonNegativeFloat
+    """From a batch at hand to its last optimizer step, the steps left out: transfer, forward, loss, backward.
+
+    A loop without a DataLoader has all but its steps here.
+    """
+    optimizer_s: NonNegativeFloat
+    """Inside optimizer steps, closures included."""
+    other_s: NonNegativeFloat
+    """From the last step to asking for the next batch: logging, metrics, schedules."""
+    fetch_cpu_s: NonNegativeFloat = 0.0
+    """CPU time of the loop's thread within data_wait_s: making the batch without workers, unpickling with."""
+
+
+class DeviceParts(Record):
+    """The steady window by CUDA events on the current stream; nothing is synchronised for them."""
+
+    batches: PositiveInt
+    """Loop batches whose events had all come to pass when they were read."""
+    stall_s: NonNegativeFloat
+    """Exposed data stall: device time between asking for a batch and having it. Near 0 while queued work
+    hides the host's wait."""
+    compute_s: NonNegativeFloat
+    optimizer_s: NonNegativeFloat
+    other_s: NonNegativeFloat
+    """From the last step to asking for the next batch."""
+    drained_batches: NonNegativeInt
+    """Of the batches, those at whose end the device had no work left when the next was asked for."""
+
+    @property
+    def time_s(self) -> float:
+        """Device time of those batches."""
+        return self.stall_s + self.compute_s + self.optimizer_s + self.other_s
+
+
+class WorkerWork(Record):
+    """What one loader process made in the steady window; the loop's own process without workers."""
+
+    batches: NonNegativeInt
+    time_s: NonNegativeFloat
+    first_batch_s: NonNegativeFloat
+    """Of the first batch after it started, which is not in time_s."""
+
+
+class LoaderWork(Record):
+    """What making batches costs in the processes that make them: data set and collate."""
+
+    workers: tuple[WorkerWork, ...] = Field(min_length=1, max_length=1024)
+    cpu_s: NonNegativeFloat
+    """CPU seconds of these processes within their time_s, all their threads."""
+    median_batch_s: PositiveFloat
+    p99_batch_s: PositiveFloat
+    slowest_batch_s: PositiveFloat
+
+    @property
+    def batches(self) -> int:
+        """Batches made in the window."""
+        return sum(worker.batches for worker in self.workers)
+
+    @property
+    def time_s(self) -> float:
+        """Seconds spent on them, summed over the workers."""
+        return sum(worker.time_s for worker in self.workers)
+
+    @property
+    def batch_s(self) -> float | None:
+        """Mean seconds that one worker takes for a batch; None when none was made."""
+        return self.time_s / self.batches if self.batches else None
+
+    @property
+    def cpu_share(self) -> float | None:
+        """CPU seconds per second of making; low where the workers wait for storage. None without time."""
+        return self.cpu_s / self.time_s if self.time_s else None
+
+
+class LeafSeen(Record):
+    """One tensor, array, text or number of a batch."""
+
+    path: str = Field(max_length=200)
+    """How to reach it in the batch, such as "[0]" or "['labels']"."""
+    kind: Literal["tensor", "array", "text", "number", "other"]
+    dtype: str | None = None
+    shape: tuple[NonNegativeInt, ...] = ()
+    bytes: NonNegativeInt
+
+
+class BatchSeen(Record):
+    """One full batch of the training loader, walked leaf by leaf."""
+
+    samples: PositiveInt
+    total_bytes: NonNegativeInt
+    """Of the data itself."""
+    shared_bytes: NonNegativeInt
+    """What it takes in /dev/shm when a worker hands it over: its tensors' storages, in whole pages."""
+    piped_bytes: NonNegativeInt
+    """What goes through a pipe instead: arrays, text, numbers."""
+    leaves: tuple[LeafSeen, ...] = Field(max_length=64)
+    """The largest, in the order of the batch."""
+    leaves_left_out: NonNegativeInt = 0
+
+
+class ModelBytes(Record):
+    """Bytes of the stepped modules on the training device, at the end of the measurement."""
+
+    parameters_bytes: NonNegativeInt
+    buffers_bytes: NonNegativeInt
+    gradients_bytes: NonNegativeInt
+    """When all are there; freed between steps by zero_grad."""
+    optimizer_bytes: NonNegativeInt

@@ -1,0 +1,110 @@
+"""What a trial looked at after its measurement, while the loop was still there."""
+
+from enum import StrEnum
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+
+from tunekit.records.base import Record
+
+
+class Detail(StrEnum):
+    """What may be looked at, in this order."""
+
+    QUEUE = "queue"
+    """The loader's full queue: /dev/shm, and the memory of each worker."""
+    KERNELS = "kernels"
+    """A few steps under torch.profiler."""
+    SYNCS = "syncs"
+    """Where the script waits for the device."""
+    PEAKS = "peaks"
+    """Peak device memory of forward and backward, and of the optimizer, apart."""
+    FLOORS = "floors"
+    """The loader alone, then the training alone on one batch."""
+
+
+class QueueSeen(Record):
+    """The loader's queue, held until it grew no more."""
+
+    batches: NonNegativeInt
+    """Batches that a full queue holds, by formula: workers x prefetch + 1 at hand."""
+    predicted_bytes: NonNegativeInt
+    """These, by the bytes that one batch takes in /dev/shm."""
+    shm_bytes: NonNegativeInt
+    """Growth of /dev/shm since the loader's processes started."""
+    is_full: bool
+    """Whether it had stopped growing."""
+    main_base_bytes: NonNegativeInt | None = None
+    """Proportional memory of the training process without shared memory."""
+    worker_base_bytes: NonNegativeInt | None = None
+    """The same of one worker, on average."""
+    pss_bytes: NonNegativeInt | None = None
+    """Proportional memory of training process and workers, the queue included."""
+
+
+class LoopFloors(Record):
+    """The two halves of the loop, each without the other, in this process: what either alone would allow."""
+
+    loader_step_s: PositiveFloat | None = None
+    """Seconds per batch of the loader alone, its primed queue left out."""
+    loader_batches: NonNegativeInt = 0
+    compute_step_s: PositiveFloat | None = None
+    """Seconds per batch of training on one batch over and over."""
+    compute_batches: NonNegativeInt = 0
+    why_not: str | None = None
+    """Why a half is missing."""
+
+
+class Kernel(Record):
+    """One kernel, or operator on a CPU, over the traced steps."""
+
+    name: str = Field(max_length=200)
+    calls: PositiveInt
+    time_s: NonNegativeFloat
+
+
+class KernelWindow(Record):
+    """A few steps under torch.profiler: for what no outside clock sees, never for rates."""
+
+    steps: PositiveInt
+    time_s: PositiveFloat
+    """Of the traced steps by the host's clock, slower than untraced ones."""
+    device_busy_s: NonNegativeFloat | None = None
+    """Time in which a kernel or a copy ran; None on a CPU."""
+    h2d_s: NonNegativeFloat | None = None
+    d2h_s: NonNegativeFloat | None = None
+    idle_s: NonNegativeFloat | None = None
+    """Gaps between the device's first and last work, in which nothing ran: launches that came late."""
+    kernels: tuple[Kernel, ...] = Field(default=(), max_length=32)
+    """Those that took longest, by their own time."""
+
+
+class SyncPoint(Record):
+    """A place where the script waits for the device."""
+
+    where: str = Field(max_length=300)
+    """The script's file and line; torch's where no frame is the script's."""
+    what: str = Field(max_length=300)
+    per_step: PositiveFloat
+
+
+class PeaksSeen(Record):
+    """Peak allocated device memory of one batch, in its two parts, after an optimizer has its state."""
+
+    forward_backward_bytes: NonNegativeInt
+    optimizer_bytes: NonNegativeInt
+    gradients_at_start_bytes: NonNegativeInt
+    """Gradients that were still there when the batch began."""
+    batch_bytes: NonNegativeInt
+    """The batch's tensors; on the device once they were copied."""
+
+
+class Details(Record):
+    """Whatever was asked for and could be seen; None where not."""
+
+    queue: QueueSeen | None = None
+    floors: LoopFloors | None = None
+    kernels: KernelWindow | None = None
+    syncs: tuple[SyncPoint, ...] | None = Field(default=None, max_length=64)
+    peaks: PeaksSeen | None = None
+    faults: tuple[str, ...] = Field(default=(), max_length=16)
+    """Why something that was asked for is missing."""

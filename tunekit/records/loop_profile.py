@@ -1,0 +1,108 @@
+"""What `tunekit profile` learned of one training loop: its trials, and what follows from them."""
+
+from typing import Literal
+
+from pydantic import Field, PositiveFloat, PositiveInt
+
+from tunekit.records.base import SCHEMA_VERSION, Record
+from tunekit.records.config import TrainConfig
+from tunekit.records.finding import Finding
+from tunekit.records.host import Host
+from tunekit.records.measurement import Interval
+from tunekit.records.profile import Profile
+from tunekit.records.recommendation import NoiseFloor
+from tunekit.records.run import FixedKnob, RunStatus
+from tunekit.records.target import Discovery, Target
+from tunekit.records.trial import TrialRecord
+
+
+class ProfileOptions(Record):
+    """What the user asked of a loop profile."""
+
+    gpu: str = "auto"
+    fixed: tuple[FixedKnob, ...] = ()
+    """Knobs to set before looking; the rest is as the script has it."""
+    rounds: PositiveInt = 1
+    """Fresh processes of each config, interleaved."""
+    window_s: PositiveFloat = 5.0
+    trial_limit_s: PositiveFloat = 300.0
+    no_progress_limit_s: PositiveFloat = 90.0
+    kernels: bool = False
+    ablate: bool = False
+    against: str | None = None
+    """The config file that was compared."""
+
+
+class Contender(Record):
+    """One config of a comparison, measured in fresh processes that took turns with the others."""
+
+    name: str
+    """"as it is", a file's name, or what was changed."""
+    config: TrainConfig
+    trials: tuple[int, ...]
+    """Numbers of its trials; those that failed included."""
+    rate_samples_per_s: Interval | None = None
+    factor: Interval | None = None
+    """Its rate over the first contender's, paired by round; None for that one."""
+    why_missing: str | None = None
+    """Why it has no rate."""
+
+
+class AblationStep(Record):
+    """One optimisation: by itself, and added to those before it."""
+
+    name: str
+    changes: tuple[FixedKnob, ...] = Field(min_length=1)
+    alone: Contender
+    added: Contender | None = None
+    """None for the first, which is both, and after one that failed."""
+    step_factor: Interval | None = None
+    """What adding it brought, beyond those before it."""
+
+
+class Ablation(Record):
+    """What each optimisation brings by itself and in turn."""
+
+    steps: tuple[AblationStep, ...]
+    left_out: tuple[str, ...] = ()
+    """What was not tried, and why, such as "tf32: no effect on cpu"."""
+    product_of_alone: PositiveFloat | None = None
+    """What the factors would come to if they multiplied."""
+    together: Interval | None = None
+    """What they come to."""
+
+
+class LoopProfile(Record):
+    """Everything one `tunekit profile` learned; rebuilt from its trial records."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    tunekit_version: str
+    created_at: str
+    """ISO 8601, UTC."""
+    status: RunStatus
+    target: Target
+    options: ProfileOptions
+    host: Host
+    profile: Profile
+    """Of the GPU that was asked for."""
+    measured_on: str
+    trials: tuple[TrialRecord, ...] = ()
+    contenders: tuple[Contender, ...] = ()
+    """The config that was looked into, and the one it is compared with."""
+    noise_floor: NoiseFloor | None = None
+    ablation: Ablation | None = None
+    findings: tuple[Finding, ...] = ()
+    """Of the first contender's loop."""
+
+    @property
+    def discovery(self) -> Discovery | None:
+        """What is known of the target: the first complete discovery, else the last partial one."""
+        seen = [trial.discovery for trial in self.trials if trial.discovery is not None]
+        return next((one for one in seen if one.complete), seen[-1] if seen else None)
+
+    @property
+    def looked_into(self) -> TrialRecord | None:
+        """The trial that its figures are of: the first that looked at details, else the first measured."""
+        measured = [trial for trial in self.trials if trial.measurement is not None]
+        detailed = (one for one in measured if one.measurement and one.measurement.details is not None)
+        return next(detailed, measured[0] if measured else None)
