@@ -1,0 +1,42 @@
+"""Real trials of a benchmark's own script, each in a fresh process."""
+
+import sys
+from pathlib import Path
+
+from tunekit.hardware.detect import detect_host
+from tunekit.records.details import Detail
+from tunekit.records.measurement import Measurement
+from tunekit.records.trial import TrialRecord, TrialRole
+from tunekit.trial.executor import ProcessExecutor, TrialSpec
+from tunekit.trial.target import resolve_target
+from tunekit.trial.watch import Limits
+
+
+def run_script(
+    script: Path,
+    words: list[str],
+    folder: Path,
+    window_s: float,
+    details: tuple[Detail, ...] = (),
+) -> TrialRecord:
+    """Return the record of one trial of a script as it is.
+
+    Args:
+        script: the training script.
+        words: its flags.
+        folder: gets the trial's own folder.
+        window_s: steady seconds to measure.
+        details: what to look at afterwards.
+    """
+    target = resolve_target((sys.executable, str(script), *words), script.parent)
+    limits = Limits(trial_s=280.0, no_progress_s=90.0, ram_bytes=int(0.9 * detect_host().ram_limit_bytes))
+    executor = ProcessExecutor(target, folder, limits, window_s)
+    spec = TrialSpec(0, TrialRole.BASELINE, None, details=details)
+    return executor.run(spec, None, lambda progress: None)
+
+
+def measured(record: TrialRecord) -> Measurement:
+    """Return the measurement; a trial without one ends the benchmark."""
+    if record.measurement is None:
+        sys.exit(f"a trial failed: {record.failure}")
+    return record.measurement
