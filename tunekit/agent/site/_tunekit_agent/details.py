@@ -129,20 +129,22 @@ class Details:
             return None
 
     def _fault(self, name: str, why: str) -> None:
+        self._is_faulty = True
         if len(self._faults) < _MAX_FAULTS:
             self._faults.append(f"{name}: {why}")
 
     def _end(self) -> None:
-        """Leave the stage at work, keep what it saw and go on to the next."""
+        """Leave the stage at work, keep what it saw, if all went well, and go on to the next."""
         stage = self._stage
         self._guarded("leave")
-        facts = self._guarded("facts")
+        facts = self._guarded("facts") if not self._is_faulty else None
         if facts is not None:
             self._seen[stage.name] = facts
         self._advance()
 
     def _advance(self) -> None:
         self._stage = self._waiting.pop(0) if self._waiting else None
+        self._is_faulty = False
         self._until = self._clock() + self._deadline_s
         if self._stage is not None:
             self._moved(self._stage.name)
