@@ -39,6 +39,8 @@ _MAX_WRITTEN = 1000
 _MAX_FAULTS = 20
 _NO_STEP_FACTOR = 2
 """A script may evaluate before it trains: loading without steps is given this many no-progress limits."""
+_DETAILS_LIMIT_S = 120.0
+"""A script that no longer loads and steps is not waited for beyond that, once it is measured."""
 _TAIL_BYTES = 64 << 10
 _TAIL_LINES = 20
 _UNPRINTABLE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -137,7 +139,7 @@ class TrialWatch:
         self._is_sampling = True
         self._evidence = Evidence(output=str(folder / OUTPUT_FILE))
         self._oom_kills_before = oom_kills()
-        self._started_at = self._moved_at = self._fetched_at = clock()
+        self._started_at = self._moved_at = self._fetched_at = self._measured_at = clock()
         self._phase = "starting"
 
     def run(self) -> Evidence:
@@ -239,6 +241,8 @@ class TrialWatch:
     def _take_done(self, event: DoneEvent) -> None:
         """Keep the measurement; a second time it comes with details."""
         known = self._evidence.done
+        if known is None:
+            self._measured_at = self._clock()
         if known is None or (not known.is_final and event.is_final):
             self._evidence.done = event
 
@@ -257,6 +261,9 @@ class TrialWatch:
         if now - self._started_at > limits.trial_s:
             evidence.limit = OutcomeKind.TIMEOUT
             evidence.limit_message = f"not measured after {limits.trial_s:.0f} s ({self._phase})"
+        elif evidence.done is not None and now - self._measured_at > _DETAILS_LIMIT_S:
+            evidence.limit = OutcomeKind.TIMEOUT
+            evidence.limit_message = f"looking closer took over {_DETAILS_LIMIT_S:.0f} s ({self._phase})"
         elif now - self._moved_at > limits.no_progress_s:
             self._take_pulse()
             evidence.limit, evidence.limit_message = standstill(evidence, limits.no_progress_s)
