@@ -224,6 +224,13 @@ def test_picks_are_within_the_limits_of_a_small_host():
     }
 
 
+def test_what_holds_the_baseline_back_is_told_but_no_advice_to_try_what_was_tried():
+    slow = baseline_record(boundary_s=500.0, persistent_workers=False)
+    codes = [one.code for one in assembled(slow).findings]
+    assert "costly-epochs" in codes
+    assert "compute-bound" not in codes
+
+
 def test_what_was_wrong_with_the_machine_comes_before_what_the_trials_showed():
     shared = Finding(code="shared-gpu", severity="warning", message="GPU 0 is in use")
     whole = assembled(baseline_record(epoch_samples=None, epoch_batches=None), machine_findings=(shared,))

@@ -77,23 +77,31 @@ def ram_verdict(config: TrainConfig, bytes_per_sample: float, base_bytes: int, h
         base_bytes: host memory of the process tree without the buffer.
         host: its RAM limit and what is free of /dev/shm are the limits.
     """
-    batch_bytes = config.batch_bytes(bytes_per_sample)
-    if not fits_shm(queue_bytes(config, batch_bytes), host):
+    return loader_verdict(config, config.batch_bytes(bytes_per_sample), base_bytes, host)
+
+
+def loader_verdict(loader: Loader, batch_bytes: float, base_bytes: int, host: Host) -> RamVerdict:
+    """Return the verdict on the buffer of a loader with batches of this size."""
+    if not fits_shm(queue_bytes(loader, batch_bytes), host):
         return RamVerdict.OOM
-    return buffer_verdict(buffer_bytes(config, batch_bytes), base_bytes, host.ram_limit_bytes)
+    return buffer_verdict(buffer_bytes(loader, batch_bytes), base_bytes, host.ram_limit_bytes)
 
 
 def oom_reason(config: TrainConfig, bytes_per_sample: float, base_bytes: int, host: Host) -> str | None:
     """Return why a config must not be started on this host, with the figures; None if it may."""
-    batch_bytes = config.batch_bytes(bytes_per_sample)
-    buffered = buffer_bytes(config, batch_bytes)
+    return loader_oom_reason(config, config.batch_bytes(bytes_per_sample), base_bytes, host)
+
+
+def loader_oom_reason(loader: Loader, batch_bytes: float, base_bytes: int, host: Host) -> str | None:
+    """Return why a loader with batches of this size must not be started; None if it may."""
+    buffered = buffer_bytes(loader, batch_bytes)
     if buffer_verdict(buffered, base_bytes, host.ram_limit_bytes) is RamVerdict.OOM:
         limit_bytes = math.floor(OOM_SHARE * host.ram_limit_bytes)
         return (
             f"base {bytes_text(base_bytes)} + buffer {bytes_text(buffered)} (predicted) exceed "
             f"{OOM_SHARE:.0%} of the RAM limit ({bytes_text(limit_bytes)})"
         )
-    queued = queue_bytes(config, batch_bytes)
+    queued = queue_bytes(loader, batch_bytes)
     if not fits_shm(queued, host):
         return (
             f"the loader's queue needs {bytes_text(queued)} of /dev/shm (predicted), "

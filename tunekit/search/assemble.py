@@ -224,8 +224,11 @@ def _findings(trials: Trials, run: Run) -> tuple[Finding, ...]:
                 remedy="speed-ups are n/a; the tiers were searched from smaller batches",
             )
         )
-    if baseline is not None and baseline.measurement is not None:
-        findings += loop_findings(baseline.measurement.loop)
+    if baseline is not None:
+        profile = None if run.is_emulated else run.profile
+        of_loop = loop_findings(baseline, run.target, trials.discovery, run.rank_host, profile)
+        # Notes advise what a search has just tried.
+        findings += [finding for finding in of_loop if finding.severity is not Severity.INFO]
     findings += [finding for finding in (_diverted(trials), _unsteady(trials)) if finding is not None]
     loop = next((r.measurement.loop for r in trials.candidates if r.measurement), None)
     if loop is not None and loop.epoch_samples is None:

@@ -1,4 +1,4 @@
-"""The table of codes against the checks themselves."""
+"""The tables of codes against the checks themselves."""
 
 import ast
 from pathlib import Path
@@ -10,18 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tunekit.recommend import diagnose
-from tunekit.recommend.diagnose.codes import CODES
+from tunekit.recommend.diagnose import loop
+from tunekit.recommend.diagnose.codes import CODES, Code
+from tunekit.recommend.diagnose.loop.codes import LOOP_CODES
 from tunekit.recommend.diagnose.machine import machine_findings
 from tunekit.records.checkup import Checkup
 from tunekit.records.finding import Severity
 from tunekit.records.profile import Profile
 
 
-def severities_in_source() -> dict[str, set[Severity]]:
-    """Return every code that a check gives to a finding, with the severities it names beside it."""
+def severities_in_source(folder: str) -> dict[str, set[Severity]]:
+    """Return every code that a folder's checks give to a finding, with the severities named beside it."""
     found: dict[str, set[Severity]] = {}
-    checks = [path for path in Path(diagnose.__path__[0]).glob("*.py") if path.stem != "loop"]
-    for path in checks:  # what a run finds of its loop is no matter of the machine, nor of the doctor
+    for path in Path(folder).glob("*.py"):
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if not isinstance(call, ast.Call) or ast.unparse(call.func) != "Finding":
                 continue
@@ -37,13 +38,22 @@ def severities_in_source() -> dict[str, set[Severity]]:
     return found
 
 
-def test_every_code_of_a_check_is_in_the_table_and_no_other():
-    assert {code: set(one.severities) for code, one in CODES.items()} == severities_in_source()
+@pytest.mark.parametrize(
+    ("table", "folder"),
+    [(CODES, diagnose.__path__[0]), (LOOP_CODES, loop.__path__[0])],
+    ids=["machine", "loop"],
+)
+def test_every_code_of_a_check_is_in_its_table_and_no_other(table: dict[str, Code], folder: str):
+    assert {code: set(one.severities) for code, one in table.items()} == severities_in_source(folder)
 
 
-@pytest.mark.parametrize("code", CODES)
+def test_a_code_is_the_machines_or_the_loops():
+    assert not set(CODES) & set(LOOP_CODES)
+
+
+@pytest.mark.parametrize("code", [*CODES, *LOOP_CODES])
 def test_a_code_says_in_one_line_what_it_means(code: str):
-    one = CODES[code]
+    one = (CODES | LOOP_CODES)[code]
     ranks = [(Severity.ERROR, Severity.WARNING, Severity.INFO).index(severity) for severity in one.severities]
     assert ranks == sorted(set(ranks))
     assert one.summary.isprintable()

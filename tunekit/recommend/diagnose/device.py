@@ -8,7 +8,7 @@ from tunekit.records.host import Accelerator, GpuState
 from tunekit.records.profile import Profile
 from tunekit.units import bytes_text, count_text
 
-_SLOWDOWNS = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
+SLOWDOWNS = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
 """Reasons that an idle GPU does not have."""
 _HOT_C = 85.0
 _NARROW_LANES = 4
@@ -88,7 +88,7 @@ def _shared(gpu: Accelerator, state: GpuState) -> Finding | None:
 
 
 def _throttled(gpu: Accelerator, state: GpuState) -> Finding | None:
-    reasons = [reason for reason in state.throttle_reasons if reason in _SLOWDOWNS]
+    reasons = [reason for reason in state.throttle_reasons if reason in SLOWDOWNS]
     if not reasons:
         return None
     return Finding(

@@ -1,0 +1,272 @@
+"""Measured loops that something holds back: each builder gives a plausible whole, the test names the rest."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from build_records import GIB, config, device, discovery, host, measurement, profile, target, trial_record
+from hypothesis import strategies as st
+
+from tunekit.recommend.diagnose.loop import loop_findings
+from tunekit.records.attribution import BatchSeen, DeviceParts, LoaderWork, StepParts, WorkerWork
+from tunekit.records.details import Details, KernelWindow, LoopFloors, SyncPoint
+from tunekit.records.finding import Finding
+from tunekit.records.measurement import DeviceSeen, Measurement
+from tunekit.records.target import RootSeen
+from tunekit.records.telemetry import GpuTelemetry, HostTelemetry, Telemetry
+from tunekit.records.trial import TrialRecord
+
+CPU = DeviceSeen(type="cpu", name="Intel(R) Xeon(R)", memory_bytes=None)
+STEP_S = 0.1
+"""Of every loop here: 100 steady batches of 128 samples in 10 s."""
+BATCHES = 100
+
+
+def parts(wait: float = 0.0, optimizer: float = 0.1, other: float = 0.0, fetch_cpu: float = 0.0) -> StepParts:
+    """Host parts as shares of the step; what is left is compute."""
+    whole_s = BATCHES * STEP_S
+    return StepParts(
+        data_wait_s=wait * whole_s,
+        compute_s=(1 - wait - optimizer - other) * whole_s,
+        optimizer_s=optimizer * whole_s,
+        other_s=other * whole_s,
+        fetch_cpu_s=fetch_cpu * whole_s,
+    )
+
+
+def device_parts(stall: float = 0.0, drained: float = 0.0, optimizer: float = 0.1) -> DeviceParts:
+    """Device parts as shares of the step, of which the last few batches were not read."""
+    whole_s = 96 * STEP_S
+    return DeviceParts(
+        batches=96,
+        stall_s=stall * whole_s,
+        compute_s=(1 - stall - optimizer) * whole_s,
+        optimizer_s=optimizer * whole_s,
+        other_s=0.0,
+        drained_batches=round(drained * 96),
+    )
+
+
+def work(
+    batch_s: float = 0.1,
+    cpu: float = 1.0,
+    *,
+    workers: int = 2,
+    first_s: float = 0.1,
+    slow: float = 1.0,
+    batches: int = 50,
+    **overrides: Any,
+) -> LoaderWork:
+    """Workers with so many batches each, the last one `slow` times as slow as the others."""
+    times = [batches * batch_s] * (workers - 1) + [batches * batch_s * slow]
+    values: dict[str, Any] = {
+        "workers": tuple(WorkerWork(batches=batches, time_s=t, first_batch_s=first_s) for t in times),
+        "cpu_s": cpu * sum(times),
+        "median_batch_s": batch_s,
+        "p99_batch_s": 1.2 * batch_s,
+        "slowest_batch_s": 1.5 * batch_s,
+    }
+    return LoaderWork(**(values | overrides))
+
+
+def floors(compute_s: float | None = None, loader_s: float | None = None) -> Details:
+    return Details(
+        floors=LoopFloors(
+            compute_step_s=compute_s,
+            compute_batches=40,
+            loader_step_s=loader_s,
+            loader_batches=60,
+        )
+    )
+
+
+def kernels(busy: float = 0.5, idle: float = 0.4, steps: int = 5, **overrides: Any) -> Details:
+    """A trace of steps that take as long as untraced ones; shares of them."""
+    whole_s = steps * STEP_S
+    window = KernelWindow(
+        steps=steps, time_s=whole_s, device_busy_s=busy * whole_s, idle_s=idle * whole_s, **overrides
+    )
+    return Details(kernels=window)
+
+
+def measured(details: Details | None = None, *, workers: int = 2, **overrides: Any) -> Measurement:
+    """A loop on an A10G whose steps take 0.1 s; all of it compute by default."""
+    knobs = config(num_workers=workers)
+    whole = measurement(128 / STEP_S, knobs, **({"parts": parts()} | overrides))
+    return whole.model_copy(update={"details": details})
+
+
+def record(
+    details: Details | None = None,
+    *,
+    knobs: Mapping[str, Any] | None = None,
+    telemetry: Telemetry | None = None,
+    **overrides: Any,
+) -> TrialRecord:
+    """The trial of such a loop."""
+    of = config(**(knobs or {}))
+    made = trial_record(1, 128 / STEP_S, of, **({"parts": parts()} | overrides))
+    assert made.measurement is not None
+    return made.model_copy(
+        update={
+            "measurement": made.measurement.model_copy(update={"details": details}),
+            "telemetry": telemetry,
+        }
+    )
+
+
+def telemetry(
+    of_host: Mapping[str, Any] | None = None, *gpus: GpuTelemetry, steady: bool = True
+) -> Telemetry:
+    return Telemetry(
+        window_s=10.0,
+        samples=20,
+        is_of_steady_window=steady,
+        cost_cpu_s=0.1,
+        host=HostTelemetry(**(of_host or {})),
+        gpus=gpus,
+    )
+
+
+def gpu(**overrides: Any) -> GpuTelemetry:
+    return GpuTelemetry(**({"index": 0, "is_used": True} | overrides))
+
+
+def root(**overrides: Any) -> RootSeen:
+    values: dict[str, Any] = {
+        "class_name": "ResNet",
+        "parameters": 1000,
+        "ordinal": 0,
+        "has_4d_weights": True,
+        "compiled": False,
+        "channels_last": False,
+        "autocast_dtype": None,
+    }
+    return RootSeen(**(values | overrides))
+
+
+def batch(**overrides: Any) -> BatchSeen:
+    values = {"samples": 128, "total_bytes": 1000, "shared_bytes": 4096, "piped_bytes": 0, "leaves": ()}
+    return BatchSeen(**(values | overrides))
+
+
+def sync(where: str = "train.py:42", per_step: float = 1.0) -> SyncPoint:
+    return SyncPoint(where=where, what="loss.item()", per_step=per_step)
+
+
+def findings(of: TrialRecord, **overrides: Any) -> list[Finding]:
+    """What is found of a trial, by default of a plain script on 8 CPUs with an A10G."""
+    values: dict[str, Any] = {
+        "target": target(),
+        "discovery": discovery(roots=(root(),)),
+        "host": host(),
+        "profile": profile(),
+    }
+    return loop_findings(of, **(values | overrides))
+
+
+def found(code: str, of: TrialRecord, **overrides: Any) -> Finding:
+    """Return the one finding of a code."""
+    (one,) = [each for each in findings(of, **overrides) if each.code == code]
+    return one
+
+
+def codes(of: TrialRecord, **overrides: Any) -> list[str]:
+    return [one.code for one in findings(of, **overrides)]
+
+
+_seconds = st.floats(0, 1e3) | st.floats(0, 1e300)
+_some_seconds = st.floats(1e-3, 1e3) | st.floats(1e-300, 1e300)
+_shares = st.floats(0, 1)
+
+
+@st.composite
+def any_details(draw: st.DrawFn) -> Details:
+    """Any of the details, with figures that need not agree."""
+    maybe = st.none() | _some_seconds
+    window = st.builds(
+        KernelWindow,
+        steps=st.integers(1, 9),
+        time_s=_some_seconds,
+        device_busy_s=st.none() | _seconds,
+        h2d_s=st.none() | _seconds,
+        idle_s=st.none() | _seconds,
+    )
+    return Details(
+        floors=draw(st.none() | st.builds(LoopFloors, compute_step_s=maybe, loader_step_s=maybe)),
+        kernels=draw(st.none() | window),
+        syncs=draw(st.none() | st.just((sync(), sync("a.py:1", 0.01)))),
+    )
+
+
+@st.composite
+def any_work(draw: st.DrawFn) -> LoaderWork:
+    one = st.builds(WorkerWork, batches=st.integers(0, 99), time_s=_seconds, first_batch_s=_seconds)
+    return LoaderWork(
+        workers=tuple(draw(st.lists(one, min_size=1, max_size=4))),
+        cpu_s=draw(_seconds),
+        median_batch_s=draw(_some_seconds),
+        p99_batch_s=draw(_some_seconds),
+        slowest_batch_s=draw(_some_seconds),
+    )
+
+
+@st.composite
+def any_telemetry(draw: st.DrawFn) -> Telemetry:
+    figure = st.none() | st.floats(0, 1e12)
+    percent = st.none() | st.floats(0, 100)
+    seen = st.builds(
+        GpuTelemetry,
+        index=st.integers(0, 1),
+        is_used=st.booleans(),
+        utilization_percent=percent,
+        sm_activity_percent=percent,
+        tensor_activity_percent=percent,
+        dram_activity_percent=percent,
+        max_temperature_c=st.none() | st.floats(-40, 120),
+        sm_clock_mhz=st.none() | st.floats(0, 3000),
+        throttle_reasons=st.sampled_from([(), ("gpu_idle",), ("hw_slowdown", "sw_power_cap")]),
+    )
+    host_figures = {name: draw(figure) for name in ("cpu_cores", "read_bytes_per_s", "rchar_bytes_per_s")}
+    gpus = draw(st.lists(seen, max_size=2))
+    return telemetry(host_figures, *gpus, steady=draw(st.booleans()))
+
+
+@st.composite
+def any_loops(draw: st.DrawFn) -> TrialRecord:
+    """Trials whose figures are as wild as their fields allow, and need not agree with each other."""
+    workers = draw(st.integers(0, 8))
+    events = st.builds(
+        DeviceParts,
+        batches=st.integers(1, 200),
+        stall_s=_seconds,
+        compute_s=_seconds,
+        optimizer_s=_seconds,
+        other_s=_seconds,
+        drained_batches=st.integers(0, 200),
+    )
+    host_parts = st.builds(
+        StepParts,
+        data_wait_s=_seconds,
+        compute_s=_seconds,
+        optimizer_s=_seconds,
+        other_s=_seconds,
+        fetch_cpu_s=_seconds,
+    )
+    return record(
+        draw(st.none() | any_details()),
+        knobs={"num_workers": workers},
+        telemetry=draw(st.none() | any_telemetry()),
+        device=draw(
+            st.sampled_from([device(), CPU, DeviceSeen(type="mps", name="M1", memory_bytes=8 * GIB)])
+        ),
+        parts=draw(host_parts),
+        device_parts=draw(st.none() | events),
+        loader_work=draw(st.none() | any_work()),
+        batch=draw(st.none() | st.just(batch(piped_bytes=77))),
+        steady_time_s=draw(_some_seconds),
+        boundary_s=draw(st.none() | st.floats(-1e3, 1e6)),
+        epoch_samples=draw(st.none() | st.integers(1, 10**9)),
+        epoch_batches=draw(st.none() | st.integers(1, 10**6)),
+        rate_interval_relative=draw(st.none() | _shares),
+        rate_trend_relative=draw(st.none() | st.floats(-1, 1)),
+    )

@@ -1,0 +1,137 @@
+"""Where a step's time goes, whether the halves account for it, and which of them is the longer one."""
+
+import pytest
+from build_loops import CPU, any_loops, device_parts, floors, kernels, measured, parts
+from build_records import unhurried
+from hypothesis import given
+
+from tunekit.recommend.diagnose.loop.attribution import Bound, Part, attribution, bound, closure
+from tunekit.records.details import Details
+from tunekit.records.measurement import DeviceSeen
+from tunekit.records.trial import TrialRecord
+
+
+def test_on_a_cpu_the_hosts_clock_tells():
+    seen = attribution(measured(device=CPU, parts=parts(wait=0.3, optimizer=0.1, other=0.05)))
+    assert (seen.source, seen.step_ms) == ("host clock", pytest.approx(100))
+    assert {one.part: round(one.share, 6) for one in seen.shares} == {
+        Part.STALL: 0.3,
+        Part.COMPUTE: 0.55,
+        Part.OPTIMIZER: 0.1,
+        Part.OTHER: 0.05,
+    }
+    assert {one.source for one in seen.shares} == {"host clock"}
+    stall = seen.of(Part.STALL)
+    assert stall is not None
+    assert stall.batch_ms == pytest.approx(30)
+    assert seen.of(Part.HOST_WAIT) is None
+
+
+def test_beside_a_gpu_its_own_clock_tells_and_the_hosts_wait_stands_beside_it():
+    seen = attribution(measured(parts=parts(wait=0.6), device_parts=device_parts(stall=0.02)))
+    assert (seen.source, seen.step_ms) == ("CUDA events", pytest.approx(100))
+    assert seen.stall_share == pytest.approx(0.02)
+    wait = seen.of(Part.HOST_WAIT)
+    assert wait is not None
+    assert (wait.share, wait.batch_ms) == (pytest.approx(0.6), pytest.approx(60))
+    assert (wait.source, wait.is_of_sum) == ("host clock", False)
+    assert sum(one.share for one in seen.shares if one.is_of_sum) == pytest.approx(1)
+
+
+def test_copies_and_gaps_come_from_the_trace():
+    seen = attribution(measured(kernels(idle=0.4, h2d_s=0.05), device_parts=device_parts()))
+    copy, idle = seen.of(Part.H2D), seen.of(Part.DEVICE_IDLE)
+    assert copy is not None
+    assert idle is not None
+    assert (copy.batch_ms, copy.share) == (pytest.approx(10), pytest.approx(0.1))
+    assert (idle.batch_ms, idle.share) == (pytest.approx(40), pytest.approx(0.4))
+    assert {copy.source, idle.source} == {"torch.profiler, 5 steps"}
+
+
+def test_events_that_never_came_to_pass_leave_the_hosts_clock():
+    nothing = device_parts().model_copy(
+        update={"stall_s": 0.0, "compute_s": 0.0, "optimizer_s": 0.0, "other_s": 0.0}
+    )
+    assert attribution(measured(device_parts=nothing)).source == "host clock"
+
+
+@pytest.mark.parametrize(
+    ("compute_s", "loader_s", "meaning"),
+    [
+        (0.06, 0.05, None),
+        (0.1, 0.02, None),
+        (0.104, 0.02, None),
+        (0.05, 0.046, None),
+        (0.05, 0.04, "disturb each other"),
+        (0.12, 0.02, "the training alone was slower"),
+        (0.02, 0.12, "the loader alone was slower"),
+    ],
+)
+def test_the_halves_bracket_the_loop(compute_s: float, loader_s: float, meaning: str | None):
+    seen = closure(measured(floors(compute_s, loader_s)))
+    assert seen is not None
+    assert (seen.step_s, seen.compute_s, seen.loader_s) == (pytest.approx(0.1), compute_s, loader_s)
+    assert seen.holds == (meaning is None)
+    if meaning is not None:
+        assert seen.meaning is not None
+        assert meaning in seen.meaning
+
+
+def test_a_less_sure_rate_gives_the_closure_more_room():
+    assert closure(measured(floors(0.05, 0.04), rate_interval_relative=0.2)).holds
+    assert not closure(measured(floors(0.05, 0.04), rate_interval_relative=None)).holds
+
+
+@pytest.mark.parametrize("details", [None, Details(), floors(0.1, None), floors(None, 0.1)])
+def test_one_half_is_no_closure(details: Details | None):
+    assert closure(measured(details)) is None
+
+
+@pytest.mark.parametrize(("wait", "expected"), [(0.09, Bound.COMPUTE), (0.11, Bound.DATA), (0.9, Bound.DATA)])
+def test_a_clear_stall_is_databound(wait: float, expected: Bound):
+    assert bound(measured(device=CPU, parts=parts(wait=wait, optimizer=0.05))) is expected
+    seen = measured(parts=parts(wait=0.8), device_parts=device_parts(stall=wait, optimizer=0.05))
+    assert bound(seen) is expected
+
+
+def test_a_wait_that_queued_work_hides_is_no_stall():
+    assert bound(measured(parts=parts(wait=0.8), device_parts=device_parts(stall=0.0))) is Bound.COMPUTE
+
+
+@pytest.mark.parametrize(("drained", "expected"), [(0.45, Bound.COMPUTE), (0.55, Bound.HOST)])
+def test_a_device_that_runs_dry_in_most_batches_waits_for_its_host(drained: float, expected: Bound):
+    assert bound(measured(device_parts=device_parts(stall=0.02, drained=drained))) is expected
+
+
+def test_a_device_that_runs_dry_because_data_is_late_is_databound():
+    assert bound(measured(device_parts=device_parts(stall=0.3, drained=1.0))) is Bound.DATA
+
+
+def test_a_device_that_works_all_the_time_is_not_held_up_by_a_sync_in_each_step():
+    seen = device_parts(drained=1.0)
+    assert bound(measured(kernels(busy=0.95, idle=0.03), device_parts=seen)) is Bound.COMPUTE
+    assert bound(measured(kernels(busy=0.6, idle=0.3), device_parts=seen)) is Bound.HOST
+
+
+def test_a_device_without_events_leaves_a_wait_unclear_unless_the_floors_tell():
+    mps = {"device": DeviceSeen(type="mps", name="M1", memory_bytes=None), "parts": parts(wait=0.5)}
+    assert bound(measured(**mps)) is Bound.UNCLEAR
+    assert bound(measured(floors(0.05, 0.1), **mps)) is Bound.DATA
+    assert bound(measured(floors(0.1, 0.05), **mps)) is Bound.COMPUTE
+
+
+def test_halves_of_the_same_length_side_by_side_are_balanced():
+    assert bound(measured(floors(0.1, 0.095), device_parts=device_parts())) is Bound.BALANCED
+    assert bound(measured(floors(0.1, 0.08), device_parts=device_parts())) is Bound.COMPUTE
+    assert bound(measured(floors(0.05, 0.05), device_parts=device_parts())) is Bound.COMPUTE
+
+
+@unhurried
+@given(any_loops())
+def test_the_parts_of_any_loop_are_shares(of: TrialRecord):
+    assert of.measurement is not None
+    seen = attribution(of.measurement)
+    assert all(0 <= one.share <= 1 and one.batch_ms >= 0 for one in seen.shares)
+    summed = sum(one.share for one in seen.shares if one.is_of_sum)
+    assert summed == pytest.approx(1) or summed == 0
+    assert bound(of.measurement) in Bound

@@ -1,0 +1,104 @@
+"""Which workers and prefetch factors this host has the memory for: predicted, one cell each. Pure."""
+
+from dataclasses import dataclass
+
+from tunekit.memory.ram import (
+    SAFE_BUFFER_SHARE,
+    RamVerdict,
+    buffer_bytes,
+    loader_oom_reason,
+    loader_verdict,
+)
+from tunekit.records.host import Host
+from tunekit.units import bytes_text
+
+_PREFETCHES = (1, 2, 4, 8)
+
+
+@dataclass(frozen=True)
+class GridCell:
+    """One loader's memory on one host; all predicted."""
+
+    num_workers: int
+    prefetch_factor: int | None
+    """None without workers, which keep nothing ready."""
+    buffer_bytes: int
+    """Of the batches that the workers keep ready."""
+    ram_bytes: int
+    """Training process, workers and buffer."""
+    verdict: RamVerdict
+    why: str | None
+    """Which limit stands against it, with its figure; None if it is safe."""
+    is_present: bool
+    """Whether the loop has this loader now."""
+
+
+@dataclass(frozen=True)
+class _Point:
+    num_workers: int
+    prefetch_factor: int | None
+
+
+def ram_grid(
+    batch_bytes: float,
+    main_base_bytes: int,
+    worker_base_bytes: int,
+    host: Host,
+    present: tuple[int, int | None] | None = None,
+) -> tuple[GridCell, ...]:
+    """Return the cells of workers x prefetch, fewest workers first, then the smallest prefetch.
+
+    The workers are 1, 2, 4, 8, ... up to the CPUs that may be used and one step beyond, with the CPUs'
+    own number and the present one among them. 0 workers, where they are the present ones, are one cell.
+
+    Args:
+        batch_bytes: of one batch as a worker hands it over.
+        main_base_bytes: host memory of the training process without batches.
+        worker_base_bytes: the same of one worker.
+        host: of one rank, whose limits hold.
+        present: workers and prefetch factor that the loop has now.
+    """
+    prefetches = {*_PREFETCHES, present[1] if present and present[1] else _PREFETCHES[0]}
+    points = []
+    for workers in _workers(host.cpus, present[0] if present else None):
+        points += (
+            [_Point(workers, prefetch) for prefetch in sorted(prefetches)] if workers else [_Point(0, None)]
+        )
+    return tuple(
+        _cell(point, batch_bytes, main_base_bytes + point.num_workers * worker_base_bytes, host, present)
+        for point in points
+    )
+
+
+def _workers(cpus: int, present: int | None) -> list[int]:
+    counts = {cpus} if present is None else {cpus, present}
+    count = 1
+    while count <= cpus:
+        counts.add(count)
+        count *= 2
+    return sorted({*counts, count})
+
+
+def _cell(
+    point: _Point, batch_bytes: float, base_bytes: int, host: Host, present: tuple[int, int | None] | None
+) -> GridCell:
+    buffered = buffer_bytes(point, batch_bytes)
+    verdict = loader_verdict(point, batch_bytes, base_bytes, host)
+    why = loader_oom_reason(point, batch_bytes, base_bytes, host)
+    if verdict is RamVerdict.RISKY:
+        safe_bytes = SAFE_BUFFER_SHARE * host.ram_limit_bytes
+        why = (
+            f"buffer {bytes_text(buffered)} (predicted) exceeds {SAFE_BUFFER_SHARE:.0%} of the RAM limit "
+            f"({bytes_text(safe_bytes)})"
+        )
+    return GridCell(
+        num_workers=point.num_workers,
+        prefetch_factor=point.prefetch_factor,
+        buffer_bytes=buffered,
+        ram_bytes=base_bytes + buffered,
+        verdict=verdict,
+        why=why,
+        is_present=present is not None
+        and present[0] == point.num_workers
+        and (not point.num_workers or present[1] == point.prefetch_factor),
+    )

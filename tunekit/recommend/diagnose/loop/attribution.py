@@ -1,0 +1,269 @@
+"""Where a step's time goes, whether the loop's halves account for it, and which one holds it back. Pure."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tunekit.records.details import KernelWindow, LoopFloors
+from tunekit.records.measurement import LoopMeasurement, Measurement
+from tunekit.units import count_text, rate_text
+
+DEVICE_CLOCK = "CUDA events"
+HOST_CLOCK = "host clock"
+
+CLEAR_STALL_SHARE = 0.10
+"""A stall below it is within what fresh processes of one config differ by on a shared machine."""
+
+_DRAINED_SHARE = 0.5
+"""The device runs dry in most batches."""
+
+_BUSY_SHARE = 0.9
+"""A device that works nine tenths of the step is held back by its work, however often it runs dry."""
+
+_BALANCED = 0.10
+"""Halves that differ less are taken for equal: making one of them free brings no more than the other."""
+
+_LEAST_SLACK = 0.05
+"""Fresh processes, and floors after the window, differ by this much without a cause."""
+
+
+class Part(StrEnum):
+    """What a step's time can be spent on."""
+
+    STALL = "data stall"
+    """The loop, or the device, has nothing to do until the batch is there."""
+    HOST_WAIT = "host wait"
+    """The host waits for the loader; queued work may hide it from the device."""
+    H2D = "copy to the device"
+    COMPUTE = "compute"
+    OPTIMIZER = "optimizer"
+    OTHER = "other"
+    DEVICE_IDLE = "device idle"
+    """Gaps between kernels in which nothing runs: launches that come late."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """One part of a step."""
+
+    part: Part
+    batch_ms: float
+    """Milliseconds per loop batch."""
+    share: float
+    """Of the step by the same clock, 0 to 1."""
+    source: str
+    """Where it was read: "CUDA events", "host clock" or "torch.profiler, 5 steps"."""
+    is_of_sum: bool
+    """Whether it is one of those that add up to the step; the others lie within them or beside them."""
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """Where the time of a loop batch goes; all measured."""
+
+    source: str
+    """The clock whose parts add up: "CUDA events" or "host clock"."""
+    step_ms: float
+    """Of one loop batch, by that clock."""
+    shares: tuple[Share, ...]
+
+    def of(self, part: Part) -> Share | None:
+        """Return the share of a part, None if nothing saw it."""
+        return next((share for share in self.shares if share.part is part), None)
+
+    @property
+    def stall(self) -> Share:
+        """Exposed data stall, which every clock tells."""
+        return next(share for share in self.shares if share.part is Part.STALL)
+
+    @property
+    def stall_share(self) -> float:
+        """Exposed data stall, as a share of the step."""
+        return self.stall.share
+
+
+@dataclass(frozen=True)
+class Closure:
+    """The loop's time per batch against what either half takes alone: max(Tc, Tl) <= T <= Tc + Tl."""
+
+    step_s: float
+    """T: the whole loop."""
+    compute_s: float
+    """Tc: training on one batch over and over."""
+    loader_s: float
+    """Tl: the loader alone."""
+    slack: float
+    """How far T may lie outside, as a share."""
+    meaning: str | None
+    """Why T lies outside, in words; None when it lies within."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether the halves account for the whole."""
+        return self.meaning is None
+
+
+class Bound(StrEnum):
+    """What holds a loop back."""
+
+    DATA = "data"
+    COMPUTE = "compute"
+    HOST = "host"
+    """The host gives a GPU its work too late: launches, Python, synchronisation."""
+    BALANCED = "balanced"
+    """Loader and training take the same time side by side."""
+    UNCLEAR = "unclear"
+    """The host waits for data beside a device whose own time nobody saw."""
+
+
+def ratio(dividend: float, divisor: float) -> float | None:
+    """Return the quotient of two times, None where it is no number."""
+    if divisor <= 0:
+        return None
+    quotient = dividend / divisor
+    return quotient if math.isfinite(quotient) else None
+
+
+def attribution(measurement: Measurement) -> Attribution:
+    """Return where a loop batch's time goes: by the device's clock where it was read, else by the host's."""
+    loop = measurement.loop
+    details = measurement.details
+    device = loop.device_parts
+    if device is not None and device.time_s > 0:
+        seconds = {
+            Part.STALL: device.stall_s,
+            Part.COMPUTE: device.compute_s,
+            Part.OPTIMIZER: device.optimizer_s,
+            Part.OTHER: device.other_s,
+        }
+        shares = list(_adding_up(seconds, device.batches, DEVICE_CLOCK))
+        step_ms = 1000 * device.time_s / device.batches
+        shares.insert(1, _host_wait(loop))
+        source = DEVICE_CLOCK
+    else:
+        parts = loop.parts
+        seconds = {
+            Part.STALL: parts.data_wait_s,
+            Part.COMPUTE: parts.compute_s,
+            Part.OPTIMIZER: parts.optimizer_s,
+            Part.OTHER: parts.other_s,
+        }
+        shares = list(_adding_up(seconds, loop.steady_batches, HOST_CLOCK))
+        step_ms = 1000 * loop.step_time_s
+        source = HOST_CLOCK
+    if details is not None and details.kernels is not None:
+        shares += _of_kernels(details.kernels, step_ms)
+    return Attribution(source=source, step_ms=step_ms, shares=tuple(shares))
+
+
+def _adding_up(seconds: dict[Part, float], batches: int, source: str) -> Iterator[Share]:
+    whole_s = sum(seconds.values())
+    for part, part_s in seconds.items():
+        yield Share(part, 1000 * part_s / batches, ratio(part_s, whole_s) or 0.0, source, is_of_sum=True)
+
+
+def _host_wait(loop: LoopMeasurement) -> Share:
+    wait_s = loop.data_wait_s
+    share = min(1.0, ratio(wait_s, loop.steady_time_s) or 0.0)
+    return Share(Part.HOST_WAIT, 1000 * wait_s / loop.steady_batches, share, HOST_CLOCK, is_of_sum=False)
+
+
+def _of_kernels(kernels: KernelWindow, step_ms: float) -> Iterator[Share]:
+    """Yield what only a trace sees. Copies last as long untraced; gaps don't, so they are of traced steps."""
+    source = f"torch.profiler, {count_text(kernels.steps, 'step')}"
+    if kernels.h2d_s is not None:
+        copy_ms = 1000 * kernels.h2d_s / kernels.steps
+        yield Share(Part.H2D, copy_ms, min(1.0, ratio(copy_ms, step_ms) or 0.0), source, is_of_sum=False)
+    if kernels.idle_s is not None:
+        idle_ms = 1000 * kernels.idle_s / kernels.steps
+        share = min(1.0, ratio(kernels.idle_s, kernels.time_s) or 0.0)
+        yield Share(Part.DEVICE_IDLE, idle_ms, share, source, is_of_sum=False)
+
+
+def floors_of(measurement: Measurement) -> LoopFloors | None:
+    """Return what either half of the loop took alone, None where that was not looked at."""
+    return measurement.details.floors if measurement.details else None
+
+
+def closure(measurement: Measurement) -> Closure | None:
+    """Return whether the loop's halves account for its time, None unless both were measured alone."""
+    floors = floors_of(measurement)
+    if floors is None or floors.compute_step_s is None or floors.loader_step_s is None:
+        return None
+    loop = measurement.loop
+    slack = max(_LEAST_SLACK, loop.rate_interval_relative or 0.0)
+    step_s, compute_s, loader_s = loop.step_time_s, floors.compute_step_s, floors.loader_step_s
+    meaning = None
+    if step_s > (compute_s + loader_s) * (1 + slack):
+        meaning = (
+            "loader and training disturb each other when they run together: they share CPU cores, or "
+            "memory bandwidth"
+        )
+    elif step_s < max(compute_s, loader_s) * (1 - slack):
+        slower = "the training" if compute_s >= loader_s else "the loader"
+        meaning = (
+            f"{slower} alone was slower than the whole loop: its figure is too high, so gains are too low"
+        )
+    return Closure(step_s, compute_s, loader_s, slack, meaning)
+
+
+def closure_text(seen: Closure) -> str:
+    """Return the figures of a closure: "loop 10.0 ms per batch, training alone 8.00 ms, loader alone ..."."""
+    return (
+        f"the loop takes {rate_text(1000 * seen.step_s)} ms per batch, training alone "
+        f"{rate_text(1000 * seen.compute_s)} ms, the loader alone {rate_text(1000 * seen.loader_s)} ms"
+    )
+
+
+def is_own_clock(measurement: Measurement) -> bool:
+    """Return whether the attribution is by the clock of the device that trains."""
+    device_parts = measurement.loop.device_parts
+    has_events = device_parts is not None and device_parts.time_s > 0
+    return has_events or measurement.loop.device.type == "cpu"
+
+
+def bound(measurement: Measurement) -> Bound:
+    """Return what holds the loop back."""
+    stalls = attribution(measurement).stall_share > CLEAR_STALL_SHARE
+    if not is_own_clock(measurement) and stalls:
+        return _by_floors(measurement) or Bound.UNCLEAR
+    if stalls:
+        return Bound.DATA
+    if drained_share(measurement.loop) >= _DRAINED_SHARE and not _is_busy(measurement):
+        return Bound.HOST
+    return Bound.BALANCED if _by_floors(measurement) is Bound.BALANCED else Bound.COMPUTE
+
+
+def drained_share(loop: LoopMeasurement) -> float:
+    """Return the share of batches at whose end the device had nothing left to do; 0 on a CPU."""
+    parts = loop.device_parts
+    if parts is None or loop.device.type != "cuda":
+        return 0.0
+    return min(1.0, parts.drained_batches / parts.batches)
+
+
+def device_busy_s(measurement: Measurement) -> float | None:
+    """Return the seconds per batch in which the device works, by a trace; None without one."""
+    kernels = measurement.details.kernels if measurement.details else None
+    if kernels is None or kernels.device_busy_s is None:
+        return None
+    return kernels.device_busy_s / kernels.steps
+
+
+def _is_busy(measurement: Measurement) -> bool:
+    """Return whether a trace shows that the device works all the time."""
+    busy_s = device_busy_s(measurement)
+    return busy_s is not None and busy_s >= _BUSY_SHARE * measurement.loop.step_time_s
+
+
+def _by_floors(measurement: Measurement) -> Bound | None:
+    """Return which half is longer when each runs alone, None where that is not known."""
+    seen = closure(measurement)
+    if seen is None:
+        return None
+    longer_s = max(seen.compute_s, seen.loader_s)
+    is_hidden = longer_s >= (1 - _BALANCED) * seen.step_s
+    if is_hidden and min(seen.compute_s, seen.loader_s) >= (1 - _BALANCED) * longer_s:
+        return Bound.BALANCED
+    return Bound.DATA if seen.loader_s > seen.compute_s else Bound.COMPUTE

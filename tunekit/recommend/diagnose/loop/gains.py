@@ -1,0 +1,77 @@
+"""What mending a cause could bring at most, as a factor of the present rate; all predicted. Pure."""
+
+from tunekit.recommend.diagnose.loop.attribution import (
+    attribution,
+    device_busy_s,
+    floors_of,
+    is_own_clock,
+    ratio,
+)
+from tunekit.records.measurement import LoopMeasurement, Measurement
+
+
+def without(measurement: Measurement, saved_s: float) -> float | None:
+    """Return the factor by which the rate grows when each batch takes saved_s less; None if unbounded."""
+    step_s = measurement.loop.step_time_s
+    return _of_rate(measurement.loop, ratio(step_s, step_s - saved_s))
+
+
+def data_gain(measurement: Measurement) -> float | None:
+    """Return what data that costs no time would bring: T/Tc, or T/(T - stall) without floors.
+
+    Returns:
+        None beside a device whose own stall nobody saw, and where nothing but stall was seen.
+    """
+    floors = floors_of(measurement)
+    if floors is not None and floors.compute_step_s is not None:
+        return _of_rate(measurement.loop, ratio(measurement.loop.step_time_s, floors.compute_step_s))
+    if not is_own_clock(measurement):
+        return None
+    return _of_rate(measurement.loop, ratio(1.0, 1.0 - attribution(measurement).stall_share))
+
+
+def compute_cap(measurement: Measurement) -> float | None:
+    """Return what training that costs no time would bring: T/Tl; None without the loader's floor."""
+    floors = floors_of(measurement)
+    if floors is None or floors.loader_step_s is None:
+        return None
+    return _of_rate(measurement.loop, ratio(measurement.loop.step_time_s, floors.loader_step_s))
+
+
+def launch_gain(measurement: Measurement) -> float | None:
+    """Return what a device without gaps between its kernels would bring; None without a trace.
+
+    Tracing widens the gaps, so no more is counted than an untraced step leaves beside the device's work.
+    """
+    kernels = measurement.details.kernels if measurement.details else None
+    busy_s = device_busy_s(measurement)
+    if kernels is None or kernels.idle_s is None or busy_s is None:
+        return None
+    idle_s = min(kernels.idle_s / kernels.steps, max(0.0, measurement.loop.step_time_s - busy_s))
+    return capped(without(measurement, idle_s), compute_cap(measurement))
+
+
+def boundary_gain(loop: LoopMeasurement, saved_s: float) -> float | None:
+    """Return what an epoch that takes saved_s less would bring; None without an epoch length."""
+    epoch_s = loop.epoch_time_s
+    if epoch_s is None:
+        return None
+    factor = ratio(epoch_s, epoch_s - saved_s)
+    return None if factor is None else max(1.0, factor)
+
+
+def capped(gain: float | None, cap: float | None) -> float | None:
+    """Return the smaller of two bounds that may be unknown; None where the gain itself is."""
+    return gain if gain is None or cap is None else min(gain, cap)
+
+
+def _of_rate(loop: LoopMeasurement, steady: float | None) -> float | None:
+    """Return a factor of the steady rate as one of the rate over whole epochs, whose boundaries stay."""
+    if steady is None:
+        return None
+    steady = max(1.0, steady)
+    epoch_s, boundary_s = loop.epoch_time_s, max(0.0, loop.boundary_s or 0.0)
+    if epoch_s is None or not 0 < boundary_s < epoch_s:
+        return steady
+    whole = ratio(epoch_s, (epoch_s - boundary_s) / steady + boundary_s)
+    return steady if whole is None else min(steady, max(1.0, whole))

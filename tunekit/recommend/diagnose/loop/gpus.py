@@ -1,0 +1,99 @@
+"""What the driver says of the GPUs while the loop ran, and what the allocator says of their memory."""
+
+from tunekit.recommend.diagnose.device import SLOWDOWNS
+from tunekit.recommend.diagnose.loop.attribution import Bound, ratio
+from tunekit.recommend.diagnose.loop.facts import LoopFacts
+from tunekit.recommend.diagnose.loop.gains import capped, compute_cap, data_gain, launch_gain
+from tunekit.records.finding import Finding, Severity
+from tunekit.records.telemetry import GpuTelemetry
+from tunekit.units import bytes_text, count_text
+
+_BUSY_PERCENT = 80.0
+"""NVML counts a GPU as busy while any kernel runs: a loop that keeps it fed comes close to 100."""
+
+_CAUSES = {
+    Bound.DATA: ("it waits for data", "see data-bound"),
+    Bound.HOST: ("it waits for the host", "see host-bound"),
+    Bound.BALANCED: ("loader and training take turns to wait", "see compute-bound"),
+}
+
+
+def gpu_findings(facts: LoopFacts) -> list[Finding]:
+    """Return what holds the GPUs of a trial back, or endangers it."""
+    found = [_underused(facts), *(_throttled(facts, gpu) for gpu in facts.gpus), _retries(facts)]
+    return [finding for finding in found if finding is not None]
+
+
+def _underused(facts: LoopFacts) -> Finding | None:
+    seen = [(gpu.utilization_percent, gpu) for gpu in facts.gpus if gpu.utilization_percent is not None]
+    if not seen:
+        return None
+    busy_percent, gpu = min(seen, key=lambda one: one[0])
+    if busy_percent >= _BUSY_PERCENT:
+        return None
+    cause, remedy = _CAUSES.get(
+        facts.bound,
+        ("the step's own figures do not say why", "`tunekit profile` with its kernel trace looks closer"),
+    )
+    sm = gpu.sm_activity_percent
+    beside = f"; {sm:.0f}% of its multiprocessors had work (NVML GPM)" if sm is not None else ""
+    gain = None
+    if facts.bound is Bound.DATA:
+        gain = data_gain(facts.measurement)
+    elif facts.bound is Bound.HOST:
+        gain = launch_gain(facts.measurement)
+    return Finding(
+        code="gpu-underused",
+        severity=Severity.WARNING,
+        message=f"GPU {gpu.index} is idle for a good part of the time: {cause}",
+        evidence=f"a kernel ran in {busy_percent:.0f}% of the time (NVML){beside}",
+        remedy=remedy,
+        value=busy_percent,
+        gain=gain,
+    )
+
+
+def _throttled(facts: LoopFacts, gpu: GpuTelemetry) -> Finding | None:
+    reasons = [reason for reason in gpu.throttle_reasons if reason in SLOWDOWNS]
+    if not reasons:
+        return None
+    best_mhz = _max_clock_mhz(facts, gpu.index)
+    told = [", ".join(reasons)]
+    if gpu.sm_clock_mhz is not None:
+        told.append(f"{gpu.sm_clock_mhz:.0f} MHz" + (f" of {best_mhz:.0f}" if best_mhz else ""))
+    if gpu.max_temperature_c is not None:
+        told.append(f"up to {gpu.max_temperature_c:.0f} C")
+    slower = ratio(best_mhz, gpu.sm_clock_mhz) if best_mhz and gpu.sm_clock_mhz else None
+    return Finding(
+        code="gpu-throttled-in-trial",
+        severity=Severity.WARNING,
+        message=f"GPU {gpu.index} was slowed down by heat or by its power supply while the loop ran",
+        evidence=f"{'; '.join(told)} (NVML)",
+        remedy="look after its cooling and power, or take another machine: a long run will be slower still",
+        value=gpu.max_temperature_c if gpu.max_temperature_c and gpu.max_temperature_c > 0 else None,
+        gain=capped(max(1.0, slower), compute_cap(facts.measurement)) if slower is not None else None,
+    )
+
+
+def _max_clock_mhz(facts: LoopFacts, index: int) -> float | None:
+    gpus = (gpu for gpu in facts.host.accelerators if gpu.index == index and gpu.state is not None)
+    return next((gpu.state.max_sm_clock_mhz for gpu in gpus if gpu.state), None)
+
+
+def _retries(facts: LoopFacts) -> Finding | None:
+    loop = facts.loop
+    if not loop.allocation_retries:
+        return None
+    smaller = facts.set_knob("batch_size", max(1, loop.batch_size // 2)) if loop.batch_size else None
+    ways = [way for way in (smaller, "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True") if way]
+    return Finding(
+        code="allocation-retries",
+        severity=Severity.WARNING,
+        message="the GPU's memory ran out for a moment: the allocator had to free its cache and try again",
+        evidence=(
+            f"{count_text(loop.allocation_retries, 'time')} (torch's allocator); at most "
+            f"{bytes_text(loop.peak_reserved_bytes)} of {bytes_text(loop.device.memory_bytes)} reserved"
+        ),
+        remedy=f"{' or '.join(ways)}: each retry stops the GPU, and the next batch may not fit",
+        value=loop.allocation_retries,
+    )
