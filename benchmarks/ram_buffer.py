@@ -128,9 +128,7 @@ def main() -> None:
         for word in (f"--{name.replace('_', '-')}", str(getattr(options, name)))
     )
     print(f"$ python benchmarks/ram_buffer.py {' '.join(sys.argv[1:])}".rstrip())
-    print(
-        f"\nMiB; {options.workers} workers x prefetch {options.prefetch} + 1 at hand; goal within {GOAL:.0%}\n"
-    )
+    print(f"\nMiB; {options.workers} workers x prefetch {options.prefetch} + 1; goal within {GOAL:.0%}\n")
     print("| batch | one batch | predicted | seen | of it kept | (seen - kept) / predicted | goal | PSS |")
     print("|---|---|---|---|---|---|---|---|")
     for shape in SHAPES:

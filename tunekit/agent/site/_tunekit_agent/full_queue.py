@@ -15,8 +15,8 @@ _QUIET_BATCHES = 2
 _LEAST_HOLD_S = 3.0
 _MOST_HOLD_S = 60.0
 _LOOK_EVERY_S = 0.02
-_GROWTH_SHARE = 0.05
-"""Of one batch: other programs' small use of /dev/shm is no growth of the queue."""
+_GROWTH_SHARE, _LEAST_GROWTH_BYTES = 0.05, 64 << 10
+"""Of one batch, and at least: other programs' small use of /dev/shm is no growth of the queue."""
 
 
 class FullQueue(Stage):
@@ -96,11 +96,12 @@ class FullQueue(Stage):
         now = grew_at = self._clock()
         until = now + min(_LEAST_HOLD_S + (queued / workers + _QUIET_BATCHES) * turn_s, _MOST_HOLD_S)
         most_bytes = shm_used_bytes() or 0
+        slack_bytes = max(_GROWTH_SHARE * each_bytes, _LEAST_GROWTH_BYTES)
         while now < until:
             self.moved(self.name)
             self._sleep(_LOOK_EVERY_S)
             now, used_bytes, has_all_made = self._clock(), shm_used_bytes() or 0, source.has_all_made
-            if used_bytes > most_bytes + _GROWTH_SHARE * each_bytes or has_all_made is False:
+            if used_bytes > most_bytes + slack_bytes or has_all_made is False:
                 most_bytes, grew_at = max(most_bytes, used_bytes), now
             quiet_s = _QUIET_S if has_all_made else max(_QUIET_S, _QUIET_BATCHES * turn_s)
             if now - grew_at >= quiet_s:
