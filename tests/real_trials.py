@@ -3,9 +3,11 @@
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from tunekit.records.config import TrainConfig
+from tunekit.records.details import Detail
 from tunekit.records.target import Target
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.trial.executor import KnownTarget, ProcessExecutor, TrialSpec
@@ -35,13 +37,13 @@ class RealTrials:
         self._count = 0
         self.baseline: TrialRecord | None = None
 
-    def run_baseline(self) -> TrialRecord:
-        """Run the target as it is."""
-        self.baseline = self._run(None, None)
+    def run_baseline(self, details: Sequence[Detail] = ()) -> TrialRecord:
+        """Run the target as it is, and look at details once it is measured."""
+        self.baseline = self._run(None, None, details)
         return self.baseline
 
-    def run(self, **knobs: object) -> TrialRecord:
-        """Run the baseline's config with some knobs changed."""
+    def run(self, details: Sequence[Detail] = (), **knobs: object) -> TrialRecord:
+        """Run the baseline's config with some knobs changed, and look at details once it is measured."""
         assert self.baseline is not None
         assert self.baseline.config is not None
         assert self.baseline.discovery is not None
@@ -49,15 +51,17 @@ class RealTrials:
         if values["num_workers"] and values["prefetch_factor"] is None:
             values["prefetch_factor"] = 2
         config = TrainConfig.model_validate(values)
-        return self._run(config, KnownTarget(self.baseline.discovery, self.baseline.config))
+        return self._run(config, KnownTarget(self.baseline.discovery, self.baseline.config), details)
 
     def output(self, number: int) -> str:
         """Return what the script of a trial printed."""
         return (self.folder / f"{number:04d}" / "output.log").read_text()
 
-    def _run(self, config: TrainConfig | None, known: KnownTarget | None) -> TrialRecord:
+    def _run(
+        self, config: TrainConfig | None, known: KnownTarget | None, details: Sequence[Detail]
+    ) -> TrialRecord:
         role = TrialRole.BASELINE if config is None else TrialRole.SEARCH
-        spec = TrialSpec(self._count, role, config)
+        spec = TrialSpec(self._count, role, config, details=tuple(details))
         self._count += 1
         return self._executor.run(spec, known, lambda progress: None)
 

@@ -1,5 +1,9 @@
 """A baseline that is too big for the machine is not the end."""
 
+import json
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +18,8 @@ from tunekit.search.folder import RunFolder
 from tunekit.search.search import Machine, Search
 from tunekit.trial.executor import ProcessExecutor
 from tunekit.trial.watch import Limits
+
+TESTS = Path(__file__).parents[1]
 
 pytestmark = pytest.mark.real
 
@@ -49,3 +55,29 @@ def test_a_baseline_out_of_memory_is_searched_on_from_smaller_batches(tmp_path: 
     assert {tier.tier for tier in finished.recommendations} == set(Tier)
     assert all(tier.speedup is None and tier.config.batch_size < 64 for tier in finished.recommendations)
     assert "baseline-failed" in {note.code for note in finished.findings}
+
+
+def test_a_queue_too_big_for_shm_is_refused_with_its_figure_and_named_where_it_was_started(
+    tmp_path: Path,
+) -> None:
+    told = json.loads(_in_small_shm(sys.executable, str(TESTS / "small_shm.py"), str(tmp_path)))
+    assert told["refusal"] == "the loader's queue needs 72.0 MiB of /dev/shm (predicted), which has 64.0 MiB"
+    kind, message, remedy = told["failure"]
+    assert kind == OutcomeKind.SHM_EXHAUSTED
+    assert "SIGBUS" in message or "shared memory" in message
+    assert "--shm-size" in remedy
+
+
+def _in_small_shm(*command: str) -> str:
+    """Return what a command prints with a /dev/shm of 64 MiB that it alone sees."""
+    mount = "mount -t tmpfs -o size=64m tmpfs /dev/shm"
+    try:
+        allowed = subprocess.run(["unshare", "-m", "sh", "-c", mount], capture_output=True).returncode == 0
+    except FileNotFoundError:
+        allowed = False
+    if not allowed:
+        pytest.skip("a /dev/shm of one's own needs root and mount namespaces (unshare -m)")
+    inside = f"{mount} && exec {shlex.join(command)}"
+    done = subprocess.run(["unshare", "-m", "sh", "-c", inside], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -221,6 +221,11 @@ def test_memory_that_the_driver_could_not_give_is_the_devices(message: str):
         ),
         (
             OOM_MRO,
+            "unable to allocate shared memory(shm) for file </torch_12_34_2>: No space left on device (28)",
+            OutcomeKind.SHM_EXHAUSTED,
+        ),
+        (
+            OOM_MRO,
             "unexpected pos 1 vs 2: insufficient shared memory (shm)",
             OutcomeKind.SHM_EXHAUSTED,
         ),
@@ -241,6 +246,18 @@ def test_exceptions_are_told_apart(types: tuple[str, ...], message: str, kind: O
 def test_a_users_own_error_may_use_torchs_words(phrase: str):
     found = failed(raised("builtins.ValueError", "builtins.Exception", message=phrase))
     assert found.kind is OutcomeKind.SCRIPT_ERROR
+
+
+def test_a_loop_that_waits_for_a_batch_lost_for_want_of_shm_did_not_hang():
+    told = "the loop waited for a batch from its loader for 45 s"
+    lost = "RuntimeError: unable to allocate shared memory(shm) for file </torch_1_2_3>: No space left (28)"
+    waiting = ended(None, limit=OutcomeKind.HANG, limit_message=told, last_lines=("Traceback", lost))
+    found = failed(waiting)
+    assert found.kind is OutcomeKind.SHM_EXHAUSTED
+    assert found.message == f"{told}; a worker had lost it: {lost}"
+    assert "--shm-size" in (found.remedy or "")
+    waiting.last_lines = ALARMING
+    assert failed(waiting).kind is OutcomeKind.HANG
 
 
 def test_a_script_error_says_where_it_ended():

@@ -30,15 +30,20 @@ class QueueSeen(Record):
     predicted_bytes: NonNegativeInt
     """These, by the bytes that one batch takes in /dev/shm."""
     shm_bytes: NonNegativeInt
-    """Growth of /dev/shm since the loader's processes started."""
+    """Growth of /dev/shm since before the loader was first iterated, kept_bytes included."""
+    kept_bytes: NonNegativeInt = 0
+    """Of it, what the script held when these workers were forked, as the last batch of the epoch before: they
+    keep it until they end, and the formula does not count it."""
     is_full: bool
-    """Whether it had stopped growing."""
+    """Whether the workers had made all that they may and it had stopped growing; never with pinned memory,
+    where batches leave /dev/shm as they come."""
     main_base_bytes: NonNegativeInt | None = None
     """Proportional memory of the training process without shared memory."""
     worker_base_bytes: NonNegativeInt | None = None
     """The same of one worker, on average."""
     pss_bytes: NonNegativeInt | None = None
-    """Proportional memory of training process and workers, the queue included."""
+    """Proportional memory of training process and workers, with what they have mapped of /dev/shm: batches
+    that wait in the queue are mapped by none, and stand in shm_bytes alone."""
 
 
 class LoopFloors(Record):

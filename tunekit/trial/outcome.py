@@ -52,6 +52,8 @@ _NATIVE_REMEDY = "native code crashed: PYTHONFAULTHANDLER=1 before the command s
 _SHELL_KILLED = 128 + signal.SIGKILL
 _RERAISED = "torch._utils.reraise"
 _IN_WORKER = re.compile(r"Caught \w+ in DataLoader worker process \d+\.")
+_NO_ROOM_IN_SHM = "unable to allocate shared memory(shm) for file </torch_"
+_OUT_OF_SHM = ("insufficient shared memory (shm)", "unable to write to file </torch_")
 
 
 def measurement_of(
@@ -128,12 +130,25 @@ def _failure_without_measurement(evidence: Evidence) -> Failure:
     if evidence.agent_error is not None:
         return _failure(OutcomeKind.AGENT_ABSENT, f"the agent failed: {evidence.agent_error}", evidence)
     if evidence.limit is not None:
-        return _failure(evidence.limit, evidence.limit_message, evidence)
+        return _failure_by_limit(evidence.limit, evidence)
     if evidence.exit is not None and evidence.exit.error is not None:
         return _failure_by_exception(evidence.exit.error, evidence)
     if evidence.returncode not in (0, None):
         return _failure_by_status(evidence.returncode, evidence)
     return _failure_of_a_good_end(evidence)
+
+
+def _failure_by_limit(limit: OutcomeKind, evidence: Evidence) -> Failure:
+    """Return the failure of a trial that was ended from outside.
+
+    A batch that a worker's sending thread finds no room for is lost with a traceback on the script's output:
+    the loop waits for it for ever.
+    """
+    lost = [line for line in evidence.last_lines if _NO_ROOM_IN_SHM in line]
+    if limit is OutcomeKind.HANG and lost:
+        message = f"{evidence.limit_message}; a worker had lost it: {lost[-1].strip()}"
+        return _failure(OutcomeKind.SHM_EXHAUSTED, message, evidence)
+    return _failure(limit, evidence.limit_message, evidence)
 
 
 def _failure_by_exception(error: ErrorSeen, evidence: Evidence) -> Failure:
@@ -223,7 +238,7 @@ def _kind_of_torchs_error(message: str) -> OutcomeKind | None:
     """Return the outcome for a RuntimeError or OSError that torch's own code raises, None for another."""
     if "CUDA error: out of memory" in message or "CUBLAS_STATUS_ALLOC_FAILED" in message:
         return OutcomeKind.DEVICE_OOM
-    if "insufficient shared memory (shm)" in message or "unable to write to file </torch_" in message:
+    if any(said in message for said in (*_OUT_OF_SHM, _NO_ROOM_IN_SHM)):
         return OutcomeKind.SHM_EXHAUSTED
     if message.startswith("DataLoader worker (pid"):
         return OutcomeKind.SHM_EXHAUSTED if "Bus error" in message else OutcomeKind.WORKER_CRASH

@@ -10,18 +10,24 @@ _LEAST_DEADLINE_S = 20.0
 _MAX_FAULTS = 16
 
 
+class Missing(Exception):  # noqa: N818
+    """Why a stage can see nothing here: told in these words."""
+
+
 class Stage:
     """One thing to look at; a base whose methods do nothing.
 
     Attributes:
         name: of the field in the parent's Details record, and of the phase that the screen shows.
         is_over: whether it has seen enough.
+        moved: called with its name while it holds the script, so that the parent sees the trial move.
     """
 
     name = ""
 
     def __init__(self) -> None:
         self.is_over = False
+        self.moved: Callable[[str], None] = _unseen
 
     def asked(self, source: Any) -> Any:
         """The loop asks for a batch, or its first optimizer has stepped where there is no loader.
@@ -36,6 +42,9 @@ class Stage:
 
     def fetched(self, batch: Any) -> None:
         """The loop has a batch in its hands that its loader made."""
+
+    def interrupted(self) -> None:
+        """Something that is no part of a loop batch runs: a validation, the beginning of an epoch."""
 
     def step_began(self) -> None:
         """An optimizer begins a step."""
@@ -106,6 +115,10 @@ class Details:
         """The loop has a batch in its hands that its loader made."""
         self._guarded("fetched", batch)
 
+    def interrupted(self) -> None:
+        """A validation runs, or an epoch begins."""
+        self._guarded("interrupted")
+
     def step_began(self) -> None:
         """An optimizer begins a step."""
         self._guarded("step_began")
@@ -123,6 +136,10 @@ class Details:
             return None
         try:
             return getattr(self._stage, method)(*arguments)
+        except Missing as reason:
+            self._fault(self._stage.name, str(reason))
+            self._stage.is_over = True
+            return None
         except Exception as error:
             self._fault(self._stage.name, f"{type(error).__name__}: {str(error)[:300]}")
             self._stage.is_over = True
@@ -147,7 +164,12 @@ class Details:
         self._is_faulty = False
         self._until = self._clock() + self._deadline_s
         if self._stage is not None:
+            self._stage.moved = self._moved
             self._moved(self._stage.name)
+
+
+def _unseen(name: str) -> None:
+    """Tell nobody: a stage whose turn has not come holds nothing."""
 
 
 def stages(wanted: list, observer: Any) -> list:
@@ -157,4 +179,10 @@ def stages(wanted: list, observer: Any) -> list:
         wanted: names of details.
         observer: the `observe.Observer` whose loop they look at.
     """
-    return []
+    from . import floors, full_queue  # they are stages: their base is above
+
+    makers = {
+        "queue": full_queue.make,
+        "floors": floors.make,
+    }
+    return [maker(observer) for name, maker in makers.items() if name in wanted]

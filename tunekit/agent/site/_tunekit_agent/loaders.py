@@ -12,7 +12,9 @@ import weakref
 from typing import Any
 
 from . import batches, facts
+from .host_memory import shm_used_bytes
 from .process import Owner
+from .sources import Source
 
 _STACK_FRAMES = 4
 _MAX_LOADERS = 512
@@ -44,6 +46,8 @@ class LoaderInfo:
         epoch_fetches: of them, those since its iterator was made or reset.
         origin: the loader whose batch sampler this one's wraps, as a launcher's shard does: the batch
             size is set there.
+        shm_before_bytes: use of /dev/shm before a loader of this call stack was first iterated.
+        shm_at_start_bytes: the same before its workers of now were started.
     """
 
     def __init__(self, call_stack: tuple, ordinal: int) -> None:
@@ -55,6 +59,8 @@ class LoaderInfo:
         self.loader: Any = None  # a weak reference: a loader built anew each epoch must die with it
         self.batch_sampler: Any = None  # a weak reference too
         self.origin: LoaderInfo | None = None
+        self.shm_before_bytes: int | None = None
+        self.shm_at_start_bytes: int | None = None
         self._agreed = self._differed = 0
         self._exceeded = False
 
@@ -134,6 +140,7 @@ class LoaderWatch:
         self.infos: list = []
         self.fetching = 0
         self._built: dict = {}
+        self._shm_before: dict = {}
         self._owner = owner
         self._working_dir = working_dir
 
@@ -297,6 +304,7 @@ class LoaderWatch:
         @functools.wraps(original_init)
         def __init__(self, loader, *args, **kwargs):  # noqa: N807
             self._tunekit_info = getattr(loader, "_tunekit_info", None)
+            watch._workers_start(self._tunekit_info)
             watch._epoch_started(self._tunekit_info)
             original_init(self, loader, *args, **kwargs)
 
@@ -317,6 +325,11 @@ class LoaderWatch:
         iterator_class.__next__ = __next__
         if "next" in vars(iterator_class):  # an old alias of __next__
             iterator_class.next = __next__
+
+    def _workers_start(self, info: LoaderInfo | None) -> None:
+        if info is not None and self._owner.is_here:
+            info.shm_at_start_bytes = shm_used_bytes()
+            info.shm_before_bytes = self._shm_before.setdefault(info.call_stack, info.shm_at_start_bytes)
 
     def _epoch_started(self, info: LoaderInfo | None) -> None:
         if info is not None and self._owner.is_here:
@@ -346,52 +359,3 @@ class LoaderWatch:
         info.epoch_fetches += 1
         self.observer.fetched(info, batch, wait_s, time.thread_time() - cpu_before)
         return batch
-
-
-class Source:
-    """One iterator of the script's, and the one that took its place where the observer ended its epoch."""
-
-    def __init__(self, watch: LoaderWatch, iterator: Any, info: LoaderInfo) -> None:
-        self._watch = watch
-        self._info = info
-        self._own = weakref.ref(iterator)  # a cycle would keep its workers alive
-        self._successor: Any = None
-
-    @property
-    def live(self) -> Any:
-        """Torch's iterator that batches come from now."""
-        return self._own() if self._successor is None else self._successor
-
-    def fetch(self) -> Any:
-        """Return the next batch.
-
-        Raises:
-            StopIteration: the epoch is over.
-        """
-        self._watch.fetching += 1
-        try:
-            return self._watch.original_next(self.live)
-        finally:
-            self._watch.fetching -= 1
-
-    def restart(self) -> bool:
-        """Begin the loader's next epoch under the script's hands; returns whether there is one."""
-        loader = self._info.loader()
-        if loader is None:
-            return False
-        live = self._watch.module.DataLoader.__iter__(loader)
-        self._successor = None if live is self._own() else live
-        return True
-
-    def take(self) -> Any:
-        """Return a batch that the script does not get, from the next epoch where this one is over.
-
-        Raises:
-            StopIteration: the loader has no batch at all.
-        """
-        try:
-            return self.fetch()
-        except StopIteration:
-            if not self.restart():
-                raise
-        return self.fetch()

@@ -98,6 +98,22 @@ class Observer:
         """Whether this rank measures; the others have the knobs applied and tell of their memory."""
         return self.ranks.rank == 0
 
+    @property
+    def window_s(self) -> float:
+        """Steady seconds that the trial aims for."""
+        return self._request.window_s
+
+    @property
+    def step_s(self) -> float:
+        """Seconds per loop batch of the steady window; 0.0 before there is one."""
+        batches = self._clock.steady_batches if self._clock else 0
+        return self._clock.steady_time_s / batches if batches else 0.0
+
+    @property
+    def batches_per_step(self) -> int:
+        """Loop batches per optimizer step."""
+        return self._batches_per_step
+
     def failed(self, error: Exception) -> None:
         """Tell of the observer's own fault and leave the script alone from here on."""
         self._failed = self._finished = True
@@ -122,6 +138,8 @@ class Observer:
         """A loader's iterator is being made or reset."""
         if info is self._training and self._clock is not None:
             self._clock.epoch_started(now)
+        if self._details is not None:
+            self._details.interrupted()
         info.facts["epoch_started"] = now
 
     @_never_raises
@@ -165,6 +183,8 @@ class Observer:
         if self._details is not None:
             if info is self._training:
                 self._details.fetched(batch)
+            else:
+                self._details.interrupted()
             return
         self._learner.fetched(info)
         if info is self._training or self._training is None:
@@ -215,7 +235,7 @@ class Observer:
         self._times.step_ended()
         self._pulse.tell(TRAINING, self._batches, self._step_count)
         if self._step_count == 1:
-            self._synchronize()
+            self.synchronize()
             self._beginnings.stepped(time.perf_counter())
         if not self._learner.complete and self._learner.stepped(optimizer):
             self._learn()
@@ -250,7 +270,7 @@ class Observer:
         self._batches_per_step = self._learner.batches_per_step()
         self._clock = LoopClock(
             time.perf_counter,
-            self._synchronize,
+            self.synchronize,
             self._request.window_s,
             self._request.interval_goal,
             ramp_batches(workers, prefetch, epoch_batches),
@@ -283,7 +303,8 @@ class Observer:
     def _settled(self) -> bool:
         return self._settling.is_settled(self._step_count if self._training is None else self._batches)
 
-    def _synchronize(self) -> None:
+    def synchronize(self) -> None:
+        """Return when the device has no work left."""
         torch = sys.modules.get("torch")
         if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
             torch.cuda.synchronize()

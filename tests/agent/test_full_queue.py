@@ -1,0 +1,79 @@
+"""The queue's stage: when it is full is proved on a scripted clock; what it can't tell, it says."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from _tunekit_agent import full_queue
+from _tunekit_agent.details import Details
+from _tunekit_agent.full_queue import FullQueue
+
+BATCH = 1 << 20
+
+
+class ScriptedQueue:
+    """Workers that make a batch a second until their queue is full; the stage's sleep moves the clock."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, wanted: int = 4, asked: int = 4) -> None:
+        self.now = 0.0
+        self.wanted, self.asked_batches = wanted, asked
+        self.info = SimpleNamespace(
+            facts={"num_workers": 2, "prefetch_factor": 2, "batch_bytes": BATCH},
+            shm_before_bytes=BATCH,
+            shm_at_start_bytes=BATCH,
+            loader=lambda: None,
+        )
+        self.live = SimpleNamespace(_workers=())
+        self.told: list[str] = []
+        monkeypatch.setattr(full_queue, "shm_used_bytes", lambda: (2 + self._made) * BATCH)
+
+    @property
+    def _made(self) -> int:
+        return min(int(self.now), self.wanted)
+
+    @property
+    def has_all_made(self) -> bool:
+        return self._made == self.wanted
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def seen(self) -> dict[str, Any]:
+        stage = FullQueue(1.0, 1, lambda: self.now, self.sleep)
+        details = Details([stage], 1.0, self.told.append, lambda: self.now)
+        details.asked(self)
+        assert details.is_over
+        facts = details.facts()
+        assert facts["faults"] == []
+        return dict(facts["queue"])
+
+
+def test_the_script_is_held_until_the_queue_grows_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = ScriptedQueue(monkeypatch)
+    seen = queue.seen()
+    assert 4.0 < queue.now < 5.0
+    assert (seen["batches"], seen["predicted_bytes"], seen["shm_bytes"]) == (5, 5 * BATCH, 5 * BATCH)
+    assert seen["is_full"]
+    assert set(queue.told) == {"queue"}
+    assert len(queue.told) > 10
+
+
+def test_workers_that_never_finish_hold_the_script_for_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = ScriptedQueue(monkeypatch, wanted=1000)
+    assert not queue.seen()["is_full"]
+    assert queue.now < 15.0
+
+
+def test_an_epoch_with_too_few_batches_left_fills_no_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not ScriptedQueue(monkeypatch, wanted=2, asked=2).seen()["is_full"]
+
+
+@pytest.mark.parametrize(
+    ("source", "ranks", "told"), [(None, 1, "no DataLoader"), ("any", 2, "2 ranks share /dev/shm")]
+)
+def test_what_can_not_be_seen_is_told_in_words(source: Any, ranks: int, told: str) -> None:
+    details = Details([FullQueue(0.1, ranks)], 1.0, lambda name: None)
+    details.asked(source)
+    (fault,) = details.facts()["faults"]
+    assert fault.startswith("queue: ")
+    assert told in fault

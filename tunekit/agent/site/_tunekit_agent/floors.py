@@ -1,0 +1,260 @@
+"""What either half of the loop would allow alone: the loader, then the training on one batch."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Callable
+
+from . import batches
+from .details import Stage
+from .loaders import Replay
+from .replayed import ReplayedBatch
+
+_CAP_WINDOWS = 2.0
+_LEAST_LOADED = 4
+_WARM_TURNS = 3
+_LEAST_TRAINED, _LEAST_TRAINED_SLOWLY = 10, 4
+_SHORT_EPOCHS = 3
+_REFILL_WINDOWS = 1.0
+_LOOK_EVERY_S = 0.01
+
+
+class Floors(Stage):
+    """Takes batches that the script does not get, then gives the script one batch again and again.
+
+    Args:
+        window_s: each half is timed for about half of it.
+        world_size: ranks that train together; one of several can't be timed alone.
+        batches_per_step: loop batches per optimizer step.
+        synchronize: returns when the device has no work left.
+        clock: returns seconds.
+        sleep: waits for seconds.
+    """
+
+    name = "floors"
+
+    def __init__(
+        self,
+        window_s: float,
+        world_size: int,
+        batches_per_step: int,
+        synchronize: Callable[[], None],
+        clock: Callable[[], float] = time.perf_counter,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        super().__init__()
+        self._window_s, self._world_size = window_s, world_size
+        self._clock, self._sleep = clock, sleep
+        self._loader: LoaderAlone | None = None
+        self._training = TrainingAlone(window_s, batches_per_step, synchronize, clock)
+        self._batch: ReplayedBatch | None = None
+        self._why_not = ""
+
+    def asked(self, source: Any) -> Any:
+        """Time the loader at the first call; time the training from then on."""
+        if self._batch is None:
+            self._begin(source)
+        else:
+            self.is_over = self._training.asked()
+        return None if self.is_over or self._batch is None else Replay(self._batch.copy())
+
+    def interrupted(self) -> None:
+        """A validation runs, or an epoch begins: that is no part of a batch."""
+        self._training.interrupted()
+
+    def facts(self) -> dict:
+        """Return the plain facts of a LoopFloors record."""
+        trained_s, trained, why_untrained = self._trained()
+        loader = self._loader
+        reasons = [self._why_not, loader.why_not if loader else "", why_untrained]
+        return {
+            "loader_step_s": loader.batch_s if loader else None,
+            "loader_batches": loader.batches if loader else 0,
+            "compute_step_s": trained_s,
+            "compute_batches": trained,
+            "why_not": "; ".join(reason for reason in reasons if reason)[:500] or None,
+        }
+
+    def _begin(self, source: Any) -> None:
+        if source is None:
+            self._why_not = "the loop has no DataLoader"
+        elif self._world_size > 1:
+            self._why_not = f"{self._world_size} ranks train together: none can be timed alone"
+        else:
+            self._loader = LoaderAlone(source, self._window_s, self._moved, self._clock)
+            self._loader.run()
+            if self._loader.full_batch is not None:
+                self._batch = ReplayedBatch(self._loader.full_batch)
+                self._let_refill(source)
+        self.is_over = self._batch is None
+
+    def _moved(self) -> None:
+        self.moved(self.name)
+
+    def _let_refill(self, source: Any) -> None:
+        """Wait until the workers rest: what they compute would slow the training down."""
+        until = self._clock() + _REFILL_WINDOWS * self._window_s
+        while source.has_all_made is False and self._clock() < until:
+            self._moved()
+            self._sleep(_LOOK_EVERY_S)
+
+    def _trained(self) -> tuple:
+        """Return seconds per batch, batches, and why they are missing."""
+        if self._batch is None:
+            return None, 0, ""
+        if self._batch.was_changed:
+            return None, 0, "the script changes its batch in place: no batch can be trained on twice"
+        if not self._training.is_enough:
+            return None, 0, f"the training alone was too slow: {self._training.batches} batches were timed"
+        return self._training.time_s / self._training.batches, self._training.batches, ""
+
+
+class LoaderAlone:
+    """Times a loader whose batches are thrown away.
+
+    What was primed comes for free and is left out, here and after each end of an epoch; so is the epoch's
+    end itself. Counted are whole rounds of the workers, whose batches come in turn.
+
+    Args:
+        source: to take batches from.
+        window_s: half of it is timed, at most twice of it.
+        moved: called after each batch.
+        clock: returns seconds.
+
+    Attributes:
+        batches: that were timed.
+        full_batch: the last that had the loader's batch size, the first of all if none had.
+        why_not: why there is no time; empty if there is one.
+    """
+
+    def __init__(
+        self, source: Any, window_s: float, moved: Callable[[], None], clock: Callable[[], float]
+    ) -> None:
+        self._source, self._window_s = source, window_s
+        self._moved, self._clock = moved, clock
+        facts = source.info.facts
+        workers = facts.get("num_workers") or 0
+        self._round = max(workers, 1)
+        self._left_out = max(workers * (facts.get("prefetch_factor") or 0), 1)
+        self._least = -(-max(workers, _LEAST_LOADED) // self._round) * self._round
+        self._batch_size = facts.get("batch_size")
+        self._time_s = 0.0
+        self.batches = 0
+        self.full_batch: Any = None
+        self.why_not = ""
+
+    @property
+    def batch_s(self) -> float | None:
+        """Seconds per batch; None if too few could be timed."""
+        return None if self.why_not or not self.batches else self._time_s / self.batches
+
+    def run(self) -> None:
+        """Take batches until enough are timed."""
+        try:
+            self._take_all()
+        except StopIteration:
+            self.why_not = "the loader has no further epoch"
+        if self.why_not:
+            self.batches = 0
+
+    def _take_all(self) -> None:
+        taken = in_round = 0  # since the last restart; since the last whole round
+        restarts, round_at = self._source.restarts, None
+        until = self._clock() + _CAP_WINDOWS * self._window_s
+        while True:
+            self._keep_full(self._source.take())
+            self._moved()
+            now = self._clock()
+            if self._source.restarts != restarts:
+                restarts, taken, round_at = self._source.restarts, 0, None
+            taken += 1
+            if round_at is not None:
+                in_round += 1
+                if in_round == self._round:
+                    self.batches += self._round
+                    self._time_s += now - round_at
+                    round_at, in_round = now, 0
+            elif taken >= self._left_out:
+                if not self.batches:
+                    until = now + _CAP_WINDOWS * self._window_s
+                round_at, in_round = now, 0
+            if self.batches >= self._least and self._time_s >= self._window_s / 2:
+                return
+            if now > until or (not self.batches and restarts >= _SHORT_EPOCHS):
+                break
+        if self.batches < self._least:
+            self.why_not = self._why(restarts)
+
+    def _why(self, restarts: int) -> str:
+        if restarts and not self.batches:
+            return f"an epoch has too few batches beside the {self._left_out} that its queue holds"
+        seconds = _CAP_WINDOWS * self._window_s
+        return f"the loader alone was too slow: {self.batches} of {self._least} batches in {seconds:g} s"
+
+    def _keep_full(self, batch: Any) -> None:
+        is_full = self._batch_size is None or batches.leading_size(batch) == self._batch_size
+        if is_full or self.full_batch is None:
+            self.full_batch = batch
+
+
+class TrainingAlone:
+    """Times a loop from asking for a batch to asking for the next, with the device drained at both ends.
+
+    Args:
+        window_s: half of it is timed; where ten batches take longer, four must do after a whole one.
+        group: a multiple of this many batches is timed.
+        synchronize: returns when the device has no work left.
+        clock: returns seconds.
+
+    Attributes:
+        batches: that were timed.
+        time_s: that they took.
+    """
+
+    def __init__(
+        self, window_s: float, group: int, synchronize: Callable[[], None], clock: Callable[[], float]
+    ) -> None:
+        self._window_s, self._group = window_s, max(1, group)
+        self._synchronize, self._clock = synchronize, clock
+        self._warm_turns = 0
+        self._is_interrupted = False
+        self._asked_at: float | None = None
+        self.batches = 0
+        self.time_s = 0.0
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether the batches that were timed may stand for all."""
+        least = _LEAST_TRAINED if self.time_s < self._window_s else _LEAST_TRAINED_SLOWLY
+        return self.batches >= max(least, self._group)
+
+    def interrupted(self) -> None:
+        """The batch at work is not to be timed."""
+        self._is_interrupted = True
+
+    def asked(self) -> bool:
+        """The loop is through with a batch; returns whether enough are timed."""
+        was_interrupted, self._is_interrupted = self._is_interrupted, False
+        if self._asked_at is None or was_interrupted:
+            self._warm_turns += 1
+            if self._warm_turns >= _WARM_TURNS:
+                self._synchronize()
+                self._asked_at = self._clock()
+            return False
+        now = self._clock()
+        self.time_s += now - self._asked_at
+        self._asked_at = now
+        self.batches += 1
+        whole = self.batches % self._group == 0 or self.time_s >= _CAP_WINDOWS * self._window_s
+        if not (self.is_enough and whole and self.time_s >= self._window_s / 2):
+            return False
+        self._synchronize()
+        self.time_s += self._clock() - now
+        return True
+
+
+def make(observer: Any) -> Floors:
+    """Return the stage for an `observe.Observer`."""
+    return Floors(
+        observer.window_s, observer.ranks.world_size, observer.batches_per_step, observer.synchronize
+    )

@@ -1,0 +1,140 @@
+"""The loader's queue at its fullest: what it takes of /dev/shm, and what each process takes beside it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from typing import Any, Callable
+
+from .details import Missing, Stage
+from .host_memory import proportional, shm_used_bytes
+
+_QUIET_S = 0.5
+_QUIET_BATCHES = 2
+_LEAST_HOLD_S = 3.0
+_MOST_HOLD_S = 60.0
+_LOOK_EVERY_S = 0.02
+_GROWTH_SHARE, _LEAST_GROWTH_BYTES = 0.05, 64 << 10
+"""Of one batch, and at least: other programs' small use of /dev/shm is no growth of the queue."""
+
+
+class FullQueue(Stage):
+    """Holds the script at its next batch until the loader's workers have made all that they may.
+
+    /dev/shm then holds workers x prefetch batches and the one that the script still has at hand. Forked
+    workers also keep what the script had at hand when they were started, the last batch of the epoch before:
+    they have it mapped until they end. The growth is of the whole /dev/shm: other programs' use within the
+    trial counts too. Where a thread copies batches into pinned memory, they leave /dev/shm as they come: the
+    growth is then what is left there, and the queue is never called full. It isn't either where the epoch
+    has too few batches left to fill it.
+
+    Args:
+        step_s: seconds per batch of the loop, which tells how long the workers may need.
+        world_size: ranks that train together.
+        clock: returns seconds.
+        sleep: waits for seconds.
+    """
+
+    name = "queue"
+
+    def __init__(
+        self,
+        step_s: float,
+        world_size: int,
+        clock: Callable[[], float] = time.perf_counter,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        super().__init__()
+        self._step_s = step_s
+        self._world_size = world_size
+        self._clock, self._sleep = clock, sleep
+        self._facts: dict | None = None
+
+    def asked(self, source: Any) -> Any:
+        """Hold the script until the queue is full, then look at it.
+
+        Raises:
+            Missing: there is no loader, no /dev/shm, or other ranks fill it too.
+        """
+        self.is_over = True
+        if source is None:
+            raise Missing("the loop has no DataLoader")
+        if self._world_size > 1:
+            raise Missing(f"the {self._world_size} ranks share /dev/shm: one loader's part can't be told")
+        self._facts = {**self._queue_of(source), **_memory_of(source.live)}
+        return None
+
+    def facts(self) -> dict | None:
+        """Return the plain facts of a QueueSeen record."""
+        return self._facts
+
+    def _queue_of(self, source: Any) -> dict:
+        facts = source.info.facts
+        workers = facts.get("num_workers") or 0
+        if not workers:
+            return {"batches": 0, "predicted_bytes": 0, "shm_bytes": 0, "is_full": True}
+        queued = workers * (facts.get("prefetch_factor") or 0)
+        each_bytes = batch_shm_bytes(source.info)
+        is_quiet = self._hold(source, workers, queued, each_bytes)
+        used_bytes, before_bytes = shm_used_bytes(), source.info.shm_before_bytes
+        if used_bytes is None or before_bytes is None:
+            raise Missing("this machine has no /dev/shm")
+        at_start_bytes = source.info.shm_at_start_bytes if _forks(source.info) else before_bytes
+        pinned = bool(getattr(source.live, "_pin_memory", False))
+        return {
+            "batches": queued + 1,
+            "predicted_bytes": (queued + 1) * each_bytes,
+            "shm_bytes": max(0, used_bytes - before_bytes),
+            "kept_bytes": max(0, (at_start_bytes or 0) - before_bytes),
+            "is_full": is_quiet and not pinned and source.asked_batches >= queued,
+        }
+
+    def _hold(self, source: Any, workers: int, queued: int, each_bytes: int) -> bool:
+        """Wait while the queue grows; returns whether it grows no more."""
+        turn_s = workers * self._step_s  # a worker makes a batch at least this often where the loop waits
+        now = grew_at = self._clock()
+        until = now + min(_LEAST_HOLD_S + (queued / workers + _QUIET_BATCHES) * turn_s, _MOST_HOLD_S)
+        most_bytes = shm_used_bytes() or 0
+        slack_bytes = max(_GROWTH_SHARE * each_bytes, _LEAST_GROWTH_BYTES)
+        while now < until:
+            self.moved(self.name)
+            self._sleep(_LOOK_EVERY_S)
+            now, used_bytes, has_all_made = self._clock(), shm_used_bytes() or 0, source.has_all_made
+            if used_bytes > most_bytes + slack_bytes or has_all_made is False:
+                most_bytes, grew_at = max(most_bytes, used_bytes), now
+            quiet_s = _QUIET_S if has_all_made else max(_QUIET_S, _QUIET_BATCHES * turn_s)
+            if now - grew_at >= quiet_s:
+                return True
+        return False
+
+
+def batch_shm_bytes(info: Any) -> int:
+    """Return what one full batch of a loader takes of /dev/shm."""
+    return info.facts.get("batch_bytes") or 0
+
+
+def _forks(info: Any) -> bool:
+    """Return whether a loader's workers are forked, and so have mapped what the script has."""
+    context = getattr(info.loader(), "multiprocessing_context", None) or multiprocessing
+    return context.get_start_method() == "fork"
+
+
+def make(observer: Any) -> FullQueue:
+    """Return the stage for an `observe.Observer`."""
+    return FullQueue(observer.step_s, observer.ranks.world_size)
+
+
+def _memory_of(live: Any) -> dict:
+    """Return the memory of this process and of a torch iterator's workers that are still there."""
+    pids = [worker.pid for worker in getattr(live, "_workers", ()) if worker.is_alive()]
+    main, workers = proportional(os.getpid()), [proportional(pid) for pid in pids]
+    known = [worker for worker in workers if worker is not None]
+    all_known = main is not None and len(known) == len(workers)
+    return {
+        "main_base_bytes": main.base_bytes if main is not None else None,
+        "worker_base_bytes": sum(worker.base_bytes for worker in known) // len(known) if known else None,
+        "pss_bytes": main.pss_bytes + sum(worker.pss_bytes for worker in known)
+        if main is not None and all_known
+        else None,
+    }

@@ -1,0 +1,84 @@
+"""Where a loader's batches come from: the script's iterator, and what took its place."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+
+class Source:
+    """One iterator of the script's, and the one that took its place where the observer ended its epoch.
+
+    Args:
+        watch: the `loaders.LoaderWatch` that sees it.
+        iterator: torch's, that the script holds.
+        info: the `loaders.LoaderInfo` of its loader.
+
+    Attributes:
+        info: as given.
+        restarts: how often another epoch was begun under the script's hands.
+    """
+
+    def __init__(self, watch: Any, iterator: Any, info: Any) -> None:
+        self._watch = watch
+        self.info = info
+        self.restarts = 0
+        self._own = weakref.ref(iterator)  # a cycle would keep its workers alive
+        self._successor: Any = None
+
+    @property
+    def live(self) -> Any:
+        """Torch's iterator that batches come from now."""
+        return self._own() if self._successor is None else self._successor
+
+    @property
+    def asked_batches(self) -> int:
+        """Batches that its workers were asked for and the script has not taken; 0 without workers."""
+        return getattr(self.live, "_tasks_outstanding", 0)
+
+    @property
+    def has_all_made(self) -> bool | None:
+        """Whether its workers have made all that they were asked for; None where that can't be told."""
+        live, asked = self.live, self.asked_batches
+        if not asked:
+            return True
+        try:
+            early = sum(len(task) == 2 for task in list(live._task_info.values()))  # came before their turn
+            return live._data_queue.qsize() + early >= asked
+        except (AttributeError, NotImplementedError):  # macOS counts no queue
+            return None
+
+    def fetch(self) -> Any:
+        """Return the next batch.
+
+        Raises:
+            StopIteration: the epoch is over.
+        """
+        self._watch.fetching += 1
+        try:
+            return self._watch.original_next(self.live)
+        finally:
+            self._watch.fetching -= 1
+
+    def restart(self) -> bool:
+        """Begin the loader's next epoch under the script's hands; returns whether there is one."""
+        loader = self.info.loader()
+        if loader is None:
+            return False
+        live = self._watch.module.DataLoader.__iter__(loader)
+        self._successor = None if live is self._own() else live
+        self.restarts += 1
+        return True
+
+    def take(self) -> Any:
+        """Return a batch that the script does not get, from the next epoch where this one is over.
+
+        Raises:
+            StopIteration: the loader has no batch at all.
+        """
+        try:
+            return self.fetch()
+        except StopIteration:
+            if not self.restart():
+                raise
+        return self.fetch()
