@@ -138,7 +138,7 @@ class Observer:
             return self._look_closer(source)
         parts = self._split.asked(now)
         before = self._clock.phase
-        self._times.asked(before == MEASURING and not self._others_fetched)
+        self._times.asked(self._clock.counts_batch and not self._others_fetched)
         phase = self._clock.tick(self._samples, parts, self._others_fetched, self._settled())
         self._samples, self._others_fetched = 0, False
         if self._window_from is None and phase == MEASURING:
@@ -257,7 +257,13 @@ class Observer:
             workers,
             can_force_boundary=self._training is not None and epoch_batches is not None,
         )
-        self._times = DeviceTimes(sys.modules["torch"], self._learner.device["type"])
+        self._times = DeviceTimes(
+            sys.modules["torch"],
+            self._learner.device["type"],
+            roots[0].device if roots else None,
+            has_loader=self._training is not None,
+            batches_per_turn=self._batches_per_step if self._training is None else 1,
+        )
         if self._training is not None:
             self._clock.epoch_started(training.get("epoch_started", self._started))
 
@@ -268,7 +274,7 @@ class Observer:
         samples = self._loaderless_samples * self._batches_per_step
         parts = self._split.asked(time.perf_counter())
         before = self._clock.phase
-        self._times.asked(before == MEASURING)
+        self._times.asked(self._clock.counts_batch)
         phase = self._clock.tick(samples, parts, False, self._settled(), self._batches_per_step)
         self._window_moved(before, phase)
         if phase == FINISHED:
