@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Any, Callable
 
@@ -148,6 +149,33 @@ class Details:
             self._moved(self._stage.name)
 
 
+def _kernels(observer: Any) -> Stage:
+    from .kernel_window import KernelWindow
+
+    return KernelWindow(sys.modules["torch"], observer.device_type == "cuda")
+
+
+def _syncs(observer: Any) -> Stage:
+    from .sync_points import SyncPoints
+
+    return SyncPoints(sys.modules["torch"], observer.device_type == "cuda", observer.working_dir)
+
+
+def _peaks(observer: Any) -> Stage:
+    from .peaks import Peaks
+
+    device = observer.device if observer.device_type == "cuda" else None
+    return Peaks(sys.modules["torch"], device, observer.parameters)
+
+
+_MAKERS: dict = {
+    "kernels": _kernels,
+    "syncs": _syncs,
+    "peaks": _peaks,
+}
+"""By the name of the detail, in the order in which they are looked at."""
+
+
 def stages(wanted: list, observer: Any) -> list:
     """Return the stages for what the parent asks, in the order of the parent's `Detail`.
 
@@ -155,4 +183,4 @@ def stages(wanted: list, observer: Any) -> list:
         wanted: names of details.
         observer: the `observe.Observer` whose loop they look at.
     """
-    return []
+    return [make(observer) for name, make in _MAKERS.items() if name in wanted]

@@ -94,6 +94,25 @@ class Observer:
         return self._learner.training
 
     @property
+    def device_type(self) -> str:
+        """Of the roots, once the loop is learnt."""
+        return self._learner.device["type"]
+
+    @property
+    def device(self) -> Any:
+        """Return torch's device of the roots, None where there is no root."""
+        return next((seen.device for seen in self.roots.roots()), None)
+
+    @property
+    def working_dir(self) -> str:
+        """The script's."""
+        return self._request.working_dir
+
+    def parameters(self) -> list:
+        """Return the roots' parameters."""
+        return [parameter for seen in self.roots.roots() for parameter in seen.module.parameters()]
+
+    @property
     def _measures(self) -> bool:
         """Whether this rank measures; the others have the knobs applied and tell of their memory."""
         return self.ranks.rank == 0
@@ -260,7 +279,7 @@ class Observer:
         self._times = DeviceTimes(
             sys.modules["torch"],
             self._learner.device["type"],
-            roots[0].device if roots else None,
+            self.device,
             has_loader=self._training is not None,
             batches_per_turn=self._batches_per_step if self._training is None else 1,
         )
