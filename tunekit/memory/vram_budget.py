@@ -56,7 +56,7 @@ class VramBudget(Record):
         """Return how far the budget is from the driver's figure, as a share of it.
 
         Args:
-            context_bytes: of a process that only made its CUDA context; the budget's own is what is left over.
+            context_bytes: of another process that did nothing but make its CUDA context.
         """
         if not self.nvml_bytes:
             return None

@@ -210,7 +210,8 @@ class DeviceTimes:
         other_s = _between_s(turn.steps[-1][1], turn.ended) if turn.steps else 0.0
         compute_s = max(0.0, total_s - stall_s - optimizer_s - other_s)
         parts_s = (stall_s, compute_s, optimizer_s, other_s)
-        self._totals_s = [known + part for known, part in zip(self._totals_s, parts_s)]
+        for place, seconds in enumerate(parts_s):
+            self._totals_s[place] += seconds
         self._turns += 1
         # The device waited all the time that the host did, but for what it still had to do at the ask.
         is_drained = turn.wait_s is not None and turn.wait_s - stall_s <= _LAG_S
