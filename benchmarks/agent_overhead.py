@@ -1,6 +1,6 @@
 """What the agent costs a training loop: the same loop with and without it, interleaved.
 
-    python benchmarks/agent_overhead.py [--step-ms 10] [--steps 300] [--rounds 7]
+    python benchmarks/agent_overhead.py [--step-ms 10] [--steps 300] [--rounds 7] [--device cuda]
 
 Each process times its own steps; the steps are a busy wait of fixed length, so that what differs is
 the agent. The agent observes with a window that never closes. An A/A pair gives the noise floor.
@@ -24,13 +24,13 @@ from tunekit.agent import REQUEST_VARIABLE, SITE_FOLDER  # noqa: E402
 LOOP = """
 import sys, time, torch
 from torch.utils.data import DataLoader, TensorDataset
-step_s, steps = float(sys.argv[1]), int(sys.argv[2])
+step_s, steps, device = float(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 rows = torch.randn(steps * 4 + 400, 8)
-model = torch.nn.Linear(8, 2)
+model = torch.nn.Linear(8, 2).to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 times = []
 for (batch,) in DataLoader(TensorDataset(rows), batch_size=4):
-    model(batch).sum().backward()
+    model(batch.to(device)).sum().backward()
     optimizer.step()
     end = time.perf_counter() + step_s
     while time.perf_counter() < end:
@@ -38,6 +38,8 @@ for (batch,) in DataLoader(TensorDataset(rows), batch_size=4):
     times.append(time.perf_counter())
     if len(times) > steps + 50:
         break
+if device == "cuda":
+    torch.cuda.synchronize()
 print((times[-1] - times[50]) / (len(times) - 51))
 """
 
@@ -62,6 +64,20 @@ def step_s(arguments: list[str], with_agent: bool, folder: Path) -> float:
     return float(done.stdout)
 
 
+def interleaved(
+    step_ms: float, steps: int, rounds: int, device: str
+) -> tuple[list[float], list[float], list[float]]:
+    """Return seconds per step without the agent, with it, and without it again: one of each per round."""
+    arguments = [str(step_ms / 1000), str(steps), device]
+    off, on, again = [], [], []
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory() as scratch:
+            off.append(step_s(arguments, False, Path(scratch)))
+            on.append(step_s(arguments, True, Path(scratch)))
+            again.append(step_s(arguments, False, Path(scratch)))
+    return off, on, again
+
+
 def main() -> None:
     """Measure interleaved and print the overhead beside the floor."""
     parser = argparse.ArgumentParser(
@@ -70,21 +86,17 @@ def main() -> None:
     parser.add_argument("--step-ms", type=float, default=10.0)
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     options = parser.parse_args()
-    arguments = [str(options.step_ms / 1000), str(options.steps)]
-    off, on, again = [], [], []
-    for _ in range(options.rounds):
-        with tempfile.TemporaryDirectory() as scratch:
-            off.append(step_s(arguments, False, Path(scratch)))
-            on.append(step_s(arguments, True, Path(scratch)))
-            again.append(step_s(arguments, False, Path(scratch)))
+    off, on, again = interleaved(options.step_ms, options.steps, options.rounds, options.device)
     print(f"$ python benchmarks/agent_overhead.py {' '.join(sys.argv[1:])}")
-    print(f"agent on / off: {_ratio_text(on, off)}")
-    print(f"off / off (A/A): {_ratio_text(again, off)}")
+    print(f"agent on / off: {ratio_text(on, off)}")
+    print(f"off / off (A/A): {ratio_text(again, off)}")
     print(f"added per step: {(mean(on) - mean(off)) * 1e6:.1f} us of {mean(off) * 1e3:.2f} ms")
 
 
-def _ratio_text(first: list[float], second: list[float]) -> str:
+def ratio_text(first: list[float], second: list[float]) -> str:
+    """Return by how much the first is longer, with its standard error."""
     logs = [math.log(a / b) for a, b in zip(first, second, strict=True)]
     return f"{math.expm1(mean(logs)):+.2%} (standard error {stdev(logs) / math.sqrt(len(logs)):.2%})"
 

@@ -1,11 +1,13 @@
 """Every check that needs a CUDA GPU, in one command; a short table comes last.
 
-    python benchmarks/gpu_check.py [--results benchmarks/results/NAME.md] [--budget 4m] [--counters-only]
+    python benchmarks/gpu_check.py [--results benchmarks/results/NAME.md] [--budget 4m]
+        [--counters-only | --attribution-only]
 
 First what every counter of the GPU says under loads whose truth is known, and its profile against the
-device. Then real trials of the built-in workload `images`: precision, channels_last, compile and batch
-size with their memory figures, an out-of-memory trial, and one whole search. Needs a machine with a CUDA
-build of torch; `--allow-cpu` runs the same path on a CPU to try the script itself.
+device. Then where a known loop spends its time and memory, against torch.profiler and the driver. Then real
+trials of the built-in workload `images`: precision, channels_last, compile and batch size with their memory
+figures, an out-of-memory trial, and one whole search. Needs a machine with a CUDA build of torch;
+`--allow-cpu` runs the same path on a CPU to try the script itself.
 """
 
 import argparse
@@ -22,6 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from gpu_attribution import check_attribution  # noqa: E402
 from gpu_counters import check_counters, check_profile  # noqa: E402
 
 from tunekit.hardware.detect import detect_host  # noqa: E402
@@ -186,6 +189,11 @@ def main() -> None:
     parser.add_argument("--budget", default="4m", help="of the whole search (default: 4m)")
     parser.add_argument("--allow-cpu", action="store_true", help="run without a GPU, to try the script")
     parser.add_argument("--counters-only", action="store_true", help="leave out the trials and the search")
+    parser.add_argument(
+        "--attribution-only", action="store_true", help="only time and memory of a known loop"
+    )
+    parser.add_argument("--window", type=float, default=4.0, help="steady seconds of its trials (default: 4)")
+    parser.add_argument("--rounds", type=int, default=7, help="of processes with and without the agent")
     options = parser.parse_args()
     host = detect_host()
     on_gpu = bool(host.accelerators)
@@ -194,11 +202,15 @@ def main() -> None:
         folder = Path(scratch)
         target = resolve_target((sys.executable, str(IMAGES_SCRIPT)), ROOT, builtin="images")
         trials = Trials(target, folder / "trials", int(0.9 * host.ram_limit_bytes))
-        checks: list[Callable[[], None]] = [
-            lambda: check_device(report, options.allow_cpu),
-            lambda: check_gpu(report, host),
-        ]
+        checks: list[Callable[[], None]] = [lambda: check_device(report, options.allow_cpu)]
+        if not options.attribution_only:
+            checks += [lambda: check_gpu(report, host)]
         if not options.counters_only:
+            attribution = folder / "attribution"
+            checks += [
+                lambda: check_attribution(report.add, host, attribution, options.window, options.rounds)
+            ]
+        if not (options.counters_only or options.attribution_only):
             checks += [
                 lambda: check_knobs(report, trials),
                 lambda: check_out_of_memory(report, trials, on_gpu),

@@ -42,7 +42,7 @@ class DeviceParts(Record):
     other_s: NonNegativeFloat
     """From the last step to asking for the next batch."""
     drained_batches: NonNegativeInt
-    """Of the batches, those at whose end the device had no work left when the next was asked for."""
+    """Of the batches, those that were asked for when the device had no work left."""
 
     @property
     def time_s(self) -> float:

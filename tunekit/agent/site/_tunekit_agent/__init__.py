@@ -17,6 +17,7 @@ data flows through them:
     parts      what the host did within each loop batch (pure)
     device_times  the same on the device's timeline
     details    what is looked at once the measurement is complete
+    stages     which there are: full_queue, kernel_window, sync_points, peaks, floors
     observe    ties them together: learn, warm up, measure, report, wait for the end
     apply      the other mode: apply the knobs, then watch the rate with one step counter
     facts      devices, epochs, loaders and errors as plain values

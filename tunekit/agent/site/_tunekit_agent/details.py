@@ -170,19 +170,3 @@ class Details:
 
 def _unseen(name: str) -> None:
     """Tell nobody: a stage whose turn has not come holds nothing."""
-
-
-def stages(wanted: list, observer: Any) -> list:
-    """Return the stages for what the parent asks, in the order of the parent's `Detail`.
-
-    Args:
-        wanted: names of details.
-        observer: the `observe.Observer` whose loop they look at.
-    """
-    from . import floors, full_queue  # they are stages: their base is above
-
-    makers = {
-        "queue": full_queue.make,
-        "floors": floors.make,
-    }
-    return [maker(observer) for name, maker in makers.items() if name in wanted]

@@ -10,7 +10,7 @@ import threading
 import time
 from typing import Any
 
-from . import batches, details, facts, imports, knobs, measured
+from . import batches, details, facts, imports, knobs, measured, stages
 from .beginnings import Beginnings, Settling
 from .device_times import DeviceTimes
 from .events import FETCHING, TRAINING, Pulse
@@ -94,6 +94,25 @@ class Observer:
         return self._learner.training
 
     @property
+    def device_type(self) -> str:
+        """Of the roots, once the loop is learnt."""
+        return self._learner.device["type"]
+
+    @property
+    def device(self) -> Any:
+        """Return torch's device of the roots, None where there is no root."""
+        return next((seen.device for seen in self.roots.roots()), None)
+
+    @property
+    def working_dir(self) -> str:
+        """The script's."""
+        return self._request.working_dir
+
+    def parameters(self) -> list:
+        """Return the roots' parameters."""
+        return [parameter for seen in self.roots.roots() for parameter in seen.module.parameters()]
+
+    @property
     def _measures(self) -> bool:
         """Whether this rank measures; the others have the knobs applied and tell of their memory."""
         return self.ranks.rank == 0
@@ -156,7 +175,7 @@ class Observer:
             return self._look_closer(source)
         parts = self._split.asked(now)
         before = self._clock.phase
-        self._times.asked(before == MEASURING and not self._others_fetched)
+        self._times.asked(self._clock.counts_batch and not self._others_fetched)
         phase = self._clock.tick(self._samples, parts, self._others_fetched, self._settled())
         self._samples, self._others_fetched = 0, False
         if self._window_from is None and phase == MEASURING:
@@ -277,7 +296,13 @@ class Observer:
             workers,
             can_force_boundary=self._training is not None and epoch_batches is not None,
         )
-        self._times = DeviceTimes(sys.modules["torch"], self._learner.device["type"])
+        self._times = DeviceTimes(
+            sys.modules["torch"],
+            self._learner.device["type"],
+            self.device,
+            has_loader=self._training is not None,
+            batches_per_turn=self._batches_per_step if self._training is None else 1,
+        )
         if self._training is not None:
             self._clock.epoch_started(training.get("epoch_started", self._started))
 
@@ -288,7 +313,7 @@ class Observer:
         samples = self._loaderless_samples * self._batches_per_step
         parts = self._split.asked(time.perf_counter())
         before = self._clock.phase
-        self._times.asked(before == MEASURING)
+        self._times.asked(self._clock.counts_batch)
         phase = self._clock.tick(samples, parts, False, self._settled(), self._batches_per_step)
         self._window_moved(before, phase)
         if phase == FINISHED:
@@ -329,11 +354,11 @@ class Observer:
     def _measurement_complete(self, source: Any) -> Any:
         """Tell what was measured, then look closer if that is asked for, else wait for the end."""
         self._measured = self._measurement()
-        stages = details.stages(self._request.details, self)
-        self._tell_done(is_final=not stages)
-        if not stages:
+        self._tell_done(is_final=not self._request.details)
+        if not self._request.details:
             self._wait_for_the_end()
-        self._details = details.Details(stages, self._request.window_s, self._progress)
+        looks = stages.stages(self._request.details, self)
+        self._details = details.Details(looks, self._request.window_s, self._progress)
         return self._look_closer(source)
 
     def _look_closer(self, source: Any) -> Any:

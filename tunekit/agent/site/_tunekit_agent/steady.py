@@ -77,6 +77,11 @@ class LoopClock:
         self._drain_batches = 0
 
     @property
+    def counts_batch(self) -> bool:
+        """Whether a batch that ends now is one of the steady window."""
+        return self.phase == MEASURING and self._last_tick is not None
+
+    @property
     def boundaries_seen(self) -> int:
         """Epoch boundaries that were timed."""
         return len(self._boundaries)

@@ -1,0 +1,149 @@
+"""Where a script waits for its device, told by warnings that the script itself never sees."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from _tunekit_agent.sync_points import SyncPoints
+
+from tunekit.records.details import SyncPoint
+
+HERE = Path(__file__)
+MESSAGE = "called a synchronizing CUDA operation (Triggered internally at CUDAFunctions.cpp:108.)"
+
+
+@dataclass
+class Cuda:
+    """Warns as CUDA's debug mode does."""
+
+    mode: int = 0
+    modes: list[Any] = field(default_factory=list)
+
+    def get_sync_debug_mode(self) -> int:
+        return self.mode
+
+    def set_sync_debug_mode(self, mode: int | str) -> None:
+        self.mode = {"default": 0, "warn": 1}.get(mode, mode) if isinstance(mode, str) else mode
+        self.modes.append(mode)
+
+    @property
+    def wait(self) -> Callable[[], object]:
+        """As torch's calls do, it warns from C: the innermost Python frame is the caller's."""
+        return partial(warnings.warn, MESSAGE, UserWarning) if self.mode == 1 else partial(int)
+
+
+def torch_at(folder: str, cuda: Cuda) -> Any:
+    return SimpleNamespace(cuda=cuda, __file__=f"{folder}/__init__.py")
+
+
+def stage_of(cuda: Cuda, torch_folder: str = "/nowhere/torch", on_cuda: bool = True) -> SyncPoints:
+    return SyncPoints(torch_at(torch_folder, cuda), on_cuda, str(HERE.parent))
+
+
+def test_each_place_is_counted_per_step():
+    cuda = Cuda()
+    stage = stage_of(cuda)
+    for _ in range(4):
+        stage.asked(None)
+        if stage.is_over:
+            break
+        for _ in range(2):
+            cuda.wait()  # read the loss twice
+        cuda.wait()  # and the error once
+    stage.leave()
+    points = [SyncPoint.model_validate(point) for point in stage.facts() or []]
+    assert [(point.what, point.per_step) for point in points] == [
+        ("cuda.wait()  # read the loss twice", 2.0),
+        ("cuda.wait()  # and the error once", 1.0),
+    ]
+    line = 1 + HERE.read_text().splitlines().index("            cuda.wait()  # read the loss twice")
+    assert points[0].where == f"{HERE.name}:{line}"
+
+
+def test_a_wait_inside_of_torch_is_the_line_of_the_script_that_called_it(tmp_path: Path):
+    inner = tmp_path / "torch" / "clip.py"
+    inner.parent.mkdir()
+    inner.write_text("def clip(cuda):\n    cuda.wait()\n")
+    names: dict[str, Any] = {"__name__": "torch.clip"}
+    exec(compile(inner.read_text(), str(inner), "exec"), names)
+    cuda = Cuda()
+    stage = stage_of(cuda, str(inner.parent))
+    stage.asked(None)
+    names["clip"](cuda)
+    for _ in range(3):
+        stage.asked(None)
+    stage.leave()
+    (point,) = stage.facts() or []
+    assert point["where"].startswith(f"{HERE.name}:")
+    assert point["what"] == 'names["clip"](cuda) (in torch.clip.clip)'
+    assert point["per_step"] == pytest.approx(1 / 3)
+
+
+def test_the_script_sees_no_such_warning_and_all_of_its_own():
+    cuda = Cuda()
+    stage = stage_of(cuda)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        seen: list[str] = []
+        warnings.showwarning = lambda message, *_: seen.append(str(message))  # type: ignore[assignment]
+        stage.asked(None)
+        cuda.wait()
+        warnings.warn("mind the gap", UserWarning, stacklevel=1)
+        for _ in range(3):
+            stage.asked(None)
+        stage.leave()
+        warnings.warn("after", UserWarning, stacklevel=1)
+    assert seen == ["mind the gap", "after"]
+
+
+def test_a_script_that_turns_warnings_into_errors_does_not_fail():
+    cuda = Cuda()
+    stage = stage_of(cuda)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        stage.asked(None)
+        cuda.wait()
+        stage.leave()
+        with pytest.raises(UserWarning, match="mind"):
+            warnings.warn("mind the gap", UserWarning, stacklevel=1)
+
+
+def test_everything_is_put_back_when_it_is_cut_short():
+    cuda = Cuda(mode=2)
+    stage = stage_of(cuda)
+    filters, show = list(warnings.filters), warnings.showwarning
+    stage.asked(None)
+    assert cuda.mode == 1
+    assert list(warnings.filters) != filters
+    stage.leave()
+    assert cuda.mode == 2
+    assert list(warnings.filters) == filters
+    assert warnings.showwarning is show
+    assert stage.facts() is None
+
+
+def test_a_handler_that_the_script_sets_meanwhile_stays():
+    cuda = Cuda()
+    stage = stage_of(cuda)
+    seen: list[str] = []
+    with warnings.catch_warnings():
+        stage.asked(None)
+        own = lambda message, *_: seen.append(str(message))  # noqa: E731
+        warnings.showwarning = own
+        stage.leave()
+        assert warnings.showwarning is own
+
+
+def test_nothing_waits_for_a_cpu():
+    cuda = Cuda()
+    stage = stage_of(cuda, on_cuda=False)
+    stage.asked(None)
+    assert stage.is_over
+    stage.leave()
+    assert stage.facts() is None
+    assert cuda.modes == []

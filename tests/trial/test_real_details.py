@@ -1,0 +1,31 @@
+"""What a real trial sees of its loop once it is measured."""
+
+from pathlib import Path
+
+import pytest
+from real_trials import LIMITS, zoo_target
+
+from tunekit.records.details import Detail
+from tunekit.records.trial import TrialRole
+from tunekit.trial.executor import ProcessExecutor, TrialSpec
+
+pytestmark = pytest.mark.real
+
+
+def test_on_a_cpu_operators_are_seen_and_nothing_that_only_a_gpu_has(tmp_path: Path) -> None:
+    executor = ProcessExecutor(zoo_target("plain_with_validation.py"), tmp_path, LIMITS, window_s=0.2)
+    wanted = (Detail.KERNELS, Detail.SYNCS, Detail.PEAKS)
+    spec = TrialSpec(0, TrialRole.BASELINE, None, details=wanted)
+    record = executor.run(spec, None, lambda progress: None)
+    assert record.measurement is not None
+    assert record.measurement.loop.device_parts is None
+    details = record.measurement.details
+    assert details is not None
+    assert details.faults == ()
+    assert details.syncs is None
+    assert details.peaks is None
+    assert details.kernels is not None
+    assert details.kernels.steps == 5
+    calls = {kernel.name: kernel.calls for kernel in details.kernels.kernels}
+    assert calls["aten::addmm"] == 3 * 5
+    assert details.kernels.device_busy_s is None
