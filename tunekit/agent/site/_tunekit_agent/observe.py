@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import math
 import sys
@@ -10,11 +9,13 @@ import threading
 import time
 from typing import Any
 
-from . import batches, details, facts, imports, knobs, measured
+from . import details, facts, knobs, measured, model_bytes
+from .batches import BatchWatch
 from .beginnings import Beginnings, Settling
 from .device_times import DeviceTimes
 from .events import FETCHING, TRAINING, Pulse
 from .learn import Learner
+from .loader_work import WorkWatch, WorkWindow
 from .loaders import DRAIN, LoaderInfo, LoaderWatch
 from .own import AutocastWatch
 from .parts import StepSplit
@@ -63,6 +64,7 @@ class Observer:
         loader_knobs, self._model_knobs = knobs.split(request.knobs)
         self.ranks = Ranks(owner, self._joined)
         self.loaders = LoaderWatch(request.loader, loader_knobs, self, owner, request.working_dir)
+        self.work = WorkWatch(owner, request.scratch_folder)
         self.steps = StepWatch(self, owner)
         self.autocasts = AutocastWatch()
         self.roots = RootFinder(
@@ -81,7 +83,9 @@ class Observer:
         self._measured: dict | None = None
         self._details: details.Details | None = None
         self._others_fetched = False
-        self._batch_bytes = 0
+        self._batch_watch = BatchWatch()
+        self._work_window = WorkWindow()
+        self._stepped_roots: list = []
         self._beginnings = Beginnings(self._started)
         self._settling = Settling()
         self._loaderless_samples = self._batches_per_step = 1
@@ -122,6 +126,7 @@ class Observer:
         """A loader's iterator is being made or reset."""
         if info is self._training and self._clock is not None:
             self._clock.epoch_started(now)
+            self._work_window.follow(info.work)
         info.facts["epoch_started"] = now
 
     @_never_raises
@@ -183,11 +188,7 @@ class Observer:
     def _take_batch(self, info: LoaderInfo, batch: object, wait_s: float) -> None:
         self._samples = samples = max(1, info.samples_in(batch))
         self._batches += 1
-        if not self._batch_bytes or (samples == info.facts.get("batch_size") and info.fetches <= 2):
-            self._batch_bytes = (
-                batches.size_bytes(batch) * (info.facts.get("batch_size") or samples) // samples
-            )
-            info.facts["batch_bytes"] = self._batch_bytes
+        self._batch_watch.take(info, batch, samples, info is self._training)
         if self._batches == 1:
             self._beginnings.fetched(wait_s, time.perf_counter())
 
@@ -225,9 +226,7 @@ class Observer:
 
     def _learn(self) -> None:
         """Conclude what the loop is and start the clock."""
-        roots = self._learner.conclude()
-        if self._training is not None:
-            self._batch_bytes = self._training.facts.get("batch_bytes", self._batch_bytes)
+        roots = self._stepped_roots = self._learner.conclude()
         if not self._measures:
             return
         self._tell_learnt(roots, self._training)
@@ -304,6 +303,9 @@ class Observer:
         """The steady window opened or closed."""
         if phase == MEASURING and before != MEASURING:
             self._times.open()
+            self._work_window.open(self._training.work if self._training is not None else None)
+        elif before == MEASURING and phase != MEASURING:
+            self._work_window.close()
 
     def _measurement_complete(self, source: Any) -> Any:
         """Tell what was measured, then look closer if that is asked for, else wait for the end."""
@@ -344,7 +346,9 @@ class Observer:
     def _loop_facts(self) -> dict:
         others = {
             **self._beginnings.facts(),
-            "batch_bytes": self._batch_bytes,
+            **self._batch_watch.facts(self._training),
+            "loader_work": self._work_window.facts(),
+            "model": model_bytes.of_model(self._stepped_roots, self.steps.living()),
             "device_parts": self._times.facts(),
             "script_steps": self._step_count,
         }
@@ -391,27 +395,3 @@ class Observer:
             self._tell_done(is_final=True)
             return
         self._log.emit("exit", steps=self._step_count, batches=self._batches, error=facts.of_error(error))
-
-
-def install(request: Request, log: Any, owner: Owner) -> None:
-    """Hang the observer into torch's modules as the script imports them."""
-    observer = Observer(request, log, owner)
-    hook_torch(observer, observer.steps.install_optimizer)
-    imports.when_imported("torch.utils.data.dataloader", observer.loaders.install_iteration)
-    imports.when_imported("torch.autograd", observer.steps.install_autograd)
-    for module in ("torch.amp.grad_scaler", "torch.cuda.amp.grad_scaler"):
-        imports.when_imported(module, observer.steps.install_scaler)
-    if "precision" not in request.knobs:
-        imports.when_imported("torch.amp.autocast_mode", observer.autocasts.install)
-    atexit.register(observer.script_ended)
-
-
-def hook_torch(watcher: Any, install_optimizer: Any) -> None:
-    """Hang in what observing and applying have in common: ranks, loaders, roots, steps."""
-    imports.when_imported("torch.distributed.distributed_c10d", watcher.ranks.install)
-    imports.when_imported("torch.utils.data.dataloader", watcher.loaders.install)
-    imports.when_imported(
-        "torchdata.stateful_dataloader.stateful_dataloader", watcher.loaders.install_stateful
-    )
-    imports.when_imported("torch.optim.optimizer", install_optimizer)
-    imports.when_imported("torch.nn.modules.module", watcher.roots.install)
