@@ -15,11 +15,14 @@ class Rows(Dataset):
 
     def __init__(self, length, busy, pause_s=None):
         self.length, self.busy, self.pause_s = length, busy, pause_s
+        self.within = DataLoader(range(4), batch_size=2)  # a loader in a data set: not what trains
 
     def __len__(self):
         return self.length
 
     def __getitem__(self, index):
+        if get_worker_info() is not None:
+            list(self.within)
         spend(self.pause_s, self.busy)
         return torch.zeros(32) + index % 7, index % 2
 
@@ -60,7 +63,7 @@ def main():
     options = {"multiprocessing_context": args.context, "persistent_workers": args.persistent}
     data = (Stream if args.stream else Rows)(args.epoch, args.busy)
     loader = DataLoader(data, batch_size=1, num_workers=args.workers, **(options if args.workers else {}))
-    validation = DataLoader(Rows(2, False, pause_s=0.3), batch_size=1, num_workers=min(args.workers, 1))
+    validation = DataLoader(Rows(2, False, pause_s=0.1), batch_size=1, num_workers=min(args.workers, 1))
     model = nn.Linear(32, 2)
     optimizer = torch.optim.Adam(model.parameters())
     for epoch in range(EPOCHS):
