@@ -1,9 +1,12 @@
-"""What the agent costs a training loop: the same loop with and without it, interleaved.
+"""What the agent costs a training loop: whole loops with and without it, and each hook by itself.
 
-    python benchmarks/agent_overhead.py [--step-ms 10] [--steps 300] [--rounds 7] [--device cuda]
+    python benchmarks/agent_overhead.py [--step-ms 10] [--steps 300] [--rounds 7] [--calls 100000]
+                                        [--device cuda]
 
-Each process times its own steps; the steps are a busy wait of fixed length, so that what differs is
-the agent. The agent observes with a window that never closes. An A/A pair gives the noise floor.
+Each process times its own steps; the steps are a busy wait of fixed length, so that what differs is the
+agent. The agent observes with a window that never closes. An A/A pair gives the noise floor. Then every
+hook is called so many times, in a loop's order, in one process that observes: the mean, and its share of a step. It
+fails where the agent did not start or broke down.
 """
 
 import argparse
@@ -13,6 +16,8 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -20,6 +25,15 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from tunekit.agent import REQUEST_VARIABLE, SITE_FOLDER  # noqa: E402
+from tunekit.records.agent_messages import (  # noqa: E402
+    AgentErrorEvent,
+    AgentRequest,
+    KnobsAsked,
+    LearntEvent,
+    StartEvent,
+    dump_request,
+    parse_event,
+)
 
 LOOP = """
 import sys, time, torch
@@ -43,25 +57,90 @@ if device == "cuda":
 print((times[-1] - times[50]) / (len(times) - 51))
 """
 
+HOOKS = """
+import gc, json, sys, time, torch
+from torch.utils.data import DataLoader, TensorDataset
+calls = int(sys.argv[1])
+model = torch.nn.Linear(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+loader = DataLoader(TensorDataset(torch.randn(400, 8)), batch_size=4)
+for (batch,) in loader:
+    model(batch).sum().backward()
+    optimizer.step()
+from _tunekit_agent.observe import Observer
+(observer,) = (one for one in gc.get_objects() if isinstance(one, Observer))
+assert observer._clock.phase == "measuring", observer._clock.phase
+info = loader._tunekit_info
+from _tunekit_agent.loader_work import Slots, Tally
 
-def step_s(arguments: list[str], with_agent: bool, folder: Path) -> float:
-    """Return the seconds per step that one fresh process timed by itself."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    if with_agent:
-        request = folder / "request.json"
-        asked = {
-            "trial_folder": str(folder),
-            "scratch_folder": str(folder),
-            "knobs": {},
-            "loader": None,
-            "roots": [],
-        }
-        request.write_text(json.dumps({**asked, "window_s": 1e6, "interval_goal": 0.0}))
-        environment["PYTHONPATH"] = str(SITE_FOLDER)
-        environment[REQUEST_VARIABLE] = str(request)
-    command = [sys.executable, "-c", LOOP, *arguments]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    return float(done.stdout)
+class Fetcher:
+    pass
+
+def bare(self, possibly_batched_index):
+    return None
+
+fetcher, fetch = Fetcher(), observer.work._timed(bare)
+fetcher._tunekit_tally = Tally(Slots(1).words, 0, time.process_time_ns)
+now = time.perf_counter
+hooks = {
+    "fetch_started": lambda: observer.fetch_started(info, None),
+    "fetched": lambda: observer.fetched(info, [batch], 0.001, 0.001),
+    "step_began": lambda: observer.step_began(now()),
+    "stepped": lambda: observer.stepped(optimizer, now()),
+    "fetch, in the worker": lambda: fetch(fetcher, None),
+    "none": lambda: None,
+}
+spent = dict.fromkeys(hooks, 0.0)
+for _ in range(calls):
+    for name, call in hooks.items():
+        began = now()
+        call()
+        spent[name] += now() - began
+nothing = spent.pop("none")
+assert observer._clock.steady_batches >= calls and not observer._failed
+told = {name: (seconds - nothing) / calls * 1e6 for name, seconds in spent.items()}
+print(json.dumps(told))
+"""
+
+
+def observed(code: str, arguments: Sequence[str], folder: Path) -> str:
+    """Run code in a process that the agent observes and return what it printed.
+
+    Raises:
+        SystemExit: the agent did not start, did not learn the loop, or failed.
+    """
+    request = AgentRequest(
+        trial_folder=str(folder),
+        working_dir=str(folder),
+        scratch_folder=str(folder),
+        started_at_s=time.time(),
+        knobs=KnobsAsked(),
+        loader=None,
+        roots=(),
+        window_s=1e6,
+    )
+    path = folder / "request.json"
+    path.write_text(json.dumps(dump_request(request)))
+    printed = plain(code, arguments, {"PYTHONPATH": str(SITE_FOLDER), REQUEST_VARIABLE: str(path)})
+    lines = [line for file in folder.glob("events-*.jsonl") for line in file.read_text().splitlines()]
+    events = [parse_event(line) for line in lines if line]
+    if not any(isinstance(event, StartEvent) for event in events):
+        raise SystemExit(
+            f"the agent did not start: no start event in {folder}, there are {len(events)} events"
+        )
+    if not any(isinstance(event, LearntEvent) and event.discovery.complete for event in events):
+        raise SystemExit("the agent did not learn the loop: it would cost less than it does in a trial")
+    failed = [event.message for event in events if isinstance(event, AgentErrorEvent)]
+    if failed:
+        raise SystemExit(f"the agent failed and observed no more: {failed[0]}")
+    return printed
+
+
+def plain(code: str, arguments: Sequence[str], more: dict[str, str] | None = None) -> str:
+    """Run code in a fresh process and return what it printed."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **(more or {})}
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
 def interleaved(
@@ -71,28 +150,36 @@ def interleaved(
     arguments = [str(step_ms / 1000), str(steps), device]
     off, on, again = [], [], []
     for _ in range(rounds):
+        off.append(float(plain(LOOP, arguments)))
         with tempfile.TemporaryDirectory() as scratch:
-            off.append(step_s(arguments, False, Path(scratch)))
-            on.append(step_s(arguments, True, Path(scratch)))
-            again.append(step_s(arguments, False, Path(scratch)))
+            on.append(float(observed(LOOP, arguments, Path(scratch))))
+        again.append(float(plain(LOOP, arguments)))
     return off, on, again
 
 
 def main() -> None:
-    """Measure interleaved and print the overhead beside the floor."""
+    """Measure interleaved, then hook by hook, and print the overhead beside the floor."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--step-ms", type=float, default=10.0)
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--calls", type=int, default=100_000)
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     options = parser.parse_args()
+    if options.rounds < 2:
+        parser.error(f"--rounds must be at least 2 for a standard error, got {options.rounds}")
     off, on, again = interleaved(options.step_ms, options.steps, options.rounds, options.device)
     print(f"$ python benchmarks/agent_overhead.py {' '.join(sys.argv[1:])}")
     print(f"agent on / off: {ratio_text(on, off)}")
     print(f"off / off (A/A): {ratio_text(again, off)}")
     print(f"added per step: {(mean(on) - mean(off)) * 1e6:.1f} us of {mean(off) * 1e3:.2f} ms")
+    with tempfile.TemporaryDirectory() as scratch:
+        hooks_us = json.loads(observed(HOOKS, [str(options.calls)], Path(scratch)))
+    step_us = options.step_ms * 1000
+    for name, cost_us in {**hooks_us, "in all": sum(hooks_us.values())}.items():
+        print(f"{name}: {cost_us:.2f} us a call, {cost_us / step_us:.3%} of a {options.step_ms:g} ms step")
 
 
 def ratio_text(first: list[float], second: list[float]) -> str:

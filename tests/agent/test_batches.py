@@ -1,13 +1,18 @@
 """Bytes and samples of batches in every nesting."""
 
 import sys
-from collections import namedtuple
+from collections import UserDict, namedtuple
 from dataclasses import dataclass
+from multiprocessing.reduction import ForkingPickler
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from _tunekit_agent.batches import leading_size, size_bytes
+from _tunekit_agent.batches import BatchWatch, leading_size, seen, size_bytes
+from _tunekit_agent.loader_info import LoaderInfo
+
+from tunekit.records.attribution import BatchSeen
 
 Pair = namedtuple("Pair", "images labels")
 
@@ -18,6 +23,24 @@ class Sample:
 
     images: torch.Tensor
     names: list[str]
+
+
+@dataclass
+class Slim:
+    """One that keeps its parts in slots."""
+
+    __slots__ = ("ids", "images")
+    images: torch.Tensor
+    ids: torch.Tensor
+
+
+class Picture:
+    """What an imaging library gives: pixels behind methods."""
+
+    size, mode = (20, 10), "RGB"
+
+    def getbands(self) -> tuple[str, ...]:
+        return ("R", "G", "B")
 
 
 class Encoding(dict):
@@ -38,6 +61,10 @@ BYTES = 4 * 3 * 8 * 8 * 4 + 4 * 8
         (Pair(IMAGES, LABELS), BYTES),
         ({"images": IMAGES, "labels": LABELS}, BYTES),
         (Encoding(images=IMAGES, labels=LABELS), BYTES),
+        (UserDict(images=IMAGES, labels=LABELS), BYTES),
+        (Slim(IMAGES, LABELS), BYTES),
+        ((IMAGES, [Picture()]), BYTES - 32 + 600),
+        ((IMAGES, np.float64(1.5)), BYTES - 32 + 8),
         ([{"images": IMAGES}, [LABELS, None]], BYTES),
         (np.zeros((4, 5), dtype=np.float32), 80),
         (Sample(IMAGES, ["cat"]), BYTES - 32 + sys.getsizeof("cat")),
@@ -63,3 +90,110 @@ def test_a_batch_that_holds_itself_ends() -> None:
     endless: list[object] = [LABELS]
     endless.extend([endless] * 10)
     assert size_bytes(endless) == 32
+
+
+def leaves_of(batch: object) -> list[tuple[str, str, str | None, tuple[int, ...], int]]:
+    record = BatchSeen.model_validate(seen(batch, 4))
+    return [(leaf.path, leaf.kind, leaf.dtype, leaf.shape, leaf.bytes) for leaf in record.leaves]
+
+
+def test_leaves_are_told_in_the_order_of_the_batch() -> None:
+    batch = [{"image": IMAGES, "text": ["a"]}, Pair(LABELS, np.zeros(3, np.int16)), None, 7, Picture()]
+    assert leaves_of(batch) == [
+        ("[0]['image']", "tensor", "float32", (4, 3, 8, 8), 3072),
+        ("[0]['text'][0]", "text", None, (), sys.getsizeof("a")),
+        ("[1].images", "tensor", "int64", (4,), 32),
+        ("[1].labels", "array", "int16", (3,), 6),
+        ("[3]", "number", None, (), sys.getsizeof(7)),
+        ("[4]", "other", None, (), 600),
+    ]
+    assert leaves_of(Slim(IMAGES, LABELS))[1][:2] == (".ids", "tensor")
+    assert leaves_of(np.float32(1))[0][1:3] == ("number", "float32")
+
+
+def test_the_largest_leaves_are_kept_and_the_rest_counted() -> None:
+    record = BatchSeen.model_validate(seen([torch.zeros(size) for size in range(1, 101)], 4))
+    assert [leaf.shape for leaf in record.leaves] == [(size,) for size in range(37, 101)]
+    assert record.leaves_left_out == 36
+    assert record.total_bytes == 5050 * 4
+
+
+def test_what_is_no_tensor_goes_through_a_pipe() -> None:
+    facts = seen((IMAGES, np.zeros(100), b"bytes"), 4)
+    assert facts["shared_bytes"] == 4096
+    assert facts["piped_bytes"] == 800 + sys.getsizeof(b"bytes")
+    assert facts["total_bytes"] == 3072 + facts["piped_bytes"]
+
+
+@pytest.mark.filterwarnings("ignore:.*:UserWarning")
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.ones(1024),
+        lambda: torch.ones(1025),
+        lambda: torch.ones(5000)[:3],
+        lambda: torch.ones(10, 1).expand(10, 900),
+        lambda: torch.ones(0),
+        lambda: [(whole := torch.ones(2000))[:10], whole[10:], whole],
+        lambda: torch.eye(100).to_sparse(),
+        lambda: torch.eye(100).to_sparse_csr(),
+        lambda: torch.nested.nested_tensor([torch.ones(3), torch.ones(5)]),
+    ],
+    ids=["page", "page-and-more", "slice", "expanded", "empty", "one-storage", "coo", "csr", "nested"],
+)
+def test_shared_bytes_are_what_torch_puts_into_shared_memory(make) -> None:
+    batch = make()
+    told = seen(batch, 4)["shared_bytes"]
+    before = shared_files()
+    ForkingPickler.dumps(batch)  # as a worker hands it over
+    taken = {path: size for path, size in shared_files().items() if path not in before}
+    assert told == sum(taken.values())
+
+
+def shared_files() -> dict[str, int]:
+    """Return what this process holds open in /dev/shm, in bytes of whole blocks."""
+    found = {}
+    for link in Path("/proc/self/fd").iterdir():
+        try:
+            if (path := str(link.readlink())).startswith("/dev/shm/torch_"):
+                found[path] = link.stat().st_blocks * 512
+        except OSError:
+            continue
+    return found
+
+
+def test_the_formula_of_an_image_batch_beside_its_pages() -> None:
+    facts = seen([torch.empty(256, 3, 224, 224), torch.empty(256, dtype=torch.int64)], 256)
+    assert facts["leaves"][0]["bytes"] == 154_140_672
+    assert facts["shared_bytes"] == 154_140_672 + 4096
+    assert facts["shared_bytes"] % 4096 == 0
+
+
+def test_a_ragged_batch_has_the_dimensions_that_are_numbers() -> None:
+    ragged = torch.nested.nested_tensor([torch.ones(3, 2), torch.ones(5, 2)], layout=torch.jagged)
+    assert leading_size(ragged) == 2
+    assert leaves_of({"ids": ragged})[0][3] == (2,)
+
+
+def loader(batch_size: int | None) -> LoaderInfo:
+    info = LoaderInfo(("train.py:1+2",), 0)
+    info.facts = {"batch_size": batch_size}
+    return info
+
+
+def test_a_batch_is_scaled_until_a_full_one_comes() -> None:
+    watch, info = BatchWatch(), loader(8)
+    watch.take(info, torch.zeros(6, 1024), 6, is_training=True)
+    assert watch.facts(info)["batch_bytes"] == 8 * 4096
+    assert watch.facts(info)["batch"]["samples"] == 8
+    watch.take(info, torch.zeros(8, 1025), 8, is_training=True)
+    watch.take(info, torch.zeros(8, 9), 8, is_training=True)
+    assert watch.facts(info)["batch_bytes"] == 8 * 1025 * 4
+
+
+def test_the_training_loaders_batch_is_told_though_another_came_later() -> None:
+    watch, training, other = BatchWatch(), loader(8), loader(2)
+    watch.take(training, torch.zeros(8), 8, is_training=False)
+    watch.take(other, torch.zeros(2), 2, is_training=False)
+    assert watch.facts(training)["batch_bytes"] == 32
+    assert watch.facts(None)["batch"] is None

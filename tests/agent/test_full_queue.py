@@ -39,7 +39,7 @@ class ScriptedQueue:
         self.now += seconds
 
     def seen(self) -> dict[str, Any]:
-        stage = FullQueue(1.0, 1, lambda: self.now, self.sleep)
+        stage = FullQueue(1.0, 1, BATCH, lambda: self.now, self.sleep)
         details = Details([stage], 1.0, self.told.append, lambda: self.now)
         details.asked(self)
         assert details.is_over
@@ -72,7 +72,7 @@ def test_an_epoch_with_too_few_batches_left_fills_no_queue(monkeypatch: pytest.M
     ("source", "ranks", "told"), [(None, 1, "no DataLoader"), ("any", 2, "2 ranks share /dev/shm")]
 )
 def test_what_can_not_be_seen_is_told_in_words(source: Any, ranks: int, told: str) -> None:
-    details = Details([FullQueue(0.1, ranks)], 1.0, lambda name: None)
+    details = Details([FullQueue(0.1, ranks, 0)], 1.0, lambda name: None)
     details.asked(source)
     (fault,) = details.facts()["faults"]
     assert fault.startswith("queue: ")

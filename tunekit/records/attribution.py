@@ -56,7 +56,10 @@ class WorkerWork(Record):
     batches: NonNegativeInt
     time_s: NonNegativeFloat
     first_batch_s: NonNegativeFloat
-    """Of the first batch after it started, which is not in time_s."""
+    """Of the first batch after it started, which is not in time_s; after its last start so far.
+
+    0 where it made none.
+    """
 
 
 class LoaderWork(Record):
@@ -64,8 +67,9 @@ class LoaderWork(Record):
 
     workers: tuple[WorkerWork, ...] = Field(min_length=1, max_length=1024)
     cpu_s: NonNegativeFloat
-    """CPU seconds of these processes within their time_s, all their threads."""
+    """CPU seconds within time_s, of all threads of a worker; without workers of the loop's thread alone."""
     median_batch_s: PositiveFloat
+    """Like p99_batch_s within 5%; slowest_batch_s is exact."""
     p99_batch_s: PositiveFloat
     slowest_batch_s: PositiveFloat
 
@@ -108,7 +112,10 @@ class BatchSeen(Record):
     total_bytes: NonNegativeInt
     """Of the data itself."""
     shared_bytes: NonNegativeInt
-    """What it takes in /dev/shm when a worker hands it over: its tensors' storages, in whole pages."""
+    """What it takes in /dev/shm when a worker hands it over: its tensors' storages, in whole pages.
+
+    A slice carries the whole storage; of a batch that was pinned, only the slice is left to see.
+    """
     piped_bytes: NonNegativeInt
     """What goes through a pipe instead: arrays, text, numbers."""
     leaves: tuple[LeafSeen, ...] = Field(max_length=64)
@@ -122,5 +129,8 @@ class ModelBytes(Record):
     parameters_bytes: NonNegativeInt
     buffers_bytes: NonNegativeInt
     gradients_bytes: NonNegativeInt
-    """When all are there; freed between steps by zero_grad."""
+    """When all are there; freed between steps by zero_grad.
+
+    Predicted for a module that has none at that moment: its parameters that require one, in their dtype.
+    """
     optimizer_bytes: NonNegativeInt

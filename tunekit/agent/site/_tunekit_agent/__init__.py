@@ -8,6 +8,8 @@ data flows through them:
     imports    callbacks that run right after a module was imported
     ranks      which rank of a distributed job this is
     loaders    DataLoader construction and iteration -> fetches of batches
+    loader_work  what making batches costs in the processes that make them
+    batches    what a batch is made of
     steps      optimizer steps, learning rates and losses
     roots      the outermost modules that own the stepped parameters
     own        what the script sets by itself
@@ -20,8 +22,11 @@ data flows through them:
     stages     which there are: full_queue, kernel_window, sync_points, peaks, floors
     observe    ties them together: learn, warm up, measure, report, wait for the end
     apply      the other mode: apply the knobs, then watch the rate with one step counter
+    model_bytes  what the roots and their optimizers take (with storages: bytes of tensors)
+    hooks      where all this hangs into torch's modules
     facts      devices, epochs, loaders and errors as plain values
     harm       whatever existed before the trial stays as it was
+    telling    how far the loop has come
     events     the JSON lines that the parent reads
 """
 
@@ -48,9 +53,9 @@ def start(request_path: str) -> None:
 
             apply.install(asked, log, owner)
         else:
-            from . import harm, observe
+            from . import harm, hooks
 
             harm.install(asked.trial_folder, asked.scratch_folder, asked.started_at_s, asked.redirected, log)
-            observe.install(asked, log, owner)
+            hooks.install(asked, log, owner)
     except Exception as error:
         log.emit("agent_error", message=f"{type(error).__name__}: {error}")

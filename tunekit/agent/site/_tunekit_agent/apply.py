@@ -11,7 +11,7 @@ import sys
 import time
 from typing import Any, Callable
 
-from . import harm, knobs, observe
+from . import harm, hooks, knobs
 from .loaders import LoaderInfo, LoaderWatch
 from .process import Owner
 from .ranks import Ranks
@@ -197,4 +197,4 @@ def install(request: Request, log: Any, owner: Owner) -> None:
     """Hang the knobs into torch's modules as the script imports them."""
     harm.redirect(request.redirected)
     applier = Applier(request, log, owner)
-    observe.hook_torch(applier, applier.install_optimizer)
+    hooks.hook_torch(applier, applier.install_optimizer)

@@ -2,50 +2,126 @@
 
 from __future__ import annotations
 
+import heapq
 import sys
+import types
 from collections import deque
+from typing import Any
+
+from .storages import Storages, data_bytes, is_tensor
 
 _MAX_CONTAINERS = 100_000
+_MAX_LEAVES = 64
+_MAX_PATH = 200
+_PLAIN = (str, bytes, bytearray, bool, int, float, complex, type(None), type, types.ModuleType)
+_PIXEL_BYTES = {"I": 4, "F": 4, "I;16": 2, "I;16L": 2, "I;16B": 2}
 
 
-def leaves(batch: object):
-    """Yield the tensors, arrays, strings and scalars of a batch, outermost first, each container once."""
-    waiting: deque = deque([batch])
+def walk(batch: object):
+    """Yield (place, leaf) for what a batch is made of, outermost first, each container once.
+
+    A leaf is a tensor, an array, a text, a number or whatever holds nothing. Places sort as the batch
+    is written; `path_of` names them.
+    """
+    waiting: deque = deque([((), batch)])
     seen: set = set()
     while waiting and len(seen) < _MAX_CONTAINERS:
-        item = waiting.popleft()
+        place, item = waiting.popleft()
         parts = _parts(item)
         if parts is None:
-            yield item
+            if item is not None:
+                yield place, item
         elif id(item) not in seen:
             seen.add(id(item))
-            waiting.extend(parts)
+            form, held = parts
+            waiting.extend(((*place, (i, form, key)), one) for i, (key, one) in enumerate(held))
 
 
-def _parts(item: object) -> list | None:
-    """Return what a container holds, None for a leaf."""
-    if isinstance(item, (str, bytes, bytearray, int, float, complex, type(None))) or hasattr(item, "shape"):
+def path_of(place: tuple) -> str:
+    """Return how a script would reach a place, such as "[0]['labels'].ids"."""
+    return "".join(form.format(key) for _, form, key in place)[:_MAX_PATH]
+
+
+def _parts(item: Any) -> tuple | None:
+    """Return how a container's parts are reached and (key, part) of each; None for a leaf."""
+    if isinstance(item, _PLAIN) or is_tensor(item) or _shape(item) is not None:
         return None
-    if hasattr(item, "items") and callable(item.items):
-        return [value for _, value in item.items()]
-    if isinstance(item, (list, tuple, set, frozenset)):
-        return list(item)
-    if hasattr(item, "__dict__"):
-        return list(vars(item).values())
-    return None
+    try:
+        if hasattr(item, "items") and callable(item.items):
+            return "[{!r}]", list(item.items())
+        if isinstance(item, tuple) and hasattr(item, "_fields"):
+            return ".{}", [(name, getattr(item, name)) for name in item._fields]
+        if isinstance(item, (list, tuple, set, frozenset, deque)):
+            return "[{}]", list(enumerate(item))
+        attributes = None if hasattr(item, "getbands") else _attributes(item)
+    except Exception:  # an object that only looks like a container
+        return None
+    return (".{}", attributes) if attributes else None
+
+
+def _attributes(item: Any) -> list:
+    """Return (name, value) of what an object holds, in slots too."""
+    names = dict.fromkeys(getattr(item, "__dataclass_fields__", ()))
+    for kind in reversed(type(item).__mro__):
+        slots = vars(kind).get("__slots__", ())
+        names.update(dict.fromkeys((slots,) if isinstance(slots, str) else slots))
+    names.update(dict.fromkeys(getattr(item, "__dict__", ())))
+    skipped = ("__dict__", "__weakref__")
+    return [(name, getattr(item, name)) for name in names if name not in skipped and hasattr(item, name)]
+
+
+def _shape(item: Any) -> tuple | None:
+    """Return a shape as far as it is made of numbers, None for what has none."""
+    try:
+        shape = item.shape
+    except AttributeError:
+        return None
+    except Exception:  # a nested tensor has no shape that holds for all of it
+        return (int(item.size(0)),)
+    sizes: list = []
+    try:
+        for size in shape:
+            sizes.append(int(size))
+    except Exception:  # a ragged dimension, or a shape of another kind
+        return tuple(sizes)
+    return tuple(sizes)
+
+
+def _is_number(leaf: object) -> bool:
+    numpy = sys.modules.get("numpy")
+    return isinstance(leaf, (int, float, complex)) or (
+        numpy is not None and isinstance(leaf, getattr(numpy, "generic", ()))
+    )
+
+
+def _kind(leaf: Any) -> str:
+    if is_tensor(leaf):
+        return "tensor"
+    if isinstance(leaf, (str, bytes, bytearray)):
+        return "text"
+    if _is_number(leaf):
+        return "number"
+    return "array" if hasattr(leaf, "nbytes") and hasattr(leaf, "dtype") else "other"
+
+
+def _leaf_bytes(leaf: Any) -> int:
+    """Return the bytes of a leaf's data: elements, pixels, or the whole object of a text or number."""
+    if is_tensor(leaf):
+        return data_bytes(leaf)
+    try:
+        if hasattr(leaf, "nbytes"):
+            return int(leaf.nbytes)
+        if hasattr(leaf, "getbands"):
+            width, height = leaf.size
+            return width * height * len(leaf.getbands()) * _PIXEL_BYTES.get(leaf.mode, 1)
+        return sys.getsizeof(leaf)
+    except Exception:
+        return 0
 
 
 def size_bytes(batch: object) -> int:
-    """Return the bytes that the batch's data takes: tensor and array storage, text, scalars."""
-    total = 0
-    for leaf in leaves(batch):
-        if hasattr(leaf, "element_size") and hasattr(leaf, "numel"):
-            total += leaf.numel() * leaf.element_size()
-        elif hasattr(leaf, "nbytes"):
-            total += int(leaf.nbytes)
-        elif leaf is not None:
-            total += sys.getsizeof(leaf)
-    return total
+    """Return the bytes that the batch's data takes: elements of tensors and arrays, text, scalars."""
+    return sum(_leaf_bytes(leaf) for _, leaf in walk(batch))
 
 
 def leading_size(batch: object) -> int | None:
@@ -54,23 +130,111 @@ def leading_size(batch: object) -> int | None:
     Asked for every batch, so the common forms, a tensor or a list that begins with one, come first.
     """
     first = batch[0] if type(batch) in (list, tuple) and batch else batch  # type: ignore[index]
-    shape = getattr(first, "shape", None)
-    if shape is not None and len(shape) > 0:
-        return int(shape[0])
-    for leaf in leaves(batch):
-        shape = getattr(leaf, "shape", None)
-        if shape is not None and len(shape) > 0:
-            return int(shape[0])
-    return None
+    shape = _shape(first)
+    return shape[0] if shape else leading_size_and_elements(batch)[0]
 
 
 def leading_size_and_elements(batch: object) -> tuple:
     """Return the first dimension and the elements of the batch's first tensor, (None, None) without one."""
-    for leaf in leaves(batch):
-        shape = getattr(leaf, "shape", None)
-        if shape is not None and len(shape) > 0:
+    for _, leaf in walk(batch):
+        shape = _shape(leaf)
+        if shape:
             elements = 1
             for size in shape:
-                elements *= int(size)
-            return int(shape[0]), elements
+                elements *= size
+            return shape[0], elements
     return None, None
+
+
+def seen(batch: object, samples: int) -> dict:
+    """Return the plain facts of a BatchSeen record.
+
+    A batch that was pinned has copies of its own, so that what a slice carried along is not seen.
+
+    Args:
+        batch: as the loader gave it.
+        samples: in it.
+    """
+    shared = Storages("cpu")
+    leaves: list = []
+    total_bytes = piped_bytes = 0
+    for place, leaf in walk(batch):
+        size, kind = _leaf_bytes(leaf), _kind(leaf)
+        total_bytes += size
+        if kind == "tensor":
+            shared.add(leaf)
+        else:
+            piped_bytes += size
+        leaves.append((size, place, kind, leaf))
+    largest = heapq.nlargest(_MAX_LEAVES, leaves, key=lambda one: one[0])
+    return {
+        "samples": samples,
+        "total_bytes": total_bytes,
+        "shared_bytes": shared.shared_bytes,
+        "piped_bytes": piped_bytes,
+        "leaves": [_leaf_facts(*one) for one in sorted(largest, key=lambda one: one[1])],
+        "leaves_left_out": len(leaves) - len(largest),
+    }
+
+
+def _leaf_facts(size: int, place: tuple, kind: str, leaf: Any) -> dict:
+    dtype = str(leaf.dtype) if kind in ("tensor", "array") or hasattr(leaf, "dtype") else None
+    return {
+        "path": path_of(place),
+        "kind": kind,
+        "dtype": dtype and dtype.replace("torch.", ""),
+        "shape": list(_shape(leaf) or ()),
+        "bytes": size,
+    }
+
+
+class BatchWatch:
+    """Walks one full batch of the training loader, once."""
+
+    def __init__(self) -> None:
+        self._latest: dict | None = None
+        self._is_settled = False
+
+    def take(self, info: Any, batch: object, samples: int, is_training: bool) -> None:
+        """Look at a batch unless a full one is known.
+
+        Args:
+            info: the `loaders.LoaderInfo` of its loader.
+            batch: as the script gets it.
+            samples: in it.
+            is_training: whether the loader is known to be the training loader.
+        """
+        if self._is_settled:
+            return
+        declared = info.facts.get("batch_size")
+        is_full = declared is None or samples == declared
+        if info.batch is None or (is_full and not info.has_full_batch):
+            info.batch, info.has_full_batch = _scaled(seen(batch, samples), declared or samples), is_full
+        self._latest = info.batch
+        self._is_settled = is_training and info.has_full_batch
+
+    def facts(self, training: Any) -> dict:
+        """Return batch_bytes and batch of the parent's record of the loop.
+
+        Args:
+            training: the training loader's `loaders.LoaderInfo`, None for a loop without one.
+        """
+        known = self._latest
+        if training is not None and training.batch is not None and not self._is_settled:
+            known = training.batch
+        return {
+            "batch_bytes": known["total_bytes"] if known else 0,
+            "batch": known if training is not None else None,
+        }
+
+
+def _scaled(facts: dict, samples: int) -> dict:
+    """Return a batch's facts with its totals for a batch of so many samples; its leaves stay as they were."""
+    if facts["samples"] == samples:
+        return facts
+    totals = ("total_bytes", "shared_bytes", "piped_bytes")
+    return {
+        **facts,
+        "samples": samples,
+        **{name: facts[name] * samples // facts["samples"] for name in totals},
+    }

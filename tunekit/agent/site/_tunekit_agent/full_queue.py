@@ -32,6 +32,7 @@ class FullQueue(Stage):
     Args:
         step_s: seconds per batch of the loop, which tells how long the workers may need.
         world_size: ranks that train together.
+        batch_shm_bytes: what one full batch takes of /dev/shm.
         clock: returns seconds.
         sleep: waits for seconds.
     """
@@ -42,12 +43,14 @@ class FullQueue(Stage):
         self,
         step_s: float,
         world_size: int,
+        batch_shm_bytes: int,
         clock: Callable[[], float] = time.perf_counter,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         super().__init__()
         self._step_s = step_s
         self._world_size = world_size
+        self._batch_shm_bytes = batch_shm_bytes
         self._clock, self._sleep = clock, sleep
         self._facts: dict | None = None
 
@@ -75,7 +78,7 @@ class FullQueue(Stage):
         if not workers:
             return {"batches": 0, "predicted_bytes": 0, "shm_bytes": 0, "is_full": True}
         queued = workers * (facts.get("prefetch_factor") or 0)
-        each_bytes = batch_shm_bytes(source.info)
+        each_bytes = self._batch_shm_bytes
         is_quiet = self._hold(source, workers, queued, each_bytes)
         used_bytes, before_bytes = shm_used_bytes(), source.info.shm_before_bytes
         if used_bytes is None or before_bytes is None:
@@ -109,11 +112,6 @@ class FullQueue(Stage):
         return False
 
 
-def batch_shm_bytes(info: Any) -> int:
-    """Return what one full batch of a loader takes of /dev/shm."""
-    return info.facts.get("batch_bytes") or 0
-
-
 def _forks(info: Any) -> bool:
     """Return whether a loader's workers are forked, and so have mapped what the script has."""
     context = getattr(info.loader(), "multiprocessing_context", None) or multiprocessing
@@ -122,7 +120,7 @@ def _forks(info: Any) -> bool:
 
 def make(observer: Any) -> FullQueue:
     """Return the stage for an `observe.Observer`."""
-    return FullQueue(observer.step_s, observer.ranks.world_size)
+    return FullQueue(observer.step_s, observer.ranks.world_size, observer.batch_shm_bytes)
 
 
 def _memory_of(live: Any) -> dict:

@@ -8,7 +8,8 @@ import time
 from typing import Any
 
 from . import facts, knobs
-from .loaders import LoaderInfo, LoaderWatch, means
+from .loader_info import LoaderInfo, means
+from .loaders import LoaderWatch
 from .own import AutocastWatch
 from .ranks import Ranks
 from .roots import RootFinder

@@ -11,14 +11,14 @@ import time
 import weakref
 from typing import Any
 
-from . import batches, facts
+from . import facts
 from .host_memory import shm_used_bytes
+from .loader_info import LoaderInfo, means
 from .process import Owner
 from .sources import Source
 
 _STACK_FRAMES = 4
 _MAX_LOADERS = 512
-_AGREED_PER_DIFFERED = 4
 _MAX_WRAPPED = 4
 """Batch samplers within batch samplers."""
 _AGENT = os.path.dirname(os.path.abspath(__file__))
@@ -33,59 +33,6 @@ class Replay:
 
     def __init__(self, batch: object) -> None:
         self.batch = batch
-
-
-class LoaderInfo:
-    """What is known of one DataLoader of the script.
-
-    Attributes:
-        call_stack: innermost user frames of its construction, as "file:line+instruction".
-        ordinal: how many loaders that call stack had built before.
-        credits: how often an optimizer step followed its batches; 0.5 when another loader came between.
-        fetches: batches that the main process took from it.
-        epoch_fetches: of them, those since its iterator was made or reset.
-        origin: the loader whose batch sampler this one's wraps, as a launcher's shard does: the batch
-            size is set there.
-        shm_before_bytes: use of /dev/shm before a loader of this call stack was first iterated.
-        shm_at_start_bytes: the same before its workers of now were started.
-    """
-
-    def __init__(self, call_stack: tuple, ordinal: int) -> None:
-        self.call_stack = call_stack
-        self.ordinal = ordinal
-        self.credits = 0.0
-        self.fetches = self.epoch_fetches = 0
-        self.facts: dict = {}
-        self.loader: Any = None  # a weak reference: a loader built anew each epoch must die with it
-        self.batch_sampler: Any = None  # a weak reference too
-        self.origin: LoaderInfo | None = None
-        self.shm_before_bytes: int | None = None
-        self.shm_at_start_bytes: int | None = None
-        self._agreed = self._differed = 0
-        self._exceeded = False
-
-    def samples_in(self, batch: object) -> int:
-        """Return the samples in a fetched batch.
-
-        Another first dimension of the first tensor than the declared batch size is believed for an
-        epoch's last batch; without a known length, while it mostly agrees and never exceeds. A padded
-        length or a packed sequence agrees by chance only.
-        """
-        declared = self.facts.get("batch_size")
-        seen = batches.leading_size(batch)
-        if declared is None:
-            return seen or 1
-        if seen is None or seen == declared:
-            self._agreed += 1
-            return declared
-        self._differed += 1
-        self._exceeded = self._exceeded or seen > declared
-        if self._exceeded:
-            return declared
-        epoch_batches = facts.epoch_of(self)[1]
-        if epoch_batches is not None:
-            return seen if self.epoch_fetches == epoch_batches else declared
-        return seen if self._agreed >= _AGREED_PER_DIFFERED * self._differed else declared
 
 
 def _user_stack(working_dir: str) -> tuple:
@@ -105,12 +52,6 @@ def _user_stack(working_dir: str) -> tuple:
             frames.append(f"{shown}:{frame.f_lineno}+{frame.f_lasti}")
         frame = frame.f_back
     return tuple(frames)
-
-
-def means(address: dict, info: LoaderInfo) -> bool:
-    """Return whether an address means this loader."""
-    same_place = tuple(address["call_stack"]) == info.call_stack
-    return same_place and info.ordinal % address["period"] in address["ordinals"]
 
 
 def _length(thing: object) -> int | None:

@@ -7,8 +7,9 @@ from typing import Any
 
 from . import facts, knobs
 from .learn import Learner
-from .loaders import LoaderInfo
+from .loaders import LoaderInfo, LoaderWatch
 from .ranks import Ranks
+from .roots import RootFinder
 from .steady import LoopClock
 from .steps import StepWatch
 
@@ -34,6 +35,25 @@ def loop_facts(learner: Learner, ranks: Ranks, steps: StepWatch, clock: LoopCloc
         **facts.of_device_memory(),
         **_of_losses(steps),
         **others,
+    }
+
+
+def applied_facts(
+    address: dict | None, loaders: LoaderWatch, training: LoaderInfo | None, roots: RootFinder
+) -> dict:
+    """Return what really holds in this process, for the parent to compare with what it asked.
+
+    Args:
+        address: of the training loader, as the parent gave it; None at the baseline.
+        loaders: of the observer.
+        training: the loader that trains.
+        roots: of the observer.
+    """
+    loader = training.facts if training else {}
+    return {
+        **{name: loader.get(name) for name in knobs.LOADER_KNOBS},
+        "addressed": address is None or (training is not None and loaders.is_addressed(training)),
+        "roots_applied": [seen.facts() for seen in roots.applied],
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import math
 import sys
@@ -10,11 +9,13 @@ import threading
 import time
 from typing import Any
 
-from . import batches, details, facts, imports, knobs, measured, stages
+from . import details, facts, knobs, measured, model_bytes, stages
+from .batches import BatchWatch
 from .beginnings import Beginnings, Settling
 from .device_times import DeviceTimes
-from .events import FETCHING, TRAINING, Pulse
+from .events import FETCHING, TRAINING
 from .learn import Learner
+from .loader_work import WorkWatch, WorkWindow
 from .loaders import DRAIN, LoaderInfo, LoaderWatch
 from .own import AutocastWatch
 from .parts import StepSplit
@@ -24,10 +25,7 @@ from .request import Request
 from .roots import RootFinder
 from .steady import DRAINING, FINISHED, MEASURING, LoopClock, ramp_batches
 from .steps import StepWatch
-
-_PROGRESS_EVERY_S = 0.5
-_EARLY_PROGRESS = 32
-"""Batches and steps that are each told: a script that stops early should be known to the batch."""
+from .telling import Teller
 
 
 def _never_raises(callback: Any) -> Any:
@@ -58,11 +56,12 @@ class Observer:
     def __init__(self, request: Request, log: Any, owner: Owner) -> None:
         self._request = request
         self._log = log
-        self._pulse = Pulse(request.trial_folder)
+        self._teller = Teller(request.trial_folder, log)
         self._started = time.perf_counter()
         loader_knobs, self._model_knobs = knobs.split(request.knobs)
         self.ranks = Ranks(owner, self._joined)
         self.loaders = LoaderWatch(request.loader, loader_knobs, self, owner, request.working_dir)
+        self.work = WorkWatch(owner, request.scratch_folder)
         self.steps = StepWatch(self, owner)
         self.autocasts = AutocastWatch()
         self.roots = RootFinder(
@@ -74,19 +73,19 @@ class Observer:
         )
         self._learner = Learner(self.loaders, self.steps, self.roots, self.ranks, self.autocasts)
         self._clock: LoopClock | None = None
-        self._batches = self._step_count = 0
         self._samples = 0  # of the batch that is being trained on
         self._split = StepSplit()
         self._times: Any = DeviceTimes(None, "cpu")
         self._measured: dict | None = None
         self._details: details.Details | None = None
         self._others_fetched = False
-        self._batch_bytes = 0
+        self._batch_watch = BatchWatch()
+        self._work_window = WorkWindow()
+        self._stepped_roots: list = []
         self._beginnings = Beginnings(self._started)
         self._settling = Settling()
         self._loaderless_samples = self._batches_per_step = 1
         self._window_from: int | None = None
-        self._last_progress = 0.0
         self._finished = self._failed = False
 
     @property
@@ -129,6 +128,12 @@ class Observer:
         return self._clock.steady_time_s / batches if batches else 0.0
 
     @property
+    def batch_shm_bytes(self) -> int:
+        """What one full batch takes of /dev/shm."""
+        batch = self._batch_watch.facts(self._training)["batch"]
+        return batch["shared_bytes"] if batch else 0
+
+    @property
     def batches_per_step(self) -> int:
         """Loop batches per optimizer step."""
         return self._batches_per_step
@@ -157,6 +162,7 @@ class Observer:
         """A loader's iterator is being made or reset."""
         if info is self._training and self._clock is not None:
             self._clock.epoch_started(now)
+            self._work_window.follow(info.work)
         if self._details is not None:
             self._details.interrupted()
         info.facts["epoch_started"] = now
@@ -165,7 +171,7 @@ class Observer:
     def fetch_started(self, info: LoaderInfo, source: Any) -> Any:
         """The script asks a loader for a batch; returns `loaders.DRAIN`, a `loaders.Replay` or None."""
         now = time.perf_counter()
-        self._pulse.tell(FETCHING, self._batches, self._step_count)
+        self._teller.pulse(FETCHING)
         if not self._beginnings.has_asked:
             self._beginnings.asked(now)
             self._progress("fetching")
@@ -189,7 +195,7 @@ class Observer:
     @_never_raises
     def epoch_ended(self, info: LoaderInfo, asked_at: float) -> bool:
         """A loader ran dry; returns whether the observer made it so and another epoch should follow."""
-        self._pulse.tell(TRAINING, self._batches, self._step_count)
+        self._teller.pulse(TRAINING)
         if info is not self._training or self._clock is None or self._finished:
             return False
         forced = self._clock.phase == DRAINING
@@ -212,7 +218,7 @@ class Observer:
             self._take_batch(info, batch, wait_s)
         else:
             self._others_fetched = True
-        self._pulse.tell(TRAINING, self._batches, self._step_count)
+        self._teller.pulse(TRAINING)
         if not self._learner.complete and info.fetches == 1 and self._measures:
             # In case the script runs out of memory before its loop is learnt.
             self._tell_learnt([], self._learner.latest())
@@ -221,13 +227,9 @@ class Observer:
 
     def _take_batch(self, info: LoaderInfo, batch: object, wait_s: float) -> None:
         self._samples = samples = max(1, info.samples_in(batch))
-        self._batches += 1
-        if not self._batch_bytes or (samples == info.facts.get("batch_size") and info.fetches <= 2):
-            self._batch_bytes = (
-                batches.size_bytes(batch) * (info.facts.get("batch_size") or samples) // samples
-            )
-            info.facts["batch_bytes"] = self._batch_bytes
-        if self._batches == 1:
+        self._teller.batches += 1
+        self._batch_watch.take(info, batch, samples, info is self._training)
+        if self._teller.batches == 1:
             self._beginnings.fetched(wait_s, time.perf_counter())
 
     # --- what the optimizers tell ----------------------------------------------------------
@@ -244,7 +246,7 @@ class Observer:
     @_never_raises
     def stepped(self, optimizer: Any, now: float) -> None:
         """An optimizer made a step."""
-        self._step_count += 1
+        self._teller.steps += 1
         if self._details is not None:
             self._details.step_ended()
             if self._training is None and self.steps.is_first(optimizer):
@@ -252,8 +254,8 @@ class Observer:
             return
         self._split.step_ended(now)
         self._times.step_ended()
-        self._pulse.tell(TRAINING, self._batches, self._step_count)
-        if self._step_count == 1:
+        self._teller.pulse(TRAINING)
+        if self._teller.steps == 1:
             self.synchronize()
             self._beginnings.stepped(time.perf_counter())
         if not self._learner.complete and self._learner.stepped(optimizer):
@@ -264,9 +266,7 @@ class Observer:
 
     def _learn(self) -> None:
         """Conclude what the loop is and start the clock."""
-        roots = self._learner.conclude()
-        if self._training is not None:
-            self._batch_bytes = self._training.facts.get("batch_bytes", self._batch_bytes)
+        roots = self._stepped_roots = self._learner.conclude()
         if not self._measures:
             return
         self._tell_learnt(roots, self._training)
@@ -276,7 +276,7 @@ class Observer:
         self._log.emit(
             "learnt",
             discovery=self._learner.discovery(roots, training),
-            applied=self._applied_facts(training),
+            applied=measured.applied_facts(self._request.loader, self.loaders, training, self.roots),
         )
 
     def _make_clock(self, roots: list) -> None:
@@ -326,7 +326,9 @@ class Observer:
         knobs.apply_to_root(torch, seen, self._model_knobs)
 
     def _settled(self) -> bool:
-        return self._settling.is_settled(self._step_count if self._training is None else self._batches)
+        return self._settling.is_settled(
+            self._teller.steps if self._training is None else self._teller.batches
+        )
 
     def synchronize(self) -> None:
         """Return when the device has no work left."""
@@ -336,20 +338,13 @@ class Observer:
 
     # --- reporting -------------------------------------------------------------------------
 
-    def _applied_facts(self, training: LoaderInfo | None) -> dict:
-        """Return what really holds in this process, for the parent to compare with what it asked."""
-        loader = training.facts if training else {}
-        return {
-            **{name: loader.get(name) for name in knobs.LOADER_KNOBS},
-            "addressed": self._request.loader is None
-            or (training is not None and self.loaders.is_addressed(training)),
-            "roots_applied": [seen.facts() for seen in self.roots.applied],
-        }
-
     def _window_moved(self, before: str, phase: str) -> None:
         """The steady window opened or closed."""
         if phase == MEASURING and before != MEASURING:
             self._times.open()
+            self._work_window.open(self._training.work if self._training is not None else None)
+        elif before == MEASURING and phase != MEASURING:
+            self._work_window.close()
 
     def _measurement_complete(self, source: Any) -> Any:
         """Tell what was measured, then look closer if that is asked for, else wait for the end."""
@@ -384,15 +379,17 @@ class Observer:
         """Return the plain facts of the measurement, and tell of a loss that is none."""
         last = self.steps.last_loss_value()
         if last is not None and not math.isfinite(last):
-            self._log.emit("nonfinite", loss=str(last), steps=self._step_count)
+            self._log.emit("nonfinite", loss=str(last), steps=self._teller.steps)
         return self._loop_facts()
 
     def _loop_facts(self) -> dict:
         others = {
             **self._beginnings.facts(),
-            "batch_bytes": self._batch_bytes,
+            **self._batch_watch.facts(self._training),
+            "loader_work": self._work_window.facts(),
+            "model": model_bytes.of_model(self._stepped_roots, self.steps.living()),
             "device_parts": self._times.facts(),
-            "script_steps": self._step_count,
+            "script_steps": self._teller.steps,
         }
         if self._training is None:
             others["batch_size"] = self._loaderless_samples
@@ -401,29 +398,10 @@ class Observer:
         return measured.loop_facts(self._learner, self.ranks, self.steps, self._clock, others)
 
     def _progress(self, phase: str | None) -> None:
-        now = time.perf_counter()
-        early = self._batches + self._step_count <= _EARLY_PROGRESS
-        if now - self._last_progress < _PROGRESS_EVERY_S and not early:
-            return
-        self._last_progress = now
-        if not self._measures:
-            self._log.emit(
-                "rank",
-                rank=self.ranks.rank,
-                world_size=self.ranks.world_size,
-                **(facts.of_device_memory() if "torch" in sys.modules else {}),
-            )
-            return
         if phase is None:
-            started = "learning" if self._batches else "starting"
+            started = "learning" if self._teller.batches else "starting"
             phase = self._clock.phase if self._clock else started
-        self._log.emit(
-            "progress",
-            phase=phase,
-            batches=self._batches,
-            steps=self._step_count,
-            graphs=knobs.graphs_captured(),
-        )
+        self._teller.progress(phase, self.ranks)
 
     @_never_raises
     def script_ended(self) -> None:
@@ -436,28 +414,6 @@ class Observer:
             self._measured = self._measurement()
             self._tell_done(is_final=True)
             return
-        self._log.emit("exit", steps=self._step_count, batches=self._batches, error=facts.of_error(error))
-
-
-def install(request: Request, log: Any, owner: Owner) -> None:
-    """Hang the observer into torch's modules as the script imports them."""
-    observer = Observer(request, log, owner)
-    hook_torch(observer, observer.steps.install_optimizer)
-    imports.when_imported("torch.utils.data.dataloader", observer.loaders.install_iteration)
-    imports.when_imported("torch.autograd", observer.steps.install_autograd)
-    for module in ("torch.amp.grad_scaler", "torch.cuda.amp.grad_scaler"):
-        imports.when_imported(module, observer.steps.install_scaler)
-    if "precision" not in request.knobs:
-        imports.when_imported("torch.amp.autocast_mode", observer.autocasts.install)
-    atexit.register(observer.script_ended)
-
-
-def hook_torch(watcher: Any, install_optimizer: Any) -> None:
-    """Hang in what observing and applying have in common: ranks, loaders, roots, steps."""
-    imports.when_imported("torch.distributed.distributed_c10d", watcher.ranks.install)
-    imports.when_imported("torch.utils.data.dataloader", watcher.loaders.install)
-    imports.when_imported(
-        "torchdata.stateful_dataloader.stateful_dataloader", watcher.loaders.install_stateful
-    )
-    imports.when_imported("torch.optim.optimizer", install_optimizer)
-    imports.when_imported("torch.nn.modules.module", watcher.roots.install)
+        self._log.emit(
+            "exit", steps=self._teller.steps, batches=self._teller.batches, error=facts.of_error(error)
+        )

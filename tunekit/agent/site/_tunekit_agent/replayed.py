@@ -19,7 +19,7 @@ class ReplayedBatch:
 
     def __init__(self, batch: Any) -> None:
         self._batch = batch
-        self._versions = [(leaf, _version(leaf)) for leaf in batches.leaves(batch)]
+        self._versions = [(leaf, _version(leaf)) for _, leaf in batches.walk(batch)]
 
     def copy(self) -> Any:
         """Return the batch with its own containers around the same tensors."""

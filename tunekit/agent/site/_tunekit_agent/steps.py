@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
 import weakref
@@ -33,6 +34,7 @@ class StepWatch:
     def __init__(self, observer: Any, owner: Owner) -> None:
         self.observer = observer
         self.optimizers: dict = {}
+        self._living: dict = {}  # weak references to them
         self.steps: dict = {}
         self.backwards = 0
         self.scales_gradients = False
@@ -95,6 +97,8 @@ class StepWatch:
 
     def _read_learning_rate(self, key: int, optimizer: Any) -> None:
         """Keep the base learning rate; one that moves without a scheduler's base has none that is known."""
+        with contextlib.suppress(TypeError):
+            self._living[key] = weakref.ref(optimizer)
         rate = base_learning_rate(optimizer)
         known = self.optimizers.get(key)
         if known is None:
@@ -116,6 +120,11 @@ class StepWatch:
             {"class_name": name, "base_lr": learning_rate, "parameter_groups": groups}
             for name, learning_rate, groups in self.optimizers.values()
         ]
+
+    def living(self) -> list:
+        """Return the optimizers that stepped and are still there."""
+        living = [reference() for reference in self._living.values()]
+        return [optimizer for optimizer in living if optimizer is not None]
 
     def is_first(self, optimizer: Any) -> bool:
         """Return whether this optimizer was the first to step."""

@@ -1,0 +1,135 @@
+"""What workers write into shared memory, and what a window makes of it."""
+
+import os
+import pickle
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from _tunekit_agent.loader_info import LoaderInfo
+from _tunekit_agent.loader_work import Slots, Tally, WorkWindow, bucket_of, quantile_s
+
+from tunekit.records.attribution import LoaderWork
+
+MS = 1_000_000
+
+
+def tally(slots: Slots, worker: int) -> Tally:
+    return Tally(slots.words, worker, time.process_time_ns)
+
+
+def told(window: WorkWindow) -> LoaderWork:
+    return LoaderWork.model_validate(window.facts())
+
+
+def test_a_window_has_what_was_made_within_it() -> None:
+    slots, window = Slots(2), WorkWindow()
+    first, second = tally(slots, 0), tally(slots, 1)
+    for worker in (first, second):
+        worker.made(90 * MS, 9 * MS)  # its first
+        worker.made(500 * MS, 9 * MS)  # before the window
+    window.open(slots)
+    for _ in range(9):
+        first.made(20 * MS, 10 * MS)
+    first.made(33 * MS, 10 * MS)
+    second.made(5 * MS, 5 * MS)
+    window.close()
+    second.made(700 * MS, 5 * MS)
+    work = told(window)
+    assert [worker.batches for worker in work.workers] == [10, 1]
+    assert [worker.time_s for worker in work.workers] == [0.213, 0.005]
+    assert [worker.first_batch_s for worker in work.workers] == [0.09, 0.09]
+    assert work.cpu_s == 0.105
+    assert work.slowest_batch_s == 0.033
+    assert work.median_batch_s == pytest.approx(0.020, rel=0.05)
+    assert work.p99_batch_s == pytest.approx(0.033, rel=0.05)
+
+
+def test_a_new_worker_in_an_old_slot_adds_up_and_its_first_batch_stands_apart() -> None:
+    slots, window = Slots(1), WorkWindow()
+    window.open(slots)
+    for first_ms in (50, 70):
+        worker = tally(slots, 0)
+        worker.made(first_ms * MS, 0)
+        worker.made(10 * MS, 0)
+        window.follow(slots)  # the next epoch
+    work = told(window)
+    assert (work.batches, work.time_s, work.workers[0].first_batch_s) == (2, 0.02, 0.07)
+
+
+def test_a_loader_that_is_built_anew_goes_on_counting() -> None:
+    window = WorkWindow()
+    window.open(Slots(1))
+    for workers in (1, 2):
+        slots = Slots(workers)
+        window.follow(slots)
+        for worker in range(workers):
+            slot = tally(slots, worker)
+            slot.made(50 * MS, 0)
+            slot.made((10 + workers) * MS, 0)
+    work = told(window)
+    assert [worker.batches for worker in work.workers] == [2, 1]
+    assert work.slowest_batch_s == 0.012
+
+
+def test_a_loader_without_a_map_is_not_guessed() -> None:
+    slots, window = Slots(1), WorkWindow()
+    window.open(slots)
+    worker = tally(slots, 0)
+    worker.made(MS, 0)
+    worker.made(MS, 0)
+    window.follow(None)
+    assert window.facts() is None
+
+
+def test_a_window_without_a_batch_has_nothing_to_tell() -> None:
+    window = WorkWindow()
+    assert window.facts() is None
+    window.open(Slots(3))
+    assert window.facts() is None
+
+
+def test_a_forked_process_writes_what_its_parent_reads() -> None:
+    slots, window = Slots(1), WorkWindow()
+    window.open(slots)
+    child = os.fork()
+    if child == 0:
+        worker = tally(slots, 0)
+        for _ in range(3):
+            worker.made(4 * MS, MS)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert told(window).workers[0].time_s == 0.008
+
+
+def test_the_file_of_spawned_workers_goes_with_its_map(tmp_path: Path) -> None:
+    slots = Slots(2, str(tmp_path / "work"))
+    assert (tmp_path / "work").exists()
+    tally(slots, 1).made(MS, 0)
+    assert slots.read()[1][2] == MS
+    del slots
+    assert not (tmp_path / "work").exists()
+
+
+def test_buckets_are_narrow_and_every_time_has_one() -> None:
+    assert bucket_of(0) == 0
+    assert bucket_of(10**15) == 239
+    for exponent in range(11, 39):
+        time_ns = int(1.3 * 2**exponent)
+        buckets = [0] * 240
+        buckets[bucket_of(time_ns)] = 1
+        assert quantile_s(buckets, 0.5) == pytest.approx(time_ns / 1e9, rel=0.05)
+
+
+def test_a_quantile_is_ordered() -> None:
+    buckets = [count % 7 for count in range(240)]
+    values = [quantile_s(buckets, share / 20) for share in range(21)]
+    assert all(low <= high for low, high in pairwise(values))
+    assert values[0] < values[-1]
+
+
+def test_a_loader_within_a_data_set_can_be_sent_to_a_worker() -> None:
+    info = LoaderInfo(("train.py:1+2",), 0)
+    info.loader, info.work = (lambda: None), Slots(1)
+    assert pickle.loads(pickle.dumps(info)) is None

@@ -1,0 +1,88 @@
+"""Bytes of tensors of every kind: dense, sparse, nested, sharded; storages, each counted once."""
+
+from __future__ import annotations
+
+import mmap
+import sys
+from typing import Any
+
+_COMPRESSED_ROWS = ("crow_indices", "col_indices", "values")
+_COMPRESSED_COLUMNS = ("ccol_indices", "row_indices", "values")
+_MEMBERS = {
+    "torch.sparse_coo": ("_indices", "_values"),
+    "torch.sparse_csr": _COMPRESSED_ROWS,
+    "torch.sparse_bsr": _COMPRESSED_ROWS,
+    "torch.sparse_csc": _COMPRESSED_COLUMNS,
+    "torch.sparse_bsc": _COMPRESSED_COLUMNS,
+}
+_NESTED = ("values", "_nested_tensor_size", "_nested_tensor_strides", "_nested_tensor_storage_offsets")
+_NAMED_FILE_HEADER_BYTES = 64
+"""What torch puts before the data where it shares by file name: a count of who uses it."""
+
+
+def is_tensor(item: object) -> bool:
+    """Return whether this is a torch tensor of any kind."""
+    return hasattr(type(item), "element_size") and hasattr(type(item), "untyped_storage")
+
+
+def dense(tensor: Any) -> list:
+    """Return the dense tensors of this process that hold a tensor's data: itself, or what it is made of.
+
+    A sharded tensor (DTensor) gives its local part. Empty for a kind that is not known.
+    """
+    try:
+        local = getattr(tensor, "_local_tensor", None)
+        if local is not None:
+            return dense(local)
+        if hasattr(tensor, "__tensor_flatten__"):
+            names = tensor.__tensor_flatten__()[0]
+            return [part for name in names for part in dense(getattr(tensor, name))]
+        members = _NESTED if tensor.is_nested else _MEMBERS.get(str(tensor.layout))
+        if members is not None:
+            return [getattr(tensor.detach(), member)() for member in members]
+        tensor.untyped_storage()
+        return [tensor]
+    except Exception:  # a subclass that holds its data in its own way
+        return []
+
+
+def data_bytes(tensor: Any) -> int:
+    """Return the bytes of a tensor's elements, of this process's part where it is sharded."""
+    return sum(part.numel() * part.element_size() for part in dense(tensor))
+
+
+class Storages:
+    """Storages of tensors, each once: a slice carries the whole of it, an expanded tensor no more than it."""
+
+    def __init__(self, device: Any = None) -> None:
+        """Count those on one device.
+
+        Args:
+            device: a torch device, "cpu" or None for every device.
+        """
+        self._device = device
+        self._sizes: dict = {}
+
+    def add(self, tensor: Any) -> None:
+        """Count what a tensor's data lies in."""
+        for part in dense(tensor):
+            if self._device is None or self._device in (part.device, part.device.type):
+                storage = part.untyped_storage()
+                self._sizes[(part.device, storage._cdata)] = int(storage.nbytes())
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of them all."""
+        return sum(self._sizes.values())
+
+    @property
+    def shared_bytes(self) -> int:
+        """Bytes they take in /dev/shm, handed to another process: a file each, in whole pages."""
+        header = _NAMED_FILE_HEADER_BYTES if _shares_by_name() else 0
+        pages = sum(-(-(size + header) // mmap.PAGESIZE) for size in self._sizes.values() if size)
+        return pages * mmap.PAGESIZE
+
+
+def _shares_by_name() -> bool:
+    sharing = sys.modules.get("torch.multiprocessing")
+    return sharing is not None and sharing.get_sharing_strategy() == "file_system"
