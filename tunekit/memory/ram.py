@@ -68,7 +68,13 @@ def fits_shm(queued_bytes: int, host: Host) -> bool:
     return not queued_bytes or host.shm_free_bytes is None or queued_bytes <= host.shm_free_bytes
 
 
-def ram_verdict(config: TrainConfig, bytes_per_sample: float, base_bytes: int, host: Host) -> RamVerdict:
+def ram_verdict(
+    config: TrainConfig,
+    bytes_per_sample: float,
+    base_bytes: int,
+    host: Host,
+    shared_per_sample: float | None = None,
+) -> RamVerdict:
     """Return the verdict on a config's buffer.
 
     Args:
@@ -76,30 +82,45 @@ def ram_verdict(config: TrainConfig, bytes_per_sample: float, base_bytes: int, h
         bytes_per_sample: of one sample in a batch.
         base_bytes: host memory of the process tree without the buffer.
         host: its RAM limit and what is free of /dev/shm are the limits.
+        shared_per_sample: what one sample takes in /dev/shm, where that is known.
     """
-    batch_bytes = config.batch_bytes(bytes_per_sample)
-    if not fits_shm(queue_bytes(config, batch_bytes), host):
+    if not fits_shm(_queued_bytes(config, bytes_per_sample, shared_per_sample), host):
         return RamVerdict.OOM
-    return buffer_verdict(buffer_bytes(config, batch_bytes), base_bytes, host.ram_limit_bytes)
+    buffered = buffer_bytes(config, config.batch_bytes(bytes_per_sample))
+    return buffer_verdict(buffered, base_bytes, host.ram_limit_bytes)
 
 
-def oom_reason(config: TrainConfig, bytes_per_sample: float, base_bytes: int, host: Host) -> str | None:
-    """Return why a config must not be started on this host, with the figures; None if it may."""
-    batch_bytes = config.batch_bytes(bytes_per_sample)
-    buffered = buffer_bytes(config, batch_bytes)
+def oom_reason(
+    config: TrainConfig,
+    bytes_per_sample: float,
+    base_bytes: int,
+    host: Host,
+    shared_per_sample: float | None = None,
+) -> str | None:
+    """Return why a config must not be started on this host, with the figures; None if it may.
+
+    The arguments are those of `ram_verdict`.
+    """
+    buffered = buffer_bytes(config, config.batch_bytes(bytes_per_sample))
     if buffer_verdict(buffered, base_bytes, host.ram_limit_bytes) is RamVerdict.OOM:
         limit_bytes = math.floor(OOM_SHARE * host.ram_limit_bytes)
         return (
             f"base {bytes_text(base_bytes)} + buffer {bytes_text(buffered)} (predicted) exceed "
             f"{OOM_SHARE:.0%} of the RAM limit ({bytes_text(limit_bytes)})"
         )
-    queued = queue_bytes(config, batch_bytes)
+    queued = _queued_bytes(config, bytes_per_sample, shared_per_sample)
     if not fits_shm(queued, host):
         return (
             f"the loader's queue needs {bytes_text(queued)} of /dev/shm (predicted), "
             f"which has {shm_text(host)}"
         )
     return None
+
+
+def _queued_bytes(config: TrainConfig, bytes_per_sample: float, shared_per_sample: float | None) -> int:
+    """Return a full queue's bytes in /dev/shm: whole pages of tensors where they were seen, else all."""
+    per_sample = bytes_per_sample if shared_per_sample is None else shared_per_sample
+    return queue_bytes(config, config.batch_bytes(per_sample))
 
 
 def shm_text(host: Host) -> str:
