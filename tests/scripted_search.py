@@ -1,7 +1,7 @@
 """A search without processes: targets as a baseline learns them, an executor with a scripted clock."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,8 @@ from hypothesis import strategies as st
 
 from tunekit.records.codec import read_json
 from tunekit.records.config import Precision, TrainConfig
+from tunekit.records.details import Details
+from tunekit.records.measurement import Measurement
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import Run, SearchOptions
 from tunekit.records.target import Discovery, LoaderAddress, LoaderSeen, RootSeen
@@ -150,6 +152,8 @@ class ScriptedExecutor:
         learns: what a baseline or a first measured trial learns.
         interrupt_at: the number of the trial in which Ctrl-C comes.
         measured: overrides of the measurement of a config.
+        losses: of the first backward passes of a config's process.
+        looked: the details of a trial that asks for some.
     """
 
     trials_folder: Path
@@ -159,6 +163,8 @@ class ScriptedExecutor:
     learns: Callable[[TrialSpec], Discovery | None] | None = None
     interrupt_at: int | None = None
     measured: Callable[[TrainConfig], dict[str, Any]] = lambda knobs: {}
+    losses: Callable[[TrainConfig, TrialSpec], Sequence[float | None]] = lambda knobs, spec: ()
+    looked: Details | None = None
     trial_s: float = TRIAL_S
     baseline_config_known: bool = True
     clock: ScriptedClock = field(default_factory=ScriptedClock)
@@ -185,12 +191,15 @@ class ScriptedExecutor:
             is_baseline_config=spec.config is None,
             started_at="2026-01-02T03:04:05+00:00",
             duration_s=self.trial_s,
-            measurement=None
-            if failed
-            else measurement(self.rate(knobs) * noise, knobs, **self.measured(knobs)),
+            measurement=None if failed else self._measurement(knobs, spec, noise),
             failure=failed,
             discovery=learns(spec) if still_unknown else None,
         )
+
+    def _measurement(self, knobs: TrainConfig, spec: TrialSpec, noise: float) -> Measurement:
+        seen = {"losses": tuple(self.losses(knobs, spec))} | self.measured(knobs)
+        found = measurement(self.rate(knobs) * noise, knobs, **seen)
+        return found.model_copy(update={"details": self.looked}) if spec.details else found
 
     def _insist_on_records_before(self, number: int) -> None:
         paths = sorted(self.trials_folder.glob("[0-9]*/trial.json"))
@@ -254,6 +263,10 @@ def start_search(
 
 def searched(records: tuple[TrialRecord, ...]) -> list[TrialRecord]:
     return [record for record in records if record.role is TrialRole.SEARCH]
+
+
+def guarding(records: tuple[TrialRecord, ...]) -> list[TrialRecord]:
+    return [record for record in records if record.role is TrialRole.NUMERICS]
 
 
 def confirming(records: tuple[TrialRecord, ...]) -> list[TrialRecord]:

@@ -121,3 +121,17 @@ def test_less_memory_never_gives_a_better_verdict(
     half = machine.model_copy(update={"ram_limit_bytes": max(1, machine.ram_limit_bytes // 2)})
     before = ram_verdict(knobs, bytes_per_sample, base_bytes, machine)
     assert order.index(ram_verdict(knobs, bytes_per_sample, base_bytes, half)) >= order.index(before)
+
+
+def test_shared_memory_is_held_against_whole_pages_and_ram_against_the_bytes():
+    # 200 samples in the queue, of 1,000 bytes each and 4,096 in /dev/shm.
+    exact = host(shm_bytes=200 * 4096)
+    assert oom_reason(tenth, 1000, 0, exact, 4096) is None
+    assert ram_verdict(tenth, 1000, 0, exact, 4096) is RamVerdict.SAFE
+    smaller = host(shm_bytes=200 * 4096 - 1)
+    assert oom_reason(tenth, 1000, 0, smaller, 4096) == (
+        "the loader's queue needs 800.0 KiB of /dev/shm (predicted), which has 800.0 KiB"
+    )
+    assert ram_verdict(tenth, 1000, 0, smaller, 4096) is RamVerdict.OOM
+    assert oom_reason(tenth, 1000, 0, host(shm_bytes=0), 0.0) is None, "arrays and text go through pipes"
+    assert oom_reason(tenth, 5 * MIB, 350 * MIB + 1, roomy, 0.0) is not None

@@ -17,6 +17,7 @@ from build_records import (
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tunekit.memory.base import BaseRam
 from tunekit.memory.ram import buffer_bytes
 from tunekit.recommend.tiers import (
     POLICIES,
@@ -236,7 +237,8 @@ def test_clip_gives_a_config_that_breaks_no_limit_known_before_it_runs(
     knobs, tier, machine, sample_bytes, share
 ):
     base_bytes = math.floor(share * machine.ram_limit_bytes)
-    clipped = clip(knobs, tier, machine, sample_bytes, base_ram_bytes=base_bytes)
+    base = BaseRam(base_bytes)
+    clipped = clip(knobs, tier, machine, sample_bytes, base=base)
     record = trial_record(
         of=clipped, base_bytes=base_bytes, bytes_per_sample=sample_bytes, peak_reserved_bytes=0
     )
@@ -246,7 +248,7 @@ def test_clip_gives_a_config_that_breaks_no_limit_known_before_it_runs(
     assert (clipped.prefetch_factor or 0) <= (knobs.prefetch_factor or 0)
     kept = ("pin_memory", "precision", "channels_last", "accumulate_grad_batches")
     assert [getattr(clipped, knob) for knob in kept] == [getattr(knobs, knob) for knob in kept]
-    assert clip(clipped, tier, machine, sample_bytes, base_ram_bytes=base_bytes) == clipped
+    assert clip(clipped, tier, machine, sample_bytes, base=base) == clipped
 
 
 def test_clip_lowers_prefetch_before_the_batch():

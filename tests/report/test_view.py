@@ -22,7 +22,7 @@ from tunekit.records.measurement import Interval
 from tunekit.records.recommendation import LearningRate, LearningRateRule, NoiseFloor, ScalingRow, Tier
 from tunekit.records.run import Run, RunStatus
 from tunekit.records.target import Target
-from tunekit.records.trial import OutcomeKind
+from tunekit.records.trial import OutcomeKind, TrialRole
 from tunekit.report.text import (
     config_text,
     finding_text,
@@ -338,3 +338,27 @@ def test_what_could_steer_a_terminal_is_written_out():
     failed = failure(OutcomeKind.SCRIPT_ERROR, message="\x1b[2Jgone")
     assert outcome_text(trial_record(1, None, overrides={"failure": failed})) == r"script_error: \x1b[2Jgone"
     assert target_text(run(target=command("echo", "\x1b[2J"))) == r"echo '\x1b[2J'"
+
+
+def test_the_losses_of_another_mode_are_one_line_below_how_it_was_measured():
+    losses = tuple(2.0 - index / 64 for index in range(64))
+    compiled = config(compile=True)
+    guard = trial_record(50, of=compiled, role=TrialRole.NUMERICS, losses=losses)
+    trials = (baseline_record(of=config(), losses=losses), trial_record(1, 1000.0, fast), guard)
+    assert view(finished(trials=trials)).losses == (
+        "losses: compile agrees with the baseline over 64 steps (measured)"
+    )
+    assert view(finished()).losses == ""
+
+
+def test_a_trial_without_memory_says_in_words_how_it_grew():
+    grew = failure(
+        OutcomeKind.HOST_OOM, message="too big; it grew from 310 MiB to 900 MiB in 4.2 s, 140 MiB/s"
+    )
+    shown = view(
+        finished(trials=(baseline_record(), trial_record(1, None, fast, overrides={"failure": grew})))
+    )
+    lines = [note.line for note in shown.notes]
+    assert any(
+        "host_oom: too big; it grew from 310 MiB to 900 MiB in 4.2 s, 140 MiB/s" in one for one in lines
+    )

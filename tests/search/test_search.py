@@ -28,6 +28,7 @@ from tunekit.errors import BudgetTooSmallError, EmptySpaceError, NoTrainingLoopE
 from tunekit.memory.ram import buffer_bytes
 from tunekit.recommend.tiers import violations
 from tunekit.records.config import Precision, TrainConfig
+from tunekit.records.details import Detail
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import FixedKnob, Run, RunStatus
 from tunekit.records.trial import OutcomeKind, TrialRole
@@ -68,7 +69,9 @@ def fails_as(kind: OutcomeKind, **more: Any):
 def test_the_script_as_it_is_comes_first(walked):
     whole, executor, _, _ = walked
     first = whole.trials[0]
-    assert executor.specs[0] == TrialSpec(number=0, role=TrialRole.BASELINE, config=None)
+    details = (Detail.QUEUE, Detail.SYNCS, Detail.PEAKS, Detail.FLOORS)
+    assert executor.specs[0] == TrialSpec(0, TrialRole.BASELINE, None, details=details)
+    assert not any(spec.details for spec in executor.specs[1:]), "one look is enough"
     assert (first.number, first.role, first.is_baseline_config) == (0, TrialRole.BASELINE, True)
     assert sum(record.role is TrialRole.BASELINE for record in whole.trials) == 1
 

@@ -19,7 +19,7 @@ from tunekit.records.agent_messages import (
 from tunekit.records.config import Precision
 from tunekit.records.measurement import Measurement, TreeMemory
 from tunekit.records.target import RootSeen
-from tunekit.records.trial import Failure, OutcomeKind
+from tunekit.records.trial import Failure, MemoryPoint, OutcomeKind
 from tunekit.trial.bindings import Bound
 from tunekit.trial.outcome import measurement_of
 from tunekit.trial.watch import Evidence, standstill
@@ -561,3 +561,44 @@ def test_the_batch_of_a_loop_without_a_loader_is_read_from_the_models_input(elem
     )
     found = measurement_of(measured(learnt=seen), bound, discovery(loaders=(), roots=(before,)), 8)
     assert isinstance(found, Measurement) == reaches
+
+
+# --- how memory grew -----------------------------------------------------------------------
+
+GROWTH = tuple(
+    MemoryPoint(at_s=at_s, pss_bytes=mib << 20)
+    for at_s, mib in [(0.1, 4), (2.0, 200), (3.0, 310), (5.0, 700), (7.2, 900), (7.5, 40)]
+)
+
+
+@pytest.mark.parametrize(
+    ("fetched_at_s", "told"),
+    [
+        (2.5, "it grew from 310 MiB to 900 MiB in 4.2 s, 140 MiB/s"),
+        (None, "it grew from 4 MiB to 900 MiB in 7.1 s, 126 MiB/s"),
+        (7.3, "it grew from 4 MiB to 900 MiB in 7.1 s, 126 MiB/s"),
+    ],
+)
+def test_a_tree_without_memory_shows_how_it_grew_once_its_loop_had_begun(fetched_at_s, told):
+    own = ended(growth=GROWTH, fetched_at_s=fetched_at_s, limit=OutcomeKind.HOST_OOM, limit_message="too big")
+    failure = failed(own)
+    assert failure.growth == GROWTH
+    assert failure.message == f"too big; {told}"
+
+
+def test_a_kernel_that_was_faster_leaves_the_curve_too():
+    failure = failed(ended(-signal.SIGKILL, oom_kills=1, growth=GROWTH))
+    assert (failure.kind, failure.growth) == (OutcomeKind.HOST_OOM, GROWTH)
+    assert "for want of memory; it grew from 4 MiB to 900 MiB" in failure.message
+
+
+def test_only_what_memory_ended_shows_how_it_grew():
+    failure = failed(ended(1, growth=GROWTH))
+    assert (failure.kind, failure.growth) == (OutcomeKind.SCRIPT_ERROR, ())
+    assert "grew" not in failure.message
+
+
+@pytest.mark.parametrize("points", [(), GROWTH[:1], (GROWTH[4], GROWTH[5])], ids=["none", "one", "falling"])
+def test_memory_that_was_not_seen_to_grow_has_no_pace(points):
+    failure = failed(ended(-signal.SIGKILL, oom_kills=1, growth=points))
+    assert "grew" not in failure.message

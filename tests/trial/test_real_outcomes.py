@@ -1,6 +1,7 @@
 """Whatever a real script does, its trial ends as a named outcome and leaves nothing behind."""
 
 import os
+import re
 import signal
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,7 +28,6 @@ pytestmark = pytest.mark.real
         ("too_short.py", OutcomeKind.TOO_SHORT, "after 5 optimizer steps", LIMITS),
         ("hangs.py", OutcomeKind.HANG, "and 10 steps", Limits(60, 6, 3 << 30)),
         ("nonfinite.py", OutcomeKind.NONFINITE_LOSS, "the loss was nan", LIMITS),
-        ("eats_memory.py", OutcomeKind.HOST_OOM, "more than the limit of 700 MiB", Limits(60, 30, 700 << 20)),
     ],
 )
 def test_a_failing_script_has_a_named_outcome(
@@ -38,6 +38,28 @@ def test_a_failing_script_has_a_named_outcome(
     assert record.failure.kind is kind
     assert told in record.failure.message
     assert processes_with(str(tmp_path)) == []
+
+
+def test_a_tree_that_outgrows_its_limit_is_ended_and_shows_how_it_grew(tmp_path: Path) -> None:
+    limits = Limits(60, 30, 700 << 20)
+    record = RealTrials(zoo_target("eats_memory.py"), tmp_path, limits, window_s=5.0).run_baseline()
+    failure = record.failure
+    assert failure is not None
+    assert failure.kind is OutcomeKind.HOST_OOM
+    assert processes_with(str(tmp_path)) == []
+    said = re.search(
+        r"more than the limit of 700 MiB; it grew from (\d+) MiB to (\d+) MiB in [\d.]+ s, \d+ MiB/s",
+        failure.message,
+    )
+    assert said is not None, failure.message
+    low, high = int(said[1]), int(said[2])
+    sizes = [point.pss_bytes for point in failure.growth]
+    assert 3 <= len(sizes) <= 32
+    assert max(sizes) == sizes[-1] > limits.ram_bytes
+    assert (high, low < 700) == (sizes[-1] >> 20, True)
+    times = [point.at_s for point in failure.growth]
+    assert times == sorted(times)
+    assert times[-1] <= record.duration_s
 
 
 def test_the_scripts_own_last_lines_are_kept(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from tunekit.records.config import TrainConfig
 from tunekit.records.run import Run
-from tunekit.records.trial import TrialRecord, TrialRole
+from tunekit.records.trial import TrialRecord
 from tunekit.report.terminal import SEVERITY_STYLES, draw
 from tunekit.report.text import (
     SEVERITY_WORDS,
@@ -121,7 +121,7 @@ class SearchScreen:
         """Show a trial's result, one line each."""
         self._stop_live()
         rate = record.rate_samples_per_s
-        if record.role is not TrialRole.CONFIRM and rate is not None:
+        if record.role.is_candidate and rate is not None:
             best = self._best.rate_samples_per_s if self._best else None
             if best is None or rate > best:
                 self._best = record

@@ -68,7 +68,13 @@ def fits_shm(queued_bytes: int, host: Host) -> bool:
     return not queued_bytes or host.shm_free_bytes is None or queued_bytes <= host.shm_free_bytes
 
 
-def ram_verdict(config: TrainConfig, bytes_per_sample: float, base_bytes: int, host: Host) -> RamVerdict:
+def ram_verdict(
+    config: TrainConfig,
+    bytes_per_sample: float,
+    base_bytes: int,
+    host: Host,
+    shared_per_sample: float | None = None,
+) -> RamVerdict:
     """Return the verdict on a config's buffer.
 
     Args:
@@ -76,24 +82,61 @@ def ram_verdict(config: TrainConfig, bytes_per_sample: float, base_bytes: int, h
         bytes_per_sample: of one sample in a batch.
         base_bytes: host memory of the process tree without the buffer.
         host: its RAM limit and what is free of /dev/shm are the limits.
+        shared_per_sample: what one sample takes in /dev/shm, where that is known.
     """
-    return loader_verdict(config, config.batch_bytes(bytes_per_sample), base_bytes, host)
+    return loader_verdict(
+        config,
+        config.batch_bytes(bytes_per_sample),
+        base_bytes,
+        host,
+        _batch_shared_bytes(config, shared_per_sample),
+    )
 
 
-def loader_verdict(loader: Loader, batch_bytes: float, base_bytes: int, host: Host) -> RamVerdict:
-    """Return the verdict on the buffer of a loader with batches of this size."""
-    if not fits_shm(queue_bytes(loader, batch_bytes), host):
+def loader_verdict(
+    loader: Loader, batch_bytes: float, base_bytes: int, host: Host, batch_shared_bytes: float | None = None
+) -> RamVerdict:
+    """Return the verdict on the buffer of a loader with batches of this size.
+
+    Args:
+        loader: its workers and prefetch.
+        batch_bytes: of the data of one batch.
+        base_bytes: host memory of the process tree without the buffer.
+        host: its RAM limit and what is free of /dev/shm are the limits.
+        batch_shared_bytes: what one batch takes in /dev/shm, where that is known to be another figure.
+    """
+    if not fits_shm(_queued_bytes(loader, batch_bytes, batch_shared_bytes), host):
         return RamVerdict.OOM
     return buffer_verdict(buffer_bytes(loader, batch_bytes), base_bytes, host.ram_limit_bytes)
 
 
-def oom_reason(config: TrainConfig, bytes_per_sample: float, base_bytes: int, host: Host) -> str | None:
-    """Return why a config must not be started on this host, with the figures; None if it may."""
-    return loader_oom_reason(config, config.batch_bytes(bytes_per_sample), base_bytes, host)
+def oom_reason(
+    config: TrainConfig,
+    bytes_per_sample: float,
+    base_bytes: int,
+    host: Host,
+    shared_per_sample: float | None = None,
+) -> str | None:
+    """Return why a config must not be started on this host, with the figures; None if it may.
+
+    The arguments are those of `ram_verdict`.
+    """
+    return loader_oom_reason(
+        config,
+        config.batch_bytes(bytes_per_sample),
+        base_bytes,
+        host,
+        _batch_shared_bytes(config, shared_per_sample),
+    )
 
 
-def loader_oom_reason(loader: Loader, batch_bytes: float, base_bytes: int, host: Host) -> str | None:
-    """Return why a loader with batches of this size must not be started; None if it may."""
+def loader_oom_reason(
+    loader: Loader, batch_bytes: float, base_bytes: int, host: Host, batch_shared_bytes: float | None = None
+) -> str | None:
+    """Return why a loader with batches of this size must not be started; None if it may.
+
+    The arguments are those of `loader_verdict`.
+    """
     buffered = buffer_bytes(loader, batch_bytes)
     if buffer_verdict(buffered, base_bytes, host.ram_limit_bytes) is RamVerdict.OOM:
         limit_bytes = math.floor(OOM_SHARE * host.ram_limit_bytes)
@@ -101,13 +144,22 @@ def loader_oom_reason(loader: Loader, batch_bytes: float, base_bytes: int, host:
             f"base {bytes_text(base_bytes)} + buffer {bytes_text(buffered)} (predicted) exceed "
             f"{OOM_SHARE:.0%} of the RAM limit ({bytes_text(limit_bytes)})"
         )
-    queued = queue_bytes(loader, batch_bytes)
+    queued = _queued_bytes(loader, batch_bytes, batch_shared_bytes)
     if not fits_shm(queued, host):
         return (
             f"the loader's queue needs {bytes_text(queued)} of /dev/shm (predicted), "
             f"which has {shm_text(host)}"
         )
     return None
+
+
+def _queued_bytes(loader: Loader, batch_bytes: float, batch_shared_bytes: float | None) -> int:
+    """Return a full queue's bytes in /dev/shm: whole pages of tensors where they were seen, else all."""
+    return queue_bytes(loader, batch_bytes if batch_shared_bytes is None else batch_shared_bytes)
+
+
+def _batch_shared_bytes(config: TrainConfig, shared_per_sample: float | None) -> float | None:
+    return None if shared_per_sample is None else config.batch_bytes(shared_per_sample)
 
 
 def shm_text(host: Host) -> str:

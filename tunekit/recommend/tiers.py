@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal, NamedTuple
 
+from tunekit.memory.base import BaseRam, base_ram
 from tunekit.memory.ram import OOM_SHARE, buffer_bytes, fits_shm, queue_bytes, shm_text
 from tunekit.records.config import TrainConfig
 from tunekit.records.host import Host
 from tunekit.records.measurement import LoopMeasurement, Measurement
 from tunekit.records.recommendation import Tier
-from tunekit.records.trial import TrialRecord, TrialRole
+from tunekit.records.trial import TrialRecord
 from tunekit.units import bytes_text
 
 BALANCED_TOLERANCE = 0.03
@@ -73,6 +74,14 @@ POLICIES = {
 """The policy of every tier."""
 
 
+class _Sample(NamedTuple):
+    """Bytes of one sample in a batch."""
+
+    own: float
+    shared: float
+    """In /dev/shm."""
+
+
 class _Candidate(NamedTuple):
     record: TrialRecord
     config: TrainConfig
@@ -80,14 +89,8 @@ class _Candidate(NamedTuple):
 
 
 def base_ram_bytes(measurement: Measurement) -> int:
-    """Return the RAM in bytes of one rank's processes without its loader's buffer, not below 0.
-
-    The buffer is predicted (workers x prefetch x batch, as they really ran) and taken off the rank's
-    share of the tree's peak.
-    """
-    loop = measurement.loop
-    own_bytes = measurement.memory.peak_pss_bytes // loop.world_size
-    return max(0, own_bytes - buffer_bytes(loop, loop.batch_bytes))
+    """Return the RAM in bytes of one rank's processes, as they ran, without their loader's buffer."""
+    return base_ram(measurement).with_workers(measurement.loop.num_workers)
 
 
 def violations(record: TrialRecord, tier: Tier, host: Host) -> tuple[str, ...]:
@@ -119,8 +122,8 @@ def violations(record: TrialRecord, tier: Tier, host: Host) -> tuple[str, ...]:
             "reserved VRAM",
             f"{policy.vram_share:.0%} of {bytes_text(loop.device.memory_bytes)}",
         )
-    base_bytes = base_ram_bytes(record.measurement)
-    broken += _host_memory_violations(record.config, policy, host, loop.bytes_per_sample, base_bytes)
+    sample = _Sample(loop.bytes_per_sample, loop.shared_bytes_per_sample)
+    broken += _host_memory_violations(record.config, policy, host, sample, base_ram(record.measurement))
     return tuple(broken)
 
 
@@ -141,7 +144,7 @@ def pick(
     Args:
         tier: the policy.
         trials: trials of the baseline and of the search. Confirmations are passed over, so that what
-            was chosen is not judged by the trials that chose it.
+            was chosen is not judged by the trials that chose it; so are runs for their losses alone.
         host: the machine that the trials ran on.
         noise_relative: the run's noise floor as a relative difference, None when it is unknown.
         planned_epochs: epochs of the training to come.
@@ -149,9 +152,7 @@ def pick(
     measured = [
         _Candidate(record, record.config, record.measurement.loop)
         for record in trials
-        if record.role is not TrialRole.CONFIRM
-        and record.measurement is not None
-        and record.config is not None
+        if record.role.is_candidate and record.measurement is not None and record.config is not None
     ]
     eligible = [candidate for candidate in measured if not violations(candidate.record, tier, host)]
     if tier is Tier.BALANCED:
@@ -175,7 +176,13 @@ def balanced_tolerance(noise_relative: float | None) -> float:
 
 
 def clip(
-    config: TrainConfig, tier: Tier, host: Host, bytes_per_sample: float, *, base_ram_bytes: int = 0
+    config: TrainConfig,
+    tier: Tier,
+    host: Host,
+    bytes_per_sample: float,
+    *,
+    base: BaseRam | None = None,
+    shared_per_sample: float | None = None,
 ) -> TrainConfig:
     """Return the nearest config inside the limits of the tier that can be known before it ran.
 
@@ -188,16 +195,18 @@ def clip(
         tier: the policy.
         host: the machine that it will run on.
         bytes_per_sample: bytes of one sample in a batch.
-        base_ram_bytes: RAM of the process tree without the buffer, where it is known. Processes that
-            alone exceed the limit can't be clipped; they leave a config without workers.
+        base: RAM of the processes without the buffer, where it is known. Processes that alone exceed the
+            limit can't be clipped; they leave a config without workers.
+        shared_per_sample: what one sample takes in /dev/shm, where that is known.
     """
     policy = POLICIES[tier]
+    sample = _Sample(bytes_per_sample, bytes_per_sample if shared_per_sample is None else shared_per_sample)
     clipped = _changed(config, compile=config.compile and policy.compile != "off")
     if clipped.num_workers == 0:
         return clipped
 
     def fits(candidate: TrainConfig) -> bool:
-        return not _host_memory_violations(candidate, policy, host, bytes_per_sample, base_ram_bytes)
+        return not _host_memory_violations(candidate, policy, host, sample, base or BaseRam())
 
     workers = min(config.num_workers, policy.max_workers(host.cpus))
     while workers > 0 and not fits(_changed(clipped, num_workers=workers, prefetch_factor=1, batch_size=1)):
@@ -213,10 +222,9 @@ def clip(
 
 
 def _host_memory_violations(
-    config: TrainConfig, policy: TierPolicy, host: Host, bytes_per_sample: float, base_bytes: int
+    config: TrainConfig, policy: TierPolicy, host: Host, sample: _Sample, base: BaseRam
 ) -> list[str]:
-    batch_bytes = config.batch_bytes(bytes_per_sample)
-    buffered_bytes = buffer_bytes(config, batch_bytes)
+    buffered_bytes = buffer_bytes(config, config.batch_bytes(sample.own))
     ram_text = f"of the RAM limit of {bytes_text(host.ram_limit_bytes)}"
     broken = []
     if policy.buffer_share is not None:
@@ -224,12 +232,12 @@ def _host_memory_violations(
         broken += _above(buffered_bytes, limit_bytes, "RAM buffer", f"{policy.buffer_share:.0%} {ram_text}")
     limit_bytes = math.floor(OOM_SHARE * host.ram_limit_bytes)
     broken += _above(
-        base_bytes + buffered_bytes,
+        base.with_workers(config.num_workers) + buffered_bytes,
         limit_bytes,
         "RAM for processes and buffer",
         f"{OOM_SHARE:.0%} {ram_text}",
     )
-    queued_bytes = queue_bytes(config, batch_bytes)
+    queued_bytes = queue_bytes(config, config.batch_bytes(sample.shared))
     if not fits_shm(queued_bytes, host):
         broken.append(f"{bytes_text(queued_bytes)} of batch queue, more than /dev/shm ({shm_text(host)})")
     return broken

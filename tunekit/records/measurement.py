@@ -118,6 +118,11 @@ class LoopMeasurement(Record):
         return self.batch_bytes * self.steady_batches / self.steady_samples
 
     @property
+    def shared_bytes_per_sample(self) -> float:
+        """What one sample takes in /dev/shm on its way from a worker; its own bytes where that is unknown."""
+        return self.batch.shared_bytes / self.batch.samples if self.batch else self.bytes_per_sample
+
+    @property
     def epoch_samples_total(self) -> int | None:
         """Samples per epoch over all ranks; None for a data set without a length."""
         return None if self.epoch_samples is None else self.world_size * self.epoch_samples

@@ -73,6 +73,11 @@ class TrialRole(StrEnum):
     NUMERICS = "numerics"
     """The baseline with only precision or compile changed: for its losses, not for its rate."""
 
+    @property
+    def is_candidate(self) -> bool:
+        """Whether its config may be chosen for its rate: not what confirms a choice or guards its losses."""
+        return self in (TrialRole.BASELINE, TrialRole.SEARCH)
+
 
 class WrittenFile(Record):
     """A write of the script that did not go where the script meant."""

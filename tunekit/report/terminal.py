@@ -31,6 +31,8 @@ def draw(console: Console, shown: RunView, folder: Path, files: Sequence[Path] =
     console.print()
     say(console, shown.answer, "bold")
     say(console, shown.how_measured, "dim")
+    if shown.losses:
+        say(console, shown.losses, "dim")
     if shown.changes:
         console.print()
         say(console, "Change", "bold")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from tunekit.memory.ram import buffer_bytes, ram_verdict
 from tunekit.recommend.learning_rate import global_batch, rule_of
+from tunekit.recommend.loss_guard import guarded_modes, losses_line
 from tunekit.recommend.noise import mean_interval, verdict
 from tunekit.recommend.tiers import base_ram_bytes
 from tunekit.records.config import LOADER_KNOBS, MODEL_KNOBS, TrainConfig
@@ -42,6 +43,8 @@ class RunView:
     answer: str
     """The result in one or two sentences."""
     how_measured: str
+    losses: str
+    """What other arithmetic did to the losses, in one line; empty where none was run."""
     changes: tuple[str, ...]
     """What to change, "knob: before -> after"."""
     tiers: Table
@@ -62,6 +65,7 @@ def view(run: Run, folder: str = "FOLDER") -> RunView:
     return RunView(
         answer=_answer(run, best),
         how_measured=_how_measured(run),
+        losses=losses_line(guarded_modes(run.trials)),
         changes=_changes(run, best),
         tiers=_tiers(run),
         telemetry=telemetry_table(run, best),
@@ -186,7 +190,7 @@ class _Column:
 
 def _tiers(run: Run) -> Table:
     """The tiers side by side with the baseline, a row per knob or figure."""
-    columns = [_baseline_column(run), *(_tier_column(one, run.rank_host) for one in run.recommendations)]
+    columns = [_baseline_column(run), *(_tier_column(one, run) for one in run.recommendations)]
     knobs = [column.config.model_dump() if column.config else {} for column in columns]
     accumulates = any(values.get(_ACCUMULATION, 1) != 1 for values in knobs)
     rows = [
@@ -226,7 +230,8 @@ def _baseline_column(run: Run) -> _Column:
     buffer = "n/a"
     if config and loops:
         base_bytes = base_ram_bytes(first) if first else 0
-        buffer = _buffer_text(config, loops[0].bytes_per_sample, base_bytes, run.rank_host)
+        shared = loops[0].shared_bytes_per_sample
+        buffer = _buffer_text(config, loops[0].bytes_per_sample, base_bytes, run.rank_host, shared)
     return _Column(
         title="baseline",
         config=config,
@@ -242,8 +247,10 @@ def _baseline_column(run: Run) -> _Column:
     )
 
 
-def _tier_column(tier: Recommendation, host: Host) -> _Column:
+def _tier_column(tier: Recommendation, run: Run) -> _Column:
     per_sample = tier.buffer_bytes / max(1, tier.config.queue_batches * tier.config.batch_size)
+    loops = (r.measurement.loop for r in run.trials if r.measurement and r.number == tier.search_trial)
+    shared = next((loop.shared_bytes_per_sample for loop in loops if loop.batch), None)
     own = tier.is_baseline and tier.speedup is not None
     return _Column(
         title=tier.tier.value,
@@ -253,19 +260,22 @@ def _tier_column(tier: Recommendation, host: Host) -> _Column:
         speedup="1" if own else (f"{tier.speedup.value:.2f}x" if tier.speedup else "n/a"),
         speedup_range="" if own else _range_text(tier.speedup),
         epoch_time_s=tier.epoch_time_s,
-        buffer=_buffer_text(tier.config, per_sample, tier.base_ram_bytes, host),
+        buffer=_buffer_text(tier.config, per_sample, tier.base_ram_bytes, run.rank_host, shared),
         reserved_bytes=tier.peak_reserved_bytes,
         lr=tier.learning_rate.value if tier.learning_rate else None,
         same_as=tier.same_as.value if tier.same_as else "",
     )
 
 
-def _buffer_text(config: TrainConfig, bytes_per_sample: float, base_bytes: int, host: Host) -> str:
+def _buffer_text(
+    config: TrainConfig, bytes_per_sample: float, base_bytes: int, host: Host, shared_per_sample: float | None
+) -> str:
     """Return the RAM buffer with its verdict for this host; 0 B needs none."""
     buffered_bytes = buffer_bytes(config, config.batch_bytes(bytes_per_sample))
     if not buffered_bytes:
         return bytes_text(0)
-    return f"{bytes_text(buffered_bytes)} {ram_verdict(config, bytes_per_sample, base_bytes, host)}"
+    verdict_here = ram_verdict(config, bytes_per_sample, base_bytes, host, shared_per_sample)
+    return f"{bytes_text(buffered_bytes)} {verdict_here}"
 
 
 def _range_text(interval: Interval | None) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tunekit.recommend.diagnose.loop import loop_findings
 from tunekit.recommend.learning_rate import base_learning_rate, global_batch, rule_of
+from tunekit.recommend.loss_guard import GuardedMode, Mode, barred_modes, guarded_modes, loss_findings
 from tunekit.recommend.noise import noise_floor
 from tunekit.recommend.recommendation import Comparison, recommend, settle
 from tunekit.recommend.scaling import scaling_rows
@@ -21,6 +22,10 @@ from tunekit.units import rate_text
 
 _UNSTEADY_RATIO = 1.5
 """Fresh processes of one config differ by 1.1 at most on a shared machine that nobody else loads."""
+
+
+_BARRING = (Tier.CONSERVATIVE, Tier.BALANCED)
+"""Tiers that don't take a mode whose losses are worse than the baseline's."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +50,7 @@ class Trials:
         """Measured baseline and search trials whose config no confirming process proved unfit."""
         unfit = {r.config for r in self.confirming if r.failure and r.failure.kind is not OutcomeKind.REFUSED}
         return tuple(
-            r
-            for r in self.records
-            if r.role is not TrialRole.CONFIRM and r.measurement and r.config not in unfit
+            r for r in self.records if r.role.is_candidate and r.measurement and r.config not in unfit
         )
 
     @property
@@ -105,11 +108,12 @@ def pick_tiers(
         for record in (trials.candidates if among is None else among)
         if trials.keeps_global_batch(record, options)
     ]
+    barred = barred_modes(trials.records)
     chosen = {}
     for tier in Tier:
         record = pick(
             tier,
-            allowed,
+            [record for record in allowed if not is_barred(record, tier, barred)],
             host,
             noise_relative=noise.relative if noise else None,
             planned_epochs=options.epochs,
@@ -117,6 +121,11 @@ def pick_tiers(
         if record is not None:
             chosen[tier] = record
     return chosen
+
+
+def is_barred(record: TrialRecord, tier: Tier, barred: frozenset[Mode]) -> bool:
+    """Return whether a trial's precision and compile spoil the losses, and the tier wants them whole."""
+    return tier in _BARRING and record.config is not None and Mode.of(record.config) in barred
 
 
 def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
@@ -158,7 +167,7 @@ def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
             "recommendations": tuple(settled),
             "missing_tiers": tuple(missing),
             "scaling": _scaling(settled, trials, run),
-            "findings": _findings(trials, run),
+            "findings": _findings(trials, run, _guarded(trials, run, tuple(chosen.values()))),
         }
     )
 
@@ -167,9 +176,14 @@ def _why_missing(tier: Tier, trials: Trials, host: Host) -> str:
     if not trials.candidates:
         return "no trial was measured"
     reasons: dict[str, int] = defaultdict(int)
+    barred, fitting = barred_modes(trials.records), 0
     for record in trials.candidates:
-        for reason in violations(record, tier, host):
+        broken = violations(record, tier, host)
+        fitting += not broken and is_barred(record, tier, barred)
+        for reason in broken:
             reasons[reason] += 1
+    if fitting:
+        return "every measured config within its limits spoils the losses"
     if not reasons:
         return "every config within its limits failed when it was run again"
     return f"no measured config is within its limits; most often: {max(reasons, key=lambda r: reasons[r])}"
@@ -199,7 +213,12 @@ def _scaling(settled: Sequence[Recommendation], trials: Trials, run: Run) -> tup
     return tuple(rows)
 
 
-def _findings(trials: Trials, run: Run) -> tuple[Finding, ...]:
+def _guarded(trials: Trials, run: Run, picks: Sequence[TrialRecord]) -> list[GuardedMode]:
+    """Return the modes that losses are known of; once the search is over, also those they should be of."""
+    return guarded_modes(trials.records, picks if run.status is RunStatus.FINISHED else ())
+
+
+def _findings(trials: Trials, run: Run, guarded: Sequence[GuardedMode]) -> tuple[Finding, ...]:
     findings = list(run.machine_findings)
     if run.is_emulated:
         findings.append(
@@ -229,6 +248,7 @@ def _findings(trials: Trials, run: Run) -> tuple[Finding, ...]:
         of_loop = loop_findings(baseline, run.target, trials.discovery, run.rank_host, profile)
         # Notes advise what a search has just tried.
         findings += [finding for finding in of_loop if finding.severity is not Severity.INFO]
+    findings += loss_findings(guarded)
     findings += [finding for finding in (_diverted(trials), _unsteady(trials)) if finding is not None]
     loop = next((r.measurement.loop for r in trials.candidates if r.measurement), None)
     if loop is not None and loop.epoch_samples is None:
@@ -263,6 +283,8 @@ def _unsteady(trials: Trials) -> Finding | None:
     """Find a config whose own trials differ more than configs usually do."""
     rates: dict[TrainConfig, list[float]] = {}
     for record in trials.records:
+        if record.role is TrialRole.NUMERICS:
+            continue
         if record.config is not None and record.rate_samples_per_s is not None:
             rates.setdefault(record.config, []).append(record.rate_samples_per_s)
     spreads = {config: max(seen) / min(seen) for config, seen in rates.items() if min(seen) > 0}

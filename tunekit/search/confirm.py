@@ -21,6 +21,11 @@ def finalists(picks: Sequence[TrialRecord]) -> tuple[TrainConfig, ...]:
     return tuple(configs)
 
 
+def least_rounds(wanted: int) -> int:
+    """Return the rounds that are run whatever the time."""
+    return min(MIN_ROUNDS, wanted)
+
+
 def rounds_due(
     done: Mapping[TrainConfig, int], wanted: int, fitting: int
 ) -> tuple[tuple[TrainConfig, ...], int]:
@@ -31,7 +36,7 @@ def rounds_due(
         wanted: rounds that each should have.
         fitting: rounds that the time left has room for; MIN_ROUNDS are run in any case.
     """
-    least = min(MIN_ROUNDS, wanted)
+    least = least_rounds(wanted)
     goal = wanted if fitting > 0 else least
     configs = tuple(config for config, count in done.items() if count < goal)
     if not configs:
@@ -52,14 +57,15 @@ def round_order(
 
 
 def typical_duration_s(records: Sequence[TrialRecord], config: TrainConfig | None) -> float:
-    """Return the seconds that a trial of a config takes: as it did, else the mean of all measured."""
-    same = [
-        r.duration_s
-        for r in records
-        if r.measurement and (r.is_baseline_config if config is None else r.config == config)
-    ]
-    every = same or [r.duration_s for r in records if r.measurement]
-    return sum(every) / len(every) if every else 0.0
+    """Return the seconds that a trial of a config takes: as it did, else the mean of all measured.
+
+    Runs for losses alone don't count, nor does a trial that went on to look at details, if there are others.
+    """
+    measured = [r for r in records if r.measurement and r.role is not TrialRole.NUMERICS]
+    plain = [r for r in measured if r.measurement and r.measurement.details is None] or measured
+    same = [r for r in plain if (r.is_baseline_config if config is None else r.config == config)]
+    durations = [record.duration_s for record in same or plain]
+    return sum(durations) / len(durations) if durations else 0.0
 
 
 def next_round(records: Sequence[TrialRecord]) -> int:

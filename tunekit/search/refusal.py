@@ -1,7 +1,10 @@
-"""Why a target can't be tuned: the error that a failed baseline becomes."""
+"""What is not run: a target that can't be tuned, a config that would not fit."""
+
+from datetime import UTC, datetime
 
 from tunekit.errors import NoTrainingLoopError, TargetError
-from tunekit.records.trial import Failure, OutcomeKind
+from tunekit.records.trial import Failure, OutcomeKind, TrialRecord
+from tunekit.trial.executor import TrialSpec
 
 _SHOWN_LINES = 10
 
@@ -13,3 +16,17 @@ def baseline_error(failure: Failure) -> TargetError:
     said = f"\n  its last lines:{lines}" if lines else ""
     remedy = f"; {failure.remedy}" if failure.remedy else ""
     return kind(f"the baseline failed ({failure.kind}): {failure.message}{remedy}{said}")
+
+
+def refused(spec: TrialSpec, reason: str) -> TrialRecord:
+    """Return the record of a trial that was not started."""
+    return TrialRecord(
+        number=spec.number,
+        role=spec.role,
+        round=spec.round,
+        config=spec.config,
+        is_baseline_config=False,
+        started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        duration_s=0.0,
+        failure=Failure(kind=OutcomeKind.REFUSED, message=f"not started: {reason}"),
+    )

@@ -3,21 +3,24 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import NoReturn
 
 from tunekit.errors import BudgetTooSmallError, TargetError
+from tunekit.memory.base import base_ram, predicted_base_ram
 from tunekit.memory.ram import oom_reason
-from tunekit.recommend.tiers import base_ram_bytes, clip
+from tunekit.recommend.loss_guard import barred_modes, mode_name, modes_due
+from tunekit.recommend.tiers import clip
 from tunekit.records.config import TrainConfig
+from tunekit.records.details import Detail
 from tunekit.records.profile import Profile
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import Run, RunStatus
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
-from tunekit.search.assemble import Trials, assemble, pick_tiers
+from tunekit.search.assemble import Trials, assemble, is_barred, pick_tiers
 from tunekit.search.confirm import (
     FLOOR_PROCESSES,
     finalists,
+    least_rounds,
     next_round,
     round_order,
     rounds_due,
@@ -27,7 +30,7 @@ from tunekit.search.folder import RunFolder
 from tunekit.search.guesses import first_guesses
 from tunekit.search.progress import SearchListener
 from tunekit.search.reach import Surroundings
-from tunekit.search.refusal import baseline_error
+from tunekit.search.refusal import baseline_error, refused
 from tunekit.search.space import build_space, nearest
 from tunekit.search.study import Study
 from tunekit.trial.executor import Executor, KnownTarget, TrialSpec
@@ -35,6 +38,8 @@ from tunekit.trial.executor import Executor, KnownTarget, TrialSpec
 _CONFIRM_PASSES = 3
 _COMPILE_PRIOR_S = 60.0
 """What compiling is taken to cost before one trial has shown it."""
+_BASELINE_DETAILS = (Detail.QUEUE, Detail.SYNCS, Detail.PEAKS, Detail.FLOORS)
+"""What the first trial looks at beyond its rate: predictions for other configs follow from it."""
 _CONFIRM_SHARE = 0.55
 """Most of the budget that is kept back for confirmation."""
 
@@ -77,6 +82,7 @@ class Search:
         self._records = list(folder.load_trials())
         self._spent_before_s = sum(record.duration_s for record in self._records)
         self._started_at = clock()
+        self._guards_known = (-1, 0.0)
 
     def run(self) -> Run:
         """Search until budget, trials or space are used up, confirm, and return the whole run.
@@ -121,7 +127,8 @@ class Search:
     def _know_target(self) -> KnownTarget:
         """Run the baseline, and smaller batches if it runs out of memory, until the target is known."""
         if self._trials.baseline is None:
-            self._run_trial(TrialRole.BASELINE, None, None, "the script as it is")
+            spec = TrialSpec(self._next_number, TrialRole.BASELINE, None, details=_BASELINE_DETAILS)
+            self._run_trial(spec, None, "the script as it is")
         baseline = self._trials.baseline
         assert baseline is not None
         if baseline.failure is not None and not baseline.failure.kind.is_memory:
@@ -158,9 +165,7 @@ class Search:
                         f"{self._run.options.budget_s:.0f} s ended before batch_size {config.batch_size} "
                         "could be tried; use a longer --budget"
                     )
-                self._run_trial(
-                    TrialRole.SEARCH, config, known, "the baseline ran out of memory: half its batch"
-                )
+                self._try(config, known, "the baseline ran out of memory: half its batch")
 
     def _baseline_config(self) -> TrainConfig:
         baseline = self._trials.baseline
@@ -201,7 +206,7 @@ class Search:
         study.tell(self._records)
         guesses = first_guesses(known.baseline, self._run.space, self._run.rank_host)
         while self._may_add:
-            tried = {record.config for record in self._records}
+            tried = {record.config for record in self._records if record.role is not TrialRole.NUMERICS}
             open_guesses = (config for config in guesses if config not in tried and self._affordable(config))
             guess = next(open_guesses, None)
             config = guess or study.propose(self._affordable)
@@ -209,53 +214,98 @@ class Search:
                 if study.propose() is None:
                     self._listener.said("every config of the space was tried")
                 return
-            record = self._run_trial(TrialRole.SEARCH, config, known, "first guess" if guess else "search")
+            record = self._try(config, known, "first guess" if guess else "search")
             study.tell([record])
 
     @property
     def _may_add(self) -> bool:
         """Whether --trials allows another search trial."""
         most = self._run.options.max_trials
-        explored = sum(record.role is not TrialRole.CONFIRM for record in self._records)
+        explored = sum(record.role.is_candidate for record in self._records)
         return most is None or explored < most
 
     def _affordable(self, config: TrainConfig) -> bool:
         """Return whether a trial of the config leaves time enough for confirmation."""
-        trial_s = typical_duration_s(self._records, None)
         reserve_s = min(
-            4 * self._run.options.confirm_rounds * trial_s, _CONFIRM_SHARE * self._run.options.budget_s
+            4 * self._run.options.confirm_rounds * typical_duration_s(self._records, None),
+            _CONFIRM_SHARE * self._run.options.budget_s,
         )
+        return self._left_s > reserve_s + self._guards_s + self._trial_s(config)
+
+    def _trial_s(self, config: TrainConfig) -> float:
+        """Return the seconds that a trial of a config is taken to need."""
+        trial_s = typical_duration_s(self._records, None)
+        if not config.compile:
+            return trial_s
         compiled = [r.duration_s for r in self._records if r.config and r.config.compile and r.measurement]
-        if config.compile:
-            trial_s = max(compiled, default=trial_s + _COMPILE_PRIOR_S)
-        return self._left_s > reserve_s + trial_s
+        return max(compiled, default=trial_s + _COMPILE_PRIOR_S)
 
     def _fill_tiers(self, known: KnownTarget) -> None:
         """Run a config made to fit for each tier that no measured config satisfies."""
         for tier in Tier:
-            trials = self._trials
-            if tier in pick_tiers(trials, self._run.rank_host, self._run.options) or not trials.candidates:
+            barred = barred_modes(self._records)
+            usable = [one for one in self._trials.candidates if not is_barred(one, tier, barred)]
+            if tier in self._picks() or not usable:
                 continue
-            best = max(trials.candidates, key=lambda r: r.rate_samples_per_s or 0.0)
+            best = max(usable, key=lambda r: r.rate_samples_per_s or 0.0)
             assert best.config is not None and best.measurement is not None
-            bytes_per_sample = best.measurement.loop.bytes_per_sample
-            base_bytes = base_ram_bytes(best.measurement)
             fitting = clip(
-                best.config, tier, self._run.rank_host, bytes_per_sample, base_ram_bytes=base_bytes
+                best.config,
+                tier,
+                self._run.rank_host,
+                best.measurement.loop.bytes_per_sample,
+                base=base_ram(best.measurement),
+                shared_per_sample=best.measurement.loop.shared_bytes_per_sample,
             )
             config = nearest(self._run.space, fitting)
             for _ in range(3):
-                record = next((record for record in self._records if record.config == config), None)
+                searched = (r for r in self._records if r.role is not TrialRole.NUMERICS)
+                record = next((record for record in searched if record.config == config), None)
                 if record is None:
                     if not self._may_add or self._left_s <= 0:
                         return
-                    record = self._run_trial(TrialRole.SEARCH, config, known, f"made to fit {tier.value}")
-                if tier in pick_tiers(self._trials, self._run.rank_host, self._run.options):
+                    record = self._try(config, known, f"made to fit {tier.value}")
+                if tier in self._picks():
                     break
                 if record.failure is not None and not record.failure.kind.is_memory:
                     break
                 smaller = config.model_copy(update={"batch_size": max(1, config.batch_size // 2)})
                 config = nearest(self._run.space, smaller)
+
+    # --- numerics --------------------------------------------------------------------------
+
+    def _guard_losses(self, known: KnownTarget) -> None:
+        """Run the baseline with each new mode of the picks, and choose again where its losses are worse.
+
+        Confirmation comes first: a run that would leave it less time than its fewest rounds is left out.
+        """
+        while modes := modes_due(self._records, self._picks().values()):
+            config = modes[0].applied_to(known.baseline)
+            if self._left_s < self._trial_s(config) + self._least_confirmation_s():
+                return
+            purpose = f"losses of {mode_name(modes[0], known.baseline)} against the baseline's"
+            self._run_trial(TrialSpec(self._next_number, TrialRole.NUMERICS, config), known, purpose)
+            self._fill_tiers(known)
+
+    def _least_confirmation_s(self) -> float:
+        """Return the seconds of the fewest rounds of what is chosen and not yet confirmed so far."""
+        configs = finalists(list(self._picks().values()))
+        least = least_rounds(self._run.options.confirm_rounds)
+        rounds = max((least - self._rounds_done(config) for config in configs), default=0)
+        return max(0, rounds) * sum(typical_duration_s(self._records, config) for config in (None, *configs))
+
+    @property
+    def _guards_s(self) -> float:
+        """The seconds of the guarding runs that the choice of this moment calls for."""
+        count = len(self._records)
+        if count != self._guards_known[0]:
+            modes = modes_due(self._records, self._picks().values())
+            seconds = sum(self._trial_s(mode.applied_to(self._baseline_config())) for mode in modes)
+            self._guards_known = (count, seconds)
+        return self._guards_known[1]
+
+    def _picks(self) -> dict[Tier, TrialRecord]:
+        return pick_tiers(self._trials, self._run.rank_host, self._run.options)
 
     # --- confirmation ----------------------------------------------------------------------
 
@@ -264,7 +314,8 @@ class Search:
         baseline = self._trials.baseline
         baseline_runs = baseline is not None and baseline.measurement is not None
         for number in range(_CONFIRM_PASSES):
-            picks = pick_tiers(self._trials, self._run.rank_host, self._run.options)
+            self._guard_losses(known)
+            picks = self._picks()
             done = {config: self._rounds_done(config) for config in finalists(list(picks.values()))}
             round_s = sum(typical_duration_s(self._records, config) for config in (None, *done))
             wanted = self._run.options.confirm_rounds
@@ -293,25 +344,25 @@ class Search:
                 if config in unfit:
                     continue
                 purpose = f"confirming, round {number - first + 1} of {rounds}"
-                self._run_trial(TrialRole.CONFIRM, config, known, purpose, round_number=number)
+                spec = TrialSpec(self._next_number, TrialRole.CONFIRM, config, round=number)
+                self._run_trial(spec, known, purpose)
 
     # --- one trial -------------------------------------------------------------------------
 
-    def _run_trial(
-        self,
-        role: TrialRole,
-        config: TrainConfig | None,
-        known: KnownTarget | None,
-        purpose: str,
-        round_number: int | None = None,
-    ) -> TrialRecord:
+    @property
+    def _next_number(self) -> int:
+        return max((record.number for record in self._records), default=-1) + 1
+
+    def _try(self, config: TrainConfig, known: KnownTarget, purpose: str) -> TrialRecord:
+        """Run a candidate."""
+        return self._run_trial(TrialSpec(self._next_number, TrialRole.SEARCH, config), known, purpose)
+
+    def _run_trial(self, spec: TrialSpec, known: KnownTarget | None, purpose: str) -> TrialRecord:
         """Run (or refuse) one trial and put its record on disk."""
-        number = max((record.number for record in self._records), default=-1) + 1
-        spec = TrialSpec(number=number, role=role, config=config, round=round_number)
         self._listener.trial_started(spec, purpose, max(0.0, self._left_s))
-        refusal = self._refusal(config)
+        refusal = self._refusal(spec.config)
         if refusal is not None:
-            record = self._refused(spec, refusal)
+            record = refused(spec, refusal)
         else:
             record = self._executor.run(spec, known, self._listener.trial_moved)
         self._folder.save_trial(record)
@@ -326,19 +377,10 @@ class Search:
         ran_before = any(record.config == config and record.measurement for record in self._records)
         if config is None or not measured or ran_before:
             return None
-        base_bytes = min(base_ram_bytes(one) for one in measured)
-        return oom_reason(config, measured[-1].loop.bytes_per_sample, base_bytes, self._run.rank_host)
-
-    def _refused(self, spec: TrialSpec, reason: str) -> TrialRecord:
-        return TrialRecord(
-            number=spec.number,
-            role=spec.role,
-            round=spec.round,
-            config=spec.config,
-            is_baseline_config=False,
-            started_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            duration_s=0.0,
-            failure=Failure(kind=OutcomeKind.REFUSED, message=f"not started: {reason}"),
+        base_bytes = predicted_base_ram(measured).with_workers(config.num_workers)
+        loop = next((one.loop for one in measured if one.loop.batch), measured[-1].loop)
+        return oom_reason(
+            config, loop.bytes_per_sample, base_bytes, self._run.rank_host, loop.shared_bytes_per_sample
         )
 
     def _save(self, status: RunStatus) -> Run:

@@ -20,7 +20,7 @@ from tunekit.records.config import WORKER_KNOBS, TrainConfig
 from tunekit.records.host import Host
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import KnobSpace, KnobValue
-from tunekit.records.trial import TrialRecord, TrialRole
+from tunekit.records.trial import TrialRecord
 from tunekit.search.space import config_from, contains
 
 STUDY_NAME = "tunekit"
@@ -60,7 +60,7 @@ class Study:
     def tell(self, records: Iterable[TrialRecord]) -> None:
         """Add finished trials; those that a sampler can't learn from are only remembered as tried."""
         for record in records:
-            if record.config is None or record.role is TrialRole.CONFIRM:
+            if record.config is None or not record.role.is_candidate:
                 continue
             self._tried.add(record.config)
             if contains(self._space, record.config):

@@ -6,13 +6,13 @@ Outcomes are told apart by exception types, exit status and our own limits, neve
 
 import re
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tunekit.records.agent_messages import ErrorSeen, RankEvent
 from tunekit.records.details import Details
 from tunekit.records.measurement import LoopMeasurement, Measurement
 from tunekit.records.target import Discovery
-from tunekit.records.trial import Failure, OutcomeKind
+from tunekit.records.trial import Failure, MemoryPoint, OutcomeKind
 from tunekit.trial.applied import knob_missed
 from tunekit.trial.bindings import Bound
 from tunekit.trial.watch import Evidence, plain
@@ -246,10 +246,35 @@ def _kind_of_torchs_error(message: str) -> OutcomeKind | None:
 
 
 def _failure(kind: OutcomeKind, message: str, evidence: Evidence, remedy: str | None = None) -> Failure:
+    growth = evidence.growth if kind is OutcomeKind.HOST_OOM else ()
+    grew = _growth_text(growth, evidence.fetched_at_s)
     return Failure(
         kind=kind,
-        message=plain(message),
+        message=plain(f"{message}; {grew}" if grew else message),
         remedy=remedy or _REMEDIES.get(kind),
         last_lines=evidence.last_lines,
+        growth=growth,
         returncode=evidence.returncode,
+    )
+
+
+def _growth_text(growth: Sequence[MemoryPoint], loop_began_s: float | None) -> str | None:
+    """Return from what to what the tree's memory grew, in what time and at what pace; None if it did not.
+
+    Args:
+        growth: of the whole trial.
+        loop_began_s: when the first batch was asked for; what imports and data took is then left out.
+    """
+    if not growth:
+        return None
+    peak = max(growth, key=lambda point: point.pss_bytes)
+    before = [point for point in growth if point.at_s < peak.at_s]
+    in_loop = [point for point in before if loop_began_s is not None and point.at_s >= loop_began_s]
+    first = min(in_loop or before, key=lambda point: point.pss_bytes, default=peak)
+    grown_bytes, took_s = peak.pss_bytes - first.pss_bytes, peak.at_s - first.at_s
+    if grown_bytes <= 0 or took_s <= 0:
+        return None
+    return (
+        f"it grew from {first.pss_bytes >> 20} MiB to {peak.pss_bytes >> 20} MiB in {took_s:.1f} s, "
+        f"{grown_bytes / took_s / (1 << 20):.0f} MiB/s"
     )

@@ -26,7 +26,7 @@ from tunekit.records.agent_messages import (
     WrittenEvent,
 )
 from tunekit.records.measurement import TreeMemory
-from tunekit.records.trial import OutcomeKind, WrittenFile
+from tunekit.records.trial import MemoryPoint, OutcomeKind, WrittenFile
 from tunekit.trial.events import EventReader, read_pulse
 from tunekit.trial.keeper import descendants
 from tunekit.trial.launch import OUTPUT_FILE
@@ -96,6 +96,10 @@ class Evidence:
     start_error: str | None = None
     """Why the command could not be started at all."""
     memory: TreeMemory | None = None
+    growth: tuple[MemoryPoint, ...] = ()
+    """How the tree's memory went."""
+    fetched_at_s: float | None = None
+    """When a loader was first asked for a batch, since the start; None if none was."""
     series: tuple[Series, ...] = ()
     """What its processes and GPUs did over time."""
     sampling_cpu_s: float = 0.0
@@ -158,6 +162,7 @@ class TrialWatch:
         if self._oom_kills_before is not None:
             evidence.oom_kills = max(0, (oom_kills() or 0) - self._oom_kills_before)
         evidence.memory = self._tree.peaks()
+        evidence.growth = self._tree.growth()
         evidence.series = self._sampler.series()
         evidence.sampling_cpu_s = self._sampler.cost_cpu_s
         evidence.rejected_lines = self._reader.rejected_lines
@@ -200,6 +205,8 @@ class TrialWatch:
                 case ProgressEvent():
                     self._phase = event.phase
                     self._evidence.fetched |= event.phase == "fetching"
+                    if self._evidence.fetched_at_s is None and self._evidence.fetched:
+                        self._evidence.fetched_at_s = self._clock() - self._started_at
                     if event.batches == 0:
                         self._fetched_at = self._clock()
                     self._evidence.batches = max(self._evidence.batches, event.batches)

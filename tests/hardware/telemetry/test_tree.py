@@ -1,5 +1,6 @@
 """Real processes with known appetites, seen from outside."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -9,8 +10,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tunekit.hardware.telemetry.tree import TreeMeter
+from tunekit.hardware.telemetry.tree import MOST_GROWTH_POINTS, TreeMeter, thinned
+from tunekit.records.trial import MemoryPoint
 from tunekit.trial.keeper import descendants
 from tunekit.units import MIB
 
@@ -50,6 +54,17 @@ print("ready", flush=True)
 sys.stdin.read()
 for pid in children:
     os.kill(pid, signal.SIGKILL)
+"""
+
+
+GROWS = """
+import sys
+held = []
+print("ready", flush=True)
+for line in sys.stdin:
+    held.append(bytearray(32 << 20))
+    held[-1][::4096] = b"x" * len(held[-1][::4096])
+    print("grown", flush=True)
 """
 
 
@@ -145,3 +160,54 @@ def test_nothing_below_is_nothing_used(gone: list[int]) -> None:
     assert not meter.is_above(1)
     activity = meter.activity()
     assert (activity.cpu_s, activity.read_bytes, activity.processes) == (0.0, 0, 0)
+
+
+def test_growth_is_what_was_read_exactly_or_at_least() -> None:
+    clock = Clock()
+    command = [sys.executable, "-c", GROWS]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None and process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        meter = TreeMeter(os.getpid(), lambda: [process.pid], clock)
+        meter.is_above(1 << 40)
+        for _ in range(3):
+            process.stdin.write("more\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == "grown\n"
+            clock.now += 0.3  # too soon for another exact reading
+            assert not meter.is_above(1 << 40)
+        assert meter.peaks().samples == 1
+        assert meter.is_above(64 * MIB) is False  # asked too soon after the last time
+        clock.now += 0.3
+        assert meter.is_above(64 * MIB)
+        process.stdin.close()
+    growth = meter.growth()
+    assert [point.at_s for point in growth] == pytest.approx([0.0, 0.3, 0.6, 0.9, 1.2])
+    sizes = [point.pss_bytes for point in growth]
+    assert sizes == sorted(sizes)
+    assert sizes[-1] == meter.last_pss_bytes == meter.peaks().peak_pss_bytes
+    steps = [later - earlier for earlier, later in itertools.pairwise(sizes)]
+    assert all(28 * MIB <= step <= 36 * MIB for step in steps[1:3]), steps
+
+
+@given(st.lists(st.integers(0, 1 << 40), max_size=300), st.integers(3, 64))
+def test_a_thinned_curve_keeps_its_first_and_last_reading_and_its_peak(sizes: list[int], most: int) -> None:
+    points = [MemoryPoint(at_s=index, pss_bytes=size) for index, size in enumerate(sizes)]
+    kept = thinned(points, most)
+    assert len(kept) <= most
+    assert len(kept) >= min(len(points), most - 1)
+    assert [point.at_s for point in kept] == sorted({point.at_s for point in kept})
+    if points:
+        assert (kept[0], kept[-1]) == (points[0], points[-1])
+        assert max(point.pss_bytes for point in kept) == max(sizes)
+
+
+def test_a_long_trials_growth_stays_short() -> None:
+    clock = Clock()
+    meter = TreeMeter(os.getpid(), list, clock)
+    for _ in range(2000):
+        clock.now += 1.5
+        meter.sample()
+    growth = meter.growth()
+    assert len(growth) <= MOST_GROWTH_POINTS
+    assert (growth[0].at_s, growth[-1].at_s) == (1.5, 3000.0)

@@ -9,6 +9,7 @@ import psutil
 
 from tunekit.hardware.limits import shm_used_bytes
 from tunekit.records.measurement import TreeMemory
+from tunekit.records.trial import MemoryPoint
 
 _PSS_SHARE = 0.004
 """Most of one core that reading the PSS may take, unless a limit is near."""
@@ -16,6 +17,9 @@ _PSS_EVERY_S = 1.0
 _BOUND_EVERY_S = 0.25
 """A process fills a gigabyte in about that time."""
 _PIDS_EVERY_S = 0.4
+_MOST_READINGS = 512
+MOST_GROWTH_POINTS = 32
+"""Points of a growth curve."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,8 @@ class TreeMeter:
         self._listed_at = self._bounded_at = self._sampled_at = self._next_pss_at = -float("inf")
         self._pss_bytes = self._peak_pss_bytes = self._peak_shm_bytes = self._anonymous_at_sample = 0
         self._most_processes = self._samples = 0
+        self._started_at = clock()
+        self._readings: list[MemoryPoint] = []
         self.cost_cpu_s = 0.0
         """CPU time that reading the PSS took in this process, so far."""
 
@@ -65,11 +71,13 @@ class TreeMeter:
         if now - self._bounded_at < _BOUND_EVERY_S:
             return False
         self._bounded_at = now
-        anonymous_bytes = self.anonymous_bytes()
+        each = self._anonymous_each()
+        anonymous_bytes = sum(each)
         could_be = anonymous_bytes + self.shm_growth_bytes() > limit_bytes
         grown_bytes = anonymous_bytes - self._anonymous_at_sample
         is_urgent = now - self._sampled_at >= _PSS_EVERY_S or self._pss_bytes + grown_bytes > limit_bytes
         if now < self._next_pss_at and not (could_be and is_urgent):
+            self._read_at_least(max(each, default=0))
             return False
         return self.sample() > limit_bytes
 
@@ -78,8 +86,21 @@ class TreeMeter:
 
         Pages that a fork left shared count in every process, so it is no measure of what the tree takes.
         """
+        return sum(self._anonymous_each())
+
+    def _anonymous_each(self) -> list[int]:
         self._list()
-        return sum(_anonymous_bytes(process) for process in self._tree())
+        return [_anonymous_bytes(process) for process in self._tree()]
+
+    def _read_at_least(self, bound_bytes: int) -> None:
+        """Keep a bound from below: the largest process's own pages; nothing new unless it tops the PSS."""
+        if bound_bytes > self._pss_bytes:
+            self._keep_reading(bound_bytes)
+
+    def _keep_reading(self, tree_bytes: int) -> None:
+        self._readings.append(MemoryPoint(at_s=self._clock() - self._started_at, pss_bytes=tree_bytes))
+        if len(self._readings) > _MOST_READINGS:
+            self._readings = list(thinned(self._readings, _MOST_READINGS // 2))
 
     def sample(self) -> int:
         """Read the tree's PSS, remember the peaks and return it in bytes."""
@@ -92,6 +113,7 @@ class TreeMeter:
         self._peak_shm_bytes = max(self._peak_shm_bytes, self.shm_growth_bytes())
         self._most_processes = max(self._most_processes, len(tree))
         self._samples += 1
+        self._keep_reading(self._pss_bytes)
         cost_s = time.process_time() - started_at
         self.cost_cpu_s += cost_s
         self._sampled_at = self._clock()
@@ -131,6 +153,10 @@ class TreeMeter:
             samples=self._samples,
         )
 
+    def growth(self) -> tuple[MemoryPoint, ...]:
+        """Return how the tree's memory went since this meter was made: PSS, or what it was at least."""
+        return thinned(self._readings, MOST_GROWTH_POINTS)
+
     def shm_growth_bytes(self) -> int:
         """Return how much fuller /dev/shm is than at the start."""
         return max(0, (shm_used_bytes() or 0) - self._shm_before_bytes)
@@ -146,6 +172,20 @@ class TreeMeter:
 
     def _tree(self) -> list[psutil.Process]:
         return list(self._processes.values())
+
+
+def thinned(points: Sequence[MemoryPoint], most: int) -> tuple[MemoryPoint, ...]:
+    """Return at most that many points, evenly in their order; the first, the last and the peak stay.
+
+    Args:
+        points: in the order of time.
+        most: at least 3.
+    """
+    if len(points) <= most:
+        return tuple(points)
+    peak = max(range(len(points)), key=lambda index: points[index].pss_bytes)
+    even = {round(index * (len(points) - 1) / (most - 2)) for index in range(most - 1)}
+    return tuple(points[index] for index in sorted(even | {peak}))
 
 
 def _process(pid: int) -> psutil.Process | None:

@@ -1,0 +1,150 @@
+"""Which modes of precision and compile are guarded by which trial, and what follows."""
+
+import pytest
+from build_records import baseline_record, config, confirm_records, failure, trial_record
+from simulated_losses import curve, decreasing
+
+from tunekit.recommend.loss_guard import (
+    Mode,
+    barred_modes,
+    guarded_modes,
+    loss_findings,
+    losses_line,
+    modes_due,
+)
+from tunekit.recommend.numerics import LossOutcome
+from tunekit.records.config import Precision, TrainConfig
+from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
+
+GOOD = tuple(curve(decreasing, 64, 1, noise=0.1))
+BAD = (*GOOD[:32], *(loss + 1.0 for loss in GOOD[32:]))
+OWN = config()
+BF16 = config(precision=Precision.BF16)
+COMPILED = config(compile=True)
+FAST = config(precision=Precision.BF16, num_workers=6, batch_size=512)
+BASELINE = baseline_record(of=OWN, losses=GOOD)
+
+
+def guard(of: TrainConfig, losses: tuple = GOOD, number: int = 7, **more) -> TrialRecord:
+    return trial_record(number, of=of, role=TrialRole.NUMERICS, losses=losses, **more)
+
+
+def guard_failed(of: TrainConfig, kind: OutcomeKind, message: str = "why") -> TrialRecord:
+    failed = {"failure": failure(kind, message=message)}
+    return trial_record(7, None, of, role=TrialRole.NUMERICS, overrides=failed)
+
+
+def outcomes(*records: TrialRecord, picks=()) -> dict[str, LossOutcome]:
+    return {one.name: one.verdict.outcome for one in guarded_modes((BASELINE, *records), picks)}
+
+
+def test_a_mode_is_what_changes_the_arithmetic():
+    assert Mode.of(FAST) == Mode(Precision.BF16, False)
+    assert Mode.of(FAST).applied_to(OWN) == BF16
+
+
+def test_the_modes_of_the_picks_are_due_once_each():
+    picks = [trial_record(1, of=FAST), trial_record(2, of=BF16.model_copy(update={"batch_size": 9}))]
+    assert modes_due((BASELINE,), [*picks, BASELINE]) == [Mode.of(BF16)]
+    assert modes_due((BASELINE, guard(BF16)), picks) == []
+    assert modes_due((BASELINE, guard_failed(BF16, OutcomeKind.HANG)), picks) == [], "no second try"
+
+
+def test_a_search_trial_of_exactly_that_config_serves():
+    search = trial_record(1, of=BF16, losses=BAD)
+    assert modes_due((BASELINE, search), [search]) == []
+    assert barred_modes((BASELINE, search)) == {Mode.of(BF16)}
+
+
+def test_other_batches_or_workers_say_nothing():
+    assert outcomes(trial_record(1, of=FAST, losses=BAD)) == {}
+    assert barred_modes((BASELINE, trial_record(1, of=FAST, losses=BAD))) == frozenset()
+
+
+@pytest.mark.parametrize("losses", [(), GOOD[:15]])
+def test_nothing_is_due_where_the_baseline_told_too_few_losses(losses: tuple):
+    known = baseline_record(of=OWN, losses=losses)
+    pick = trial_record(1, of=FAST)
+    assert modes_due((known,), [pick]) == []
+    (finding,) = loss_findings(guarded_modes((known,), [pick]))
+    assert (finding.code, finding.evidence) == ("loss-unknown", f"the baseline told {len(losses)} losses")
+
+
+def test_a_baseline_that_failed_leaves_every_mode_unknown():
+    known = baseline_record(rate=None, of=OWN)
+    pick = trial_record(1, of=FAST)
+    assert modes_due((known,), [pick]) == []
+    (finding,) = loss_findings(guarded_modes((known,), [pick]))
+    assert (finding.code, finding.evidence) == ("loss-unknown", "the baseline was not measured")
+
+
+def test_only_modes_with_bad_losses_are_barred():
+    records = (BASELINE, guard(BF16, BAD, 7), guard(COMPILED, GOOD, 8))
+    assert barred_modes(records) == {Mode.of(BF16)}
+    assert outcomes(*records[1:]) == {"bf16": LossOutcome.DIVERGENT, "compile": LossOutcome.OK}
+
+
+def test_a_loss_that_is_none_bars_by_its_figures_and_by_its_failure():
+    nan = guard(BF16, (*GOOD[:40], None, *GOOD[41:]))
+    failed = guard_failed(BF16, OutcomeKind.NONFINITE_LOSS, "the loss was nan after 90 steps")
+    assert outcomes(nan) == outcomes(failed) == {"bf16": LossOutcome.NONFINITE}
+    (finding,) = loss_findings(guarded_modes((BASELINE, failed)))
+    assert finding.code == "loss-nonfinite"
+    assert finding.evidence == "trial 7: the loss was nan after 90 steps (measured)"
+    assert "--fix precision=fp32" in (finding.remedy or "")
+
+
+def test_a_guard_that_failed_otherwise_is_unknown_and_bars_nothing():
+    failed = guard_failed(BF16, OutcomeKind.HANG, "no batch for 90 s")
+    assert barred_modes((BASELINE, failed)) == frozenset()
+    (finding,) = loss_findings(guarded_modes((BASELINE, failed)))
+    assert finding.code == "loss-unknown"
+    assert finding.evidence == "its run ended as hang: no batch for 90 s"
+
+
+def test_a_pick_that_no_run_guards_is_told():
+    (finding,) = loss_findings(guarded_modes((BASELINE,), [trial_record(1, of=FAST)]))
+    assert finding.code == "loss-unknown"
+    assert finding.evidence == "no time was left in the budget to run it"
+
+
+def test_a_divergence_is_told_with_its_figures():
+    both = config(precision=Precision.BF16, compile=True)
+    (finding,) = loss_findings(guarded_modes((BASELINE, guard(both, BAD))))
+    assert finding.code == "loss-diverges"
+    assert finding.message == "with bf16 + compile the loss ends higher than the baseline's"
+    end = sum(GOOD[48:]) / 16
+    assert finding.evidence == (
+        f"trial 7: mean loss {end + 1:.4g} over the last 16 of 64 steps against {end:.4g} (measured)"
+    )
+    assert "--fix precision=fp32 or --fix compile=false" in (finding.remedy or "")
+
+
+def test_processes_of_an_unseeded_baseline_are_the_yardstick():
+    def ending_at(level: float) -> tuple[float, ...]:
+        return (*GOOD[:32], *(level for _ in range(32)))
+
+    again = tuple(
+        record.model_copy(update={"is_baseline_config": True})
+        for level in (0.7, 1.4, 2.2)
+        for record in confirm_records([500.0], OWN, losses=ending_at(level))
+    )
+    higher = guard(BF16, ending_at(2.0))
+    alone = baseline_record(of=OWN, losses=ending_at(1.0))
+    assert barred_modes((alone, higher)) == {Mode.of(BF16)}
+    assert barred_modes((alone, higher, *again)) == frozenset()
+
+
+def test_the_verdicts_are_one_line():
+    good, compiled = guard(BF16), guard(COMPILED, number=8)
+    assert losses_line(guarded_modes((BASELINE,), [good])) == ""
+    assert losses_line(guarded_modes((BASELINE, good))) == (
+        "losses: bf16 agrees with the baseline over 64 steps (measured)"
+    )
+    assert losses_line(guarded_modes((BASELINE, good, compiled))) == (
+        "losses: bf16, compile agree with the baseline over 64 steps (measured)"
+    )
+    records = (BASELINE, guard(BF16, BAD), guard_failed(COMPILED, OutcomeKind.HANG))
+    assert losses_line(guarded_modes(records)) == (
+        "losses: bf16 ends higher than the baseline (measured); compile n/a"
+    )

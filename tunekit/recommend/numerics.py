@@ -1,0 +1,177 @@
+"""Whether a change of precision or of compile left the losses as they were. Pure.
+
+Two runs are comparable when they differ in nothing else: other batches and other workers change the order of
+the data, and with it every loss.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from statistics import fmean, median, stdev
+
+from tunekit.recommend.noise import t_quantile
+
+LEAST_STEPS = 16
+"""Common backward passes below which nothing is said."""
+
+FALL_SHARE = 0.05
+"""A loss that ends higher by less than this share of the baseline's own fall trains as well, in the few steps
+that are seen: another seed moves it as much."""
+
+LEVEL_SHARE = 0.05
+"""The same as a share of the loss itself, where it does not fall: bf16 keeps 8 bits, so a loss may be off by
+0.4%, and the sums of many such roundings by a few times that."""
+
+CONFIDENCE = 0.99
+"""Of each of the two ranges, within processes and between them, that an end must lie above."""
+
+_LARGEST = 1e100
+"""No training comes back from there, and its squares can't be told from infinity."""
+
+_BLOCKS = 8
+"""Parts of a curve: long enough for the noise of single batches, short enough to see slow swings."""
+_END_BLOCKS = 2
+_START_BLOCKS = 1
+_FEWEST_DEGREES = 3
+"""With two or three baseline processes Student's t asks for differences that no training shows; the noise
+within the processes, which must be exceeded too, stands in for the missing ones."""
+_LONE_FACTOR = 1.5
+"""One baseline process does not show how far another seed's would end: both shares are this much larger."""
+
+
+class LossOutcome(StrEnum):
+    """What the losses of a candidate say."""
+
+    OK = "ok"
+    NONFINITE = "nonfinite"
+    DIVERGENT = "divergent"
+    UNKNOWN = "unknown"
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether training would suffer."""
+        return self in (LossOutcome.NONFINITE, LossOutcome.DIVERGENT)
+
+
+@dataclass(frozen=True)
+class LossVerdict:
+    """A candidate's losses held against the baseline's."""
+
+    outcome: LossOutcome
+    steps: int = 0
+    """Backward passes that were compared."""
+    end_steps: int = 0
+    """Of these, the last ones that the two means are of."""
+    baseline_end: float | None = None
+    """Mean loss of the last part, over the baseline's processes."""
+    candidate_end: float | None = None
+    baseline_fall: float | None = None
+    """How far the baseline's loss fell until then."""
+    spread: float | None = None
+    """Standard deviation of the baseline's processes' own ends; None with one process."""
+    processes: int = 0
+    """Of the baseline."""
+    why: str = ""
+    """Why it is unknown."""
+
+
+def judge_losses(
+    baseline: Sequence[Sequence[float | None]], candidate: Sequence[float | None]
+) -> LossVerdict:
+    """Return what a candidate's losses say beside those of the unchanged script.
+
+    Divergent is a loss that ends higher than the baseline's by more than chance (of the batches within a
+    process, and of the seeds between processes) and by more than a share of what training achieved. A loss
+    that stays where it started is one that ends higher by all of that.
+
+    Args:
+        baseline: of each fresh process of the unchanged script, the losses in order; None for one that is
+            NaN or infinite.
+        candidate: the same of the run that changed precision or compile.
+    """
+    longest = max((len(one) for one in baseline), default=0)
+    usable = [one for one in baseline if len(one) >= max(LEAST_STEPS, longest / 2)]
+    steps = min((len(one) for one in (*usable, candidate)), default=0) if usable else 0
+    if _is_nonfinite(baseline, candidate):
+        return LossVerdict(LossOutcome.NONFINITE, steps=len(candidate), processes=len(baseline))
+    if not usable:
+        return LossVerdict(LossOutcome.UNKNOWN, why=f"the baseline told {longest} losses")
+    if steps < LEAST_STEPS:
+        return LossVerdict(LossOutcome.UNKNOWN, steps=steps, why=f"only {steps} losses can be compared")
+    theirs = [_block_means(one[:steps]) for one in usable]
+    ours = _block_means(candidate[:steps])
+    if ours is None or any(one is None for one in theirs):
+        return LossVerdict(LossOutcome.UNKNOWN, steps=steps, why="too few of the losses are finite")
+    return _compared([one for one in theirs if one is not None], ours, steps)
+
+
+def _is_nonfinite(baseline: Sequence[Sequence[float | None]], candidate: Sequence[float | None]) -> bool:
+    """Return whether the candidate has losses that are none, more than any run of the unchanged script."""
+    usual = max((sum(_missing(loss) for loss in one) for one in baseline), default=0)
+    return sum(_missing(loss) for loss in candidate) > usual
+
+
+def _missing(loss: float | None) -> bool:
+    return loss is None or not abs(loss) < _LARGEST
+
+
+def _block_means(losses: Sequence[float | None]) -> list[float] | None:
+    """Return the mean of each eighth of a curve; None where one has no finite loss."""
+    borders = [round(index * len(losses) / _BLOCKS) for index in range(_BLOCKS + 1)]
+    blocks = [
+        [
+            loss
+            for loss in losses[borders[index] : borders[index + 1]]
+            if loss is not None and not _missing(loss)
+        ]
+        for index in range(_BLOCKS)
+    ]
+    return [fmean(block) for block in blocks] if all(blocks) else None
+
+
+def _compared(theirs: list[list[float]], ours: list[float], steps: int) -> LossVerdict:
+    ends = [fmean(one[-_END_BLOCKS:]) for one in theirs]
+    end, our_end = fmean(ends), fmean(ours[-_END_BLOCKS:])
+    fall = median(fmean(one[:_START_BLOCKS]) for one in theirs) - end
+    spread = stdev(ends) if len(ends) > 1 else None
+    usual = [fmean(values) for values in zip(*theirs, strict=True)]
+    chance = _chance_within([own - other for own, other in zip(ours, usual, strict=True)])
+    if spread is not None:
+        chance = max(chance, _chance_between(spread, len(ends)))
+    share = _LONE_FACTOR if spread is None else 1.0
+    least = share * max(FALL_SHARE * fall, LEVEL_SHARE * abs(end))
+    is_divergent = our_end - end > max(chance, least)
+    return LossVerdict(
+        LossOutcome.DIVERGENT if is_divergent else LossOutcome.OK,
+        steps=steps,
+        end_steps=round(steps * _END_BLOCKS / _BLOCKS),
+        baseline_end=end,
+        candidate_end=our_end,
+        baseline_fall=fall,
+        spread=spread,
+        processes=len(ends),
+    )
+
+
+def _chance_within(differences: list[float]) -> float:
+    """Return how far the end's difference may be off by the noise of the steps alone.
+
+    The noise is what is left of the differences of the parts once a straight line is taken out: a loss that
+    drifts away must not be taken for a noisy one.
+    """
+    count = len(differences)
+    middle, mean = (count - 1) / 2, fmean(differences)
+    squares = math.fsum((index - middle) ** 2 for index in range(count))
+    slope = math.fsum((index - middle) * value for index, value in enumerate(differences)) / squares
+    left = math.fsum(
+        (value - mean - slope * (index - middle)) ** 2 for index, value in enumerate(differences)
+    )
+    error = math.sqrt(left / (count - 2) / _END_BLOCKS)
+    return t_quantile(count - 2, CONFIDENCE) * error
+
+
+def _chance_between(spread: float, processes: int) -> float:
+    """Return how far one more process of the baseline itself could end from the mean of those seen."""
+    degrees = max(processes - 1, _FEWEST_DEGREES)
+    return t_quantile(degrees, CONFIDENCE) * spread * math.sqrt(1 + 1 / processes)
