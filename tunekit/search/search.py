@@ -3,11 +3,9 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import NoReturn
 
 from tunekit.errors import BudgetTooSmallError, TargetError
-from tunekit.memory.ram import oom_reason
 from tunekit.recommend.tiers import base_ram_bytes, clip
 from tunekit.records.config import TrainConfig
 from tunekit.records.profile import Profile
@@ -27,7 +25,7 @@ from tunekit.search.folder import RunFolder
 from tunekit.search.guesses import first_guesses
 from tunekit.search.progress import SearchListener
 from tunekit.search.reach import Surroundings
-from tunekit.search.refusal import baseline_error
+from tunekit.search.refusal import baseline_error, refused_record, why_refused
 from tunekit.search.space import build_space, nearest
 from tunekit.search.study import Study
 from tunekit.trial.executor import Executor, KnownTarget, TrialSpec
@@ -309,9 +307,9 @@ class Search:
         number = max((record.number for record in self._records), default=-1) + 1
         spec = TrialSpec(number=number, role=role, config=config, round=round_number)
         self._listener.trial_started(spec, purpose, max(0.0, self._left_s))
-        refusal = self._refusal(config)
+        refusal = why_refused(config, self._records, self._run.rank_host)
         if refusal is not None:
-            record = self._refused(spec, refusal)
+            record = refused_record(spec, refusal)
         else:
             record = self._executor.run(spec, known, self._listener.trial_moved)
         self._folder.save_trial(record)
@@ -319,27 +317,6 @@ class Search:
         self._save(RunStatus.RUNNING)
         self._listener.trial_ended(record)
         return record
-
-    def _refusal(self, config: TrainConfig | None) -> str | None:
-        """Return why a config must not be started, by the bytes that measured trials showed."""
-        measured = [record.measurement for record in self._records if record.measurement]
-        ran_before = any(record.config == config and record.measurement for record in self._records)
-        if config is None or not measured or ran_before:
-            return None
-        base_bytes = min(base_ram_bytes(one) for one in measured)
-        return oom_reason(config, measured[-1].loop.bytes_per_sample, base_bytes, self._run.rank_host)
-
-    def _refused(self, spec: TrialSpec, reason: str) -> TrialRecord:
-        return TrialRecord(
-            number=spec.number,
-            role=spec.role,
-            round=spec.round,
-            config=spec.config,
-            is_baseline_config=False,
-            started_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            duration_s=0.0,
-            failure=Failure(kind=OutcomeKind.REFUSED, message=f"not started: {reason}"),
-        )
 
     def _save(self, status: RunStatus) -> Run:
         updated = self._run.model_copy(update={"status": status, "search_time_s": self._spent_s})
