@@ -174,7 +174,7 @@ def test_the_same_config_is_no_comparison(tmp_path: Path):
 
 def test_a_knob_out_of_reach_is_named(tmp_path: Path):
     other = against(lambda own: own.model_copy(update={"accumulate_grad_batches": 4}))
-    with pytest.raises(UsageError, match="accumulate_grad_batches 4 can't be set .*only the script"):
+    with pytest.raises(UsageError, match=r"accumulate_grad_batches 4 can't be set .*only the script"):
         walk_in(tmp_path, ProfileOptions(), other)
 
 
@@ -247,7 +247,7 @@ def test_what_fails_when_it_is_added_is_left_out_of_the_rest(tmp_path: Path):
     breaks = {
         "failing": lambda knobs, spec: failure() if knobs.pin_memory and knobs.num_workers == 4 else None
     }
-    whole, executor = walk_in(tmp_path, ABLATE, executor_options=breaks)
+    whole, _ = walk_in(tmp_path, ABLATE, executor_options=breaks)
     assert whole.ablation is not None
     pinned, tf32 = whole.ablation.steps[1:3]
     assert pinned.alone.rate_samples_per_s is not None

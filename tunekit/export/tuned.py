@@ -15,7 +15,6 @@ from tunekit.records.config import KNOBS, Precision, TrainConfig
 from tunekit.records.run import Run
 from tunekit.records.target import Target
 
-
 _TORCH_PREFETCH = 2
 """What a DataLoader with workers has where nobody says otherwise."""
 

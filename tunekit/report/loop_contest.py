@@ -112,7 +112,8 @@ def ablation_parts(
         return ()
     lines = []
     if ablation.steps:
-        lines += [printable(f"{step.name}: {_changes_text(step)}") for step in ablation.steps]
+        several = (step for step in ablation.steps if len(step.changes) > 1)
+        lines += [printable(f"{step.name}: {_changes_text(step)}") for step in several]
     lines += [printable(f"{_one(step).name}: {_one(step).why_missing}") for step in _failed(ablation.steps)]
     alike = [
         step.name
@@ -124,7 +125,7 @@ def ablation_parts(
     if ablation.together is not None and ablation.product_of_alone is not None and len(ablation.steps) > 1:
         lines.append(
             f"All together {speedup_text(ablation.together)} (measured); the factors by themselves multiply "
-            f"to {ablation.product_of_alone:.2f}x, which is no prediction: they share the same waits"
+            f"to {ablation.product_of_alone:.2f}x, which is no prediction: they act on the same time"
         )
     lines += [printable(f"not tried: {reason}") for reason in ablation.left_out]
     if not ablation.steps:

@@ -86,7 +86,7 @@ def buffer_lines(measurement: Measurement) -> tuple[str, ...]:
         state = "full" if queue.is_full else "still growing"
         batches = "1 batch" if queue.batches == 1 else f"{queue.batches:,} batches"
         lines.append(
-            f"/dev/shm with the queue {state}: {bytes_text(queue.shm_bytes)} (measured) of "
+            f"/dev/shm with the queue {state}: {bytes_text(queue.shm_bytes)} (measured), "
             f"{bytes_text(queue.predicted_bytes)} for {batches} (predicted)"
         )
     return tuple(lines)

@@ -91,7 +91,8 @@ def _holder(measurement: Measurement) -> str:
     name, step_s, share = part
     whole = step_text(measurement.loop.step_time_s)
     return (
-        f"{name.capitalize()} is the largest part of a step: {step_text(step_s)} of {whole}, {share:.0%} (measured)."
+        f"{name.capitalize()} is the largest part of a step: "
+        f"{step_text(step_s)} of {whole}, {share:.0%} (measured)."
     )
 
 
