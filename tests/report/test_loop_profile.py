@@ -17,6 +17,7 @@ from tunekit.report.loop_memory import batch_lines, leaf_text
 from tunekit.report.loop_profile import loop_profile_view
 from tunekit.report.loop_time import step_text
 from tunekit.report.terminal import draw_loop_profile
+from tunekit.search.compare import contender
 
 AT_80 = """
 Compute is the largest part of a step: 26.0 ms of 47.0 ms, 55% (measured). 5,010
@@ -128,6 +129,14 @@ def test_the_largest_part_and_the_rate_of_one_process_come_first():
     first = loop_profile_view(profiled()).answers[0]
     assert first.startswith("Compute is the largest part of a step: 26.0 ms of 47.0 ms, 55% (measured).")
     assert "of one process; --rounds 5 shows how processes differ." in first
+
+
+def test_a_rate_without_an_interval_says_so():
+    record = looked_into(rate_interval_relative=None)
+    assert record.config is not None
+    alone = contender("as it is", record.config, (record,))
+    first = loop_profile_view(profiled(trials=(record,), contenders=(alone,))).answers[0]
+    assert "of one process, its interval n/a; --rounds 5" in first
 
 
 def test_what_helps_most_is_a_prediction_that_says_so():

@@ -104,8 +104,9 @@ def _rate(profile: LoopProfile, measurement: Measurement) -> str:
     per_sample = measurement.loop.epoch_it_per_s / measurement.loop.rank_rate_samples_per_s
     pace = _scaled(rate, per_sample / measurement.loop.world_size)
     processes = len(_measured(contender, profile))
+    unknown = ", its interval n/a" if rate.low == rate.high else ""
     of = (
-        f"of one process; --rounds {_MORE_ROUNDS} shows how processes differ"
+        f"of one process{unknown}; --rounds {_MORE_ROUNDS} shows how processes differ"
         if processes == 1
         else f"over {processes} fresh processes"
     )
