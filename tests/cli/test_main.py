@@ -53,6 +53,24 @@ SURFACE = {
         "--resume",
         "--json",
     },
+    "profile": {
+        "-h",
+        "--help",
+        "--gpu",
+        "--bind",
+        "--samples-per-step",
+        "--trial-limit",
+        "--no-progress-limit",
+        "--fix",
+        "--window",
+        "--rounds",
+        "--against",
+        "--ablate",
+        "--budget",
+        "--trace-kernels",
+        "--out",
+        "--json",
+    },
     "init": {
         "-h",
         "--help",
@@ -249,7 +267,7 @@ def test_no_word_at_all_shows_the_help(words: list[str], capsys: pytest.CaptureF
         ("doctr", "did you mean doctor?"),
         ("serach", "did you mean search?"),
         ("gpu", "did you mean gpus?"),
-        ("tune", "there are: search, init, run, plan, report, gpus, doctor"),
+        ("tune", "there are: search, profile, init, run, plan, report, gpus, doctor"),
     ],
 )
 def test_a_word_that_is_no_verb_names_what_is_near(word: str, hint: str, capsys: pytest.CaptureFixture[str]):
@@ -565,7 +583,7 @@ def test_gpus_needs_no_torch():
     assert not loaded_modules("gpus", "a10g") & {"torch", "optuna", "numpy", "zarr"}
 
 
-@pytest.mark.parametrize("verb", ["search", "plan", "gpus"])
+@pytest.mark.parametrize("verb", ["search", "profile", "plan", "gpus"])
 def test_help_loads_next_to_nothing(verb: str):
     heavy = {"torch", "optuna", "pynvml", "numpy", "zarr", "pydantic", "rich", "yaml", "psutil"}
     assert not loaded_modules(verb, "--help") & heavy

@@ -203,7 +203,7 @@ def test_without_anything_better_the_next_step_is_the_users_own_command():
 
 def test_a_command_is_shown_as_it_would_be_typed():
     spaced = command("python", "my train.py", "--name", "a'b", "$HOME")
-    assert target_text(run(target=spaced)) == """python 'my train.py' --name 'a'"'"'b' '$HOME'"""
+    assert target_text(spaced) == """python 'my train.py' --name 'a'"'"'b' '$HOME'"""
 
 
 def test_another_device_asks_to_search_again_there():
@@ -313,7 +313,7 @@ def test_no_name_forges_a_line_of_its_own():
     texts = [
         host_text(host(accelerators=(gpu,))),
         finding_text(Finding(code="one", severity="info", message=forged, evidence=forged, remedy=forged)),
-        target_text(run(target=command("echo", forged))),
+        target_text(command("echo", forged)),
         view(finished(measured_on=forged)).how_measured,
     ]
     assert all(r"\n" in text and "\n" not in text for text in texts)
@@ -337,7 +337,7 @@ def test_what_could_steer_a_terminal_is_written_out():
     assert printable("two\nlines\u2028three") == r"two\nlines\u2028three"
     failed = failure(OutcomeKind.SCRIPT_ERROR, message="\x1b[2Jgone")
     assert outcome_text(trial_record(1, None, overrides={"failure": failed})) == r"script_error: \x1b[2Jgone"
-    assert target_text(run(target=command("echo", "\x1b[2J"))) == r"echo '\x1b[2J'"
+    assert target_text(command("echo", "\x1b[2J")) == r"echo '\x1b[2J'"
 
 
 def test_the_losses_of_another_mode_are_one_line_below_how_it_was_measured():

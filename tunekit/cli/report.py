@@ -17,10 +17,12 @@ def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = verbs.add_parser(
         "report",
         help="show a run again, without a GPU or torch",
-        description="Show a run again from its folder: answer, tiers, multi-GPU table.",
+        description="Show a run or a loop profile again from its folder, as it was shown at its end.",
     )
-    parser.add_argument("run", metavar="RUN", type=Path, help="the folder that a search wrote")
-    parser.add_argument("--json", action="store_true", help="print run.json instead")
+    parser.add_argument(
+        "run", metavar="RUN", type=Path, help="the folder that a search or tunekit profile wrote"
+    )
+    parser.add_argument("--json", action="store_true", help="print run.json (or profile.json) instead")
     parser.set_defaults(verb=run_verb)
 
 
@@ -37,11 +39,32 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     from tunekit.records.codec import to_json  # noqa: PLC0415
     from tunekit.report.terminal import draw  # noqa: PLC0415
     from tunekit.report.view import view  # noqa: PLC0415
-    from tunekit.search.folder import load_run  # noqa: PLC0415
+    from tunekit.search.folder import holds_profile, load_run  # noqa: PLC0415
 
+    if holds_profile(options.run):
+        return _show_profile(options)
     run = load_run(options.run)
     if options.json:
         sys.stdout.write(to_json(run) + "\n")
         return 0
     draw(Console(highlight=False), view(run, str(options.run)), options.run)
+    return 0
+
+
+def _show_profile(options: argparse.Namespace) -> int:
+    """Draw a loop profile and return 0."""
+    from rich.console import Console  # noqa: PLC0415
+
+    from tunekit.records.codec import to_json  # noqa: PLC0415
+    from tunekit.report.loop_profile import loop_profile_view  # noqa: PLC0415
+    from tunekit.report.terminal import draw_loop_profile  # noqa: PLC0415
+    from tunekit.search.folder import load_profile_run  # noqa: PLC0415
+
+    profile = load_profile_run(options.run)
+    if options.json:
+        sys.stdout.write(to_json(profile) + "\n")
+        return 0
+    console = Console(highlight=False)
+    folder = options.run.parent if options.run.is_file() else options.run
+    draw_loop_profile(console, loop_profile_view(profile, str(folder), console.width))
     return 0

@@ -107,6 +107,7 @@ def _new(options: argparse.Namespace, command: Sequence[str], folder: Path | Non
         UsageError: the folder already holds a run.
     """
     from tunekit.cli.machine import host_here, warnings_of  # noqa: PLC0415
+    from tunekit.cli.targets import target_or_builtin  # noqa: PLC0415
     from tunekit.hardware.device import device_profile  # noqa: PLC0415
     from tunekit.hardware.profiles import load_profiles  # noqa: PLC0415
     from tunekit.records.run import Run, RunStatus  # noqa: PLC0415
@@ -114,7 +115,7 @@ def _new(options: argparse.Namespace, command: Sequence[str], folder: Path | Non
     profiles = load_profiles()
     host = host_here(command)
     profile, measured_on = device_profile(options.gpu, host, profiles)
-    target = _target(options, command)
+    target = target_or_builtin(options, command)
     asked = search_options(options, builtin=target.builtin is not None)
     run = Run(
         tunekit_version=__version__,
@@ -129,7 +130,7 @@ def _new(options: argparse.Namespace, command: Sequence[str], folder: Path | Non
     )
     if folder is not None:
         return _Prepared(run, _machine(run, profiles), folder, host)
-    folder = options.out or _default_folder(target.name)
+    folder = options.out or default_folder(target.name)
     if (folder / "run.json").exists() or any(folder.glob("trials/*/trial.json")):
         raise UsageError(f"{folder} already holds a run; use --resume {folder} or another --out")
     return _Prepared(run, _machine(run, profiles), folder, host)
@@ -220,15 +221,6 @@ def _refuse_other_options(options: argparse.Namespace) -> None:
         )
 
 
-def _target(options: argparse.Namespace, command: Sequence[str]) -> "Target":
-    from tunekit.cli.targets import target_of  # noqa: PLC0415
-    from tunekit.workloads import IMAGES_SCRIPT  # noqa: PLC0415
-
-    if command:
-        return target_of(options, command)
-    return target_of(options, (sys.executable, str(IMAGES_SCRIPT)), builtin="images")
-
-
 def _same_target(run: "Run", command: Sequence[str]) -> "Target":
     """Return the run's target as it is today, from the folder that it was made in."""
     from tunekit.trial.target import resolve_target  # noqa: PLC0415
@@ -248,7 +240,8 @@ def _machine(run: "Run", profiles: "dict[str, Profile]") -> "Machine":
     return Machine(profile=here, native_bf16=run.host.cpu_bf16_native)
 
 
-def _default_folder(name: str) -> Path:
+def default_folder(name: str) -> Path:
+    """Return a folder under reports/ that is not there yet."""
     stem = re.sub(r"[^\w.-]+", "-", name).strip("-.") or "run"
     base = Path("reports") / f"{stem}-{datetime.now():%Y-%m-%d}"
     folder, number = base, 2

@@ -2,6 +2,7 @@
 
 import argparse
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,6 +64,11 @@ def add_target_arguments(group: argparse._ArgumentGroup) -> None:
     )
 
 
+def add_fix(group: argparse._ArgumentGroup, meaning: str) -> None:
+    """Add `--fix`."""
+    group.add_argument("--fix", action="append", default=[], metavar="KNOB=VALUE", help=meaning)
+
+
 def _add_knobs(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--global-batch",
@@ -70,13 +76,7 @@ def _add_knobs(group: argparse._ArgumentGroup) -> None:
         metavar="N",
         help="keep N samples per optimizer step over all ranks: accumulation follows the batch size",
     )
-    group.add_argument(
-        "--fix",
-        action="append",
-        default=[],
-        metavar="KNOB=VALUE",
-        help="take a knob out of the search (repeatable)",
-    )
+    add_fix(group, "take a knob out of the search (repeatable)")
     group.add_argument(
         "--range",
         action="append",
@@ -135,13 +135,12 @@ def search_options(options: argparse.Namespace, builtin: bool) -> "SearchOptions
     """
     from tunekit.records.run import SearchOptions  # noqa: PLC0415
 
-    window_s = options.window or (_BUILTIN_WINDOW_S if builtin else _WINDOW_S)
     return SearchOptions(
         gpu=options.gpu,
         budget_s=parse_duration_s(options.budget or (BUILTIN_BUDGET if builtin else DEFAULT_BUDGET)),
         max_trials=options.trials,
         seed=options.seed,
-        fixed=tuple(_fixed(text) for text in options.fix),
+        fixed=fixed_knobs(options.fix),
         ranges=tuple(_range(text) for text in options.range),
         base_lr=options.lr,
         base_batch=options.base_batch,
@@ -150,8 +149,23 @@ def search_options(options: argparse.Namespace, builtin: bool) -> "SearchOptions
         confirm_rounds=options.confirm,
         trial_limit_s=parse_duration_s(options.trial_limit),
         no_progress_limit_s=parse_duration_s(options.no_progress_limit),
-        window_s=window_s,
+        window_s=window_s(options, builtin),
     )
+
+
+def window_s(options: argparse.Namespace, builtin: bool) -> float:
+    """Return the steady seconds that a trial measures; the built-in workload has a shorter window."""
+    asked: float | None = options.window
+    return asked or (_BUILTIN_WINDOW_S if builtin else _WINDOW_S)
+
+
+def fixed_knobs(texts: Sequence[str]) -> "tuple[FixedKnob, ...]":
+    """Return the settings in "knob=value" texts.
+
+    Raises:
+        UsageError: one can't be understood.
+    """
+    return tuple(_fixed(text) for text in texts)
 
 
 def _fixed(text: str) -> "FixedKnob":

@@ -1,6 +1,7 @@
 """From the words after `--` and the flags to a target with its bindings."""
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +31,20 @@ def target_of(options: argparse.Namespace, command: Sequence[str], builtin: str 
     )
     check_bindings(target)
     return target
+
+
+def target_or_builtin(options: argparse.Namespace, command: Sequence[str]) -> "Target":
+    """Return the target that the command line means; without a command the built-in workload.
+
+    Raises:
+        TargetError: there is no such program, script or file.
+        UsageError: a binding can't be understood, or names a key that is not there.
+    """
+    from tunekit.workloads import IMAGES_SCRIPT  # noqa: PLC0415
+
+    if command:
+        return target_of(options, command)
+    return target_of(options, (sys.executable, str(IMAGES_SCRIPT)), builtin="images")
 
 
 def bindings_of(texts: Sequence[str]) -> "tuple[Binding, ...]":

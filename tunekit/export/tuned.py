@@ -1,6 +1,7 @@
 """Reads an exported config back: the knob values that it asks for."""
 
 import difflib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,10 @@ from tunekit.errors import UsageError
 from tunekit.export.keys import MATMUL_KEY, flat, key_of, meant
 from tunekit.records.config import KNOBS, Precision, TrainConfig
 from tunekit.records.run import Run
+from tunekit.records.target import Target
+
+_TORCH_PREFETCH = 2
+"""What a DataLoader with workers has where nobody says otherwise."""
 
 
 @dataclass(frozen=True)
@@ -35,21 +40,59 @@ def read_tuned(path: Path, run: Run) -> Tuned:
     Raises:
         UsageError: the file can't be read, or holds a key or value that is no knob's.
     """
-    keys = _keys(path)
     baseline = run.baseline_config
     if baseline is None:
         raise UsageError(f"the run of {path} has no baseline, so there is nothing to change from")
-    names = {key_of(knob, run.target): knob for knob in (*KNOBS, "lr")}
-    for key in keys:
-        if key not in names and key != MATMUL_KEY:
-            near = difflib.get_close_matches(key, names, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(names)}"
-            raise UsageError(f"{path}: {key} is no knob; {hint}")
-    asked = {names[key]: meant(names[key], value, run.target) for key, value in keys.items() if key in names}
-    if asked.get("precision") == "fp32" and keys.get(MATMUL_KEY) in ("high", "medium") and _on_gpu(run):
-        asked["precision"] = Precision.TF32
-    lr = _lr(path, asked.pop("lr", None))
-    return Tuned(config=_config(path, baseline, asked), named=frozenset(asked), lr=lr)
+    return read_knobs(path).over(baseline, run.target, on_gpu=_on_gpu(run))
+
+
+@dataclass(frozen=True)
+class KnobFile:
+    """The keys of a config file, not yet held against a script."""
+
+    path: Path
+    keys: Mapping[str, Any]
+
+    def knobs(self, target: Target) -> dict[str, str]:
+        """Return the knob, or "lr", that each key means.
+
+        Raises:
+            UsageError: a key is no knob's.
+        """
+        names = {key_of(knob, target): knob for knob in (*KNOBS, "lr")}
+        for key in self.keys:
+            if key not in names and key != MATMUL_KEY:
+                near = difflib.get_close_matches(key, names, n=1)
+                hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(names)}"
+                raise UsageError(f"{self.path}: {key} is no knob; {hint}")
+        return {key: names[key] for key in self.keys if key in names}
+
+    def over(self, baseline: TrainConfig, target: Target, *, on_gpu: bool) -> Tuned:
+        """Return the knob values that the file asks for.
+
+        Args:
+            baseline: the script's own values, for knobs that the file does not name.
+            target: knows the user's keys.
+            on_gpu: whether the script trains on one: TF32 is float32 elsewhere.
+
+        Raises:
+            UsageError: a key or value is no knob's.
+        """
+        knobs = self.knobs(target)
+        asked = {knob: meant(knob, self.keys[key], target) for key, knob in knobs.items()}
+        if asked.get("precision") == "fp32" and self.keys.get(MATMUL_KEY) in ("high", "medium") and on_gpu:
+            asked["precision"] = Precision.TF32
+        lr = _lr(self.path, asked.pop("lr", None))
+        return Tuned(config=_config(self.path, baseline, asked), named=frozenset(asked), lr=lr)
+
+
+def read_knobs(path: Path) -> KnobFile:
+    """Return what a config file says.
+
+    Raises:
+        UsageError: it can't be read.
+    """
+    return KnobFile(path, _keys(path))
 
 
 def _lr(path: Path, value: Any) -> float | None:
@@ -81,6 +124,8 @@ def _config(path: Path, baseline: TrainConfig, asked: dict[str, Any]) -> TrainCo
     values = baseline.model_dump() | asked
     if values["num_workers"] == 0:
         values |= {"prefetch_factor": None, "persistent_workers": False}
+    elif values["prefetch_factor"] is None and "prefetch_factor" not in asked:
+        values["prefetch_factor"] = _TORCH_PREFETCH
     try:
         return TrainConfig.model_validate(values)
     except ValidationError as error:

@@ -27,6 +27,8 @@ class ProfileOptions(Record):
     window_s: PositiveFloat = 5.0
     trial_limit_s: PositiveFloat = 300.0
     no_progress_limit_s: PositiveFloat = 90.0
+    budget_s: PositiveFloat | None = None
+    """Time for the whole of it; fewer rounds are run where they would not fit."""
     kernels: bool = False
     ablate: bool = False
     against: str | None = None
@@ -86,6 +88,8 @@ class LoopProfile(Record):
     profile: Profile
     """Of the GPU that was asked for."""
     measured_on: str
+    machine_findings: tuple[Finding, ...] = ()
+    """What was wrong with the machine before the first trial."""
     trials: tuple[TrialRecord, ...] = ()
     contenders: tuple[Contender, ...] = ()
     """The config that was looked into, and the one it is compared with."""
@@ -93,6 +97,7 @@ class LoopProfile(Record):
     ablation: Ablation | None = None
     findings: tuple[Finding, ...] = ()
     """Of the first contender's loop."""
+    profile_time_s: float = Field(default=0.0, ge=0)
 
     @property
     def discovery(self) -> Discovery | None:
@@ -101,8 +106,29 @@ class LoopProfile(Record):
         return next((one for one in seen if one.complete), seen[-1] if seen else None)
 
     @property
+    def world_size(self) -> int:
+        """Processes that train together in the target."""
+        seen = [trial.measurement.loop.world_size for trial in self.trials if trial.measurement]
+        return max([*seen, self.discovery.world_size if self.discovery else 1])
+
+    @property
+    def rank_host(self) -> Host:
+        """The share of the host that each of them can use."""
+        return self.host.per_rank(self.world_size)
+
+    @property
+    def is_emulated(self) -> bool:
+        """Whether the trials ran on another device than the one asked for."""
+        return self.measured_on != self.profile.id
+
+    @property
     def looked_into(self) -> TrialRecord | None:
-        """The trial that its figures are of: the first that looked at details, else the first measured."""
-        measured = [trial for trial in self.trials if trial.measurement is not None]
+        """The first contender's trial that its figures are of: the first that looked at details, else any."""
+        asked = self.contenders[0].config if self.contenders else None
+        measured = [
+            trial
+            for trial in self.trials
+            if trial.measurement is not None and (asked is None or trial.config == asked)
+        ]
         detailed = (one for one in measured if one.measurement and one.measurement.details is not None)
         return next(detailed, measured[0] if measured else None)

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tunekit.records.finding import Severity
+from tunekit.report.loop_profile import LoopProfileView
 from tunekit.report.plan import PlanView
 from tunekit.report.table import Passage, Table
 from tunekit.report.text import Note, printable
@@ -77,6 +78,26 @@ def draw_plan(console: Console, shown: PlanView) -> None:
     _draw_notes(console, shown.notes)
 
 
+def draw_loop_profile(console: Console, shown: LoopProfileView) -> None:
+    """Print a loop profile: the answer first, then where time and memory go, then what follows."""
+    console.print()
+    for answer in shown.answers:
+        say(console, answer, "bold")
+    draw_parts(console, shown.parts, joins=True)
+    if shown.notes:
+        console.print()
+    for note in shown.notes:
+        hang(console, note.line, style=SEVERITY_STYLES[note.severity])
+    draw_parts(console, shown.comparisons, joins=True)
+    console.print()
+    say(console, shown.how_measured, "dim")
+    if shown.next_steps:
+        console.print()
+        say(console, "Next", "bold")
+    for step in shown.next_steps:
+        console.print(Text(f"  {step}"), soft_wrap=True)
+
+
 def _draw_notes(console: Console, notes: Sequence[Note]) -> None:
     if notes:
         console.print()
@@ -84,10 +105,17 @@ def _draw_notes(console: Console, notes: Sequence[Note]) -> None:
         say(console, note.line, SEVERITY_STYLES[note.severity])
 
 
-def draw_parts(console: Console, parts: Sequence[Table | Passage]) -> None:
-    """Print tables and passages with an empty line before each; a path or an address is never broken."""
+def draw_parts(console: Console, parts: Sequence[Table | Passage], joins: bool = False) -> None:
+    """Print tables and passages with an empty line before each; a path or an address is never broken.
+
+    Args:
+        console: where to print.
+        parts: in their order.
+        joins: a passage without a title belongs to the part above it, so no empty line parts them.
+    """
     for part in parts:
-        console.print()
+        if not (joins and isinstance(part, Passage) and not part.title):
+            console.print()
         if isinstance(part, Table):
             draw_table(console, part)
             continue

@@ -7,7 +7,7 @@ from tunekit.records.config import TrainConfig
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Host
 from tunekit.records.measurement import Interval
-from tunekit.records.run import Run
+from tunekit.records.target import Target
 from tunekit.records.trial import TrialRecord
 from tunekit.units import bytes_text, count_text, rate_text
 
@@ -37,6 +37,13 @@ def speedup_text(interval: Interval | None) -> str:
     if interval is None:
         return "n/a"
     return f"{interval.value:.2f}x ({interval.low:.2f} to {interval.high:.2f})"
+
+
+def value_text(value: object) -> str:
+    """Return a knob's value as reports write it: "on", "off", "-" for None."""
+    if value is None:
+        return "-"
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
 
 
 def config_text(config: TrainConfig | None) -> str:
@@ -104,6 +111,6 @@ def finding_text(finding: Finding) -> str:
     return printable(finding.message + evidence + remedy)
 
 
-def target_text(run: Run) -> str:
+def target_text(target: Target) -> str:
     """Return the training command as it would be typed."""
-    return printable(shlex.join(run.target.command))
+    return printable(shlex.join(target.command))

@@ -27,6 +27,7 @@ from tunekit.report.text import (
     printable,
     speedup_text,
     target_text,
+    value_text,
 )
 from tunekit.units import bytes_text, count_text, duration_text, rate_text
 
@@ -159,16 +160,10 @@ def _changes(run: Run, best: Recommendation | None) -> tuple[str, ...]:
         return ()
     before, after = baseline.model_dump(), best.config.model_dump()
     return tuple(
-        f"{knob}: {_value_text(before[knob])} -> {_value_text(after[knob])}"
+        f"{knob}: {value_text(before[knob])} -> {value_text(after[knob])}"
         for knob in _SHOWN_KNOBS
         if before[knob] != after[knob]
     )
-
-
-def _value_text(value: object) -> str:
-    if value is None:
-        return "-"
-    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
 
 
 @dataclass(frozen=True)
@@ -194,7 +189,7 @@ def _tiers(run: Run) -> Table:
     knobs = [column.config.model_dump() if column.config else {} for column in columns]
     accumulates = any(values.get(_ACCUMULATION, 1) != 1 for values in knobs)
     rows = [
-        (_LABELS.get(knob, knob), *(_value_text(values.get(knob)) for values in knobs))
+        (_LABELS.get(knob, knob), *(value_text(values.get(knob)) for values in knobs))
         for knob in _SHOWN_KNOBS
         if knob != _ACCUMULATION or accumulates
     ]
@@ -320,7 +315,7 @@ def _next_steps(run: Run, best: Recommendation | None, folder: str) -> tuple[str
         return (f"tunekit search --resume {shlex.quote(folder)}",)
     steps = []
     if run.is_emulated:
-        command = "" if run.target.builtin else f" -- {target_text(run)}"
+        command = "" if run.target.builtin else f" -- {target_text(run.target)}"
         again = f"tunekit search --gpu {run.options.gpu}{command}"
         steps.append(f"on a machine with {run.profile.device_names[0]}: {again}")
     if run.target.builtin:
@@ -333,7 +328,7 @@ def _next_steps(run: Run, best: Recommendation | None, folder: str) -> tuple[str
 def _training_steps(run: Run, best: Recommendation, config: str) -> list[str]:
     """Return how to train with the best config."""
     if best.is_baseline:
-        return [f"train as before: {target_text(run)}"]
+        return [f"train as before: {target_text(run.target)}"]
     command = f"tunekit run {shlex.quote(config)}"
     baseline = run.baseline_config
     if baseline is None or global_batch(best.config) == global_batch(baseline) or run.target.is_bound("lr"):

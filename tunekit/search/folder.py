@@ -1,4 +1,4 @@
-"""A run on disk: locked while a search owns it, trial by trial, readable without tunekit."""
+"""A run or a loop profile on disk: locked while it is owned, trial by trial, readable without tunekit."""
 
 import fcntl
 import os
@@ -10,11 +10,13 @@ from typing import IO, Self
 from tunekit.errors import DamagedRecordError, RunFolderError, RunFolderLockedError
 from tunekit.records.base import Record
 from tunekit.records.codec import read_json, write_json
+from tunekit.records.loop_profile import LoopProfile
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
 from tunekit.trial.launch import COMPILE_CACHE
 
 RUN_FILE = "run.json"
+PROFILE_FILE = "profile.json"
 TRIAL_FILE = "trial.json"
 JOURNAL_FILE = "study.journal"
 TELEMETRY_STORE = "telemetry.zarr"
@@ -22,18 +24,20 @@ _LOCK_FILE = ".lock"
 
 
 class RunFolder:
-    """The folder of one run; use it in a `with` block to own it.
+    """The folder of one run, or of one loop profile; use it in a `with` block to own it.
 
     Args:
         path: the folder.
+        can_resume: whether what it holds can be gone on with, for messages.
 
     Raises:
         RunFolderError: on entry, when it can't be made or written.
         RunFolderLockedError: on entry, when another search owns it.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, can_resume: bool = True) -> None:
         self.path = path
+        self._can_resume = can_resume
         self._lock: IO[str] | None = None
 
     def __enter__(self) -> Self:
@@ -91,14 +95,19 @@ class RunFolder:
         """Write run.json, which is rebuilt from the trial records."""
         self._write(self.path / RUN_FILE, run)
 
+    def save_profile(self, profile: LoopProfile) -> None:
+        """Write profile.json, which is rebuilt from the trial records."""
+        self._write(self.path / PROFILE_FILE, profile)
+
     def _write(self, path: Path, record: Record) -> None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_json(path, record)
         except OSError as error:
+            next_step = f"go on with --resume {self.path}" if self._can_resume else "start again"
             raise RunFolderError(
                 f"{path} can't be written ({error.strerror}); what was finished is kept: "
-                f"free some space, then go on with --resume {self.path}"
+                f"free some space, then {next_step}"
             ) from error
 
     def load_trials(self) -> tuple[TrialRecord, ...]:
@@ -126,6 +135,10 @@ def load_run(path: Path) -> Run:
     """
     file = path if path.is_file() else path / RUN_FILE
     if not file.exists():
+        if (path / PROFILE_FILE).is_file():
+            raise RunFolderError(
+                f"no run in {path}: it holds a loop profile; show it with tunekit report {path}"
+            )
         raise RunFolderError(f"no run in {path}: {RUN_FILE} is missing; give the folder that a search wrote")
     try:
         return read_json(file, Run)
@@ -133,6 +146,32 @@ def load_run(path: Path) -> Run:
         if file.name != RUN_FILE:
             raise RunFolderError(f"{file} is no run; {_folder_to_give(file)}") from error
         raise DamagedRecordError(f"{error}; its trials are in {file.parent / 'trials'}") from error
+
+
+def load_profile_run(path: Path) -> LoopProfile:
+    """Return the loop profile in a folder (or in its profile.json).
+
+    Raises:
+        RunFolderError: there is none.
+        RecordError: profile.json is damaged or newer than this tunekit.
+    """
+    file = path if path.is_file() else path / PROFILE_FILE
+    if not file.exists():
+        raise RunFolderError(
+            f"no loop profile in {path}: {PROFILE_FILE} is missing; "
+            "give the folder that tunekit profile wrote"
+        )
+    try:
+        return read_json(file, LoopProfile)
+    except DamagedRecordError as error:
+        raise DamagedRecordError(f"{error}; its trials are in {file.parent / 'trials'}") from error
+
+
+def holds_profile(path: Path) -> bool:
+    """Return whether a folder, or a file, holds a loop profile and not a run."""
+    if path.is_file():
+        return path.name == PROFILE_FILE
+    return (path / PROFILE_FILE).is_file() and not (path / RUN_FILE).is_file()
 
 
 def _folder_to_give(file: Path) -> str:

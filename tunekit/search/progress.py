@@ -1,4 +1,4 @@
-"""What a search tells while it runs; the screen draws it."""
+"""What a walk over trials tells while it runs; the screen draws it."""
 
 from typing import Protocol
 
@@ -8,11 +8,11 @@ from tunekit.trial.executor import TrialSpec
 from tunekit.trial.watch import TrialProgress
 
 
-class SearchListener(Protocol):
-    """Hears what a search does, as it does it."""
+class TrialListener(Protocol):
+    """Hears what becomes of trials, as they run."""
 
-    def trial_started(self, spec: TrialSpec, purpose: str, left_s: float) -> None:
-        """A trial begins; `left_s` is what remains of the budget, in seconds."""
+    def trial_started(self, spec: TrialSpec, purpose: str, left_s: float | None) -> None:
+        """A trial begins; `left_s` is what remains of the budget, in seconds, None without one."""
         ...
 
     def trial_moved(self, progress: TrialProgress) -> None:
@@ -23,10 +23,14 @@ class SearchListener(Protocol):
         """A trial's record is on disk."""
         ...
 
-    def space_known(self, run: Run) -> None:
-        """The baseline is measured and the space is built."""
-        ...
-
     def said(self, message: str) -> None:
         """Something that the user should know now."""
+        ...
+
+
+class SearchListener(TrialListener, Protocol):
+    """Hears what a search does, as it does it."""
+
+    def space_known(self, run: Run) -> None:
+        """The baseline is measured and the space is built."""
         ...

@@ -36,7 +36,7 @@ def reach_of(knob: str, around: Surroundings) -> Reach:
     binding = around.target.binding_of(knob)
     if binding is not None and binding.kind is BindingKind.FIXED:
         return Reach(BindingKind.FIXED, "bound as fixed")
-    inert = _why_inert(knob, around)
+    inert = why_inert(knob, around)
     if inert is not None:
         return Reach(BindingKind.FIXED, inert)
     if binding is not None and around.target.is_bound(knob):
@@ -48,7 +48,7 @@ def reach_of(knob: str, around: Surroundings) -> Reach:
     return Reach(BindingKind.INJECT)
 
 
-def _why_inert(knob: str, around: Surroundings) -> str | None:
+def why_inert(knob: str, around: Surroundings) -> str | None:
     """Return why a knob has no effect here, however it is bound."""
     discovery = around.discovery
     if knob == "pin_memory" and discovery.device_type != "cuda":

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from tunekit.errors import BudgetTooSmallError, TargetError
-from tunekit.memory.base import base_ram, predicted_base_ram
-from tunekit.memory.ram import oom_reason
+from tunekit.memory.base import base_ram
 from tunekit.recommend.loss_guard import barred_modes, mode_name, modes_due
 from tunekit.recommend.tiers import clip
 from tunekit.records.config import TrainConfig
@@ -30,7 +29,7 @@ from tunekit.search.folder import RunFolder
 from tunekit.search.guesses import first_guesses
 from tunekit.search.progress import SearchListener
 from tunekit.search.reach import Surroundings
-from tunekit.search.refusal import baseline_error, refused
+from tunekit.search.refusal import baseline_error, refused_record, why_refused
 from tunekit.search.space import build_space, nearest
 from tunekit.search.study import Study
 from tunekit.trial.executor import Executor, KnownTarget, TrialSpec
@@ -360,9 +359,9 @@ class Search:
     def _run_trial(self, spec: TrialSpec, known: KnownTarget | None, purpose: str) -> TrialRecord:
         """Run (or refuse) one trial and put its record on disk."""
         self._listener.trial_started(spec, purpose, max(0.0, self._left_s))
-        refusal = self._refusal(spec.config)
+        refusal = why_refused(spec.config, self._records, self._run.rank_host)
         if refusal is not None:
-            record = refused(spec, refusal)
+            record = refused_record(spec, refusal)
         else:
             record = self._executor.run(spec, known, self._listener.trial_moved)
         self._folder.save_trial(record)
@@ -370,18 +369,6 @@ class Search:
         self._save(RunStatus.RUNNING)
         self._listener.trial_ended(record)
         return record
-
-    def _refusal(self, config: TrainConfig | None) -> str | None:
-        """Return why a config must not be started, by the bytes that measured trials showed."""
-        measured = [record.measurement for record in self._records if record.measurement]
-        ran_before = any(record.config == config and record.measurement for record in self._records)
-        if config is None or not measured or ran_before:
-            return None
-        base_bytes = predicted_base_ram(measured).with_workers(config.num_workers)
-        loop = next((one.loop for one in measured if one.loop.batch), measured[-1].loop)
-        return oom_reason(
-            config, loop.bytes_per_sample, base_bytes, self._run.rank_host, loop.shared_bytes_per_sample
-        )
 
     def _save(self, status: RunStatus) -> Run:
         updated = self._run.model_copy(update={"status": status, "search_time_s": self._spent_s})

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from tunekit.errors import EmptySpaceError, UsageError
 from tunekit.records.config import KNOBS, WORKER_KNOBS, Precision, TrainConfig
-from tunekit.records.run import KnobRange, KnobSpace, KnobValue, SearchOptions
+from tunekit.records.run import FixedKnob, KnobRange, KnobSpace, KnobValue, SearchOptions
 from tunekit.records.target import BindingKind
 from tunekit.search.reach import Surroundings, reach_of
 from tunekit.trial.binding_syntax import values_possible
@@ -60,6 +60,34 @@ def config_from(values: Mapping[str, KnobValue], space: Sequence[KnobSpace]) -> 
     elif chosen["prefetch_factor"] is None:
         chosen["prefetch_factor"] = next((v for v in _values(space, "prefetch_factor") if v), _PREFETCH[0])
     return TrainConfig.model_validate(chosen)
+
+
+def with_settings(config: TrainConfig, settings: Sequence[FixedKnob], around: Surroundings) -> TrainConfig:
+    """Return a config with the user's settings, each held against what can be set here.
+
+    Raises:
+        UsageError: a knob can't have the value.
+    """
+    values = config.model_dump()
+    for setting in settings:
+        entry = _fixed(knob_space(setting.knob, around), setting.value, around)
+        values[setting.knob] = _spelled(entry, around).values[0]
+    return legal(values)
+
+
+def legal(values: Mapping[str, KnobValue]) -> TrainConfig:
+    """Return a config of these values, what hangs on the workers brought in line with their number."""
+    whole = dict(values)
+    if whole["num_workers"] == 0:
+        whole |= {"prefetch_factor": None, "persistent_workers": False}
+    elif whole["prefetch_factor"] is None:
+        whole["prefetch_factor"] = _PREFETCH[0]
+    return TrainConfig.model_validate(whole)
+
+
+def knob_space(knob: str, around: Surroundings) -> KnobSpace:
+    """Return the values that a knob can have on this target and device, and why there is but one."""
+    return _spelled(_natural(knob, around), around)
 
 
 def contains(space: Sequence[KnobSpace], config: TrainConfig) -> bool:

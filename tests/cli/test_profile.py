@@ -1,0 +1,160 @@
+"""`tunekit profile`: what it refuses before it runs, and what it leaves on disk."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from build_loop_profiles import profiled
+from real_trials import ZOO
+
+from tunekit.cli import profile as verb
+from tunekit.cli.main import build_parser, main
+from tunekit.cli.profile import _against, _options
+from tunekit.records.codec import from_json, to_json
+from tunekit.records.config import Precision
+from tunekit.records.loop_profile import LoopProfile
+from tunekit.records.run import RunStatus
+from tunekit.search.folder import RunFolder, load_profile_run
+from tunekit.trial.target import resolve_target
+
+
+@pytest.fixture(autouse=True)
+def own_signal_handler() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "train.py").write_text("raise SystemExit('a test must not train')\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def finished(project: Path) -> Path:
+    with RunFolder(project / "looked", can_resume=False) as folder:
+        folder.save_profile(profiled())
+        return folder.path
+
+
+TRAIN = ("--", sys.executable, "train.py")
+
+
+@pytest.mark.parametrize(
+    ("words", "rounds"),
+    [
+        ([], 1),
+        (["--ablate"], 3),
+        (["--against", "a.yaml"], 3),
+        (["--ablate", "--rounds", "2"], 2),
+        (["--rounds", "5"], 5),
+    ],
+)
+def test_comparisons_have_three_rounds_by_default(words: list[str], rounds: int):
+    options = build_parser().parse_args(["profile", *words])
+    assert _options(options, builtin=False).rounds == rounds
+
+
+def test_a_projects_settings_hold_for_a_profile_too(project: Path, monkeypatch: pytest.MonkeyPatch):
+    (project / "tunekit.toml").write_text('window = 2.5\nfix = ["num_workers=3"]\nseed = 4\n')
+    seen = []
+    monkeypatch.setattr(verb, "_new", lambda options, command: seen.append(options) or sys.exit(0))
+    with pytest.raises(SystemExit):
+        main(["profile", *TRAIN])
+    assert (seen[0].window, seen[0].fix) == (2.5, ["num_workers=3"])
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (None, "can't be read"),
+        ("num_worker: 2\n", "num_worker is no knob; did you mean num_workers?"),
+        ("lr: 0.1\n", "names no knob"),
+        ("- 1\n", "holds no keys"),
+    ],
+)
+def test_a_file_that_is_no_config_is_refused_before_anything_runs(
+    text: str | None, told: str, project: Path, capsys: pytest.CaptureFixture[str]
+):
+    if text is not None:
+        (project / "other.yaml").write_text(text)
+    assert main(["profile", "--against", "other.yaml", *TRAIN]) == 2
+    assert told in capsys.readouterr().err
+    assert not (project / "reports").exists()
+
+
+def test_a_file_of_knobs_changes_the_scripts_own_config(project: Path):
+    (project / "other.yaml").write_text("num_workers: 4\nprecision: bf16-mixed\n")
+    own = profiled().contenders[0].config
+    asked = _against(Path("other.yaml"), resolve_target([sys.executable, "train.py"], project))
+    assert asked.name == "other.yaml"
+    assert asked.config_of(own, True) == own.model_copy(
+        update={"num_workers": 4, "precision": Precision.BF16}
+    )
+
+
+def test_workers_alone_bring_torchs_own_prefetch(project: Path):
+    (project / "other.yaml").write_text("num_workers: 4\n")
+    own = (
+        profiled()
+        .contenders[0]
+        .config.model_copy(update={"num_workers": 0, "prefetch_factor": None, "persistent_workers": False})
+    )
+    asked = _against(Path("other.yaml"), resolve_target([sys.executable, "train.py"], project))
+    assert asked.config_of(own, False).prefetch_factor == 2
+
+
+def test_a_folder_that_holds_trials_is_not_written_over(finished: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["profile", "--out", str(finished), *TRAIN]) == 2
+    assert f"{finished} already holds trials; give another folder with --out" in capsys.readouterr().err
+
+
+def test_a_saved_profile_is_shown_again(finished: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["report", str(finished)]) == 0
+    first = capsys.readouterr().out
+    assert "Where the step's time goes (measured)" in first
+    assert main(["report", str(finished / "profile.json")]) == 0
+    assert capsys.readouterr().out == first
+    assert main(["report", "--json", str(finished)]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(to_json(profiled()))
+
+
+def test_a_search_is_told_that_the_folder_holds_a_profile(finished: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["search", "--resume", str(finished)]) == 8
+    assert f"it holds a loop profile; show it with tunekit report {finished}" in capsys.readouterr().err
+
+
+def test_a_damaged_profile_says_where_its_trials_are(finished: Path, capsys: pytest.CaptureFixture[str]):
+    (finished / "profile.json").write_text("{")
+    assert main(["report", str(finished)]) == 10
+    assert f"its trials are in {finished}/trials" in capsys.readouterr().err
+
+
+@pytest.mark.real
+def test_two_configs_of_a_real_script_are_compared(tmp_path: Path) -> None:
+    (tmp_path / "other.yaml").write_text("num_workers: 1\n")
+    words = ("--window", "0.3", "--rounds", "1", "--against", "other.yaml", "--out", "looked", "--json")
+    script = str(ZOO / "plain_with_validation.py")
+    done = subprocess.run(
+        [sys.executable, "-m", "tunekit", "profile", *words, "--", sys.executable, script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr
+    whole = from_json(done.stdout, LoopProfile)
+    assert whole == load_profile_run(tmp_path / "looked")
+    assert whole.status is RunStatus.FINISHED
+    own, other = whole.contenders
+    assert (own.config.num_workers, other.config.num_workers) == (0, 1)
+    assert other.factor is not None
+    assert "Where the step's time goes (measured)" in done.stderr
+    assert "Compared (measured, unless predicted is said)" in done.stderr
+    assert not (tmp_path / "reports").exists()

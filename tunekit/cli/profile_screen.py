@@ -1,0 +1,41 @@
+"""What a loop profile shows while it runs."""
+
+from pathlib import Path
+
+from rich.text import Text
+
+from tunekit.cli.trial_screen import TrialScreen
+from tunekit.records.loop_profile import LoopProfile
+from tunekit.report.loop_profile import loop_profile_view
+from tunekit.report.terminal import draw_loop_profile
+from tunekit.report.text import host_text, target_text
+
+
+class ProfileScreen(TrialScreen):
+    """Shows a loop profile; a `TrialListener`."""
+
+    def opened(self, profile: LoopProfile, folder: Path) -> None:
+        """Show host and target before anything runs."""
+        target = profile.target
+        self._line("host", host_text(profile.host))
+        what = f"the built-in workload `{target.builtin}`" if target.builtin else target_text(target)
+        self._line("target", what)
+        if target.builtin:
+            self._line("", "no command was given; look at your own with: tunekit profile -- python train.py")
+        device = profile.profile.device_names[0]
+        here = profile.measured_on
+        self._line("device", f"{device} is not here; measuring on {here}" if profile.is_emulated else device)
+        self._show_findings(profile.machine_findings)
+        self._line("folder", str(folder))
+
+    def interrupted(self, folder: Path) -> None:
+        """Say that nothing is lost and where it is."""
+        self._stop_live()
+        self._console.print(Text(f"interrupted; finished trials are in {folder}. Show them with:"))
+        self._console.print(Text(f"  tunekit report {folder}"), soft_wrap=True)
+
+    def closed(self, profile: LoopProfile, folder: Path) -> None:
+        """Show the answer."""
+        self._stop_live()
+        shown = loop_profile_view(profile, str(folder), self._console.width)
+        draw_loop_profile(self._console, shown)

@@ -1,0 +1,141 @@
+"""Trials while they run: a live line on a terminal, plain lines elsewhere."""
+
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from tunekit.records.config import TrainConfig
+from tunekit.records.finding import Finding
+from tunekit.records.trial import TrialRecord
+from tunekit.report.terminal import SEVERITY_STYLES
+from tunekit.report.text import SEVERITY_WORDS, config_text, finding_text, outcome_text
+from tunekit.trial.executor import TrialSpec
+from tunekit.trial.watch import TrialProgress
+from tunekit.units import duration_text
+
+_PHASES = {
+    "starting": "starting the script",
+    "learning": "learning the loop",
+    "warming": "warming up",
+    "measuring": "measuring",
+    "boundary": "timing an epoch boundary",
+    "refill": "timing an epoch boundary",
+    "validating": "validating",
+    "queue": "filling the loader's queue",
+    "kernels": "tracing kernels",
+    "syncs": "looking for waits on the device",
+    "peaks": "reading memory peaks",
+    "floors": "loader alone, then training alone",
+    "finished": "ending",
+}
+
+
+_LABEL_WIDTH = 8
+
+
+def _who(is_baseline: bool, config: TrainConfig | None) -> str:
+    """Return a config in one line, the baseline by its name."""
+    if not is_baseline:
+        return config_text(config)
+    return f"baseline: {config_text(config)}" if config else "baseline"
+
+
+class TrialScreen:
+    """Shows trials; a `TrialListener`.
+
+    Args:
+        to_stderr: leave standard output to the JSON.
+        console: where to show them instead.
+    """
+
+    def __init__(self, to_stderr: bool = False, console: Console | None = None) -> None:
+        self._console = console or Console(stderr=to_stderr, highlight=False)
+        self._live: Live | None = None
+        self._spec: TrialSpec | None = None
+        self._purpose = ""
+        self._left_s: float | None = None
+        self._started_at = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop_live()
+
+    def trial_started(self, spec: TrialSpec, purpose: str, left_s: float | None) -> None:
+        """Show which trial begins."""
+        self._spec, self._purpose, self._left_s = spec, purpose, left_s
+        self._started_at = time.monotonic()
+        if self._console.is_terminal:
+            self._stop_live()
+            self._live = Live(
+                self._status("starting", 0), console=self._console, transient=True, auto_refresh=False
+            )
+            self._live.start()
+
+    def trial_moved(self, progress: TrialProgress) -> None:
+        """Update the live line."""
+        if self._live is not None:
+            self._live.update(self._status(progress.phase, progress.batches), refresh=True)
+
+    def trial_ended(self, record: TrialRecord) -> None:
+        """Show a trial's result, one line each."""
+        self._stop_live()
+        if record.number == 0:
+            self._print(_LABEL_WIDTH, "trial", Text("measured, then the config", style="dim"))
+        text = Text(f"{outcome_text(record):<29}", style="red" if record.failure else "bold")
+        text.append("  " + _who(record.is_baseline_config, record.config), style="not bold default")
+        self._print(_LABEL_WIDTH, f"{record.number:5d}", text)
+
+    def said(self, message: str) -> None:
+        """Show a sentence."""
+        self._line("", message)
+
+    def _status(self, phase: str, batches: int) -> Text:
+        assert self._spec is not None
+        indent = "\n" + " " * _LABEL_WIDTH
+        who = _who(self._spec.config is None, self._spec.config)
+        text = Text(f"{self._spec.number:5d}   {who}", overflow="ellipsis", no_wrap=True)
+        text.append(f"{indent}{self._purpose}: {_PHASES.get(phase, phase)}, {batches} batches", style="cyan")
+        below = self._below_status()
+        if below:
+            text.append(indent + below, style="dim")
+        return text
+
+    def _below_status(self) -> str:
+        """Return the last of the live lines; empty for none."""
+        if self._left_s is None:
+            return ""
+        elapsed_s = time.monotonic() - self._started_at
+        return f"{duration_text(max(0.0, self._left_s - elapsed_s))} left"
+
+    def _show_findings(self, findings: tuple[Finding, ...]) -> None:
+        for finding in findings:
+            style = SEVERITY_STYLES[finding.severity]
+            self._line(SEVERITY_WORDS[finding.severity], finding_text(finding), style=style)
+
+    def _line(self, label: str, text: str, style: str = "") -> None:
+        self._print(_LABEL_WIDTH, label, Text(text, style=style))
+
+    def _print(self, width: int, label: str, text: Text) -> None:
+        """Print a label and a text that wraps beside it; one long line where nobody looks at the width."""
+        if not self._console.is_terminal:
+            self._console.print(Text(f"{label:<{width}}").append(text), soft_wrap=True)
+            return
+        grid = Table.grid()
+        grid.add_column(width=width)
+        grid.add_column()
+        grid.add_row(Text(label), text)
+        self._console.print(grid)
+
+    def _stop_live(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None

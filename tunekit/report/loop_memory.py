@@ -1,0 +1,179 @@
+"""What a loop takes of the machine's memory, and what other loader settings would take. Pure."""
+
+import math
+
+from tunekit.memory.ram import buffer_bytes
+from tunekit.recommend.loop_facts import GridCell, VramBudget, ram_grid, vram_budget
+from tunekit.recommend.tiers import base_ram_bytes
+from tunekit.records.attribution import BatchSeen, LeafSeen
+from tunekit.records.host import Host
+from tunekit.records.measurement import LoopMeasurement, Measurement
+from tunekit.records.telemetry import Telemetry
+from tunekit.report.table import Passage, Table
+from tunekit.report.text import printable
+from tunekit.units import bytes_text, count_text
+
+_LARGE_SHARE = 0.01
+"""A leaf below this share of its batch is not worth a line."""
+_MOST_DEPTHS = 4
+
+
+def memory_parts(
+    measurement: Measurement, telemetry: Telemetry | None, host: Host
+) -> tuple[Table | Passage, ...]:
+    """Return what the loop takes of RAM, /dev/shm and the device's memory."""
+    lines = (
+        *batch_lines(measurement.loop),
+        *buffer_lines(measurement),
+        base_line(measurement),
+    )
+    parts: list[Table | Passage] = [Passage("Memory", lines)]
+    parts.extend(_grid(measurement, host))
+    budget = vram_budget(measurement, telemetry)
+    if budget is not None:
+        parts.append(vram_table(budget, measurement.loop))
+    elif measurement.loop.peak_allocated_bytes is not None:
+        parts.append(Passage("Device memory (measured)", (_peaks_line(measurement.loop),)))
+    return tuple(parts)
+
+
+def batch_lines(loop: LoopMeasurement) -> tuple[str, ...]:
+    """Return what a batch is made of: a formula for each large leaf, and what it takes on its way."""
+    batch = loop.batch
+    if batch is None:
+        return (f"Batch: {loop.batch_bytes:,} B (measured); its parts n/a",)
+    large = [leaf for leaf in batch.leaves if leaf.bytes >= _LARGE_SHARE * batch.total_bytes]
+    small = len(batch.leaves) - len(large) + batch.leaves_left_out
+    rest = f", {count_text(small, 'smaller part')} not shown" if small else ""
+    lines = [f"Batch of {count_text(batch.samples, 'sample')}: {batch.total_bytes:,} B (measured){rest}"]
+    lines += [printable(f"  {leaf_text(leaf)}") for leaf in large]
+    if loop.num_workers:
+        lines.append(_handed_over(batch))
+    return tuple(lines)
+
+
+def leaf_text(leaf: LeafSeen) -> str:
+    """Return a leaf as "[0]: 256 x 3 x 224 x 224 x 4 = 154,140,672 B (float32)", its bytes alone if odd."""
+    what = leaf.dtype or leaf.kind
+    elements = math.prod(leaf.shape)
+    if not leaf.shape or not elements or leaf.bytes % elements:
+        return f"{leaf.path or 'batch'}: {leaf.bytes:,} B ({what})"
+    factors = " x ".join(str(size) for size in (*leaf.shape, leaf.bytes // elements))
+    return f"{leaf.path or 'batch'}: {factors} = {leaf.bytes:,} B ({what})"
+
+
+def _handed_over(batch: BatchSeen) -> str:
+    piped = f", {batch.piped_bytes:,} B more through a pipe" if batch.piped_bytes else ""
+    return f"A worker hands it over in {batch.shared_bytes:,} B of /dev/shm (measured){piped}"
+
+
+def buffer_lines(measurement: Measurement) -> tuple[str, ...]:
+    """Return the loader's RAM buffer as predicted, and as it was seen."""
+    loop = measurement.loop
+    if not loop.num_workers:
+        return ("RAM buffer: none, the training process loads its batches itself",)
+    predicted = buffer_bytes(loop, loop.batch_bytes)
+    workers = count_text(loop.num_workers, "worker")
+    lines = [
+        f"RAM buffer: {workers} x prefetch {loop.prefetch_factor or 0} x {bytes_text(loop.batch_bytes)} = "
+        f"{bytes_text(predicted)} (predicted)"
+    ]
+    queue = measurement.details.queue if measurement.details else None
+    if queue is None:
+        peak = bytes_text(measurement.memory.peak_shm_bytes)
+        lines.append(f"/dev/shm grew by {peak} at most (measured); with the queue held full n/a")
+    else:
+        state = "full" if queue.is_full else "still growing"
+        batches = "1 batch" if queue.batches == 1 else f"{queue.batches:,} batches"
+        lines.append(
+            f"/dev/shm with the queue {state}: {bytes_text(queue.shm_bytes)} (measured), "
+            f"{bytes_text(queue.predicted_bytes)} for {batches} (predicted)"
+        )
+    return tuple(lines)
+
+
+def base_line(measurement: Measurement) -> str:
+    """Return the RAM of the processes without the buffer, and of the whole tree."""
+    queue = measurement.details.queue if measurement.details else None
+    tree = f"process tree {bytes_text(measurement.memory.peak_pss_bytes)} at most (PSS, measured)"
+    if queue is None or queue.main_base_bytes is None:
+        return f"RAM: {tree}"
+    each = ""
+    if measurement.loop.num_workers:
+        each = f", each worker {bytes_text(queue.worker_base_bytes)}"
+    return f"RAM: training process {bytes_text(queue.main_base_bytes)}{each} without buffer, {tree}"
+
+
+def _grid(measurement: Measurement, host: Host) -> tuple[Table | Passage, ...]:
+    loop = measurement.loop
+    queue = measurement.details.queue if measurement.details else None
+    batch_bytes = loop.batch.shared_bytes if loop.batch else loop.batch_bytes
+    main_bytes, worker_bytes = base_ram_bytes(measurement), 0
+    note = "The base is the whole tree's; what further workers take themselves is n/a and left out"
+    if queue is not None and queue.main_base_bytes is not None and queue.worker_base_bytes is not None:
+        main_bytes, worker_bytes = queue.main_base_bytes, queue.worker_base_bytes
+        note = f"Base: {bytes_text(main_bytes)} + {bytes_text(worker_bytes)} per worker (measured)"
+    cells = ram_grid(batch_bytes, main_bytes, worker_bytes, host, (loop.num_workers, loop.prefetch_factor))
+    if not batch_bytes or not cells or queue_is_needless(loop):
+        return ()
+    marked = "; * is the present setting" if any(cell.is_present for cell in cells) else ""
+    limit = f"{bytes_text(host.ram_limit_bytes)} RAM, {bytes_text(host.shm_free_bytes)} /dev/shm free"
+    return (grid_table(cells), Passage("", (f"{note}; this host: {limit}{marked}",)))
+
+
+def queue_is_needless(loop: LoopMeasurement) -> bool:
+    """Return whether there is no DataLoader whose queue could be changed."""
+    return loop.batch is None and not loop.num_workers and not loop.batch_bytes
+
+
+def grid_table(cells: tuple[GridCell, ...]) -> Table:
+    """Return workers down, prefetch across; each cell has the buffer and its verdict."""
+    depths = sorted({cell.prefetch_factor for cell in cells})
+    present = next((cell.prefetch_factor for cell in cells if cell.is_present), None)
+    while len(depths) > _MOST_DEPTHS:  # more would not fit in 80 columns
+        depths.remove(next(depth for depth in reversed(depths) if depth != present))
+    at = {(cell.num_workers, cell.prefetch_factor): cell for cell in cells}
+    workers = sorted({cell.num_workers for cell in cells})
+    rows = tuple((str(count), *(_cell_text(at.get((count, depth))) for depth in depths)) for count in workers)
+    return Table(
+        "RAM buffer by workers and prefetch (predicted)",
+        ("workers", *(f"prefetch {depth}" for depth in depths)),
+        rows,
+        tuple(range(len(depths) + 1)),
+    )
+
+
+def _cell_text(cell: GridCell | None) -> str:
+    if cell is None:
+        return ""
+    return f"{'*' if cell.is_present else ''}{bytes_text(cell.buffer_bytes)} {cell.verdict}"
+
+
+def _peaks_line(loop: LoopMeasurement) -> str:
+    of = "" if loop.device.memory_bytes is None else f" of {bytes_text(loop.device.memory_bytes)}"
+    return (
+        f"peak allocated {bytes_text(loop.peak_allocated_bytes)}, reserved "
+        f"{bytes_text(loop.peak_reserved_bytes)}{of}; what takes it n/a"
+    )
+
+
+def vram_table(budget: VramBudget, loop: LoopMeasurement) -> Table:
+    """Return what the device's memory is taken by."""
+    figures = (
+        ("parameters", budget.parameters_bytes),
+        ("buffers", budget.buffers_bytes),
+        ("gradients", budget.gradients_bytes),
+        ("optimizer", budget.optimizer_bytes),
+        ("batch", budget.batch_bytes),
+        ("activations", budget.activations_bytes),
+        ("peak allocated", budget.peak_allocated_bytes),
+        ("fragmentation", budget.fragmentation_bytes),
+        ("reserved", budget.reserved_bytes),
+        ("context", budget.context_bytes),
+    )
+    return Table(
+        f"Device memory of {bytes_text(loop.device.memory_bytes)} (measured)",
+        ("", ""),
+        tuple((name, bytes_text(size)) for name, size in figures),
+        (1,),
+    )

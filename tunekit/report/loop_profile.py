@@ -1,0 +1,206 @@
+"""Every number and sentence that a loop profile shows, computed once. Pure."""
+
+from dataclasses import dataclass
+
+from tunekit.recommend.loop_facts import attribution
+from tunekit.recommend.noise import verdict
+from tunekit.records.finding import Finding, Severity
+from tunekit.records.loop_profile import Contender, LoopProfile
+from tunekit.records.measurement import Interval, Measurement
+from tunekit.records.run import RunStatus
+from tunekit.records.trial import TrialRecord
+from tunekit.report.loop_contest import ablation_parts, best_step, comparison_parts
+from tunekit.report.loop_memory import memory_parts
+from tunekit.report.loop_time import (
+    beginnings,
+    kernel_parts,
+    largest_part,
+    step_parts,
+    step_text,
+    telemetry_lines,
+)
+from tunekit.report.table import Passage, Table
+from tunekit.report.text import (
+    Note,
+    config_text,
+    finding_text,
+    interval_text,
+    note_of,
+    printable,
+    speedup_text,
+    target_text,
+)
+from tunekit.units import count_text, duration_text
+
+_MORE_ROUNDS = 5
+
+
+@dataclass(frozen=True)
+class LoopProfileView:
+    """What a loop profile shows, in its order."""
+
+    answers: tuple[str, ...]
+    """What holds the loop back, how fast it is, what helps most."""
+    parts: tuple[Table | Passage, ...]
+    """Where time and memory go."""
+    notes: tuple[Note, ...]
+    comparisons: tuple[Table | Passage, ...]
+    how_measured: str
+    next_steps: tuple[str, ...]
+
+
+def loop_profile_view(profile: LoopProfile, folder: str = "FOLDER", width: int = 80) -> LoopProfileView:
+    """Return everything that is shown of a loop profile.
+
+    Args:
+        profile: as it was saved.
+        folder: where it lies, for the commands that come next.
+        width: the terminal's, in letters; tables drop columns to fit.
+    """
+    seen = profile.looked_into
+    return LoopProfileView(
+        answers=_answers(profile, seen),
+        parts=_parts(profile, seen),
+        notes=_notes(profile, seen),
+        comparisons=(
+            *comparison_parts(profile),
+            *ablation_parts(profile.ablation, profile.noise_floor, width),
+        ),
+        how_measured=_how_measured(profile, seen),
+        next_steps=_next_steps(profile, folder),
+    )
+
+
+# --- the answer ----------------------------------------------------------------------------
+
+
+def _answers(profile: LoopProfile, seen: TrialRecord | None) -> tuple[str, ...]:
+    if seen is None or seen.measurement is None:
+        failed = sum(record.failure is not None for record in profile.trials)
+        trials = f"{count_text(len(profile.trials), 'trial')}, {failed} of them failed"
+        return (f"Nothing was measured: {trials} (status: {profile.status}).",)
+    helps = _what_helps(profile)
+    first = f"{_holder(seen.measurement)} {_rate(profile, seen.measurement)}"
+    return (first, helps) if helps else (first,)
+
+
+def _holder(measurement: Measurement) -> str:
+    part = largest_part(attribution(measurement))
+    if part is None:
+        return "Where the step's time goes is n/a."
+    name, step_s, share = part
+    whole = step_text(measurement.loop.step_time_s)
+    return (
+        f"{name.capitalize()} is the largest part of a step: "
+        f"{step_text(step_s)} of {whole}, {share:.0%} (measured)."
+    )
+
+
+def _rate(profile: LoopProfile, measurement: Measurement) -> str:
+    contender = profile.contenders[0] if profile.contenders else None
+    rate = contender.rate_samples_per_s if contender else None
+    if contender is None or rate is None:
+        return "Its rate is n/a."
+    per_sample = measurement.loop.epoch_it_per_s / measurement.loop.rank_rate_samples_per_s
+    pace = _scaled(rate, per_sample / measurement.loop.world_size)
+    processes = len(_measured(contender, profile))
+    unknown = ", its interval n/a" if rate.low == rate.high else ""
+    of = (
+        f"of one process{unknown}; --rounds {_MORE_ROUNDS} shows how processes differ"
+        if processes == 1
+        else f"over {processes} fresh processes"
+    )
+    return f"{interval_text(rate, ' samples/s')}, {interval_text(pace, ' it/s')}, {of}."
+
+
+def _measured(contender: Contender, profile: LoopProfile) -> list[TrialRecord]:
+    return [one for one in profile.trials if one.number in contender.trials and one.measurement]
+
+
+def _scaled(interval: Interval, by: float) -> Interval:
+    return Interval(value=interval.value * by, low=interval.low * by, high=interval.high * by)
+
+
+def _what_helps(profile: LoopProfile) -> str | None:
+    """Return what helps most: as measured beside it, else as predicted from the findings."""
+    step = best_step(profile.ablation, profile.noise_floor)
+    if step is not None:
+        return f"What helps most (measured): {step.name}, {speedup_text(step.alone.factor)}."
+    if len(profile.contenders) > 1 and profile.contenders[1].factor is not None:
+        other = profile.contenders[1]
+        assert other.factor is not None
+        said = verdict(other.factor, profile.noise_floor)
+        return printable(f"{other.name} is {speedup_text(other.factor)} as fast: {said} (measured).")
+    gains = [one for one in profile.findings if one.gain is not None and one.gain > 1.0 and one.remedy]
+    best = max(gains, key=lambda one: one.gain or 0.0, default=None)
+    if best is None:
+        return None
+    return printable(f"What would help most: {best.remedy} (at most {best.gain:.2f}x, predicted).")
+
+
+# --- time and memory -----------------------------------------------------------------------
+
+
+def _parts(profile: LoopProfile, seen: TrialRecord | None) -> tuple[Table | Passage, ...]:
+    if seen is None or seen.measurement is None:
+        return ()
+    measurement, host = seen.measurement, profile.rank_host
+    compiles = bool(seen.config and seen.config.compile) or measurement.loop.compile_graphs > 0
+    telemetry = telemetry_lines(seen.telemetry, profile.host.cpus)
+    return (
+        Passage("The config", (config_text(seen.config),)),
+        *step_parts(measurement),
+        beginnings(measurement.loop, compiles),
+        *memory_parts(measurement, seen.telemetry, host),
+        Passage("While it trained (measured from outside)", telemetry),
+        *kernel_parts(measurement.details),
+    )
+
+
+# --- notes ---------------------------------------------------------------------------------
+
+
+def _notes(profile: LoopProfile, seen: TrialRecord | None) -> tuple[Note, ...]:
+    faults = seen.measurement.details.faults if seen and seen.measurement and seen.measurement.details else ()
+    failures = [
+        printable(f"trial {record.number} failed, {record.failure.kind}: {record.failure.message}")
+        for record in profile.trials
+        if record.failure is not None
+    ]
+    return (
+        *(_finding_note(finding) for finding in profile.findings),
+        *(note_of(finding) for finding in profile.machine_findings),
+        *(Note(Severity.INFO, printable(f"not seen: {fault}")) for fault in faults),
+        *(Note(Severity.INFO, line) for line in failures),
+    )
+
+
+def _finding_note(finding: Finding) -> Note:
+    """Return a finding with what mending it could bring."""
+    text = finding_text(finding)
+    if finding.gain is not None and finding.gain > 1.0:
+        text += f": at most {finding.gain:.2f}x (predicted)"
+    return Note(finding.severity, text)
+
+
+def _how_measured(profile: LoopProfile, seen: TrialRecord | None) -> str:
+    of = f"; time and memory are of trial {seen.number}" if seen is not None else ""
+    noise = profile.noise_floor
+    floor = f"; A/A noise floor {noise.relative:.1%} over {noise.processes} fresh processes" if noise else ""
+    trials = count_text(len(profile.trials), "trial")
+    intervals = "95% intervals"
+    status = "" if profile.status is RunStatus.FINISHED else f" (status: {profile.status})"
+    return printable(
+        f"Measured on {profile.measured_on} in {trials}, {duration_text(profile.profile_time_s)}{status}: "
+        f"rates over whole epochs, {intervals}{of}{floor}."
+    )
+
+
+def _next_steps(profile: LoopProfile, folder: str) -> tuple[str, ...]:
+    command = "" if profile.target.builtin else f" -- {target_text(profile.target)}"
+    steps = []
+    if profile.looked_into is not None and profile.ablation is None:
+        steps.append(f"tunekit profile --ablate{command}")
+    steps.append(f"tunekit search{command}")
+    steps.append(f"tunekit report {printable(folder)}  (this again)")
+    return tuple(steps)

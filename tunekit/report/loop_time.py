@@ -1,0 +1,142 @@
+"""Where a loop's time goes, before and in its steady part. Pure."""
+
+from collections.abc import Sequence
+
+from tunekit.recommend.loop_facts import Attribution, attribution, closure
+from tunekit.records.details import Details, KernelWindow
+from tunekit.records.measurement import LoopMeasurement, Measurement
+from tunekit.records.telemetry import GpuTelemetry, Telemetry
+from tunekit.report.table import Passage, Table
+from tunekit.report.text import printable
+from tunekit.units import bytes_text, duration_text
+
+_SHOWN_KERNELS = 8
+
+
+def step_parts(measurement: Measurement) -> tuple[Table | Passage, ...]:
+    """Return where the time of a step goes, and whether its two halves explain it."""
+    loop = measurement.loop
+    found = attribution(measurement)
+    rows = [(part.name, step_text(part.step_s), f"{part.share:.0%}", part.source) for part in found.parts]
+    rows.append(("step", step_text(loop.step_time_s), "", f"{loop.steady_batches:,} batches"))
+    table = Table(
+        "Where the step's time goes (measured)",
+        ("part", "per batch", "of the step", "source"),
+        tuple(rows),
+        (1, 2),
+    )
+    return (table, Passage("", (_closure_line(measurement),)))
+
+
+def largest_part(found: Attribution) -> tuple[str, float, float] | None:
+    """Return name, seconds per batch and share of the part that takes longest; None without parts."""
+    part = max(found.parts, key=lambda one: one.step_s, default=None)
+    return None if part is None else (part.name, part.step_s, part.share)
+
+
+def step_text(step_s: float) -> str:
+    """Return seconds per batch such as "41.3 ms", with three digits."""
+    time_ms = 1000 * step_s
+    if time_ms >= 99.95:
+        return f"{time_ms:,.0f} ms"
+    return f"{time_ms:.1f} ms" if time_ms >= 9.995 else f"{time_ms:.2f} ms"
+
+
+def _closure_line(measurement: Measurement) -> str:
+    found = closure(measurement)
+    if found is None:
+        floors = measurement.details.floors if measurement.details else None
+        why = (floors.why_not if floors else None) or "they were not looked at"
+        return printable(f"Loader alone and training alone: n/a, {why}")
+    return (
+        f"Loader alone {step_text(found.loader_s)}, training alone {step_text(found.compute_s)}, "
+        f"both {step_text(found.step_s)}: {found.meaning} (measured)"
+    )
+
+
+def beginnings(loop: LoopMeasurement, compiles: bool) -> Table:
+    """Return what comes before the steady loop, and what comes back at each epoch."""
+    first = "first step, with compilation" if compiles else "first step"
+    boundary = None if not loop.boundaries_seen else loop.boundary_s
+    rows = (
+        ("start-up, to the first batch asked for", duration_text(loop.startup_s)),
+        ("first batch", duration_text(loop.first_batch_s)),
+        (first, duration_text(loop.first_step_s)),
+        ("each epoch boundary, beyond steady steps", duration_text(boundary)),
+        ("one epoch", _epoch_text(loop)),
+    )
+    return Table("Before the steady loop (measured)", ("", ""), rows, (1,))
+
+
+def _epoch_text(loop: LoopMeasurement) -> str:
+    return "n/a, no length" if loop.epoch_time_s is None else duration_text(loop.epoch_time_s)
+
+
+def telemetry_lines(telemetry: Telemetry | None, cpus: int) -> tuple[str, ...]:
+    """Return what the machine did meanwhile; one line for the host, one for each GPU that was used."""
+    if telemetry is None:
+        return ("n/a: the trial was over before two samples",)
+    host = telemetry.host
+    told = [
+        "CPU n/a" if host.cpu_cores is None else f"{host.cpu_cores:.1f} CPU cores of {cpus}",
+        "reads n/a" if host.read_bytes_per_s is None else f"{host.read_bytes_per_s / 1e6:.1f} MB/s from disk",
+    ]
+    if host.unfetched_share is not None:
+        told.append(f"{host.unfetched_share:.0%} of what was read not from disk")
+    window = "the steady window" if telemetry.is_of_steady_window else "the whole trial, which was short"
+    told.append(f"over {duration_text(telemetry.window_s)} of {window}")
+    return (", ".join(told), *(_gpu_line(gpu) for gpu in telemetry.gpus if gpu.is_used))
+
+
+def _gpu_line(gpu: GpuTelemetry) -> str:
+    figures = (
+        ("busy", gpu.utilization_percent, "{:.0f}%"),
+        ("SM active", gpu.sm_activity_percent, "{:.0f}%"),
+        ("tensor cores", gpu.tensor_activity_percent, "{:.0f}%"),
+        ("DRAM", gpu.dram_activity_percent, "{:.0f}%"),
+        ("power", gpu.power_w, "{:.0f} W"),
+        ("clock", gpu.sm_clock_mhz, "{:.0f} MHz"),
+    )
+    told = [f"{name} {form.format(value)}" for name, value, form in figures if value is not None]
+    memory = gpu.peak_used_bytes if gpu.peak_tree_bytes is None else gpu.peak_tree_bytes
+    if memory is not None:
+        told.append(f"memory {bytes_text(memory)}")
+    limits = sorted(set(gpu.throttle_reasons) - {"gpu_idle"})
+    if limits:
+        told.append(f"throttled by {', '.join(limits)}")
+    return f"GPU {gpu.index}: {', '.join(told) or 'n/a'}"
+
+
+def kernel_parts(details: Details | None) -> tuple[Table | Passage, ...]:
+    """Return the traced kernels and the places where the script waits for the device, if any."""
+    parts: list[Table | Passage] = []
+    if details is not None and details.kernels is not None:
+        parts.extend(_kernels(details.kernels))
+    if details is not None and details.syncs:
+        lines = tuple(
+            printable(f"  {one.where}: {one.what}, {one.per_step:.2g} per step") for one in details.syncs
+        )
+        parts.append(Passage("Where the script waits for the device (measured)", lines))
+    return tuple(parts)
+
+
+def _kernels(seen: KernelWindow) -> Sequence[Table | Passage]:
+    shown = seen.kernels[:_SHOWN_KERNELS]
+    rows = tuple(
+        (printable(_short(one.name)), f"{one.calls:,}", step_text(one.time_s / seen.steps)) for one in shown
+    )
+    device = (
+        ("device busy", seen.device_busy_s),
+        ("host to device", seen.h2d_s),
+        ("device to host", seen.d2h_s),
+        ("idle between kernels", seen.idle_s),
+    )
+    told = [f"{name} {step_text(time_s / seen.steps)}" for name, time_s in device if time_s is not None]
+    traced = f"{seen.steps} traced steps, {step_text(seen.time_s / seen.steps)} each: slower than untraced"
+    line = "; ".join([*([", ".join(told) + " per step"] if told else []), traced])
+    title = "Traced kernels, the longest (measured under torch.profiler)"
+    return (Table(title, ("kernel", "calls", "per step"), rows, (1, 2)), Passage("", (line,)))
+
+
+def _short(name: str, most: int = 52) -> str:
+    return name if len(name) <= most else name[: most - 3] + "..."

@@ -1,0 +1,172 @@
+"""What each optimisation brings: which apply here, what is run for them, what it comes to. Pure."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tunekit.records.config import Precision, TrainConfig
+from tunekit.records.loop_profile import Ablation, AblationStep, Contender
+from tunekit.records.recommendation import NoiseFloor
+from tunekit.records.run import FixedKnob, KnobValue
+from tunekit.records.target import BindingKind
+from tunekit.records.trial import TrialRecord
+from tunekit.search.compare import contender, factor, product
+from tunekit.search.reach import Surroundings, reach_of, why_inert
+from tunekit.search.space import knob_space, legal
+
+_PREFETCH = 2
+
+TrialsOf = Callable[[TrainConfig], Sequence[TrialRecord]]
+"""The interleaved trials of a config so far."""
+
+
+@dataclass(frozen=True)
+class Optimisation:
+    """One thing that may make a loop faster."""
+
+    name: str
+    changes: tuple[FixedKnob, ...]
+
+    def on(self, config: TrainConfig) -> TrainConfig:
+        """Return a config with it."""
+        return legal(config.model_dump() | {one.knob: one.value for one in self.changes})
+
+
+@dataclass(frozen=True)
+class AblationPlan:
+    """What is tried on a config, in order."""
+
+    optimisations: tuple[Optimisation, ...]
+    left_out: tuple[str, ...]
+    """What is not, and why."""
+
+    def alone(self, config: TrainConfig) -> tuple[TrainConfig, ...]:
+        """Return the config with each optimisation by itself."""
+        return tuple(one.on(config) for one in self.optimisations)
+
+    def configs_at_most(self, config: TrainConfig) -> int:
+        """Return how many different configs there are to run if none fails, the plain one included."""
+        added = {config, *self.alone(config)}
+        for one in self.optimisations:
+            config = one.on(config)
+            added.add(config)
+        return len(added)
+
+
+def plan_ablation(config: TrainConfig, around: Surroundings) -> AblationPlan:
+    """Return the optimisations that apply to a config on this target and device."""
+    kept: list[Optimisation] = []
+    left_out: list[str] = []
+    for name, changes, why_not in (
+        _loader_workers(config, around),
+        _switch("pin_memory", config, around),
+        _precision(Precision.TF32, config, around),
+        _precision(Precision.BF16, config, around),
+        _switch("channels_last", config, around),
+        _switch("compile", config, around),
+    ):
+        if why_not is None:
+            kept.append(Optimisation(name, changes))
+        else:
+            left_out.append(f"{name}: {why_not}")
+    return AblationPlan(tuple(kept), tuple(left_out))
+
+
+_Choice = tuple[str, tuple[FixedKnob, ...], str | None]
+
+
+def _loader_workers(config: TrainConfig, around: Surroundings) -> _Choice:
+    name, count = "loader workers", max(1, around.host.cpus // 2)
+    reach = reach_of("num_workers", around)
+    if reach.kind is BindingKind.FIXED:
+        return name, (), reach.why_fixed
+    if config.num_workers >= count:
+        return name, (), f"there are {config.num_workers} already, with {around.host.cpus} CPUs"
+    values: dict[str, KnobValue] = {"num_workers": count}
+    if not config.num_workers:
+        values["prefetch_factor"] = _PREFETCH
+    values["persistent_workers"] = True
+    settable = {
+        knob: value for knob, value in values.items() if reach_of(knob, around).kind is not BindingKind.FIXED
+    }
+    return name, tuple(FixedKnob(knob=knob, value=value) for knob, value in settable.items()), None
+
+
+def _switch(knob: str, config: TrainConfig, around: Surroundings) -> _Choice:
+    changes = (FixedKnob(knob=knob, value=True),)
+    if getattr(config, knob):
+        return knob, changes, why_inert(knob, around) or "it is on already"
+    space = knob_space(knob, around)
+    return knob, changes, None if True in space.values else (space.why_fixed or "it can't be set here")
+
+
+def _precision(precision: Precision, config: TrainConfig, around: Surroundings) -> _Choice:
+    changes = (FixedKnob(knob="precision", value=precision.value),)
+    why_not = None
+    if config.precision is precision or (precision, config.precision) == (Precision.TF32, Precision.BF16):
+        why_not = f"it computes in {config.precision} already"
+    elif precision is Precision.TF32 and config.precision is not Precision.FP32:
+        why_not = f"it computes in {config.precision}, not in fp32"
+    elif reach_of("precision", around).kind is BindingKind.FIXED:
+        why_not = reach_of("precision", around).why_fixed
+    elif precision not in knob_space("precision", around).values:
+        why_not = f"{around.profile.id} does not compute natively in it"
+    return precision.value, changes, why_not
+
+
+def ablation_of(
+    config: TrainConfig, plan: AblationPlan, trials_of: TrialsOf, noise: NoiseFloor | None
+) -> Ablation:
+    """Return what the trials so far say of each optimisation.
+
+    An optimisation that failed by itself or when it was added is left out of those that follow.
+
+    Args:
+        config: the plain one.
+        plan: what is tried.
+        trials_of: gives the trials of a config.
+        noise: of the fresh processes of the plain config.
+    """
+    plain = trials_of(config)
+    steps: list[AblationStep] = []
+    used: list[Contender] = []
+    together, before = None, config
+    for one in plan.optimisations:
+        alone = contender(one.name, one.on(config), trials_of(one.on(config)), plain, noise)
+        with_it = one.on(before)
+        added, step_factor = None, alone.factor
+        if used and alone.rate_samples_per_s is not None:
+            added = contender(f"+ {one.name}", with_it, trials_of(with_it), plain, noise)
+            step_factor = factor(trials_of(with_it), trials_of(before), noise)
+        result = added or alone
+        steps.append(
+            AblationStep(
+                name=one.name, changes=one.changes, alone=alone, added=added, step_factor=step_factor
+            )
+        )
+        if result.rate_samples_per_s is not None:
+            before, together = with_it, result.factor
+            used.append(alone)
+    return Ablation(
+        steps=tuple(steps), left_out=plan.left_out, product_of_alone=product(used), together=together
+    )
+
+
+def next_added(config: TrainConfig, plan: AblationPlan, trials_of: TrialsOf) -> TrainConfig | None:
+    """Return the next config to run of those in which optimisations are added in turn; None when all ran.
+
+    Each optimisation must have run by itself.
+    """
+    before = config
+    for one in plan.optimisations:
+        if not _runs(trials_of(one.on(config))):
+            continue
+        with_it = one.on(before)
+        if not trials_of(with_it):
+            return with_it
+        if _runs(trials_of(with_it)):
+            before = with_it
+    return None
+
+
+def _runs(records: Sequence[TrialRecord]) -> bool:
+    return any(record.measurement for record in records)
