@@ -5,8 +5,8 @@
 
 Each process times its own steps; the steps are a busy wait of fixed length, so that what differs is the
 agent. The agent observes with a window that never closes. An A/A pair gives the noise floor. Then every
-hook is called so many times, in a loop's order, in one process that observes: the mean, and its share of a step. It
-fails where the agent did not start or broke down.
+hook is called so many times, in a loop's order, in one process that observes: the mean, and its share of a
+step. It fails where the agent did not start or broke down.
 """
 
 import argparse

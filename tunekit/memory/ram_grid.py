@@ -39,12 +39,19 @@ class _Point:
     prefetch_factor: int | None
 
 
+@dataclass(frozen=True)
+class _Batch:
+    data_bytes: float
+    shared_bytes: float | None
+
+
 def ram_grid(
     batch_bytes: float,
     main_base_bytes: int,
     worker_base_bytes: int,
     host: Host,
     present: tuple[int, int | None] | None = None,
+    batch_shared_bytes: float | None = None,
 ) -> tuple[GridCell, ...]:
     """Return the cells of workers x prefetch, fewest workers first, then the smallest prefetch.
 
@@ -52,11 +59,12 @@ def ram_grid(
     own number and the present one among them. 0 workers, where they are the present ones, are one cell.
 
     Args:
-        batch_bytes: of one batch as a worker hands it over.
+        batch_bytes: of the data of one batch.
         main_base_bytes: host memory of the training process without batches.
         worker_base_bytes: the same of one worker.
         host: of one rank, whose limits hold.
         present: workers and prefetch factor that the loop has now.
+        batch_shared_bytes: what one batch takes in /dev/shm, where that is known to be another figure.
     """
     prefetches = {*_PREFETCHES, present[1] if present and present[1] else _PREFETCHES[0]}
     points = []
@@ -64,8 +72,9 @@ def ram_grid(
         points += (
             [_Point(workers, prefetch) for prefetch in sorted(prefetches)] if workers else [_Point(0, None)]
         )
+    batch = _Batch(batch_bytes, batch_shared_bytes)
     return tuple(
-        _cell(point, batch_bytes, main_base_bytes + point.num_workers * worker_base_bytes, host, present)
+        _cell(point, batch, main_base_bytes + point.num_workers * worker_base_bytes, host, present)
         for point in points
     )
 
@@ -80,11 +89,11 @@ def _workers(cpus: int, present: int | None) -> list[int]:
 
 
 def _cell(
-    point: _Point, batch_bytes: float, base_bytes: int, host: Host, present: tuple[int, int | None] | None
+    point: _Point, batch: _Batch, base_bytes: int, host: Host, present: tuple[int, int | None] | None
 ) -> GridCell:
-    buffered = buffer_bytes(point, batch_bytes)
-    verdict = loader_verdict(point, batch_bytes, base_bytes, host)
-    why = loader_oom_reason(point, batch_bytes, base_bytes, host)
+    buffered = buffer_bytes(point, batch.data_bytes)
+    verdict = loader_verdict(point, batch.data_bytes, base_bytes, host, batch.shared_bytes)
+    why = loader_oom_reason(point, batch.data_bytes, base_bytes, host, batch.shared_bytes)
     if verdict is RamVerdict.RISKY:
         safe_bytes = SAFE_BUFFER_SHARE * host.ram_limit_bytes
         why = (

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from tunekit.memory.ram import buffer_bytes
-from tunekit.recommend.loop_facts import attribution
 from tunekit.recommend.noise import verdict
 from tunekit.records.config import KNOBS
 from tunekit.records.loop_profile import Ablation, AblationStep, Contender, LoopProfile
@@ -11,7 +10,7 @@ from tunekit.records.measurement import Interval, Measurement
 from tunekit.records.recommendation import NoiseFloor
 from tunekit.records.trial import TrialRecord
 from tunekit.report.columns import Column, fitted_table
-from tunekit.report.loop_time import step_text
+from tunekit.report.loop_time import part_texts, step_text
 from tunekit.report.table import Passage, Table
 from tunekit.report.text import interval_text, printable, speedup_text, value_text
 from tunekit.units import bytes_text, duration_text
@@ -63,18 +62,9 @@ def _measured(contender: Contender, profile: LoopProfile) -> Measurement | None:
 
 
 def _time_rows(shown: Sequence[Measurement | None]) -> list[tuple[str, ...]]:
-    parts = [{part.name: part for part in attribution(one).parts} if one is not None else {} for one in shown]
+    parts = [{} if one is None else part_texts(one) for one in shown]
     names = dict.fromkeys(name for each in parts for name in each)
-    rows = [
-        (
-            name,
-            *(
-                f"{step_text(each[name].step_s)} {each[name].share:4.0%}" if name in each else _NONE
-                for each in parts
-            ),
-        )
-        for name in names
-    ]
+    rows = [(name, *(each.get(name, _NONE) for each in parts)) for name in names]
     rows.append(("step", *(_NONE if one is None else step_text(one.loop.step_time_s) for one in shown)))
     rows.append(("epoch", *(_NONE if one is None else duration_text(one.loop.epoch_time_s) for one in shown)))
     return rows

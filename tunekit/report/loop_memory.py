@@ -3,7 +3,8 @@
 import math
 
 from tunekit.memory.ram import buffer_bytes
-from tunekit.recommend.loop_facts import GridCell, VramBudget, ram_grid, vram_budget
+from tunekit.memory.ram_grid import GridCell, ram_grid
+from tunekit.memory.vram_budget import VramBudget, vram_budget
 from tunekit.recommend.tiers import base_ram_bytes
 from tunekit.records.attribution import BatchSeen, LeafSeen
 from tunekit.records.host import Host
@@ -31,7 +32,7 @@ def memory_parts(
     parts.extend(_grid(measurement, host))
     budget = vram_budget(measurement, telemetry)
     if budget is not None:
-        parts.append(vram_table(budget, measurement.loop))
+        parts.extend(vram_parts(budget, measurement.loop))
     elif measurement.loop.peak_allocated_bytes is not None:
         parts.append(Passage("Device memory (measured)", (_peaks_line(measurement.loop),)))
     return tuple(parts)
@@ -107,14 +108,15 @@ def base_line(measurement: Measurement) -> str:
 def _grid(measurement: Measurement, host: Host) -> tuple[Table | Passage, ...]:
     loop = measurement.loop
     queue = measurement.details.queue if measurement.details else None
-    batch_bytes = loop.batch.shared_bytes if loop.batch else loop.batch_bytes
+    shared_bytes = loop.batch.shared_bytes if loop.batch else None
     main_bytes, worker_bytes = base_ram_bytes(measurement), 0
     note = "The base is the whole tree's; what further workers take themselves is n/a and left out"
     if queue is not None and queue.main_base_bytes is not None and queue.worker_base_bytes is not None:
         main_bytes, worker_bytes = queue.main_base_bytes, queue.worker_base_bytes
         note = f"Base: {bytes_text(main_bytes)} + {bytes_text(worker_bytes)} per worker (measured)"
-    cells = ram_grid(batch_bytes, main_bytes, worker_bytes, host, (loop.num_workers, loop.prefetch_factor))
-    if not batch_bytes or not cells or queue_is_needless(loop):
+    present = (loop.num_workers, loop.prefetch_factor)
+    cells = ram_grid(loop.batch_bytes, main_bytes, worker_bytes, host, present, shared_bytes)
+    if not loop.batch_bytes or not cells or queue_is_needless(loop):
         return ()
     marked = "; * is the present setting" if any(cell.is_present for cell in cells) else ""
     limit = f"{bytes_text(host.ram_limit_bytes)} RAM, {bytes_text(host.shm_free_bytes)} /dev/shm free"
@@ -128,7 +130,8 @@ def queue_is_needless(loop: LoopMeasurement) -> bool:
 
 def grid_table(cells: tuple[GridCell, ...]) -> Table:
     """Return workers down, prefetch across; each cell has the buffer and its verdict."""
-    depths = sorted({cell.prefetch_factor for cell in cells})
+    cells = tuple(cell for cell in cells if cell.num_workers)  # without workers there is no buffer
+    depths = sorted({cell.prefetch_factor or 0 for cell in cells})
     present = next((cell.prefetch_factor for cell in cells if cell.is_present), None)
     while len(depths) > _MOST_DEPTHS:  # more would not fit in 80 columns
         depths.remove(next(depth for depth in reversed(depths) if depth != present))
@@ -157,23 +160,32 @@ def _peaks_line(loop: LoopMeasurement) -> str:
     )
 
 
-def vram_table(budget: VramBudget, loop: LoopMeasurement) -> Table:
-    """Return what the device's memory is taken by."""
+def vram_parts(budget: VramBudget, loop: LoopMeasurement) -> tuple[Table | Passage, ...]:
+    """Return what the device's memory is taken by at the peak, in the order in which it adds up."""
     figures = (
         ("parameters", budget.parameters_bytes),
         ("buffers", budget.buffers_bytes),
-        ("gradients", budget.gradients_bytes),
-        ("optimizer", budget.optimizer_bytes),
+        ("gradients there", budget.gradients_bytes),
+        ("optimizer state", budget.optimizer_bytes),
         ("batch", budget.batch_bytes),
-        ("activations", budget.activations_bytes),
-        ("peak allocated", budget.peak_allocated_bytes),
+        ("activations, workspace", budget.activations_bytes),
+        ("= peak allocated", budget.peak_allocated_bytes),
         ("fragmentation", budget.fragmentation_bytes),
-        ("reserved", budget.reserved_bytes),
+        ("= peak reserved", budget.peak_reserved_bytes),
         ("context", budget.context_bytes),
+        ("= of the driver", budget.nvml_bytes),
     )
-    return Table(
-        f"Device memory of {bytes_text(loop.device.memory_bytes)} (measured)",
+    table = Table(
+        f"Device memory of {bytes_text(loop.device.memory_bytes)}, at the peak (measured)",
         ("", ""),
         tuple((name, bytes_text(size)) for name, size in figures),
         (1,),
     )
+    told = [f"All gradients: {bytes_text(budget.complete_gradients_bytes)}; freed while activations peak"]
+    if budget.peak_in is not None:
+        told.append(f"The peak lies in {budget.peak_in}")
+    if budget.allocation_retries is not None:
+        told.append(f"{count_text(budget.allocation_retries, 'allocation')} tried again for want of room")
+    if budget.note is not None:
+        told.append(budget.note)
+    return (table, Passage("", tuple(printable(line) for line in told)))

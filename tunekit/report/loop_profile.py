@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from tunekit.recommend.loop_facts import attribution
 from tunekit.recommend.noise import verdict
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.loop_profile import Contender, LoopProfile
@@ -13,10 +12,9 @@ from tunekit.report.loop_contest import ablation_parts, best_step, comparison_pa
 from tunekit.report.loop_memory import memory_parts
 from tunekit.report.loop_time import (
     beginnings,
+    holder_text,
     kernel_parts,
-    largest_part,
     step_parts,
-    step_text,
     telemetry_lines,
 )
 from tunekit.report.table import Passage, Table
@@ -80,20 +78,8 @@ def _answers(profile: LoopProfile, seen: TrialRecord | None) -> tuple[str, ...]:
         trials = f"{count_text(len(profile.trials), 'trial')}, {failed} of them failed"
         return (f"Nothing was measured: {trials} (status: {profile.status}).",)
     helps = _what_helps(profile)
-    first = f"{_holder(seen.measurement)} {_rate(profile, seen.measurement)}"
+    first = f"{holder_text(seen.measurement)} {_rate(profile, seen.measurement)}"
     return (first, helps) if helps else (first,)
-
-
-def _holder(measurement: Measurement) -> str:
-    part = largest_part(attribution(measurement))
-    if part is None:
-        return "Where the step's time goes is n/a."
-    name, step_s, share = part
-    whole = step_text(measurement.loop.step_time_s)
-    return (
-        f"{name.capitalize()} is the largest part of a step: "
-        f"{step_text(step_s)} of {whole}, {share:.0%} (measured)."
-    )
 
 
 def _rate(profile: LoopProfile, measurement: Measurement) -> str:

@@ -2,7 +2,14 @@
 
 from collections.abc import Sequence
 
-from tunekit.recommend.loop_facts import Attribution, attribution, closure
+from tunekit.recommend.diagnose.loop.attribution import (
+    Bound,
+    Share,
+    attribution,
+    bound,
+    closure,
+    drained_share,
+)
 from tunekit.records.details import Details, KernelWindow
 from tunekit.records.measurement import LoopMeasurement, Measurement
 from tunekit.records.telemetry import GpuTelemetry, Telemetry
@@ -17,8 +24,8 @@ def step_parts(measurement: Measurement) -> tuple[Table | Passage, ...]:
     """Return where the time of a step goes, and whether its two halves explain it."""
     loop = measurement.loop
     found = attribution(measurement)
-    rows = [(part.name, step_text(part.step_s), f"{part.share:.0%}", part.source) for part in found.parts]
-    rows.append(("step", step_text(loop.step_time_s), "", f"{loop.steady_batches:,} batches"))
+    rows = [(_part_name(one), *_part_texts(one), one.source) for one in found.shares]
+    rows.append(("step", step_text(found.step_ms / 1000), "", f"{loop.steady_batches:,} batches"))
     table = Table(
         "Where the step's time goes (measured)",
         ("part", "per batch", "of the step", "source"),
@@ -28,10 +35,37 @@ def step_parts(measurement: Measurement) -> tuple[Table | Passage, ...]:
     return (table, Passage("", (_closure_line(measurement),)))
 
 
-def largest_part(found: Attribution) -> tuple[str, float, float] | None:
-    """Return name, seconds per batch and share of the part that takes longest; None without parts."""
-    part = max(found.parts, key=lambda one: one.step_s, default=None)
-    return None if part is None else (part.name, part.step_s, part.share)
+def part_texts(measurement: Measurement) -> dict[str, str]:
+    """Return each part of a step by its name, such as "41.3 ms  50%"."""
+    return {_part_name(one): " ".join(_part_texts(one)) for one in attribution(measurement).shares}
+
+
+def _part_name(share: Share) -> str:
+    """Return a part's name; one that lies within or beside those that add up stands further in."""
+    return share.part.value if share.is_of_sum else f"  {share.part.value}"
+
+
+def _part_texts(share: Share) -> tuple[str, str]:
+    return step_text(share.batch_ms / 1000), f"{share.share:4.0%}"
+
+
+def holder_text(measurement: Measurement) -> str:
+    """Return what holds the loop back, in one sentence."""
+    found = attribution(measurement)
+    stall, step = step_text(found.stall.batch_ms / 1000), step_text(found.step_ms / 1000)
+    waits = f"{stall} of {step} per batch ({found.stall_share:.0%}) are spent waiting for data (measured)."
+    match bound(measurement):
+        case Bound.DATA:
+            return f"Data-bound: {waits}"
+        case Bound.COMPUTE:
+            return f"Compute-bound: {waits}"
+        case Bound.BALANCED:
+            return f"Balanced, loader and training take about as long: {waits}"
+        case Bound.HOST:
+            share = drained_share(measurement.loop)
+            return f"Host-bound: the GPU had nothing left to do before {share:.0%} of the batches; {waits}"
+        case _:
+            return f"What holds it back is unclear, for nothing saw the device's own time: {waits}"
 
 
 def step_text(step_s: float) -> str:
@@ -50,7 +84,7 @@ def _closure_line(measurement: Measurement) -> str:
         return printable(f"Loader alone and training alone: n/a, {why}")
     return (
         f"Loader alone {step_text(found.loader_s)}, training alone {step_text(found.compute_s)}, "
-        f"both {step_text(found.step_s)}: {found.meaning} (measured)"
+        f"both {step_text(found.step_s)}: {found.meaning or 'between the longer and the sum'} (measured)"
     )
 
 

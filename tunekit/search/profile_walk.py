@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tunekit.errors import TargetError, UsageError
-from tunekit.recommend.loop_facts import findings_of
+from tunekit.recommend.diagnose.loop import loop_findings
 from tunekit.records.config import KNOBS, TrainConfig
 from tunekit.records.details import Detail
 from tunekit.records.loop_profile import LoopProfile
@@ -356,6 +356,6 @@ class ProfileWalk:
         profile = profile.model_copy(update=updates)
         seen = profile.looked_into
         if seen is not None:
-            found = findings_of(seen, profile.target, discovery, profile.rank_host, self._here)
-            profile = profile.model_copy(update={"findings": found})
+            found = loop_findings(seen, profile.target, discovery, profile.rank_host, self._here)
+            profile = profile.model_copy(update={"findings": tuple(found)})
         return profile
