@@ -20,23 +20,30 @@ from tunekit.report.terminal import draw_loop_profile
 from tunekit.search.compare import contender
 
 AT_80 = """
-Compute is the largest part of a step: 26.0 ms of 47.0 ms, 55% (measured). 5,010
-samples/s (4,960 to 5,060), 19.6 it/s (19.4 to 19.8), of one process; --rounds 5
-shows how processes differ.
+Data-bound: 17.0 ms of 47.0 ms per batch (36%) are spent waiting for data
+(measured). 5,010 samples/s (4,960 to 5,060), 19.6 it/s (19.4 to 19.8), of one
+process; --rounds 5 shows how processes differ.
 What would help most: give the loader more workers (at most 1.60x, predicted).
 
 The config
 batch 256, workers 2 x prefetch 2, fp32, persistent
 
 Where the step's time goes (measured)
-part       per batch  of the step  source
-data wait    17.0 ms          36%  host clock
-compute      26.0 ms          55%  host clock
-optimizer    3.50 ms           7%  host clock
-other        0.50 ms           1%  host clock
-step         47.0 ms               100 batches
-Loader alone 41.0 ms, training alone 30.0 ms, both 47.0 ms: within max and sum
-  (measured)
+part                  per batch  of the step  source
+data stall              17.0 ms          36%  host clock
+compute                 26.0 ms          55%  host clock
+optimizer               3.50 ms           7%  host clock
+other                   0.50 ms           1%  host clock
+  copy to the device    5.00 ms          11%  torch.profiler, 4 steps
+  device idle           15.0 ms          25%  torch.profiler, 4 steps
+step                    47.0 ms               100 batches
+Loader alone 41.0 ms, training alone 30.0 ms, both 47.0 ms: between the longer
+  and the sum (measured)
+
+warning waits-for-loader: the loop waits for its loader
+  seen: data wait 17.0 ms of 47.0 ms per step
+  do: give the loader more workers
+  gain: at most 1.60x (predicted)
 
 Before the steady loop (measured)
 start-up, to the first batch asked for     2.0 s
@@ -62,6 +69,7 @@ workers      prefetch 1       prefetch 2      prefetch 4     prefetch 8
       2  294.0 MiB Safe  *588.0 MiB Safe    1.1 GiB Safe   2.3 GiB Safe
       4  588.0 MiB Safe     1.1 GiB Safe    2.3 GiB Safe   4.6 GiB Safe
       8    1.1 GiB Safe     2.3 GiB Safe    4.6 GiB Safe  9.2 GiB Risky
+     16    2.3 GiB Safe     4.6 GiB Safe   9.2 GiB Risky   18.4 GiB OOM
 Base: 2.0 GiB + 300.0 MiB per worker (measured); this host: 32.0 GiB RAM, 16.0
   GiB /dev/shm free; * is the present setting
 
@@ -83,9 +91,6 @@ device busy 25.0 ms, host to device 5.00 ms, device to host 0.10 ms, idle
 
 Where the script waits for the device (measured)
   train.py:42: aten::item, 1 per step
-
-warning: the loop waits for its loader (data wait 17.0 ms of 47.0 ms per step);
-  give the loader more workers: at most 1.60x (predicted)
 
 Measured on a10g in 1 trial, 21.0 s: rates over whole epochs, 95% intervals;
 time and memory are of trial 0.
@@ -125,9 +130,9 @@ def test_no_line_is_wider_than_the_terminal_nor_ends_in_spaces(width: int, tmp_p
             assert line == line.rstrip()
 
 
-def test_the_largest_part_and_the_rate_of_one_process_come_first():
+def test_what_holds_the_loop_back_and_the_rate_of_one_process_come_first():
     first = loop_profile_view(profiled()).answers[0]
-    assert first.startswith("Compute is the largest part of a step: 26.0 ms of 47.0 ms, 55% (measured).")
+    assert first.startswith("Data-bound: 17.0 ms of 47.0 ms per batch (36%) are spent waiting for data")
     assert "of one process; --rounds 5 shows how processes differ." in first
 
 

@@ -11,22 +11,12 @@ from tunekit.records.checkup import Checkup, LoaderPlan
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Accelerator, GpuState, Host, TorchBuild
 from tunekit.records.storage import Storage, StorageKind
-from tunekit.report.terminal import SEVERITY_STYLES, hang, say
+from tunekit.report.findings import FindingView, finding_view
+from tunekit.report.terminal import draw_findings, hang, say
 from tunekit.report.text import SEVERITY_WORDS, printable
 from tunekit.units import bytes_text, count_text
 
 _LABEL_WIDTH = 9
-
-
-@dataclass(frozen=True)
-class FindingView:
-    """One finding, in lines."""
-
-    severity: Severity
-    heading: str
-    """Severity, code and message."""
-    details: tuple[str, ...]
-    """Evidence and remedy."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +40,7 @@ def view_checkup(checkup: Checkup, silenced: Sequence[str] = ()) -> CheckupView:
     return CheckupView(
         answer=_answer(checkup.findings),
         facts=tuple((label, printable(text)) for label, text in _facts(checkup)),
-        findings=tuple(_finding(one) for one in checkup.findings),
+        findings=tuple(finding_view(one) for one in checkup.findings),
         silenced=f"not shown: {', '.join(silenced)}" if silenced else None,
     )
 
@@ -62,11 +52,7 @@ def draw_checkup(console: Console, shown: CheckupView) -> None:
     console.print()
     for label, text in shown.facts:
         hang(console, text, label.ljust(_LABEL_WIDTH), " " * _LABEL_WIDTH)
-    for finding in shown.findings:
-        console.print()
-        say(console, finding.heading, SEVERITY_STYLES[finding.severity])
-        for detail in finding.details:
-            hang(console, detail, "  ", "  ")
+    draw_findings(console, shown.findings)
     if shown.silenced:
         console.print()
         say(console, shown.silenced, "dim")
@@ -93,16 +79,6 @@ def _answer(findings: Sequence[Finding]) -> str:
     if counts[Severity.WARNING]:
         return f"Training will run here, but look at this first: {', '.join(parts)}."
     return f"Nothing stands in the way of training here{': ' + ', '.join(parts) if parts else ''}."
-
-
-def _finding(finding: Finding) -> FindingView:
-    details = [
-        printable(f"{label}: {text}")
-        for label, text in (("seen", finding.evidence), ("do", finding.remedy))
-        if text
-    ]
-    heading = f"{SEVERITY_WORDS[finding.severity]} {finding.code}: {finding.message}"
-    return FindingView(finding.severity, printable(heading), tuple(details))
 
 
 def _facts(checkup: Checkup) -> list[tuple[str, str]]:

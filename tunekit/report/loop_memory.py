@@ -118,7 +118,9 @@ def _grid(measurement: Measurement, host: Host) -> tuple[Table | Passage, ...]:
     cells = ram_grid(loop.batch_bytes, main_bytes, worker_bytes, host, present, shared_bytes)
     if not loop.batch_bytes or not cells or queue_is_needless(loop):
         return ()
-    marked = "; * is the present setting" if any(cell.is_present for cell in cells) else ""
+    marked = (
+        "; * is the present setting" if any(cell.is_present and cell.num_workers for cell in cells) else ""
+    )
     limit = f"{bytes_text(host.ram_limit_bytes)} RAM, {bytes_text(host.shm_free_bytes)} /dev/shm free"
     return (grid_table(cells), Passage("", (f"{note}; this host: {limit}{marked}",)))
 

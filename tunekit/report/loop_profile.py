@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 
 from tunekit.recommend.noise import verdict
-from tunekit.records.finding import Finding, Severity
+from tunekit.records.finding import Severity
 from tunekit.records.loop_profile import Contender, LoopProfile
 from tunekit.records.measurement import Interval, Measurement
 from tunekit.records.run import RunStatus
 from tunekit.records.trial import TrialRecord
+from tunekit.report.findings import FindingView, finding_view
 from tunekit.report.loop_contest import ablation_parts, best_step, comparison_parts
 from tunekit.report.loop_memory import memory_parts
 from tunekit.report.loop_time import (
@@ -21,7 +22,6 @@ from tunekit.report.table import Passage, Table
 from tunekit.report.text import (
     Note,
     config_text,
-    finding_text,
     interval_text,
     note_of,
     printable,
@@ -39,10 +39,14 @@ class LoopProfileView:
 
     answers: tuple[str, ...]
     """What holds the loop back, how fast it is, what helps most."""
+    step: tuple[Table | Passage, ...]
+    """The config, and where its step's time goes."""
+    findings: tuple[FindingView, ...]
+    """Of its loop."""
     parts: tuple[Table | Passage, ...]
-    """Where time and memory go."""
-    notes: tuple[Note, ...]
+    """What comes before the steady loop, and where memory goes."""
     comparisons: tuple[Table | Passage, ...]
+    notes: tuple[Note, ...]
     how_measured: str
     next_steps: tuple[str, ...]
 
@@ -58,12 +62,14 @@ def loop_profile_view(profile: LoopProfile, folder: str = "FOLDER", width: int =
     seen = profile.looked_into
     return LoopProfileView(
         answers=_answers(profile, seen),
+        step=_step(seen),
+        findings=tuple(finding_view(finding) for finding in profile.findings),
         parts=_parts(profile, seen),
-        notes=_notes(profile, seen),
         comparisons=(
             *comparison_parts(profile),
             *ablation_parts(profile.ablation, profile.noise_floor, width),
         ),
+        notes=_notes(profile, seen),
         how_measured=_how_measured(profile, seen),
         next_steps=_next_steps(profile, folder),
     )
@@ -127,6 +133,12 @@ def _what_helps(profile: LoopProfile) -> str | None:
 # --- time and memory -----------------------------------------------------------------------
 
 
+def _step(seen: TrialRecord | None) -> tuple[Table | Passage, ...]:
+    if seen is None or seen.measurement is None:
+        return ()
+    return (Passage("The config", (config_text(seen.config),)), *step_parts(seen.measurement))
+
+
 def _parts(profile: LoopProfile, seen: TrialRecord | None) -> tuple[Table | Passage, ...]:
     if seen is None or seen.measurement is None:
         return ()
@@ -134,8 +146,6 @@ def _parts(profile: LoopProfile, seen: TrialRecord | None) -> tuple[Table | Pass
     compiles = bool(seen.config and seen.config.compile) or measurement.loop.compile_graphs > 0
     telemetry = telemetry_lines(seen.telemetry, profile.host.cpus)
     return (
-        Passage("The config", (config_text(seen.config),)),
-        *step_parts(measurement),
         beginnings(measurement.loop, compiles),
         *memory_parts(measurement, seen.telemetry, host),
         Passage("While it trained (measured from outside)", telemetry),
@@ -154,19 +164,10 @@ def _notes(profile: LoopProfile, seen: TrialRecord | None) -> tuple[Note, ...]:
         if record.failure is not None
     ]
     return (
-        *(_finding_note(finding) for finding in profile.findings),
         *(note_of(finding) for finding in profile.machine_findings),
         *(Note(Severity.INFO, printable(f"not seen: {fault}")) for fault in faults),
         *(Note(Severity.INFO, line) for line in failures),
     )
-
-
-def _finding_note(finding: Finding) -> Note:
-    """Return a finding with what mending it could bring."""
-    text = finding_text(finding)
-    if finding.gain is not None and finding.gain > 1.0:
-        text += f": at most {finding.gain:.2f}x (predicted)"
-    return Note(finding.severity, text)
 
 
 def _how_measured(profile: LoopProfile, seen: TrialRecord | None) -> str:

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tunekit.records.finding import Severity
+from tunekit.report.findings import FindingView
 from tunekit.report.loop_profile import LoopProfileView
 from tunekit.report.plan import PlanView
 from tunekit.report.table import Passage, Table
@@ -79,16 +80,15 @@ def draw_plan(console: Console, shown: PlanView) -> None:
 
 
 def draw_loop_profile(console: Console, shown: LoopProfileView) -> None:
-    """Print a loop profile: the answer first, then where time and memory go, then what follows."""
+    """Print a loop profile: the answer, the step's time, what holds it back, then the rest."""
     console.print()
     for answer in shown.answers:
         say(console, answer, "bold")
+    draw_parts(console, shown.step, joins=True)
+    draw_findings(console, shown.findings)
     draw_parts(console, shown.parts, joins=True)
-    if shown.notes:
-        console.print()
-    for note in shown.notes:
-        hang(console, note.line, style=SEVERITY_STYLES[note.severity])
     draw_parts(console, shown.comparisons, joins=True)
+    _draw_notes(console, shown.notes)
     console.print()
     say(console, shown.how_measured, "dim")
     if shown.next_steps:
@@ -96,6 +96,15 @@ def draw_loop_profile(console: Console, shown: LoopProfileView) -> None:
         say(console, "Next", "bold")
     for step in shown.next_steps:
         console.print(Text(f"  {step}"), soft_wrap=True)
+
+
+def draw_findings(console: Console, findings: Sequence[FindingView]) -> None:
+    """Print findings, each in lines of its own."""
+    for finding in findings:
+        console.print()
+        say(console, finding.heading, SEVERITY_STYLES[finding.severity])
+        for detail in finding.details:
+            hang(console, detail, "  ", "  ")
 
 
 def _draw_notes(console: Console, notes: Sequence[Note]) -> None:

@@ -2,7 +2,13 @@
 
 from tunekit.recommend.diagnose.loop.attribution import Bound, ratio
 from tunekit.recommend.diagnose.loop.facts import LoopFacts
-from tunekit.recommend.diagnose.loop.gains import boundary_gain, capped, data_gain, without
+from tunekit.recommend.diagnose.loop.gains import (
+    boundary_gain,
+    capped,
+    data_gain,
+    without,
+    workers_gain,
+)
 from tunekit.records.finding import Finding, Severity
 from tunekit.units import MIB, bytes_text, count_text, duration_text, rate_text
 
@@ -58,7 +64,7 @@ def _data_bound(facts: LoopFacts) -> Finding:
         evidence="; ".join(told),
         remedy=_more_or_cheaper(facts),
         value=stall.share,
-        gain=data_gain(facts.measurement),
+        gain=_gain(facts),
     )
 
 
@@ -79,6 +85,13 @@ def _more_or_cheaper(facts: LoopFacts) -> str:
         why = "every CPU is at work" if facts.cpus_are_taken else "the workers already take the CPUs"
         return f"{why}, so {cheaper}"
     return f"{facts.set_knob('num_workers', more)}, or {cheaper}"
+
+
+def _gain(facts: LoopFacts) -> float | None:
+    """Return what the remedy could bring: where it is a number of workers, no more than they can make."""
+    if facts.loop.num_workers == 0:
+        return workers_gain(facts.measurement, facts.more_workers or 1)
+    return data_gain(facts.measurement)
 
 
 def _making(facts: LoopFacts) -> Finding | None:
@@ -107,7 +120,7 @@ def _cpu(facts: LoopFacts, share: str) -> Finding:
         evidence=share + taken,
         remedy=_more_or_cheaper(facts),
         value=facts.cpu_share,
-        gain=data_gain(facts.measurement),
+        gain=_gain(facts),
     )
 
 
@@ -128,7 +141,7 @@ def _storage(facts: LoopFacts, share: str) -> Finding:
             "measures the storage"
         ),
         value=facts.cpu_share,
-        gain=data_gain(facts.measurement),
+        gain=_gain(facts),
     )
 
 

@@ -30,6 +30,19 @@ def data_gain(measurement: Measurement) -> float | None:
     return _of_rate(measurement.loop, ratio(1.0, 1.0 - attribution(measurement).stall_share))
 
 
+def workers_gain(measurement: Measurement, workers: int) -> float | None:
+    """Return what so many workers could bring at most: T / max(Tc, Tl shared among them).
+
+    The loader alone runs as fast as its processes are many, at best. Without its floor it is `data_gain`.
+    """
+    gain, floors = data_gain(measurement), floors_of(measurement)
+    if floors is None or floors.loader_step_s is None:
+        return gain
+    loop = measurement.loop
+    shared_s = floors.loader_step_s * max(1, loop.num_workers) / workers
+    return capped(gain, _of_rate(loop, ratio(loop.step_time_s, shared_s)))
+
+
 def compute_cap(measurement: Measurement) -> float | None:
     """Return what training that costs no time would bring: T/Tl; None without the loader's floor."""
     floors = floors_of(measurement)

@@ -1,0 +1,35 @@
+"""Findings in lines: what is the matter, the figures that show it, what to do, what it could bring. Pure."""
+
+from dataclasses import dataclass
+
+from tunekit.records.finding import Finding, Severity
+from tunekit.report.text import SEVERITY_WORDS, printable
+
+
+@dataclass(frozen=True)
+class FindingView:
+    """One finding, in lines."""
+
+    severity: Severity
+    heading: str
+    """Severity, code and message."""
+    details: tuple[str, ...]
+    """Evidence, remedy, gain."""
+
+
+def finding_view(finding: Finding) -> FindingView:
+    """Return a finding as it is shown."""
+    details = [
+        f"{label}: {text}"
+        for label, text in (("seen", finding.evidence), ("do", finding.remedy), ("gain", gain_text(finding)))
+        if text
+    ]
+    heading = f"{SEVERITY_WORDS[finding.severity]} {finding.code}: {finding.message}"
+    return FindingView(finding.severity, printable(heading), tuple(printable(line) for line in details))
+
+
+def gain_text(finding: Finding) -> str | None:
+    """Return what mending a finding could bring, None where that is nothing or unknown."""
+    if finding.gain is None or finding.gain < 1.005:
+        return None
+    return f"at most {finding.gain:.2f}x (predicted)"
