@@ -125,9 +125,10 @@ def _what_helps(profile: LoopProfile) -> str | None:
         return printable(f"{other.name} is {speedup_text(other.factor)} as fast: {said} (measured).")
     gains = [one for one in profile.findings if one.gain is not None and one.gain > 1.0 and one.remedy]
     best = max(gains, key=lambda one: one.gain or 0.0, default=None)
-    if best is None:
-        return None
-    return printable(f"What would help most: {best.remedy} (at most {best.gain:.2f}x, predicted).")
+    if best is not None:
+        return printable(f"What would help most: {best.remedy} (at most {best.gain:.2f}x, predicted).")
+    remedy = next((one.remedy for one in profile.findings if one.remedy), None)
+    return None if remedy is None else printable(f"What to try: {remedy}.")
 
 
 # --- time and memory -----------------------------------------------------------------------

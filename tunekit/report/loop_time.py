@@ -91,15 +91,20 @@ def _closure_line(measurement: Measurement) -> str:
 def beginnings(loop: LoopMeasurement, compiles: bool) -> Table:
     """Return what comes before the steady loop, and what comes back at each epoch."""
     first = "first step, with compilation" if compiles else "first step"
-    boundary = None if not loop.boundaries_seen else loop.boundary_s
     rows = (
         ("start-up, to the first batch asked for", duration_text(loop.startup_s)),
         ("first batch", duration_text(loop.first_batch_s)),
         (first, duration_text(loop.first_step_s)),
-        ("each epoch boundary, beyond steady steps", duration_text(boundary)),
+        ("each epoch boundary, beyond steady steps", _boundary_text(loop)),
         ("one epoch", _epoch_text(loop)),
     )
     return Table("Before the steady loop (measured)", ("", ""), rows, (1,))
+
+
+def _boundary_text(loop: LoopMeasurement) -> str:
+    if not loop.boundaries_seen or loop.boundary_s is None:
+        return "n/a"
+    return "none beyond the noise" if loop.boundary_s < 0 else duration_text(loop.boundary_s)
 
 
 def _epoch_text(loop: LoopMeasurement) -> str:

@@ -11,6 +11,9 @@ from tunekit.records.target import Target
 from tunekit.records.trial import TrialRecord
 from tunekit.units import bytes_text, count_text, rate_text
 
+_NO_RANGE = 100.0
+"""Ends of a range so far apart say only that there were too few processes."""
+
 SEVERITY_WORDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 """What every report calls a finding."""
 
@@ -36,6 +39,8 @@ def speedup_text(interval: Interval | None) -> str:
     """Return a speed-up with its range, such as "1.47x (1.40 to 1.55)"; "n/a" for None."""
     if interval is None:
         return "n/a"
+    if interval.low <= 0 or interval.high / interval.low > _NO_RANGE:
+        return f"{interval.value:.2f}x (range too wide to tell)"
     return f"{interval.value:.2f}x ({interval.low:.2f} to {interval.high:.2f})"
 
 

@@ -46,7 +46,7 @@ def test_a_busy_gpu_is_told_what_is_not_used_yet():
     assert finding.severity is Severity.INFO
     assert finding.evidence == (
         "99% of each step are forward, backward and optimizer (CUDA events), 1% data stall; the loader "
-        "alone makes 5,120 samples/s, 4.00x what the loop takes"
+        "alone makes 5,120 samples/s, so faster training brings 4.00x at the very most"
     )
     assert finding.remedy == (
         "not used yet: torch.autocast(..., dtype=torch.bfloat16) around forward and loss, "

@@ -196,16 +196,25 @@ def closure(measurement: Measurement) -> Closure | None:
     step_s, compute_s, loader_s = loop.step_time_s, floors.compute_step_s, floors.loader_step_s
     meaning = None
     if step_s > (compute_s + loader_s) * (1 + slack):
-        meaning = (
-            "loader and training disturb each other when they run together: they share CPU cores, or "
-            "memory bandwidth"
-        )
+        meaning = _slower_together(loop)
     elif step_s < max(compute_s, loader_s) * (1 - slack):
         slower = "the training" if compute_s >= loader_s else "the loader"
         meaning = (
             f"{slower} alone was slower than the whole loop: its figure is too high, so gains are too low"
         )
     return Closure(step_s, compute_s, loader_s, slack, meaning)
+
+
+def _slower_together(loop: LoopMeasurement) -> str:
+    if loop.num_workers:
+        return (
+            "loader and training disturb each other when they run together: they share CPU cores, or "
+            "memory bandwidth"
+        )
+    return (
+        "each is slower after the other than by itself: caches and threads are cold by then, or another "
+        "program was at work"
+    )
 
 
 def closure_text(seen: Closure) -> str:

@@ -33,9 +33,10 @@ def _compute_bound(facts: LoopFacts) -> Finding | None:
     floors = facts.details.floors
     if floors is not None and floors.loader_step_s is not None:
         alone = ratio(loop.steady_samples / loop.steady_batches, floors.loader_step_s)
-        times = ratio(loop.step_time_s, floors.loader_step_s)
+        cap = compute_cap(facts.measurement)
         told.append(
-            f"the loader alone makes {rate_text(alone)} samples/s, {rate_text(times)}x what the loop takes"
+            f"the loader alone makes {rate_text(alone)} samples/s, so faster training brings "
+            f"{rate_text(cap)}x at the very most"
         )
     left = unused(facts)
     is_balanced = facts.bound is Bound.BALANCED
@@ -50,7 +51,6 @@ def _compute_bound(facts: LoopFacts) -> Finding | None:
         if left
         else "what tunekit sets is in use already: a smaller model, or a faster or another device",
         value=trains,
-        gain=compute_cap(facts.measurement),
     )
 
 
@@ -125,7 +125,6 @@ def _memory_bound(facts: LoopFacts) -> Finding | None:
             evidence=f"GPU {gpu.index}: memory {dram:.0f}% active, {beside} (NVML GPM)",
             remedy=_fewer_bytes(facts),
             value=dram,
-            gain=compute_cap(facts.measurement),
         )
     return None
 
