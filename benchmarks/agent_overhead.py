@@ -2,7 +2,7 @@
 
     python benchmarks/agent_overhead.py [--step-ms 10] [--steps 300] [--rounds 7] [--calls 100000]
                                         [--device cuda]
-Each process times its own steps; the steps are a busy wait of fixed length: what differs is the agent.
+
 Each process times its own steps; the steps are a busy wait of fixed length, so that what differs is the
 agent. The agent observes with a window that never closes. An A/A pair gives the noise floor. Then every
 hook is called so many times, in a loop's order, in one process that observes: the mean, and its share of a

@@ -6,7 +6,7 @@ from tunekit.memory.ram import buffer_bytes
 from tunekit.recommend.noise import verdict
 from tunekit.records.config import KNOBS
 from tunekit.records.loop_profile import Ablation, AblationStep, Contender, LoopProfile
-from tunekit.records.measurement import Interval, Measurement
+from tunekit.records.measurement import Measurement
 from tunekit.records.recommendation import NoiseFloor
 from tunekit.records.trial import TrialRecord
 from tunekit.report.columns import Column, fitted_table
@@ -124,7 +124,7 @@ def ablation_parts(
         Column[AblationStep]("", lambda step: step.name, is_numeric=False),
         Column[AblationStep]("by itself", lambda step: _factor_text(step.alone)),
         Column[AblationStep]("all so far", _so_far_text),
-        Column[AblationStep]("of which this", lambda step: _step_text(step.step_factor), drop=1),
+        Column[AblationStep]("of which this", lambda step: speedup_text(step.step_factor), drop=1),
     )
     title = "What each optimisation brings (measured, rate over that of the config as it is)"
     return (fitted_table(title, columns, ablation.steps, width), Passage("", tuple(lines)))
@@ -161,7 +161,3 @@ def _so_far_text(step: AblationStep) -> str:
     if step.added is not None:
         return _factor_text(step.added)
     return "not added" if step.alone.why_missing else _factor_text(step.alone)
-
-
-def _step_text(factor: Interval | None) -> str:
-    return speedup_text(factor)

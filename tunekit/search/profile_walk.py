@@ -93,7 +93,7 @@ class ProfileWalk:
             self._save(RunStatus.INTERRUPTED)
             raise
         except Exception:
-            self._save(RunStatus.FAILED)
+            self._save_as_it_is(RunStatus.FAILED)
             raise
         return self._save(RunStatus.FINISHED)
 
@@ -333,6 +333,11 @@ class ProfileWalk:
         self._profile = self._assembled(profile)
         self._folder.save_profile(self._profile)
         return self._profile
+
+    def _save_as_it_is(self, status: RunStatus) -> None:
+        """Save without working anything out anew: that may be what failed."""
+        self._profile = self._profile.model_copy(update={"status": status, "trials": tuple(self._records)})
+        self._folder.save_profile(self._profile)
 
     def _assembled(self, profile: LoopProfile) -> LoopProfile:
         """Return the profile with what follows from its trials."""

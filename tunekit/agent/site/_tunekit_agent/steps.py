@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import time
 import weakref
 from typing import Any
@@ -11,7 +12,6 @@ from typing import Any
 from .process import Owner
 
 _LOSSES = 256
-_LOSS_BYTES = 512
 _LR_STEPS = 16
 """Steps over which a learning rate is looked at: a hand-made warm-up moves it at each."""
 
@@ -108,11 +108,16 @@ class StepWatch:
 
     def loss_values(self) -> list:
         """Return the first losses, in order, with six digits: there are many."""
-        return [float(f"{float(loss):.6g}") for loss in self.losses]
+        return [float(f"{_value(loss):.6g}") for loss in self.losses]
 
     def last_loss_value(self) -> float | None:
         """Return the last loss as a float, None where there was none."""
-        return None if self.last_loss is None else float(self.last_loss)
+        if self.last_loss is None:
+            return None
+        try:
+            return float(self.last_loss)
+        except Exception:  # a CUDA graph has overwritten it; torch says so
+            return None
 
     def seen(self) -> list:
         """Return every optimizer that stepped, in order, as plain facts."""
@@ -144,7 +149,8 @@ class StepWatch:
         except Exception:
             return  # nothing that torch would go back from, or a tensor of another kind: torch will say
         if len(self.losses) < _LOSSES:
-            self.losses.append(_by_itself(kept))
+            # A copy: the script may change its loss, and a CUDA graph's next replay overwrites it.
+            self.losses.append(kept.clone())
         self.last_loss = kept
 
     def _before(self, optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -207,9 +213,12 @@ def _hooked(step: Any, before: Any, after: Any) -> Any:
     return hooked_step
 
 
-def _by_itself(loss: Any) -> Any:
-    """Return a loss that keeps nothing else alive: one picked from a tensor of many would keep them all."""
-    return loss.clone() if loss.untyped_storage().nbytes() > _LOSS_BYTES else loss
+def _value(loss: Any) -> float:
+    """Return a loss as a float; what can't be read is no number."""
+    try:
+        return float(loss)
+    except Exception:
+        return math.nan
 
 
 def base_learning_rate(optimizer: Any) -> float | None:

@@ -36,6 +36,7 @@ def _costly(facts: LoopFacts) -> Finding | None:
         )
     else:
         remedy = "look at what the script does between epochs; longer epochs have fewer boundaries"
+    timed = count_text(loop.boundaries_seen, "boundary", "boundaries")
     return Finding(
         code="costly-epochs",
         severity=Severity.WARNING,
@@ -44,16 +45,12 @@ def _costly(facts: LoopFacts) -> Finding | None:
         else "a clear share of each epoch goes by at its boundary",
         evidence=(
             f"{duration_text(boundary_s)} at each boundary, {share:.0%} of an epoch of "
-            f"{duration_text(epoch_s)} (host clock, {_boundaries(loop.boundaries_seen)})"
+            f"{duration_text(epoch_s)} (host clock, {timed} timed)"
         ),
         remedy=remedy,
         value=share,
         gain=boundary_gain(loop, boundary_s),
     )
-
-
-def _boundaries(seen: int) -> str:
-    return f"{seen:,} {'boundary' if seen == 1 else 'boundaries'} timed"
 
 
 def _short(facts: LoopFacts) -> Finding | None:
@@ -74,13 +71,9 @@ def _short(facts: LoopFacts) -> Finding | None:
         severity=Severity.INFO,
         message="an epoch is over before its loader is up to speed",
         evidence=(
-            f"{_batches(loop.epoch_batches)} per epoch; {count_text(loop.num_workers, 'worker')} with "
-            f"prefetch {loop.prefetch_factor} queue {queue:,}"
+            f"{count_text(loop.epoch_batches, 'batch', 'batches')} per epoch; "
+            f"{count_text(loop.num_workers, 'worker')} with prefetch {loop.prefetch_factor} queue {queue:,}"
         ),
         remedy=", or ".join(ways),
         value=loop.epoch_batches,
     )
-
-
-def _batches(number: int) -> str:
-    return f"{number:,} {'batch' if number == 1 else 'batches'}"

@@ -62,8 +62,10 @@ def _broken_closure(facts: LoopFacts) -> Finding | None:
         code="closure-broken",
         severity=Severity.INFO,
         message="the loop's halves do not add up to the loop: what mending either would bring is less sure",
-        evidence=f"{closure_text(seen)} ({batches} alone, within {seen.slack:.0%})",
-        remedy=seen.meaning,
+        evidence=f"{closure_text(seen)} ({batches} alone, within {seen.slack:.0%}): {seen.meaning}",
+        remedy="measure again on a quiet machine, longer: --window 30"
+        if not facts.loop.num_workers or seen.step_s < max(seen.compute_s, seen.loader_s)
+        else "fewer workers, or fewer threads in each, leave the training its CPUs",
     )
 
 
