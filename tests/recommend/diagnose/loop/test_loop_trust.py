@@ -64,8 +64,8 @@ def test_halves_that_do_not_add_up_say_why():
     assert finding.severity is Severity.INFO
     assert finding.evidence == (
         "the loop takes 100 ms per batch, training alone 50.0 ms, the loader alone 30.0 ms "
-        "(40 and 60 batches alone, within 5%): loader and training disturb each other when they run together: "
-        "they share CPU cores, or memory bandwidth"
+        "(40 and 60 batches alone, within 5%): loader and training disturb each other when they run "
+        "together: they share CPU cores, or memory bandwidth"
     )
     assert finding.remedy == "fewer workers, or fewer threads in each, leave the training its CPUs"
 
