@@ -38,6 +38,8 @@ class LoopMeasurement(Record):
     device: DeviceSeen
     world_size: PositiveInt = 1
     """Processes that train together; rank 0 is measured, peaks are the maximum over ranks."""
+    has_loader: bool = True
+    """Whether a DataLoader makes the batches; the script by itself otherwise."""
     batch_size: PositiveInt | None
     """Of the training loader as it really ran; None when the script batches by itself."""
     num_workers: NonNegativeInt

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from tunekit.recommend.diagnose.loop.attribution import (
     Bound,
+    Closure,
     Share,
     attribution,
     bound,
@@ -51,9 +52,15 @@ def _part_texts(share: Share) -> tuple[str, str]:
 
 def holder_text(measurement: Measurement) -> str:
     """Return what holds the loop back, in one sentence."""
-    found = attribution(measurement)
-    stall, step = step_text(found.stall.batch_ms / 1000), step_text(found.step_ms / 1000)
-    waits = f"{stall} of {step} per batch ({found.stall_share:.0%}) are spent waiting for data (measured)."
+    found, loop = attribution(measurement), measurement.loop
+    step = step_text(found.step_ms / 1000)
+    stall = found.stall
+    if stall is None:
+        return f"It has no DataLoader: how much of its {step} per batch is making the batch is n/a."
+    waits = (
+        f"{step_text(stall.batch_ms / 1000)} of {step} per batch ({stall.share:.0%}) are spent waiting for "
+        "data (measured)."
+    )
     match bound(measurement):
         case Bound.DATA:
             return f"Data-bound: {waits}"
@@ -62,8 +69,12 @@ def holder_text(measurement: Measurement) -> str:
         case Bound.BALANCED:
             return f"Balanced, loader and training take about as long: {waits}"
         case Bound.HOST:
-            share = drained_share(measurement.loop)
+            share = drained_share(loop)
             return f"Host-bound: the GPU had nothing left to do before {share:.0%} of the batches; {waits}"
+        case Bound.EPOCHS:
+            boundary, epoch = duration_text(loop.boundary_s), duration_text(loop.epoch_time_s)
+            whole = f"{boundary} of each epoch's {epoch} go by at its boundary (measured)"
+            return f"Bound by epoch boundaries: {whole}. Between them, {waits}"
         case _:
             return f"What holds it back is unclear, for nothing saw the device's own time: {waits}"
 
@@ -78,27 +89,48 @@ def step_text(step_s: float) -> str:
 
 def _closure_line(measurement: Measurement) -> str:
     found = closure(measurement)
+    floors = measurement.details.floors if measurement.details else None
     if found is None:
-        floors = measurement.details.floors if measurement.details else None
         why = (floors.why_not if floors else None) or "they were not looked at"
-        return printable(f"Loader alone and training alone: n/a, {why}")
+        told = [
+            f"{name} {step_text(alone_s)}"
+            for name, alone_s in (
+                ("loader alone", floors.loader_step_s if floors else None),
+                ("training alone", floors.compute_step_s if floors else None),
+            )
+            if alone_s is not None
+        ]
+        known = f"{', '.join(told)} (measured); the other half" if told else "loader alone and training alone"
+        return printable(f"{known[0].upper()}{known[1:]}: n/a, {why}")
     return (
         f"Loader alone {step_text(found.loader_s)}, training alone {step_text(found.compute_s)}, "
-        f"both {step_text(found.step_s)}: {found.meaning or 'between the longer and the sum'} (measured)"
+        f"both {step_text(found.step_s)}: {_closure_text(found)} (measured)"
     )
+
+
+def _closure_text(found: Closure) -> str:
+    if found.meaning is not None:
+        return found.meaning
+    if max(found.compute_s, found.loader_s) <= found.step_s <= found.compute_s + found.loader_s:
+        return "between the longer and the sum"
+    return f"outside of the longer and the sum by less than the noise of {found.slack:.0%}"
 
 
 def beginnings(loop: LoopMeasurement, compiles: bool) -> Table:
     """Return what comes before the steady loop, and what comes back at each epoch."""
     first = "first step, with compilation" if compiles else "first step"
     rows = (
-        ("start-up, to the first batch asked for", duration_text(loop.startup_s)),
-        ("first batch", duration_text(loop.first_batch_s)),
-        (first, duration_text(loop.first_step_s)),
+        ("start-up, to the first batch asked for", _of_loader(loop, loop.startup_s)),
+        ("first batch", _of_loader(loop, loop.first_batch_s)),
+        (first if loop.has_loader else f"start-up and {first}", duration_text(loop.first_step_s)),
         ("each epoch boundary, beyond steady steps", _boundary_text(loop)),
         ("one epoch", _epoch_text(loop)),
     )
     return Table("Before the steady loop (measured)", ("", ""), rows, (1,))
+
+
+def _of_loader(loop: LoopMeasurement, seen_s: float) -> str:
+    return duration_text(seen_s) if loop.has_loader else "n/a, no DataLoader"
 
 
 def _boundary_text(loop: LoopMeasurement) -> str:
@@ -171,7 +203,7 @@ def _kernels(seen: KernelWindow) -> Sequence[Table | Passage]:
         ("idle between kernels", seen.idle_s),
     )
     told = [f"{name} {step_text(time_s / seen.steps)}" for name, time_s in device if time_s is not None]
-    traced = f"{seen.steps} traced steps, {step_text(seen.time_s / seen.steps)} each: slower than untraced"
+    traced = f"{seen.steps} traced steps, {step_text(seen.time_s / seen.steps)} each: tracing slows them down"
     line = "; ".join([*([", ".join(told) + " per step"] if told else []), traced])
     title = "Traced kernels, the longest (measured under torch.profiler)"
     return (Table(title, ("kernel", "calls", "per step"), rows, (1, 2)), Passage("", (line,)))

@@ -89,7 +89,7 @@ def test_a_loader_that_computes_is_short_of_cpus():
 def test_workers_that_take_the_cpus_already_need_cheaper_batches():
     remedy = found("loader-cpu", waiting(loader_work=work(0.2), workers=8)).remedy
     assert remedy is not None
-    assert remedy.startswith("the workers already take the CPUs, so make a batch cheaper")
+    assert remedy.startswith("there are as many workers as CPUs to spare, so make a batch cheaper")
     assert "num_workers" not in remedy
 
 
@@ -197,3 +197,24 @@ def test_little_unpacking_or_a_loop_that_makes_its_batches_is_no_finding(
     workers: int, wait: float, fetch_cpu: float
 ):
     assert "unpickling" not in codes(waiting(workers=workers, parts=parts(wait=wait, fetch_cpu=fetch_cpu)))
+
+
+def test_batches_that_are_mostly_waited_for_take_more_workers_than_there_are_cpus():
+    of = waiting(floors(0.05, 0.4), workers=0, loader_work=work(0.4, cpu=0.02, workers=1))
+    finding = found("data-bound", of, host=host(cpus=2))
+    assert finding.remedy == "load in workers: num_workers=8 in the DataLoader: they wait at the same time"
+    assert finding.gain == pytest.approx(2.0)  # 0.1 s a step; 8 workers share 0.4 s, training takes 0.05 s
+
+
+def test_one_worker_promises_no_more_than_it_can_make():
+    of = waiting(floors(0.01, 0.08), workers=0, loader_work=work(0.08, workers=1))
+    assert found("data-bound", of, host=host(cpus=2)).gain == pytest.approx(0.1 / 0.08)
+    without_floors = waiting(workers=0, loader_work=work(0.08, workers=1))
+    assert found("data-bound", without_floors, host=host(cpus=2)).gain == pytest.approx(0.1 / 0.08)
+
+
+def test_workers_that_wait_do_not_take_the_cpus():
+    of = waiting(floors(0.02, 0.1), workers=2, loader_work=work(0.2, cpu=0.02))
+    finding = found("data-bound", of, host=host(cpus=2))
+    assert finding.remedy == "num_workers=10 in the DataLoader: they wait at the same time"
+    assert finding.gain == pytest.approx(5.0)

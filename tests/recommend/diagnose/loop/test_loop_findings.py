@@ -23,7 +23,7 @@ def test_what_gains_most_comes_first_then_what_is_worse():
         device=CPU,
         parts=parts(wait=0.2),
         loader_work=work(0.2),
-        boundary_s=200.0,
+        boundary_s=10.0,
         persistent_workers=False,
         rate_trend_relative=0.1,
         epoch_batches=4,
@@ -72,3 +72,15 @@ def test_workers_are_never_advised_beyond_the_cpus(cpus: int):
     assert remedy is not None
     workers = int(remedy.partition("num_workers=")[2].split()[0])
     assert workers == max(1, cpus - 1)
+
+
+def test_boundaries_that_take_most_of_an_epoch_come_before_a_stall():
+    of = record(device=CPU, parts=parts(wait=0.2), boundary_s=400.0, persistent_workers=False)
+    assert codes(of)[0] == "costly-epochs"
+    assert "data-bound" not in codes(of)
+
+
+def test_a_loop_without_a_loader_is_not_called_compute_bound():
+    of = record(device=CPU, has_loader=False, num_workers=0, prefetch_factor=None, persistent_workers=False)
+    assert "no-loader" in codes(of)
+    assert "compute-bound" not in codes(of)

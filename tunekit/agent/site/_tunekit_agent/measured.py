@@ -60,6 +60,7 @@ def applied_facts(
 def _of_loader(training: LoaderInfo | None) -> dict:
     loader = training.facts if training else {}
     return {
+        "has_loader": training is not None,
         "batch_size": loader.get("batch_size"),
         "num_workers": loader.get("num_workers", 0),
         "prefetch_factor": loader.get("prefetch_factor"),

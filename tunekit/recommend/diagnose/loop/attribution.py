@@ -24,6 +24,9 @@ _BUSY_SHARE = 0.9
 _BALANCED = 0.10
 """Halves that differ less are taken for equal: making one of them free brings no more than the other."""
 
+_EPOCHS_SHARE = 0.25
+"""Of an epoch at its boundary: beyond it, and beyond the stall, the boundary is what to mend first."""
+
 _LEAST_SLACK = 0.05
 """Fresh processes, and floors after the window, differ by this much without a cause."""
 
@@ -37,6 +40,8 @@ class Part(StrEnum):
     """The host waits for the loader; queued work may hide it from the device."""
     H2D = "copy to the device"
     COMPUTE = "compute"
+    BATCH_AND_COMPUTE = "batch and compute"
+    """Of a loop without a DataLoader: nobody sees where making a batch ends."""
     OPTIMIZER = "optimizer"
     OTHER = "other"
     DEVICE_IDLE = "device idle"
@@ -73,14 +78,14 @@ class Attribution:
         return next((share for share in self.shares if share.part is part), None)
 
     @property
-    def stall(self) -> Share:
-        """Exposed data stall, which every clock tells."""
-        return next(share for share in self.shares if share.part is Part.STALL)
+    def stall(self) -> Share | None:
+        """Exposed data stall, which every clock tells; None for a loop without a DataLoader."""
+        return self.of(Part.STALL)
 
     @property
     def stall_share(self) -> float:
-        """Exposed data stall, as a share of the step."""
-        return self.stall.share
+        """Exposed data stall, as a share of the step; 0 where there is no DataLoader to wait for."""
+        return self.stall.share if self.stall is not None else 0.0
 
 
 @dataclass(frozen=True)
@@ -113,6 +118,10 @@ class Bound(StrEnum):
     """The host gives a GPU its work too late: launches, Python, synchronisation."""
     BALANCED = "balanced"
     """Loader and training take the same time side by side."""
+    EPOCHS = "epochs"
+    """What happens between epochs, not within their steps."""
+    NO_LOADER = "no loader"
+    """The script makes its batches itself, which can't be told from computing."""
     UNCLEAR = "unclear"
     """The host waits for data beside a device whose own time nobody saw."""
 
@@ -131,24 +140,25 @@ def attribution(measurement: Measurement) -> Attribution:
     details = measurement.details
     device = loop.device_parts
     if device is not None and device.time_s > 0:
-        seconds = {
-            Part.STALL: device.stall_s,
-            Part.COMPUTE: device.compute_s,
-            Part.OPTIMIZER: device.optimizer_s,
-            Part.OTHER: device.other_s,
-        }
+        computing = (
+            {Part.STALL: device.stall_s, Part.COMPUTE: device.compute_s}
+            if loop.has_loader
+            else {Part.BATCH_AND_COMPUTE: device.stall_s + device.compute_s}
+        )
+        seconds = {**computing, Part.OPTIMIZER: device.optimizer_s, Part.OTHER: device.other_s}
         shares = list(_adding_up(seconds, device.batches, DEVICE_CLOCK))
         step_ms = 1000 * device.time_s / device.batches
-        shares.insert(1, _host_wait(loop))
+        if loop.has_loader:
+            shares.insert(1, _host_wait(loop))
         source = DEVICE_CLOCK
     else:
         parts = loop.parts
-        seconds = {
-            Part.STALL: parts.data_wait_s,
-            Part.COMPUTE: parts.compute_s,
-            Part.OPTIMIZER: parts.optimizer_s,
-            Part.OTHER: parts.other_s,
-        }
+        computing = (
+            {Part.STALL: parts.data_wait_s, Part.COMPUTE: parts.compute_s}
+            if loop.has_loader
+            else {Part.BATCH_AND_COMPUTE: parts.data_wait_s + parts.compute_s}
+        )
+        seconds = {**computing, Part.OPTIMIZER: parts.optimizer_s, Part.OTHER: parts.other_s}
         shares = list(_adding_up(seconds, loop.steady_batches, HOST_CLOCK))
         step_ms = 1000 * loop.step_time_s
         source = HOST_CLOCK
@@ -234,14 +244,26 @@ def is_own_clock(measurement: Measurement) -> bool:
 
 def bound(measurement: Measurement) -> Bound:
     """Return what holds the loop back."""
-    stalls = attribution(measurement).stall_share > CLEAR_STALL_SHARE
+    stall_share = attribution(measurement).stall_share
+    if boundary_share(measurement.loop) > max(_EPOCHS_SHARE, stall_share):
+        return Bound.EPOCHS
+    stalls = stall_share > CLEAR_STALL_SHARE
     if not is_own_clock(measurement) and stalls:
         return _by_floors(measurement) or Bound.UNCLEAR
     if stalls:
         return Bound.DATA
     if drained_share(measurement.loop) >= _DRAINED_SHARE and not _is_busy(measurement):
         return Bound.HOST
+    if not measurement.loop.has_loader:
+        return Bound.NO_LOADER
     return Bound.BALANCED if _by_floors(measurement) is Bound.BALANCED else Bound.COMPUTE
+
+
+def boundary_share(loop: LoopMeasurement) -> float:
+    """Return the share of an epoch that goes by at its boundary; 0 where that is not known."""
+    if loop.epoch_time_s is None or loop.boundary_s is None:
+        return 0.0
+    return max(0.0, ratio(loop.boundary_s, loop.epoch_time_s) or 0.0)
 
 
 def drained_share(loop: LoopMeasurement) -> float:

@@ -17,7 +17,7 @@ _ROOM_SHARE = 0.45
 
 def compute_findings(facts: LoopFacts) -> list[Finding]:
     """Return whether the training holds the loop back, and whether its memory does."""
-    found = [_compute_bound(facts), _memory_bound(facts)]
+    found = [_compute_bound(facts), _own_batches(facts), _memory_bound(facts)]
     return [finding for finding in found if finding is not None]
 
 
@@ -51,6 +51,23 @@ def _compute_bound(facts: LoopFacts) -> Finding | None:
         if left
         else "what tunekit sets is in use already: a smaller model, or a faster or another device",
         value=trains,
+    )
+
+
+def _own_batches(facts: LoopFacts) -> Finding | None:
+    if facts.bound is not Bound.NO_LOADER:
+        return None
+    share = facts.attribution.of(Part.BATCH_AND_COMPUTE)
+    assert share is not None, "a loop without a loader has that part"
+    left = unused(facts)
+    faster = f"; for the training, not used yet: {', '.join(left)}" if left else ""
+    return Finding(
+        code="no-loader",
+        severity=Severity.INFO,
+        message="the script makes its batches itself, so making them can't be told from computing",
+        evidence=f"{share.share:.0%} of each step are both together ({share.source})",
+        remedy=f"time your batch function by itself{faster}; `tunekit search` measures what that brings",
+        value=share.share,
     )
 
 

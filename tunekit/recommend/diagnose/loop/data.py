@@ -14,14 +14,13 @@ from tunekit.units import MIB, bytes_text, count_text, duration_text, rate_text
 
 _COMPUTES_SHARE = 0.7
 """Of making a batch on a CPU: the rest is too little for storage to matter."""
-_WAITS_SHARE = 0.4
-"""Below it making a batch is mostly waiting."""
 _FROM_STORAGE_BYTES_PER_S = 1 * MIB
 """Less is logs and modules, not a data set."""
 _SLOW_FIRST = 5.0
 _SLOW_FIRST_S = 0.2
 """A first batch is slow when it is many times the mean, and long enough for its epoch to feel it."""
 _UNPICKLES_SHARE = 0.5
+_FASTER_DATA = "keep the data on a local disk and in few large files"
 _FELT_SHARE = 0.05
 """Of the step, below which mending would not show beyond the noise."""
 
@@ -38,6 +37,7 @@ def _data_bound(facts: LoopFacts) -> Finding:
     loop = facts.loop
     own_process = loop.num_workers == 0
     stall = facts.attribution.stall
+    assert stall is not None, "a loop is data-bound by its stall"
     told = [
         f"{stall.share:.0%} of each step goes by until its batch is there: {rate_text(stall.batch_ms)} of "
         f"{rate_text(facts.attribution.step_ms)} ms ({stall.source})"
@@ -80,17 +80,23 @@ def _more_or_cheaper(facts: LoopFacts) -> str:
         "transforms leave it"
     )
     if facts.loop.num_workers == 0:
-        return f"load in workers: {facts.set_knob('num_workers', more or 1)}; then measure again"
+        at_once = ": they wait at the same time" if facts.making_waits else "; then measure again"
+        return f"load in workers: {facts.set_knob('num_workers', more or 1)}{at_once}"
+    if facts.making_waits:
+        return f"{facts.set_knob('num_workers', more)}: they wait at the same time" if more else _FASTER_DATA
     if more is None or facts.cpus_are_taken:
-        why = "every CPU is at work" if facts.cpus_are_taken else "the workers already take the CPUs"
+        why = "every CPU is at work" if facts.cpus_are_taken else "there are as many workers as CPUs to spare"
         return f"{why}, so {cheaper}"
     return f"{facts.set_knob('num_workers', more)}, or {cheaper}"
 
 
 def _gain(facts: LoopFacts) -> float | None:
     """Return what the remedy could bring: where it is a number of workers, no more than they can make."""
+    more = facts.more_workers
     if facts.loop.num_workers == 0:
-        return workers_gain(facts.measurement, facts.more_workers or 1)
+        return workers_gain(facts.measurement, more or 1)
+    if facts.making_waits and more:
+        return workers_gain(facts.measurement, more)
     return data_gain(facts.measurement)
 
 
@@ -104,10 +110,10 @@ def _making(facts: LoopFacts) -> Finding | None:
         f"making a batch takes {who} {duration_text(batch_s)}, {cpu_share:.0%} of it on a CPU "
         f"(clocks of the loader's processes over {work.batches:,} batches)"
     )
-    if cpu_share >= _COMPUTES_SHARE or (cpu_share < _WAITS_SHARE and facts.cpus_are_taken):
-        return _cpu(facts, share)
-    if cpu_share < _WAITS_SHARE:
+    if facts.making_waits:
         return _storage(facts, share)
+    if cpu_share >= _COMPUTES_SHARE or facts.cpus_are_taken:
+        return _cpu(facts, share)
     return None
 
 
@@ -128,7 +134,9 @@ def _storage(facts: LoopFacts, share: str) -> Finding:
     seen = facts.telemetry.host.read_bytes_per_s if facts.telemetry else None
     reads = seen is not None and seen >= _FROM_STORAGE_BYTES_PER_S
     more = facts.more_workers
-    wait = f"{facts.set_knob('num_workers', more)} waits for more reads at once, or " if more else ""
+    wait = ""
+    if more and more > 1:
+        wait = f"{facts.set_knob('num_workers', more)} waits for {more} batches at once, or "
     return Finding(
         code="loader-storage",
         severity=Severity.WARNING,
@@ -136,10 +144,7 @@ def _storage(facts: LoopFacts, share: str) -> Finding:
         if reads
         else "making batches is waiting, not computing: for a file system, a network, a lock or a sleep",
         evidence=share + (f"; {bytes_text(seen)}/s come from storage (/proc/PID/io)" if reads else ""),
-        remedy=(
-            f"{wait}keep the data on a local disk and in few large files; `tunekit doctor --data PATH` "
-            "measures the storage"
-        ),
+        remedy=(f"{wait}{_FASTER_DATA}; `tunekit doctor --data PATH` measures the storage"),
         value=facts.cpu_share,
         gain=_gain(facts),
     )

@@ -31,6 +31,12 @@ _FIRST_WORKERS = 4
 _ALL_CPUS_SHARE = 0.9
 """CPUs that work this much have nothing to give."""
 
+_WAITS_SHARE = 0.4
+"""Of making a batch on a CPU: below it, making is mostly waiting, and more processes can wait at once."""
+
+_MOST_WAITING_WORKERS = 16
+"""Each still takes memory and a process."""
+
 
 @dataclass(frozen=True)
 class LoopFacts:
@@ -98,9 +104,15 @@ class LoopFacts:
         return tuple(gpu for gpu in seen.gpus if gpu.is_used)
 
     @property
+    def making_waits(self) -> bool:
+        """Whether making a batch is mostly waiting, for storage, a network or a sleep, not computing."""
+        share = self.cpu_share
+        return share is not None and share < _WAITS_SHARE and not self.cpus_are_taken
+
+    @property
     def most_workers(self) -> int:
-        """Workers that the CPUs carry beside the training process itself."""
-        return max(1, self.host.cpus - 1)
+        """Workers that the CPUs carry beside the training process; more where they mostly wait."""
+        return _MOST_WAITING_WORKERS if self.making_waits else max(1, self.host.cpus - 1)
 
     @property
     def cpus_are_taken(self) -> bool:

@@ -33,14 +33,25 @@ def data_gain(measurement: Measurement) -> float | None:
 def workers_gain(measurement: Measurement, workers: int) -> float | None:
     """Return what so many workers could bring at most: T / max(Tc, Tl shared among them).
 
-    The loader alone runs as fast as its processes are many, at best. Without its floor it is `data_gain`.
+    They make batches as much faster as they are more, at best. Tl is the loader's floor, else what its
+    processes took for a batch; without either it is `data_gain`.
     """
-    gain, floors = data_gain(measurement), floors_of(measurement)
-    if floors is None or floors.loader_step_s is None:
+    gain, loader_s = data_gain(measurement), loader_alone_s(measurement)
+    if loader_s is None:
         return gain
     loop = measurement.loop
-    shared_s = floors.loader_step_s * max(1, loop.num_workers) / workers
+    shared_s = loader_s * max(1, loop.num_workers) / workers
     return capped(gain, _of_rate(loop, ratio(loop.step_time_s, shared_s)))
+
+
+def loader_alone_s(measurement: Measurement) -> float | None:
+    """Return seconds per batch of the loader alone: its floor, else its processes' time; None if unknown."""
+    floors, work = floors_of(measurement), measurement.loop.loader_work
+    if floors is not None and floors.loader_step_s is not None:
+        return floors.loader_step_s
+    if work is None or work.batch_s is None:
+        return None
+    return work.batch_s / max(1, measurement.loop.num_workers)
 
 
 def compute_cap(measurement: Measurement) -> float | None:
