@@ -27,9 +27,9 @@ def bytes_text(size_bytes: float | None) -> str:
     return f"{size_bytes:.0f} B"
 
 
-def count_text(number: int, noun: str) -> str:
-    """Return a count such as "1 GPU" or "1,024 files"."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+def count_text(number: int, noun: str, plural: str | None = None) -> str:
+    """Return a count such as "1 GPU" or "1,024 files"; with a plural of its own such as "2 batches"."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def duration_text(duration_s: float | None) -> str:
