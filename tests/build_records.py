@@ -98,13 +98,13 @@ def measurement(
     bytes_per_sample: int = 1000,
     **loop_overrides: Any,
 ) -> Measurement:
-    """A measurement of `of` whose process tree takes base_bytes plus exactly its predicted buffer."""
+    """A measurement of `of` whose process tree takes base_bytes beside its buffer, which is as predicted."""
     knobs = of or config()
     buffered_bytes = knobs.queue_batches * knobs.batch_size * bytes_per_sample
     return Measurement(
         loop=loop(rate, knobs, bytes_per_sample=bytes_per_sample, **loop_overrides),
         memory=TreeMemory(
-            peak_pss_bytes=base_bytes + buffered_bytes,
+            peak_pss_bytes=base_bytes,
             peak_shm_bytes=buffered_bytes,
             processes=1 + knobs.num_workers,
             samples=20,

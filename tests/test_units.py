@@ -169,3 +169,11 @@ def test_no_time_and_endless_time_are_refused(text: str):
 )
 def test_counts_of_one_have_no_s(number: int, text: str):
     assert count_text(number, "file") == text
+
+
+def test_a_plural_of_its_own_is_used_for_all_but_one():
+    assert [count_text(number, "batch", "batches") for number in (0, 1, 2)] == [
+        "0 batches",
+        "1 batch",
+        "2 batches",
+    ]

@@ -1,12 +1,18 @@
 """The queue's stage: when it is full is proved on a scripted clock; what it can't tell, it says."""
 
+import mmap
+import os
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from _tunekit_agent import full_queue
 from _tunekit_agent.details import Details
 from _tunekit_agent.full_queue import FullQueue
+from _tunekit_agent.host_memory import memory_of
+from torch.utils.data import DataLoader
 
 BATCH = 1 << 20
 
@@ -77,3 +83,39 @@ def test_what_can_not_be_seen_is_told_in_words(source: Any, ranks: int, told: st
     (fault,) = details.facts()["faults"]
     assert fault.startswith("queue: ")
     assert told in fault
+
+
+class Samples:
+    def __len__(self) -> int:
+        return 64
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.zeros(4)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_semaphores_of_a_real_iterator_are_found_each_once(workers: int) -> None:
+    before = mapped_semaphores()
+    iterator = iter(DataLoader(Samples(), num_workers=workers))  # type: ignore[arg-type]
+    found = full_queue._semaphore_bytes(iterator)
+    assert found == (mapped_semaphores() - before) * mmap.PAGESIZE
+    assert found > 0
+    assert full_queue._semaphore_bytes(object()) == 0
+
+
+def mapped_semaphores() -> int:
+    return Path("/proc/self/maps").read_text().count("/dev/shm/sem.")
+
+
+@pytest.mark.real
+def test_private_memory_leaves_out_shared_memory_and_what_a_fork_shares() -> None:
+    before = memory_of(os.getpid())
+    own = bytearray(b"1" * (64 << 20))
+    shared = torch.ones(32 << 20, dtype=torch.uint8).share_memory_()
+    after = memory_of(os.getpid())
+    assert before is not None
+    assert after is not None
+    assert after.private_bytes - before.private_bytes == pytest.approx(len(own), rel=0.1)
+    assert after.pss_bytes - before.pss_bytes == pytest.approx(len(own) + shared.numel(), rel=0.1)
+    assert memory_of(1 << 30) is None

@@ -35,6 +35,7 @@ def test_adam_keeps_two_moments_and_a_count_for_each_parameter() -> None:
     assert bytes_seen.buffers_bytes == BUFFERS
     assert bytes_seen.gradients_bytes == PARAMETERS
     assert bytes_seen.optimizer_bytes == 2 * PARAMETERS + 4 * 4
+    assert not bytes_seen.gradients_are_predicted
 
 
 def test_plain_sgd_keeps_nothing() -> None:
@@ -62,6 +63,7 @@ def test_freed_gradients_are_predicted_from_what_requires_one() -> None:
     module = model()
     module[0].requires_grad_(False)
     assert told(module).gradients_bytes == 2 * 20 * 4
+    assert told(module).gradients_are_predicted
     assert told(module.half()).gradients_bytes == 2 * 20 * 2
 
 

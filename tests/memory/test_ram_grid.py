@@ -70,7 +70,9 @@ def test_each_verdict_names_its_limit_with_its_figure():
         RamVerdict.RISKY,
         "buffer 400.0 MiB (predicted) exceeds 20% of the RAM limit (200.0 MiB)",
     )
+    assert (risky.limit, cell(cells, 2, 2).limit) == ("safe share of RAM", None)
     full = cell(cells, 8, 2)
+    assert full.limit == "RAM"
     assert (full.verdict, full.why) == (
         RamVerdict.OOM,
         "base 280.0 MiB + buffer 800.0 MiB (predicted) exceed 85% of the RAM limit (850.0 MiB)",
@@ -82,6 +84,7 @@ def test_shared_memory_is_a_limit_of_its_own():
     cells = ram_grid(16 * MIB, 0, 0, docker)
     assert cell(cells, 1, 2).verdict is RamVerdict.SAFE
     over = cell(cells, 2, 2)
+    assert over.limit == "/dev/shm"
     assert (over.verdict, over.why) == (
         RamVerdict.OOM,
         "the loader's queue needs 80.0 MiB of /dev/shm (predicted), which has 64.0 MiB",
@@ -103,7 +106,7 @@ def test_more_workers_or_prefetch_never_give_a_better_verdict(
     assert len(cells) == len({(one.num_workers, one.prefetch_factor) for one in cells})
     assert sum(one.is_present for one in cells) == (present is not None)
     for one in cells:
-        assert (one.why is None) == (one.verdict is RamVerdict.SAFE)
+        assert (one.why is None) == (one.limit is None) == (one.verdict is RamVerdict.SAFE)
         for other in cells:
             more = one.num_workers <= other.num_workers and (one.prefetch_factor or 0) <= (
                 other.prefetch_factor or 0

@@ -86,6 +86,17 @@ def test_in_the_optimizers_step_all_gradients_are_there():
     assert made.gradients_bytes == 400 * MIB
 
 
+def test_gradients_that_were_freed_before_they_were_looked_at_are_predicted():
+    freed = MODEL.model_copy(update={"gradients_are_predicted": True})
+    in_step = budget(peaks(forward_backward_bytes=3 * GIB, optimizer_bytes=4 * GIB), model=freed)
+    assert in_step.gradients_are_predicted
+    assert in_step.shows_predicted_gradients
+    there = budget(peaks(gradients_at_start_bytes=400 * MIB), model=freed)
+    assert there.gradients_are_predicted
+    assert not there.shows_predicted_gradients, "those that a batch began with were counted"
+    assert not budget(peaks(), model=MODEL).gradients_are_predicted
+
+
 def test_without_a_look_at_a_batch_the_place_of_the_peak_is_unknown():
     made = budget(None)
     assert made.peak_in is None

@@ -60,8 +60,8 @@ A worker hands it over in 154,144,768 B of /dev/shm (measured), 90 B more
 RAM buffer: 2 workers x prefetch 2 x 147.0 MiB = 588.0 MiB (predicted)
 /dev/shm with the queue full: 735.0 MiB (measured), 735.0 MiB for 5 batches
   (predicted)
-RAM: training process 2.0 GiB, each worker 300.0 MiB without buffer, process
-  tree 3.3 GiB at most (PSS, measured)
+RAM: training process 2.0 GiB with what workers share, each worker 300.0 MiB of
+  its own, without buffer; process tree 3.3 GiB at most (PSS, measured)
 
 RAM buffer by workers and prefetch (predicted)
 workers      prefetch 1       prefetch 2      prefetch 4     prefetch 8
@@ -70,7 +70,10 @@ workers      prefetch 1       prefetch 2      prefetch 4     prefetch 8
       4  588.0 MiB Safe     1.1 GiB Safe    2.3 GiB Safe   4.6 GiB Safe
       8    1.1 GiB Safe     2.3 GiB Safe    4.6 GiB Safe  9.2 GiB Risky
      16    2.3 GiB Safe     4.6 GiB Safe   9.2 GiB Risky   18.4 GiB OOM
-Base: 2.0 GiB + 300.0 MiB per worker (measured); this host: 32.0 GiB RAM, 16.0
+8 x 8: Risky, buffer 9.2 GiB (predicted) exceeds 20% of the RAM limit (6.4 GiB)
+16 x 8: OOM, the loader's queue needs 18.5 GiB of /dev/shm (predicted), which
+  has 16.0 GiB
+Base: 2.7 GiB + 300.0 MiB per worker (measured); this host: 32.0 GiB RAM, 16.0
   GiB /dev/shm free; * is the present setting
 
 Device memory (measured)
@@ -171,7 +174,7 @@ def test_what_was_not_looked_at_is_not_available_with_its_reason():
     assert "Loader alone and training alone: n/a, they were not looked at" in shown
     assert "its parts n/a" in shown
     assert "with the queue held full n/a" in shown
-    assert "what further workers take themselves is n/a and left out" in " ".join(shown.split())
+    assert "what more workers would take is n/a and left out" in " ".join(shown.split())
     assert "note: not seen: floors: the loop ended" in shown
     assert "Traced kernels" not in shown
 

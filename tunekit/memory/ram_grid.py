@@ -1,16 +1,21 @@
 """Which workers and prefetch factors this host has the memory for: predicted, one cell each. Pure."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from tunekit.memory.ram import (
     SAFE_BUFFER_SHARE,
     RamVerdict,
     buffer_bytes,
+    buffer_verdict,
     loader_oom_reason,
     loader_verdict,
 )
 from tunekit.records.host import Host
 from tunekit.units import bytes_text
+
+Limit = Literal["safe share of RAM", "RAM", "/dev/shm"]
+"""What may stand against a loader."""
 
 _PREFETCHES = (1, 2, 4, 8)
 
@@ -27,8 +32,10 @@ class GridCell:
     ram_bytes: int
     """Training process, workers and buffer."""
     verdict: RamVerdict
+    limit: Limit | None
+    """Which limit stands against it; None if it is safe."""
     why: str | None
-    """Which limit stands against it, with its figure; None if it is safe."""
+    """The same in words, with its figure."""
     is_present: bool
     """Whether the loop has this loader now."""
 
@@ -94,7 +101,12 @@ def _cell(
     buffered = buffer_bytes(point, batch.data_bytes)
     verdict = loader_verdict(point, batch.data_bytes, base_bytes, host, batch.shared_bytes)
     why = loader_oom_reason(point, batch.data_bytes, base_bytes, host, batch.shared_bytes)
+    limit: Limit | None = None
+    if verdict is RamVerdict.OOM:
+        in_ram = buffer_verdict(buffered, base_bytes, host.ram_limit_bytes)
+        limit = "RAM" if in_ram is RamVerdict.OOM else "/dev/shm"
     if verdict is RamVerdict.RISKY:
+        limit = "safe share of RAM"
         safe_bytes = SAFE_BUFFER_SHARE * host.ram_limit_bytes
         why = (
             f"buffer {bytes_text(buffered)} (predicted) exceeds {SAFE_BUFFER_SHARE:.0%} of the RAM limit "
@@ -106,6 +118,7 @@ def _cell(
         buffer_bytes=buffered,
         ram_bytes=base_bytes + buffered,
         verdict=verdict,
+        limit=limit,
         why=why,
         is_present=present is not None
         and present[0] == point.num_workers

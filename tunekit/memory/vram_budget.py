@@ -18,7 +18,7 @@ _SAME_PEAK = 0.99
 
 
 class VramBudget(Record):
-    """Device memory at the peak, in bytes, all measured.
+    """Device memory at the peak, in bytes: measured, but for gradients that may be predicted.
 
     Parameters to activations_bytes add up to peak_allocated_bytes; with fragmentation_bytes to
     peak_reserved_bytes; with context_bytes to nvml_bytes.
@@ -38,6 +38,8 @@ class VramBudget(Record):
     """CUDA context and libraries; None where the driver does not tell of processes."""
     complete_gradients_bytes: NonNegativeInt
     """All gradients, whether or not they are there at the peak."""
+    gradients_are_predicted: bool = False
+    """Whether complete_gradients_bytes was predicted: the script had freed its gradients by then."""
     peak_allocated_bytes: NonNegativeInt
     peak_reserved_bytes: NonNegativeInt
     nvml_bytes: NonNegativeInt | None
@@ -51,6 +53,11 @@ class VramBudget(Record):
     that the driver does not count. None without its figure."""
     note: str | None = None
     """What the figures can't say."""
+
+    @property
+    def shows_predicted_gradients(self) -> bool:
+        """Whether gradients_bytes is a prediction; gradients that a batch began with were measured."""
+        return self.gradients_are_predicted and self.peak_in == "optimizer step"
 
     def closure_error_with(self, context_bytes: int) -> float | None:
         """Return how far the budget is from the driver's figure, as a share of it.
@@ -87,6 +94,7 @@ def vram_budget(measurement: Measurement, telemetry: Telemetry | None) -> VramBu
         fragmentation_bytes=max(0, reserved_bytes - allocated_bytes),
         context_bytes=None if nvml_bytes is None else max(0, nvml_bytes - reserved_bytes),
         complete_gradients_bytes=model.gradients_bytes,
+        gradients_are_predicted=model.gradients_are_predicted,
         peak_allocated_bytes=allocated_bytes,
         peak_reserved_bytes=reserved_bytes,
         nvml_bytes=nvml_bytes,

@@ -133,4 +133,6 @@ class ModelBytes(Record):
 
     Predicted for a module that has none at that moment: its parameters that require one, in their dtype.
     """
+    gradients_are_predicted: bool = False
+    """Whether any of them are such a prediction."""
     optimizer_bytes: NonNegativeInt

@@ -30,17 +30,23 @@ class QueueSeen(Record):
     predicted_bytes: NonNegativeInt
     """These, by the bytes that one batch takes in /dev/shm."""
     shm_bytes: NonNegativeInt
-    """Growth of /dev/shm since before the loader was first iterated, kept_bytes included."""
+    """Growth of /dev/shm since before the loader was first iterated, kept_bytes included; the semaphores of
+    the loader's queues, a page each, are left out."""
     kept_bytes: NonNegativeInt = 0
-    """Of it, what the script held when these workers were forked, as the last batch of the epoch before: they
-    keep it until they end, and the formula does not count it."""
+    """Of it, what the script held when these workers were forked, as the last batch of the epoch before and
+    its queues' semaphores: they keep it until they end, and the formula does not count it."""
     is_full: bool
     """Whether the workers had made all that they may and it had stopped growing; never with pinned memory,
     where batches leave /dev/shm as they come."""
     main_base_bytes: NonNegativeInt | None = None
-    """Proportional memory of the training process without shared memory."""
+    """What training process and workers take without shared memory, proportionally, less worker_base_bytes of
+    each worker: what the workers share with the training process since their fork is in it once."""
     worker_base_bytes: NonNegativeInt | None = None
-    """The same of one worker, on average."""
+    """What a worker alone has, on average, without shared memory: one more worker takes as much.
+
+    It grows over an epoch where pages of the data set become a worker's own, as reference counts are written
+    into Python objects; that is not predicted.
+    """
     pss_bytes: NonNegativeInt | None = None
     """Proportional memory of training process and workers, with what they have mapped of /dev/shm: batches
     that wait in the queue are mapped by none, and stand in shm_bytes alone."""

@@ -2,10 +2,10 @@
 
 import math
 
+from tunekit.memory.base import base_ram
 from tunekit.memory.ram import buffer_bytes
 from tunekit.memory.ram_grid import GridCell, ram_grid
 from tunekit.memory.vram_budget import VramBudget, vram_budget
-from tunekit.recommend.tiers import base_ram_bytes
 from tunekit.records.attribution import BatchSeen, LeafSeen
 from tunekit.records.host import Host
 from tunekit.records.measurement import LoopMeasurement, Measurement
@@ -17,6 +17,7 @@ from tunekit.units import bytes_text, count_text
 _LARGE_SHARE = 0.01
 """A leaf below this share of its batch is not worth a line."""
 _MOST_DEPTHS = 4
+_MOST_REASONS = 3
 
 
 def memory_parts(
@@ -85,10 +86,11 @@ def buffer_lines(measurement: Measurement) -> tuple[str, ...]:
         lines.append(f"/dev/shm grew by {peak} at most (measured); with the queue held full n/a")
     else:
         state = "full" if queue.is_full else "still growing"
-        batches = "1 batch" if queue.batches == 1 else f"{queue.batches:,} batches"
+        kept = f", of which {bytes_text(queue.kept_bytes)} kept from the epoch before"
         lines.append(
-            f"/dev/shm with the queue {state}: {bytes_text(queue.shm_bytes)} (measured), "
-            f"{bytes_text(queue.predicted_bytes)} for {batches} (predicted)"
+            f"/dev/shm with the queue {state}: {bytes_text(queue.shm_bytes)} (measured"
+            f"{kept if queue.kept_bytes else ''}), {bytes_text(queue.predicted_bytes)} for "
+            f"{count_text(queue.batches, 'batch', 'batches')} (predicted)"
         )
     return tuple(lines)
 
@@ -101,28 +103,30 @@ def base_line(measurement: Measurement) -> str:
         return f"RAM: {tree}"
     each = ""
     if measurement.loop.num_workers:
-        each = f", each worker {bytes_text(queue.worker_base_bytes)}"
-    return f"RAM: training process {bytes_text(queue.main_base_bytes)}{each} without buffer, {tree}"
+        each = f" with what workers share, each worker {bytes_text(queue.worker_base_bytes)} of its own"
+    return f"RAM: training process {bytes_text(queue.main_base_bytes)}{each}, without buffer; {tree}"
 
 
 def _grid(measurement: Measurement, host: Host) -> tuple[Table | Passage, ...]:
     loop = measurement.loop
-    queue = measurement.details.queue if measurement.details else None
     shared_bytes = loop.batch.shared_bytes if loop.batch else None
-    main_bytes, worker_bytes = base_ram_bytes(measurement), 0
-    note = "The base is the whole tree's; what further workers take themselves is n/a and left out"
-    if queue is not None and queue.main_base_bytes is not None and queue.worker_base_bytes is not None:
-        main_bytes, worker_bytes = queue.main_base_bytes, queue.worker_base_bytes
-        note = f"Base: {bytes_text(main_bytes)} + {bytes_text(worker_bytes)} per worker (measured)"
+    base = base_ram(measurement)
+    note = (
+        f"Base: {bytes_text(base.main_bytes)}, all processes at their peak (measured); what more workers "
+        "would take is n/a and left out"
+    )
+    if base.worker_bytes:
+        note = f"Base: {bytes_text(base.main_bytes)} + {bytes_text(base.worker_bytes)} per worker (measured)"
     present = (loop.num_workers, loop.prefetch_factor)
-    cells = ram_grid(loop.batch_bytes, main_bytes, worker_bytes, host, present, shared_bytes)
+    cells = ram_grid(loop.batch_bytes, base.main_bytes, base.worker_bytes, host, present, shared_bytes)
     if not loop.batch_bytes or not cells or queue_is_needless(loop):
         return ()
     marked = (
         "; * is the present setting" if any(cell.is_present and cell.num_workers for cell in cells) else ""
     )
     limit = f"{bytes_text(host.ram_limit_bytes)} RAM, {bytes_text(host.shm_free_bytes)} /dev/shm free"
-    return (grid_table(cells), Passage("", (f"{note}; this host: {limit}{marked}",)))
+    told = (*reason_lines(cells), f"{note}; this host: {limit}{marked}")
+    return (grid_table(cells), Passage("", told))
 
 
 def queue_is_needless(loop: LoopMeasurement) -> bool:
@@ -132,11 +136,8 @@ def queue_is_needless(loop: LoopMeasurement) -> bool:
 
 def grid_table(cells: tuple[GridCell, ...]) -> Table:
     """Return workers down, prefetch across; each cell has the buffer and its verdict."""
-    cells = tuple(cell for cell in cells if cell.num_workers)  # without workers there is no buffer
+    cells = _shown(cells)
     depths = sorted({cell.prefetch_factor or 0 for cell in cells})
-    present = next((cell.prefetch_factor for cell in cells if cell.is_present), None)
-    while len(depths) > _MOST_DEPTHS:  # more would not fit in 80 columns
-        depths.remove(next(depth for depth in reversed(depths) if depth != present))
     at = {(cell.num_workers, cell.prefetch_factor): cell for cell in cells}
     workers = sorted({cell.num_workers for cell in cells})
     rows = tuple((str(count), *(_cell_text(at.get((count, depth))) for depth in depths)) for count in workers)
@@ -146,6 +147,26 @@ def grid_table(cells: tuple[GridCell, ...]) -> Table:
         rows,
         tuple(range(len(depths) + 1)),
     )
+
+
+def _shown(cells: tuple[GridCell, ...]) -> tuple[GridCell, ...]:
+    """Return the cells that the grid has room for; without workers there is no buffer."""
+    cells = tuple(cell for cell in cells if cell.num_workers)
+    depths = sorted({cell.prefetch_factor or 0 for cell in cells})
+    present = next((cell.prefetch_factor for cell in cells if cell.is_present), None)
+    while len(depths) > _MOST_DEPTHS:  # more would not fit in 80 columns
+        depths.remove(next(depth for depth in reversed(depths) if depth != present))
+    return tuple(cell for cell in cells if (cell.prefetch_factor or 0) in depths)
+
+
+def reason_lines(cells: tuple[GridCell, ...]) -> tuple[str, ...]:
+    """Return a line for each limit that stands against cells of the grid, of the first one that it meets."""
+    first: dict[str, str] = {}
+    for cell in _shown(cells):
+        if cell.limit is not None:
+            at = f"{cell.num_workers} x {cell.prefetch_factor}"
+            first.setdefault(cell.limit, f"{at}: {cell.verdict}, {cell.why}")
+    return tuple(first.values())[:_MOST_REASONS]
 
 
 def _cell_text(cell: GridCell | None) -> str:
@@ -177,13 +198,16 @@ def vram_parts(budget: VramBudget, loop: LoopMeasurement) -> tuple[Table | Passa
         ("context", budget.context_bytes),
         ("= of the driver", budget.nvml_bytes),
     )
+    marks = {"gradients there": " (predicted)"} if budget.shows_predicted_gradients else {}
     table = Table(
         f"Device memory of {bytes_text(loop.device.memory_bytes)}, at the peak (measured)",
         ("", ""),
-        tuple((name, bytes_text(size)) for name, size in figures),
+        tuple((name, bytes_text(size) + marks.get(name, "")) for name, size in figures),
         (1,),
     )
-    told = [f"All gradients: {bytes_text(budget.complete_gradients_bytes)}; freed while activations peak"]
+    how = " (predicted)" if budget.gradients_are_predicted else ""
+    gradients = f"{bytes_text(budget.complete_gradients_bytes)}{how}"
+    told = [f"All gradients: {gradients}; freed while activations peak"]
     if budget.peak_in is not None:
         told.append(f"The peak lies in {budget.peak_in}")
     if budget.allocation_retries is not None:

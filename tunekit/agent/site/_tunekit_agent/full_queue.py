@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import mmap
 import multiprocessing
 import os
 import time
 from typing import Any, Callable
 
 from .details import Missing, Stage
-from .host_memory import proportional, shm_used_bytes
+from .host_memory import memory_of, shm_used_bytes
 
 _QUIET_S = 0.5
 _QUIET_BATCHES = 2
@@ -17,6 +18,8 @@ _MOST_HOLD_S = 60.0
 _LOOK_EVERY_S = 0.02
 _GROWTH_SHARE, _LEAST_GROWTH_BYTES = 0.05, 64 << 10
 """Of one batch, and at least: other programs' small use of /dev/shm is no growth of the queue."""
+_SEMAPHORE_DEPTH = 2
+"""An event holds a condition, which holds its locks."""
 
 
 class FullQueue(Stage):
@@ -24,10 +27,10 @@ class FullQueue(Stage):
 
     /dev/shm then holds workers x prefetch batches and the one that the script still has at hand. Forked
     workers also keep what the script had at hand when they were started, the last batch of the epoch before:
-    they have it mapped until they end. The growth is of the whole /dev/shm: other programs' use within the
-    trial counts too. Where a thread copies batches into pinned memory, they leave /dev/shm as they come: the
-    growth is then what is left there, and the queue is never called full. It isn't either where the epoch
-    has too few batches left to fill it.
+    they have it mapped until they end. The growth is of the whole /dev/shm but the queues' semaphores: other
+    programs' use within the trial counts too. Where a thread copies batches into pinned memory, they leave
+    /dev/shm as they come: the growth is then what is left there, and the queue is never called full. It isn't
+    either where the epoch has too few batches left to fill it.
 
     Args:
         step_s: seconds per batch of the loop, which tells how long the workers may need.
@@ -88,7 +91,7 @@ class FullQueue(Stage):
         return {
             "batches": queued + 1,
             "predicted_bytes": (queued + 1) * each_bytes,
-            "shm_bytes": max(0, used_bytes - before_bytes),
+            "shm_bytes": max(0, used_bytes - before_bytes - _semaphore_bytes(source.live)),
             "kept_bytes": max(0, (at_start_bytes or 0) - before_bytes),
             "is_full": is_quiet and not pinned and source.asked_batches >= queued,
         }
@@ -124,15 +127,37 @@ def make(observer: Any) -> FullQueue:
 
 
 def _memory_of(live: Any) -> dict:
-    """Return the memory of this process and of a torch iterator's workers that are still there."""
+    """Return the memory of this process and of a torch iterator's workers that are still there.
+
+    Pages that a fork left shared belong to no worker: they stay however many there are. So a worker counts
+    with its private pages, and the rest of what all of them take is the training process's.
+    """
     pids = [worker.pid for worker in getattr(live, "_workers", ()) if worker.is_alive()]
-    main, workers = proportional(os.getpid()), [proportional(pid) for pid in pids]
+    main, workers = memory_of(os.getpid()), [memory_of(pid) for pid in pids]
     known = [worker for worker in workers if worker is not None]
-    all_known = main is not None and len(known) == len(workers)
+    each_bytes = sum(worker.private_bytes for worker in known) // len(known) if known else None
+    if main is None or len(known) < len(workers):
+        return {"main_base_bytes": None, "worker_base_bytes": each_bytes, "pss_bytes": None}
+    base_bytes = sum(process.base_bytes for process in (main, *known))
     return {
-        "main_base_bytes": main.base_bytes if main is not None else None,
-        "worker_base_bytes": sum(worker.base_bytes for worker in known) // len(known) if known else None,
-        "pss_bytes": main.pss_bytes + sum(worker.pss_bytes for worker in known)
-        if main is not None and all_known
-        else None,
+        "main_base_bytes": max(0, base_bytes - len(known) * (each_bytes or 0)),
+        "worker_base_bytes": each_bytes,
+        "pss_bytes": sum(process.pss_bytes for process in (main, *known)),
     }
+
+
+def _semaphore_bytes(live: Any) -> int:
+    """Return what the semaphores of a torch iterator's queues take of /dev/shm: a page each."""
+    found: set = set()
+    queues = [getattr(live, "_worker_result_queue", None), getattr(live, "_workers_done_event", None)]
+    _find_semaphores([*queues, *getattr(live, "_index_queues", ())], found, _SEMAPHORE_DEPTH)
+    return len(found) * mmap.PAGESIZE
+
+
+def _find_semaphores(things: list, found: set, depth: int) -> None:
+    """Add the ids of the semaphores among some objects and what they hold."""
+    for thing in things:
+        if hasattr(thing, "_semlock"):
+            found.add(id(thing))
+        elif depth and type(thing).__module__.startswith("multiprocessing."):
+            _find_semaphores(list(vars(thing).values()), found, depth - 1)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 
 _SHM = "/dev/shm"
+_SHARED = re.compile(r" (/dev/shm/|/dev/zero \(deleted\)|/memfd:|/SYSV)")
+_PRIVATE = ("Private_Clean:", "Private_Dirty:")
 
 
 def shm_used_bytes() -> int | None:
@@ -16,28 +19,40 @@ def shm_used_bytes() -> int | None:
     return (status.f_blocks - status.f_bfree) * status.f_frsize
 
 
-class Proportional:
-    """Memory of one process, with what it shares divided by those that share it.
+class ProcessMemory:
+    """Memory of one process.
 
     Attributes:
-        base_bytes: of its own and of files, without shared memory.
-        pss_bytes: of all that it has mapped.
+        base_bytes: proportional, without shared memory: what is shared after a fork counts in parts.
+        private_bytes: that no other process has, without shared memory.
+        pss_bytes: proportional, of all that it has mapped.
     """
 
-    def __init__(self, base_bytes: int, pss_bytes: int) -> None:
+    def __init__(self, base_bytes: int, private_bytes: int, pss_bytes: int) -> None:
         self.base_bytes = base_bytes
+        self.private_bytes = private_bytes
         self.pss_bytes = pss_bytes
 
 
-def proportional(pid: int) -> Proportional | None:
-    """Return the memory of a process from its smaps_rollup (Linux 5.4 and later for its parts)."""
-    sizes: dict = {}
+def memory_of(pid: int) -> ProcessMemory | None:
+    """Return the memory of a process by its mappings (/proc/PID/smaps).
+
+    smaps_rollup has no such figure: there, shared memory that one process alone has mapped is private.
+    """
+    base_bytes = private_bytes = pss_bytes = 0
+    is_shared = False
     try:
-        with open(f"/proc/{pid}/smaps_rollup", encoding="ascii", errors="replace") as stream:
+        with open(f"/proc/{pid}/smaps", encoding="utf-8", errors="replace") as stream:
             for line in stream:
-                words = line.split()
-                if len(words) == 3 and words[2] == "kB":
-                    sizes[words[0]] = int(words[1]) << 10
-        return Proportional(sizes["Pss_Anon:"] + sizes["Pss_File:"], sizes["Pss:"])
-    except (OSError, KeyError, ValueError):
+                name, _, rest = line.partition(" ")
+                if not name.endswith(":"):  # a mapping's first line: addresses, then its file at the end
+                    is_shared = _SHARED.search(line) is not None
+                elif name == "Pss:":
+                    size_bytes = int(rest.split()[0]) << 10
+                    pss_bytes += size_bytes
+                    base_bytes += 0 if is_shared else size_bytes
+                elif name in _PRIVATE and not is_shared:
+                    private_bytes += int(rest.split()[0]) << 10
+    except (OSError, ValueError, IndexError):
         return None
+    return ProcessMemory(base_bytes, private_bytes, pss_bytes) if pss_bytes else None

@@ -31,10 +31,12 @@ def of_model(roots: list, optimizers: list) -> dict | None:
             buffers.add(buffer)
     for optimizer in optimizers:
         _add_state(states, optimizer)
+    gradients_bytes, are_predicted = _gradients_bytes(modules, device)
     return {
         "parameters_bytes": parameters.bytes,
         "buffers_bytes": buffers.bytes,
-        "gradients_bytes": _gradients_bytes(modules, device),
+        "gradients_bytes": gradients_bytes,
+        "gradients_are_predicted": are_predicted,
         "optimizer_bytes": states.bytes,
     }
 
@@ -45,7 +47,8 @@ def _add_state(states: Storages, optimizer: Any) -> None:
             states.add(leaf)
 
 
-def _gradients_bytes(modules: list, device: Any) -> int:
+def _gradients_bytes(modules: list, device: Any) -> tuple:
+    """Return the bytes of all gradients, and whether some of them are predicted."""
     present = Storages(device)
     predicted = 0
     known: set = set()
@@ -57,4 +60,4 @@ def _gradients_bytes(modules: list, device: Any) -> int:
             present.add(gradient)
         if not gradients:
             predicted += sum(data_bytes(one) for one in own if one.requires_grad)
-    return present.bytes + predicted
+    return present.bytes + predicted, predicted > 0
