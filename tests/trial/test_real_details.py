@@ -25,7 +25,7 @@ def test_on_a_cpu_operators_are_seen_and_nothing_that_only_a_gpu_has(tmp_path: P
     assert details.syncs is None
     assert details.peaks is None
     assert details.kernels is not None
-    assert details.kernels.steps == 5
+    assert details.kernels.batches == 5
     calls = {kernel.name: kernel.calls for kernel in details.kernels.kernels}
     assert calls["aten::addmm"] == 3 * 5
     assert details.kernels.device_busy_s is None
