@@ -86,8 +86,8 @@ kernel                                                calls  per batch
 void cutlass_80_tensorop_s1688gemm_128x128_32x3_n...    160    12.5 ms
 elementwise_kernel                                    1,200    2.50 ms
 device busy 25.0 ms, host to device 5.00 ms, device to host 0.10 ms, idle
-  between kernels 15.0 ms per batch; 4 traced batches, 60.0 ms each: slower
-  than untraced
+  between kernels 15.0 ms per batch; 4 traced batches, 60.0 ms each: slower than
+  untraced
 
 Where the script waits for the device (measured)
   train.py:42: aten::item, 1 per batch

@@ -33,7 +33,8 @@ def test_two_workers_fill_the_queue_as_predicted_and_each_half_shows_its_own_tim
     queue, floors = both(details)
 
     assert queue.batches == 5
-    assert queue.predicted_bytes == 5 * measurement.loop.batch_bytes
+    assert measurement.loop.batch is not None
+    assert queue.predicted_bytes == 5 * measurement.loop.batch.shared_bytes
     # Of an epoch that began while the script still held a batch of the one before.
     assert queue.is_full
     assert queue.shm_bytes - queue.kept_bytes == pytest.approx(queue.predicted_bytes, rel=0.1)
