@@ -117,13 +117,13 @@ def _check_details(add: Add, record: TrialRecord, on_gpu: bool) -> None:
             else "n/a for a CPU"
         )
         longest = kernels.kernels[0].name if kernels.kernels else "none"
-        add(f"{kernels.steps} traced steps", f"{device}; longest: {longest[:60]}", bool(kernels.kernels))
+        add(f"{kernels.batches} traced batches", f"{device}; longest: {longest[:60]}", bool(kernels.kernels))
     points = details.syncs
     if points is None:
         add("sync points", "n/a", not on_gpu)
         return
-    told = "; ".join(f"{point.where} {point.what} x {point.per_step:g}" for point in points[:3])
-    found = any("loss.item()" in point.what and point.per_step == 1 for point in points)
+    told = "; ".join(f"{point.where} {point.what} x {point.per_batch:g}" for point in points[:3])
+    found = any("loss.item()" in point.what and point.per_batch == 1 for point in points)
     add("sync points", told or "none", found)
 
 

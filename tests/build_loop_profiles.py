@@ -40,7 +40,7 @@ DETAILS = Details(
     ),
     floors=LoopFloors(loader_step_s=0.041, loader_batches=20, compute_step_s=0.030, compute_batches=20),
     kernels=KernelWindow(
-        steps=4,
+        batches=4,
         time_s=0.24,
         device_busy_s=0.10,
         h2d_s=0.02,
@@ -55,7 +55,7 @@ DETAILS = Details(
             Kernel(name="elementwise_kernel", calls=1200, time_s=0.01),
         ),
     ),
-    syncs=(SyncPoint(where="train.py:42", what="aten::item", per_step=1.0),),
+    syncs=(SyncPoint(where="train.py:42", what="aten::item", per_batch=1.0),),
 )
 
 GAIN = Finding(

@@ -79,11 +79,11 @@ def floors(compute_s: float | None = None, loader_s: float | None = None) -> Det
     )
 
 
-def kernels(busy: float = 0.5, idle: float = 0.4, steps: int = 5, **overrides: Any) -> Details:
-    """A trace of steps that take as long as untraced ones; shares of them."""
-    whole_s = steps * STEP_S
+def kernels(busy: float = 0.5, idle: float = 0.4, batches: int = 5, **overrides: Any) -> Details:
+    """A trace of batches that take as long as untraced ones; shares of them."""
+    whole_s = batches * STEP_S
     window = KernelWindow(
-        steps=steps, time_s=whole_s, device_busy_s=busy * whole_s, idle_s=idle * whole_s, **overrides
+        batches=batches, time_s=whole_s, device_busy_s=busy * whole_s, idle_s=idle * whole_s, **overrides
     )
     return Details(kernels=window)
 
@@ -149,8 +149,8 @@ def batch(**overrides: Any) -> BatchSeen:
     return BatchSeen(**(values | overrides))
 
 
-def sync(where: str = "train.py:42", per_step: float = 1.0) -> SyncPoint:
-    return SyncPoint(where=where, what="loss.item()", per_step=per_step)
+def sync(where: str = "train.py:42", per_batch: float = 1.0) -> SyncPoint:
+    return SyncPoint(where=where, what="loss.item()", per_batch=per_batch)
 
 
 def findings(of: TrialRecord, **overrides: Any) -> list[Finding]:
@@ -185,7 +185,7 @@ def any_details(draw: st.DrawFn) -> Details:
     maybe = st.none() | _some_seconds
     window = st.builds(
         KernelWindow,
-        steps=st.integers(1, 9),
+        batches=st.integers(1, 9),
         time_s=_some_seconds,
         device_busy_s=st.none() | _seconds,
         h2d_s=st.none() | _seconds,

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from _tunekit_agent.details import Details, Stage
+import pytest
+from _tunekit_agent.details import Details, Missing, Stage, Turns
 
 
 class Counting(Stage):
@@ -32,6 +33,9 @@ class Counting(Stage):
 
     def leave(self) -> None:
         self.seen.append("left")
+
+    def interrupted(self) -> None:
+        self.seen.append("interrupted")
 
     def facts(self) -> Any:
         if self.fault == "facts":
@@ -90,7 +94,59 @@ def test_a_stage_that_takes_too_long_is_left() -> None:
     assert details.asked(None) is None
     assert details.is_over
     assert slow.seen[-1] == "left"
-    assert details.facts()["faults"] == ["queue: it took too long"]
+    assert details.facts()["faults"] == ["queue: it took too long: more than 20 s"]
+
+
+def test_what_a_stage_saw_before_its_deadline_is_kept() -> None:
+    now = [0.0]
+    details, _ = look([Counting("floors", 10**9)], now)
+    details.asked(None)
+    now[0] = 1e4
+    details.asked(None)
+    assert details.facts()["floors"] == {"turns": 10**9}
+
+
+def test_a_deadline_follows_the_window_and_the_time_of_a_batch() -> None:
+    def deadline_s(window_s: float, step_s: float) -> float:
+        return Details([], window_s, lambda name: None, step_s=step_s).deadline_s
+
+    assert deadline_s(1.0, 0.1) == 20.0
+    assert deadline_s(10.0, 0.1) == 40.0
+    assert deadline_s(1.0, 4.0) == 120.0
+
+
+def test_what_was_seen_so_far_can_be_told_before_the_next_stage_looks() -> None:
+    told: list[dict[str, Any]] = []
+    later = Counting("floors", 0)
+
+    def tell() -> None:
+        assert later.seen == []
+        told.append(details.facts())
+
+    details = Details([Counting("queue", 0), later], 1.0, lambda name: None, passed=tell)
+    details.asked(None)
+    assert details.is_over
+    assert told == [{"queue": {"turns": 0}, "faults": []}]
+
+
+def test_a_turn_counts_as_a_batch_only_with_nothing_else_in_it() -> None:
+    turns = Turns()
+    assert not turns.asked()  # nothing before the first ask
+    assert turns.asked()
+    turns.interrupted()
+    assert not turns.asked()
+    assert turns.asked()
+    assert turns.whole == 2
+
+
+def test_a_loop_whose_every_turn_is_interrupted_is_given_up() -> None:
+    turns = Turns()
+    turns.asked()
+    with pytest.raises(Missing, match="another loader"):
+        for _ in range(20):
+            turns.interrupted()
+            turns.asked()
+    assert turns.are_all_broken
 
 
 def test_nothing_to_look_at_is_over_at_once() -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from _tunekit_agent.details import Details
 from _tunekit_agent.floors import Floors, LoaderAlone, TrainingAlone
 from _tunekit_agent.loaders import Replay
 
@@ -184,6 +185,36 @@ def test_both_halves_are_told_and_the_script_gets_one_batch_over_and_over() -> N
     assert told["loader_step_s"] == pytest.approx(0.05)
     assert told["compute_step_s"] == pytest.approx(0.03)
     assert told["why_not"] is None
+
+
+def test_a_loop_that_reads_two_loaders_in_each_step_says_why_its_training_is_not_timed() -> None:
+    source = ScriptedSource(2, 0.1)
+    floors = Floors(1.0, 1, 1, lambda: None, source.clock, lambda seconds: None)
+    for _ in range(40):
+        floors.asked(source)
+        if floors.is_over:
+            break
+        floors.interrupted()
+        source.now += 0.03
+    assert floors.is_over
+    told = floors.facts()
+    assert told["loader_step_s"] == pytest.approx(0.05)
+    assert told["compute_step_s"] is None
+    assert "another loader" in told["why_not"]
+
+
+def test_a_training_too_slow_for_its_deadline_keeps_the_loaders_half() -> None:
+    source = ScriptedSource(2, 0.1)
+    floors = Floors(1.0, 1, 1, lambda: None, source.clock, lambda seconds: None)
+    details = Details([floors], 1.0, lambda name: None, source.clock)
+    while not details.is_over:
+        details.asked(source)
+        source.now += 11.0
+    told = details.facts()
+    assert told["floors"]["loader_step_s"] == pytest.approx(0.05)
+    assert told["floors"]["compute_step_s"] is None
+    assert "too slow" in told["floors"]["why_not"]
+    assert "took too long" in told["faults"][0]
 
 
 @pytest.mark.parametrize(("source", "ranks", "told"), [(None, 1, "no DataLoader"), ("any", 2, "2 ranks")])

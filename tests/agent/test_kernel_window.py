@@ -34,7 +34,7 @@ def test_operators_of_five_real_steps_are_counted():
     traced_loop(stage, asks=10)
     stage.leave()
     seen = KernelWindowSeen.model_validate(stage.facts())
-    assert seen.steps == 5
+    assert seen.batches == 5
     assert seen.device_busy_s is None
     calls = {kernel.name: kernel.calls for kernel in seen.kernels}
     assert calls["aten::addmm"] == 5
@@ -67,6 +67,61 @@ def test_beside_a_profiler_of_the_script_nothing_is_traced():
     (fault,) = details.facts()["faults"]
     assert "profiler of its own" in fault
     assert "aten::add" in {event.name for event in own.events()}
+
+
+def epochs(stage: KernelWindow, batches: int, most: int = 6) -> int:
+    """Train epochs as a real loop's turns come, with the ask that ends each; returns how many were begun."""
+    model = torch.nn.Linear(64, 64)
+    for epoch in range(most):
+        stage.interrupted()  # the epoch begins
+        for batch in range(batches + 1):
+            stage.asked(None)
+            if stage.is_over:
+                return epoch + 1
+            if batch < batches:
+                model(torch.randn(8, 64))
+        stage.interrupted()  # the ask that found no batch
+        torch.randn(8, 64).tanh()  # a validation
+    return most
+
+
+def test_an_epoch_ends_within_no_trace():
+    stage = KernelWindow(torch, on_cuda=False)
+    traced_loop(stage, asks=3)
+    epochs(stage, batches=20)
+    seen = KernelWindowSeen.model_validate(stage.facts())
+    calls = {kernel.name: kernel.calls for kernel in seen.kernels}
+    assert seen.batches == calls["aten::addmm"] == 5
+    assert "aten::tanh" not in calls
+
+
+def test_short_epochs_are_traced_as_far_as_they_go():
+    stage = KernelWindow(torch, on_cuda=False)
+    assert epochs(stage, batches=3) == 3
+    seen = KernelWindowSeen.model_validate(stage.facts())
+    calls = {kernel.name: kernel.calls for kernel in seen.kernels}
+    assert seen.batches == calls["aten::addmm"] == 2
+    assert "aten::tanh" not in calls
+
+
+def test_a_turn_of_several_batches_counts_them_all():
+    stage = KernelWindow(torch, on_cuda=False, batches_per_turn=3)
+    traced_loop(stage, asks=10)
+    seen = KernelWindowSeen.model_validate(stage.facts())
+    assert seen.batches == 6
+    assert {kernel.name: kernel.calls for kernel in seen.kernels}["aten::addmm"] == 2
+
+
+def test_a_loop_that_reads_two_loaders_in_each_step_is_not_traced():
+    details = Details([KernelWindow(torch, on_cuda=False)], window_s=1.0, moved=lambda name: None)
+    for _ in range(20):
+        details.asked(None)
+        details.interrupted()
+    assert details.is_over
+    (fault,) = details.facts()["faults"]
+    assert "another loader" in fault
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+        torch.ones(3) + 1
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from _tunekit_agent.details import Details
 from _tunekit_agent.peaks import Peaks
 from simulated_cuda import SimulatedCuda, Torch
 
@@ -16,20 +17,27 @@ class Training:
     def __init__(self) -> None:
         self.cuda = SimulatedCuda()
         self.weight = torch.nn.Parameter(torch.zeros(10))
-        self.stage = Peaks(Torch(self.cuda), "cuda:1", lambda: [self.weight, self.weight])
+        self.loss = torch.zeros(1)
+        parameters = [self.weight, self.weight]
+        self.stage = Peaks(Torch(self.cuda), "cuda:1", lambda: parameters, lambda: self.loss)
 
     def batch(self, activations: int, in_step: int, steps: int = 1) -> None:
         self.stage.asked(None)
         if self.stage.is_over:
             return
         self.stage.fetched([ROWS])
-        self.cuda.hold(activations)
-        self.cuda.hold(-activations)
+        self.hold(activations)
         for _ in range(steps):
-            self.stage.step_began()
-            self.cuda.hold(in_step)
-            self.cuda.hold(-in_step)
-            self.stage.step_ended()
+            self.step(in_step)
+
+    def hold(self, size_bytes: int) -> None:
+        self.cuda.hold(size_bytes)
+        self.cuda.hold(-size_bytes)
+
+    def step(self, size_bytes: int) -> None:
+        self.stage.step_began()
+        self.hold(size_bytes)
+        self.stage.step_ended()
 
     def seen(self) -> PeaksSeen:
         self.stage.leave()
@@ -70,11 +78,68 @@ def test_batches_that_only_accumulate_are_passed_over():
     assert seen.gradients_at_start_bytes == 40
 
 
-def test_a_second_optimizer_belongs_to_the_second_part():
+def test_optimizers_that_step_in_turn_have_their_passes_in_the_first_part():
     training = Training()
-    training.batch(activations=300, in_step=70, steps=2)
-    training.batch(0, 0)
-    assert training.seen().forward_backward_bytes == 300
+    training.stage.asked(None)
+    for activations in (300, 900):
+        training.hold(activations)
+        training.step(70)
+    training.stage.asked(None)
+    seen = training.seen()
+    assert seen.forward_backward_bytes == 900
+    assert seen.optimizer_bytes == 70
+
+
+def test_what_follows_the_last_step_is_of_the_second_part():
+    training = Training()
+    training.stage.asked(None)
+    training.hold(300)
+    training.step(70)
+    training.hold(200)
+    training.stage.asked(None)
+    assert training.seen().optimizer_bytes == 200
+
+
+def test_a_step_within_a_step_is_one():
+    training = Training()
+    training.stage.asked(None)
+    training.hold(300)
+    training.stage.step_began()
+    training.step(70)
+    training.hold(80)
+    training.stage.step_ended()
+    training.stage.asked(None)
+    seen = training.seen()
+    assert (seen.forward_backward_bytes, seen.optimizer_bytes) == (300, 80)
+
+
+def test_a_closure_is_told_for_its_passes_are_within_the_step():
+    training = Training()
+    details = Details([training.stage], 1.0, lambda name: None)
+    details.asked(None)
+    training.loss = torch.ones(1)
+    details.step_began()
+    training.loss = torch.ones(1)
+    details.step_ended()
+    details.asked(None)
+    (fault,) = details.facts()["faults"]
+    assert "closure" in fault
+    assert "peaks" not in details.facts()
+
+
+def test_a_batch_with_a_validation_or_an_epochs_end_in_it_is_not_looked_at():
+    training = Training()
+    training.stage.asked(None)
+    training.hold(300)
+    training.step(70)
+    training.stage.interrupted()
+    training.hold(5000)
+    training.stage.asked(None)
+    assert not training.stage.is_over
+    training.hold(200)
+    training.step(70)
+    training.stage.asked(None)
+    assert training.seen().forward_backward_bytes == 200
 
 
 @pytest.mark.parametrize("batches", [0, 1])

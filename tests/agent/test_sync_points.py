@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from _tunekit_agent.details import Details
 from _tunekit_agent.sync_points import SyncPoints
 
 from tunekit.records.details import SyncPoint
@@ -45,7 +46,7 @@ def stage_of(cuda: Cuda, torch_folder: str = "/nowhere/torch", on_cuda: bool = T
     return SyncPoints(torch_at(torch_folder, cuda), on_cuda, str(HERE.parent))
 
 
-def test_each_place_is_counted_per_step():
+def test_each_place_is_counted_per_batch():
     cuda = Cuda()
     stage = stage_of(cuda)
     for _ in range(4):
@@ -57,7 +58,7 @@ def test_each_place_is_counted_per_step():
         cuda.wait()  # and the error once
     stage.leave()
     points = [SyncPoint.model_validate(point) for point in stage.facts() or []]
-    assert [(point.what, point.per_step) for point in points] == [
+    assert [(point.what, point.per_batch) for point in points] == [
         ("cuda.wait()  # read the loss twice", 2.0),
         ("cuda.wait()  # and the error once", 1.0),
     ]
@@ -81,7 +82,7 @@ def test_a_wait_inside_of_torch_is_the_line_of_the_script_that_called_it(tmp_pat
     (point,) = stage.facts() or []
     assert point["where"].startswith(f"{HERE.name}:")
     assert point["what"] == 'names["clip"](cuda) (in torch.clip.clip)'
-    assert point["per_step"] == pytest.approx(1 / 3)
+    assert point["per_batch"] == pytest.approx(1 / 3)
 
 
 def test_the_script_sees_no_such_warning_and_all_of_its_own():
@@ -137,6 +138,64 @@ def test_a_handler_that_the_script_sets_meanwhile_stays():
         warnings.showwarning = own
         stage.leave()
         assert warnings.showwarning is own
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_script_that_catches_warnings_while_it_trains_is_told_so(recorded: bool):
+    cuda = Cuda()
+    details = Details([stage_of(cuda)], 1.0, lambda name: None)
+    for _ in range(6):
+        details.asked(None)
+        with warnings.catch_warnings(record=recorded):
+            warnings.simplefilter("ignore")
+            cuda.wait()
+            details.step_began()
+            details.step_ended()
+    assert cuda.mode == 0
+    facts = details.facts()
+    assert "syncs" not in facts
+    assert "catches warnings" in facts["faults"][0]
+
+
+def test_a_block_that_ends_while_it_is_looked_takes_the_warnings_away():
+    cuda = Cuda()
+    details = Details([stage_of(cuda)], 1.0, lambda name: None)
+    with warnings.catch_warnings():
+        details.asked(None)
+        cuda.wait()
+    for _ in range(6):
+        details.asked(None)
+    assert "catches warnings" in details.facts()["faults"][0]
+    assert cuda.mode == 0
+
+
+def test_what_waits_in_a_validation_or_at_an_epochs_end_is_of_no_batch():
+    cuda = Cuda()
+    stage = stage_of(cuda)
+    for turn in range(10):
+        stage.asked(None)
+        if stage.is_over:
+            break
+        cuda.wait()
+        if turn % 2:
+            stage.interrupted()
+            cuda.wait()
+    stage.leave()
+    (point,) = stage.facts() or []
+    assert turn == 5
+    assert point["per_batch"] == 1.0
+
+
+def test_a_turn_of_several_batches_counts_them_all():
+    cuda = Cuda()
+    stage = SyncPoints(torch_at("/nowhere/torch", cuda), True, str(HERE.parent), batches_per_turn=4)
+    stage.asked(None)
+    cuda.wait()
+    stage.asked(None)
+    assert stage.is_over
+    stage.leave()
+    (point,) = stage.facts() or []
+    assert point["per_batch"] == 0.25
 
 
 def test_nothing_waits_for_a_cpu():

@@ -34,8 +34,8 @@ data stall              17.0 ms          36%  host clock
 compute                 26.0 ms          55%  host clock
 optimizer               3.50 ms           7%  host clock
 other                   0.50 ms           1%  host clock
-  copy to the device    5.00 ms          11%  torch.profiler, 4 steps
-  device idle           15.0 ms          25%  torch.profiler, 4 steps
+  copy to the device    5.00 ms          11%  torch.profiler, 4 batches
+  device idle           15.0 ms          25%  torch.profiler, 4 batches
 step                    47.0 ms               100 batches
 Loader alone 41.0 ms, training alone 30.0 ms, both 47.0 ms: between the longer
   and the sum (measured)
@@ -85,15 +85,15 @@ While it trained (measured from outside)
 GPU 0: busy 63%, power 141 W, memory 6.0 GiB
 
 Traced kernels, the longest (measured under torch.profiler)
-kernel                                                calls  per step
-void cutlass_80_tensorop_s1688gemm_128x128_32x3_n...    160   12.5 ms
-elementwise_kernel                                    1,200   2.50 ms
+kernel                                                calls  per batch
+void cutlass_80_tensorop_s1688gemm_128x128_32x3_n...    160    12.5 ms
+elementwise_kernel                                    1,200    2.50 ms
 device busy 25.0 ms, host to device 5.00 ms, device to host 0.10 ms, idle
-  between kernels 15.0 ms per step; 4 traced steps, 60.0 ms each: tracing slows
-  them down
+  between kernels 15.0 ms per batch; 4 traced batches, 60.0 ms each: tracing
+  slows them
 
 Where the script waits for the device (measured)
-  train.py:42: aten::item, 1 per step
+  train.py:42: aten::item, 1 per batch
 
 Measured on a10g in 1 trial, 21.0 s: rates over whole epochs, 95% intervals;
 time and memory are of trial 0.

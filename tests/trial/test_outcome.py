@@ -17,6 +17,7 @@ from tunekit.records.agent_messages import (
     NonfiniteEvent,
 )
 from tunekit.records.config import Precision
+from tunekit.records.details import Details, QueueSeen
 from tunekit.records.measurement import Measurement, TreeMemory
 from tunekit.records.target import RootSeen
 from tunekit.records.trial import Failure, MemoryPoint, OutcomeKind
@@ -165,6 +166,52 @@ def test_a_script_that_we_ended_or_that_ended_well_keeps_its_measurement(returnc
 )
 def test_a_script_that_failed_after_its_loop_is_no_measurement(evidence: Evidence, kind: OutcomeKind):
     assert failed(evidence).kind is kind
+
+
+def cut_short(details: Details | None = None, **overrides: Any) -> Details:
+    """Return the details of a trial that was measured and then ended before all was looked at."""
+    done = DoneEvent(event="done", time_s=9.0, loop=loop(), is_final=False, details=details)
+    found = verdict(measured(done=done, **{"returncode": None} | overrides))
+    assert isinstance(found, Measurement)
+    assert found.details is not None
+    return found.details
+
+
+GONE = ErrorSeen(
+    types=("builtins.ValueError",), message="no more", traceback=("ValueError: no more",), raised_in="x"
+)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        (
+            {"agent_error": "KeyError: 1", "limit": OutcomeKind.TIMEOUT, "limit_message": "too long"},
+            "the agent failed: KeyError: 1",
+        ),
+        ({"limit": OutcomeKind.TIMEOUT, "limit_message": "too long", "returncode": -9}, "too long"),
+        (
+            {"exit": ExitEvent(event="exit", time_s=9.5, steps=1, batches=1, error=GONE), "returncode": 1},
+            "ValueError: no more",
+        ),
+        ({"returncode": -11}, "ended by SIGSEGV after 108 steps"),
+        ({"returncode": 3, "last_lines": ("bye",)}, "exit status 3 after 108 steps; its last line: bye"),
+        ({"returncode": 0}, "the script ended by itself after 108 steps"),
+        ({}, "how it ended is not known"),
+    ],
+)
+def test_what_cut_the_closer_look_short_is_told_as_far_as_it_is_known(overrides: dict[str, Any], told: str):
+    (fault,) = cut_short(**overrides).faults
+    assert told in fault
+    assert ("by itself" in fault) == (overrides.get("returncode") == 0)
+
+
+def test_what_was_seen_before_a_trial_was_cut_short_is_kept():
+    queue = QueueSeen(batches=5, predicted_bytes=50, shm_bytes=50, is_full=True)
+    details = cut_short(Details(queue=queue, faults=("peaks: none",) * 16), returncode=0)
+    assert details.queue == queue
+    assert len(details.faults) == 16
+    assert "by itself" in details.faults[-1]
 
 
 def test_quiet_output_excuses_nothing():

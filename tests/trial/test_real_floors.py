@@ -104,5 +104,6 @@ def test_a_loop_on_accelerate_is_looked_at(tmp_path: Path) -> None:
 def test_a_schedule_that_ends_while_it_is_looked_at_keeps_its_measurement(tmp_path: Path) -> None:
     measurement, details = looked_at(tmp_path, "exact_schedule.py")
     assert measurement.loop.steady_batches >= 10
+    assert details.queue is not None  # seen before the end
     assert details.floors is None
     assert any("Tried to step" in fault for fault in details.faults)

@@ -6,7 +6,15 @@ before anything uses them.
 
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, TypeAdapter
+from pydantic import (
+    ConfigDict,
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    TypeAdapter,
+)
 
 from tunekit.records.base import Record
 from tunekit.records.config import Precision
@@ -125,6 +133,9 @@ class DoneEvent(AgentEvent):
     is_final: bool = True
     """Whether the process now waits for its end; else it looks at details and tells again."""
     details: Details | None = None
+    """What was looked at so far."""
+    next_within_s: NonNegativeFloat = 0.0
+    """When what is looked at now is given up, at the loop's next turn; 0 where nothing is."""
 
 
 class NonfiniteEvent(AgentEvent):

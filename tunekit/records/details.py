@@ -13,7 +13,7 @@ class Detail(StrEnum):
     QUEUE = "queue"
     """The loader's full queue: /dev/shm, and the memory of each worker."""
     KERNELS = "kernels"
-    """A few steps under torch.profiler."""
+    """A few batches under torch.profiler."""
     SYNCS = "syncs"
     """Where the script waits for the device."""
     PEAKS = "peaks"
@@ -66,7 +66,7 @@ class LoopFloors(Record):
 
 
 class Kernel(Record):
-    """One kernel, or operator on a CPU, over the traced steps."""
+    """One kernel, or operator on a CPU, over the traced batches."""
 
     name: str = Field(max_length=200)
     calls: PositiveInt
@@ -74,11 +74,12 @@ class Kernel(Record):
 
 
 class KernelWindow(Record):
-    """A few steps under torch.profiler: for what no outside clock sees, never for rates."""
+    """A few batches under torch.profiler: for what no outside clock sees, never for rates."""
 
-    steps: PositiveInt
+    batches: PositiveInt
+    """Loop batches that were traced."""
     time_s: PositiveFloat
-    """Of the traced steps by the host's clock, slower than untraced ones."""
+    """Of the traced batches by the host's clock, slower than untraced ones."""
     device_busy_s: NonNegativeFloat | None = None
     """Time in which a kernel or a copy ran; None on a CPU."""
     h2d_s: NonNegativeFloat | None = None
@@ -95,7 +96,7 @@ class SyncPoint(Record):
     where: str = Field(max_length=300)
     """The script's file and line; torch's where no frame is the script's."""
     what: str = Field(max_length=300)
-    per_step: PositiveFloat
+    per_batch: PositiveFloat
 
 
 class PeaksSeen(Record):

@@ -16,7 +16,7 @@ from tunekit.records.measurement import LoopMeasurement, Measurement
 from tunekit.records.telemetry import GpuTelemetry, Telemetry
 from tunekit.report.table import Passage, Table
 from tunekit.report.text import printable
-from tunekit.units import bytes_text, duration_text
+from tunekit.units import bytes_text, count_text, duration_text
 
 _SHOWN_KERNELS = 8
 
@@ -185,7 +185,7 @@ def kernel_parts(details: Details | None) -> tuple[Table | Passage, ...]:
         parts.extend(_kernels(details.kernels))
     if details is not None and details.syncs:
         lines = tuple(
-            printable(f"  {one.where}: {one.what}, {one.per_step:.2g} per step") for one in details.syncs
+            printable(f"  {one.where}: {one.what}, {one.per_batch:.2g} per batch") for one in details.syncs
         )
         parts.append(Passage("Where the script waits for the device (measured)", lines))
     return tuple(parts)
@@ -194,7 +194,7 @@ def kernel_parts(details: Details | None) -> tuple[Table | Passage, ...]:
 def _kernels(seen: KernelWindow) -> Sequence[Table | Passage]:
     shown = seen.kernels[:_SHOWN_KERNELS]
     rows = tuple(
-        (printable(_short(one.name)), f"{one.calls:,}", step_text(one.time_s / seen.steps)) for one in shown
+        (printable(_short(one.name)), f"{one.calls:,}", step_text(one.time_s / seen.batches)) for one in shown
     )
     device = (
         ("device busy", seen.device_busy_s),
@@ -202,11 +202,12 @@ def _kernels(seen: KernelWindow) -> Sequence[Table | Passage]:
         ("device to host", seen.d2h_s),
         ("idle between kernels", seen.idle_s),
     )
-    told = [f"{name} {step_text(time_s / seen.steps)}" for name, time_s in device if time_s is not None]
-    traced = f"{seen.steps} traced steps, {step_text(seen.time_s / seen.steps)} each: tracing slows them down"
-    line = "; ".join([*([", ".join(told) + " per step"] if told else []), traced])
+    told = [f"{name} {step_text(time_s / seen.batches)}" for name, time_s in device if time_s is not None]
+    each = step_text(seen.time_s / seen.batches)
+    traced = f"{count_text(seen.batches, 'traced batch', 'traced batches')}, {each} each: tracing slows them"
+    line = "; ".join([*([", ".join(told) + " per batch"] if told else []), traced])
     title = "Traced kernels, the longest (measured under torch.profiler)"
-    return (Table(title, ("kernel", "calls", "per step"), rows, (1, 2)), Passage("", (line,)))
+    return (Table(title, ("kernel", "calls", "per batch"), rows, (1, 2)), Passage("", (line,)))
 
 
 def _short(name: str, most: int = 52) -> str:

@@ -49,6 +49,8 @@ _REMEDIES = {
 }
 _NATIVE_CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)
 _NATIVE_REMEDY = "native code crashed: PYTHONFAULTHANDLER=1 before the command shows where"
+_MOST_FAULTS = 16
+"""Of a Details record."""
 _SHELL_KILLED = 128 + signal.SIGKILL
 _RERAISED = "torch._utils.reraise"
 _IN_WORKER = re.compile(r"Caught \w+ in DataLoader worker process \d+\.")
@@ -95,14 +97,25 @@ def _ended_well(evidence: Evidence) -> bool:
 
 
 def _cut_short(evidence: Evidence) -> Details:
-    """Return why there are no details of a script that was measured and then ended, whatever ended it."""
+    """Return what was seen of a script that was measured and then ended, and what ended it."""
+    assert evidence.done is not None
+    seen = evidence.done.details or Details()
+    fault = plain(f"what was to be looked at then is missing: {_why_cut_short(evidence)}"[:500])
+    return seen.model_copy(update={"faults": (*seen.faults[: _MOST_FAULTS - 1], fault)})
+
+
+def _why_cut_short(evidence: Evidence) -> str:
+    if evidence.agent_error is not None:
+        return f"the agent failed: {evidence.agent_error}"
     if evidence.limit is not None:
-        why = evidence.limit_message
-    elif evidence.exit is not None and evidence.exit.error is not None:
-        why = _failure_by_exception(evidence.exit.error, evidence).message
-    else:
-        why = f"the script ended by itself after {evidence.steps} steps"
-    return Details(faults=(plain(f"what comes after the measurement is missing: {why}"[:500]),))
+        return evidence.limit_message
+    if evidence.exit is not None and evidence.exit.error is not None:
+        return _failure_by_exception(evidence.exit.error, evidence).message
+    if evidence.returncode:
+        return _failure_by_status(evidence.returncode, evidence).message
+    if evidence.returncode == 0:
+        return f"the script ended by itself after {evidence.steps} steps"
+    return f"the script was gone after {evidence.steps} steps; how it ended is not known"
 
 
 def _blaming_bindings(failure: Failure, evidence: Evidence, bound: Bound) -> Failure:

@@ -40,7 +40,9 @@ _MAX_FAULTS = 20
 _NO_STEP_FACTOR = 2
 """A script may evaluate before it trains: loading without steps is given this many no-progress limits."""
 _DETAILS_LIMIT_S = 120.0
-"""A script that no longer loads and steps is not waited for beyond that, once it is measured."""
+_DETAILS_DEADLINES = 2.0
+"""A measured script is given that long for each thing that is looked at, or two of the agent's own deadlines
+if that is longer: the agent gives up at the loop's next turn, which may never come."""
 _TAIL_BYTES = 64 << 10
 _TAIL_LINES = 20
 _UNPRINTABLE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -143,7 +145,7 @@ class TrialWatch:
         self._is_sampling = True
         self._evidence = Evidence(output=str(folder / OUTPUT_FILE))
         self._oom_kills_before = oom_kills()
-        self._started_at = self._moved_at = self._fetched_at = self._measured_at = clock()
+        self._started_at = self._moved_at = self._fetched_at = self._told_at = clock()
         self._phase = "starting"
 
     def run(self) -> Evidence:
@@ -161,7 +163,7 @@ class TrialWatch:
         evidence = self._evidence
         if self._oom_kills_before is not None:
             evidence.oom_kills = max(0, (oom_kills() or 0) - self._oom_kills_before)
-        evidence.memory = self._tree.peaks()
+        evidence.memory = evidence.memory or self._tree.peaks()
         evidence.growth = self._tree.growth()
         evidence.series = self._sampler.series()
         evidence.sampling_cpu_s = self._sampler.cost_cpu_s
@@ -179,8 +181,6 @@ class TrialWatch:
             self._sample()
             self._report()
             time.sleep(_POLL_S)
-        if self._evidence.done:
-            self._tree.sample()
 
     def _sample(self) -> None:
         """Take the samples that are due; a fault of sampling ends the sampling, not the trial."""
@@ -246,12 +246,20 @@ class TrialWatch:
             self._evidence.learnt = event
 
     def _take_done(self, event: DoneEvent) -> None:
-        """Keep the measurement; a second time it comes with details."""
+        """Keep the measurement, and the tree's peaks so far; told again, it comes with more details."""
         known = self._evidence.done
+        if known is not None and known.is_final:
+            return
+        self._evidence.done = event
+        self._told_at = self._clock()
         if known is None:
-            self._measured_at = self._clock()
-        if known is None or (not known.is_final and event.is_final):
-            self._evidence.done = event
+            self._keep_peaks(event.is_final)
+
+    def _keep_peaks(self, is_final: bool) -> None:
+        """Keep what the tree took until now: looking closer holds what training does not."""
+        if is_final or not self._tree.peaks().samples:
+            self._tree.sample()
+        self._evidence.memory = self._tree.peaks()
 
     def _take_exit(self, event: ExitEvent) -> None:
         """Keep the exit of the process that trained; a launcher's own exit says less."""
@@ -267,10 +275,13 @@ class TrialWatch:
             return True
         if now - self._started_at > limits.trial_s:
             evidence.limit = OutcomeKind.TIMEOUT
-            evidence.limit_message = f"not measured after {limits.trial_s:.0f} s ({self._phase})"
-        elif evidence.done is not None and now - self._measured_at > _DETAILS_LIMIT_S:
+            missed = "not measured" if evidence.done is None else "still looking closer"
+            evidence.limit_message = f"{missed} after {limits.trial_s:.0f} s ({self._phase})"
+        elif evidence.done is not None and now - self._told_at > _details_limit_s(evidence.done):
             evidence.limit = OutcomeKind.TIMEOUT
-            evidence.limit_message = f"looking closer took over {_DETAILS_LIMIT_S:.0f} s ({self._phase})"
+            evidence.limit_message = (
+                f"looking closer took over {_details_limit_s(evidence.done):.0f} s ({self._phase})"
+            )
         elif now - self._moved_at > limits.no_progress_s:
             self._take_pulse()
             evidence.limit, evidence.limit_message = standstill(evidence, limits.no_progress_s)
@@ -306,6 +317,11 @@ class TrialWatch:
             return
         self._evidence.returncode = status["returncode"]
         self._evidence.start_error = status["error"]
+
+
+def _details_limit_s(done: DoneEvent) -> float:
+    """Return for how long what is looked at may take since the agent last told."""
+    return max(_DETAILS_LIMIT_S, _DETAILS_DEADLINES * done.next_within_s)
 
 
 def standstill(evidence: Evidence, limit_s: float) -> tuple[OutcomeKind, str]:

@@ -45,7 +45,7 @@ def test_copies_and_gaps_come_from_the_trace():
     assert idle is not None
     assert (copy.batch_ms, copy.share) == (pytest.approx(10), pytest.approx(0.1))
     assert (idle.batch_ms, idle.share) == (pytest.approx(40), pytest.approx(0.4))
-    assert {copy.source, idle.source} == {"torch.profiler, 5 steps"}
+    assert {copy.source, idle.source} == {"torch.profiler, 5 batches"}
 
 
 def test_events_that_never_came_to_pass_leave_the_hosts_clock():

@@ -158,8 +158,8 @@ def test_a_gpu_that_runs_dry_waits_for_its_host():
     finding = found("host-bound", drained(kernels(busy=0.5, idle=0.4)))
     assert finding.evidence == (
         "after 100% of the batches the GPU had nothing left to do when the next was asked for, 1% of the "
-        "step is data stall (CUDA events); nothing ran on it in 40% of the traced steps (torch.profiler, "
-        "5 steps)"
+        "step is data stall (CUDA events); nothing ran on it in 40% of the traced batches (torch.profiler, "
+        "5 batches)"
     )
     assert finding.remedy is not None
     assert finding.remedy.startswith("torch.compile(model) makes fewer launches; batch_size=256")
@@ -194,13 +194,13 @@ def test_lines_that_wait_for_the_gpu_are_named_the_most_frequent_first():
     finding = found("sync-points", drained(Details(syncs=points)))
     assert finding.severity is Severity.WARNING
     assert finding.evidence == (
-        "train.py:42 loss.item(), 2.00 per step; train.py:9 loss.item(), 0.50 per step"
+        "train.py:42 loss.item(), 2.00 per batch; train.py:9 loss.item(), 0.50 per batch"
     )
     assert finding.value == 2
     assert found("sync-points", busy(Details(syncs=points))).severity is Severity.INFO
 
 
-@pytest.mark.parametrize("points", [None, (), (sync(per_step=0.1),)])
+@pytest.mark.parametrize("points", [None, (), (sync(per_batch=0.1),)])
 def test_rare_waits_are_no_finding(points: Any):
     assert "sync-points" not in codes(drained(Details(syncs=points)))
 

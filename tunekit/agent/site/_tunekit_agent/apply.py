@@ -12,7 +12,8 @@ import time
 from typing import Any, Callable
 
 from . import harm, hooks, knobs
-from .loaders import LoaderInfo, LoaderWatch
+from .loader_info import LoaderInfo
+from .loaders import LoaderWatch
 from .process import Owner
 from .ranks import Ranks
 from .request import Request

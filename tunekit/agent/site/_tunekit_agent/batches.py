@@ -199,7 +199,7 @@ class BatchWatch:
         """Look at a batch unless a full one is known.
 
         Args:
-            info: the `loaders.LoaderInfo` of its loader.
+            info: the `loader_info.LoaderInfo` of its loader.
             batch: as the script gets it.
             samples: in it.
             is_training: whether the loader is known to be the training loader.
@@ -217,7 +217,7 @@ class BatchWatch:
         """Return batch_bytes and batch of the parent's record of the loop.
 
         Args:
-            training: the training loader's `loaders.LoaderInfo`, None for a loop without one.
+            training: the training loader's `loader_info.LoaderInfo`, None for a loop without one.
         """
         known = self._latest
         if training is not None and training.batch is not None and not self._is_settled:

@@ -7,11 +7,53 @@ from typing import Any, Callable
 
 _DEADLINE_WINDOWS = 4.0
 _LEAST_DEADLINE_S = 20.0
+_DEADLINE_BATCHES = 30
+_MOST_BROKEN = 10
 _MAX_FAULTS = 16
 
 
 class Missing(Exception):  # noqa: N818
     """Why a stage can see nothing here: told in these words."""
+
+
+class Turns:
+    """Tells the loop's whole batches from turns in which something else ran.
+
+    Attributes:
+        whole: batches from one ask to the next with nothing in between.
+    """
+
+    def __init__(self) -> None:
+        self.whole = self._broken = 0
+        self._is_whole: bool | None = None  # None before the first ask
+
+    @property
+    def are_all_broken(self) -> bool:
+        """Whether no turn is a batch by itself, one after another for a while."""
+        return self._broken >= _MOST_BROKEN
+
+    def interrupted(self) -> None:
+        """Something that is no part of a batch runs."""
+        if self._is_whole:
+            self._is_whole = False
+
+    def asked(self) -> bool:
+        """The loop asks for its next batch; returns whether the turn before was one batch and nothing else.
+
+        Raises:
+            Missing: none is.
+        """
+        was_whole, self._is_whole = self._is_whole, True
+        if was_whole is None:
+            return False
+        self.whole += was_whole
+        self._broken = 0 if was_whole else self._broken + 1
+        if self.are_all_broken:
+            raise Missing(NO_WHOLE_BATCH)
+        return was_whole
+
+
+NO_WHOLE_BATCH = "within every batch another loader is read, or an epoch begins: none can be told apart"
 
 
 class Stage:
@@ -68,6 +110,11 @@ class Details:
         window_s: of the trial, which each stage's deadline follows.
         moved: called with a stage's name while it works, so that the parent sees the trial move.
         clock: returns seconds.
+        step_s: seconds per batch of the loop, which the deadlines follow too.
+        passed: called when a stage is through and another begins, before that looks at anything.
+
+    Attributes:
+        deadline_s: seconds after which a stage is left at the loop's next turn.
     """
 
     def __init__(
@@ -76,9 +123,12 @@ class Details:
         window_s: float,
         moved: Callable[[str], None],
         clock: Callable[[], float] = time.perf_counter,
+        step_s: float = 0.0,
+        passed: Callable[[], None] | None = None,
     ) -> None:
         self._waiting = list(stages)
-        self._deadline_s = max(_DEADLINE_WINDOWS * window_s, _LEAST_DEADLINE_S)
+        self.deadline_s = max(_DEADLINE_WINDOWS * window_s, _LEAST_DEADLINE_S, _DEADLINE_BATCHES * step_s)
+        self._passed = passed
         self._moved = moved
         self._clock = clock
         self._seen: dict = {}
@@ -101,8 +151,7 @@ class Details:
         """The loop asks for a batch; returns what the stage at work answers."""
         while self._stage is not None:
             if self._clock() > self._until:
-                self._fault(self._stage.name, "it took too long")
-                self._end()
+                self._end(is_late=True)
                 continue
             answer = self._guarded("asked", source)
             if self._stage is not None and self._stage.is_over:
@@ -129,7 +178,7 @@ class Details:
 
     def facts(self) -> dict:
         """Return the plain facts of the parent's Details record."""
-        return {**self._seen, "faults": self._faults}
+        return {**self._seen, "faults": list(self._faults)}
 
     def _guarded(self, method: str, *arguments: Any) -> Any:
         if self._stage is None:
@@ -150,19 +199,26 @@ class Details:
         if len(self._faults) < _MAX_FAULTS:
             self._faults.append(f"{name}: {why}")
 
-    def _end(self) -> None:
-        """Leave the stage at work, keep what it saw, if all went well, and go on to the next."""
+    def _end(self, is_late: bool = False) -> None:
+        """Leave the stage at work, keep what it saw unless it failed, and go on to the next.
+
+        One that is late may have seen a part, and says in its facts what is missing.
+        """
         stage = self._stage
         self._guarded("leave")
         facts = self._guarded("facts") if not self._is_faulty else None
+        if is_late:
+            self._fault(stage.name, f"it took too long: more than {self.deadline_s:.0f} s")
         if facts is not None:
             self._seen[stage.name] = facts
         self._advance()
+        if self._stage is not None and self._passed is not None:
+            self._passed()
 
     def _advance(self) -> None:
         self._stage = self._waiting.pop(0) if self._waiting else None
         self._is_faulty = False
-        self._until = self._clock() + self._deadline_s
+        self._until = self._clock() + self.deadline_s
         if self._stage is not None:
             self._stage.moved = self._moved
             self._moved(self._stage.name)

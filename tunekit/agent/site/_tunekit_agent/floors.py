@@ -6,8 +6,9 @@ import time
 from typing import Any, Callable
 
 from . import batches
-from .details import Stage
+from .details import NO_WHOLE_BATCH, Missing, Stage, Turns
 from .loaders import Replay
+from .loop_at_hand import LoopAtHand
 from .replayed import ReplayedBatch
 
 _CAP_WINDOWS = 2.0
@@ -55,7 +56,7 @@ class Floors(Stage):
         if self._batch is None:
             self._begin(source)
         else:
-            self.is_over = self._training.asked()
+            self.is_over = self._training.asked() or self._training.is_hopeless
         return None if self.is_over or self._batch is None else Replay(self._batch.copy())
 
     def interrupted(self) -> None:
@@ -104,6 +105,8 @@ class Floors(Stage):
             return None, 0, ""
         if self._batch.was_changed:
             return None, 0, "the script changes its batch in place: no batch can be trained on twice"
+        if self._training.is_hopeless:
+            return None, 0, f"training alone: {NO_WHOLE_BATCH}"
         if not self._training.is_enough:
             return None, 0, f"the training alone was too slow: {self._training.batches} batches were timed"
         return self._training.time_s / self._training.batches, self._training.batches, ""
@@ -209,6 +212,7 @@ class TrainingAlone:
     Attributes:
         batches: that were timed.
         time_s: that they took.
+        is_hopeless: whether no turn is a batch by itself, so that none will be timed.
     """
 
     def __init__(
@@ -217,10 +221,11 @@ class TrainingAlone:
         self._window_s, self._group = window_s, max(1, group)
         self._synchronize, self._clock = synchronize, clock
         self._warm_turns = 0
-        self._is_interrupted = False
+        self._turns = Turns()
         self._asked_at: float | None = None
         self.batches = 0
         self.time_s = 0.0
+        self.is_hopeless = False
 
     @property
     def is_enough(self) -> bool:
@@ -230,12 +235,16 @@ class TrainingAlone:
 
     def interrupted(self) -> None:
         """The batch at work is not to be timed."""
-        self._is_interrupted = True
+        self._turns.interrupted()
 
     def asked(self) -> bool:
         """The loop is through with a batch; returns whether enough are timed."""
-        was_interrupted, self._is_interrupted = self._is_interrupted, False
-        if self._asked_at is None or was_interrupted:
+        try:
+            is_whole = self._turns.asked()
+        except Missing:
+            self.is_hopeless = True
+            return False
+        if self._asked_at is None or not is_whole:
             self._warm_turns += 1
             if self._warm_turns >= _WARM_TURNS:
                 self._synchronize()
@@ -253,8 +262,6 @@ class TrainingAlone:
         return True
 
 
-def make(observer: Any) -> Floors:
-    """Return the stage for an `observe.Observer`."""
-    return Floors(
-        observer.window_s, observer.ranks.world_size, observer.batches_per_step, observer.synchronize
-    )
+def make(loop: LoopAtHand) -> Floors:
+    """Return the stage for a loop."""
+    return Floors(loop.window_s, loop.ranks.world_size, loop.batches_per_step, loop.synchronize)

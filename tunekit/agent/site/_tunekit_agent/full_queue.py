@@ -10,6 +10,7 @@ from typing import Any, Callable
 
 from .details import Missing, Stage
 from .host_memory import memory_of, shm_used_bytes
+from .loop_at_hand import LoopAtHand
 
 _QUIET_S = 0.5
 _QUIET_BATCHES = 2
@@ -121,9 +122,9 @@ def _forks(info: Any) -> bool:
     return context.get_start_method() == "fork"
 
 
-def make(observer: Any) -> FullQueue:
-    """Return the stage for an `observe.Observer`."""
-    return FullQueue(observer.step_s, observer.ranks.world_size, observer.batch_shm_bytes)
+def make(loop: LoopAtHand) -> FullQueue:
+    """Return the stage for a loop."""
+    return FullQueue(loop.step_s, loop.ranks.world_size, loop.batch_shm_bytes)
 
 
 def _memory_of(live: Any) -> dict:

@@ -1,14 +1,14 @@
-"""A few steps under torch.profiler: device busy time, copies, gaps, and what took longest."""
+"""A few batches under torch.profiler: device busy time, copies, gaps, and what took longest."""
 
 from __future__ import annotations
 
 import time
 from typing import Any
 
-from .details import Stage
+from .details import Stage, Turns
 
-_WARMUP_BATCHES = 1
-_STEPS = 5
+_BATCHES = 5
+_FULL_TRIES = 2
 _MOST_KERNELS = 16
 _MAX_NAME = 200
 _USER_SCOPE = 7
@@ -17,20 +17,27 @@ _NO_WORK = ("gpu_user_annotation", "cuda_sync", "overhead")
 
 
 class KernelWindow(Stage):
-    """Traces from one batch's ask to the ask five batches later, after one batch that is not traced.
+    """Traces five batches from ask to ask, after one that is not traced.
+
+    The end of an epoch or a validation in between ends the trace and begins it anew; where that happens
+    again, fewer batches must do.
 
     Args:
         torch: the torch module of the script.
         on_cuda: whether the loop trains on a CUDA device.
+        batches_per_turn: loop batches from one ask to the next; more than one only without a loader.
     """
 
     name = "kernels"
 
-    def __init__(self, torch: Any, on_cuda: bool) -> None:
+    def __init__(self, torch: Any, on_cuda: bool, batches_per_turn: int = 1) -> None:
         super().__init__()
         self._torch = torch
         self._on_cuda = on_cuda
-        self._asks = 0
+        self._per_turn = max(1, batches_per_turn)
+        self._wanted = -(-_BATCHES // self._per_turn)  # turns
+        self._turns = Turns()
+        self._tries = self._longest = self._count = 0
         self._traced: Any = None
         self._is_tracing = False
         self._began_at = 0.0
@@ -38,20 +45,40 @@ class KernelWindow(Stage):
 
     def asked(self, source: Any) -> None:
         """Begin or end the trace when its batch has come."""
-        self._asks += 1
-        if self._asks == 1:
+        is_whole = self._turns.asked()
+        if self._traced is None:
             self._prepare()
-        elif self._asks == 1 + _WARMUP_BATCHES:
+        elif self._is_tracing:
+            self._count += 1
+            if self._count == self._wanted:
+                self._conclude()
+        elif is_whole:
             self._wait()
             self._traced.start_trace()
-            self._is_tracing = True
+            self._is_tracing, self._count = True, 0
             self._began_at = time.perf_counter()
-        elif self._asks == 1 + _WARMUP_BATCHES + _STEPS:
-            self._wait()
-            elapsed_s = time.perf_counter() - self._began_at
-            traced = self._stop()
-            self._facts = {"steps": _STEPS, "time_s": elapsed_s, **of_events(traced.events(), self._on_cuda)}
-            self.is_over = True
+
+    def interrupted(self) -> None:
+        """Throw away what was traced: what runs now is no batch."""
+        self._turns.interrupted()
+        if not self._is_tracing:
+            return
+        self._stop()
+        self._tries += 1
+        self._longest = max(self._longest, self._count)
+        if self._tries >= _FULL_TRIES:
+            self._wanted = max(1, self._longest)
+
+    def _conclude(self) -> None:
+        self._wait()
+        elapsed_s = time.perf_counter() - self._began_at
+        traced = self._stop()
+        self._facts = {
+            "batches": self._count * self._per_turn,
+            "time_s": elapsed_s,
+            **of_events(traced.events(), self._on_cuda),
+        }
+        self.is_over = True
 
     def leave(self) -> None:
         """Stop a trace that was cut short, so that the script may start its own."""

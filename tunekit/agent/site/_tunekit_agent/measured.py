@@ -7,7 +7,8 @@ from typing import Any
 
 from . import facts, knobs
 from .learn import Learner
-from .loaders import LoaderInfo, LoaderWatch
+from .loader_info import LoaderInfo
+from .loaders import LoaderWatch
 from .ranks import Ranks
 from .roots import RootFinder
 from .steady import LoopClock

@@ -9,14 +9,17 @@ import threading
 import time
 from typing import Any
 
-from . import details, facts, knobs, measured, model_bytes, stages
+from . import facts, knobs, measured, model_bytes
 from .batches import BatchWatch
 from .beginnings import Beginnings, Settling
+from .closer_look import CloserLook, tell_done
 from .device_times import DeviceTimes
 from .events import FETCHING, TRAINING
 from .learn import Learner
+from .loader_info import LoaderInfo
 from .loader_work import WorkWatch, WorkWindow
-from .loaders import DRAIN, LoaderInfo, LoaderWatch
+from .loaders import DRAIN, LoaderWatch
+from .loop_at_hand import LoopAtHand
 from .own import AutocastWatch
 from .parts import StepSplit
 from .process import Owner
@@ -76,8 +79,7 @@ class Observer:
         self._samples = 0  # of the batch that is being trained on
         self._split = StepSplit()
         self._times: Any = DeviceTimes(None, "cpu")
-        self._measured: dict | None = None
-        self._details: details.Details | None = None
+        self._closer: CloserLook | None = None
         self._others_fetched = False
         self._batch_watch = BatchWatch()
         self._work_window = WorkWindow()
@@ -93,50 +95,9 @@ class Observer:
         return self._learner.training
 
     @property
-    def device_type(self) -> str:
-        """Of the roots, once the loop is learnt."""
-        return self._learner.device["type"]
-
-    @property
-    def device(self) -> Any:
-        """Return torch's device of the roots, None where there is no root."""
-        return next((seen.device for seen in self.roots.roots()), None)
-
-    @property
-    def working_dir(self) -> str:
-        """The script's."""
-        return self._request.working_dir
-
-    def parameters(self) -> list:
-        """Return the roots' parameters."""
-        return [parameter for seen in self.roots.roots() for parameter in seen.module.parameters()]
-
-    @property
     def _measures(self) -> bool:
         """Whether this rank measures; the others have the knobs applied and tell of their memory."""
         return self.ranks.rank == 0
-
-    @property
-    def window_s(self) -> float:
-        """Steady seconds that the trial aims for."""
-        return self._request.window_s
-
-    @property
-    def step_s(self) -> float:
-        """Seconds per loop batch of the steady window; 0.0 before there is one."""
-        batches = self._clock.steady_batches if self._clock else 0
-        return self._clock.steady_time_s / batches if batches else 0.0
-
-    @property
-    def batch_shm_bytes(self) -> int:
-        """What one full batch takes of /dev/shm."""
-        batch = self._batch_watch.facts(self._training)["batch"]
-        return batch["shared_bytes"] if batch else 0
-
-    @property
-    def batches_per_step(self) -> int:
-        """Loop batches per optimizer step."""
-        return self._batches_per_step
 
     def failed(self, error: Exception) -> None:
         """Tell of the observer's own fault and leave the script alone from here on."""
@@ -163,8 +124,9 @@ class Observer:
         if info is self._training and self._clock is not None:
             self._clock.epoch_started(now)
             self._work_window.follow(info.work)
-        if self._details is not None:
-            self._details.interrupted()
+        if self._closer is not None:
+            self._closer.interrupted()
+            self._progress(None)
         info.facts["epoch_started"] = now
 
     @_never_raises
@@ -177,7 +139,7 @@ class Observer:
             self._progress("fetching")
         if info is not self._training or self._clock is None or self._finished:
             return None
-        if self._details is not None:
+        if self._closer is not None:
             return self._look_closer(source)
         parts = self._split.asked(now)
         before = self._clock.phase
@@ -196,6 +158,8 @@ class Observer:
     def epoch_ended(self, info: LoaderInfo, asked_at: float) -> bool:
         """A loader ran dry; returns whether the observer made it so and another epoch should follow."""
         self._teller.pulse(TRAINING)
+        if self._closer is not None:
+            self._closer.interrupted()
         if info is not self._training or self._clock is None or self._finished:
             return False
         forced = self._clock.phase == DRAINING
@@ -205,11 +169,8 @@ class Observer:
     @_never_raises
     def fetched(self, info: LoaderInfo, batch: object, wait_s: float, cpu_s: float) -> None:
         """The script has a batch in its hands."""
-        if self._details is not None:
-            if info is self._training:
-                self._details.fetched(batch)
-            else:
-                self._details.interrupted()
+        if self._closer is not None:
+            self._fetched_meanwhile(info, batch)
             return
         self._learner.fetched(info)
         if info is self._training or self._training is None:
@@ -225,6 +186,18 @@ class Observer:
         learnt_other = self._learner.complete and info is not self._training
         self._progress("validating" if learnt_other else None)
 
+    def _fetched_meanwhile(self, info: LoaderInfo, batch: object) -> None:
+        """The script has a batch in its hands while its loop is looked at."""
+        assert self._closer is not None
+        is_training = info is self._training
+        self._teller.batches += is_training
+        self._teller.pulse(TRAINING)
+        self._progress(None if is_training else "validating")
+        if is_training:
+            self._closer.fetched(batch)
+        else:
+            self._closer.interrupted()
+
     def _take_batch(self, info: LoaderInfo, batch: object, wait_s: float) -> None:
         self._samples = samples = max(1, info.samples_in(batch))
         self._teller.batches += 1
@@ -237,8 +210,8 @@ class Observer:
     @_never_raises
     def step_began(self, now: float) -> None:
         """An optimizer begins a step."""
-        if self._details is not None:
-            self._details.step_began()
+        if self._closer is not None:
+            self._closer.step_began()
             return
         self._split.step_began(now)
         self._times.step_began()
@@ -247,14 +220,15 @@ class Observer:
     def stepped(self, optimizer: Any, now: float) -> None:
         """An optimizer made a step."""
         self._teller.steps += 1
-        if self._details is not None:
-            self._details.step_ended()
+        self._teller.pulse(TRAINING)
+        if self._closer is not None:
+            self._progress(None)
+            self._closer.step_ended()
             if self._training is None and self.steps.is_first(optimizer):
                 self._look_closer(None)
             return
         self._split.step_ended(now)
         self._times.step_ended()
-        self._teller.pulse(TRAINING)
         if self._teller.steps == 1:
             self.synchronize()
             self._beginnings.stepped(time.perf_counter())
@@ -299,7 +273,7 @@ class Observer:
         self._times = DeviceTimes(
             sys.modules["torch"],
             self._learner.device["type"],
-            self.device,
+            self.roots.device(),
             has_loader=self._training is not None,
             batches_per_turn=self._batches_per_step if self._training is None else 1,
         )
@@ -348,41 +322,42 @@ class Observer:
 
     def _measurement_complete(self, source: Any) -> Any:
         """Tell what was measured, then look closer if that is asked for, else wait for the end."""
-        self._measured = self._measurement()
-        self._tell_done(is_final=not self._request.details)
-        if not self._request.details:
-            self._wait_for_the_end()
-        looks = stages.stages(self._request.details, self)
-        self._details = details.Details(looks, self._request.window_s, self._progress)
+        assert self._clock is not None
+        batch = self._batch_watch.facts(self._training)["batch"]
+        loop = LoopAtHand(
+            self._request,
+            self._learner,
+            self.roots,
+            self.steps,
+            self.ranks,
+            batch["shared_bytes"] if batch else 0,
+            self._clock.steady_time_s / max(1, self._clock.steady_batches),
+            self._batches_per_step,
+            self.synchronize,
+        )
+        wanted = self._request.details
+        self._closer = CloserLook(self._measurement(), wanted, self._log, loop, self._progress)
         return self._look_closer(source)
 
     def _look_closer(self, source: Any) -> Any:
-        """Let the stage at work see this turn of the loop; once all are through, wait for the end."""
-        self._progress(self._details.phase)
-        answer = self._details.asked(source)
-        if self._details.is_over:
-            self._tell_done(is_final=True)
-            self._wait_for_the_end()
+        """Let the stage at work see this turn of the loop; once all are through, wait for the end.
+
+        Never os._exit: `train.py && next` must not run `next`; the parent ends this process.
+        """
+        assert self._closer is not None
+        self._progress(None)
+        answer = self._closer.asked(source)
+        if self._closer.is_over:
+            self._finished = True
+            while True:
+                threading.Event().wait(3600)
         return answer
-
-    def _wait_for_the_end(self) -> None:
-        """Wait for the parent to end this process; never os._exit: `train.py && next` must not run `next`."""
-        self._finished = True
-        while True:
-            threading.Event().wait(3600)
-
-    def _tell_done(self, is_final: bool) -> None:
-        seen = self._details.facts() if self._details is not None else None
-        self._log.emit("done", loop=self._measured, is_final=is_final, details=seen)
 
     def _measurement(self) -> dict:
         """Return the plain facts of the measurement, and tell of a loss that is none."""
         last = self.steps.last_loss_value()
         if last is not None and not math.isfinite(last):
             self._log.emit("nonfinite", loss=str(last), steps=self._teller.steps)
-        return self._loop_facts()
-
-    def _loop_facts(self) -> dict:
         others = {
             **self._beginnings.facts(),
             **self._batch_watch.facts(self._training),
@@ -398,10 +373,14 @@ class Observer:
         return measured.loop_facts(self._learner, self.ranks, self.steps, self._clock, others)
 
     def _progress(self, phase: str | None) -> None:
-        if phase is None:
-            started = "learning" if self._teller.batches else "starting"
-            phase = self._clock.phase if self._clock else started
-        self._teller.progress(phase, self.ranks)
+        self._teller.progress(phase or self._phase(), self.ranks)
+
+    def _phase(self) -> str:
+        if self._closer is not None and self._closer.phase is not None:
+            return self._closer.phase
+        if self._clock is not None:
+            return self._clock.phase
+        return "learning" if self._teller.batches else "starting"
 
     @_never_raises
     def script_ended(self) -> None:
@@ -409,10 +388,9 @@ class Observer:
         if self._finished:
             return
         error = getattr(sys, "last_value", None)
-        if self._measured is None and error is None and self._clock is not None and self._clock.end():
+        if self._closer is None and error is None and self._clock is not None and self._clock.end():
             self._finished = True
-            self._measured = self._measurement()
-            self._tell_done(is_final=True)
+            tell_done(self._log, self._measurement(), is_final=True)
             return
         self._log.emit(
             "exit", steps=self._teller.steps, batches=self._teller.batches, error=facts.of_error(error)

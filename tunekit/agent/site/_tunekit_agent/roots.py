@@ -119,6 +119,10 @@ class RootFinder:
         for group in optimizer.param_groups:
             self._stepped.update(id(parameter) for parameter in group["params"] if parameter.grad is not None)
 
+    def device(self) -> Any:
+        """Return torch's device of the roots, None where there is no root."""
+        return next((seen.device for seen in self.roots()), None)
+
     def roots(self) -> list:
         """Return the seen modules that own stepped parameters and lie in no other such module."""
         owners = [seen for seen in self._seen.values() if seen.parameter_ids & self._stepped]

@@ -12,7 +12,7 @@ class Source:
     Args:
         watch: the `loaders.LoaderWatch` that sees it.
         iterator: torch's, that the script holds.
-        info: the `loaders.LoaderInfo` of its loader.
+        info: the `loader_info.LoaderInfo` of its loader.
 
     Attributes:
         info: as given.
@@ -33,20 +33,40 @@ class Source:
 
     @property
     def asked_batches(self) -> int:
-        """Batches that its workers were asked for and the script has not taken; 0 without workers."""
-        return getattr(self.live, "_tasks_outstanding", 0)
+        """Batches that its workers were asked for and the script has not taken; 0 without workers.
+
+        Those that came before their turn are among them, those of a worker that ran out of data are not.
+        """
+        return len(self._tasks())
 
     @property
     def has_all_made(self) -> bool | None:
-        """Whether its workers have made all that they were asked for; None where that can't be told."""
-        live, asked = self.live, self.asked_batches
-        if not asked:
+        """Whether its workers have made all that they were asked for; None where that can't be told.
+
+        A worker that runs out of data leaves what it is asked for beyond its end unmade, until torch reads
+        of its end.
+        """
+        live, tasks = self.live, self._tasks()
+        if not tasks:
             return True
         try:
-            early = sum(len(task) == 2 for task in list(live._task_info.values()))  # came before their turn
-            return live._data_queue.qsize() + early >= asked
+            early = sum(len(task) == 2 for task in tasks)
+            return live._data_queue.qsize() + early >= len(tasks)
         except (AttributeError, NotImplementedError):  # macOS counts no queue
             return None
+
+    def _tasks(self) -> list:
+        """Return torch's task of each batch that is still to come: its worker, and the batch if it is there.
+
+        `_tasks_outstanding` leaves out what came before its turn; `_rcvd_idx` stands still where batches
+        are taken out of order.
+        """
+        live = self.live
+        tasks = list(getattr(live, "_task_info", {}).values())
+        is_at_work = getattr(live, "_workers_status", ())
+        return [
+            task for task in tasks if len(task) == 2 or (task[0] < len(is_at_work) and is_at_work[task[0]])
+        ]
 
     def fetch(self) -> Any:
         """Return the next batch.

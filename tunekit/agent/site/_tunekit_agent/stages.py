@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 from . import floors, full_queue
 from .kernel_window import KernelWindow
+from .loop_at_hand import LoopAtHand
 from .peaks import Peaks
 from .sync_points import SyncPoints
 
 
-def stages(wanted: list, observer: Any) -> list:
+def stages(wanted: list, loop: LoopAtHand) -> list:
     """Return the stages for what the parent asks, in the order of the parent's `Detail`.
 
     Args:
         wanted: names of details.
-        observer: the `observe.Observer` whose loop they look at.
+        loop: what they look at.
     """
-    torch, on_cuda = sys.modules["torch"], observer.device_type == "cuda"
+    torch, on_cuda = sys.modules["torch"], loop.device_type == "cuda"
+    device, per_turn = loop.device if on_cuda else None, loop.batches_per_turn
     makers = {
-        "queue": lambda: full_queue.make(observer),
-        "kernels": lambda: KernelWindow(torch, on_cuda),
-        "syncs": lambda: SyncPoints(torch, on_cuda, observer.working_dir),
-        "peaks": lambda: Peaks(torch, observer.device if on_cuda else None, observer.parameters),
-        "floors": lambda: floors.make(observer),
+        "queue": lambda: full_queue.make(loop),
+        "kernels": lambda: KernelWindow(torch, on_cuda, per_turn),
+        "syncs": lambda: SyncPoints(torch, on_cuda, loop.working_dir, per_turn),
+        "peaks": lambda: Peaks(torch, device, loop.parameters, loop.last_loss),
+        "floors": lambda: floors.make(loop),
     }
     return [make() for name, make in makers.items() if name in wanted]

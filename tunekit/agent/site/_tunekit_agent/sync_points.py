@@ -8,9 +8,9 @@ import sys
 import warnings
 from typing import Any
 
-from .details import Stage
+from .details import Missing, Stage, Turns
 
-_STEPS = 3
+_BATCHES = 3
 _MESSAGE = "called a synchronizing CUDA operation"
 _MOST_POINTS = 64
 _MAX_TEXT = 300
@@ -24,11 +24,12 @@ class SyncPoints(Stage):
         torch: the torch module of the script.
         on_cuda: whether the loop trains on a CUDA device; nothing is looked at otherwise.
         working_dir: the script's, that file names are relative to.
+        batches_per_turn: loop batches from one ask to the next; more than one only without a loader.
     """
 
     name = "syncs"
 
-    def __init__(self, torch: Any, on_cuda: bool, working_dir: str) -> None:
+    def __init__(self, torch: Any, on_cuda: bool, working_dir: str, batches_per_turn: int = 1) -> None:
         super().__init__()
         self._torch = torch
         self._on_cuda = on_cuda
@@ -39,24 +40,51 @@ class SyncPoints(Stage):
             os.path.abspath(warnings.__file__),
             "<frozen",
         )
-        self._asks = 0
+        self._per_turn = max(1, batches_per_turn)
+        self._wanted = -(-_BATCHES // self._per_turn)  # turns
+        self._turns = Turns()
         self._is_on = self._is_complete = False
         self._mode_before: Any = None
         self._filter: Any = None
         self._show_before: Any = None
         self._show: Any = None
         self._counts: dict = {}
+        self._in_turn: dict = {}  # counts of the turn at work, which may prove no batch
 
     def asked(self, source: Any) -> None:
-        """Look from one batch's ask to the ask three batches later."""
+        """Look until three batches went by with nothing else in between.
+
+        Raises:
+            Missing: the script catches warnings itself, or no turn of the loop is a batch by itself.
+        """
         if not self._on_cuda:
             self.is_over = True
             return
-        self._asks += 1
-        if self._asks == 1:
+        self._check()
+        is_whole = self._turns.asked()
+        if not self._is_on:
             self._begin()
-        elif self._asks == 1 + _STEPS:
-            self.is_over = self._is_complete = True
+        if is_whole:
+            for point, count in self._in_turn.items():
+                self._counts[point] = self._counts.get(point, 0) + count
+        self._in_turn = {}
+        self.is_over = self._is_complete = self._turns.whole >= self._wanted
+
+    def fetched(self, batch: Any) -> None:
+        """See that warnings still reach this stage; raises Missing where they don't."""
+        self._check()
+
+    def interrupted(self) -> None:
+        """What waits now is no part of a batch."""
+        self._turns.interrupted()
+
+    def step_began(self) -> None:
+        """See that warnings still reach this stage; raises Missing where they don't."""
+        self._check()
+
+    def step_ended(self) -> None:
+        """See that warnings still reach this stage; raises Missing where they don't."""
+        self._check()
 
     def leave(self) -> None:
         """Put the debug mode, the filters and the way warnings are shown back."""
@@ -75,7 +103,7 @@ class SyncPoints(Stage):
             return None
         ranked = sorted(self._counts.items(), key=lambda item: (-item[1], item[0]))
         return [
-            {"where": where, "what": what, "per_step": count / _STEPS}
+            {"where": where, "what": what, "per_batch": count / (self._turns.whole * self._per_turn)}
             for (where, what), count in ranked[:_MOST_POINTS]
         ]
 
@@ -102,8 +130,24 @@ class SyncPoints(Stage):
             point = self._place(filename, line)
         except Exception:  # shown from within the script's own call, which must not fail for it
             return
-        if point in self._counts or len(self._counts) < 4 * _MOST_POINTS:
-            self._counts[point] = self._counts.get(point, 0) + 1
+        if point in self._in_turn or len(self._in_turn) < 4 * _MOST_POINTS:
+            self._in_turn[point] = self._in_turn.get(point, 0) + 1
+
+    def _check(self) -> None:
+        """Raise Missing where the script took the warnings: what it catches, this stage does not see."""
+        if self._is_on and not (warnings.showwarning is self._show and self._is_first_filter()):
+            raise Missing("the script catches warnings, which tell of the waits, while it trains")
+
+    def _is_first_filter(self) -> bool:
+        """Return whether no filter before this stage's takes CUDA's warning."""
+        for one in warnings.filters:
+            if one is self._filter:
+                return True
+            _, message, category, module, line = one
+            is_meant = message is None or (hasattr(message, "match") and message.match(_MESSAGE))
+            if is_meant and module is None and not line and issubclass(UserWarning, category):
+                return False
+        return False
 
     def _place(self, filename: str, line: int) -> tuple:
         """Return where the wait is and what is called there: the source line, and torch's function if any."""

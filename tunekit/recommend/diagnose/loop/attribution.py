@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from tunekit.records.details import KernelWindow, LoopFloors
 from tunekit.records.measurement import LoopMeasurement, Measurement
-from tunekit.units import count_text, rate_text
+from tunekit.units import rate_text
 
 DEVICE_CLOCK = "CUDA events"
 HOST_CLOCK = "host clock"
@@ -180,13 +180,13 @@ def _host_wait(loop: LoopMeasurement) -> Share:
 
 
 def _of_kernels(kernels: KernelWindow, step_ms: float) -> Iterator[Share]:
-    """Yield what only a trace sees. Copies last as long untraced; gaps don't, so they are of traced steps."""
-    source = f"torch.profiler, {count_text(kernels.steps, 'step')}"
+    """Yield what only a trace sees. Copies last as long untraced; gaps don't: they are of traced batches."""
+    source = f"torch.profiler, {kernels.batches:,} {'batch' if kernels.batches == 1 else 'batches'}"
     if kernels.h2d_s is not None:
-        copy_ms = 1000 * kernels.h2d_s / kernels.steps
+        copy_ms = 1000 * kernels.h2d_s / kernels.batches
         yield Share(Part.H2D, copy_ms, min(1.0, ratio(copy_ms, step_ms) or 0.0), source, is_of_sum=False)
     if kernels.idle_s is not None:
-        idle_ms = 1000 * kernels.idle_s / kernels.steps
+        idle_ms = 1000 * kernels.idle_s / kernels.batches
         share = min(1.0, ratio(kernels.idle_s, kernels.time_s) or 0.0)
         yield Share(Part.DEVICE_IDLE, idle_ms, share, source, is_of_sum=False)
 
@@ -279,7 +279,7 @@ def device_busy_s(measurement: Measurement) -> float | None:
     kernels = measurement.details.kernels if measurement.details else None
     if kernels is None or kernels.device_busy_s is None:
         return None
-    return kernels.device_busy_s / kernels.steps
+    return kernels.device_busy_s / kernels.batches
 
 
 def _is_busy(measurement: Measurement) -> bool:

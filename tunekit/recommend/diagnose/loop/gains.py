@@ -71,7 +71,7 @@ def launch_gain(measurement: Measurement) -> float | None:
     busy_s = device_busy_s(measurement)
     if kernels is None or kernels.idle_s is None or busy_s is None:
         return None
-    idle_s = min(kernels.idle_s / kernels.steps, max(0.0, measurement.loop.step_time_s - busy_s))
+    idle_s = min(kernels.idle_s / kernels.batches, max(0.0, measurement.loop.step_time_s - busy_s))
     return capped(without(measurement, idle_s), compute_cap(measurement))
 
 

@@ -7,8 +7,8 @@ from tunekit.recommend.diagnose.loop.gains import launch_gain
 from tunekit.records.finding import Finding, Severity
 from tunekit.units import rate_text
 
-_RARE_PER_STEP = 0.1
-"""A wait in every tenth step or less often lets the host get ahead in between."""
+_RARE_PER_BATCH = 0.1
+"""A wait in every tenth batch or less often lets the host get ahead in between."""
 _SHOWN = 3
 
 
@@ -28,7 +28,7 @@ def _host_bound(facts: LoopFacts) -> Finding | None:
     ]
     idle = facts.attribution.of(Part.DEVICE_IDLE)
     if idle is not None:
-        told.append(f"nothing ran on it in {idle.share:.0%} of the traced steps ({idle.source})")
+        told.append(f"nothing ran on it in {idle.share:.0%} of the traced batches ({idle.source})")
     ways = [] if _is_compiled(facts) else [f"{facts.set_knob('compile', True)} makes fewer launches"]
     bigger = larger_batch(facts)
     ways += [f"{bigger} gives each launch more work"] if bigger else []
@@ -49,11 +49,11 @@ def _is_compiled(facts: LoopFacts) -> bool:
 
 
 def _sync_points(facts: LoopFacts) -> Finding | None:
-    seen = [point for point in facts.details.syncs or () if point.per_step > _RARE_PER_STEP]
+    seen = [point for point in facts.details.syncs or () if point.per_batch > _RARE_PER_BATCH]
     if not seen or not facts.is_cuda:
         return None
-    seen.sort(key=lambda point: -point.per_step)
-    places = [f"{one.where} {one.what}, {rate_text(one.per_step)} per step" for one in seen[:_SHOWN]]
+    seen.sort(key=lambda point: -point.per_batch)
+    places = [f"{one.where} {one.what}, {rate_text(one.per_batch)} per batch" for one in seen[:_SHOWN]]
     more = f"; and {len(seen) - _SHOWN} more" if len(seen) > _SHOWN else ""
     is_bound = facts.bound is Bound.HOST
     return Finding(

@@ -1,0 +1,123 @@
+"""What a loader's workers still owe: told of real workers, one of which is slow or ends early."""
+
+import inspect
+import multiprocessing
+import time
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from _tunekit_agent.sources import Source
+from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
+
+pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:This DataLoader will create")]
+
+WORKERS, PREFETCH = 3, 2
+QUEUED = WORKERS * PREFETCH
+
+
+class OneWaits(Dataset[int]):
+    """Every third sample from the fourth on, which are all of one worker, waits until it may be made."""
+
+    def __init__(self) -> None:
+        self.may_go = multiprocessing.get_context("fork").Event()
+
+    def __len__(self) -> int:
+        return 60
+
+    def __getitem__(self, index: int) -> int:
+        if index % WORKERS == 0 and index:
+            self.may_go.wait(30)
+        return index
+
+
+class OneEnds(IterableDataset[int]):
+    """The first worker has three samples, the others plenty."""
+
+    def __iter__(self) -> Iterator[int]:
+        worker = get_worker_info()
+        yield from range(3 if worker is not None and worker.id == 0 else 60)
+
+
+def source_of(data: Any, **options: Any) -> tuple[Source, Any]:
+    loader: DataLoader[int] = DataLoader(data, 1, num_workers=WORKERS, prefetch_factor=PREFETCH, **options)
+    iterator = iter(loader)
+    return Source(SimpleNamespace(), iterator, SimpleNamespace()), iterator
+
+
+def settled(source: Source) -> bool | None:
+    """Return whether all is made, once the workers had time."""
+    until = time.monotonic() + 1
+    while not source.has_all_made and time.monotonic() < until:
+        time.sleep(0.01)
+    return source.has_all_made
+
+
+def look_for_a_batch(iterator: Any) -> None:
+    """Have torch look for a batch that is not there yet: those that come meanwhile are before their turn."""
+
+    def get_data() -> Any:
+        found, data = iterator._try_get_data(0.3)
+        if not found:
+            raise TimeoutError
+        return data
+
+    iterator._get_data = get_data
+    with pytest.raises(TimeoutError):
+        next(iterator)
+    del iterator._get_data
+
+
+def test_batches_that_came_before_their_turn_count_once() -> None:
+    data = OneWaits()
+    source, iterator = source_of(data)
+    for _ in range(3):
+        next(iterator)
+    look_for_a_batch(iterator)
+    assert source.asked_batches == QUEUED
+    assert settled(source) is False  # the slow worker has made neither of its own
+    data.may_go.set()
+    assert settled(source) is True
+    assert source.asked_batches == QUEUED
+    next(iterator)
+    assert source.asked_batches == QUEUED
+
+
+def test_batches_taken_out_of_order_are_owed_no_more() -> None:
+    if "in_order" not in inspect.signature(DataLoader.__init__).parameters:
+        pytest.skip(f"torch {torch.__version__} hands batches out in order only")
+    data = OneWaits()
+    source, iterator = source_of(data, in_order=False)
+    for _ in range(8):
+        next(iterator)
+    assert source.asked_batches == QUEUED
+    assert settled(source) is False
+    data.may_go.set()
+    assert settled(source) is True
+
+
+def test_a_worker_that_ended_owes_nothing() -> None:
+    source, iterator = source_of(OneEnds())
+    for _ in range(20):
+        next(iterator)
+    assert 0 < source.asked_batches <= QUEUED
+    assert settled(source) is True
+
+
+def test_an_epoch_near_its_end_was_asked_for_less() -> None:
+    data = OneWaits()
+    data.may_go.set()
+    source, iterator = source_of(data)
+    for _ in range(58):
+        next(iterator)
+    assert source.asked_batches == 2
+    assert settled(source) is True
+
+
+def test_without_workers_nothing_is_asked_for_ahead() -> None:
+    iterator = iter(DataLoader(OneWaits(), 1))
+    source = Source(SimpleNamespace(), iterator, SimpleNamespace())
+    assert source.asked_batches == 0
+    assert source.has_all_made is True

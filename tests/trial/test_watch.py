@@ -1,0 +1,134 @@
+"""What the watch keeps of a trial that is looked at closer, on a scripted clock."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from build_records import loop
+
+from tunekit.records.agent_messages import DoneEvent, ProgressEvent
+from tunekit.records.details import Details
+from tunekit.records.measurement import TreeMemory
+from tunekit.records.trial import OutcomeKind
+from tunekit.trial.watch import Limits, TrialWatch
+
+
+class Tree:
+    """A double for the meter of a process tree whose memory grows with each reading."""
+
+    def __init__(self) -> None:
+        self.readings = 3
+
+    def sample(self) -> int:
+        self.readings += 1
+        return self.readings
+
+    def peaks(self) -> TreeMemory:
+        size = 1000 * self.readings
+        return TreeMemory(peak_pss_bytes=size, peak_shm_bytes=0, processes=1, samples=self.readings)
+
+    def is_above(self, limit_bytes: int) -> bool:
+        return 1000 * self.readings > limit_bytes
+
+
+class Watched:
+    """A watch whose events and clock are scripted."""
+
+    def __init__(self, folder: Path, trial_s: float = 1000.0) -> None:
+        self.now = 0.0
+        limits = Limits(trial_s=trial_s, no_progress_s=1e6, ram_bytes=100_000)
+        keeper: Any = SimpleNamespace(pid=1)
+        gpus: Any = SimpleNamespace()
+        self.watch = TrialWatch(keeper, folder, limits, gpus, lambda progress: None, lambda: self.now)
+        self.evidence = self.watch._evidence
+        self.evidence.steps = 1
+        self.tree: Any = Tree()
+        self.watch._tree = self.tree
+        self.events: list[Any] = []
+        self.watch._reader = SimpleNamespace(read_new=self._read)  # type: ignore[assignment]
+
+    def _read(self) -> list[Any]:
+        events, self.events = self.events, []
+        return events
+
+    def take(self, *events: Any) -> None:
+        self.events = list(events)
+        self.watch._take_events()
+
+    def is_over_limit(self, at_s: float) -> bool:
+        self.now = at_s
+        return self.watch._over_limit()
+
+
+def done(is_final: bool = False, next_within_s: float = 20.0, *faults: str) -> DoneEvent:
+    return DoneEvent(
+        event="done",
+        time_s=1.0,
+        loop=loop(),
+        is_final=is_final,
+        details=Details(faults=faults),
+        next_within_s=next_within_s,
+    )
+
+
+def test_the_latest_that_was_told_is_kept(tmp_path: Path) -> None:
+    watched = Watched(tmp_path)
+    watched.take(done(False, 20.0), done(False, 20.0, "queue: no"))
+    assert watched.evidence.done is not None
+    assert watched.evidence.done.details == Details(faults=("queue: no",))
+    watched.take(done(True, 0.0, "queue: no", "peaks: no"))
+    assert watched.evidence.done.is_final
+    watched.take(done(False, 20.0))
+    assert watched.evidence.done.is_final
+
+
+def test_memory_is_what_the_tree_took_before_it_was_looked_at_closer(tmp_path: Path) -> None:
+    watched = Watched(tmp_path)
+    watched.take(done())
+    watched.tree.sample()
+    watched.take(done(is_final=True))
+    assert watched.evidence.memory is not None
+    assert watched.evidence.memory.peak_pss_bytes == 3000
+
+
+def test_memory_limits_hold_while_it_is_looked_at_closer(tmp_path: Path) -> None:
+    watched = Watched(tmp_path)
+    watched.take(done())
+    watched.tree.readings = 500
+    watched.tree.last_pss_bytes = 500_000
+    assert watched.is_over_limit(1.0)
+    assert watched.evidence.limit is OutcomeKind.HOST_OOM
+
+
+def test_a_short_trial_that_was_never_sampled_is_sampled_when_it_is_done(tmp_path: Path) -> None:
+    watched = Watched(tmp_path)
+    watched.tree.readings = 0
+    watched.take(done())
+    assert watched.evidence.memory is not None
+    assert watched.evidence.memory.samples == 1
+
+
+@pytest.mark.parametrize(("next_within_s", "limit_s"), [(20.0, 120.0), (200.0, 400.0)])
+def test_looking_closer_is_ended_by_its_own_deadline_which_each_telling_restarts(
+    tmp_path: Path, next_within_s: float, limit_s: float
+) -> None:
+    watched = Watched(tmp_path, trial_s=1e6)
+    watched.take(done(False, next_within_s))
+    assert not watched.is_over_limit(limit_s - 1)
+    watched.take(done(False, next_within_s))
+    assert not watched.is_over_limit(2 * limit_s - 2)
+    assert watched.is_over_limit(2 * limit_s)
+    assert watched.evidence.limit is OutcomeKind.TIMEOUT
+    assert f"looking closer took over {limit_s:.0f} s" in watched.evidence.limit_message
+
+
+def test_a_trial_that_was_measured_is_not_said_to_be_unmeasured(tmp_path: Path) -> None:
+    progress = ProgressEvent(event="progress", time_s=1.0, phase="floors", batches=9, steps=9, graphs=0)
+    watched = Watched(tmp_path, trial_s=30.0)
+    watched.take(progress, done())
+    assert watched.is_over_limit(31.0)
+    assert watched.evidence.limit_message == "still looking closer after 30 s (floors)"
+    unmeasured = Watched(tmp_path, trial_s=30.0)
+    assert unmeasured.is_over_limit(31.0)
+    assert unmeasured.evidence.limit_message.startswith("not measured after 30 s")

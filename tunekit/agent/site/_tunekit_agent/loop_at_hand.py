@@ -1,0 +1,66 @@
+"""What the stages that look closer may know of a loop that was measured."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+from .learn import Learner
+from .ranks import Ranks
+from .request import Request
+from .roots import RootFinder
+from .steps import StepWatch
+
+
+class LoopAtHand:
+    """A measured loop, while it is still there.
+
+    Args:
+        request: what the parent asks.
+        learner: of the observer, as are roots, steps and ranks.
+        batch_shm_bytes: what one full batch takes of /dev/shm.
+        step_s: seconds per loop batch of the steady window.
+        batches_per_step: loop batches per optimizer step.
+        synchronize: returns when the device has no work left.
+
+    Attributes:
+        window_s: steady seconds that the trial aims for.
+        working_dir: the script's.
+        device_type: of the roots.
+        batches_per_turn: loop batches from one turn of the loop to the next: those of a step, where there is
+            no loader.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        learner: Learner,
+        roots: RootFinder,
+        steps: StepWatch,
+        ranks: Ranks,
+        batch_shm_bytes: int,
+        step_s: float,
+        batches_per_step: int,
+        synchronize: Callable[[], None],
+    ) -> None:
+        self.window_s, self.working_dir = request.window_s, request.working_dir
+        self.device_type = learner.device["type"]
+        self.ranks = ranks
+        self.batch_shm_bytes = batch_shm_bytes
+        self.step_s = step_s
+        self.batches_per_step = batches_per_step
+        self.batches_per_turn = batches_per_step if learner.training is None else 1
+        self.synchronize = synchronize
+        self._roots, self._steps = roots, steps
+
+    @property
+    def device(self) -> Any:
+        """Return torch's device of the roots, None where there is no root."""
+        return self._roots.device()
+
+    def parameters(self) -> list:
+        """Return the roots' parameters."""
+        return [parameter for seen in self._roots.roots() for parameter in seen.module.parameters()]
+
+    def last_loss(self) -> Any:
+        """Return the loss of the latest backward pass, another object after each."""
+        return self._steps.last_loss
