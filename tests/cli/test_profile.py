@@ -1,5 +1,6 @@
 """`tunekit profile`: what it refuses before it runs, and what it leaves on disk."""
 
+import io
 import json
 import signal
 import subprocess
@@ -9,11 +10,14 @@ from pathlib import Path
 
 import pytest
 from build_loop_profiles import profiled
+from build_records import trial_record
 from real_trials import ZOO
+from rich.console import Console
 
 from tunekit.cli import profile as verb
 from tunekit.cli.main import build_parser, main
 from tunekit.cli.profile import _against, _options
+from tunekit.cli.profile_screen import ProfileScreen
 from tunekit.records.codec import from_json, to_json
 from tunekit.records.config import Precision
 from tunekit.records.loop_profile import LoopProfile
@@ -77,16 +81,42 @@ def test_a_projects_settings_hold_for_a_profile_too(project: Path, monkeypatch: 
         ("num_worker: 2\n", "num_worker is no knob; did you mean num_workers?"),
         ("lr: 0.1\n", "names no knob"),
         ("- 1\n", "holds no keys"),
+        ("import torch\n\nx = {1: [2}\n", "is not YAML (line "),
+        ("colour: 2\n", "colour is no knob; known are batch_size, num_workers, prefetch_factor, "),
+        ("compile: true\ncompile_model: true\n", "compile and compile_model are the same knob; keep one"),
     ],
 )
-def test_a_file_that_is_no_config_is_refused_before_anything_runs(
+def test_a_file_that_is_no_config_is_refused_in_one_line_before_anything_runs(
     text: str | None, told: str, project: Path, capsys: pytest.CaptureFixture[str]
 ):
     if text is not None:
         (project / "other.yaml").write_text(text)
     assert main(["profile", "--against", "other.yaml", *TRAIN]) == 2
-    assert told in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert told in shown
+    assert shown.count("\n") == 1
+    assert "Errno" not in shown
+    assert "compile_model, " not in shown
     assert not (project / "reports").exists()
+
+
+@pytest.mark.parametrize("key", ["compile", "compile_model"])
+def test_a_knob_has_its_own_name_or_that_of_an_exported_file(key: str, project: Path):
+    (project / "other.yaml").write_text(f"{key}: true\n")
+    asked = _against(Path("other.yaml"), resolve_target([sys.executable, "train.py"], project))
+    assert asked.config_of(profiled().contenders[0].config, False).compile
+
+
+def test_ctrl_c_before_the_first_trial_ends_speaks_of_no_trials():
+    out = io.StringIO()
+    console = Console(file=out, width=80, color_system=None, highlight=False)
+    with ProfileScreen(console=console) as screen:
+        screen.interrupted(Path("here"))
+        screen.trial_ended(trial_record(0, 1.0))
+        screen.interrupted(Path("here"))
+    told = out.getvalue().splitlines()
+    assert told[0] == "interrupted before the first trial ended; nothing was measured"
+    assert told[-2:] == ["interrupted; finished trials are in here. Show them with:", "  tunekit report here"]
 
 
 def test_a_file_of_knobs_changes_the_scripts_own_config(project: Path):
@@ -155,6 +185,6 @@ def test_two_configs_of_a_real_script_are_compared(tmp_path: Path) -> None:
     own, other = whole.contenders
     assert (own.config.num_workers, other.config.num_workers) == (0, 1)
     assert other.factor is not None
-    assert "Where the step's time goes (measured)" in done.stderr
-    assert "Compared (measured, unless predicted is said)" in done.stderr
+    assert "measured, then the config" in done.stderr
+    assert "Compared (measured" not in done.stderr, "the report is for those who read it"
     assert not (tmp_path / "reports").exists()

@@ -5,19 +5,21 @@ from pathlib import Path
 
 import pytest
 from build_loop_profiles import BATCH, DETAILS, looked_into, profiled
-from build_records import failure, loop, trial_record
+from build_records import failure, loop, target, trial_record
 from rich.console import Console
-from scripted_profile import against, loop_profile, walk_in
+from scripted_profile import against, fix, loop_profile, walk_in
 
 from tunekit.records.attribution import LeafSeen
 from tunekit.records.details import Details
-from tunekit.records.loop_profile import LoopProfile, ProfileOptions
+from tunekit.records.loop_profile import AblationStep, LoopProfile, ProfileOptions
+from tunekit.records.measurement import Interval
 from tunekit.records.run import RunStatus
 from tunekit.report.loop_memory import batch_lines, leaf_text
 from tunekit.report.loop_profile import loop_profile_view
 from tunekit.report.loop_time import step_text
 from tunekit.report.terminal import draw_loop_profile
 from tunekit.search.compare import contender
+from tunekit.trial.binding_syntax import parse_binding
 
 AT_80 = """
 Data-bound: 17.0 ms of 47.0 ms per batch (36%) are spent waiting for data
@@ -253,3 +255,102 @@ def test_details_of_a_gpu_are_all_there():
     shown = drawn(profiled(), 120)
     for text in ("cutlass", "device busy 25.0 ms", "idle between kernels 15.0 ms", "train.py:42: aten::item"):
         assert text in shown
+
+
+# --- what was compared, and what comes next ------------------------------------------------
+
+
+def unchanged(step: AblationStep) -> AblationStep:
+    within = Interval(value=1.02, low=0.78, high=1.3)
+    return step.model_copy(update={"alone": step.alone.model_copy(update={"factor": within})})
+
+
+def test_optimisations_within_the_noise_are_said_to_bring_nothing(tmp_path: Path):
+    whole = ablated(tmp_path)
+    assert whole.ablation is not None
+    nothing = whole.ablation.model_copy(
+        update={
+            "steps": tuple(unchanged(step) for step in whole.ablation.steps),
+            "together": Interval(value=1.45, low=0.78, high=2.69),
+        }
+    )
+    shown = whole.model_copy(update={"ablation": nothing, "findings": profiled().findings})
+    assert loop_profile_view(shown).answers[1] == (
+        "No optimisation brings more than the noise here (measured)."
+    )
+    told = " ".join(drawn(shown).split())
+    assert "All together 1.45x (0.78 to 2.69), no significant difference (measured);" in told
+
+
+def test_what_only_helps_together_is_said(tmp_path: Path):
+    whole = ablated(tmp_path)
+    assert whole.ablation is not None
+    steps = tuple(unchanged(step) for step in whole.ablation.steps)
+    only_all = whole.ablation.model_copy(
+        update={"steps": steps, "together": Interval(value=1.4, low=1.3, high=1.5)}
+    )
+    assert loop_profile_view(whole.model_copy(update={"ablation": only_all})).answers[1] == (
+        "No optimisation by itself brings more than the noise here, "
+        "all together 1.40x (1.30 to 1.50) (measured)."
+    )
+
+
+def test_a_comparison_stands_right_below_the_answer(tmp_path: Path):
+    for shown, title in (
+        (compared(tmp_path / "a"), "Compared (measured"),
+        (ablated(tmp_path / "b"), "What each optimisation brings"),
+    ):
+        text = drawn(shown, 120)
+        assert text.index(title) < text.index("The config\n")
+
+
+def test_ranges_that_say_nothing_leave_room_for_two_configs(tmp_path: Path):
+    whole = compared(tmp_path)
+    wide = Interval(value=131.0, low=0.1, high=4000.0)
+    contenders = tuple(one.model_copy(update={"rate_samples_per_s": wide}) for one in whole.contenders)
+    text = drawn(whole.model_copy(update={"contenders": contenders}))
+    assert "131 (too wide)" in text
+    assert max(len(line) for line in text.splitlines()) <= 80
+
+
+def test_commands_keep_what_reaches_the_script():
+    bound = target(
+        bindings=(parse_binding("num_workers=--workers {}"), parse_binding("batch_size=env:BS")),
+        samples_per_step=32,
+    )
+    asked = ProfileOptions(gpu="cpu", fixed=fix(num_workers=1, pin_memory=True))
+    kept = (
+        "--bind 'num_workers=--workers {}' --bind batch_size=env:BS --samples-per-step 32 -- python train.py"
+    )
+    assert loop_profile_view(profiled(target=bound, options=asked), "my runs/a").next_steps == (
+        f"tunekit profile --ablate --gpu cpu --fix num_workers=1 --fix pin_memory=true {kept}",
+        f"tunekit search --gpu cpu {kept}",
+        "tunekit report 'my runs/a'  (this again)",
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        (
+            RunStatus.INTERRUPTED,
+            "Nothing was measured yet: it was interrupted before the first trial ended.",
+        ),
+        (RunStatus.RUNNING, "Nothing was measured yet: no trial has ended (status: running)."),
+    ],
+)
+def test_without_a_trial_the_same_profile_comes_next(status: RunStatus, told: str):
+    asked = ProfileOptions(rounds=2, against="a b.yaml", budget_s=90.0, kernels=True)
+    shown = loop_profile_view(loop_profile(status=status, options=asked))
+    assert shown.answers == (told,)
+    assert shown.how_measured == ""
+    assert shown.next_steps == (
+        "tunekit profile --against 'a b.yaml' --rounds 2 --budget 90s --trace-kernels -- python train.py",
+    )
+
+
+def test_after_a_failure_no_search_is_suggested_and_no_rates_are_spoken_of():
+    broken = trial_record(0, None, overrides={"failure": failure()})
+    shown = drawn(loop_profile(status=RunStatus.FAILED, trials=(broken,)))
+    assert "intervals" not in shown
+    assert shown.endswith("Next\n  tunekit profile -- python train.py\n")

@@ -144,7 +144,7 @@ def test_markup_in_a_name_is_text(name: str):
     )
     text = drawn(shown, 120, Path("reports") / name, (Path(f"{Path(name).name}.yaml"),))
     assert f"Measured on {name} in" in text
-    assert f"note: about {name}" in text
+    assert f"note a-note: about {name}" in text
     assert f"Written to {Path('reports') / name}/" in text
     assert f"  {Path(name).name}.yaml\n" in text
 
@@ -159,7 +159,7 @@ def test_newlines_and_endless_names_are_shown_and_wrapped():
     )
     text = drawn(shown, 80)
     assert text.count("x") >= 10_000
-    assert "note: two\\nlines\n" in text
+    assert "note a-note: two\\nlines\n" in text
     assert max(len(line) for line in text.splitlines()) <= 80
 
 
@@ -176,7 +176,7 @@ def test_lines_are_measured_by_the_columns_that_their_letters_take():
 @pytest.mark.parametrize(("severity", "word"), [("info", "note"), ("warning", "warning"), ("error", "error")])
 def test_a_finding_is_called_what_the_doctor_calls_it(severity: str, word: str):
     told = Finding(code="some", severity=severity, message="something")
-    assert f"\n{word}: something\n" in drawn(walked().model_copy(update={"findings": (told,)}), 80)
+    assert f"\n{word} some: something\n" in drawn(walked().model_copy(update={"findings": (told,)}), 80)
 
 
 def test_further_lines_stand_further_in():
@@ -184,6 +184,15 @@ def test_further_lines_stand_further_in():
     assert hung("two GPUs and eight cores", "GPU  ", "     ") == "GPU  two GPUs and eight\n     cores\n"
     assert hung("two\n\nlines", "- ") == "- two\n\n  lines\n"
     assert hung("", "GPU  ") == "GPU\n"
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_finding_of_a_search_has_lines_of_its_own(width: int):
+    told = Finding(
+        code="waits", severity="warning", message="it waits", evidence="17 ms", remedy="more workers"
+    )
+    text = drawn(walked().model_copy(update={"findings": (told,)}), width)
+    assert "\n\nwarning waits: it waits\n  seen: 17 ms\n  do: more workers\n\nWritten to" in text
 
 
 def test_a_path_is_never_broken():

@@ -20,7 +20,7 @@ from build_records import (
 from tunekit.records.finding import Finding
 from tunekit.records.measurement import Interval
 from tunekit.records.recommendation import LearningRate, LearningRateRule, NoiseFloor, ScalingRow, Tier
-from tunekit.records.run import Run, RunStatus
+from tunekit.records.run import FixedKnob, KnobRange, Run, RunStatus
 from tunekit.records.target import Target
 from tunekit.records.trial import OutcomeKind, TrialRole
 from tunekit.report.text import (
@@ -207,9 +207,18 @@ def test_a_command_is_shown_as_it_would_be_typed():
 
 
 def test_another_device_asks_to_search_again_there():
-    shown = view(finished(measured_on="cpu", profile=profile(), options=run().options))
+    asked = run().options.model_copy(
+        update={
+            "gpu": "a10g",
+            "fixed": (FixedKnob(knob="compile", value=False),),
+            "ranges": (KnobRange(knob="batch_size", low=8, high=64),),
+        }
+    )
+    bound = target(bindings=(parse_binding("num_workers=--workers {}"),), samples_per_step=8)
+    shown = view(finished(measured_on="cpu", profile=profile(), options=asked, target=bound))
     assert shown.next_steps[0] == (
-        "on a machine with NVIDIA A10G: tunekit search --gpu auto -- python train.py"
+        "on a machine with NVIDIA A10G: tunekit search --range batch_size=8..64 --gpu a10g "
+        "--fix compile=false --bind 'num_workers=--workers {}' --samples-per-step 8 -- python train.py"
     )
 
 
@@ -219,13 +228,15 @@ def test_the_built_in_workload_leads_to_the_users_own():
     assert shown.next_steps == ("on your own script: tunekit search -- python train.py",)
 
 
-def test_notes_carry_their_remedy():
-    notes = (
+def test_findings_are_blocks_with_what_shows_them_and_what_to_do():
+    told = (
         Finding(code="one", severity="info", message="something"),
-        Finding(code="two", severity="warning", message="something else", remedy="do this"),
+        Finding(code="two", severity="warning", message="other", evidence="3 ms", remedy="do this", gain=1.2),
     )
-    shown = view(finished(findings=notes)).notes
-    assert [note.line for note in shown] == ["note: something", "warning: something else; do this"]
+    shown = view(finished(findings=told))
+    assert [one.heading for one in shown.findings] == ["note one: something", "warning two: other"]
+    assert shown.findings[1].details == ("seen: 3 ms", "do: do this", "gain: at most 1.20x (predicted)")
+    assert shown.notes == ()
 
 
 # --- tables --------------------------------------------------------------------------------
@@ -297,6 +308,16 @@ def test_the_multi_gpu_table_is_of_the_answers_tier_and_stars_the_optimizers_rul
 def test_unknown_is_not_applicable():
     assert interval_text(None) == speedup_text(None) == "n/a"
     assert config_text(None) == "unknown config"
+
+
+@pytest.mark.parametrize(
+    "wide", [Interval(value=36.9, low=0.0, high=73.8), Interval(value=36.9, low=0.3, high=4000.0)]
+)
+def test_a_range_that_says_nothing_is_not_printed(wide: Interval):
+    assert interval_text(wide, " samples/s") == "36.9 samples/s (range too wide to tell)"
+    assert speedup_text(wide) == "36.90x (range too wide to tell)"
+    rows = {row[0]: row[1:] for row in view(finished(recommendation(of=fast, speedup=wide))).tiers.rows}
+    assert rows["  95% range"] == ("", "too wide")
 
 
 def test_a_config_is_one_line():

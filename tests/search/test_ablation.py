@@ -57,6 +57,12 @@ def test_half_the_cpus_load_but_at_least_one(cpus: int, tried: int):
     assert changes(plan, "loader workers")["num_workers"] == tried
 
 
+def test_workers_that_a_measurement_asks_for_are_tried_whatever_the_cpus():
+    own = config(num_workers=0)
+    plan = plan_ablation(own, surroundings(own, host=host(cpus=2, cpus_total=2)), workers=6)
+    assert changes(plan, "loader workers")["num_workers"] == 6
+
+
 def test_a_scripts_own_prefetch_stays():
     plan = planned(config(num_workers=1, prefetch_factor=8))
     assert "prefetch_factor" not in changes(plan, "loader workers")
@@ -87,4 +93,4 @@ def test_the_same_config_is_counted_once():
     )
     assert names(only) == ["tf32", "bf16"]
     plain = config(num_workers=4, pin_memory=True, channels_last=True, compile=True)
-    assert only.configs_at_most(plain) == 3, "bf16 takes tf32's place, so adding it is bf16 alone"
+    assert len(only.configs_at_most(plain)) == 3, "bf16 takes tf32's place, so adding it is bf16 alone"

@@ -9,12 +9,16 @@ from scripted_profile import LookingExecutor, against, fix, loop_profile, walk_i
 from scripted_search import SMALL_HOST, RecordingListener, learnt
 
 from tunekit.errors import NoTrainingLoopError, TargetError, UsageError
+from tunekit.recommend.diagnose.loop import suggested_workers
+from tunekit.records.attribution import LoaderWork, WorkerWork
 from tunekit.records.details import Detail
 from tunekit.records.loop_profile import LoopProfile, ProfileOptions
-from tunekit.records.run import RunStatus
-from tunekit.records.trial import OutcomeKind, TrialRole
+from tunekit.records.run import FixedKnob, RunStatus
+from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
+from tunekit.report.loop_profile import loop_profile_view
 from tunekit.search.folder import RunFolder, load_profile_run
 from tunekit.search.profile_walk import ProfileWalk
+from tunekit.trial.executor import KnownTarget, ProgressCallback, TrialSpec
 
 LOOK = (Detail.QUEUE, Detail.SYNCS, Detail.PEAKS, Detail.FLOORS)
 ON_CPU: dict[str, Any] = {"learns": lambda spec: learnt(config(), device_type="cpu")}
@@ -167,9 +171,15 @@ def test_a_config_that_fails_once_is_not_run_again(tmp_path: Path):
     assert whole.contenders[1].why_missing == "device_oom: CUDA out of memory"
 
 
-def test_the_same_config_is_no_comparison(tmp_path: Path):
-    with pytest.raises(UsageError, match="asks for what is there already"):
-        walk_in(tmp_path, ProfileOptions(), workers(2))
+def test_the_same_config_is_said_and_looked_into_alone(tmp_path: Path):
+    heard = RecordingListener()
+    whole, executor = walk_in(tmp_path, ProfileOptions(against="mine.yaml"), workers(2), heard)
+    assert "mine.yaml changes nothing: the config is that already" in said(heard)
+    assert whole.status is RunStatus.FINISHED
+    assert [one.name for one in whole.contenders] == ["as it is"]
+    assert len(executor.specs) == 1
+    answers = loop_profile_view(whole).answers
+    assert answers[1] == "mine.yaml changes nothing here, so there was nothing to compare."
 
 
 def test_a_knob_out_of_reach_is_named(tmp_path: Path):
@@ -213,7 +223,9 @@ def test_an_ablation_tries_each_alone_then_adds_them_in_turn(tmp_path: Path):
     first_round = [spec for spec in executor.specs if spec.round == 0]
     assert len(first_round) == 1 + 6 + 5
     assert [len([s for s in executor.specs if s.round == number]) for number in (0, 1)] == [12, 12]
-    assert "12 configs x 2 rounds: 24 trials at most, about 4m 00s (predicted)" in said(heard)
+    assert "12 configs x 2 rounds: 24 trials at most, about 6m 00s (predicted)" in said(heard), (
+        "24 of 10 s, and a minute for each of the two that compile first"
+    )
     assert whole.ablation.steps[0].added is None
     assert whole.ablation.steps[-1].added is not None
     assert whole.ablation.steps[-1].added.factor == whole.ablation.together
@@ -260,16 +272,56 @@ def test_what_fails_when_it_is_added_is_left_out_of_the_rest(tmp_path: Path):
 
 def test_a_budget_runs_fewer_rounds_and_says_so(tmp_path: Path):
     heard = RecordingListener()
-    asked = ProfileOptions(ablate=True, rounds=3, budget_s=300.0)
+    asked = ProfileOptions(ablate=True, rounds=3, budget_s=390.0)
     _, executor = walk_in(tmp_path, asked, listener=heard)
     assert {spec.round for spec in executor.specs} == {None, 0, 1}
-    assert "--budget 5m 00s leaves room for 2 more rounds of 3" in said(heard)
+    assert "--budget 6m 30s leaves room for 2 more rounds of 3" in said(heard)
 
 
-def test_a_budget_that_is_too_short_still_runs_one_round(tmp_path: Path):
-    asked = ProfileOptions(ablate=True, rounds=3, budget_s=5.0)
-    _, executor = walk_in(tmp_path, asked)
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_a_budget_that_is_too_short_still_runs_one_round_and_says_so_before(rounds: int, tmp_path: Path):
+    heard = RecordingListener()
+    asked = ProfileOptions(ablate=True, rounds=rounds, budget_s=5.0)
+    _, executor = walk_in(tmp_path, asked, listener=heard)
     assert {spec.round for spec in executor.specs} == {None, 0}
+    assert (
+        "--budget 5.0 s is too short for one round of 12 trials, about 4m 00s (predicted); running one round"
+    ) in said(heard)
+    assert "leaves room" not in said(heard)
+
+
+def test_an_ablation_tries_the_workers_that_the_look_asks_for(tmp_path: Path):
+    work = LoaderWork(
+        workers=(WorkerWork(batches=100, time_s=100.0, first_batch_s=1.0),),
+        cpu_s=0.3,
+        median_batch_s=1.0,
+        p99_batch_s=1.0,
+        slowest_batch_s=1.0,
+    )
+
+    class Waiting(LookingExecutor):
+        def run(
+            self, spec: TrialSpec, known: KnownTarget | None, on_progress: ProgressCallback
+        ) -> TrialRecord:
+            record = super().run(spec, known, on_progress)
+            seen = record.measurement
+            if seen is None:
+                return record
+            slow = seen.loop.model_copy(update={"loader_work": work})
+            return record.model_copy(update={"measurement": seen.model_copy(update={"loop": slow})})
+
+    bare = loop_profile(options=ProfileOptions(ablate=True, rounds=1))
+    with RunFolder(tmp_path, can_resume=False) as owned:
+        executor = Waiting(owned.trials_folder)
+        heard = RecordingListener()
+        whole = ProfileWalk(bare, owned, executor, bare.profile, heard, clock=executor.clock).run()
+    look = whole.looked_into
+    assert look is not None
+    suggested = suggested_workers(look, whole.target, whole.discovery, whole.rank_host, whole.profile)
+    assert suggested is not None
+    assert suggested != whole.rank_host.cpus // 2
+    assert whole.ablation is not None
+    assert whole.ablation.steps[0].changes[0] == FixedKnob(knob="num_workers", value=suggested)
 
 
 def test_a_full_disk_does_not_speak_of_resuming(tmp_path: Path):

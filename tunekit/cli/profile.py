@@ -23,6 +23,22 @@ if TYPE_CHECKING:
 
 _COMPARED_ROUNDS = 3
 
+_EPILOG = """\
+example: tunekit profile --ablate -- python train.py --config configs/full.yaml
+a file for --against, written by hand; a knob that it does not name stays as the script has it:
+  num_workers: 4
+  precision: bf16"""
+
+
+class _KeepsIndentedLines(argparse.HelpFormatter):
+    """Wraps each line of a text by itself, but for those that are indented."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n".join(
+            line if line.startswith(" ") else super(_KeepsIndentedLines, self)._fill_text(line, width, indent)
+            for line in text.splitlines()
+        )
+
 
 def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
     """Add the verb to the parser and return its own."""
@@ -36,7 +52,8 @@ def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> argparse.Ar
             "another config, --ablate measures each optimisation by itself and added in turn. Without a "
             "command it looks into the built-in workload `images`."
         ),
-        epilog="example: tunekit profile --ablate -- python train.py --config configs/full.yaml",
+        epilog=_EPILOG,
+        formatter_class=_KeepsIndentedLines,
     )
     target = parser.add_argument_group("the target")
     add_target_arguments(target)
@@ -47,7 +64,9 @@ def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> argparse.Ar
         "--out", type=Path, metavar="FOLDER", help="folder (default: reports/TARGET-profile-DATE)"
     )
     output.add_argument(
-        "--json", action="store_true", help="print the profile as JSON at the end; progress on stderr"
+        "--json",
+        action="store_true",
+        help="print the profile as JSON instead of the report; progress on stderr",
     )
     parser.set_defaults(verb=run_verb)
     return parser
@@ -73,7 +92,12 @@ def _add_comparison(group: argparse._ArgumentGroup) -> None:
         "--ablate", action="store_true", help="measure each optimisation by itself and added in turn"
     )
     group.add_argument(
-        "--budget", metavar="TIME", help="run fewer rounds where all would take longer (default: no limit)"
+        "--budget",
+        metavar="TIME",
+        help=(
+            "run fewer rounds where all would take longer, but one of each config at least, such as 15m; "
+            "a plain number is seconds (default: no limit)"
+        ),
     )
     group.add_argument(
         "--trace-kernels", action="store_true", help="trace a few steps with torch.profiler as well"

@@ -31,11 +31,17 @@ class ProfileScreen(TrialScreen):
     def interrupted(self, folder: Path) -> None:
         """Say that nothing is lost and where it is."""
         self._stop_live()
-        self._console.print(Text(f"interrupted; finished trials are in {folder}. Show them with:"))
+        told = self._interrupted_text(folder)
+        if not self._ended:
+            self._console.print(Text(told))
+            return
+        self._console.print(Text(f"{told}. Show them with:"))
         self._console.print(Text(f"  tunekit report {folder}"), soft_wrap=True)
 
     def closed(self, profile: LoopProfile, folder: Path) -> None:
-        """Show the answer."""
+        """Show the answer, if standard output is not the JSON's."""
         self._stop_live()
+        if self._to_stderr:
+            return
         shown = loop_profile_view(profile, str(folder), self._console.width)
         draw_loop_profile(self._console, shown)

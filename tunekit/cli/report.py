@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tunekit.errors import UsageError
+from tunekit.errors import RunFolderError, UsageError
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -31,6 +31,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
 
     Raises:
         UsageError: there is a training command, which this verb has no use for.
+        RunFolderError: there is nothing to show.
     """
     if command:
         raise UsageError(f"report takes no training command, got {' '.join(command)!r}")
@@ -39,8 +40,14 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     from tunekit.records.codec import to_json  # noqa: PLC0415
     from tunekit.report.terminal import draw  # noqa: PLC0415
     from tunekit.report.view import view  # noqa: PLC0415
-    from tunekit.search.folder import holds_profile, load_run  # noqa: PLC0415
+    from tunekit.search.folder import PROFILE_FILE, RUN_FILE, holds_profile, load_run  # noqa: PLC0415
 
+    given: Path = options.run
+    if not (given.is_file() or (given / RUN_FILE).exists() or (given / PROFILE_FILE).exists()):
+        raise RunFolderError(
+            f"no run and no loop profile in {given}: {RUN_FILE} and {PROFILE_FILE} are missing; "
+            "give the folder that a search or tunekit profile wrote"
+        )
     if holds_profile(options.run):
         return _show_profile(options)
     run = load_run(options.run)

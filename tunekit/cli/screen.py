@@ -29,6 +29,7 @@ class SearchScreen(TrialScreen):
 
     def opened(self, run: Run, folder: Path) -> None:
         """Show host and target before anything runs."""
+        self._ended = len(run.trials)
         self._line("host", host_text(run.host))
         what = (
             f"the built-in workload `{run.target.builtin}`" if run.target.builtin else target_text(run.target)
@@ -63,12 +64,15 @@ class SearchScreen(TrialScreen):
     def interrupted(self, folder: Path) -> None:
         """Say that nothing is lost and how to go on."""
         self._stop_live()
-        self._console.print(Text(f"interrupted; finished trials are in {folder}. Go on with:"))
+        what = "Go on with" if self._ended else "Start again with"
+        self._console.print(Text(f"{self._interrupted_text(folder)}. {what}:"))
         self._console.print(Text(f"  tunekit search --resume {folder}"), soft_wrap=True)
 
     def closed(self, run: Run, folder: Path, files: Sequence[Path]) -> None:
-        """Show the answer."""
+        """Show the answer, if standard output is not the JSON's."""
         self._stop_live()
+        if self._to_stderr:
+            return
         draw(self._console, view(run, str(folder)), folder, files)
 
     def _below_status(self) -> str:

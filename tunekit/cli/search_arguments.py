@@ -98,7 +98,9 @@ def _add_knobs(group: argparse._ArgumentGroup) -> None:
 
 def _add_limits(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--budget", metavar="TIME", help=f"time for the whole search, such as {DEFAULT_BUDGET} (the default)"
+        "--budget",
+        metavar="TIME",
+        help=f"time for the whole search, such as {DEFAULT_BUDGET} (the default); a plain number is seconds",
     )
     group.add_argument(
         "--trials", type=positive, metavar="N", help="most search trials, the baseline included"
@@ -119,7 +121,7 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--out", type=Path, metavar="FOLDER", help="run folder (default: reports/TARGET-DATE)")
     group.add_argument("--resume", type=Path, metavar="FOLDER", help="go on with an earlier run")
     group.add_argument(
-        "--json", action="store_true", help="print the run as JSON at the end; progress on stderr"
+        "--json", action="store_true", help="print the run as JSON instead of the report; progress on stderr"
     )
 
 
@@ -180,16 +182,15 @@ def _fixed(text: str) -> "FixedKnob":
 
 
 def _value(knob: str, text: str) -> "KnobValue":
-    switches = {"true": True, "on": True, "yes": True, "false": False, "off": False, "no": False}
-    if text.lower() in switches:
-        return switches[text.lower()]
-    if text.lower() in ("none", "null"):
-        return None
-    if re.fullmatch(WHOLE, text):
-        return int(text)
-    if knob == "precision":
-        return text.lower()
-    raise UsageError(f"--fix {knob}={text}: not a value of this knob; numbers, true or false")
+    from tunekit.trial.spelling import parse_value  # noqa: PLC0415
+
+    try:
+        value = parse_value(knob, text)
+    except ValueError as error:
+        raise UsageError(f"--fix {knob}={text}: {knob} takes {error}") from error
+    if isinstance(value, float):
+        raise UsageError(f"--fix {knob}={text}: only knobs of the search can be fixed")
+    return value
 
 
 def _range(text: str) -> "KnobRange":

@@ -1,6 +1,7 @@
 """Trials while they run: a live line on a terminal, plain lines elsewhere."""
 
 import time
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -54,6 +55,8 @@ class TrialScreen:
     """
 
     def __init__(self, to_stderr: bool = False, console: Console | None = None) -> None:
+        self._to_stderr = to_stderr
+        self._ended = 0
         self._console = console or Console(stderr=to_stderr, highlight=False)
         self._live: Live | None = None
         self._spec: TrialSpec | None = None
@@ -88,11 +91,18 @@ class TrialScreen:
     def trial_ended(self, record: TrialRecord) -> None:
         """Show a trial's result, one line each."""
         self._stop_live()
+        self._ended += 1
         if record.number == 0:
             self._print(_LABEL_WIDTH, "trial", Text("measured, then the config", style="dim"))
         text = Text(f"{outcome_text(record):<29}", style="red" if record.failure else "bold")
         text.append("  " + _who(record.is_baseline_config, record.config), style="not bold default")
         self._print(_LABEL_WIDTH, f"{record.number:5d}", text)
+
+    def _interrupted_text(self, folder: Path) -> str:
+        """Return what is left of trials that were interrupted."""
+        if self._ended:
+            return f"interrupted; finished trials are in {folder}"
+        return "interrupted before the first trial ended; nothing was measured"
 
     def said(self, message: str) -> None:
         """Show a sentence."""

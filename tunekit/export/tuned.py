@@ -19,6 +19,9 @@ _TORCH_PREFETCH = 2
 """What a DataLoader with workers has where nobody says otherwise."""
 
 
+_TO_GIVE = "give a YAML file that a search wrote, or one with a line such as `num_workers: 4` for each knob"
+
+
 @dataclass(frozen=True)
 class Tuned:
     """What a config file asks for."""
@@ -54,18 +57,27 @@ class KnobFile:
     keys: Mapping[str, Any]
 
     def knobs(self, target: Target) -> dict[str, str]:
-        """Return the knob, or "lr", that each key means.
+        """Return the knob, or "lr", that each key means: an exported key, or the knob's own name.
 
         Raises:
-            UsageError: a key is no knob's.
+            UsageError: a key is no knob's, or two are the same one's.
         """
-        names = {key_of(knob, target): knob for knob in (*KNOBS, "lr")}
+        plain = {knob: knob for knob in (*KNOBS, "lr")}
+        names = plain | {key_of(knob, target): knob for knob in plain}
         for key in self.keys:
             if key not in names and key != MATMUL_KEY:
-                near = difflib.get_close_matches(key, names, n=1)
-                hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(names)}"
+                near = difflib.get_close_matches(str(key), names, n=1)
+                hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(plain)}"
                 raise UsageError(f"{self.path}: {key} is no knob; {hint}")
-        return {key: names[key] for key in self.keys if key in names}
+        asked: dict[str, str] = {}
+        for key in self.keys:
+            knob = names.get(key)
+            twice = next((other for other, meant_knob in asked.items() if meant_knob == knob), None)
+            if twice is not None:
+                raise UsageError(f"{self.path}: {twice} and {key} are the same knob; keep one of them")
+            if knob is not None:
+                asked[key] = knob
+        return asked
 
     def over(self, baseline: TrainConfig, target: Target, *, on_gpu: bool) -> Tuned:
         """Return the knob values that the file asks for.
@@ -111,13 +123,24 @@ def _lr(path: Path, value: Any) -> float | None:
 def _keys(path: Path) -> dict[str, Any]:
     try:
         tree = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} can't be read ({error}); give a YAML file that a search wrote") from error
+    except OSError as error:
+        raise UsageError(f"{path} can't be read ({error.strerror}); {_TO_GIVE}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 text; {_TO_GIVE}") from error
     except yaml.YAMLError as error:
-        raise UsageError(f"{path} is not YAML: {error}") from error
+        raise UsageError(f"{path} is not YAML ({_what_yaml_says(error)}); {_TO_GIVE}") from error
+    except ValueError as error:  # such as a date that there is none of
+        raise UsageError(f"{path} is not YAML ({error}); {_TO_GIVE}") from error
     if not isinstance(tree, dict):
-        raise UsageError(f"{path} holds no keys; give a YAML file that a search wrote")
+        raise UsageError(f"{path} holds no keys; {_TO_GIVE}")
     return flat(tree)
+
+
+def _what_yaml_says(error: yaml.YAMLError) -> str:
+    """Return where a file stops being YAML, in one line."""
+    mark = getattr(error, "problem_mark", None)
+    problem = " ".join(str(getattr(error, "problem", None) or "it can't be parsed").split())
+    return problem if mark is None else f"line {mark.line + 1}: {problem}"
 
 
 def _config(path: Path, baseline: TrainConfig, asked: dict[str, Any]) -> TrainConfig:

@@ -16,6 +16,8 @@ from tunekit.report.text import interval_text, printable, speedup_text, value_te
 from tunekit.units import bytes_text, duration_text
 
 _NONE = "n/a"
+_TOO_WIDE = "too wide"
+"""Of a range, in a table."""
 
 
 def comparison_parts(profile: LoopProfile) -> tuple[Table | Passage, ...]:
@@ -30,8 +32,10 @@ def comparison_parts(profile: LoopProfile) -> tuple[Table | Passage, ...]:
         for knob in KNOBS
         if knob != "accumulate_grad_batches" or any(values[knob] != 1 for values in knobs)
     ]
-    rows.append(("samples/s", *(interval_text(one.rate_samples_per_s) for one in contenders)))
-    rows.append(("factor", "1", *(speedup_text(one.factor) for one in contenders[1:])))
+    rows.append(
+        ("samples/s", *(interval_text(one.rate_samples_per_s, too_wide=_TOO_WIDE) for one in contenders))
+    )
+    rows.append(("factor", "1", *(speedup_text(one.factor, _TOO_WIDE) for one in contenders[1:])))
     rows.append(("", "", *(verdict_text(one, profile.noise_floor) for one in contenders[1:])))
     rows += _time_rows(shown)
     rows += _memory_rows(shown)
@@ -113,8 +117,9 @@ def ablation_parts(
     if alike:
         lines.append(f"no significant difference by itself: {', '.join(alike)}")
     if ablation.together is not None and ablation.product_of_alone is not None and len(ablation.steps) > 1:
+        together = f"{speedup_text(ablation.together)}, {verdict(ablation.together, noise)}"
         lines.append(
-            f"All together {speedup_text(ablation.together)} (measured); the factors by themselves multiply "
+            f"All together {together} (measured); the factors by themselves multiply "
             f"to {ablation.product_of_alone:.2f}x, which is no prediction: they act on the same time"
         )
     lines += [printable(f"not tried: {reason}") for reason in ablation.left_out]
@@ -124,7 +129,7 @@ def ablation_parts(
         Column[AblationStep]("", lambda step: step.name, is_numeric=False),
         Column[AblationStep]("by itself", lambda step: _factor_text(step.alone)),
         Column[AblationStep]("all so far", _so_far_text),
-        Column[AblationStep]("of which this", lambda step: speedup_text(step.step_factor), drop=1),
+        Column[AblationStep]("of which this", lambda step: speedup_text(step.step_factor, _TOO_WIDE), drop=1),
     )
     title = "What each optimisation brings (measured, rate over that of the config as it is)"
     return (fitted_table(title, columns, ablation.steps, width), Passage("", tuple(lines)))
@@ -138,6 +143,15 @@ def best_step(ablation: Ablation | None, noise: NoiseFloor | None) -> AblationSt
         if step.alone.factor is not None and verdict(step.alone.factor, noise) == "faster"
     ]
     return max(faster, key=lambda step: step.alone.factor.value if step.alone.factor else 0.0, default=None)
+
+
+def brings_nothing(ablation: Ablation | None, noise: NoiseFloor | None) -> bool:
+    """Return whether optimisations were measured and none is faster, by itself or with the others."""
+    if ablation is None:
+        return False
+    factors = [step.alone.factor for step in ablation.steps] + [ablation.together]
+    known = [one for one in factors if one is not None]
+    return bool(known) and all(verdict(one, noise) != "faster" for one in known)
 
 
 def _changes_text(step: AblationStep) -> str:
@@ -154,7 +168,9 @@ def _one(step: AblationStep) -> Contender:
 
 
 def _factor_text(contender: Contender) -> str:
-    return "failed" if contender.why_missing and contender.trials else speedup_text(contender.factor)
+    return (
+        "failed" if contender.why_missing and contender.trials else speedup_text(contender.factor, _TOO_WIDE)
+    )
 
 
 def _so_far_text(step: AblationStep) -> str:

@@ -1,15 +1,17 @@
 """Every number and sentence that a loop profile shows, computed once. Pure."""
 
+import shlex
 from dataclasses import dataclass
 
 from tunekit.recommend.noise import verdict
 from tunekit.records.finding import Severity
-from tunekit.records.loop_profile import Contender, LoopProfile
+from tunekit.records.loop_profile import Contender, LoopProfile, ProfileOptions
 from tunekit.records.measurement import Interval, Measurement
 from tunekit.records.run import RunStatus
 from tunekit.records.trial import TrialRecord
+from tunekit.report.commands import command_text
 from tunekit.report.findings import FindingView, finding_view
-from tunekit.report.loop_contest import ablation_parts, best_step, comparison_parts
+from tunekit.report.loop_contest import ablation_parts, best_step, brings_nothing, comparison_parts
 from tunekit.report.loop_memory import memory_parts
 from tunekit.report.loop_time import (
     beginnings,
@@ -26,7 +28,6 @@ from tunekit.report.text import (
     note_of,
     printable,
     speedup_text,
-    target_text,
 )
 from tunekit.units import count_text, duration_text
 
@@ -39,15 +40,17 @@ class LoopProfileView:
 
     answers: tuple[str, ...]
     """What holds the loop back, how fast it is, what helps most."""
+    comparisons: tuple[Table | Passage, ...]
+    """Configs beside each other, and what each optimisation brings."""
     step: tuple[Table | Passage, ...]
     """The config, and where its step's time goes."""
     findings: tuple[FindingView, ...]
     """Of its loop."""
     parts: tuple[Table | Passage, ...]
     """What comes before the steady loop, and where memory goes."""
-    comparisons: tuple[Table | Passage, ...]
     notes: tuple[Note, ...]
     how_measured: str
+    """Empty where nothing was."""
     next_steps: tuple[str, ...]
 
 
@@ -62,13 +65,13 @@ def loop_profile_view(profile: LoopProfile, folder: str = "FOLDER", width: int =
     seen = profile.looked_into
     return LoopProfileView(
         answers=_answers(profile, seen),
-        step=_step(seen),
-        findings=tuple(finding_view(finding) for finding in profile.findings),
-        parts=_parts(profile, seen),
         comparisons=(
             *comparison_parts(profile),
             *ablation_parts(profile.ablation, profile.noise_floor, width),
         ),
+        step=_step(seen),
+        findings=tuple(finding_view(finding) for finding in profile.findings),
+        parts=_parts(profile, seen),
         notes=_notes(profile, seen),
         how_measured=_how_measured(profile, seen),
         next_steps=_next_steps(profile, folder),
@@ -80,12 +83,23 @@ def loop_profile_view(profile: LoopProfile, folder: str = "FOLDER", width: int =
 
 def _answers(profile: LoopProfile, seen: TrialRecord | None) -> tuple[str, ...]:
     if seen is None or seen.measurement is None:
-        failed = sum(record.failure is not None for record in profile.trials)
-        trials = f"{count_text(len(profile.trials), 'trial')}, {failed} of them failed"
-        return (f"Nothing was measured: {trials} (status: {profile.status}).",)
-    helps = _what_helps(profile)
-    first = f"{holder_text(seen.measurement)} {_rate(profile, seen.measurement)}"
-    return (first, helps) if helps else (first,)
+        return (_nothing(profile),)
+    return (
+        f"{holder_text(seen.measurement)} {_rate(profile, seen.measurement)}",
+        *(line for line in (_compared(profile), _what_helps(profile)) if line),
+    )
+
+
+def _nothing(profile: LoopProfile) -> str:
+    """Return that nothing was measured, and why."""
+    if not profile.trials:
+        interrupted = profile.status is RunStatus.INTERRUPTED
+        why = "it was interrupted before the first trial ended" if interrupted else "no trial has ended"
+        told = "" if interrupted else f" (status: {profile.status})"
+        return f"Nothing was measured yet: {why}{told}."
+    failed = sum(record.failure is not None for record in profile.trials)
+    trials = f"{count_text(len(profile.trials), 'trial')}, {failed} of them failed"
+    return f"Nothing was measured: {trials} (status: {profile.status})."
 
 
 def _rate(profile: LoopProfile, measurement: Measurement) -> str:
@@ -113,16 +127,32 @@ def _scaled(interval: Interval, by: float) -> Interval:
     return Interval(value=interval.value * by, low=interval.low * by, high=interval.high * by)
 
 
+def _compared(profile: LoopProfile) -> str | None:
+    """Return what came of the other config, None where none was asked for or it has no factor."""
+    asked = profile.options.against
+    if asked and len(profile.contenders) == 1 and profile.status is RunStatus.FINISHED:
+        return printable(f"{asked} changes nothing here, so there was nothing to compare.")
+    if len(profile.contenders) < 2 or profile.contenders[1].factor is None:
+        return None
+    other = profile.contenders[1]
+    assert other.factor is not None
+    said = verdict(other.factor, profile.noise_floor)
+    return printable(f"{other.name} is {speedup_text(other.factor)} as fast: {said} (measured).")
+
+
 def _what_helps(profile: LoopProfile) -> str | None:
     """Return what helps most: as measured beside it, else as predicted from the findings."""
-    step = best_step(profile.ablation, profile.noise_floor)
+    ablation, noise = profile.ablation, profile.noise_floor
+    step = best_step(ablation, noise)
     if step is not None:
         return f"What helps most (measured): {step.name}, {speedup_text(step.alone.factor)}."
-    if len(profile.contenders) > 1 and profile.contenders[1].factor is not None:
-        other = profile.contenders[1]
-        assert other.factor is not None
-        said = verdict(other.factor, profile.noise_floor)
-        return printable(f"{other.name} is {speedup_text(other.factor)} as fast: {said} (measured).")
+    if brings_nothing(ablation, noise):
+        return "No optimisation brings more than the noise here (measured)."
+    if ablation is not None and ablation.together is not None:
+        all_of_it = f"all together {speedup_text(ablation.together)}"
+        return f"No optimisation by itself brings more than the noise here, {all_of_it} (measured)."
+    if _compared(profile) is not None:
+        return None
     gains = [one for one in profile.findings if one.gain is not None and one.gain > 1.0 and one.remedy]
     best = max(gains, key=lambda one: one.gain or 0.0, default=None)
     if best is not None:
@@ -172,7 +202,9 @@ def _notes(profile: LoopProfile, seen: TrialRecord | None) -> tuple[Note, ...]:
 
 
 def _how_measured(profile: LoopProfile, seen: TrialRecord | None) -> str:
-    of = f"; time and memory are of trial {seen.number}" if seen is not None else ""
+    if seen is None:
+        return ""
+    of = f"; time and memory are of trial {seen.number}"
     noise = profile.noise_floor
     floor = f"; A/A noise floor {noise.relative:.1%} over {noise.processes} fresh processes" if noise else ""
     trials = count_text(len(profile.trials), "trial")
@@ -185,10 +217,24 @@ def _how_measured(profile: LoopProfile, seen: TrialRecord | None) -> str:
 
 
 def _next_steps(profile: LoopProfile, folder: str) -> tuple[str, ...]:
-    command = "" if profile.target.builtin else f" -- {target_text(profile.target)}"
+    asked = profile.options
+    if profile.looked_into is None:
+        return (command_text("profile", profile.target, asked.gpu, _flags(asked), asked.fixed),)
     steps = []
-    if profile.looked_into is not None and profile.ablation is None:
-        steps.append(f"tunekit profile --ablate{command}")
-    steps.append(f"tunekit search{command}")
-    steps.append(f"tunekit report {printable(folder)}  (this again)")
+    if profile.ablation is None:
+        steps.append(command_text("profile", profile.target, asked.gpu, ["--ablate"], asked.fixed))
+    steps.append(command_text("search", profile.target, asked.gpu))
+    steps.append(f"tunekit report {printable(shlex.quote(folder))}  (this again)")
     return tuple(steps)
+
+
+def _flags(asked: ProfileOptions) -> list[str]:
+    """Return the words that ask for the same look and the same comparison."""
+    flags = ["--ablate"] if asked.ablate else []
+    if asked.against:
+        flags += ["--against", asked.against]
+    if flags or asked.rounds != 1:  # what is usual is another number with a comparison
+        flags += ["--rounds", str(asked.rounds)]
+    if asked.budget_s is not None:
+        flags += ["--budget", f"{asked.budget_s:f}".rstrip("0").rstrip(".") + "s"]
+    return [*flags, "--trace-kernels"] if asked.kernels else flags

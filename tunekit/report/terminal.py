@@ -44,6 +44,7 @@ def draw(console: Console, shown: RunView, folder: Path, files: Sequence[Path] =
         if table.rows:
             console.print()
             draw_table(console, table)
+    draw_findings(console, shown.findings)
     _draw_notes(console, shown.notes)
     if files:
         console.print()
@@ -80,17 +81,18 @@ def draw_plan(console: Console, shown: PlanView) -> None:
 
 
 def draw_loop_profile(console: Console, shown: LoopProfileView) -> None:
-    """Print a loop profile: the answer, the step's time, what holds it back, then the rest."""
+    """Print a loop profile: the answer, what was compared, the step's time, what holds it back, the rest."""
     console.print()
     for answer in shown.answers:
         say(console, answer, "bold")
+    draw_parts(console, shown.comparisons, joins=True)
     draw_parts(console, shown.step, joins=True)
     draw_findings(console, shown.findings)
     draw_parts(console, shown.parts, joins=True)
-    draw_parts(console, shown.comparisons, joins=True)
     _draw_notes(console, shown.notes)
-    console.print()
-    say(console, shown.how_measured, "dim")
+    if shown.how_measured:
+        console.print()
+        say(console, shown.how_measured, "dim")
     if shown.next_steps:
         console.print()
         say(console, "Next", "bold")

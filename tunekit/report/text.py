@@ -11,6 +11,7 @@ from tunekit.records.target import Target
 from tunekit.records.trial import TrialRecord
 from tunekit.units import bytes_text, count_text, rate_text
 
+TOO_WIDE = "range too wide to tell"
 _NO_RANGE = 100.0
 """Ends of a range so far apart say only that there were too few processes."""
 
@@ -26,22 +27,40 @@ def printable(text: str) -> str:
     return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
 
 
-def interval_text(interval: Interval | None, unit: str = "") -> str:
-    """Return a figure with its range, such as "412 (398 to 425)", alone if it has none; "n/a" for None."""
+def interval_text(interval: Interval | None, unit: str = "", too_wide: str = TOO_WIDE) -> str:
+    """Return a figure with its range, such as "412 (398 to 425)", alone if it has none; "n/a" for None.
+
+    Args:
+        interval: the figure.
+        unit: of it, with the space before it.
+        too_wide: what stands for a range that says nothing.
+    """
     if interval is None:
         return "n/a"
     if interval.low == interval.high:
         return f"{rate_text(interval.value)}{unit}"
+    if is_too_wide(interval):
+        return f"{rate_text(interval.value)}{unit} ({too_wide})"
     return f"{rate_text(interval.value)}{unit} ({rate_text(interval.low)} to {rate_text(interval.high)})"
 
 
-def speedup_text(interval: Interval | None) -> str:
-    """Return a speed-up with its range, such as "1.47x (1.40 to 1.55)"; "n/a" for None."""
+def speedup_text(interval: Interval | None, too_wide: str = TOO_WIDE) -> str:
+    """Return a speed-up with its range, such as "1.47x (1.40 to 1.55)"; "n/a" for None.
+
+    Args:
+        interval: the speed-up.
+        too_wide: what stands for a range that says nothing.
+    """
     if interval is None:
         return "n/a"
-    if interval.low <= 0 or interval.high / interval.low > _NO_RANGE:
-        return f"{interval.value:.2f}x (range too wide to tell)"
+    if is_too_wide(interval):
+        return f"{interval.value:.2f}x ({too_wide})"
     return f"{interval.value:.2f}x ({interval.low:.2f} to {interval.high:.2f})"
+
+
+def is_too_wide(interval: Interval) -> bool:
+    """Return whether a range says no more than that there were too few processes."""
+    return interval.low <= 0 or interval.high / interval.low > _NO_RANGE
 
 
 def value_text(value: object) -> str:

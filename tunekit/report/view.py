@@ -18,12 +18,14 @@ from tunekit.records.measurement import Interval
 from tunekit.records.recommendation import LearningRateRule, Recommendation, Tier
 from tunekit.records.run import Run, RunStatus
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
+from tunekit.report.commands import command_text
+from tunekit.report.findings import FindingView, finding_view
 from tunekit.report.table import Table
 from tunekit.report.telemetry import telemetry_table
 from tunekit.report.text import (
     Note,
     interval_text,
-    note_of,
+    is_too_wide,
     printable,
     speedup_text,
     target_text,
@@ -51,7 +53,10 @@ class RunView:
     tiers: Table
     telemetry: Table
     scaling: Table
+    findings: tuple[FindingView, ...]
+    """Of the machine, the loop and the search."""
     notes: tuple[Note, ...]
+    """What failed."""
     next_steps: tuple[str, ...]
 
 
@@ -71,10 +76,8 @@ def view(run: Run, folder: str = "FOLDER") -> RunView:
         tiers=_tiers(run),
         telemetry=telemetry_table(run, best),
         scaling=_scaling(run, best),
-        notes=(
-            *(note_of(finding) for finding in run.findings),
-            *(Note(Severity.INFO, line) for line in _failures(run)),
-        ),
+        findings=tuple(finding_view(finding) for finding in run.findings),
+        notes=tuple(Note(Severity.INFO, line) for line in _failures(run)),
         next_steps=_next_steps(run, best, folder),
     )
 
@@ -274,7 +277,9 @@ def _buffer_text(
 
 
 def _range_text(interval: Interval | None) -> str:
-    return f"{interval.low:.2f} to {interval.high:.2f}" if interval else "n/a"
+    if interval is None:
+        return "n/a"
+    return "too wide" if is_too_wide(interval) else f"{interval.low:.2f} to {interval.high:.2f}"
 
 
 def _lr_text(lr: float | None) -> str:
@@ -315,14 +320,23 @@ def _next_steps(run: Run, best: Recommendation | None, folder: str) -> tuple[str
         return (f"tunekit search --resume {shlex.quote(folder)}",)
     steps = []
     if run.is_emulated:
-        command = "" if run.target.builtin else f" -- {target_text(run.target)}"
-        again = f"tunekit search --gpu {run.options.gpu}{command}"
-        steps.append(f"on a machine with {run.profile.device_names[0]}: {again}")
+        steps.append(f"on a machine with {run.profile.device_names[0]}: {_again(run)}")
     if run.target.builtin:
         steps.append("on your own script: tunekit search -- python train.py")
     else:
         steps += _training_steps(run, best, f"{folder}/{best.tier.value}.yaml")
     return tuple(steps)
+
+
+def _again(run: Run) -> str:
+    """Return the command of the same search."""
+    asked = run.options
+    flags = []
+    for one in asked.ranges:
+        flags += ["--range", f"{one.knob}={one.low}..{one.high}"]
+    if asked.global_batch is not None:
+        flags += ["--global-batch", str(asked.global_batch)]
+    return command_text("search", run.target, asked.gpu, flags, asked.fixed)
 
 
 def _training_steps(run: Run, best: Recommendation, config: str) -> list[str]:

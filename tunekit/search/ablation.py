@@ -43,21 +43,28 @@ class AblationPlan:
         """Return the config with each optimisation by itself."""
         return tuple(one.on(config) for one in self.optimisations)
 
-    def configs_at_most(self, config: TrainConfig) -> int:
-        """Return how many different configs there are to run if none fails, the plain one included."""
+    def configs_at_most(self, config: TrainConfig) -> frozenset[TrainConfig]:
+        """Return the different configs that are run if none fails, the plain one included."""
         added = {config, *self.alone(config)}
         for one in self.optimisations:
             config = one.on(config)
             added.add(config)
-        return len(added)
+        return frozenset(added)
 
 
-def plan_ablation(config: TrainConfig, around: Surroundings) -> AblationPlan:
-    """Return the optimisations that apply to a config on this target and device."""
+def plan_ablation(config: TrainConfig, around: Surroundings, workers: int | None = None) -> AblationPlan:
+    """Return the optimisations that apply to a config on this target and device.
+
+    Args:
+        config: the plain one.
+        around: the target and the device.
+        workers: loader workers that could keep up with the training, as it was measured; None for half
+            the CPUs.
+    """
     kept: list[Optimisation] = []
     left_out: list[str] = []
     for name, changes, why_not in (
-        _loader_workers(config, around),
+        _loader_workers(config, around, workers),
         _switch("pin_memory", config, around),
         _precision(Precision.TF32, config, around),
         _precision(Precision.BF16, config, around),
@@ -74,8 +81,8 @@ def plan_ablation(config: TrainConfig, around: Surroundings) -> AblationPlan:
 _Choice = tuple[str, tuple[FixedKnob, ...], str | None]
 
 
-def _loader_workers(config: TrainConfig, around: Surroundings) -> _Choice:
-    name, count = "loader workers", max(1, around.host.cpus // 2)
+def _loader_workers(config: TrainConfig, around: Surroundings, wanted: int | None) -> _Choice:
+    name, count = "loader workers", wanted or max(1, around.host.cpus // 2)
     reach = reach_of("num_workers", around)
     if reach.kind is BindingKind.FIXED:
         return name, (), reach.why_fixed

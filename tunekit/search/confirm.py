@@ -8,6 +8,9 @@ from tunekit.records.trial import TrialRecord, TrialRole
 MIN_ROUNDS = 3
 """Rounds below which an interval says little."""
 
+COMPILE_PRIOR_S = 60.0
+"""What compiling is taken to cost before one trial has shown it."""
+
 FLOOR_PROCESSES = 2
 """Fresh baseline processes that a noise floor needs."""
 
@@ -66,6 +69,15 @@ def typical_duration_s(records: Sequence[TrialRecord], config: TrainConfig | Non
     same = [r for r in plain if (r.is_baseline_config if config is None else r.config == config)]
     durations = [record.duration_s for record in same or plain]
     return sum(durations) / len(durations) if durations else 0.0
+
+
+def expected_duration_s(records: Sequence[TrialRecord], config: TrainConfig) -> float:
+    """Return the seconds that a trial of a config is taken to need, compiling included."""
+    trial_s = typical_duration_s(records, None)
+    if not config.compile:
+        return trial_s
+    compiled = [r.duration_s for r in records if r.config and r.config.compile and r.measurement]
+    return max(compiled, default=trial_s + COMPILE_PRIOR_S)
 
 
 def next_round(records: Sequence[TrialRecord]) -> int:

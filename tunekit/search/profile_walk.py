@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tunekit.errors import TargetError, UsageError
-from tunekit.recommend.diagnose.loop import loop_findings
+from tunekit.recommend.diagnose.loop import loop_findings, suggested_workers
 from tunekit.records.config import KNOBS, TrainConfig
 from tunekit.records.details import Detail
 from tunekit.records.loop_profile import LoopProfile
@@ -15,7 +15,7 @@ from tunekit.records.target import BindingKind
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.search.ablation import AblationPlan, ablation_of, next_added, plan_ablation
 from tunekit.search.compare import contender, processes_noise
-from tunekit.search.confirm import round_order, typical_duration_s
+from tunekit.search.confirm import expected_duration_s, round_order, typical_duration_s
 from tunekit.search.folder import RunFolder
 from tunekit.search.progress import TrialListener
 from tunekit.search.reach import Surroundings, reach_of, why_inert
@@ -168,13 +168,22 @@ class ProfileWalk:
             wanted = self._against.config_of(around.baseline, on_gpu)
             self._other = self._settable(wanted, around)
             if self._other == self._config:
-                raise UsageError(
-                    f"{self._against.name} asks for what is there already; give another config to --against"
+                self._other = None
+                self._listener.said(
+                    f"{self._against.name} changes nothing: the config is that already; nothing to compare"
                 )
         if self._profile.options.ablate:
-            self._plan = plan_ablation(self._config, around)
+            self._plan = plan_ablation(self._config, around, self._suggested_workers(around))
             for reason in self._plan.left_out:
                 self._listener.said(f"not {reason}")
+
+    def _suggested_workers(self, around: Surroundings) -> int | None:
+        """Return how many workers could keep up, as the look at the config shows; None if it can't tell."""
+        own = (record for record in self._records if record.config == self._config and record.measurement)
+        look = next(own, None)
+        if look is None:
+            return None
+        return suggested_workers(look, around.target, around.discovery, around.host, self._here)
 
     def _settable(self, wanted: TrainConfig, around: Surroundings) -> TrainConfig:
         """Return the config to compare with; what has no effect here stays as the script has it.
@@ -209,15 +218,17 @@ class ProfileWalk:
         """Run fresh processes of every config, in turn; of one config alone the look was the first."""
         done = len(self._rounds_done) if not self._compares else 0
         wanted = self._profile.options.rounds
-        configs = self._configs_at_most if self._compares else 1
-        round_s = configs * typical_duration_s(self._records, None)
-        rounds = self._rounds_that_fit(wanted - done, round_s, at_least=1 if self._compares else 0)
+        planned = self._configs_at_most
+        configs = len(planned)
+        first_s = sum(expected_duration_s(self._records, config) for config in planned)
+        next_s = configs * typical_duration_s(self._records, None)  # the compiled code is kept from then on
+        rounds = self._rounds_that_fit(wanted - done, first_s, next_s, configs)
         first = 1 if self._records[-1].round == 0 or not self._compares else 0
         if rounds and configs * rounds > 1:
-            total = configs * rounds
+            total, total_s = configs * rounds, first_s + (rounds - 1) * next_s
             self._listener.said(
                 f"{count_text(configs, 'config')} x {count_text(rounds, 'round')}: "
-                f"{count_text(total, 'trial')} at most, about {duration_text(rounds * round_s)} (predicted)"
+                f"{count_text(total, 'trial')} at most, about {duration_text(total_s)} (predicted)"
             )
         for place, number in enumerate(range(first, first + rounds)):
             left_s = self._left_s
@@ -230,23 +241,29 @@ class ProfileWalk:
     def _rounds_done(self) -> Sequence[TrialRecord]:
         return [record for record in self._records if record.config == self._config and record.measurement]
 
-    def _rounds_that_fit(self, wanted: int, round_s: float, at_least: int) -> int:
+    def _rounds_that_fit(self, wanted: int, first_s: float, next_s: float, configs: int) -> int:
+        """Return the rounds to run; of a comparison one at least, whatever the budget, which is then said."""
         left_s = self._left_s
-        if left_s is None or round_s <= 0 or wanted <= at_least:
+        if left_s is None or next_s <= 0 or wanted <= 0:
             return max(wanted, 0)
-        fitting = max(at_least, min(wanted, int(max(0.0, left_s) // round_s)))
-        if fitting < wanted:
+        budget = f"--budget {duration_text(self._profile.options.budget_s)}"
+        fitting = 0 if left_s < first_s else min(wanted, 1 + int((left_s - first_s) // next_s))
+        if not fitting and self._compares:
             self._listener.said(
-                f"--budget {duration_text(self._profile.options.budget_s)} leaves room for "
-                f"{count_text(fitting, 'more round')} of {wanted}"
+                f"{budget} is too short for one round of {count_text(configs, 'trial')}, about "
+                f"{duration_text(first_s)} (predicted); running one round"
             )
+            return 1
+        if fitting < wanted:
+            self._listener.said(f"{budget} leaves room for {count_text(fitting, 'more round')} of {wanted}")
         return fitting
 
     @property
-    def _configs_at_most(self) -> int:
+    def _configs_at_most(self) -> frozenset[TrainConfig]:
+        """The configs of a round if none fails."""
         assert self._config is not None
-        planned = self._plan.configs_at_most(self._config) if self._plan else 1
-        return planned + (self._other is not None)
+        planned = self._plan.configs_at_most(self._config) if self._plan else frozenset({self._config})
+        return planned | ({self._other} if self._other is not None else set())
 
     @property
     def _round_s(self) -> float:

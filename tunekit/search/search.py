@@ -18,6 +18,7 @@ from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.search.assemble import Trials, assemble, is_barred, pick_tiers
 from tunekit.search.confirm import (
     FLOOR_PROCESSES,
+    expected_duration_s,
     finalists,
     least_rounds,
     next_round,
@@ -35,8 +36,6 @@ from tunekit.search.study import Study
 from tunekit.trial.executor import Executor, KnownTarget, TrialSpec
 
 _CONFIRM_PASSES = 3
-_COMPILE_PRIOR_S = 60.0
-"""What compiling is taken to cost before one trial has shown it."""
 _BASELINE_DETAILS = (Detail.QUEUE, Detail.SYNCS, Detail.PEAKS, Detail.FLOORS)
 """What the first trial looks at beyond its rate: predictions for other configs follow from it."""
 _CONFIRM_SHARE = 0.55
@@ -229,15 +228,7 @@ class Search:
             4 * self._run.options.confirm_rounds * typical_duration_s(self._records, None),
             _CONFIRM_SHARE * self._run.options.budget_s,
         )
-        return self._left_s > reserve_s + self._guards_s + self._trial_s(config)
-
-    def _trial_s(self, config: TrainConfig) -> float:
-        """Return the seconds that a trial of a config is taken to need."""
-        trial_s = typical_duration_s(self._records, None)
-        if not config.compile:
-            return trial_s
-        compiled = [r.duration_s for r in self._records if r.config and r.config.compile and r.measurement]
-        return max(compiled, default=trial_s + _COMPILE_PRIOR_S)
+        return self._left_s > reserve_s + self._guards_s + expected_duration_s(self._records, config)
 
     def _fill_tiers(self, known: KnownTarget) -> None:
         """Run a config made to fit for each tier that no measured config satisfies."""
@@ -280,7 +271,8 @@ class Search:
         """
         while modes := modes_due(self._records, self._picks().values()):
             config = modes[0].applied_to(known.baseline)
-            if self._left_s < self._trial_s(config) + self._least_confirmation_s():
+            needed_s = expected_duration_s(self._records, config)
+            if self._left_s < needed_s + self._least_confirmation_s():
                 return
             purpose = f"losses of {mode_name(modes[0], known.baseline)} against the baseline's"
             self._run_trial(TrialSpec(self._next_number, TrialRole.NUMERICS, config), known, purpose)
@@ -299,7 +291,8 @@ class Search:
         count = len(self._records)
         if count != self._guards_known[0]:
             modes = modes_due(self._records, self._picks().values())
-            seconds = sum(self._trial_s(mode.applied_to(self._baseline_config())) for mode in modes)
+            configs = (mode.applied_to(self._baseline_config()) for mode in modes)
+            seconds = sum(expected_duration_s(self._records, config) for config in configs)
             self._guards_known = (count, seconds)
         return self._guards_known[1]
 

@@ -44,9 +44,47 @@ def loop_findings(
         host: one rank's share of the machine.
         profile: of the device that the trial ran on; None if no profile has its name.
     """
-    if record.measurement is None:
+    facts = _facts(record, target, discovery, host, profile)
+    if facts is None:
         return []
-    facts = LoopFacts(
+    found = [finding for check in _CHECKS for finding in check(facts)]
+    return sorted(found, key=lambda one: (-(one.gain or 1.0), _ORDER.index(one.severity)))
+
+
+def suggested_workers(
+    record: TrialRecord,
+    target: Target,
+    discovery: Discovery | None,
+    host: Host,
+    profile: Profile | None,
+) -> int | None:
+    """Return loader workers, more than there are, that could keep up with the training.
+
+    Args:
+        record: the trial that shows how long batches and steps take.
+        target: the command.
+        discovery: what the baseline learnt of it.
+        host: one rank's share of the machine.
+        profile: of the device that the trial ran on; None if no profile has its name.
+
+    Returns:
+        None where making a batch was not timed, or where no more workers would help.
+    """
+    facts = _facts(record, target, discovery, host, profile)
+    return None if facts is None or facts.batch_s is None else facts.more_workers
+
+
+def _facts(
+    record: TrialRecord,
+    target: Target,
+    discovery: Discovery | None,
+    host: Host,
+    profile: Profile | None,
+) -> LoopFacts | None:
+    """Return what a trial is known to be; None for one that failed."""
+    if record.measurement is None:
+        return None
+    return LoopFacts(
         measurement=record.measurement,
         config=record.config,
         telemetry=record.telemetry,
@@ -55,5 +93,3 @@ def loop_findings(
         host=host,
         profile=profile,
     )
-    found = [finding for check in _CHECKS for finding in check(facts)]
-    return sorted(found, key=lambda one: (-(one.gain or 1.0), _ORDER.index(one.severity)))

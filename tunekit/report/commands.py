@@ -1,0 +1,39 @@
+"""Commands of tunekit as they would be typed again. Pure."""
+
+import shlex
+from collections.abc import Sequence
+
+from tunekit.records.run import FixedKnob
+from tunekit.records.target import Target
+from tunekit.report.text import printable, target_text
+from tunekit.trial.binding_syntax import binding_text
+from tunekit.trial.spelling import value_text
+
+
+def command_text(
+    verb: str,
+    target: Target,
+    gpu: str = "auto",
+    flags: Sequence[str] = (),
+    fixed: Sequence[FixedKnob] = (),
+) -> str:
+    """Return a command on a target, with all that says how tunekit runs and reads it, for a shell.
+
+    Args:
+        verb: of tunekit, such as "search".
+        target: its bindings, its samples per step and its command are kept.
+        gpu: the device that was asked for.
+        flags: further words of the verb.
+        fixed: settings for `--fix`.
+    """
+    words = list(flags)
+    if gpu != "auto":
+        words += ["--gpu", gpu]
+    for one in fixed:
+        words += ["--fix", f"{one.knob}={value_text(one.value)}"]
+    for binding in target.bindings:
+        words += ["--bind", binding_text(binding)]
+    if target.samples_per_step is not None:
+        words += ["--samples-per-step", str(target.samples_per_step)]
+    command = "" if target.builtin else f" -- {target_text(target)}"
+    return printable(shlex.join(["tunekit", verb, *words])) + command
