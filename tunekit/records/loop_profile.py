@@ -1,18 +1,13 @@
 """What `tunekit profile` learned of one training loop: its trials, and what follows from them."""
 
-from typing import Literal
-
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from tunekit.records.base import SCHEMA_VERSION, Record
+from tunekit.records.base import Record
 from tunekit.records.config import TrainConfig
 from tunekit.records.finding import Finding
-from tunekit.records.host import Host
 from tunekit.records.measurement import Interval
-from tunekit.records.profile import Profile
 from tunekit.records.recommendation import NoiseFloor
-from tunekit.records.run import FixedKnob, RunStatus
-from tunekit.records.target import Discovery, Target
+from tunekit.records.run import FixedKnob, TargetRecord
 from tunekit.records.trial import TrialRecord
 
 
@@ -74,23 +69,10 @@ class Ablation(Record):
     """What they come to."""
 
 
-class LoopProfile(Record):
+class LoopProfile(TargetRecord):
     """Everything one `tunekit profile` learned; rebuilt from its trial records."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
-    tunekit_version: str
-    created_at: str
-    """ISO 8601, UTC."""
-    status: RunStatus
-    target: Target
     options: ProfileOptions
-    host: Host
-    profile: Profile
-    """Of the GPU that was asked for."""
-    measured_on: str
-    machine_findings: tuple[Finding, ...] = ()
-    """What was wrong with the machine before the first trial."""
-    trials: tuple[TrialRecord, ...] = ()
     contenders: tuple[Contender, ...] = ()
     """The config that was looked into, and the one it is compared with."""
     noise_floor: NoiseFloor | None = None
@@ -98,28 +80,6 @@ class LoopProfile(Record):
     findings: tuple[Finding, ...] = ()
     """Of the first contender's loop."""
     profile_time_s: float = Field(default=0.0, ge=0)
-
-    @property
-    def discovery(self) -> Discovery | None:
-        """What is known of the target: the first complete discovery, else the last partial one."""
-        seen = [trial.discovery for trial in self.trials if trial.discovery is not None]
-        return next((one for one in seen if one.complete), seen[-1] if seen else None)
-
-    @property
-    def world_size(self) -> int:
-        """Processes that train together in the target."""
-        seen = [trial.measurement.loop.world_size for trial in self.trials if trial.measurement]
-        return max([*seen, self.discovery.world_size if self.discovery else 1])
-
-    @property
-    def rank_host(self) -> Host:
-        """The share of the host that each of them can use."""
-        return self.host.per_rank(self.world_size)
-
-    @property
-    def is_emulated(self) -> bool:
-        """Whether the trials ran on another device than the one asked for."""
-        return self.measured_on != self.profile.id
 
     @property
     def looked_into(self) -> TrialRecord | None:

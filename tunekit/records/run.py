@@ -83,39 +83,23 @@ class RunStatus(StrEnum):
     FINISHED = "finished"
 
 
-class Run(Record):
-    """Everything one search learned."""
+class TargetRecord(Record):
+    """What trials on a machine tell of a target: the base of a search's run and of a loop profile."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
     tunekit_version: str
     created_at: str
+    """ISO 8601, UTC."""
     status: RunStatus
     target: Target
-    options: SearchOptions
     host: Host
     profile: Profile
+    """Of the GPU that was asked for."""
     machine_findings: tuple[Finding, ...] = ()
-    """What was wrong with the machine before the search began."""
+    """What was wrong with the machine before the first trial."""
     measured_on: str
     """Profile id, or device name, of the device that the trials really ran on."""
-    space: tuple[KnobSpace, ...] = ()
     trials: tuple[TrialRecord, ...] = ()
-    noise_floor: NoiseFloor | None = None
-    recommendations: tuple[Recommendation, ...] = ()
-    missing_tiers: tuple[MissingTier, ...] = ()
-    scaling: tuple[ScalingRow, ...] = ()
-    findings: tuple[Finding, ...] = ()
-    search_time_s: float = Field(default=0.0, ge=0)
-
-    @property
-    def baseline(self) -> TrialRecord | None:
-        """The first baseline trial."""
-        return next((trial for trial in self.trials if trial.role == "baseline"), None)
-
-    @property
-    def baseline_config(self) -> TrainConfig | None:
-        """The knob values that the user has now."""
-        return self.baseline.config if self.baseline else None
 
     @property
     def discovery(self) -> Discovery | None:
@@ -138,3 +122,26 @@ class Run(Record):
     def is_emulated(self) -> bool:
         """Whether the trials ran on another device than the one asked for."""
         return self.measured_on != self.profile.id
+
+
+class Run(TargetRecord):
+    """Everything one search learned."""
+
+    options: SearchOptions
+    space: tuple[KnobSpace, ...] = ()
+    noise_floor: NoiseFloor | None = None
+    recommendations: tuple[Recommendation, ...] = ()
+    missing_tiers: tuple[MissingTier, ...] = ()
+    scaling: tuple[ScalingRow, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    search_time_s: float = Field(default=0.0, ge=0)
+
+    @property
+    def baseline(self) -> TrialRecord | None:
+        """The first baseline trial."""
+        return next((trial for trial in self.trials if trial.role == "baseline"), None)
+
+    @property
+    def baseline_config(self) -> TrainConfig | None:
+        """The knob values that the user has now."""
+        return self.baseline.config if self.baseline else None
