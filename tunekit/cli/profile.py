@@ -111,31 +111,16 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         0; every failure is an exception.
     """
     from tunekit.cli.profile_screen import ProfileScreen  # noqa: PLC0415 - slow; --help must be instant
+    from tunekit.cli.trials import executor_for  # noqa: PLC0415
     from tunekit.search.folder import RunFolder  # noqa: PLC0415
     from tunekit.search.profile_walk import ProfileWalk  # noqa: PLC0415
-    from tunekit.trial.executor import ProcessExecutor  # noqa: PLC0415
-    from tunekit.trial.watch import TREE_RAM_SHARE, Limits  # noqa: PLC0415
 
     profile = _new(options, command)
     against = _against(options.against, profile.target) if options.against else None
     where = _folder(options.out, profile.target.name)
-    asked = profile.options
-    limits = Limits(
-        trial_s=asked.trial_limit_s,
-        no_progress_s=asked.no_progress_limit_s,
-        ram_bytes=int(TREE_RAM_SHARE * profile.host.ram_limit_bytes),
-    )
     with RunFolder(where, can_resume=False) as folder, ProfileScreen(to_stderr=options.json) as screen:
         screen.opened(profile, folder.path)
-        executor = ProcessExecutor(
-            profile.target,
-            folder.trials_folder,
-            limits,
-            asked.window_s,
-            hide_gpus=profile.profile.is_cpu,
-            gpus=profile.host.nvml_indexes,
-            telemetry_store=folder.telemetry_store,
-        )
+        executor = executor_for(profile, folder, profile.host, profile.options.trial_limit_s)
         walk = ProfileWalk(profile, folder, executor, _device_here(profile), screen, against)
         try:
             finished = walk.run()

@@ -58,29 +58,16 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         0; every failure is an exception.
     """
     from tunekit.cli.screen import SearchScreen  # noqa: PLC0415 - slow to import; --help must be instant
+    from tunekit.cli.trials import executor_for  # noqa: PLC0415
     from tunekit.search.folder import RunFolder  # noqa: PLC0415
     from tunekit.search.search import Search  # noqa: PLC0415
-    from tunekit.trial.executor import ProcessExecutor  # noqa: PLC0415
-    from tunekit.trial.watch import TREE_RAM_SHARE, Limits  # noqa: PLC0415
 
     prepared = _resumed(options, command) if options.resume else _new(options, command)
     run, asked = prepared.run, prepared.run.options
-    limits = Limits(
-        trial_s=min(asked.trial_limit_s, asked.budget_s),
-        no_progress_s=asked.no_progress_limit_s,
-        ram_bytes=int(TREE_RAM_SHARE * run.host.ram_limit_bytes),
-    )
+    trial_s = min(asked.trial_limit_s, asked.budget_s)
     with RunFolder(prepared.folder) as folder, SearchScreen(to_stderr=options.json) as screen:
         screen.opened(run, folder.path)
-        executor = ProcessExecutor(
-            run.target,
-            folder.trials_folder,
-            limits,
-            asked.window_s,
-            hide_gpus=run.profile.is_cpu,
-            gpus=prepared.here.nvml_indexes,
-            telemetry_store=folder.telemetry_store,
-        )
+        executor = executor_for(run, folder, prepared.here, trial_s)
         try:
             finished = Search(run, folder, executor, prepared.machine, screen).run()
         except KeyboardInterrupt:
