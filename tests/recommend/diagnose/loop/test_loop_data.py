@@ -218,3 +218,10 @@ def test_workers_that_wait_do_not_take_the_cpus():
     finding = found("data-bound", of, host=host(cpus=2))
     assert finding.remedy == "num_workers=10 in the DataLoader: they wait at the same time"
     assert finding.gain == pytest.approx(5.0)
+
+
+def test_threads_that_decode_in_the_loops_own_process_are_not_called_waiting():
+    work_of_one_thread = work(0.05, cpu=0.3, workers=1)
+    busy = telemetry({"cpu_cores": 1.7})
+    own = waiting(workers=0, loader_work=work_of_one_thread, telemetry=busy)
+    assert "loader-storage" not in codes(own, host=host(cpus=2))

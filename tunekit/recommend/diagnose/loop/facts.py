@@ -105,8 +105,14 @@ class LoopFacts:
 
     @property
     def making_waits(self) -> bool:
-        """Whether making a batch is mostly waiting, for storage, a network or a sleep, not computing."""
+        """Whether making a batch is mostly waiting, for storage, a network or a sleep, not computing.
+
+        The loop's own process tells of its one thread only: a data set may decode in others.
+        """
         share = self.cpu_share
+        cores = self.telemetry.host.cpu_cores if self.telemetry is not None else None
+        if self.loop.num_workers == 0 and cores is not None and cores > 1.0:
+            return False
         return share is not None and share < _WAITS_SHARE and not self.cpus_are_taken
 
     @property
