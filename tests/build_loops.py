@@ -3,7 +3,18 @@
 from collections.abc import Mapping
 from typing import Any
 
-from build_records import GIB, config, device, discovery, host, measurement, profile, target, trial_record
+from build_records import (
+    GIB,
+    config,
+    device,
+    discovery,
+    host,
+    measurement,
+    profile,
+    root,
+    target,
+    trial_record,
+)
 from hypothesis import strategies as st
 
 from tunekit.recommend.diagnose.loop import loop_findings
@@ -11,7 +22,6 @@ from tunekit.records.attribution import BatchSeen, DeviceParts, LoaderWork, Step
 from tunekit.records.details import Details, KernelWindow, LoopFloors, SyncPoint
 from tunekit.records.finding import Finding
 from tunekit.records.measurement import DeviceSeen, Measurement
-from tunekit.records.target import RootSeen
 from tunekit.records.telemetry import GpuTelemetry, HostTelemetry, Telemetry
 from tunekit.records.trial import TrialRecord
 
@@ -129,19 +139,6 @@ def telemetry(
 
 def gpu(**overrides: Any) -> GpuTelemetry:
     return GpuTelemetry(**({"index": 0, "is_used": True} | overrides))
-
-
-def root(**overrides: Any) -> RootSeen:
-    values: dict[str, Any] = {
-        "class_name": "ResNet",
-        "parameters": 1000,
-        "ordinal": 0,
-        "has_4d_weights": True,
-        "compiled": False,
-        "channels_last": False,
-        "autocast_dtype": None,
-    }
-    return RootSeen(**(values | overrides))
 
 
 def batch(**overrides: Any) -> BatchSeen:

@@ -13,7 +13,7 @@ from tunekit.records.measurement import DeviceSeen, Interval, LoopMeasurement, M
 from tunekit.records.profile import Confidence, FactGroup, Profile, ProfileFacts
 from tunekit.records.recommendation import Recommendation, Tier
 from tunekit.records.run import Run, RunStatus, SearchOptions
-from tunekit.records.target import Discovery, OptimizerSeen, Target
+from tunekit.records.target import Discovery, OptimizerSeen, RootSeen, Target
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 
 GIB = 1 << 30
@@ -110,6 +110,19 @@ def measurement(
             samples=20,
         ),
     )
+
+
+def root(**overrides: Any) -> RootSeen:
+    values: dict[str, Any] = {
+        "class_name": "ResNet",
+        "parameters": 11_000_000,
+        "ordinal": 0,
+        "has_4d_weights": True,
+        "compiled": False,
+        "channels_last": False,
+        "autocast_dtype": None,
+    }
+    return RootSeen(**(values | overrides))
 
 
 def failure(kind: OutcomeKind = OutcomeKind.DEVICE_OOM, **overrides: Any) -> Failure:

@@ -17,6 +17,7 @@ from build_records import (
     measurement,
     options,
     profile,
+    root,
     run,
     target,
 )
@@ -28,7 +29,7 @@ from tunekit.records.details import Details
 from tunekit.records.measurement import Measurement
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import Run, SearchOptions
-from tunekit.records.target import Discovery, LoaderAddress, LoaderSeen, RootSeen
+from tunekit.records.target import Discovery, LoaderAddress, LoaderSeen
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.search.folder import RunFolder
 from tunekit.search.reach import Surroundings
@@ -58,19 +59,6 @@ def loader(of: TrainConfig | None = None, **overrides: Any) -> LoaderSeen:
         "training": True,
     }
     return LoaderSeen(**(values | overrides))
-
-
-def root(**overrides: Any) -> RootSeen:
-    values: dict[str, Any] = {
-        "class_name": "ResNet",
-        "parameters": 11_000_000,
-        "ordinal": 0,
-        "has_4d_weights": True,
-        "compiled": False,
-        "channels_last": False,
-        "autocast_dtype": None,
-    }
-    return RootSeen(**(values | overrides))
 
 
 def learnt(of: TrainConfig | None = None, **overrides: Any) -> Discovery:

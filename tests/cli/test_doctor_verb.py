@@ -4,11 +4,10 @@ import json
 import os
 import re
 import resource
-import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +32,6 @@ WARNED, FAILED = 11, 12
 
 Captured = pytest.CaptureFixture[str]
 Machine = Callable[..., None]
-
-
-@pytest.fixture(autouse=True)
-def own_signal_handler() -> Iterator[None]:
-    before = signal.getsignal(signal.SIGTERM)
-    yield
-    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,13 +10,6 @@ import yaml
 from tunekit.cli.main import main
 from tunekit.hardware.profiles import how_to_add, load_profile_files, load_profiles
 from tunekit.records.profile import Profile
-
-
-@pytest.fixture(autouse=True)
-def own_signal_handler() -> Iterator[None]:
-    before = signal.getsignal(signal.SIGTERM)
-    yield
-    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture(autouse=True)

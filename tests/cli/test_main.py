@@ -5,7 +5,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -142,13 +142,6 @@ EXIT_CODES = {
     "DamagedRecordError": 10,
     "NewerRecordError": 10,
 }
-
-
-@pytest.fixture(autouse=True)
-def own_signal_handler() -> Iterator[None]:
-    before = signal.getsignal(signal.SIGTERM)
-    yield
-    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture

@@ -2,10 +2,8 @@
 
 import io
 import json
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,13 +22,6 @@ from tunekit.records.loop_profile import LoopProfile
 from tunekit.records.run import RunStatus
 from tunekit.search.folder import RunFolder, load_profile_run
 from tunekit.trial.target import resolve_target
-
-
-@pytest.fixture(autouse=True)
-def own_signal_handler() -> Iterator[None]:
-    before = signal.getsignal(signal.SIGTERM)
-    yield
-    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from build_records import config, host, profile, target
-from scripted_search import root, surroundings
+from build_records import config, host, profile, root, target
+from scripted_search import surroundings
 
 from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.run import KnobValue

@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from build_records import config, configs, host, options, profile, target, unhurried
+from build_records import config, configs, host, options, profile, root, target, unhurried
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scripted_search import any_surroundings, learnt, loader, root, surroundings
+from scripted_search import any_surroundings, learnt, loader, surroundings
 
 from tunekit.errors import EmptySpaceError, UsageError
 from tunekit.records.config import Precision, TrainConfig
