@@ -5,8 +5,9 @@
 
 Each process times its own steps; the steps are a busy wait of fixed length, so that what differs is the
 agent. The agent observes with a window that never closes. An A/A pair gives the noise floor. Then every
-hook is called so many times, in a loop's order, in one process that observes: the mean, and its share of a
-step. It fails where the agent did not start or broke down.
+hook is called so many times, in a loop's order, in one process that observes: one call after the other, and
+with a step between, after which the caches hold other things: the mean, and its share of a step. It fails
+where the agent did not start or broke down.
 """
 
 import argparse
@@ -57,10 +58,11 @@ if device == "cuda":
 print((times[-1] - times[50]) / (len(times) - 51))
 """
 
+_COLD_CALLS = 500
+
 HOOKS = """
 import gc, json, sys, time, torch
 from torch.utils.data import DataLoader, TensorDataset
-calls = int(sys.argv[1])
 model = torch.nn.Linear(8, 2)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 loader = DataLoader(TensorDataset(torch.randn(400, 8)), batch_size=4)
@@ -91,14 +93,20 @@ hooks = {
     "none": lambda: None,
 }
 spent = dict.fromkeys(hooks, 0.0)
-for _ in range(calls):
+step_s, rounds = float(sys.argv[2]), int(sys.argv[1])
+for _ in range(rounds):
+    if step_s:  # what the caches held is gone when the next hook is called
+        end = now() + step_s
+        while now() < end:
+            pass
+        model(batch).sum().backward()
     for name, call in hooks.items():
         began = now()
         call()
         spent[name] += now() - began
 nothing = spent.pop("none")
-assert observer._clock.steady_batches >= calls and not observer._failed
-told = {name: (seconds - nothing) / calls * 1e6 for name, seconds in spent.items()}
+assert observer._clock.steady_batches >= rounds and not observer._failed
+told = {name: (seconds - nothing) / rounds * 1e6 for name, seconds in spent.items()}
 print(json.dumps(told))
 """
 
@@ -175,11 +183,13 @@ def main() -> None:
     print(f"agent on / off: {ratio_text(on, off)}")
     print(f"off / off (A/A): {ratio_text(again, off)}")
     print(f"added per step: {(mean(on) - mean(off)) * 1e6:.1f} us of {mean(off) * 1e3:.2f} ms")
-    with tempfile.TemporaryDirectory() as scratch:
-        hooks_us = json.loads(observed(HOOKS, [str(options.calls)], Path(scratch)))
-    step_us = options.step_ms * 1000
-    for name, cost_us in {**hooks_us, "in all": sum(hooks_us.values())}.items():
-        print(f"{name}: {cost_us:.2f} us a call, {cost_us / step_us:.3%} of a {options.step_ms:g} ms step")
+    for calls, pause_s in ((options.calls, 0.0), (_COLD_CALLS, options.step_ms / 1000)):
+        with tempfile.TemporaryDirectory() as scratch:
+            hooks_us = json.loads(observed(HOOKS, [str(calls), str(pause_s)], Path(scratch)))
+        between = f"a step of {options.step_ms:g} ms between" if pause_s else "in a row"
+        print(f"each hook {calls} times, {between}")
+        for name, cost_us in {**hooks_us, "in all": sum(hooks_us.values())}.items():
+            print(f"  {name}: {cost_us:.2f} us a call, {cost_us / options.step_ms / 1000:.3%} of a step")
 
 
 def ratio_text(first: list[float], second: list[float]) -> str:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from tunekit.records.details import Detail
 from tunekit.records.target import Target
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.trial.executor import KnownTarget, ProcessExecutor, TrialSpec
+from tunekit.trial.launch import COMPILE_CACHE
 from tunekit.trial.watch import Limits
 
 ZOO = Path(__file__).parent / "zoo"
@@ -28,11 +30,21 @@ def zoo_target(*words: str) -> Target:
     )
 
 
+def share_compiled(trials_folder: Path) -> None:
+    """Let a trials folder compile into the one of all tests: torch's headers are read once."""
+    shared = Path(tempfile.gettempdir()) / f"tunekit-tests-compiled-{os.getuid()}"
+    shared.mkdir(exist_ok=True)
+    trials_folder.mkdir(parents=True, exist_ok=True)
+    if not (trials_folder / COMPILE_CACHE).exists():
+        (trials_folder / COMPILE_CACHE).symlink_to(shared)
+
+
 class RealTrials:
     """Trials of one target in one folder; the first is the baseline."""
 
     def __init__(self, target: Target, folder: Path, limits: Limits = LIMITS, window_s: float = 0.5) -> None:
         self.folder = folder
+        share_compiled(folder)
         self._executor = ProcessExecutor(target, folder, limits, window_s)
         self._count = 0
         self.baseline: TrialRecord | None = None

@@ -132,7 +132,7 @@ class Simulation:
         samples, wait_s, done = 0, 0.0, 0
         while True:
             phase = clock.tick(
-                samples, (wait_s, 0.0, 0.0, 0.0), False, self.batches >= self.loop.compiling_batches
+                samples, (wait_s, 0.0, 0.0, 0.0), False, lambda: self.batches >= self.loop.compiling_batches
             )
             if phase == FINISHED:
                 return True

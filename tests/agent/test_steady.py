@@ -62,7 +62,7 @@ class ScriptedLoop:
                 samples,
                 (self.step_s / 4, 0.0, self.step_s / 8, 0.0),
                 interrupted,
-                self.total >= self.settled_after,
+                lambda: self.total >= self.settled_after,
             )
             if phase == FINISHED:
                 return True

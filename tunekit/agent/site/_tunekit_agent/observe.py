@@ -144,7 +144,7 @@ class Observer:
         parts = self._split.asked(now)
         before = self._clock.phase
         self._times.asked(self._clock.counts_batch and not self._others_fetched)
-        phase = self._clock.tick(self._samples, parts, self._others_fetched, self._settled())
+        phase = self._clock.tick(self._samples, parts, self._others_fetched, self._settled)
         self._samples, self._others_fetched = 0, False
         if self._window_from is None and phase == MEASURING:
             self._window_from = info.fetches
@@ -288,7 +288,7 @@ class Observer:
         parts = self._split.asked(time.perf_counter())
         before = self._clock.phase
         self._times.asked(self._clock.counts_batch)
-        phase = self._clock.tick(samples, parts, False, self._settled(), self._batches_per_step)
+        phase = self._clock.tick(samples, parts, False, self._settled, self._batches_per_step)
         self._window_moved(before, phase)
         if phase == FINISHED:
             self._measurement_complete(None)

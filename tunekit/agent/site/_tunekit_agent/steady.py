@@ -118,14 +118,16 @@ class LoopClock:
         self._epoch_batches = 0
         self._last_tick = None
 
-    def tick(self, samples: int, parts: tuple, interrupted: bool, settled: bool, batches: int = 1) -> str:
+    def tick(
+        self, samples: int, parts: tuple, interrupted: bool, settled: Callable[[], bool], batches: int = 1
+    ) -> str:
         """The loop asks for its next batch.
 
         Args:
             samples: of the batch that just ended; 0 when this is the epoch's first tick.
             parts: what it spent where, as `parts.StepSplit` returns it.
             interrupted: something else (a validation) ran within it; its time is left out.
-            settled: nothing is being compiled or learnt any more.
+            settled: tells whether nothing is being compiled any more; asked while no window is open.
             batches: loop batches since the last tick; more than one where only steps can be seen.
 
         Returns:
@@ -190,9 +192,9 @@ class LoopClock:
         if len(self.durations) < _MAX_DURATIONS:
             self.durations.append(duration)
 
-    def _open_when_ramped(self, settled: bool) -> None:
+    def _open_when_ramped(self, settled: Callable[[], bool]) -> None:
         """Open a steady segment once the queue had its time to fill."""
-        if not settled or self._epoch_batches < self._ramp:
+        if not settled() or self._epoch_batches < self._ramp:
             return
         self._synchronize()
         now = self._clock()
