@@ -32,7 +32,7 @@ def zoo_target(*words: str) -> Target:
 
 def share_compiled(trials_folder: Path) -> None:
     """Let a trials folder compile into the one of all tests: torch's headers are read once."""
-    shared = Path(tempfile.gettempdir()) / f"tunekit-tests-compiled-{os.getuid()}"
+    shared = Path(tempfile.gettempdir()) / f"compiled-by-tests-{os.getuid()}"
     shared.mkdir(exist_ok=True)
     trials_folder.mkdir(parents=True, exist_ok=True)
     if not (trials_folder / COMPILE_CACHE).exists():
