@@ -1,0 +1,102 @@
+"""Device memory against batch size and mode: which configs fit, and how sure that is.
+
+    peak = fixed + per sample x batch size x factors of precision and compile
+
+A config that ran says its peak; one that ran out of memory says that its peak is above what the device has.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tunekit.model.columns import PRECISIONS, Columns, Floats
+from tunekit.model.fit import Beliefs, fit
+from tunekit.records.config import Precision, TrainConfig
+from tunekit.records.trial import OutcomeKind, TrialRecord
+
+_PEAK_NOISE = 0.04
+_FACTORS = {
+    Precision.FP32: (0.0, 1e-6),
+    Precision.TF32: (0.0, 0.03),
+    Precision.BF16: (-0.4, 0.2),
+    Precision.FP16: (-0.4, 0.2),
+}
+"""Mean and deviation of the log factor on the bytes per sample."""
+_SCALE, _SHARE, _COMPILED, _FIRST_PRECISION = range(4)
+_DIFFERENCE = 1e-4
+
+
+@dataclass(frozen=True)
+class PeakSeen:
+    """One trial: what it reserved, or that it ran out."""
+
+    config: TrainConfig
+    reserved_bytes: float | None
+    """None for a trial that ran out of device memory."""
+
+
+def peaks_seen(records: Sequence[TrialRecord]) -> tuple[PeakSeen, ...]:
+    """Return what the trials tell of the device's memory; on a CPU, nothing."""
+    seen = []
+    for record in records:
+        if record.config is None:
+            continue
+        if record.measurement is not None and record.measurement.loop.peak_reserved_bytes:
+            seen.append(PeakSeen(record.config, float(record.measurement.loop.peak_reserved_bytes)))
+        elif record.failure is not None and record.failure.kind is OutcomeKind.DEVICE_OOM:
+            seen.append(PeakSeen(record.config, None))
+    return tuple(seen)
+
+
+class DeviceMemoryModel:
+    """What the trials so far say of the device memory that other configs need.
+
+    Args:
+        seen: of the trials; at least one that ran.
+        capacity_bytes: that the device has for torch.
+    """
+
+    def __init__(self, seen: Sequence[PeakSeen], capacity_bytes: float) -> None:
+        first = next(one for one in seen if one.reserved_bytes is not None)
+        assert first.reserved_bytes is not None
+        self._home, self._home_bytes = Columns.of([first.config]), first.reserved_bytes
+        self._capacity = math.log(capacity_bytes)
+        columns = Columns.of([one.config for one in seen])
+        told = np.array([math.log(one.reserved_bytes) if one.reserved_bytes else math.nan for one in seen])
+        ran_out = np.isnan(told)
+        target = np.where(ran_out, self._capacity, told)
+
+        def misfits(values: Floats) -> Floats:
+            off = (self._log_bytes(values, columns) - target) / _PEAK_NOISE
+            return np.where(ran_out, np.minimum(off, 0.0), off)
+
+        factors = [_FACTORS[precision] for precision in PRECISIONS]
+        means = np.array([0.0, -0.5, -0.1, *(mean for mean, _ in factors)])
+        deviations = np.array([0.1, 1.0, 0.12, *(deviation for _, deviation in factors)])
+        self._fit = fit(misfits, Beliefs(means, deviations))
+
+    def chance_to_fit(self, columns: Columns, share: float = 1.0) -> Floats:
+        """Return for each config how likely it needs no more than a share of the device's memory."""
+        values = self._fit.values
+        told = self._log_bytes(values, columns)
+        slopes = np.empty((len(columns), len(values)))
+        for place in range(len(values)):
+            moved = values.copy()
+            moved[place] += _DIFFERENCE
+            slopes[:, place] = (self._log_bytes(moved, columns) - told) / _DIFFERENCE
+        variance = np.einsum("ij,jk,ik->i", slopes, self._fit.covariance, slopes) + _PEAK_NOISE**2
+        room = (self._capacity + math.log(share) - told) / np.sqrt(variance)
+        return 0.5 * np.array([math.erfc(-one / math.sqrt(2)) for one in room])
+
+    def _log_bytes(self, values: Floats, columns: Columns) -> Floats:
+        share = 1 / (1 + math.exp(-values[_SHARE]))
+        grown = columns.batch_size / self._home.batch_size
+        relative = np.exp(self._log_factor(values, columns) - self._log_factor(values, self._home))
+        return np.asarray(
+            math.log(self._home_bytes) + values[_SCALE] + np.log(share + (1 - share) * grown * relative)
+        )
+
+    def _log_factor(self, values: Floats, columns: Columns) -> Floats:
+        return np.asarray(values[_FIRST_PRECISION + columns.precision] + columns.compiled * values[_COMPILED])

@@ -1,0 +1,68 @@
+"""What one trial tells the model: seconds per loop batch, whole and by part."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tunekit.records.config import TrainConfig
+from tunekit.records.measurement import Measurement
+from tunekit.records.trial import TrialRecord, TrialRole
+
+_LEAST_CPU_SHARE = 0.02
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One measured trial; every time is in seconds per loop batch, None where it was not seen."""
+
+    config: TrainConfig
+    step_s: float | None
+    """Over the steady window."""
+    compute_s: float | None
+    """All but the wait for data, while the workers were at work beside it."""
+    fetch_s: float | None
+    """What one process takes to make a batch."""
+    fetch_cpu_s: float | None
+    """CPU time of that."""
+    loader_alone_s: float | None
+    """Between batches of the loader alone."""
+    compute_alone_s: float | None
+    """Between steps of the training alone."""
+    boundary_s: float | None
+    """One epoch boundary beyond steady steps; this one per boundary."""
+    step_spread: float | None
+    """Half width of the 95% interval of step_s, as a share of it."""
+
+
+def observations(records: Iterable[TrialRecord]) -> tuple[Observation, ...]:
+    """Return what the measured trials tell, in their order; those that only guard losses are left out."""
+    return tuple(
+        _observed(record.config, record.measurement)
+        for record in records
+        if record.config is not None
+        and record.measurement is not None
+        and record.role is not TrialRole.NUMERICS
+    )
+
+
+def _observed(config: TrainConfig, measurement: Measurement) -> Observation:
+    loop, details = measurement.loop, measurement.details
+    floors = details.floors if details else None
+    work = loop.loader_work
+    fetch_s = work.batch_s if work else None
+    share = work.cpu_share if work else None
+    on_device = loop.device_parts
+    if on_device is not None:
+        compute_s = (on_device.time_s - on_device.stall_s) / on_device.batches
+    else:
+        compute_s = (loop.steady_time_s - loop.data_wait_s) / loop.steady_batches
+    return Observation(
+        config=config,
+        step_s=loop.step_time_s,
+        compute_s=compute_s if compute_s > 0 else None,
+        fetch_s=fetch_s if fetch_s and fetch_s > 0 else None,
+        fetch_cpu_s=fetch_s * min(1.0, max(share, _LEAST_CPU_SHARE)) if fetch_s and share else None,
+        loader_alone_s=floors.loader_step_s if floors else None,
+        compute_alone_s=floors.compute_step_s if floors else None,
+        boundary_s=loop.boundary_s,
+        step_spread=loop.rate_interval_relative,
+    )

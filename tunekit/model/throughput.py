@@ -1,0 +1,144 @@
+"""The throughput model: fitted to trials, it predicts every config and says why it is no faster."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tunekit.model.boundary import Boundary, fit_boundary
+from tunekit.model.columns import Columns, Floats
+from tunekit.model.evidence import Evidence, Reading
+from tunekit.model.fit import Beliefs, Fit, fit
+from tunekit.model.observation import Observation
+from tunekit.model.physics import Anchor, Physics
+from tunekit.model.remainder import Remainder, Weights
+from tunekit.records.config import TrainConfig
+
+_LEAST_S = 1e-9
+_UNKNOWN_CPU_SHARE = 0.8
+_DIFFERENCE = 1e-4
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Rates of some configs, in their order."""
+
+    log_rate: Floats
+    """Natural logarithm of samples/s over whole epochs, of one rank."""
+    deviation: Floats
+    """Standard deviation of it."""
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """What either half of the loop would allow alone, in samples/s of one rank; predicted."""
+
+    loader_samples_per_s: float
+    compute_samples_per_s: float
+
+
+class ThroughputModel:
+    """What the trials so far say of configs that were not run.
+
+    Args:
+        observations: of measured trials, the baseline's first; at least one.
+        cpus: that one rank may use.
+        on_cpu: whether the training itself computes on them.
+        epoch_samples: per rank; None for a data set without a length.
+    """
+
+    def __init__(
+        self, observations: Sequence[Observation], cpus: int, on_cpu: bool, epoch_samples: int | None = None
+    ) -> None:
+        self._epoch_samples = epoch_samples
+        self._physics = Physics(_anchor(observations, cpus, on_cpu))
+        evidence = Evidence(observations)
+        physics = self._physics
+        self._fit: Fit = fit(
+            lambda values: evidence.misfits(lambda columns: physics.times(values, columns)),
+            Beliefs(physics.means, physics.deviations),
+        )
+        self._remainder = self._left_over(evidence)
+        self._boundary: Boundary = fit_boundary(observations)
+
+    def predict(self, configs: Sequence[TrainConfig]) -> Prediction:
+        """Return what some configs would give."""
+        return self.predict_columns(Columns.of(configs))
+
+    def predict_columns(self, columns: Columns) -> Prediction:
+        """Return what some configs would give."""
+        log_step, slopes = self._log_steps(columns)
+        left, left_variance = self._remainder.predict(columns, self._weights(slopes))
+        variance = ((slopes @ self._fit.covariance) * slopes).sum(1) + left_variance
+        return Prediction(self._log_rate(columns, np.exp(log_step + left)), np.sqrt(variance))
+
+    def _log_steps(self, columns: Columns) -> tuple[Floats, Floats]:
+        """Return the equations' log step times, and (configs, parameters) how they move with each."""
+        values = self._fit.values
+        log_step = np.log(self._physics.times(values, columns).step_s)
+        slopes = np.empty((len(columns), len(values)))
+        for place in range(len(values)):
+            moved = values.copy()
+            moved[place] += _DIFFERENCE
+            slopes[:, place] = (np.log(self._physics.times(moved, columns).step_s) - log_step) / _DIFFERENCE
+        return log_step, slopes
+
+    def _left_over(self, evidence: Evidence) -> Remainder:
+        """Return what the equations leave of the readings that are of the step, or of one half alone."""
+        of_step = evidence.kinds == Reading.STEP
+        of_training, of_loader = evidence.kinds == Reading.TRAINING, evidence.kinds == Reading.LOADER
+        _, slopes = self._log_steps(evidence.columns)
+        in_step = self._weights(slopes)
+        weights = Weights(
+            training=np.where(of_step, in_step.training, of_training.astype(float)),
+            loader=np.where(of_step, in_step.loader, of_loader.astype(float)),
+        )
+        told = evidence.told(self._physics.times(self._fit.values, evidence.columns))
+        kept = np.flatnonzero(of_step | of_training | of_loader)
+        return Remainder(
+            evidence.columns.take(kept),
+            Weights(weights.training[kept], weights.loader[kept]),
+            (evidence.log_s - told)[kept],
+            evidence.noise[kept],
+        )
+
+    def _weights(self, slopes: Floats) -> Weights:
+        place = {parameter.name: number for number, parameter in enumerate(self._physics.parameters)}
+        return Weights(training=slopes[:, place["compute"]], loader=slopes[:, place["fetch"]])
+
+    def ceilings(self, config: TrainConfig) -> Ceilings:
+        """Return what loader and training would each allow alone in a config."""
+        columns = Columns.of([config])
+        times = self._physics.times(self._fit.values, columns)
+        loader_s = times.loader_s if config.num_workers else times.fetch_s
+        return Ceilings(
+            loader_samples_per_s=float(config.batch_size / loader_s[0]),
+            compute_samples_per_s=float(config.batch_size / times.compute_s[0]),
+        )
+
+    def _log_rate(self, columns: Columns, step_s: Floats) -> Floats:
+        if self._epoch_samples is None:
+            return np.asarray(np.log(columns.batch_size / step_s))
+        steady_s = self._epoch_samples / columns.batch_size * step_s
+        epoch_s = np.maximum(steady_s + self._boundary.predict(columns), steady_s / 2)
+        return np.asarray(np.log(self._epoch_samples / epoch_s))
+
+
+def _anchor(observations: Sequence[Observation], cpus: int, on_cpu: bool) -> Anchor:
+    """Return the scale of the equations: the first trial, each of its parts as well as it is known."""
+    first = observations[0]
+    fetches = [
+        one.fetch_s * first.config.batch_size / one.config.batch_size for one in observations if one.fetch_s
+    ]
+    fetch_s = first.fetch_s or (fetches[0] if fetches else _LEAST_S)
+    shares = [
+        one.fetch_cpu_s / one.fetch_s for one in observations if one.fetch_s and one.fetch_cpu_s is not None
+    ]
+    return Anchor(
+        config=first.config,
+        compute_s=first.compute_alone_s or first.compute_s or first.step_s or _LEAST_S,
+        fetch_s=fetch_s,
+        fetch_cpu_share=shares[0] if shares else _UNKNOWN_CPU_SHARE,
+        cpus=cpus,
+        on_cpu=on_cpu,
+    )
