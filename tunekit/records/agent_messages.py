@@ -63,6 +63,10 @@ class AgentRequest(Record):
     batches_per_step: PositiveInt = 1
     details: tuple[Detail, ...] = ()
     """What to look at once the measurement is complete."""
+    sizes: tuple[PositiveInt, ...] = ()
+    """Batch sizes for Detail.SIZES, in the order in which they are tried."""
+    rate_to_beat: PositiveFloat | None = None
+    """Steady samples/s of one rank below which, surely, the measurement is given up early."""
     window_s: PositiveFloat
     interval_goal: PositiveFloat = 0.02
 

@@ -20,6 +20,8 @@ class Detail(StrEnum):
     """Peak device memory of forward and backward, and of the optimizer, apart."""
     FLOORS = "floors"
     """The loader alone, then the training alone on one batch."""
+    SIZES = "sizes"
+    """The training alone at other batch sizes, on one batch that is resized."""
 
 
 class QueueSeen(Record):
@@ -63,6 +65,26 @@ class LoopFloors(Record):
     compute_batches: NonNegativeInt = 0
     why_not: str | None = None
     """Why a half is missing."""
+
+
+class SizeSeen(Record):
+    """The training alone at one batch size."""
+
+    batch_size: PositiveInt
+    step_s: PositiveFloat
+    """Seconds per loop batch."""
+    batches: PositiveInt
+    """Loop batches that were timed."""
+    peak_reserved_bytes: NonNegativeInt | None = None
+    """Largest device memory that the process reserved at this size; None on a CPU."""
+
+
+class SizesSeen(Record):
+    """The training alone against batch size, in one process: a compute sweep."""
+
+    sizes: tuple[SizeSeen, ...] = Field(default=(), max_length=64)
+    why_ended: str | None = Field(default=None, max_length=500)
+    """Why sizes that were asked for are missing."""
 
 
 class Kernel(Record):
@@ -118,5 +140,6 @@ class Details(Record):
     kernels: KernelWindow | None = None
     syncs: tuple[SyncPoint, ...] | None = Field(default=None, max_length=64)
     peaks: PeaksSeen | None = None
+    sizes: SizesSeen | None = None
     faults: tuple[str, ...] = Field(default=(), max_length=16)
     """Why something that was asked for is missing."""

@@ -62,7 +62,7 @@ class LoopMeasurement(Record):
     rate_trend_relative: float | None = None
     """How much longer the window's last batches took than its first; 0 if that may be chance."""
     stop_reason: str
-    """Why the window closed: "interval", "time_cap" or "loop_ended"."""
+    """Why the window closed: "interval", "time_cap", "loop_ended" or, surely too slow, "abandoned"."""
     discarded_batches: NonNegativeInt
     """Batches that the loop trained on before the window opened."""
     parts: StepParts

@@ -45,6 +45,10 @@ class TrialSpec:
     round: int | None = None
     details: tuple[Detail, ...] = ()
     """What to look at once it is measured."""
+    sizes: tuple[int, ...] = ()
+    """Batch sizes for Detail.SIZES."""
+    rate_to_beat: float | None = None
+    """Steady samples/s of one rank below which, surely, the trial is given up early."""
 
 
 @dataclass(frozen=True)
@@ -197,6 +201,8 @@ class ProcessExecutor:
             loader=loader.address if loader else None,
             roots=known.discovery.roots if known else (),
             details=spec.details,
+            sizes=spec.sizes,
+            rate_to_beat=spec.rate_to_beat,
             window_s=self._window_s,
         )
 

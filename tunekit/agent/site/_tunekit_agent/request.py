@@ -23,6 +23,8 @@ class Request:
         promised_it_per_s: (lowest, highest) rate that "apply" watches for, None for no watch.
         batches_per_step: loop batches per optimizer step as measured, which that rate is counted in.
         details: what to look at once the measurement is complete.
+        sizes: batch sizes to train at alone, where the details ask for that, in this order.
+        rate_to_beat: steady samples/s of one rank below which the measurement is given up, None for never.
         window_s: steady time to measure, in seconds.
         interval_goal: half width of the rate's interval, relative, at which the window may close.
     """
@@ -42,6 +44,8 @@ class Request:
         self.loader: dict | None = payload["loader"]
         self.roots: list = payload["roots"]
         self.details: list = payload["details"]
+        self.sizes: list = payload["sizes"]
+        self.rate_to_beat: float | None = payload["rate_to_beat"]
         self.window_s = float(payload["window_s"])
         self.interval_goal = float(payload["interval_goal"])
 
