@@ -101,7 +101,7 @@ def main() -> None:
 def record(name: str, repeats: int, window_s: float, growing: Path, scratch: Path) -> None:
     """Append the trials that `growing` does not have yet."""
     script = TARGETS_FOLDER / f"{name}.py"
-    host = detect_host()
+    host = detect_host().model_copy(update={"hostname": "recording"})
     target = resolve_target((sys.executable, str(script)), TARGETS_FOLDER)
     limits = Limits(trial_s=280.0, no_progress_s=90.0, ram_bytes=int(0.9 * host.ram_limit_bytes))
     executor = ProcessExecutor(target, scratch, limits, window_s)

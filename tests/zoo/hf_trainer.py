@@ -36,7 +36,7 @@ def main():
     config = BertConfig(
         vocab_size=200,
         hidden_size=64,
-        num_hidden_layers=2,
+        num_hidden_layers=1,
         num_attention_heads=2,
         intermediate_size=128,
         max_position_embeddings=32,
