@@ -132,6 +132,8 @@ class ScriptedClock:
 class ScriptedExecutor:
     """Computes each trial from its config, and insists that every earlier trial is on disk.
 
+    A trial below the rate that it has to beat is given up.
+
     Args:
         trials_folder: where the search saves the trials.
         baseline: the config of the script as it is.
@@ -186,7 +188,10 @@ class ScriptedExecutor:
 
     def _measurement(self, knobs: TrainConfig, spec: TrialSpec, noise: float) -> Measurement:
         seen = {"losses": tuple(self.losses(knobs, spec))} | self.measured(knobs)
-        found = measurement(self.rate(knobs) * noise, knobs, **seen)
+        rate = self.rate(knobs) * noise
+        if spec.rate_to_beat is not None and 1.01 * rate < spec.rate_to_beat:
+            seen = {"stop_reason": "abandoned", "boundary_s": None, "boundaries_seen": 0} | seen
+        found = measurement(rate, knobs, **seen)
         return found.model_copy(update={"details": self.looked}) if spec.details else found
 
     def _insist_on_records_before(self, number: int) -> None:

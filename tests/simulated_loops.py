@@ -111,7 +111,7 @@ class Simulation:
             self._train()
         return (self.now - started) / counted
 
-    def measure(self, window_s: float, goal: float = 0.02) -> LoopClock:
+    def measure(self, window_s: float, goal: float = 0.02, rate_to_beat: float | None = None) -> LoopClock:
         """Run the loop under a clock of the agent until it has its measurement."""
         loop = self.loop
         clock = LoopClock(
@@ -122,6 +122,7 @@ class Simulation:
             ramp_batches(loop.workers, loop.prefetch, loop.epoch_batches),
             loop.workers,
             can_force_boundary=True,
+            rate_to_beat=rate_to_beat,
         )
         while True:
             clock.epoch_started(self.now)

@@ -4,10 +4,10 @@ import math
 from statistics import fmean
 
 import pytest
-from _tunekit_agent.estimates import interval_relative, trend_relative
+from _tunekit_agent.estimates import interval_relative, least_relative, trend_relative
 from hypothesis import given
 from hypothesis import strategies as st
-from simulated_loops import EPOCH_LOOPS, STEADY_LOOPS, Loop, Simulation, epoch_s, spread, step_s
+from simulated_loops import BATCH, EPOCH_LOOPS, STEADY_LOOPS, Loop, Simulation, epoch_s, spread, step_s
 
 PROCESSES = 200
 durations = st.lists(st.floats(1e-3, 10.0), min_size=10, max_size=200)
@@ -59,6 +59,38 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say(name: str) -> None
     covered = sum(abs(step_s(clock) - truth_s) <= clock.interval * step_s(clock) for clock in clocks)
     assert 0.90 <= covered / PROCESSES <= 0.995
     assert abs(fmean(step_s(clock) for clock in clocks) / truth_s - 1) < 0.02
+
+
+def test_the_least_of_a_mean_allows_for_several_looks_and_for_phases() -> None:
+    noisy = [1.0, 2.0] * 8
+    assert least_relative(noisy) == pytest.approx(1 - 1.7 * interval_relative(noisy))
+    assert least_relative([1.0] * 16) == pytest.approx(0.75)
+    assert least_relative([1.0] * 400) == pytest.approx(0.95)
+    assert least_relative([1.0] * 9) == 0.0
+
+
+def test_a_slow_batch_that_fills_no_group_says_nothing() -> None:
+    seen = [1.0] * 16 + [50.0]
+    assert least_relative(seen) * fmean(seen) == pytest.approx(1 - 1 / math.sqrt(17))
+
+
+@pytest.mark.parametrize("name", STEADY_LOOPS)
+def test_a_loop_as_fast_as_it_has_to_be_is_hardly_ever_given_up(name: str) -> None:
+    loop = STEADY_LOOPS[name]
+    rate = BATCH / Simulation(loop, 10**6).step_time_s(60_000)
+    clocks = [Simulation(loop, seed).measure(5.0, rate_to_beat=rate) for seed in range(PROCESSES)]
+    assert sum(clock.is_abandoned for clock in clocks) <= 0.015 * PROCESSES
+
+
+@pytest.mark.parametrize("name", sorted(set(STEADY_LOOPS) - {"rare spikes", "slow files"}))
+def test_a_loop_at_seven_tenths_is_given_up_soon(name: str) -> None:
+    loop = STEADY_LOOPS[name]
+    rate = BATCH / Simulation(loop, 10**6).step_time_s(20_000)
+    clocks = [Simulation(loop, seed).measure(5.0, rate_to_beat=rate / 0.7) for seed in range(40)]
+    abandoned = [clock for clock in clocks if clock.is_abandoned]
+    assert len(abandoned) >= 0.85 * len(clocks)
+    assert fmean(clock.steady_time_s for clock in abandoned) < 0.75 * 5.0
+    assert all(clock.boundaries_seen == 0 for clock in abandoned)
 
 
 @pytest.mark.parametrize("name", EPOCH_LOOPS)

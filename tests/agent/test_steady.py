@@ -211,6 +211,75 @@ def test_rate_and_boundary_are_exact_for_any_regular_loop(
     assert clock.boundary_s == pytest.approx((start_ms + stop_ms) / 1000, abs=1e-6)
 
 
+def test_a_loop_too_slow_is_given_up_without_an_epoch_boundary() -> None:
+    loop = ScriptedLoop(step_s=0.1, epoch_batches=10_000, start_s=2.0)
+    clock = loop.clock(rate_to_beat=300.0)
+    assert loop.drive(clock) == 0
+    assert (clock.phase, clock.stop_reason, clock.is_abandoned) == (FINISHED, "abandoned", True)
+    assert clock.steady_samples / clock.steady_time_s == pytest.approx(160.0)
+    assert clock.interval == 0.0
+    assert 12 <= clock.steady_batches <= 20
+    assert (clock.boundaries_seen, clock.boundary_s) == (0, None)
+    assert loop.syncs == 2  # window opens, window closes
+
+
+def test_a_loop_is_given_up_on_whole_turns_of_its_workers() -> None:
+    loop = ScriptedLoop(step_s=0.1, epoch_batches=10_000)
+    clock = loop.clock(rate_to_beat=300.0, group=7)
+    loop.drive(clock)
+    assert (clock.stop_reason, clock.steady_batches) == ("abandoned", 14)
+
+
+def test_a_boundary_that_was_seen_is_told_of_a_loop_that_is_given_up() -> None:
+    loop = ScriptedLoop(step_s=0.1, epoch_batches=10, start_s=2.0)
+    clock = loop.clock(rate_to_beat=300.0)
+    loop.drive(clock)
+    assert clock.stop_reason == "abandoned"
+    assert clock.boundary_s == pytest.approx(2.0)
+
+
+def test_a_loop_that_is_getting_faster_is_not_judged_by_its_start() -> None:
+    loop = ScriptedLoop(step_s=0.2, epoch_batches=10_000)
+    clock = loop.clock(rate_to_beat=140.0, can_force_boundary=False)
+    clock.epoch_started(loop.now)
+    while clock.phase != FINISHED:
+        clock.tick(16, (0.0, 0.0, 0.0, 0.0), False, lambda: True)
+        loop.now += loop.step_s
+        loop.step_s = max(0.08, loop.step_s - 0.005)
+    assert clock.stop_reason != "abandoned"
+    assert clock.steady_samples / clock.steady_time_s > 140.0
+
+
+def test_a_loop_without_a_loader_is_given_up_by_samples_of_whole_steps() -> None:
+    for rate_to_beat, reason in ((300.0, "abandoned"), (100.0, "interval")):
+        loop = ScriptedLoop(step_s=0.4, epoch_batches=10_000)
+        clock = loop.clock(rate_to_beat=rate_to_beat, can_force_boundary=False)
+        while clock.phase != FINISHED:
+            clock.tick(64, (0.0, 0.0, 0.0, 0.0), False, lambda: True, batches=4)
+            loop.now += loop.step_s
+        assert clock.stop_reason == reason
+        assert clock.steady_batches == clock.steady_samples / 16
+
+
+@given(
+    step_ms=st.integers(1, 2000),
+    epoch_batches=st.integers(2, 300),
+    group=st.integers(0, 9),
+    margin=st.floats(0.1, 1.0),
+)
+def test_a_loop_that_is_not_slower_is_measured_as_if_nobody_had_looked(
+    step_ms: int, epoch_batches: int, group: int, margin: float
+) -> None:
+    figures = []
+    for rate_to_beat in (None, margin * 16_000 / step_ms):
+        loop = ScriptedLoop(step_ms / 1000, epoch_batches, start_s=1.0)
+        clock = loop.clock(rate_to_beat=rate_to_beat, group=group)
+        loop.drive(clock, max_epochs=5000)
+        seen = (clock.stop_reason, clock.steady_batches, clock.steady_time_s, clock.interval)
+        figures.append((*seen, clock.boundary_s, loop.now))
+    assert figures[0] == figures[1]
+
+
 @given(workers=st.integers(0, 64), prefetch=st.integers(0, 16), epoch=st.none() | st.integers(1, 10_000))
 def test_the_ramp_leaves_half_of_every_epoch(workers: int, prefetch: int, epoch: int | None) -> None:
     ramp = ramp_batches(workers, prefetch, epoch)

@@ -3,6 +3,7 @@
 import io
 from pathlib import Path
 
+import pytest
 from build_records import failure, run, trial_record
 from rich.console import Console
 
@@ -24,3 +25,18 @@ def test_markup_and_escapes_are_text():
     assert "finished trials are in [/red]" in shown
     assert "tunekit search --resume [/red]\n" in shown
     assert "\x1b" not in shown
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_trial_that_was_given_up_is_marked_beside_its_rate_and_is_never_the_best(width: int):
+    out = io.StringIO()
+    console = Console(file=out, width=width, color_system=None, highlight=False, force_terminal=True)
+    screen = SearchScreen(console=console)
+    with screen:
+        screen.trial_ended(trial_record(1, 1000.0))
+        screen.trial_ended(trial_record(2, 4000.0, stop_reason="abandoned"))
+        assert screen._below_status().endswith("best 1,000 samples/s")
+    lines = [line.rstrip() for line in out.getvalue().splitlines()]
+    (row,) = [line for line in lines if "abandoned" in line]
+    assert row.startswith("    2   4,000 samples/s, 31.2 it/s (measured, abandoned)")
+    assert max(map(len, lines)) <= width

@@ -56,6 +56,13 @@ def test_a_search_trial_of_exactly_that_config_serves():
     assert barred_modes((BASELINE, search)) == {Mode.of(BF16)}
 
 
+def test_a_trial_given_up_before_its_losses_say_anything_is_no_guard():
+    early = trial_record(1, of=BF16, losses=GOOD[:9], stop_reason="abandoned")
+    assert modes_due((BASELINE, early), [trial_record(2, of=FAST)]) == [Mode.of(BF16)]
+    told = trial_record(1, of=BF16, losses=BAD, stop_reason="abandoned")
+    assert barred_modes((BASELINE, told)) == {Mode.of(BF16)}
+
+
 def test_other_batches_or_workers_say_nothing():
     assert outcomes(trial_record(1, of=FAST, losses=BAD)) == {}
     assert barred_modes((BASELINE, trial_record(1, of=FAST, losses=BAD))) == frozenset()

@@ -168,6 +168,17 @@ def test_the_order_of_the_trials_does_not_matter(tier, trials, machine, data):
     assert pick(tier, shuffled, machine, noise_relative=0.05, planned_epochs=3) == first
 
 
+def test_a_trial_that_was_given_up_is_no_choice_however_small_or_fast():
+    small = config(batch_size=32)
+    given_up = trial_record(1, 990.0, small, stop_reason="abandoned")
+    fastest = trial_record(2, 2000.0, small, stop_reason="abandoned")
+    usual = trial_record(3, 1000.0)
+    for tier in Tier:
+        chosen = pick(tier, [given_up, fastest, usual], host(), noise_relative=None, planned_epochs=1)
+        assert chosen == usual
+    assert pick(Tier.BALANCED, [given_up], host(), noise_relative=None, planned_epochs=1) is None
+
+
 def test_equal_trials_are_settled_by_their_number():
     trials = [trial_record(5), trial_record(3), trial_record(4)]
     for tier in Tier:

@@ -344,6 +344,16 @@ def test_an_outcome_is_one_line_that_says_measured():
     assert outcome_text(trial_record(1, 1000.0)) == "1,000 samples/s, 7.81 it/s (measured)"
     failed = trial_record(1, None, overrides={"failure": failure(OutcomeKind.HANG, message="no batch")})
     assert outcome_text(failed) == "hang: no batch"
+    given_up = trial_record(1, 1000.0, stop_reason="abandoned")
+    assert outcome_text(given_up) == "1,000 samples/s, 7.81 it/s (measured, abandoned)"
+
+
+def test_how_many_trials_were_given_up_is_said():
+    usual = finished()
+    assert "abandoned" not in view(usual).how_measured
+    given_up = trial_record(99, 100.0, stop_reason="abandoned")
+    shown = view(usual.model_copy(update={"trials": (*usual.trials, given_up)})).how_measured
+    assert f"in {len(usual.trials) + 1} trials (1 abandoned early as too slow), " in shown
 
 
 def test_a_machine_is_one_line():

@@ -101,6 +101,27 @@ def test_a_pick_that_was_not_confirmed_is_missing_with_the_reason():
     assert "not confirmed" in whole.missing_tiers[0].reason
 
 
+def test_what_was_given_up_is_neither_chosen_nor_called_unsteady():
+    small = config(batch_size=64)
+    given_up = trial_record(3, 970.0, small, stop_reason="abandoned")
+    whole = walked(given_up, *confirm_records([2000.0], small, first_number=90))
+    assert by_tier(whole) == dict.fromkeys(Tier, faster)
+    assert "unsteady-machine" not in {finding.code for finding in whole.findings}
+    assert whole.noise_floor == walked().noise_floor
+
+
+def test_a_tier_left_with_what_was_given_up_says_so():
+    failed = confirm_records([None], own, first_number=90)
+    given_up = trial_record(1, 100.0, fast, stop_reason="abandoned")
+    whole = assembled(baseline_record(of=own), given_up, *failed, *confirm_records([1.0], faster))
+    assert whole.missing_tiers[0].reason == "no trial was measured"
+    greedy = trial_record(2, 900.0, config(num_workers=8))
+    whole = assembled(baseline_record(of=own), given_up, greedy, *failed)
+    assert whole.missing_tiers[0].reason == (
+        "what was faster failed when it was run again; the rest within its limits was given up early"
+    )
+
+
 def test_a_tier_whose_limits_all_break_says_which_limit_most_often():
     greedy = config(num_workers=8)
     whole = assembled(baseline_record(of=greedy), trial_record(1, 900.0, greedy))

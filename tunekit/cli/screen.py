@@ -55,7 +55,7 @@ class SearchScreen(TrialScreen):
     def trial_ended(self, record: TrialRecord) -> None:
         """Show a trial's result, one line each."""
         rate = record.rate_samples_per_s
-        if record.role.is_candidate and rate is not None:
+        if record.role.is_candidate and rate is not None and not record.is_abandoned:
             best = self._best.rate_samples_per_s if self._best else None
             if best is None or rate > best:
                 self._best = record

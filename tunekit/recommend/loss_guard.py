@@ -50,12 +50,18 @@ def guard_trials(records: Sequence[TrialRecord]) -> dict[Mode, list[TrialRecord]
     own = _baseline_config(records)
     found: dict[Mode, list[TrialRecord]] = {}
     for record in records:
-        if own is None or record.config is None or record.is_baseline_config:
+        if own is None or record.config is None or record.is_baseline_config or _told_too_few(record):
             continue
         mode = Mode.of(record.config)
         if mode != Mode.of(own) and record.config == mode.applied_to(own):
             found.setdefault(mode, []).append(record)
     return found
+
+
+def _told_too_few(record: TrialRecord) -> bool:
+    """Return whether a trial was given up before its losses could say anything: another one has to."""
+    loop = record.measurement.loop if record.measurement else None
+    return loop is not None and loop.is_abandoned and len(loop.losses) < LEAST_STEPS
 
 
 def guarded_modes(records: Sequence[TrialRecord], picks: Iterable[TrialRecord] = ()) -> list[GuardedMode]:

@@ -144,7 +144,8 @@ def pick(
     Args:
         tier: the policy.
         trials: trials of the baseline and of the search. Confirmations are passed over, so that what
-            was chosen is not judged by the trials that chose it; so are runs for their losses alone.
+            was chosen is not judged by the trials that chose it; so are runs for their losses alone, and
+            trials that were given up early as too slow.
         host: the machine that the trials ran on.
         noise_relative: the run's noise floor as a relative difference, None when it is unknown.
         planned_epochs: epochs of the training to come.
@@ -153,6 +154,7 @@ def pick(
         _Candidate(record, record.config, record.measurement.loop)
         for record in trials
         if record.role.is_candidate and record.measurement is not None and record.config is not None
+        if not record.is_abandoned
     ]
     eligible = [candidate for candidate in measured if not violations(candidate.record, tier, host)]
     if tier is Tier.BALANCED:

@@ -100,6 +100,11 @@ class LoopMeasurement(Record):
     """Optimizer steps that the process made in all."""
 
     @property
+    def is_abandoned(self) -> bool:
+        """Whether the window was given up early because the loop was surely too slow."""
+        return self.stop_reason == "abandoned"
+
+    @property
     def data_wait_s(self) -> float:
         """Time inside the loader's next() in the steady window."""
         return self.parts.data_wait_s

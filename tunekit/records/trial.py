@@ -120,3 +120,8 @@ class TrialRecord(Record):
     def rate_samples_per_s(self) -> float | None:
         """The objective, None for a failed trial."""
         return self.measurement.rate_samples_per_s if self.measurement else None
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether it was given up early as too slow: its rate is real, wide, and no ground for a choice."""
+        return self.measurement is not None and self.measurement.loop.is_abandoned

@@ -93,11 +93,12 @@ def config_text(config: TrainConfig | None) -> str:
 
 
 def outcome_text(record: TrialRecord) -> str:
-    """Return what came of a trial in one line."""
+    """Return what came of a trial in one line; "abandoned" is one that was given up early as too slow."""
     if record.measurement is not None:
         loop = record.measurement.loop
         rate, pace = rate_text(loop.rate_samples_per_s), rate_text(loop.epoch_it_per_s)
-        return f"{rate} samples/s, {pace} it/s (measured)"
+        how = "measured, abandoned" if loop.is_abandoned else "measured"
+        return f"{rate} samples/s, {pace} it/s ({how})"
     assert record.failure is not None
     return printable(f"{record.failure.kind}: {record.failure.message}")
 

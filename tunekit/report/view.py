@@ -151,6 +151,9 @@ def _how_measured(run: Run) -> str:
     best = best_recommendation(run)
     rounds = count_text(len(best.confirm_trials) if best else 0, "interleaved round")
     trials = count_text(len(run.trials), "trial")
+    abandoned = sum(record.is_abandoned for record in run.trials)
+    if abandoned:
+        trials += f" ({abandoned} abandoned early as too slow)"
     return (
         f"Measured on {device} in {trials}, {duration_text(run.search_time_s)}; rates and speed-ups from "
         f"{rounds} of fresh processes (95% intervals); {floor}."

@@ -47,11 +47,13 @@ class Trials:
 
     @property
     def candidates(self) -> tuple[TrialRecord, ...]:
-        """Measured baseline and search trials whose config no confirming process proved unfit."""
+        """Measured baseline and search trials whose config no confirming process proved unfit.
+
+        What was given up early as too slow is none: its rate says no more than that.
+        """
         unfit = {r.config for r in self.confirming if r.failure and r.failure.kind is not OutcomeKind.REFUSED}
-        return tuple(
-            r for r in self.records if r.role.is_candidate and r.measurement and r.config not in unfit
-        )
+        measured = (r for r in self.records if r.role.is_candidate and r.measurement and not r.is_abandoned)
+        return tuple(record for record in measured if record.config not in unfit)
 
     @property
     def confirmed(self) -> tuple[TrialRecord, ...]:
@@ -184,6 +186,9 @@ def _why_missing(tier: Tier, trials: Trials, host: Host) -> str:
             reasons[reason] += 1
     if fitting:
         return "every measured config within its limits spoils the losses"
+    abandoned = (record for record in trials.records if record.role.is_candidate and record.is_abandoned)
+    if any(not violations(record, tier, host) for record in abandoned):
+        return "what was faster failed when it was run again; the rest within its limits was given up early"
     if not reasons:
         return "every config within its limits failed when it was run again"
     return f"no measured config is within its limits; most often: {max(reasons, key=lambda r: reasons[r])}"
@@ -283,7 +288,7 @@ def _unsteady(trials: Trials) -> Finding | None:
     """Find a config whose own trials differ more than configs usually do."""
     rates: dict[TrainConfig, list[float]] = {}
     for record in trials.records:
-        if record.role is TrialRole.NUMERICS:
+        if record.role is TrialRole.NUMERICS or record.is_abandoned:
             continue
         if record.config is not None and record.rate_samples_per_s is not None:
             rates.setdefault(record.config, []).append(record.rate_samples_per_s)

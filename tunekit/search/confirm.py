@@ -62,10 +62,12 @@ def round_order(
 def typical_duration_s(records: Sequence[TrialRecord], config: TrainConfig | None) -> float:
     """Return the seconds that a trial of a config takes: as it did, else the mean of all measured.
 
-    Runs for losses alone don't count, nor does a trial that went on to look at details, if there are others.
+    Runs for losses alone don't count, nor does a trial that went on to look at details or one that was given
+    up early, if there are others.
     """
     measured = [r for r in records if r.measurement and r.role is not TrialRole.NUMERICS]
-    plain = [r for r in measured if r.measurement and r.measurement.details is None] or measured
+    whole = [r for r in measured if not r.is_abandoned] or measured
+    plain = [r for r in whole if r.measurement and r.measurement.details is None] or whole
     same = [r for r in plain if (r.is_baseline_config if config is None else r.config == config)]
     durations = [record.duration_s for record in same or plain]
     return sum(durations) / len(durations) if durations else 0.0

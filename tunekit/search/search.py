@@ -15,6 +15,7 @@ from tunekit.records.profile import Profile
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import Run, RunStatus
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
+from tunekit.search.abandon import rate_to_beat
 from tunekit.search.assemble import Trials, assemble, is_barred, pick_tiers
 from tunekit.search.confirm import (
     FLOOR_PROCESSES,
@@ -249,7 +250,9 @@ class Search:
             )
             config = nearest(self._run.space, fitting)
             for _ in range(3):
-                searched = (r for r in self._records if r.role is not TrialRole.NUMERICS)
+                searched = (
+                    r for r in self._records if r.role is not TrialRole.NUMERICS and not r.is_abandoned
+                )
                 record = next((record for record in searched if record.config == config), None)
                 if record is None:
                     if not self._may_add or self._left_s <= 0:
@@ -346,8 +349,10 @@ class Search:
         return max((record.number for record in self._records), default=-1) + 1
 
     def _try(self, config: TrainConfig, known: KnownTarget, purpose: str) -> TrialRecord:
-        """Run a candidate."""
-        return self._run_trial(TrialSpec(self._next_number, TrialRole.SEARCH, config), known, purpose)
+        """Run a candidate; one that can't be any tier's choice is given up early."""
+        beat = rate_to_beat(self._records, self._run.rank_host, self._run.options, config)
+        spec = TrialSpec(self._next_number, TrialRole.SEARCH, config, rate_to_beat=beat)
+        return self._run_trial(spec, known, purpose)
 
     def _run_trial(self, spec: TrialSpec, known: KnownTarget | None, purpose: str) -> TrialRecord:
         """Run (or refuse) one trial and put its record on disk."""

@@ -269,6 +269,7 @@ class Observer:
             ramp_batches(workers, prefetch, epoch_batches),
             workers,
             can_force_boundary=self._training is not None and epoch_batches is not None,
+            rate_to_beat=self._request.rate_to_beat,
         )
         self._times = DeviceTimes(
             sys.modules["torch"],
@@ -335,7 +336,7 @@ class Observer:
             self._batches_per_step,
             self.synchronize,
         )
-        wanted = self._request.details
+        wanted = [] if self._clock.is_abandoned else self._request.details
         self._closer = CloserLook(self._measurement(), wanted, self._log, loop, self._progress)
         return self._look_closer(source)
 

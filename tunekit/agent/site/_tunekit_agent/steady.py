@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from typing import Callable
 
-from .estimates import interval_relative, trend_relative
+from .estimates import LOOKS, interval_relative, least_relative, trend_relative
 
 _MIN_BATCHES = 10
 _MAX_DURATIONS = 100_000
 _CAP_WINDOWS = 2
+_LEAST_TO_LOOK = 12
+"""Batches before which no loop is given up."""
 
 WARMING, MEASURING, DRAINING, REFILLING, FINISHED = "warming", "measuring", "boundary", "refill", "finished"
 
@@ -43,6 +45,7 @@ class LoopClock:
         ramp: batches to leave out at the start of each epoch.
         group: the window closes on a multiple of this (the workers: batches come in their order).
         can_force_boundary: whether the caller can end the epoch early.
+        rate_to_beat: samples/s; a loop that is surely slower is given up early. None for never.
     """
 
     def __init__(
@@ -54,6 +57,7 @@ class LoopClock:
         ramp: int,
         group: int,
         can_force_boundary: bool,
+        rate_to_beat: float | None = None,
     ) -> None:
         self._clock, self._synchronize = clock, synchronize
         self._window_s, self._interval_goal = window_s, interval_goal
@@ -72,7 +76,9 @@ class LoopClock:
         self._epochs_ended = 0
         self._stop_cost_s = 0.0
         self._last_tick: float | None = None
-        self._next_check_s = window_s
+        self._rate_to_beat = rate_to_beat
+        self._looks_left = 0 if rate_to_beat is None else LOOKS
+        self._next_check_s = window_s / LOOKS if self._looks_left else window_s
         self._opened_at = self._drain_start = 0.0
         self._drain_batches = 0
 
@@ -80,6 +86,11 @@ class LoopClock:
     def counts_batch(self) -> bool:
         """Whether a batch that ends now is one of the steady window."""
         return self.phase == MEASURING and self._last_tick is not None
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether the loop was given up for being too slow."""
+        return self.stop_reason == "abandoned"
 
     @property
     def boundaries_seen(self) -> int:
@@ -222,6 +233,11 @@ class LoopClock:
         capped = late or self.steady_time_s >= _CAP_WINDOWS * self._window_s
         if count % self._group and not capped:
             return False
+        if self._looks_left and self._is_too_slow():
+            self.stop_reason = "abandoned"
+            return True
+        if self.steady_time_s < self._window_s and not capped:
+            return False
         self._next_check_s = self.steady_time_s + self._window_s / 10
         self.interval = interval_relative(self.durations)
         if count >= _MIN_BATCHES and self.interval is not None and self.interval <= self._interval_goal:
@@ -230,13 +246,28 @@ class LoopClock:
             self.stop_reason = "time_cap"
         return self.stop_reason is not None
 
+    def _is_too_slow(self) -> bool:
+        """Look whether the loop is surely slower than the rate to beat, and say when to look again.
+
+        A loop that is still getting faster is not judged by its start.
+        """
+        if len(self.durations) < _LEAST_TO_LOOK or self.steady_batches < 2 * self._group:
+            return False  # it looks as soon as there are
+        self._looks_left -= 1
+        self._next_check_s = min(self.steady_time_s + self._window_s / LOOKS, self._window_s)
+        least_s = self.steady_time_s * least_relative(self.durations)
+        if self.steady_samples >= least_s * (self._rate_to_beat or 0.0) or (self.trend or 0.0) < 0:
+            return False
+        self.interval = interval_relative(self.durations)
+        return True
+
     def _close(self, now: float) -> None:
         """Close the window: the device's queued work belongs to its last batch."""
         self._synchronize()
         drained = self._clock()
         self.steady_time_s += drained - now
         self._last_tick = None
-        if self._boundaries or not self._can_force:
+        if self._boundaries or not self._can_force or self.is_abandoned:
             self.phase = FINISHED
             return
         self.phase = DRAINING
