@@ -42,7 +42,7 @@ class _Resizing:
 
     def stands_for(self, part: Any) -> Any:
         """Return the part in the size that is wanted, itself if it is not as long as the batch."""
-        if hasattr(part, "batch_sizes") and hasattr(part, "sorted_indices"):
+        if hasattr(type(part), "batch_sizes") and hasattr(type(part), "sorted_indices"):
             raise Missing("the batch holds a packed sequence, which has no dimension of the batch's size")
         if not self._is_of_batch(part):
             return part
