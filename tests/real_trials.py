@@ -49,9 +49,9 @@ class RealTrials:
         self._count = 0
         self.baseline: TrialRecord | None = None
 
-    def run_baseline(self, details: Sequence[Detail] = ()) -> TrialRecord:
+    def run_baseline(self, details: Sequence[Detail] = (), sizes: Sequence[int] = ()) -> TrialRecord:
         """Run the target as it is, and look at details once it is measured."""
-        self.baseline = self._run(None, None, details)
+        self.baseline = self._run(None, None, details, sizes)
         return self.baseline
 
     def run(self, details: Sequence[Detail] = (), **knobs: object) -> TrialRecord:
@@ -70,10 +70,14 @@ class RealTrials:
         return (self.folder / f"{number:04d}" / "output.log").read_text()
 
     def _run(
-        self, config: TrainConfig | None, known: KnownTarget | None, details: Sequence[Detail]
+        self,
+        config: TrainConfig | None,
+        known: KnownTarget | None,
+        details: Sequence[Detail],
+        sizes: Sequence[int] = (),
     ) -> TrialRecord:
         role = TrialRole.BASELINE if config is None else TrialRole.SEARCH
-        spec = TrialSpec(self._count, role, config, details=tuple(details))
+        spec = TrialSpec(self._count, role, config, details=tuple(details), sizes=tuple(sizes))
         self._count += 1
         return self._executor.run(spec, known, lambda progress: None)
 

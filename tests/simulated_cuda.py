@@ -53,6 +53,8 @@ class SimulatedCuda:
     stream: Stream = field(default_factory=Stream)
     allocated_bytes: int = 0
     peak_bytes: int = 0
+    reserved_bytes: int = 0
+    peak_reserved_bytes: int = 0
     asked_devices: set[Any] = field(default_factory=set)
 
     def host(self, seconds: float) -> None:
@@ -69,6 +71,8 @@ class SimulatedCuda:
         """Change what is allocated."""
         self.allocated_bytes += count_bytes
         self.peak_bytes = max(self.peak_bytes, self.allocated_bytes)
+        self.reserved_bytes = max(self.reserved_bytes, self.allocated_bytes)
+        self.peak_reserved_bytes = max(self.peak_reserved_bytes, self.reserved_bytes)
 
     def Event(self, enable_timing: bool) -> Event:  # noqa: N802 - torch's name
         assert enable_timing
@@ -98,7 +102,14 @@ class SimulatedCuda:
 
     def reset_peak_memory_stats(self, device: object = None) -> None:
         self.asked_devices.add(device)
-        self.peak_bytes = self.allocated_bytes
+        self.peak_bytes, self.peak_reserved_bytes = self.allocated_bytes, self.reserved_bytes
+
+    def max_memory_reserved(self, device: object = None) -> int:
+        self.asked_devices.add(device)
+        return self.peak_reserved_bytes
+
+    def empty_cache(self) -> None:
+        self.reserved_bytes = self.allocated_bytes
 
 
 @dataclass

@@ -129,6 +129,45 @@ def test_what_was_seen_so_far_can_be_told_before_the_next_stage_looks() -> None:
     assert told == [{"queue": {"turns": 0}, "faults": []}]
 
 
+class Growing(Counting):
+    """Knows more at each turn, and says so."""
+
+    def asked(self, source: Any) -> Any:
+        self.turns -= 1
+        self.knows_more()
+        return super().asked(source)
+
+
+def test_a_stage_that_knows_more_tells_it_and_has_its_time_anew() -> None:
+    now, told = [0.0], []
+    details = Details(
+        [Growing("sizes", 100)],
+        1.0,
+        lambda name: None,
+        lambda: now[0],
+        passed=lambda: told.append(details.facts()),
+    )
+    for _ in range(4):
+        details.asked(None)
+        now[0] += details.deadline_s - 1
+    assert [one["sizes"]["turns"] for one in told] == [99, 98, 97, 96]
+    assert details.phase == "sizes"
+    now[0] += 2
+    details.asked(None)
+    assert details.is_over
+    assert details.facts()["sizes"] == {"turns": 96}
+
+
+def test_what_a_stage_knew_before_it_broke_is_not_kept_as_all_that_it_saw() -> None:
+    stage = Growing("sizes", 100)
+    details, _ = look([stage])
+    details.asked(None)
+    assert details.facts()["sizes"] == {"turns": 99}
+    stage.fault = "asked"
+    details.asked(None)
+    assert details.facts() == {"faults": ["sizes: ValueError: broken"]}
+
+
 def test_a_turn_counts_as_a_batch_only_with_nothing_else_in_it() -> None:
     turns = Turns()
     assert not turns.asked()  # nothing before the first ask

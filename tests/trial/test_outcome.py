@@ -17,7 +17,7 @@ from tunekit.records.agent_messages import (
     NonfiniteEvent,
 )
 from tunekit.records.config import Precision
-from tunekit.records.details import Details, QueueSeen
+from tunekit.records.details import Details, QueueSeen, SizeSeen, SizesSeen
 from tunekit.records.measurement import Measurement, TreeMemory
 from tunekit.records.target import RootSeen
 from tunekit.records.trial import Failure, MemoryPoint, OutcomeKind
@@ -120,7 +120,7 @@ def ended_with_its_workers(*codes: int, oom_kills: int = 0) -> Evidence:
     return ended(exit=exit_event, oom_kills=oom_kills)
 
 
-def verdict(evidence: Evidence, **asked: Any) -> Measurement | Failure:
+def verdict(evidence: Evidence, sizes: tuple[int, ...] = (), **asked: Any) -> Measurement | Failure:
     bound = Bound(
         command=("python", "train.py"),
         environment={},
@@ -128,7 +128,7 @@ def verdict(evidence: Evidence, **asked: Any) -> Measurement | Failure:
         injected=KnobsAsked(**asked),
         changed=asked,
     )
-    return measurement_of(evidence, bound, discovery(roots=(NET,)))
+    return measurement_of(evidence, bound, discovery(roots=(NET,)), sizes=sizes)
 
 
 def bound_verdict(evidence: Evidence, **changed: Any) -> Measurement | Failure:
@@ -168,10 +168,10 @@ def test_a_script_that_failed_after_its_loop_is_no_measurement(evidence: Evidenc
     assert failed(evidence).kind is kind
 
 
-def cut_short(details: Details | None = None, **overrides: Any) -> Details:
+def cut_short(details: Details | None = None, sizes: tuple[int, ...] = (), **overrides: Any) -> Details:
     """Return the details of a trial that was measured and then ended before all was looked at."""
     done = DoneEvent(event="done", time_s=9.0, loop=loop(), is_final=False, details=details)
-    found = verdict(measured(done=done, **{"returncode": None} | overrides))
+    found = verdict(measured(done=done, **{"returncode": None} | overrides), sizes)
     assert isinstance(found, Measurement)
     assert found.details is not None
     return found.details
@@ -212,6 +212,37 @@ def test_what_was_seen_before_a_trial_was_cut_short_is_kept():
     assert details.queue == queue
     assert len(details.faults) == 16
     assert "by itself" in details.faults[-1]
+
+
+SIZE = SizeSeen(batch_size=64, step_s=0.1, batches=10)
+OOM = ErrorSeen(
+    types=("torch.OutOfMemoryError", *OOM_MRO),
+    message="CUDA out of memory",
+    traceback=("torch.OutOfMemoryError: CUDA out of memory",),
+)
+OUT_OF_MEMORY = {"exit": ExitEvent(event="exit", time_s=9.5, steps=1, batches=1, error=OOM), "returncode": 1}
+
+
+@pytest.mark.parametrize(("seen", "at_work"), [((), 64), ((SIZE,), 128)])
+def test_the_batch_size_at_which_a_script_ended_is_told_with_those_before(
+    seen: tuple[SizeSeen, ...], at_work: int
+):
+    sizes = cut_short(Details(sizes=SizesSeen(sizes=seen)), (64, 128, 256), **OUT_OF_MEMORY).sizes
+    assert sizes is not None
+    assert sizes.sizes == seen
+    assert sizes.why_ended is not None
+    assert sizes.why_ended.startswith(f"the script ended at batch size {at_work}: ")
+    assert "OutOfMemoryError: CUDA out of memory" in sizes.why_ended
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [None, SizesSeen(sizes=(SIZE,)), SizesSeen(why_ended="the loop has no DataLoader")],
+    ids=["not begun", "all", "ended by itself"],
+)
+def test_sizes_that_were_not_at_work_when_a_script_ended_stay_as_they_were(seen: SizesSeen | None):
+    asked = (64, 128) if seen is None or seen.why_ended else (64,)
+    assert cut_short(Details(sizes=seen), asked, **OUT_OF_MEMORY).sizes == seen
 
 
 def test_quiet_output_excuses_nothing():

@@ -63,7 +63,7 @@ class AgentRequest(Record):
     batches_per_step: PositiveInt = 1
     details: tuple[Detail, ...] = ()
     """What to look at once the measurement is complete."""
-    sizes: tuple[PositiveInt, ...] = ()
+    sizes: tuple[PositiveInt, ...] = Field(default=(), max_length=64)
     """Batch sizes for Detail.SIZES, in the order in which they are tried."""
     rate_to_beat: PositiveFloat | None = None
     """Steady samples/s of one rank below which, surely, the measurement is given up early."""

@@ -122,6 +122,7 @@ class ProcessExecutor:
             bound,
             known.discovery if known else None,
             known.baseline.batch_size if known else None,
+            spec.sizes,
         )
         still_unknown = known is None or not known.discovery.complete
         discovery = evidence.learnt.discovery if evidence.learnt and still_unknown else None

@@ -59,7 +59,11 @@ _OUT_OF_SHM = ("insufficient shared memory (shm)", "unable to write to file </to
 
 
 def measurement_of(
-    evidence: Evidence, bound: Bound, baseline: Discovery | None, own_batch: int | None = None
+    evidence: Evidence,
+    bound: Bound,
+    baseline: Discovery | None,
+    own_batch: int | None = None,
+    sizes: Sequence[int] = (),
 ) -> Measurement | Failure:
     """Return what a trial's evidence amounts to.
 
@@ -68,6 +72,7 @@ def measurement_of(
         bound: how its config was put into the target.
         baseline: what the baseline learnt; None at the baseline.
         own_batch: samples in a batch of the script as it is.
+        sizes: batch sizes that its training alone was to be timed at, in order.
     """
     if evidence.done is None or (evidence.done.is_final and not _ended_well(evidence)):
         return _blaming_bindings(_failure_without_measurement(evidence), evidence, bound)
@@ -88,7 +93,7 @@ def measurement_of(
     return Measurement(
         loop=_with_other_ranks(loop, evidence.ranks.values()),
         memory=evidence.memory,
-        details=evidence.done.details if evidence.done.is_final else _cut_short(evidence),
+        details=evidence.done.details if evidence.done.is_final else _cut_short(evidence, sizes),
     )
 
 
@@ -96,12 +101,18 @@ def _ended_well(evidence: Evidence) -> bool:
     return evidence.limit is None and evidence.returncode in (0, None)
 
 
-def _cut_short(evidence: Evidence) -> Details:
+def _cut_short(evidence: Evidence, sizes: Sequence[int]) -> Details:
     """Return what was seen of a script that was measured and then ended, and what ended it."""
     assert evidence.done is not None
     seen = evidence.done.details or Details()
-    fault = plain(f"what was to be looked at then is missing: {_why_cut_short(evidence)}"[:500])
-    return seen.model_copy(update={"faults": (*seen.faults[: _MOST_FAULTS - 1], fault)})
+    why = _why_cut_short(evidence)
+    fault = plain(f"what was to be looked at then is missing: {why}"[:500])
+    update: dict[str, object] = {"faults": (*seen.faults[: _MOST_FAULTS - 1], fault)}
+    if seen.sizes is not None and seen.sizes.why_ended is None and len(seen.sizes.sizes) < len(sizes):
+        at_work = sizes[len(seen.sizes.sizes)]
+        ended = plain(f"the script ended at batch size {at_work}: {why}"[:500])
+        update["sizes"] = seen.sizes.model_copy(update={"why_ended": ended})
+    return seen.model_copy(update=update)
 
 
 def _why_cut_short(evidence: Evidence) -> str:

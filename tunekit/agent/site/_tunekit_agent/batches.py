@@ -27,7 +27,7 @@ def walk(batch: object):
     seen: set = set()
     while waiting and len(seen) < _MAX_CONTAINERS:
         place, item = waiting.popleft()
-        parts = _parts(item)
+        parts = parts_of(item)
         if parts is None:
             if item is not None:
                 yield place, item
@@ -42,9 +42,9 @@ def path_of(place: tuple) -> str:
     return "".join(form.format(key) for _, form, key in place)[:_MAX_PATH]
 
 
-def _parts(item: Any) -> tuple | None:
+def parts_of(item: Any) -> tuple | None:
     """Return how a container's parts are reached and (key, part) of each; None for a leaf."""
-    if isinstance(item, _PLAIN) or is_tensor(item) or _shape(item) is not None:
+    if isinstance(item, _PLAIN) or is_tensor(item) or shape_of(item) is not None:
         return None
     try:
         if hasattr(item, "items") and callable(item.items):
@@ -70,7 +70,7 @@ def _attributes(item: Any) -> list:
     return [(name, getattr(item, name)) for name in names if name not in skipped and hasattr(item, name)]
 
 
-def _shape(item: Any) -> tuple | None:
+def shape_of(item: Any) -> tuple | None:
     """Return a shape as far as it is made of numbers, None for what has none."""
     try:
         shape = item.shape
@@ -130,14 +130,14 @@ def leading_size(batch: object) -> int | None:
     Asked for every batch, so the common forms, a tensor or a list that begins with one, come first.
     """
     first = batch[0] if type(batch) in (list, tuple) and batch else batch  # type: ignore[index]
-    shape = _shape(first)
+    shape = shape_of(first)
     return shape[0] if shape else leading_size_and_elements(batch)[0]
 
 
 def leading_size_and_elements(batch: object) -> tuple:
     """Return the first dimension and the elements of the batch's first tensor, (None, None) without one."""
     for _, leaf in walk(batch):
-        shape = _shape(leaf)
+        shape = shape_of(leaf)
         if shape:
             elements = 1
             for size in shape:
@@ -183,7 +183,7 @@ def _leaf_facts(size: int, place: tuple, kind: str, leaf: Any) -> dict:
         "path": path_of(place),
         "kind": kind,
         "dtype": dtype and dtype.replace("torch.", ""),
-        "shape": list(_shape(leaf) or ()),
+        "shape": list(shape_of(leaf) or ()),
         "bytes": size,
     }
 

@@ -63,6 +63,7 @@ class Stage:
         name: of the field in the parent's Details record, and of the phase that the screen shows.
         is_over: whether it has seen enough.
         moved: called with its name while it holds the script, so that the parent sees the trial move.
+        knows_more: called when its facts say more: the parent is told, and its deadline begins anew.
     """
 
     name = ""
@@ -70,6 +71,7 @@ class Stage:
     def __init__(self) -> None:
         self.is_over = False
         self.moved: Callable[[str], None] = _unseen
+        self.knows_more: Callable[[], None] = _untold
 
     def asked(self, source: Any) -> Any:
         """The loop asks for a batch, or its first optimizer has stepped where there is no loader.
@@ -111,10 +113,12 @@ class Details:
         moved: called with a stage's name while it works, so that the parent sees the trial move.
         clock: returns seconds.
         step_s: seconds per batch of the loop, which the deadlines follow too.
-        passed: called when a stage is through and another begins, before that looks at anything.
+        passed: called when a stage is through and another begins, before that looks at anything, and when
+            the stage at work knows more.
 
     Attributes:
-        deadline_s: seconds after which a stage is left at the loop's next turn.
+        deadline_s: seconds, since it began or last knew more, after which a stage is left at the loop's next
+            turn.
     """
 
     def __init__(
@@ -206,6 +210,7 @@ class Details:
         """
         stage = self._stage
         self._guarded("leave")
+        self._seen.pop(stage.name, None)  # what it knew on its way
         facts = self._guarded("facts") if not self._is_faulty else None
         if is_late:
             self._fault(stage.name, f"it took too long: more than {self.deadline_s:.0f} s")
@@ -215,14 +220,25 @@ class Details:
         if self._stage is not None and self._passed is not None:
             self._passed()
 
+    def _knows_more(self) -> None:
+        """Keep what the stage at work knows by now, and give it its time anew."""
+        self._seen[self._stage.name] = self._stage.facts()
+        self._until = self._clock() + self.deadline_s
+        if self._passed is not None:
+            self._passed()
+
     def _advance(self) -> None:
         self._stage = self._waiting.pop(0) if self._waiting else None
         self._is_faulty = False
         self._until = self._clock() + self.deadline_s
         if self._stage is not None:
-            self._stage.moved = self._moved
+            self._stage.moved, self._stage.knows_more = self._moved, self._knows_more
             self._moved(self._stage.name)
 
 
 def _unseen(name: str) -> None:
     """Tell nobody: a stage whose turn has not come holds nothing."""
+
+
+def _untold() -> None:
+    """Tell nobody: nothing was seen yet."""

@@ -13,11 +13,14 @@ from .replayed import ReplayedBatch
 
 _CAP_WINDOWS = 2.0
 _LEAST_LOADED = 4
-_WARM_TURNS = 3
+WARM_TURNS = 3
+"""Before the training is timed: a loop may ask a batch or two ahead."""
 _LEAST_TRAINED, _LEAST_TRAINED_SLOWLY = 10, 4
 _SHORT_EPOCHS = 3
 _REFILL_WINDOWS = 1.0
 _LOOK_EVERY_S = 0.01
+NO_LOADER = "the loop has no DataLoader"
+CHANGED_IN_PLACE = "the script changes its batch in place: no batch can be trained on twice"
 
 
 class Floors(Stage):
@@ -78,38 +81,50 @@ class Floors(Stage):
 
     def _begin(self, source: Any) -> None:
         if source is None:
-            self._why_not = "the loop has no DataLoader"
+            self._why_not = NO_LOADER
         elif self._world_size > 1:
-            self._why_not = f"{self._world_size} ranks train together: none can be timed alone"
+            self._why_not = ranks_text(self._world_size)
         else:
             self._loader = LoaderAlone(source, self._window_s, self._moved, self._clock)
             self._loader.run()
             if self._loader.full_batch is not None:
                 self._batch = ReplayedBatch(self._loader.full_batch)
-                self._let_refill(source)
+                let_refill(source, self._window_s, self._moved, self._clock, self._sleep)
         self.is_over = self._batch is None
 
     def _moved(self) -> None:
         self.moved(self.name)
-
-    def _let_refill(self, source: Any) -> None:
-        """Wait until the workers rest: what they compute would slow the training down."""
-        until = self._clock() + _REFILL_WINDOWS * self._window_s
-        while source.has_all_made is False and self._clock() < until:
-            self._moved()
-            self._sleep(_LOOK_EVERY_S)
 
     def _trained(self) -> tuple:
         """Return seconds per batch, batches, and why they are missing."""
         if self._batch is None:
             return None, 0, ""
         if self._batch.was_changed:
-            return None, 0, "the script changes its batch in place: no batch can be trained on twice"
+            return None, 0, CHANGED_IN_PLACE
         if self._training.is_hopeless:
             return None, 0, f"training alone: {NO_WHOLE_BATCH}"
         if not self._training.is_enough:
             return None, 0, f"the training alone was too slow: {self._training.batches} batches were timed"
         return self._training.time_s / self._training.batches, self._training.batches, ""
+
+
+def ranks_text(world_size: int) -> str:
+    """Return why nothing is timed where several ranks train together."""
+    return f"{world_size} ranks train together: none can be timed alone"
+
+
+def let_refill(
+    source: Any,
+    window_s: float,
+    moved: Callable[[], None],
+    clock: Callable[[], float],
+    sleep: Callable[[float], None],
+) -> None:
+    """Wait, for a window at most, until the workers rest: what they compute would slow the training down."""
+    until = clock() + _REFILL_WINDOWS * window_s
+    while source.has_all_made is False and clock() < until:
+        moved()
+        sleep(_LOOK_EVERY_S)
 
 
 class LoaderAlone:
@@ -246,7 +261,7 @@ class TrainingAlone:
             return False
         if self._asked_at is None or not is_whole:
             self._warm_turns += 1
-            if self._warm_turns >= _WARM_TURNS:
+            if self._warm_turns >= WARM_TURNS:
                 self._synchronize()
                 self._asked_at = self._clock()
             return False

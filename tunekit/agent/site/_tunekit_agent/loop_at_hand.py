@@ -24,6 +24,7 @@ class LoopAtHand:
 
     Attributes:
         window_s: steady seconds that the trial aims for.
+        sizes: batch sizes to train at alone.
         working_dir: the script's.
         device_type: of the roots.
         batches_per_turn: loop batches from one turn of the loop to the next: those of a step, where there is
@@ -43,6 +44,7 @@ class LoopAtHand:
         synchronize: Callable[[], None],
     ) -> None:
         self.window_s, self.working_dir = request.window_s, request.working_dir
+        self.sizes = request.sizes
         self.device_type = learner.device["type"]
         self.ranks = ranks
         self.batch_shm_bytes = batch_shm_bytes
