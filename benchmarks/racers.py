@@ -144,7 +144,7 @@ class Chance:
     """Any config that was not tried, by chance: what knowing nothing would do."""
 
     def __init__(self, space: Sequence[KnobSpace], host: Host, baseline: TrainConfig, seed: int) -> None:
-        self._configs = list(Guided(space, host)._configs)
+        self._configs = list(Guided(space, host).configs)
         random.Random(seed).shuffle(self._configs)
 
     def propose(self, records: Sequence[TrialRecord]) -> TrainConfig | None:

@@ -70,6 +70,7 @@ def surroundings(baseline: TrainConfig | None = None, **overrides: Any) -> Surro
     """An ordinary script on an A10G; overrides of Surroundings' own fields, or of the discovery's."""
     knobs = baseline or config()
     own = {"host": host(), "profile": profile(), "native_bf16": True, "target": target()}
+    own |= {"boundary": None}
     own |= {name: overrides.pop(name) for name in tuple(own) if name in overrides}
     known = overrides.pop("discovery", None) or learnt(knobs, **overrides)
     return Surroundings(discovery=known, baseline=knobs, **own)

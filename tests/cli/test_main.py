@@ -45,6 +45,7 @@ SURFACE = {
         "--lr",
         "--base-batch",
         "--epochs",
+        "--planned-steps",
         "--confirm",
         "--window",
         "--trial-limit",

@@ -141,7 +141,7 @@ def test_guards_are_no_candidates_and_not_counted_as_trials(folder: Path):
 
 
 def test_a_guard_does_not_starve_confirmation(folder: Path):
-    asked = options(budget_s=130.0, max_trials=5, confirm_rounds=3)
+    asked = options(budget_s=230.0, max_trials=5, confirm_rounds=3)
     whole, _ = search_in(folder, asked, executor_options={"losses": all_agree})
     assert guarding(whole.trials)
     assert whole.search_time_s <= asked.budget_s
@@ -196,7 +196,7 @@ def test_a_finished_run_with_guards_adds_nothing_when_resumed(folder: Path):
 # --- what the first look teaches -----------------------------------------------------------
 
 
-def test_a_config_is_refused_by_what_its_own_workers_would_take(folder: Path):
+def test_no_config_is_proposed_whose_own_workers_would_take_too_much(folder: Path):
     queue = QueueSeen(
         batches=5,
         predicted_bytes=0,
@@ -214,8 +214,7 @@ def test_a_config_is_refused_by_what_its_own_workers_would_take(folder: Path):
     )
     most = (0.85 * 4 * GIB - GIB) / (600 * MIB)
     ran = {spec.config.num_workers for spec in executor.specs if spec.config}
-    refused = [r for r in whole.trials if r.failure and r.failure.kind is OutcomeKind.REFUSED]
+    tried = {record.config.num_workers for record in whole.trials if record.config}
     assert max(ran) <= most
-    assert refused
-    assert min(r.config.num_workers for r in refused) > most - 1
-    assert all("predicted" in r.failure.message for r in refused)
+    assert max(tried) <= most, "what would be refused is not even proposed"
+    assert max(tried) > 2, "more workers than the script has, as far as they fit"

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from scripted_search import any_surroundings, learnt, loader, surroundings
 
 from tunekit.errors import EmptySpaceError, UsageError
+from tunekit.model.boundary import Boundary
 from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.run import FixedKnob, KnobRange, KnobSpace
-from tunekit.search.guesses import first_guesses
+from tunekit.search.guided import all_configs
 from tunekit.search.reach import Surroundings
 from tunekit.search.space import (
     KNOBS,
@@ -82,8 +83,12 @@ def test_what_the_user_has_is_in_the_space(around: Surroundings):
     space = space_or_none(around)
     if space is None:
         return
-    assert contains(space, around.baseline)
-    assert nearest(space, around.baseline) == around.baseline
+    persistent = next(entry.values[0] for entry in space if entry.knob == "persistent_workers")
+    own = around.baseline
+    if own.num_workers:
+        own = own.model_copy(update={"persistent_workers": persistent})
+    assert contains(space, own), "all but persistent_workers, which is decided and not searched"
+    assert nearest(space, around.baseline) == own
 
 
 @given(any_surroundings())
@@ -96,18 +101,6 @@ def test_each_knob_is_searched_or_says_why_not(around: Surroundings):
     for entry in space:
         assert len(set(entry.values)) == len(entry.values)
         assert (len(entry.values) == 1) == bool(entry.why_fixed)
-
-
-@given(any_surroundings())
-@settings(unhurried, max_examples=60)
-def test_first_guesses_are_new_and_in_the_space(around: Surroundings):
-    space = space_or_none(around)
-    if space is None:
-        return
-    guesses = first_guesses(around.baseline, space, around.host)
-    assert all(contains(space, guess) for guess in guesses)
-    assert around.baseline not in guesses
-    assert len(set(guesses)) == len(guesses)
 
 
 @given(
@@ -124,8 +117,7 @@ def test_any_fixed_value_is_taken_or_refused_by_name(around: Surroundings, knob:
         return
     entry = next(entry for entry in space if entry.knob == knob)
     assert len(entry.values) == 1
-    guesses = first_guesses(around.baseline, space, around.host)
-    assert all(contains(space, guess) for guess in guesses)
+    assert contains(space, nearest(space, around.baseline))
 
 
 def test_an_ordinary_script_has_everything_to_search():
@@ -135,7 +127,7 @@ def test_an_ordinary_script_has_everything_to_search():
         "num_workers": (0, 1, 2, 3, 4, 5, 6, 7, 8),
         "prefetch_factor": (2, 4, 8),
         "pin_memory": (False, True),
-        "persistent_workers": (False, True),
+        "persistent_workers": (True,),
         "compile": (False, True),
         "precision": ("fp32", "tf32", "bf16"),
         "channels_last": (False, True),
@@ -232,7 +224,7 @@ def test_without_a_loader_the_model_is_still_searched():
     around = surroundings(without_workers, loaders=())
     space = space_of(around)
     assert entry_of("compile", around).values == (False, True)
-    assert first_guesses(without_workers, space, around.host)
+    assert len(all_configs(space)) == 12, "compile, precision and channels_last"
 
 
 @pytest.mark.parametrize("device_native", [True, False, None])
@@ -280,8 +272,32 @@ def test_a_fixed_knob_has_that_value_everywhere(knob: str, value: Any):
     space = space_of(around, fix={knob: value})
     entry = next(entry for entry in space if entry.knob == knob)
     assert (entry.values, entry.why_fixed) == ((value,), "fixed by --fix")
-    for guess in first_guesses(around.baseline, space, around.host):
-        assert getattr(guess, knob) == value
+    assert {getattr(one, knob) for one in all_configs(space) if one.num_workers or not value} == {value}
+
+
+def persistence(**around: Any) -> KnobSpace:
+    return entry_of("persistent_workers", surroundings(**around))
+
+
+def test_workers_persist_where_starting_them_anew_costs_something():
+    """No trial is needed to know that it is no slower."""
+    for own in (False, True):
+        entry = persistence(baseline=config(persistent_workers=own), boundary=Boundary(0.1, 0.25))
+        assert entry.values == (True,)
+        assert entry.why_fixed == (
+            "on wherever there are workers: starting one anew costs 250 ms per epoch (predicted)"
+        )
+
+
+def test_before_any_boundary_was_seen_starting_workers_is_believed_to_cost_something():
+    assert persistence(boundary=None).values == (True,)
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_where_starting_workers_cost_nothing_the_scripts_own_choice_stays(own: bool):
+    entry = persistence(baseline=config(persistent_workers=own), boundary=Boundary(0.1, 0.0))
+    assert entry.values == (own,)
+    assert "was seen to cost nothing" in (entry.why_fixed or "")
 
 
 def test_no_workers_leave_prefetch_and_persistence_without_effect():
@@ -420,9 +436,6 @@ def test_fp16_is_measured_where_bf16_is_not_native():
     old_gpu = profile(native_precisions=("fp32", "fp16"))
     around = surroundings(profile=old_gpu, bf16_native=False)
     assert entry_of("precision", around).values == (Precision.FP32, Precision.FP16)
-    assert Precision.FP16 in [
-        guess.precision for guess in first_guesses(around.baseline, space_of(around), host())
-    ]
 
 
 def test_fp16_is_not_injected_where_bf16_is_native():

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 DEFAULT_BUDGET = "15m"
 BUILTIN_BUDGET = "4m"
+DEFAULT_EPOCHS = 10
 _WINDOW_S = 5.0
 _BUILTIN_WINDOW_S = 3.0
 
@@ -84,7 +85,9 @@ def _add_knobs(group: argparse._ArgumentGroup) -> None:
         metavar="KNOB=LO..HI",
         help="bound a numeric knob (repeatable)",
     )
-    group.add_argument("--seed", type=natural, default=0, metavar="N", help="of the sampler (default: 0)")
+    group.add_argument(
+        "--seed", type=natural, default=0, metavar="N", help="no effect: proposals follow from the trials"
+    )
     group.add_argument(
         "--lr", type=positive_number(), metavar="LR", help="base learning rate (default: as seen)"
     )
@@ -92,7 +95,16 @@ def _add_knobs(group: argparse._ArgumentGroup) -> None:
         "--base-batch", type=positive, metavar="N", help="global batch that the base lr is for"
     )
     group.add_argument(
-        "--epochs", type=positive, default=10, metavar="N", help="of the planned run (default: 10)"
+        "--epochs",
+        type=positive,
+        metavar="N",
+        help="of the planned run (default: 10, but then no trial is left out for it)",
+    )
+    group.add_argument(
+        "--planned-steps",
+        type=positive,
+        metavar="N",
+        help="optimizer steps of the planned run: no trial is made that would cost more than it saves there",
     )
 
 
@@ -147,7 +159,9 @@ def search_options(options: argparse.Namespace, builtin: bool) -> "SearchOptions
         base_lr=options.lr,
         base_batch=options.base_batch,
         global_batch=options.global_batch,
-        epochs=options.epochs,
+        epochs=options.epochs or DEFAULT_EPOCHS,
+        epochs_given=options.epochs is not None,
+        planned_steps=options.planned_steps,
         confirm_rounds=options.confirm,
         trial_limit_s=parse_duration_s(options.trial_limit),
         no_progress_limit_s=parse_duration_s(options.no_progress_limit),

@@ -23,6 +23,7 @@ SETTINGS = {
     "trials": "count",
     "seed": "natural",
     "epochs": "count",
+    "planned-steps": "count",
     "confirm": "count",
     "window": "number",
     "trial-limit": "time",

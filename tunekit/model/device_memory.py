@@ -14,6 +14,7 @@ import numpy as np
 from tunekit.model.columns import PRECISIONS, Columns, Floats
 from tunekit.model.fit import Beliefs, fit
 from tunekit.records.config import Precision, TrainConfig
+from tunekit.records.measurement import Measurement
 from tunekit.records.trial import OutcomeKind, TrialRecord
 
 _PEAK_NOISE = 0.04
@@ -30,7 +31,7 @@ _DIFFERENCE = 1e-4
 
 @dataclass(frozen=True)
 class PeakSeen:
-    """One trial: what it reserved, or that it ran out."""
+    """One trial, or one batch size that it looked at: what it reserved, or that it ran out."""
 
     config: TrainConfig
     reserved_bytes: float | None
@@ -47,7 +48,17 @@ def peaks_seen(records: Sequence[TrialRecord]) -> tuple[PeakSeen, ...]:
             seen.append(PeakSeen(record.config, float(record.measurement.loop.peak_reserved_bytes)))
         elif record.failure is not None and record.failure.kind is OutcomeKind.DEVICE_OOM:
             seen.append(PeakSeen(record.config, None))
+        seen += _peaks_at_sizes(record.config, record.measurement)
     return tuple(seen)
+
+
+def _peaks_at_sizes(config: TrainConfig, measurement: Measurement | None) -> list[PeakSeen]:
+    sizes = measurement.details.sizes if measurement and measurement.details else None
+    return [
+        PeakSeen(config.model_copy(update={"batch_size": one.batch_size}), float(one.peak_reserved_bytes))
+        for one in (sizes.sizes if sizes else ())
+        if one.peak_reserved_bytes
+    ]
 
 
 class DeviceMemoryModel:

@@ -12,7 +12,10 @@ _LEAST_CPU_SHARE = 0.02
 
 @dataclass(frozen=True)
 class Observation:
-    """One measured trial; every time is in seconds per loop batch, None where it was not seen."""
+    """A measured trial, or its training alone at another batch size.
+
+    Every time is in seconds per loop batch, None where it was not seen.
+    """
 
     config: TrainConfig
     step_s: float | None
@@ -34,13 +37,38 @@ class Observation:
 
 
 def observations(records: Iterable[TrialRecord]) -> tuple[Observation, ...]:
-    """Return what the measured trials tell, in their order; those that only guard losses are left out."""
+    """Return what the measured trials tell, in their order; those that only guard losses are left out.
+
+    Sizes at which a trial looked at its training alone follow it, each with that batch size.
+    """
     return tuple(
-        _observed(record.config, record.measurement)
+        one
         for record in records
         if record.config is not None
         and record.measurement is not None
         and record.role is not TrialRole.NUMERICS
+        for one in (
+            _observed(record.config, record.measurement),
+            *_at_sizes(record.config, record.measurement),
+        )
+    )
+
+
+def _at_sizes(config: TrainConfig, measurement: Measurement) -> tuple[Observation, ...]:
+    sizes = measurement.details.sizes if measurement.details else None
+    return tuple(
+        Observation(
+            config=config.model_copy(update={"batch_size": one.batch_size}),
+            step_s=None,
+            compute_s=None,
+            fetch_s=None,
+            fetch_cpu_s=None,
+            loader_alone_s=None,
+            compute_alone_s=one.step_s,
+            boundary_s=None,
+            step_spread=None,
+        )
+        for one in (sizes.sizes if sizes else ())
     )
 
 

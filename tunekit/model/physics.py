@@ -111,6 +111,10 @@ class Physics:
         self.parameters = parameters(anchor.cpus, anchor.on_cpu)
         self._place = {parameter.name: place for place, parameter in enumerate(self.parameters)}
         self._home = Columns.of([anchor.config])
+        self._samples, self._overheads = (
+            np.array([self._place[f"{precision}_{what}"] for precision in PRECISIONS])
+            for what in ("samples", "overhead")
+        )
 
     @property
     def means(self) -> Floats:
@@ -168,12 +172,10 @@ class Physics:
 
     def _factors(self, values: Floats, columns: Columns) -> tuple[Floats, Floats]:
         """Return the factors of the modes on overhead and on cost per sample."""
-        samples = np.array([self._of(f"{precision}_samples", values) for precision in PRECISIONS])
-        overheads = np.array([self._of(f"{precision}_overhead", values) for precision in PRECISIONS])
-        log_samples = samples[columns.precision]
+        log_samples = values[self._samples][columns.precision]
         log_samples = log_samples + columns.compiled * self._of("compiled_samples", values)
         log_samples = log_samples + columns.channels_last * self._of("channels_last_samples", values)
-        log_overhead = overheads[columns.precision]
+        log_overhead = values[self._overheads][columns.precision]
         log_overhead = log_overhead + columns.compiled * self._of("compiled_overhead", values)
         return np.exp(log_overhead), np.exp(log_samples)
 

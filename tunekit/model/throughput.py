@@ -72,6 +72,10 @@ class ThroughputModel:
         variance = ((slopes @ self._fit.covariance) * slopes).sum(1) + left_variance
         return Prediction(self._log_rate(columns, np.exp(log_step + left)), np.sqrt(variance))
 
+    def rough_log_rate(self, columns: Columns) -> Floats:
+        """Return log rates by the equations alone, quickly: for choosing what to predict in full."""
+        return self._log_rate(columns, self._physics.times(self._fit.values, columns).step_s)
+
     def _log_steps(self, columns: Columns) -> tuple[Floats, Floats]:
         """Return the equations' log step times, and (configs, parameters) how they move with each."""
         values = self._fit.values
@@ -130,7 +134,7 @@ def _anchor(observations: Sequence[Observation], cpus: int, on_cpu: bool) -> Anc
     fetches = [
         one.fetch_s * first.config.batch_size / one.config.batch_size for one in observations if one.fetch_s
     ]
-    fetch_s = first.fetch_s or (fetches[0] if fetches else _LEAST_S)
+    fetch_s = first.fetch_s or (fetches[0] if fetches else _waited_s(first))
     shares = [
         one.fetch_cpu_s / one.fetch_s for one in observations if one.fetch_s and one.fetch_cpu_s is not None
     ]
@@ -142,3 +146,9 @@ def _anchor(observations: Sequence[Observation], cpus: int, on_cpu: bool) -> Anc
         cpus=cpus,
         on_cpu=on_cpu,
     )
+
+
+def _waited_s(first: Observation) -> float:
+    """Return about what one process takes to make a batch where that was not seen: what the loop waited."""
+    wait_s = (first.step_s or 0.0) - (first.compute_s or first.compute_alone_s or 0.0)
+    return max(_LEAST_S, wait_s * max(1, first.config.num_workers))

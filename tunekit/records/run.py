@@ -48,6 +48,10 @@ class SearchOptions(Record):
     """Samples per optimizer step over all ranks that every config has to keep."""
     epochs: PositiveInt = 10
     """Epochs of the planned training."""
+    epochs_given: bool = False
+    """Whether the user said so; else the number is no promise."""
+    planned_steps: PositiveInt | None = None
+    """Optimizer steps of the planned training, with the user's own config."""
     confirm_rounds: PositiveInt = 5
     trial_limit_s: PositiveFloat = 300.0
     """A trial that has not finished measuring by then is ended."""

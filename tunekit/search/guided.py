@@ -2,106 +2,282 @@
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tunekit.model.columns import Columns, Floats
-from tunekit.model.device_memory import DeviceMemoryModel, peaks_seen
+from tunekit.model.columns import Columns, Flags, Floats
+from tunekit.model.evidence import STEP_NOISE
 from tunekit.model.observation import observations
 from tunekit.model.throughput import Prediction, ThroughputModel
-from tunekit.recommend.tiers import POLICIES
-from tunekit.records.config import TrainConfig
+from tunekit.records.config import KNOBS, TrainConfig
 from tunekit.records.host import Host
-from tunekit.records.recommendation import Tier
 from tunekit.records.run import KnobSpace, KnobValue
 from tunekit.records.trial import TrialRecord
 from tunekit.search.confirm import expected_duration_s
+from tunekit.search.failures import chances_to_run
+from tunekit.search.fitting import chances_to_fit, fits_host
 from tunekit.search.space import config_from
 
-_MOST_LOOKED_AT = 2000
-"""Configs whose prediction is worked out in full."""
-_SURE_OF_BEST = 0.01
+LEAST_GAIN = 0.005
+"""Share of the best rate that a trial has to be expected to gain, if it is to be worth its time."""
+
+_MOST_LOOKED_AT = 1000
+"""Configs whose prediction is worked out in full: the fastest by the equations alone."""
+_MOST_LEARNT_FROM = 80
+"""Trials that the model is fitted to."""
+_SAME_WORTH = 0.1
+"""Logarithm of gain per second within which two configs count as equal."""
+_LEAST_CHANCE = 0.1
+"""Of fitting in the device's memory, below which a config is not tried."""
+
+Places = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a trial must promise, and may cost."""
+
+    most_s: float = math.inf
+    """Longest that it may take."""
+    least_gain: float = LEAST_GAIN
+    """Of the best rate, as a share."""
+    planned_samples: float | None = None
+    """Of one rank in the training to come; None where that is unknown."""
+
+
+ANY_TERMS = Terms()
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A config to try, and why."""
+    """A config to try, and why; all figures are predicted."""
 
     config: TrainConfig
-    expected_rate_samples_per_s: float
-    gain: float
-    """Expected improvement of the best rate by this trial, as a share."""
     cost_s: float
+    expected_rate_samples_per_s: float | None
+    """Of one rank; None before anything was measured."""
+    gain: float | None
+    """By what share the best rate is expected to grow by what this trial tells, misses counted as nothing;
+    None before anything was measured."""
+    pays: bool = True
+    """Whether it is expected to save more of the planned training than it costs; true without a plan."""
 
 
 class Guided:
     """Proposes configs by a throughput model; the same records always give the same proposal.
 
+    Only what the baseline and the search tried is learnt from, so that confirmation changes no proposal.
+
     Args:
         space: the knobs and their values.
         host: the share of the machine that one rank can use.
-        is_refused: whether a config would not fit by what is known.
     """
 
-    def __init__(
-        self,
-        space: Sequence[KnobSpace],
-        host: Host,
-        is_refused: Callable[[TrainConfig], bool] = lambda config: False,
-    ) -> None:
+    def __init__(self, space: Sequence[KnobSpace], host: Host) -> None:
         self._space = tuple(space)
         self._host = host
-        self._is_refused = is_refused
 
     @cached_property
-    def _configs(self) -> tuple[TrainConfig, ...]:
+    def configs(self) -> tuple[TrainConfig, ...]:
+        """Every config of the space."""
         return all_configs(self._space)
 
-    @cached_property
-    def _columns(self) -> Columns:
-        return Columns.of(self._configs)
-
-    def propose(
-        self, records: Sequence[TrialRecord], accept: Callable[[TrainConfig], bool] = lambda config: True
-    ) -> Proposal | None:
+    def propose(self, records: Sequence[TrialRecord], terms: Terms = ANY_TERMS) -> Proposal | None:
         """Return the config to try next; None when there is none.
+
+        A config that keeps the terms comes before one that does not.
 
         Args:
             records: all trials so far; the first measured one sets the scale.
-            accept: whether a config may be proposed at this time.
+            terms: what a trial must promise, and may cost.
         """
-        seen = observations(records)
-        if not seen:
+        candidates = [record for record in records if record.role.is_candidate]
+        costs = self._costs(records)
+        is_open = self._untried(candidates) & (costs < terms.most_s) & self._fits_host(candidates)
+        fitting = chances_to_fit(candidates, self._columns)
+        places = np.flatnonzero(is_open & (fitting >= _LEAST_CHANCE))
+        if not len(places):
             return None
-        first = next(record for record in records if record.measurement)
-        assert first.measurement is not None
-        loop = first.measurement.loop
-        model = ThroughputModel(seen, self._host.cpus, loop.device.type == "cpu", loop.epoch_samples)
-        best = float(np.max(model.predict([one.config for one in seen if one.step_s is not None]).log_rate))
-        places, told = self._looked_at(model)
-        gains = expected_improvement(told, best) * self._chances_to_fit(records, loop.device.memory_bytes)
-        costs = np.array([expected_duration_s(records, self._configs[place]) for place in places])
-        tried = {record.config for record in records if record.role.is_candidate}
-        for order in np.argsort(-gains / np.maximum(costs, 1e-3), kind="stable"):
-            config = self._configs[places[order]]
-            if config in tried or not accept(config) or self._is_refused(config):
-                continue
-            rate = math.exp(min(float(told.log_rate[order]), 700.0))
-            return Proposal(config, rate, float(gains[order]), float(costs[order]))
-        return None
+        chances = fitting * chances_to_run(candidates, self._columns)
+        measured = [record for record in candidates if record.measurement is not None]
+        if not measured:
+            place = self._smallest(candidates, places)
+            return Proposal(self.configs[place], float(costs[place]), None, None)
+        return self._best(_model(measured, self._host), _rest_of(places, chances, costs), terms)
 
-    def _chances_to_fit(self, records: Sequence[TrialRecord], capacity_bytes: int | None) -> Floats:
-        seen = peaks_seen(records)
-        if capacity_bytes is None or all(one.reserved_bytes is None for one in seen):
-            return np.ones(len(self._configs))
-        share = POLICIES[Tier.AGGRESSIVE].vram_share
-        return DeviceMemoryModel(seen, capacity_bytes).chance_to_fit(self._columns, share)
+    def is_exhausted(self, records: Sequence[TrialRecord]) -> bool:
+        """Return whether every config was tried."""
+        return not self._untried([record for record in records if record.role.is_candidate]).any()
 
-    def _looked_at(self, model: ThroughputModel) -> tuple[np.ndarray, Prediction]:
-        return np.arange(len(self._configs)), model.predict_columns(self._columns)
+    def _best(self, fitted: "_Fitted", rest: "_Rest", terms: Terms) -> Proposal:
+        """Return the config that gains most per second, equal ones by their size."""
+        columns = self._columns.take(rest.places)
+        if len(rest.places) > _MOST_LOOKED_AT:
+            promising = fitted.model.rough_log_rate(columns) + np.log(rest.chances)
+            rest = rest.take(np.sort(np.argsort(-promising, kind="stable")[:_MOST_LOOKED_AT]))
+            columns = self._columns.take(rest.places)
+        told = fitted.model.predict_columns(columns)
+        gains = expected_improvement(told, fitted.best_log_rate) * rest.chances
+        worth = np.log(np.maximum(gains / np.maximum(rest.costs, 1e-3), 1e-300))
+        sure = expected_improvement(_as_one_trial_tells(told), fitted.best_log_rate) * rest.chances
+        gains_enough = sure >= terms.least_gain
+        pays = np.ones(len(gains), dtype=bool)
+        if terms.planned_samples is not None:
+            planned_s = terms.planned_samples * math.exp(-fitted.best_log_rate)
+            pays = planned_s * -np.expm1(-sure) >= rest.costs
+        order = np.lexsort(
+            (
+                self._size_rank[rest.places],
+                -np.round(worth / _SAME_WORTH),
+                ~gains_enough,
+                ~(gains_enough & pays),
+            )
+        )
+        first = order[0]
+        return Proposal(
+            config=self.configs[rest.places[first]],
+            cost_s=float(rest.costs[first]),
+            expected_rate_samples_per_s=math.exp(min(float(told.log_rate[first]), 700.0)),
+            gain=float(sure[first]),
+            pays=bool(pays[first]),
+        )
+
+    def _smallest(self, candidates: Sequence[TrialRecord], places: Places) -> int:
+        """Return the place of the smallest batch size that was not tried, all else as the script has it."""
+        tried = {record.config.batch_size for record in candidates if record.config}
+        own = next((record.config for record in candidates if record.config), self.configs[0])
+
+        def key(place: int) -> tuple[bool, int, int, int]:
+            config = self.configs[place]
+            changed = sum(getattr(config, knob) != getattr(own, knob) for knob in KNOBS)
+            return config.batch_size in tried, config.batch_size, changed, int(self._size_rank[place])
+
+        return min(map(int, places), key=key)
+
+    # --- the space, once -------------------------------------------------------------------
+
+    @cached_property
+    def _columns(self) -> Columns:
+        return Columns.of(self.configs)
+
+    @cached_property
+    def _place_of(self) -> dict[TrainConfig, int]:
+        return {config: place for place, config in enumerate(self.configs)}
+
+    @cached_property
+    def _size_rank(self) -> Places:
+        """Where each config stands among all by size; of two alike, page-locked memory comes first."""
+        columns = self._columns
+        order = np.lexsort(
+            (
+                columns.channels_last,
+                columns.precision,
+                ~columns.pinned,
+                columns.compiled,
+                columns.batch_size,
+                columns.prefetch,
+                columns.workers,
+            )
+        )
+        rank = np.empty(len(order), dtype=np.int64)
+        rank[order] = np.arange(len(order))
+        return rank
+
+    @cached_property
+    def _pinned_twin(self) -> Places:
+        """The place of each config with page-locked memory, its own where that is not in the space."""
+        return np.array(
+            [
+                place
+                if config.pin_memory
+                else self._place_of.get(config.model_copy(update={"pin_memory": True}), place)
+                for config, place in self._place_of.items()
+            ],
+            dtype=np.int64,
+        )
+
+    @cached_property
+    def _queues(self) -> tuple[tuple[TrainConfig, ...], Places]:
+        """One config of each size of queue, and which of them each config of the space has."""
+        columns = self._columns
+        knobs = np.stack([columns.batch_size, columns.workers, columns.prefetch], axis=1)
+        _, first, same = np.unique(knobs, axis=0, return_index=True, return_inverse=True)
+        return tuple(self.configs[place] for place in first), same.reshape(-1)
+
+    # --- what may be proposed --------------------------------------------------------------
+
+    def _untried(self, candidates: Sequence[TrialRecord]) -> Flags:
+        """Return which configs are left; without page-locked memory only beside one that was tried with."""
+        tried = np.zeros(len(self.configs), dtype=bool)
+        for record in candidates:
+            place = self._place_of.get(record.config) if record.config else None
+            if place is not None:
+                tried[place] = True
+        is_twin = self._pinned_twin != np.arange(len(tried))
+        return np.asarray(~tried & (~is_twin | tried[self._pinned_twin]))
+
+    def _fits_host(self, candidates: Sequence[TrialRecord]) -> Flags:
+        configs, same = self._queues
+        return np.asarray(fits_host(candidates, self._host, configs)[same])
+
+    def _costs(self, records: Sequence[TrialRecord]) -> Floats:
+        """Return the seconds that a trial of each config is taken to need: more where it compiles."""
+        any_config = self.configs[0]
+        eager_s, compiled_s = (
+            expected_duration_s(records, any_config.model_copy(update={"compile": compiled}))
+            for compiled in (False, True)
+        )
+        return np.where(self._columns.compiled, compiled_s, eager_s)
+
+
+@dataclass(frozen=True)
+class _Rest:
+    """What may be proposed, one entry per config."""
+
+    places: Places
+    chances: Floats
+    costs: Floats
+
+    def take(self, kept: Places) -> "_Rest":
+        return _Rest(self.places[kept], self.chances[kept], self.costs[kept])
+
+
+def _rest_of(places: Places, chances: Floats, costs: Floats) -> _Rest:
+    return _Rest(places, chances[places], costs[places])
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    model: ThroughputModel
+    best_log_rate: float
+    """Of the configs that were tried, as the model has it: what their noise leaves."""
+
+
+def _model(measured: Sequence[TrialRecord], host: Host) -> _Fitted:
+    seen = observations(_most_telling(measured))
+    first = measured[0].measurement
+    assert first is not None
+    loop = first.loop
+    model = ThroughputModel(seen, host.cpus, loop.device.type == "cpu", loop.epoch_samples)
+    tried = [one.config for one in seen if one.step_s is not None]
+    return _Fitted(model, float(np.max(model.predict(tried).log_rate)))
+
+
+def _most_telling(measured: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """Return the trials to learn from: the first, the fastest, and some of the others, from fast to slow."""
+    if len(measured) <= _MOST_LEARNT_FROM:
+        return list(measured)
+    rates = np.array([record.rate_samples_per_s or 0.0 for record in measured[1:]])
+    order = np.argsort(-rates, kind="stable") + 1
+    fastest = order[: _MOST_LEARNT_FROM * 3 // 4]
+    others = order[len(fastest) :]
+    spread = np.linspace(0, len(others) - 1, min(len(others), _MOST_LEARNT_FROM - len(fastest) - 1))
+    kept = sorted({0, *map(int, fastest), *(int(others[round(place)]) for place in spread)})
+    return [measured[place] for place in kept]
 
 
 def all_configs(space: Sequence[KnobSpace]) -> tuple[TrainConfig, ...]:
@@ -114,6 +290,12 @@ def all_configs(space: Sequence[KnobSpace]) -> tuple[TrainConfig, ...]:
         values: dict[str, KnobValue] = dict(zip(names, one, strict=True))
         configs[config_from(values, space)] = None
     return tuple(configs)
+
+
+def _as_one_trial_tells(prediction: Prediction) -> Prediction:
+    """Return the prediction with the deviation that one trial can take off it: it has noise of its own."""
+    variance = prediction.deviation**2
+    return replace(prediction, deviation=variance / np.sqrt(variance + STEP_NOISE**2))
 
 
 def expected_improvement(prediction: Prediction, best: float) -> Floats:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from tunekit.model.boundary import Boundary
 from tunekit.records.config import LOADER_KNOBS, WORKER_KNOBS, TrainConfig
 from tunekit.records.host import Host
 from tunekit.records.profile import Profile
@@ -20,6 +21,8 @@ class Surroundings:
     discovery: Discovery
     baseline: TrainConfig
     target: Target
+    boundary: Boundary | None = None
+    """What an epoch's end costs, as the first measured trial has it; None before one."""
 
 
 @dataclass(frozen=True)

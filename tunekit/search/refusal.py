@@ -1,17 +1,28 @@
 """What is not run: a target whose baseline failed, and a config that would not fit."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
-from tunekit.errors import NoTrainingLoopError, TargetError
+from tunekit.errors import BudgetTooSmallError, NoTrainingLoopError, TargetError, TunekitError
 from tunekit.memory.base import predicted_base_ram
 from tunekit.memory.ram import oom_reason
 from tunekit.records.config import TrainConfig
 from tunekit.records.host import Host
+from tunekit.records.run import SearchOptions
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord
 from tunekit.trial.executor import TrialSpec
 
 _SHOWN_LINES = 10
+
+
+def refused_target(failure: Failure, options: SearchOptions) -> TunekitError:
+    """Return the error that says why a target whose baseline failed can't be tuned."""
+    if failure.kind is OutcomeKind.TIMEOUT and options.budget_s <= options.trial_limit_s:
+        return BudgetTooSmallError(
+            f"the baseline was not measured within the budget of {options.budget_s:.0f} s; "
+            "give --budget 15m or more"
+        )
+    return baseline_error(failure)
 
 
 def baseline_error(failure: Failure) -> TargetError:
@@ -31,13 +42,21 @@ def why_refused(config: TrainConfig | None, records: Sequence[TrialRecord], host
         records: the trials so far.
         host: the share of the machine that one rank can use.
     """
-    measured = [record.measurement for record in records if record.measurement]
     ran_before = any(record.config == config and record.measurement for record in records)
-    if config is None or not measured or ran_before:
+    if config is None or ran_before:
         return None
-    base_bytes = predicted_base_ram(measured).with_workers(config.num_workers)
+    return refusals(records, host)(config)
+
+
+def refusals(records: Sequence[TrialRecord], host: Host) -> Callable[[TrainConfig], str | None]:
+    """Return what says of a config that never ran why it must not be started, as `why_refused` does."""
+    measured = [record.measurement for record in records if record.measurement]
+    if not measured:
+        return lambda config: None
+    base = predicted_base_ram(measured)
     loop = next((one.loop for one in measured if one.loop.batch), measured[-1].loop)
-    return oom_reason(config, loop.bytes_per_sample, base_bytes, host, loop.shared_bytes_per_sample)
+    sample, shared = loop.bytes_per_sample, loop.shared_bytes_per_sample
+    return lambda config: oom_reason(config, sample, base.with_workers(config.num_workers), host, shared)
 
 
 def refused_record(spec: TrialSpec, reason: str) -> TrialRecord:

@@ -3,20 +3,21 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
 
 from tunekit.errors import BudgetTooSmallError, TargetError
 from tunekit.memory.base import base_ram
-from tunekit.recommend.loss_guard import barred_modes, mode_name, modes_due
+from tunekit.model.boundary import fit_boundary
+from tunekit.model.observation import observations
+from tunekit.recommend.loss_guard import Mode, barred_modes, mode_name, modes_due
 from tunekit.recommend.tiers import clip
 from tunekit.records.config import TrainConfig
 from tunekit.records.details import Detail
 from tunekit.records.profile import Profile
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import Run, RunStatus
-from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
+from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.search.abandon import rate_to_beat
-from tunekit.search.assemble import Trials, assemble, is_barred, pick_tiers
+from tunekit.search.assemble import Trials, assemble, is_barred, pick_tiers, run_noise
 from tunekit.search.confirm import (
     FLOOR_PROCESSES,
     expected_duration_s,
@@ -28,12 +29,14 @@ from tunekit.search.confirm import (
     typical_duration_s,
 )
 from tunekit.search.folder import RunFolder
-from tunekit.search.guesses import first_guesses
+from tunekit.search.guided import Proposal, Terms
 from tunekit.search.progress import SearchListener
 from tunekit.search.reach import Surroundings
-from tunekit.search.refusal import baseline_error, refused_record, why_refused
+from tunekit.search.refusal import refused_record, refused_target, why_refused
+from tunekit.search.sizes import sizes_to_look_at
 from tunekit.search.space import build_space, nearest
 from tunekit.search.study import Study
+from tunekit.search.worth import Stop, expectation, least_gain, next_trial, planned_samples
 from tunekit.trial.executor import Executor, KnownTarget, TrialSpec
 
 _CONFIRM_PASSES = 3
@@ -131,10 +134,10 @@ class Search:
         baseline = self._trials.baseline
         assert baseline is not None
         if baseline.failure is not None and not baseline.failure.kind.is_memory:
-            self._refuse_target(baseline.failure)
+            raise refused_target(baseline.failure, self._run.options)
         if baseline.config is None or self._trials.discovery is None:
             if baseline.failure is not None:
-                self._refuse_target(baseline.failure)
+                raise refused_target(baseline.failure, self._run.options)
             raise TargetError("what the baseline's agent told can't be read; see output.log of trial 0")
         if self._left_s <= 0 and len(self._records) == 1:
             raise BudgetTooSmallError(
@@ -171,21 +174,11 @@ class Search:
         assert baseline is not None and baseline.config is not None
         return baseline.config
 
-    def _refuse_target(self, failure: Failure) -> NoReturn:
-        """Raise the error that says why the target can't be tuned."""
-        if (
-            failure.kind is OutcomeKind.TIMEOUT
-            and self._run.options.budget_s <= self._run.options.trial_limit_s
-        ):
-            raise BudgetTooSmallError(
-                f"the baseline was not measured within the budget of {self._run.options.budget_s:.0f} s; "
-                "give --budget 15m or more"
-            )
-        raise baseline_error(failure)
-
     # --- space and proposals ---------------------------------------------------------------
 
     def _build_space(self, known: KnownTarget) -> None:
+        # By the first trial alone, so that a resumed search has the same space.
+        first = next((record for record in self._records if record.measurement), None)
         around = Surroundings(
             host=self._run.rank_host,
             profile=self._machine.profile,
@@ -193,6 +186,7 @@ class Search:
             discovery=known.discovery,
             baseline=known.baseline,
             target=self._run.target,
+            boundary=fit_boundary(observations([first])) if first else None,
         )
         space = build_space(around, self._run.options)
         measured_on = "cpu" if known.discovery.device_type == "cpu" else self._run.measured_on
@@ -200,21 +194,29 @@ class Search:
         self._listener.space_known(assemble(self._run, self._records))
 
     def _explore(self, known: KnownTarget) -> None:
-        """Try first guesses, then what the study proposes, while the budget allows."""
-        study = Study(self._run.space, self._run.rank_host, self._run.options.seed, self._folder.journal)
+        """Try what the study proposes, while it is worth its time and the budget allows."""
+        study = Study(self._run.space, self._run.rank_host, self._folder.journal)
         study.tell(self._records)
-        guesses = first_guesses(known.baseline, self._run.space, self._run.rank_host)
+        planned = planned_samples(self._run.options, known.baseline, self._records)
         while self._may_add:
-            tried = {record.config for record in self._records if record.role is not TrialRole.NUMERICS}
-            open_guesses = (config for config in guesses if config not in tried and self._affordable(config))
-            guess = next(open_guesses, None)
-            config = guess or study.propose(self._affordable)
-            if config is None:
-                if study.propose() is None:
-                    self._listener.said("every config of the space was tried")
+            terms = Terms(self._time_for_a_trial_s, least_gain(run_noise(self._trials)), planned)
+            coming = next_trial(study, terms, self._searched)
+            if isinstance(coming, Stop):
+                if coming.why is not None:
+                    self._listener.said(coming.why)
                 return
-            record = self._try(config, known, "first guess" if guess else "search")
-            study.tell([record])
+            study.tell([self._try_proposed(coming, known)])
+
+    def _try_proposed(self, proposal: Proposal, known: KnownTarget) -> TrialRecord:
+        """Run a proposal; the first of its mode looks at other batch sizes too."""
+        sizes = sizes_to_look_at(proposal.config, self._records, self._run.space, self._run.rank_host)
+        rates = [record.rate_samples_per_s or 0.0 for record in self._trials.candidates]
+        purpose = expectation(proposal, self._run.world_size, max(rates, default=None))
+        return self._try(proposal.config, known, purpose, sizes)
+
+    @property
+    def _searched(self) -> int:
+        return sum(record.role is TrialRole.SEARCH for record in self._records)
 
     @property
     def _may_add(self) -> bool:
@@ -223,25 +225,32 @@ class Search:
         explored = sum(record.role.is_candidate for record in self._records)
         return most is None or explored < most
 
-    def _affordable(self, config: TrainConfig) -> bool:
-        """Return whether a trial of the config leaves time enough for confirmation."""
+    @property
+    def _time_for_a_trial_s(self) -> float:
+        """The longest trial that leaves time enough for confirmation, in seconds."""
         reserve_s = min(
             4 * self._run.options.confirm_rounds * typical_duration_s(self._records, None),
             _CONFIRM_SHARE * self._run.options.budget_s,
         )
-        return self._left_s > reserve_s + self._guards_s + expected_duration_s(self._records, config)
+        return self._left_s - reserve_s - self._guards_s
 
     def _fill_tiers(self, known: KnownTarget) -> None:
-        """Run a config made to fit for each tier that no measured config satisfies."""
+        """Run a config made to fit for each tier that would otherwise have none, or only the baseline.
+
+        It is the fastest that was measured, in the baseline's own mode where the tier does not take its.
+        """
         for tier in Tier:
             barred = barred_modes(self._records)
-            usable = [one for one in self._trials.candidates if not is_barred(one, tier, barred)]
-            if tier in self._picks() or not usable:
+            best = max(self._trials.candidates, key=lambda r: r.rate_samples_per_s or 0.0, default=None)
+            pick = self._picks().get(tier)
+            if best is None or (pick is not None and (pick is best or not pick.is_baseline_config)):
                 continue
-            best = max(usable, key=lambda r: r.rate_samples_per_s or 0.0)
             assert best.config is not None and best.measurement is not None
+            if pick is not None and self._left_s < self._least_confirmation_s() + best.duration_s:
+                continue
+            own_mode = Mode.of(known.baseline).applied_to(best.config)
             fitting = clip(
-                best.config,
+                own_mode if is_barred(best, tier, barred) else best.config,
                 tier,
                 self._run.rank_host,
                 best.measurement.loop.bytes_per_sample,
@@ -348,10 +357,20 @@ class Search:
     def _next_number(self) -> int:
         return max((record.number for record in self._records), default=-1) + 1
 
-    def _try(self, config: TrainConfig, known: KnownTarget, purpose: str) -> TrialRecord:
-        """Run a candidate; one that can't be any tier's choice is given up early."""
-        beat = rate_to_beat(self._records, self._run.rank_host, self._run.options, config)
-        spec = TrialSpec(self._next_number, TrialRole.SEARCH, config, rate_to_beat=beat)
+    def _try(
+        self, config: TrainConfig, known: KnownTarget, purpose: str, sizes: tuple[int, ...] = ()
+    ) -> TrialRecord:
+        """Run a candidate; one that can't be any tier's choice is given up early, unless it tells of others."""
+        spec = TrialSpec(
+            self._next_number,
+            TrialRole.SEARCH,
+            config,
+            details=(Detail.SIZES,) if sizes else (),
+            sizes=sizes,
+            rate_to_beat=None
+            if sizes
+            else rate_to_beat(self._records, self._run.rank_host, self._run.options, config),
+        )
         return self._run_trial(spec, known, purpose)
 
     def _run_trial(self, spec: TrialSpec, known: KnownTarget | None, purpose: str) -> TrialRecord:

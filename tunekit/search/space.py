@@ -3,11 +3,13 @@
 from collections.abc import Mapping, Sequence
 
 from tunekit.errors import EmptySpaceError, UsageError
+from tunekit.model.boundary import fit_boundary
 from tunekit.records.config import KNOBS, WORKER_KNOBS, Precision, TrainConfig
 from tunekit.records.run import FixedKnob, KnobRange, KnobSpace, KnobValue, SearchOptions
 from tunekit.records.target import BindingKind
 from tunekit.search.reach import Surroundings, reach_of
 from tunekit.trial.binding_syntax import values_possible
+from tunekit.units import duration_text
 
 NUMERIC_KNOBS = ("batch_size", "num_workers", "prefetch_factor")
 """Knobs that `--range` can bound."""
@@ -33,7 +35,7 @@ def build_space(around: Surroundings, options: SearchOptions) -> tuple[KnobSpace
             entry = _bounded(entry, ranges[knob])
         if knob in fixed:
             entry = _fixed(entry, fixed[knob], around)
-        space.append(_spelled(entry, around))
+        space.append(_decided(_spelled(entry, around), around))
     if options.global_batch is not None:
         space = _at_global_batch(space, options.global_batch, around)
     result = _without_worker_knobs(tuple(space))
@@ -263,6 +265,22 @@ def _bounded(entry: KnobSpace, bounds: KnobRange) -> KnobSpace:
     values = tuple(sorted({*inside, bounds.low, bounds.high}))
     why = f"--range allows only {values[0]}" if len(values) == 1 else None
     return KnobSpace(knob=entry.knob, values=values, why_fixed=why)
+
+
+def _decided(entry: KnobSpace, around: Surroundings) -> KnobSpace:
+    """Return persistent_workers with the value that costs least at an epoch's end; other knobs as they are.
+
+    Between two epochs' ends it makes no difference, so that no trial is needed to choose.
+    """
+    if entry.knob != "persistent_workers" or not entry.is_searched:
+        return entry
+    start_s = (around.boundary or fit_boundary(())).per_worker_s
+    if start_s <= 0:
+        why = "starting workers anew at an epoch's end was seen to cost nothing, so it stays as it is"
+        return KnobSpace(knob=entry.knob, values=(around.baseline.persistent_workers,), why_fixed=why)
+    cost = f"starting one anew costs {duration_text(start_s)} per epoch (predicted)"
+    why = f"on wherever there are workers: {cost}"
+    return KnobSpace(knob=entry.knob, values=(True,), why_fixed=why)
 
 
 def _spelled(entry: KnobSpace, around: Surroundings) -> KnobSpace:

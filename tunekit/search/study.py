@@ -1,31 +1,29 @@
 """Optuna behind ask and tell: it proposes configs, it is told what became of them."""
 
-import itertools
 import logging
-import random
-import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 import optuna
-from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.distributions import CategoricalDistribution
 from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from tunekit.memory.ram import OOM_SHARE, buffer_bytes
 from tunekit.recommend.tiers import POLICIES, base_ram_bytes
-from tunekit.records.config import WORKER_KNOBS, TrainConfig
+from tunekit.records.config import TrainConfig
 from tunekit.records.host import Host
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import KnobSpace, KnobValue
 from tunekit.records.trial import TrialRecord
+from tunekit.search.guided import ANY_TERMS, Guided, Proposal, Terms
+from tunekit.search.sampler import ThroughputSampler, parameters_of
 from tunekit.search.space import config_from, contains
 
 STUDY_NAME = "tunekit"
-_SAME_CONFIG_TRIES = 40
-_STARTUP_TRIALS = 5
 
 
 class Study:
@@ -35,18 +33,14 @@ class Study:
 
     Args:
         space: the knobs and their values.
-        host: its limits become constraints.
-        seed: of the sampler; together with the number of finished trials it fixes each proposal.
+        host: its limits bound what is proposed, and become constraints.
         journal: file that mirrors the study for Optuna's own tools; None for memory only.
     """
 
-    def __init__(
-        self, space: Sequence[KnobSpace], host: Host, seed: int, journal: Path | None = None
-    ) -> None:
+    def __init__(self, space: Sequence[KnobSpace], host: Host, journal: Path | None = None) -> None:
         logging.getLogger("optuna").setLevel(logging.ERROR)
         self._space = tuple(space)
         self._host = host
-        self._seed = seed
         if journal is not None:
             journal.unlink(missing_ok=True)
             # Left by a killed search, it would hold up the first write for half a minute.
@@ -55,84 +49,61 @@ class Study:
         if journal is not None:
             storage = JournalStorage(JournalFileBackend(str(journal)))
         self._study = optuna.create_study(storage=storage, study_name=STUDY_NAME, direction="maximize")
-        self._tried: set[TrainConfig] = set()
+        self._guided = Guided(self._space, host)
+        self._records: list[TrialRecord] = []
+        self._terms = ANY_TERMS
+        self._sampler = ThroughputSampler(
+            self._space, lambda: self._guided.propose(self._records, self._terms)
+        )
 
     def tell(self, records: Iterable[TrialRecord]) -> None:
-        """Add finished trials; those that a sampler can't learn from are only remembered as tried."""
+        """Add finished trials; one with a value that the space does not have is no trial of the study."""
         for record in records:
+            self._records.append(record)
             if record.config is None or not record.role.is_candidate:
                 continue
-            self._tried.add(record.config)
-            if contains(self._space, record.config):
+            if contains(self._space, self._as_searched(record.config)):
                 self._study.add_trial(self._frozen(record, record.config))
 
-    def propose(self, accept: Callable[[TrainConfig], bool] = lambda config: True) -> TrainConfig | None:
-        """Return a legal config that was not tried yet; None when there seems to be none.
+    def propose(self, terms: Terms = ANY_TERMS) -> Proposal | None:
+        """Return a config that was not tried yet, and why; None when there is none that fits.
 
         Args:
-            accept: whether a config may be proposed at this time.
+            terms: what a trial must promise, and may cost.
         """
-        for attempt in range(_SAME_CONFIG_TRIES):
-            config = self._ask(attempt)
-            if config not in self._tried and accept(config):
-                return config
-        return self._any_untried(accept)
-
-    def _any_untried(self, accept: Callable[[TrainConfig], bool]) -> TrainConfig | None:
-        """Return an acceptable config that the sampler, repeating itself, did not come upon."""
-        searched = self._searched()
-        choices = list(itertools.product(*(entry.values for entry in searched)))
-        random.Random(f"{self._seed}-{len(self._tried)}").shuffle(choices)
-        for choice in choices:
-            values = {entry.knob: value for entry, value in zip(searched, choice, strict=True)}
-            config = config_from(values, self._space)
-            if config not in self._tried and accept(config):
-                return config
-        return None
-
-    def _ask(self, attempt: int) -> TrainConfig:
-        """Sample one config without leaving a waiting trial in the study."""
-        finished = len(self._study.get_trials(deepcopy=False))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            sampler = optuna.samplers.TPESampler(
-                seed=(self._seed * 1_000_003 + finished * 101 + attempt) % 2**32,
-                n_startup_trials=_STARTUP_TRIALS,
-                multivariate=True,
-                group=True,
-            )
-        scratch = optuna.create_study(direction="maximize", sampler=sampler)
-        scratch.add_trials(self._study.get_trials(deepcopy=False))
+        self._terms = terms
+        # Asked of a study of its own, so that no waiting trial is left in the journal.
+        scratch = optuna.create_study(direction="maximize", sampler=self._sampler)
         trial = scratch.ask()
-        values: dict[str, KnobValue] = {}
-        for entry in self._searched():
-            if entry.knob in WORKER_KNOBS and self._chosen(values, "num_workers") == 0:
-                continue
+        proposal = self._sampler.proposal
+        if proposal is None:
+            return None
+        choices = {entry.knob: entry.values for entry in self._space}
+        values = {
             # The candidates are KnobValues; Optuna's own type for a choice is wider.
-            values[entry.knob] = cast(KnobValue, trial.suggest_categorical(entry.knob, entry.values))
-        return config_from(values, self._space)
+            knob: cast(KnobValue, trial.suggest_categorical(knob, choices[knob]))
+            for knob in parameters_of(proposal.config, self._space)
+        }
+        return replace(proposal, config=config_from(values, self._space))
 
-    def _searched(self) -> list[KnobSpace]:
-        return [entry for entry in self._space if entry.is_searched]
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether every config of the space was tried."""
+        return self._guided.is_exhausted(self._records)
 
-    def _chosen(self, values: dict[str, KnobValue], knob: str) -> KnobValue:
-        only = next(entry.values[0] for entry in self._space if entry.knob == knob)
-        return values.get(knob, only)
+    def _as_searched(self, config: TrainConfig) -> TrainConfig:
+        """Return a config with the space's persistent_workers, which is no parameter of the study."""
+        persistent = next(entry.values[0] for entry in self._space if entry.knob == "persistent_workers")
+        return config.model_copy(update={"persistent_workers": bool(config.num_workers and persistent)})
 
     def _frozen(self, record: TrialRecord, config: TrainConfig) -> FrozenTrial:
-        values = config.model_dump()
-        parameters: dict[str, KnobValue] = {}
-        distributions: dict[str, BaseDistribution] = {}
-        for entry in self._searched():
-            if entry.knob in WORKER_KNOBS and config.num_workers == 0:
-                continue
-            parameters[entry.knob] = values[entry.knob]
-            distributions[entry.knob] = CategoricalDistribution(entry.values)
+        parameters = parameters_of(config, self._space)
+        values = {entry.knob: entry.values for entry in self._space}
         violations = constraints(record, self._host)
         return create_trial(
             state=TrialState.COMPLETE,
             params=parameters,
-            distributions=distributions,
+            distributions={knob: CategoricalDistribution(values[knob]) for knob in parameters},
             value=record.rate_samples_per_s or 0.0,
             user_attrs={"number": record.number, "failure": record.failure.kind if record.failure else None},
             constraints=violations,

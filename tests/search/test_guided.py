@@ -1,0 +1,166 @@
+"""What the model's proposals come to on targets whose physics is known."""
+
+import math
+from typing import Any
+
+import pytest
+from build_records import GIB, baseline_record, config, host, options, trial_record, unhurried
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scripted_search import surroundings
+
+from tunekit.records.attribution import LoaderWork, StepParts, WorkerWork
+from tunekit.records.config import Precision, TrainConfig
+from tunekit.records.run import KnobSpace
+from tunekit.records.trial import TrialRecord
+from tunekit.search.guided import Guided, Terms
+from tunekit.search.space import build_space
+
+CPUS = 8
+
+
+def space(**around: Any) -> tuple[KnobSpace, ...]:
+    return build_space(surroundings(**around), options())
+
+
+def trial(number: int, knobs: TrainConfig, fetch_s: float, compute_s: float, **factors: float) -> TrialRecord:
+    """A loop of this much fetching and training per sample, seen by part; factors of modes on training."""
+    compute_s *= knobs.batch_size * factors.get(knobs.precision.value, 1.0)
+    compute_s *= factors.get("compile", 0.9) if knobs.compile else 1.0
+    fetch_s *= knobs.batch_size
+    loader_s = fetch_s / min(max(1, knobs.num_workers), CPUS)
+    step_s = max(compute_s, loader_s) if knobs.num_workers else compute_s + fetch_s
+    parts = StepParts(
+        data_wait_s=100 * (step_s - compute_s), compute_s=100 * compute_s, optimizer_s=0.0, other_s=0.0
+    )
+    rate = knobs.batch_size / step_s
+    work = LoaderWork(
+        workers=(WorkerWork(batches=100, time_s=100 * fetch_s, first_batch_s=fetch_s),),
+        cpu_s=90 * fetch_s,
+        median_batch_s=fetch_s,
+        p99_batch_s=fetch_s,
+        slowest_batch_s=fetch_s,
+    )
+    overrides: dict[str, Any] = {"duration_s": 80.0 if knobs.compile else 20.0}
+    whole = baseline_record if number == 0 else trial_record
+    return whole(
+        number, rate, knobs, parts=parts, loader_work=work, peak_reserved_bytes=GIB, overrides=overrides
+    )
+
+
+def walk(entries: tuple[KnobSpace, ...], count: int, own: TrainConfig, **physics: float) -> list[TrialRecord]:
+    guided, records = Guided(entries, host()), [trial(0, own, **physics)]
+    while len(records) <= count:
+        proposal = guided.propose(records)
+        if proposal is None:
+            break
+        records.append(trial(len(records), proposal.config, **physics))
+    return records[1:]
+
+
+@given(
+    st.floats(1e-3, 1e-1), st.floats(0.001, 0.02), st.sampled_from([0, 1, 2, 4]), st.sampled_from([32, 128])
+)
+@settings(unhurried, max_examples=8)
+def test_a_loop_that_waits_for_its_data_is_not_compiled_before_its_loader_is_done(
+    fetch_s: float, share: float, workers: int, batch_size: int
+):
+    """Even all CPUs as workers leave training waiting, so that faster training gains nothing."""
+    own = config(num_workers=workers, batch_size=batch_size)
+    records = walk(space(baseline=own), 12, own, fetch_s=fetch_s, compute_s=share * fetch_s)
+    workers_tried = [record.config.num_workers for record in records if record.config]
+    done = workers_tried.index(CPUS) if CPUS in workers_tried else len(records)
+    assert not any(record.config.compile for record in records[: done + 1] if record.config)
+    assert CPUS in workers_tried, "all CPUs are what such a loop needs"
+
+
+def test_with_all_cpus_at_work_a_loop_that_waits_for_its_data_is_still_not_compiled():
+    records = walk(space(), 30, config(), fetch_s=0.01, compute_s=1e-4)
+    assert len(records) == 30
+    assert not any(record.config.compile for record in records if record.config)
+
+
+def test_a_loop_that_waits_for_its_training_is_compiled_soon():
+    own = config(num_workers=4)
+    records = walk(space(), 10, own, fetch_s=1e-5, compute_s=1e-3, compile=0.6)
+    assert any(record.config.compile for record in records if record.config)
+
+
+def test_a_mode_that_is_dominated_is_dropped_after_a_trial_or_two():
+    own = config(num_workers=4)
+    records = walk(space(), 15, own, fetch_s=1e-5, compute_s=1e-3, bf16=3.0, tf32=0.7)
+    half = [record for record in records if record.config and record.config.precision is Precision.BF16]
+    assert len(half) <= 2
+    assert sum(record.config.precision is Precision.TF32 for record in records if record.config) >= 8
+
+
+@pytest.mark.parametrize("own_pinned", [False, True])
+def test_page_locked_memory_comes_first(own_pinned: bool):
+    own = config(pin_memory=own_pinned)
+    records = walk(space(baseline=own), 6, own, fetch_s=1e-3, compute_s=1e-3)
+    assert all(record.config.pin_memory for record in records[:3] if record.config)
+    tried = {own, *(record.config for record in records)}
+    for record in records:
+        assert record.config is not None
+        assert record.config.model_copy(update={"pin_memory": True}) in tried
+
+
+def test_ties_go_to_the_smaller_config():
+    """Training alone sets the pace: more than one worker and a longer queue gain nothing."""
+    own = config(num_workers=0, batch_size=512)
+    entries = tuple(
+        entry
+        if entry.knob in ("num_workers", "prefetch_factor")
+        else entry.model_copy(update={"values": (getattr(own, entry.knob),), "why_fixed": "fixed by --fix"})
+        for entry in space()
+    )
+    first = walk(entries, 1, own, fetch_s=1e-7, compute_s=1e-3)[0].config
+    assert first is not None
+    assert first.num_workers == 1
+    assert first.prefetch_factor != 8
+
+
+def test_without_a_measurement_the_smallest_untried_batch_comes_first():
+    own = config(batch_size=512)
+    entries = space(baseline=own)
+    sizes = next(entry.values for entry in entries if entry.knob == "batch_size")
+    untried = [size for size in sizes if size != 512]
+    records = [baseline_record(0, None, own)]
+    for number in range(1, 4):
+        proposal = Guided(entries, host()).propose(records)
+        assert proposal is not None
+        assert proposal.gain is proposal.expected_rate_samples_per_s is None
+        as_is = {"batch_size": untried[number - 1], "pin_memory": proposal.config.pin_memory}
+        assert proposal.config == own.model_copy(update=as_is)
+        records.append(trial_record(number, None, proposal.config))
+
+
+def test_what_costs_too_long_is_not_proposed():
+    records = [trial(0, config(), 1e-5, 1e-3)]
+    guided = Guided(space(), host())
+    assert guided.propose(records, Terms(most_s=10.0)) is None
+    proposal = guided.propose(records, Terms(most_s=30.0))
+    assert proposal is not None
+    assert not proposal.config.compile
+
+
+def test_what_pays_over_the_planned_run_follows_from_its_length():
+    records = [trial(0, config(num_workers=1), 1e-2, 1e-3)]
+    guided = Guided(space(), host())
+    long, short = (guided.propose(records, Terms(planned_samples=count)) for count in (1e9, 100.0))
+    assert long is not None and short is not None
+    assert long.pays
+    assert not short.pays
+    assert short.gain is not None
+    assert math.isfinite(short.gain)
+
+
+def test_more_trials_than_it_learns_from_still_give_a_proposal():
+    own = config()
+    entries = space()
+    configs = Guided(entries, host()).configs[:300:2]
+    records = [trial(0, own, 1e-3, 1e-3)]
+    records += [trial(number, one, 1e-3, 1e-3) for number, one in enumerate(configs, 1)]
+    proposal = Guided(entries, host()).propose(records)
+    assert proposal is not None
+    assert proposal.config not in {record.config for record in records}

@@ -1,0 +1,96 @@
+"""Whether another trial is worth its time, and what is expected of it, in words."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tunekit.records.config import TrainConfig
+from tunekit.records.recommendation import NoiseFloor
+from tunekit.records.run import SearchOptions
+from tunekit.records.trial import TrialRecord
+from tunekit.search.guided import LEAST_GAIN, Proposal, Terms
+from tunekit.search.study import Study
+from tunekit.units import rate_text
+
+LEAST_TRIALS = 4
+"""Search trials that are made however little is expected of them: so that a wrong model is found out."""
+
+
+def least_gain(noise: NoiseFloor | None) -> float:
+    """Return the share of the best rate below which a gain is not worth a trial.
+
+    No gain that the run could tell from noise is passed over.
+    """
+    return LEAST_GAIN if noise is None else min(LEAST_GAIN, noise.relative)
+
+
+def planned_samples(
+    options: SearchOptions, baseline: TrainConfig, records: Sequence[TrialRecord]
+) -> float | None:
+    """Return the samples of one rank in the training that the user said is to come; None if nothing was said.
+
+    Steps are those of the user's own config; epochs count only where the user gave them.
+    """
+    if options.planned_steps is not None:
+        return float(options.planned_steps * baseline.batch_size * baseline.accumulate_grad_batches)
+    loop = next((record.measurement.loop for record in records if record.measurement), None)
+    if not options.epochs_given or loop is None or loop.epoch_samples is None:
+        return None
+    return float(options.epochs * loop.epoch_samples)
+
+
+@dataclass(frozen=True)
+class Stop:
+    """The search makes no further trial."""
+
+    why: str | None = None
+    """None where the budget has no room for one."""
+
+
+def next_trial(study: Study, terms: Terms, search_trials: int) -> Proposal | Stop:
+    """Return what to try next, or why nothing is.
+
+    Args:
+        study: that was told all trials so far.
+        terms: what a trial must promise, and may cost.
+        search_trials: made so far, the baseline's not counted.
+    """
+    proposal = study.propose(terms)
+    if proposal is not None and (search_trials < LEAST_TRIALS or _why_not_worth(proposal, terms) is None):
+        return proposal
+    best = study.propose(replace(terms, most_s=math.inf))
+    if best is None and study.is_exhausted:
+        return Stop("every config of the space was tried")
+    if best is None:
+        return Stop("no untried config of the space is expected to fit in memory")
+    if proposal is None or _why_not_worth(best, terms) is None:
+        # Something may be worth its time, but there is none left for it.
+        return Stop()
+    return Stop(_why_not_worth(best, terms))
+
+
+def _why_not_worth(proposal: Proposal, terms: Terms) -> str | None:
+    """Return why the best proposal does not keep the terms; None if it does, or nothing was measured yet."""
+    if proposal.gain is not None and proposal.gain < terms.least_gain:
+        return f"no untried config is expected to be more than {terms.least_gain:.1%} faster"
+    if not proposal.pays:
+        return "no untried config is expected to save the planned run more time than its trial costs"
+    return None
+
+
+def expectation(proposal: Proposal, ranks: int, best_samples_per_s: float | None) -> str:
+    """Return what is expected of a proposal, such as "model: 1,210 samples/s expected, 18% more".
+
+    Args:
+        proposal: of the model.
+        ranks: that train together.
+        best_samples_per_s: measured so far, of all ranks; None before anything was.
+    """
+    rate = proposal.expected_rate_samples_per_s
+    if rate is None or best_samples_per_s is None:
+        return "nothing was measured yet: a small batch"
+    more = rate * ranks / best_samples_per_s - 1
+    told = f"model: {rate_text(rate * ranks)} samples/s expected"
+    if abs(more) < 0.005:
+        return f"{told}, as much as the best"
+    return f"{told}, {more:.0%} more" if more > 0 else f"{told}, {-more:.0%} less, but it may be more"
