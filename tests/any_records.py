@@ -9,6 +9,7 @@ from tunekit.records.attribution import StepParts
 from tunekit.records.config import TrainConfig
 from tunekit.records.finding import Finding
 from tunekit.records.measurement import DeviceSeen, Interval, LoopMeasurement, Measurement, TreeMemory
+from tunekit.records.model_summary import Limit, ModelSummary, PredictedLimits
 from tunekit.records.recommendation import MissingTier, NoiseFloor, Recommendation, Tier
 from tunekit.records.run import FixedKnob, KnobRange, KnobSpace, Run, RunStatus, SearchOptions
 from tunekit.records.target import Discovery, LoaderAddress, LoaderSeen, OptimizerSeen, RootSeen, Target
@@ -194,6 +195,30 @@ def recommendations(draw: st.DrawFn) -> Recommendation:
 
 
 @st.composite
+def model_summaries(draw: st.DrawFn) -> ModelSummary:
+    """What a model may say: of the baseline and of any tiers."""
+    rates = st.floats(1e-3, 1e9)
+    tiers = draw(st.lists(st.none() | st.sampled_from(Tier), unique=True, max_size=4))
+    checked = draw(st.none() | st.integers(1, 30))
+    return ModelSummary(
+        limits=tuple(
+            PredictedLimits(
+                tier=tier,
+                loader_samples_per_s=draw(st.none() | rates),
+                training_samples_per_s=draw(st.none() | rates),
+                cores_samples_per_s=draw(st.none() | rates),
+                limit=draw(st.none() | st.sampled_from(Limit)),
+                rate_samples_per_s=draw(intervals()),
+                measured_samples_per_s=draw(rates),
+            )
+            for tier in tiers
+        ),
+        missed_relative=None if checked is None else draw(st.floats(0, 10)),
+        checked_configs=checked,
+    )
+
+
+@st.composite
 def runs(draw: st.DrawFn) -> Run:
     """Any run, at any stage."""
     command = tuple(draw(st.lists(texts, min_size=1, max_size=4)))
@@ -248,6 +273,7 @@ def runs(draw: st.DrawFn) -> Run:
                 )
             )
         ),
+        "model": draw(st.none() | model_summaries()),
         "search_time_s": draw(seconds),
     }
     return run(**values)

@@ -31,10 +31,14 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Ceilings:
-    """What either half of the loop would allow alone, in samples/s of one rank; predicted."""
+    """What each part of the loop would allow alone, in samples/s of one rank; predicted."""
 
-    loader_samples_per_s: float
-    compute_samples_per_s: float
+    loader_samples_per_s: float | None
+    """Over whole epochs, their boundaries included; None where no trial told what a batch takes to make."""
+    compute_samples_per_s: float | None
+    """From data that is always at hand; None where no trial told it apart from the loader."""
+    cores_samples_per_s: float | None
+    """What the cores allow that loader and training share; None without workers."""
 
 
 class ThroughputModel:
@@ -51,6 +55,8 @@ class ThroughputModel:
         self, observations: Sequence[Observation], cpus: int, on_cpu: bool, epoch_samples: int | None = None
     ) -> None:
         self._epoch_samples = epoch_samples
+        self._loader_seen = any(one.fetch_s for one in observations)
+        self._compute_seen = any(one.compute_alone_s or one.compute_s for one in observations)
         self._physics = Physics(_anchor(observations, cpus, on_cpu))
         evidence = Evidence(observations)
         physics = self._physics
@@ -111,13 +117,22 @@ class ThroughputModel:
         return Weights(training=slopes[:, place["compute"]], loader=slopes[:, place["fetch"]])
 
     def ceilings(self, config: TrainConfig) -> Ceilings:
-        """Return what loader and training would each allow alone in a config."""
+        """Return what loader, training and the cores would each allow alone in a config."""
         columns = Columns.of([config])
         times = self._physics.times(self._fit.values, columns)
-        loader_s = times.loader_s if config.num_workers else times.fetch_s
+        one, none = np.ones(1), np.zeros(1)
+        training_left = np.exp(self._remainder.predict(columns, Weights(training=one, loader=none))[0])
+        loader_left = np.exp(self._remainder.predict(columns, Weights(training=none, loader=one))[0])
+        loader_s = (times.loader_s if config.num_workers else times.fetch_s) * loader_left
+        fetch_core_s = times.fetch_cpu_s / self._physics.anchor.cpus
+        cores_s = (times.shared_s - fetch_core_s) * training_left + fetch_core_s * loader_left
+        compute_s = times.compute_s * training_left
+        are_shared = config.num_workers > 0 and self._loader_seen and self._compute_seen
+        loader = float(np.exp(self._log_rate(columns, loader_s))[0])
         return Ceilings(
-            loader_samples_per_s=float(config.batch_size / loader_s[0]),
-            compute_samples_per_s=float(config.batch_size / times.compute_s[0]),
+            loader_samples_per_s=loader if self._loader_seen else None,
+            compute_samples_per_s=float(config.batch_size / compute_s[0]) if self._compute_seen else None,
+            cores_samples_per_s=float(config.batch_size / cores_s[0]) if are_shared else None,
         )
 
     def _log_rate(self, columns: Columns, step_s: Floats) -> Floats:

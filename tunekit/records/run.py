@@ -9,6 +9,7 @@ from tunekit.records.base import SCHEMA_VERSION, Record
 from tunekit.records.config import TrainConfig
 from tunekit.records.finding import Finding
 from tunekit.records.host import Host
+from tunekit.records.model_summary import ModelSummary
 from tunekit.records.profile import Profile
 from tunekit.records.recommendation import MissingTier, NoiseFloor, Recommendation, ScalingRow
 from tunekit.records.target import Discovery, Target
@@ -138,6 +139,8 @@ class Run(TargetRecord):
     missing_tiers: tuple[MissingTier, ...] = ()
     scaling: tuple[ScalingRow, ...] = ()
     findings: tuple[Finding, ...] = ()
+    model: ModelSummary | None = None
+    """Predicted; None while the search runs, and with too few measured trials to tell."""
     search_time_s: float = Field(default=0.0, ge=0)
 
     @property

@@ -40,10 +40,9 @@ def draw(console: Console, shown: RunView, folder: Path, files: Sequence[Path] =
         say(console, "Change", "bold")
         for change in shown.changes:
             say(console, f"  {change}")
-    for table in (shown.tiers, shown.telemetry, shown.scaling):
-        if table.rows:
-            console.print()
-            draw_table(console, table)
+    for part in (shown.tiers, shown.ceilings, shown.telemetry, shown.scaling):
+        if part.rows if isinstance(part, Table) else part.lines:
+            draw_parts(console, (part,))
     draw_findings(console, shown.findings)
     _draw_notes(console, shown.notes)
     if files:

@@ -18,9 +18,10 @@ from tunekit.records.measurement import Interval
 from tunekit.records.recommendation import LearningRateRule, Recommendation, Tier
 from tunekit.records.run import Run, RunStatus
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
+from tunekit.report.ceilings import ceilings_passage
 from tunekit.report.commands import command_text
 from tunekit.report.findings import FindingView, finding_view
-from tunekit.report.table import Table
+from tunekit.report.table import Passage, Table
 from tunekit.report.telemetry import telemetry_table
 from tunekit.report.text import (
     Note,
@@ -51,6 +52,8 @@ class RunView:
     changes: tuple[str, ...]
     """What to change, "knob: before -> after"."""
     tiers: Table
+    ceilings: Passage
+    """What holds the rate of the baseline and of the best config; without lines where nothing tells."""
     telemetry: Table
     scaling: Table
     findings: tuple[FindingView, ...]
@@ -74,6 +77,7 @@ def view(run: Run, folder: str = "FOLDER") -> RunView:
         losses=losses_line(guarded_modes(run.trials)),
         changes=_changes(run, best),
         tiers=_tiers(run),
+        ceilings=ceilings_passage(run, best),
         telemetry=telemetry_table(run, best),
         scaling=_scaling(run, best),
         findings=tuple(finding_view(finding) for finding in run.findings),

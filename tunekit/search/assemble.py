@@ -18,10 +18,15 @@ from tunekit.records.recommendation import MissingTier, NoiseFloor, Recommendati
 from tunekit.records.run import Run, RunStatus, SearchOptions
 from tunekit.records.target import Discovery
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
+from tunekit.search.explain import explain
 from tunekit.units import rate_text
 
 _UNSTEADY_RATIO = 1.5
 """Fresh processes of one config differ by 1.1 at most on a shared machine that nobody else loads."""
+
+
+_EXPLAINED = (RunStatus.FINISHED, RunStatus.INTERRUPTED)
+"""How a search is left: only then is there time for the models of what was measured."""
 
 
 _BARRING = (Tier.CONSERVATIVE, Tier.BALANCED)
@@ -170,6 +175,7 @@ def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
             "missing_tiers": tuple(missing),
             "scaling": _scaling(settled, trials, run),
             "findings": _findings(trials, run, _guarded(trials, run, tuple(chosen.values()))),
+            "model": explain(trials.records, host, settled) if run.status in _EXPLAINED else None,
         }
     )
 
