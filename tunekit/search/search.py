@@ -360,7 +360,7 @@ class Search:
     def _try(
         self, config: TrainConfig, known: KnownTarget, purpose: str, sizes: tuple[int, ...] = ()
     ) -> TrialRecord:
-        """Run a candidate; one that can't be any tier's choice is given up early, unless it tells of others."""
+        """Run a candidate; unless it looks at sizes, it is given up early where no tier could choose it."""
         spec = TrialSpec(
             self._next_number,
             TrialRole.SEARCH,
