@@ -18,7 +18,7 @@ from tunekit.records.trial import TrialRecord, TrialRole
 
 LEAST_TRIALS = 3
 """Measured trials that a model has to rest on before it says why."""
-MOST_CHECKED = 30
+MOST_CHECKED = 16
 """Configs that are predicted without their own trials: each is a model of its own, some 25 ms."""
 _ABANDONED = "abandoned"
 _RANGE_95 = 1.96
