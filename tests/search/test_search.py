@@ -494,7 +494,7 @@ def test_ctrl_c_in_a_trial_keeps_what_was_finished(folder: Path, at: int):
     assert saved.search_time_s == pytest.approx(at * TRIAL_S)
 
 
-RESUMABLE = options(seed=5, max_trials=16)
+RESUMABLE = options(max_trials=16)
 
 
 @pytest.fixture(scope="module")

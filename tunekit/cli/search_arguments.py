@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tunekit.cli.numbers import WHOLE, natural, positive, positive_number
+from tunekit.cli.numbers import WHOLE, positive, positive_number
 from tunekit.errors import UsageError
 from tunekit.units import parse_duration_s
 
@@ -86,9 +86,6 @@ def _add_knobs(group: argparse._ArgumentGroup) -> None:
         help="bound a numeric knob (repeatable)",
     )
     group.add_argument(
-        "--seed", type=natural, default=0, metavar="N", help="no effect: proposals follow from the trials"
-    )
-    group.add_argument(
         "--lr", type=positive_number(), metavar="LR", help="base learning rate (default: as seen)"
     )
     group.add_argument(
@@ -153,7 +150,6 @@ def search_options(options: argparse.Namespace, builtin: bool) -> "SearchOptions
         gpu=options.gpu,
         budget_s=parse_duration_s(options.budget or (BUILTIN_BUDGET if builtin else DEFAULT_BUDGET)),
         max_trials=options.trials,
-        seed=options.seed,
         fixed=fixed_knobs(options.fix),
         ranges=tuple(_range(text) for text in options.range),
         base_lr=options.lr,

@@ -40,8 +40,6 @@ class SearchOptions(Record):
     budget_s: PositiveFloat
     max_trials: PositiveInt | None = None
     """Search trials, the baseline included, confirmation not."""
-    seed: NonNegativeInt = 0
-    """Without effect: proposals follow from the trials alone."""
     fixed: tuple[FixedKnob, ...] = ()
     ranges: tuple[KnobRange, ...] = ()
     base_lr: PositiveFloat | None = None
