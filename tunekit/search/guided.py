@@ -32,6 +32,7 @@ class Proposal:
 
     config: TrainConfig
     expected_rate_samples_per_s: float
+    """Of all ranks; predicted."""
     gain: float
     """Expected improvement of the best rate by this trial, as a share."""
     cost_s: float
@@ -80,7 +81,8 @@ class Guided:
         assert first.measurement is not None
         loop = first.measurement.loop
         model = ThroughputModel(seen, self._host.cpus, loop.device.type == "cpu", loop.epoch_samples)
-        best = float(np.max(model.predict([one.config for one in seen if one.step_s is not None]).log_rate))
+        whole = [one.config for one in seen if one.step_s is not None] or [seen[0].config]
+        best = float(np.max(model.predict(whole).log_rate))
         places, told = self._looked_at(model)
         gains = expected_improvement(told, best) * self._chances_to_fit(records, loop.device.memory_bytes)
         costs = np.array([expected_duration_s(records, self._configs[place]) for place in places])
@@ -89,7 +91,7 @@ class Guided:
             config = self._configs[places[order]]
             if config in tried or not accept(config) or self._is_refused(config):
                 continue
-            rate = math.exp(min(float(told.log_rate[order]), 700.0))
+            rate = loop.world_size * math.exp(min(float(told.log_rate[order]), 700.0))
             return Proposal(config, rate, float(gains[order]), float(costs[order]))
         return None
 
@@ -127,4 +129,4 @@ def expected_improvement(prediction: Prediction, best: float) -> Floats:
     ahead = (prediction.log_rate - best) / deviation
     density = np.exp(-0.5 * ahead**2) / math.sqrt(2 * math.pi)
     below = 0.5 * np.array([math.erfc(-one / math.sqrt(2)) for one in ahead])
-    return np.asarray((prediction.log_rate - best) * below + deviation * density)
+    return np.maximum((prediction.log_rate - best) * below + deviation * density, 0.0)
