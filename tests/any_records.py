@@ -162,7 +162,6 @@ def search_options() -> st.SearchStrategy[SearchOptions]:
         gpu=texts,
         budget_s=positive_seconds,
         max_trials=st.none() | positive_counts,
-        seed=counts,
         fixed=st.lists(st.builds(FixedKnob, knob=texts, value=knob_values), max_size=2).map(tuple),
         ranges=st.lists(st.builds(KnobRange, knob=texts, low=counts, high=counts), max_size=2).map(tuple),
         base_lr=st.none() | positive_seconds,

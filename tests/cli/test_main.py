@@ -39,7 +39,6 @@ SURFACE = {
         "--global-batch",
         "--budget",
         "--trials",
-        "--seed",
         "--fix",
         "--range",
         "--lr",
@@ -401,7 +400,6 @@ def test_a_value_that_can_not_be_used_says_how_to_write_it(
     [
         ("--trials", "0", "must be a whole number, at least 1, got '0'"),
         ("--trials", "many", "must be a whole number, at least 1, got 'many'"),
-        ("--seed", "-1", "must be a whole number, at least 0, got '-1'"),
         ("--epochs", "1.5", "must be a whole number, at least 1, got '1.5'"),
         ("--confirm", "9" * 5000, "must be a whole number"),
         ("--lr", "0", "must be a positive number, got '0'"),
@@ -586,8 +584,8 @@ def test_help_loads_next_to_nothing(verb: str):
 
 
 def test_resuming_with_other_options_is_refused(finished: Path, capsys: pytest.CaptureFixture[str]):
-    assert main(["search", "--resume", str(finished), "--fix", "num_workers=2", "--seed", "3"]) == 2
-    assert "so --fix, --seed can't be changed" in capsys.readouterr().err
+    assert main(["search", "--resume", str(finished), "--fix", "num_workers=2", "--epochs", "3"]) == 2
+    assert "so --fix, --epochs can't be changed" in capsys.readouterr().err
 
 
 def test_trials_without_a_run_are_not_adopted(finished: Path, capsys: pytest.CaptureFixture[str]):

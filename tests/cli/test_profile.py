@@ -57,7 +57,7 @@ def test_comparisons_have_three_rounds_by_default(words: list[str], rounds: int)
 
 
 def test_a_projects_settings_hold_for_a_profile_too(project: Path, monkeypatch: pytest.MonkeyPatch):
-    (project / "tunekit.toml").write_text('window = 2.5\nfix = ["num_workers=3"]\nseed = 4\n')
+    (project / "tunekit.toml").write_text('window = 2.5\nfix = ["num_workers=3"]\nepochs = 4\n')
     seen = []
     monkeypatch.setattr(verb, "_new", lambda options, command: seen.append(options) or sys.exit(0))
     with pytest.raises(SystemExit):

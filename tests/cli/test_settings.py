@@ -20,7 +20,6 @@ WHOLE = """\
 gpu = "a10g"
 budget = "20m"
 trials = 12
-seed = 0
 epochs = 90
 confirm = 3
 window = 2
@@ -82,7 +81,6 @@ def test_every_setting_is_read_under_its_flags_own_name(folder: Path):
         "gpu": "a10g",
         "budget": "20m",
         "trials": 12,
-        "seed": 0,
         "epochs": 90,
         "confirm": 3,
         "window": 2.0,
@@ -175,7 +173,6 @@ def test_paths_of_files_mean_the_same_from_where_the_command_runs(folder: Path):
         ("epochs = 0", "epochs = 0: must be a whole number, at least 1"),
         ("epochs = 1.5", "must be a whole number, at least 1"),
         ("epochs = true", "must be a whole number, at least 1"),
-        ("seed = -1", "must be a whole number, at least 0"),
         ('trials = "many"', "trials = 'many': must be a whole number"),
         ("lr = 0", "lr = 0: must be a positive number"),
         ("lr = nan", "must be a positive number"),

@@ -5,10 +5,18 @@ from build_records import GIB, config, measurement, trial_record
 from tunekit.model.device_memory import peaks_seen
 from tunekit.model.observation import observations
 from tunekit.model.throughput import ThroughputModel
+from tunekit.records.attribution import LoaderWork, WorkerWork
 from tunekit.records.details import Details, SizeSeen, SizesSeen
 from tunekit.records.trial import TrialRecord
 
 SIZES = (64, 128, 256, 512)
+QUICK_LOADER = LoaderWork(
+    workers=(WorkerWork(batches=100, time_s=0.1, first_batch_s=0.001),),
+    cpu_s=0.1,
+    median_batch_s=0.001,
+    p99_batch_s=0.001,
+    slowest_batch_s=0.001,
+)
 
 
 def looked(step_s_of: dict[int, float], peak_bytes: int | None = None) -> TrialRecord:
@@ -23,10 +31,9 @@ def looked(step_s_of: dict[int, float], peak_bytes: int | None = None) -> TrialR
         for size, step_s in step_s_of.items()
     )
     details = Details(sizes=SizesSeen(sizes=sizes))
-    record = trial_record(0, 128 / 0.1, config())
-    return record.model_copy(
-        update={"measurement": measurement(128 / 0.1, config()).model_copy(update={"details": details})}
-    )
+    measured = measurement(128 / 0.1, config(), loader_work=QUICK_LOADER)
+    update = {"measurement": measured.model_copy(update={"details": details})}
+    return trial_record(0, 128 / 0.1, config()).model_copy(update=update)
 
 
 def test_each_size_is_an_observation_of_the_training_alone():
@@ -65,6 +72,6 @@ def test_the_sizes_say_whether_a_larger_batch_pays():
 
 
 def test_the_sizes_leave_less_unknown():
-    bare = trial_record(0, 128 / 0.1, config())
+    bare = trial_record(0, 128 / 0.1, config(), loader_work=QUICK_LOADER)
     seen = looked({size: 0.1 * size / 128 for size in SIZES})
     assert predicted(seen, 512)[1] < 0.6 * predicted(bare, 512)[1]

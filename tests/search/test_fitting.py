@@ -44,7 +44,7 @@ def test_peaks_at_the_sizes_that_a_trial_looked_at_are_known():
         update={"measurement": record.measurement.model_copy(update={"details": details})}
     )
     asked = config(batch_size=1024)
-    assert chance([looked], asked) < 0.05 < chance([record], asked)
+    assert chance([looked], asked) < 0.2 < chance([record], asked)
 
 
 def test_a_queue_beyond_the_ram_is_not_tried():

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 from build_records import config, configs, host, options, profile, root, target, unhurried
 from hypothesis import given, settings
@@ -275,6 +276,11 @@ def test_a_fixed_knob_has_that_value_everywhere(knob: str, value: Any):
     assert {getattr(one, knob) for one in all_configs(space) if one.num_workers or not value} == {value}
 
 
+def costing(per_worker_s: float) -> Boundary:
+    """A boundary that is known for sure."""
+    return Boundary(0.1, per_worker_s, np.zeros((2, 2)))
+
+
 def persistence(**around: Any) -> KnobSpace:
     return entry_of("persistent_workers", surroundings(**around))
 
@@ -282,7 +288,7 @@ def persistence(**around: Any) -> KnobSpace:
 def test_workers_persist_where_starting_them_anew_costs_something():
     """No trial is needed to know that it is no slower."""
     for own in (False, True):
-        entry = persistence(baseline=config(persistent_workers=own), boundary=Boundary(0.1, 0.25))
+        entry = persistence(baseline=config(persistent_workers=own), boundary=costing(0.25))
         assert entry.values == (True,)
         assert entry.why_fixed == (
             "on wherever there are workers: starting one anew costs 250 ms per epoch (predicted)"
@@ -295,7 +301,7 @@ def test_before_any_boundary_was_seen_starting_workers_is_believed_to_cost_somet
 
 @pytest.mark.parametrize("own", [False, True])
 def test_where_starting_workers_cost_nothing_the_scripts_own_choice_stays(own: bool):
-    entry = persistence(baseline=config(persistent_workers=own), boundary=Boundary(0.1, 0.0))
+    entry = persistence(baseline=config(persistent_workers=own), boundary=costing(0.0))
     assert entry.values == (own,)
     assert "was seen to cost nothing" in (entry.why_fixed or "")
 

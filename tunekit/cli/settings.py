@@ -21,7 +21,6 @@ SETTINGS = {
     "gpu": "text",
     "budget": "time",
     "trials": "count",
-    "seed": "natural",
     "epochs": "count",
     "planned-steps": "count",
     "confirm": "count",
@@ -41,7 +40,6 @@ _EXPECTED = {
     "text": 'a text in quotes, such as "a10g"',
     "time": 'a time in quotes, such as "15m"',
     "count": "a whole number, at least 1",
-    "natural": "a whole number, at least 0",
     "number": "a positive number",
     "texts": 'a list of texts, such as ["compile=false"]',
     "bind": 'a table of knobs, each with a text such as "--bs {}"',
@@ -170,7 +168,7 @@ def _fits(kind: str, value: object) -> bool:
         return False
     if kind in ("number", "time"):
         return 0 < value < float("inf")
-    return isinstance(value, int) and value >= (0 if kind == "natural" else 1)
+    return isinstance(value, int) and value >= 1
 
 
 def _bindings(table: Mapping[str, Any], path: Path, folder: Path) -> tuple["Binding", ...]:

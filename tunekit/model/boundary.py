@@ -8,8 +8,10 @@ import numpy as np
 from tunekit.model.columns import Columns, Floats
 from tunekit.model.observation import Observation
 
-_START_PRIOR_S, _PER_WORKER_PRIOR_S = 0.02, 0.06
-_PRIOR_WEIGHT = 0.25
+_BELIEVED_S, _BELIEVED_SPREAD_S = (0.02, 0.06), (0.1, 0.1)
+"""Mean and deviation, of what is always there and of each worker's start, before any trial."""
+_LEAST_NOISE_S, _NOISE_SHARE = 0.05, 0.2
+"""How much one boundary may differ from another of its config."""
 
 
 @dataclass(frozen=True)
@@ -18,24 +20,36 @@ class Boundary:
 
     always_s: float
     per_worker_s: float
+    covariance: Floats
+    """(2, 2), of the two in this order, s^2."""
 
-    def predict(self, columns: Columns) -> Floats:
-        """Return the seconds of one boundary for some configs."""
-        started = np.where(columns.persistent, 0.0, columns.workers)
-        return np.asarray(self.always_s + self.per_worker_s * started)
+    def predict(self, columns: Columns) -> tuple[Floats, Floats]:
+        """Return the seconds of one boundary for some configs, and their deviation."""
+        terms = _terms(columns)
+        seconds = terms @ np.array([self.always_s, self.per_worker_s])
+        variance = ((terms @ self.covariance) * terms).sum(1)
+        return seconds, np.sqrt(np.maximum(variance, 0.0))
 
 
 def fit_boundary(observations: Sequence[Observation]) -> Boundary:
-    """Return the boundary that was seen, least squares around what is believed without any."""
-    rows = [
-        (1.0, 0.0 if one.config.persistent_workers else float(one.config.num_workers), one.boundary_s)
-        for one in observations
-        if one.boundary_s is not None
-    ]
-    believed = np.array([_START_PRIOR_S, _PER_WORKER_PRIOR_S])
-    if not rows:
-        return Boundary(*map(float, believed))
-    terms, seen = np.array([row[:2] for row in rows]), np.array([row[2] for row in rows])
-    curvature = terms.T @ terms + _PRIOR_WEIGHT * np.eye(2)
-    found = believed + np.linalg.solve(curvature, terms.T @ (seen - terms @ believed))
-    return Boundary(max(0.0, float(found[0])), max(0.0, float(found[1])))
+    """Return the boundary that was seen, least squares around what is believed without any; never below 0."""
+    seen = [(one.config, one.boundary_s) for one in observations if one.boundary_s is not None]
+    boundaries_s = np.array([seconds for _, seconds in seen])
+    noise = np.maximum(_LEAST_NOISE_S, _NOISE_SHARE * np.abs(boundaries_s))
+    terms = _terms(Columns.of([config for config, _ in seen])) / noise[:, None]
+    believed, precision = np.array(_BELIEVED_S), np.diag(1 / np.square(_BELIEVED_SPREAD_S))
+    curvature = terms.T @ terms + precision
+    wanted = terms.T @ (boundaries_s / noise) + precision @ believed
+    found = np.linalg.solve(curvature, wanted)
+    if found.min() < 0:
+        # One of them at 0; the other then has to explain all.
+        other = int(found.argmax())
+        found = np.zeros(2)
+        found[other] = max(0.0, wanted[other] / curvature[other, other])
+    return Boundary(float(found[0]), float(found[1]), np.linalg.inv(curvature))
+
+
+def _terms(columns: Columns) -> Floats:
+    """Return (configs, 2): how often each config has what is always there, and a worker's start."""
+    started = np.where(columns.persistent, 0.0, columns.workers)
+    return np.stack([np.ones(len(columns)), started], axis=1)

@@ -1,5 +1,7 @@
 """What the trials say of the throughput model: each time as a logarithm with its deviation."""
 
+import math
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 
@@ -9,6 +11,7 @@ from numpy.typing import NDArray
 from tunekit.model.columns import Columns, Floats
 from tunekit.model.observation import Observation
 from tunekit.model.physics import Times
+from tunekit.records.config import TrainConfig
 
 
 class Reading(IntEnum):
@@ -29,6 +32,10 @@ class Reading(IntEnum):
 STEP_NOISE = 0.03
 """Of the logarithm of a step's time, as one process has it."""
 
+_OF_95 = 1.96
+"""Half width of a 95% interval, in deviations."""
+_UNKNOWN_NOISE = 0.08
+"""Of a step whose window was too short to say."""
 _NOISES = {
     Reading.STEP: STEP_NOISE,
     Reading.TRAINING: 0.05,
@@ -40,7 +47,7 @@ _NOISES = {
 
 
 class Evidence:
-    """All readings of some observations.
+    """All readings of some observations, those of one time in one config as one.
 
     Args:
         observations: at least one.
@@ -53,16 +60,16 @@ class Evidence:
     """
 
     def __init__(self, observations: Sequence[Observation]) -> None:
-        readings = [
-            (one, kind, seconds, noise)
-            for one in observations
-            for kind, seconds, noise in _readings(one)
-            if seconds is not None and seconds > 0
-        ]
-        self.columns = Columns.of([one.config for one, _, _, _ in readings])
-        self.kinds: NDArray[np.int64] = np.array([kind for _, kind, _, _ in readings], dtype=np.int64)
-        self.log_s: Floats = np.log([seconds for _, _, seconds, _ in readings])
-        self.noise: Floats = np.array([noise for _, _, _, noise in readings])
+        together: dict[tuple[TrainConfig, Reading], list[tuple[float, float]]] = defaultdict(list)
+        for one in observations:
+            for kind, seconds, noise in _readings(one):
+                if seconds is not None and seconds > 0:
+                    together[one.config, kind].append((math.log(seconds), noise))
+        merged = [_merged(readings) for readings in together.values()]
+        self.columns = Columns.of([config for config, _ in together])
+        self.kinds: NDArray[np.int64] = np.array([kind for _, kind in together], dtype=np.int64)
+        self.log_s: Floats = np.array([log_s for log_s, _ in merged])
+        self.noise: Floats = np.array([noise for _, noise in merged])
 
     def misfits(self, times: Callable[[Columns], Times]) -> Floats:
         """Return how far predicted times are off, in deviations."""
@@ -86,7 +93,8 @@ class Evidence:
 
 def _readings(one: Observation) -> list[tuple[Reading, float | None, float]]:
     without_workers = one.config.num_workers == 0
-    step_noise = max((one.step_spread or 0.0) / 2, _NOISES[Reading.STEP])
+    spread = _UNKNOWN_NOISE if one.step_spread is None else one.step_spread / _OF_95
+    step_noise = max(spread, _NOISES[Reading.STEP])
     return [
         (Reading.STEP, one.step_s, step_noise),
         (Reading.TRAINING, one.compute_alone_s, _NOISES[Reading.TRAINING]),
@@ -98,3 +106,16 @@ def _readings(one: Observation) -> list[tuple[Reading, float | None, float]]:
         ),
         (Reading.FETCH_CPU, one.fetch_cpu_s, _NOISES[Reading.FETCH_CPU]),
     ]
+
+
+def _merged(readings: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Return what several processes say of one time, with its deviation.
+
+    Where they differ by more than they should, one was disturbed and nobody knows which: the
+    deviation is then larger by the ratio of Birge.
+    """
+    precisions = [noise**-2 for _, noise in readings]
+    mean = sum(log_s * one for (log_s, _), one in zip(readings, precisions, strict=True)) / sum(precisions)
+    misfit = sum((log_s - mean) ** 2 * one for (log_s, _), one in zip(readings, precisions, strict=True))
+    birge = max(1.0, math.sqrt(misfit / max(1, len(readings) - 1)))
+    return mean, birge / math.sqrt(sum(precisions))

@@ -33,7 +33,7 @@ class Observation:
     boundary_s: float | None
     """One epoch boundary beyond steady steps; this one per boundary."""
     step_spread: float | None
-    """Half width of the 95% interval of step_s, as a share of it."""
+    """Half width of the 95% interval of step_s, or how much it drifted if that is more, as a share of it."""
 
 
 def observations(records: Iterable[TrialRecord]) -> tuple[Observation, ...]:
@@ -83,14 +83,20 @@ def _observed(config: TrainConfig, measurement: Measurement) -> Observation:
         compute_s = (on_device.time_s - on_device.stall_s) / on_device.batches
     else:
         compute_s = (loop.steady_time_s - loop.data_wait_s) / loop.steady_batches
+    # An epoch's last batch may hold fewer samples; the rate is then that of the samples.
+    full = config.batch_size * loop.steady_batches / loop.steady_samples
     return Observation(
         config=config,
-        step_s=loop.step_time_s,
-        compute_s=compute_s if compute_s > 0 else None,
+        step_s=full * loop.step_time_s,
+        compute_s=full * compute_s if compute_s > 0 else None,
         fetch_s=fetch_s if fetch_s and fetch_s > 0 else None,
         fetch_cpu_s=fetch_s * min(1.0, max(share, _LEAST_CPU_SHARE)) if fetch_s and share else None,
         loader_alone_s=floors.loader_step_s if floors else None,
         compute_alone_s=floors.compute_step_s if floors else None,
         boundary_s=loop.boundary_s,
-        step_spread=loop.rate_interval_relative,
+        step_spread=_spread(loop.rate_interval_relative, loop.rate_trend_relative),
     )
+
+
+def _spread(interval: float | None, trend: float | None) -> float | None:
+    return None if interval is None else max(interval, abs(trend or 0.0))

@@ -8,8 +8,23 @@ of training, loader and cores sets the pace:
 C grows with the batch from an overhead (launching, Python) and a cost per sample, each scaled by precision,
 compile and channels_last. F does the same, without those. w_eff are the workers, less what they lose to
 one another; u is the share of F that needs a CPU and d the CPUs that training keeps busy; h is what taking a
-batch from a worker costs the loop. All parameters are logarithms (or log odds) with a prior, in units of
-the standard deviation given beside it.
+batch from a worker costs the loop, half of it growing with the batch. Parameters are logarithms (or log odds)
+with a normal prior: its mean and standard deviation stand beside each.
+
+What is assumed, and where it ends:
+
+- Times are means over steady state. Epoch boundaries are another model's; stalls by a loader that is uneven,
+  and so the prefetch factor, pinned memory and persistent workers, have no term here: what they do to a step
+  is left to the remainder.
+- Training is a straight line in the batch. Kernels that run in waves, caches that overflow and algorithms
+  that change with the shape bend it; a mode that pays only from some batch on has one factor here for all.
+- The factors of precision and compile multiply: what they do together is not known apart.
+- Workers are alike, and lose to one another at most what makes more of them as good as fewer, never worse.
+  Storage with a limited bandwidth, or a lock that more workers fight for, has no term.
+- Cores are alike and shared fairly; that training slows down by what workers do to caches and memory, below
+  the cores' capacity, has no term. A CPU's own clock, its hyperthreads and other tenants neither.
+- An optimizer step belongs to each loop batch: accumulating gradients changes no time here.
+- Ranks do not wait for one another beyond what the measured rank shows.
 """
 
 from dataclasses import dataclass
@@ -37,18 +52,19 @@ class Parameter:
     deviation: float
 
 
-def parameters(cpus: int, on_cpu: bool) -> tuple[Parameter, ...]:
+def parameters(cpus: int, on_cpu: bool, fetch_is_known: bool = True) -> tuple[Parameter, ...]:
     """Return the unknowns in the order of a parameter vector.
 
     Args:
         cpus: that the loop and its workers may use.
         on_cpu: whether the training itself computes on them.
+        fetch_is_known: whether a trial saw what one process takes to make a batch.
     """
     busy = np.log(max(1.0, 0.7 * cpus)) if on_cpu else 0.0
     unknown = [
         Parameter("compute", 0.0, 0.5),
         Parameter("compute_overhead_share", -1.0, 1.5),
-        Parameter("fetch", 0.0, 0.5),
+        Parameter("fetch", 0.0, 0.5 if fetch_is_known else 2.0),
         Parameter("fetch_overhead_share", -3.0, 1.0),
         Parameter("fetch_cpu_share", 0.0, 0.5),
         Parameter("worker_factor", 0.05, 0.15),
@@ -78,6 +94,8 @@ class Anchor:
     """Between 0 and 1."""
     cpus: int
     on_cpu: bool
+    fetch_is_known: bool = True
+    """Whether fetch_s was seen; a guess otherwise."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +126,7 @@ class Physics:
 
     def __init__(self, anchor: Anchor) -> None:
         self.anchor = anchor
-        self.parameters = parameters(anchor.cpus, anchor.on_cpu)
+        self.parameters = parameters(anchor.cpus, anchor.on_cpu, anchor.fetch_is_known)
         self._place = {parameter.name: place for place, parameter in enumerate(self.parameters)}
         self._home = Columns.of([anchor.config])
         self._samples, self._overheads = (
@@ -145,13 +163,14 @@ class Physics:
         needs_cpu = np.minimum(1.0, anchor.fetch_cpu_share * np.exp(self._of("fetch_cpu_share", values)))
         fetch_cpu_s = fetch_s * needs_cpu
         at_work = np.maximum(columns.workers, 1.0)
-        effective = at_work / (1 + np.exp(self._of("worker_loss", values)) * (at_work - 1))
+        lost = min(1.0, float(np.exp(self._of("worker_loss", values))))
+        effective = at_work / (1 + lost * (at_work - 1))
         cores = np.minimum(at_work, float(anchor.cpus))
         loader_s = np.maximum(fetch_s / effective, fetch_cpu_s / cores)
         hand_over_s = np.exp(self._of("hand_over", values)) * (1 + grown) / 2
         training_cpus = np.minimum(np.exp(self._of("training_cpus", values)), float(anchor.cpus))
         shared_s = (compute_s * training_cpus + fetch_cpu_s) / anchor.cpus
-        sharpness = np.exp(self._of("sharpness", values))
+        sharpness = max(1.0, float(np.exp(self._of("sharpness", values))))
         beside = _smooth_maximum((compute_s + hand_over_s, loader_s, shared_s), sharpness)
         return Times(
             step_s=np.where(with_workers, beside, compute_s + fetch_s),

@@ -16,7 +16,6 @@ _AMPLITUDES = (0.1, 0.2, 0.35)
 """Deviations of the logarithm of either half to choose from; a tenth is believed before any trial."""
 _BELIEVED_AMPLITUDE, _BELIEVED_SPREAD = 0.1, 0.7
 _OTHER_AMPLITUDE = 0.02
-_MOST_OBSERVATIONS = 150
 _SCALES = {
     "batch_size": 0.8,  # doublings
     "workers": 1.0,  # doublings of workers + 1
@@ -51,11 +50,6 @@ class Remainder:
     """
 
     def __init__(self, columns: Columns, weights: Weights, leftovers: Floats, noise: Floats) -> None:
-        if len(leftovers) > _MOST_OBSERVATIONS:
-            # The fastest tell most of where the best is.
-            kept = np.argsort(leftovers)[:_MOST_OBSERVATIONS]
-            columns, leftovers, noise = columns.take(kept), leftovers[kept], noise[kept]
-            weights = Weights(weights.training[kept], weights.loader[kept])
         self._columns, self._weights = columns, weights
         own = _kernels(columns, weights, columns, weights)
         found = []

@@ -15,6 +15,8 @@ from tunekit.model.remainder import Remainder, Weights
 from tunekit.records.config import TrainConfig
 
 _LEAST_S = 1e-9
+_MOST_LEFT_OVER = 300
+"""Readings that the remainder is drawn from."""
 _UNKNOWN_CPU_SHARE = 0.8
 _DIFFERENCE = 1e-4
 
@@ -75,12 +77,13 @@ class ThroughputModel:
         """Return what some configs would give."""
         log_step, slopes = self._log_steps(columns)
         left, left_variance = self._remainder.predict(columns, self._weights(slopes))
-        variance = ((slopes @ self._fit.covariance) * slopes).sum(1) + left_variance
-        return Prediction(self._log_rate(columns, np.exp(log_step + left)), np.sqrt(variance))
+        variance = np.maximum(((slopes @ self._fit.covariance) * slopes).sum(1), 0.0) + left_variance
+        return self._over_epochs(columns, np.exp(log_step + left), np.sqrt(variance))
 
     def rough_log_rate(self, columns: Columns) -> Floats:
         """Return log rates by the equations alone, quickly: for choosing what to predict in full."""
-        return self._log_rate(columns, self._physics.times(self._fit.values, columns).step_s)
+        step_s = self._physics.times(self._fit.values, columns).step_s
+        return self._over_epochs(columns, step_s, np.zeros(len(columns))).log_rate
 
     def _log_steps(self, columns: Columns) -> tuple[Floats, Floats]:
         """Return the equations' log step times, and (configs, parameters) how they move with each."""
@@ -105,6 +108,9 @@ class ThroughputModel:
         )
         told = evidence.told(self._physics.times(self._fit.values, evidence.columns))
         kept = np.flatnonzero(of_step | of_training | of_loader)
+        # The fastest tell most of where the best is. By what was left over itself, only luck would be kept.
+        sample_s = (evidence.log_s - np.log(evidence.columns.batch_size))[kept]
+        kept = kept[np.argsort(sample_s, kind="stable")[:_MOST_LEFT_OVER]]
         return Remainder(
             evidence.columns.take(kept),
             Weights(weights.training[kept], weights.loader[kept]),
@@ -128,42 +134,56 @@ class ThroughputModel:
         cores_s = (times.shared_s - fetch_core_s) * training_left + fetch_core_s * loader_left
         compute_s = times.compute_s * training_left
         are_shared = config.num_workers > 0 and self._loader_seen and self._compute_seen
-        loader = float(np.exp(self._log_rate(columns, loader_s))[0])
+        loader = float(np.exp(self._over_epochs(columns, loader_s, none).log_rate)[0])
         return Ceilings(
             loader_samples_per_s=loader if self._loader_seen else None,
             compute_samples_per_s=float(config.batch_size / compute_s[0]) if self._compute_seen else None,
             cores_samples_per_s=float(config.batch_size / cores_s[0]) if are_shared else None,
         )
 
-    def _log_rate(self, columns: Columns, step_s: Floats) -> Floats:
+    def _over_epochs(self, columns: Columns, step_s: Floats, deviation: Floats) -> Prediction:
+        """Return the rates over whole epochs; deviation is that of the logarithm of step_s."""
         if self._epoch_samples is None:
-            return np.asarray(np.log(columns.batch_size / step_s))
+            return Prediction(np.log(columns.batch_size / step_s), deviation)
         steady_s = self._epoch_samples / columns.batch_size * step_s
-        epoch_s = np.maximum(steady_s + self._boundary.predict(columns), steady_s / 2)
-        return np.asarray(np.log(self._epoch_samples / epoch_s))
+        boundary_s, unsure_s = self._boundary.predict(columns)
+        epoch_s = steady_s + boundary_s
+        # A boundary can't be shorter than nothing: no more is to be gained by it than it is.
+        of_boundary = np.minimum(unsure_s, boundary_s) / epoch_s
+        return Prediction(
+            np.log(self._epoch_samples / epoch_s), np.hypot(steady_s / epoch_s * deviation, of_boundary)
+        )
 
 
 def _anchor(observations: Sequence[Observation], cpus: int, on_cpu: bool) -> Anchor:
     """Return the scale of the equations: the first trial, each of its parts as well as it is known."""
     first = observations[0]
+    whole_s = next((one.step_s for one in observations if one.step_s), _LEAST_S)
     fetches = [
-        one.fetch_s * first.config.batch_size / one.config.batch_size for one in observations if one.fetch_s
+        fetch_s * first.config.batch_size / one.config.batch_size
+        for one in observations
+        if (fetch_s := _fetch_seen_s(one)) is not None
     ]
-    fetch_s = first.fetch_s or (fetches[0] if fetches else _waited_s(first))
     shares = [
         one.fetch_cpu_s / one.fetch_s for one in observations if one.fetch_s and one.fetch_cpu_s is not None
     ]
     return Anchor(
         config=first.config,
-        compute_s=first.compute_alone_s or first.compute_s or first.step_s or _LEAST_S,
-        fetch_s=fetch_s,
+        compute_s=first.compute_alone_s or first.compute_s or first.step_s or whole_s,
+        fetch_s=fetches[0] if fetches else max(1, first.config.num_workers) * (first.step_s or whole_s),
         fetch_cpu_share=shares[0] if shares else _UNKNOWN_CPU_SHARE,
         cpus=cpus,
         on_cpu=on_cpu,
+        fetch_is_known=bool(fetches),
     )
 
 
-def _waited_s(first: Observation) -> float:
-    """Return about what one process takes to make a batch where that was not seen: what the loop waited."""
-    wait_s = (first.step_s or 0.0) - (first.compute_s or first.compute_alone_s or 0.0)
-    return max(_LEAST_S, wait_s * max(1, first.config.num_workers))
+def _fetch_seen_s(one: Observation) -> float | None:
+    """Return what one process took to make a batch, as well as a trial can tell."""
+    if one.fetch_s:
+        return one.fetch_s
+    if one.loader_alone_s:
+        return one.loader_alone_s * max(1, one.config.num_workers)
+    if one.config.num_workers == 0 and one.step_s and one.compute_s:
+        return max(one.step_s - one.compute_s, _LEAST_S)
+    return None
