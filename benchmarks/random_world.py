@@ -22,6 +22,7 @@ from tunekit.search.guided import all_configs
 GIB = 1 << 30
 _CAPACITY_BYTES = 22 * GIB
 _EPOCH_SAMPLES = 100_000
+_BATCHES_SEEN = 100
 _BATCHES: tuple[KnobValue, ...] = (16, 32, 64, 96, 128, 192, 256, 384, 512)
 _PRECISIONS: tuple[KnobValue, ...] = ("fp32", "tf32", "bf16")
 
@@ -194,7 +195,7 @@ class RandomWorld:
         noise = self._noise * (1 + config.num_workers / self.cpus)
         step_s = self._step_s(config) * math.exp(chance.gauss(0, noise))
         compute_s = min(step_s, self._compute_s(config) * math.exp(chance.gauss(0, 2 * noise)))
-        batches, workers = 100, max(1, config.num_workers)
+        workers = max(1, config.num_workers)
         fetch_s = self._fetch_of_s(config) * math.exp(chance.gauss(0, 2 * noise))
         loop = LoopMeasurement(
             device=DeviceSeen(type="cuda", name="a GPU", memory_bytes=24 * GIB),
@@ -205,36 +206,15 @@ class RandomWorld:
             persistent_workers=config.persistent_workers,
             compile_graphs=int(config.compile),
             float32_matmul_precision=None,
-            steady_batches=batches,
-            steady_samples=batches * config.batch_size,
-            steady_time_s=batches * step_s,
+            steady_batches=_BATCHES_SEEN,
+            steady_samples=_BATCHES_SEEN * config.batch_size,
+            steady_time_s=_BATCHES_SEEN * step_s,
             rate_interval_relative=noise,
             stop_reason="interval",
             discarded_batches=8,
-            parts=StepParts(
-                data_wait_s=batches * (step_s - compute_s),
-                compute_s=batches * compute_s,
-                optimizer_s=0.0,
-                other_s=0.0,
-            ),
-            device_parts=DeviceParts(
-                batches=batches,
-                stall_s=batches * (step_s - compute_s),
-                compute_s=batches * compute_s,
-                optimizer_s=0.0,
-                other_s=0.0,
-                drained_batches=0,
-            ),
-            loader_work=LoaderWork(
-                workers=tuple(
-                    WorkerWork(batches=batches, time_s=batches * fetch_s, first_batch_s=fetch_s)
-                    for _ in range(workers)
-                ),
-                cpu_s=workers * batches * fetch_s * self._cpu_share,
-                median_batch_s=fetch_s,
-                p99_batch_s=fetch_s,
-                slowest_batch_s=fetch_s,
-            ),
+            parts=_parts(step_s - compute_s, compute_s),
+            device_parts=_device_parts(step_s - compute_s, compute_s),
+            loader_work=_work(workers, fetch_s, self._cpu_share),
             epoch_samples=_EPOCH_SAMPLES,
             epoch_batches=math.ceil(_EPOCH_SAMPLES / config.batch_size),
             boundary_s=self._boundary_of_s(config) * math.exp(chance.gauss(0, 0.1)),
@@ -261,3 +241,37 @@ class RandomWorld:
             memory=TreeMemory(peak_pss_bytes=GIB, peak_shm_bytes=0, processes=workers + 1, samples=20),
             details=Details(floors=floors) if with_floors else None,
         )
+
+
+def _parts(wait_s: float, compute_s: float) -> StepParts:
+    """Return the host's parts of the window, from seconds per batch."""
+    return StepParts(
+        data_wait_s=_BATCHES_SEEN * wait_s,
+        compute_s=_BATCHES_SEEN * compute_s,
+        optimizer_s=0.0,
+        other_s=0.0,
+    )
+
+
+def _device_parts(stall_s: float, compute_s: float) -> DeviceParts:
+    """Return the device's parts of the window, from seconds per batch."""
+    return DeviceParts(
+        batches=_BATCHES_SEEN,
+        stall_s=_BATCHES_SEEN * stall_s,
+        compute_s=_BATCHES_SEEN * compute_s,
+        optimizer_s=0.0,
+        other_s=0.0,
+        drained_batches=0,
+    )
+
+
+def _work(workers: int, fetch_s: float, cpu_share: float) -> LoaderWork:
+    """Return what the workers did in the window, from seconds per batch."""
+    one = WorkerWork(batches=_BATCHES_SEEN, time_s=_BATCHES_SEEN * fetch_s, first_batch_s=fetch_s)
+    return LoaderWork(
+        workers=(one,) * workers,
+        cpu_s=workers * _BATCHES_SEEN * fetch_s * cpu_share,
+        median_batch_s=fetch_s,
+        p99_batch_s=fetch_s,
+        slowest_batch_s=fetch_s,
+    )

@@ -155,7 +155,7 @@ class ScriptedExecutor:
     interrupt_at: int | None = None
     measured: Callable[[TrainConfig], dict[str, Any]] = lambda knobs: {}
     losses: Callable[[TrainConfig, TrialSpec], Sequence[float | None]] = lambda knobs, spec: ()
-    looked: Details | None = None
+    looked: Details = field(default_factory=Details)
     trial_s: float = TRIAL_S
     baseline_config_known: bool = True
     clock: ScriptedClock = field(default_factory=ScriptedClock)
@@ -193,7 +193,9 @@ class ScriptedExecutor:
         if spec.rate_to_beat is not None and 1.01 * rate < spec.rate_to_beat:
             seen = {"stop_reason": "abandoned", "boundary_s": None, "boundaries_seen": 0} | seen
         found = measurement(rate, knobs, **seen)
-        return found.model_copy(update={"details": self.looked}) if spec.details else found
+        if not spec.details:
+            return found
+        return found.model_copy(update={"details": self.looked})
 
     def _insist_on_records_before(self, number: int) -> None:
         paths = sorted(self.trials_folder.glob("[0-9]*/trial.json"))

@@ -32,7 +32,8 @@ def limits(tier: Tier | None = None, limit: Limit | None = Limit.LOADER, **overr
 def explained(*of: PredictedLimits, **overrides: Any) -> Run:
     """A run with one recommendation and a model that says this."""
     model = ModelSummary(limits=of, missed_relative=0.0412, checked_configs=12)
-    return run(**({"model": model, "recommendations": (recommendation(),)} | overrides))
+    values = {"model": model, "recommendations": (recommendation(),), "why_stopped": "nothing is left to try"}
+    return run(**(values | overrides))
 
 
 def lines(of: Run) -> tuple[str, ...]:
@@ -80,6 +81,11 @@ def test_on_a_cpu_no_gpu_is_advised():
 def test_the_knobs_are_not_at_their_end_where_another_tier_is_faster():
     faster = recommendation(Tier.AGGRESSIVE, rate_samples_per_s=interval(1500.0))
     told = explained(limits(Tier.BALANCED, Limit.TRAINING), recommendations=(recommendation(), faster))
+    assert not any("beyond these knobs" in line for line in lines(told))
+
+
+def test_the_knobs_are_not_at_their_end_where_only_the_budget_is():
+    told = explained(limits(Tier.BALANCED, Limit.TRAINING), why_stopped=None)
     assert not any("beyond these knobs" in line for line in lines(told))
 
 

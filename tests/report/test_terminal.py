@@ -92,7 +92,8 @@ def walked() -> Run:
     )
     again = confirm_records([980.0, 970.0, 990.0], faster, first_number=70, **of_faster)
     first = (baseline_record(of=own, **of_own), trial_record(1, 1000.0, faster, **of_faster))
-    return assemble(run(trials=()), (*first, *others, *baselines, *again))
+    ended = run(trials=(), why_stopped="every config of the space was tried")
+    return assemble(ended, (*first, *others, *baselines, *again))
 
 
 def drawn(shown: Run, width: int, folder: Path = FOLDER, files: tuple[Path, ...] = WRITTEN) -> str:

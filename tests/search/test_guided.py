@@ -164,3 +164,24 @@ def test_more_trials_than_it_learns_from_still_give_a_proposal():
     proposal = Guided(entries, host()).propose(records)
     assert proposal is not None
     assert proposal.config not in {record.config for record in records}
+
+
+def test_a_config_that_no_tier_may_take_is_not_what_has_to_be_beaten():
+    """A script with more workers than the machine has CPUs would else end the search at once."""
+    own = config(num_workers=CPUS, batch_size=512)
+    slower = config(num_workers=1, batch_size=32)
+    records = [trial(0, own, 1e-2, 1e-4), trial(1, slower, 1e-2, 1e-4)]
+    anything = Guided(space(), host(), most_workers=2).propose(records)
+    within = Guided(space(), host(), most_workers=2, may_choose=lambda one: one.number == 1).propose(records)
+    assert anything is not None and within is not None
+    assert anything.gain is not None and within.gain is not None
+    assert within.gain > anything.gain + 0.1
+
+
+def test_more_workers_than_a_tier_takes_are_not_proposed():
+    guided, records = Guided(space(), host(), most_workers=2), [trial(0, config(num_workers=0), 1e-2, 1e-3)]
+    for number in range(1, 6):
+        proposal = guided.propose(records)
+        assert proposal is not None
+        assert proposal.config.num_workers <= 2
+        records.append(trial(number, proposal.config, 1e-2, 1e-3))

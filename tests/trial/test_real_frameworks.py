@@ -23,7 +23,7 @@ from zoo_trials import (
 
 pytestmark = pytest.mark.real
 
-BERT = ("transformers.models.bert.modeling_bert.BertForSequenceClassification", 86338)
+BERT = ("transformers.models.bert.modeling_bert.BertForSequenceClassification", 52866)
 DDP = ("torch.nn.parallel.distributed.DistributedDataParallel", 332808)
 LIT = ("__main__.Classifier", 332808)
 NET = ("__main__.Net", 140296)

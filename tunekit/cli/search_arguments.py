@@ -101,7 +101,7 @@ def _add_knobs(group: argparse._ArgumentGroup) -> None:
         "--planned-steps",
         type=positive,
         metavar="N",
-        help="optimizer steps of the planned run: no trial is made that would cost more than it saves there",
+        help="optimizer steps of the planned run: no trial after the first four may cost more than it saves",
     )
 
 

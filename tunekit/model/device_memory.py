@@ -93,7 +93,7 @@ class DeviceMemoryModel:
         spread = np.linalg.cholesky(found.covariance)
         self._draws = found.values + np.concatenate([chance, -chance]) @ spread.T
 
-    def chance_to_fit(self, columns: Columns, share: float = 1.0) -> Floats:
+    def chance_to_fit(self, columns: Columns, share: float) -> Floats:
         """Return for each config how likely it needs no more than a share of the device's memory."""
         room = self._capacity + math.log(share)
         chances = np.zeros(len(columns))
@@ -102,7 +102,7 @@ class DeviceMemoryModel:
         return chances / len(self._draws)
 
     def _log_bytes(self, values: Floats, columns: Columns) -> Floats:
-        share = 1 / (1 + math.exp(-values[_SHARE]))
+        share = 1 / (1 + np.exp(-np.clip(values[_SHARE], -300, 300)))
         grown = columns.batch_size / self._home.batch_size
         relative = np.exp(self._log_factor(values, columns) - self._log_factor(values, self._home))
         return np.asarray(

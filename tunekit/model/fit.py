@@ -32,19 +32,18 @@ class Beliefs:
     deviations: Floats
 
 
-def fit(misfits: Misfits, beliefs: Beliefs, start: Floats | None = None) -> Fit:
+def fit(misfits: Misfits, beliefs: Beliefs) -> Fit:
     """Return the parameters that are most likely after the evidence.
 
     Args:
         misfits: of a parameter vector, how far what was seen is off, in deviations.
         beliefs: what is believed of the parameters before.
-        start: parameters to begin from; those believed by default.
     """
 
     def everything(values: Floats) -> Floats:
         return np.concatenate([misfits(values), (values - beliefs.means) / beliefs.deviations])
 
-    values = beliefs.means if start is None else start
+    values = beliefs.means
     off = everything(values)
     damping = _FIRST_DAMPING
     for _ in range(_MOST_ROUNDS):

@@ -140,6 +140,8 @@ class Run(TargetRecord):
     findings: tuple[Finding, ...] = ()
     model: ModelSummary | None = None
     """Predicted; None while the search runs, and with too few measured trials to tell."""
+    why_stopped: str | None = None
+    """Why no further config was tried; None where time or --trials ended the search, or it goes on."""
     search_time_s: float = Field(default=0.0, ge=0)
 
     @property

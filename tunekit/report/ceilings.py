@@ -55,7 +55,9 @@ def _sentence(of: PredictedLimits) -> str:
 
 
 def _is_fastest(best: Recommendation, run: Run) -> bool:
-    """Return whether no other tier is faster, so that the knobs have given what they can."""
+    """Return whether the knobs have given what they can: nothing is left to try, and no tier is faster."""
+    if run.why_stopped is None:
+        return False
     rates = [one.rate_samples_per_s.value for one in run.recommendations]
     return best.rate_samples_per_s.value >= max(rates) * (1 - _AS_FAST)
 

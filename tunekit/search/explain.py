@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tunekit.model.limit import limit_of
-from tunekit.model.observation import Observation, observations
+from tunekit.model.observation import observations
 from tunekit.model.throughput import ThroughputModel
 from tunekit.recommend.noise import mean_interval
 from tunekit.records.config import TrainConfig
@@ -15,6 +15,7 @@ from tunekit.records.measurement import Interval, LoopMeasurement
 from tunekit.records.model_summary import ModelSummary, PredictedLimits
 from tunekit.records.recommendation import Recommendation, Tier
 from tunekit.records.trial import TrialRecord, TrialRole
+from tunekit.search.guided import most_telling
 
 LEAST_TRIALS = 3
 """Measured trials that a model has to rest on before it says why."""
@@ -38,12 +39,16 @@ def explain(
     Returns:
         None with fewer than three measured trials, or where their figures carry no model.
     """
-    seen = observations(records)
-    if len(seen) < LEAST_TRIALS:
+    measured = [
+        record
+        for record in records
+        if record.measurement is not None and record.role is not TrialRole.NUMERICS and record.config
+    ]
+    if len(measured) < LEAST_TRIALS:
         return None
     try:
         with np.errstate(all="ignore"):  # figures beyond all bounds end as infinities, which are left out
-            return _Explanation(records, seen, host).summary(recommendations)
+            return _Explanation(records, most_telling(measured), host).summary(recommendations)
     except (np.linalg.LinAlgError, ArithmeticError):
         return None
 
@@ -51,15 +56,17 @@ def explain(
 class _Explanation:
     """The models of one run."""
 
-    def __init__(self, records: Sequence[TrialRecord], seen: Sequence[Observation], host: Host) -> None:
+    def __init__(
+        self, records: Sequence[TrialRecord], learnt_from: Sequence[TrialRecord], host: Host
+    ) -> None:
         self._records = records
-        self._seen = seen
+        self._learnt_from = learnt_from
         self._host = host
         first = next(record.measurement for record in records if record.measurement)
         self._loop: LoopMeasurement = first.loop
 
     def summary(self, recommendations: Sequence[Recommendation]) -> ModelSummary | None:
-        model = self._model(self._seen)
+        model = self._model(self._learnt_from)
         own = next((one for one in self._records if one.role is TrialRole.BASELINE and one.measurement), None)
         shown: list[tuple[Tier | None, TrainConfig | None, float]] = []
         if own is not None:
@@ -76,9 +83,9 @@ class _Explanation:
             checked_configs=len(missed) or None,
         )
 
-    def _model(self, seen: Sequence[Observation]) -> ThroughputModel:
+    def _model(self, learnt_from: Sequence[TrialRecord]) -> ThroughputModel:
         on_cpu = self._loop.device.type == "cpu"
-        return ThroughputModel(seen, self._host.cpus, on_cpu, self._loop.epoch_samples)
+        return ThroughputModel(observations(learnt_from), self._host.cpus, on_cpu, self._loop.epoch_samples)
 
     def _limits(
         self, model: ThroughputModel, tier: Tier | None, config: TrainConfig | None, measured: float
@@ -127,7 +134,7 @@ class _Explanation:
             configs = [configs[place] for place in places]
         missed = []
         for config in configs:
-            others = [one for one in self._seen if one.config != config]
+            others = [record for record in self._learnt_from if record.config != config]
             if not others:
                 continue
             told = math.exp(float(self._model(others).predict([config]).log_rate[0]))

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -75,11 +75,21 @@ class Guided:
     Args:
         space: the knobs and their values.
         host: the share of the machine that one rank can use.
+        most_workers: that a tier may take; None for as many as the space has.
+        may_choose: whether a tier could choose what a trial ran; the fastest of these is to be beaten.
     """
 
-    def __init__(self, space: Sequence[KnobSpace], host: Host) -> None:
+    def __init__(
+        self,
+        space: Sequence[KnobSpace],
+        host: Host,
+        most_workers: int | None = None,
+        may_choose: Callable[[TrialRecord], bool] = lambda record: True,
+    ) -> None:
         self._space = tuple(space)
         self._host = host
+        self._most_workers = math.inf if most_workers is None else most_workers
+        self._may_choose = may_choose
 
     @cached_property
     def configs(self) -> tuple[TrainConfig, ...]:
@@ -98,16 +108,22 @@ class Guided:
         candidates = [record for record in records if record.role.is_candidate]
         costs = self._costs(records)
         is_open = self._untried(candidates) & (costs < terms.most_s) & self._fits_host(candidates)
+        is_open &= self._columns.workers <= self._most_workers
         fitting = chances_to_fit(candidates, self._columns)
         places = np.flatnonzero(is_open & (fitting >= _LEAST_CHANCE))
         if not len(places):
             return None
         chances = fitting * chances_to_run(candidates, self._columns)
         measured = [record for record in candidates if record.measurement is not None]
-        if not measured:
-            place = self._smallest(candidates, places)
-            return Proposal(self.configs[place], float(costs[place]), None, None)
-        return self._best(_model(measured, self._host), _rest_of(places, chances, costs), terms)
+        if measured:
+            try:
+                with np.errstate(all="ignore"):  # figures beyond all bounds end as infinities
+                    fitted = _model(measured, self._host, self._may_choose)
+                    return self._best(fitted, _rest_of(places, chances, costs), terms)
+            except np.linalg.LinAlgError:
+                pass  # figures that no model explains: go on as without any
+        place = self._smallest(candidates, places)
+        return Proposal(self.configs[place], float(costs[place]), None, None)
 
     def is_exhausted(self, records: Sequence[TrialRecord]) -> bool:
         """Return whether every config was tried."""
@@ -254,20 +270,22 @@ def _rest_of(places: Places, chances: Floats, costs: Floats) -> _Rest:
 class _Fitted:
     model: ThroughputModel
     best_log_rate: float
-    """Of the configs that were tried, as the model has it: what their noise leaves."""
+    """Of the configs that were tried and may be chosen, as the model has it: what their noise leaves."""
 
 
-def _model(measured: Sequence[TrialRecord], host: Host) -> _Fitted:
-    seen = observations(_most_telling(measured))
+def _model(measured: Sequence[TrialRecord], host: Host, may_choose: Callable[[TrialRecord], bool]) -> _Fitted:
+    learnt_from = most_telling(measured)
+    seen = observations(learnt_from)
     first = measured[0].measurement
     assert first is not None
     loop = first.loop
     model = ThroughputModel(seen, host.cpus, loop.device.type == "cpu", loop.epoch_samples)
-    tried = [one.config for one in seen if one.step_s is not None]
+    configs = [(record.config, may_choose(record)) for record in learnt_from if record.config]
+    tried = [config for config, may in configs if may] or [config for config, _ in configs]
     return _Fitted(model, float(np.max(model.predict(tried).log_rate)))
 
 
-def _most_telling(measured: Sequence[TrialRecord]) -> list[TrialRecord]:
+def most_telling(measured: Sequence[TrialRecord]) -> list[TrialRecord]:
     """Return the trials to learn from: the first, the fastest, and some of the others, from fast to slow."""
     if len(measured) <= _MOST_LEARNT_FROM:
         return list(measured)

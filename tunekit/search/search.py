@@ -33,7 +33,7 @@ from tunekit.search.guided import Proposal, Terms
 from tunekit.search.progress import SearchListener
 from tunekit.search.reach import Surroundings
 from tunekit.search.refusal import refused_record, refused_target, why_refused
-from tunekit.search.sizes import sizes_to_look_at
+from tunekit.search.sizes import LOOK_TRIALS, sizes_to_look_at
 from tunekit.search.space import build_space, nearest
 from tunekit.search.study import Study
 from tunekit.search.worth import Stop, expectation, least_gain, next_trial, planned_samples
@@ -87,7 +87,7 @@ class Search:
         self._guards_known = (-1, 0.0)
 
     def run(self) -> Run:
-        """Search until budget, trials or space are used up, confirm, and return the whole run.
+        """Search until nothing is left or worth a trial, confirm, and return the whole run.
 
         Every trial is on disk before the next begins; run.json follows.
 
@@ -197,11 +197,12 @@ class Search:
         """Try what the study proposes, while it is worth its time and the budget allows."""
         study = Study(self._run.space, self._run.rank_host, self._folder.journal)
         study.tell(self._records)
-        planned = planned_samples(self._run.options, known.baseline, self._records)
         while self._may_add:
+            planned = planned_samples(self._run.options, known.baseline, self._records)
             terms = Terms(self._time_for_a_trial_s, least_gain(run_noise(self._trials)), planned)
             coming = next_trial(study, terms, self._searched)
             if isinstance(coming, Stop):
+                self._run = self._run.model_copy(update={"why_stopped": coming.why})
                 if coming.why is not None:
                     self._listener.said(coming.why)
                 return
@@ -209,7 +210,9 @@ class Search:
 
     def _try_proposed(self, proposal: Proposal, known: KnownTarget) -> TrialRecord:
         """Run a proposal; the first of its mode looks at other batch sizes too."""
-        sizes = sizes_to_look_at(proposal.config, self._records, self._run.space, self._run.rank_host)
+        sizes: tuple[int, ...] = ()
+        if self._run.world_size == 1 and self._time_for_a_trial_s >= LOOK_TRIALS * proposal.cost_s:
+            sizes = sizes_to_look_at(proposal.config, self._records, self._run.space, self._run.rank_host)
         rates = [record.rate_samples_per_s or 0.0 for record in self._trials.candidates]
         purpose = expectation(proposal, self._run.world_size, max(rates, default=None))
         return self._try(proposal.config, known, purpose, sizes)
@@ -259,9 +262,9 @@ class Search:
             )
             config = nearest(self._run.space, fitting)
             for _ in range(3):
-                searched = (
-                    r for r in self._records if r.role is not TrialRole.NUMERICS and not r.is_abandoned
-                )
+                # One that was given up is run to its end where it has nothing to beat.
+                searched = [r for r in self._records if r.role is not TrialRole.NUMERICS]
+                searched = [r for r in searched if pick is not None or not r.is_abandoned]
                 record = next((record for record in searched if record.config == config), None)
                 if record is None:
                     if not self._may_add or self._left_s <= 0:

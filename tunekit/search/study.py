@@ -13,7 +13,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from tunekit.memory.ram import OOM_SHARE, buffer_bytes
-from tunekit.recommend.tiers import POLICIES, base_ram_bytes
+from tunekit.recommend.tiers import POLICIES, base_ram_bytes, violations
 from tunekit.records.config import TrainConfig
 from tunekit.records.host import Host
 from tunekit.records.recommendation import Tier
@@ -49,7 +49,8 @@ class Study:
         if journal is not None:
             storage = JournalStorage(JournalFileBackend(str(journal)))
         self._study = optuna.create_study(storage=storage, study_name=STUDY_NAME, direction="maximize")
-        self._guided = Guided(self._space, host)
+        most_workers = POLICIES[Tier.AGGRESSIVE].max_workers(host.cpus)
+        self._guided = Guided(self._space, host, most_workers, self._may_choose)
         self._records: list[TrialRecord] = []
         self._terms = ANY_TERMS
         self._sampler = ThroughputSampler(
@@ -91,6 +92,14 @@ class Study:
         """Whether every config of the space was tried."""
         return self._guided.is_exhausted(self._records)
 
+    def _may_choose(self, record: TrialRecord) -> bool:
+        """Return whether a tier could choose a trial's config and the user's own limits allow it."""
+        return (
+            record.config is not None
+            and contains(self._space, self._as_searched(record.config))
+            and not violations(record, Tier.AGGRESSIVE, self._host)
+        )
+
     def _as_searched(self, config: TrainConfig) -> TrainConfig:
         """Return a config with the space's persistent_workers, which is no parameter of the study."""
         persistent = next(entry.values[0] for entry in self._space if entry.knob == "persistent_workers")
@@ -99,14 +108,14 @@ class Study:
     def _frozen(self, record: TrialRecord, config: TrainConfig) -> FrozenTrial:
         parameters = parameters_of(config, self._space)
         values = {entry.knob: entry.values for entry in self._space}
-        violations = constraints(record, self._host)
+        beyond = constraints(record, self._host)
         return create_trial(
             state=TrialState.COMPLETE,
             params=parameters,
             distributions={knob: CategoricalDistribution(values[knob]) for knob in parameters},
             value=record.rate_samples_per_s or 0.0,
             user_attrs={"number": record.number, "failure": record.failure.kind if record.failure else None},
-            constraints=violations,
+            constraints=beyond,
         )
 
 

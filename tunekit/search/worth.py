@@ -12,6 +12,8 @@ from tunekit.search.guided import LEAST_GAIN, Proposal, Terms
 from tunekit.search.study import Study
 from tunekit.units import rate_text
 
+_SMALLEST_GAIN = 0.001
+"""Of the best rate: no machine is quieter than that."""
 LEAST_TRIALS = 4
 """Search trials that are made however little is expected of them: so that a wrong model is found out."""
 
@@ -21,7 +23,7 @@ def least_gain(noise: NoiseFloor | None) -> float:
 
     No gain that the run could tell from noise is passed over.
     """
-    return LEAST_GAIN if noise is None else min(LEAST_GAIN, noise.relative)
+    return LEAST_GAIN if noise is None else max(_SMALLEST_GAIN, min(LEAST_GAIN, noise.relative))
 
 
 def planned_samples(
