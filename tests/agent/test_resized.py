@@ -215,13 +215,24 @@ def test_texts_follow_their_samples_and_other_lists_stay() -> None:
         ({"rows": torch.ones(4), "packed": pack_sequence([torch.ones(4)])}, "packed sequence"),
         (torch.eye(4).to_sparse(), "layout that can't be resized"),
         (Shared(rows=torch.ones(4)), "Shared of the batch takes no other parts"),
+        (
+            (torch.ones(4, 3), [{"boxes": torch.ones(2, 4)} for _ in range(4)]),
+            "4 parts of kind dict, perhaps one per sample",
+        ),
+        ((torch.ones(4, 3), [torch.ones(2), torch.ones(1), torch.ones(4), torch.ones(3)]), "4 parts of kind"),
         ({"set": frozenset([torch.ones(4)])}, "frozenset of the batch takes no other parts"),
     ],
-    ids=["none", "packed", "packed among others", "sparse", "shared", "set"],
+    ids=["none", "packed", "packed among others", "sparse", "shared", "boxes", "uneven", "set"],
 )
 def test_what_cannot_be_resized_is_told(batch: Any, told: str) -> None:
     with pytest.raises(Missing, match=told):
         resized(batch, 4, 8)
+
+
+def test_two_parts_of_a_batch_of_two_are_no_samples() -> None:
+    rows, labels = resized([torch.ones(2, 3), ["a", "b"]], 2, 4)
+    assert rows.shape == (4, 3)
+    assert labels == ["a", "b", "a", "b"]
 
 
 def test_a_mapping_that_could_not_be_copied_is_as_it_was() -> None:

@@ -45,6 +45,7 @@ class _Resizing:
         if hasattr(type(part), "batch_sizes") and hasattr(type(part), "sorted_indices"):
             raise Missing("the batch holds a packed sequence, which has no dimension of the batch's size")
         if not self._is_of_batch(part):
+            self._insist_on_no_samples(part)
             return part
         self.has_resized = True
         if is_tensor(part):
@@ -61,6 +62,28 @@ class _Resizing:
             return len(part) == self._own_size and not any(_is_whole(one) for one in part)
         shape = batches.shape_of(part)
         return bool(shape) and shape[0] == self._own_size
+
+    def _insist_on_no_samples(self, part: Any) -> None:
+        """Refuse a list of as many parts as the batch has samples, each with a size of its own.
+
+        So do loaders of images with boxes hand out their targets; left as it is, it would no longer fit.
+        """
+        if type(part) not in (list, tuple) or len(part) != self._own_size:
+            return
+        for one in part:
+            if _is_whole(one) and _length(one) != self._own_size:
+                kind = type(one).__name__
+                raise Missing(
+                    f"the batch holds {self._own_size} parts of kind {kind}, perhaps one per sample"
+                )
+
+
+def _length(part: Any) -> Any:
+    """Return the first dimension of a part, None for one without."""
+    shape = batches.shape_of(part)
+    if shape:
+        return shape[0]
+    return len(part) if type(part) in (list, tuple) else None
 
 
 def _is_whole(part: Any) -> bool:
