@@ -43,12 +43,13 @@ def fit(misfits: Misfits, beliefs: Beliefs) -> Fit:
     def everything(values: Floats) -> Floats:
         return np.concatenate([misfits(values), (values - beliefs.means) / beliefs.deviations])
 
+    moves = _DIFFERENCE * np.maximum(beliefs.deviations, 1e-3)
     values = beliefs.means
     off = everything(values)
     damping = _FIRST_DAMPING
     for _ in range(_MOST_ROUNDS):
-        slopes = _slopes(everything, values, off, beliefs.deviations)
-        curvature, downhill = slopes.T @ slopes, -slopes.T @ off
+        steepness = slopes(everything, values, off, moves)
+        curvature, downhill = steepness.T @ steepness, -steepness.T @ off
         before = off @ off
         for _ in range(_MOST_DAMPINGS):
             tried = values + np.linalg.solve(curvature + damping * np.diag(np.diag(curvature)), downhill)
@@ -62,16 +63,22 @@ def fit(misfits: Misfits, beliefs: Beliefs) -> Fit:
         damping = max(damping / 6, 1e-9)
         if before - off @ off < _ENOUGH * (1 + before):
             break
-    slopes = _slopes(everything, values, off, beliefs.deviations)
-    return Fit(values, np.asarray(np.linalg.inv(slopes.T @ slopes), dtype=np.float64))
+    steepness = slopes(everything, values, off, moves)
+    return Fit(values, np.asarray(np.linalg.inv(steepness.T @ steepness), dtype=np.float64))
 
 
-def _slopes(everything: Misfits, values: Floats, off: Floats, deviations: Floats) -> Floats:
-    """Return (misfits, parameters): how each misfit moves with each parameter."""
-    slopes = np.empty((len(off), len(values)))
-    for place, deviation in enumerate(deviations):
+def slopes(of: Misfits, values: Floats, at: Floats, moves: Floats) -> Floats:
+    """Return (results, parameters): how each result of a function moves with each parameter.
+
+    Args:
+        of: the function of a parameter vector.
+        values: the parameters.
+        at: what the function returns there.
+        moves: by how much each parameter is moved to see.
+    """
+    found = np.empty((len(at), len(values)))
+    for place, move in enumerate(moves):
         moved = values.copy()
-        move = _DIFFERENCE * max(float(deviation), 1e-3)
         moved[place] += move
-        slopes[:, place] = (everything(moved) - off) / move
-    return slopes
+        found[:, place] = (of(moved) - at) / move
+    return found

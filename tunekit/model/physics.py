@@ -122,15 +122,16 @@ class Physics:
 
     Attributes:
         parameters: what a parameter vector holds, in order.
+        place_of: where each parameter stands in it, by its name.
     """
 
     def __init__(self, anchor: Anchor) -> None:
         self.anchor = anchor
         self.parameters = parameters(anchor.cpus, anchor.on_cpu, anchor.fetch_is_known)
-        self._place = {parameter.name: place for place, parameter in enumerate(self.parameters)}
+        self.place_of = {parameter.name: place for place, parameter in enumerate(self.parameters)}
         self._home = Columns.of([anchor.config])
         self._samples, self._overheads = (
-            np.array([self._place[f"{precision}_{what}"] for precision in PRECISIONS])
+            np.array([self.place_of[f"{precision}_{what}"] for precision in PRECISIONS])
             for what in ("samples", "overhead")
         )
 
@@ -199,7 +200,7 @@ class Physics:
         return np.exp(log_overhead), np.exp(log_samples)
 
     def _of(self, name: str, values: Floats) -> float:
-        return float(values[self._place[name]])
+        return float(values[self.place_of[name]])
 
 
 def _logistic(log_odds: float) -> float:

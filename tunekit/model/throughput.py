@@ -8,7 +8,7 @@ import numpy as np
 from tunekit.model.boundary import Boundary, fit_boundary
 from tunekit.model.columns import Columns, Floats
 from tunekit.model.evidence import Evidence, Reading
-from tunekit.model.fit import Beliefs, Fit, fit
+from tunekit.model.fit import Beliefs, Fit, fit, slopes
 from tunekit.model.observation import Observation
 from tunekit.model.physics import Anchor, Physics
 from tunekit.model.remainder import Remainder, Weights
@@ -75,9 +75,9 @@ class ThroughputModel:
 
     def predict_columns(self, columns: Columns) -> Prediction:
         """Return what some configs would give."""
-        log_step, slopes = self._log_steps(columns)
-        left, left_variance = self._remainder.predict(columns, self._weights(slopes))
-        variance = np.maximum(((slopes @ self._fit.covariance) * slopes).sum(1), 0.0) + left_variance
+        log_step, steepness = self._log_steps(columns)
+        left, left_variance = self._remainder.predict(columns, self._weights(steepness))
+        variance = np.maximum(((steepness @ self._fit.covariance) * steepness).sum(1), 0.0) + left_variance
         return self._over_epochs(columns, np.exp(log_step + left), np.sqrt(variance))
 
     def rough_log_rate(self, columns: Columns) -> Floats:
@@ -87,21 +87,21 @@ class ThroughputModel:
 
     def _log_steps(self, columns: Columns) -> tuple[Floats, Floats]:
         """Return the equations' log step times, and (configs, parameters) how they move with each."""
+
+        def log_step_of(values: Floats) -> Floats:
+            return np.asarray(np.log(self._physics.times(values, columns).step_s))
+
         values = self._fit.values
-        log_step = np.log(self._physics.times(values, columns).step_s)
-        slopes = np.empty((len(columns), len(values)))
-        for place in range(len(values)):
-            moved = values.copy()
-            moved[place] += _DIFFERENCE
-            slopes[:, place] = (np.log(self._physics.times(moved, columns).step_s) - log_step) / _DIFFERENCE
-        return log_step, slopes
+        log_step = log_step_of(values)
+        moves = np.full(len(values), _DIFFERENCE)
+        return log_step, slopes(log_step_of, values, log_step, moves)
 
     def _left_over(self, evidence: Evidence) -> Remainder:
         """Return what the equations leave of the readings that are of the step, or of one half alone."""
         of_step = evidence.kinds == Reading.STEP
         of_training, of_loader = evidence.kinds == Reading.TRAINING, evidence.kinds == Reading.LOADER
-        _, slopes = self._log_steps(evidence.columns)
-        in_step = self._weights(slopes)
+        _, steepness = self._log_steps(evidence.columns)
+        in_step = self._weights(steepness)
         weights = Weights(
             training=np.where(of_step, in_step.training, of_training.astype(float)),
             loader=np.where(of_step, in_step.loader, of_loader.astype(float)),
@@ -118,9 +118,11 @@ class ThroughputModel:
             evidence.noise[kept],
         )
 
-    def _weights(self, slopes: Floats) -> Weights:
-        place = {parameter.name: number for number, parameter in enumerate(self._physics.parameters)}
-        return Weights(training=slopes[:, place["compute"]], loader=slopes[:, place["fetch"]])
+    def _weights(self, steepness: Floats) -> Weights:
+        physics = self._physics
+        return Weights(
+            training=steepness[:, physics.place_of["compute"]], loader=steepness[:, physics.place_of["fetch"]]
+        )
 
     def ceilings(self, config: TrainConfig) -> Ceilings:
         """Return what loader, training and the cores would each allow alone in a config."""

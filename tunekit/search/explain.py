@@ -21,7 +21,6 @@ LEAST_TRIALS = 3
 """Measured trials that a model has to rest on before it says why."""
 MOST_CHECKED = 16
 """Configs that are predicted without their own trials: each is a model of its own, some 25 ms."""
-_ABANDONED = "abandoned"
 _RANGE_95 = 1.96
 """Standard deviations to either end of a 95% range."""
 
@@ -126,7 +125,7 @@ class _Explanation:
             if record.config is None or record.measurement is None or record.role is TrialRole.NUMERICS:
                 continue
             loop = record.measurement.loop
-            if loop.stop_reason != _ABANDONED:
+            if not loop.is_abandoned:
                 rates.setdefault(record.config, []).append(loop.rank_rate_samples_per_s)
         configs = list(rates)
         if len(configs) > MOST_CHECKED:
