@@ -27,7 +27,7 @@ LEAST_GAIN = 0.005
 
 _MOST_LOOKED_AT = 1000
 """Configs whose prediction is worked out in full: the fastest by the equations alone."""
-_MOST_LEARNT_FROM = 80
+_MOST_LEARNT_FROM = 60
 """Trials that the model is fitted to."""
 _SAME_WORTH = 0.1
 """Logarithm of gain per second within which two configs count as equal."""
