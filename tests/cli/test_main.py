@@ -43,6 +43,7 @@ SURFACE = {
         "--range",
         "--lr",
         "--base-batch",
+        "--objective",
         "--epochs",
         "--planned-steps",
         "--confirm",

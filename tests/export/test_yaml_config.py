@@ -21,6 +21,7 @@ from tunekit.export.yaml_config import tier_yaml, write_tiers
 from tunekit.recommend.scaling import scaling_rows
 from tunekit.records.config import Precision
 from tunekit.records.recommendation import LearningRate, LearningRateRule, NoiseFloor, Tier
+from tunekit.records.run import Objective
 
 KEYS = [
     "batch_size",
@@ -93,6 +94,27 @@ lr: 0.2
 # 8 GPUs: needs 16 workers, this host allows 8 CPUs
 """
     )
+
+
+@pytest.mark.parametrize(
+    ("asked", "length"),
+    [
+        ({"epochs": 90, "epochs_given": True}, "90 epochs"),
+        ({"planned_steps": 40_000}, "40,000 steps of the baseline's batch"),
+    ],
+)
+def test_a_planned_training_is_told_with_its_start(asked, length):
+    found = lines(recommendation(finish_time_s=4600.0), options=options(**asked))
+    whole = " ".join("\n".join(found).replace("\n#", " ").split())
+    assert f"time: 50.0 s per epoch, 1h 16m for {length}, start-up included (training only, " in whole
+
+
+def test_a_speed_up_of_the_whole_training_says_so():
+    asked = options(objective=Objective.FINISH_TIME, epochs=90, epochs_given=True)
+    trials = (baseline_record(),)
+    found = lines(recommendation(finish_time_s=4600.0), options=asked, trials=trials)
+    told = "2.00x (1.94x to 2.06x) as fast through the planned training as the baseline"
+    assert any(told in line for line in found)
 
 
 hostile_text = st.text(max_size=400) | st.text(

@@ -19,10 +19,12 @@ from hypothesis import strategies as st
 
 from tunekit.memory.base import BaseRam
 from tunekit.memory.ram import buffer_bytes
+from tunekit.recommend.planned_training import PlannedTraining
 from tunekit.recommend.tiers import (
     POLICIES,
     balanced_tolerance,
     base_ram_bytes,
+    best_of,
     clip,
     pick,
     violations,
@@ -31,6 +33,11 @@ from tunekit.records.recommendation import Tier
 from tunekit.records.trial import TrialRole
 
 tiers = st.sampled_from(Tier)
+
+
+def of_epochs(count):
+    """So many epochs of 50,000 samples, as nobody promised."""
+    return PlannedTraining(default_samples=count * 50_000.0)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +114,7 @@ def test_what_can_not_be_judged_is_not_within_the_limits():
         assert len(violations(trial_record(rate=None), tier, host())) == 1
         assert len(violations(unknown, tier, host())) == 1
         assert (
-            pick(tier, [trial_record(rate=None), unknown], host(), noise_relative=None, planned_epochs=1)
+            pick(tier, [trial_record(rate=None), unknown], host(), noise_relative=None, planned=of_epochs(1))
             is None
         )
 
@@ -115,7 +122,7 @@ def test_what_can_not_be_judged_is_not_within_the_limits():
 @unhurried
 @given(tier=tiers, trials=trial_lists(), machine=hosts(), noise=st.none() | st.floats(0, 2))
 def test_every_pick_is_within_the_limits_of_its_tier(tier, trials, machine, noise):
-    chosen = pick(tier, trials, machine, noise_relative=noise, planned_epochs=10)
+    chosen = pick(tier, trials, machine, noise_relative=noise, planned=of_epochs(10))
     if chosen is None:
         assert all(violations(trial, tier, machine) for trial in trials)
     else:
@@ -126,7 +133,7 @@ def test_every_pick_is_within_the_limits_of_its_tier(tier, trials, machine, nois
 @unhurried
 @given(tier=st.sampled_from([Tier.CONSERVATIVE, Tier.AGGRESSIVE]), trials=trial_lists(), machine=hosts())
 def test_the_outer_tiers_take_the_highest_rate_within_their_limits(tier, trials, machine):
-    chosen = pick(tier, trials, machine, noise_relative=0.1, planned_epochs=10)
+    chosen = pick(tier, trials, machine, noise_relative=0.1, planned=of_epochs(10))
     within = [trial for trial in trials if not violations(trial, tier, machine)]
     assert (chosen.rate_samples_per_s if chosen else None) == max(
         (trial.rate_samples_per_s for trial in within), default=None
@@ -138,7 +145,7 @@ def test_the_outer_tiers_take_the_highest_rate_within_their_limits(tier, trials,
 def test_balanced_is_close_to_the_best_and_no_eager_config_as_close_is_smaller(trials, noise):
     eager = [trial for trial in trials if trial.config is None or not trial.config.compile]
     machine = host(cpus=64, ram_limit_bytes=256 * GIB)
-    chosen = pick(Tier.BALANCED, eager, machine, noise_relative=noise, planned_epochs=10)
+    chosen = pick(Tier.BALANCED, eager, machine, noise_relative=noise, planned=of_epochs(10))
     within = [trial for trial in eager if not violations(trial, Tier.BALANCED, machine)]
     if chosen is None:
         assert not within
@@ -164,8 +171,8 @@ def test_balanced_is_close_to_the_best_and_no_eager_config_as_close_is_smaller(t
 @given(tier=tiers, trials=trial_lists(), machine=hosts(), data=st.data())
 def test_the_order_of_the_trials_does_not_matter(tier, trials, machine, data):
     shuffled = data.draw(st.permutations(trials))
-    first = pick(tier, trials, machine, noise_relative=0.05, planned_epochs=3)
-    assert pick(tier, shuffled, machine, noise_relative=0.05, planned_epochs=3) == first
+    first = pick(tier, trials, machine, noise_relative=0.05, planned=of_epochs(3))
+    assert pick(tier, shuffled, machine, noise_relative=0.05, planned=of_epochs(3)) == first
 
 
 def test_a_trial_that_was_given_up_is_no_choice_however_small_or_fast():
@@ -174,20 +181,20 @@ def test_a_trial_that_was_given_up_is_no_choice_however_small_or_fast():
     fastest = trial_record(2, 2000.0, small, stop_reason="abandoned")
     usual = trial_record(3, 1000.0)
     for tier in Tier:
-        chosen = pick(tier, [given_up, fastest, usual], host(), noise_relative=None, planned_epochs=1)
+        chosen = pick(tier, [given_up, fastest, usual], host(), noise_relative=None, planned=of_epochs(1))
         assert chosen == usual
-    assert pick(Tier.BALANCED, [given_up], host(), noise_relative=None, planned_epochs=1) is None
+    assert pick(Tier.BALANCED, [given_up], host(), noise_relative=None, planned=of_epochs(1)) is None
 
 
 def test_equal_trials_are_settled_by_their_number():
     trials = [trial_record(5), trial_record(3), trial_record(4)]
     for tier in Tier:
-        assert pick(tier, trials, host(), noise_relative=None, planned_epochs=1).number == 3
+        assert pick(tier, trials, host(), noise_relative=None, planned=of_epochs(1)).number == 3
 
 
 def test_confirmations_are_not_picked():
     trials = [trial_record(1, 900.0), trial_record(2, 1000.0, role=TrialRole.CONFIRM)]
-    assert pick(Tier.AGGRESSIVE, trials, host(), noise_relative=None, planned_epochs=1).number == 1
+    assert pick(Tier.AGGRESSIVE, trials, host(), noise_relative=None, planned=of_epochs(1)).number == 1
 
 
 def test_balanced_gives_up_three_percent_for_a_smaller_config():
@@ -198,12 +205,12 @@ def test_balanced_gives_up_three_percent_for_a_smaller_config():
     ]
 
     def number(noise):
-        return pick(Tier.BALANCED, trials, host(), noise_relative=noise, planned_epochs=1).number
+        return pick(Tier.BALANCED, trials, host(), noise_relative=noise, planned=of_epochs(1)).number
 
     assert number(None) == 2
     assert number(0.01) == 2
     assert number(0.08) == 3
-    assert pick(Tier.CONSERVATIVE, trials, host(), noise_relative=0.08, planned_epochs=1).number == 1
+    assert pick(Tier.CONSERVATIVE, trials, host(), noise_relative=0.08, planned=of_epochs(1)).number == 1
 
 
 def test_balanced_takes_compile_only_when_the_planned_run_wins_it_back():
@@ -212,7 +219,7 @@ def test_balanced_takes_compile_only_when_the_planned_run_wins_it_back():
     compiled = trial_record(2, 1250.0, config(compile=True), first_step_s=71.0)
 
     def number(tier, epochs, trials=(eager, compiled)):
-        return pick(tier, trials, host(), noise_relative=None, planned_epochs=epochs).number
+        return pick(tier, trials, host(), noise_relative=None, planned=of_epochs(epochs)).number
 
     assert number(Tier.BALANCED, 6) == 1
     assert number(Tier.BALANCED, 7) == 2
@@ -227,7 +234,31 @@ def test_compile_pays_nothing_back_when_the_epoch_has_no_length():
         trial_record(1, 1000.0, **unknown),
         trial_record(2, 9000.0, config(compile=True), **unknown),
     ]
-    assert pick(Tier.BALANCED, trials, host(), noise_relative=None, planned_epochs=100).number == 1
+    planned = PlannedTraining(default_samples=None)
+    assert pick(Tier.BALANCED, trials, host(), noise_relative=None, planned=planned).number == 1
+
+
+def test_by_the_finish_of_the_planned_training_a_fast_rate_must_win_back_its_start():
+    """20 s to start and 1,000 samples/s, or 75 s and 1,250: as soon through 275,000 samples."""
+    slow = trial_record(1, 1000.0, startup_s=10.0, first_batch_s=2.0, first_step_s=8.0)
+    fast = trial_record(2, 1250.0, startup_s=10.0, first_batch_s=5.0, first_step_s=60.0)
+
+    def number(samples):
+        planned = PlannedTraining(samples, judged_by_finish=True)
+        return pick(Tier.AGGRESSIVE, (slow, fast), host(), noise_relative=None, planned=planned).number
+
+    assert (number(274_000.0), number(276_000.0)) == (1, 2)
+    by_rate = PlannedTraining(1000.0)
+    assert pick(Tier.AGGRESSIVE, (slow, fast), host(), noise_relative=None, planned=by_rate).number == 2
+
+
+def test_the_best_is_what_does_best_in_what_is_looked_for():
+    slow = trial_record(1, 1000.0, startup_s=1.0, first_batch_s=0.0, first_step_s=0.0)
+    fast = trial_record(2, 2000.0, startup_s=90.0, first_batch_s=0.0, first_step_s=0.0)
+    failed = trial_record(3, None)
+    assert best_of((slow, fast, failed), PlannedTraining(100.0)) is fast
+    assert best_of((slow, fast, failed), PlannedTraining(100.0, judged_by_finish=True)) is slow
+    assert best_of((failed,), PlannedTraining()) is None
 
 
 @unhurried

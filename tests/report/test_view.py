@@ -10,6 +10,7 @@ from build_records import (
     failure,
     host,
     interval,
+    options,
     profile,
     recommendation,
     run,
@@ -20,7 +21,7 @@ from build_records import (
 from tunekit.records.finding import Finding
 from tunekit.records.measurement import Interval
 from tunekit.records.recommendation import LearningRate, LearningRateRule, NoiseFloor, ScalingRow, Tier
-from tunekit.records.run import FixedKnob, KnobRange, Run, RunStatus
+from tunekit.records.run import FixedKnob, KnobRange, Objective, Run, RunStatus
 from tunekit.records.target import Target
 from tunekit.records.trial import OutcomeKind, TrialRole
 from tunekit.report.text import (
@@ -85,6 +86,31 @@ def test_a_slower_config_is_said_to_be_slower():
     assert view(finished(slow)).answer == (
         "Balanced is slower than your baseline, 0.80x (0.78 to 0.82) as fast: 1,000 samples/s (970 to 1,030)."
     )
+
+
+@pytest.mark.parametrize(
+    ("ratio", "told"),
+    [
+        (interval(2.0), "finishes the planned training 2.00x (1.94 to 2.06) as fast as your baseline: "),
+        (interval(0.5), "finishes the planned training later than your baseline, 0.50x"),
+        (interval(1.0, 0.05), "no significant difference from your baseline in the planned training"),
+    ],
+)
+def test_a_search_for_the_shortest_training_says_how_long_it_is(ratio: Interval, told: str):
+    asked = options(objective=Objective.FINISH_TIME, epochs=100, epochs_given=True)
+    best = recommendation(of=fast, speedup=ratio, finish_time_s=5040.0)
+    shown = view(finished(best, options=asked))
+    assert shown.answer.removeprefix("Balanced").lstrip(": ").startswith(told)
+    assert shown.answer.endswith(": 1h 24m instead of 2h 46m.")
+    assert ("planned run", "2h 46m", "1h 24m") in shown.tiers.rows
+    assert any(row[0] == "speed-up of run" for row in shown.tiers.rows)
+
+
+def test_a_planned_run_is_shown_whatever_is_looked_for():
+    best = recommendation(of=fast, finish_time_s=5040.0)
+    shown = view(finished(best, options=options(epochs=100, epochs_given=True)))
+    assert ("planned run", "2h 46m", "1h 24m") in shown.tiers.rows
+    assert not any(row[0] == "planned run" for row in view(finished()).tiers.rows)
 
 
 def test_a_baseline_that_nothing_beats_is_kept():

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_search import surroundings
 
+from tunekit.recommend.planned_training import PlannedTraining
 from tunekit.records.attribution import LoaderWork, StepParts, WorkerWork
 from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.run import KnobSpace
@@ -147,7 +148,7 @@ def test_what_costs_too_long_is_not_proposed():
 def test_what_pays_over_the_planned_run_follows_from_its_length():
     records = [trial(0, config(num_workers=1), 1e-2, 1e-3)]
     guided = Guided(space(), host())
-    long, short = (guided.propose(records, Terms(planned_samples=count)) for count in (1e9, 100.0))
+    long, short = (guided.propose(records, Terms(planned=PlannedTraining(count))) for count in (1e9, 100.0))
     assert long is not None and short is not None
     assert long.pays
     assert not short.pays

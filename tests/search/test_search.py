@@ -31,7 +31,7 @@ from tunekit.recommend.tiers import violations
 from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.details import Detail
 from tunekit.records.recommendation import Tier
-from tunekit.records.run import FixedKnob, Run, RunStatus
+from tunekit.records.run import FixedKnob, Objective, Run, RunStatus
 from tunekit.records.trial import OutcomeKind, TrialRole
 from tunekit.search.confirm import round_order, rounds_due
 from tunekit.search.folder import RunFolder, load_run
@@ -630,3 +630,30 @@ def test_a_cpu_run_says_what_it_was_measured_on(folder: Path):
     assert whole.measured_on == "cpu"
     assert whole.is_emulated
     assert "other-device" in {note.code for note in whole.findings}
+
+
+def test_the_shortest_training_is_another_config_than_the_highest_rate(folder: Path):
+    """Compiling makes a tenth faster and takes five minutes: an epoch never wins it back."""
+
+    def start(knobs: TrainConfig) -> dict[str, Any]:
+        return {"first_step_s": 300.0 if knobs.compile else 1.0}
+
+    by_rate, _ = search_in(folder / "rate", executor_options={"measured": start})
+    aggressive = {one.tier: one.config for one in by_rate.recommendations}[Tier.AGGRESSIVE]
+    assert aggressive.compile
+    by_finish = options(objective=Objective.FINISH_TIME, epochs=1, epochs_given=True)
+    found, _ = search_in(folder / "finish", by_finish, executor_options={"measured": start})
+    assert not any(one.config.compile for one in found.recommendations)
+    assert all(one.finish_time_s for one in found.recommendations)
+
+
+def test_the_finish_of_epochs_without_a_length_can_not_be_looked_for(folder: Path):
+    def endless(knobs: TrainConfig) -> dict[str, Any]:
+        return {"epoch_samples": None, "epoch_batches": None, "boundary_s": None}
+
+    asked = options(objective=Objective.FINISH_TIME, epochs=3, epochs_given=True)
+    with pytest.raises(TargetError, match="--planned-steps instead of --epochs"):
+        search_in(folder, asked, executor_options={"measured": endless})
+    steps = options(objective=Objective.FINISH_TIME, planned_steps=1000)
+    found, _ = search_in(folder / "steps", steps, executor_options={"measured": endless})
+    assert found.recommendations

@@ -4,12 +4,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from build_records import baseline_record, config, options, trial_record
+from build_records import config, options
 from scripted_search import RecordingListener, search_in, searched
 
 from tunekit.records.recommendation import NoiseFloor
 from tunekit.search.guided import Proposal, Terms
-from tunekit.search.worth import Stop, expectation, least_gain, next_trial, planned_samples
+from tunekit.search.worth import Stop, expectation, least_gain, next_trial
 
 GOOD = Proposal(config(), 20.0, 1200.0, 0.1)
 
@@ -62,16 +62,6 @@ def test_no_gain_above_the_noise_floor_is_passed_over():
 
     assert least_gain(None) == least_gain(floor(0.03)) == 0.005
     assert least_gain(floor(0.002)) == 0.002
-
-
-def test_only_what_the_user_said_is_a_planned_run():
-    baseline = config(batch_size=64, accumulate_grad_batches=2)
-    records = [baseline_record(of=baseline)]
-    assert planned_samples(options(), baseline, records) is None
-    assert planned_samples(options(epochs=3, epochs_given=True), baseline, records) == 150_000
-    assert planned_samples(options(planned_steps=10), baseline, records) == 1280
-    endless = [trial_record(0, epoch_samples=None, epoch_batches=None)]
-    assert planned_samples(options(epochs=3, epochs_given=True), baseline, endless) is None
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,15 @@ def _add_knobs(group: argparse._ArgumentGroup) -> None:
         "--base-batch", type=positive, metavar="N", help="global batch that the base lr is for"
     )
     group.add_argument(
+        "--objective",
+        choices=("rate", "finish-time"),
+        default="rate",
+        help=(
+            "what to look for: samples/s over whole epochs (default), or the shortest planned run, its "
+            "start-up and compiling included (with --epochs or --planned-steps)"
+        ),
+    )
+    group.add_argument(
         "--epochs",
         type=positive,
         metavar="N",
@@ -144,8 +153,18 @@ def search_options(options: argparse.Namespace, builtin: bool) -> "SearchOptions
     Raises:
         UsageError: a value can't be understood.
     """
-    from tunekit.records.run import SearchOptions  # noqa: PLC0415
+    from tunekit.records.run import Objective, SearchOptions  # noqa: PLC0415
 
+    try:
+        objective = Objective(options.objective)
+    except ValueError:  # from a settings file, where the parser checks nothing
+        known = " or ".join(Objective)
+        raise UsageError(f"objective {options.objective!r}: it is {known}") from None
+    if objective is Objective.FINISH_TIME and options.epochs is None and options.planned_steps is None:
+        raise UsageError(
+            "--objective finish-time: the length of the planned run decides it; "
+            "add --epochs N or --planned-steps N"
+        )
     return SearchOptions(
         gpu=options.gpu,
         budget_s=parse_duration_s(options.budget or (BUILTIN_BUDGET if builtin else DEFAULT_BUDGET)),
@@ -155,6 +174,7 @@ def search_options(options: argparse.Namespace, builtin: bool) -> "SearchOptions
         base_lr=options.lr,
         base_batch=options.base_batch,
         global_batch=options.global_batch,
+        objective=objective,
         epochs=options.epochs or DEFAULT_EPOCHS,
         epochs_given=options.epochs is not None,
         planned_steps=options.planned_steps,

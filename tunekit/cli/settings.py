@@ -21,6 +21,7 @@ SETTINGS = {
     "gpu": "text",
     "budget": "time",
     "trials": "count",
+    "objective": "text",
     "epochs": "count",
     "planned-steps": "count",
     "confirm": "count",

@@ -10,6 +10,8 @@ from tunekit.export.keys import MATMUL_KEY, config_keys, key_of, nested
 from tunekit.export.scaling_csv import recommended_rule
 from tunekit.recommend.learning_rate import base_learning_rate, global_batch
 from tunekit.recommend.noise import verdict
+from tunekit.recommend.planned_training import planned_training
+from tunekit.recommend.recommendation import compared_text
 from tunekit.recommend.tiers import POLICIES
 from tunekit.records.codec import write_text
 from tunekit.records.config import Precision
@@ -147,19 +149,24 @@ def _speedup_text(run: Run, recommendation: Recommendation) -> str:
         return "none, this is the baseline's own config"
     if ratio is None:
         return "n/a, there is no baseline rate to compare with"
-    text = f"{ratio.value:.2f}x ({ratio.low:.2f}x to {ratio.high:.2f}x) the baseline's rate"
+    planned = planned_training(run.options, run.trials)
+    text = f"{ratio.value:.2f}x ({ratio.low:.2f}x to {ratio.high:.2f}x) {compared_text(planned)}"
     outcome = verdict(ratio, run.noise_floor)
     return f"{text}; {outcome}"
 
 
 def _time_text(run: Run, recommendation: Recommendation) -> str:
-    epoch_time_s, epochs = recommendation.epoch_time_s, run.options.epochs
-    if epoch_time_s is None:
+    epoch_time_s, options = recommendation.epoch_time_s, run.options
+    if epoch_time_s is None and recommendation.finish_time_s is None:
         return "n/a, the length of an epoch is unknown"
-    return (
-        f"{duration_text(epoch_time_s)} per epoch, "
-        f"{duration_text(epochs * epoch_time_s)} for {epochs} epochs (training only, validation not included)"
-    )
+    parts = [f"{duration_text(epoch_time_s)} per epoch"]
+    if recommendation.finish_time_s is not None:
+        steps, epochs = options.planned_steps, options.epochs
+        length = f"{epochs} epochs" if steps is None else f"{steps:,} steps of the baseline's batch"
+        parts.append(f"{duration_text(recommendation.finish_time_s)} for {length}, start-up included")
+    elif epoch_time_s is not None:
+        parts.append(f"{duration_text(options.epochs * epoch_time_s)} for {options.epochs} epochs")
+    return f"{', '.join(parts)} (training only, validation not included)"
 
 
 def _vram_text(recommendation: Recommendation) -> str:

@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import NamedTuple
 
 from tunekit.memory.ram import buffer_bytes
 from tunekit.recommend.learning_rate import global_batch, recommended
 from tunekit.recommend.noise import mean_interval, speedup, verdict
+from tunekit.recommend.planned_training import NOTHING_PLANNED, PlannedTraining, start_time_s
 from tunekit.recommend.tiers import balanced_tolerance, base_ram_bytes, violations
 from tunekit.records.config import TrainConfig
 from tunekit.records.host import Host
@@ -30,6 +32,8 @@ class Comparison:
     """The first baseline trial; it may have failed."""
     baseline_confirm: tuple[TrialRecord, ...]
     """Fresh processes of the baseline, interleaved with the tiers'."""
+    planned: PlannedTraining = NOTHING_PLANNED
+    """The training to come; where its finish counts, speed-ups are of all of it."""
 
     @property
     def baseline_config(self) -> TrainConfig | None:
@@ -40,6 +44,7 @@ class Comparison:
 class _Confirmed(NamedTuple):
     record: TrialRecord
     measurement: Measurement
+    objective_samples_per_s: float
 
 
 def recommend(
@@ -62,11 +67,11 @@ def recommend(
         against: the baseline's side of the comparison.
         earlier: recommendations of the tiers before, to say which have the same config.
     """
-    confirmed = _successes(confirm)
+    confirmed = _successes(confirm, pick, against.planned)
     if pick.config is None or not confirmed:
         return MissingTier(tier=tier, reason=_unconfirmed_reason(pick, confirm))
     config = pick.config
-    loops = [measurement.loop for _, measurement in confirmed]
+    loops = [one.measurement.loop for one in confirmed]
     rate = mean_interval([loop.rate_samples_per_s for loop in loops], against.noise)
     is_baseline = pick.is_baseline_config or config == against.baseline_config
     ratio = _speedup_over_baseline(confirmed, against)
@@ -75,17 +80,18 @@ def recommend(
         tier=tier,
         config=config,
         search_trial=pick.number,
-        confirm_trials=tuple(record.number for record, _ in confirmed),
+        confirm_trials=tuple(one.record.number for one in confirmed),
         same_as=_same_as(config, earlier),
         is_baseline=is_baseline,
         rate_samples_per_s=rate,
         it_per_s=mean_interval([loop.epoch_it_per_s for loop in loops], against.noise),
         speedup=ratio,
         epoch_time_s=epoch_samples / rate.value if epoch_samples is not None else None,
+        finish_time_s=finish_time(pick, loops, rate.value, against.planned),
         peak_reserved_bytes=_peak_reserved_bytes(loops),
         device_memory_bytes=loops[0].device.memory_bytes,
         buffer_bytes=buffer_bytes(config, config.batch_bytes(max(loop.bytes_per_sample for loop in loops))),
-        base_ram_bytes=max(base_ram_bytes(measurement) for _, measurement in confirmed),
+        base_ram_bytes=max(base_ram_bytes(one.measurement) for one in confirmed),
         float32_matmul_precision=loops[0].float32_matmul_precision,
         learning_rate=recommended(
             against.discovery,
@@ -95,6 +101,34 @@ def recommend(
         ),
         reason=_reason(tier, is_baseline, ratio, confirm, against),
     )
+
+
+def compared_text(planned: PlannedTraining) -> str:
+    """Return what a speed-up is a factor of."""
+    if planned.finish_samples is None:
+        return "the baseline's rate"
+    return "as fast through the planned training as the baseline"
+
+
+def finish_time(
+    first: TrialRecord | None,
+    loops: Sequence[LoopMeasurement],
+    rate_samples_per_s: float,
+    planned: PlannedTraining,
+) -> float | None:
+    """Return the seconds of the planned training; None where the user planned none.
+
+    Args:
+        first: the config's first trial, which compiled what others may have found compiled.
+        loops: of its fresh processes, one at least.
+        rate_samples_per_s: of all ranks, by all of them.
+        planned: the training.
+    """
+    if planned.samples is None:
+        return None
+    first_step_s = first.measurement.loop.first_step_s if first and first.measurement else 0.0
+    start_s = fmean(start_time_s(loop, first_step_s) for loop in loops)
+    return start_s + planned.samples * loops[0].world_size / rate_samples_per_s
 
 
 def settle(
@@ -130,7 +164,7 @@ def settle(
         update={
             "reason": (
                 f"The baseline's own config stays: the tier's pick (trial {recommendation.search_trial}) "
-                f"was {_factor_text(ratio)} the baseline's rate, {outcome}."
+                f"was {_factor_text(ratio)} {compared_text(against.planned)}, {outcome}."
             )
         }
     )
@@ -150,12 +184,24 @@ def _size(config: TrainConfig) -> tuple[int, int, int, bool]:
     return (config.batch_size, config.queue_batches, config.num_workers, config.compile)
 
 
-def _successes(records: Sequence[TrialRecord]) -> list[_Confirmed]:
-    return [_Confirmed(record, record.measurement) for record in records if record.measurement is not None]
+def _successes(
+    records: Sequence[TrialRecord], first: TrialRecord | None, planned: PlannedTraining
+) -> list[_Confirmed]:
+    """Return the processes that were measured; the config's first may have compiled what others found."""
+    first_step_s = first.measurement.loop.first_step_s if first and first.measurement else 0.0
+    return [
+        _Confirmed(
+            record,
+            record.measurement,
+            planned.objective_samples_per_s(record.measurement.loop, first_step_s),
+        )
+        for record in records
+        if record.measurement is not None
+    ]
 
 
 def _speedup_over_baseline(confirmed: Sequence[_Confirmed], against: Comparison) -> Interval | None:
-    baseline = _successes(against.baseline_confirm)
+    baseline = _successes(against.baseline_confirm, against.baseline, against.planned)
     ours, theirs = _by_round(confirmed), _by_round(baseline)
     rounds = sorted(ours.keys() & theirs.keys())
     if rounds:
@@ -169,15 +215,13 @@ def _speedup_over_baseline(confirmed: Sequence[_Confirmed], against: Comparison)
 
 def _by_round(confirmed: Sequence[_Confirmed]) -> dict[int, float]:
     return {
-        record.round: measurement.rate_samples_per_s
-        for record, measurement in confirmed
-        if record.round is not None
+        one.record.round: one.objective_samples_per_s for one in confirmed if one.record.round is not None
     }
 
 
 def _in_order(confirmed: Sequence[_Confirmed]) -> list[float]:
     ordered = sorted(confirmed, key=lambda one: one.record.number)
-    return [one.measurement.rate_samples_per_s for one in ordered]
+    return [one.objective_samples_per_s for one in ordered]
 
 
 def _peak_reserved_bytes(loops: Sequence[LoopMeasurement]) -> int | None:
@@ -209,19 +253,20 @@ def _reason(
     against: Comparison,
 ) -> str:
     tolerance = balanced_tolerance(against.noise.relative if against.noise else None)
+    by_finish = against.planned.finish_samples is not None
+    best = "Shortest planned training" if by_finish else "Highest rate"
     parts = [
         {
-            Tier.CONSERVATIVE: "Highest rate of the search within the conservative limits, compile off",
-            Tier.BALANCED: f"Smallest config within {_percent(tolerance)} of the highest rate "
+            Tier.CONSERVATIVE: f"{best} of the search within the conservative limits, compile off",
+            Tier.BALANCED: f"Smallest config within {_percent(tolerance)} of the {best.lower()} "
             "inside the balanced limits",
-            Tier.AGGRESSIVE: "Highest rate of the search within the aggressive limits; "
-            "it may run out of memory",
+            Tier.AGGRESSIVE: f"{best} of the search within the aggressive limits; it may run out of memory",
         }[tier]
     ]
     if is_baseline:
         parts.append("it is the baseline's own config")
     elif ratio is not None:
-        parts.append(_verdict_text(ratio, against.noise))
+        parts.append(_verdict_text(ratio, against))
     failures = sum(record.failure is not None for record in confirm)
     if failures:
         parts.append(f"{failures} of {len(confirm)} confirming processes failed ({_failure_kinds(confirm)})")
@@ -236,11 +281,11 @@ def _reason(
     return "; ".join(parts) + "."
 
 
-def _verdict_text(ratio: Interval, noise: NoiseFloor | None) -> str:
-    outcome = verdict(ratio, noise)
+def _verdict_text(ratio: Interval, against: Comparison) -> str:
+    outcome = verdict(ratio, against.noise)
     if outcome == "no significant difference":
         return "no significant difference from the baseline"
-    return f"{_factor_text(ratio)} the baseline's rate"
+    return f"{_factor_text(ratio)} {compared_text(against.planned)}"
 
 
 def _factor_text(ratio: Interval) -> str:

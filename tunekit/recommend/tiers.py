@@ -8,6 +8,8 @@ from typing import Literal, NamedTuple
 
 from tunekit.memory.base import BaseRam, base_ram
 from tunekit.memory.ram import OOM_SHARE, buffer_bytes, fits_shm, queue_bytes, shm_text
+from tunekit.recommend.loss_guard import Mode
+from tunekit.recommend.planned_training import PlannedTraining
 from tunekit.records.config import TrainConfig
 from tunekit.records.host import Host
 from tunekit.records.measurement import LoopMeasurement, Measurement
@@ -86,6 +88,7 @@ class _Candidate(NamedTuple):
     record: TrialRecord
     config: TrainConfig
     loop: LoopMeasurement
+    objective_samples_per_s: float
 
 
 def base_ram_bytes(measurement: Measurement) -> int:
@@ -133,13 +136,14 @@ def pick(
     host: Host,
     *,
     noise_relative: float | None,
-    planned_epochs: int,
+    planned: PlannedTraining,
 ) -> TrialRecord | None:
     """Return the trial whose config the tier takes, None when no measured trial is within its limits.
 
     Conservative and Aggressive take the highest rate. Balanced takes the smallest config whose rate is
     within 3% (or the noise floor, if larger) of the highest, where a compiled config counts only if its
     compile time is won back over the planned run. Ties go to the smaller config, then the earlier trial.
+    Where the finish of the planned training counts, the rate is that over all of it, from its very start.
 
     Args:
         tier: the policy.
@@ -148,25 +152,40 @@ def pick(
             trials that were given up early as too slow.
         host: the machine that the trials ran on.
         noise_relative: the run's noise floor as a relative difference, None when it is unknown.
-        planned_epochs: epochs of the training to come.
+        planned: the training to come.
     """
     measured = [
-        _Candidate(record, record.config, record.measurement.loop)
+        _Candidate(
+            record,
+            record.config,
+            record.measurement.loop,
+            planned.objective_samples_per_s(record.measurement.loop),
+        )
         for record in trials
         if record.role.is_candidate and record.measurement is not None and record.config is not None
         if not record.is_abandoned
     ]
     eligible = [candidate for candidate in measured if not violations(candidate.record, tier, host)]
     if tier is Tier.BALANCED:
-        eligible = _where_compile_pays(eligible, measured, planned_epochs)
+        eligible = _where_compile_pays(eligible, measured, planned)
     if not eligible:
         return None
     if tier is Tier.BALANCED:
         tolerance = balanced_tolerance(noise_relative)
-        lowest = (1.0 - tolerance) * max(candidate.loop.rate_samples_per_s for candidate in eligible)
-        close = [candidate for candidate in eligible if candidate.loop.rate_samples_per_s >= lowest]
+        lowest = (1.0 - tolerance) * max(candidate.objective_samples_per_s for candidate in eligible)
+        close = [candidate for candidate in eligible if candidate.objective_samples_per_s >= lowest]
         return min(close, key=_size).record
-    return min(eligible, key=lambda candidate: (-candidate.loop.rate_samples_per_s, _size(candidate))).record
+    return min(eligible, key=lambda candidate: (-candidate.objective_samples_per_s, _size(candidate))).record
+
+
+def best_of(trials: Sequence[TrialRecord], planned: PlannedTraining) -> TrialRecord | None:
+    """Return the measured trial that does best in what is looked for; None without one."""
+    measured = [
+        (planned.objective_samples_per_s(one.measurement.loop), one)
+        for one in trials
+        if one.measurement and one.config
+    ]
+    return max(measured, key=lambda pair: pair[0])[1] if measured else None
 
 
 def balanced_tolerance(noise_relative: float | None) -> float:
@@ -175,6 +194,27 @@ def balanced_tolerance(noise_relative: float | None) -> float:
     Beyond 10% the machine was too noisy to call anything close.
     """
     return min(max(BALANCED_TOLERANCE, noise_relative or 0.0), MOST_TOLERANCE)
+
+
+def made_to_fit(best: TrialRecord, tier: Tier, host: Host, mode: Mode | None = None) -> TrainConfig:
+    """Return a measured trial's config, brought inside the limits of the tier.
+
+    Args:
+        best: the trial; it has a measurement and a config.
+        tier: the policy.
+        host: the machine that it will run on.
+        mode: precision and compile to have instead of its own.
+    """
+    assert best.config is not None and best.measurement is not None
+    loop = best.measurement.loop
+    return clip(
+        mode.applied_to(best.config) if mode else best.config,
+        tier,
+        host,
+        loop.bytes_per_sample,
+        base=base_ram(best.measurement),
+        shared_per_sample=loop.shared_bytes_per_sample,
+    )
 
 
 def clip(
@@ -246,7 +286,7 @@ def _host_memory_violations(
 
 
 def _where_compile_pays(
-    eligible: list[_Candidate], measured: list[_Candidate], planned_epochs: int
+    eligible: list[_Candidate], measured: list[_Candidate], planned: PlannedTraining
 ) -> list[_Candidate]:
     eager_first_steps_s = [
         candidate.loop.first_step_s for candidate in measured if not candidate.config.compile
@@ -259,12 +299,11 @@ def _where_compile_pays(
     best_eager = max(eager, key=lambda candidate: candidate.loop.rate_samples_per_s).loop
 
     def pays(loop: LoopMeasurement) -> bool:
-        epoch_samples = best_eager.epoch_samples_total or loop.epoch_samples_total
-        if epoch_samples is None:
+        if planned.assumed_samples is None:
             return False
         cost_s = max(0.0, loop.first_step_s - eager_first_step_s)
-        saved_per_sample_s = 1 / best_eager.rate_samples_per_s - 1 / loop.rate_samples_per_s
-        return planned_epochs * epoch_samples * saved_per_sample_s > cost_s
+        saved_per_sample_s = 1 / best_eager.rank_rate_samples_per_s - 1 / loop.rank_rate_samples_per_s
+        return planned.assumed_samples * saved_per_sample_s > cost_s
 
     return [candidate for candidate in eligible if not candidate.config.compile or pays(candidate.loop)]
 

@@ -78,8 +78,11 @@ class Recommendation(Record):
     rate_samples_per_s: Interval
     it_per_s: Interval
     speedup: Interval | None
-    """Against the baseline, over interleaved rounds; None when the baseline can't run here."""
+    """Against the baseline, over interleaved rounds, in what the search looked for: rate, or finish time of
+    the planned training; None when the baseline can't run here."""
     epoch_time_s: PositiveFloat | None
+    finish_time_s: PositiveFloat | None = None
+    """Of the planned training, start-up and compiling included; None where the user planned none."""
     peak_reserved_bytes: NonNegativeInt | None
     device_memory_bytes: PositiveInt | None
     buffer_bytes: NonNegativeInt

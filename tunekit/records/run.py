@@ -33,6 +33,15 @@ class KnobRange(Record):
     high: NonNegativeInt
 
 
+class Objective(StrEnum):
+    """What a search looks for."""
+
+    RATE = "rate"
+    """The most samples/s over whole epochs."""
+    FINISH_TIME = "finish-time"
+    """The shortest planned training, with its start-up and compiling."""
+
+
 class SearchOptions(Record):
     """What the user asked of a search."""
 
@@ -46,6 +55,7 @@ class SearchOptions(Record):
     base_batch: PositiveInt | None = None
     global_batch: PositiveInt | None = None
     """Samples per optimizer step over all ranks that every config has to keep."""
+    objective: Objective = Objective.RATE
     epochs: PositiveInt = 10
     """Epochs of the planned training."""
     epochs_given: bool = False

@@ -10,13 +10,15 @@ from tunekit.memory.ram import buffer_bytes, ram_verdict
 from tunekit.recommend.learning_rate import global_batch, rule_of
 from tunekit.recommend.loss_guard import guarded_modes, losses_line
 from tunekit.recommend.noise import mean_interval, verdict
+from tunekit.recommend.planned_training import planned_training
+from tunekit.recommend.recommendation import finish_time
 from tunekit.recommend.tiers import base_ram_bytes
 from tunekit.records.config import LOADER_KNOBS, MODEL_KNOBS, TrainConfig
 from tunekit.records.finding import Severity
 from tunekit.records.host import Host
 from tunekit.records.measurement import Interval
 from tunekit.records.recommendation import LearningRateRule, Recommendation, Tier
-from tunekit.records.run import Run, RunStatus
+from tunekit.records.run import Objective, Run, RunStatus
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.report.ceilings import ceilings_passage
 from tunekit.report.commands import command_text
@@ -116,11 +118,27 @@ def _answer(run: Run, best: Recommendation | None) -> str:
             )
         return f"{name}: {rate}; speed-up n/a, because the baseline could not be measured here."
     judged = verdict(best.speedup, run.noise_floor)
+    if run.options.objective is Objective.FINISH_TIME:
+        return _finish_answer(run, best, name, judged)
     if judged == "faster":
         return f"{name} is {speedup_text(best.speedup)} as fast as your baseline: {rate}."
     if judged == "slower":
         return f"{name} is slower than your baseline, {speedup_text(best.speedup)} as fast: {rate}."
     return f"{name}: {judged} from your baseline, {speedup_text(best.speedup)}: {rate}."
+
+
+def _finish_answer(run: Run, best: Recommendation, name: str, judged: str) -> str:
+    """Return the answer of a search for the shortest planned training."""
+    assert best.speedup is not None
+    times = (
+        f"{duration_text(best.finish_time_s)} instead of {duration_text(_baseline_column(run).finish_time_s)}"
+    )
+    factor = speedup_text(best.speedup)
+    if judged == "faster":
+        return f"{name} finishes the planned training {factor} as fast as your baseline: {times}."
+    if judged == "slower":
+        return f"{name} finishes the planned training later than your baseline, {factor} as fast: {times}."
+    return f"{name}: {judged} from your baseline in the planned training, {factor}: {times}."
 
 
 def _searched_and_failed(record: TrialRecord) -> bool:
@@ -187,6 +205,7 @@ class _Column:
     speedup: str
     speedup_range: str
     epoch_time_s: float | None
+    finish_time_s: float | None
     buffer: str
     reserved_bytes: int | None
     lr: float | None
@@ -203,14 +222,17 @@ def _tiers(run: Run) -> Table:
         for knob in _SHOWN_KNOBS
         if knob != _ACCUMULATION or accumulates
     ]
+    speedup = "speed-up" if run.options.objective is Objective.RATE else "speed-up of run"
     rows += [
         ("samples/s", *(rate_text(column.samples_per_s) for column in columns)),
         ("it/s", *(rate_text(column.it_per_s) for column in columns)),
-        ("speed-up", *(column.speedup for column in columns)),
+        (speedup, *(column.speedup for column in columns)),
         ("  95% range", *(column.speedup_range for column in columns)),
         ("epoch", *(duration_text(column.epoch_time_s) for column in columns)),
-        ("buffer (predicted)", *(column.buffer for column in columns)),
     ]
+    if any(column.finish_time_s is not None for column in columns):
+        rows.append(("planned run", *(duration_text(column.finish_time_s) for column in columns)))
+    rows.append(("buffer (predicted)", *(column.buffer for column in columns)))
     if any(column.reserved_bytes is not None for column in columns):
         rows.append(("VRAM reserved", *(bytes_text(column.reserved_bytes) for column in columns)))
     rows.append(("lr (by rule)", *(_lr_text(column.lr) for column in columns)))
@@ -231,6 +253,7 @@ def _baseline_column(run: Run) -> _Column:
     loops = confirm or ([first.loop] if first else [])
     rate = mean_interval([loop.rate_samples_per_s for loop in loops]).value if loops else None
     epoch_samples = loops[0].epoch_samples_total if loops else None
+    planned = planned_training(run.options, run.trials)
     config = run.baseline_config
     buffer = "n/a"
     if config and loops:
@@ -245,6 +268,7 @@ def _baseline_column(run: Run) -> _Column:
         speedup="1" if loops else "n/a",
         speedup_range="",
         epoch_time_s=epoch_samples / rate if epoch_samples and rate else None,
+        finish_time_s=finish_time(run.baseline, loops, rate, planned) if rate else None,
         buffer=buffer,
         reserved_bytes=max((loop.peak_reserved_bytes or 0 for loop in loops), default=0) or None,
         lr=next((one.learning_rate.base_lr for one in run.recommendations if one.learning_rate), None),
@@ -265,6 +289,7 @@ def _tier_column(tier: Recommendation, run: Run) -> _Column:
         speedup="1" if own else (f"{tier.speedup.value:.2f}x" if tier.speedup else "n/a"),
         speedup_range="" if own else _range_text(tier.speedup),
         epoch_time_s=tier.epoch_time_s,
+        finish_time_s=tier.finish_time_s,
         buffer=_buffer_text(tier.config, per_sample, tier.base_ram_bytes, run.rank_host, shared),
         reserved_bytes=tier.peak_reserved_bytes,
         lr=tier.learning_rate.value if tier.learning_rate else None,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from tunekit.recommend.loss_guard import Mode, guarded_modes
 from tunekit.recommend.noise import t_quantile
 from tunekit.recommend.numerics import LossOutcome
+from tunekit.recommend.planned_training import PlannedTraining, planned_training
 from tunekit.recommend.tiers import balanced_tolerance
 from tunekit.records.config import TrainConfig
 from tunekit.records.host import Host
@@ -30,6 +31,9 @@ def rate_to_beat(
     steady rate promises is more than the whole epochs hold. Where boundaries were seen to save time, the
     figure is lowered by the most that they saved.
 
+    Where the finish of the planned training counts, the pick's rate over all of it takes the place of that
+    over epochs: no config's steady rate is less than what its training comes to with its start.
+
     Picks whose precision or compile may yet be barred for their losses don't count, unless the config has the
     same: then it would be barred with them.
 
@@ -49,7 +53,8 @@ def rate_to_beat(
     modes = _lasting_modes(records) | ({Mode.of(config)} if config is not None else set())
     lasting = [one for one in trials.candidates if one.config is not None and Mode.of(one.config) in modes]
     picks = pick_tiers(trials, host, options, lasting)
-    least = [_at_least(tier, picks[tier], noise) for tier in Tier if tier in picks]
+    planned = planned_training(options, records)
+    least = [_at_least(tier, picks[tier], noise, planned) for tier in Tier if tier in picks]
     known = [rate for rate in least if rate is not None]
     if len(known) < len(Tier):
         return None
@@ -63,12 +68,15 @@ def _lasting_modes(records: Sequence[TrialRecord]) -> set[Mode]:
     return agreeing | ({Mode.of(own)} if own is not None else set())
 
 
-def _at_least(tier: Tier, pick: TrialRecord, noise: NoiseFloor | None) -> float | None:
+def _at_least(
+    tier: Tier, pick: TrialRecord, noise: NoiseFloor | None, planned: PlannedTraining
+) -> float | None:
     """Return the samples/s of one rank below which nothing takes the pick's place; None if unknown."""
     loop = pick.measurement.loop if pick.measurement else None
     if loop is None or loop.rate_interval_relative is None:
         return None
-    lowest = loop.rank_rate_samples_per_s * max(0.0, 1 - loop.rate_interval_relative) * _kept(noise)
+    rank_rate = planned.objective_samples_per_s(loop) / loop.world_size
+    lowest = rank_rate * max(0.0, 1 - loop.rate_interval_relative) * _kept(noise)
     if tier is Tier.BALANCED:
         lowest *= 1 - balanced_tolerance(noise.relative if noise else UNKNOWN_FLOOR)
     return lowest or None

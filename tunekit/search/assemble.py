@@ -8,6 +8,7 @@ from tunekit.recommend.diagnose.loop import loop_findings
 from tunekit.recommend.learning_rate import base_learning_rate, global_batch, rule_of
 from tunekit.recommend.loss_guard import GuardedMode, Mode, barred_modes, guarded_modes, loss_findings
 from tunekit.recommend.noise import noise_floor
+from tunekit.recommend.planned_training import planned_training
 from tunekit.recommend.recommendation import Comparison, recommend, settle
 from tunekit.recommend.scaling import scaling_rows
 from tunekit.recommend.tiers import pick, violations
@@ -116,6 +117,7 @@ def pick_tiers(
         if trials.keeps_global_batch(record, options)
     ]
     barred = barred_modes(trials.records)
+    planned = planned_training(options, trials.records)
     chosen = {}
     for tier in Tier:
         record = pick(
@@ -123,7 +125,7 @@ def pick_tiers(
             [record for record in allowed if not is_barred(record, tier, barred)],
             host,
             noise_relative=noise.relative if noise else None,
-            planned_epochs=options.epochs,
+            planned=planned,
         )
         if record is not None:
             chosen[tier] = record
@@ -148,6 +150,7 @@ def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
         discovery=trials.discovery,
         baseline=trials.baseline,
         baseline_confirm=trials.baseline_confirm,
+        planned=planned_training(run.options, trials.records),
     )
     chosen = pick_tiers(trials, host, run.options)
     if run.status is RunStatus.FINISHED:

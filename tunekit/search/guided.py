@@ -13,6 +13,7 @@ from tunekit.model.columns import Columns, Flags, Floats
 from tunekit.model.evidence import STEP_NOISE
 from tunekit.model.observation import observations
 from tunekit.model.throughput import Prediction, ThroughputModel
+from tunekit.recommend.planned_training import NOTHING_PLANNED, PlannedTraining
 from tunekit.records.config import KNOBS, TrainConfig
 from tunekit.records.host import Host
 from tunekit.records.run import KnobSpace, KnobValue
@@ -20,6 +21,7 @@ from tunekit.records.trial import TrialRecord
 from tunekit.search.confirm import expected_duration_s
 from tunekit.search.failures import chances_to_run
 from tunekit.search.fitting import chances_to_fit, fits_host
+from tunekit.search.outlook import Outlook
 from tunekit.search.space import config_from
 
 LEAST_GAIN = 0.005
@@ -45,8 +47,8 @@ class Terms:
     """Longest that it may take."""
     least_gain: float = LEAST_GAIN
     """Of the best rate, as a share."""
-    planned_samples: float | None = None
-    """Of one rank in the training to come; None where that is unknown."""
+    planned: PlannedTraining = NOTHING_PLANNED
+    """The training to come."""
 
 
 ANY_TERMS = Terms()
@@ -118,7 +120,8 @@ class Guided:
         if measured:
             try:
                 with np.errstate(all="ignore"):  # figures beyond all bounds end as infinities
-                    fitted = _model(measured, self._host, self._may_choose)
+                    outlook = Outlook(terms.planned, measured)
+                    fitted = _model(measured, self._host, self._may_choose, outlook)
                     return self._best(fitted, _rest_of(places, chances, costs), terms)
             except np.linalg.LinAlgError:
                 pass  # figures that no model explains: go on as without any
@@ -133,17 +136,19 @@ class Guided:
         """Return the config that gains most per second, equal ones by their size."""
         columns = self._columns.take(rest.places)
         if len(rest.places) > _MOST_LOOKED_AT:
-            promising = fitted.model.rough_log_rate(columns) + np.log(rest.chances)
+            rough = fitted.outlook.rough(columns, fitted.model.rough_log_rate(columns))
+            promising = rough + np.log(rest.chances)
             rest = rest.take(np.sort(np.argsort(-promising, kind="stable")[:_MOST_LOOKED_AT]))
             columns = self._columns.take(rest.places)
-        told = fitted.model.predict_columns(columns)
+        rates = fitted.model.predict_columns(columns)
+        told = fitted.outlook.of(columns, rates)
         gains = expected_improvement(told, fitted.best_log_rate) * rest.chances
         worth = np.log(np.maximum(gains / np.maximum(rest.costs, 1e-3), 1e-300))
         sure = expected_improvement(_as_one_trial_tells(told), fitted.best_log_rate) * rest.chances
         gains_enough = sure >= terms.least_gain
         pays = np.ones(len(gains), dtype=bool)
-        if terms.planned_samples is not None:
-            planned_s = terms.planned_samples * math.exp(-fitted.best_log_rate)
+        if terms.planned.samples is not None:
+            planned_s = terms.planned.samples * math.exp(-fitted.best_log_rate)
             pays = planned_s * -np.expm1(-sure) >= rest.costs
         order = np.lexsort(
             (
@@ -157,7 +162,7 @@ class Guided:
         return Proposal(
             config=self.configs[rest.places[first]],
             cost_s=float(rest.costs[first]),
-            expected_rate_samples_per_s=math.exp(min(float(told.log_rate[first]), 700.0)),
+            expected_rate_samples_per_s=math.exp(min(float(rates.log_rate[first]), 700.0)),
             gain=float(sure[first]),
             pays=bool(pays[first]),
         )
@@ -269,11 +274,18 @@ def _rest_of(places: Places, chances: Floats, costs: Floats) -> _Rest:
 @dataclass(frozen=True)
 class _Fitted:
     model: ThroughputModel
+    outlook: Outlook
     best_log_rate: float
-    """Of the configs that were tried and may be chosen, as the model has it: what their noise leaves."""
+    """Of the configs that were tried and may be chosen, as the model has it: what their noise leaves.
+    Of the whole planned training where its finish counts."""
 
 
-def _model(measured: Sequence[TrialRecord], host: Host, may_choose: Callable[[TrialRecord], bool]) -> _Fitted:
+def _model(
+    measured: Sequence[TrialRecord],
+    host: Host,
+    may_choose: Callable[[TrialRecord], bool],
+    outlook: Outlook,
+) -> _Fitted:
     learnt_from = most_telling(measured)
     seen = observations(learnt_from)
     first = measured[0].measurement
@@ -282,7 +294,9 @@ def _model(measured: Sequence[TrialRecord], host: Host, may_choose: Callable[[Tr
     model = ThroughputModel(seen, host.cpus, loop.device.type == "cpu", loop.epoch_samples)
     configs = [(record.config, may_choose(record)) for record in learnt_from if record.config]
     tried = [config for config, may in configs if may] or [config for config, _ in configs]
-    return _Fitted(model, float(np.max(model.predict(tried).log_rate)))
+    columns = Columns.of(tried)
+    told = outlook.of(columns, model.predict_columns(columns))
+    return _Fitted(model, outlook, float(np.max(told.log_rate)))
 
 
 def most_telling(measured: Sequence[TrialRecord]) -> list[TrialRecord]:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from tunekit.errors import BudgetTooSmallError, NoTrainingLoopError, TargetError, TunekitError
 from tunekit.memory.base import predicted_base_ram
 from tunekit.memory.ram import oom_reason
+from tunekit.recommend.planned_training import PlannedTraining
 from tunekit.records.config import TrainConfig
 from tunekit.records.host import Host
 from tunekit.records.run import SearchOptions
@@ -71,3 +72,17 @@ def refused_record(spec: TrialSpec, reason: str) -> TrialRecord:
         duration_s=0.0,
         failure=Failure(kind=OutcomeKind.REFUSED, message=f"not started: {reason}"),
     )
+
+
+def insist_on_length(planned: PlannedTraining) -> None:
+    """Refuse to look for the shortest training where the trials do not tell how long it is.
+
+    Raises:
+        TargetError: its length is unknown.
+    """
+    if planned.judged_by_finish and planned.samples is None:
+        raise TargetError(
+            "--objective finish-time needs the samples of the planned training, but an epoch has no known "
+            "length here (an IterableDataset, or len() of its loader fails); give --planned-steps instead of "
+            "--epochs"
+        )

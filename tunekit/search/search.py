@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tunekit.errors import BudgetTooSmallError, TargetError
-from tunekit.memory.base import base_ram
 from tunekit.model.boundary import fit_boundary
 from tunekit.model.observation import observations
 from tunekit.recommend.loss_guard import Mode, barred_modes, mode_name, modes_due
-from tunekit.recommend.tiers import clip
+from tunekit.recommend.planned_training import PlannedTraining, planned_training
+from tunekit.recommend.tiers import best_of, made_to_fit
 from tunekit.records.config import TrainConfig
 from tunekit.records.details import Detail
 from tunekit.records.profile import Profile
@@ -32,11 +32,11 @@ from tunekit.search.folder import RunFolder
 from tunekit.search.guided import Proposal, Terms
 from tunekit.search.progress import SearchListener
 from tunekit.search.reach import Surroundings
-from tunekit.search.refusal import refused_record, refused_target, why_refused
+from tunekit.search.refusal import insist_on_length, refused_record, refused_target, why_refused
 from tunekit.search.sizes import LOOK_TRIALS, sizes_to_look_at
 from tunekit.search.space import build_space, nearest
 from tunekit.search.study import Study
-from tunekit.search.worth import Stop, expectation, least_gain, next_trial, planned_samples
+from tunekit.search.worth import Stop, expectation, least_gain, next_trial
 from tunekit.trial.executor import Executor, KnownTarget, TrialSpec
 
 _CONFIRM_PASSES = 3
@@ -92,7 +92,8 @@ class Search:
         Every trial is on disk before the next begins; run.json follows.
 
         Raises:
-            TargetError: the baseline fails for a reason that no smaller batch mends.
+            TargetError: the baseline fails for a reason that no smaller batch mends, or does not tell how
+                long the planned training is, whose finish is looked for.
             BudgetTooSmallError: the budget ends before the baseline is measured.
             EmptySpaceError: there is nothing to search.
             KeyboardInterrupt: Ctrl-C; what is finished is saved.
@@ -100,6 +101,7 @@ class Search:
         self._save(RunStatus.RUNNING)
         try:
             known = self._know_target()
+            insist_on_length(self._planned)
             self._build_space(known)
             self._explore(known)
             self._fill_tiers(known)
@@ -123,6 +125,10 @@ class Search:
     @property
     def _trials(self) -> Trials:
         return Trials(tuple(self._records))
+
+    @property
+    def _planned(self) -> PlannedTraining:
+        return planned_training(self._run.options, self._records)
 
     # --- baseline --------------------------------------------------------------------------
 
@@ -198,8 +204,7 @@ class Search:
         study = Study(self._run.space, self._run.rank_host, self._folder.journal)
         study.tell(self._records)
         while self._may_add:
-            planned = planned_samples(self._run.options, known.baseline, self._records)
-            terms = Terms(self._time_for_a_trial_s, least_gain(run_noise(self._trials)), planned)
+            terms = Terms(self._time_for_a_trial_s, least_gain(run_noise(self._trials)), self._planned)
             coming = next_trial(study, terms, self._searched)
             if isinstance(coming, Stop):
                 self._run = self._run.model_copy(update={"why_stopped": coming.why})
@@ -240,27 +245,18 @@ class Search:
     def _fill_tiers(self, known: KnownTarget) -> None:
         """Run a config made to fit for each tier that would otherwise have none, or only the baseline.
 
-        It is the fastest that was measured, in the baseline's own mode where the tier does not take its.
+        It is the best that was measured, in the baseline's own mode where the tier does not take its.
         """
         for tier in Tier:
             barred = barred_modes(self._records)
-            best = max(self._trials.candidates, key=lambda r: r.rate_samples_per_s or 0.0, default=None)
+            best = best_of(self._trials.candidates, self._planned)
             pick = self._picks().get(tier)
             if best is None or (pick is not None and (pick is best or not pick.is_baseline_config)):
                 continue
-            assert best.config is not None and best.measurement is not None
             if pick is not None and self._left_s < self._least_confirmation_s() + best.duration_s:
                 continue
-            own_mode = Mode.of(known.baseline).applied_to(best.config)
-            fitting = clip(
-                own_mode if is_barred(best, tier, barred) else best.config,
-                tier,
-                self._run.rank_host,
-                best.measurement.loop.bytes_per_sample,
-                base=base_ram(best.measurement),
-                shared_per_sample=best.measurement.loop.shared_bytes_per_sample,
-            )
-            config = nearest(self._run.space, fitting)
+            mode = Mode.of(known.baseline) if is_barred(best, tier, barred) else None
+            config = nearest(self._run.space, made_to_fit(best, tier, self._run.rank_host, mode))
             for _ in range(3):
                 # One that was given up is run to its end where it has nothing to beat.
                 searched = [r for r in self._records if r.role is not TrialRole.NUMERICS]

@@ -1,13 +1,9 @@
 """Whether another trial is worth its time, and what is expected of it, in words."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tunekit.records.config import TrainConfig
 from tunekit.records.recommendation import NoiseFloor
-from tunekit.records.run import SearchOptions
-from tunekit.records.trial import TrialRecord
 from tunekit.search.guided import LEAST_GAIN, Proposal, Terms
 from tunekit.search.study import Study
 from tunekit.units import rate_text
@@ -24,21 +20,6 @@ def least_gain(noise: NoiseFloor | None) -> float:
     No gain that the run could tell from noise is passed over.
     """
     return LEAST_GAIN if noise is None else max(_SMALLEST_GAIN, min(LEAST_GAIN, noise.relative))
-
-
-def planned_samples(
-    options: SearchOptions, baseline: TrainConfig, records: Sequence[TrialRecord]
-) -> float | None:
-    """Return the samples of one rank in the training that the user said is to come; None if nothing was said.
-
-    Steps are those of the user's own config; epochs count only where the user gave them.
-    """
-    if options.planned_steps is not None:
-        return float(options.planned_steps * baseline.batch_size * baseline.accumulate_grad_batches)
-    loop = next((record.measurement.loop for record in records if record.measurement), None)
-    if not options.epochs_given or loop is None or loop.epoch_samples is None:
-        return None
-    return float(options.epochs * loop.epoch_samples)
 
 
 @dataclass(frozen=True)
