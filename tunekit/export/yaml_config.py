@@ -8,6 +8,7 @@ import yaml
 from tunekit.export.comments import comment, comment_table
 from tunekit.export.keys import MATMUL_KEY, config_keys, key_of, nested
 from tunekit.export.scaling_csv import recommended_rule
+from tunekit.recommend.largest import largest_line
 from tunekit.recommend.learning_rate import base_learning_rate, global_batch
 from tunekit.recommend.noise import verdict
 from tunekit.recommend.tiers import POLICIES
@@ -97,6 +98,8 @@ def _header(run: Run, recommendation: Recommendation) -> list[str]:
     lines += comment(f"time: {_time_text(run, recommendation)}")
     lines += comment(f"VRAM: {_vram_text(recommendation)}")
     lines += comment(f"RAM: {_ram_text(run, recommendation)}")
+    if recommendation.largest is not None:
+        lines += comment(largest_line((recommendation,)))
     if recommendation.config.precision is Precision.FP16:
         lines += comment("precision: fp16 needs GradScaler in the training script")
     if recommendation.learning_rate is not None:

@@ -7,6 +7,7 @@ import shlex
 from dataclasses import dataclass
 
 from tunekit.memory.ram import buffer_bytes, ram_verdict
+from tunekit.recommend.largest import largest_line
 from tunekit.recommend.learning_rate import global_batch, rule_of
 from tunekit.recommend.loss_guard import guarded_modes, losses_line
 from tunekit.recommend.noise import mean_interval, verdict
@@ -49,6 +50,9 @@ class RunView:
     how_measured: str
     losses: str
     """What other arithmetic did to the losses, in one line; empty where none was run."""
+    largest: str
+    """What batches of the data set's largest samples mean for the tiers, in one line; empty where sizes do not
+    vary."""
     changes: tuple[str, ...]
     """What to change, "knob: before -> after"."""
     tiers: Table
@@ -75,6 +79,7 @@ def view(run: Run, folder: str = "FOLDER") -> RunView:
         answer=_answer(run, best),
         how_measured=_how_measured(run),
         losses=losses_line(guarded_modes(run.trials)),
+        largest=largest_line(run.recommendations),
         changes=_changes(run, best),
         tiers=_tiers(run),
         ceilings=ceilings_passage(run, best),
