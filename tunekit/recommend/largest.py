@@ -30,7 +30,7 @@ def ran_out(records: Sequence[TrialRecord]) -> list[TrialRecord]:
 
 
 def is_too_much(config: TrainConfig, records: Sequence[TrialRecord]) -> bool:
-    """Return whether a config needs at least the device memory of one that the largest samples were too much for.
+    """Return whether a config needs no less device memory than one that ran out of it on the largest samples.
 
     That depends on batch, precision, compile and channels_last. What a confirming process of its own was
     measured with is believed before others.
@@ -91,8 +91,8 @@ def batches_text(seen: LargestSeen) -> str:
 def largest_line(recommendations: Sequence[Recommendation]) -> str:
     """Return what the largest samples mean for the tiers in one line; nothing where sizes do not vary.
 
-    Such as "largest samples: batches up to 3.1x the usual bytes (4,096 of 50,000 samples read, measured);
-    every tier trained on such a batch: VRAM and buffers include it".
+    Such as "largest samples: batches up to 3.1x the usual bytes (4,096 of 50,000 samples read); every tier
+    trained on such a batch; VRAM and buffers include it".
     """
     seen = [one.largest for one in recommendations if one.largest is not None]
     if not seen:
@@ -100,4 +100,6 @@ def largest_line(recommendations: Sequence[Recommendation]) -> str:
     widest = max(seen, key=lambda one: one.times_usual or 0.0)
     trained = [one.tier.value for one in recommendations if one.largest and one.largest.is_lived_through]
     who = "every tier" if len(trained) == len(recommendations) else ", ".join(trained) or "no tier"
-    return f"largest samples: {batches_text(widest)}; {who} trained on such a batch, buffers include it"
+    return (
+        f"largest samples: {batches_text(widest)}; {who} trained on such a batch; VRAM and buffers include it"
+    )

@@ -107,8 +107,9 @@ def settle(
     """Return the recommendation, or the baseline's own config where the tier's brings nothing.
 
     The baseline takes the tier's place when every measured process of it is within the tier's limits, none
-    ran out of memory on the data set's largest samples, and the confirmed speed-up is significantly below 1; for Conservative and Balanced also when there is no
-    significant difference and the baseline is the smaller config. `same_as` is told anew.
+    ran out of memory on the data set's largest samples, and the confirmed speed-up is significantly below 1;
+    for Conservative and Balanced also when there is no significant difference and the baseline is the smaller
+    config. `same_as` is told anew.
 
     Args:
         recommendation: the tier's confirmed pick.

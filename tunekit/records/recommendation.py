@@ -85,8 +85,8 @@ class Recommendation(Record):
     """Of the confirming processes, on a batch of the largest samples too."""
     device_memory_bytes: PositiveInt | None
     buffer_bytes: NonNegativeInt
-    """Full queues of the loader, predicted; of batches of the largest samples where sizes vary: an upper bound,
-    for a queue hardly ever holds such batches alone."""
+    """Full queues of the loader, predicted. Where sizes vary, of batches of the largest samples: an upper
+    bound, as a queue hardly ever holds such batches alone."""
     base_ram_bytes: NonNegativeInt
     """RAM of the process tree without the buffer."""
     largest: LargestSeen | None = None

@@ -51,8 +51,7 @@ class RunView:
     losses: str
     """What other arithmetic did to the losses, in one line; empty where none was run."""
     largest: str
-    """What batches of the data set's largest samples mean for the tiers, in one line; empty where sizes do not
-    vary."""
+    """What the data set's largest samples mean for the tiers, in one line; empty where sizes do not vary."""
     changes: tuple[str, ...]
     """What to change, "knob: before -> after"."""
     tiers: Table
@@ -260,7 +259,10 @@ def _baseline_column(run: Run) -> _Column:
 def _tier_column(tier: Recommendation, run: Run) -> _Column:
     per_sample = tier.buffer_bytes / max(1, tier.config.queue_batches * tier.config.batch_size)
     loops = (r.measurement.loop for r in run.trials if r.measurement and r.number == tier.search_trial)
-    shared = next((loop.shared_bytes_per_sample for loop in loops if loop.batch), None)
+    loop = next((loop for loop in loops if loop.batch), None)
+    shared = loop.shared_bytes_per_sample if loop else None
+    if loop and shared is not None and tier.largest and per_sample > loop.bytes_per_sample > 0:
+        shared *= per_sample / loop.bytes_per_sample
     own = tier.is_baseline and tier.speedup is not None
     return _Column(
         title=tier.tier.value,

@@ -55,8 +55,8 @@ class Trials:
     def candidates(self) -> tuple[TrialRecord, ...]:
         """Measured baseline and search trials whose config no confirming process proved unfit.
 
-        None needs as much device memory as one that the data set's largest samples were too much for. What was
-        given up early as too slow is none: its rate says no more than that.
+        Nor is one that needs no less device memory than what ran out of it on the data set's largest samples.
+        What was given up early as too slow is none: its rate says no more than that.
         """
         unfit = {r.config for r in self.confirming if r.failure and r.failure.kind is not OutcomeKind.REFUSED}
         measured = (r for r in self.records if r.role.is_candidate and r.measurement and not r.is_abandoned)

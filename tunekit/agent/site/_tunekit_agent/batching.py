@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 from typing import Any, Iterator
@@ -47,17 +48,19 @@ class Batching:
     def spread(self, most: int) -> Iterator[Any]:
         """Yield what single samples are known by: evenly spread however many are taken, each at most once.
 
-        Steps of the golden ratio fill the widest gap each time; a step that shares no factor with the number
-        of samples meets each of them before any twice.
+        Multiples of the golden ratio, modulo one, leave no gap much wider than others at any time.
 
         Args:
             most: that are yielded.
         """
-        step = max(1, round(_GOLDEN * self.samples))
-        while math.gcd(step, self.samples) != 1:
-            step += 1
-        for turn in range(min(most, self.samples)):
-            yield self._numbers[turn * step % self.samples]
+        seen: set = set()
+        for turn in itertools.count():
+            if len(seen) == min(most, self.samples):
+                return
+            place = min(int(turn * _GOLDEN % 1.0 * self.samples), self.samples - 1)
+            if place not in seen:
+                seen.add(place)
+                yield self._numbers[place]
 
     def sample(self, number: Any) -> Any:
         """Return one sample.
@@ -66,7 +69,8 @@ class Batching:
             Missing: the data set does not give it to this process.
         """
         try:
-            return self._loader.dataset[number]
+            together = getattr(self._loader.dataset, "__getitems__", None)  # as torch prefers it
+            return together([number])[0] if together else self._loader.dataset[number]
         except Exception as error:
             raise Missing(
                 f"sample {number} could not be read in the training process: {_told(error)}"
