@@ -104,7 +104,7 @@ def test_a_limit_passed_on_the_largest_samples_is_told():
     first, *rest = confirm_records([1000.0, 1010.0], tuned)
     seen = looked(first, batch_bytes=1, peak_reserved_bytes=20 * GIB)
     found = recommend(Tier.BALANCED, trial_record(7, 1.0, tuned), [seen, *rest], comparison())
-    assert "20 GiB of reserved VRAM" in found.reason
+    assert "20.0 GiB of reserved VRAM" in found.reason
 
 
 def test_a_baseline_that_ran_out_on_the_largest_samples_takes_no_tiers_place():

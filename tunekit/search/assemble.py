@@ -58,10 +58,11 @@ class Trials:
         Nor is one that needs no less device memory than what ran out of it on the data set's largest samples.
         What was given up early as too slow is none: its rate says no more than that.
         """
-        unfit = {r.config for r in self.confirming if r.failure and r.failure.kind is not OutcomeKind.REFUSED}
+        confirming = self.confirming
+        unfit = {r.config for r in confirming if r.failure and r.failure.kind is not OutcomeKind.REFUSED}
         measured = (r for r in self.records if r.role.is_candidate and r.measurement and not r.is_abandoned)
         fit = (record for record in measured if record.config not in unfit)
-        return tuple(r for r in fit if r.config is None or not is_too_much(r.config, self.confirming))
+        return tuple(r for r in fit if r.config is None or not is_too_much(r.config, confirming))
 
     @property
     def confirmed(self) -> tuple[TrialRecord, ...]:
