@@ -1,4 +1,5 @@
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from build_records import (
@@ -21,7 +22,9 @@ from hypothesis import strategies as st
 from tunekit.recommend.planned_training import PlannedTraining
 from tunekit.recommend.recommendation import Comparison, recommend, settle
 from tunekit.recommend.tiers import violations
+from tunekit.records.details import Details, LargestSeen
 from tunekit.records.recommendation import MissingTier, NoiseFloor, Recommendation, Tier
+from tunekit.records.trial import Failure, OutcomeKind, TrialRecord
 
 tuned = config(batch_size=256, num_workers=4)
 own = config(batch_size=64)
@@ -76,6 +79,44 @@ def test_memory_is_the_largest_of_the_confirming_processes():
     found = recommend(Tier.BALANCED, trial_record(7, 1000.0, tuned), records, comparison())
     assert found.peak_reserved_bytes == high
     assert found.base_ram_bytes == 2 * GIB
+
+
+def looked(record: TrialRecord, **seen: Any) -> TrialRecord:
+    """A process that trained on the data set's largest samples too."""
+    assert record.measurement is not None
+    largest = LargestSeen(varies=True, batch_size=256, is_given=True, is_lived_through=True, **seen)
+    measured = record.measurement.model_copy(update={"details": Details(largest=largest)})
+    return record.model_copy(update={"measurement": measured})
+
+
+def test_memory_counts_the_largest_samples():
+    first, *rest = confirm_records([1000.0, 1010.0], tuned)
+    usual = recommend(Tier.BALANCED, trial_record(7, 1.0, tuned), [first, *rest], comparison())
+    seen = looked(first, batch_bytes=10 * 256 * 1000, usual_batch_bytes=1, peak_reserved_bytes=15 * GIB)
+    found = recommend(Tier.BALANCED, trial_record(7, 1.0, tuned), [seen, *rest], comparison())
+    assert isinstance(usual, Recommendation) and isinstance(found, Recommendation)
+    assert (usual.peak_reserved_bytes, found.peak_reserved_bytes) == (5 * GIB, 15 * GIB)
+    assert found.buffer_bytes == 10 * usual.buffer_bytes
+    assert usual.largest is None
+    assert found.largest is not None
+    assert found.rate_samples_per_s == usual.rate_samples_per_s
+
+
+def test_a_limit_passed_on_the_largest_samples_is_told():
+    first, *rest = confirm_records([1000.0, 1010.0], tuned)
+    seen = looked(first, batch_bytes=1, peak_reserved_bytes=20 * GIB)
+    found = recommend(Tier.BALANCED, trial_record(7, 1.0, tuned), [seen, *rest], comparison())
+    assert "20.0 GiB of reserved VRAM" in found.reason
+
+
+def test_a_baseline_that_ran_out_on_the_largest_samples_takes_no_tiers_place():
+    ran_out = Failure(kind=OutcomeKind.DEVICE_OOM, message="out", largest=LargestSeen(varies=True))
+    first, *rest = confirm_records([None, 510.0, 490.0], own, first_number=200)
+    failed = first.model_copy(update={"failure": ran_out})
+    slower = tier_of([300.0, 310.0, 290.0])
+    assert isinstance(slower, Recommendation)
+    assert settle(slower, comparison()).is_baseline
+    assert not settle(slower, comparison(baseline_confirm=(failed, *rest))).is_baseline
 
 
 def test_a_failed_confirmation_is_told_and_its_round_is_left_out():

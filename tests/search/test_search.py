@@ -72,7 +72,7 @@ def test_the_script_as_it_is_comes_first(walked):
     first = whole.trials[0]
     details = (Detail.QUEUE, Detail.SYNCS, Detail.PEAKS, Detail.FLOORS)
     assert executor.specs[0] == TrialSpec(0, TrialRole.BASELINE, None, details=details)
-    assert {spec.details for spec in executor.specs[1:]} == {(), (Detail.SIZES,)}
+    assert {spec.details for spec in executor.specs[1:]} == {(), (Detail.SIZES,), (Detail.LARGEST,)}
     assert (first.number, first.role, first.is_baseline_config) == (0, TrialRole.BASELINE, True)
     assert sum(record.role is TrialRole.BASELINE for record in whole.trials) == 1
 
@@ -82,7 +82,7 @@ def test_the_first_trial_of_each_mode_without_compile_looks_at_other_batch_sizes
     sizes = next(entry.values for entry in whole.space if entry.knob == "batch_size")
     modes = []
     for spec in executor.specs[1:]:
-        if not spec.details:
+        if Detail.SIZES not in spec.details:
             assert spec.sizes == ()
             continue
         assert spec.role is TrialRole.SEARCH

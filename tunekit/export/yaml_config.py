@@ -8,6 +8,7 @@ import yaml
 from tunekit.export.comments import comment, comment_table
 from tunekit.export.keys import MATMUL_KEY, config_keys, key_of, nested
 from tunekit.export.scaling_csv import recommended_rule
+from tunekit.recommend.largest import batches_text
 from tunekit.recommend.learning_rate import base_learning_rate, global_batch
 from tunekit.recommend.noise import verdict
 from tunekit.recommend.planned_training import planned_training
@@ -15,6 +16,7 @@ from tunekit.recommend.recommendation import compared_text
 from tunekit.recommend.tiers import POLICIES
 from tunekit.records.codec import write_text
 from tunekit.records.config import Precision
+from tunekit.records.details import LargestSeen
 from tunekit.records.measurement import Interval
 from tunekit.records.recommendation import LearningRateRule, Recommendation
 from tunekit.records.run import Run
@@ -99,6 +101,8 @@ def _header(run: Run, recommendation: Recommendation) -> list[str]:
     lines += comment(f"time: {_time_text(run, recommendation)}")
     lines += comment(f"VRAM: {_vram_text(recommendation)}")
     lines += comment(f"RAM: {_ram_text(run, recommendation)}")
+    if recommendation.largest is not None:
+        lines += comment(f"largest samples: {_largest_text(recommendation.largest)}")
     if recommendation.config.precision is Precision.FP16:
         lines += comment("precision: fp16 needs GradScaler in the training script")
     if recommendation.learning_rate is not None:
@@ -189,6 +193,11 @@ def _ram_text(run: Run, recommendation: Recommendation) -> str:
         f"{bytes_text(base)} for processes and {bytes_text(buffer)} for the loader's buffer, "
         f"{(base + buffer) / limit:.0%} of {bytes_text(limit)}; {bytes_text(limit - base - buffer)} left"
     )
+
+
+def _largest_text(seen: LargestSeen) -> str:
+    trained = "it trained on such a batch" if seen.is_lived_through else "it was not trained on such a batch"
+    return f"{batches_text(seen)}; {trained}; VRAM and RAM include what was seen of it"
 
 
 def _lr_text(run: Run, recommendation: Recommendation) -> str:

@@ -6,11 +6,13 @@ from statistics import fmean
 from typing import NamedTuple
 
 from tunekit.memory.ram import buffer_bytes
+from tunekit.recommend.largest import largest_of, peak_reserved_bytes, ran_out
 from tunekit.recommend.learning_rate import global_batch, recommended
 from tunekit.recommend.noise import mean_interval, speedup, verdict
 from tunekit.recommend.planned_training import NOTHING_PLANNED, PlannedTraining, start_time_s
 from tunekit.recommend.tiers import balanced_tolerance, base_ram_bytes, violations
 from tunekit.records.config import TrainConfig
+from tunekit.records.details import LargestSeen
 from tunekit.records.host import Host
 from tunekit.records.measurement import Interval, LoopMeasurement, Measurement
 from tunekit.records.recommendation import MissingTier, NoiseFloor, Recommendation, Tier
@@ -72,6 +74,7 @@ def recommend(
         return MissingTier(tier=tier, reason=_unconfirmed_reason(pick, confirm))
     config = pick.config
     loops = [one.measurement.loop for one in confirmed]
+    largest = largest_of(one.measurement for one in confirmed)
     rate = mean_interval([loop.rate_samples_per_s for loop in loops], against.noise)
     is_baseline = pick.is_baseline_config or config == against.baseline_config
     ratio = _speedup_over_baseline(confirmed, against)
@@ -88,10 +91,11 @@ def recommend(
         speedup=ratio,
         epoch_time_s=epoch_samples / rate.value if epoch_samples is not None else None,
         finish_time_s=finish_time(pick, loops, rate.value, against.planned),
-        peak_reserved_bytes=_peak_reserved_bytes(loops),
+        peak_reserved_bytes=_peak_reserved_bytes(confirmed),
         device_memory_bytes=loops[0].device.memory_bytes,
-        buffer_bytes=buffer_bytes(config, config.batch_bytes(max(loop.bytes_per_sample for loop in loops))),
+        buffer_bytes=buffer_bytes(config, _most_batch_bytes(config, loops, largest)),
         base_ram_bytes=max(base_ram_bytes(one.measurement) for one in confirmed),
+        largest=largest,
         float32_matmul_precision=loops[0].float32_matmul_precision,
         learning_rate=recommended(
             against.discovery,
@@ -136,9 +140,10 @@ def settle(
 ) -> Recommendation:
     """Return the recommendation, or the baseline's own config where the tier's brings nothing.
 
-    The baseline takes the tier's place when every measured process of it is within the tier's limits and
-    the confirmed speed-up is significantly below 1; for Conservative and Balanced also when there is no
-    significant difference and the baseline is the smaller config. `same_as` is told anew.
+    The baseline takes the tier's place when every measured process of it is within the tier's limits, none
+    ran out of memory on the data set's largest samples, and the confirmed speed-up is significantly below 1;
+    for Conservative and Balanced also when there is no significant difference and the baseline is the smaller
+    config. `same_as` is told anew.
 
     Args:
         recommendation: the tier's confirmed pick.
@@ -154,7 +159,9 @@ def settle(
         return kept
     trials = ((against.baseline,) if against.baseline else ()) + against.baseline_confirm
     measured = [record for record in trials if record.measurement is not None]
-    if not measured or any(violations(record, recommendation.tier, against.host) for record in measured):
+    if not measured or ran_out(against.baseline_confirm):
+        return kept
+    if any(violations(record, recommendation.tier, against.host) for record in measured):
         return kept
     own = recommend(recommendation.tier, measured[0], against.baseline_confirm, against, earlier=earlier)
     if isinstance(own, MissingTier):
@@ -224,9 +231,16 @@ def _in_order(confirmed: Sequence[_Confirmed]) -> list[float]:
     return [one.objective_samples_per_s for one in ordered]
 
 
-def _peak_reserved_bytes(loops: Sequence[LoopMeasurement]) -> int | None:
-    known = [loop.peak_reserved_bytes for loop in loops if loop.peak_reserved_bytes is not None]
-    return max(known, default=None)
+def _peak_reserved_bytes(confirmed: Sequence[_Confirmed]) -> int | None:
+    peaks = [peak_reserved_bytes(one.measurement) for one in confirmed]
+    return max((peak for peak in peaks if peak is not None), default=None)
+
+
+def _most_batch_bytes(
+    config: TrainConfig, loops: Sequence[LoopMeasurement], largest: LargestSeen | None
+) -> float:
+    usual_bytes = config.batch_bytes(max(loop.bytes_per_sample for loop in loops))
+    return max(usual_bytes, (largest.batch_bytes if largest else None) or 0)
 
 
 def _same_as(config: TrainConfig, earlier: Sequence[Recommendation]) -> Tier | None:

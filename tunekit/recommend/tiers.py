@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 from tunekit.memory.base import BaseRam, base_ram
 from tunekit.memory.ram import OOM_SHARE, buffer_bytes, fits_shm, queue_bytes, shm_text
+from tunekit.recommend.largest import peak_reserved_bytes
 from tunekit.recommend.loss_guard import Mode
 from tunekit.recommend.planned_training import PlannedTraining
 from tunekit.records.config import TrainConfig
@@ -117,10 +118,11 @@ def violations(record: TrialRecord, tier: Tier, host: Host) -> tuple[str, ...]:
             f"{_counted(record.config.num_workers, 'worker')}, more than {policy.workers_share:.0%} "
             f"of {_counted(host.cpus, 'CPU')} ({max_workers})"
         )
-    if loop.peak_reserved_bytes is not None and loop.device.memory_bytes is not None:
+    reserved_bytes = peak_reserved_bytes(record.measurement)
+    if reserved_bytes is not None and loop.device.memory_bytes is not None:
         limit_bytes = math.floor(policy.vram_share * loop.device.memory_bytes)
         broken += _above(
-            loop.peak_reserved_bytes,
+            reserved_bytes,
             limit_bytes,
             "reserved VRAM",
             f"{policy.vram_share:.0%} of {bytes_text(loop.device.memory_bytes)}",

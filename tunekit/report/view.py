@@ -7,6 +7,7 @@ import shlex
 from dataclasses import dataclass
 
 from tunekit.memory.ram import buffer_bytes, ram_verdict
+from tunekit.recommend.largest import largest_line
 from tunekit.recommend.learning_rate import global_batch, rule_of
 from tunekit.recommend.loss_guard import guarded_modes, losses_line
 from tunekit.recommend.noise import mean_interval, verdict
@@ -51,6 +52,8 @@ class RunView:
     how_measured: str
     losses: str
     """What other arithmetic did to the losses, in one line; empty where none was run."""
+    largest: str
+    """What the data set's largest samples mean for the tiers, in one line; empty where sizes do not vary."""
     changes: tuple[str, ...]
     """What to change, "knob: before -> after"."""
     tiers: Table
@@ -77,6 +80,7 @@ def view(run: Run, folder: str = "FOLDER") -> RunView:
         answer=_answer(run, best),
         how_measured=_how_measured(run),
         losses=losses_line(guarded_modes(run.trials)),
+        largest=largest_line(run.recommendations),
         changes=_changes(run, best),
         tiers=_tiers(run),
         ceilings=ceilings_passage(run, best),
@@ -279,7 +283,10 @@ def _baseline_column(run: Run) -> _Column:
 def _tier_column(tier: Recommendation, run: Run) -> _Column:
     per_sample = tier.buffer_bytes / max(1, tier.config.queue_batches * tier.config.batch_size)
     loops = (r.measurement.loop for r in run.trials if r.measurement and r.number == tier.search_trial)
-    shared = next((loop.shared_bytes_per_sample for loop in loops if loop.batch), None)
+    loop = next((loop for loop in loops if loop.batch), None)
+    shared = loop.shared_bytes_per_sample if loop else None
+    if loop and shared is not None and tier.largest and per_sample > loop.bytes_per_sample > 0:
+        shared *= per_sample / loop.bytes_per_sample
     own = tier.is_baseline and tier.speedup is not None
     return _Column(
         title=tier.tier.value,

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tunekit.recommend.diagnose.loop import loop_findings
+from tunekit.recommend.largest import is_too_much, largest_findings
 from tunekit.recommend.learning_rate import base_learning_rate, global_batch, rule_of
 from tunekit.recommend.loss_guard import GuardedMode, Mode, barred_modes, guarded_modes, loss_findings
 from tunekit.recommend.noise import noise_floor
@@ -55,11 +56,14 @@ class Trials:
     def candidates(self) -> tuple[TrialRecord, ...]:
         """Measured baseline and search trials whose config no confirming process proved unfit.
 
+        Nor is one that needs no less device memory than what ran out of it on the data set's largest samples.
         What was given up early as too slow is none: its rate says no more than that.
         """
-        unfit = {r.config for r in self.confirming if r.failure and r.failure.kind is not OutcomeKind.REFUSED}
+        confirming = self.confirming
+        unfit = {r.config for r in confirming if r.failure and r.failure.kind is not OutcomeKind.REFUSED}
         measured = (r for r in self.records if r.role.is_candidate and r.measurement and not r.is_abandoned)
-        return tuple(record for record in measured if record.config not in unfit)
+        fit = (record for record in measured if record.config not in unfit)
+        return tuple(r for r in fit if r.config is None or not is_too_much(r.config, confirming))
 
     @property
     def confirmed(self) -> tuple[TrialRecord, ...]:
@@ -185,7 +189,8 @@ def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
 
 def _why_missing(tier: Tier, trials: Trials, host: Host) -> str:
     if not trials.candidates:
-        return "no trial was measured"
+        is_measured = any(record.role.is_candidate and record.measurement for record in trials.records)
+        return "every config failed when it was run again" if is_measured else "no trial was measured"
     reasons: dict[str, int] = defaultdict(int)
     barred, fitting = barred_modes(trials.records), 0
     for record in trials.candidates:
@@ -262,7 +267,7 @@ def _findings(trials: Trials, run: Run, guarded: Sequence[GuardedMode]) -> tuple
         of_loop = loop_findings(baseline, run.target, trials.discovery, run.rank_host, profile)
         # Notes advise what a search has just tried.
         findings += [finding for finding in of_loop if finding.severity is not Severity.INFO]
-    findings += loss_findings(guarded)
+    findings += [*loss_findings(guarded), *largest_findings(trials.confirming)]
     findings += [finding for finding in (_diverted(trials), _unsteady(trials)) if finding is not None]
     loop = next((r.measurement.loop for r in trials.candidates if r.measurement), None)
     if loop is not None and loop.epoch_samples is None:

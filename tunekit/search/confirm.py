@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from tunekit.records.config import TrainConfig
+from tunekit.records.details import Detail
 from tunekit.records.trial import TrialRecord, TrialRole
 
 MIN_ROUNDS = 3
@@ -80,6 +81,23 @@ def expected_duration_s(records: Sequence[TrialRecord], config: TrainConfig) -> 
         return trial_s
     compiled = [r.duration_s for r in records if r.config and r.config.compile and r.measurement]
     return max(compiled, default=trial_s + COMPILE_PRIOR_S)
+
+
+def details_to_confirm(records: Sequence[TrialRecord], config: TrainConfig | None) -> tuple[Detail, ...]:
+    """Return what a confirming process looks at: the first of each config, the data set's largest samples.
+
+    Nobody looks again where an earlier process saw that sizes do not vary, or that they can't be told.
+
+    Args:
+        records: the trials so far.
+        config: of the process; None is the baseline.
+    """
+    confirming = [record for record in records if record.role is TrialRole.CONFIRM]
+    if any(r.is_baseline_config if config is None else r.config == config for r in confirming):
+        return ()
+    seen = (r.measurement.details for r in confirming if r.measurement)
+    known = [details.largest for details in seen if details is not None and details.largest is not None]
+    return () if any(one.varies is not True for one in known) else (Detail.LARGEST,)
 
 
 def next_round(records: Sequence[TrialRecord]) -> int:

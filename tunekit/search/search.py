@@ -20,6 +20,7 @@ from tunekit.search.abandon import rate_to_beat
 from tunekit.search.assemble import Trials, assemble, is_barred, pick_tiers, run_noise
 from tunekit.search.confirm import (
     FLOOR_PROCESSES,
+    details_to_confirm,
     expected_duration_s,
     finalists,
     least_rounds,
@@ -347,7 +348,8 @@ class Search:
                 if config in unfit:
                     continue
                 purpose = f"confirming, round {number - first + 1} of {rounds}"
-                spec = TrialSpec(self._next_number, TrialRole.CONFIRM, config, round=number)
+                details = details_to_confirm(self._records, config)
+                spec = TrialSpec(self._next_number, TrialRole.CONFIRM, config, number, details)
                 self._run_trial(spec, known, purpose)
 
     # --- one trial -------------------------------------------------------------------------
