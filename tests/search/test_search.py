@@ -453,6 +453,15 @@ def test_a_baseline_that_nothing_beats_is_kept(folder: Path):
     assert [r.same_as for r in whole.recommendations] == [None, Tier.CONSERVATIVE, Tier.CONSERVATIVE]
 
 
+def test_one_round_is_followed_by_no_more_of_the_baseline_than_the_noise_floor_needs(folder: Path):
+    whole, _ = search_in(folder, options(max_trials=3, confirm_rounds=1))
+    own = [record for record in confirming(whole.trials) if record.is_baseline_config]
+    others = [record.config for record in confirming(whole.trials) if not record.is_baseline_config]
+    assert len(own) == 2
+    assert len(others) == len(set(others)) > 0
+    assert whole.noise_floor is not None
+
+
 # --- interrupted and resumed ---------------------------------------------------------------
 
 

@@ -268,8 +268,7 @@ def test_a_config_that_becomes_the_fastest_never_leaves_a_search_with_a_slower_o
 
 
 @given(search_worlds(), st.floats(0, 1))
-@example(SearchWorld(asked=options(max_trials=16), noise=0.01), 0.3)
-@example(SearchWorld(asked=options(max_trials=16), noise=0.01), 0.9)
+@example(SearchWorld(asked=options(max_trials=16), noise=0.01), 0.4)
 @settings(unhurried, max_examples=5)
 def test_a_resumed_search_goes_on_as_if_never_interrupted(
     tmp_path_factory: Folders, world: SearchWorld, share: float
