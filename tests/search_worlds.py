@@ -193,7 +193,7 @@ def search_worlds(draw: st.DrawFn) -> SearchWorld:
         machine=draw(machines(equations.cpus)),
         on_cpu=on_cpu,
         rough=draw(st.sampled_from([0.0, 0.1, 0.3])),
-        noise=draw(st.sampled_from([0.0, 0.005, 0.05])),
+        noise=draw(st.sampled_from([0.0, 0.01, 0.15])),
         flaky=draw(st.sampled_from([0.0, 0.0, 0.3])),
         broken=draw(st.none() | st.sampled_from([("compile", True), ("precision", Precision.BF16)])),
         losses=draw(st.sampled_from(["none", "agree", "bf16 diverges"])),

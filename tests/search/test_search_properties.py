@@ -239,12 +239,13 @@ def test_any_search_emits_the_fastest_of_what_it_ran_confirmed_and_within_every_
     check_unit(whole)
 
 
-@given(search_worlds(), st.integers(0, 100), st.floats(1.05, 3.0))
-@settings(unhurried, max_examples=8)
+@given(search_worlds(), st.integers(0, 100), st.sampled_from([1.1, 1.3, 3.0]))
+@settings(unhurried, max_examples=6)
 def test_a_config_that_becomes_the_fastest_never_leaves_a_search_with_a_slower_one(
     tmp_path_factory: Folders, world: SearchWorld, which: int, factor: float
 ):
-    quiet = replace(world, noise=0.0, flaky=0.0, losses="none")
+    asked = world.asked.model_copy(update={"max_trials": 8})
+    quiet = replace(world, asked=asked, noise=0.0, flaky=0.0, losses="none")
     before = run_world(tmp_path_factory, quiet)
     tried = [
         record
