@@ -108,6 +108,14 @@ def test_the_queue_holds_one_batch_more_than_the_buffer():
     assert violations(alone, Tier.AGGRESSIVE, host(shm_bytes=0)) == ()
 
 
+@unhurried
+@given(trials=trial_lists(), machine=hosts())
+def test_what_one_tier_allows_the_next_allows_too(trials, machine):
+    for trial in trials:
+        broken = [len(violations(trial, tier, machine)) for tier in Tier]
+        assert broken == sorted(broken, reverse=True)
+
+
 def test_what_can_not_be_judged_is_not_within_the_limits():
     unknown = trial_record(overrides={"config": None})
     for tier in Tier:

@@ -328,10 +328,10 @@ class Search:
                 return  # what is confirmed so far has to do
             configs, rounds = rounds_due(done, wanted, fitting)
             if not configs:
-                floor_known = not baseline_runs or len(self._trials.baseline_confirm) >= FLOOR_PROCESSES
-                if floor_known:
+                lacking = FLOOR_PROCESSES - len(self._trials.baseline_confirm)
+                if not baseline_runs or lacking <= 0:
                     return
-                rounds = max(FLOOR_PROCESSES, min(fitting, wanted))
+                rounds = max(lacking, min(fitting, wanted))
             self._run_rounds(configs, baseline_runs, rounds, known)
 
     def _rounds_done(self, config: TrainConfig) -> int:
