@@ -373,3 +373,14 @@ def test_the_devices_peaks_are_those_of_the_batch_among_what_torch_had_kept() ->
     assert seen.peak_allocated_bytes == 1000 + 940
     assert seen.peak_reserved_bytes == 5000
     assert cuda.asked_devices == {"cuda:1"}
+
+
+def test_a_collate_fn_that_takes_samples_apart_gets_each_anew() -> None:
+    def torn(samples: list[dict[str, torch.Tensor]]) -> torch.Tensor:
+        return torch.stack([sample.pop("rows") for sample in samples])
+
+    batching = Batching(Source(DataLoader(Rows([3] * 4), batch_size=4, collate_fn=torn)))
+    samples: list[Any] = [{"rows": torch.zeros(3)}, {"rows": torch.ones(3)}]
+    assert batching.batch_of(samples).shape == (4, 3)
+    assert batching.batch_of(samples).shape == (4, 3)
+    assert all("rows" in sample for sample in samples)

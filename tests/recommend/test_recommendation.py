@@ -19,11 +19,12 @@ from build_records import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.recommend.planned_training import PlannedTraining
+from tunekit.recommend.planned_training import planned_training
 from tunekit.recommend.recommendation import Comparison, recommend, settle
 from tunekit.recommend.tiers import violations
 from tunekit.records.details import Details, LargestSeen
 from tunekit.records.recommendation import MissingTier, NoiseFloor, Recommendation, Tier
+from tunekit.records.run import Objective
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord
 
 tuned = config(batch_size=256, num_workers=4)
@@ -265,14 +266,14 @@ def test_any_mix_of_failures_gives_a_recommendation_or_says_why_not(
 
 def test_where_the_finish_counts_a_speed_up_is_of_the_whole_training():
     """100,000 samples: 200 s and 10 s to start, or 100 s and 50 s with the compiling of the first trial."""
-    start = {"startup_s": 6.0, "first_batch_s": 1.0}
+    start = {"startup_s": 6.0, "first_batch_s": 1.0, "boundary_s": 0.0}
+    compiled = tuned.model_copy(update={"compile": True})
     slow = confirm_records([500.0, 500.0], own, first_number=200, first_step_s=3.0, **start)
-    quick = confirm_records([1000.0, 1000.0], tuned, first_step_s=3.0, **start)
-    planned = PlannedTraining(100_000.0, judged_by_finish=True)
-    against = comparison(
-        baseline=baseline_record(of=own, first_step_s=3.0, **start), baseline_confirm=slow, planned=planned
-    )
-    pick = trial_record(7, 1000.0, tuned, first_step_s=43.0, **start)
+    quick = confirm_records([1000.0, 1000.0], compiled, first_step_s=3.0, **start)
+    pick = trial_record(7, 1000.0, compiled, first_step_s=43.0, **start)
+    asked = options(planned_steps=1, objective=Objective.FINISH_TIME)
+    known = replace(planned_training(asked, [baseline_record(of=own), pick]), samples=100_000.0)
+    against = comparison(baseline_confirm=slow, planned=known)
     found = recommend(Tier.AGGRESSIVE, pick, quick, against)
     assert found.finish_time_s == pytest.approx(150.0)
     assert found.speedup.value == pytest.approx(210 / 150)
@@ -280,7 +281,9 @@ def test_where_the_finish_counts_a_speed_up_is_of_the_whole_training():
         "Shortest planned training of the search within the aggressive limits; it may run out of memory; "
         "1.40x (1.40x to 1.40x) as fast through the planned training as the baseline."
     )
-    by_rate = recommend(Tier.AGGRESSIVE, pick, quick, replace(against, planned=PlannedTraining(100_000.0)))
+    by_rate = recommend(
+        Tier.AGGRESSIVE, pick, quick, replace(against, planned=replace(known, judged_by_finish=False))
+    )
     assert by_rate.speedup.value == pytest.approx(2.0)
     assert by_rate.finish_time_s == pytest.approx(150.0)
     assert recommend(Tier.AGGRESSIVE, pick, quick, comparison()).finish_time_s is None

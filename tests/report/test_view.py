@@ -436,7 +436,7 @@ def test_the_largest_samples_are_one_line_and_count_in_the_memory_of_a_tier():
     lived = recommendation(of=fast).model_copy(update={"largest": seen})
     told = "largest samples: batches up to 3.1x the usual bytes (4,096 of 50,000 samples read); "
     assert view(finished(lived)).largest == (
-        f"{told}every tier trained on such a batch; VRAM and buffers include it"
+        f"{told}every tier trained on such a batch; buffers count such batches"
     )
     not_lived = seen.model_copy(update={"is_lived_through": False})
     other = recommendation(Tier.AGGRESSIVE, of=fast).model_copy(update={"largest": not_lived})

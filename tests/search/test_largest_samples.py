@@ -5,13 +5,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from build_records import baseline_record, config, confirm_records, failure, trial_record
+from build_records import (
+    GIB,
+    baseline_record,
+    config,
+    confirm_records,
+    failure,
+    host,
+    options,
+    trial_record,
+)
 from scripted_search import ScriptedExecutor, confirming, search_in
 
 from tunekit.records.config import TrainConfig
 from tunekit.records.details import Detail, Details, LargestSeen
+from tunekit.records.recommendation import Tier
 from tunekit.records.run import Run
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord
+from tunekit.search.assemble import Trials, pick_tiers
 from tunekit.search.confirm import details_to_confirm
 from tunekit.trial.executor import TrialSpec
 
@@ -56,7 +67,7 @@ def test_the_first_process_of_each_config_looks():
     ("seen", "is_asked"),
     [
         (VARIED, True),
-        (None, True),
+        (None, False),
         (LargestSeen(samples_read=16, data_set_samples=500, varies=False), False),
         (LargestSeen(why_ended="an IterableDataset has no samples to choose from"), False),
     ],
@@ -118,3 +129,20 @@ def test_equal_sizes_are_looked_at_once(tmp_path: Path):
     whole, executor = walked(tmp_path, above=10_000, looked=equal)
     assert sum(Detail.LARGEST in spec.details for spec in executor.specs) == 1
     assert all(one.largest is None for one in whole.recommendations)
+
+
+def test_a_tier_does_not_take_what_broke_its_limit_on_the_largest_samples():
+    """Three quarters of the device are Conservative's; the usual batches of the fastest stay below."""
+    slow = config(batch_size=64)
+    records = [
+        baseline_record(of=slow),
+        trial_record(1, 900.0, fast, peak_reserved_bytes=12 * GIB),
+        own_process(VARIED),
+    ]
+    before = pick_tiers(Trials(tuple(records)), host(), options())
+    assert before[Tier.CONSERVATIVE].config == before[Tier.AGGRESSIVE].config == fast
+    (confirming_fast,) = confirm_records([900.0], fast, first_number=110, peak_reserved_bytes=12 * GIB)
+    seen = VARIED.model_copy(update={"peak_reserved_bytes": int(0.9 * 22 * GIB)})
+    after = pick_tiers(Trials((*records, looked(confirming_fast, seen))), host(), options())
+    assert after[Tier.CONSERVATIVE].config == slow
+    assert after[Tier.AGGRESSIVE].config == fast

@@ -19,7 +19,7 @@ from tunekit.records.config import Precision
 from tunekit.records.details import LargestSeen
 from tunekit.records.measurement import Interval
 from tunekit.records.recommendation import LearningRateRule, Recommendation
-from tunekit.records.run import Run
+from tunekit.records.run import Objective, Run
 from tunekit.records.target import Target
 from tunekit.units import bytes_text, duration_text, rate_text
 
@@ -86,7 +86,10 @@ def _knob_lines(recommendation: Recommendation, target: Target) -> list[str]:
 
 
 def _header(run: Run, recommendation: Recommendation) -> list[str]:
-    lines = comment(f"tunekit {recommendation.tier.value}: {POLICIES[recommendation.tier].meaning}")
+    meaning = POLICIES[recommendation.tier].meaning
+    if run.options.objective is Objective.FINISH_TIME:
+        meaning = meaning.replace("highest rate", "shortest planned training")
+    lines = comment(f"tunekit {recommendation.tier.value}: {meaning}")
     if run.is_emulated:
         lines += comment(f"measured on {run.measured_on}; not {run.profile.id}")
     else:
@@ -196,8 +199,9 @@ def _ram_text(run: Run, recommendation: Recommendation) -> str:
 
 
 def _largest_text(seen: LargestSeen) -> str:
+    vram = ", VRAM includes it" if seen.peak_reserved_bytes is not None else ""
     trained = "it trained on such a batch" if seen.is_lived_through else "it was not trained on such a batch"
-    return f"{batches_text(seen)}; {trained}; VRAM and RAM include what was seen of it"
+    return f"{batches_text(seen)}; {trained}; the buffer counts such batches{vram}"
 
 
 def _lr_text(run: Run, recommendation: Recommendation) -> str:

@@ -65,7 +65,7 @@ def _finding(failed: Sequence[TrialRecord], is_own: bool) -> list[Finding]:
     batches = ", ".join(f"{size:,}" for size in sizes)
     who = "your own config" if is_own else f"what was chosen first (batch {batches})"
     remedy = (
-        "use a smaller batch: a training that is long enough may meet such a batch"
+        "use a smaller batch, or cap or bucket sizes: where batches are padded, one such sample is enough"
         if is_own
         else "it gave way to what trained on such a batch; cap or bucket the sizes of samples to use more"
     )
@@ -92,14 +92,14 @@ def largest_line(recommendations: Sequence[Recommendation]) -> str:
     """Return what the largest samples mean for the tiers in one line; nothing where sizes do not vary.
 
     Such as "largest samples: batches up to 3.1x the usual bytes (4,096 of 50,000 samples read); every tier
-    trained on such a batch; VRAM and buffers include it".
+    trained on such a batch; buffers count such batches, VRAM includes it".
     """
     seen = [one.largest for one in recommendations if one.largest is not None]
     if not seen:
         return ""
     widest = max(seen, key=lambda one: one.times_usual or 0.0)
     trained = [one.tier.value for one in recommendations if one.largest and one.largest.is_lived_through]
+    on_device = any(one.peak_reserved_bytes is not None for one in seen)
+    counted = "buffers count such batches" + (", VRAM includes it" if on_device else "")
     who = "every tier" if len(trained) == len(recommendations) else ", ".join(trained) or "no tier"
-    return (
-        f"largest samples: {batches_text(widest)}; {who} trained on such a batch; VRAM and buffers include it"
-    )
+    return f"largest samples: {batches_text(widest)}; {who} trained on such a batch; {counted}"

@@ -100,6 +100,12 @@ class Recommendation(Record):
     reason: str
     """Why this config and not another, in one sentence."""
 
+    @property
+    def buffered_bytes_per_sample(self) -> float | None:
+        """Bytes of a sample that buffer_bytes counts with; None without workers."""
+        samples = self.config.queue_batches * self.config.batch_size
+        return self.buffer_bytes / samples if samples else None
+
 
 class MissingTier(Record):
     """A tier that no measured config satisfies."""

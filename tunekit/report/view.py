@@ -7,12 +7,12 @@ import shlex
 from dataclasses import dataclass
 
 from tunekit.memory.ram import buffer_bytes, ram_verdict
-from tunekit.recommend.largest import largest_line
+from tunekit.recommend.largest import largest_line, largest_of, peak_reserved_bytes
 from tunekit.recommend.learning_rate import global_batch, rule_of
 from tunekit.recommend.loss_guard import guarded_modes, losses_line
 from tunekit.recommend.noise import mean_interval, verdict
 from tunekit.recommend.planned_training import planned_training
-from tunekit.recommend.recommendation import finish_time
+from tunekit.recommend.recommendation import finish_time_s
 from tunekit.recommend.tiers import base_ram_bytes
 from tunekit.records.config import LOADER_KNOBS, MODEL_KNOBS, TrainConfig
 from tunekit.records.finding import Severity
@@ -249,12 +249,13 @@ def _tiers(run: Run) -> Table:
 def _baseline_column(run: Run) -> _Column:
     """The baseline by its fresh confirming processes, or by its one trial while there are none."""
     confirm = [
-        record.measurement.loop
+        record.measurement
         for record in run.trials
         if record.round is not None and record.is_baseline_config and record.measurement
     ]
     first = run.baseline.measurement if run.baseline else None
-    loops = confirm or ([first.loop] if first else [])
+    measured = confirm or ([first] if first else [])
+    loops = [one.loop for one in measured]
     rate = mean_interval([loop.rate_samples_per_s for loop in loops]).value if loops else None
     epoch_samples = loops[0].epoch_samples_total if loops else None
     planned = planned_training(run.options, run.trials)
@@ -262,8 +263,10 @@ def _baseline_column(run: Run) -> _Column:
     buffer = "n/a"
     if config and loops:
         base_bytes = base_ram_bytes(first) if first else 0
-        shared = loops[0].shared_bytes_per_sample
-        buffer = _buffer_text(config, loops[0].bytes_per_sample, base_bytes, run.rank_host, shared)
+        largest, usual = largest_of(measured), loops[0].bytes_per_sample
+        per_sample = max(usual, (largest.batch_bytes or 0) / config.batch_size if largest else 0.0)
+        shared = loops[0].shared_bytes_per_sample * per_sample / usual if usual else 0.0
+        buffer = _buffer_text(config, per_sample, base_bytes, run.rank_host, shared)
     return _Column(
         title="baseline",
         config=config,
@@ -272,16 +275,16 @@ def _baseline_column(run: Run) -> _Column:
         speedup="1" if loops else "n/a",
         speedup_range="",
         epoch_time_s=epoch_samples / rate if epoch_samples and rate else None,
-        finish_time_s=finish_time(run.baseline, loops, rate, planned) if rate else None,
+        finish_time_s=finish_time_s(config, loops, planned),
         buffer=buffer,
-        reserved_bytes=max((loop.peak_reserved_bytes or 0 for loop in loops), default=0) or None,
+        reserved_bytes=max((peak_reserved_bytes(one) or 0 for one in measured), default=0) or None,
         lr=next((one.learning_rate.base_lr for one in run.recommendations if one.learning_rate), None),
         same_as="",
     )
 
 
 def _tier_column(tier: Recommendation, run: Run) -> _Column:
-    per_sample = tier.buffer_bytes / max(1, tier.config.queue_batches * tier.config.batch_size)
+    per_sample = tier.buffered_bytes_per_sample or 0.0
     loops = (r.measurement.loop for r in run.trials if r.measurement and r.number == tier.search_trial)
     loop = next((loop for loop in loops if loop.batch), None)
     shared = loop.shared_bytes_per_sample if loop else None
@@ -375,6 +378,12 @@ def _again(run: Run) -> str:
         flags += ["--range", f"{one.knob}={one.low}..{one.high}"]
     if asked.global_batch is not None:
         flags += ["--global-batch", str(asked.global_batch)]
+    if asked.objective is not Objective.RATE:
+        flags += ["--objective", asked.objective.value]
+    if asked.planned_steps is not None:
+        flags += ["--planned-steps", str(asked.planned_steps)]
+    if asked.epochs_given:
+        flags += ["--epochs", str(asked.epochs)]
     return command_text("search", run.target, asked.gpu, flags, asked.fixed)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tunekit.recommend.diagnose.loop import loop_findings
-from tunekit.recommend.largest import is_too_much, largest_findings
+from tunekit.recommend.largest import is_too_much, largest_findings, largest_of
 from tunekit.recommend.learning_rate import base_learning_rate, global_batch, rule_of
 from tunekit.recommend.loss_guard import GuardedMode, Mode, barred_modes, guarded_modes, loss_findings
 from tunekit.recommend.noise import noise_floor
@@ -26,6 +26,9 @@ from tunekit.units import rate_text
 _UNSTEADY_RATIO = 1.5
 """Fresh processes of one config differ by 1.1 at most on a shared machine that nobody else loads."""
 
+
+_TORCHS_OWN = "/torchinductor_"
+"""Where torch.compile keeps headers, whatever TORCHINDUCTOR_CACHE_DIR says: no file of the script's."""
 
 _EXPLAINED = (RunStatus.FINISHED, RunStatus.INTERRUPTED)
 """How a search is left: only then is there time for the models of what was measured."""
@@ -126,7 +129,11 @@ def pick_tiers(
     for tier in Tier:
         record = pick(
             tier,
-            [record for record in allowed if not is_barred(record, tier, barred)],
+            [
+                record
+                for record in allowed
+                if not is_barred(record, tier, barred) and not _is_too_large(record, tier, trials, host)
+            ],
             host,
             noise_relative=noise.relative if noise else None,
             planned=planned,
@@ -134,6 +141,16 @@ def pick_tiers(
         if record is not None:
             chosen[tier] = record
     return chosen
+
+
+def _is_too_large(record: TrialRecord, tier: Tier, trials: Trials, host: Host) -> bool:
+    """Return whether a config broke a limit of the tier when it trained on the data set's largest samples."""
+    looked = (
+        one
+        for one in (trials.confirm_of(record.config) if record.config else ())
+        if one.measurement and largest_of([one.measurement])
+    )
+    return any(violations(one, tier, host) for one in looked)
 
 
 def is_barred(record: TrialRecord, tier: Tier, barred: frozenset[Mode]) -> bool:
@@ -214,7 +231,7 @@ def _scaling(settled: Sequence[Recommendation], trials: Trials, run: Run) -> tup
     )
     rows: list[ScalingRow] = []
     for recommendation in settled:
-        per_sample = next(
+        seen = next(
             r.measurement.loop.bytes_per_sample
             for r in trials.records
             if r.measurement and r.number == recommendation.search_trial
@@ -222,7 +239,7 @@ def _scaling(settled: Sequence[Recommendation], trials: Trials, run: Run) -> tup
         rows += scaling_rows(
             recommendation.tier,
             recommendation.config,
-            per_sample,
+            recommendation.buffered_bytes_per_sample or seen,
             recommendation.base_ram_bytes,
             base.lr if base else None,
             base.batch if base else None,
@@ -286,7 +303,9 @@ def _findings(trials: Trials, run: Run, guarded: Sequence[GuardedMode]) -> tuple
 def _diverted(trials: Trials) -> Finding | None:
     """Find writes of the script that went elsewhere."""
     written = (one for record in trials.records for one in record.written)
-    diverted = sorted({one.path for one in written if one.action == "diverted"})
+    diverted = sorted(
+        {one.path for one in written if one.action == "diverted" and _TORCHS_OWN not in one.path}
+    )
     if not diverted:
         return None
     shown = ", ".join(diverted[:3]) + (" ..." if len(diverted) > 3 else "")

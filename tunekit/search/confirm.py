@@ -86,7 +86,8 @@ def expected_duration_s(records: Sequence[TrialRecord], config: TrainConfig) -> 
 def details_to_confirm(records: Sequence[TrialRecord], config: TrainConfig | None) -> tuple[Detail, ...]:
     """Return what a confirming process looks at: the first of each config, the data set's largest samples.
 
-    Nobody looks again where an earlier process saw that sizes do not vary, or that they can't be told.
+    Nobody looks again where an earlier process saw that sizes do not vary, that they can't be told, or did
+    not come to it.
 
     Args:
         records: the trials so far.
@@ -95,9 +96,9 @@ def details_to_confirm(records: Sequence[TrialRecord], config: TrainConfig | Non
     confirming = [record for record in records if record.role is TrialRole.CONFIRM]
     if any(r.is_baseline_config if config is None else r.config == config for r in confirming):
         return ()
-    seen = (r.measurement.details for r in confirming if r.measurement)
-    known = [details.largest for details in seen if details is not None and details.largest is not None]
-    return () if any(one.varies is not True for one in known) else (Detail.LARGEST,)
+    looks = [r.measurement.details for r in confirming if r.measurement and r.measurement.details]
+    can_tell = all(look.largest is not None and look.largest.varies is True for look in looks)
+    return (Detail.LARGEST,) if can_tell else ()
 
 
 def next_round(records: Sequence[TrialRecord]) -> int:

@@ -328,7 +328,8 @@ class Search:
                 return  # what is confirmed so far has to do
             configs, rounds = rounds_due(done, wanted, fitting)
             if not configs:
-                lacking = FLOOR_PROCESSES - len(self._trials.baseline_confirm)
+                measured = [one for one in self._trials.baseline_confirm if one.measurement]
+                lacking = FLOOR_PROCESSES - len(measured)
                 if not baseline_runs or lacking <= 0:
                     return
                 rounds = max(lacking, min(fitting, wanted))

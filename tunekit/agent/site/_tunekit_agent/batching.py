@@ -8,6 +8,7 @@ import sys
 from typing import Any, Iterator
 
 from .details import Missing
+from .replayed import Rebuilding
 
 _MAX_WRAPPED = 4
 """Batch samplers within batch samplers."""
@@ -82,7 +83,8 @@ class Batching:
         Raises:
             Missing: it could not be made.
         """
-        filled = [samples[turn % len(samples)] for turn in range(self.batch_size)]
+        # Each in containers of its own: a collate_fn may take a sample apart, and no sample comes only once.
+        filled = [Rebuilding().of(samples[turn % len(samples)]) for turn in range(self.batch_size)]
         try:
             batch = self._loader.collate_fn(filled)
             if getattr(self._source.live, "_pin_memory", False):
