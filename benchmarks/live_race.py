@@ -6,7 +6,8 @@ Two real scripts that are not among the recorded grids. `tunekit search` has the
 everything else included; plain Optuna TPE has it for real trials of the same space, one after the other;
 Lightning's BatchSizeFinder runs on the same model and data with the workers that the script has, and its
 batch size is taken. Then the four, the script as it is among them, run again in fresh processes, interleaved.
-Printed: samples/s of each, and by what factor tunekit's is ahead, beside the A/A floor.
+Printed: samples/s of each, and by what factor tunekit's is ahead, beside the A/A floor. On a CPU nothing runs
+out of memory, so the finder ends at the size of the data set.
 """
 
 import argparse
@@ -36,6 +37,9 @@ from tunekit.trial.target import resolve_target  # noqa: E402
 from tunekit.trial.watch import Limits  # noqa: E402
 
 TARGETS_FOLDER = Path(__file__).with_name("live_targets")
+
+_TRIAL_LIMIT_S = 100.0
+"""A process that is not measured by then counts as failed: its batches are too long for any window."""
 
 FINDER = """
 import importlib.util, json, sys, warnings
@@ -85,7 +89,7 @@ class Contest:
         self._script = TARGETS_FOLDER / f"{name}.py"
         self._budget_s, self._window_s, self._folder = budget_s, window_s, folder
         host = detect_host()
-        limits = Limits(trial_s=280.0, no_progress_s=90.0, ram_bytes=int(0.9 * host.ram_limit_bytes))
+        limits = Limits(trial_s=_TRIAL_LIMIT_S, no_progress_s=90.0, ram_bytes=int(0.9 * host.ram_limit_bytes))
         target = resolve_target((sys.executable, str(self._script)), ROOT)
         self._executor = ProcessExecutor(target, folder / f"{name}-trials", limits, window_s)
         self._number = 0
@@ -177,7 +181,8 @@ def contest(name: str, options: argparse.Namespace, folder: Path) -> None:
     for number in range(options.rounds):
         order: Sequence[str] = list(configs)
         for search in order if number % 2 == 0 else order[::-1]:
-            rates[search].append(one.rate(configs[search]))
+            has_failed = None in rates[search]
+            rates[search].append(None if has_failed else one.rate(configs[search]))
     tell(name, configs, rates)
 
 
