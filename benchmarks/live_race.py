@@ -86,7 +86,7 @@ class Contest:
         self._budget_s, self._window_s, self._folder = budget_s, window_s, folder
         host = detect_host()
         limits = Limits(trial_s=280.0, no_progress_s=90.0, ram_bytes=int(0.9 * host.ram_limit_bytes))
-        target = resolve_target((sys.executable, str(self._script)), TARGETS_FOLDER)
+        target = resolve_target((sys.executable, str(self._script)), ROOT)
         self._executor = ProcessExecutor(target, folder / f"{name}-trials", limits, window_s)
         self._number = 0
         self._run = self._searched(name)

@@ -125,7 +125,8 @@ class Coordinate:
                 return
 
     def _moved(self, config: TrainConfig, knob: str, value: KnobValue) -> TrainConfig:
-        return config_from({**config.model_dump(), knob: value}, self._space)
+        fixed = {entry.knob: entry.values[0] for entry in self._space if not entry.is_searched}
+        return config_from({**config.model_dump(), **fixed, knob: value}, self._space)
 
 
 class Model:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from tunekit.records.attribution import StepParts
 from tunekit.records.config import TrainConfig
+from tunekit.records.details import LargestSeen
 from tunekit.records.finding import Finding
 from tunekit.records.measurement import DeviceSeen, Interval, LoopMeasurement, Measurement, TreeMemory
 from tunekit.records.model_summary import Limit, ModelSummary, PredictedLimits
@@ -71,6 +72,21 @@ def measurements() -> st.SearchStrategy[Measurement]:
     return st.builds(Measurement, loop=loops, memory=memories)
 
 
+def largest_seen() -> st.SearchStrategy[LargestSeen]:
+    return st.builds(
+        LargestSeen,
+        samples_read=counts,
+        data_set_samples=st.none() | counts,
+        varies=st.none() | st.booleans(),
+        batch_bytes=st.none() | counts,
+        usual_batch_bytes=st.none() | counts,
+        is_given=st.booleans(),
+        is_lived_through=st.booleans(),
+        peak_reserved_bytes=st.none() | counts,
+        why_ended=st.none() | texts,
+    )
+
+
 def failures() -> st.SearchStrategy[Failure]:
     return st.builds(
         Failure,
@@ -78,6 +94,7 @@ def failures() -> st.SearchStrategy[Failure]:
         message=texts,
         remedy=st.none() | texts,
         last_lines=st.lists(texts, max_size=3).map(tuple),
+        largest=st.none() | largest_seen(),
         returncode=st.none() | st.integers(-64, 255),
     )
 
@@ -186,6 +203,7 @@ def recommendations(draw: st.DrawFn) -> Recommendation:
         peak_reserved_bytes=draw(st.none() | counts),
         device_memory_bytes=draw(st.none() | positive_counts),
         buffer_bytes=draw(counts),
+        largest=draw(st.none() | largest_seen()),
         base_ram_bytes=draw(counts),
         float32_matmul_precision=draw(st.none() | texts),
         learning_rate=None,

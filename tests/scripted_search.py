@@ -138,7 +138,8 @@ class ScriptedExecutor:
     Args:
         trials_folder: where the search saves the trials.
         baseline: the config of the script as it is.
-        rate: samples/s of a config; the order of processes adds a per cent or so of noise.
+        rate: samples/s of a config.
+        noise: the factor on it that a process shows; by default their order makes a per cent or so.
         failing: the failure of a config, None when it runs; told the trial too.
         learns: what a baseline or a first measured trial learns.
         interrupt_at: the number of the trial in which Ctrl-C comes.
@@ -150,6 +151,9 @@ class ScriptedExecutor:
     trials_folder: Path
     baseline: TrainConfig = field(default_factory=config)
     rate: Callable[[TrainConfig], float] = smooth_rate
+    noise: Callable[[TrainConfig, TrialSpec], float] = lambda knobs, spec: (
+        1 + 0.01 * math.sin(7 * spec.number)
+    )
     failing: Callable[[TrainConfig, TrialSpec], Failure | None] = lambda knobs, spec: None
     learns: Callable[[TrialSpec], Discovery | None] | None = None
     interrupt_at: int | None = None
@@ -171,7 +175,6 @@ class ScriptedExecutor:
         self.clock.now += self.trial_s
         knobs = spec.config or self.baseline
         failed = self.failing(knobs, spec)
-        noise = 1 + 0.01 * math.sin(7 * spec.number)
         learns = self.learns or (lambda spec: learnt(self.baseline))
         still_unknown = known is None or not known.discovery.complete
         return TrialRecord(
@@ -182,14 +185,14 @@ class ScriptedExecutor:
             is_baseline_config=spec.config is None,
             started_at="2026-01-02T03:04:05+00:00",
             duration_s=self.trial_s,
-            measurement=None if failed else self._measurement(knobs, spec, noise),
+            measurement=None if failed else self._measurement(knobs, spec),
             failure=failed,
             discovery=learns(spec) if still_unknown else None,
         )
 
-    def _measurement(self, knobs: TrainConfig, spec: TrialSpec, noise: float) -> Measurement:
+    def _measurement(self, knobs: TrainConfig, spec: TrialSpec) -> Measurement:
         seen = {"losses": tuple(self.losses(knobs, spec))} | self.measured(knobs)
-        rate = self.rate(knobs) * noise
+        rate = self.rate(knobs) * self.noise(knobs, spec)
         if spec.rate_to_beat is not None and 1.01 * rate < spec.rate_to_beat:
             seen = {"stop_reason": "abandoned", "boundary_s": None, "boundaries_seen": 0} | seen
         found = measurement(rate, knobs, **seen)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from _tunekit_agent.batches import BatchWatch, leading_size, seen, size_bytes
+from _tunekit_agent.batches import BatchWatch, extent_of, leading_size, seen, size_bytes
 from _tunekit_agent.loader_info import LoaderInfo
 
 from tunekit.records.attribution import BatchSeen
@@ -197,3 +197,23 @@ def test_the_training_loaders_batch_is_told_though_another_came_later() -> None:
     watch.take(other, torch.zeros(2), 2, is_training=False)
     assert watch.facts(training)["batch_bytes"] == 32
     assert watch.facts(None)["batch"] is None
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"ids": [1, 2, 3]}, {"ids": [1, 2]}),
+        (("abc", 0), ("ab", 0)),
+        (torch.ones(2, 6), torch.ones(3, 4)),
+        ([np.zeros(4), torch.ones(3)], [np.zeros(5), torch.ones(3)]),
+    ],
+)
+def test_samples_of_other_sizes_have_other_extents(one: object, other: object):
+    assert extent_of(one) != extent_of(other)
+
+
+def test_a_samples_extent_does_not_depend_on_its_values():
+    one = {"image": torch.zeros(3, 4), "label": 0, "name": "a.png", "at": np.float32(0.5)}
+    other = {"image": torch.ones(3, 4), "label": 1 << 40, "name": "b.png", "at": np.float32(1e9)}
+    assert extent_of(one) == extent_of(other)
+    assert extent_of(one)[0] == 12 * 4 + 8 + len("a.png") + 8

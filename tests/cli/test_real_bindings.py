@@ -23,7 +23,7 @@ data:
 optim: {lr: 0.05}
 epochs: 1000
 """
-QUICK = ("--window", "0.3", "--confirm", "1", "--trials", "3", "--budget", "10m", "--fix", "compile=false")
+QUICK = ("--window", "0.3", "--confirm", "1", "--trials", "2", "--budget", "10m", "--fix", "compile=false")
 SCRIPT = str(ZOO / "configured.py")
 
 

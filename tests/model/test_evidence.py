@@ -7,7 +7,7 @@ from equation_worlds import EquationWorld, equation_worlds, observation, small_c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.model.evidence import Evidence, Reading
+from tunekit.model.evidence import STEP_NOISE, Evidence, Reading
 
 
 @unhurried
@@ -28,17 +28,20 @@ def test_a_time_of_nothing_is_no_reading():
 
 
 def test_a_wide_interval_makes_a_step_tell_less_and_a_missing_one_too():
-    narrow, wide, unknown = (
-        Evidence([observation(step_spread=spread)]).noise[0] for spread in (0.01, 0.5, None)
+    """Never less than processes differ by, and never more: a short window's interval says nothing of them."""
+    narrow, wide, widest, unknown = (
+        Evidence([observation(step_spread=spread)]).noise[0] for spread in (0.01, 0.15, 2.0, None)
     )
-    assert wide == pytest.approx(0.5 / 1.96)
+    assert narrow == STEP_NOISE
+    assert wide == pytest.approx(0.15 / 1.96)
+    assert widest == 0.10
     assert unknown > narrow
 
 
 def test_repeated_readings_are_one_that_is_surer():
     evidence = Evidence([observation(step_s=seconds) for seconds in (0.099, 0.101, 0.1, 0.1)])
     assert np.exp(evidence.log_s) == pytest.approx([0.1], rel=1e-3)
-    assert evidence.noise == pytest.approx([0.03 / 2])
+    assert evidence.noise == pytest.approx([STEP_NOISE / 2])
 
 
 def test_processes_that_contradict_one_another_tell_little():

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from build_records import (
@@ -18,10 +19,13 @@ from build_records import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.recommend.planned_training import PlannedTraining
+from tunekit.recommend.planned_training import planned_training
 from tunekit.recommend.recommendation import Comparison, recommend, settle
 from tunekit.recommend.tiers import violations
+from tunekit.records.details import Details, LargestSeen
 from tunekit.records.recommendation import MissingTier, NoiseFloor, Recommendation, Tier
+from tunekit.records.run import Objective
+from tunekit.records.trial import Failure, OutcomeKind, TrialRecord
 
 tuned = config(batch_size=256, num_workers=4)
 own = config(batch_size=64)
@@ -76,6 +80,44 @@ def test_memory_is_the_largest_of_the_confirming_processes():
     found = recommend(Tier.BALANCED, trial_record(7, 1000.0, tuned), records, comparison())
     assert found.peak_reserved_bytes == high
     assert found.base_ram_bytes == 2 * GIB
+
+
+def looked(record: TrialRecord, **seen: Any) -> TrialRecord:
+    """A process that trained on the data set's largest samples too."""
+    assert record.measurement is not None
+    largest = LargestSeen(varies=True, batch_size=256, is_given=True, is_lived_through=True, **seen)
+    measured = record.measurement.model_copy(update={"details": Details(largest=largest)})
+    return record.model_copy(update={"measurement": measured})
+
+
+def test_memory_counts_the_largest_samples():
+    first, *rest = confirm_records([1000.0, 1010.0], tuned)
+    usual = recommend(Tier.BALANCED, trial_record(7, 1.0, tuned), [first, *rest], comparison())
+    seen = looked(first, batch_bytes=10 * 256 * 1000, usual_batch_bytes=1, peak_reserved_bytes=15 * GIB)
+    found = recommend(Tier.BALANCED, trial_record(7, 1.0, tuned), [seen, *rest], comparison())
+    assert isinstance(usual, Recommendation) and isinstance(found, Recommendation)
+    assert (usual.peak_reserved_bytes, found.peak_reserved_bytes) == (5 * GIB, 15 * GIB)
+    assert found.buffer_bytes == 10 * usual.buffer_bytes
+    assert usual.largest is None
+    assert found.largest is not None
+    assert found.rate_samples_per_s == usual.rate_samples_per_s
+
+
+def test_a_limit_passed_on_the_largest_samples_is_told():
+    first, *rest = confirm_records([1000.0, 1010.0], tuned)
+    seen = looked(first, batch_bytes=1, peak_reserved_bytes=20 * GIB)
+    found = recommend(Tier.BALANCED, trial_record(7, 1.0, tuned), [seen, *rest], comparison())
+    assert "20.0 GiB of reserved VRAM" in found.reason
+
+
+def test_a_baseline_that_ran_out_on_the_largest_samples_takes_no_tiers_place():
+    ran_out = Failure(kind=OutcomeKind.DEVICE_OOM, message="out", largest=LargestSeen(varies=True))
+    first, *rest = confirm_records([None, 510.0, 490.0], own, first_number=200)
+    failed = first.model_copy(update={"failure": ran_out})
+    slower = tier_of([300.0, 310.0, 290.0])
+    assert isinstance(slower, Recommendation)
+    assert settle(slower, comparison()).is_baseline
+    assert not settle(slower, comparison(baseline_confirm=(failed, *rest))).is_baseline
 
 
 def test_a_failed_confirmation_is_told_and_its_round_is_left_out():
@@ -224,14 +266,14 @@ def test_any_mix_of_failures_gives_a_recommendation_or_says_why_not(
 
 def test_where_the_finish_counts_a_speed_up_is_of_the_whole_training():
     """100,000 samples: 200 s and 10 s to start, or 100 s and 50 s with the compiling of the first trial."""
-    start = {"startup_s": 6.0, "first_batch_s": 1.0}
+    start = {"startup_s": 6.0, "first_batch_s": 1.0, "boundary_s": 0.0}
+    compiled = tuned.model_copy(update={"compile": True})
     slow = confirm_records([500.0, 500.0], own, first_number=200, first_step_s=3.0, **start)
-    quick = confirm_records([1000.0, 1000.0], tuned, first_step_s=3.0, **start)
-    planned = PlannedTraining(100_000.0, judged_by_finish=True)
-    against = comparison(
-        baseline=baseline_record(of=own, first_step_s=3.0, **start), baseline_confirm=slow, planned=planned
-    )
-    pick = trial_record(7, 1000.0, tuned, first_step_s=43.0, **start)
+    quick = confirm_records([1000.0, 1000.0], compiled, first_step_s=3.0, **start)
+    pick = trial_record(7, 1000.0, compiled, first_step_s=43.0, **start)
+    asked = options(planned_steps=1, objective=Objective.FINISH_TIME)
+    known = replace(planned_training(asked, [baseline_record(of=own), pick]), samples=100_000.0)
+    against = comparison(baseline_confirm=slow, planned=known)
     found = recommend(Tier.AGGRESSIVE, pick, quick, against)
     assert found.finish_time_s == pytest.approx(150.0)
     assert found.speedup.value == pytest.approx(210 / 150)
@@ -239,7 +281,9 @@ def test_where_the_finish_counts_a_speed_up_is_of_the_whole_training():
         "Shortest planned training of the search within the aggressive limits; it may run out of memory; "
         "1.40x (1.40x to 1.40x) as fast through the planned training as the baseline."
     )
-    by_rate = recommend(Tier.AGGRESSIVE, pick, quick, replace(against, planned=PlannedTraining(100_000.0)))
+    by_rate = recommend(
+        Tier.AGGRESSIVE, pick, quick, replace(against, planned=replace(known, judged_by_finish=False))
+    )
     assert by_rate.speedup.value == pytest.approx(2.0)
     assert by_rate.finish_time_s == pytest.approx(150.0)
     assert recommend(Tier.AGGRESSIVE, pick, quick, comparison()).finish_time_s is None

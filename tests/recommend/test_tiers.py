@@ -108,6 +108,14 @@ def test_the_queue_holds_one_batch_more_than_the_buffer():
     assert violations(alone, Tier.AGGRESSIVE, host(shm_bytes=0)) == ()
 
 
+@unhurried
+@given(trials=trial_lists(), machine=hosts())
+def test_what_one_tier_allows_the_next_allows_too(trials, machine):
+    for trial in trials:
+        broken = [len(violations(trial, tier, machine)) for tier in Tier]
+        assert broken == sorted(broken, reverse=True)
+
+
 def test_what_can_not_be_judged_is_not_within_the_limits():
     unknown = trial_record(overrides={"config": None})
     for tier in Tier:
@@ -240,8 +248,8 @@ def test_compile_pays_nothing_back_when_the_epoch_has_no_length():
 
 def test_by_the_finish_of_the_planned_training_a_fast_rate_must_win_back_its_start():
     """20 s to start and 1,000 samples/s, or 75 s and 1,250: as soon through 275,000 samples."""
-    slow = trial_record(1, 1000.0, startup_s=10.0, first_batch_s=2.0, first_step_s=8.0)
-    fast = trial_record(2, 1250.0, startup_s=10.0, first_batch_s=5.0, first_step_s=60.0)
+    slow = trial_record(1, 1000.0, startup_s=10.0, first_batch_s=2.0, first_step_s=8.0, boundary_s=0.0)
+    fast = trial_record(2, 1250.0, startup_s=10.0, first_batch_s=5.0, first_step_s=60.0, boundary_s=0.0)
 
     def number(samples):
         planned = PlannedTraining(samples, judged_by_finish=True)

@@ -56,11 +56,11 @@ lr (by rule)                   0.1           0.4           0.4           0.4
 same as                                           conservative  conservative
 
 What holds the rate (predicted)
-baseline: training-bound; the loader allows 1,908 samples/s, training 504
-balanced: training-bound; the loader allows 3,724 samples/s, training 989;
+baseline: training-bound; the loader allows 1,903 samples/s, training 510
+balanced: training-bound; the loader allows 3,734 samples/s, training 995;
   beyond these knobs, faster only with less training work per sample, or another
   GPU
-the model missed 5 measured configs by 20.3% on average, each predicted from the
+the model missed 5 measured configs by 20.6% on average, each predicted from the
   others
 
 On several GPUs, balanced (predicted; * the rule of your optimizer)
@@ -115,11 +115,11 @@ def test_a_run_at_120_columns_has_the_same_tables_and_longer_sentences():
     ours, narrow = wide.index(HEADING), AT_80.splitlines().index(HEADING)
     assert wide[4:ours] == AT_80.splitlines()[6:narrow]
     assert wide[ours + 1 : ours + 5] == [
-        "baseline: training-bound; the loader allows 1,908 samples/s, training 504",
-        "balanced: training-bound; the loader allows 3,724 samples/s, training 989; "
+        "baseline: training-bound; the loader allows 1,903 samples/s, training 510",
+        "balanced: training-bound; the loader allows 3,734 samples/s, training 995; "
         "beyond these knobs, faster only with less",
         "  training work per sample, or another GPU",
-        "the model missed 5 measured configs by 20.3% on average, each predicted from the others",
+        "the model missed 5 measured configs by 20.6% on average, each predicted from the others",
     ]
     assert wide[ours + 5 :] == AT_80.splitlines()[narrow + 7 :]
 

@@ -18,6 +18,7 @@ from build_records import (
     trial_record,
 )
 
+from tunekit.records.details import LargestSeen
 from tunekit.records.finding import Finding
 from tunekit.records.measurement import Interval
 from tunekit.records.recommendation import LearningRate, LearningRateRule, NoiseFloor, ScalingRow, Tier
@@ -419,3 +420,26 @@ def test_a_trial_without_memory_says_in_words_how_it_grew():
     assert any(
         "host_oom: too big; it grew from 310 MiB to 900 MiB in 4.2 s, 140 MiB/s" in one for one in lines
     )
+
+
+def test_the_largest_samples_are_one_line_and_count_in_the_memory_of_a_tier():
+    seen = LargestSeen(
+        samples_read=4096,
+        data_set_samples=50_000,
+        varies=True,
+        batch_size=256,
+        batch_bytes=310,
+        usual_batch_bytes=100,
+        is_given=True,
+        is_lived_through=True,
+    )
+    lived = recommendation(of=fast).model_copy(update={"largest": seen})
+    told = "largest samples: batches up to 3.1x the usual bytes (4,096 of 50,000 samples read); "
+    assert view(finished(lived)).largest == (
+        f"{told}every tier trained on such a batch; buffers count such batches"
+    )
+    not_lived = seen.model_copy(update={"is_lived_through": False})
+    other = recommendation(Tier.AGGRESSIVE, of=fast).model_copy(update={"largest": not_lived})
+    assert view(finished(lived, other)).largest.startswith(f"{told}{lived.tier.value} trained on")
+    assert view(finished(other)).largest.startswith(f"{told}no tier trained on")
+    assert view(finished()).largest == ""

@@ -15,7 +15,7 @@ RATES = Prediction(np.log([1000.0, 1250.0]), np.array([0.1, 0.1]))
 
 
 def started(number: int, compiled: bool, first_step_s: float):
-    start = {"startup_s": 5.0, "first_batch_s": 1.0, "first_step_s": first_step_s}
+    start = {"startup_s": 6.0, "first_batch_s": 9.0, "first_step_s": first_step_s}
     return trial_record(number, of=config(compile=compiled), **start)
 
 

@@ -18,7 +18,7 @@ from tunekit.records.trial import TrialRecord, TrialRole
 
 pytestmark = pytest.mark.real
 
-QUICK = ("--window", "0.3", "--confirm", "2", "--fix", "compile=false", "--budget", "10m")
+QUICK = ("--window", "0.3", "--confirm", "1", "--fix", "compile=false", "--budget", "10m")
 
 
 def search(*words: str, **options: object) -> subprocess.Popen[str]:
@@ -42,7 +42,7 @@ def wait_until(condition: Callable[[], bool], limit_s: float) -> bool:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A finished search of three trials and two confirmation rounds: its folder and its output."""
+    """A finished search of three trials and one confirmation round: its folder and its output."""
     folder = tmp_path_factory.mktemp("search") / "run"
     process = search("--trials", "3", "--out", str(folder), *QUICK)
     output, _ = process.communicate(timeout=240)
@@ -92,7 +92,7 @@ def test_report_redraws_the_run(finished: tuple[Path, str]) -> None:
 def test_kill_nine_leaves_nothing_and_resume_keeps_what_was_finished(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     shm_before = set(Path("/dev/shm").iterdir())
-    process = search("--trials", "3", "--fix", "num_workers=2", "--out", str(folder), *QUICK)
+    process = search("--trials", "2", "--fix", "num_workers=2", "--out", str(folder), *QUICK)
     in_second_trial = folder / "trials" / "0001" / "output.log"
     assert wait_until(lambda: in_second_trial.exists() and "STEP 2 " in in_second_trial.read_text(), 60)
     assert processes_with(str(folder / "trials"))

@@ -80,7 +80,6 @@ PROJECTS = [
     Project("accelerate", (*ACCELERATE, "accelerate_loop.py", "--output", "out"), LOADER),
     Project("torchrun", (*TORCHRUN, "ddp_gloo.py", "--output", "out"), LOADER),
     Project("gpt", GPT, BOUND_GPT, tuned="batch_size"),
-    Project("lstm", (PYTHON, "lstm_padded.py", "--output", "out"), LOADER),
     Project(
         "scaler", (PYTHON, "scaler_accumulate.py", "--output", "out", "--init-scale", "65536"), LOADER[2:]
     ),

@@ -17,7 +17,7 @@ from tunekit.records.agent_messages import (
     NonfiniteEvent,
 )
 from tunekit.records.config import Precision
-from tunekit.records.details import Details, QueueSeen, SizeSeen, SizesSeen
+from tunekit.records.details import Details, LargestSeen, QueueSeen, SizeSeen, SizesSeen
 from tunekit.records.measurement import Measurement, TreeMemory
 from tunekit.records.target import RootSeen
 from tunekit.records.trial import Failure, MemoryPoint, OutcomeKind
@@ -243,6 +243,68 @@ def test_the_batch_size_at_which_a_script_ended_is_told_with_those_before(
 def test_sizes_that_were_not_at_work_when_a_script_ended_stay_as_they_were(seen: SizesSeen | None):
     asked = (64, 128) if seen is None or seen.why_ended else (64,)
     assert cut_short(Details(sizes=seen), asked, **OUT_OF_MEMORY).sizes == seen
+
+
+GIVEN = LargestSeen(
+    samples_read=4096,
+    data_set_samples=50_000,
+    varies=True,
+    batch_size=128,
+    batch_bytes=310,
+    usual_batch_bytes=100,
+    is_given=True,
+)
+
+
+def on_largest(seen: LargestSeen = GIVEN, **overrides: Any) -> Measurement | Failure:
+    """The verdict on a measured script that then ended while it looked at the largest samples."""
+    details = Details(largest=seen)
+    done = DoneEvent(event="done", time_s=9.0, loop=loop(), is_final=False, details=details)
+    return verdict(measured(done=done, **{"returncode": None} | overrides))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "kind"),
+    [
+        (OUT_OF_MEMORY, OutcomeKind.DEVICE_OOM),
+        ({"returncode": -9, "oom_kills": 1}, OutcomeKind.HOST_OOM),
+        ({"limit": OutcomeKind.HOST_OOM, "limit_message": "too much"}, OutcomeKind.HOST_OOM),
+    ],
+)
+def test_out_of_memory_on_the_largest_samples_is_a_failure_though_the_loop_was_measured(
+    overrides: dict[str, Any], kind: OutcomeKind
+):
+    found = on_largest(**overrides)
+    assert isinstance(found, Failure)
+    assert found.kind is kind
+    assert found.message.startswith(
+        "ran out of memory on a batch of the data set's largest samples "
+        "(4,096 of 50,000 read; 3.1 times the usual bytes): "
+    )
+    assert found.remedy is not None
+    assert found.largest == GIVEN
+
+
+@pytest.mark.parametrize(
+    ("seen", "overrides"),
+    [
+        (GIVEN, {"returncode": 1}),
+        (GIVEN, {"limit": OutcomeKind.TIMEOUT, "limit_message": "too long"}),
+        (GIVEN.model_copy(update={"is_given": False}), OUT_OF_MEMORY),
+        (GIVEN.model_copy(update={"is_lived_through": True}), OUT_OF_MEMORY),
+    ],
+    ids=["another error", "too slow", "while it read", "after it"],
+)
+def test_any_other_end_at_the_largest_samples_keeps_the_measurement_with_a_fault(
+    seen: LargestSeen, overrides: dict[str, Any]
+):
+    found = on_largest(seen, **overrides)
+    assert isinstance(found, Measurement)
+    assert found.details is not None
+    assert len(found.details.faults) == 1
+    assert found.details.largest is not None
+    is_at_work = seen.is_given and not seen.is_lived_through
+    assert ("ended on the batch" in (found.details.largest.why_ended or "")) is is_at_work
 
 
 def test_quiet_output_excuses_nothing():

@@ -25,9 +25,11 @@ def test_the_rate_is_what_the_script_prints_for_the_same_steps(tmp_path: Path) -
     assert loop.steady_samples / loop.steady_time_s == pytest.approx(own_rate, rel=0.02)
 
 
-def test_the_validation_loader_keeps_its_settings(tmp_path: Path) -> None:
-    trials = RealTrials(zoo_target("plain_with_validation.py"), tmp_path)
-    trials.run_baseline()
+def test_a_validation_keeps_its_loader_and_its_word_error_on_stderr_fails_nothing(tmp_path: Path) -> None:
+    trials = RealTrials(zoo_target("plain_with_validation.py"), tmp_path, window_s=1.0)
+    baseline = trials.run_baseline()
+    assert "validation error" in trials.output(0)
+    assert baseline.failure is None
     record = trials.run(batch_size=32, num_workers=2, prefetch_factor=4, persistent_workers=True)
     assert record.measurement is not None
     loop = record.measurement.loop
@@ -35,10 +37,3 @@ def test_the_validation_loader_keeps_its_settings(tmp_path: Path) -> None:
     told = [event for event in EventReader(tmp_path / "0001").read_new() if isinstance(event, LearntEvent)]
     others = [one for one in told[-1].discovery.loaders if not one.training]
     assert [(one.batch_size, one.num_workers) for one in others] == [(50, 0)]
-
-
-def test_the_word_error_on_stderr_fails_nothing(tmp_path: Path) -> None:
-    trials = RealTrials(zoo_target("plain_with_validation.py"), tmp_path, window_s=1.0)
-    record = trials.run_baseline()
-    assert "validation error" in trials.output(0)
-    assert record.failure is None

@@ -32,6 +32,7 @@ _PHASES = {
     "syncs": "looking for waits on the device",
     "peaks": "reading memory peaks",
     "floors": "loader alone, then training alone",
+    "largest": "training on the largest samples",
     "sizes": "training alone at other batch sizes",
     "finished": "ending",
 }

@@ -8,6 +8,7 @@ import yaml
 from tunekit.export.comments import comment, comment_table
 from tunekit.export.keys import MATMUL_KEY, config_keys, key_of, nested
 from tunekit.export.scaling_csv import recommended_rule
+from tunekit.recommend.largest import batches_text
 from tunekit.recommend.learning_rate import base_learning_rate, global_batch
 from tunekit.recommend.noise import verdict
 from tunekit.recommend.planned_training import planned_training
@@ -15,9 +16,10 @@ from tunekit.recommend.recommendation import compared_text
 from tunekit.recommend.tiers import POLICIES
 from tunekit.records.codec import write_text
 from tunekit.records.config import Precision
+from tunekit.records.details import LargestSeen
 from tunekit.records.measurement import Interval
 from tunekit.records.recommendation import LearningRateRule, Recommendation
-from tunekit.records.run import Run
+from tunekit.records.run import Objective, Run
 from tunekit.records.target import Target
 from tunekit.units import bytes_text, duration_text, rate_text
 
@@ -84,7 +86,10 @@ def _knob_lines(recommendation: Recommendation, target: Target) -> list[str]:
 
 
 def _header(run: Run, recommendation: Recommendation) -> list[str]:
-    lines = comment(f"tunekit {recommendation.tier.value}: {POLICIES[recommendation.tier].meaning}")
+    meaning = POLICIES[recommendation.tier].meaning
+    if run.options.objective is Objective.FINISH_TIME:
+        meaning = meaning.replace("highest rate", "shortest planned training")
+    lines = comment(f"tunekit {recommendation.tier.value}: {meaning}")
     if run.is_emulated:
         lines += comment(f"measured on {run.measured_on}; not {run.profile.id}")
     else:
@@ -99,6 +104,8 @@ def _header(run: Run, recommendation: Recommendation) -> list[str]:
     lines += comment(f"time: {_time_text(run, recommendation)}")
     lines += comment(f"VRAM: {_vram_text(recommendation)}")
     lines += comment(f"RAM: {_ram_text(run, recommendation)}")
+    if recommendation.largest is not None:
+        lines += comment(f"largest samples: {_largest_text(recommendation.largest)}")
     if recommendation.config.precision is Precision.FP16:
         lines += comment("precision: fp16 needs GradScaler in the training script")
     if recommendation.learning_rate is not None:
@@ -189,6 +196,12 @@ def _ram_text(run: Run, recommendation: Recommendation) -> str:
         f"{bytes_text(base)} for processes and {bytes_text(buffer)} for the loader's buffer, "
         f"{(base + buffer) / limit:.0%} of {bytes_text(limit)}; {bytes_text(limit - base - buffer)} left"
     )
+
+
+def _largest_text(seen: LargestSeen) -> str:
+    vram = ", VRAM includes it" if seen.peak_reserved_bytes is not None else ""
+    trained = "it trained on such a batch" if seen.is_lived_through else "it was not trained on such a batch"
+    return f"{batches_text(seen)}; {trained}; the buffer counts such batches{vram}"
 
 
 def _lr_text(run: Run, recommendation: Recommendation) -> str:

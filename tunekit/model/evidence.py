@@ -29,16 +29,18 @@ class Reading(IntEnum):
     """CPU time of making a batch."""
 
 
-STEP_NOISE = 0.03
+STEP_NOISE = 0.05
 """Of the logarithm of a step's time, as one process has it."""
 
 _OF_95 = 1.96
 """Half width of a 95% interval, in deviations."""
 _UNKNOWN_NOISE = 0.08
 """Of a step whose window was too short to say."""
+_MOST_STEP_NOISE = 0.10
+"""Of any step: an interval over few batches is wide for want of them, processes differ by less."""
 _NOISES = {
     Reading.STEP: STEP_NOISE,
-    Reading.TRAINING: 0.05,
+    Reading.TRAINING: 0.08,
     Reading.LOADER: 0.06,
     Reading.BESIDE: 0.15,
     Reading.FETCH_CPU: 0.12,
@@ -94,7 +96,7 @@ class Evidence:
 def _readings(one: Observation) -> list[tuple[Reading, float | None, float]]:
     without_workers = one.config.num_workers == 0
     spread = _UNKNOWN_NOISE if one.step_spread is None else one.step_spread / _OF_95
-    step_noise = max(spread, _NOISES[Reading.STEP])
+    step_noise = min(max(spread, _NOISES[Reading.STEP]), _MOST_STEP_NOISE)
     return [
         (Reading.STEP, one.step_s, step_noise),
         (Reading.TRAINING, one.compute_alone_s, _NOISES[Reading.TRAINING]),

@@ -1,11 +1,16 @@
 """The training that a search is for: how long each config would take to finish it. Pure."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
+from tunekit.records.config import TrainConfig
 from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.run import Objective, SearchOptions
 from tunekit.records.trial import TrialRecord
+
+_Compiled = tuple[int, str, bool]
+"""What torch.compile makes code for: batch size, precision, channels_last."""
 
 
 @dataclass(frozen=True)
@@ -18,6 +23,8 @@ class PlannedTraining:
     """Of one rank where the user said nothing: the default number of epochs."""
     judged_by_finish: bool = False
     """Whether the shortest finish time is the best, and not the highest rate."""
+    compiling_s: Mapping[_Compiled, float] = field(default_factory=dict)
+    """The slowest first step of what torch.compile made code for: other processes found it in the cache."""
 
     @property
     def assumed_samples(self) -> float | None:
@@ -29,20 +36,36 @@ class PlannedTraining:
         """Samples of one rank by whose finish configs are judged; None where they are judged by rate."""
         return self.samples if self.judged_by_finish else None
 
-    def objective_samples_per_s(self, loop: LoopMeasurement, first_step_s: float = 0.0) -> float:
+    def objective_samples_per_s(self, config: TrainConfig | None, loop: LoopMeasurement) -> float:
         """Return what is to be as high as can be: samples/s of all ranks.
 
         Over whole epochs; where the finish counts, over the whole planned training, its start-up and
         compiling included. Validation is left out of either.
 
         Args:
+            config: of the loop; None where it is unknown.
             loop: as measured.
-            first_step_s: the least that the first step takes, as another process of the config has shown.
         """
         if self.finish_samples is None:
             return loop.rate_samples_per_s
-        finish_s = start_time_s(loop, first_step_s) + self.finish_samples / loop.rank_rate_samples_per_s
-        return loop.world_size * self.finish_samples / finish_s
+        return loop.world_size * self.finish_samples / self._training_s(config, loop, self.finish_samples)
+
+    def finish_time_s(self, config: TrainConfig | None, loop: LoopMeasurement) -> float | None:
+        """Return the seconds of the whole planned training; None where the user planned none."""
+        return None if self.samples is None else self._training_s(config, loop, self.samples)
+
+    def first_step_s(self, config: TrainConfig | None, loop: LoopMeasurement) -> float:
+        """Return the seconds of a first step that has to compile what the config compiles."""
+        if config is None or not config.compile:
+            return loop.first_step_s
+        return max(loop.first_step_s, self.compiling_s.get(_compiled(config), 0.0))
+
+    def _training_s(self, config: TrainConfig | None, loop: LoopMeasurement, samples: float) -> float:
+        """Return the seconds from the start of the process to the last of one rank's samples."""
+        start_s = loop.startup_s + loop.first_batch_s + self.first_step_s(config, loop)
+        steady_s = samples * loop.steady_time_s / loop.steady_samples
+        boundaries = math.ceil(samples / loop.epoch_samples) - 1 if loop.epoch_samples else 0
+        return max(start_s + steady_s + boundaries * (loop.boundary_s or 0.0), 1e-9)
 
 
 NOTHING_PLANNED = PlannedTraining()
@@ -58,22 +81,27 @@ def planned_training(options: SearchOptions, records: Sequence[TrialRecord]) -> 
         records: all trials so far; the baseline's config says what a step is, any loop how long an epoch is.
     """
     by_finish = options.objective is Objective.FINISH_TIME
+    compiling = _compiling_s(records)
     own = next((one.config for one in records if one.is_baseline_config and one.config is not None), None)
     if options.planned_steps is not None and own is not None:
         steps = float(options.planned_steps * own.batch_size * own.accumulate_grad_batches)
-        return PlannedTraining(steps, judged_by_finish=by_finish)
+        return PlannedTraining(steps, None, by_finish, compiling)
     loop = next((record.measurement.loop for record in records if record.measurement), None)
     if loop is None or loop.epoch_samples is None:
-        return PlannedTraining(judged_by_finish=by_finish)
+        return PlannedTraining(None, None, by_finish, compiling)
     samples = float(options.epochs * loop.epoch_samples)
-    return PlannedTraining(samples if options.epochs_given else None, samples, by_finish)
+    return PlannedTraining(samples if options.epochs_given else None, samples, by_finish, compiling)
 
 
-def start_time_s(loop: LoopMeasurement, first_step_s: float = 0.0) -> float:
-    """Return the seconds from the start of the process to the end of its first step, compiling included.
+def _compiling_s(records: Sequence[TrialRecord]) -> dict[_Compiled, float]:
+    """Return the slowest first step of each compiled code that was seen."""
+    slowest: dict[_Compiled, float] = {}
+    for record in records:
+        if record.measurement is not None and record.config is not None and record.config.compile:
+            key = _compiled(record.config)
+            slowest[key] = max(slowest.get(key, 0.0), record.measurement.loop.first_step_s)
+    return slowest
 
-    Args:
-        loop: as measured; code that an earlier process compiled may have come from its cache.
-        first_step_s: the least that the first step takes, as another process of the config has shown.
-    """
-    return loop.startup_s + loop.first_batch_s + max(loop.first_step_s, first_step_s)
+
+def _compiled(config: TrainConfig) -> _Compiled:
+    return config.batch_size, config.precision.value, config.channels_last

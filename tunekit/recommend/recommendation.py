@@ -6,11 +6,13 @@ from statistics import fmean
 from typing import NamedTuple
 
 from tunekit.memory.ram import buffer_bytes
+from tunekit.recommend.largest import largest_of, peak_reserved_bytes, ran_out
 from tunekit.recommend.learning_rate import global_batch, recommended
 from tunekit.recommend.noise import mean_interval, speedup, verdict
-from tunekit.recommend.planned_training import NOTHING_PLANNED, PlannedTraining, start_time_s
+from tunekit.recommend.planned_training import NOTHING_PLANNED, PlannedTraining
 from tunekit.recommend.tiers import balanced_tolerance, base_ram_bytes, violations
 from tunekit.records.config import TrainConfig
+from tunekit.records.details import LargestSeen
 from tunekit.records.host import Host
 from tunekit.records.measurement import Interval, LoopMeasurement, Measurement
 from tunekit.records.recommendation import MissingTier, NoiseFloor, Recommendation, Tier
@@ -67,11 +69,12 @@ def recommend(
         against: the baseline's side of the comparison.
         earlier: recommendations of the tiers before, to say which have the same config.
     """
-    confirmed = _successes(confirm, pick, against.planned)
+    confirmed = _successes(confirm, against.planned)
     if pick.config is None or not confirmed:
         return MissingTier(tier=tier, reason=_unconfirmed_reason(pick, confirm))
     config = pick.config
     loops = [one.measurement.loop for one in confirmed]
+    largest = largest_of(one.measurement for one in confirmed)
     rate = mean_interval([loop.rate_samples_per_s for loop in loops], against.noise)
     is_baseline = pick.is_baseline_config or config == against.baseline_config
     ratio = _speedup_over_baseline(confirmed, against)
@@ -87,11 +90,12 @@ def recommend(
         it_per_s=mean_interval([loop.epoch_it_per_s for loop in loops], against.noise),
         speedup=ratio,
         epoch_time_s=epoch_samples / rate.value if epoch_samples is not None else None,
-        finish_time_s=finish_time(pick, loops, rate.value, against.planned),
-        peak_reserved_bytes=_peak_reserved_bytes(loops),
+        finish_time_s=finish_time_s(config, loops, against.planned),
+        peak_reserved_bytes=_peak_reserved_bytes(confirmed),
         device_memory_bytes=loops[0].device.memory_bytes,
-        buffer_bytes=buffer_bytes(config, config.batch_bytes(max(loop.bytes_per_sample for loop in loops))),
+        buffer_bytes=buffer_bytes(config, _most_batch_bytes(config, loops, largest)),
         base_ram_bytes=max(base_ram_bytes(one.measurement) for one in confirmed),
+        largest=largest,
         float32_matmul_precision=loops[0].float32_matmul_precision,
         learning_rate=recommended(
             against.discovery,
@@ -110,25 +114,13 @@ def compared_text(planned: PlannedTraining) -> str:
     return "as fast through the planned training as the baseline"
 
 
-def finish_time(
-    first: TrialRecord | None,
-    loops: Sequence[LoopMeasurement],
-    rate_samples_per_s: float,
-    planned: PlannedTraining,
+def finish_time_s(
+    config: TrainConfig | None, loops: Sequence[LoopMeasurement], planned: PlannedTraining
 ) -> float | None:
-    """Return the seconds of the planned training; None where the user planned none.
-
-    Args:
-        first: the config's first trial, which compiled what others may have found compiled.
-        loops: of its fresh processes, one at least.
-        rate_samples_per_s: of all ranks, by all of them.
-        planned: the training.
-    """
-    if planned.samples is None:
-        return None
-    first_step_s = first.measurement.loop.first_step_s if first and first.measurement else 0.0
-    start_s = fmean(start_time_s(loop, first_step_s) for loop in loops)
-    return start_s + planned.samples * loops[0].world_size / rate_samples_per_s
+    """Return the seconds of the planned training, the mean of a config's processes; None without a plan."""
+    times = [planned.finish_time_s(config, loop) for loop in loops]
+    known = [one for one in times if one is not None]
+    return fmean(known) if known else None
 
 
 def settle(
@@ -136,9 +128,10 @@ def settle(
 ) -> Recommendation:
     """Return the recommendation, or the baseline's own config where the tier's brings nothing.
 
-    The baseline takes the tier's place when every measured process of it is within the tier's limits and
-    the confirmed speed-up is significantly below 1; for Conservative and Balanced also when there is no
-    significant difference and the baseline is the smaller config. `same_as` is told anew.
+    The baseline takes the tier's place when every measured process of it is within the tier's limits, none
+    ran out of memory on the data set's largest samples, and the confirmed speed-up is significantly below 1;
+    for Conservative and Balanced also when there is no significant difference and the baseline is the smaller
+    config. `same_as` is told anew.
 
     Args:
         recommendation: the tier's confirmed pick.
@@ -154,7 +147,9 @@ def settle(
         return kept
     trials = ((against.baseline,) if against.baseline else ()) + against.baseline_confirm
     measured = [record for record in trials if record.measurement is not None]
-    if not measured or any(violations(record, recommendation.tier, against.host) for record in measured):
+    if not measured or ran_out(against.baseline_confirm):
+        return kept
+    if any(violations(record, recommendation.tier, against.host) for record in measured):
         return kept
     own = recommend(recommendation.tier, measured[0], against.baseline_confirm, against, earlier=earlier)
     if isinstance(own, MissingTier):
@@ -184,16 +179,12 @@ def _size(config: TrainConfig) -> tuple[int, int, int, bool]:
     return (config.batch_size, config.queue_batches, config.num_workers, config.compile)
 
 
-def _successes(
-    records: Sequence[TrialRecord], first: TrialRecord | None, planned: PlannedTraining
-) -> list[_Confirmed]:
-    """Return the processes that were measured; the config's first may have compiled what others found."""
-    first_step_s = first.measurement.loop.first_step_s if first and first.measurement else 0.0
+def _successes(records: Sequence[TrialRecord], planned: PlannedTraining) -> list[_Confirmed]:
     return [
         _Confirmed(
             record,
             record.measurement,
-            planned.objective_samples_per_s(record.measurement.loop, first_step_s),
+            planned.objective_samples_per_s(record.config, record.measurement.loop),
         )
         for record in records
         if record.measurement is not None
@@ -201,7 +192,7 @@ def _successes(
 
 
 def _speedup_over_baseline(confirmed: Sequence[_Confirmed], against: Comparison) -> Interval | None:
-    baseline = _successes(against.baseline_confirm, against.baseline, against.planned)
+    baseline = _successes(against.baseline_confirm, against.planned)
     ours, theirs = _by_round(confirmed), _by_round(baseline)
     rounds = sorted(ours.keys() & theirs.keys())
     if rounds:
@@ -224,9 +215,16 @@ def _in_order(confirmed: Sequence[_Confirmed]) -> list[float]:
     return [one.objective_samples_per_s for one in ordered]
 
 
-def _peak_reserved_bytes(loops: Sequence[LoopMeasurement]) -> int | None:
-    known = [loop.peak_reserved_bytes for loop in loops if loop.peak_reserved_bytes is not None]
-    return max(known, default=None)
+def _peak_reserved_bytes(confirmed: Sequence[_Confirmed]) -> int | None:
+    peaks = [peak_reserved_bytes(one.measurement) for one in confirmed]
+    return max((peak for peak in peaks if peak is not None), default=None)
+
+
+def _most_batch_bytes(
+    config: TrainConfig, loops: Sequence[LoopMeasurement], largest: LargestSeen | None
+) -> float:
+    usual_bytes = config.batch_bytes(max(loop.bytes_per_sample for loop in loops))
+    return max(usual_bytes, (largest.batch_bytes if largest else None) or 0)
 
 
 def _same_as(config: TrainConfig, earlier: Sequence[Recommendation]) -> Tier | None:

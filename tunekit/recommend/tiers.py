@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 from tunekit.memory.base import BaseRam, base_ram
 from tunekit.memory.ram import OOM_SHARE, buffer_bytes, fits_shm, queue_bytes, shm_text
+from tunekit.recommend.largest import peak_reserved_bytes
 from tunekit.recommend.loss_guard import Mode
 from tunekit.recommend.planned_training import PlannedTraining
 from tunekit.records.config import TrainConfig
@@ -117,10 +118,11 @@ def violations(record: TrialRecord, tier: Tier, host: Host) -> tuple[str, ...]:
             f"{_counted(record.config.num_workers, 'worker')}, more than {policy.workers_share:.0%} "
             f"of {_counted(host.cpus, 'CPU')} ({max_workers})"
         )
-    if loop.peak_reserved_bytes is not None and loop.device.memory_bytes is not None:
+    reserved_bytes = peak_reserved_bytes(record.measurement)
+    if reserved_bytes is not None and loop.device.memory_bytes is not None:
         limit_bytes = math.floor(policy.vram_share * loop.device.memory_bytes)
         broken += _above(
-            loop.peak_reserved_bytes,
+            reserved_bytes,
             limit_bytes,
             "reserved VRAM",
             f"{policy.vram_share:.0%} of {bytes_text(loop.device.memory_bytes)}",
@@ -159,7 +161,7 @@ def pick(
             record,
             record.config,
             record.measurement.loop,
-            planned.objective_samples_per_s(record.measurement.loop),
+            planned.objective_samples_per_s(record.config, record.measurement.loop),
         )
         for record in trials
         if record.role.is_candidate and record.measurement is not None and record.config is not None
@@ -181,7 +183,7 @@ def pick(
 def best_of(trials: Sequence[TrialRecord], planned: PlannedTraining) -> TrialRecord | None:
     """Return the measured trial that does best in what is looked for; None without one."""
     measured = [
-        (planned.objective_samples_per_s(one.measurement.loop), one)
+        (planned.objective_samples_per_s(one.config, one.measurement.loop), one)
         for one in trials
         if one.measurement and one.config
     ]
@@ -298,14 +300,15 @@ def _where_compile_pays(
         return eligible
     best_eager = max(eager, key=lambda candidate: candidate.loop.rate_samples_per_s).loop
 
-    def pays(loop: LoopMeasurement) -> bool:
+    def pays(candidate: _Candidate) -> bool:
+        loop = candidate.loop
         if planned.assumed_samples is None:
             return False
-        cost_s = max(0.0, loop.first_step_s - eager_first_step_s)
+        cost_s = max(0.0, planned.first_step_s(candidate.config, loop) - eager_first_step_s)
         saved_per_sample_s = 1 / best_eager.rank_rate_samples_per_s - 1 / loop.rank_rate_samples_per_s
         return planned.assumed_samples * saved_per_sample_s > cost_s
 
-    return [candidate for candidate in eligible if not candidate.config.compile or pays(candidate.loop)]
+    return [candidate for candidate in eligible if not candidate.config.compile or pays(candidate)]
 
 
 def _size(candidate: _Candidate) -> tuple[float, int, int, int, bool, int]:

@@ -20,6 +20,8 @@ class Detail(StrEnum):
     """Peak device memory of forward and backward, and of the optimizer, apart."""
     FLOORS = "floors"
     """The loader alone, then the training alone on one batch."""
+    LARGEST = "largest"
+    """The training on a batch of the data set's largest samples, where they vary in size."""
     SIZES = "sizes"
     """The training alone at other batch sizes, on one batch that is resized."""
 
@@ -87,6 +89,44 @@ class SizesSeen(Record):
     """Why sizes that were asked for are missing."""
 
 
+class LargestSeen(Record):
+    """The training on a batch of the largest among samples that were read all over the data set."""
+
+    samples_read: NonNegativeInt = 0
+    data_set_samples: NonNegativeInt | None = None
+    """Samples that the loader may give; None where they can't be read one by one."""
+    varies: bool | None = None
+    """Whether samples differ in bytes or shapes; if the first sixteen do not, no more are read. None where
+    that is not known."""
+    batch_size: PositiveInt | None = None
+    batch_bytes: NonNegativeInt | None = None
+    """Data of the batch of the largest samples, as the loader's collate_fn makes it."""
+    usual_batch_bytes: NonNegativeInt | None = None
+    """Data of a batch of as many samples from all over the data set, made in the same way."""
+    is_given: bool = False
+    """Whether the script was given the batch of the largest."""
+    is_lived_through: bool = False
+    """Whether it trained on that a few times: what ends it before says that the batch was too much. One is
+    enough where the script changes its batch in place, so that it can't be given again."""
+    batches: NonNegativeInt = 0
+    """Loop batches that were timed."""
+    step_s: PositiveFloat | None = None
+    """Seconds per loop batch; None also where torch.compile compiled anew meanwhile."""
+    peak_allocated_bytes: NonNegativeInt | None = None
+    """Of the device, while the script trained on it; None on a CPU."""
+    peak_reserved_bytes: NonNegativeInt | None = None
+    """With what torch had kept of batches before: it gives that back before it runs out."""
+    why_ended: str | None = Field(default=None, max_length=500)
+    """Why something is missing."""
+
+    @property
+    def times_usual(self) -> float | None:
+        """Bytes of the batch over those of a usual one."""
+        if self.batch_bytes is None or not self.usual_batch_bytes:
+            return None
+        return self.batch_bytes / self.usual_batch_bytes
+
+
 class Kernel(Record):
     """One kernel, or operator on a CPU, over the traced batches."""
 
@@ -140,6 +180,7 @@ class Details(Record):
     kernels: KernelWindow | None = None
     syncs: tuple[SyncPoint, ...] | None = Field(default=None, max_length=64)
     peaks: PeaksSeen | None = None
+    largest: LargestSeen | None = None
     sizes: SizesSeen | None = None
     faults: tuple[str, ...] = Field(default=(), max_length=16)
     """Why something that was asked for is missing."""

@@ -7,6 +7,7 @@ from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveIn
 
 from tunekit.records.base import Record
 from tunekit.records.config import TrainConfig
+from tunekit.records.details import LargestSeen
 from tunekit.records.measurement import Interval
 
 
@@ -84,14 +85,26 @@ class Recommendation(Record):
     finish_time_s: PositiveFloat | None = None
     """Of the planned training, start-up and compiling included; None where the user planned none."""
     peak_reserved_bytes: NonNegativeInt | None
+    """Of the confirming processes, on a batch of the largest samples too."""
     device_memory_bytes: PositiveInt | None
     buffer_bytes: NonNegativeInt
+    """Full queues of the loader, predicted. Where sizes vary, of batches of the largest samples: an upper
+    bound, as a queue hardly ever holds such batches alone."""
     base_ram_bytes: NonNegativeInt
     """RAM of the process tree without the buffer."""
+    largest: LargestSeen | None = None
+    """What a confirming process saw of the data set's largest samples; None where sizes do not vary, or where
+    that is not known."""
     float32_matmul_precision: str | None
     learning_rate: LearningRate | None
     reason: str
     """Why this config and not another, in one sentence."""
+
+    @property
+    def buffered_bytes_per_sample(self) -> float | None:
+        """Bytes of a sample that buffer_bytes counts with; None without workers."""
+        samples = self.config.queue_batches * self.config.batch_size
+        return self.buffer_bytes / samples if samples else None
 
 
 class MissingTier(Record):

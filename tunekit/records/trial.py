@@ -7,6 +7,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, model_validator
 
 from tunekit.records.base import SCHEMA_VERSION, Record
 from tunekit.records.config import TrainConfig
+from tunekit.records.details import LargestSeen
 from tunekit.records.measurement import Measurement
 from tunekit.records.target import Discovery
 from tunekit.records.telemetry import Telemetry
@@ -59,6 +60,8 @@ class Failure(Record):
     """The script's own last output lines."""
     growth: tuple[MemoryPoint, ...] = Field(default=(), max_length=64)
     """How its memory grew, where memory ended it."""
+    largest: LargestSeen | None = None
+    """What is known of the data set's largest samples, where a batch of them ended the trial."""
     returncode: int | None = None
     """Exit status; negative for a signal; None when the trial was ended from outside."""
 

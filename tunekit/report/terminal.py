@@ -35,6 +35,8 @@ def draw(console: Console, shown: RunView, folder: Path, files: Sequence[Path] =
     say(console, shown.how_measured, "dim")
     if shown.losses:
         say(console, shown.losses, "dim")
+    if shown.largest:
+        say(console, shown.largest, "dim")
     if shown.changes:
         console.print()
         say(console, "Change", "bold")

@@ -7,11 +7,12 @@ import shlex
 from dataclasses import dataclass
 
 from tunekit.memory.ram import buffer_bytes, ram_verdict
+from tunekit.recommend.largest import largest_line, largest_of, peak_reserved_bytes
 from tunekit.recommend.learning_rate import global_batch, rule_of
 from tunekit.recommend.loss_guard import guarded_modes, losses_line
 from tunekit.recommend.noise import mean_interval, verdict
 from tunekit.recommend.planned_training import planned_training
-from tunekit.recommend.recommendation import finish_time
+from tunekit.recommend.recommendation import finish_time_s
 from tunekit.recommend.tiers import base_ram_bytes
 from tunekit.records.config import LOADER_KNOBS, MODEL_KNOBS, TrainConfig
 from tunekit.records.finding import Severity
@@ -51,6 +52,8 @@ class RunView:
     how_measured: str
     losses: str
     """What other arithmetic did to the losses, in one line; empty where none was run."""
+    largest: str
+    """What the data set's largest samples mean for the tiers, in one line; empty where sizes do not vary."""
     changes: tuple[str, ...]
     """What to change, "knob: before -> after"."""
     tiers: Table
@@ -77,6 +80,7 @@ def view(run: Run, folder: str = "FOLDER") -> RunView:
         answer=_answer(run, best),
         how_measured=_how_measured(run),
         losses=losses_line(guarded_modes(run.trials)),
+        largest=largest_line(run.recommendations),
         changes=_changes(run, best),
         tiers=_tiers(run),
         ceilings=ceilings_passage(run, best),
@@ -245,12 +249,13 @@ def _tiers(run: Run) -> Table:
 def _baseline_column(run: Run) -> _Column:
     """The baseline by its fresh confirming processes, or by its one trial while there are none."""
     confirm = [
-        record.measurement.loop
+        record.measurement
         for record in run.trials
         if record.round is not None and record.is_baseline_config and record.measurement
     ]
     first = run.baseline.measurement if run.baseline else None
-    loops = confirm or ([first.loop] if first else [])
+    measured = confirm or ([first] if first else [])
+    loops = [one.loop for one in measured]
     rate = mean_interval([loop.rate_samples_per_s for loop in loops]).value if loops else None
     epoch_samples = loops[0].epoch_samples_total if loops else None
     planned = planned_training(run.options, run.trials)
@@ -258,8 +263,10 @@ def _baseline_column(run: Run) -> _Column:
     buffer = "n/a"
     if config and loops:
         base_bytes = base_ram_bytes(first) if first else 0
-        shared = loops[0].shared_bytes_per_sample
-        buffer = _buffer_text(config, loops[0].bytes_per_sample, base_bytes, run.rank_host, shared)
+        largest, usual = largest_of(measured), loops[0].bytes_per_sample
+        per_sample = max(usual, (largest.batch_bytes or 0) / config.batch_size if largest else 0.0)
+        shared = loops[0].shared_bytes_per_sample * per_sample / usual if usual else 0.0
+        buffer = _buffer_text(config, per_sample, base_bytes, run.rank_host, shared)
     return _Column(
         title="baseline",
         config=config,
@@ -268,18 +275,21 @@ def _baseline_column(run: Run) -> _Column:
         speedup="1" if loops else "n/a",
         speedup_range="",
         epoch_time_s=epoch_samples / rate if epoch_samples and rate else None,
-        finish_time_s=finish_time(run.baseline, loops, rate, planned) if rate else None,
+        finish_time_s=finish_time_s(config, loops, planned),
         buffer=buffer,
-        reserved_bytes=max((loop.peak_reserved_bytes or 0 for loop in loops), default=0) or None,
+        reserved_bytes=max((peak_reserved_bytes(one) or 0 for one in measured), default=0) or None,
         lr=next((one.learning_rate.base_lr for one in run.recommendations if one.learning_rate), None),
         same_as="",
     )
 
 
 def _tier_column(tier: Recommendation, run: Run) -> _Column:
-    per_sample = tier.buffer_bytes / max(1, tier.config.queue_batches * tier.config.batch_size)
+    per_sample = tier.buffered_bytes_per_sample or 0.0
     loops = (r.measurement.loop for r in run.trials if r.measurement and r.number == tier.search_trial)
-    shared = next((loop.shared_bytes_per_sample for loop in loops if loop.batch), None)
+    loop = next((loop for loop in loops if loop.batch), None)
+    shared = loop.shared_bytes_per_sample if loop else None
+    if loop and shared is not None and tier.largest and per_sample > loop.bytes_per_sample > 0:
+        shared *= per_sample / loop.bytes_per_sample
     own = tier.is_baseline and tier.speedup is not None
     return _Column(
         title=tier.tier.value,
@@ -368,6 +378,12 @@ def _again(run: Run) -> str:
         flags += ["--range", f"{one.knob}={one.low}..{one.high}"]
     if asked.global_batch is not None:
         flags += ["--global-batch", str(asked.global_batch)]
+    if asked.objective is not Objective.RATE:
+        flags += ["--objective", asked.objective.value]
+    if asked.planned_steps is not None:
+        flags += ["--planned-steps", str(asked.planned_steps)]
+    if asked.epochs_given:
+        flags += ["--epochs", str(asked.epochs)]
     return command_text("search", run.target, asked.gpu, flags, asked.fixed)
 
 

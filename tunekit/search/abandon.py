@@ -75,7 +75,7 @@ def _at_least(
     loop = pick.measurement.loop if pick.measurement else None
     if loop is None or loop.rate_interval_relative is None:
         return None
-    rank_rate = planned.objective_samples_per_s(loop) / loop.world_size
+    rank_rate = planned.objective_samples_per_s(pick.config, loop) / loop.world_size
     lowest = rank_rate * max(0.0, 1 - loop.rate_interval_relative) * _kept(noise)
     if tier is Tier.BALANCED:
         lowest *= 1 - balanced_tolerance(noise.relative if noise else UNKNOWN_FLOOR)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tunekit.recommend.diagnose.loop import loop_findings
+from tunekit.recommend.largest import is_too_much, largest_findings, largest_of
 from tunekit.recommend.learning_rate import base_learning_rate, global_batch, rule_of
 from tunekit.recommend.loss_guard import GuardedMode, Mode, barred_modes, guarded_modes, loss_findings
 from tunekit.recommend.noise import noise_floor
@@ -25,6 +26,9 @@ from tunekit.units import rate_text
 _UNSTEADY_RATIO = 1.5
 """Fresh processes of one config differ by 1.1 at most on a shared machine that nobody else loads."""
 
+
+_TORCHS_OWN = "/torchinductor_"
+"""Where torch.compile keeps headers, whatever TORCHINDUCTOR_CACHE_DIR says: no file of the script's."""
 
 _EXPLAINED = (RunStatus.FINISHED, RunStatus.INTERRUPTED)
 """How a search is left: only then is there time for the models of what was measured."""
@@ -55,11 +59,14 @@ class Trials:
     def candidates(self) -> tuple[TrialRecord, ...]:
         """Measured baseline and search trials whose config no confirming process proved unfit.
 
+        Nor is one that needs no less device memory than what ran out of it on the data set's largest samples.
         What was given up early as too slow is none: its rate says no more than that.
         """
-        unfit = {r.config for r in self.confirming if r.failure and r.failure.kind is not OutcomeKind.REFUSED}
+        confirming = self.confirming
+        unfit = {r.config for r in confirming if r.failure and r.failure.kind is not OutcomeKind.REFUSED}
         measured = (r for r in self.records if r.role.is_candidate and r.measurement and not r.is_abandoned)
-        return tuple(record for record in measured if record.config not in unfit)
+        fit = (record for record in measured if record.config not in unfit)
+        return tuple(r for r in fit if r.config is None or not is_too_much(r.config, confirming))
 
     @property
     def confirmed(self) -> tuple[TrialRecord, ...]:
@@ -122,7 +129,11 @@ def pick_tiers(
     for tier in Tier:
         record = pick(
             tier,
-            [record for record in allowed if not is_barred(record, tier, barred)],
+            [
+                record
+                for record in allowed
+                if not is_barred(record, tier, barred) and not _is_too_large(record, tier, trials, host)
+            ],
             host,
             noise_relative=noise.relative if noise else None,
             planned=planned,
@@ -130,6 +141,16 @@ def pick_tiers(
         if record is not None:
             chosen[tier] = record
     return chosen
+
+
+def _is_too_large(record: TrialRecord, tier: Tier, trials: Trials, host: Host) -> bool:
+    """Return whether a config broke a limit of the tier when it trained on the data set's largest samples."""
+    looked = (
+        one
+        for one in (trials.confirm_of(record.config) if record.config else ())
+        if one.measurement and largest_of([one.measurement])
+    )
+    return any(violations(one, tier, host) for one in looked)
 
 
 def is_barred(record: TrialRecord, tier: Tier, barred: frozenset[Mode]) -> bool:
@@ -185,7 +206,8 @@ def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
 
 def _why_missing(tier: Tier, trials: Trials, host: Host) -> str:
     if not trials.candidates:
-        return "no trial was measured"
+        is_measured = any(record.role.is_candidate and record.measurement for record in trials.records)
+        return "every config failed when it was run again" if is_measured else "no trial was measured"
     reasons: dict[str, int] = defaultdict(int)
     barred, fitting = barred_modes(trials.records), 0
     for record in trials.candidates:
@@ -209,7 +231,7 @@ def _scaling(settled: Sequence[Recommendation], trials: Trials, run: Run) -> tup
     )
     rows: list[ScalingRow] = []
     for recommendation in settled:
-        per_sample = next(
+        seen = next(
             r.measurement.loop.bytes_per_sample
             for r in trials.records
             if r.measurement and r.number == recommendation.search_trial
@@ -217,7 +239,7 @@ def _scaling(settled: Sequence[Recommendation], trials: Trials, run: Run) -> tup
         rows += scaling_rows(
             recommendation.tier,
             recommendation.config,
-            per_sample,
+            recommendation.buffered_bytes_per_sample or seen,
             recommendation.base_ram_bytes,
             base.lr if base else None,
             base.batch if base else None,
@@ -262,7 +284,7 @@ def _findings(trials: Trials, run: Run, guarded: Sequence[GuardedMode]) -> tuple
         of_loop = loop_findings(baseline, run.target, trials.discovery, run.rank_host, profile)
         # Notes advise what a search has just tried.
         findings += [finding for finding in of_loop if finding.severity is not Severity.INFO]
-    findings += loss_findings(guarded)
+    findings += [*loss_findings(guarded), *largest_findings(trials.confirming)]
     findings += [finding for finding in (_diverted(trials), _unsteady(trials)) if finding is not None]
     loop = next((r.measurement.loop for r in trials.candidates if r.measurement), None)
     if loop is not None and loop.epoch_samples is None:
@@ -281,7 +303,9 @@ def _findings(trials: Trials, run: Run, guarded: Sequence[GuardedMode]) -> tuple
 def _diverted(trials: Trials) -> Finding | None:
     """Find writes of the script that went elsewhere."""
     written = (one for record in trials.records for one in record.written)
-    diverted = sorted({one.path for one in written if one.action == "diverted"})
+    diverted = sorted(
+        {one.path for one in written if one.action == "diverted" and _TORCHS_OWN not in one.path}
+    )
     if not diverted:
         return None
     shown = ", ".join(diverted[:3]) + (" ..." if len(diverted) > 3 else "")

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from tunekit.records.config import TrainConfig
+from tunekit.records.details import Detail
 from tunekit.records.trial import TrialRecord, TrialRole
 
 MIN_ROUNDS = 3
@@ -80,6 +81,24 @@ def expected_duration_s(records: Sequence[TrialRecord], config: TrainConfig) -> 
         return trial_s
     compiled = [r.duration_s for r in records if r.config and r.config.compile and r.measurement]
     return max(compiled, default=trial_s + COMPILE_PRIOR_S)
+
+
+def details_to_confirm(records: Sequence[TrialRecord], config: TrainConfig | None) -> tuple[Detail, ...]:
+    """Return what a confirming process looks at: the first of each config, the data set's largest samples.
+
+    Nobody looks again where an earlier process saw that sizes do not vary, that they can't be told, or did
+    not come to it.
+
+    Args:
+        records: the trials so far.
+        config: of the process; None is the baseline.
+    """
+    confirming = [record for record in records if record.role is TrialRole.CONFIRM]
+    if any(r.is_baseline_config if config is None else r.config == config for r in confirming):
+        return ()
+    looks = [r.measurement.details for r in confirming if r.measurement and r.measurement.details]
+    can_tell = all(look.largest is not None and look.largest.varies is True for look in looks)
+    return (Detail.LARGEST,) if can_tell else ()
 
 
 def next_round(records: Sequence[TrialRecord]) -> int:

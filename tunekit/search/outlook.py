@@ -8,7 +8,7 @@ import numpy as np
 
 from tunekit.model.columns import Columns, Floats
 from tunekit.model.throughput import Prediction
-from tunekit.recommend.planned_training import PlannedTraining, start_time_s
+from tunekit.recommend.planned_training import PlannedTraining
 from tunekit.records.trial import TrialRecord
 from tunekit.search.confirm import COMPILE_PRIOR_S
 
@@ -49,10 +49,11 @@ class Outlook:
 def _starts_s(measured: Sequence[TrialRecord]) -> tuple[float, float]:
     """Return the seconds to the end of the first step, without torch.compile and with it.
 
+    The wait for the first batch is left out: every epoch of a predicted rate has a boundary already.
     What compiling takes is what the slowest process has shown: others may have found its code in a cache.
     """
     loops = [
-        (one.config.compile, start_time_s(one.measurement.loop))
+        (one.config.compile, one.measurement.loop.startup_s + one.measurement.loop.first_step_s)
         for one in measured
         if one.measurement and one.config
     ]

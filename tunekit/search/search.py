@@ -20,6 +20,7 @@ from tunekit.search.abandon import rate_to_beat
 from tunekit.search.assemble import Trials, assemble, is_barred, pick_tiers, run_noise
 from tunekit.search.confirm import (
     FLOOR_PROCESSES,
+    details_to_confirm,
     expected_duration_s,
     finalists,
     least_rounds,
@@ -327,10 +328,11 @@ class Search:
                 return  # what is confirmed so far has to do
             configs, rounds = rounds_due(done, wanted, fitting)
             if not configs:
-                floor_known = not baseline_runs or len(self._trials.baseline_confirm) >= FLOOR_PROCESSES
-                if floor_known:
+                measured = [one for one in self._trials.baseline_confirm if one.measurement]
+                lacking = FLOOR_PROCESSES - len(measured)
+                if not baseline_runs or lacking <= 0:
                     return
-                rounds = max(FLOOR_PROCESSES, min(fitting, wanted))
+                rounds = max(lacking, min(fitting, wanted))
             self._run_rounds(configs, baseline_runs, rounds, known)
 
     def _rounds_done(self, config: TrainConfig) -> int:
@@ -347,7 +349,8 @@ class Search:
                 if config in unfit:
                     continue
                 purpose = f"confirming, round {number - first + 1} of {rounds}"
-                spec = TrialSpec(self._next_number, TrialRole.CONFIRM, config, round=number)
+                details = details_to_confirm(self._records, config)
+                spec = TrialSpec(self._next_number, TrialRole.CONFIRM, config, number, details)
                 self._run_trial(spec, known, purpose)
 
     # --- one trial -------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import signal
 from collections.abc import Iterable, Sequence
 
 from tunekit.records.agent_messages import ErrorSeen, RankEvent
-from tunekit.records.details import Details
+from tunekit.records.details import Details, LargestSeen
 from tunekit.records.measurement import LoopMeasurement, Measurement
 from tunekit.records.target import Discovery
 from tunekit.records.trial import Failure, MemoryPoint, OutcomeKind
@@ -76,6 +76,9 @@ def measurement_of(
     """
     if evidence.done is None or (evidence.done.is_final and not _ended_well(evidence)):
         return _blaming_bindings(_failure_without_measurement(evidence), evidence, bound)
+    too_large = _ended_on_largest(evidence)
+    if too_large is not None:
+        return too_large
     loop = evidence.done.loop
     if evidence.nonfinite is not None:
         message = f"the loss was {evidence.nonfinite.loss} after {evidence.nonfinite.steps} steps"
@@ -101,6 +104,27 @@ def _ended_well(evidence: Evidence) -> bool:
     return evidence.limit is None and evidence.returncode in (0, None)
 
 
+def _ended_on_largest(evidence: Evidence) -> Failure | None:
+    """Return the failure of a measured script that ran out of memory on the data set's largest samples.
+
+    A long training meets such a batch some day. Whatever else ended it there leaves the measurement as it is.
+    """
+    assert evidence.done is not None
+    seen = evidence.done.details.largest if evidence.done.details else None
+    if evidence.done.is_final or seen is None or not seen.is_given or seen.is_lived_through:
+        return None
+    failure = _failure_without_measurement(evidence)
+    if not failure.kind.is_memory:
+        return None
+    told = f"ran out of memory on a batch of the data set's largest samples ({_largest_text(seen)})"
+    return failure.model_copy(update={"message": f"{told}: {failure.message}", "largest": seen})
+
+
+def _largest_text(seen: LargestSeen) -> str:
+    read = f"{seen.samples_read:,} of {seen.data_set_samples or 0:,} read"
+    return read if seen.times_usual is None else f"{read}; {seen.times_usual:.1f} times the usual bytes"
+
+
 def _cut_short(evidence: Evidence, sizes: Sequence[int]) -> Details:
     """Return what was seen of a script that was measured and then ended, and what ended it."""
     assert evidence.done is not None
@@ -112,6 +136,10 @@ def _cut_short(evidence: Evidence, sizes: Sequence[int]) -> Details:
         at_work = sizes[len(seen.sizes.sizes)]
         ended = plain(f"the script ended at batch size {at_work}: {why}"[:500])
         update["sizes"] = seen.sizes.model_copy(update={"why_ended": ended})
+    at_largest = seen.largest
+    if at_largest is not None and at_largest.is_given and not at_largest.is_lived_through:
+        ended = plain(f"the script ended on the batch: {why}"[:500])
+        update["largest"] = at_largest.model_copy(update={"why_ended": at_largest.why_ended or ended})
     return seen.model_copy(update=update)
 
 

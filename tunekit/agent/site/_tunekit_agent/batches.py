@@ -14,6 +14,7 @@ _MAX_CONTAINERS = 100_000
 _MAX_LEAVES = 64
 _MAX_PATH = 200
 _PLAIN = (str, bytes, bytearray, bool, int, float, complex, type(None), type, types.ModuleType)
+_NUMBER_BYTES = 8
 _PIXEL_BYTES = {"I": 4, "F": 4, "I;16": 2, "I;16L": 2, "I;16B": 2}
 
 
@@ -122,6 +123,27 @@ def _leaf_bytes(leaf: Any) -> int:
 def size_bytes(batch: object) -> int:
     """Return the bytes that the batch's data takes: elements of tensors and arrays, text, scalars."""
     return sum(_leaf_bytes(leaf) for _, leaf in walk(batch))
+
+
+def extent_of(sample: object) -> tuple:
+    """Return the bytes of a sample's data and the shapes or lengths of its parts, in order.
+
+    A text counts by its length, and a number the same whatever its value: samples with equal data sizes have
+    equal extents.
+    """
+    total_bytes = 0
+    shapes: list = []
+    for _, leaf in walk(sample):
+        kind = _kind(leaf)
+        if kind == "number":
+            total_bytes += _NUMBER_BYTES
+        elif kind == "text":
+            total_bytes += len(leaf)
+            shapes.append(len(leaf))
+        else:
+            total_bytes += _leaf_bytes(leaf)
+            shapes.append(shape_of(leaf))
+    return total_bytes, tuple(shapes)
 
 
 def leading_size(batch: object) -> int | None:

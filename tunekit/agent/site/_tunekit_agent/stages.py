@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from . import floors, full_queue, sizes
+from . import floors, full_queue, largest, sizes
 from .kernel_window import KernelWindow
 from .loop_at_hand import LoopAtHand
 from .peaks import Peaks
@@ -26,6 +26,7 @@ def stages(wanted: list, loop: LoopAtHand) -> list:
         "syncs": lambda: SyncPoints(torch, on_cuda, loop.working_dir, per_turn),
         "peaks": lambda: Peaks(torch, device, loop.parameters, loop.last_loss),
         "floors": lambda: floors.make(loop),
+        "largest": lambda: largest.make(torch, device, loop),
         "sizes": lambda: sizes.make(torch, device, loop),
     }
     return [make() for name, make in makers.items() if name in wanted]

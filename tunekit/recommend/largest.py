@@ -1,0 +1,105 @@
+"""Batches of the data set's largest samples: what they take, and who ran out of memory on one. Pure."""
+
+from collections.abc import Iterable, Sequence
+
+from tunekit.records.config import TrainConfig
+from tunekit.records.details import LargestSeen
+from tunekit.records.finding import Finding, Severity
+from tunekit.records.measurement import Measurement
+from tunekit.records.recommendation import Recommendation
+from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
+
+
+def largest_of(measurements: Iterable[Measurement]) -> LargestSeen | None:
+    """Return what was seen of samples that vary in size: with the training on them, where one has it."""
+    seen = [one.details.largest for one in measurements if one.details and one.details.largest]
+    varying = [one for one in seen if one.varies and one.batch_bytes is not None]
+    return next((one for one in varying if one.is_lived_through), varying[0] if varying else None)
+
+
+def peak_reserved_bytes(measurement: Measurement) -> int | None:
+    """Return the device memory that was reserved at most, on a batch of the largest samples too."""
+    largest = measurement.details.largest if measurement.details else None
+    seen = (measurement.loop.peak_reserved_bytes, largest.peak_reserved_bytes if largest else None)
+    return max((one for one in seen if one is not None), default=None)
+
+
+def ran_out(records: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """Return the trials that a batch of the largest samples ended."""
+    return [record for record in records if record.failure is not None and record.failure.largest is not None]
+
+
+def is_too_much(config: TrainConfig, records: Sequence[TrialRecord]) -> bool:
+    """Return whether a config needs no less device memory than one that ran out of it on the largest samples.
+
+    That depends on batch, precision, compile and channels_last. What a confirming process of its own was
+    measured with is believed before others.
+    """
+    confirming = [record for record in records if record.role is TrialRole.CONFIRM]
+    if any(record.config == config and record.measurement for record in confirming):
+        return False
+    failed = (
+        record.config
+        for record in ran_out(confirming)
+        if record.config is not None and record.failure and record.failure.kind is OutcomeKind.DEVICE_OOM
+    )
+    return any(one.batch_size <= config.batch_size and _mode(one) == _mode(config) for one in failed)
+
+
+def _mode(config: TrainConfig) -> tuple[object, ...]:
+    return config.precision, config.compile, config.channels_last
+
+
+def largest_findings(records: Sequence[TrialRecord]) -> list[Finding]:
+    """Return a finding for the baseline and one for other configs that such a batch was too much for."""
+    failed = ran_out(records)
+    own = [record for record in failed if record.is_baseline_config]
+    others = [record for record in failed if not record.is_baseline_config]
+    return [*_finding(own, True), *_finding(others, False)]
+
+
+def _finding(failed: Sequence[TrialRecord], is_own: bool) -> list[Finding]:
+    if not failed or failed[0].failure is None or failed[0].failure.largest is None:
+        return []
+    sizes = sorted({record.config.batch_size for record in failed if record.config})
+    batches = ", ".join(f"{size:,}" for size in sizes)
+    who = "your own config" if is_own else f"what was chosen first (batch {batches})"
+    remedy = (
+        "use a smaller batch, or cap or bucket sizes: where batches are padded, one such sample is enough"
+        if is_own
+        else "it gave way to what trained on such a batch; cap or bucket the sizes of samples to use more"
+    )
+    return [
+        Finding(
+            code="largest-samples-own" if is_own else "largest-samples",
+            severity=Severity.WARNING,
+            message=f"{who} ran out of memory on a batch of the data set's largest samples",
+            evidence=batches_text(failed[0].failure.largest),
+            remedy=remedy,
+            value=failed[0].failure.largest.times_usual,
+        )
+    ]
+
+
+def batches_text(seen: LargestSeen) -> str:
+    """Return how large batches may be, such as "batches up to 3.1x the usual bytes (...)"."""
+    times = "n/a" if seen.times_usual is None else f"{seen.times_usual:.1f}x"
+    read = f"{seen.samples_read:,} of {seen.data_set_samples or 0:,} samples read"
+    return f"batches up to {times} the usual bytes ({read})"
+
+
+def largest_line(recommendations: Sequence[Recommendation]) -> str:
+    """Return what the largest samples mean for the tiers in one line; nothing where sizes do not vary.
+
+    Such as "largest samples: batches up to 3.1x the usual bytes (4,096 of 50,000 samples read); every tier
+    trained on such a batch; buffers count such batches, VRAM includes it".
+    """
+    seen = [one.largest for one in recommendations if one.largest is not None]
+    if not seen:
+        return ""
+    widest = max(seen, key=lambda one: one.times_usual or 0.0)
+    trained = [one.tier.value for one in recommendations if one.largest and one.largest.is_lived_through]
+    on_device = any(one.peak_reserved_bytes is not None for one in seen)
+    counted = "buffers count such batches" + (", VRAM includes it" if on_device else "")
+    who = "every tier" if len(trained) == len(recommendations) else ", ".join(trained) or "no tier"
+    return f"largest samples: {batches_text(widest)}; {who} trained on such a batch; {counted}"
