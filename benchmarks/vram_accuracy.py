@@ -71,7 +71,8 @@ def main() -> None:
     command = shlex.join(["python", "benchmarks/vram_accuracy.py", *sys.argv[1:]])
     print(f"`{command}`, torch {torch.__version__}\n")
     print(
-        "| model | predicted allocated | measured | off by | predicted reserved | measured | off by | exact | s |"
+        "| model | allocated, predicted | measured | off by | reserved, predicted | measured | off by "
+        "| exact | s |"
     )
     print("|---|---|---|---|---|---|---|---|---|")
     worst = 0.0
@@ -90,9 +91,9 @@ def main() -> None:
         off = allocated / one.allocated_mib - 1
         worst = max(worst, abs(off))
         print(
-            f"| {one.name} | {allocated:.1f} MiB | {one.allocated_mib:.1f} MiB | {off:+.1%} | {reserved:.0f} MiB "
-            f"| {one.reserved_mib} MiB | {reserved / one.reserved_mib - 1:+.1%} | {'yes' if is_exact else 'no'} "
-            f"| {took_s:.1f} |",
+            f"| {one.name} | {allocated:.1f} MiB | {one.allocated_mib:.1f} MiB | {off:+.1%} "
+            f"| {reserved:.0f} MiB | {one.reserved_mib} MiB | {reserved / one.reserved_mib - 1:+.1%} "
+            f"| {'yes' if is_exact else 'no'} | {took_s:.1f} |",
             flush=True,
         )
     print("\nexact: the batch between agrees with a trace of its own, block for block")

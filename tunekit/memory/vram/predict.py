@@ -21,7 +21,8 @@ class PeakPredicted:
     reserved_bytes: int
     """torch.cuda.max_memory_reserved()."""
     by_purpose: dict[Purpose, int]
-    """What allocated_bytes is spent on at that moment: gradients are nearly absent while activations peak."""
+    """What allocated_bytes is spent on at that moment, but for rests of blocks that are too small to split
+    off: gradients are nearly absent while activations peak."""
     retries: int
     """How often the allocator had to give back what it kept."""
 

@@ -1,8 +1,8 @@
 """Lets a CPU-only build of torch run autograd on fake cuda tensors: a development check, never a user's path.
 
-Such a build aborts where autograd asks for the device of a cuda tensor, because nobody has registered a guard
-for it. Torch itself installs one that does nothing wherever it finds a device type without devices; so an empty
-one is put where it looks, and torch replaces it. Known for Linux and torch 2.13 only.
+Such a build aborts where autograd asks for the device of a cuda tensor, because nobody has registered a
+guard for it. Torch itself installs one that does nothing wherever it finds a device type without devices; so
+an empty one is put where it looks, and torch replaces it. Known for Linux and torch 2.13 only.
 """
 
 import atexit

@@ -119,6 +119,7 @@ def _as_on_a_gpu() -> Iterator[None]:
     """Have torch take the ways that it takes where a GPU is."""
     library = as_on_a_gpu()
     torch.cuda.amp.common.amp_definitely_not_available = lambda: False
+    torch.cuda.is_bf16_supported = lambda including_emulation=True: True
     for kinds in (
         optimizers._foreach_supported_types,
         getattr(foreach, "_foreach_supported_types", []),
