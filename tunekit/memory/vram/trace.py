@@ -1,0 +1,90 @@
+"""Allocations of training steps in order, for any batch size by two that were traced. Pure."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+
+class Purpose(StrEnum):
+    """What a block of device memory is for."""
+
+    PARAMETERS = "parameters"
+    BUFFERS = "buffers"
+    GRADIENTS = "gradients"
+    OPTIMIZER = "optimizer state"
+    BATCH = "batch"
+    ACTIVATIONS = "activations"
+    WORKSPACE = "workspace"
+
+
+class TracesDiffer(Exception):  # noqa: N818 - says what is the case
+    """Two traces are not of the same steps, so nothing between them can be told."""
+
+
+@dataclass(frozen=True)
+class AllocationTrace:
+    """Allocations and frees of the same few training steps, one entry per event in each array."""
+
+    batch_size: int
+    blocks: Ints
+    """Number of the block, counted from 0 as blocks are allocated."""
+    sizes_bytes: Ints
+    """As asked for; -1 where the block is freed."""
+    purposes: tuple[Purpose, ...]
+    """Of each block."""
+
+    @property
+    def live_bytes(self) -> Ints:
+        """Bytes asked for and not yet freed after each event, unrounded."""
+        freed = np.zeros(len(self.purposes), dtype=np.int64)
+        is_freed = self.sizes_bytes < 0
+        freed[self.blocks[~is_freed]] = self.sizes_bytes[~is_freed]
+        return np.cumsum(np.where(is_freed, -freed[self.blocks], self.sizes_bytes))
+
+
+def in_order(trace: AllocationTrace) -> AllocationTrace:
+    """Return the trace with frees that follow one another in the order of their blocks.
+
+    Python frees what goes together in no order that can be relied on.
+    """
+    is_freed = trace.sizes_bytes < 0
+    run = np.cumsum(np.concatenate([[True], is_freed[1:] != is_freed[:-1]])) if len(is_freed) else is_freed
+    order = np.lexsort((np.where(is_freed, trace.blocks, np.arange(len(is_freed))), run))
+    return AllocationTrace(trace.batch_size, trace.blocks[order], trace.sizes_bytes[order], trace.purposes)
+
+
+def between(first: AllocationTrace, second: AllocationTrace, batch_size: int) -> AllocationTrace:
+    """Return the trace of another batch size: each block grows with the batch along a straight line.
+
+    Args:
+        first: of the steps, at one batch size.
+        second: of the same steps at another; both with consecutive frees in order.
+        batch_size: wanted.
+
+    Raises:
+        TracesDiffer: they are not of the same steps.
+    """
+    if first.batch_size == second.batch_size:
+        raise TracesDiffer(f"both traces have batch size {first.batch_size}")
+    if not np.array_equal(first.blocks, second.blocks) or first.purposes != second.purposes:
+        raise TracesDiffer(_difference(first, second))
+    if not np.array_equal(first.sizes_bytes < 0, second.sizes_bytes < 0):
+        raise TracesDiffer(_difference(first, second))
+    steps, wanted = second.batch_size - first.batch_size, batch_size - first.batch_size
+    grown = (second.sizes_bytes - first.sizes_bytes) * wanted
+    sizes = first.sizes_bytes - (-grown // steps)  # rounded up
+    is_freed = first.sizes_bytes < 0
+    return AllocationTrace(
+        batch_size, first.blocks, np.where(is_freed, -1, np.maximum(sizes, 0)), first.purposes
+    )
+
+
+def _difference(first: AllocationTrace, second: AllocationTrace) -> str:
+    return (
+        f"the steps at batch sizes {first.batch_size} and {second.batch_size} allocate differently "
+        f"({len(first.blocks)} and {len(second.blocks)} events)"
+    )
