@@ -104,13 +104,16 @@ def _add_knobs(group: argparse._ArgumentGroup) -> None:
         "--epochs",
         type=positive,
         metavar="N",
-        help="of the planned run (default: 10, but then no trial is left out for it)",
+        help=(
+            "how long the training is to be: no trial after the first four may take longer than it saves "
+            "(default: 10 are assumed, only to decide whether compiling pays)"
+        ),
     )
     group.add_argument(
         "--planned-steps",
         type=positive,
         metavar="N",
-        help="optimizer steps of the planned run: no trial after the first four may cost more than it saves",
+        help="the same in optimizer steps of the script's own setting; comes before --epochs",
     )
 
 
