@@ -292,3 +292,12 @@ def test_what_was_seen_of_the_largest_samples_is_one_comment():
     told = "largest samples: batches up to 3.1x the usual bytes (4,096 of 50,000 samples read); it trained on"
     assert told in " ".join("\n".join(lines(recommendation(largest=seen))).replace("\n#", " ").split())
     assert "largest samples" not in "".join(lines(recommendation()))
+
+
+@pytest.mark.parametrize(("base_batch", "is_told"), [(64, False), (12, True)])
+def test_a_batch_beyond_the_square_root_rule_says_so(base_batch: int, is_told: bool):
+    rate = LearningRate(
+        value=0.2, rule=LearningRateRule.SQRT, base_lr=0.1, base_batch=base_batch, source="baseline"
+    )
+    whole = " ".join(" ".join(lines(recommendation(learning_rate=rate))).replace("#", " ").split())
+    assert ("at beta1 0.9 the rule ends below k = 10: check your loss" in whole) is is_told

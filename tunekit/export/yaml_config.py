@@ -13,6 +13,7 @@ from tunekit.recommend.learning_rate import base_learning_rate, global_batch
 from tunekit.recommend.noise import verdict
 from tunekit.recommend.planned_training import planned_training
 from tunekit.recommend.recommendation import compared_text
+from tunekit.recommend.scaling import LARGEST_SQRT_FACTOR
 from tunekit.recommend.tiers import POLICIES
 from tunekit.records.codec import write_text
 from tunekit.records.config import Precision
@@ -212,9 +213,13 @@ def _lr_text(run: Run, recommendation: Recommendation) -> str:
     origin = "the baseline's optimizer" if rate.source == "baseline" else "the flags"
     if batch == rate.base_batch:
         return f"{rate.value:.6g} of {origin}, unchanged: the global batch is still {batch}"
+    factor = batch / rate.base_batch
+    beyond = ""
+    if rate.rule is LearningRateRule.SQRT and factor >= LARGEST_SQRT_FACTOR:
+        beyond = f"; at beta1 0.9 the rule ends below k = {LARGEST_SQRT_FACTOR}: check your loss"
     return (
         f"{rate.base_lr:.6g} at global batch {rate.base_batch} ({origin}) scaled to batch {batch}, "
-        f"k = {batch / rate.base_batch:.4g}, by the {_RULE_TEXTS[rate.rule]}"
+        f"k = {factor:.4g}, by the {_RULE_TEXTS[rate.rule]}{beyond}"
     )
 
 
