@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tunekit.memory.ram import buffer_bytes
 from tunekit.records.attribution import StepParts
 from tunekit.records.config import Precision, TrainConfig
+from tunekit.records.details import LargestSeen
 from tunekit.records.host import Accelerator, Host
 from tunekit.records.measurement import DeviceSeen, Interval, LoopMeasurement, Measurement, TreeMemory
 from tunekit.records.profile import Confidence, FactGroup, Profile, ProfileFacts
@@ -127,6 +128,21 @@ def root(**overrides: Any) -> RootSeen:
 
 def failure(kind: OutcomeKind = OutcomeKind.DEVICE_OOM, **overrides: Any) -> Failure:
     return Failure(**({"kind": kind, "message": "CUDA out of memory"} | overrides))
+
+
+def largest_seen(**overrides: Any) -> LargestSeen:
+    """Batches up to 3.1 times the usual bytes, trained on."""
+    values: dict[str, Any] = {
+        "samples_read": 4096,
+        "data_set_samples": 50_000,
+        "varies": True,
+        "batch_size": 128,
+        "batch_bytes": 310_000,
+        "usual_batch_bytes": 100_000,
+        "is_given": True,
+        "is_lived_through": True,
+    }
+    return LargestSeen(**(values | overrides))
 
 
 def trial_record(

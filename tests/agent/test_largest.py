@@ -9,7 +9,8 @@ import pytest
 import torch
 from _tunekit_agent.batching import Batching
 from _tunekit_agent.details import Details
-from _tunekit_agent.largest import Largest, PeakSince
+from _tunekit_agent.given_batch import DevicePeak
+from _tunekit_agent.largest import Largest
 from _tunekit_agent.loaders import Replay
 from hypothesis import given
 from hypothesis import strategies as st
@@ -116,7 +117,7 @@ class Loop:
         self.told: list[dict[str, Any]] = []
         self.given: list[tuple[int, ...]] = []
         self.moved: list[str] = []
-        peak = PeakSince(cuda, "cuda:1") if cuda is not None else None
+        peak = DevicePeak(cuda, "cuda:1") if cuda is not None else None
         self.stage = Largest(
             1.0,
             asked.pop("world_size", 1),

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 import torch
 from _tunekit_agent.details import Details
+from _tunekit_agent.given_batch import DevicePeak
 from _tunekit_agent.loaders import Replay
-from _tunekit_agent.sizes import ReservedPeak, Sizes
+from _tunekit_agent.sizes import Sizes
 from simulated_cuda import SimulatedCuda
 
 from tunekit.records.details import SizesSeen
@@ -48,7 +49,7 @@ class Loop:
         self.loader = loader or ScriptedLoader()
         self.told: list[dict[str, Any]] = []
         self.given: list[int] = []
-        peak = ReservedPeak(cuda, "cuda:1") if cuda is not None else None
+        peak = DevicePeak(cuda, "cuda:1") if cuda is not None else None
         self.stage = Sizes(
             list(sizes),
             1.0,

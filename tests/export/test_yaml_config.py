@@ -8,6 +8,7 @@ from build_records import (
     cpu,
     device,
     discovery,
+    largest_seen,
     options,
     recommendation,
     run,
@@ -20,7 +21,6 @@ from hypothesis import strategies as st
 from tunekit.export.yaml_config import tier_yaml, write_tiers
 from tunekit.recommend.scaling import scaling_rows
 from tunekit.records.config import Precision
-from tunekit.records.details import LargestSeen
 from tunekit.records.recommendation import LearningRate, LearningRateRule, NoiseFloor, Tier
 from tunekit.records.run import Objective
 
@@ -280,15 +280,7 @@ def test_one_file_per_tier_is_written(tmp_path):
 
 
 def test_what_was_seen_of_the_largest_samples_is_one_comment():
-    seen = LargestSeen(
-        samples_read=4096,
-        data_set_samples=50_000,
-        varies=True,
-        batch_bytes=310,
-        usual_batch_bytes=100,
-        is_given=True,
-        is_lived_through=True,
-    )
+    seen = largest_seen()
     told = "largest samples: batches up to 3.1x the usual bytes (4,096 of 50,000 samples read); it trained on"
     assert told in " ".join("\n".join(lines(recommendation(largest=seen))).replace("\n#", " ").split())
     assert "largest samples" not in "".join(lines(recommendation()))

@@ -10,6 +10,7 @@ from build_records import (
     failure,
     host,
     interval,
+    largest_seen,
     options,
     profile,
     recommendation,
@@ -18,7 +19,6 @@ from build_records import (
     trial_record,
 )
 
-from tunekit.records.details import LargestSeen
 from tunekit.records.finding import Finding
 from tunekit.records.measurement import Interval
 from tunekit.records.recommendation import LearningRate, LearningRateRule, NoiseFloor, ScalingRow, Tier
@@ -423,16 +423,7 @@ def test_a_trial_without_memory_says_in_words_how_it_grew():
 
 
 def test_the_largest_samples_are_one_line_and_count_in_the_memory_of_a_tier():
-    seen = LargestSeen(
-        samples_read=4096,
-        data_set_samples=50_000,
-        varies=True,
-        batch_size=256,
-        batch_bytes=310,
-        usual_batch_bytes=100,
-        is_given=True,
-        is_lived_through=True,
-    )
+    seen = largest_seen()
     lived = recommendation(of=fast).model_copy(update={"largest": seen})
     told = "largest samples: batches up to 3.1x the usual bytes (4,096 of 50,000 samples read); "
     assert view(finished(lived)).largest == (

@@ -12,6 +12,7 @@ from build_records import (
     confirm_records,
     failure,
     host,
+    largest_seen,
     options,
     trial_record,
 )
@@ -26,16 +27,7 @@ from tunekit.search.assemble import Trials, pick_tiers
 from tunekit.search.confirm import details_to_confirm
 from tunekit.trial.executor import TrialSpec
 
-VARIED = LargestSeen(
-    samples_read=4096,
-    data_set_samples=50_000,
-    varies=True,
-    batch_size=128,
-    batch_bytes=310_000,
-    usual_batch_bytes=100_000,
-    is_given=True,
-    is_lived_through=True,
-)
+VARIED = largest_seen()
 OUT_OF_MEMORY = failure(OutcomeKind.DEVICE_OOM, largest=VARIED.model_copy(update={"is_lived_through": False}))
 
 

@@ -4,7 +4,7 @@ import signal
 from typing import Any
 
 import pytest
-from build_records import discovery, loop
+from build_records import discovery, largest_seen, loop
 from scripted_search import loader
 
 from tunekit.records.agent_messages import (
@@ -245,15 +245,7 @@ def test_sizes_that_were_not_at_work_when_a_script_ended_stay_as_they_were(seen:
     assert cut_short(Details(sizes=seen), asked, **OUT_OF_MEMORY).sizes == seen
 
 
-GIVEN = LargestSeen(
-    samples_read=4096,
-    data_set_samples=50_000,
-    varies=True,
-    batch_size=128,
-    batch_bytes=310,
-    usual_batch_bytes=100,
-    is_given=True,
-)
+GIVEN = largest_seen(is_lived_through=False)
 
 
 def on_largest(seen: LargestSeen = GIVEN, **overrides: Any) -> Measurement | Failure:

@@ -12,7 +12,6 @@ from tunekit.recommend.largest import batches_text
 from tunekit.recommend.learning_rate import base_learning_rate, global_batch
 from tunekit.recommend.noise import verdict
 from tunekit.recommend.planned_training import planned_training
-from tunekit.recommend.recommendation import compared_text
 from tunekit.recommend.scaling import LARGEST_SQRT_FACTOR
 from tunekit.recommend.tiers import POLICIES
 from tunekit.records.codec import write_text
@@ -20,7 +19,7 @@ from tunekit.records.config import Precision
 from tunekit.records.details import LargestSeen
 from tunekit.records.measurement import Interval
 from tunekit.records.recommendation import LearningRateRule, Recommendation
-from tunekit.records.run import Objective, Run
+from tunekit.records.run import Run
 from tunekit.records.target import Target
 from tunekit.units import bytes_text, duration_text, rate_text
 
@@ -87,9 +86,8 @@ def _knob_lines(recommendation: Recommendation, target: Target) -> list[str]:
 
 
 def _header(run: Run, recommendation: Recommendation) -> list[str]:
-    meaning = POLICIES[recommendation.tier].meaning
-    if run.options.objective is Objective.FINISH_TIME:
-        meaning = meaning.replace("highest rate", "shortest planned training")
+    planned = planned_training(run.options, run.trials)
+    meaning = POLICIES[recommendation.tier].meaning.format(best=planned.best_text)
     lines = comment(f"tunekit {recommendation.tier.value}: {meaning}")
     if run.is_emulated:
         lines += comment(f"measured on {run.measured_on}; not {run.profile.id}")
@@ -158,7 +156,7 @@ def _speedup_text(run: Run, recommendation: Recommendation) -> str:
     if ratio is None:
         return "n/a, there is no baseline rate to compare with"
     planned = planned_training(run.options, run.trials)
-    text = f"{ratio.value:.2f}x ({ratio.low:.2f}x to {ratio.high:.2f}x) {compared_text(planned)}"
+    text = f"{ratio.value:.2f}x ({ratio.low:.2f}x to {ratio.high:.2f}x) {planned.compared_text}"
     outcome = verdict(ratio, run.noise_floor)
     return f"{text}; {outcome}"
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 
 from tunekit.records.config import TrainConfig
 from tunekit.records.measurement import LoopMeasurement
@@ -36,6 +37,18 @@ class PlannedTraining:
         """Samples of one rank by whose finish configs are judged; None where they are judged by rate."""
         return self.samples if self.judged_by_finish else None
 
+    @property
+    def best_text(self) -> str:
+        """What is looked for, in words."""
+        return "highest rate" if self.finish_samples is None else "shortest planned training"
+
+    @property
+    def compared_text(self) -> str:
+        """What a speed-up is a factor of, in words."""
+        if self.finish_samples is None:
+            return "the baseline's rate"
+        return "as fast through the planned training as the baseline"
+
     def objective_samples_per_s(self, config: TrainConfig | None, loop: LoopMeasurement) -> float:
         """Return what is to be as high as can be: samples/s of all ranks.
 
@@ -53,6 +66,14 @@ class PlannedTraining:
     def finish_time_s(self, config: TrainConfig | None, loop: LoopMeasurement) -> float | None:
         """Return the seconds of the whole planned training; None where the user planned none."""
         return None if self.samples is None else self._training_s(config, loop, self.samples)
+
+    def mean_finish_time_s(
+        self, config: TrainConfig | None, loops: Sequence[LoopMeasurement]
+    ) -> float | None:
+        """Return the same as the mean of a config's processes; None without one."""
+        times = [self.finish_time_s(config, loop) for loop in loops]
+        known = [one for one in times if one is not None]
+        return fmean(known) if known else None
 
     def first_step_s(self, config: TrainConfig | None, loop: LoopMeasurement) -> float:
         """Return the seconds of a first step that has to compile what the config compiles."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from typing import NamedTuple
 
 from tunekit.memory.ram import buffer_bytes
@@ -90,7 +89,7 @@ def recommend(
         it_per_s=mean_interval([loop.epoch_it_per_s for loop in loops], against.noise),
         speedup=ratio,
         epoch_time_s=epoch_samples / rate.value if epoch_samples is not None else None,
-        finish_time_s=finish_time_s(config, loops, against.planned),
+        finish_time_s=against.planned.mean_finish_time_s(config, loops),
         peak_reserved_bytes=_peak_reserved_bytes(confirmed),
         device_memory_bytes=loops[0].device.memory_bytes,
         buffer_bytes=buffer_bytes(config, _most_batch_bytes(config, loops, largest)),
@@ -105,22 +104,6 @@ def recommend(
         ),
         reason=_reason(tier, is_baseline, ratio, confirm, against),
     )
-
-
-def compared_text(planned: PlannedTraining) -> str:
-    """Return what a speed-up is a factor of."""
-    if planned.finish_samples is None:
-        return "the baseline's rate"
-    return "as fast through the planned training as the baseline"
-
-
-def finish_time_s(
-    config: TrainConfig | None, loops: Sequence[LoopMeasurement], planned: PlannedTraining
-) -> float | None:
-    """Return the seconds of the planned training, the mean of a config's processes; None without a plan."""
-    times = [planned.finish_time_s(config, loop) for loop in loops]
-    known = [one for one in times if one is not None]
-    return fmean(known) if known else None
 
 
 def settle(
@@ -159,7 +142,7 @@ def settle(
         update={
             "reason": (
                 f"The baseline's own config stays: the tier's pick (trial {recommendation.search_trial}) "
-                f"was {_factor_text(ratio)} {compared_text(against.planned)}, {outcome}."
+                f"was {_factor_text(ratio)} {against.planned.compared_text}, {outcome}."
             )
         }
     )
@@ -251,14 +234,14 @@ def _reason(
     against: Comparison,
 ) -> str:
     tolerance = balanced_tolerance(against.noise.relative if against.noise else None)
-    by_finish = against.planned.finish_samples is not None
-    best = "Shortest planned training" if by_finish else "Highest rate"
+    best = against.planned.best_text
+    the_best = f"{best.capitalize()} of the search"
     parts = [
         {
-            Tier.CONSERVATIVE: f"{best} of the search within the conservative limits, compile off",
-            Tier.BALANCED: f"Smallest config within {_percent(tolerance)} of the {best.lower()} "
+            Tier.CONSERVATIVE: f"{the_best} within the conservative limits, compile off",
+            Tier.BALANCED: f"Smallest config within {_percent(tolerance)} of the {best} "
             "inside the balanced limits",
-            Tier.AGGRESSIVE: f"{best} of the search within the aggressive limits; it may run out of memory",
+            Tier.AGGRESSIVE: f"{the_best} within the aggressive limits; it may run out of memory",
         }[tier]
     ]
     if is_baseline:
@@ -283,7 +266,7 @@ def _verdict_text(ratio: Interval, against: Comparison) -> str:
     outcome = verdict(ratio, against.noise)
     if outcome == "no significant difference":
         return "no significant difference from the baseline"
-    return f"{_factor_text(ratio)} {compared_text(against.planned)}"
+    return f"{_factor_text(ratio)} {against.planned.compared_text}"
 
 
 def _factor_text(ratio: Interval) -> str:

@@ -38,7 +38,7 @@ class TierPolicy:
     """Largest share of the allowed CPUs for loader workers."""
     compile: Literal["off", "if it pays", "free"]
     meaning: str
-    """The policy in one line."""
+    """The policy in one line; "{best}" stands for what is looked for."""
 
     def max_workers(self, cpus: int) -> int:
         """Return the most loader workers on that many allowed CPUs; 0 on a host with too few."""
@@ -54,7 +54,7 @@ POLICIES = {
             buffer_share=0.10,
             workers_share=0.5,
             compile="off",
-            meaning="highest rate with wide headroom: 75% of VRAM, half of the CPUs, no compile",
+            meaning="{best} with wide headroom: 75% of VRAM, half of the CPUs, no compile",
         ),
         TierPolicy(
             tier=Tier.BALANCED,
@@ -62,7 +62,7 @@ POLICIES = {
             buffer_share=0.20,
             workers_share=0.75,
             compile="if it pays",
-            meaning="smallest config close to the highest rate: 85% of VRAM, 75% of the CPUs",
+            meaning="smallest config close to the {best}: 85% of VRAM, 75% of the CPUs",
         ),
         TierPolicy(
             tier=Tier.AGGRESSIVE,
@@ -70,7 +70,7 @@ POLICIES = {
             buffer_share=None,
             workers_share=1.0,
             compile="free",
-            meaning="highest rate, little headroom: 95% of VRAM, all CPUs; it may run out of memory",
+            meaning="{best}, little headroom: 95% of VRAM, all CPUs; it may run out of memory",
         ),
     )
 }

@@ -12,7 +12,6 @@ from tunekit.recommend.learning_rate import global_batch, rule_of
 from tunekit.recommend.loss_guard import guarded_modes, losses_line
 from tunekit.recommend.noise import mean_interval, verdict
 from tunekit.recommend.planned_training import planned_training
-from tunekit.recommend.recommendation import finish_time_s
 from tunekit.recommend.tiers import base_ram_bytes
 from tunekit.records.config import LOADER_KNOBS, MODEL_KNOBS, TrainConfig
 from tunekit.records.finding import Severity
@@ -275,7 +274,7 @@ def _baseline_column(run: Run) -> _Column:
         speedup="1" if loops else "n/a",
         speedup_range="",
         epoch_time_s=epoch_samples / rate if epoch_samples and rate else None,
-        finish_time_s=finish_time_s(config, loops, planned),
+        finish_time_s=planned.mean_finish_time_s(config, loops),
         buffer=buffer,
         reserved_bytes=max((peak_reserved_bytes(one) or 0 for one in measured), default=0) or None,
         lr=next((one.learning_rate.base_lr for one in run.recommendations if one.learning_rate), None),

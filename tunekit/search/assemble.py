@@ -132,7 +132,8 @@ def pick_tiers(
             [
                 record
                 for record in allowed
-                if not is_barred(record, tier, barred) and not _is_too_large(record, tier, trials, host)
+                if not is_barred(record, tier, barred)
+                if not _breaks_limit_on_largest(record, tier, trials, host)
             ],
             host,
             noise_relative=noise.relative if noise else None,
@@ -143,7 +144,7 @@ def pick_tiers(
     return chosen
 
 
-def _is_too_large(record: TrialRecord, tier: Tier, trials: Trials, host: Host) -> bool:
+def _breaks_limit_on_largest(record: TrialRecord, tier: Tier, trials: Trials, host: Host) -> bool:
     """Return whether a config broke a limit of the tier when it trained on the data set's largest samples."""
     looked = (
         one

@@ -121,7 +121,7 @@ def budget_at_peak(trace: AllocationTrace) -> dict[Purpose, int]:
     if not len(changes):
         return dict.fromkeys(Purpose, 0)
     until = int(np.argmax(np.cumsum(changes))) + 1
-    purposes = np.array(list(Purpose))
-    of_block = np.array([list(Purpose).index(purpose) for purpose in trace.purposes])
-    sums = np.bincount(of_block[trace.blocks[:until]], weights=changes[:until], minlength=len(purposes))
+    places = {purpose: place for place, purpose in enumerate(Purpose)}
+    of_block = np.array([places[purpose] for purpose in trace.purposes])
+    sums = np.bincount(of_block[trace.blocks[:until]], weights=changes[:until], minlength=len(places))
     return {purpose: int(total) for purpose, total in zip(Purpose, sums, strict=True)}

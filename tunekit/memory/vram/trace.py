@@ -37,14 +37,6 @@ class AllocationTrace:
     purposes: tuple[Purpose, ...]
     """Of each block."""
 
-    @property
-    def live_bytes(self) -> Ints:
-        """Bytes asked for and not yet freed after each event, unrounded."""
-        freed = np.zeros(len(self.purposes), dtype=np.int64)
-        is_freed = self.sizes_bytes < 0
-        freed[self.blocks[~is_freed]] = self.sizes_bytes[~is_freed]
-        return np.cumsum(np.where(is_freed, -freed[self.blocks], self.sizes_bytes))
-
 
 def in_order(trace: AllocationTrace) -> AllocationTrace:
     """Return the trace with frees that follow one another in the order of their blocks.
@@ -70,21 +62,16 @@ def between(first: AllocationTrace, second: AllocationTrace, batch_size: int) ->
     """
     if first.batch_size == second.batch_size:
         raise TracesDiffer(f"both traces have batch size {first.batch_size}")
-    if not np.array_equal(first.blocks, second.blocks) or first.purposes != second.purposes:
-        raise TracesDiffer(_difference(first, second))
-    if not np.array_equal(first.sizes_bytes < 0, second.sizes_bytes < 0):
-        raise TracesDiffer(_difference(first, second))
+    is_freed = first.sizes_bytes < 0
+    are_alike = np.array_equal(first.blocks, second.blocks) and first.purposes == second.purposes
+    if not are_alike or not np.array_equal(is_freed, second.sizes_bytes < 0):
+        raise TracesDiffer(
+            f"the steps at batch sizes {first.batch_size} and {second.batch_size} allocate differently "
+            f"({len(first.blocks)} and {len(second.blocks)} events)"
+        )
     steps, wanted = second.batch_size - first.batch_size, batch_size - first.batch_size
     grown = (second.sizes_bytes - first.sizes_bytes) * wanted
     sizes = first.sizes_bytes - (-grown // steps)  # rounded up
-    is_freed = first.sizes_bytes < 0
     return AllocationTrace(
         batch_size, first.blocks, np.where(is_freed, -1, np.maximum(sizes, 0)), first.purposes
-    )
-
-
-def _difference(first: AllocationTrace, second: AllocationTrace) -> str:
-    return (
-        f"the steps at batch sizes {first.batch_size} and {second.batch_size} allocate differently "
-        f"({len(first.blocks)} and {len(second.blocks)} events)"
     )

@@ -8,9 +8,9 @@ from typing import Any, Callable
 
 from . import batches, knobs, random_states
 from .batching import Batching
-from .details import NO_WHOLE_BATCH, Missing, Stage
+from .details import NO_WHOLE_BATCH, Missing
 from .floors import CHANGED_IN_PLACE, NO_LOADER, WARM_TURNS, TrainingAlone, let_refill
-from .loaders import Replay
+from .given_batch import DevicePeak, GivesBatch
 from .loop_at_hand import LoopAtHand
 from .replayed import ReplayedBatch
 
@@ -23,11 +23,11 @@ _MOST_TIMED_S = 1.0
 _MOVED_EVERY_S = 0.1
 
 
-class Largest(Stage):
+class Largest(GivesBatch):
     """Reads samples of the data set, and gives the script one batch of the largest of them, a few times.
 
-    What is known is told before the script is given that batch, which it may not live through. The script's
-    global random states are afterwards what they were.
+    What is known is told before the script is given that batch, which it may not live through. Reading
+    leaves the script's global random states as they were.
 
     Args:
         window_s: samples are read for about as long, two seconds at least.
@@ -48,7 +48,7 @@ class Largest(Stage):
         world_size: int,
         batches_per_step: int,
         synchronize: Callable[[], None],
-        peak: PeakSince | None = None,
+        peak: DevicePeak | None = None,
         graphs: Callable[[], int] = lambda: 0,
         clock: Callable[[], float] = time.perf_counter,
         sleep: Callable[[float], None] = time.sleep,
@@ -62,23 +62,13 @@ class Largest(Stage):
         self._batch_bytes: int | None = None
         self._usual_bytes: int | None = None
         self._at_work: OnLargest | None = None
-        self._why_ended: str | None = None
 
-    def asked(self, source: Any) -> Any:
+    def _turn(self, source: Any) -> None:
         """Make the batch at the first call; give it out from then on."""
-        try:
-            if self._at_work is None:
-                self._begin(source)
-            else:
-                self.is_over = self._at_work.asked()
-        except Missing as reason:
-            self._why_ended, self.is_over = str(reason), True
-        return None if self.is_over or self._at_work is None else Replay(self._at_work.batch())
-
-    def interrupted(self) -> None:
-        """A validation runs, or an epoch begins: that is no part of a batch."""
-        if self._at_work is not None:
-            self._at_work.interrupted()
+        if self._at_work is None:
+            self._begin(source)
+        else:
+            self.is_over = self._at_work.asked()
 
     def leave(self) -> None:
         """Say why there is no time if the script is still at work."""
@@ -219,7 +209,7 @@ class OnLargest:
         batch: Any,
         training: TrainingAlone,
         least_turns: int,
-        peak: PeakSince | None,
+        peak: DevicePeak | None,
         graphs: Callable[[], int],
     ) -> None:
         self._batch = ReplayedBatch(batch)
@@ -228,6 +218,7 @@ class OnLargest:
         self._has_lived = self._is_timed = False
         self.why_ended: str | None = None
         if peak is not None:
+            # What torch keeps of other batches stays: a long training meets this batch with as much.
             peak.begin()
 
     def batch(self) -> Any:
@@ -271,33 +262,6 @@ class OnLargest:
         }
 
 
-class PeakSince:
-    """Reads the device memory that the process takes at most.
-
-    What torch keeps of other batches stays, as it would in a long training: it gives that back by itself
-    before it fails.
-
-    Args:
-        cuda: torch.cuda.
-        device: torch's device of the roots.
-    """
-
-    def __init__(self, cuda: Any, device: Any) -> None:
-        self._cuda, self._device = cuda, device
-
-    def begin(self) -> None:
-        """Forget the peaks so far."""
-        self._cuda.reset_peak_memory_stats(self._device)
-
-    def allocated_bytes(self) -> int:
-        """Return the peak of what tensors take, since."""
-        return int(self._cuda.max_memory_allocated(self._device))
-
-    def reserved_bytes(self) -> int:
-        """Return the peak of what the process reserves, since."""
-        return int(self._cuda.max_memory_reserved(self._device))
-
-
 def make(torch: Any, device: Any, loop: LoopAtHand) -> Largest:
     """Return the stage for a loop.
 
@@ -311,6 +275,6 @@ def make(torch: Any, device: Any, loop: LoopAtHand) -> Largest:
         loop.ranks.world_size,
         loop.batches_per_step,
         loop.synchronize,
-        PeakSince(torch.cuda, device) if device is not None else None,
+        DevicePeak(torch.cuda, device) if device is not None else None,
         graphs=knobs.graphs_captured,
     )

@@ -6,9 +6,9 @@ import time
 from typing import Any, Callable
 
 from . import batches, knobs
-from .details import NO_WHOLE_BATCH, Missing, Stage
+from .details import NO_WHOLE_BATCH, Missing
 from .floors import CHANGED_IN_PLACE, NO_LOADER, WARM_TURNS, TrainingAlone, let_refill, ranks_text
-from .loaders import Replay
+from .given_batch import DevicePeak, GivesBatch
 from .loop_at_hand import LoopAtHand
 from .replayed import ReplayedBatch
 from .resized import resized
@@ -18,7 +18,7 @@ _MOST_TAKEN = 3
 _COMPILED = "torch.compile would compile anew for every size"
 
 
-class Sizes(Stage):
+class Sizes(GivesBatch):
     """Takes one batch that the script does not get, then gives it to the script in one size after another.
 
     What is known is told before each size, which the script may not live through: device memory may not do,
@@ -45,7 +45,7 @@ class Sizes(Stage):
         world_size: int,
         batches_per_step: int,
         synchronize: Callable[[], None],
-        peak: ReservedPeak | None = None,
+        peak: DevicePeak | None = None,
         is_compiled: bool = False,
         clock: Callable[[], float] = time.perf_counter,
         sleep: Callable[[float], None] = time.sleep,
@@ -59,25 +59,15 @@ class Sizes(Stage):
         self._own_size = 0
         self._at_work: OneSize | None = None
         self._seen: list = []
-        self._why_ended: str | None = None
 
-    def asked(self, source: Any) -> Any:
+    def _turn(self, source: Any) -> None:
         """Take a batch at the first call; give it out in one size after another from then on."""
-        try:
-            if self._batch is None:
-                self._take(source)
-                self._begin_next()
-            elif self._at_work is not None and self._at_work.asked():
-                self._seen.append(self._at_work.facts())
-                self._begin_next()
-        except Missing as reason:
-            self._why_ended, self.is_over = str(reason), True
-        return None if self.is_over or self._at_work is None else Replay(self._at_work.batch())
-
-    def interrupted(self) -> None:
-        """A validation runs, or an epoch begins: that is no part of a batch."""
-        if self._at_work is not None:
-            self._at_work.interrupted()
+        if self._batch is None:
+            self._take(source)
+            self._begin_next()
+        elif self._at_work is not None and self._at_work.asked():
+            self._seen.append(self._at_work.facts())
+            self._begin_next()
 
     def leave(self) -> None:
         """Say why a size is missing that was still at work."""
@@ -148,7 +138,7 @@ class OneSize:
         peak: the device's memory; None on a CPU.
     """
 
-    def __init__(self, size: int, batch: Any, training: TrainingAlone, peak: ReservedPeak | None) -> None:
+    def __init__(self, size: int, batch: Any, training: TrainingAlone, peak: DevicePeak | None) -> None:
         self.size = size
         self._batch = ReplayedBatch(batch)
         self._training, self._peak = training, peak
@@ -176,7 +166,7 @@ class OneSize:
         if (self._turns <= WARM_TURNS or is_enough) and self._batch.was_changed:
             raise Missing(CHANGED_IN_PLACE)
         if self._peak is not None and self._turns == WARM_TURNS - 1:
-            self._peak.begin()
+            self._peak.begin(gives_back=True)
         return is_enough
 
     def interrupted(self) -> None:
@@ -189,31 +179,8 @@ class OneSize:
             "batch_size": self.size,
             "step_s": self._training.time_s / self._training.batches,
             "batches": self._training.batches,
-            "peak_reserved_bytes": self._peak.bytes() if self._peak is not None else None,
+            "peak_reserved_bytes": self._peak.reserved_bytes() if self._peak is not None else None,
         }
-
-
-class ReservedPeak:
-    """Reads the device memory that the process reserves at most.
-
-    What torch keeps of another size is given back first: it would be taken for this one's.
-
-    Args:
-        cuda: torch.cuda.
-        device: torch's device of the roots.
-    """
-
-    def __init__(self, cuda: Any, device: Any) -> None:
-        self._cuda, self._device = cuda, device
-
-    def begin(self) -> None:
-        """Forget the peak so far."""
-        self._cuda.empty_cache()
-        self._cuda.reset_peak_memory_stats(self._device)
-
-    def bytes(self) -> int:
-        """Return the peak since."""
-        return int(self._cuda.max_memory_reserved(self._device))
 
 
 def make(torch: Any, device: Any, loop: LoopAtHand) -> Sizes:
@@ -224,7 +191,7 @@ def make(torch: Any, device: Any, loop: LoopAtHand) -> Sizes:
         device: torch's device of the roots; None where the loop does not train on CUDA.
         loop: that is looked at.
     """
-    peak = ReservedPeak(torch.cuda, device) if device is not None else None
+    peak = DevicePeak(torch.cuda, device) if device is not None else None
     return Sizes(
         loop.sizes,
         loop.window_s,
