@@ -11,7 +11,7 @@ KNOBS = {"batch_size", "num_workers", "prefetch_factor", "compile_model", "preci
 
 
 def main(folder: Path) -> None:
-    """Exit with a message unless the run is finished and each tier is there or explained."""
+    """Exit with a message unless the run is finished, tiers and GPU are told of and the reports are drawn."""
     run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     assert run["status"] == "finished", run["status"]
     there = {recommendation["tier"] for recommendation in run["recommendations"]}
@@ -21,7 +21,15 @@ def main(folder: Path) -> None:
         config = yaml.safe_load((folder / f"{tier}.yaml").read_text(encoding="utf-8"))
         assert config.keys() >= KNOBS and config["batch_size"] >= 1, config
     assert "balanced" in there, run["missing_tiers"]
+    fits = run["prediction"]["fits"]
+    assert {fit["profile_id"] for fit in fits} == {"a10g"} and all(fit["largest"]["low"] for fit in fits), (
+        fits
+    )
+    begun = yaml.safe_load((folder / "a10g.predicted.yaml").read_text(encoding="utf-8"))
+    assert begun["batch_size"] <= max(fit["largest"]["low"] for fit in fits), begun
     assert (folder / "scaling.csv").read_text(encoding="utf-8").startswith("tier,gpus,")
+    assert (folder / "report.md").read_text(encoding="utf-8").startswith("## tunekit: ")
+    assert (folder / "report.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
 
 main(Path(sys.argv[1]))

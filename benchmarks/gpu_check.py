@@ -1,10 +1,11 @@
 """Every check that needs a CUDA GPU, in one command; a short table comes last.
 
     python benchmarks/gpu_check.py [--results benchmarks/results/NAME.md] [--budget 4m]
-        [--counters-only | --attribution-only]
+        [--counters-only | --attribution-only | --prediction-only]
 
 First what every counter of the GPU says under loads whose truth is known, and its profile against the
-device. Then where a known loop spends its time and memory, against torch.profiler and the driver. Then real
+device. Then where a known loop spends its time and memory, against torch.profiler and the driver. Then
+predicted device memory, against torch and the driver, after `tunekit doctor --calibrate`. Then real
 trials of the built-in workload `images`: precision, channels_last, compile and batch size with their memory
 figures, an out-of-memory trial, and one whole search. Needs a machine with a CUDA build of torch;
 `--allow-cpu` runs the same path on a CPU to try the script itself.
@@ -26,6 +27,7 @@ sys.path.insert(0, str(ROOT))
 
 from gpu_attribution import check_attribution  # noqa: E402
 from gpu_counters import check_counters, check_profile  # noqa: E402
+from gpu_prediction import check_prediction  # noqa: E402
 
 from tunekit.hardware.detect import detect_host  # noqa: E402
 from tunekit.records.codec import read_json  # noqa: E402
@@ -192,6 +194,9 @@ def main() -> None:
     parser.add_argument(
         "--attribution-only", action="store_true", help="only time and memory of a known loop"
     )
+    parser.add_argument(
+        "--prediction-only", action="store_true", help="only predicted memory and the calibration"
+    )
     parser.add_argument("--window", type=float, default=4.0, help="steady seconds of its trials (default: 4)")
     parser.add_argument("--rounds", type=int, default=7, help="of processes with and without the agent")
     options = parser.parse_args()
@@ -203,14 +208,17 @@ def main() -> None:
         target = resolve_target((sys.executable, str(IMAGES_SCRIPT)), ROOT, builtin="images")
         trials = Trials(target, folder / "trials", int(0.9 * host.ram_limit_bytes))
         checks: list[Callable[[], None]] = [lambda: check_device(report, options.allow_cpu)]
-        if not options.attribution_only:
+        is_whole = not (options.counters_only or options.attribution_only or options.prediction_only)
+        if is_whole or options.counters_only:
             checks += [lambda: check_gpu(report, host)]
-        if not options.counters_only:
+        if is_whole or options.attribution_only:
             attribution = folder / "attribution"
             checks += [
                 lambda: check_attribution(report.add, host, attribution, options.window, options.rounds)
             ]
-        if not (options.counters_only or options.attribution_only):
+        if is_whole or options.prediction_only:
+            checks += [lambda: check_prediction(report.add, host, folder / "prediction")]
+        if is_whole:
             checks += [
                 lambda: check_knobs(report, trials),
                 lambda: check_out_of_memory(report, trials, on_gpu),

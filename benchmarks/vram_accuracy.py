@@ -13,6 +13,9 @@ Then fifteen models of timm's public training benchmark (AMP, channels_last, SGD
 huggingface/pytorch-image-models): the batch size that it lists ran, the next of its ladder did not, as far as
 one can tell. A margin on the predicted memory is fixed on every other model, so that most verdicts are right,
 and tried on the rest.
+
+Last, of a CNN, a small GPT and an LSTM (vram_steps.py): whether ten batch sizes agree with traces of their
+own, whether operations are those that are known, and what bounds a compiled step.
 """
 
 import shlex
@@ -36,10 +39,16 @@ from vram_models import (  # noqa: E402
     timm_vgg,
     vgg16_bn,
 )
+from vram_steps import tell_compiled, tell_exactness, tell_operations  # noqa: E402
 
-from tunekit.memory.vram.fake.step import BLAS_WORKSPACE_BYTES, FakeTraining, traced  # noqa: E402
+from tunekit.memory.vram.fake.step import (  # noqa: E402
+    BLAS_WORKSPACE_BYTES,
+    FakeTraining,
+    traced,
+    traced_at,
+)
 from tunekit.memory.vram.predict import MemoryPrediction  # noqa: E402
-from tunekit.memory.vram.trace import in_order  # noqa: E402
+from tunekit.memory.vram.trace import AllocationTrace, in_order  # noqa: E402
 from tunekit.units import MIB  # noqa: E402
 
 _GOAL = 0.04
@@ -148,7 +157,7 @@ def tell_ladders() -> None:
     predictions = []
     for ladder in LADDERS:
         training = timm_training_of(ladder.make)
-        prediction = MemoryPrediction(traced(training, 8), traced(training, 24))
+        prediction = MemoryPrediction.of(*traced_at(training, (8, 24)))
         predictions.append(prediction)
         failed = f"{prediction.peak(ladder.failed).reserved_bytes / MIB:.0f} MiB" if ladder.failed else "n/a"
         print(
@@ -194,10 +203,10 @@ def main() -> None:
     for one in MEASURED:
         began = time.monotonic()
         training = training_of(one.make)
-        prediction = MemoryPrediction(traced(training, 8), traced(training, 24))
+        prediction = MemoryPrediction.of(*traced_at(training, (8, 24)))
         peak = prediction.peak(_BATCH_SIZE)
         took_s = time.monotonic() - began
-        direct = in_order(traced(training, _BATCH_SIZE))
+        direct = in_order(AllocationTrace.of(traced(training, _BATCH_SIZE)))
         is_exact = (direct.sizes_bytes == prediction.trace(_BATCH_SIZE).sizes_bytes).all()
         more = 0.0
         if one.left_behind_mib is not None:
@@ -214,6 +223,9 @@ def main() -> None:
     print("\nexact: the batch between agrees with a trace of its own, block for block")
     print(f"goal, within {_GOAL:.0%} of each allocated peak: {'met' if worst <= _GOAL else 'missed'}")
     tell_ladders()
+    tell_exactness()
+    tell_operations()
+    tell_compiled()
 
 
 if __name__ == "__main__":

@@ -233,3 +233,58 @@ class TimmVit(nn.Module):
         tokens = self.patches(images).flatten(2).transpose(1, 2)
         tokens = torch.cat((self.class_token.expand(len(images), -1, -1), tokens), 1) + self.places
         return self.head(self.norm(self.blocks(tokens))[:, 0])
+
+
+class GptBlock(nn.Module):
+    """A block of GPT-2, with torch's scaled dot-product attention."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.norm1, self.norm2, self.heads = nn.LayerNorm(width), nn.LayerNorm(width), heads
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        """Return the block's output."""
+        batch, count, width = words.shape
+        parts = self.qkv(self.norm1(words)).split(width, dim=2)
+        query, key, value = (one.view(batch, count, self.heads, -1).transpose(1, 2) for one in parts)
+        mixed = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        words = words + self.out(mixed.transpose(1, 2).contiguous().view(batch, count, width))
+        return words + self.down(nn.functional.gelu(self.up(self.norm2(words))))
+
+
+class Gpt(nn.Module):
+    """A GPT-2 with tied embeddings; as it stands the small one, its vocabulary padded to 50,304 words."""
+
+    def __init__(
+        self,
+        vocabulary: int = 50_304,
+        width: int = 768,
+        blocks: int = 12,
+        heads: int = 12,
+        length: int = 1024,
+    ) -> None:
+        super().__init__()
+        self.words, self.places = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
+        self.blocks = nn.Sequential(*(GptBlock(width, heads) for _ in range(blocks)))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocabulary, bias=False)
+        self.head.weight = self.words.weight
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Return logits, one row for each token."""
+        words = self.words(tokens) + self.places(torch.arange(tokens.shape[1], device=tokens.device))
+        return self.head(self.norm(self.blocks(words))).flatten(0, 1)
+
+
+class LstmLanguageModel(nn.Module):
+    """Two LSTM layers of 650 features, as Zaremba et al. (2014) had them for 10,000 words."""
+
+    def __init__(self, vocabulary: int = 10_000, width: int = 650) -> None:
+        super().__init__()
+        self.words = nn.Embedding(vocabulary, width)
+        self.layers, self.head = nn.LSTM(width, width, 2, batch_first=True), nn.Linear(width, vocabulary)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Return logits, one row for each token."""
+        return self.head(self.layers(self.words(tokens))[0]).flatten(0, 1)

@@ -10,7 +10,7 @@ from tunekit.records.config import TrainConfig
 from tunekit.records.details import LargestSeen
 from tunekit.records.finding import Finding
 from tunekit.records.measurement import DeviceSeen, Interval, LoopMeasurement, Measurement, TreeMemory
-from tunekit.records.model_summary import Limit, ModelSummary, PredictedLimits
+from tunekit.records.model_summary import KnobWorth, Limit, ModelSummary, PredictedLimits
 from tunekit.records.recommendation import MissingTier, NoiseFloor, Recommendation, Tier
 from tunekit.records.run import FixedKnob, KnobRange, KnobSpace, Run, RunStatus, SearchOptions
 from tunekit.records.target import Discovery, LoaderAddress, LoaderSeen, OptimizerSeen, RootSeen, Target
@@ -34,7 +34,13 @@ def intervals(draw: st.DrawFn) -> Interval:
 def measurements() -> st.SearchStrategy[Measurement]:
     loops = st.builds(
         LoopMeasurement,
-        device=st.builds(DeviceSeen, type=texts, name=texts, memory_bytes=st.none() | positive_counts),
+        device=st.builds(
+            DeviceSeen,
+            type=texts,
+            name=texts,
+            memory_bytes=st.none() | positive_counts,
+            whole_bytes=st.none() | positive_counts,
+        ),
         batch_size=st.none() | positive_counts,
         num_workers=counts,
         prefetch_factor=st.none() | positive_counts,
@@ -232,6 +238,16 @@ def model_summaries(draw: st.DrawFn) -> ModelSummary:
         ),
         missed_relative=None if checked is None else draw(st.floats(0, 10)),
         checked_configs=checked,
+        knobs=tuple(
+            draw(
+                st.lists(
+                    st.builds(
+                        KnobWorth, knob=texts, before=knob_values, after=knob_values, factor=intervals()
+                    ),
+                    max_size=3,
+                )
+            )
+        ),
     )
 
 

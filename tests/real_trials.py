@@ -42,7 +42,7 @@ def share_compiled(trials_folder: Path) -> None:
 class RealTrials:
     """Trials of one target in one folder; the first is the baseline."""
 
-    def __init__(self, target: Target, folder: Path, limits: Limits = LIMITS, window_s: float = 0.5) -> None:
+    def __init__(self, target: Target, folder: Path, limits: Limits = LIMITS, window_s: float = 0.3) -> None:
         self.folder = folder
         share_compiled(folder)
         self._executor = ProcessExecutor(target, folder, limits, window_s)

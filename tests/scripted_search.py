@@ -32,8 +32,9 @@ from tunekit.records.run import Run, SearchOptions
 from tunekit.records.target import Discovery, LoaderAddress, LoaderSeen
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.search.folder import RunFolder
+from tunekit.search.predicted import Machine
 from tunekit.search.reach import Surroundings
-from tunekit.search.search import Machine, Search
+from tunekit.search.search import Search
 from tunekit.trial.executor import KnownTarget, ProgressCallback, TrialSpec
 from tunekit.trial.watch import TrialProgress
 

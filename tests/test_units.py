@@ -14,6 +14,7 @@ from tunekit.units import (
     duration_text,
     hours_text,
     parse_duration_s,
+    percent_text,
     rate_text,
     usd_text,
 )
@@ -177,3 +178,8 @@ def test_a_plural_of_its_own_is_used_for_all_but_one():
         "1 batch",
         "2 batches",
     ]
+
+
+@pytest.mark.parametrize(("share", "text"), [(0.0, "0%"), (0.05, "5%"), (0.025, "2.5%"), (0.0005, "0.05%")])
+def test_shares_are_percents(share: float, text: str) -> None:
+    assert percent_text(share) == text

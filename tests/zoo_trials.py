@@ -3,10 +3,12 @@
 import socket
 import sys
 import venv
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import pytest
 import torch
 from real_trials import ZOO, RealTrials
 
@@ -37,9 +39,18 @@ class Script:
     compiled: bool = False
     tuned: dict[str, object] = field(default_factory=lambda: dict(TUNED))
     """Knobs that one more trial sets."""
+    is_slow: bool = False
+    """Whether it is left out unless asked for: another script nearly covers it."""
 
     def __str__(self) -> str:
         return "-".join(word.strip("-") for word in self.words if word[0] not in "{/" and word != "python")
+
+
+def as_parameters(scripts: Sequence[Script]) -> list[Any]:
+    """Return scripts as parameters of a test, the slow ones marked."""
+    return [
+        pytest.param(one, id=str(one), marks=[pytest.mark.slow] if one.is_slow else []) for one in scripts
+    ]
 
 
 Trials = Callable[[tuple[str, ...]], RealTrials]

@@ -2,7 +2,8 @@
 
 TunekitError (1)
 ├── UsageError (2)                a flag or value that can't be used
-│   └── UnknownGpuError (3)       `--gpu` names no profile
+│   ├── UnknownGpuError (3)       `--gpu` names no profile
+│   └── NoChartError (2)          a run has no chart of that name
 ├── TargetError (4)               the command can't be run as given
 │   └── NoTrainingLoopError (5)   the command runs but never trains
 ├── EmptySpaceError (6)           nothing is left to search
@@ -39,6 +40,10 @@ class UnknownGpuError(UsageError):
     """`--gpu` names a device that has no profile."""
 
     exit_code = 3
+
+
+class NoChartError(UsageError, AttributeError):
+    """A run has no chart of that name: there is none, or it has no figures for it."""
 
 
 class TargetError(TunekitError):

@@ -75,6 +75,11 @@ def usd_text(usd: float | None) -> str:
     return f"${usd:,.0f}" if usd >= 99.995 else f"${usd:.2f}"
 
 
+def percent_text(share: float) -> str:
+    """Return a share with up to three significant digits, such as "5%", "2.5%" or "0.05%"."""
+    return f"{share * 100:.3g}%"
+
+
 def parse_duration_s(text: str) -> float:
     """Return the seconds in a duration such as "15m", "1h30m", "90s" or "90" (seconds).
 

@@ -25,6 +25,7 @@ from tunekit.records.host import Host
 from tunekit.records.run import Run
 from tunekit.records.target import Target
 from tunekit.records.trial import TrialRecord
+from tunekit.report.view import view
 from tunekit.search.folder import RunFolder, load_run
 from tunekit.trial.target import resolve_target
 
@@ -53,6 +54,7 @@ SURFACE = {
         "--out",
         "--resume",
         "--json",
+        "--github-summary",
     },
     "profile": {
         "-h",
@@ -69,6 +71,19 @@ SURFACE = {
         "--ablate",
         "--budget",
         "--trace-kernels",
+        "--out",
+        "--json",
+    },
+    "fits": {
+        "-h",
+        "--help",
+        "--bind",
+        "--samples-per-step",
+        "--trial-limit",
+        "--no-progress-limit",
+        "--gpu",
+        "--batch",
+        "--window",
         "--out",
         "--json",
     },
@@ -109,7 +124,8 @@ SURFACE = {
         "--json",
         "RUN",
     },
-    "report": {"-h", "--help", "--json", "RUN"},
+    "report": {"-h", "--help", "--html", "--markdown", "--github-summary", "--json", "RUN"},
+    "compare": {"-h", "--help", "--tolerance", "--tier", "--json", "--markdown", "--github-summary", "RUN"},
     "gpus": {"-h", "--help", "--json", "NAME"},
     "doctor": {
         "-h",
@@ -122,6 +138,7 @@ SURFACE = {
         "--batch-mib",
         "--processes",
         "--ignore",
+        "--calibrate",
         "--codes",
         "--json",
     },
@@ -132,6 +149,7 @@ EXIT_CODES = {
     "TunekitError": 1,
     "UsageError": 2,
     "UnknownGpuError": 3,
+    "NoChartError": 2,
     "TargetError": 4,
     "NoTrainingLoopError": 5,
     "EmptySpaceError": 6,
@@ -261,7 +279,7 @@ def test_no_word_at_all_shows_the_help(words: list[str], capsys: pytest.CaptureF
         ("doctr", "did you mean doctor?"),
         ("serach", "did you mean search?"),
         ("gpu", "did you mean gpus?"),
-        ("tune", "there are: search, profile, init, run, plan, report, gpus, doctor"),
+        ("tune", "there are: search, profile, fits, init, run, plan, report, compare, gpus, doctor"),
     ],
 )
 def test_a_word_that_is_no_verb_names_what_is_near(word: str, hint: str, capsys: pytest.CaptureFixture[str]):
@@ -486,6 +504,49 @@ def test_a_finished_run_is_resumed_without_a_trial(finished: Path, capsys: pytes
     assert (finished / "scaling.csv").exists()
 
 
+def test_a_search_leaves_its_reports_beside_the_run(finished: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["search", "--resume", str(finished)]) == 0
+    shown = capsys.readouterr().out
+    written = " ".join(shown[shown.index("Written to") : shown.index("Next")].split())
+    assert written.endswith("run.json, report.html, report.md")
+    answer = view(load_run(finished)).answer
+    assert answer in (finished / "report.md").read_text()
+    assert answer in (finished / "report.html").read_text()
+    left = [(finished / name).read_bytes() for name in ("report.html", "report.md")]
+    assert main(["report", str(finished), "--html", "--markdown"]) == 0
+    assert [(finished / name).read_bytes() for name in ("report.html", "report.md")] == left
+
+
+def test_a_report_that_can_not_be_drawn_loses_nothing(
+    finished: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    (finished / "report.html").mkdir()
+    assert main(["search", "--resume", str(finished)]) == 8
+    captured = capsys.readouterr()
+    assert f"the run is kept: free some space, then tunekit report {finished} --html" in captured.err
+    assert view(load_run(finished)).answer.split(":")[0] in captured.out, "the answer is shown all the same"
+    assert (finished / "balanced.yaml").exists()
+    assert load_run(finished).recommendations
+
+
+def test_a_search_appends_to_the_summary_of_its_step(
+    finished: Path, project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    summary = project / "summary.md"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    assert main(["search", "--resume", str(finished), "--github-summary"]) == 0
+    assert summary.read_text() == (finished / "report.md").read_text()
+
+
+def test_a_summary_that_is_nowhere_ends_a_search_before_anything_runs(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    assert main(["search", "--github-summary", "--", sys.executable, "train.py"]) == 2
+    assert "GITHUB_STEP_SUMMARY, which GitHub Actions sets" in capsys.readouterr().err
+    assert not (project / "reports").exists()
+
+
 def test_a_resumed_run_is_warned_of_the_machine_as_it_is_now(finished: Path, monkeypatch: pytest.MonkeyPatch):
     gone = Finding(code="gpu-hot", severity=Severity.WARNING, message="GPU 0 is hot")
     run = load_run(finished)
@@ -538,6 +599,13 @@ def test_a_saved_run_is_shown_again(finished: Path, capsys: pytest.CaptureFixtur
     assert "Tiers (measured)" in capsys.readouterr().out
 
 
+def test_next_steps_name_the_folder_even_where_the_file_was_given(
+    finished: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["report", str(finished / "run.json")]) == 0
+    assert f"{finished}/balanced.yaml" in capsys.readouterr().out
+
+
 def test_a_saved_run_is_printed_as_json(finished: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["report", "--json", str(finished)]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads(to_json(load_run(finished)))
@@ -545,7 +613,7 @@ def test_a_saved_run_is_printed_as_json(finished: Path, capsys: pytest.CaptureFi
 
 def test_a_folder_without_a_run_is_an_error(project: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["report", str(project)]) == 8
-    told = f"no run and no loop profile in {project}: run.json and profile.json are missing; give the folder"
+    told = f"no run and no loop profile in {project}: run.json, profile.json and fits.json are missing; give"
     assert told in capsys.readouterr().err
 
 
@@ -569,6 +637,14 @@ def test_a_report_needs_no_torch(tmp_path: Path):
     assert not loaded_modules("report", str(tmp_path)) & {"torch", "optuna", "pynvml", "numpy", "zarr"}
 
 
+def test_a_comparison_needs_no_torch(tmp_path: Path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text(to_json(run()))
+    words = ("compare", str(tmp_path / "a"), str(tmp_path / "b"), "--tier", "baseline")
+    assert not loaded_modules(*words) & {"torch", "optuna", "pynvml", "numpy", "zarr"}
+
+
 def test_a_plan_needs_no_torch():
     rate = ("--rate", "180", "--samples", "1000", "--epochs", "1", "--gpu", "a10g")
     assert not loaded_modules("plan", *rate) & {"torch", "optuna", "pynvml", "numpy", "zarr"}
@@ -578,7 +654,7 @@ def test_gpus_needs_no_torch():
     assert not loaded_modules("gpus", "a10g") & {"torch", "optuna", "numpy", "zarr"}
 
 
-@pytest.mark.parametrize("verb", ["search", "profile", "plan", "gpus"])
+@pytest.mark.parametrize("verb", ["search", "profile", "plan", "compare", "gpus"])
 def test_help_loads_next_to_nothing(verb: str):
     heavy = {"torch", "optuna", "pynvml", "numpy", "zarr", "pydantic", "rich", "yaml", "psutil"}
     assert not loaded_modules(verb, "--help") & heavy

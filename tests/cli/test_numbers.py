@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.cli.numbers import natural, positive, positive_count, positive_number
+from tunekit.cli.numbers import natural, positive, positive_count, positive_number, share
 
 
 @given(st.integers(0, 10**15 - 1))
@@ -63,3 +63,20 @@ def test_what_is_no_count_says_so(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError) as caught:
         positive_count(text)
     assert str(caught.value) == f"must be a whole number, at least 1, got {text!r}"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("5%", 0.05), ("0.05", 0.05), (".05", 0.05), ("0", 0.0), ("0%", 0.0), ("99.9%", 0.999), ("2.5%", 0.025)],
+)
+def test_a_share_is_read_with_its_sign_or_as_a_fraction(text: str, value: float) -> None:
+    assert share(text) == pytest.approx(value, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "text", ["5", "1", "1.0", "100%", "%", "-5%", "+5%", "5%%", "inf", "nan", "1e-3", ""]
+)
+def test_what_is_no_share_says_how_to_write_it(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError) as caught:
+        share(text)
+    assert str(caught.value) == f"must be a share from 0% to below 100%, written as 5% or 0.05, got {text!r}"

@@ -23,7 +23,19 @@ data:
 optim: {lr: 0.05}
 epochs: 1000
 """
-QUICK = ("--window", "0.3", "--confirm", "1", "--trials", "2", "--budget", "10m", "--fix", "compile=false")
+QUICK = (
+    "--window",
+    "0.3",
+    "--confirm",
+    "1",
+    "--trials",
+    "2",
+    "--budget",
+    "10m",
+    "--fix",
+    "compile=false",
+    *("--fix", "precision=fp32"),
+)
 SCRIPT = str(ZOO / "configured.py")
 
 
@@ -85,6 +97,7 @@ def test_accumulation_follows_the_batch_so_that_the_global_batch_stays(project: 
     assert "follows batch_size, so that the global batch is 128" in printed
 
 
+@pytest.mark.slow
 def test_a_variable_reaches_the_loader(project: Path) -> None:
     wishes = ("--bind", "num_workers=env:WORKERS", "--fix", "num_workers=1", "--fix", "batch_size=32")
     command = ("--config", "train.yaml")
@@ -95,6 +108,7 @@ def test_a_variable_reaches_the_loader(project: Path) -> None:
     assert {trial.measurement.loop.num_workers for trial in tuned if trial.measurement} == {1}
 
 
+@pytest.mark.slow
 def test_a_binding_that_the_script_ignores_is_found_out(project: Path) -> None:
     wishes = ("--bind", "num_workers=env:NOBODY_READS_THIS", "--fix", "num_workers=1")
     tunekit(project, "search", *wishes, "--out", "run", *QUICK, command=("--config", "train.yaml"))

@@ -4,10 +4,12 @@ import io
 from pathlib import Path
 
 import pytest
-from build_records import failure, run, trial_record
+from build_checkups import gpu
+from build_records import GIB, failure, host, run, trial_record
 from rich.console import Console
 
 from tunekit.cli.screen import SearchScreen
+from tunekit.cli.trial_screen import device_text
 from tunekit.records.trial import OutcomeKind
 
 
@@ -25,6 +27,19 @@ def test_markup_and_escapes_are_text():
     assert "finished trials are in [/red]" in shown
     assert "tunekit search --resume [/red]\n" in shown
     assert "\x1b" not in shown
+
+
+@pytest.mark.parametrize(
+    ("memory_gib", "told"),
+    [
+        (140, "NVIDIA A10G is not here; measuring on h200, its memory capped to 22.1 GiB"),
+        (16, "NVIDIA A10G is not here; measuring on h200"),
+    ],
+)
+def test_a_device_that_plays_a_smaller_ones_part_is_shown_with_its_memory(memory_gib: int, told: str):
+    here = host(accelerators=(gpu(memory_bytes=memory_gib * GIB),))
+    assert device_text(run(measured_on="h200", host=here)) == told
+    assert device_text(run(host=here)) == "NVIDIA A10G"
 
 
 @pytest.mark.parametrize("width", [80, 120])

@@ -9,7 +9,7 @@ from hypothesis import given
 from tunekit.errors import UsageError
 from tunekit.export.keys import flat, nested
 from tunekit.export.tuned import read_tuned
-from tunekit.export.yaml_config import tier_yaml
+from tunekit.export.yaml_config import knobs_yaml, tier_yaml
 from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.run import Run
 from tunekit.records.target import Target
@@ -45,6 +45,7 @@ def test_what_was_exported_is_read_back(known: Target, tmp_path: Path):
         one = recommendation(of=knobs, float32_matmul_precision=None)
         text = tier_yaml(searched(known), one)
         found = read_tuned(written(text, tmp_path), searched(known))
+        assert read_tuned(written(knobs_yaml(one, known), tmp_path), searched(known)) == found
         tf32_as_fp32 = knobs.precision is Precision.TF32 and known is not OWN_KEYS
         expected = knobs.model_copy(update={"precision": Precision.FP32}) if tf32_as_fp32 else knobs
         assert found.config.model_copy(update={"precision": expected.precision}) == expected

@@ -18,7 +18,7 @@ from build_records import (
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tunekit.export.yaml_config import tier_yaml, write_tiers
+from tunekit.export.yaml_config import knobs_yaml, tier_yaml, write_tiers
 from tunekit.recommend.scaling import scaling_rows
 from tunekit.records.config import Precision
 from tunekit.records.recommendation import LearningRate, LearningRateRule, NoiseFloor, Tier
@@ -107,7 +107,10 @@ lr: 0.2
 def test_a_planned_training_is_told_with_its_start(asked, length):
     found = lines(recommendation(finish_time_s=4600.0), options=options(**asked))
     whole = " ".join("\n".join(found).replace("\n#", " ").split())
-    assert f"time: 50.0 s per epoch, 1h 16m for {length}, start-up included (training only, " in whole
+    assert (
+        f"time: 50.0 s per epoch, 1h 16m for {length}, start-up included (predicted) (training only, "
+        in whole
+    )
 
 
 def test_a_speed_up_of_the_whole_training_says_so():
@@ -293,3 +296,12 @@ def test_a_batch_beyond_the_square_root_rule_says_so(base_batch: int, is_told: b
     )
     whole = " ".join(" ".join(lines(recommendation(learning_rate=rate))).replace("#", " ").split())
     assert ("at beta1 0.9 the rule ends below k = 10: check your loss" in whole) is is_told
+
+
+def test_the_short_form_has_the_knobs_of_the_file_without_comments_in_a_few_lines():
+    best = recommendation(learning_rate=linear)
+    text = knobs_yaml(best, run().target)
+    assert yaml.safe_load(text) == yaml.safe_load(tier_yaml(run(), best))
+    assert "#" not in text
+    assert len(text.splitlines()) <= 4
+    assert max(map(len, text.splitlines())) <= 100

@@ -6,9 +6,10 @@ from shipped import PROFILES
 
 from tunekit.errors import UnknownGpuError
 from tunekit.hardware.detect import detect_host
-from tunekit.hardware.device import device_profile
+from tunekit.hardware.device import device_profile, memory_cap_bytes
 from tunekit.hardware.nvml import NvmlDevice
 from tunekit.records.host import Host
+from tunekit.units import MIB
 
 
 def host_with(*devices: NvmlDevice) -> Host:
@@ -65,3 +66,36 @@ def test_a_partition_has_a_profile_of_its_own() -> None:
 def test_a_name_without_a_profile_is_an_error_even_beside_a_gpu() -> None:
     with pytest.raises(UnknownGpuError, match="a10x"):
         device_profile("a10x", host_with(T4), PROFILES)
+
+
+def cap(option: str, *devices: NvmlDevice) -> int | None:
+    here = host_with(*devices)
+    return memory_cap_bytes(*device_profile(option, here, PROFILES), here)
+
+
+def test_a_larger_gpu_gets_the_memory_of_the_one_asked_for() -> None:
+    assert cap("a10g", H200) == 22587 * MIB
+    # What torch sees is not known: the driver's figure stands in for it.
+    assert cap("a100-sxm-80", H200) == PROFILES["a100-sxm-80"].memory_bytes
+
+
+@pytest.mark.parametrize(
+    ("option", "devices"),
+    [
+        ("auto", (H200,)),
+        ("h200", (H200,)),
+        ("h200", (T4,)),
+        ("a10g", (T4,)),
+        ("a10g", ()),
+        ("cpu", (H200,)),
+        ("mps-m1", (H200,)),
+    ],
+)
+def test_no_memory_is_capped_on_the_device_itself_a_smaller_one_or_a_cpu(
+    option: str, devices: tuple[NvmlDevice, ...]
+) -> None:
+    assert cap(option, *devices) is None
+
+
+def test_no_memory_is_capped_for_a_loop_that_trains_on_the_cpu() -> None:
+    assert memory_cap_bytes(PROFILES["a10g"], "cpu", host_with(H200)) is None

@@ -37,6 +37,13 @@ def test_rows_double_up_to_one_beyond_the_cpus(
     assert rows(ram_grid(MIB, 0, 0, host(cpus=cpus), present)) == workers
 
 
+def test_other_loaders_have_their_cells_too():
+    cells = ram_grid(MIB, 0, 0, host(cpus=4), (3, 2), others=[(5, 6), (1, 1)])
+    assert rows(cells) == [1, 2, 3, 4, 5, 8]
+    assert cell(cells, 5, 6).buffer_bytes == 30 * MIB
+    assert [one.num_workers for one in cells if one.is_present] == [3]
+
+
 def test_each_row_has_the_usual_prefetches_and_the_present_one():
     cells = ram_grid(MIB, 0, 0, host(cpus=2), (2, 3))
     assert [one.prefetch_factor for one in cells if one.num_workers == 2] == [1, 2, 3, 4, 8]

@@ -85,3 +85,13 @@ def test_peaks_come_from_trials_that_ran_and_from_those_that_ran_out():
 
 def test_a_cpu_tells_nothing_of_device_memory():
     assert peaks_seen((baseline_record(device=cpu()),)) == ()
+
+
+def test_predicted_peaks_are_believed_less_than_measured_ones():
+    asked = [config(batch_size=512)]
+    measured = [PeakSeen(config(batch_size=64), 4 * GIB), PeakSeen(config(batch_size=256), 10 * GIB)]
+    sure = chances(measured, asked)
+    against = [*measured, PeakSeen(config(batch_size=512), 30 * GIB, is_predicted=True)]
+    doubted = chances(against, asked)
+    refuted = chances([*measured, PeakSeen(config(batch_size=512), 30 * GIB)], asked)
+    assert sure[0] > doubted[0] > refuted[0]

@@ -1,11 +1,20 @@
 import math
+import random
 
 import pytest
 from build_records import interval, unhurried
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.recommend.noise import mean_interval, noise_floor, speedup, t_quantile, verdict
+from tunekit.recommend.noise import (
+    larger_noise,
+    mean_interval,
+    noise_floor,
+    speedup,
+    t_quantile,
+    unpaired_factor,
+    verdict,
+)
 from tunekit.records.recommendation import NoiseFloor
 
 rates = st.floats(1e-3, 1e6)
@@ -158,3 +167,109 @@ def test_a_difference_counts_beyond_one_and_beyond_the_noise(ratio, noise, expec
 @given(rate_lists, st.floats(0, 1))
 def test_a_config_against_itself_is_never_faster(values, relative):
     assert verdict(speedup(values, values), floor(relative)) == "no significant difference"
+
+
+# --- processes of two runs -----------------------------------------------------------------
+
+
+def test_welchs_range_by_hand():
+    # Log rates 0.1 +- 0.1 (variance 0.01, 3 processes) over 0 +- 0.2 (variance 0.04, 3 processes).
+    found = unpaired_factor([math.exp(x) for x in (0.0, 0.1, 0.2)], [math.exp(x) for x in (-0.2, 0.0, 0.2)])
+    degrees = (0.01 / 3 + 0.04 / 3) ** 2 / ((0.01 / 3) ** 2 / 2 + (0.04 / 3) ** 2 / 2)
+    assert degrees == pytest.approx(50 / 17, rel=1e-12)
+    half = 4.302652729911275 * math.sqrt(0.05 / 3)  # 2.94 degrees count as 2
+    assert found.value == pytest.approx(math.exp(0.1), rel=1e-12)
+    assert found.low == pytest.approx(math.exp(0.1 - half), rel=1e-9)
+    assert found.high == pytest.approx(math.exp(0.1 + half), rel=1e-9)
+
+
+def test_equal_spreads_have_the_degrees_of_both_sides():
+    # Variance 0.02 on either side: exactly 4 degrees, which rounding may not make 3.
+    spread = [math.exp(x) for x in (-math.sqrt(0.02), 0.0, math.sqrt(0.02))]
+    found = unpaired_factor(spread, spread)
+    assert math.log(found.high) == pytest.approx(2.7764451051977987 * math.sqrt(0.04 / 3), rel=1e-9)
+
+
+@unhurried
+@given(rate_lists, rate_lists)
+def test_the_other_way_round_is_the_inverse(ours, theirs):
+    there, back = unpaired_factor(ours, theirs), unpaired_factor(theirs, ours)
+    assert math.log(there.value) == pytest.approx(-math.log(back.value), rel=1e-9, abs=1e-9)
+    if min(back.low, there.low) > 1e-280:
+        assert math.log(there.high) == pytest.approx(-math.log(back.low), rel=1e-9, abs=1e-9)
+        assert math.log(there.low) == pytest.approx(-math.log(back.high), rel=1e-9, abs=1e-9)
+
+
+@unhurried
+@given(rate_lists, rate_lists, st.floats(1e-3, 1e3))
+def test_a_unit_of_both_sides_changes_nothing(ours, theirs, unit):
+    plain = unpaired_factor(ours, theirs)
+    scaled = unpaired_factor([rate * unit for rate in ours], [rate * unit for rate in theirs])
+    assert scaled.value == pytest.approx(plain.value, rel=1e-6)
+
+
+@unhurried
+@given(rate_lists, st.floats(0, 1))
+def test_a_run_against_its_own_copy_is_never_different(values, relative):
+    assert verdict(unpaired_factor(values, values), floor(relative)) == "no significant difference"
+
+
+def covered_share(own: tuple[int, float], other: tuple[int, float], experiments: int = 3000) -> float:
+    """How often the range holds the true factor: log-normal rates, each side (processes, spread)."""
+    chance, truth, held = random.Random(20260102), math.log(0.9), 0
+    for _ in range(experiments):
+        ours = [math.exp(truth + chance.gauss(0, own[1])) for _ in range(own[0])]
+        theirs = [math.exp(chance.gauss(0, other[1])) for _ in range(other[0])]
+        found = unpaired_factor(ours, theirs)
+        held += found.low <= math.exp(truth) <= found.high
+    return held / experiments
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "least"),
+    [
+        ((3, 0.05), (3, 0.05), 0.95),
+        ((5, 0.02), (5, 0.08), 0.95),
+        ((5, 0.08), (3, 0.02), 0.95),
+        ((2, 0.05), (2, 0.05), 0.95),
+        ((2, 0.05), (12, 0.05), 0.90),
+    ],
+)
+def test_the_range_of_two_runs_holds_the_truth_as_often_as_it_says(own, other, least):
+    # Three standard errors of a share of 0.95 in 3,000 experiments are 0.012.
+    assert covered_share(own, other) >= least - 0.012
+
+
+def test_the_range_of_two_runs_is_hardly_wider_than_it_has_to_be():
+    # Degrees of freedom are rounded down, which costs a little.
+    assert covered_share((5, 0.05), (5, 0.05)) <= 0.97
+
+
+def test_one_process_takes_its_spread_from_its_own_runs_noise():
+    found = unpaired_factor([90.0], [100.0], floor(0.05), floor(0.05))
+    # The variance of a ratio of two processes is what the floor is of; 4 pairs on either side.
+    half = t_quantile(8) * math.log(1.05)
+    assert found.high / found.value == pytest.approx(math.exp(half), rel=1e-9)
+    noisier = unpaired_factor([90.0], [100.0], floor(0.2), floor(0.05))
+    assert noisier.low < found.low < found.high < noisier.high
+
+
+def test_one_process_beside_several_uses_what_is_known_of_each():
+    several = [99.0, 100.0, 101.0]
+    found = unpaired_factor([90.0], several, floor(0.02))
+    assert found.value == pytest.approx(0.9, rel=1e-3)
+    assert found.low < 0.9 < found.high < 1.0
+
+
+def test_too_few_processes_tell_nothing():
+    assert unpaired_factor([90.0], [100.0, 101.0]) is None
+    assert unpaired_factor([90.0], [100.0, 101.0], None, floor(0.05)) is None
+    assert unpaired_factor([90.0, 91.0], [100.0], floor(0.05)) is None
+    assert unpaired_factor([], [100.0, 101.0], floor(0.05), floor(0.05)) is None
+    assert unpaired_factor([90.0, 91.0], []) is None
+
+
+def test_the_larger_of_two_noise_floors():
+    assert larger_noise(floor(0.02), floor(0.05)) == floor(0.05)
+    assert larger_noise(None, floor(0.05)) == floor(0.05)
+    assert larger_noise(None, None) is None

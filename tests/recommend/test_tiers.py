@@ -7,6 +7,7 @@ from build_records import (
     config,
     configs,
     cpu,
+    device,
     host,
     hosts,
     measurement,
@@ -80,6 +81,13 @@ def test_reserved_memory_is_judged_on_what_torch_sees():
     )
     assert violations(record, Tier.BALANCED, host()) == ()
     assert violations(trial_record(device=cpu()), Tier.CONSERVATIVE, host()) == ()
+
+
+def test_reserved_memory_is_judged_on_what_the_device_was_held_to():
+    held = device("NVIDIA H200").model_copy(update={"whole_bytes": 140 * GIB})
+    record = trial_record(device=held, peak_reserved_bytes=18 * GIB)
+    (broken,) = violations(record, Tier.CONSERVATIVE, host())
+    assert "more than 75% of 22.0 GiB" in broken
 
 
 def test_buffer_and_whole_tree_are_judged_on_the_ram_limit():

@@ -190,3 +190,9 @@ def test_a_request_without_knobs_leaves_the_script_alone():
 def test_a_request_survives_json(knobs: KnobsAsked):
     whole = request().model_copy(update={"knobs": knobs})
     assert AgentRequest.model_validate_json(json.dumps(dump_request(whole))) == whole
+
+
+def test_a_request_names_the_memory_that_torch_may_reserve():
+    assert dump_request(request())["device_memory_bytes"] is None
+    held = request().model_copy(update={"device_memory_bytes": 22 << 30})
+    assert dump_request(held)["device_memory_bytes"] == 22 << 30

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from tunekit.records.model_summary import Limit, ModelSummary, PredictedLimits
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import Run
+from tunekit.report.answer import best_recommendation
 from tunekit.report.ceilings import ceilings_passage
-from tunekit.report.view import best_recommendation
 from tunekit.units import rate_text
 
 

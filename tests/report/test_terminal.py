@@ -4,17 +4,16 @@ import io
 from pathlib import Path
 
 import pytest
-from build_loops import work
-from build_records import baseline_record, config, confirm_records, recommendation, run, trial_record
+from build_records import config, recommendation, run, trial_record
+from build_searched import walked
 from rich.console import Console
 
 from tunekit.records.finding import Finding
-from tunekit.records.recommendation import NoiseFloor, Tier
+from tunekit.records.recommendation import MissingTier, NoiseFloor, Tier
 from tunekit.records.run import Run
 from tunekit.records.target import Target
 from tunekit.report.terminal import draw, hang
 from tunekit.report.view import view
-from tunekit.search.assemble import assemble
 
 FOLDER = Path("reports/train-2026-01-02")
 WRITTEN = tuple(
@@ -27,6 +26,11 @@ HEADING = "What holds the rate (predicted)"
 AT_80 = """
 Balanced is 1.96x (1.86 to 2.06) as fast as your baseline: 980 samples/s (955 to
 1,005).
+Headroom: 77% of the device's memory stays free, 5.0 GiB of 22.0 GiB reserved
+(measured); 97% of 32.0 GiB RAM stays free, 1.0 GiB for processes (measured) and
+3.9 MiB Safe for the loader's buffer (predicted).
+Price: on a machine that is billed by the hour, every epoch costs 51% of what it
+costs now (49% to 54%; predicted from the speed-up).
 Measured on a10g in 11 trials, 10m 00s; rates and speed-ups from 3 interleaved
 rounds of fresh processes (95% intervals); A/A noise floor 1.6% over 3 fresh
 baseline processes.
@@ -52,7 +56,7 @@ speed-up                         1         1.96x         1.96x         1.96x
 epoch                       1m 40s        51.0 s        51.0 s        51.0 s
 buffer (predicted)  500.0 KiB Safe  3.9 MiB Safe  3.9 MiB Safe  3.9 MiB Safe
 VRAM reserved              5.0 GiB       5.0 GiB       5.0 GiB       5.0 GiB
-lr (by rule)                   0.1           0.4           0.4           0.4
+lr (predicted)                 0.1           0.4           0.4           0.4
 same as                                           conservative  conservative
 
 What holds the rate (predicted)
@@ -71,29 +75,12 @@ GPUs  batch  workers  RAM buffer  RAM per host  lr linear *  lr sqrt
    8  4,096       32    31.2 MiB       8.0 GiB          3.2   0.5657
 
 Written to reports/train-2026-01-02/
-  conservative.yaml  balanced.yaml  aggressive.yaml  run.json
+  conservative.yaml, balanced.yaml, aggressive.yaml, run.json
 
 Next
   set lr to 0.4 in your script for the new batch, or bind it (--bind), then:
   tunekit run reports/train-2026-01-02/balanced.yaml --keep-lr
 """
-
-
-def walked() -> Run:
-    """Baseline at 500 samples/s, batch 512 at twice that, confirmed in three rounds."""
-    own, faster = config(), config(batch_size=512, num_workers=4)
-    of_own, of_faster = ({"loader_work": work(one.batch_size / 1000)} for one in (own, faster))
-    baselines = tuple(
-        record.model_copy(update={"is_baseline_config": True})
-        for record in confirm_records([500.0, 505.0, 495.0], own, first_number=50, **of_own)
-    )
-    others = tuple(
-        trial_record(number, 700.0 + number, config(batch_size=96 + number)) for number in range(2, 5)
-    )
-    again = confirm_records([980.0, 970.0, 990.0], faster, first_number=70, **of_faster)
-    first = (baseline_record(of=own, **of_own), trial_record(1, 1000.0, faster, **of_faster))
-    ended = run(trials=(), why_stopped="every config of the space was tried")
-    return assemble(ended, (*first, *others, *baselines, *again))
 
 
 def drawn(shown: Run, width: int, folder: Path = FOLDER, files: tuple[Path, ...] = WRITTEN) -> str:
@@ -113,7 +100,15 @@ def test_a_run_at_120_columns_has_the_same_tables_and_longer_sentences():
         "Balanced is 1.96x (1.86 to 2.06) as fast as your baseline: 980 samples/s (955 to 1,005)."
     )
     ours, narrow = wide.index(HEADING), AT_80.splitlines().index(HEADING)
-    assert wide[4:ours] == AT_80.splitlines()[6:narrow]
+    assert wide[2:6] == [
+        "Headroom: 77% of the device's memory stays free, 5.0 GiB of 22.0 GiB reserved (measured); 97% of "
+        "32.0 GiB RAM stays",
+        "free, 1.0 GiB for processes (measured) and 3.9 MiB Safe for the loader's buffer (predicted).",
+        "Price: on a machine that is billed by the hour, every epoch costs 51% of what it costs now (49% to "
+        "54%; predicted from",
+        "the speed-up).",
+    ]
+    assert wide[8:ours] == AT_80.splitlines()[11:narrow]
     assert wide[ours + 1 : ours + 5] == [
         "baseline: training-bound; the loader allows 1,903 samples/s, training 510",
         "balanced: training-bound; the loader allows 3,734 samples/s, training 995; "
@@ -239,6 +234,13 @@ def test_a_run_without_anything_is_drawn():
     assert "No recommendation yet" in text
     assert "Written to" not in text
     assert f"tunekit search --resume {FOLDER}" in text
+
+
+def test_it_says_why_a_tier_is_missing_where_trials_can_tell():
+    reason = "every config failed when it was run again"
+    missing = tuple(MissingTier(tier=tier, reason=reason) for tier in (Tier.CONSERVATIVE, Tier.AGGRESSIVE))
+    assert f"\n\nno conservative or aggressive: {reason}\n\n" in drawn(run(missing_tiers=missing), 80)
+    assert reason not in drawn(run(missing_tiers=missing, trials=(trial_record(1, None),)), 80)
 
 
 def test_a_kept_baseline_has_no_changes_to_make():

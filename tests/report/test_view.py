@@ -25,6 +25,7 @@ from tunekit.records.recommendation import LearningRate, LearningRateRule, Noise
 from tunekit.records.run import FixedKnob, KnobRange, Objective, Run, RunStatus
 from tunekit.records.target import Target
 from tunekit.records.trial import OutcomeKind, TrialRole
+from tunekit.report.answer import best_recommendation
 from tunekit.report.text import (
     config_text,
     finding_text,
@@ -35,7 +36,7 @@ from tunekit.report.text import (
     speedup_text,
     target_text,
 )
-from tunekit.report.view import best_recommendation, view
+from tunekit.report.view import view
 from tunekit.trial.binding_syntax import parse_binding
 
 fast = config(batch_size=256, num_workers=4, compile=True)
@@ -102,16 +103,16 @@ def test_a_search_for_the_shortest_training_says_how_long_it_is(ratio: Interval,
     best = recommendation(of=fast, speedup=ratio, finish_time_s=5040.0)
     shown = view(finished(best, options=asked))
     assert shown.answer.removeprefix("Balanced").lstrip(": ").startswith(told)
-    assert shown.answer.endswith(": 1h 24m instead of 2h 46m.")
-    assert ("planned run", "2h 46m", "1h 24m") in shown.tiers.rows
+    assert shown.answer.endswith(": 1h 24m instead of 2h 46m, predicted from measured parts.")
+    assert ("planned run (predicted)", "2h 46m", "1h 24m") in shown.tiers.rows
     assert any(row[0] == "speed-up of run" for row in shown.tiers.rows)
 
 
 def test_a_planned_run_is_shown_whatever_is_looked_for():
     best = recommendation(of=fast, finish_time_s=5040.0)
     shown = view(finished(best, options=options(epochs=100, epochs_given=True)))
-    assert ("planned run", "2h 46m", "1h 24m") in shown.tiers.rows
-    assert not any(row[0] == "planned run" for row in view(finished()).tiers.rows)
+    assert ("planned run (predicted)", "2h 46m", "1h 24m") in shown.tiers.rows
+    assert not any(row[0] == "planned run (predicted)" for row in view(finished()).tiers.rows)
 
 
 def test_a_baseline_that_nothing_beats_is_kept():
@@ -198,11 +199,11 @@ def test_only_what_differs_from_the_baseline_is_a_change():
     )
 
 
-def test_a_knob_that_falls_away_is_shown_as_a_dash():
+def test_a_knob_that_falls_away_is_none():
     lone = recommendation(of=config(num_workers=0))
     assert view(finished(lone)).changes == (
         "num_workers: 2 -> 0",
-        "prefetch_factor: 2 -> -",
+        "prefetch_factor: 2 -> none",
         "persistent_workers: on -> off",
     )
 
@@ -261,8 +262,8 @@ def test_findings_are_blocks_with_what_shows_them_and_what_to_do():
         Finding(code="two", severity="warning", message="other", evidence="3 ms", remedy="do this", gain=1.2),
     )
     shown = view(finished(findings=told))
-    assert [one.heading for one in shown.findings] == ["note one: something", "warning two: other"]
-    assert shown.findings[1].details == ("seen: 3 ms", "do: do this", "gain: at most 1.20x (predicted)")
+    assert [one.heading for one in shown.findings] == ["warning two: other", "note one: something"]
+    assert shown.findings[0].details == ("seen: 3 ms", "do: do this", "gain: at most 1.20x (predicted)")
     assert shown.notes == ()
 
 
@@ -286,7 +287,7 @@ def test_tiers_stand_beside_the_baseline():
     assert rows["batch_size"] == ("128", "256", "256")
     assert rows["samples/s"] == ("500", "1,000", "1,000")
     assert rows["speed-up"] == ("1", "2.00x", "2.00x")
-    assert rows["lr (by rule)"] == ("0.1", "0.2", "0.2")
+    assert rows["lr (predicted)"] == ("0.1", "0.2", "0.2")
     assert rows["VRAM reserved"] == ("5.0 GiB", "5.0 GiB", "5.0 GiB")
     assert rows["same as"] == ("", "", "conservative")
     assert all(len(row) == len(shown.columns) for row in shown.rows)

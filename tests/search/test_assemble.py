@@ -4,11 +4,13 @@ import pytest
 from any_records import trial_records
 from build_records import (
     GIB,
+    MIB,
     baseline_record,
     config,
     configs,
     confirm_records,
     cpu,
+    device,
     discovery,
     failure,
     host,
@@ -172,6 +174,17 @@ def test_another_device_than_asked_for_is_noted():
     notes = assembled(baseline_record(device=cpu()), measured_on="cpu").findings
     (note,) = [note for note in notes if note.code == "other-device"]
     assert note.message == "measured on cpu, not on a10g: the tiers are for this machine"
+
+
+def test_a_device_held_to_the_memory_of_the_one_asked_for_is_noted():
+    held = device("NVIDIA H200").model_copy(update={"memory_bytes": 22587 * MIB, "whole_bytes": 143156 * MIB})
+    notes = assembled(baseline_record(device=held), measured_on="h200").findings
+    (note,) = [note for note in notes if note.code == "other-device"]
+    assert note.message == (
+        "measured on h200 with its memory capped to a10g's 22.1 GiB: what fits is held against that, of "
+        "which a CUDA context on a10g takes 0.3 to 1.5 GiB; rates are those of h200"
+    )
+    assert note.remedy == "run the same command on a machine with NVIDIA A10G"
 
 
 def test_diverted_writes_are_counted_once_per_file():

@@ -15,7 +15,8 @@ from tunekit.records.recommendation import Tier
 from tunekit.records.run import FixedKnob
 from tunekit.records.trial import OutcomeKind
 from tunekit.search.folder import RunFolder
-from tunekit.search.search import Machine, Search
+from tunekit.search.predicted import Machine
+from tunekit.search.search import Search
 from tunekit.trial.executor import ProcessExecutor
 from tunekit.trial.watch import Limits
 

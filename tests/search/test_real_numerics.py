@@ -13,7 +13,8 @@ from tunekit.records.run import FixedKnob
 from tunekit.records.trial import TrialRole
 from tunekit.search.assemble import Trials, pick_tiers
 from tunekit.search.folder import RunFolder, load_run
-from tunekit.search.search import Machine, Search
+from tunekit.search.predicted import Machine
+from tunekit.search.search import Search
 from tunekit.trial.executor import ProcessExecutor, TrialSpec
 
 pytestmark = pytest.mark.real

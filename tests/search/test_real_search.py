@@ -18,7 +18,10 @@ from tunekit.records.trial import TrialRecord, TrialRole
 
 pytestmark = pytest.mark.real
 
-QUICK = ("--window", "0.3", "--confirm", "1", "--fix", "compile=false", "--budget", "10m")
+QUICK = (
+    *("--window", "0.3", "--confirm", "1", "--budget", "10m"),
+    *("--fix", "compile=false", "--fix", "precision=fp32"),
+)
 
 
 def search(*words: str, **options: object) -> subprocess.Popen[str]:

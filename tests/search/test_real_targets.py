@@ -19,6 +19,8 @@ from tunekit.records.run import Run, RunStatus
 pytestmark = pytest.mark.real
 
 PYTHON = sys.executable
+SLOW = ("lightning", "accelerate", "scaler", "iterable-sharded", "other-environment", "gpt", "torchrun")
+"""Projects whose loops the tests of trials already reach."""
 QUICK = ("--trials", "2", "--confirm", "1", "--window", "0.3", "--budget", "10m")
 OLD_FILES = {
     "out/checkpoint-3/model.safetensors": b"forty hours of training",
@@ -84,7 +86,6 @@ PROJECTS = [
         "scaler", (PYTHON, "scaler_accumulate.py", "--output", "out", "--init-scale", "65536"), LOADER[2:]
     ),
     Project("iterable-sharded", (PYTHON, "iterable_sharded.py", "--output", "out"), LOADER),
-    Project("iterable-plain", (PYTHON, "iterable_plain.py", "--output", "out"), LOADER, tuned="batch_size"),
     Project("other-environment", ("OTHER_PYTHON", "lstm_padded.py", "--output", "out"), LOADER),
 ]
 
@@ -121,7 +122,13 @@ def wait_for_change(
     return files_in(folder) != before
 
 
-@pytest.mark.parametrize("project", PROJECTS, ids=lambda project: project.name)
+@pytest.mark.parametrize(
+    "project",
+    [
+        pytest.param(one, id=one.name, marks=[pytest.mark.slow] if one.name in SLOW else [])
+        for one in PROJECTS
+    ],
+)
 def test_a_project_is_tuned_unmodified_and_unharmed(
     project: Project, tmp_path: Path, other_python: str
 ) -> None:

@@ -17,7 +17,15 @@ from tunekit.records.agent_messages import (
     NonfiniteEvent,
 )
 from tunekit.records.config import Precision
-from tunekit.records.details import Details, LargestSeen, QueueSeen, SizeSeen, SizesSeen
+from tunekit.records.details import (
+    Details,
+    LargestSeen,
+    QueueSeen,
+    SizeSeen,
+    SizesSeen,
+    TracedAt,
+    TraceSeen,
+)
 from tunekit.records.measurement import Measurement, TreeMemory
 from tunekit.records.target import RootSeen
 from tunekit.records.trial import Failure, MemoryPoint, OutcomeKind
@@ -245,6 +253,20 @@ def test_sizes_that_were_not_at_work_when_a_script_ended_stay_as_they_were(seen:
     assert cut_short(Details(sizes=seen), asked, **OUT_OF_MEMORY).sizes == seen
 
 
+def test_a_script_that_ended_while_it_was_traced_keeps_what_was_traced_before() -> None:
+    steps = (TracedAt(precision=None, batch_size=2, file="trace-own-2.json"),)
+    trace = cut_short(Details(trace=TraceSeen(device_type="cpu", steps=steps)), (), **OUT_OF_MEMORY).trace
+    assert trace is not None
+    assert trace.steps == steps
+    assert (trace.why_ended or "").startswith("the script ended while it was traced: ")
+    assert "OutOfMemoryError: CUDA out of memory" in (trace.why_ended or "")
+
+
+def test_a_trace_that_had_ended_by_itself_says_so_still() -> None:
+    seen = TraceSeen(device_type="cpu", why_ended="the loop has no DataLoader")
+    assert cut_short(Details(trace=seen), (), **OUT_OF_MEMORY).trace == seen
+
+
 GIVEN = largest_seen(is_lived_through=False)
 
 
@@ -311,6 +333,14 @@ def test_torchs_own_type_says_that_the_device_ran_out(name: str):
     found = failed(raised(name, *OOM_MRO, message="CUDA out of memory. Tried to allocate 2 GiB"))
     assert found.kind is OutcomeKind.DEVICE_OOM
     assert found.remedy == "use a smaller batch or bf16"
+
+
+def test_a_device_that_is_held_to_less_than_it_has_runs_out_like_any_other():
+    said = (
+        "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 139.80 GiB of which "
+        "117.00 GiB is free. 22.06 GiB allowed; Of the allocated memory 21.50 GiB is allocated by PyTorch"
+    )
+    assert failed(raised("torch.OutOfMemoryError", *OOM_MRO, message=said)).kind is OutcomeKind.DEVICE_OOM
 
 
 def test_a_user_error_derived_from_torchs_counts_like_it():

@@ -34,7 +34,7 @@ def work(trials_of: SharedTrials, run: str) -> LoaderWork:
     return seen
 
 
-@pytest.mark.parametrize("run", ["forked", "stream", "spawned"])
+@pytest.mark.parametrize("run", ["forked", "stream", pytest.param("spawned", marks=pytest.mark.slow)])
 def test_a_slow_worker_shows_beside_a_quick_one(run: str, trials_of: SharedTrials) -> None:
     slow, quick = work(trials_of, run).workers
     assert slow.batches > 0

@@ -138,6 +138,7 @@ def test_garbage_among_the_events_is_passed_over(tmp_path: Path) -> None:
     assert reader.rejected_lines >= 4
 
 
+@pytest.mark.slow
 def test_a_search_whose_every_trial_with_workers_fails_goes_on_to_its_end(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     search = [sys.executable, "-m", "tunekit", "search", "--out", str(folder)]

@@ -1,5 +1,6 @@
 """What a real trial sees of its loop once it is measured."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,19 @@ pytestmark = pytest.mark.real
 
 
 def test_on_a_cpu_operators_are_seen_and_nothing_that_only_a_gpu_has(tmp_path: Path) -> None:
-    executor = ProcessExecutor(zoo_target("plain_with_validation.py"), tmp_path, LIMITS, window_s=0.2)
+    executor = ProcessExecutor(
+        zoo_target("plain_with_validation.py"), tmp_path, LIMITS, window_s=0.2, device_memory_bytes=1 << 30
+    )
     wanted = (Detail.KERNELS, Detail.SYNCS, Detail.PEAKS)
     spec = TrialSpec(0, TrialRole.BASELINE, None, details=wanted)
     record = executor.run(spec, None, lambda progress: None)
     assert record.measurement is not None
     assert record.measurement.loop.device_parts is None
+    # Asked to hold a CUDA device to 1 GiB, it starts none and holds nothing.
+    request = json.loads((tmp_path / "0000" / "request.json").read_text())
+    assert request["device_memory_bytes"] == 1 << 30
+    assert record.measurement.loop.device.whole_bytes is None
+    assert record.faults == ()
     details = record.measurement.details
     assert details is not None
     assert details.faults == ()

@@ -13,6 +13,7 @@ from zoo_trials import (
     SEQUENTIAL,
     Script,
     SharedTrials,
+    as_parameters,
     check_baseline,
     check_tuned,
     command_target,
@@ -51,6 +52,7 @@ SCRIPTS = [
         workers=2,
         batches_per_step=4,
         tuned=BATCHES,
+        is_slow=True,
     ),
     Script(LIGHTNING, (LIT,), (("AdamW", 0.002),)),
     Script(
@@ -59,6 +61,7 @@ SCRIPTS = [
         (("AdamW", 0.002),),
         precision="bf16",
         tuned=NO_PRECISION,
+        is_slow=True,
     ),
     Script(
         (*LIGHTNING, "--csv", "--accumulate", "4", "--workers", "2"),
@@ -66,6 +69,7 @@ SCRIPTS = [
         (("AdamW", 0.002),),
         workers=2,
         batches_per_step=4,
+        is_slow=True,
     ),
     Script(("python", *ACCELERATE), (NET,), (("AdamW", 0.001),)),
     Script(
@@ -73,12 +77,16 @@ SCRIPTS = [
         (NET,),
         (("AdamW", 0.001),),
         batches_per_step=4,
+        is_slow=True,
     ),
     Script(TORCHRUN, (DDP,), (("SGD", 0.02),)),
-    Script(MP_SPAWN, (DDP,), (("SGD", 0.02),)),
+    Script(MP_SPAWN, (DDP,), (("SGD", 0.02),), is_slow=True),
     Script(("python", "lstm_padded.py"), (("__main__.Tagger", 21122),), (("RMSprop", 0.001),)),
     Script(
-        ("python", "lstm_padded.py", "--batch-first"), (("__main__.Tagger", 21122),), (("RMSprop", 0.001),)
+        ("python", "lstm_padded.py", "--batch-first"),
+        (("__main__.Tagger", 21122),),
+        (("RMSprop", 0.001),),
+        is_slow=True,
     ),
     Script(
         ("python", "scaler_accumulate.py", "--dtype", "bfloat16"),
@@ -105,31 +113,41 @@ def trials_of(tmp_path_factory: pytest.TempPathFactory) -> SharedTrials:
     return SharedTrials(tmp_path_factory.mktemp("frameworks"))
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=str)
+@pytest.mark.parametrize("script", as_parameters(SCRIPTS))
 def test_the_loop_inside_is_understood_and_reached(script: Script, trials_of: SharedTrials) -> None:
     trials = trials_of(script.words)
     check_baseline(script, trials)
     check_tuned(script, trials)
 
 
-@pytest.mark.parametrize("words", [HF, LIGHTNING, ("python", *ACCELERATE)], ids=lambda words: words[1])
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(HF, id="hf_trainer.py", marks=pytest.mark.slow),
+        pytest.param(LIGHTNING, id="lightning_fit.py"),
+        pytest.param(("python", *ACCELERATE), id="accelerate_loop.py", marks=pytest.mark.slow),
+    ],
+)
 def test_compile_captures_a_graph_inside_a_framework(words: tuple[str, ...], trials_of: SharedTrials) -> None:
     assert loop_of(trials_of(words).run(compile=True)).compile_graphs >= 1
 
 
+@pytest.mark.slow
 def test_compile_captures_a_graph_inside_data_parallel(trials_of: SharedTrials) -> None:
     assert loop_of(trials_of(TORCHRUN).run(compile=True)).compile_graphs >= 1
 
 
 @pytest.mark.parametrize(
-    "words", [pytest.param(TORCHRUN, id="torchrun"), pytest.param(MP_SPAWN, id="mp_spawn")]
+    "words",
+    [pytest.param(TORCHRUN, id="torchrun"), pytest.param(MP_SPAWN, id="mp_spawn", marks=pytest.mark.slow)],
 )
 def test_the_ranks_are_counted(words: tuple[str, ...], trials_of: SharedTrials) -> None:
     assert found_by(trials_of(words)).world_size == 2
 
 
 @pytest.mark.parametrize(
-    "words", [pytest.param(TORCHRUN, id="torchrun"), pytest.param(MP_SPAWN, id="mp_spawn")]
+    "words",
+    [pytest.param(TORCHRUN, id="torchrun"), pytest.param(MP_SPAWN, id="mp_spawn", marks=pytest.mark.slow)],
 )
 def test_the_rate_is_that_of_all_ranks(words: tuple[str, ...], trials_of: SharedTrials) -> None:
     trials = trials_of(words)
@@ -147,6 +165,7 @@ def test_bf16_of_the_trainer_is_seen(trials_of: SharedTrials) -> None:
     assert trials.baseline.config.precision == "bf16"
 
 
+@pytest.mark.slow
 def test_compile_of_the_trainer_is_seen(trials_of: SharedTrials) -> None:
     trials = trials_of((*HF, "--compile", "--save-steps", "500"))
     assert loop_of(trials.baseline).compile_graphs >= 1
@@ -170,6 +189,7 @@ def test_a_loop_with_a_batch_function_is_measured_at_its_steps(dtype: str, trial
         assert loop_of(trials.run(precision="bf16")).batch_size == 12
 
 
+@pytest.mark.slow
 def test_compile_of_a_loop_with_a_batch_function_is_seen(trials_of: SharedTrials) -> None:
     trials = trials_of((*GPT, "--compile"))
     assert loop_of(trials.baseline).compile_graphs >= 1

@@ -1,7 +1,16 @@
 """Loops as people write them: odd optimizers, samplers, backward passes and worker processes."""
 
 import pytest
-from zoo_trials import SEQUENTIAL, Script, SharedTrials, check_baseline, check_tuned, found_by, loop_of
+from zoo_trials import (
+    SEQUENTIAL,
+    Script,
+    SharedTrials,
+    as_parameters,
+    check_baseline,
+    check_tuned,
+    found_by,
+    loop_of,
+)
 
 pytestmark = pytest.mark.real
 
@@ -18,7 +27,12 @@ def python(*words: str) -> tuple[str, ...]:
 
 WORKERS = [
     Script(
-        python("spawn_workers.py", "--context", context), (LINEAR,), (("SGD", 0.02),), workers=1, tuned=tuned
+        python("spawn_workers.py", "--context", context),
+        (LINEAR,),
+        (("SGD", 0.02),),
+        workers=1,
+        tuned=tuned,
+        is_slow=context == "forkserver",
     )
     for context, tuned in [
         ("fork", {"batch_size": 32, "num_workers": 2}),
@@ -31,7 +45,11 @@ SCRIPTS = [
     Script(python("lbfgs.py"), ((SEQUENTIAL, 9352),), (("LBFGS", 0.02),)),
     Script(python("super_step.py"), (LINEAR,), (("ClippedSGD", 0.05),)),
     Script(
-        python("super_step.py", "--accumulate", "2"), (LINEAR,), (("ClippedSGD", 0.05),), batches_per_step=2
+        python("super_step.py", "--accumulate", "2"),
+        (LINEAR,),
+        (("ClippedSGD", 0.05),),
+        batches_per_step=2,
+        is_slow=True,
     ),
     Script(python("autograd_backward.py"), (("__main__.TwoHeads", 141321),), (("Adam", 0.001),)),
     Script(python("custom_batch_sampler.py"), (BAG,), (("Adam", 0.001),), batch_size=None, tuned=NO_BATCH),
@@ -43,7 +61,7 @@ SCRIPTS = [
         (("AdamW", 0.001),),
         compiled=True,
     ),
-    Script(python("own_compile.py", "--in-place"), (NET,), (("AdamW", 0.001),), compiled=True),
+    Script(python("own_compile.py", "--in-place"), (NET,), (("AdamW", 0.001),), compiled=True, is_slow=True),
     Script(python("own_channels_last.py"), ((SEQUENTIAL, 2970),), (("SGD", 0.05),)),
     *WORKERS,
     Script(
@@ -54,7 +72,7 @@ SCRIPTS = [
     Script(python("-m", "pkg.train"), (("pkg.model.Net", 140296),), (("AdamW", 0.001),)),
 ]
 STATEFUL = [
-    Script(python("stateful_loader.py"), (LINEAR,), (("SGD", 0.02),)),
+    Script(python("stateful_loader.py"), (LINEAR,), (("SGD", 0.02),), is_slow=True),
     Script(python("stateful_loader.py", "--workers", "2"), (LINEAR,), (("SGD", 0.02),), workers=2),
 ]
 
@@ -64,14 +82,14 @@ def trials_of(tmp_path_factory: pytest.TempPathFactory) -> SharedTrials:
     return SharedTrials(tmp_path_factory.mktemp("loops"))
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=str)
+@pytest.mark.parametrize("script", as_parameters(SCRIPTS))
 def test_the_loop_is_understood_and_reached(script: Script, trials_of: SharedTrials) -> None:
     trials = trials_of(script.words)
     check_baseline(script, trials)
     check_tuned(script, trials)
 
 
-@pytest.mark.parametrize("script", STATEFUL, ids=str)
+@pytest.mark.parametrize("script", as_parameters(STATEFUL))
 def test_a_loader_that_keeps_its_state_is_seen(script: Script, trials_of: SharedTrials) -> None:
     trials = trials_of(script.words)
     check_baseline(script, trials)
@@ -97,6 +115,7 @@ def test_autocast_within_the_forward_is_seen(trials_of: SharedTrials) -> None:
     check_tuned(script, trials_of(words))
 
 
+@pytest.mark.slow
 def test_compile_of_a_function_is_seen(trials_of: SharedTrials) -> None:
     trials = trials_of(python("own_compile.py", "--function"))
     found_by(trials)

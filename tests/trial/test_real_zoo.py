@@ -24,20 +24,29 @@ class Expected:
 
 SEQUENTIAL = "torch.nn.modules.container.Sequential"
 ZOO = [
-    Expected(("transform_first.py",), (1595402,), (("SGD", 0.05),), graphs=1),
-    Expected(("transform_first.py", "--workers", "2"), (1595402,), (("SGD", 0.05),), workers=2),
-    Expected(("encoder_decoder.py",), (410656, 410880), (("AdamW", 0.001),), graphs=2),
-    Expected(("gan.py",), (185152, 173185), (("Adam", 0.0004), ("Adam", 0.0001)), graphs=2),
+    Expected(("transform_first.py",), (1595402,), (("SGD", 0.05),)),
+    Expected(("encoder_decoder.py",), (410656, 410880), (("AdamW", 0.001),)),
+    Expected(("gan.py",), (185152, 173185), (("Adam", 0.0004), ("Adam", 0.0001))),
     Expected(("ema_copy.py",), (691202,), (("SGD", 0.05),)),
     Expected(("warmup_lr.py",), (1183746,), (("SGD", 0.4),)),
-    Expected(("warmup_lr.py", "--onecycle"), (1183746,), (("SGD", 0.8),)),
     Expected(("sequential.py",), (1189896,), (("SGD", 0.02),), graphs=1),
     Expected(("loader_each_epoch.py",), (1189896,), (("SGD", 0.02),)),
     Expected(("plain_batch_sampler.py",), (1189896,), (("SGD", 0.02),), workers=1),
 ]
+SLOW = [
+    Expected(("encoder_decoder.py",), (410656, 410880), (("AdamW", 0.001),), graphs=2),
+    Expected(("transform_first.py",), (1595402,), (("SGD", 0.05),), graphs=1),
+    Expected(("gan.py",), (185152, 173185), (("Adam", 0.0004), ("Adam", 0.0001)), graphs=2),
+    Expected(("warmup_lr.py", "--onecycle"), (1183746,), (("SGD", 0.8),)),
+]
+"""Left out unless asked for: what is compiled in others, or another schedule of the same loop."""
 
 
-@pytest.mark.parametrize("expected", ZOO, ids=lambda expected: "-".join(expected.command))
+@pytest.mark.parametrize(
+    "expected",
+    [*ZOO, *(pytest.param(one, marks=pytest.mark.slow) for one in SLOW)],
+    ids=lambda expected: "-".join(expected.command),
+)
 def test_the_script_is_understood_its_knobs_are_reached_and_its_roots_compiled(
     expected: Expected, tmp_path: Path
 ) -> None:
@@ -55,6 +64,7 @@ def test_the_script_is_understood_its_knobs_are_reached_and_its_roots_compiled(
     assert found.training_loader.num_workers == expected.workers
     assert baseline.measurement is not None
     assert baseline.measurement.loop.compile_graphs == 0
+    assert baseline.measurement.loop.epoch_samples is not None  # also of a loader that nobody holds any more
 
     tuned = trials.run(batch_size=32, num_workers=1, persistent_workers=True, precision="bf16")
     assert tuned.failure is None

@@ -133,6 +133,7 @@ def test_a_short_epoch_trains_validates_and_saves(tmp_path: Path) -> None:
 
 
 @pytest.mark.real
+@pytest.mark.slow
 def test_the_loss_falls(tmp_path: Path) -> None:
     output = train(tmp_path, "--samples", "400", "--epochs", "2", "--no-val", "--print-freq", "22")
     first, last = (float(loss) for loss in re.findall(r"\[22/22\]  loss (\S+)", output))

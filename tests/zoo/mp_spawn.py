@@ -37,9 +37,10 @@ def train(rank, world_size, rendezvous, output):
             samples += len(labels) * dist.get_world_size()
             if rank == 0 and step % 20 == 0:
                 torch.save(model.module.state_dict(), Path(output) / "model.pt")
-        if rank == 0:
-            samples_per_s = samples / (time.perf_counter() - started)
-            print(f"epoch {epoch} loss {loss.item():.3f} samples/s {samples_per_s:.0f}", flush=True)
+            if rank == 0 and step % 5 == 4:
+                samples_per_s = samples / (time.perf_counter() - started)
+                print(f"epoch {epoch} loss {loss.item():.3f} samples/s {samples_per_s:.0f}", flush=True)
+                started, samples = time.perf_counter(), 0
     dist.destroy_process_group()
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tunekit.cli.doctor_calibrate import calibrate_gpu
 from tunekit.cli.doctor_loader import BASELINE, TIERS, loader_of
 from tunekit.cli.numbers import natural, positive, positive_number
 from tunekit.errors import TargetError, UsageError
@@ -36,7 +37,7 @@ def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> None:
         ),
         epilog=(
             "exit code: 0 nothing or notes only, 11 warnings, 12 errors; "
-            "tunekit doctor --codes lists every finding there is"
+            "tunekit doctor --codes lists every finding there is; with --calibrate 0, or an error's own"
         ),
     )
     parser.add_argument(
@@ -67,6 +68,12 @@ def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> None:
     parser.add_argument(
         "--ignore", metavar="CODE", action="append", default=[], help="silence a finding (repeatable)"
     )
+    parser.add_argument(
+        "--calibrate",
+        action="store_true",
+        help="measure what the GPU's memory holds beside torch's tensors, keep it for predictions, and "
+        "nothing else (a minute, on the GPU)",
+    )
     parser.add_argument("--codes", action="store_true", help="list every code of a finding, and nothing else")
     parser.add_argument("--json", action="store_true", help="print facts and findings as JSON instead")
     parser.set_defaults(verb=run_verb)
@@ -76,7 +83,8 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     """Look the machine over, show what was found and return a code by the worst finding.
 
     Raises:
-        UsageError: a flag can't be used.
+        UsageError: a flag can't be used, or there is no GPU to calibrate.
+        TargetError: the Python that should calibrate it breaks.
     """
     from rich.console import Console  # noqa: PLC0415 - slow to import; --help must be instant
 
@@ -88,6 +96,8 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     if options.codes:
         draw_codes(console)
         return 0
+    if options.calibrate:
+        return calibrate_gpu(console, command, as_json=options.json)
     _check_codes(options.ignore)
     loader = loader_of(options)
     with Console(stderr=True).status("looking this machine over"):

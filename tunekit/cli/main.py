@@ -10,16 +10,17 @@ from pathlib import Path
 from types import FrameType
 
 from tunekit import __version__
-from tunekit.cli import doctor, gpus, init, plan, profile, report, search
+from tunekit.cli import compare, doctor, fits, gpus, init, plan, profile, report, search
 from tunekit.cli import run as run_training
 from tunekit.cli.pipes import reader_has_left, until_the_reader_leaves
 from tunekit.cli.settings import load_settings
 from tunekit.errors import TunekitError, UsageError
 
-_VERBS = ("search", "profile", "init", "run", "plan", "report", "gpus", "doctor")
+_VERBS = ("search", "profile", "fits", "init", "run", "plan", "report", "compare", "gpus", "doctor")
 _BEFORE_COMMAND = {
     "search": "search",
     "profile": "profile",
+    "fits": "fits",
     "init": "init",
     "run": "run CONFIG.yaml",
     "doctor": "doctor",
@@ -78,11 +79,13 @@ def build_parser(project_defaults: Mapping[str, object] | None = None) -> argpar
     )
     parser.add_argument("--version", action="version", version=f"tunekit {__version__}")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    for verb in (search.add_verb(verbs), profile.add_verb(verbs), init.add_verb(verbs)):
+    own = (search.add_verb(verbs), profile.add_verb(verbs), fits.add_verb(verbs), init.add_verb(verbs))
+    for verb in own:
         verb.set_defaults(**(project_defaults or {}))
     run_training.add_verb(verbs)
     plan.add_verb(verbs)
     report.add_verb(verbs)
+    compare.add_verb(verbs)
     gpus.add_verb(verbs)
     doctor.add_verb(verbs)
     return parser
@@ -96,7 +99,7 @@ def _project_defaults(own: Sequence[str], command: Sequence[str]) -> Mapping[str
     Raises:
         UsageError: the settings can't be read.
     """
-    runs_target = own[:1] in (["search"], ["profile"], ["init"]) and bool(command)
+    runs_target = own[:1] in (["search"], ["profile"], ["fits"], ["init"]) and bool(command)
     if not runs_target or any(word.startswith("--resume") for word in own):
         return {}
     settings = load_settings(Path.cwd())

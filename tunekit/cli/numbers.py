@@ -68,6 +68,22 @@ def positive_number(of: str = "", most: float = math.inf) -> Callable[[str], flo
     return read
 
 
+def share(text: str) -> float:
+    """Return a share of a whole, 0 to below 1, written as 5% or 0.05; 5 alone could mean either.
+
+    Raises:
+        argparse.ArgumentTypeError: the text is none.
+    """
+    number = text.strip().removesuffix("%")
+    is_plain = re.fullmatch(r"\d{1,15}(\.\d{1,15})?|\.\d{1,15}", number) is not None
+    value = float(number) / (100 if text.strip().endswith("%") else 1) if is_plain else math.inf
+    if not value < 1:
+        raise argparse.ArgumentTypeError(
+            f"must be a share from 0% to below 100%, written as 5% or 0.05, got {text!r}"
+        )
+    return value
+
+
 def _whole(text: str, least: int) -> int:
     if not re.fullmatch(WHOLE, text) or int(text) < least:
         raise argparse.ArgumentTypeError(f"must be a whole number, at least {least}, got {text!r}")

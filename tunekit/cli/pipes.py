@@ -46,6 +46,13 @@ def _is_unread(stream: TextIO) -> bool:
         return False
 
 
+def discard_output() -> None:
+    """Let what standard output could not take go nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
 def _discard_the_rest() -> None:
     """Let what is still in the buffers go nowhere, or Python complains about it at its end."""
     nowhere = os.open(os.devnull, os.O_WRONLY)

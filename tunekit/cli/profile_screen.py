@@ -4,7 +4,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from tunekit.cli.trial_screen import TrialScreen
+from tunekit.cli.trial_screen import TrialScreen, device_text
 from tunekit.records.loop_profile import LoopProfile
 from tunekit.report.loop_profile import loop_profile_view
 from tunekit.report.terminal import draw_loop_profile
@@ -22,9 +22,7 @@ class ProfileScreen(TrialScreen):
         self._line("target", what)
         if target.builtin:
             self._line("", "no command was given; look at your own with: tunekit profile -- python train.py")
-        device = profile.profile.device_names[0]
-        here = profile.measured_on
-        self._line("device", f"{device} is not here; measuring on {here}" if profile.is_emulated else device)
+        self._line("device", device_text(profile))
         self._show_findings(profile.machine_findings)
         self._line("folder", str(folder))
 

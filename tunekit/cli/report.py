@@ -2,76 +2,227 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from tunekit.cli.report_files import (
+    HTML_FILE,
+    MARKDOWN_FILE,
+    STANDARD_OUTPUT,
+    append_summary,
+    check_summary,
+    html_text,
+    markdown_text,
+    print_text,
+    refuse_records,
+    shown_run,
+    summary_file,
+    write_report,
+)
 from tunekit.errors import RunFolderError, UsageError
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
+
+    from rich.console import Console
+
+    from tunekit.records.base import Record
+    from tunekit.records.run import Run
+
+_IN_THE_FOLDER = ""
+"""What stands for a file that the user did not name."""
+
+AnyRecord = TypeVar("AnyRecord", bound="Record")
+View = TypeVar("View")
 
 
 def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the verb to the parser."""
     parser = verbs.add_parser(
         "report",
-        help="show a run again, without a GPU or torch",
-        description="Show a run or a loop profile again from its folder, as it was shown at its end.",
+        help="show a run again, or write its report as HTML or Markdown, without a GPU or torch",
+        usage="tunekit report RUN [options]",
+        description=(
+            "Show a run, a loop profile or what fits which GPU again from its folder, as it was shown at its "
+            "end; or write the report of a run as one HTML file, and as Markdown for a pull request."
+        ),
+        epilog="example: tunekit report reports/train-2026-01-02 --markdown - | gh pr comment --body-file -",
     )
     parser.add_argument(
-        "run", metavar="RUN", type=Path, help="the folder that a search or tunekit profile wrote"
+        "run",
+        metavar="RUN",
+        type=Path,
+        help="the folder that a search, tunekit profile or tunekit fits wrote, or its run.json",
     )
-    parser.add_argument("--json", action="store_true", help="print run.json (or profile.json) instead")
+    _add_file(parser, "--html", HTML_FILE, "one HTML file that needs no network")
+    _add_file(parser, "--markdown", MARKDOWN_FILE, "Markdown for a pull-request comment, under 60 lines")
+    parser.add_argument(
+        "--github-summary",
+        action="store_true",
+        help="append the Markdown to the summary of the GitHub Actions step that this runs in",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print run.json (profile.json, fits.json) instead"
+    )
     parser.set_defaults(verb=run_verb)
 
 
+def _add_file(parser: argparse.ArgumentParser, flag: str, name: str, what: str) -> None:
+    parser.add_argument(
+        flag,
+        nargs="?",
+        const=_IN_THE_FOLDER,
+        metavar="FILE",
+        help=f"write the report of a run as {what} (default: RUN/{name}; - is standard output)",
+    )
+
+
 def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
-    """Draw the run and return 0.
+    """Draw the run, or write its reports, and return 0.
 
     Raises:
-        UsageError: there is a training command, which this verb has no use for.
-        RunFolderError: there is nothing to show.
+        UsageError: there is a training command, which this verb has no use for, or flags contradict.
+        RunFolderError: there is nothing to show, or a file can't be written.
     """
     if command:
         raise UsageError(f"report takes no training command, got {' '.join(command)!r}")
+    asked = _files_asked(options)
     from rich.console import Console  # noqa: PLC0415 - slow to import; --help must be instant
 
     from tunekit.records.codec import to_json  # noqa: PLC0415
     from tunekit.report.terminal import draw  # noqa: PLC0415
     from tunekit.report.view import view  # noqa: PLC0415
-    from tunekit.search.folder import PROFILE_FILE, RUN_FILE, holds_profile, load_run  # noqa: PLC0415
+    from tunekit.search.folder import (  # noqa: PLC0415
+        FITS_FILE,
+        PROFILE_FILE,
+        RUN_FILE,
+        holds_fits,
+        holds_profile,
+        load_run,
+    )
 
     given: Path = options.run
-    if not (given.is_file() or (given / RUN_FILE).exists() or (given / PROFILE_FILE).exists()):
+    files = (RUN_FILE, PROFILE_FILE, FITS_FILE)
+    if not (given.is_file() or any((given / name).exists() for name in files)):
         raise RunFolderError(
-            f"no run and no loop profile in {given}: {RUN_FILE} and {PROFILE_FILE} are missing; "
-            "give the folder that a search or tunekit profile wrote"
+            f"no run and no loop profile in {given}: {RUN_FILE}, {PROFILE_FILE} and {FITS_FILE} are missing; "
+            "give the folder that a search, tunekit profile or tunekit fits wrote"
         )
-    if holds_profile(options.run):
-        return _show_profile(options)
-    run = load_run(options.run)
+    for holds, what, show in (
+        (holds_profile, "a loop profile", _show_profile),
+        (holds_fits, "what fits which GPU", _show_fits),
+    ):
+        if holds(given):
+            if asked:
+                raise UsageError(
+                    f"{', '.join(asked)}: {given} holds {what}, which has no such report; it is shown by "
+                    f"tunekit report {given}, and printed with --json"
+                )
+            return show(options)
+    run = load_run(given)
     if options.json:
         sys.stdout.write(to_json(run) + "\n")
         return 0
-    draw(Console(highlight=False), view(run, str(options.run)), options.run)
+    folder = given.parent if given.is_file() else given
+    if asked:
+        _write(run, folder, options)
+        return 0
+    draw(Console(highlight=False), view(run, str(folder)), folder)
     return 0
+
+
+def _files_asked(options: argparse.Namespace) -> list[str]:
+    """Return the flags that ask for files instead of a report on the terminal.
+
+    Raises:
+        UsageError: they contradict each other or `--json`, or there is no summary to append to.
+    """
+    given = {"--html": options.html is not None, "--markdown": options.markdown is not None}
+    asked = [
+        flag for flag, is_given in (given | {"--github-summary": options.github_summary}).items() if is_given
+    ]
+    if asked and options.json:
+        raise UsageError(f"--json prints the run's record, so {', '.join(asked)} would be ignored; drop one")
+    if options.html == options.markdown == STANDARD_OUTPUT:
+        raise UsageError(
+            "--html - and --markdown - would mix on standard output; name a file for one of them"
+        )
+    named = [
+        (flag, Path(file))
+        for flag, file in (("--html", options.html), ("--markdown", options.markdown))
+        if file not in (None, _IN_THE_FOLDER, STANDARD_OUTPUT)
+    ]
+    for flag, file in named:
+        refuse_records(file, flag)
+    if len(named) == 2 and named[0][1].resolve() == named[1][1].resolve():
+        raise UsageError(f"--html and --markdown would both write {named[0][1]}; name two files")
+    if options.github_summary:
+        check_summary(summary_file())
+    return asked
+
+
+def _write(run: "Run", folder: Path, options: argparse.Namespace) -> None:
+    """Write the reports that were asked for, and say which.
+
+    Raises:
+        RunFolderError: one can't be written.
+    """
+    from tunekit.report.text import printable  # noqa: PLC0415
+
+    shown, written = shown_run(run, folder), []
+    for asked, flag, name, text_of in (
+        (options.html, "--html", HTML_FILE, html_text),
+        (options.markdown, "--markdown", MARKDOWN_FILE, markdown_text),
+    ):
+        if asked == STANDARD_OUTPUT:
+            print_text(text_of(run, shown))
+        elif asked is not None:
+            path = folder / name if asked == _IN_THE_FOLDER else Path(asked)
+            write_report(path, text_of(run, shown), f"name another file: {flag} FILE")
+            written.append(f"written to {path}")
+    if options.github_summary:
+        append_summary(summary_file(), markdown_text(run, shown))
+        written.append(f"appended to {summary_file()}")
+    is_free = STANDARD_OUTPUT not in (options.html, options.markdown)
+    for line in written:
+        print(printable(line), file=sys.stdout if is_free else sys.stderr)
 
 
 def _show_profile(options: argparse.Namespace) -> int:
     """Draw a loop profile and return 0."""
-    from rich.console import Console  # noqa: PLC0415
-
-    from tunekit.records.codec import to_json  # noqa: PLC0415
     from tunekit.report.loop_profile import loop_profile_view  # noqa: PLC0415
     from tunekit.report.terminal import draw_loop_profile  # noqa: PLC0415
     from tunekit.search.folder import load_profile_run  # noqa: PLC0415
 
-    profile = load_profile_run(options.run)
+    return _show(options, load_profile_run, loop_profile_view, draw_loop_profile)
+
+
+def _show_fits(options: argparse.Namespace) -> int:
+    """Draw what fits which GPU and return 0."""
+    from tunekit.report.fits import fits_view  # noqa: PLC0415
+    from tunekit.report.terminal import draw_fits  # noqa: PLC0415
+    from tunekit.search.folder import load_fits_run  # noqa: PLC0415
+
+    return _show(options, load_fits_run, fits_view, draw_fits)
+
+
+def _show(
+    options: argparse.Namespace,
+    load: "Callable[[Path], AnyRecord]",
+    view_of: "Callable[[AnyRecord, str, int], View]",
+    draw_it: "Callable[[Console, View], None]",
+) -> int:
+    """Draw a record for the width of the terminal, or print it as JSON, and return 0."""
+    from rich.console import Console  # noqa: PLC0415
+
+    from tunekit.records.codec import to_json  # noqa: PLC0415
+
+    record = load(options.run)
     if options.json:
-        sys.stdout.write(to_json(profile) + "\n")
+        sys.stdout.write(to_json(record) + "\n")
         return 0
     console = Console(highlight=False)
     folder = options.run.parent if options.run.is_file() else options.run
-    draw_loop_profile(console, loop_profile_view(profile, str(folder), console.width))
+    draw_it(console, view_of(record, str(folder), console.width))
     return 0

@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from tunekit.cli.trial_screen import TrialScreen
+from tunekit.cli.trial_screen import TrialScreen, device_text
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
 from tunekit.report.terminal import draw
@@ -37,10 +37,7 @@ class SearchScreen(TrialScreen):
         self._line("target", what)
         if run.target.builtin:
             self._line("", "no command was given; tune your own with: tunekit search -- python train.py")
-        device = run.profile.device_names[0]
-        self._line(
-            "device", f"{device} is not here; measuring on {run.measured_on}" if run.is_emulated else device
-        )
+        self._line("device", device_text(run))
         self._show_findings(run.machine_findings)
         self._line("budget", f"{duration_text(run.options.budget_s)}, run folder {folder}")
 

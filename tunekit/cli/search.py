@@ -9,6 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from tunekit import __version__
+from tunekit.cli.report_files import (
+    append_summary,
+    check_summary,
+    markdown_text,
+    shown_run,
+    summary_file,
+    write_reports,
+)
 from tunekit.cli.search_arguments import add_arguments, default_options, search_options
 from tunekit.errors import DamagedRecordError, TargetChangedError, UsageError
 from tunekit.units import count_text, parse_duration_s
@@ -20,7 +28,7 @@ if TYPE_CHECKING:
     from tunekit.records.profile import Profile
     from tunekit.records.run import Run
     from tunekit.records.target import Target
-    from tunekit.search.search import Machine
+    from tunekit.search.predicted import Machine
 
 
 class _Prepared(NamedTuple):
@@ -39,8 +47,8 @@ def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> argparse.Ar
         usage="tunekit search [options] [-- COMMAND ...]",
         description=(
             "Run the training command as it is, measure it, search batch size, loader, precision and "
-            "compile, confirm the winners against the baseline in fresh processes, and write three configs. "
-            "Without a command it tunes the built-in workload `images`."
+            "compile, confirm the winners against the baseline in fresh processes, and write three configs "
+            "and a report. Without a command it tunes the built-in workload `images`."
         ),
         epilog=(
             "example: tunekit search --gpu a10g --budget 20m -- python train.py --config configs/full.yaml"
@@ -62,6 +70,9 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     from tunekit.search.folder import RunFolder  # noqa: PLC0415
     from tunekit.search.search import Search  # noqa: PLC0415
 
+    summary = summary_file() if options.github_summary else None
+    if summary is not None:
+        check_summary(summary)
     prepared = _resumed(options, command) if options.resume else _new(options, command)
     run, asked = prepared.run, prepared.run.options
     trial_s = min(asked.trial_limit_s, asked.budget_s)
@@ -74,11 +85,17 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
             screen.interrupted(folder.path)
             raise
         files = _write_files(finished, folder.path)
-        screen.closed(finished, folder.path, files)
-    if options.json:
-        from tunekit.records.codec import to_json  # noqa: PLC0415
+        try:
+            shown = shown_run(finished, folder.path)
+            files += write_reports(finished, shown, folder.path)
+            if summary is not None:
+                append_summary(summary, markdown_text(finished, shown))
+        finally:  # the answer is shown whether or not it could be drawn in files
+            screen.closed(finished, folder.path, files)
+            if options.json:
+                from tunekit.records.codec import to_json  # noqa: PLC0415
 
-        sys.stdout.write(to_json(finished) + "\n")
+                sys.stdout.write(to_json(finished) + "\n")
     return 0
 
 
@@ -196,7 +213,7 @@ def _refuse_other_options(options: argparse.Namespace) -> None:
         UsageError: one was given.
     """
     usual = default_options()
-    changeable = ("resume", "budget", "trials", "json")
+    changeable = ("resume", "budget", "trials", "json", "github_summary")
     given = [
         name for name, value in usual.items() if name not in changeable and getattr(options, name) != value
     ]
@@ -219,12 +236,19 @@ def _same_target(run: "Run", command: Sequence[str]) -> "Target":
 
 def _machine(run: "Run", profiles: "dict[str, Profile]") -> "Machine":
     """Return the device that is here, as a profile."""
+    from tunekit.hardware.calibrations import load_calibrations  # noqa: PLC0415
     from tunekit.hardware.device import device_profile  # noqa: PLC0415
-    from tunekit.search.search import Machine  # noqa: PLC0415
+    from tunekit.hardware.outside_torch import outside_torch  # noqa: PLC0415
+    from tunekit.search.predicted import Machine  # noqa: PLC0415
 
     wanted = "cpu" if run.measured_on == "cpu" else "auto"
     here, _ = device_profile(wanted, run.host, profiles)
-    return Machine(profile=here, native_bf16=run.host.cpu_bf16_native)
+    calibrations = load_calibrations()
+    return Machine(
+        profile=here,
+        native_bf16=run.host.cpu_bf16_native,
+        outside=lambda profile: outside_torch(profile, calibrations),
+    )
 
 
 def default_folder(name: str) -> Path:
@@ -238,7 +262,9 @@ def default_folder(name: str) -> Path:
 
 
 def _write_files(run: "Run", folder: Path) -> tuple[Path, ...]:
+    from tunekit.export.predicted_yaml import write_predicted  # noqa: PLC0415
     from tunekit.export.scaling_csv import write_scaling  # noqa: PLC0415
     from tunekit.export.yaml_config import write_tiers  # noqa: PLC0415
 
-    return (*write_tiers(run, folder), write_scaling(run, folder), folder / "run.json")
+    configs = (*write_tiers(run, folder), *write_predicted(run, folder))
+    return (*configs, write_scaling(run, folder), folder / "run.json")

@@ -40,6 +40,11 @@ def add_target_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--gpu", default="auto", metavar="NAME", help="device to tune for (default: what is here)"
     )
+    add_command_arguments(group)
+
+
+def add_command_arguments(group: argparse._ArgumentGroup) -> None:
+    """Add the flags that say how the target runs and is read."""
     group.add_argument(
         "--bind",
         action="append",
@@ -143,6 +148,11 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--resume", type=Path, metavar="FOLDER", help="go on with an earlier run")
     group.add_argument(
         "--json", action="store_true", help="print the run as JSON instead of the report; progress on stderr"
+    )
+    group.add_argument(
+        "--github-summary",
+        action="store_true",
+        help="append the report as Markdown to the summary of the GitHub Actions step that this runs in",
     )
 
 

@@ -10,14 +10,16 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from tunekit.hardware.device import memory_cap_bytes
 from tunekit.records.config import TrainConfig
 from tunekit.records.finding import Finding
+from tunekit.records.run import TargetRecord
 from tunekit.records.trial import TrialRecord
 from tunekit.report.terminal import SEVERITY_STYLES
 from tunekit.report.text import SEVERITY_WORDS, config_text, finding_text, outcome_text
 from tunekit.trial.executor import TrialSpec
 from tunekit.trial.watch import TrialProgress
-from tunekit.units import duration_text
+from tunekit.units import bytes_text, duration_text
 
 _PHASES = {
     "starting": "starting the script",
@@ -34,6 +36,7 @@ _PHASES = {
     "floors": "loader alone, then training alone",
     "largest": "training on the largest samples",
     "sizes": "training alone at other batch sizes",
+    "trace": "tracing steps at two small batch sizes",
     "finished": "ending",
 }
 
@@ -46,6 +49,16 @@ def _who(is_baseline: bool, config: TrainConfig | None) -> str:
     if not is_baseline:
         return config_text(config)
     return f"baseline: {config_text(config)}" if config else "baseline"
+
+
+def device_text(record: TargetRecord) -> str:
+    """Return the device that was asked for, and what is measured on where it is not here."""
+    device = record.profile.device_names[0]
+    if not record.is_emulated:
+        return device
+    cap_bytes = memory_cap_bytes(record.profile, record.measured_on, record.host)
+    capped = f", its memory capped to {bytes_text(cap_bytes)}" if cap_bytes else ""
+    return f"{device} is not here; measuring on {record.measured_on}{capped}"
 
 
 class TrialScreen:

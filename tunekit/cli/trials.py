@@ -2,20 +2,24 @@
 
 from typing import TYPE_CHECKING
 
+from tunekit.hardware.device import memory_cap_bytes
 from tunekit.search.folder import RunFolder
 from tunekit.trial.executor import ProcessExecutor
 from tunekit.trial.watch import TREE_RAM_SHARE, Limits
 
 if TYPE_CHECKING:
+    from tunekit.records.fits import FitsRun
     from tunekit.records.host import Host
     from tunekit.records.loop_profile import LoopProfile
     from tunekit.records.run import Run
 
 
 def executor_for(
-    record: "Run | LoopProfile", folder: RunFolder, here: "Host", trial_s: float
+    record: "Run | LoopProfile | FitsRun", folder: RunFolder, here: "Host", trial_s: float
 ) -> ProcessExecutor:
-    """Return what runs the trials of a run or a loop profile.
+    """Return what runs the trials of a run, a loop profile or a prediction.
+
+    Where a larger GPU than the one asked for plays its part, trials have that one's memory.
 
     Args:
         record: target, options and the machine whose limits hold.
@@ -36,4 +40,5 @@ def executor_for(
         hide_gpus=record.profile.is_cpu,
         gpus=here.nvml_indexes,
         telemetry_store=folder.telemetry_store,
+        device_memory_bytes=memory_cap_bytes(record.profile, record.measured_on, record.host),
     )

@@ -25,6 +25,8 @@ from tunekit.units import bytes_text, duration_text, rate_text
 
 _MATMUL_PRECISIONS = ("highest", "high", "medium")
 _MATMUL_OF_PRECISION = {Precision.FP32: "highest", Precision.TF32: "high"}
+_SHORT_COLUMNS = 80
+"""After which the short form goes on in the next line."""
 _RULE_TEXTS = {
     LearningRateRule.LINEAR: "linear rule, arXiv 1706.02677; warm up over the first 5 epochs",
     LearningRateRule.SQRT: "square-root rule, arXiv 2205.10287; 1-beta1 and 1-beta2 x k, eps / sqrt(k)",
@@ -78,6 +80,20 @@ def knob_values(recommendation: Recommendation, target: Target) -> dict[str, Any
     if recommendation.learning_rate is not None:
         values[key_of("lr", target)] = recommendation.learning_rate.value
     return values
+
+
+def knobs_yaml(recommendation: Recommendation, target: Target) -> str:
+    """Return the knobs of the tier's file without the evidence, in YAML's short form: a few lines in braces.
+
+    It reads as the file does: the same keys with the same values.
+    """
+    dumped: str = yaml.safe_dump(
+        nested(knob_values(recommendation, target)),
+        sort_keys=False,
+        default_flow_style=True,
+        width=_SHORT_COLUMNS,
+    )
+    return dumped.rstrip("\n")
 
 
 def _knob_lines(recommendation: Recommendation, target: Target) -> list[str]:
@@ -169,7 +185,9 @@ def _time_text(run: Run, recommendation: Recommendation) -> str:
     if recommendation.finish_time_s is not None:
         steps, epochs = options.planned_steps, options.epochs
         length = f"{epochs} epochs" if steps is None else f"{steps:,} steps of the baseline's batch"
-        parts.append(f"{duration_text(recommendation.finish_time_s)} for {length}, start-up included")
+        parts.append(
+            f"{duration_text(recommendation.finish_time_s)} for {length}, start-up included (predicted)"
+        )
     elif epoch_time_s is not None:
         parts.append(f"{duration_text(options.epochs * epoch_time_s)} for {options.epochs} epochs")
     return f"{', '.join(parts)} (training only, validation not included)"

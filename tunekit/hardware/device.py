@@ -37,6 +37,24 @@ def device_profile(gpu_option: str, host: Host, profiles: Mapping[str, Profile])
     return find_profile(gpu_option, profiles), here_id
 
 
+def memory_cap_bytes(asked: Profile, measured_on: str, host: Host) -> int | None:
+    """Return what torch may reserve here in trials for another, smaller GPU; None for all that there is.
+
+    The GPU itself has less to give than that by its context, which is not torch's.
+
+    Args:
+        asked: the profile of the GPU that `--gpu` asks for.
+        measured_on: the device that is really here, see `device_profile`.
+        host: the machine that measures.
+    """
+    if measured_on in (asked.id, CPU) or asked.is_cpu or not host.accelerators:
+        return None
+    asked_bytes = asked.torch_memory_bytes or asked.memory_bytes
+    # What torch sees here is a little less than this: the trial itself leaves a cap out that is no cap.
+    is_smaller = asked_bytes is not None and asked_bytes < host.accelerators[0].memory_bytes
+    return asked_bytes if is_smaller else None
+
+
 def _profile_of(device: Accelerator, profiles: Mapping[str, Profile]) -> Profile:
     if device.profile_id is not None and device.profile_id in profiles:
         return profiles[device.profile_id]

@@ -1,5 +1,6 @@
 """Which workers and prefetch factors this host has the memory for: predicted, one cell each. Pure."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -59,6 +60,7 @@ def ram_grid(
     host: Host,
     present: tuple[int, int | None] | None = None,
     batch_shared_bytes: float | None = None,
+    others: Sequence[tuple[int, int | None]] = (),
 ) -> tuple[GridCell, ...]:
     """Return the cells of workers x prefetch, fewest workers first, then the smallest prefetch.
 
@@ -72,10 +74,12 @@ def ram_grid(
         host: of one rank, whose limits hold.
         present: workers and prefetch factor that the loop has now.
         batch_shared_bytes: what one batch takes in /dev/shm, where that is known to be another figure.
+        others: workers and prefetch factors that have to be among them too.
     """
-    prefetches = {*_PREFETCHES, present[1] if present and present[1] else _PREFETCHES[0]}
+    named = (*((present,) if present else ()), *others)
+    prefetches = {*_PREFETCHES, *(prefetch for _, prefetch in named if prefetch)}
     points = []
-    for workers in _workers(host.cpus, present[0] if present else None):
+    for workers in _workers(host.cpus, {workers for workers, _ in named}):
         points += (
             [_Point(workers, prefetch) for prefetch in sorted(prefetches)] if workers else [_Point(0, None)]
         )
@@ -86,8 +90,8 @@ def ram_grid(
     )
 
 
-def _workers(cpus: int, present: int | None) -> list[int]:
-    counts = {cpus} if present is None else {cpus, present}
+def _workers(cpus: int, named: set[int]) -> list[int]:
+    counts = {cpus, *named}
     count = 1
     while count <= cpus:
         counts.add(count)

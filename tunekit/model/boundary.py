@@ -25,7 +25,7 @@ class Boundary:
 
     def predict(self, columns: Columns) -> tuple[Floats, Floats]:
         """Return the seconds of one boundary for some configs, and their deviation."""
-        terms = _terms(columns)
+        terms = boundary_terms(columns)
         seconds = terms @ np.array([self.always_s, self.per_worker_s])
         variance = ((terms @ self.covariance) * terms).sum(1)
         return seconds, np.sqrt(np.maximum(variance, 0.0))
@@ -36,7 +36,7 @@ def fit_boundary(observations: Sequence[Observation]) -> Boundary:
     seen = [(one.config, one.boundary_s) for one in observations if one.boundary_s is not None]
     boundaries_s = np.array([seconds for _, seconds in seen])
     noise = np.maximum(_LEAST_NOISE_S, _NOISE_SHARE * np.abs(boundaries_s))
-    terms = _terms(Columns.of([config for config, _ in seen])) / noise[:, None]
+    terms = boundary_terms(Columns.of([config for config, _ in seen])) / noise[:, None]
     believed, precision = np.array(_BELIEVED_S), np.diag(1 / np.square(_BELIEVED_SPREAD_S))
     curvature = terms.T @ terms + precision
     wanted = terms.T @ (boundaries_s / noise) + precision @ believed
@@ -49,7 +49,7 @@ def fit_boundary(observations: Sequence[Observation]) -> Boundary:
     return Boundary(float(found[0]), float(found[1]), np.linalg.inv(curvature))
 
 
-def _terms(columns: Columns) -> Floats:
+def boundary_terms(columns: Columns) -> Floats:
     """Return (configs, 2): how often each config has what is always there, and a worker's start."""
     started = np.where(columns.persistent, 0.0, columns.workers)
     return np.stack([np.ones(len(columns)), started], axis=1)

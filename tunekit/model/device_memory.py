@@ -18,6 +18,8 @@ from tunekit.records.measurement import Measurement
 from tunekit.records.trial import OutcomeKind, TrialRecord
 
 _PEAK_NOISE = 0.04
+_PREDICTED_NOISE = 0.15
+"""Of each of several that were predicted, and corrected by the one that was measured."""
 _FACTORS = {
     Precision.FP32: (0.0, 1e-6),
     Precision.TF32: (0.0, 0.03),
@@ -37,11 +39,16 @@ class PeakSeen:
     config: TrainConfig
     reserved_bytes: float | None
     """None for a trial that ran out of device memory."""
+    is_predicted: bool = False
+    """Whether the trial's own steps say so, corrected by its own batch size."""
 
 
 def peaks_seen(records: Sequence[TrialRecord]) -> tuple[PeakSeen, ...]:
-    """Return what the trials tell of the device's memory; on a CPU, nothing."""
-    seen = []
+    """Return what the trials tell of the device's memory; on a CPU, nothing.
+
+    What was predicted comes first, so that what was measured of the same config comes after it.
+    """
+    seen = [peak for record in records for peak in _peaks_predicted(record)]
     for record in records:
         if record.config is None:
             continue
@@ -62,6 +69,26 @@ def _peaks_at_sizes(config: TrainConfig, measurement: Measurement | None) -> lis
     ]
 
 
+def _peaks_predicted(record: TrialRecord) -> list[PeakSeen]:
+    """Return what a trial's own steps predict of other batch sizes, corrected by what it reserved itself."""
+    config, loop = record.config, record.measurement.loop if record.measurement else None
+    if config is None or loop is None or not loop.peak_reserved_bytes:
+        return []
+    own = (config.precision, config.batch_size)
+    told = {(one.precision, one.batch_size): one.reserved_bytes for one in record.predicted_peaks}
+    if own not in told:
+        return []
+    factor = loop.peak_reserved_bytes / told.pop(own)
+    return [
+        PeakSeen(
+            config.model_copy(update={"precision": precision, "batch_size": batch_size}),
+            factor * reserved_bytes,
+            is_predicted=True,
+        )
+        for (precision, batch_size), reserved_bytes in told.items()
+    ]
+
+
 class DeviceMemoryModel:
     """What the trials so far say of the device memory that other configs need.
 
@@ -71,18 +98,19 @@ class DeviceMemoryModel:
     """
 
     def __init__(self, seen: Sequence[PeakSeen], capacity_bytes: float) -> None:
-        first = next(one for one in seen if one.reserved_bytes is not None)
+        first = next(one for one in seen if one.reserved_bytes is not None and not one.is_predicted)
         assert first.reserved_bytes is not None
         self._home, self._home_bytes = Columns.of([first.config]), first.reserved_bytes
         self._capacity = math.log(capacity_bytes)
         columns = Columns.of([one.config for one in seen])
         told = np.array([math.log(one.reserved_bytes) if one.reserved_bytes else math.nan for one in seen])
+        noise = np.array([_PREDICTED_NOISE if one.is_predicted else _PEAK_NOISE for one in seen])
         ran_out = np.isnan(told)
         target = np.where(ran_out, self._capacity, told)
 
         def misfits(values: Floats) -> Floats:
-            off = (self._log_bytes(values, columns) - target) / _PEAK_NOISE
-            return np.where(ran_out, np.minimum(off, 0.0), off)
+            off = (self._log_bytes(values, columns) - target) / noise
+            return np.asarray(np.where(ran_out, np.minimum(off, 0.0), off))
 
         factors = [_FACTORS[precision] for precision in PRECISIONS]
         means = np.array([0.0, -0.5, -0.1, *(mean for mean, _ in factors)])

@@ -70,6 +70,12 @@ class Remainder:
         known = ((kernel @ self._inverse) * kernel).sum(1)
         return kernel @ self._solved, np.maximum(before - known, 0.0)
 
+    def covariance(self, columns: Columns, weights: Weights) -> Floats:
+        """Return (configs, configs), how what is left of their log step times may be off together."""
+        own = _mixed(_kernels(columns, weights, columns, weights), self.amplitudes)
+        kernel = _mixed(_kernels(columns, weights, self._columns, self._weights), self.amplitudes)
+        return np.asarray(own - kernel @ self._inverse @ kernel.T)
+
 
 def _mixed(kernels: tuple[Floats, Floats, Floats], amplitudes: tuple[float, float]) -> Floats:
     training, loader, others = kernels

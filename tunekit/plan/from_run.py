@@ -3,13 +3,12 @@
 from typing import NamedTuple
 
 from tunekit.errors import UsageError
+from tunekit.recommend.recommendation import answer_of
 from tunekit.records.config import TrainConfig
 from tunekit.records.plan import PlanAssumptions, PlanRequest
 from tunekit.records.profile import Profile
 from tunekit.records.recommendation import Recommendation, Tier
 from tunekit.records.run import Run
-
-_NEAREST_TIERS = (Tier.BALANCED, Tier.CONSERVATIVE, Tier.AGGRESSIVE)
 
 
 class Wishes(NamedTuple):
@@ -74,8 +73,7 @@ def _recommendation(run: Run, tier: Tier | None, name: str) -> Recommendation:
     if tier is not None and tier not in by_tier:
         known = ", ".join(by_tier) or "none"
         raise UsageError(f"{name} has no {tier} tier (it has: {known}); choose another --tier")
-    order = _NEAREST_TIERS if tier is None else (tier,)
-    best = next((by_tier[one] for one in order if one in by_tier), None)
+    best = answer_of(run.recommendations) if tier is None else by_tier[tier]
     if best is None:
         raise UsageError(
             f"{name} has no rate: it recommends nothing (status: {run.status}); go on with it by "

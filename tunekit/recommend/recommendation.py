@@ -19,6 +19,14 @@ from tunekit.records.run import SearchOptions
 from tunekit.records.target import Discovery
 from tunekit.records.trial import TrialRecord
 
+_ANSWERS = (Tier.BALANCED, Tier.CONSERVATIVE, Tier.AGGRESSIVE)
+
+
+def answer_of(recommendations: Sequence[Recommendation]) -> Recommendation | None:
+    """Return the recommendation that answers the search: Balanced, else the nearest tier."""
+    by_tier = {recommendation.tier: recommendation for recommendation in recommendations}
+    return next((by_tier[tier] for tier in _ANSWERS if tier in by_tier), None)
+
 
 @dataclass(frozen=True)
 class Comparison:

@@ -67,6 +67,9 @@ class AgentRequest(Record):
     """Batch sizes for Detail.SIZES, in the order in which they are tried."""
     rate_to_beat: PositiveFloat | None = None
     """Steady samples/s of one rank below which, surely, the measurement is given up early."""
+    device_memory_bytes: PositiveInt | None = None
+    """observe: what torch may reserve on a CUDA device, as on a smaller GPU; None for all that it has. A real
+    training (apply) is never held to less than there is."""
     window_s: PositiveFloat
     interval_goal: PositiveFloat = 0.02
 

@@ -1,6 +1,7 @@
 """What a trial looked at after its measurement, while the loop was still there."""
 
 from enum import StrEnum
+from typing import Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
@@ -24,6 +25,8 @@ class Detail(StrEnum):
     """The training on a batch of the data set's largest samples, where they vary in size."""
     SIZES = "sizes"
     """The training alone at other batch sizes, on one batch that is resized."""
+    TRACE = "trace"
+    """What a step allocates and computes, at two small batch sizes."""
 
 
 class QueueSeen(Record):
@@ -127,6 +130,32 @@ class LargestSeen(Record):
         return self.batch_bytes / self.usual_batch_bytes
 
 
+class TracedAt(Record):
+    """Steps whose allocations and ops were written down: a StepTrace in a file."""
+
+    precision: Literal["bf16"] | None
+    """What the roots ran under; None for the script's own."""
+    batch_size: PositiveInt
+    file: str = Field(max_length=100, pattern=r"^[a-z0-9.-]+$")
+    """In the trial's folder."""
+
+
+class TraceSeen(Record):
+    """Steps of the script's own loop at small batch sizes, for device memory that is predicted."""
+
+    device_type: str = Field(max_length=40)
+    """What they ran on; on a CPU with torch's ways of a GPU."""
+    batches_per_step: PositiveInt = 1
+    """Loop batches per optimizer step."""
+    is_own_batch: bool = False
+    """Whether the script makes its batches itself, so that one size alone was traced."""
+    steps: tuple[TracedAt, ...] = Field(default=(), max_length=8)
+    doubts: tuple[str, ...] = Field(default=(), max_length=8)
+    """Why a GPU may take another amount."""
+    why_ended: str | None = Field(default=None, max_length=500)
+    """Why something is missing."""
+
+
 class Kernel(Record):
     """One kernel, or operator on a CPU, over the traced batches."""
 
@@ -182,5 +211,6 @@ class Details(Record):
     peaks: PeaksSeen | None = None
     largest: LargestSeen | None = None
     sizes: SizesSeen | None = None
+    trace: TraceSeen | None = None
     faults: tuple[str, ...] = Field(default=(), max_length=16)
     """Why something that was asked for is missing."""

@@ -17,6 +17,10 @@ class Severity(StrEnum):
     """Training will fail, or not run on the device that it is meant for."""
 
 
+WORST_FIRST = (Severity.ERROR, Severity.WARNING, Severity.INFO)
+"""Severities in the order in which findings are shown."""
+
+
 class Finding(Record):
     """One diagnosed bottleneck, danger or caveat."""
 

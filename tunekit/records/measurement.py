@@ -29,7 +29,9 @@ class DeviceSeen(Record):
     type: str
     name: str
     memory_bytes: PositiveInt | None
-    """Memory that torch sees on the device; None on a CPU."""
+    """Memory that torch sees on the device, or was held to; None on a CPU."""
+    whole_bytes: PositiveInt | None = None
+    """Memory that torch sees on the device, where it was held to less; None where it was not."""
 
 
 class LoopMeasurement(Record):

@@ -41,6 +41,18 @@ class PredictedLimits(Record):
     """What was measured of it, by fresh confirming processes where there are any."""
 
 
+class KnobWorth(Record):
+    """What one knob brings to the recommended config: predicted."""
+
+    knob: str
+    before: bool | int | str | None
+    """The baseline's value."""
+    after: bool | int | str | None
+    """The recommended one."""
+    factor: Interval
+    """Rate of the recommended config over that of the same config with this knob as before."""
+
+
 class ModelSummary(Record):
     """Why the configs of a run are as fast as they are, and how far the model can be trusted."""
 
@@ -50,3 +62,6 @@ class ModelSummary(Record):
     """Mean |predicted / measured - 1| of configs, each predicted from the trials of the others."""
     checked_configs: PositiveInt | None
     """Measured configs that this is the mean of; both None with fewer than two."""
+    knobs: tuple[KnobWorth, ...] = ()
+    """Of the config that the answer speaks of, each knob that differs from the baseline's and can be put
+    back alone: without workers nothing is prefetched."""

@@ -10,6 +10,7 @@ from tunekit.records.config import TrainConfig
 from tunekit.records.finding import Finding
 from tunekit.records.host import Host
 from tunekit.records.model_summary import ModelSummary
+from tunekit.records.prediction import DevicePrediction
 from tunekit.records.profile import Profile
 from tunekit.records.recommendation import MissingTier, NoiseFloor, Recommendation, ScalingRow
 from tunekit.records.target import Discovery, Target
@@ -150,6 +151,10 @@ class Run(TargetRecord):
     findings: tuple[Finding, ...] = ()
     model: ModelSummary | None = None
     """Predicted; None while the search runs, and with too few measured trials to tell."""
+    prediction: DevicePrediction | None = None
+    """What fits the GPU that was asked for, by steps of the script's own loop; None on a CPU."""
+    why_not_predicted: str | None = None
+    """Why it is missing where one was wanted."""
     why_stopped: str | None = None
     """Why no further config was tried; None where time or --trials ended the search, or it goes on."""
     search_time_s: float = Field(default=0.0, ge=0)

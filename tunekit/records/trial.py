@@ -9,6 +9,7 @@ from tunekit.records.base import SCHEMA_VERSION, Record
 from tunekit.records.config import TrainConfig
 from tunekit.records.details import LargestSeen
 from tunekit.records.measurement import Measurement
+from tunekit.records.prediction import PeakAt
 from tunekit.records.target import Discovery
 from tunekit.records.telemetry import Telemetry
 
@@ -75,10 +76,12 @@ class TrialRole(StrEnum):
     """A fresh process of the baseline or of a chosen config, interleaved with the others."""
     NUMERICS = "numerics"
     """The baseline with only precision or compile changed: for its losses, not for its rate."""
+    TRACE = "trace"
+    """The baseline with another batch size, which a script that makes its batches itself is traced at."""
 
     @property
     def is_candidate(self) -> bool:
-        """Whether its config may be chosen for its rate: not what confirms a choice or guards its losses."""
+        """Whether its config may be chosen for its rate: not what confirms it, guards losses or is traced."""
         return self in (TrialRole.BASELINE, TrialRole.SEARCH)
 
 
@@ -112,6 +115,8 @@ class TrialRecord(Record):
     """Faults of the guard of the user's files and of tunekit itself, which the trial went on after."""
     telemetry: Telemetry | None = None
     """None for a trial that was over before two samples."""
+    predicted_peaks: tuple[PeakAt, ...] = Field(default=(), max_length=64)
+    """By steps that the trial traced: device memory at other batch sizes, its own among them."""
 
     @model_validator(mode="after")
     def _one_outcome(self) -> Self:

@@ -3,7 +3,7 @@
 from tunekit.records.model_summary import Limit, ModelSummary, PredictedLimits
 from tunekit.records.recommendation import Recommendation, Tier
 from tunekit.records.run import Run
-from tunekit.report.table import Passage
+from tunekit.report.table import Basis, Passage
 from tunekit.units import count_text, rate_text
 
 _WORDS = {
@@ -38,7 +38,7 @@ def ceilings_passage(run: Run, best: Recommendation | None) -> Passage:
     if lines and best is not None and best.tier in by_tier and _is_fastest(best, run):
         mend = _mend(by_tier[best.tier].limit, run)
         lines[-1] += f"; {mend}" if mend else ""
-    return Passage(title, (*lines, _trust(run.model)) if lines else ())
+    return Passage(title, (*lines, _trust(run.model)) if lines else (), Basis.PREDICTED)
 
 
 def _sentence(of: PredictedLimits) -> str:

@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from tunekit.report.table import Table
+from tunekit.report.text import UNKNOWN
 
 Item = TypeVar("Item")
 
 GAP = 2
 """Blanks between the columns of a drawn table."""
-
-UNKNOWN = "n/a"
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Sequence
 
-from tunekit.records.run import FixedKnob
+from tunekit.records.run import FixedKnob, Objective, Run
 from tunekit.records.target import Target
 from tunekit.report.text import printable, target_text
 from tunekit.trial.binding_syntax import binding_text
@@ -37,3 +37,20 @@ def command_text(
         words += ["--samples-per-step", str(target.samples_per_step)]
     command = "" if target.builtin else f" -- {target_text(target)}"
     return printable(shlex.join(["tunekit", verb, *words])) + command
+
+
+def search_again(run: Run) -> str:
+    """Return the command of the same search."""
+    asked = run.options
+    flags = []
+    for one in asked.ranges:
+        flags += ["--range", f"{one.knob}={one.low}..{one.high}"]
+    if asked.global_batch is not None:
+        flags += ["--global-batch", str(asked.global_batch)]
+    if asked.objective is not Objective.RATE:
+        flags += ["--objective", asked.objective.value]
+    if asked.planned_steps is not None:
+        flags += ["--planned-steps", str(asked.planned_steps)]
+    if asked.epochs_given:
+        flags += ["--epochs", str(asked.epochs)]
+    return command_text("search", run.target, asked.gpu, flags, asked.fixed)

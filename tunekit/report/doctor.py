@@ -8,7 +8,7 @@ from rich.console import Console
 from tunekit.memory.ram import buffer_bytes
 from tunekit.recommend.diagnose.codes import CODES
 from tunekit.records.checkup import Checkup, LoaderPlan
-from tunekit.records.finding import Finding, Severity
+from tunekit.records.finding import WORST_FIRST, Finding, Severity
 from tunekit.records.host import Accelerator, GpuState, Host, TorchBuild
 from tunekit.records.storage import Storage, StorageKind
 from tunekit.report.findings import FindingView, finding_view
@@ -70,9 +70,7 @@ def draw_codes(console: Console) -> None:
 def _answer(findings: Sequence[Finding]) -> str:
     counts = {severity: sum(one.severity is severity for one in findings) for severity in Severity}
     parts = [
-        count_text(count, SEVERITY_WORDS[severity])
-        for severity in (Severity.ERROR, Severity.WARNING, Severity.INFO)
-        if (count := counts[severity])
+        count_text(count, SEVERITY_WORDS[severity]) for severity in WORST_FIRST if (count := counts[severity])
     ]
     if counts[Severity.ERROR]:
         return f"Training will fail here, or miss the GPU: {', '.join(parts)}."

@@ -15,6 +15,8 @@ class FindingView:
     """Severity, code and message."""
     details: tuple[str, ...]
     """Evidence, remedy, gain."""
+    remedy: str
+    """What to do, as it stands in the details; empty where nothing is known."""
 
 
 def finding_view(finding: Finding) -> FindingView:
@@ -25,7 +27,12 @@ def finding_view(finding: Finding) -> FindingView:
         if text
     ]
     heading = f"{SEVERITY_WORDS[finding.severity]} {finding.code}: {finding.message}"
-    return FindingView(finding.severity, printable(heading), tuple(printable(line) for line in details))
+    return FindingView(
+        severity=finding.severity,
+        heading=printable(heading),
+        details=tuple(printable(line) for line in details),
+        remedy=printable(f"do: {finding.remedy}") if finding.remedy else "",
+    )
 
 
 def gain_text(finding: Finding) -> str | None:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from tunekit.hardware.profiles import ProfileFile, how_to_add
 from tunekit.records.host import Accelerator
 from tunekit.records.profile import Instance, Profile, SpotPrice
-from tunekit.report.columns import UNKNOWN, Column, fitted_table
+from tunekit.report.columns import Column, fitted_table
 from tunekit.report.table import Passage, Table
-from tunekit.report.text import printable
+from tunekit.report.text import UNKNOWN, printable
 from tunekit.units import bytes_text
 
 ABSENT = "-"

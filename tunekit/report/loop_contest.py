@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from tunekit.memory.ram import buffer_bytes
 from tunekit.recommend.noise import verdict
-from tunekit.records.config import KNOBS
 from tunekit.records.loop_profile import Ablation, AblationStep, Contender, LoopProfile
 from tunekit.records.measurement import Measurement
 from tunekit.records.recommendation import NoiseFloor
@@ -12,12 +11,16 @@ from tunekit.records.trial import TrialRecord
 from tunekit.report.columns import Column, fitted_table
 from tunekit.report.loop_time import part_texts, step_text
 from tunekit.report.table import Passage, Table
-from tunekit.report.text import interval_text, printable, speedup_text, value_text
+from tunekit.report.text import (
+    TOO_WIDE_IN_TABLE,
+    UNKNOWN,
+    interval_text,
+    knob_rows,
+    printable,
+    speedup_text,
+    value_text,
+)
 from tunekit.units import bytes_text, duration_text
-
-_NONE = "n/a"
-_TOO_WIDE = "too wide"
-"""Of a range, in a table."""
 
 
 def comparison_parts(profile: LoopProfile) -> tuple[Table | Passage, ...]:
@@ -26,16 +29,14 @@ def comparison_parts(profile: LoopProfile) -> tuple[Table | Passage, ...]:
         return ()
     contenders = profile.contenders
     shown = [_measured(one, profile) for one in contenders]
-    knobs = [one.config.model_dump() for one in contenders]
-    rows: list[tuple[str, ...]] = [
-        (knob, *(value_text(values[knob]) for values in knobs))
-        for knob in KNOBS
-        if knob != "accumulate_grad_batches" or any(values[knob] != 1 for values in knobs)
-    ]
+    rows = knob_rows([one.config for one in contenders])
     rows.append(
-        ("samples/s", *(interval_text(one.rate_samples_per_s, too_wide=_TOO_WIDE) for one in contenders))
+        (
+            "samples/s",
+            *(interval_text(one.rate_samples_per_s, too_wide=TOO_WIDE_IN_TABLE) for one in contenders),
+        )
     )
-    rows.append(("factor", "1", *(speedup_text(one.factor, _TOO_WIDE) for one in contenders[1:])))
+    rows.append(("factor", "1", *(speedup_text(one.factor, TOO_WIDE_IN_TABLE) for one in contenders[1:])))
     rows.append(("", "", *(verdict_text(one, profile.noise_floor) for one in contenders[1:])))
     rows += _time_rows(shown)
     rows += _memory_rows(shown)
@@ -53,7 +54,7 @@ def comparison_parts(profile: LoopProfile) -> tuple[Table | Passage, ...]:
 
 def verdict_text(contender: Contender, noise: NoiseFloor | None) -> str:
     """Return what a contender's factor may be called."""
-    return _NONE if contender.factor is None else verdict(contender.factor, noise)
+    return UNKNOWN if contender.factor is None else verdict(contender.factor, noise)
 
 
 def _measured(contender: Contender, profile: LoopProfile) -> Measurement | None:
@@ -68,9 +69,11 @@ def _measured(contender: Contender, profile: LoopProfile) -> Measurement | None:
 def _time_rows(shown: Sequence[Measurement | None]) -> list[tuple[str, ...]]:
     parts = [{} if one is None else part_texts(one) for one in shown]
     names = dict.fromkeys(name for each in parts for name in each)
-    rows = [(name, *(each.get(name, _NONE) for each in parts)) for name in names]
-    rows.append(("step", *(_NONE if one is None else step_text(one.loop.step_time_s) for one in shown)))
-    rows.append(("epoch", *(_NONE if one is None else duration_text(one.loop.epoch_time_s) for one in shown)))
+    rows = [(name, *(each.get(name, UNKNOWN) for each in parts)) for name in names]
+    rows.append(("step", *(UNKNOWN if one is None else step_text(one.loop.step_time_s) for one in shown)))
+    rows.append(
+        ("epoch", *(UNKNOWN if one is None else duration_text(one.loop.epoch_time_s) for one in shown))
+    )
     return rows
 
 
@@ -79,21 +82,21 @@ def _memory_rows(shown: Sequence[Measurement | None]) -> list[tuple[str, ...]]:
         (
             "RAM buffer (predicted)",
             *(
-                _NONE if one is None else bytes_text(buffer_bytes(one.loop, one.loop.batch_bytes))
+                UNKNOWN if one is None else bytes_text(buffer_bytes(one.loop, one.loop.batch_bytes))
                 for one in shown
             ),
         ),
         (
             "/dev/shm at most",
-            *(_NONE if one is None else bytes_text(one.memory.peak_shm_bytes) for one in shown),
+            *(UNKNOWN if one is None else bytes_text(one.memory.peak_shm_bytes) for one in shown),
         ),
         (
             "RAM of the tree (PSS)",
-            *(_NONE if one is None else bytes_text(one.memory.peak_pss_bytes) for one in shown),
+            *(UNKNOWN if one is None else bytes_text(one.memory.peak_pss_bytes) for one in shown),
         ),
     ]
     if any(one is not None and one.loop.peak_reserved_bytes is not None for one in shown):
-        reserved = (_NONE if one is None else bytes_text(one.loop.peak_reserved_bytes) for one in shown)
+        reserved = (UNKNOWN if one is None else bytes_text(one.loop.peak_reserved_bytes) for one in shown)
         rows.append(("VRAM reserved", *reserved))
     return rows
 
@@ -129,7 +132,9 @@ def ablation_parts(
         Column[AblationStep]("", lambda step: step.name, is_numeric=False),
         Column[AblationStep]("by itself", lambda step: _factor_text(step.alone)),
         Column[AblationStep]("all so far", _so_far_text),
-        Column[AblationStep]("of which this", lambda step: speedup_text(step.step_factor, _TOO_WIDE), drop=1),
+        Column[AblationStep](
+            "of which this", lambda step: speedup_text(step.step_factor, TOO_WIDE_IN_TABLE), drop=1
+        ),
     )
     title = "What each optimisation brings (measured, rate over that of the config as it is)"
     return (fitted_table(title, columns, ablation.steps, width), Passage("", tuple(lines)))
@@ -169,7 +174,9 @@ def _one(step: AblationStep) -> Contender:
 
 def _factor_text(contender: Contender) -> str:
     return (
-        "failed" if contender.why_missing and contender.trials else speedup_text(contender.factor, _TOO_WIDE)
+        "failed"
+        if contender.why_missing and contender.trials
+        else speedup_text(contender.factor, TOO_WIDE_IN_TABLE)
     )
 
 

@@ -2,7 +2,7 @@
 
 import math
 
-from tunekit.memory.base import base_ram
+from tunekit.memory.base import BaseRam, base_ram
 from tunekit.memory.ram import buffer_bytes
 from tunekit.memory.ram_grid import GridCell, ram_grid
 from tunekit.memory.vram_budget import VramBudget, vram_budget
@@ -111,12 +111,6 @@ def _grid(measurement: Measurement, host: Host) -> tuple[Table | Passage, ...]:
     loop = measurement.loop
     shared_bytes = loop.batch.shared_bytes if loop.batch else None
     base = base_ram(measurement)
-    note = (
-        f"Base: {bytes_text(base.main_bytes)}, all processes at their peak (measured); what more workers "
-        "would take is n/a and left out"
-    )
-    if base.worker_bytes:
-        note = f"Base: {bytes_text(base.main_bytes)} + {bytes_text(base.worker_bytes)} per worker (measured)"
     present = (loop.num_workers, loop.prefetch_factor)
     cells = ram_grid(loop.batch_bytes, base.main_bytes, base.worker_bytes, host, present, shared_bytes)
     if not loop.batch_bytes or not cells or queue_is_needless(loop):
@@ -125,8 +119,18 @@ def _grid(measurement: Measurement, host: Host) -> tuple[Table | Passage, ...]:
         "; * is the present setting" if any(cell.is_present and cell.num_workers for cell in cells) else ""
     )
     limit = f"{bytes_text(host.ram_limit_bytes)} RAM, {bytes_text(host.shm_free_bytes)} /dev/shm free"
-    told = (*reason_lines(cells), f"{note}; this host: {limit}{marked}")
+    told = (*reason_lines(cells), f"{base_note(base)}; this host: {limit}{marked}")
     return (grid_table(cells), Passage("", told))
+
+
+def base_note(base: BaseRam) -> str:
+    """Return what the processes take without the buffer, and what that leaves out."""
+    if base.worker_bytes:
+        return f"Base: {bytes_text(base.main_bytes)} + {bytes_text(base.worker_bytes)} per worker (measured)"
+    return (
+        f"Base: {bytes_text(base.main_bytes)}, all processes at their peak (measured); what more workers "
+        "would take is n/a and left out"
+    )
 
 
 def queue_is_needless(loop: LoopMeasurement) -> bool:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from tunekit.records.finding import Finding
 from tunekit.records.measurement import Interval
 from tunekit.records.plan import Choice, How, Plan, PlanRow
-from tunekit.report.columns import UNKNOWN, Column, fitted_table
+from tunekit.report.columns import Column, fitted_table
 from tunekit.report.plan_assumptions import assumptions
 from tunekit.report.table import Table
-from tunekit.report.text import Note, finding_text, note_of, printable
+from tunekit.report.text import UNKNOWN, Note, finding_text, note_of, printable
 from tunekit.units import duration_text, hours_text, rate_text, usd_text
 
 _SHOWN_ROWS = 15

@@ -8,7 +8,9 @@ from rich.console import Console
 from rich.text import Text
 
 from tunekit.records.finding import Severity
+from tunekit.report.comparison import ComparisonView
 from tunekit.report.findings import FindingView
+from tunekit.report.fits import FitsView
 from tunekit.report.loop_profile import LoopProfileView
 from tunekit.report.plan import PlanView
 from tunekit.report.table import Passage, Table
@@ -32,17 +34,22 @@ def draw(console: Console, shown: RunView, folder: Path, files: Sequence[Path] =
     """
     console.print()
     say(console, shown.answer, "bold")
-    say(console, shown.how_measured, "dim")
-    if shown.losses:
-        say(console, shown.losses, "dim")
-    if shown.largest:
-        say(console, shown.largest, "dim")
+    for line in (shown.headroom, shown.price):
+        if line:
+            say(console, line)
+    for line in (shown.how_measured, shown.losses, shown.largest):
+        if line:
+            say(console, line, "dim")
     if shown.changes:
         console.print()
         say(console, "Change", "bold")
         for change in shown.changes:
             say(console, f"  {change}")
-    for part in (shown.tiers, shown.ceilings, shown.telemetry, shown.scaling):
+    if shown.missing_tiers:
+        console.print()
+        for line in shown.missing_tiers:
+            say(console, line)
+    for part in (shown.tiers, shown.ceilings, shown.prediction, shown.telemetry, shown.scaling):
         if part.rows if isinstance(part, Table) else part.lines:
             draw_parts(console, (part,))
     draw_findings(console, shown.findings)
@@ -50,7 +57,7 @@ def draw(console: Console, shown: RunView, folder: Path, files: Sequence[Path] =
     if files:
         console.print()
         say(console, printable(f"Written to {folder}/"), "bold")
-        say(console, printable("  " + "  ".join(path.name for path in files)))
+        hang(console, printable(", ".join(path.name for path in files)), "  ", "  ")
     console.print()
     say(console, "Next", "bold")
     for step in shown.next_steps:
@@ -99,6 +106,36 @@ def draw_loop_profile(console: Console, shown: LoopProfileView) -> None:
         say(console, "Next", "bold")
     for step in shown.next_steps:
         console.print(Text(f"  {step}"), soft_wrap=True)
+
+
+def draw_fits(console: Console, shown: FitsView) -> None:
+    """Print what fits which GPU: the answer, the table, what it goes by, what is doubtful."""
+    console.print()
+    say(console, shown.answer, "bold")
+    draw_parts(console, shown.parts, joins=True)
+    _draw_notes(console, shown.notes)
+    if shown.next_steps:
+        console.print()
+        say(console, "Next", "bold")
+    for step in shown.next_steps:
+        console.print(Text(f"  {step}"), soft_wrap=True)
+
+
+def draw_comparison(console: Console, shown: ComparisonView) -> None:
+    """Print runs side by side: the answers, what was compared, figures, where the time went, doubts."""
+    console.print()
+    for answer in shown.answers:
+        say(console, answer, "bold")
+    for line in shown.machines:
+        say(console, line)
+    console.print()
+    for run in shown.runs:
+        hang(console, run.line, rest="   ")
+    draw_parts(console, (*shown.tables, shown.time, shown.changes), joins=True)
+    draw_findings(console, shown.findings)
+    _draw_notes(console, shown.notes)
+    console.print()
+    say(console, shown.how_compared, "dim")
 
 
 def draw_findings(console: Console, findings: Sequence[FindingView]) -> None:

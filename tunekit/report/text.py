@@ -1,9 +1,10 @@
 """Records as sentences and phrases, the same in every report. Pure."""
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tunekit.records.config import TrainConfig
+from tunekit.records.config import KNOBS, TrainConfig
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Host
 from tunekit.records.measurement import Interval
@@ -11,7 +12,13 @@ from tunekit.records.target import Target
 from tunekit.records.trial import TrialRecord
 from tunekit.units import bytes_text, count_text, rate_text
 
+UNKNOWN = "n/a"
+_ACCUMULATION = "accumulate_grad_batches"
+_LABELS = {_ACCUMULATION: "accumulate"}
+"""Shorter names of knobs, for tables."""
+
 TOO_WIDE = "range too wide to tell"
+TOO_WIDE_IN_TABLE = "too wide"
 _NO_RANGE = 100.0
 """Ends of a range so far apart say only that there were too few processes."""
 
@@ -63,11 +70,40 @@ def is_too_wide(interval: Interval) -> bool:
     return interval.low <= 0 or interval.high / interval.low > _NO_RANGE
 
 
+def range_text(interval: Interval | None) -> str:
+    """Return the ends of a factor's range for a table, such as "1.40 to 1.55"; "n/a" for None."""
+    if interval is None:
+        return UNKNOWN
+    return TOO_WIDE_IN_TABLE if is_too_wide(interval) else f"{interval.low:.2f} to {interval.high:.2f}"
+
+
+def factor_text(factor: float | None) -> str:
+    """Return a factor without its range, such as "1.47x"; "n/a" for None."""
+    return UNKNOWN if factor is None else f"{factor:.2f}x"
+
+
+def knob_rows(configs: Sequence[TrainConfig | None]) -> list[tuple[str, ...]]:
+    """Return a row for each knob with its value in each config; accumulation only where one accumulates."""
+    values = [config.model_dump() if config else {} for config in configs]
+    accumulates = any(each.get(_ACCUMULATION, 1) != 1 for each in values)
+    return [
+        (_LABELS.get(knob, knob), *(value_text(each.get(knob)) for each in values))
+        for knob in KNOBS
+        if knob != _ACCUMULATION or accumulates
+    ]
+
+
 def value_text(value: object) -> str:
     """Return a knob's value as reports write it: "on", "off", "-" for None."""
     if value is None:
         return "-"
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+
+
+def change_text(knob: str, before: object, after: object) -> str:
+    """Return a knob's change, such as "num_workers: 0 -> 2"."""
+    told = ["none" if value is None else value_text(value) for value in (before, after)]
+    return f"{knob}: {' -> '.join(told)}"
 
 
 def config_text(config: TrainConfig | None) -> str:

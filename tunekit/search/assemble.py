@@ -21,7 +21,8 @@ from tunekit.records.run import Run, RunStatus, SearchOptions
 from tunekit.records.target import Discovery
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
 from tunekit.search.explain import explain
-from tunekit.units import rate_text
+from tunekit.search.predicted import corrected
+from tunekit.units import bytes_text, rate_text
 
 _UNSTEADY_RATIO = 1.5
 """Fresh processes of one config differ by 1.1 at most on a shared machine that nobody else loads."""
@@ -199,6 +200,7 @@ def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
             "recommendations": tuple(settled),
             "missing_tiers": tuple(missing),
             "scaling": _scaling(settled, trials, run),
+            "prediction": corrected(run.prediction, trials.records) if run.prediction else None,
             "findings": _findings(trials, run, _guarded(trials, run, tuple(chosen.values()))),
             "model": explain(trials.records, host, settled) if run.status in _EXPLAINED else None,
         }
@@ -258,16 +260,7 @@ def _guarded(trials: Trials, run: Run, picks: Sequence[TrialRecord]) -> list[Gua
 def _findings(trials: Trials, run: Run, guarded: Sequence[GuardedMode]) -> tuple[Finding, ...]:
     findings = list(run.machine_findings)
     if run.is_emulated:
-        findings.append(
-            Finding(
-                code="other-device",
-                severity=Severity.WARNING,
-                message=(
-                    f"measured on {run.measured_on}, not on {run.profile.id}: the tiers are for this machine"
-                ),
-                remedy=f"run the same command on a machine with {run.profile.device_names[0]}",
-            )
-        )
+        findings.append(_other_device(trials, run))
     baseline = trials.baseline
     if baseline is not None and baseline.failure is not None:
         findings.append(
@@ -299,6 +292,26 @@ def _findings(trials: Trials, run: Run, guarded: Sequence[GuardedMode]) -> tuple
             )
         )
     return tuple(findings)
+
+
+def _other_device(trials: Trials, run: Run) -> Finding:
+    """Find that the trials ran on another device than the one asked for."""
+    devices = (record.measurement.loop.device for record in trials.records if record.measurement)
+    capped = next((device for device in devices if device.whole_bytes is not None), None)
+    if capped is None:
+        message = f"measured on {run.measured_on}, not on {run.profile.id}: the tiers are for this machine"
+    else:
+        message = (
+            f"measured on {run.measured_on} with its memory capped to {run.profile.id}'s "
+            f"{bytes_text(capped.memory_bytes)}: what fits is held against that, of which a CUDA context on "
+            f"{run.profile.id} takes 0.3 to 1.5 GiB; rates are those of {run.measured_on}"
+        )
+    return Finding(
+        code="other-device",
+        severity=Severity.WARNING,
+        message=message,
+        remedy=f"run the same command on a machine with {run.profile.device_names[0]}",
+    )
 
 
 def _diverted(trials: Trials) -> Finding | None:

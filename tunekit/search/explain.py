@@ -9,10 +9,11 @@ from tunekit.model.limit import limit_of
 from tunekit.model.observation import observations
 from tunekit.model.throughput import ThroughputModel
 from tunekit.recommend.noise import mean_interval
-from tunekit.records.config import TrainConfig
+from tunekit.recommend.recommendation import answer_of
+from tunekit.records.config import LOADER_KNOBS, MODEL_KNOBS, WORKER_KNOBS, TrainConfig
 from tunekit.records.host import Host
 from tunekit.records.measurement import Interval, LoopMeasurement
-from tunekit.records.model_summary import ModelSummary, PredictedLimits
+from tunekit.records.model_summary import KnobWorth, ModelSummary, PredictedLimits
 from tunekit.records.recommendation import Recommendation, Tier
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.search.guided import most_telling
@@ -52,6 +53,30 @@ def explain(
         return None
 
 
+def knobs_put_back(config: TrainConfig, before: TrainConfig) -> dict[str, TrainConfig]:
+    """Return a config with each knob that the model knows put back alone, by its name.
+
+    The number of workers takes along what means nothing without workers; knobs that can't be put back
+    without it are left out.
+
+    Args:
+        config: the recommended one.
+        before: the baseline's.
+    """
+    found = {}
+    for knob in (*LOADER_KNOBS, *MODEL_KNOBS):
+        if getattr(config, knob) == getattr(before, knob):
+            continue
+        moved = {knob: getattr(before, knob)}
+        is_of_workers = not (config.num_workers and before.num_workers)
+        if is_of_workers and knob in WORKER_KNOBS:
+            continue
+        if is_of_workers and knob == "num_workers":
+            moved |= {name: getattr(before, name) for name in WORKER_KNOBS}
+        found[knob] = TrainConfig.model_validate({**config.model_dump(), **moved})
+    return found
+
+
 class _Explanation:
     """The models of one run."""
 
@@ -80,7 +105,32 @@ class _Explanation:
             limits=tuple(known),
             missed_relative=sum(missed) / len(missed) if missed else None,
             checked_configs=len(missed) or None,
+            knobs=self._knobs(model, own.config if own else None, answer_of(recommendations)),
         )
+
+    def _knobs(
+        self, model: ThroughputModel, before: TrainConfig | None, best: Recommendation | None
+    ) -> tuple[KnobWorth, ...]:
+        """Return what each knob that differs from the baseline's brings to the config of the answer."""
+        if before is None or best is None:
+            return ()
+        put_back = knobs_put_back(best.config, before)
+        if not put_back:
+            return ()
+        told = model.ratios(best.config, list(put_back.values()))
+        worths = []
+        for knob, log_ratio, deviation in zip(put_back, told.log_rate, told.deviation, strict=True):
+            low, value, high = (math.exp(log_ratio + away * _RANGE_95 * deviation) for away in (-1, 0, 1))
+            if all(math.isfinite(one) for one in (low, value, high)):
+                worths.append(
+                    KnobWorth(
+                        knob=knob,
+                        before=getattr(before, knob),
+                        after=getattr(best.config, knob),
+                        factor=Interval(low=low, value=value, high=high),
+                    )
+                )
+        return tuple(worths)
 
     def _model(self, learnt_from: Sequence[TrialRecord]) -> ThroughputModel:
         on_cpu = self._loop.device.type == "cpu"
@@ -115,8 +165,9 @@ class _Explanation:
     def _baseline_rate(self, first: TrialRecord) -> float:
         """Return the baseline's rate by its confirming processes, else by its first trial."""
         confirmed = [one for one in self._records if one.role is TrialRole.CONFIRM and one.is_baseline_config]
-        rates = [one.rate_samples_per_s for one in confirmed if one.rate_samples_per_s is not None]
-        return mean_interval(rates or [first.rate_samples_per_s or 0.0]).value
+        rates = [one.rate_samples_per_s for one in confirmed if one.rate_samples_per_s]
+        known = rates or ([first.rate_samples_per_s] if first.rate_samples_per_s else [])
+        return mean_interval(known).value if known else 0.0
 
     def _missed(self) -> list[float]:
         """Return by what share the rate of each config is missed when it is predicted from the others."""

@@ -1,4 +1,4 @@
-"""A run or a loop profile on disk: locked while it is owned, trial by trial, readable without tunekit."""
+"""What a verb learned, on disk: locked while it is owned, trial by trial, readable without tunekit."""
 
 import fcntl
 import os
@@ -10,6 +10,7 @@ from typing import IO, Self
 from tunekit.errors import DamagedRecordError, RunFolderError, RunFolderLockedError
 from tunekit.records.base import Record
 from tunekit.records.codec import read_json, write_json
+from tunekit.records.fits import FitsRun
 from tunekit.records.loop_profile import LoopProfile
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
@@ -17,6 +18,7 @@ from tunekit.trial.launch import COMPILE_CACHE
 
 RUN_FILE = "run.json"
 PROFILE_FILE = "profile.json"
+FITS_FILE = "fits.json"
 TRIAL_FILE = "trial.json"
 JOURNAL_FILE = "study.journal"
 TELEMETRY_STORE = "telemetry.zarr"
@@ -24,7 +26,7 @@ _LOCK_FILE = ".lock"
 
 
 class RunFolder:
-    """The folder of one run, or of one loop profile; use it in a `with` block to own it.
+    """The folder of one run, loop profile or prediction; use it in a `with` block to own it.
 
     Args:
         path: the folder.
@@ -99,6 +101,10 @@ class RunFolder:
         """Write profile.json, which is rebuilt from the trial records."""
         self._write(self.path / PROFILE_FILE, profile)
 
+    def save_fits(self, fits: FitsRun) -> None:
+        """Write fits.json, which is rebuilt from the trial's files."""
+        self._write(self.path / FITS_FILE, fits)
+
     def _write(self, path: Path, record: Record) -> None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -135,10 +141,9 @@ def load_run(path: Path) -> Run:
     """
     file = path if path.is_file() else path / RUN_FILE
     if not file.exists():
-        if (path / PROFILE_FILE).is_file():
-            raise RunFolderError(
-                f"no run in {path}: it holds a loop profile; show it with tunekit report {path}"
-            )
+        for other, what in ((PROFILE_FILE, "a loop profile"), (FITS_FILE, "what fits which GPU")):
+            if (path / other).is_file():
+                raise RunFolderError(f"no run in {path}: it holds {what}; show it with tunekit report {path}")
         raise RunFolderError(f"no run in {path}: {RUN_FILE} is missing; give the folder that a search wrote")
     try:
         return read_json(file, Run)
@@ -167,11 +172,38 @@ def load_profile_run(path: Path) -> LoopProfile:
         raise DamagedRecordError(f"{error}; its trials are in {file.parent / 'trials'}") from error
 
 
+def load_fits_run(path: Path) -> FitsRun:
+    """Return what fits which GPU, from a folder (or from its fits.json).
+
+    Raises:
+        RunFolderError: there is none.
+        RecordError: fits.json is damaged or newer than this tunekit.
+    """
+    file = path if path.is_file() else path / FITS_FILE
+    if not file.exists():
+        raise RunFolderError(
+            f"no prediction in {path}: {FITS_FILE} is missing; give the folder that tunekit fits wrote"
+        )
+    try:
+        return read_json(file, FitsRun)
+    except DamagedRecordError as error:
+        raise DamagedRecordError(f"{error}; its trial is in {file.parent / 'trials'}") from error
+
+
 def holds_profile(path: Path) -> bool:
     """Return whether a folder, or a file, holds a loop profile and not a run."""
+    return _holds(path, PROFILE_FILE)
+
+
+def holds_fits(path: Path) -> bool:
+    """Return whether a folder, or a file, holds what fits which GPU and not a run."""
+    return _holds(path, FITS_FILE)
+
+
+def _holds(path: Path, name: str) -> bool:
     if path.is_file():
-        return path.name == PROFILE_FILE
-    return (path / PROFILE_FILE).is_file() and not (path / RUN_FILE).is_file()
+        return path.name == name
+    return (path / name).is_file() and not (path / RUN_FILE).is_file()
 
 
 def _folder_to_give(file: Path) -> str:

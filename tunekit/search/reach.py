@@ -69,7 +69,7 @@ def _why_out_of_reach(knob: str, around: Surroundings, insisted: bool) -> str | 
         return f"only the script can change it; bind it: {_bind_hint(knob)}"
     if knob in LOADER_KNOBS:
         return _why_not_in_loader(knob, around.discovery.training_loader, insisted)
-    return _why_not_in_roots(knob, around.discovery, around.baseline)
+    return why_not_in_roots(knob, around.discovery, around.baseline)
 
 
 def _why_not_in_loader(knob: str, loader: LoaderSeen | None, insisted: bool) -> str | None:
@@ -87,7 +87,8 @@ def _why_not_in_loader(knob: str, loader: LoaderSeen | None, insisted: bool) -> 
     return None
 
 
-def _why_not_in_roots(knob: str, discovery: Discovery, baseline: TrainConfig) -> str | None:
+def why_not_in_roots(knob: str, discovery: Discovery, baseline: TrainConfig) -> str | None:
+    """Return why the agent can't set a knob of the modules, whatever the device."""
     own = "the script sets it by itself; bind it: " + _bind_hint(knob)
     if knob == "compile" and baseline.compile:
         return own

@@ -26,6 +26,22 @@ def refused_target(failure: Failure, options: SearchOptions) -> TunekitError:
     return baseline_error(failure)
 
 
+def used_up(baseline: TrialRecord, options: SearchOptions) -> BudgetTooSmallError:
+    """Return the error for a budget that the baseline alone took, with one that would do."""
+    return BudgetTooSmallError(
+        f"the baseline alone took {baseline.duration_s:.0f} s of the budget of "
+        f"{options.budget_s:.0f} s; use --budget {round(baseline.duration_s * 12)}s or more"
+    )
+
+
+def ended_before(config: TrainConfig, options: SearchOptions) -> BudgetTooSmallError:
+    """Return the error for a budget that ended while a batch was looked for that fits."""
+    return BudgetTooSmallError(
+        f"the baseline ran out of memory, and the budget of {options.budget_s:.0f} s ended before "
+        f"batch_size {config.batch_size} could be tried; use a longer --budget"
+    )
+
+
 def baseline_error(failure: Failure) -> TargetError:
     """Return the error for a baseline that failed, with the script's own last lines."""
     kind = NoTrainingLoopError if failure.kind is OutcomeKind.NO_TRAINING_LOOP else TargetError

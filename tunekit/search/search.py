@@ -2,9 +2,8 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
-from tunekit.errors import BudgetTooSmallError, TargetError
+from tunekit.errors import TargetError
 from tunekit.model.boundary import fit_boundary
 from tunekit.model.observation import observations
 from tunekit.recommend.loss_guard import Mode, barred_modes, mode_name, modes_due
@@ -12,7 +11,6 @@ from tunekit.recommend.planned_training import PlannedTraining, planned_training
 from tunekit.recommend.tiers import best_of, made_to_fit
 from tunekit.records.config import TrainConfig
 from tunekit.records.details import Detail
-from tunekit.records.profile import Profile
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import Run, RunStatus
 from tunekit.records.trial import TrialRecord, TrialRole
@@ -31,9 +29,17 @@ from tunekit.search.confirm import (
 )
 from tunekit.search.folder import RunFolder
 from tunekit.search.guided import Proposal, Terms
+from tunekit.search.predicted import Machine, begun, predicted, second_size, trace_details
 from tunekit.search.progress import SearchListener
 from tunekit.search.reach import Surroundings
-from tunekit.search.refusal import insist_on_length, refused_record, refused_target, why_refused
+from tunekit.search.refusal import (
+    ended_before,
+    insist_on_length,
+    refused_record,
+    refused_target,
+    used_up,
+    why_refused,
+)
 from tunekit.search.sizes import LOOK_TRIALS, sizes_to_look_at
 from tunekit.search.space import build_space, nearest
 from tunekit.search.study import Study
@@ -45,14 +51,6 @@ _BASELINE_DETAILS = (Detail.QUEUE, Detail.SYNCS, Detail.PEAKS, Detail.FLOORS)
 """What the first trial looks at beyond its rate: predictions for other configs follow from it."""
 _CONFIRM_SHARE = 0.55
 """Most of the budget that is kept back for confirmation."""
-
-
-@dataclass(frozen=True)
-class Machine:
-    """The device that the trials really run on, as far as it is known before the baseline."""
-
-    profile: Profile
-    native_bf16: bool | None
 
 
 class Search:
@@ -102,6 +100,7 @@ class Search:
         self._save(RunStatus.RUNNING)
         try:
             known = self._know_target()
+            self._trace_other_size(known)
             insist_on_length(self._planned)
             self._build_space(known)
             self._explore(known)
@@ -136,7 +135,8 @@ class Search:
     def _know_target(self) -> KnownTarget:
         """Run the baseline, and smaller batches if it runs out of memory, until the target is known."""
         if self._trials.baseline is None:
-            spec = TrialSpec(self._next_number, TrialRole.BASELINE, None, details=_BASELINE_DETAILS)
+            details = (*_BASELINE_DETAILS, *trace_details(self._run, self._machine, ()))
+            spec = TrialSpec(self._next_number, TrialRole.BASELINE, None, details=details)
             self._run_trial(spec, None, "the script as it is")
         baseline = self._trials.baseline
         assert baseline is not None
@@ -147,10 +147,7 @@ class Search:
                 raise refused_target(baseline.failure, self._run.options)
             raise TargetError("what the baseline's agent told can't be read; see output.log of trial 0")
         if self._left_s <= 0 and len(self._records) == 1:
-            raise BudgetTooSmallError(
-                f"the baseline alone took {baseline.duration_s:.0f} s of the budget of "
-                f"{self._run.options.budget_s:.0f} s; use --budget {round(baseline.duration_s * 12)}s or more"
-            )
+            raise used_up(baseline, self._run.options)
         return self._shrink_until_learnt(baseline.config)
 
     def _shrink_until_learnt(self, config: TrainConfig) -> KnownTarget:
@@ -169,12 +166,15 @@ class Search:
             config = config.model_copy(update={"batch_size": max(1, config.batch_size // 2)})
             if all(record.config != config for record in self._records):
                 if self._left_s <= 0:
-                    raise BudgetTooSmallError(
-                        "the baseline ran out of memory, and the budget of "
-                        f"{self._run.options.budget_s:.0f} s ended before batch_size {config.batch_size} "
-                        "could be tried; use a longer --budget"
-                    )
+                    raise ended_before(config, self._run.options)
                 self._try(config, known, "the baseline ran out of memory: half its batch")
+
+    def _trace_other_size(self, known: KnownTarget) -> None:
+        """Trace a script that makes its batches itself at a second size, if its first was traced."""
+        config = second_size(self._run, self._records)
+        if config is not None and self._left_s > 0:
+            spec = TrialSpec(self._next_number, TrialRole.TRACE, config, details=(Detail.TRACE,))
+            self._run_trial(spec, known, "the second size of its steps, for predictions")
 
     def _baseline_config(self) -> TrainConfig:
         baseline = self._trials.baseline
@@ -198,6 +198,7 @@ class Search:
         space = build_space(around, self._run.options)
         measured_on = "cpu" if known.discovery.device_type == "cpu" else self._run.measured_on
         self._run = self._run.model_copy(update={"space": space, "measured_on": measured_on})
+        self._run = begun(self._run, self._records, self._machine, self._folder.trials_folder)
         self._listener.space_known(assemble(self._run, self._records))
 
     def _explore(self, known: KnownTarget) -> None:
@@ -206,7 +207,8 @@ class Search:
         study.tell(self._records)
         while self._may_add:
             terms = Terms(self._time_for_a_trial_s, least_gain(run_noise(self._trials)), self._planned)
-            coming = next_trial(study, terms, self._searched)
+            searched = sum(record.role is TrialRole.SEARCH for record in self._records)
+            coming = next_trial(study, terms, searched)
             if isinstance(coming, Stop):
                 self._run = self._run.model_copy(update={"why_stopped": coming.why})
                 if coming.why is not None:
@@ -222,10 +224,6 @@ class Search:
         rates = [record.rate_samples_per_s or 0.0 for record in self._trials.candidates]
         purpose = expectation(proposal, self._run.world_size, max(rates, default=None))
         return self._try(proposal.config, known, purpose, sizes)
-
-    @property
-    def _searched(self) -> int:
-        return sum(record.role is TrialRole.SEARCH for record in self._records)
 
     @property
     def _may_add(self) -> bool:
@@ -367,7 +365,7 @@ class Search:
             self._next_number,
             TrialRole.SEARCH,
             config,
-            details=(Detail.SIZES,) if sizes else (),
+            details=(Detail.SIZES,) if sizes else trace_details(self._run, self._machine, self._records),
             sizes=sizes,
             rate_to_beat=None
             if sizes
@@ -384,6 +382,10 @@ class Search:
         else:
             record = self._executor.run(spec, known, self._listener.trial_moved)
         self._folder.save_trial(record)
+        if Detail.TRACE in spec.details:
+            trials = self._folder.trials_folder
+            record, self._run = predicted(record, self._records, self._run, self._machine, trials)
+            self._folder.save_trial(record)
         self._records.append(record)
         self._save(RunStatus.RUNNING)
         self._listener.trial_ended(record)

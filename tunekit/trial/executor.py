@@ -79,6 +79,7 @@ class ProcessExecutor:
         nvml: the GPUs' driver.
         gpus: the GPUs to sample while a trial runs, by their place in the driver's order.
         telemetry_store: gets the time series of each trial; by default only their summary is kept.
+        device_memory_bytes: what torch may reserve on a CUDA device; None for all that it has.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class ProcessExecutor:
         nvml: Nvml | None = None,
         gpus: Sequence[int] = (),
         telemetry_store: Path | None = None,
+        device_memory_bytes: int | None = None,
     ) -> None:
         self._target = target
         self._trials_folder = trials_folder
@@ -99,6 +101,7 @@ class ProcessExecutor:
         self._hide_gpus = hide_gpus
         self._nvml = nvml or NvmlLibrary()
         self._telemetry_store = telemetry_store
+        self._device_memory_bytes = device_memory_bytes
         self._gpus = () if hide_gpus else tuple(gpus)
 
     def run(self, spec: TrialSpec, known: KnownTarget | None, on_progress: ProgressCallback) -> TrialRecord:
@@ -204,6 +207,7 @@ class ProcessExecutor:
             details=spec.details,
             sizes=spec.sizes,
             rate_to_beat=spec.rate_to_beat,
+            device_memory_bytes=self._device_memory_bytes,
             window_s=self._window_s,
         )
 

@@ -136,6 +136,9 @@ def _cut_short(evidence: Evidence, sizes: Sequence[int]) -> Details:
         at_work = sizes[len(seen.sizes.sizes)]
         ended = plain(f"the script ended at batch size {at_work}: {why}"[:500])
         update["sizes"] = seen.sizes.model_copy(update={"why_ended": ended})
+    if seen.trace is not None and seen.trace.why_ended is None:
+        ended = plain(f"the script ended while it was traced: {why}"[:500])
+        update["trace"] = seen.trace.model_copy(update={"why_ended": ended})
     at_largest = seen.largest
     if at_largest is not None and at_largest.is_given and not at_largest.is_lived_through:
         ended = plain(f"the script ended on the batch: {why}"[:500])

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 from tunekit.memory.vram.fake.step import FakeTraining, traced
 from tunekit.memory.vram.predict import MemoryPrediction
-from tunekit.memory.vram.trace import in_order
+from tunekit.memory.vram.trace import AllocationTrace, in_order
 
 class Cnn(nn.Module):
     def __init__(self):
@@ -54,10 +54,10 @@ trainings = {
 }
 told = {}
 for name, training in trainings.items():
-    prediction = MemoryPrediction(traced(training, 8), traced(training, 24))
+    prediction = MemoryPrediction.of(traced(training, 8), traced(training, 24))
     exact = {}
     for size in (2, 64, 200):
-        direct = in_order(traced(training, size))
+        direct = in_order(AllocationTrace.of(traced(training, size)))
         exact[size] = bool((direct.sizes_bytes == prediction.trace(size).sizes_bytes).all())
     peak = prediction.peak(128)
     told[name] = {

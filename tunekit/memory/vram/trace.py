@@ -1,24 +1,14 @@
 """Allocations of training steps in order, for any batch size by two that were traced. Pure."""
 
 from dataclasses import dataclass
-from enum import StrEnum
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tunekit.records.step_trace import PURPOSES, OpCost, Purpose, StepTrace
+
 Ints = NDArray[np.int64]
-
-
-class Purpose(StrEnum):
-    """What a block of device memory is for."""
-
-    PARAMETERS = "parameters"
-    BUFFERS = "buffers"
-    GRADIENTS = "gradients"
-    OPTIMIZER = "optimizer state"
-    BATCH = "batch"
-    ACTIVATIONS = "activations"
-    WORKSPACE = "workspace"
 
 
 class TracesDiffer(Exception):  # noqa: N818 - says what is the case
@@ -36,6 +26,16 @@ class AllocationTrace:
     """As asked for; -1 where the block is freed."""
     purposes: tuple[Purpose, ...]
     """Of each block."""
+
+    @classmethod
+    def of(cls, steps: StepTrace) -> Self:
+        """Return the allocations of traced steps."""
+        return cls(
+            batch_size=steps.batch_size,
+            blocks=np.array(steps.blocks, dtype=np.int64),
+            sizes_bytes=np.array(steps.sizes, dtype=np.int64),
+            purposes=tuple(PURPOSES[place] for place in steps.purposes),
+        )
 
 
 def in_order(trace: AllocationTrace) -> AllocationTrace:
@@ -74,4 +74,39 @@ def between(first: AllocationTrace, second: AllocationTrace, batch_size: int) ->
     sizes = first.sizes_bytes - (-grown // steps)  # rounded up
     return AllocationTrace(
         batch_size, first.blocks, np.where(is_freed, -1, np.maximum(sizes, 0)), first.purposes
+    )
+
+
+def ops_between(first: StepTrace, second: StepTrace, batch_size: int) -> tuple[OpCost, ...]:
+    """Return the ops of another batch size: each grows with the batch along a straight line.
+
+    Raises:
+        TracesDiffer: the two are not of the same steps.
+    """
+    if [op.name for op in first.ops] != [op.name for op in second.ops]:
+        raise TracesDiffer(
+            f"the steps at batch sizes {first.batch_size} and {second.batch_size} run other ops "
+            f"({len(first.ops)} and {len(second.ops)})"
+        )
+    share = (batch_size - first.batch_size) / (second.batch_size - first.batch_size)
+    return tuple(
+        OpCost(
+            name=one.name,
+            dtype=one.dtype,
+            flops=max(0.0, one.flops + share * (other.flops - one.flops)),
+            moved_bytes=max(0.0, one.moved_bytes + share * (other.moved_bytes - one.moved_bytes)),
+        )
+        for one, other in zip(first.ops, second.ops, strict=True)
+    )
+
+
+def with_workspace(trace: AllocationTrace, size_bytes: int) -> AllocationTrace:
+    """Return the trace with a workspace of libraries that is there from the beginning."""
+    if not size_bytes:
+        return trace
+    return AllocationTrace(
+        batch_size=trace.batch_size,
+        blocks=np.concatenate([[0], trace.blocks + 1]),
+        sizes_bytes=np.concatenate([[size_bytes], trace.sizes_bytes]),
+        purposes=(Purpose.WORKSPACE, *trace.purposes),
     )

@@ -10,10 +10,9 @@ from tunekit.recommend.diagnose.openmp import openmp_findings
 from tunekit.recommend.diagnose.storage import storage_findings
 from tunekit.recommend.diagnose.torch_build import torch_findings
 from tunekit.records.checkup import Checkup
-from tunekit.records.finding import Finding, Severity
+from tunekit.records.finding import WORST_FIRST, Finding, Severity
 from tunekit.records.profile import Profile
 
-_ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 _CHECKS: tuple[Callable[[Checkup, Profile | None], list[Finding]], ...] = (
     command_findings,
     torch_findings,
@@ -33,9 +32,9 @@ def machine_findings(checkup: Checkup, profile: Profile | None) -> tuple[Finding
         profile: of its first GPU, or of its CPU; None if no profile has its name.
     """
     found = [finding for check in _CHECKS for finding in check(checkup, profile)]
-    return tuple(sorted(found, key=lambda finding: _ORDER.index(finding.severity)))
+    return tuple(sorted(found, key=lambda finding: WORST_FIRST.index(finding.severity)))
 
 
 def worst(findings: tuple[Finding, ...]) -> Severity | None:
     """Return the highest severity, None without a finding."""
-    return next((one for one in _ORDER if any(finding.severity is one for finding in findings)), None)
+    return next((one for one in WORST_FIRST if any(finding.severity is one for finding in findings)), None)

@@ -34,12 +34,26 @@ def of_loader(info: Any) -> dict:
     return {name: info.facts.get(name) for name in _LOADER_FACTS}
 
 
+def is_there(info: Any) -> bool:
+    """Return whether a loader is still there to begin another epoch: a script may keep no name for it."""
+    return info is not None and info.loader() is not None
+
+
 def epoch_of(info: Any) -> tuple:
-    """Return (samples, batches) of one epoch as a training loader says, None where unknown."""
+    """Return (samples, batches) of one epoch as a training loader says, None where unknown.
+
+    A loader that the script keeps no name for is gone once it is iterated: what it said last is told.
+    """
     if info is None or info.facts.get("iterable"):
         return None, None
+    loader = info.loader()
+    if loader is not None:
+        info.epoch = _epoch_of(info, loader)
+    return info.epoch
+
+
+def _epoch_of(info: Any, loader: Any) -> tuple:
     try:
-        loader = info.loader()
         count = len(loader)
         sampler = getattr(loader.batch_sampler, "sampler", None)
     except Exception:

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from . import batches
 from .details import Missing, Stage
+from .floors import NO_LOADER
 from .loaders import Replay
+
+_MOST_TAKEN = 3
+"""Batches until one is full: an epoch's last may not be."""
 
 
 class GivesBatch(Stage):
@@ -22,12 +27,16 @@ class GivesBatch(Stage):
             self._turn(source)
         except Missing as reason:
             self._why_ended, self.is_over = str(reason), True
-        return None if self.is_over or self._at_work is None else Replay(self._at_work.batch())
+        return None if self.is_over or self._at_work is None else self._answer()
 
     def interrupted(self) -> None:
         """A validation runs, or an epoch begins: that is no part of a batch."""
         if self._at_work is not None:
             self._at_work.interrupted()
+
+    def _answer(self) -> Any:
+        """Return what the loop goes on with."""
+        return Replay(self._at_work.batch())
 
     def _turn(self, source: Any) -> None:
         """The loop is through with what it was given, or begins.
@@ -35,6 +44,27 @@ class GivesBatch(Stage):
         Raises:
             Missing: nothing more can be seen.
         """
+
+    def _taken(self, source: Any) -> tuple:
+        """Return a full batch that the script does not get, and the samples in it.
+
+        Raises:
+            Missing: there is none.
+        """
+        if source is None:
+            raise Missing(NO_LOADER)
+        declared = source.info.facts.get("batch_size")
+        for _ in range(_MOST_TAKEN):
+            try:
+                batch = source.take()
+            except StopIteration:
+                raise Missing("the loader has no further epoch") from None
+            self.moved(self.name)
+            size = batches.leading_size(batch)
+            if size and declared in (None, size):
+                return batch, size
+        wanted = "" if declared is None else f", not its loader's batch size, {declared}"
+        raise Missing(f"the first dimension of the batch's first tensor is {size or 'n/a'}{wanted}")
 
 
 class DevicePeak:

@@ -95,7 +95,7 @@ class Learner:
         if self.training is not None:
             self._address = self._loaders.address_of(self.training)
         roots: list = self._roots.roots()
-        self.device = facts.of_device(roots[0].device if roots else None)
+        self.device = self._roots.device_facts()
         return roots
 
     def latest(self) -> LoaderInfo | None:
@@ -112,6 +112,10 @@ class Learner:
             return max(1, round(self.training.fetches / most_steps))
         forwards = max((root.forwards for root in self._roots.roots()), default=self._steps.backwards)
         return max(1, round(min(self._steps.backwards, forwards) / most_steps))
+
+    def has_own_autocast(self) -> bool:
+        """Return whether the script chooses a precision for its modules by itself."""
+        return bool(self._autocasts.dtype) or any(root.autocast_dtype for root in self._roots.roots())
 
     def discovery(self, roots: list, training: LoaderInfo | None) -> dict:
         """Return the plain facts of a Discovery record."""

@@ -20,6 +20,7 @@ class LoaderInfo:
         epoch_fetches: of them, those since its iterator was made or reset.
         origin: the loader whose batch sampler this one's wraps, as a launcher's shard does: the batch
             size is set there.
+        epoch: samples and batches of one epoch, as it said last; None where unknown.
         work: the `loader_work.Slots` that its workers write into, None where they can't.
         batch: plain facts of a batch that was walked; has_full_batch tells of which kind.
         shm_before_bytes: use of /dev/shm before a loader of this call stack was first iterated.
@@ -35,6 +36,7 @@ class LoaderInfo:
         self.loader: Any = None  # a weak reference: a loader built anew each epoch must die with it
         self.batch_sampler: Any = None  # a weak reference too
         self.origin: LoaderInfo | None = None
+        self.epoch: tuple = (None, None)
         self.work: Any = None
         self.shm_before_bytes: int | None = None
         self.shm_at_start_bytes: int | None = None

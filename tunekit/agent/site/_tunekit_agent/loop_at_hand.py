@@ -18,6 +18,7 @@ class LoopAtHand:
         request: what the parent asks.
         learner: of the observer, as are roots, steps and ranks.
         batch_shm_bytes: what one full batch takes of /dev/shm.
+        loaderless_samples: samples in a loop batch of a script without a loader.
         step_s: seconds per loop batch of the steady window.
         batches_per_step: loop batches per optimizer step.
         synchronize: returns when the device has no work left.
@@ -26,6 +27,9 @@ class LoopAtHand:
         window_s: steady seconds that the trial aims for.
         sizes: batch sizes to train at alone.
         working_dir: the script's.
+        trial_folder: where files may go.
+        has_own_autocast: whether the script chooses a precision for its modules by itself.
+        roots_cover_step: whether the roots own every parameter that is stepped.
         device_type: of the roots.
         batches_per_turn: loop batches from one turn of the loop to the next: those of a step, where there is
             no loader.
@@ -39,15 +43,19 @@ class LoopAtHand:
         steps: StepWatch,
         ranks: Ranks,
         batch_shm_bytes: int,
+        loaderless_samples: int,
         step_s: float,
         batches_per_step: int,
         synchronize: Callable[[], None],
     ) -> None:
         self.window_s, self.working_dir = request.window_s, request.working_dir
-        self.sizes = request.sizes
+        self.sizes, self.trial_folder = request.sizes, request.trial_folder
+        self.has_own_autocast = learner.has_own_autocast()
+        self.roots_cover_step = roots.cover_step()
         self.device_type = learner.device["type"]
         self.ranks = ranks
         self.batch_shm_bytes = batch_shm_bytes
+        self.loaderless_samples = loaderless_samples
         self.step_s = step_s
         self.batches_per_step = batches_per_step
         self.batches_per_turn = batches_per_step if learner.training is None else 1
@@ -59,9 +67,21 @@ class LoopAtHand:
         """Return torch's device of the roots, None where there is no root."""
         return self._roots.device()
 
+    def modules(self) -> list:
+        """Return the roots' modules."""
+        return [seen.module for seen in self._roots.roots()]
+
     def parameters(self) -> list:
         """Return the roots' parameters."""
-        return [parameter for seen in self._roots.roots() for parameter in seen.module.parameters()]
+        return [parameter for module in self.modules() for parameter in module.parameters()]
+
+    def buffers(self) -> list:
+        """Return the roots' buffers."""
+        return [buffer for module in self.modules() for buffer in module.buffers()]
+
+    def optimizers(self) -> list:
+        """Return the optimizers that stepped."""
+        return self._steps.living()
 
     def last_loss(self) -> Any:
         """Return the loss of the latest backward pass, another object after each."""

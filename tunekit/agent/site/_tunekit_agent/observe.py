@@ -73,6 +73,7 @@ class Observer:
             lambda: self.loaders.fetching > 0,
             self.failed,
             self.steps.keep_hooks,
+            request.device_memory_bytes,
         )
         self._learner = Learner(self.loaders, self.steps, self.roots, self.ranks, self.autocasts)
         self._clock: LoopClock | None = None
@@ -128,6 +129,7 @@ class Observer:
             self._closer.interrupted()
             self._progress(None)
         info.facts["epoch_started"] = now
+        facts.epoch_of(info)  # while the loader is there
 
     @_never_raises
     def fetch_started(self, info: LoaderInfo, source: Any) -> Any:
@@ -257,9 +259,7 @@ class Observer:
         training = self._training.facts if self._training else {}
         workers, prefetch = training.get("num_workers", 0), training.get("prefetch_factor") or 0
         _, epoch_batches = facts.epoch_of(self._training)
-        self._loaderless_samples = self._request.samples_per_step or (
-            (roots[0].input_samples if roots else None) or 1
-        )
+        self._loaderless_samples = self._request.samples_per_step or (roots and roots[0].input_samples) or 1
         self._batches_per_step = self._learner.batches_per_step()
         self._clock = LoopClock(
             time.perf_counter,
@@ -268,7 +268,7 @@ class Observer:
             self._request.interval_goal,
             ramp_batches(workers, prefetch, epoch_batches),
             workers,
-            can_force_boundary=self._training is not None and epoch_batches is not None,
+            can_force_boundary=epoch_batches is not None and facts.is_there(self._training),
             rate_to_beat=self._request.rate_to_beat,
         )
         self._times = DeviceTimes(
@@ -332,6 +332,7 @@ class Observer:
             self.steps,
             self.ranks,
             batch["shared_bytes"] if batch else 0,
+            self._loaderless_samples,
             self._clock.steady_time_s / max(1, self._clock.steady_batches),
             self._batches_per_step,
             self.synchronize,

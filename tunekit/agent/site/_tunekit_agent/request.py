@@ -25,6 +25,7 @@ class Request:
         details: what to look at once the measurement is complete.
         sizes: batch sizes to train at alone, where the details ask for that, in this order.
         rate_to_beat: steady samples/s of one rank below which the measurement is given up, None for never.
+        device_memory_bytes: what "observe" lets torch reserve on a CUDA device, None for all of it.
         window_s: steady time to measure, in seconds.
         interval_goal: half width of the rate's interval, relative, at which the window may close.
     """
@@ -46,6 +47,7 @@ class Request:
         self.details: list = payload["details"]
         self.sizes: list = payload["sizes"]
         self.rate_to_beat: float | None = payload["rate_to_beat"]
+        self.device_memory_bytes: int | None = payload["device_memory_bytes"]
         self.window_s = float(payload["window_s"])
         self.interval_goal = float(payload["interval_goal"])
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import threading
 from typing import Any, Callable
 
-from . import batches
+from . import batches, facts
+from .memory_cap import MemoryCap
 
 
 class _Seen:
@@ -66,16 +67,24 @@ class RootFinder:
         is_fetching: whether a loader is fetching now; forwards inside it are transforms.
         failed: called with an exception of our own, which must not reach the script.
         ran: called with the torch module after each outermost forward.
+        device_memory_bytes: what torch may reserve on a CUDA device, None for all of it.
     """
 
     def __init__(
-        self, wanted: list, apply: Callable, is_fetching: Callable, failed: Callable, ran: Callable
+        self,
+        wanted: list,
+        apply: Callable,
+        is_fetching: Callable,
+        failed: Callable,
+        ran: Callable,
+        device_memory_bytes: int | None = None,
     ) -> None:
         self._wanted = [(root["class_name"], root["parameters"], root["ordinal"]) for root in wanted]
         self._apply = apply
         self._is_fetching = is_fetching
         self._failed = failed
         self._ran = ran
+        self._cap = MemoryCap(device_memory_bytes)
         self._thread = threading.get_ident()
         self._seen: dict = {}
         self._ordinals: dict = {}
@@ -123,6 +132,11 @@ class RootFinder:
         """Return torch's device of the roots, None where there is no root."""
         return next((seen.device for seen in self.roots()), None)
 
+    def device_facts(self) -> dict:
+        """Return type, name and memory of the roots' device, with the memory that it is held to."""
+        device = self.device()
+        return self._cap.told(facts.of_device(device), device)
+
     def roots(self) -> list:
         """Return the seen modules that own stepped parameters and lie in no other such module."""
         owners = [seen for seen in self._seen.values() if seen.parameter_ids & self._stepped]
@@ -141,6 +155,7 @@ class RootFinder:
 
     def _watch(self, torch: Any, module: Any, args: tuple, kwargs: dict) -> None:
         try:
+            self._cap.entering(torch, module)  # without grad too: a validation may come first
             if torch.is_grad_enabled() and not _is_tracing(torch):
                 self._saw(torch, module, args, kwargs)
         except Exception as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, Callable
 
-from . import batches, knobs
+from . import knobs
 from .details import NO_WHOLE_BATCH, Missing
 from .floors import CHANGED_IN_PLACE, NO_LOADER, WARM_TURNS, TrainingAlone, let_refill, ranks_text
 from .given_batch import DevicePeak, GivesBatch
@@ -13,8 +13,6 @@ from .loop_at_hand import LoopAtHand
 from .replayed import ReplayedBatch
 from .resized import resized
 
-_MOST_TAKEN = 3
-"""Batches until one is full: an epoch's last may not be."""
 _COMPILED = "torch.compile would compile anew for every size"
 
 
@@ -91,20 +89,8 @@ class Sizes(GivesBatch):
             raise Missing(ranks_text(self._world_size))
         if self._is_compiled:
             raise Missing(_COMPILED)
-        declared = source.info.facts.get("batch_size")
-        for _ in range(_MOST_TAKEN):
-            try:
-                batch = source.take()
-            except StopIteration:
-                raise Missing("the loader has no further epoch") from None
-            self.moved(self.name)
-            size = batches.leading_size(batch)
-            if size and declared in (None, size):
-                self._batch, self._own_size = batch, size
-                let_refill(source, self._window_s, lambda: self.moved(self.name), self._clock, self._sleep)
-                return
-        wanted = "" if declared is None else f", not its loader's batch size, {declared}"
-        raise Missing(f"the first dimension of the batch's first tensor is {size or 'n/a'}{wanted}")
+        self._batch, self._own_size = self._taken(source)
+        let_refill(source, self._window_s, lambda: self.moved(self.name), self._clock, self._sleep)
 
     def _begin_next(self) -> None:
         """Begin with the next size, if there is one.

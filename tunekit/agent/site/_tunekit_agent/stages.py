@@ -9,6 +9,7 @@ from .kernel_window import KernelWindow
 from .loop_at_hand import LoopAtHand
 from .peaks import Peaks
 from .sync_points import SyncPoints
+from .trace import stage as trace
 
 
 def stages(wanted: list, loop: LoopAtHand) -> list:
@@ -28,5 +29,6 @@ def stages(wanted: list, loop: LoopAtHand) -> list:
         "floors": lambda: floors.make(loop),
         "largest": lambda: largest.make(torch, device, loop),
         "sizes": lambda: sizes.make(torch, device, loop),
+        "trace": lambda: trace.make(loop),
     }
     return [make() for name, make in makers.items() if name in wanted]

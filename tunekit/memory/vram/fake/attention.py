@@ -40,8 +40,6 @@ def _attention(
     return efficient(query, key, value, attn_mask, True, dropout_p, is_causal, scale=scale)[0]
 
 
-def as_on_a_gpu() -> torch.library.Library:
-    """Have torch take these kernels for cuda tensors, as long as what is returned is kept."""
-    library = torch.library.Library("aten", "IMPL")
+def attention_as_on_a_gpu(library: torch.library.Library) -> None:
+    """Have torch take these kernels for cuda tensors, as long as the library is kept."""
     library.impl("scaled_dot_product_attention", _attention, "AutogradCUDA")
-    return library

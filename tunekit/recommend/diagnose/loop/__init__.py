@@ -10,13 +10,12 @@ from tunekit.recommend.diagnose.loop.gpus import gpu_findings
 from tunekit.recommend.diagnose.loop.trust import trust_findings
 from tunekit.recommend.diagnose.loop.waits import wait_findings
 from tunekit.recommend.diagnose.loop.workers import worker_findings
-from tunekit.records.finding import Finding, Severity
+from tunekit.records.finding import WORST_FIRST, Finding
 from tunekit.records.host import Host
 from tunekit.records.profile import Profile
 from tunekit.records.target import Discovery, Target
 from tunekit.records.trial import TrialRecord
 
-_ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 _CHECKS: tuple[Callable[[LoopFacts], list[Finding]], ...] = (
     data_findings,
     worker_findings,
@@ -48,7 +47,7 @@ def loop_findings(
     if facts is None:
         return []
     found = [finding for check in _CHECKS for finding in check(facts)]
-    return sorted(found, key=lambda one: (-(one.gain or 1.0), _ORDER.index(one.severity)))
+    return sorted(found, key=lambda one: (-(one.gain or 1.0), WORST_FIRST.index(one.severity)))
 
 
 def suggested_workers(

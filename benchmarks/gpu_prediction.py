@@ -1,0 +1,251 @@
+"""Whether predicted device memory holds against torch and the driver; part of gpu_check.py.
+
+First `tunekit doctor --calibrate`. Then a ResNet-50, a GPT and an LSTM at three batch sizes in fp32, tf32 and
+bf16, eager, and in bf16 compiled: predicted by steps on fake cuda tensors, measured in a process of its own
+each. Memory does not depend on what else runs, so several run at a time where the GPU has room for them.
+On a CPU the same path runs with tiny models, and there is nothing to compare.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, Any
+
+from tunekit.errors import UsageError
+from tunekit.hardware.device import device_profile
+from tunekit.hardware.nvml_library import NvmlLibrary
+from tunekit.hardware.outside_torch import outside_torch
+from tunekit.hardware.profiles import load_profiles
+from tunekit.records.calibration import Calibration
+from tunekit.records.codec import from_json
+from tunekit.records.host import Host
+from tunekit.records.prediction import OutsideTorch
+from tunekit.units import GIB, bytes_text
+
+ROOT = Path(__file__).resolve().parents[1]
+LOOP = Path(__file__).with_name("predicted_loop.py")
+BATCHES = {"resnet50": (16, 48, 128), "gpt": (4, 12, 32), "lstm": (16, 64, 192)}
+TINY_BATCHES = (16,)
+GOAL = 0.04
+"""The share by which a prediction of allocated memory may be off."""
+_GIB_EACH = 30
+"""What the largest of the configs takes, at most: so many run at a time as fit."""
+_MOST_AT_ONCE = 4
+_SETTLE_S = 0.5
+
+Add = Callable[[str, str, bool | None], None]
+"""Adds one row: what is checked, its figure, and whether it holds (None is no verdict)."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """One training to predict and to measure."""
+
+    model: str
+    batch: int
+    precision: str
+    is_compiled: bool
+
+    @property
+    def name(self) -> str:
+        """As a row is named."""
+        return f"{self.model}, batch {self.batch}, {self.precision}{', compiled' * self.is_compiled}"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a training took, in bytes."""
+
+    allocated: int
+    reserved: int
+    context: int | None
+    """What the driver counts for the process beyond what torch had reserved; None where it does not tell."""
+
+
+def check_prediction(add: Add, host: Host, folder: Path) -> None:
+    """Run every check of this file.
+
+    Args:
+        add: takes the rows.
+        host: of this machine.
+        folder: for the calibration.
+    """
+    calibration = _check_calibration(add, host, folder)
+    profile, _ = device_profile("auto", host, load_profiles())
+    beside = outside_torch(profile, [calibration] if calibration else [])
+    on_gpu = bool(host.accelerators)
+    configs = list(_configs(is_tiny=not on_gpu))
+    began_s = time.monotonic()
+    with ThreadPoolExecutor(_at_once(host)) as pool:
+        tellings = {
+            model: pool.submit(_predicted, model, beside.blas_workspace_bytes // 2, not on_gpu)
+            for model in BATCHES
+        }
+        looks = [pool.submit(_measured, config, host) for config in configs]
+        predicted = {model: telling.result() for model, telling in tellings.items()}
+        seen = [look.result() for look in looks]
+    for config, one in zip(configs, seen, strict=True):
+        _check_config(add, config, predicted[config.model], one, on_gpu)
+    if on_gpu:
+        _check_context(add, configs, seen, beside)
+    add("predictions and measurements took", f"{time.monotonic() - began_s:.0f} s", None)
+
+
+def _check_calibration(add: Add, host: Host, folder: Path) -> Calibration | None:
+    """Calibrate by the command line; without a GPU it must say so, and how to go on."""
+    kept = folder / "calibrations"
+    kept.mkdir(parents=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "tunekit", "doctor", "--calibrate", "--json"],
+        cwd=ROOT,
+        env={**os.environ, "TUNEKIT_CALIBRATIONS": str(kept)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if not host.accelerators:
+        is_refused = done.returncode == UsageError.exit_code and "no CUDA GPU to calibrate" in done.stderr
+        add("doctor --calibrate without a GPU", done.stderr.strip()[:120], is_refused)
+        return None
+    if done.returncode:
+        add("doctor --calibrate", f"exit {done.returncode}: {done.stderr.strip()[-200:]}", False)
+        return None
+    found = from_json(done.stdout, Calibration)
+    add("context", f"{bytes_text(found.context_bytes)} by the {found.context_seen_by}", True)
+    kept_text = "kept" if found.blas_is_kept else "given back"
+    blas = f"{bytes_text(found.blas_forward_bytes)} forward, {bytes_text(found.blas_backward_bytes)} backward"
+    add("cuBLAS workspaces", f"{blas}, {kept_text}", None)
+    for benchmark in (False, True):
+        bounds = found.workspaces_bytes(benchmark)
+        text = f"{bytes_text(bounds[0])} to {bytes_text(bounds[1])}" if bounds else "n/a"
+        add(f"cuDNN workspaces, benchmark {'on' if benchmark else 'off'}", text, bounds is not None)
+    return found
+
+
+def _configs(is_tiny: bool) -> Iterator[Config]:
+    for model, batches in BATCHES.items():
+        for batch in TINY_BATCHES if is_tiny else batches:
+            for precision in ("fp32", "tf32", "bf16"):
+                yield Config(model, batch, precision, is_compiled=False)
+            yield Config(model, batch, "bf16", is_compiled=True)
+
+
+def _at_once(host: Host) -> int:
+    """Return how many of the configs the GPU has room for at a time."""
+    if not host.accelerators:
+        return 1
+    return max(1, min(_MOST_AT_ONCE, host.accelerators[0].memory_bytes // (_GIB_EACH * GIB)))
+
+
+def _predicted(model: str, blas_bytes: int, is_tiny: bool) -> dict[str, Any] | str:
+    """Return what is predicted of a model by precision and batch size, or why nothing is."""
+    batches = ",".join(str(batch) for batch in (TINY_BATCHES if is_tiny else BATCHES[model]))
+    words = ["predict", model, "--batches", batches, *(["--tiny"] if is_tiny else [])]
+    if blas_bytes:
+        words += ["--blas-bytes", str(blas_bytes)]
+    with _loop(words) as told:
+        return told.reply if told.reply is not None else told.last_words()
+
+
+def _measured(config: Config, host: Host) -> Seen | str | None:
+    """Return what a config took; None on a CPU, or why it did not train."""
+    words = ["measure", config.model, "--batches", str(config.batch), "--precision", config.precision]
+    words += ["--compile"] if config.is_compiled else []
+    words += [] if host.accelerators else ["--tiny"]
+    with _loop(words) as told:
+        reply = told.reply
+        if reply is None:
+            return told.last_words()
+        if reply["allocated_bytes"] is None:
+            return None
+        time.sleep(_SETTLE_S)
+        taken_bytes = _taken_bytes(host.accelerators[0].index, told.pid)
+    context_bytes = None if taken_bytes is None else taken_bytes - int(reply["now_reserved_bytes"])
+    return Seen(int(reply["allocated_bytes"]), int(reply["reserved_bytes"]), context_bytes)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What the loop told while it still stands."""
+
+    pid: int
+    reply: dict[str, Any] | None
+    errors: IO[str]
+
+    def last_words(self) -> str:
+        """Return why it told nothing."""
+        self.errors.seek(0)
+        lines = [line.strip() for line in self.errors if line.strip()]
+        return lines[-1][:200] if lines else "it ended and wrote nothing"
+
+
+@contextmanager
+def _loop(words: Sequence[str]) -> Iterator[_Told]:
+    """Run the loop until it has told, and end it afterwards."""
+    command = [sys.executable, str(LOOP), *words]
+    pipe = subprocess.PIPE
+    with (
+        TemporaryFile("w+") as errors,
+        subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, text=True) as child,
+    ):
+        assert child.stdin is not None
+        assert child.stdout is not None
+        reply = next((json.loads(line) for line in child.stdout if line.startswith("{")), None)
+        yield _Told(child.pid, reply, errors)
+        child.stdin.close()
+
+
+def _taken_bytes(index: int, pid: int) -> int | None:
+    with NvmlLibrary() as nvml:
+        reading = nvml.reading(index, pcie=False)
+    return (reading.process_bytes or {}).get(pid) if reading is not None else None
+
+
+def _check_config(
+    add: Add, config: Config, predicted: dict[str, Any] | str, seen: Seen | str | None, on_gpu: bool
+) -> None:
+    """Hold a prediction against its measurement; of what is compiled it is a bound."""
+    kind = f"{config.precision}{' compiled' * config.is_compiled}"
+    peaks = predicted if isinstance(predicted, str) else predicted[kind]
+    if isinstance(peaks, str) or isinstance(seen, str):
+        why = [text for text in (peaks, seen) if isinstance(text, str)]
+        add(config.name, "; ".join(why), False)
+        return
+    allocated, reserved = peaks[str(config.batch)]
+    told = f"allocated {bytes_text(allocated)} predicted"
+    if seen is None:
+        add(config.name, f"{told}; trained on the CPU, nothing to compare", None if on_gpu else True)
+        return
+    off, off_reserved = allocated / seen.allocated - 1, reserved / seen.reserved - 1
+    figure = (
+        f"{told}, {bytes_text(seen.allocated)} measured ({off:+.1%}); reserved {bytes_text(reserved)} "
+        f"predicted, {bytes_text(seen.reserved)} measured ({off_reserved:+.1%}); context "
+        f"{bytes_text(seen.context)}"
+    )
+    add(config.name, figure, off >= -GOAL if config.is_compiled else abs(off) <= GOAL)
+
+
+def _check_context(
+    add: Add, configs: Sequence[Config], seen: Sequence[Seen | str | None], beside: OutsideTorch
+) -> None:
+    """Hold the contexts of the eager trainings against the bounds that the calibration gave."""
+    contexts = [
+        one.context
+        for config, one in zip(configs, seen, strict=True)
+        if isinstance(one, Seen) and one.context is not None and not config.is_compiled
+    ]
+    bounds = f"{bytes_text(beside.context.low)} to {bytes_text(beside.context.high)} expected"
+    if not contexts:
+        add("contexts of the trainings", f"n/a: the driver does not tell of processes; {bounds}", None)
+        return
+    figure = f"{bytes_text(min(contexts))} to {bytes_text(max(contexts))}, {bounds}"
+    is_within = beside.context.low <= min(contexts) and max(contexts) <= beside.context.high
+    add("contexts of the trainings", figure, is_within)

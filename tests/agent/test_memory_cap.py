@@ -1,0 +1,137 @@
+"""The cap on a device's memory, on modules whose parameters claim to lie on a CUDA device."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from _tunekit_agent.memory_cap import MemoryCap
+from _tunekit_agent.roots import RootFinder
+from torch import nn
+
+GIB = 1 << 30
+CUDA0, CUDA1 = torch.device("cuda", 0), torch.device("cuda", 1)
+CPU = torch.device("cpu")
+
+
+@dataclass
+class Cuda:
+    """What the cap asks of torch.cuda."""
+
+    total_bytes: int = 140 * GIB
+    is_started: bool = True
+    refuses: bool = False
+    fractions: list[tuple[float, Any]] = field(default_factory=list)
+
+    def is_initialized(self) -> bool:
+        return self.is_started
+
+    def get_device_properties(self, device: Any) -> Any:
+        assert self.is_started, "the question would start CUDA"
+        return SimpleNamespace(total_memory=self.total_bytes)
+
+    def set_per_process_memory_fraction(self, fraction: float, device: Any) -> None:
+        assert self.is_started, "the call would start CUDA"
+        if self.refuses:
+            raise RuntimeError("the plugged-in allocator has no such thing")
+        assert isinstance(fraction, float)
+        self.fractions.append((fraction, device))
+
+
+class OnDevices:
+    """A module of which only its parameters' devices are looked at."""
+
+    def __init__(self, *devices: torch.device) -> None:
+        self.devices = devices
+
+    def parameters(self) -> Any:
+        return iter([SimpleNamespace(device=device) for device in self.devices])
+
+
+def entered(limit_bytes: int | None, *modules: OnDevices, **cuda: Any) -> tuple[MemoryCap, Cuda]:
+    cap, there = MemoryCap(limit_bytes), Cuda(**cuda)
+    for module in modules:
+        cap.entering(SimpleNamespace(cuda=there), module)
+    return cap, there
+
+
+FACTS = {"type": "cuda", "name": "NVIDIA H200", "memory_bytes": 140 * GIB}
+
+
+def test_a_larger_device_is_held_to_the_limit_once() -> None:
+    cap, cuda = entered(22 * GIB, OnDevices(CUDA0, CUDA0), OnDevices(CUDA0))
+    assert cuda.fractions == [(22 / 140, CUDA0)]
+    assert cap.told(FACTS, CUDA0) == {**FACTS, "memory_bytes": 22 * GIB, "whole_bytes": 140 * GIB}
+
+
+def test_each_device_that_a_module_lies_on_is_held() -> None:
+    _, cuda = entered(22 * GIB, OnDevices(CUDA1), OnDevices(CPU, CUDA0))
+    assert cuda.fractions == [(22 / 140, CUDA1), (22 / 140, CUDA0)]
+
+
+@pytest.mark.parametrize("total_gib", [16, 22])
+def test_a_device_that_has_no_more_is_left_alone(total_gib: int) -> None:
+    cap, cuda = entered(22 * GIB, OnDevices(CUDA0), total_bytes=total_gib * GIB)
+    assert cuda.fractions == []
+    assert cap.told(FACTS, CUDA0) == FACTS
+
+
+def test_without_a_limit_nothing_is_asked() -> None:
+    cap, cuda = entered(None, OnDevices(CUDA0), is_started=False)
+    assert cuda.fractions == []
+    assert cap.told(FACTS, CUDA0) == FACTS
+
+
+def test_cuda_is_never_started_and_capped_once_the_script_has_started_it() -> None:
+    cap, cuda = entered(22 * GIB, OnDevices(CPU), OnDevices(CUDA0), OnDevices(), is_started=False)
+    assert cuda.fractions == []
+    cuda.is_started = True
+    cap.entering(SimpleNamespace(cuda=cuda), OnDevices(CUDA0))
+    assert cuda.fractions == [(22 / 140, CUDA0)]
+
+
+def test_an_allocator_that_can_not_cap_leaves_the_device_whole() -> None:
+    cap, _ = entered(22 * GIB, OnDevices(CUDA0), refuses=True)
+    assert cap.told(FACTS, CUDA0) == FACTS
+
+
+def found(modules: Any, act: Callable[[], None], limit_bytes: int | None) -> list[Exception]:
+    faults: list[Exception] = []
+    finder = RootFinder([], lambda *seen: None, lambda: False, faults.append, lambda *seen: None, limit_bytes)
+    finder.install(modules)
+    try:
+        act()
+    finally:
+        finder.stop()
+    return faults
+
+
+def test_the_devices_are_looked_at_before_a_forward_without_gradients_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    order: list[str] = []
+    monkeypatch.setattr(MemoryCap, "entering", lambda self, torch, module: order.append("cap"))
+
+    class Net(nn.Linear):
+        def forward(self, rows: torch.Tensor) -> torch.Tensor:
+            order.append("forward")
+            return super().forward(rows)
+
+    net, rows = Net(2, 2), torch.ones(1, 2)
+
+    def act() -> None:
+        with torch.no_grad():
+            net(rows)
+        net(rows)
+
+    assert found(torch.nn.modules.module, act, 1 << 30) == []
+    assert order == ["cap", "forward", "cap", "forward"]
+
+
+def test_a_model_on_the_cpu_runs_as_ever() -> None:
+    net, rows = nn.Linear(2, 2), torch.ones(1, 2)
+    assert found(torch.nn.modules.module, lambda: net(rows).sum().backward(), 1 << 30) == []
+    assert net.weight.grad is not None
+    assert not torch.cuda.is_initialized()

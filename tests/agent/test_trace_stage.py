@@ -1,0 +1,580 @@
+"""Two small sizes of a real step, traced in a scripted loop."""
+
+import importlib
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from _tunekit_agent.details import Details
+from _tunekit_agent.loaders import Replay
+from _tunekit_agent.trace import cuda_ways, stage
+from _tunekit_agent.trace.one_trace import OneTrace
+from _tunekit_agent.trace.stage import LoopTrace
+from real_trials import ZOO
+from torch import nn
+from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+from tunekit.memory.vram.predict import MemoryPrediction
+from tunekit.memory.vram.trace import AllocationTrace, in_order
+from tunekit.records.details import TraceSeen
+from tunekit.records.step_trace import Purpose, StepTrace
+
+WIDTH = 16
+
+
+@pytest.fixture(autouse=True)
+def _torch_keeps_its_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave torch's kernels to the other tests of this process; theirs are tested in one of their own."""
+    monkeypatch.setattr(cuda_ways, "take", lambda torch: None)
+
+
+class ScriptedLoader:
+    """A loader of full batches, that may end."""
+
+    def __init__(self, size: int = 8, batch_size: int | None = 8, ends: bool = False) -> None:
+        self.info = self
+        self.facts = {"batch_size": batch_size}
+        self._size, self._ends = size, ends
+
+    def take(self) -> Any:
+        if self._ends:
+            raise StopIteration
+        return {"rows": torch.randn(self._size, WIDTH), "names": ["one"] * self._size}
+
+
+class Loop:
+    """A training loop, its observer's view of it, and the stage that looks at it."""
+
+    def __init__(self, folder: Path, model: nn.Module | None = None, **known: Any) -> None:
+        self.folder = folder
+        self.model = model or nn.Sequential(nn.Linear(WIDTH, 32), nn.ReLU(), nn.Linear(32, 1))
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.9)
+        self.per_step = known.pop("batches_per_step", 1)
+        at_hand = SimpleNamespace(
+            device_type=known.pop("device_type", "cpu"),
+            batches_per_step=self.per_step,
+            batches_per_turn=known.pop("batches_per_turn", 1),
+            loaderless_samples=known.pop("loaderless_samples", 1),
+            ranks=SimpleNamespace(world_size=known.pop("world_size", 1)),
+            has_own_autocast=known.pop("has_own_autocast", False),
+            roots_cover_step=known.pop("roots_cover_step", True),
+            modules=lambda: [self.model],
+            parameters=lambda: list(self.model.parameters()),
+            buffers=lambda: list(self.model.buffers()),
+            optimizers=lambda: [self.optimizer],
+        )
+        self.stage = LoopTrace(known.pop("torch", torch), at_hand, str(folder))  # type: ignore[arg-type]
+        self.told: list[dict[str, Any]] = []
+        self.now = 100.0
+        self.details = Details([self.stage], 1.0, lambda name: None, lambda: self.now, passed=self.tell)
+        self.given: list[int] = []
+        self.dtypes: list[torch.dtype] = []
+        self.turns = 0
+
+    def tell(self) -> None:
+        self.told.append(self.details.facts()["trace"])
+
+    def train(self, batch: Any) -> None:
+        outputs = self.model(batch["rows"])
+        self.dtypes.append(outputs.dtype)
+        (outputs.sum() / self.per_step).backward()
+        self.turns += 1
+        if self.turns % self.per_step == 0:
+            self.step()
+
+    def step(self) -> None:
+        self.details.step_began()
+        self.optimizer.step()
+        self.details.step_ended()
+        self.optimizer.zero_grad()
+
+    def run(self, train: Callable[[Any], None] | None = None, source: Any = "loader") -> TraceSeen:
+        self.source = ScriptedLoader() if source == "loader" else source
+        for batch in self.batches():
+            (train or self.train)(batch)
+        return TraceSeen.model_validate(self.details.facts()["trace"])
+
+    def batches(self) -> Iterator[Any]:
+        for _ in range(500):
+            answer = self.details.asked(self.source)
+            if self.details.is_over:
+                return
+            assert isinstance(answer, Replay)
+            self.given.append(len(answer.batch["rows"]))
+            batch = answer.batch
+            del answer
+            yield batch
+        raise AssertionError("it never ends")
+
+    def trace(self, name: str) -> StepTrace:
+        return StepTrace.model_validate(json.loads((self.folder / name).read_text()))
+
+    def prediction(self, precision: str = "own") -> MemoryPrediction:
+        return MemoryPrediction.of(*(self.trace(f"trace-{precision}-{size}.json") for size in (2, 4)))
+
+
+def test_two_sizes_are_traced_as_the_script_is_and_in_bf16(tmp_path: Path) -> None:
+    loop = Loop(tmp_path)
+    seen = loop.run()
+    assert (seen.why_ended, seen.doubts, seen.is_own_batch) == (None, (), False)
+    assert [(one.precision, one.batch_size, one.file) for one in seen.steps] == [
+        (None, 2, "trace-own-2.json"),
+        (None, 4, "trace-own-4.json"),
+        ("bf16", 2, "trace-bf16-2.json"),
+        ("bf16", 4, "trace-bf16-4.json"),
+    ]
+    assert loop.given == [2] * 4 + [4] * 4 + [2] * 4 + [4] * 4
+    assert loop.details.facts()["faults"] == []
+    for one in seen.steps:
+        assert loop.trace(one.file).batch_size == one.batch_size
+
+
+def test_what_is_traced_holds_for_any_size(tmp_path: Path) -> None:
+    loop = Loop(tmp_path)
+    loop.run()
+    parameters = 4 * (WIDTH * 32 + 32 + 32 + 1)
+    taken = loop.prediction().peak(1000).by_purpose
+    assert taken[Purpose.BATCH] == 1000 * WIDTH * 4
+    assert parameters <= taken[Purpose.PARAMETERS] < parameters + 4 * 512
+    assert taken[Purpose.OPTIMIZER] == taken[Purpose.PARAMETERS]
+    assert taken[Purpose.ACTIVATIONS] > 1000 * 32 * 4
+    flops = 2 * 1000 * (WIDTH * 32 + 32)
+    (forward, *_), last = [one.flops for one in loop.trace("trace-own-4.json").ops if one.flops], 4
+    assert forward == 2 * last * WIDTH * 32
+    total = sum(one.flops for one in loop.trace("trace-own-4.json").ops)
+    assert 2 * flops / 1000 * last < total <= 3 * flops / 1000 * last
+
+
+def test_bf16_keeps_less_and_is_put_back(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(WIDTH, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 1))
+    loop = Loop(tmp_path, model)
+    loop.run()
+    own, half = (
+        loop.prediction(name).peak(100_000).by_purpose[Purpose.ACTIVATIONS] for name in ("own", "bf16")
+    )
+    assert half < 0.7 * own
+    assert {op.dtype for op in loop.trace("trace-bf16-2.json").ops if op.name == "addmm"} == {"bfloat16"}
+    assert "forward" not in loop.model.__dict__
+    assert set(loop.dtypes) == {torch.float32}
+
+
+def test_a_forward_of_the_scripts_own_is_put_back(tmp_path: Path) -> None:
+    loop = Loop(tmp_path)
+    own = loop.model.forward = type(loop.model).forward.__get__(loop.model)  # type: ignore[method-assign]
+    assert len(loop.run().steps) == 4
+    assert loop.model.__dict__["forward"] is own
+    assert "_tunekit_forward" not in loop.model.__dict__
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        {"has_own_autocast": True},
+        {"model": nn.Linear(WIDTH, 1).bfloat16()},
+        {"roots_cover_step": False},
+    ],
+)
+def test_a_precision_that_the_script_chose_or_that_would_not_reach_all_is_the_only_one(
+    tmp_path: Path, known: dict[str, Any]
+) -> None:
+    loop = Loop(tmp_path, **known)
+
+    def train(batch: Any) -> None:
+        batch["rows"] = batch["rows"].to(next(loop.model.parameters()).dtype)
+        loop.train(batch)
+
+    assert [one.precision for one in loop.run(train).steps] == [None, None]
+
+
+def test_what_is_known_is_told_before_each_trace(tmp_path: Path) -> None:
+    loop = Loop(tmp_path)
+    loop.run()
+    assert [len(told["steps"]) for told in loop.told] == [0, 0, 2, 2]
+    assert all(told["why_ended"] is None for told in loop.told)
+
+
+def test_the_script_may_change_its_batch_and_take_it_apart(tmp_path: Path) -> None:
+    loop = Loop(tmp_path)
+
+    def train(batch: Any) -> None:
+        assert batch.pop("names") == ["one"] * len(batch["rows"])
+        batch["rows"].mul_(2)
+        loop.train(batch)
+
+    assert len(loop.run(train).steps) == 4
+
+
+def test_whole_steps_are_traced_where_gradients_are_accumulated(tmp_path: Path) -> None:
+    loop = Loop(tmp_path, batches_per_step=3)
+    seen = loop.run()
+    assert seen.batches_per_step == 3
+    assert len(loop.given) == 4 * (3 + 2 * 3)
+    ops = [op.name for op in loop.trace("trace-own-2.json").ops]
+    assert ops.count("relu") == 3
+
+
+def test_a_loop_that_asks_a_batch_ahead_is_traced_at_one_size(tmp_path: Path) -> None:
+    loop, waiting = Loop(tmp_path), []
+
+    def train(batch: Any) -> None:
+        waiting.append(batch)
+        if len(waiting) > 1:
+            loop.train(waiting.pop(0))
+
+    assert len(loop.run(train).steps) == 4
+    assert loop.prediction().peak(1000).by_purpose[Purpose.BATCH] >= 1000 * WIDTH * 4
+
+
+def test_a_loop_that_asks_far_ahead_is_traced_once_it_has_caught_up(tmp_path: Path) -> None:
+    loop, waiting = Loop(tmp_path), []
+
+    def train(batch: Any) -> None:
+        waiting.append(batch)
+        if len(waiting) > 6:
+            loop.train(waiting.pop(0))
+
+    assert len(loop.run(train).steps) == 4
+    loop.prediction()
+    ops = {size: sum(op.flops for op in loop.trace(f"trace-own-{size}.json").ops) for size in (2, 4)}
+    assert ops[4] == 2 * ops[2]
+
+
+def test_a_step_with_a_validation_in_it_is_traced_anew(tmp_path: Path) -> None:
+    loop = Loop(tmp_path)
+
+    def train(batch: Any) -> None:
+        loop.train(batch)
+        if len(loop.given) in (3, 9):
+            loop.details.interrupted()
+            loop.model(torch.zeros(100, WIDTH)).exp().exp()
+
+    seen = loop.run(train)
+    assert len(seen.steps) == 4
+    assert "exp" not in {op.name for op in loop.trace("trace-own-2.json").ops}
+
+
+def test_a_step_that_does_more_is_traced_anew(tmp_path: Path) -> None:
+    loop = Loop(tmp_path)
+
+    def train(batch: Any) -> None:
+        loop.train(batch)
+        if len(loop.given) == 4:
+            torch.zeros(100).exp()
+
+    seen = loop.run(train)
+    assert (len(seen.steps), seen.doubts) == (4, ())
+    assert loop.given[:12] == [2] * 4 + [4] * 4 + [2] * 4
+
+
+def test_steps_that_differ_by_their_size_are_told(tmp_path: Path) -> None:
+    loop = Loop(tmp_path)
+
+    def train(batch: Any) -> None:
+        loop.train(batch)
+        if len(batch["rows"]) == 4:
+            torch.zeros(100).exp()
+
+    seen = loop.run(train)
+    assert [(one.precision, one.batch_size) for one in seen.steps] == [(None, 2), (None, 4)]
+    assert seen.doubts == ("the steps at two sizes differ in more than their size",)
+
+
+def test_bf16_steps_that_differ_by_their_size_are_left_out(tmp_path: Path) -> None:
+    loop = Loop(tmp_path)
+
+    def train(batch: Any) -> None:
+        loop.train(batch)
+        if loop.stage._precision is not None and len(batch["rows"]) == 4:
+            torch.zeros(100).exp()
+
+    seen = loop.run(train)
+    assert [(one.precision, one.batch_size) for one in seen.steps] == [(None, 2), (None, 4)]
+    assert (seen.doubts, seen.why_ended) == ((), None)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["trace-own-2.json", "trace-own-4.json"]
+
+
+def test_a_forward_in_a_thread_of_its_own_is_not_traced(tmp_path: Path) -> None:
+    loop = Loop(tmp_path)
+
+    def train(batch: Any) -> None:
+        made: list[torch.Tensor] = []
+        thread = threading.Thread(target=lambda: made.append(loop.model(batch["rows"])))
+        thread.start()
+        thread.join()
+        (made[0] - batch["rows"][:, :1]).square().mean().backward()
+        loop.step()
+
+    seen = loop.run(train)
+    assert seen.steps == ()
+    assert "runs in a thread of its own" in (seen.why_ended or "")
+
+
+@pytest.mark.parametrize("kind", ["closure", "functional"])
+def test_a_forward_within_the_step_or_on_detached_parameters_is_traced(tmp_path: Path, kind: str) -> None:
+    loop = Loop(tmp_path)
+
+    def in_closure(batch: Any) -> None:
+        def closure() -> float:
+            loop.optimizer.zero_grad()
+            loss = loop.model(batch["rows"]).sum()
+            loss.backward()
+            return float(loss.detach())
+
+        loop.details.step_began()
+        loop.optimizer.step(closure)
+        loop.details.step_ended()
+
+    def functional(batch: Any) -> None:
+        def loss_of(parameters: dict[str, torch.Tensor]) -> torch.Tensor:
+            outputs: torch.Tensor = torch.func.functional_call(loop.model, parameters, (batch["rows"],))
+            return outputs.sum()
+
+        detached = {name: one.detach() for name, one in loop.model.named_parameters()}
+        gradients = torch.func.grad(loss_of)(detached)
+        for name, parameter in loop.model.named_parameters():
+            parameter.grad = gradients[name]
+        loop.step()
+
+    seen = loop.run(in_closure if kind == "closure" else functional)
+    assert seen.why_ended is None
+    assert [one.precision for one in seen.steps][:2] == [None, None]
+
+
+def never_steps(loop: Loop, batch: Any) -> None:
+    loop.model(batch["rows"]).sum().backward()
+
+
+def reads_another(loop: Loop, batch: Any) -> None:
+    loop.train(batch)
+    loop.details.interrupted()
+
+
+def leaves_batches(loop: Loop, batch: Any) -> None:
+    loop.train({"rows": torch.zeros(8, WIDTH)})
+
+
+def does_nothing(loop: Loop, batch: Any) -> None:
+    """Train elsewhere."""
+
+
+@pytest.mark.parametrize(
+    ("train", "told"),
+    [
+        (never_steps, "within every batch another loader is read"),
+        (reads_another, "within every batch another loader is read"),
+        (leaves_batches, "does not train on every batch"),
+        (does_nothing, "no op was seen"),
+    ],
+)
+def test_a_loop_without_steps_to_trace_says_why(
+    tmp_path: Path, train: Callable[[Loop, Any], None], told: str
+) -> None:
+    loop = Loop(tmp_path)
+    seen = loop.run(lambda batch: train(loop, batch))
+    assert seen.steps == ()
+    assert told in (seen.why_ended or "")
+    assert "forward" not in loop.model.__dict__
+
+
+@pytest.mark.parametrize("per_step", [1, 3])
+def test_a_loop_that_makes_its_batches_itself_is_traced_at_its_own_size(
+    tmp_path: Path, per_step: int
+) -> None:
+    known = {"loaderless_samples": 6, "batches_per_step": per_step, "batches_per_turn": per_step}
+    loop = Loop(tmp_path, **known)
+    for _ in range(100):
+        for _ in range(per_step):
+            loop.train({"rows": torch.randn(6, WIDTH)})
+        assert loop.details.asked(None) is None
+        if loop.details.is_over:
+            break
+    seen = TraceSeen.model_validate(loop.details.facts()["trace"])
+    assert (seen.why_ended, seen.is_own_batch) == (None, True)
+    assert [(one.precision, one.batch_size) for one in seen.steps] == [(None, 6), ("bf16", 6)]
+    ops = loop.trace("trace-own-6.json").ops
+    assert [op.name for op in ops].count("relu") == per_step
+    assert ops[[op.name for op in ops].index("addmm")].flops == 2 * 6 * WIDTH * 32
+
+
+def spread() -> nn.Module:
+    """Return what looks like a model on two GPUs."""
+    model = nn.Linear(WIDTH, 1)
+    model.device_ids = [0, 1]  # type: ignore[assignment]
+    return model
+
+
+class Unresizable(ScriptedLoader):
+    """A loader whose batch no one can resize."""
+
+    def take(self) -> Any:
+        return {"rows": torch.eye(8).to_sparse()}
+
+
+@pytest.mark.parametrize(
+    ("loader", "known", "told"),
+    [
+        (ScriptedLoader(), {"world_size": 2}, "2 ranks"),
+        (ScriptedLoader(), {"device_type": "mps"}, "a device of type mps"),
+        (ScriptedLoader(), {"model": spread()}, "several devices"),
+        (ScriptedLoader(), {"model": nn.DataParallel(nn.Linear(WIDTH, 1))}, "nn.DataParallel spreads"),
+        (ScriptedLoader(), {"model": nn.Sequential(nn.DataParallel(nn.Linear(WIDTH, 1)))}, "DataParallel"),
+        (ScriptedLoader(), {"torch": SimpleNamespace(__version__="2.1.2+cpu")}, "torch 2.1.2+cpu does not"),
+        (ScriptedLoader(ends=True), {}, "no further epoch"),
+        (ScriptedLoader(30), {}, "first tensor is 30, not its loader's batch size, 8"),
+        (Unresizable(), {}, "can't be resized"),
+    ],
+)
+def test_a_loop_that_can_not_be_traced_says_why(
+    tmp_path: Path, loader: Any, known: dict[str, Any], told: str
+) -> None:
+    loop = Loop(tmp_path, **known)
+    seen = loop.run(source=loader)
+    assert seen.steps == ()
+    assert told in (seen.why_ended or "")
+    assert loop.given == []
+    assert loop.details.facts()["faults"] == []
+
+
+def test_a_loop_without_a_loader_is_traced_at_its_own_size(tmp_path: Path) -> None:
+    loop = Loop(tmp_path, loaderless_samples=6)
+    for _ in range(100):
+        loop.train({"rows": torch.randn(6, WIDTH)})
+        assert loop.details.asked(None) is None
+        if loop.details.is_over:
+            break
+    seen = TraceSeen.model_validate(loop.details.facts()["trace"])
+    assert seen.why_ended is None
+    assert [(one.precision, one.batch_size) for one in seen.steps] == [(None, 6), ("bf16", 6)]
+    told = loop.trace("trace-own-6.json")
+    assert told.batch_size == 6
+    assert {"mm", "addmm"} & {op.name for op in told.ops}
+
+
+def test_compiled_steps_are_traced_as_they_were_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("_tunekit_agent.knobs.graphs_captured", lambda: 1)
+    assert "without torch.compile" in Loop(tmp_path).run().doubts[0]
+
+
+def test_recurrent_layers_are_a_doubt(tmp_path: Path) -> None:
+    class Reads(nn.Module):
+        """A recurrent network."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.GRU(4, 8, batch_first=True)
+
+        def forward(self, rows: torch.Tensor) -> torch.Tensor:
+            return self.layer(rows.reshape(-1, 4, 4))[0]
+
+    seen = Loop(tmp_path, Reads()).run()
+    assert len(seen.steps) == 4
+    assert "recurrent" in seen.doubts[0]
+
+
+def test_a_fault_of_ours_keeps_what_was_traced_before(tmp_path: Path) -> None:
+    loop = Loop(tmp_path)
+    (tmp_path / "trace-bf16-2.json").mkdir()
+    seen = loop.run()
+    assert [one.file for one in seen.steps] == ["trace-own-2.json", "trace-own-4.json"]
+    assert "IsADirectoryError" in (seen.why_ended or "")
+    assert "forward" not in loop.model.__dict__
+
+
+@pytest.mark.parametrize("method", ["step_began", "step_ended", "interrupted", "leave"])
+def test_a_fault_within_a_step_keeps_what_was_traced_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    loop = Loop(tmp_path)
+    original = getattr(OneTrace, method)
+
+    def faulty(one: OneTrace) -> None:
+        original(one)
+        if one.precision is not None:
+            raise ValueError(f"broken {method}")
+
+    monkeypatch.setattr(OneTrace, method, faulty)
+
+    def train(batch: Any) -> None:
+        loop.train(batch)
+        if method == "interrupted" and len(loop.given) == 12:
+            loop.details.interrupted()
+
+    seen = loop.run(train)
+    assert [one.file for one in seen.steps] == ["trace-own-2.json", "trace-own-4.json"]
+    assert seen.why_ended == f"ValueError: broken {method}"
+    assert loop.details.facts()["faults"] == []
+    assert "forward" not in loop.model.__dict__
+    assert _get_current_dispatch_mode() is None
+    assert "cpu" not in torch.utils._foreach_utils._get_foreach_kernels_supported_devices()
+
+
+def test_a_size_too_slow_is_the_last_and_everything_is_put_back(tmp_path: Path) -> None:
+    loop = Loop(tmp_path)
+
+    def train(batch: Any) -> None:
+        loop.train(batch)
+        if len(loop.given) == 12:
+            assert "forward" in loop.model.__dict__
+            loop.now += 1000.0
+
+    seen = loop.run(train)
+    assert [one.precision for one in seen.steps] == [None, None]
+    assert seen.why_ended == "batch size 2 was too slow to be traced"
+    assert "forward" not in loop.model.__dict__
+    assert "cpu" not in torch.utils._foreach_utils._get_foreach_kernels_supported_devices()
+
+
+def test_the_same_steps_are_traced_twice_alike(tmp_path: Path) -> None:
+    traces = []
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        loop = Loop(tmp_path / name)
+        loop.run()
+        traces.append(loop.prediction().trace(64))
+    assert (traces[0].blocks == traces[1].blocks).all()
+    assert (traces[0].sizes_bytes == traces[1].sizes_bytes).all()
+    assert traces[0].purposes == traces[1].purposes
+
+
+class Known(ScriptedLoader):
+    """A loader of samples for a model of the zoo."""
+
+    def __init__(self, known: Any, name: str) -> None:
+        super().__init__()
+        self._made = [known.sample(name) for _ in range(8)]
+
+    def take(self) -> Any:
+        inputs, targets = zip(*self._made, strict=True)
+        return {"rows": torch.stack(inputs), "targets": torch.stack(targets)}
+
+
+@pytest.mark.parametrize("name", ["cnn", "gpt"])
+def test_what_two_sizes_say_of_a_third_is_what_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.syspath_prepend(str(ZOO))
+    known = importlib.import_module("known_memory")
+    for sizes in ((2, 4), (8, 16)):
+        monkeypatch.setattr(stage, "_SIZES", sizes)
+        loop = Loop(tmp_path, known.make_model(name))
+
+        def train(batch: Any, loop: Loop = loop) -> None:
+            known.loss_of(loop.model(batch["rows"]), batch["targets"]).backward()
+            loop.step()
+
+        assert len(loop.run(train, Known(known, name)).steps) == 4
+    for precision in ("own", "bf16"):
+        prediction = loop.prediction(precision)
+        for size in (8, 16):
+            direct = in_order(AllocationTrace.of(loop.trace(f"trace-{precision}-{size}.json")))
+            between = prediction.trace(size)
+            assert (direct.sizes_bytes == between.sizes_bytes).all()
+            assert (direct.blocks == between.blocks).all()
+            assert direct.purposes == between.purposes

@@ -1,0 +1,229 @@
+"""Whole runs for reports: one with something in every part, one of hostile texts, one of many trials."""
+
+import random
+from typing import Any
+
+from build_plans import instance, plan_of, spot_price, twice_as_fast
+from build_records import (
+    GIB,
+    MIB,
+    baseline_record,
+    config,
+    confirm_records,
+    failure,
+    interval,
+    profile,
+    recommendation,
+    run,
+    target,
+    trial_record,
+)
+
+from tunekit.records.config import Precision
+from tunekit.records.finding import Finding
+from tunekit.records.measurement import DeviceSeen
+from tunekit.records.model_summary import Limit, ModelSummary, PredictedLimits
+from tunekit.records.plan import Plan
+from tunekit.records.prediction import DevicePrediction, LargestBatch, PeakShown, PredictedFit, PredictionPath
+from tunekit.records.recommendation import (
+    LearningRate,
+    LearningRateRule,
+    MissingTier,
+    NoiseFloor,
+    ScalingRow,
+    Tier,
+)
+from tunekit.records.run import Run
+from tunekit.records.step_trace import Purpose
+from tunekit.records.telemetry import HostTelemetry, Telemetry
+from tunekit.records.trial import OutcomeKind, TrialRecord
+
+FAST = config(batch_size=256, num_workers=4, precision=Precision.BF16)
+
+HOSTILE = "</script><img src=x onerror=document.title='owned'>"
+LONG = "n" * 10_000
+RIGHT_TO_LEFT = "\u0645\u0634\u0631\u0648\u0639 \u05d0\u05d9\u05de\u05d5\u05df"
+EMOJI = "train \U0001f680 \u2764"
+
+
+def full_run(**overrides: Any) -> Run:
+    """A finished run on an A10G with something in every part of a report, failures among it."""
+    rate = LearningRate(
+        value=0.2, rule=LearningRateRule.LINEAR, base_lr=0.1, base_batch=128, source="baseline"
+    )
+    scaling = tuple(
+        ScalingRow(
+            tier=Tier.BALANCED,
+            gpus=gpus,
+            total_batch=256 * gpus,
+            total_workers=4 * gpus,
+            buffer_bytes=2 * MIB * gpus,
+            ram_bytes=GIB * gpus,
+            lr_linear=0.2 * gpus,
+            lr_sqrt=0.2,
+        )
+        for gpus in (1, 2, 4, 8)
+    )
+    values: dict[str, Any] = {
+        "trials": _trials(),
+        "recommendations": (
+            recommendation(
+                Tier.CONSERVATIVE,
+                config(batch_size=256),
+                rate_samples_per_s=interval(800.0),
+                speedup=interval(1.6),
+            ),
+            recommendation(of=FAST, learning_rate=rate, confirm_trials=(9, 10, 11)),
+        ),
+        "missing_tiers": (MissingTier(tier=Tier.AGGRESSIVE, reason="nothing larger fits the memory"),),
+        "noise_floor": NoiseFloor(relative=0.02, pairs=4, processes=5),
+        "scaling": scaling,
+        "findings": _findings(),
+        "model": _model(),
+        "prediction": _prediction(),
+    }
+    return run(**(values | overrides))
+
+
+def full_plan() -> Plan:
+    """A plan with machines that are cheapest and fastest, one of them with units and sessions."""
+    own = profile(instances=(instance(), instance(name="g5.12xlarge", gpus=4, usd_per_h=5.672)))
+    colab = instance(provider="colab", name="Twice", usd_per_h=0.7, compute_units_per_h=7.0)
+    return plan_of(own, twice_as_fast(instances=(instance(name="twice", spot=spot_price()), colab)))
+
+
+def hostile_run() -> Run:
+    """A run whose every text tries to be markup, or is very long, right to left or emoji."""
+    failed = (
+        trial_record(20, None, overrides={"failure": failure(message=HOSTILE, remedy=HOSTILE)}),
+        trial_record(21, None, overrides={"failure": failure(message=LONG)}),
+        trial_record(
+            22, None, overrides={"failure": failure(OutcomeKind.SCRIPT_ERROR, message=RIGHT_TO_LEFT)}
+        ),
+    )
+    named = DeviceSeen(type="cuda", name=HOSTILE, memory_bytes=22 * GIB)
+    measured = tuple(
+        trial_record(number, rate, FAST, device=named) for number, rate in ((30, 900.0), (31, 950.0))
+    )
+    told = (HOSTILE, LONG, RIGHT_TO_LEFT, EMOJI)
+    return full_run(
+        trials=(*_trials(), *failed, *measured),
+        target=target(
+            name=HOSTILE,
+            command=("python", HOSTILE, EMOJI),
+            script=HOSTILE,
+            working_dir="/home/user/" + HOSTILE,
+        ),
+        measured_on=HOSTILE,
+        findings=tuple(
+            Finding(code=f"hostile-{place}", severity="warning", message=text, evidence=text, remedy=text)
+            for place, text in enumerate(told)
+        ),
+        missing_tiers=(MissingTier(tier=Tier.AGGRESSIVE, reason=HOSTILE),),
+        why_stopped=HOSTILE,
+    )
+
+
+def many_trials(count: int, seed: int = 0) -> Run:
+    """A run with this many trials of varied configs, one in twenty of them failed."""
+    chosen = random.Random(seed)
+    return full_run(trials=(*_trials(), *(_any_trial(50 + place, chosen) for place in range(count))))
+
+
+def _any_trial(number: int, chosen: random.Random) -> TrialRecord:
+    workers = chosen.randrange(0, 9)
+    knobs = config(
+        batch_size=8 * chosen.randrange(1, 128),
+        num_workers=workers,
+        **({"prefetch_factor": chosen.randrange(1, 9)} if workers else {}),
+        pin_memory=chosen.random() < 0.5,
+        compile=chosen.random() < 0.5,
+        precision=chosen.choice(list(Precision)),
+    )
+    if chosen.random() < 0.05:
+        return trial_record(number, None, knobs)
+    return _told(
+        trial_record(
+            number,
+            chosen.uniform(300.0, 1200.0),
+            knobs,
+            base_bytes=chosen.randrange(GIB, 4 * GIB),
+            peak_reserved_bytes=chosen.randrange(4 * GIB, 20 * GIB),
+        )
+    )
+
+
+def _trials() -> tuple[TrialRecord, ...]:
+    """A baseline, a search with failures of several kinds, and confirming rounds of both configs."""
+    own = tuple(
+        one.model_copy(update={"is_baseline_config": True})
+        for one in confirm_records([500.0, 505.0, 495.0], first_number=6)
+    )
+    return (
+        _told(baseline_record()),
+        _told(trial_record(1, 1000.0, FAST)),
+        _told(trial_record(2, 800.0, config(batch_size=256), peak_reserved_bytes=7 * GIB)),
+        trial_record(3, None, config(batch_size=1024)),
+        trial_record(
+            4,
+            None,
+            config(batch_size=4096),
+            overrides={"failure": failure(OutcomeKind.REFUSED, message="no")},
+        ),
+        _told(trial_record(5, 700.0, config(num_workers=1), stop_reason="abandoned")),
+        *(_told(one) for one in own),
+        *(_told(one) for one in confirm_records([1000.0, 1010.0, 990.0], FAST, first_number=9)),
+    )
+
+
+def _told(record: TrialRecord) -> TrialRecord:
+    """Return a trial with what the machine did meanwhile."""
+    host = HostTelemetry(cpu_cores=3.5, read_bytes_per_s=2e8, rchar_bytes_per_s=3e8)
+    seen = Telemetry(window_s=2.0, samples=10, is_of_steady_window=True, cost_cpu_s=0.01, host=host)
+    return record.model_copy(update={"telemetry": seen})
+
+
+def _findings() -> tuple[Finding, ...]:
+    return (
+        Finding(
+            code="data-bound", severity="warning", message="training waits", remedy="more workers", gain=1.4
+        ),
+        Finding(code="other", severity="info", message="something", evidence="3 ms"),
+        Finding(code="broken", severity="error", message="a loss was not finite"),
+    )
+
+
+def _model() -> ModelSummary:
+    limits = tuple(
+        PredictedLimits(
+            tier=tier,
+            loader_samples_per_s=600.0,
+            training_samples_per_s=1500.0,
+            cores_samples_per_s=2000.0,
+            limit=Limit.LOADER,
+            rate_samples_per_s=interval(rate),
+            measured_samples_per_s=rate,
+        )
+        for tier, rate in ((None, 500.0), (Tier.CONSERVATIVE, 800.0), (Tier.BALANCED, 1000.0))
+    )
+    return ModelSummary(limits=limits, missed_relative=0.04, checked_configs=6)
+
+
+def _prediction() -> DevicePrediction:
+    fits = tuple(
+        PredictedFit(
+            profile_id="a10g",
+            precision=precision,
+            capacity_bytes=22 * GIB,
+            largest=LargestBatch(low=most, value=most + 30, high=most + 60),
+            peak=PeakShown(
+                batch_size=most,
+                allocated_bytes=17 * GIB,
+                reserved_bytes=18 * GIB,
+                by_purpose={Purpose.PARAMETERS: GIB, Purpose.GRADIENTS: GIB, Purpose.ACTIVATIONS: 15 * GIB},
+            ),
+            rate=interval(400.0, 0.3),
+        )
+        for precision, most in ((Precision.FP32, 219), (Precision.BF16, 430))
+    )
+    return DevicePrediction(path=PredictionPath.LOOP_ON_CPU, margin=0.1, traced_sizes=(2, 4), fits=fits)

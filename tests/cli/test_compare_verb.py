@@ -1,0 +1,306 @@
+"""`tunekit compare`: its exit codes, what it refuses, and what it writes where."""
+
+import json
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from build_comparisons import compared, searched, slower
+from build_fits import fit, fits_run
+from build_records import run
+
+from tunekit import __version__
+from tunekit.cli.main import main
+from tunekit.records.codec import from_json, write_json
+from tunekit.records.comparison import RunComparison
+from tunekit.records.run import Run, RunStatus
+from tunekit.search.folder import RunFolder
+
+
+def saved(folder: Path, of: Run) -> str:
+    with RunFolder(folder) as opened:
+        opened.save_run(of)
+    return str(folder)
+
+
+@pytest.fixture
+def fast(tmp_path: Path) -> str:
+    return saved(tmp_path / "fast", searched())
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> str:
+    return saved(tmp_path / "slow", slower(0.25))
+
+
+# --- exit codes ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "code"), [(None, 1), ("5%", 1), ("0.19", 1), ("21%", 0), ("0.5", 0), ("0", 1)]
+)
+def test_a_regression_beyond_the_tolerance_ends_with_one(
+    tolerance: str | None, code: int, fast: str, slow: str, capsys: pytest.CaptureFixture[str]
+):
+    words = [] if tolerance is None else ["--tolerance", tolerance]
+    assert main(["compare", fast, slow, *words]) == code
+    assert "B trains 20% slower than A" in capsys.readouterr().out
+
+
+def test_a_faster_run_ends_with_zero(fast: str, slow: str):
+    assert main(["compare", slow, fast, "--tolerance", "0%"]) == 0
+
+
+def test_any_later_run_that_is_a_regression_counts(fast: str, slow: str, tmp_path: Path):
+    same = saved(tmp_path / "same", searched(rates=(981.0, 971.0, 989.0)))
+    assert main(["compare", fast, same]) == 0
+    assert main(["compare", fast, same, slow]) == 1
+    assert main(["compare", slow, same, fast]) == 0
+
+
+def test_too_few_processes_end_with_zero_and_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    folders = [
+        saved(tmp_path / name, searched(rates=[rate], own_rates=[500.0]))
+        for name, rate in (("a", 980.0), ("b", 600.0))
+    ]
+    assert main(["compare", *folders]) == 0
+    told = capsys.readouterr().out
+    assert "warning too-few-processes" in told
+    assert "--confirm 3" in told
+
+
+@pytest.mark.parametrize(("first", "code"), [("fast", 1), ("slow", 0)])
+def test_a_process_of_its_own_ends_with_the_code(first: str, code: int, fast: str, slow: str, tmp_path: Path):
+    runs = (fast, slow) if first == "fast" else (slow, fast)
+    done = subprocess.run(
+        [sys.executable, "-m", "tunekit", "compare", *runs], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (code, "")
+    assert "Side by side (measured)" in done.stdout
+
+
+# --- what is refused -----------------------------------------------------------------------
+
+
+def refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    try:
+        code = main(["compare", *words])
+    except SystemExit as ended:
+        code = int(str(ended.code))
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    return code, captured.err
+
+
+def test_one_run_is_too_few(fast: str, capsys: pytest.CaptureFixture[str]):
+    code, told = refused([fast], capsys)
+    assert (code, "compare takes two runs or more, got one" in told) == (2, True)
+
+
+def test_more_runs_than_can_be_shown_are_refused(fast: str, capsys: pytest.CaptureFixture[str]):
+    code, told = refused([f"{fast}-{number}" for number in range(11)], capsys)
+    assert (code, "at most 10 runs, got 11" in told) == (2, True)
+
+
+@pytest.mark.parametrize("second", ["{fast}", "{fast}/", "{fast}/run.json", "{fast}/../fast", "{link}"])
+def test_a_folder_is_not_compared_with_itself(
+    second: str, fast: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    link = tmp_path / "link"
+    link.symlink_to(fast)
+    code, told = refused([fast, second.format(fast=fast, link=link)], capsys)
+    assert (code, "are the same run; give two different ones" in told) == (2, True)
+
+
+def test_a_folder_without_a_run_is_refused(fast: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    code, told = refused([fast, str(tmp_path / "none")], capsys)
+    assert (code, "run.json is missing" in told) == (8, True)
+
+
+def test_what_is_no_search_is_refused(fast: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    with RunFolder(tmp_path / "looked", can_resume=False) as folder:
+        folder.save_fits(fits_run((fit("a10g", 22.1, (219, 250, 294)),)))
+    code, told = refused([fast, str(tmp_path / "looked")], capsys)
+    assert (code, "it holds what fits which GPU" in told) == (8, True)
+    (tmp_path / "profiled").mkdir()
+    (tmp_path / "profiled" / "profile.json").write_text("{}")
+    code, told = refused([str(tmp_path / "profiled"), fast], capsys)
+    assert (code, "it holds a loop profile" in told) == (8, True)
+
+
+def test_a_run_without_a_recommendation_says_how_to_go_on(
+    fast: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    open_one = saved(tmp_path / "open", run(status=RunStatus.INTERRUPTED))
+    code, told = refused([fast, open_one], capsys)
+    assert code == 8
+    assert f"status: interrupted); go on with tunekit search --resume {open_one}" in told
+    assert "--tier baseline" in told
+
+
+def test_a_tier_that_a_run_lacks_is_named(fast: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (balanced,) = [one for one in searched().recommendations if one.tier == "balanced"]
+    less = searched().model_copy(update={"recommendations": (balanced,)})
+    code, told = refused([fast, saved(tmp_path / "less", less), "--tier", "aggressive"], capsys)
+    assert (code, "has no aggressive tier; it has balanced" in told) == (8, True)
+
+
+def test_a_damaged_run_is_refused(fast: str, slow: str, capsys: pytest.CaptureFixture[str]):
+    (Path(slow) / "run.json").write_text("{")
+    code, told = refused([fast, slow], capsys)
+    assert (code, "not readable as JSON" in told) == (10, True)
+
+
+@pytest.mark.parametrize("tolerance", ["5", "1", "100%", "-1%", "nan", "five", "1e-2", ""])
+def test_a_tolerance_that_could_mean_two_things_is_refused(
+    tolerance: str, fast: str, slow: str, capsys: pytest.CaptureFixture[str]
+):
+    code, told = refused([fast, slow, f"--tolerance={tolerance}"], capsys)
+    assert code == 2
+    assert "must be a share from 0% to below 100%, written as 5% or 0.05" in told
+
+
+def test_a_training_command_is_refused(fast: str, slow: str, capsys: pytest.CaptureFixture[str]):
+    code, told = refused([fast, slow, "--", "python", "train.py"], capsys)
+    assert (code, "compare takes no training command" in told) == (2, True)
+
+
+# --- tiers ---------------------------------------------------------------------------------
+
+
+def test_a_tier_is_chosen_for_all(fast: str, slow: str, capsys: pytest.CaptureFixture[str]):
+    assert main(["compare", fast, slow, "--tier", "aggressive", "--json"]) == 1
+    shown = from_json(capsys.readouterr().out, RunComparison)
+    assert [one.tier for one in shown.runs] == ["aggressive", "aggressive"]
+
+
+def test_the_users_own_configs_are_compared_where_asked(
+    fast: str, slow: str, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["compare", fast, slow, "--tier", "baseline"]) == 0
+    told = capsys.readouterr().out
+    assert "B and A: no significant difference, 1.00x" in told
+    assert "the user's own config" in told
+
+
+# --- what is written -----------------------------------------------------------------------
+
+
+def test_json_is_the_whole_comparison_and_alone(fast: str, slow: str, capsys: pytest.CaptureFixture[str]):
+    assert main(["compare", fast, slow, "--json"]) == 1
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["schema_version"], printed["has_regression"]) == (1, True)
+    expected = compared(searched(), slower(0.25))
+    folders = tuple(
+        one.model_copy(update={"folder": folder})
+        for one, folder in zip(expected.runs, (fast, slow), strict=True)
+    )
+    expected = expected.model_copy(update={"runs": folders, "tunekit_version": __version__})
+    assert from_json(json.dumps(printed), RunComparison) == expected
+
+
+@pytest.mark.parametrize("flag", [["--markdown"], ["--markdown", "-"]])
+def test_markdown_is_printed_alone(flag: list[str], fast: str, slow: str, capsys: pytest.CaptureFixture[str]):
+    assert main(["compare", fast, slow, *flag]) == 1
+    assert capsys.readouterr().out.startswith("### tunekit compare: regression\n")
+
+
+def test_markdown_is_written_to_a_file_beside_what_is_shown(
+    fast: str, slow: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    file = tmp_path / "comment.md"
+    assert main(["compare", fast, slow, "--markdown", str(file)]) == 1
+    assert "Side by side (measured)" in capsys.readouterr().out
+    assert main(["compare", fast, slow, "--markdown"]) == 1
+    assert file.read_text() == capsys.readouterr().out
+
+
+def test_markdown_that_would_take_a_run_for_its_file_is_refused(
+    fast: str, slow: str, capsys: pytest.CaptureFixture[str]
+):
+    code, told = refused(["--markdown", slow, fast], capsys)
+    assert (code, "put --markdown after the runs" in told) == (2, True)
+
+
+def test_markdown_never_takes_the_place_of_a_run_that_is_named_by_its_file(
+    fast: str, slow: str, capsys: pytest.CaptureFixture[str]
+):
+    before = (Path(slow) / "run.json").read_bytes()
+    code, told = refused(["--markdown", f"{slow}/run.json", fast, slow], capsys)
+    assert (code, "over a record" in told) == (2, True)
+    assert (Path(slow) / "run.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(("others", "code"), [("slow", 1), ("same", 0)])
+def test_a_reader_that_leaves_changes_no_verdict(
+    others: str, code: int, request: pytest.FixtureRequest, fast: str
+):
+    other = request.getfixturevalue(others) if others != "same" else fast_again(Path(fast))
+    words = [sys.executable, "-m", "tunekit", "compare", fast, other]
+    piped = f"set -o pipefail; {shlex.join(words)} | true"
+    assert subprocess.run(["bash", "-c", piped], capture_output=True).returncode == code
+
+
+def test_a_full_disk_is_no_regression(fast: str):
+    words = shlex.join([sys.executable, "-m", "tunekit", "compare", fast, fast_again(Path(fast))])
+    done = subprocess.run(["bash", "-c", f"{words} > /dev/full"], capture_output=True, text=True)
+    assert (done.returncode, "can't be printed" in done.stderr) == (8, True)
+
+
+def fast_again(folder: Path) -> str:
+    """Return the folder of the same run under another name."""
+    again = folder.with_name(f"{folder.name}-again")
+    if not again.exists():
+        shutil.copytree(folder, again)
+    return str(again)
+
+
+def test_two_things_are_not_printed_at_once(fast: str, slow: str, capsys: pytest.CaptureFixture[str]):
+    code, told = refused([fast, slow, "--json", "--markdown"], capsys)
+    assert (code, "--json and --markdown both print" in told) == (2, True)
+
+
+def test_a_file_that_can_not_be_written_is_no_regression(
+    fast: str, slow: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    code, told = refused([fast, slow, "--markdown", str(tmp_path / "none" / "comment.md")], capsys)
+    assert (code, "can't be written" in told) == (8, True)
+
+
+def test_the_steps_summary_is_appended_to(
+    fast: str, slow: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    summary = tmp_path / "summary.md"
+    summary.write_text("before\n")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    assert main(["compare", fast, slow, "--github-summary"]) == 1
+    lines = summary.read_text().splitlines()
+    assert lines[:2] == ["before", "### tunekit compare: regression"]
+
+
+@pytest.mark.parametrize("value", [None, ""])
+def test_without_a_step_there_is_no_summary(
+    value: str | None,
+    fast: str,
+    slow: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    if value is None:
+        monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    else:
+        monkeypatch.setenv("GITHUB_STEP_SUMMARY", value)
+    code, told = refused([fast, slow, "--github-summary"], capsys)
+    assert (code, "--github-summary needs GITHUB_STEP_SUMMARY" in told) == (2, True)
+
+
+def test_a_copy_elsewhere_is_compared_and_said_to_be_one(
+    fast: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "copy").mkdir()
+    write_json(tmp_path / "copy" / "run.json", searched())
+    assert main(["compare", fast, str(tmp_path / "copy")]) == 0
+    assert "warning same-run: both folders hold the same trials" in capsys.readouterr().out

@@ -1,0 +1,167 @@
+"""`tunekit fits`: what it refuses before it runs, and what it leaves on disk."""
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from build_fits import fit, fits_run
+from real_trials import ZOO
+from rich.console import Console
+
+from tunekit.cli import fits as verb
+from tunekit.cli.fits_screen import FitsScreen
+from tunekit.cli.main import main
+from tunekit.records.codec import from_json, to_json
+from tunekit.records.config import Precision
+from tunekit.records.fits import FitsRun, Verdict
+from tunekit.records.run import RunStatus
+from tunekit.search.folder import RunFolder, load_fits_run
+
+TRAIN = ("--", sys.executable, "train.py")
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "train.py").write_text("raise SystemExit('a test must not train')\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def finished(project: Path) -> Path:
+    with RunFolder(project / "looked", can_resume=False) as folder:
+        folder.save_fits(fits_run((fit("a10g", 22.1, (219, 250, 294)),)))
+        return folder.path
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (("--gpu", "a10x"), 3, "no GPU profile is named 'a10x'; near: a10"),
+        (("--gpu", "cpu"), 2, "--gpu cpu: it has no memory of its own"),
+        (("--gpu", "mps-m1"), 2, "--gpu mps-m1: it has no memory of its own"),
+        (("--batch", "0"), 2, "--batch"),
+    ],
+)
+def test_what_can_not_be_told_is_refused_before_anything_runs(
+    words: tuple[str, ...], code: int, told: str, project: Path, capsys: pytest.CaptureFixture[str]
+):
+    try:
+        assert main(["fits", *words, *TRAIN]) == code
+    except SystemExit as refused:
+        assert refused.code == code
+    assert told in capsys.readouterr().err
+    assert not (project / "reports").exists()
+
+
+def test_gpus_are_named_as_elsewhere_and_each_once(project: Path, monkeypatch: pytest.MonkeyPatch):
+    seen = []
+    monkeypatch.setattr(verb, "_new", lambda options, command: seen.append(options) or sys.exit(0))
+    with pytest.raises(SystemExit):
+        main(["fits", "--gpu", "Tesla T4", "--gpu", "t4", "--gpu", "rtx-4090", *TRAIN])
+    from tunekit.hardware.profiles import load_profiles
+
+    assert [one.id for one in verb._named(seen[0].gpus, load_profiles())] == ["t4", "rtx4090"]
+
+
+def test_a_projects_settings_hold_but_for_the_gpu_that_it_tunes_for(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (project / "tunekit.toml").write_text('gpu = "t4"\nwindow = 2.5\n\n[bind]\nbatch_size = "--bs {}"\n')
+    seen = []
+    monkeypatch.setattr(verb, "_new", lambda options, command: seen.append(options) or sys.exit(0))
+    with pytest.raises(SystemExit):
+        main(["fits", "--gpu", "a10g", *TRAIN])
+    assert (seen[0].gpus, seen[0].window, seen[0].bind) == (["a10g"], 2.5, ["batch_size=--bs {}"])
+    with pytest.raises(SystemExit):
+        main(["fits", *TRAIN])
+    assert seen[1].gpus == []
+
+
+def test_a_folder_that_holds_trials_is_not_written_over(finished: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["fits", "--out", str(finished), *TRAIN]) == 2
+    assert f"{finished} already holds trials; give another folder with --out" in capsys.readouterr().err
+
+
+def test_a_saved_prediction_is_shown_again(finished: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["report", str(finished)]) == 0
+    first = capsys.readouterr().out
+    assert "What fits which GPU (predicted)" in first
+    assert main(["report", str(finished / "fits.json")]) == 0
+    assert capsys.readouterr().out == first
+    assert main(["report", "--json", str(finished)]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(to_json(load_fits_run(finished)))
+
+
+def test_other_verbs_are_told_what_the_folder_holds(finished: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["search", "--resume", str(finished)]) == 8
+    told = f"it holds what fits which GPU; show it with tunekit report {finished}"
+    assert told in capsys.readouterr().err
+
+
+def test_a_damaged_prediction_says_where_its_trial_is(finished: Path, capsys: pytest.CaptureFixture[str]):
+    (finished / "fits.json").write_text("{")
+    assert main(["report", str(finished)]) == 10
+    assert f"its trial is in {finished}/trials" in capsys.readouterr().err
+
+
+def test_ctrl_c_says_that_nothing_was_predicted():
+    out = io.StringIO()
+    with FitsScreen(console=Console(file=out, width=80, color_system=None, highlight=False)) as screen:
+        screen.interrupted()
+    assert out.getvalue() == "interrupted; nothing was predicted\n"
+
+
+@pytest.mark.real
+def test_a_real_script_is_traced_and_predicted_for_gpus_that_are_not_here(tmp_path: Path) -> None:
+    words = ("--window", "0.3", "--gpu", "t4", "--gpu", "k80", "--batch", "64", "--out", "looked", "--json")
+    script = str(ZOO / "plain_with_validation.py")
+    done = subprocess.run(
+        [sys.executable, "-m", "tunekit", "fits", *words, "--", sys.executable, script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr
+    whole = from_json(done.stdout, FitsRun)
+    assert whole == load_fits_run(tmp_path / "looked")
+    assert whole.status is RunStatus.FINISHED
+    assert whole.prediction is not None
+    assert [(one.profile_id, one.precision) for one in whole.prediction.fits] == [
+        ("t4", Precision.FP32),
+        ("t4", Precision.FP16),
+        ("k80", Precision.FP32),
+    ]
+    for one in whole.prediction.fits:
+        assert 64 < one.largest.low < one.largest.high
+        assert one.rate is not None
+    assert {one.verdict for one in whole.asked} == {Verdict.YES}
+    assert whole.prediction.loader_measured is not None
+    assert "measured, then the config" in done.stderr
+    assert "What fits which GPU" not in done.stderr, "the report is for those who read it"
+
+
+@pytest.mark.real
+def test_a_real_script_that_makes_its_batches_itself_is_run_at_two_sizes(tmp_path: Path) -> None:
+    words = ("--window", "0.3", "--gpu", "a10g", "--out", "looked", "--json")
+    binding = ("--bind", "batch_size=--batch_size {}")
+    command = (sys.executable, str(ZOO / "gpt_no_loader.py"))
+    done = subprocess.run(
+        [sys.executable, "-m", "tunekit", "fits", *words, *binding, "--", *command],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr
+    prediction = from_json(done.stdout, FitsRun).prediction
+    assert prediction is not None
+    assert prediction.traced_sizes == (6, 12)
+    fp32, bf16 = (prediction.fit_of("a10g", one) for one in (Precision.FP32, Precision.BF16))
+    assert fp32 is not None and bf16 is not None
+    assert 1000 < fp32.largest.low < bf16.largest.low
+    assert fp32.loader is None

@@ -1,0 +1,183 @@
+"""The reports of a run as files: `report.html`, `report.md`, a GitHub step's summary."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from build_records import baseline_record
+from build_reports import full_run
+
+from tunekit.cli.main import main
+from tunekit.cli.report_files import shown_run, write_reports
+from tunekit.errors import RunFolderError
+from tunekit.records.codec import to_json
+from tunekit.report.view import view
+
+ANSWER = "Balanced is 2.00x (1.94 to 2.06) as fast as your baseline"
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """The folder of a finished run that knows how long an epoch is."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "run.json").write_text(to_json(full_run()))
+    return folder
+
+
+def test_both_reports_go_to_the_runs_folder(saved: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["report", str(saved), "--html", "--markdown"]) == 0
+    assert capsys.readouterr().out == f"written to {saved}/report.html\nwritten to {saved}/report.md\n"
+    assert ANSWER in (saved / "report.html").read_text()
+    assert f"**{ANSWER}" in (saved / "report.md").read_text()
+    assert sorted(path.name for path in saved.iterdir()) == ["report.html", "report.md", "run.json"]
+
+
+def test_run_json_will_do_and_another_file_can_be_named(saved: Path, tmp_path: Path):
+    other = tmp_path / "other.md"
+    assert main(["report", str(saved / "run.json"), "--html", "--markdown", str(other)]) == 0
+    assert (saved / "report.html").exists()
+    assert ANSWER in other.read_text()
+    assert not (saved / "report.md").exists()
+
+
+def test_drawing_again_gives_the_same_files(saved: Path):
+    def drawn() -> list[str]:
+        assert main(["report", str(saved), "--html", "--markdown"]) == 0
+        return [(saved / name).read_text() for name in ("report.html", "report.md")]
+
+    first = drawn()
+    assert "The whole training" in first[1], "the plan goes by the run's own day"
+    assert drawn() == first
+
+
+def test_the_markdown_has_the_knobs_of_the_tiers(saved: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["report", str(saved), "--markdown", "-"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("## tunekit: train on a10g\n")
+    assert "# balanced\n{batch_size: 256, num_workers: 4" in shown
+    assert sorted(path.name for path in saved.iterdir()) == ["run.json"]
+
+
+def test_standard_output_holds_the_report_alone(saved: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["report", str(saved), "--html", "--markdown", "-"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.endswith("</details>\n")
+    assert captured.err == f"written to {saved}/report.html\n"
+
+
+def test_a_pipe_is_written_into_and_not_replaced(saved: Path, tmp_path: Path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE, text=True)
+    assert main(["report", str(saved), "--markdown", str(pipe)]) == 0
+    assert ANSWER in reader.communicate(timeout=30)[0]
+    assert pipe.is_fifo()
+
+
+def test_a_file_that_can_not_be_written_is_an_error(
+    saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    nowhere = tmp_path / "nowhere" / "report.md"
+    assert main(["report", str(saved), "--markdown", str(nowhere)]) == 8
+    told = f"tunekit: {nowhere} can't be written (No such file or directory); name another file: --markdown"
+    assert told in capsys.readouterr().err
+    assert main(["report", str(saved), "--html", str(tmp_path)]) == 8
+    assert f"{tmp_path} can't be written (Is a directory)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--html", "-", "--markdown", "-"], "would mix on standard output"),
+        (["--html", "--json"], "--json prints the run's record, so --html would be ignored"),
+        (["--github-summary"], "--github-summary needs GITHUB_STEP_SUMMARY"),
+    ],
+)
+def test_flags_that_can_not_be_used_are_refused(
+    flags: list[str],
+    told: str,
+    saved: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    assert main(["report", str(saved), *flags]) == 2
+    captured = capsys.readouterr()
+    assert told in captured.err
+    assert captured.out == ""
+    assert sorted(path.name for path in saved.iterdir()) == ["run.json"]
+
+
+@pytest.mark.parametrize("name", ["profile.json", "fits.json"])
+def test_what_is_no_run_has_no_such_report(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / name).write_text("{}")
+    assert main(["report", str(tmp_path), "--html", "--markdown"]) == 2
+    told = capsys.readouterr().err
+    assert f"--html, --markdown: {tmp_path} holds" in told
+    assert "which has no such report" in told
+
+
+def test_a_steps_summary_is_appended_to(
+    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    summary = tmp_path / "summary.md"
+    summary.write_text("before\n")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    assert main(["report", str(saved), "--github-summary"]) == 0
+    assert capsys.readouterr().out == f"appended to {summary}\n"
+    assert summary.read_text().startswith("before\n## tunekit: train on a10g\n")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "nowhere" / "summary.md"))
+    assert main(["report", str(saved), "--github-summary"]) == 8
+    assert "GITHUB_STEP_SUMMARY to a file that can be" in capsys.readouterr().err
+
+
+def test_reports_need_no_torch_and_no_gpu(saved: Path):
+    code = (
+        "import sys\n"
+        "sys.modules.update(torch=None, optuna=None, pynvml=None)\n"
+        "from tunekit.cli.main import main\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    words = [sys.executable, "-c", code, "report", str(saved)]
+    for flags in ([], ["--html", "--markdown"]):
+        done = subprocess.run([*words, *flags], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+    assert ANSWER in (saved / "report.html").read_text()
+
+
+def test_a_run_without_a_recommendation_is_written_too(tmp_path: Path):
+    empty = full_run(recommendations=(), trials=(baseline_record(rate=None),), model=None, prediction=None)
+    html, markdown = write_reports(empty, shown_run(empty, tmp_path), tmp_path)
+    assert "No recommendation yet" in html.read_text()
+    assert "No recommendation yet" in markdown.read_text()
+
+
+def test_a_folder_that_can_not_be_written_keeps_the_run(tmp_path: Path):
+    with pytest.raises(RunFolderError, match=r"the run is kept: free some space, then tunekit report"):
+        write_reports(full_run(), view(full_run()), tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        (("--markdown", "run.json"), "over a record"),
+        (("--html", "other/run.json"), "over a record"),
+        (("--html", "one", "--markdown", "one"), "would both write one"),
+    ],
+)
+def test_no_report_takes_the_place_of_a_record_or_of_another(
+    saved: Path, flags: tuple[str, ...], why: str, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["report", str(saved), *flags]) == 2
+    assert why in capsys.readouterr().err
+
+
+def test_a_link_stays_and_what_it_leads_to_is_written(saved: Path, tmp_path: Path):
+    (tmp_path / "real.md").write_text("old")
+    (tmp_path / "link.md").symlink_to(tmp_path / "real.md")
+    assert main(["report", str(saved), "--markdown", str(tmp_path / "link.md")]) == 0
+    assert (tmp_path / "link.md").is_symlink()
+    assert (tmp_path / "real.md").read_text().startswith("## tunekit: ")

@@ -1,0 +1,79 @@
+"""A config to begin with on a GPU that is not here."""
+
+from pathlib import Path
+
+import yaml
+from build_records import GIB, config, interval, run, trial_record
+
+from tunekit.export.predicted_yaml import predicted_yaml, write_predicted
+from tunekit.records.config import Precision
+from tunekit.records.prediction import (
+    DevicePrediction,
+    LargestBatch,
+    PeakShown,
+    PredictedFit,
+    PredictionPath,
+)
+from tunekit.records.step_trace import Purpose
+
+begun = config(batch_size=256, num_workers=3, precision=Precision.BF16)
+start = PredictedFit(
+    profile_id="a10g",
+    precision=Precision.BF16,
+    capacity_bytes=22 * GIB,
+    largest=LargestBatch(low=300, value=340, high=400),
+    peak=PeakShown(
+        batch_size=256,
+        allocated_bytes=15 * GIB,
+        reserved_bytes=16 * GIB,
+        by_purpose={Purpose.PARAMETERS: GIB, Purpose.ACTIVATIONS: 14 * GIB},
+    ),
+    rate=interval(800.0, 0.3),
+    compute=interval(800.0, 0.3),
+    loader=interval(1500.0, 0.5),
+    bound_by="compute",
+    instance="g5.xlarge",
+)
+prediction = DevicePrediction(
+    path=PredictionPath.LOOP_ON_CPU,
+    margin=0.1,
+    doubts=("recurrent layers run as one kernel on a GPU",),
+    traced_sizes=(2, 4),
+    fits=(start,),
+    config=begun,
+    start=start,
+)
+
+
+def emulated(**overrides):
+    return run(**({"measured_on": "cpu", "prediction": prediction} | overrides))
+
+
+def test_the_file_is_headed_as_predicted_and_holds_the_config():
+    text = predicted_yaml(emulated())
+    assert text is not None
+    lines = text.splitlines()
+    assert lines[0] == "# tunekit: to begin with on a10g; every figure is predicted, none was measured on one"
+    assert max(map(len, lines)) <= 100
+    whole = " ".join(text.replace("\n#", " ").split())
+    assert "largest batch in bf16: 300 with 10% more for every byte, and the most outside of torch" in whole
+    assert "VRAM at batch 256: 16.0 GiB reserved at the peak, of 22.0 GiB" in whole
+    assert "speed at that batch: 800 samples/s (560 to 1,040), bound by compute" in whole
+    assert "doubt: recurrent layers run as one kernel on a GPU" in whole
+    assert "lr is left out: the global batch is 2 times the script's" in whole
+    values = yaml.safe_load(text)
+    assert (values["batch_size"], values["num_workers"], values["precision"]) == (256, 3, "bf16-mixed")
+    assert "lr" not in values
+
+
+def test_it_is_written_under_the_name_of_the_gpu(tmp_path: Path):
+    (path,) = write_predicted(emulated(), tmp_path)
+    assert path.name == "a10g.predicted.yaml"
+    assert path.read_text() == predicted_yaml(emulated())
+
+
+def test_nothing_is_written_where_the_gpu_is_here_or_nothing_fits(tmp_path: Path):
+    assert write_predicted(run(), tmp_path) == ()
+    nothing = prediction.model_copy(update={"config": None, "start": None})
+    assert write_predicted(emulated(prediction=nothing, trials=(trial_record(),)), tmp_path) == ()
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,36 @@
+"""The buffer of a measured config: its size follows the largest samples, its verdict the host."""
+
+from build_records import GIB, config, host, largest_seen, measurement
+
+from tunekit.memory.ram import RamVerdict
+from tunekit.recommend.ram_buffer import RamBuffer, measured_sample, ram_buffer
+from tunekit.records.details import Details
+
+
+def buffer_of(knobs, measured, base_bytes, machine) -> RamBuffer:
+    return ram_buffer(knobs, measured_sample(knobs, measured), base_bytes, machine)
+
+
+def test_a_buffer_is_workers_times_prefetch_batches():
+    knobs = config(num_workers=4, prefetch_factor=3)
+    found = buffer_of(knobs, [measurement(of=knobs, bytes_per_sample=1000)], GIB, host())
+    assert found == (4 * 3 * 128 * 1000, RamVerdict.SAFE)
+
+
+def test_without_workers_there_is_none():
+    knobs = config(num_workers=0)
+    assert buffer_of(knobs, [measurement(of=knobs)], GIB, host()) == (0, None)
+
+
+def test_largest_samples_count():
+    knobs = config()
+    usual = measurement(of=knobs, bytes_per_sample=1000)
+    seen = usual.model_copy(update={"details": Details(largest=largest_seen(batch_bytes=400_000))})
+    assert buffer_of(knobs, [usual, seen], GIB, host()).size_bytes == 2 * 2 * 400_000
+
+
+def test_a_small_machine_makes_it_risky():
+    knobs = config(num_workers=8, prefetch_factor=8)
+    measured = [measurement(of=knobs, bytes_per_sample=1 << 20)]
+    assert buffer_of(knobs, measured, 0, host()).verdict is RamVerdict.RISKY
+    assert buffer_of(knobs, measured, 0, host(shm_bytes=GIB)).verdict is RamVerdict.OOM

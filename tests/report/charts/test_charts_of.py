@@ -1,0 +1,60 @@
+"""All charts of a run: their order, and whatever the run holds."""
+
+import math
+
+from any_records import runs
+from build_records import (
+    baseline_record,
+    config,
+    confirm_records,
+    recommendation,
+    run,
+    trial_record,
+    unhurried,
+)
+from hypothesis import given, settings
+
+from tunekit.records.run import Run
+from tunekit.report.answer import best_recommendation
+from tunekit.report.charts.chart import Chart, HeatMap, chart_table
+from tunekit.report.charts.charts import charts_of
+from tunekit.report.charts.shown_trials import MOST_FAILED, MOST_MEASURED
+
+fast = config(batch_size=256, num_workers=4)
+
+
+def of(whole: Run) -> tuple[Chart | HeatMap, ...]:
+    return charts_of(whole, best_recommendation(whole))
+
+
+def test_charts_come_in_the_order_of_the_report():
+    trials = (baseline_record(), trial_record(1, 900.0, fast), *confirm_records([900.0, 910.0], fast))
+    shown = of(run(trials=trials, recommendations=(recommendation(of=fast),)))
+    assert [one.id for one in shown] == ["step_time", "throughput", "loader_ram", "device_memory", "history"]
+
+
+def test_a_run_without_figures_has_no_charts():
+    assert of(run(trials=())) == ()
+    failed = of(run(trials=(trial_record(0, None),)))
+    assert [one.id for one in failed] == ["throughput", "history"]
+
+
+def test_a_long_search_has_charts_of_a_bounded_size():
+    trials = [trial_record(number, 100.0 + number if number % 3 else None) for number in range(3000)]
+    for chart in of(run(trials=tuple(trials))):
+        points = sum(len(one.points) for one in chart.series) if isinstance(chart, Chart) else 0
+        assert points <= 2 * MOST_MEASURED + MOST_FAILED
+
+
+@settings(unhurried, max_examples=40)
+@given(runs())
+def test_whatever_a_run_holds_its_charts_have_finite_figures_and_their_tables(whole):
+    for chart in of(whole):
+        assert chart.title
+        assert chart.summary
+        assert chart_table(chart).rows
+        if isinstance(chart, Chart):
+            points = [point for one in chart.series for point in one.points]
+            figures = [f for p in points for f in (p.x, p.y, p.low, p.high) if isinstance(f, int | float)]
+            assert all(math.isfinite(one) for one in figures)
+            assert all(p.low <= p.y <= p.high for p in points if p.low is not None)

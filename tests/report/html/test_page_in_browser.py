@@ -1,0 +1,354 @@
+"""The page in a real Chromium: from a file, without a network, quiet; drawn, sorted, printed, read by all."""
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from build_reports import HOSTILE, LONG, full_plan, full_run, hostile_run
+from playwright.sync_api import Browser, Page, Route, ViewportSize, sync_playwright
+
+from tunekit.records.codec import to_json
+from tunekit.records.run import Run
+from tunekit.report.html.page import page
+from tunekit.report.view import RunView, view
+
+AXE = Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js"
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+MUST_RUN = os.environ.get("TUNEKIT_NEEDS_BROWSER") == "1"
+DESKTOP: ViewportSize = {"width": 1280, "height": 800}
+PHONE: ViewportSize = {"width": 390, "height": 844}
+A4_WIDTH: ViewportSize = {"width": 688, "height": 1000}
+"""What A4 leaves between margins of 14 mm."""
+
+LISTEN = """
+window.refused = [];
+document.addEventListener('securitypolicyviolation', (event) => window.refused.push(event.violatedDirective));
+"""
+
+
+def without(what: str, remedy: str) -> None:
+    """Skip, or fail where the environment promises that nothing is missing."""
+    message = f"{what}: {remedy}"
+    if MUST_RUN:
+        pytest.fail(message)
+    pytest.skip(message)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    path = next(filter(None, map(shutil.which, NAMES)), None)
+    if path is None:
+        without("no Chromium", f"install one of {', '.join(NAMES)}")
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(
+            executable_path=path,
+            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"],
+        )
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def shown() -> RunView:
+    return view(full_run(), plan=full_plan())
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return saved(tmp_path_factory, full_run())
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return saved(tmp_path_factory, hostile_run())
+
+
+def saved(folders: pytest.TempPathFactory, run: Run) -> Path:
+    file = folders.mktemp("page") / "report.html"
+    file.write_text(page(view(run, plan=full_plan()), to_json(run).encode()), encoding="utf-8")
+    return file
+
+
+@contextmanager
+def opened(browser: Browser, file: Path, before: str = "", **context: Any) -> Iterator[Page]:
+    """Open a page without a network; at its end nothing may have been asked for, refused or complained of."""
+    complaints: list[str] = []
+
+    def refuse(route: Route) -> None:
+        if route.request.url.startswith("file:"):
+            route.continue_()
+        else:
+            complaints.append(f"asked for {route.request.url[:200]}")
+            route.abort()
+
+    there = browser.new_context(**({"viewport": DESKTOP, "offline": True} | context))
+    there.add_init_script(LISTEN + before)
+    there.route(re.compile("^(?!data:|blob:)"), refuse)
+    tab = there.new_page()
+    tab.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
+    tab.on("pageerror", lambda error: complaints.append(str(error)))
+    tab.goto(file.as_uri())
+    try:
+        yield tab
+        if context.get("java_script_enabled", True):
+            complaints += tab.evaluate("window.refused")
+        assert complaints == []
+    finally:
+        there.close()
+
+
+@pytest.fixture(scope="module")
+def first_tab(browser: Browser, full: Path) -> Iterator[Page]:
+    with opened(browser, full) as tab:
+        yield tab
+
+
+@pytest.fixture
+def tab(first_tab: Page) -> Page:
+    """The full page as it is after it was opened, but for charts that were drawn since."""
+    first_tab.set_viewport_size(DESKTOP)
+    first_tab.emulate_media(media="screen", color_scheme="light")
+    first_tab.evaluate(
+        """() => {
+            document.activeElement.blur();
+            scrollTo(0, 0);
+            delete document.documentElement.dataset.theme;
+        }"""
+    )
+    first_tab.get_by_role("radio", name="all").check()
+    return first_tab
+
+
+def drawn(tab: Page, name: str) -> int:
+    """Scroll to a chart and return how many shapes it has."""
+    plot = tab.locator(f'.plot[data-chart="{name}"]')
+    plot.scroll_into_view_if_needed()
+    tab.wait_for_function("(place) => place.dataset.drawn", arg=plot.element_handle())
+    return plot.locator("svg path, svg rect, svg image").count()
+
+
+def column(tab: Page, place: int) -> list[str]:
+    """Return a column of the trials, top to bottom, as it is shown."""
+    return tab.evaluate(
+        "(place) => [...document.querySelectorAll('#trial-table tbody:not([hidden]) tr:first-child')]"
+        ".map((row) => row.cells[place].innerText)",
+        place,
+    )
+
+
+# --- opens, draws, keeps to itself ---------------------------------------------------------
+
+
+def test_it_opens_from_a_file_and_draws_every_chart_when_it_is_scrolled_to(
+    browser: Browser, full: Path, shown: RunView
+):
+    with opened(browser, full) as tab:
+        drawn(tab, shown.charts[0].id)
+        last = shown.charts[-1].id
+        assert tab.locator(f'.plot[data-chart="{last}"] svg').count() == 0
+        shapes = {chart.id: drawn(tab, chart.id) for chart in shown.charts}
+        assert len(shapes) >= 5
+        assert min(shapes.values()) > 10, shapes
+
+
+def test_the_first_screen_has_answer_changes_headroom_and_price(tab: Page, shown: RunView):
+    seen = " ".join(tab.locator("#answer").inner_text().split())
+    for told in (shown.answer, shown.headroom, shown.price, *(one.split(": ")[1] for one in shown.changes)):
+        assert told and " ".join(told.split()) in seen
+    lowest = tab.locator("#answer .legend").bounding_box()
+    assert lowest and lowest["y"] + lowest["height"] <= DESKTOP["height"]
+
+
+def test_hostile_texts_are_shown_and_printed_and_nothing_of_them_runs(browser: Browser, hostile: Path):
+    with opened(browser, hostile) as tab:
+        drawn(tab, "throughput")
+        drawn(tab, "history")
+        assert HOSTILE in tab.title()
+        assert HOSTILE in tab.locator("#title").inner_text()
+        assert HOSTILE in tab.locator("#findings").inner_text()
+        reasons = tab.locator("#trial-table .reason").all_text_contents()
+        assert any(HOSTILE in one for one in reasons)
+        assert any(LONG in one for one in reasons)
+        assert tab.locator("img").count() == 0
+        assert tab.evaluate("document.documentElement.scrollWidth") <= DESKTOP["width"]
+        assert cut_in_print(tab) == []
+
+
+def test_without_scripts_every_figure_is_readable(browser: Browser, full: Path, shown: RunView):
+    with opened(browser, full, java_script_enabled=False) as tab:
+        assert tab.get_by_text(shown.answer).is_visible()
+        assert tab.get_by_text("need JavaScript").is_visible()
+        assert tab.locator("#trial-table tbody").count() == len(shown.trials.rows)
+        assert not tab.locator("#theme").is_visible()
+        assert not tab.locator(".plot").first.is_visible()
+        tab.locator("#chart-throughput summary").click()
+        assert tab.locator("#chart-throughput table").is_visible()
+
+
+def test_a_browser_that_cannot_unpack_says_so_and_opens_the_tables(browser: Browser, full: Path):
+    with opened(browser, full, before="delete window.DecompressionStream;") as tab:
+        tab.locator(".undrawn").wait_for(state="visible")
+        assert tab.locator("#chart-throughput table").is_visible()
+        with tab.expect_download() as download:
+            tab.click("#download")
+        assert download.value.suggested_filename == "run.json.gz"
+
+
+# --- what can be done with it --------------------------------------------------------------
+
+
+def test_trials_are_sorted_by_click_and_by_keyboard_with_the_unknown_last(tab: Page, shown: RunView):
+    place = shown.trials.columns.index("samples/s")
+    keys = {row.cells[place]: row.keys[place] for row in shown.trials.rows}
+    known = sorted({key for key in keys.values() if isinstance(key, float)})
+    unknown = sum(row.keys[place] is None for row in shown.trials.rows)
+    header = tab.locator("#trial-table th").nth(place)
+    header.locator("button").click()
+    up = [keys[text] for text in column(tab, place)]
+    assert header.get_attribute("aria-sort") == "ascending"
+    tab.keyboard.press("Enter")
+    down = [keys[text] for text in column(tab, place)]
+    assert header.get_attribute("aria-sort") == "descending"
+    assert tab.locator("#trial-status").inner_text() == "Sorted by samples/s, descending"
+    assert unknown > 0 and up[-unknown:] == down[-unknown:] == [None] * unknown
+    assert [*dict.fromkeys(up[:-unknown])] == known
+    assert [*dict.fromkeys(down[:-unknown])] == known[::-1]
+
+
+def test_a_reason_stays_below_its_trial_when_trials_are_sorted(tab: Page, shown: RunView):
+    failed = next(row for row in shown.trials.rows if row.reason)
+    tab.locator("#trial-table th button").nth(2).click()
+    reason = tab.locator("#trial-table .reason", has_text=failed.reason).first
+    assert reason.locator("xpath=preceding-sibling::tr[1]/td[1]").inner_text() == failed.cells[0]
+
+
+def test_trials_are_shown_by_what_came_of_them(tab: Page, shown: RunView):
+    failed = [row.cells[0] for row in shown.trials.rows if row.state == "failed"]
+    tab.get_by_role("radio", name="refused").check()
+    assert column(tab, len(shown.trials.columns) - 1) == ["\u2013 refused"]
+    tab.locator("#failures a").click()
+    assert column(tab, 0) == failed != []
+    tab.get_by_role("radio", name="all").check()
+    assert len(column(tab, 0)) == len(shown.trials.rows)
+
+
+def test_the_theme_button_changes_the_colours_of_page_and_chart(tab: Page):
+    drawn(tab, "step_time")
+    light = colours(tab)
+    tab.click("#theme")
+    dark = colours(tab)
+    assert all(one != other for one, other in zip(light, dark, strict=True)), (light, dark)
+    tab.click("#theme")
+    assert colours(tab) == light
+
+
+def test_a_dark_preference_is_followed_in_page_and_chart(tab: Page):
+    drawn(tab, "step_time")
+    tab.emulate_media(color_scheme="dark")
+    tab.wait_for_function("() => document.getElementById('theme').textContent === 'Light colours'")
+    page_ink, _, chart_ink, _ = colours(tab)
+    assert page_ink == chart_ink == "rgb(232, 232, 238)"
+
+
+def colours(tab: Page) -> list[str]:
+    """Return what the page's text and paper and a chart's text and bars are drawn in."""
+    return tab.evaluate(
+        """() => {
+            const root = getComputedStyle(document.documentElement);
+            const fill = (part) => getComputedStyle(
+                document.querySelector(`[data-chart=step_time] ${part}`)).fill;
+            return [root.color, root.backgroundColor, fill('.xtick text'), fill('.bars path')];
+        }"""
+    )
+
+
+def test_run_json_comes_back_byte_for_byte(tab: Page):
+    with tab.expect_download() as download:
+        tab.click("#download")
+    assert download.value.suggested_filename == "run.json"
+    assert download.value.path().read_bytes() == to_json(full_run()).encode()
+
+
+def test_a_command_is_selected_where_the_clipboard_is_denied(tab: Page, shown: RunView):
+    tab.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(new Error('denied')); }")
+    button = tab.locator('button[data-copies="reproduce"]')
+    button.click()
+    tab.wait_for_function("(button) => button.textContent !== 'Copy'", arg=button.element_handle())
+    assert tab.evaluate("getSelection().toString()").strip() == shown.reproduce
+
+
+def test_the_first_tab_leads_to_the_content(browser: Browser, full: Path):
+    with opened(browser, full, before="delete window.DecompressionStream;") as tab:
+        tab.keyboard.press("Tab")
+        assert tab.evaluate("document.activeElement.className") == "skip"
+        skip = tab.locator(".skip").bounding_box()
+        assert skip and skip["x"] >= 0
+        tab.keyboard.press("Enter")
+        assert tab.evaluate("document.activeElement.id") == "content"
+
+
+# --- narrow, printed, for all --------------------------------------------------------------
+
+
+def test_a_phone_need_not_scroll_sideways(tab: Page, shown: RunView):
+    tab.set_viewport_size(PHONE)
+    for chart in shown.charts:
+        drawn(tab, chart.id)
+    assert tab.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+
+
+def test_printed_nothing_is_cut_and_all_is_open_and_light(tab: Page):
+    tab.emulate_media(color_scheme="dark")
+    assert cut_in_print(tab) == []
+    page_ink, paper, chart_ink, _ = colours(tab)
+    assert (page_ink, paper, chart_ink) == ("rgb(0, 0, 0)", "rgb(255, 255, 255)", "rgb(28, 28, 34)")
+    assert len(re.findall(rb"/Type\s*/Page\b", tab.pdf(format="A4"))) >= 5
+    tab.emulate_media(media="screen")
+    tab.wait_for_function("() => document.querySelectorAll('details:not([open])').length > 0")
+
+
+def cut_in_print(tab: Page) -> list[str]:
+    """Return what would stand over the right edge of an A4 page, once every chart is drawn for print."""
+    tab.wait_for_function("() => window.Plotly")
+    tab.set_viewport_size(A4_WIDTH)
+    tab.emulate_media(media="print")
+    tab.wait_for_function("() => !document.querySelector('details:not([open])')")
+    return tab.evaluate(
+        """() => [...document.querySelectorAll('td, th, .plot .main-svg, pre, p, li')]
+            .map((one) => [one, one.getBoundingClientRect().right])
+            .filter(([one, right]) => right > innerWidth + 1)
+            .map(([one, right]) => `${one.tagName} ${one.className} ${right} ${one.textContent.slice(0, 40)}`)
+            .concat([...document.querySelectorAll('.plot')].filter((one) => !one.dataset.drawn)
+                .map((one) => `${one.dataset.chart} is not drawn`))"""
+    )
+
+
+def test_axe_finds_nothing_serious(browser: Browser, full: Path, shown: RunView):
+    if not AXE.is_file():
+        without("axe-core is not installed", f"npm install --no-package-lock, in {AXE.parents[2]}")
+    with opened(browser, full, bypass_csp=True) as tab:
+        for chart in shown.charts:
+            drawn(tab, chart.id)
+        tab.evaluate(AXE.read_text(encoding="utf-8"))
+        assert serious(tab) == []
+        tab.set_viewport_size(PHONE)
+        tab.emulate_media(color_scheme="dark")
+        tab.wait_for_function("() => document.getElementById('theme').textContent === 'Light colours'")
+        assert serious(tab, "color-contrast", "scrollable-region-focusable", "target-size") == []
+
+
+def serious(tab: Page, *rules: str) -> list[str]:
+    """Return what axe finds that shuts people out, by all rules unless some are named."""
+    found = tab.evaluate("(rules) => axe.run(document, rules.length ? {runOnly: rules} : {})", list(rules))
+    assert len(found["passes"]) > (len(rules) / 2 if rules else 10)
+    return [
+        f"{one['id']}: {node['target']}"
+        for one in found["violations"]
+        if one["impact"] in {"serious", "critical"}
+        for node in one["nodes"]
+    ]

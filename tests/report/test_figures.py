@@ -1,0 +1,264 @@
+"""Charts as drawn: what tells measured from predicted, what is escaped, and that nothing is lost."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+from build_records import unhurried
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tunekit.report.charts.chart import Chart, HeatCell, HeatMap, LimitLine, Point, Series
+from tunekit.report.figures import DARK_OF, GRID, HEAT, INK, PALETTE, escaped, figure
+from tunekit.report.table import Basis
+
+MEASURED, PREDICTED = Basis.MEASURED, Basis.PREDICTED
+HOSTILE = (
+    "</script><img src=x onerror=alert(1)>",
+    '<a href="javascript:alert(1)">click</a>',
+    "<b>bold</b><br>&lt;i&gt;",
+    "x" * 10_000,
+    "<" * 10_000,
+    "\u202eevil\u202c שלום 🎉",
+    "%{text} $x^2$",
+)
+NUMBERS = st.floats(-1e9, 1e9)
+
+
+def chart(*series: Series, **overrides: Any) -> Chart:
+    values = {"id": "c", "title": "T", "summary": "S", "x_title": "x", "y_title": "y", "series": series}
+    return Chart(**(values | overrides))
+
+
+def points(*figures: float) -> tuple[Point, ...]:
+    return tuple(Point(x=place, y=figure, text=f"{figure}") for place, figure in enumerate(figures, 1))
+
+
+def drawn(one: Chart | HeatMap) -> dict[str, Any]:
+    return json.loads(figure(one).to_json())
+
+
+def traces(*series: Series, **overrides: Any) -> list[dict[str, Any]]:
+    return drawn(chart(*series, **overrides))["data"]
+
+
+def test_bars_are_filled_if_measured_and_hatched_if_predicted():
+    solid, hatched = traces(
+        Series("a", MEASURED, points(1.0), "bars"), Series("b", PREDICTED, points(1.0), "bars")
+    )
+    assert "pattern" not in solid["marker"]
+    assert hatched["marker"]["pattern"]["shape"] == "/"
+
+
+def test_lines_are_dashed_and_markers_hollow_if_predicted():
+    solid, dashed = traces(
+        Series("a", MEASURED, points(1.0, 2.0), "line"), Series("b", PREDICTED, points(1.0, 2.0), "line")
+    )
+    assert (solid["line"]["dash"], dashed["line"]["dash"]) == ("solid", "dash")
+    assert not solid["marker"]["symbol"].endswith("-open")
+    assert dashed["marker"]["symbol"].endswith("-open")
+
+
+def test_failures_are_crosses():
+    failed, refused = traces(
+        Series("a", MEASURED, points(0.0), "failures"), Series("b", PREDICTED, points(0.0), "failures")
+    )
+    assert (failed["marker"]["symbol"], refused["marker"]["symbol"]) == ("x", "x-open")
+
+
+def test_every_series_says_in_words_what_it_is():
+    first, second = traces(Series("a", MEASURED, points(1.0)), Series("b", PREDICTED, points(1.0)))
+    assert (first["name"], second["name"]) == ("a (measured)", "b (predicted)")
+
+
+def test_a_part_that_is_both_is_one_entry_and_its_points_say_which():
+    series = [Series("a", basis, points(1.0), "bars") for basis in Basis]
+    first, second = traces(*series, is_stacked=True)
+    assert (first["showlegend"], second["showlegend"]) == (True, False)
+    assert first["marker"]["color"] == second["marker"]["color"]
+    assert second["hovertext"] == ["a (predicted)<br>1.0"]
+
+
+def test_series_of_one_chart_differ_in_symbol_or_colour():
+    seen = [
+        (one["marker"]["symbol"], one["marker"]["color"])
+        for one in traces(*(Series(f"{place}", MEASURED, points(1.0)) for place in range(20)))
+    ]
+    assert len(set(seen)) == 20
+
+
+def test_ranges_are_error_bars():
+    point = Point(x=1, y=10.0, text="10 (8 to 13)", low=8.0, high=13.0)
+    (trace,) = traces(Series("a", MEASURED, (point, *points(4.0))))
+    assert (trace["error_y"]["array"], trace["error_y"]["arrayminus"]) == ([3.0, 0], [2.0, 0])
+
+
+def test_lying_bars_have_their_names_and_totals_above_them_in_the_order_of_the_totals():
+    bars = tuple(Point(x=name, y=1.0, text="1 s") for name in ("second", "first"))
+    totals = tuple(Point(x=name, y=1.0, text="1 s in all") for name in ("first", "second"))
+    whole = drawn(
+        chart(
+            Series("part", MEASURED, bars, "bars"),
+            Series("total", MEASURED, totals, "totals"),
+            is_horizontal=True,
+            is_stacked=True,
+        )
+    )["layout"]
+    assert [one["text"] for one in whole["annotations"]] == [
+        "first  1 s in all, measured",
+        "second  1 s in all, measured",
+    ]
+    assert whole["yaxis"]["categoryarray"] == ["first", "second"]
+    assert whole["barmode"] == "stack"
+
+
+def test_a_limit_is_a_line_with_its_name():
+    layout = drawn(chart(Series("a", MEASURED, points(1.0)), limits=(LimitLine(22.0, "22 GiB"),)))["layout"]
+    (line,) = layout["shapes"]
+    assert (line["y0"], line["y1"]) == (22.0, 22.0)
+    assert layout["annotations"][0]["text"] == "22 GiB"
+
+
+def test_batch_sizes_have_ticks_at_powers_of_two_and_never_too_many():
+    few = drawn(chart(Series("a", MEASURED, (Point(16, 1, ""), Point(128, 1, ""))), x_is_log=True))
+    many = drawn(chart(Series("a", MEASURED, (Point(1, 1, ""), Point(65536, 1, ""))), x_is_log=True))
+    assert few["layout"]["xaxis"]["type"] == "log"
+    assert few["layout"]["xaxis"]["dtick"] == pytest.approx(0.30103)
+    assert many["layout"]["xaxis"]["dtick"] == pytest.approx(2 * 0.30103)
+
+
+def heat(text: str = "1.0 GiB Safe", mark: str = "yours") -> HeatMap:
+    cell = HeatCell(value=0.5, text=text, note=text, marks=(mark,))
+    return HeatMap("h", "T", "S", "prefetch", "workers", ("1", "2"), ("4",), ((cell, cell),), PREDICTED)
+
+
+def test_a_heat_map_writes_each_verdict_and_mark_into_its_cell():
+    whole = drawn(heat())
+    (trace,) = whole["data"]
+    assert trace["text"] == [["1.0 GiB<br>Safe<br>* yours"] * 2]
+    assert trace["z"] == [[0.5, 0.5]]
+    # Names that look like numbers stay names.
+    assert whole["layout"]["xaxis"]["type"] == whole["layout"]["yaxis"]["type"] == "category"
+
+
+def test_the_same_chart_is_the_same_bytes_and_small():
+    one = chart(Series("a", MEASURED, points(1.0, 2.0)))
+    text = figure(one).to_json()
+    assert text == figure(one).to_json()
+    assert len(text) < 2000
+    assert "uid" not in text
+
+
+def texts_in(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [text for one in inner for text in texts_in(one)]
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_hostile_names_come_out_as_text_and_are_cut(hostile):
+    point = Point(x=hostile, y=1.0, text=hostile, note=hostile)
+    shown = [
+        chart(
+            Series(hostile, MEASURED, (point,), "bars"),
+            Series("total", MEASURED, (point,), "totals"),
+            x_title=hostile,
+            y_title=hostile,
+            is_horizontal=True,
+            limits=(LimitLine(2.0, hostile),),
+        ),
+        chart(Series(hostile, PREDICTED, (point,)), x_title=hostile),
+        heat(hostile, hostile),
+    ]
+    for one in shown:
+        for text in texts_in(drawn(one)):
+            bare = text.replace("<br>", "")
+            assert "<" not in bare
+            assert ">" not in bare
+            assert len(text) < 1600
+        # Nothing of the page's own script can end in it.
+        assert "</script" not in figure(one).to_json()
+
+
+def test_tags_are_letters():
+    assert escaped("<b>a & b</b>") == "&lt;b&gt;a &amp; b&lt;/b&gt;"
+    assert escaped("a\nb") == "a b"
+    assert escaped("x" * 300) == "x" * 197 + "..."
+    (trace,) = traces(Series("a", MEASURED, (Point(1, 1.0, "<b>x</b>", note="&amp;"),)))
+    assert trace["hovertext"] == ["&lt;b&gt;x&lt;/b&gt;; &amp;amp;"]
+
+
+def test_long_names_that_begin_alike_stay_two_bars():
+    names = ("x" * 500 + "a", "x" * 500 + "b")
+    (trace,) = traces(
+        Series("s", MEASURED, tuple(Point(x=name, y=1.0, text="") for name in names), "bars"),
+        is_horizontal=True,
+    )
+    assert len(set(trace["y"])) == 2
+
+
+@st.composite
+def charts(draw: st.DrawFn) -> Chart:
+    lies = draw(st.booleans())
+    marks = ["bars", "totals"] if lies else ["points", "line", "steps", "failures"]
+    places = st.sampled_from(["first", "second", "third"]) if lies else st.integers(1, 4096)
+    made = st.builds(Point, x=places, y=NUMBERS, text=st.text(max_size=20))
+    series = st.builds(
+        Series,
+        name=st.text(min_size=1, max_size=5),
+        basis=st.sampled_from(Basis),
+        points=st.lists(made, min_size=1, max_size=5).map(tuple),
+        mark=st.sampled_from(marks),
+        stands_out=st.booleans(),
+    )
+    return chart(*draw(st.lists(series, min_size=1, max_size=5)), is_horizontal=lies, x_is_log=not lies)
+
+
+@unhurried
+@given(charts())
+def test_every_point_of_a_chart_is_in_its_figure(one):
+    shown = drawn(one)
+    kept = [series for series in one.series if series.mark != "totals"]
+    assert len(shown["data"]) == len(kept)
+    along, up = ("y", "x") if one.is_horizontal else ("x", "y")
+    for trace, series in zip(shown["data"], kept, strict=True):
+        assert trace[along] == [point.x for point in series.points]
+        assert trace[up] == pytest.approx([point.y for point in series.points], rel=1e-5)
+        assert len(trace["hovertext"]) == len(series.points)
+    labels = [note["text"] for note in shown["layout"].get("annotations", ())]
+    for series in one.series:
+        for point in series.points if series.mark == "totals" else ():
+            assert any(label.startswith(str(point.x)) for label in labels)
+
+
+def luminance(colour: str) -> float:
+    channels = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    linear = [one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_series_and_texts_stand_out_from_light_and_from_dark():
+    for light, dark in (*PALETTE, INK):
+        assert contrast(light, "#ffffff") >= 4.5
+        assert contrast(dark, "#16161c") >= 4.5
+    for light, dark in HEAT:
+        assert contrast(light, INK[0]) >= 4.5
+        assert contrast(dark, INK[1]) >= 4.5
+
+
+def test_every_colour_of_a_figure_has_one_for_dark():
+    assert len(DARK_OF) == len(PALETTE) + len(HEAT) + len({INK, GRID})
+    for one in (
+        heat(),
+        chart(
+            Series("a", PREDICTED, points(1.0), "bars"), Series("b", MEASURED, points(1.0), stands_out=True)
+        ),
+    ):
+        assert set(re.findall(r"#[0-9a-f]{6}", figure(one).to_json())) <= set(DARK_OF)

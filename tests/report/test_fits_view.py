@@ -1,0 +1,262 @@
+"""What fits which GPU on a terminal: whole at 80 columns, every figure marked as predicted."""
+
+import io
+from typing import Any
+
+import pytest
+from build_fits import fit, fits_run, predicted
+from build_records import interval, target
+from rich.console import Console
+
+from tunekit.records.config import Precision
+from tunekit.records.finding import Severity
+from tunekit.records.fits import AskedBatch, FitsOptions, FitsRun, Verdict
+from tunekit.records.prediction import PredictedFit, PredictionPath
+from tunekit.records.run import RunStatus
+from tunekit.report.fits import fits_view
+from tunekit.report.table import Table
+from tunekit.report.terminal import draw_fits
+from tunekit.units import GIB
+
+BF16, FP16 = Precision.BF16, Precision.FP16
+
+AT_80 = """
+Your batch of 128 surely fits 3 of 5 GPUs in fp32, 3 of 3 in bf16 or fp16
+(predicted).
+
+What fits which GPU (predicted), by memory
+GPU        GiB    batch, fp32      batch, bf16       samples/s  bound by  vCPUs
+small      2.0   nothing fits               -                -  VRAM          -
+k80       11.2      0 (to 12)               -                -  VRAM          -
+t4        14.6   135 (to 192)    262 (to 370)*  1,120 to 2,080  either        4
+a10g      22.1   219 (to 294)    425 (to 569)      70.0 to 130  compute?    n/a
+h100-sxm  79.2  862 (to 1081)  1669 (to 2089)   1,000 to 3,000  loader        4
+batch: the one to trust (to the largest that fits if everything is at its best),
+  on one GPU
+* fp16: the GPU has no bf16
+samples/s: of one GPU at the batch to trust, in 16 bit where that is known;
+  bound by the slower of compute and loader; either: too close to tell; ?: the
+  loader there is not known
+vCPUs: a GPU's share of the loader's machine, the cheapest of those with fewest
+  GPUs
+
+Memory at the peak of the batch to trust (predicted)
+t4        262 fp16   PPPPPPOOOOOOAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAWWCCCCCC.........
+a10g      425 bf16   PPPPPPOOOOOOAAAAAAAAAAAAAAAAAAAAAAAAAAAAAWWCCCC............
+h100-sxm  1669 bf16  PPPPPPOOOOOOAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAC................
+P parameters and buffers, O optimizer state, A activations, W workspaces (most),
+  C outside torch (most), . free or cached
+
+How it was predicted
+Traced here: steps of the script's own loop, on the CPU with torch's ways of a
+  GPU, at batch sizes 2 and 4; nothing ran on a GPU.
+Memory: the traced steps at each batch size, by the rules of torch's allocator;
+  margin 10% either way.
+Context: assumed: a test.
+Workspace: assumed: a test.
+Compute: each traced op by the GPU's own figures under a roofline model, the
+  whole +-30%; layout, fusion and torch.compile are not in it.
+Loader: 2,000 samples/s with 2 workers on 8 CPUs, measured here; there by what a
+  batch costs here, with workers on every vCPU: as fast as a CPU here, down to
+  half.
+
+Next
+  measure it where the GPU is: tunekit search --gpu NAME -- python train.py
+  hours and prices from that search: tunekit plan RUN
+"""
+
+AT_120 = """
+Your batch of 128 surely fits 3 of 5 GPUs in fp32, 3 of 3 in bf16 or fp16 (predicted).
+
+What fits which GPU (predicted), by memory
+GPU        GiB    batch, fp32      batch, bf16       samples/s  bound by  vCPUs  memory at the peak        machine
+small      2.0   nothing fits               -                -  VRAM          -                            -
+k80       11.2      0 (to 12)               -                -  VRAM          -                            -
+t4        14.6   135 (to 192)    262 (to 370)*  1,120 to 2,080  either        4  PPOOAAAAAAAAAAAAWCCC....  g5.xlarge
+a10g      22.1   219 (to 294)    425 (to 569)      70.0 to 130  compute?    n/a  PPOOAAAAAAAAAAAAWCC.....  n/a
+h100-sxm  79.2  862 (to 1081)  1669 (to 2089)   1,000 to 3,000  loader        4  PPOOAAAAAAAAAAAAC.......  g5.xlarge
+batch: the one to trust (to the largest that fits if everything is at its best), on one GPU
+* fp16: the GPU has no bf16
+samples/s: of one GPU at the batch to trust, in 16 bit where that is known; bound by the slower of compute and loader;
+  either: too close to tell; ?: the loader there is not known
+vCPUs: a GPU's share of the loader's machine, the cheapest of those with fewest GPUs
+memory at the peak of that batch: P parameters and buffers, O optimizer state, A activations, W workspaces (most), C
+  outside torch (most), . free or cached
+
+How it was predicted
+Traced here: steps of the script's own loop, on the CPU with torch's ways of a GPU, at batch sizes 2 and 4; nothing ran
+  on a GPU.
+Memory: the traced steps at each batch size, by the rules of torch's allocator; margin 10% either way.
+Context: assumed: a test.
+Workspace: assumed: a test.
+Compute: each traced op by the GPU's own figures under a roofline model, the whole +-30%; layout, fusion and
+  torch.compile are not in it.
+Loader: 2,000 samples/s with 2 workers on 8 CPUs, measured here; there by what a batch costs here, with workers on every
+  vCPU: as fast as a CPU here, down to half.
+
+Next
+  measure it where the GPU is: tunekit search --gpu NAME -- python train.py
+  hours and prices from that search: tunekit plan RUN
+"""  # noqa: E501 - a terminal of 120 columns
+
+
+def five() -> tuple[PredictedFit, ...]:
+    """Two that hold nothing, one for fp16, one without a known loader, one that its loader holds back."""
+    loads = {"loader": interval(2000.0, 0.5), "instance": "g5.xlarge"}
+    slow = {"compute": interval(100.0, 0.3), "rate": interval(100.0, 0.3)}
+    quick = {"compute": interval(8000.0, 0.3), "rate": interval(2000.0, 0.5), "bound_by": "loader"}
+    near = {"compute": interval(1600.0, 0.3), "rate": interval(1600.0, 0.3)}
+    return (
+        fit("h100-sxm", 79.2, (862, 970, 1081), **quick, **loads),
+        fit("h100-sxm", 79.2, (1669, 1800, 2089), BF16, **quick, **loads),
+        fit("small", 2.0, (0, 0, 0)),
+        fit("k80", 11.2, (0, 3, 12), note=None),
+        fit("t4", 14.6, (135, 160, 192), **slow, **loads),
+        fit("t4", 14.6, (262, 300, 370), FP16, **near, **loads),
+        fit("a10g", 22.1, (219, 250, 294), **slow),
+        fit("a10g", 22.1, (425, 490, 569), BF16, **slow),
+    )
+
+
+def drawn(run: FitsRun, width: int) -> str:
+    out = io.StringIO()
+    console = Console(width=width, file=out, color_system=None, highlight=False)
+    draw_fits(console, fits_view(run, "there", width))
+    return out.getvalue()
+
+
+def table_of(run: FitsRun, width: int = 200) -> Table:
+    part = fits_view(run, "there", width).parts[0]
+    assert isinstance(part, Table)
+    return part
+
+
+@pytest.mark.parametrize(("width", "expected"), [(80, AT_80), (120, AT_120)])
+def test_what_fits_is_shown_whole(width: int, expected: str):
+    shown = drawn(fits_run(five()), width)
+    assert shown == expected
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 200])
+def test_a_row_is_never_wider_than_the_terminal_while_columns_can_go(width: int):
+    table = table_of(fits_run(five()), width)
+    whole = max(len(line) for line in drawn(fits_run(five()), 200).splitlines())
+    assert table.columns[0] == "GPU"
+    assert [row[0] for row in table.rows] == ["small", "k80", "t4", "a10g", "h100-sxm"]
+    if width >= 60:
+        lines = drawn(fits_run(five()), width).split("How it was predicted")[0].splitlines()
+        assert max(map(len, lines)) <= width < whole + 1 or width == 200
+
+
+def test_columns_go_by_need():
+    titles = {width: table_of(fits_run(five()), width).columns for width in (60, 80, 100, 200)}
+    assert "samples/s" not in titles[60]
+    assert {"samples/s", "bound by"} <= set(titles[80])
+    assert "machine" not in titles[100]
+    assert {"memory at the peak", "machine", "vCPUs"} <= set(titles[200])
+
+
+def test_many_gpus_have_no_bars_of_their_own_on_a_narrow_terminal():
+    many = tuple(fit(f"gpu-{number}", 10.0 + number, (8, 9, 10)) for number in range(9))
+    shown = drawn(fits_run(many), 60)
+    assert "PPOO" not in shown
+    assert "what takes the memory: on a wider terminal" in shown
+    assert "PPOO" in drawn(fits_run(many[:8]), 60)
+
+
+def test_the_rate_is_in_16_bit_where_that_is_known():
+    fits = (
+        fit("t4", 14.6, (10, 12, 14), rate=interval(100.0, 0.3), compute=interval(100.0, 0.3)),
+        fit("t4", 14.6, (20, 22, 24), BF16, rate=interval(200.0, 0.3), compute=interval(200.0, 0.3)),
+    )
+    rates = [
+        table_of(fits_run(some)).rows[0][table_of(fits_run(some)).columns.index("samples/s")]
+        for some in (fits, fits[:1])
+    ]
+    assert rates == ["140 to 260", "70.0 to 130"]
+
+
+def test_one_precision_has_one_column():
+    assert "batch, fp16" in table_of(fits_run((fit("t4", 14.6, (20, 22, 24), FP16),))).columns
+    titles = table_of(
+        fits_run((fit("t4", 14.6, (20, 22, 24)), fit("a10g", 22.1, (30, 33, 36), Precision.TF32)))
+    )
+    assert titles.columns[2] == "batch, tf32"
+    assert [row[2] for row in titles.rows] == ["20 (to 24)*", "30 (to 36) "]
+
+
+def asked(verdict: Verdict, reserved: float, **more: Any) -> AskedBatch:
+    values: dict[str, Any] = {"profile_id": "t4", "precision": Precision.FP32}
+    return AskedBatch(
+        **(values | more),
+        verdict=verdict,
+        reserved_bytes=int(reserved * GIB),
+        least_bytes=12 * GIB,
+        most_bytes=14 * GIB,
+    )
+
+
+def test_a_batch_that_was_asked_for_has_a_column_for_each_precision():
+    run = fits_run(
+        five(),
+        options=FitsOptions(batch_size=256),
+        asked=(asked(Verdict.NO, 25.0), asked(Verdict.YES, 11.0, precision=FP16)),
+    )
+    table = table_of(run, 80)
+    assert table.columns[-2:] == ("256, fp32", "256, bf16")
+    (t4,) = (row for row in table.rows if row[0] == "t4")
+    assert t4[-2:] == ("no 25.0/14.0", "yes 11.0/12.0")
+    answer = fits_view(run).answer
+    assert answer.startswith(
+        "Batch 256 surely fits 1 of 5 GPUs in fp32 (perhaps 1 more), 3 of 3 in bf16 or fp16"
+    )
+
+
+def test_more_than_the_data_set_is_told_of_in_few_letters():
+    fits = (fit("t4", 14.6, (1_234_567, 1_300_000, 1_604_608)),)
+    assert table_of(fits_run(fits)).rows[0][2] == "1.23M (to 1.60M)"
+    assert "an epoch has 50,000 samples" in drawn(fits_run(fits), 80)
+    assert "an epoch has" not in drawn(fits_run(five()), 80)
+
+
+def test_the_gpu_that_is_here_is_marked():
+    run = fits_run(five(), measured_on="a10g", prediction=predicted(five(), path=PredictionPath.LOOP_ON_GPU))
+    assert "a10g (here)" in [row[0] for row in table_of(run).rows]
+    assert "nothing ran on any other GPU" in drawn(run, 200)
+
+
+def test_a_speed_that_was_measured_here_is_told_of():
+    run = fits_run(five(), prediction=predicted(five(), speed_factor=0.8))
+    told = "roofline model, times 0.80, which the GPU here trains at (measured), the whole +-30%"
+    assert told in drawn(run, 200)
+    assert "(measured)" not in drawn(fits_run(five()), 200)
+
+
+def test_doubts_are_told_of():
+    run = fits_run(five(), prediction=predicted(five(), doubts=("recurrent layers",), margin=0.25))
+    view = fits_view(run)
+    assert [(note.severity, note.text) for note in view.notes] == [(Severity.WARNING, "recurrent layers")]
+    assert "margin 25% either way, with 1 doubt (below)" in drawn(run, 200)
+
+
+def test_a_loader_that_was_not_looked_at_is_told_of():
+    run = fits_run(five(), prediction=predicted(five(), loader_measured=None))
+    assert "Loader: n/a here" in drawn(run, 200)
+
+
+def test_the_next_command_names_the_one_gpu_that_was_asked_for():
+    run = fits_run(five()[4:6], options=FitsOptions(gpus=("t4",)))
+    assert fits_view(run).next_steps[0].endswith("tunekit search --gpu t4 -- python train.py")
+    builtin = fits_run(five(), target=target(builtin="images"))
+    assert fits_view(builtin).next_steps == ("on your own script: tunekit fits -- python train.py",)
+
+
+def test_without_a_prediction_the_reason_is_shown():
+    assert fits_view(fits_run(why_not="the loop has no DataLoader")).answer == (
+        "Nothing can be predicted: the loop has no DataLoader."
+    )
+    for status, told in (
+        (RunStatus.INTERRUPTED, "it was interrupted"),
+        (RunStatus.RUNNING, "status: running"),
+    ):
+        assert told in fits_view(fits_run(status=status)).answer

@@ -1,0 +1,114 @@
+"""A number reads the same wherever it is shown: on the terminal, in the page, in the Markdown."""
+
+import html
+import io
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from build_records import config, cpu, host, interval, recommendation, trial_record
+from build_reports import full_plan, full_run, many_trials
+from build_searched import walked
+from rich.console import Console
+
+from tunekit.records.recommendation import NoiseFloor, Tier
+from tunekit.records.run import Run
+from tunekit.report.html.page import page
+from tunekit.report.markdown import markdown
+from tunekit.report.table import Table
+from tunekit.report.terminal import draw
+from tunekit.report.view import RunView, view
+
+
+def on_a_laptop() -> Run:
+    """A run for an A10G that was measured on a CPU, whose two tiers have the same config."""
+    fast = config(batch_size=96, num_workers=1, channels_last=True)
+    best = {"peak_reserved_bytes": None, "device_memory_bytes": None, "speedup": interval(1.953, 0.127)}
+    return full_run(
+        measured_on="cpu",
+        host=host(accelerators=(), cpus=2, cpus_total=2),
+        trials=(
+            trial_record(0, 187.3, config(batch_size=16), role="baseline", device=cpu()),
+            trial_record(1, 365.2, fast, device=cpu()),
+        ),
+        recommendations=(
+            recommendation(Tier.CONSERVATIVE, fast, **best),
+            recommendation(Tier.BALANCED, fast, same_as=Tier.CONSERVATIVE, **best),
+        ),
+        noise_floor=NoiseFloor(relative=0.053, pairs=1, processes=2),
+        prediction=None,
+        why_not_predicted="the loop could not be traced",
+    )
+
+
+def kept() -> Run:
+    own = recommendation(Tier.BALANCED, config(), is_baseline=True, speedup=interval(1.0))
+    return full_run(recommendations=(own,), missing_tiers=())
+
+
+RUNS = {
+    "searched": walked,
+    "full": full_run,
+    "laptop": on_a_laptop,
+    "kept": kept,
+    "unfinished": lambda: full_run(recommendations=(), model=None, prediction=None),
+    "many": lambda: many_trials(40),
+}
+
+
+@pytest.fixture(params=RUNS.values(), ids=RUNS.keys())
+def shown(request: pytest.FixtureRequest) -> RunView:
+    return view(request.param(), "reports/train", full_plan())
+
+
+def sentences(shown: RunView) -> Iterator[str]:
+    yield from (shown.answer, shown.headroom, shown.price, shown.how_measured, *shown.changes)
+    yield from (*shown.missing_tiers, *shown.ceilings.lines)
+
+
+def cells(table: Table) -> Iterator[str]:
+    yield from (cell.strip() for row in (table.columns, *table.rows) for cell in row)
+
+
+def on_terminal(shown: RunView) -> str:
+    out = io.StringIO()
+    draw(Console(width=400, file=out, color_system=None, highlight=False), shown, Path("reports/train"))
+    return out.getvalue()
+
+
+def text_of_markdown(text: str) -> str:
+    plain = re.sub(r"&#8203;|</?(?:span|sub|br)>", "", text)
+    return re.sub(r"\\([!-/:-@\[-`{-~])", r"\1", plain)
+
+
+def text_of_page(text: str) -> str:
+    body = re.sub(r"<(script|style|svg)\b.*?</\1>", " ", text, flags=re.DOTALL)
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", body)).split())
+
+
+def test_the_terminal_shows_what_the_view_says(shown: RunView):
+    text = on_terminal(shown)
+    for told in (*sentences(shown), *cells(shown.tiers)):
+        assert told in text
+
+
+def test_the_markdown_shows_what_the_view_says(shown: RunView):
+    text = text_of_markdown(markdown(shown))
+    for told in (*sentences(shown), *cells(shown.short_tiers)):
+        assert told in text
+
+
+def test_the_page_shows_what_the_view_says(shown: RunView):
+    text = text_of_page(page(shown, b"{}"))
+    for told in (*sentences(shown), *cells(shown.tiers)):
+        assert " ".join(told.split()) in text
+
+
+def test_a_figure_that_is_not_the_views_would_be_seen(shown: RunView):
+    """The texts that are looked for are figures, not words that stand anywhere."""
+    told = [one for one in (*sentences(shown), *cells(shown.short_tiers)) if re.search(r"\d", one)]
+    assert len(told) >= 3
+    text = text_of_markdown(markdown(shown))
+    for one in told:
+        assert one not in text.replace(one, re.sub(r"\d", "#", one))

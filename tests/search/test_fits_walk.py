@@ -1,0 +1,126 @@
+"""The walk of `tunekit fits`: one traced trial, then a prediction, all of it on disk."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from build_fits import A10G, K80, T4, fits_run, outside, traced_trial
+from build_records import failure, profile, trial_record
+from scripted_search import RecordingListener
+
+from tunekit.errors import TargetError
+from tunekit.records.config import Precision
+from tunekit.records.details import Detail
+from tunekit.records.fits import FitsOptions, FitsRun, Verdict
+from tunekit.records.profile import Profile
+from tunekit.records.run import RunStatus
+from tunekit.records.trial import TrialRecord
+from tunekit.search.fits_walk import FitsWalk
+from tunekit.search.folder import RunFolder, load_fits_run
+from tunekit.trial.executor import KnownTarget, ProgressCallback, TrialSpec
+
+
+class TracingExecutor:
+    """Gives a trial with traces, as a script's agent would leave them; or raises what it is given."""
+
+    def __init__(self, folder: RunFolder, instead: TrialRecord | BaseException | None, **traced: Any) -> None:
+        self.folder, self.instead, self.traced = folder, instead, traced
+        self.specs: list[TrialSpec] = []
+
+    def run(self, spec: TrialSpec, known: KnownTarget | None, on_progress: ProgressCallback) -> TrialRecord:
+        self.specs.append(spec)
+        if isinstance(self.instead, BaseException):
+            raise self.instead
+        return self.instead or traced_trial(self.folder.trials_folder, **self.traced)
+
+
+def walk_in(
+    path: Path,
+    profiles: tuple[Profile, ...] = (K80, T4, A10G),
+    instead: TrialRecord | BaseException | None = None,
+    options: FitsOptions | None = None,
+    here: Profile | None = None,
+    **traced: Any,
+) -> tuple[FitsRun, TracingExecutor]:
+    with RunFolder(path, can_resume=False) as folder:
+        executor = TracingExecutor(folder, instead, **traced)
+        run = fits_run(
+            options=options or FitsOptions(),
+            status=RunStatus.RUNNING,
+            trials=(),
+            profile=here or profile("cpu"),
+        )
+        walk = FitsWalk(run, folder, executor, RecordingListener(), profiles, lambda profile: outside())
+        return walk.run(), executor
+
+
+def test_one_trial_predicts_every_gpu_and_all_is_saved(tmp_path: Path):
+    run, executor = walk_in(tmp_path)
+    assert [(spec.config, spec.details) for spec in executor.specs] == [(None, (Detail.FLOORS, Detail.TRACE))]
+    assert run.status is RunStatus.FINISHED
+    assert run.prediction is not None
+    assert [one.profile_id for one in run.gpus] == ["k80", "t4", "a10g"]
+    assert run.gpus[2].vcpus == 4
+    assert {one.profile_id for one in run.prediction.fits} == {"k80", "t4", "a10g"}
+    assert run.prediction.loader_measured == 16 / 0.008
+    assert run.asked == ()
+    assert load_fits_run(tmp_path) == run
+
+
+def test_a_batch_that_is_asked_for_is_judged_on_every_gpu_and_precision(tmp_path: Path):
+    run, _ = walk_in(tmp_path, options=FitsOptions(batch_size=1000))
+    assert run.prediction is not None
+    assert [(one.profile_id, one.precision) for one in run.asked] == [
+        (one.profile_id, one.precision) for one in run.prediction.fits
+    ]
+    assert run.asked[0].verdict is Verdict.NO
+    assert run.asked[0].reserved_bytes > run.asked[0].most_bytes
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        ("the loop has no DataLoader", "no DataLoader; measure on the GPU itself instead: tunekit search"),
+        ("4 ranks train together: none can be timed alone", "give the command of one process"),
+        ("torch 2.1 does not tell when memory is freed; 2.4 does", "2.4 does; train with that torch"),
+    ],
+)
+def test_steps_that_can_not_be_traced_say_why_and_what_to_do(tmp_path: Path, fault: str, told: str):
+    with pytest.raises(TargetError, match="nothing can be predicted: ") as error:
+        walk_in(tmp_path, traces=(), why_ended=fault)
+    assert told in str(error.value)
+    saved = load_fits_run(tmp_path)
+    assert (saved.why_not, saved.status, saved.prediction) == (fault, RunStatus.FAILED, None)
+    assert len(saved.trials) == 1
+
+
+def test_gpus_without_the_scripts_precision_are_an_error(tmp_path: Path):
+    with pytest.raises(TargetError, match="no GPU that was asked for computes in bf16"):
+        walk_in(tmp_path, (K80,), precision=Precision.BF16, traces=(None,))
+    assert load_fits_run(tmp_path).status is RunStatus.FAILED
+
+
+def test_a_script_that_fails_is_told_of_with_its_trial_on_disk(tmp_path: Path):
+    failed = trial_record(0, None, overrides={"failure": failure(message="no such file")})
+    with pytest.raises(TargetError, match="no such file"):
+        walk_in(tmp_path, instead=failed)
+    assert load_fits_run(tmp_path).trials == (failed,)
+
+
+def test_an_interrupted_walk_says_so_on_disk(tmp_path: Path):
+    with pytest.raises(KeyboardInterrupt):
+        walk_in(tmp_path, instead=KeyboardInterrupt())
+    assert load_fits_run(tmp_path).status is RunStatus.INTERRUPTED
+
+
+def test_rates_follow_how_fast_the_gpu_that_is_here_trains(tmp_path: Path):
+    plain, _ = walk_in(tmp_path / "cpu")
+    here, _ = walk_in(tmp_path / "gpu", here=A10G, device_type="cuda")
+    assert plain.prediction is not None and here.prediction is not None
+    assert plain.prediction.speed_factor is None
+    factor = here.prediction.speed_factor
+    assert factor is not None
+    one, other = plain.prediction.fit_of("k80", Precision.FP32), here.prediction.fit_of("k80", Precision.FP32)
+    assert one is not None and one.compute is not None
+    assert other is not None and other.compute is not None
+    assert other.compute.value == pytest.approx(factor * one.compute.value, rel=0.05)

@@ -1,0 +1,267 @@
+"""Device memory and arithmetic of a step, traced in the script's own loop at two small batch sizes."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import sys
+from typing import Any, Callable
+
+from .. import knobs
+from ..details import NO_WHOLE_BATCH, Missing
+from ..floors import ranks_text
+from ..given_batch import GivesBatch
+from ..loop_at_hand import LoopAtHand
+from ..resized import resized
+from . import cuda_ways
+from .alike import Alike
+from .one_trace import OneTrace
+
+_SIZES = (2, 4)
+"""Never 1: a dimension of 1 takes ways of its own."""
+_UNSEEN_TURNS, _MOST_UNSEEN_TURNS = 2, 16
+"""Before they are: a loop may ask a batch or two ahead, one with a queue of its own more."""
+_MOST_BROKEN = 4
+"""Times that something else runs within the steps at one size, until it is given up."""
+_LEAST_TORCH = (2, 4)
+"""Before, torch does not tell when a storage goes."""
+_NO_OP_SEEN = "no op was seen: the loop trains in another thread, or process, than it takes its batches in"
+_BATCH_NOT_USED = "the loop does not train on every batch that it is given, or asks for them far ahead"
+
+
+def _keeps_what_was_traced(method: Callable) -> Callable:
+    """Have a fault of ours told as the reason why something is missing: what was traced before stays."""
+
+    @functools.wraps(method)
+    def guarded(self: LoopTrace, *arguments: Any) -> Any:
+        try:
+            return method(self, *arguments)
+        except Exception as error:
+            self.faulted(error)
+            return None
+
+    return guarded
+
+
+class LoopTrace(GivesBatch):
+    """Gives the script one batch in two small sizes, and writes down what its steps allocate and compute.
+
+    A loop without a loader is traced at its own size alone: it makes its batches itself.
+
+    First as the script is; then, where precision can be set and is float32, once more under bf16 autocast.
+    What is known is told before each, which the script may not live through.
+
+    Args:
+        torch: the torch module of the script.
+        loop: that is looked at.
+        folder: where the traces go, a file each.
+    """
+
+    name = "trace"
+
+    def __init__(self, torch: Any, loop: LoopAtHand, folder: str) -> None:
+        super().__init__()
+        self._torch, self._loop, self._folder = torch, loop, folder
+        self._on_cpu = loop.device_type != "cuda"
+        self._batch: Any = None
+        self._own_size = 0
+        self._at_work: OneTrace | None = None
+        self._precision: str | None = None
+        self._waiting: list = []  # precisions
+        self._sizes: tuple = _SIZES
+        self._is_own = False  # whether the script makes its batches itself
+        self._alike = Alike(_SIZES)
+        self._seen: list = []
+        self._doubts: list = []
+        self._open = contextlib.ExitStack()
+        self._broken = 0
+        self._unseen_turns = _UNSEEN_TURNS
+
+    @_keeps_what_was_traced
+    def asked(self, source: Any) -> Any:
+        """The loop asks for a batch; returns the one that it is given instead."""
+        return None if self.is_over else super().asked(source)
+
+    @_keeps_what_was_traced
+    def interrupted(self) -> None:
+        """A validation runs, or an epoch begins: that is no part of a batch."""
+        if not self.is_over:
+            super().interrupted()
+
+    @_keeps_what_was_traced
+    def step_began(self) -> None:
+        """An optimizer begins a step."""
+        if self._at_work is not None and not self.is_over:
+            self._at_work.step_began()
+
+    @_keeps_what_was_traced
+    def step_ended(self) -> None:
+        """An optimizer ended its step."""
+        if self._at_work is not None and not self.is_over:
+            self._at_work.step_ended()
+
+    def faulted(self, error: Exception) -> None:
+        """End at the loop's next turn, for a fault of ours; the first is told."""
+        self._why_ended, self.is_over = self._why_ended or f"{type(error).__name__}: {error}", True
+
+    @_keeps_what_was_traced
+    def leave(self) -> None:
+        """Put back what was changed; say why a size is missing that was still at work."""
+        if self._at_work is not None and not self.is_over:
+            self._why_ended = f"batch size {self._at_work.size} was too slow to be traced"
+        with self._open:
+            if self._at_work is not None:
+                self._at_work.leave()
+
+    def facts(self) -> dict:
+        """Return the plain facts of a TraceSeen record."""
+        return {
+            "device_type": self._loop.device_type,
+            "batches_per_step": self._loop.batches_per_step,
+            "is_own_batch": self._is_own,
+            "steps": list(self._seen),
+            "doubts": sorted(set(self._doubts)),
+            "why_ended": self._why_ended and self._why_ended[:500],
+        }
+
+    def _answer(self) -> Any:
+        """Return what the loop goes on with: None where it makes its own batch."""
+        if not self._is_own:
+            return super()._answer()
+        self._at_work.begin()
+        return None
+
+    def _turn(self, source: Any) -> None:
+        """Take a batch at the first call; go on to the next trace where one is through."""
+        if self._batch is None:
+            self._insist_on_traceable()
+            self._is_own = source is None
+            if self._is_own:
+                self._batch, self._own_size = (), self._loop.loaderless_samples
+                self._sizes, self._unseen_turns = (self._own_size,), 0
+            else:
+                self._batch, self._own_size = self._taken(source)
+            self._alike = Alike(self._sizes)
+            self._prepare()
+            self._begin_next()
+        elif self._at_work is not None and self._at_work.asked():
+            self._end(self._at_work)
+            self._begin_next()
+
+    def _insist_on_traceable(self) -> None:
+        """Refuse a loop whose steps can't be traced, before anything of torch is touched.
+
+        Raises:
+            Missing: says why.
+        """
+        version = tuple(int(part) for part in str(self._torch.__version__).split(".")[:2])
+        if version < _LEAST_TORCH:
+            needed = ".".join(str(part) for part in _LEAST_TORCH)
+            raise Missing(
+                f"torch {self._torch.__version__} does not tell when memory is freed; {needed} does"
+            )
+        if self._loop.ranks.world_size > 1:
+            raise Missing(ranks_text(self._loop.ranks.world_size))
+        if self._loop.device_type not in ("cpu", "cuda"):
+            raise Missing(f"steps on a device of type {self._loop.device_type} are not traced")
+        inner = [one for module in self._loop.modules() for one in module.modules()]
+        if any(isinstance(one, self._torch.nn.DataParallel) for one in inner):
+            raise Missing("nn.DataParallel spreads a batch over GPUs, in threads of its own: not traced")
+        devices = {str(parameter.device) for parameter in self._loop.parameters()}
+        on_gpus = [device for device in devices if device.startswith("cuda")]
+        spread = [len(getattr(module, "device_ids", None) or ()) for module in self._loop.modules()]
+        if max(len(on_gpus), *spread, 1) > 1:
+            raise Missing("one process trains on several devices, which are not told apart")
+
+    def _prepare(self) -> None:
+        """Have torch take a GPU's ways, and settle what is traced."""
+        if knobs.graphs_captured():
+            stance = getattr(getattr(self._torch, "compiler", None), "set_stance", None)
+            if stance is None:
+                raise Missing(f"compiled steps can't be traced with torch {self._torch.__version__}; 2.6 can")
+            self._open.enter_context(stance("force_eager"))
+            self._doubts.append("traced without torch.compile, which keeps less")
+        if self._on_cpu:
+            cuda_ways.take(self._torch)
+            self._open.enter_context(cuda_ways.lists_of_parameters())
+            if self._has_recurrent():
+                self._doubts.append(
+                    "recurrent layers run as one kernel on a GPU, which keeps its own buffers"
+                )
+        self._waiting = ["bf16"] if self._may_set_precision() else []
+
+    def _has_recurrent(self) -> bool:
+        kind = self._torch.nn.RNNBase
+        return any(isinstance(inner, kind) for module in self._loop.modules() for inner in module.modules())
+
+    def _may_set_precision(self) -> bool:
+        parameters = self._loop.parameters()
+        are_float32 = all(parameter.dtype is self._torch.float32 for parameter in parameters)
+        is_free = self._loop.roots_cover_step and not self._loop.has_own_autocast
+        return bool(parameters) and are_float32 and is_free
+
+    def _end(self, done: OneTrace) -> None:
+        """Keep a trace, unless something else ran in it.
+
+        Raises:
+            Missing: something else always does.
+        """
+        done.leave()
+        if done.is_behind:
+            self._unseen_turns = _MOST_UNSEEN_TURNS
+        if done.is_broken or done.is_behind:
+            self._broken += 1
+            if self._broken >= _MOST_BROKEN:
+                not_used = _BATCH_NOT_USED if done.has_seen else _NO_OP_SEEN
+                raise Missing(NO_WHOLE_BATCH if done.is_broken else not_used)
+            return
+        self._broken = 0
+        self._alike.add(done.facts())
+
+    def _begin_next(self) -> None:
+        """Begin with the next trace that is needed.
+
+        Raises:
+            Missing: the batch can't be resized.
+        """
+        self._at_work = None
+        size = self._alike.next_size
+        while size is None and self._waiting:
+            self._write()
+            self._precision, self._alike = self._waiting.pop(0), Alike(self._sizes)
+            size = self._alike.next_size
+        if size is None:
+            self._write()
+            self.is_over = True
+            return
+        self.knows_more()
+        made: Any = None
+        if not self._is_own:
+            made = functools.partial(resized, self._batch, self._own_size, size)
+            made()  # else the script would be halfway through when it can't be
+        self._at_work = OneTrace(
+            self._torch, self._loop, made, size, self._precision, self._on_cpu, self._unseen_turns
+        )
+
+    def _write(self) -> None:
+        """Write what was traced at a precision, a file for each size.
+
+        Where the sizes differ, a precision that is not the script's own is left out altogether.
+        """
+        if not self._alike.are_found:
+            if self._precision is not None:
+                return
+            self._doubts.append("the steps at two sizes differ in more than their size")
+        for facts in self._alike.best():
+            size = facts["batch_size"]
+            name = f"trace-{self._precision or 'own'}-{size}.json"
+            with open(os.path.join(self._folder, name), "w", encoding="utf-8") as file:
+                json.dump(facts, file)
+            self._seen.append({"precision": self._precision, "batch_size": size, "file": name})
+
+
+def make(loop: LoopAtHand) -> LoopTrace:
+    """Return the stage for a loop."""
+    return LoopTrace(sys.modules["torch"], loop, loop.trial_folder)

@@ -1,0 +1,228 @@
+"""`tunekit compare`: runs side by side, and whether a later one is a regression."""
+
+import argparse
+import shlex
+import string
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tunekit import __version__
+from tunekit.cli.numbers import share
+from tunekit.cli.pipes import discard_output, until_the_reader_leaves
+from tunekit.cli.report_files import (
+    STANDARD_OUTPUT,
+    SUMMARY_VARIABLE,
+    append_summary,
+    print_text,
+    refuse_records,
+    summary_file,
+    write_report,
+)
+from tunekit.errors import RunFolderError, UsageError
+
+if TYPE_CHECKING:
+    from argparse import _SubParsersAction
+
+    from tunekit.recommend.across_runs.side import Side
+    from tunekit.records.comparison import RunComparison
+    from tunekit.records.recommendation import Recommendation
+    from tunekit.records.run import Run
+
+REGRESSION = 1
+"""Exit code where a later run is a regression."""
+
+_BASELINE = "baseline"
+_TIERS = ("conservative", "balanced", "aggressive", _BASELINE)
+_MOST_RUNS = 10
+"""As many as a comment of Markdown has lines for."""
+_WIDE = 160
+"""Letters in a line of Markdown's tables, which can be scrolled."""
+
+
+def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the verb to the parser."""
+    parser = verbs.add_parser(
+        "compare",
+        help="set runs side by side: which is faster, and is a later one a regression",
+        usage="tunekit compare RUN RUN [RUN ...] [options]",
+        description=(
+            "Compare the runs that searches wrote. The first is the reference. Shows what is faster, by how "
+            "much and how sure that is, where the time went, and what makes the comparison unfair. Ends with "
+            "1 where a run is significantly slower than the first, and by more than the tolerance; else "
+            "with 0."
+        ),
+        epilog="example: tunekit compare reports/main reports/branch --tolerance 5% --github-summary",
+    )
+    parser.add_argument(
+        "run", metavar="RUN", type=Path, nargs="+", help="folders that searches wrote, the reference first"
+    )
+    parser.add_argument(
+        "--tolerance",
+        type=share,
+        default=0.05,
+        metavar="SHARE",
+        help="how much slower a run may be, as 5%% or 0.05 (default: 5%%)",
+    )
+    parser.add_argument(
+        "--tier",
+        choices=_TIERS,
+        help="whose config to compare; baseline is the user's own (default: that of each run's answer)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the comparison as JSON instead")
+    parser.add_argument(
+        "--markdown",
+        nargs="?",
+        const=STANDARD_OUTPUT,
+        metavar="FILE",
+        help="print it as Markdown for a pull request instead (also as -), or write that to FILE",
+    )
+    parser.add_argument(
+        "--github-summary",
+        action="store_true",
+        help=f"append the Markdown to the file that {SUMMARY_VARIABLE} names, as GitHub Actions sets it",
+    )
+    parser.set_defaults(verb=run_verb)
+
+
+def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
+    """Compare the runs; return 1 where one is a regression, else 0.
+
+    Raises:
+        UsageError: the folders or the flags do not fit each other.
+        RunFolderError: a folder holds no run, or nothing to compare, or a file can't be written.
+        RecordError: a run is damaged or newer than this tunekit.
+    """
+    if command:
+        raise UsageError(f"compare takes no training command, got {' '.join(command)!r}")
+    summary = summary_file("--markdown FILE") if options.github_summary else None
+    _check(options)
+    from tunekit.recommend.across_runs.compare import compare_runs  # noqa: PLC0415 - --help must be instant
+
+    sides = [
+        _side(name, path, options.tier)
+        for name, path in zip(string.ascii_uppercase, options.run, strict=False)
+    ]
+    comparison = compare_runs(sides, options.tolerance, __version__)
+    _write(comparison, options.markdown, summary)
+    try:
+        until_the_reader_leaves(lambda: _show(comparison, options))
+    except OSError as error:
+        discard_output()
+        raise RunFolderError(f"the comparison can't be printed ({error.strerror})") from error
+    return REGRESSION if comparison.has_regression else 0
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Refuse runs and flags that do not fit each other.
+
+    Raises:
+        UsageError: they do not.
+    """
+    runs: list[Path] = options.run
+    if options.markdown is not None and Path(options.markdown).is_dir():
+        raise UsageError(
+            f"--markdown takes a file, got the folder {options.markdown}; put --markdown after the runs"
+        )
+    if options.markdown not in (None, STANDARD_OUTPUT):
+        refuse_records(Path(options.markdown), "--markdown")
+    if len(runs) < 2:
+        raise UsageError(f"compare takes two runs or more, got one: {runs[0]}; give the reference first")
+    if len(runs) > _MOST_RUNS:
+        raise UsageError(f"compare takes at most {_MOST_RUNS} runs, got {len(runs)}; leave some out")
+    if options.json and options.markdown == STANDARD_OUTPUT:
+        raise UsageError("--json and --markdown both print; write one to a file: --markdown FILE")
+    seen: dict[Path, Path] = {}
+    for given in runs:
+        folder = _folder(given).resolve()
+        if folder in seen:
+            raise UsageError(f"{given} and {seen[folder]} are the same run; give two different ones")
+        seen[folder] = given
+
+
+def _side(name: str, path: Path, tier: str | None) -> "Side":
+    """Return a run with the config of it to compare.
+
+    Raises:
+        RunFolderError: there is no run, or no such config in it.
+    """
+    from tunekit.recommend.across_runs.side import Side  # noqa: PLC0415
+    from tunekit.search.folder import load_run  # noqa: PLC0415
+
+    run = load_run(path)
+    chosen = None if tier == _BASELINE else _recommendation(run, path, tier)
+    side = Side(name, str(_folder(path)), run, chosen)
+    if not side.measured or side.config is None:
+        raise RunFolderError(
+            f"the baseline of {path} could not be measured, so there is nothing to compare; choose a --tier"
+        )
+    return side
+
+
+def _folder(given: Path) -> Path:
+    """Return the folder of a run, which may be given as its run.json."""
+    return given.parent if given.is_file() else given
+
+
+def _recommendation(run: "Run", path: Path, tier: str | None) -> "Recommendation":
+    """Return the recommendation of a tier, or the one that the run's answer speaks of.
+
+    Raises:
+        RunFolderError: there is none.
+    """
+    from tunekit.report.answer import best_recommendation  # noqa: PLC0415
+
+    if not run.recommendations:
+        raise RunFolderError(
+            f"{path} recommends nothing yet (status: {run.status}); go on with "
+            f"tunekit search --resume {shlex.quote(str(_folder(path)))}, or compare the user's own "
+            f"configs with --tier {_BASELINE}"
+        )
+    if tier is None:
+        best = best_recommendation(run)
+        assert best is not None
+        return best
+    found = next((one for one in run.recommendations if one.tier == tier), None)
+    if found is None:
+        why = next((f": {one.reason}" for one in run.missing_tiers if one.tier == tier), "")
+        has = ", ".join(one.tier.value for one in run.recommendations)
+        raise RunFolderError(f"{path} has no {tier} tier{why.rstrip('.')}; it has {has}")
+    return found
+
+
+def _markdown(comparison: "RunComparison") -> str:
+    from tunekit.report.comparison import comparison_view  # noqa: PLC0415
+    from tunekit.report.comparison_markdown import comparison_markdown  # noqa: PLC0415
+
+    return comparison_markdown(comparison_view(comparison, _WIDE))
+
+
+def _write(comparison: "RunComparison", file: str | None, summary: Path | None) -> None:
+    """Write the Markdown to where it was asked for.
+
+    Raises:
+        RunFolderError: a file can't be written. An OSError would end with 1, which means a regression.
+    """
+    if file not in (None, STANDARD_OUTPUT):
+        write_report(Path(file), _markdown(comparison), "name another file")
+    if summary is not None:
+        append_summary(summary, _markdown(comparison))
+
+
+def _show(comparison: "RunComparison", options: argparse.Namespace) -> int:
+    """Print the comparison as it was asked for, and return 0."""
+    from rich.console import Console  # noqa: PLC0415 - slow to import
+
+    from tunekit.records.codec import to_json  # noqa: PLC0415
+    from tunekit.report.comparison import comparison_view  # noqa: PLC0415
+    from tunekit.report.terminal import draw_comparison  # noqa: PLC0415
+
+    if options.json:
+        sys.stdout.write(to_json(comparison) + "\n")
+    elif options.markdown == STANDARD_OUTPUT:
+        print_text(_markdown(comparison))
+    else:
+        console = Console(highlight=False)
+        draw_comparison(console, comparison_view(comparison, console.width))
+    return 0

@@ -1,0 +1,91 @@
+"""A config to begin with on a GPU that is not here, as YAML: predicted, and headed so."""
+
+from pathlib import Path
+
+import yaml
+
+from tunekit.export.comments import comment
+from tunekit.export.keys import config_keys, nested
+from tunekit.recommend.learning_rate import global_batch
+from tunekit.records.codec import write_text
+from tunekit.records.config import Precision
+from tunekit.records.prediction import DevicePrediction, PredictedFit
+from tunekit.records.run import Run
+from tunekit.units import bytes_text, rate_text
+
+
+def predicted_yaml(run: Run) -> str | None:
+    """Return the file's text, every line at most 100 columns; None where nothing was predicted that fits."""
+    prediction = run.prediction
+    fit = prediction.start if prediction else None
+    if prediction is None or prediction.config is None or fit is None:
+        return None
+    keys = config_keys(prediction.config, run.target)
+    if prediction.config.precision is Precision.FP32 and run.target.binding_of("precision") is None:
+        keys.pop("precision", None)
+    dumped = yaml.safe_dump(nested(keys), sort_keys=False).splitlines()
+    return "\n".join([*_header(run, prediction, fit), "", *dumped]) + "\n"
+
+
+def write_predicted(run: Run, folder: Path) -> tuple[Path, ...]:
+    """Write `<gpu>.predicted.yaml` into the folder, atomically; nothing where there is none.
+
+    Raises:
+        OSError: the folder can't be written.
+    """
+    text = predicted_yaml(run)
+    if text is None:
+        return ()
+    path = folder / f"{run.profile.id}.predicted.yaml"
+    write_text(path, text)
+    return (path,)
+
+
+def _header(run: Run, prediction: DevicePrediction, fit: PredictedFit) -> list[str]:
+    name, config = run.profile.id, prediction.config
+    assert config is not None
+    lines = comment(f"tunekit: to begin with on {name}; every figure is predicted, none was measured on one")
+    sizes = " and ".join(str(size) for size in prediction.traced_sizes)
+    lines += comment(f"memory: {prediction.path}, at batch sizes {sizes}, replayed through torch's allocator")
+    margin = f"{prediction.margin:.0%} more for every byte, and the most outside of torch"
+    largest = fit.largest
+    lines += comment(
+        f"largest batch in {fit.precision}: {largest.low:,} with {margin}; {largest.value:,} without; "
+        f"{largest.high:,} at best; batch_size is the largest of the search's own up to the first"
+    )
+    if fit.peak is not None:
+        lines += comment(
+            f"VRAM at batch {fit.peak.batch_size:,}: {bytes_text(fit.peak.reserved_bytes)} reserved at the "
+            f"peak, of {bytes_text(fit.capacity_bytes)}"
+        )
+    lines += comment(f"speed at that batch: {_speed_text(fit)}")
+    if prediction.speed_factor is not None:
+        lines += comment(
+            f"speed is held against the GPU that is here: {prediction.speed_factor:.2f} of its own roofline"
+        )
+    for doubt in prediction.doubts:
+        lines += comment(f"doubt: {doubt}")
+    own = run.baseline_config
+    if own is not None and global_batch(own) != global_batch(config):
+        factor = global_batch(config) / global_batch(own)
+        lines += comment(
+            f"lr is left out: the global batch is {factor:.4g} times the script's; scale yours with it"
+        )
+    lines += comment("compile and channels_last: as the script has them; nothing was predicted of them")
+    lines += comment(f"measure it there before you trust it: tunekit search --gpu {name} -- ...")
+    return lines
+
+
+def _speed_text(fit: PredictedFit) -> str:
+    if fit.rate is None:
+        return f"n/a, rates of {fit.profile_id} are unknown"
+    told = (
+        f"{rate_text(fit.rate.value)} samples/s ({rate_text(fit.rate.low)} to {rate_text(fit.rate.high)}), "
+        f"bound by {fit.bound_by}"
+    )
+    if fit.loader is None or fit.instance is None:
+        return f"{told}; roofline of each op; the loader there is n/a"
+    return (
+        f"{told}; roofline of each op; the loader on {fit.instance}: {rate_text(fit.loader.low)} to "
+        f"{rate_text(fit.loader.high)}, by what a batch costs here"
+    )

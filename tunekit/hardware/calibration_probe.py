@@ -1,0 +1,183 @@
+"""Measures what a GPU's memory holds beside torch's tensors: tells one JSON object, then waits for its end.
+
+A bare script that runs in the training environment: Python 3.9 or newer, torch 2.1 or newer, no tunekit.
+Whoever started it asks the driver meanwhile what this process takes, and then closes its standard input.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+BATCH_SIZE = 32
+SHAPES = (
+    (3, 64, 7, 2, 224),
+    (64, 64, 3, 1, 56),
+    (256, 64, 1, 1, 56),
+    (128, 128, 3, 1, 28),
+    (256, 256, 3, 1, 14),
+    (512, 512, 3, 1, 7),
+    (1024, 2048, 1, 2, 14),
+)
+"""Convolutions of ResNet-50: channels in and out, kernel, stride, height and width of the images."""
+_SIDE = 256
+"""Of the matrices: 256 KiB each, which torch's allocator rounds to nothing else."""
+
+
+class Pool:
+    """What torch's caching allocator counts on a device, in bytes.
+
+    Args:
+        torch: the torch module.
+        device: of the GPU.
+    """
+
+    def __init__(self, torch, device):
+        self._cuda, self._device = torch.cuda, device
+
+    def allocated(self):
+        """Return what tensors and workspaces take now."""
+        self._cuda.synchronize(self._device)
+        return int(self._cuda.memory_allocated(self._device))
+
+    def reserved(self):
+        """Return what the allocator holds once it has given back what is free."""
+        self.allocated()
+        self._cuda.empty_cache()
+        return int(self._cuda.memory_reserved(self._device))
+
+    def peak_during(self, act):
+        """Return what an act gives, and the most that was allocated meanwhile."""
+        self.allocated()
+        self._cuda.reset_peak_memory_stats(self._device)
+        result = act()
+        self.allocated()
+        return result, int(self._cuda.max_memory_allocated(self._device))
+
+
+def blas_of(before_bytes, peak_bytes, after_bytes, result_bytes):
+    """Return the workspace of one thread's first matmul, and whether it stays.
+
+    Args:
+        before_bytes: allocated before it.
+        peak_bytes: allocated at most meanwhile.
+        after_bytes: allocated after it.
+        result_bytes: of its result, which stays.
+    """
+    taken = max(peak_bytes, after_bytes) - before_bytes - result_bytes
+    return max(0, taken), after_bytes - before_bytes > result_bytes
+
+
+def beyond(peak_bytes, after_bytes):
+    """Return what an act took beyond what stayed: a workspace is given back when its kernel is through.
+
+    What stays is counted as the allocator rounded it, so no size of a tensor has to be known.
+    """
+    return max(0, peak_bytes - after_bytes)
+
+
+def measured_blas(torch, device, pool):
+    """Return the workspaces of the forward and the backward thread, by the first matmul of each."""
+    rows = torch.ones(_SIDE, _SIDE, device=device)
+    weight = torch.ones(_SIDE, _SIDE, device=device, requires_grad=True)
+    gradient = torch.ones(_SIDE, _SIDE, device=device)
+    result_bytes = 4 * _SIDE * _SIDE
+    before = pool.allocated()
+    product, peak = pool.peak_during(lambda: rows @ weight)
+    forward_bytes, is_kept = blas_of(before, peak, pool.allocated(), result_bytes)
+    before = pool.allocated()
+    _, peak = pool.peak_during(lambda: product.backward(gradient))
+    backward_bytes, _ = blas_of(before, peak, pool.allocated(), result_bytes)
+    optimizer = torch.optim.SGD([weight], lr=0.1, momentum=0.9)
+    optimizer.step()  # loads the kernels of an optimizer too
+    return {
+        "blas_forward_bytes": forward_bytes,
+        "blas_backward_bytes": backward_bytes,
+        "blas_is_kept": is_kept,
+    }
+
+
+def measured_convolution(torch, device, pool, shape, dtype, batch_size=BATCH_SIZE):
+    """Return what one convolution takes beyond its own tensors, forward and backward."""
+    channels, filters, kernel, stride, side = shape
+    images = torch.ones(batch_size, channels, side, side, device=device, dtype=dtype)
+    images.requires_grad_(channels > 3)  # nobody asks for gradients of pictures
+    weight = torch.ones(filters, channels, kernel, kernel, device=device, dtype=dtype, requires_grad=True)
+    convolved, peak = pool.peak_during(
+        lambda: torch.nn.functional.conv2d(images, weight, stride=stride, padding=kernel // 2)
+    )
+    forward_bytes = beyond(peak, pool.allocated())
+    gradient = torch.ones_like(convolved)
+    _, peak = pool.peak_during(lambda: convolved.backward(gradient))
+    return {
+        "shape": "%dx%dx%dx%d, kernel %dx%d, to %d"
+        % (batch_size, channels, side, side, kernel, kernel, filters),
+        "dtype": str(dtype).replace("torch.", ""),
+        "benchmark": bool(torch.backends.cudnn.benchmark),
+        "forward_bytes": forward_bytes,
+        "backward_bytes": beyond(peak, pool.allocated()),
+    }
+
+
+def measured(torch, device, pool, dtypes, shapes=SHAPES, batch_size=BATCH_SIZE):
+    """Return every figure that torch's allocator tells; the matmuls come first, while nothing is loaded."""
+    found = measured_blas(torch, device, pool)
+    convolutions = []
+    for benchmark in (False, True):
+        torch.backends.cudnn.benchmark = benchmark
+        for dtype in dtypes:
+            for shape in shapes:
+                convolutions.append(measured_convolution(torch, device, pool, shape, dtype, batch_size))
+    return {**found, "convolutions": convolutions, "reserved_bytes": pool.reserved()}
+
+
+def why_not(torch):
+    """Return why there is nothing to measure, None where there is a GPU."""
+    if torch.version.cuda is None and getattr(torch.version, "hip", None) is None:
+        return "torch %s is a build without CUDA" % torch.__version__
+    if not torch.cuda.is_available():
+        return "torch %s sees no CUDA GPU" % torch.__version__
+    return None
+
+
+def told_of(torch):
+    """Return the figures of the first GPU with its name, or why there are none."""
+    problem = why_not(torch)
+    if problem is not None:
+        return {"problem": problem}
+    device = torch.device("cuda", 0)
+    properties = torch.cuda.get_device_properties(device)
+    half = torch.bfloat16 if properties.major >= 8 else torch.float16
+    is_rocm = getattr(torch.version, "hip", None) is not None
+    cudnn = torch.backends.cudnn.version()
+    uuid = getattr(properties, "uuid", None)  # not in torch 2.1
+    return {
+        "device_name": str(properties.name),
+        "compute_capability": None if is_rocm else "%d.%d" % (properties.major, properties.minor),
+        "uuid": None if uuid is None else str(uuid),
+        "torch_version": str(torch.__version__),
+        "cuda_version": torch.version.cuda,
+        "cudnn_version": None if cudnn is None else str(cudnn),
+        **measured(torch, device, Pool(torch, device), (torch.float32, half)),
+    }
+
+
+def main():
+    """Tell the figures, and stay until standard input ends."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    # The modules beside this script are tunekit's and must not stand in for anybody's.
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != here]
+    try:
+        import torch
+
+        reply = told_of(torch)
+    except Exception as error:
+        reply = {"broken": "%s: %s" % (type(error).__name__, " ".join(str(error).split()))}
+    sys.stdout.write("\n" + json.dumps(reply) + "\n")
+    sys.stdout.flush()
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()

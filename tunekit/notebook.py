@@ -1,0 +1,173 @@
+"""A saved run in a notebook: `tunekit.load(FOLDER)`."""
+
+import io
+import os
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from tunekit.errors import NoChartError, UsageError
+from tunekit.plan.of_run import plan_of_run
+from tunekit.records.config import KNOBS
+from tunekit.records.run import Run
+from tunekit.records.trial import TrialRecord
+from tunekit.report.summary_html import summary_html
+from tunekit.report.terminal import draw
+from tunekit.report.text import printable
+from tunekit.report.trials_table import trial_state
+from tunekit.report.view import RunView, view
+from tunekit.search import folder as run_folder
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_WIDTH = 100
+"""Columns of the report as text."""
+
+_TYPES = {
+    "number": "Int64",
+    "role": "string",
+    "round": "Int64",
+    "is_baseline_config": "boolean",
+    "batch_size": "Int64",
+    "num_workers": "Int64",
+    "prefetch_factor": "Int64",
+    "pin_memory": "boolean",
+    "persistent_workers": "boolean",
+    "compile": "boolean",
+    "precision": "string",
+    "channels_last": "boolean",
+    "accumulate_grad_batches": "Int64",
+    "samples_per_s": "Float64",
+    "it_per_s": "Float64",
+    "data_wait_s": "Float64",
+    "peak_reserved_bytes": "Int64",
+    "peak_pss_bytes": "Int64",
+    "duration_s": "Float64",
+    "state": "string",
+    "failure_kind": "string",
+    "failure_message": "string",
+}
+"""Columns of the trials' table, each with a type that knows a missing value."""
+
+
+class LoadedRun:
+    """A saved run: shown as its report, with its record, its figures and its trials.
+
+    Args:
+        record: the run.
+        folder: where it lies, for the commands that come next.
+    """
+
+    def __init__(self, record: Run, folder: Path) -> None:
+        self.record = record
+        self._folder = folder
+
+    @cached_property
+    def view(self) -> RunView:
+        """Every number and sentence that its report shows."""
+        return view(self.record, printable(str(self._folder)), plan_of_run(self.record))
+
+    @property
+    def figures(self) -> "Figures":
+        """Its charts as plotly figures, such as `run.figures.step_time()`."""
+        return Figures(self.view)
+
+    def to_dataframe(self) -> "pd.DataFrame":
+        """Return every trial as a row: its config, its figures and what came of it.
+
+        `samples_per_s` and `it_per_s` are over whole epochs, `data_wait_s` is for a batch of the steady
+        window, `peak_pss_bytes` is the RAM of the whole process tree. What is unknown is missing.
+
+        Raises:
+            UsageError: pandas is not installed.
+        """
+        try:
+            import pandas as pd  # noqa: PLC0415 - nothing else needs it
+        except ImportError as error:
+            raise UsageError(
+                "to_dataframe() needs pandas, which is not installed; pip install pandas"
+            ) from error
+        rows = [_row(record) for record in self.record.trials]
+        columns = {name: pd.array([row[name] for row in rows], dtype=kind) for name, kind in _TYPES.items()}
+        return pd.DataFrame(columns)
+
+    def __repr__(self) -> str:
+        out = io.StringIO()
+        draw(Console(width=_WIDTH, file=out, color_system=None, highlight=False), self.view, self._folder)
+        return out.getvalue().strip("\n")
+
+    def _repr_html_(self) -> str:
+        return summary_html(self.view)
+
+
+class Figures:
+    """One method for each chart that the run has figures for; `dir` lists them."""
+
+    def __init__(self, shown: RunView) -> None:
+        self._shown = shown
+
+    def __repr__(self) -> str:
+        return f"Figures: {', '.join(dir(self)) or 'none'}"
+
+    def __dir__(self) -> list[str]:
+        return [chart.id for chart in self._shown.charts]
+
+    def __getattr__(self, name: str) -> Callable[[], Any]:
+        """Return the method that draws a chart as a plotly figure.
+
+        Raises:
+            NoChartError: the run has no figures for a chart of that name.
+        """
+        if name.startswith("_"):
+            raise AttributeError(name)
+        chart = self._shown.chart(name)
+        if chart is None:
+            known = ", ".join(dir(self)) or "none"
+            raise NoChartError(f"this run has no figures for a chart {name!r}; its charts: {known}")
+
+        def drawn() -> Any:
+            from tunekit.report.figures import figure  # noqa: PLC0415 - plotly is slow to import
+
+            return figure(chart)
+
+        drawn.__name__, drawn.__doc__ = chart.id, f"Draw: {chart.title}. {chart.summary}"
+        return drawn
+
+
+def load_run(path: str | os.PathLike[str]) -> LoadedRun:
+    """Return the run in a folder, or in its run.json.
+
+    Raises:
+        RunFolderError: there is no run.
+        RecordError: run.json is damaged or newer than this tunekit.
+    """
+    given = Path(path)
+    return LoadedRun(run_folder.load_run(given), given.parent if given.is_file() else given)
+
+
+def _row(record: TrialRecord) -> dict[str, Any]:
+    """Return a trial's values by the columns of the table."""
+    config = record.config.model_dump(mode="json") if record.config else dict.fromkeys(KNOBS)
+    loop = record.measurement.loop if record.measurement else None
+    tree = record.measurement.memory if record.measurement else None
+    failure = record.failure
+    return {
+        "number": record.number,
+        "role": record.role.value,
+        "round": record.round,
+        "is_baseline_config": record.is_baseline_config,
+        **config,
+        "samples_per_s": loop and loop.rate_samples_per_s,
+        "it_per_s": loop and loop.epoch_it_per_s,
+        "data_wait_s": loop.data_wait_s / loop.steady_batches if loop and loop.has_loader else None,
+        "peak_reserved_bytes": loop and loop.peak_reserved_bytes,
+        "peak_pss_bytes": tree and tree.peak_pss_bytes,
+        "duration_s": record.duration_s,
+        "state": trial_state(record).value,
+        "failure_kind": failure and failure.kind.value,
+        "failure_message": failure and failure.message,
+    }

@@ -1,0 +1,386 @@
+"""What fits which GPU, and how fast that would be: predicted from two small steps of the script's own loop.
+
+Each figure of memory has a margin, and so has what a GPU's memory holds beside torch's tensors; each rate has
+an interval. A loader can feed a GPU only as fast as the vCPUs of its usual machine make batches.
+"""
+
+import contextlib
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from tunekit.memory.vram.allocator import OutOfDeviceMemory
+from tunekit.memory.vram.loop_trace import TracedPair, read_traces
+from tunekit.memory.vram.predict import MemoryPrediction, PeakPredicted
+from tunekit.memory.vram.trace import AllocationTrace, TracesDiffer, ops_between, with_workspace
+from tunekit.model.op_roofline import compute_rate
+from tunekit.recommend.room import Room, capacity_bytes, has_own_memory, room_of
+from tunekit.recommend.traced import Unpredictable, path_of, trace_of, why_not
+from tunekit.records.config import Precision
+from tunekit.records.fits import AskedBatch, Verdict
+from tunekit.records.measurement import Interval
+from tunekit.records.prediction import (
+    DevicePrediction,
+    LargestBatch,
+    OutsideTorch,
+    PeakShown,
+    PredictedFit,
+)
+from tunekit.records.profile import Instance, Profile
+from tunekit.records.trial import TrialRecord
+
+MARGIN = 0.07
+"""Of steps on a GPU, or on tensors without data: fixed on half of timm's public batch sizes and tried on the
+other half (benchmarks/vram_accuracy.py)."""
+CPU_MARGIN = 0.10
+"""Of steps on a CPU: ops that a GPU has another kernel for."""
+DOUBT_MARGIN = 0.15
+"""More for each doubt."""
+_HYPERTHREAD_SHARE = 0.5
+"""Of a core, that a vCPU is at least."""
+_ALIKE = {
+    Precision.FP16: Precision.BF16,
+    Precision.BF16: Precision.FP16,
+    Precision.TF32: Precision.FP32,
+    Precision.FP32: Precision.TF32,
+}
+"""The precision that takes as much memory."""
+
+
+class Fits:
+    """Predictions for any GPU, by a trial that traced its own steps.
+
+    Where the script makes its batches itself a trial has but one size, and a second trial has the other.
+
+    Args:
+        trials: the first with Detail.TRACE counts; with Detail.FLOORS it tells more of its loader.
+        trials_folder: where each has its own.
+        cpus: that the trial could use.
+        here: the GPU that the trial ran on, whose measured speed other GPUs' are held against; None without.
+
+    Raises:
+        Unpredictable: the trial holds no steps that a prediction could go by.
+        RecordError: its files can't be read.
+    """
+
+    def __init__(
+        self,
+        trials: Sequence[TrialRecord],
+        trials_folder: Path,
+        cpus: int,
+        here: Profile | None = None,
+    ) -> None:
+        traced = [trial for trial in trials if trace_of(trial)]
+        trial = (traced or list(trials))[0]
+        measurement, seen = trial.measurement, trace_of(trial)
+        if measurement is None or seen is None or trial.config is None:
+            raise why_not(trials)
+        self._seen, self._loop = seen, measurement.loop
+        self._floors = measurement.details.floors if measurement.details else None
+        self._cpus = cpus
+        told = ((trace_of(one), trials_folder / f"{one.number:04d}") for one in traced[:2])
+        pairs = read_traces((of_trial, folder) for of_trial, folder in told if of_trial)
+        if not pairs:
+            raise why_not((trial, *trials))
+        self._doubts = tuple(sorted({doubt for one in traced[:2] for doubt in _doubts_of(one)}))
+        self._pairs = _of_same_steps(
+            {
+                Precision(precision) if precision else trial.config.precision: pair
+                for precision, pair in pairs.items()
+            }
+        )
+        self._sizes = sorted({steps.batch_size for pair in self._pairs.values() for steps in pair})
+        self._memory: dict[tuple[Precision, int], MemoryPrediction] = {}
+        self._largest: dict[tuple[Precision, int, int], int] = {}
+        self._speed_factor = self._measured_over_roofline(trial.config.precision, here)
+
+    @property
+    def precisions(self) -> tuple[Precision, ...]:
+        """What was traced: the script's own, and bf16 where that can be set."""
+        return tuple(self._pairs)
+
+    @property
+    def margin(self) -> float:
+        """Share that a peak may lie above its prediction, or its prediction above it."""
+        base = MARGIN if self._seen.device_type == "cuda" else CPU_MARGIN
+        return base + DOUBT_MARGIN * len(self._doubts)
+
+    def for_profiles(
+        self, profiles: Iterable[Profile], outside: Callable[[Profile], OutsideTorch]
+    ) -> DevicePrediction:
+        """Return what fits each GPU whose memory is known, in each precision that it has and was traced.
+
+        Args:
+            profiles: of the GPUs; a CPU's is left out.
+            outside: returns what a GPU's memory holds beside torch's tensors.
+        """
+        fits = [
+            self._fit(profile, precision, outside(profile))
+            for profile in profiles
+            if has_own_memory(profile)
+            for precision in self._precisions(profile)
+        ]
+        return DevicePrediction(
+            path=path_of(self._seen),
+            margin=self.margin,
+            doubts=self._doubts,
+            traced_sizes=tuple(self._sizes),
+            fits=tuple(fits),
+            loader_measured=self._loader_here(),
+            loader_cpus=self._cpus,
+            speed_factor=self._speed_factor,
+        )
+
+    def reserved_bytes(self, precision: Precision, batch_size: int, blas_workspace_bytes: int) -> int | None:
+        """Return what torch would reserve for a batch size, without the margin; None if it was not traced."""
+        traced = self._traced(precision)
+        if traced is None:
+            return None
+        return self._memory_of(traced, blas_workspace_bytes).peak(batch_size).reserved_bytes
+
+    def at(
+        self, profile: Profile, precision: Precision, batch_size: int, outside: OutsideTorch
+    ) -> PredictedFit | None:
+        """Return what a GPU takes for one batch size; None where its memory or the precision is unknown.
+
+        Args:
+            profile: of the GPU.
+            precision: that it trains in.
+            batch_size: up to the largest that may fit.
+            outside: what the GPU's memory holds beside torch's tensors.
+        """
+        if self._traced(precision) is None or not has_own_memory(profile):
+            return None
+        return self._fit(profile, precision, outside, batch_size)
+
+    def asked(self, fit: PredictedFit, outside: OutsideTorch, batch_size: int) -> AskedBatch:
+        """Return whether a batch size fits a GPU, and what torch would reserve for it.
+
+        It does up to the batch to trust, and does not above the one that fits only if everything is at its
+        best.
+
+        Args:
+            fit: of the GPU, one that `for_profiles` returned.
+            outside: what the GPU's memory holds beside torch's tensors.
+            batch_size: per device.
+        """
+        room = room_of(fit.capacity_bytes, outside)
+        rooms = (*self._rooms(room), None)
+        peak = self._peak(fit.precision, outside.blas_workspace_bytes, batch_size, rooms)
+        verdict = Verdict.NO if batch_size > fit.largest.high else Verdict.TIGHT
+        return AskedBatch(
+            profile_id=fit.profile_id,
+            precision=fit.precision,
+            verdict=Verdict.YES if batch_size <= fit.largest.low else verdict,
+            reserved_bytes=peak.reserved_bytes,
+            least_bytes=room.least_bytes,
+            most_bytes=room.most_bytes,
+        )
+
+    # --- one GPU ---------------------------------------------------------------------------
+
+    def _precisions(self, profile: Profile) -> list[Precision]:
+        """Return the precisions to tell of: what was traced, by the name that it has on the GPU."""
+        names = (_name_on(profile, precision) for precision in self._pairs)
+        return [name for name in names if name is not None]
+
+    def _fit(
+        self, profile: Profile, precision: Precision, outside: OutsideTorch, batch_size: int | None = None
+    ) -> PredictedFit:
+        capacity = capacity_bytes(profile)
+        traced = self._traced(precision)
+        assert capacity is not None
+        assert traced is not None
+        largest = self._largest_batch(traced, capacity, outside)
+        instance = usual_instance(profile)
+        batch = batch_size or largest.low
+        peak = compute = loader = None
+        if batch:
+            rooms = self._rooms(room_of(capacity, outside))
+            found = self._peak(precision, outside.blas_workspace_bytes, batch, rooms)
+            peak = PeakShown(
+                batch_size=batch,
+                allocated_bytes=found.allocated_bytes,
+                reserved_bytes=found.reserved_bytes,
+                by_purpose=found.by_purpose,
+            )
+            compute = self._compute(precision, batch, profile)
+            if compute is not None and self._speed_factor is not None:
+                compute = _times(compute, self._speed_factor)
+            loader = self._loader_on(instance)
+        rate, bound_by = _lower(compute, loader)
+        return PredictedFit(
+            profile_id=profile.id,
+            precision=precision,
+            capacity_bytes=capacity,
+            largest=largest,
+            peak=peak,
+            rate=rate,
+            compute=compute,
+            loader=loader,
+            bound_by=bound_by if batch else "VRAM",
+            instance=instance.name if instance and loader else None,
+        )
+
+    def _compute(self, precision: Precision, batch_size: int, profile: Profile) -> Interval | None:
+        """Return the samples/s that a GPU alone trains by the roofline; None where its rates are unknown."""
+        traced = self._traced(precision)
+        assert traced is not None
+        samples = batch_size * self._seen.batches_per_step
+        ops = ops_between(*self._pairs[traced], batch_size)
+        return compute_rate(ops, samples, profile, uses_tf32=precision is Precision.TF32)
+
+    def _measured_over_roofline(self, own: Precision, here: Profile | None) -> float | None:
+        """Return how many times as fast as by its roofline the GPU that is here trains; None without one."""
+        floors, batch = self._floors, self._loop.batch_size
+        if here is None or self._seen.device_type != "cuda" or batch is None:
+            return None
+        if floors is None or floors.compute_step_s is None:
+            return None
+        roofline = self._compute(own, batch, here)
+        return batch / floors.compute_step_s / roofline.value if roofline else None
+
+    def _largest_batch(self, traced: Precision, capacity: int, outside: OutsideTorch) -> LargestBatch:
+        rooms = self._rooms(room_of(capacity, outside))
+        blas = outside.blas_workspace_bytes
+        low, value, high = sorted(self._fitting(traced, blas, room_bytes) for room_bytes in rooms)
+        return LargestBatch(low=low, value=value, high=high)
+
+    def _rooms(self, room: Room) -> tuple[int, int, int]:
+        """Return what a prediction may reserve: with the margin on it, without, and with it for good luck."""
+        above = 1 + self.margin
+        return int(room.least_bytes / above), room.middle_bytes, int(room.most_bytes * above)
+
+    def _fitting(self, traced: Precision, blas_workspace_bytes: int, room_bytes: int) -> int:
+        key = (traced, blas_workspace_bytes, room_bytes)
+        if key not in self._largest:
+            memory = self._memory_of(traced, blas_workspace_bytes)
+            self._largest[key] = memory.largest_batch(room_bytes) if room_bytes > 0 else 0
+        return self._largest[key]
+
+    def _peak(
+        self, precision: Precision, blas_workspace_bytes: int, batch_size: int, rooms: Sequence[int | None]
+    ) -> PeakPredicted:
+        """Return the peak with the first room that is enough, None being all that is asked for.
+
+        Where there is less, torch gives back what it kept before it asks for more.
+        """
+        traced = self._traced(precision)
+        assert traced is not None
+        memory = self._memory_of(traced, blas_workspace_bytes)
+        for room_bytes in rooms:
+            with contextlib.suppress(OutOfDeviceMemory):
+                return memory.peak(batch_size, room_bytes)
+        raise AssertionError(f"batch size {batch_size} fits none of {rooms}")
+
+    def _traced(self, precision: Precision) -> Precision | None:
+        """Return the traced precision that takes as much memory: either 16 bit, or fp32 and TF32."""
+        return next((one for one in (precision, _ALIKE[precision]) if one in self._pairs), None)
+
+    def _memory_of(self, precision: Precision, blas_workspace_bytes: int) -> MemoryPrediction:
+        key = (precision, blas_workspace_bytes)
+        if key not in self._memory:
+            first, second = (
+                with_workspace(AllocationTrace.of(steps), blas_workspace_bytes)
+                for steps in self._pairs[precision]
+            )
+            self._memory[key] = MemoryPrediction(first, second)
+        return self._memory[key]
+
+    # --- the loader ------------------------------------------------------------------------
+
+    def _batch_cost_s(self) -> tuple[float, float] | None:
+        """Return a batch's seconds in a loader process: of a CPU, and altogether; None where not known."""
+        work = self._loop.loader_work
+        if work is None or not work.batches or not work.cpu_s:
+            return None
+        cpu_s, all_s = work.cpu_s / work.batches, work.time_s / work.batches
+        return min(cpu_s, all_s), all_s
+
+    def _loader_here(self) -> float | None:
+        """Return the samples/s of the loader alone on this machine, as it was measured."""
+        floors = self._floors
+        batch = self._loop.batch_size
+        if floors is None or floors.loader_step_s is None or batch is None:
+            return None
+        return batch / floors.loader_step_s
+
+    def _loader_on(self, instance: Instance | None) -> Interval | None:
+        """Return the samples/s that each GPU's share of a machine's vCPUs could load.
+
+        At most every vCPU is a core of this machine's speed that only computes; at least half a core, and
+        batches take as long as they took here with whatever they waited for.
+        """
+        cost, batch = self._batch_cost_s(), self._loop.batch_size
+        if cost is None or batch is None or instance is None or instance.vcpus is None:
+            return None
+        vcpus = instance.vcpus / instance.gpus
+        high, low = vcpus * batch / cost[0], _HYPERTHREAD_SHARE * vcpus * batch / cost[1]
+        return Interval(low=low, value=min(high, max(low, math.sqrt(low * high))), high=high)
+
+
+def _doubts_of(trial: TrialRecord) -> tuple[str, ...]:
+    seen = trace_of(trial)
+    return seen.doubts if seen else ()
+
+
+def _of_same_steps(pairs: Mapping[Precision, TracedPair]) -> dict[Precision, TracedPair]:
+    """Return the pairs without those whose two sizes are not of the same steps.
+
+    Raises:
+        Unpredictable: none is left.
+    """
+    kept, why = {}, ""
+    for precision, pair in pairs.items():
+        try:
+            MemoryPrediction.of(*pair)
+            ops_between(*pair, pair.first.batch_size)
+        except TracesDiffer as error:
+            why = why or str(error)
+        else:
+            kept[precision] = pair
+    if not kept:
+        raise Unpredictable(why)
+    return kept
+
+
+def usual_instance(profile: Profile) -> Instance | None:
+    """Return the cheapest machine with one GPU whose vCPUs are known; without one, the smallest there is."""
+    known = [one for one in profile.instances if one.vcpus]
+    return min(known, key=lambda one: (one.gpus, one.usd_per_h or math.inf), default=None)
+
+
+def _name_on(profile: Profile, precision: Precision) -> Precision | None:
+    """Return what a precision is called on a GPU: the other 16 bit where that is its own; None for neither.
+
+    Where there is no TF32, torch computes in float32 what may run in it.
+    """
+    if str(precision) in profile.native_precisions or precision is Precision.FP32:
+        return precision
+    if precision is Precision.TF32:
+        return Precision.FP32
+    other = _ALIKE[precision]
+    return other if str(other) in profile.native_precisions else None
+
+
+def _lower(
+    compute: Interval | None, loader: Interval | None
+) -> tuple[Interval | None, Literal["loader", "compute"] | None]:
+    """Return what the slower half of the loop allows, and which that is."""
+    if compute is None:
+        return None, None
+    if loader is None:
+        return compute, "compute"
+    lower = Interval(
+        low=min(compute.low, loader.low),
+        value=min(compute.value, loader.value),
+        high=min(compute.high, loader.high),
+    )
+    return lower, "loader" if loader.value < compute.value else "compute"
+
+
+def _times(figure: Interval, factor: float) -> Interval:
+    """Return a rate times what another batch size showed; the range holds both: this one may be otherwise."""
+    low, high = min(1.0, factor), max(1.0, factor)
+    return Interval(value=figure.value * factor, low=figure.low * low, high=figure.high * high)

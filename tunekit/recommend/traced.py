@@ -1,0 +1,100 @@
+"""Which trials traced their own steps, and why others did not. Pure."""
+
+from collections.abc import Sequence
+
+from tunekit.records.config import TrainConfig
+from tunekit.records.details import TraceSeen
+from tunekit.records.prediction import PredictionPath
+from tunekit.records.target import Target
+from tunekit.records.trial import TrialRecord, TrialRole
+from tunekit.units import count_text
+
+_MEASURE = "measure on the GPU itself instead: tunekit search -- COMMAND"
+_REMEDIES = (
+    ("train together", "give the command of one process, without its launcher"),
+    ("does not tell when memory is freed", "train with that torch"),
+)
+"""By what the agent says."""
+_BY_ITSELF = "the script makes its batches itself, so that a trial has steps of one batch size only"
+
+
+class Unpredictable(Exception):  # noqa: N818 - says what is the case
+    """Nothing can be predicted.
+
+    Args:
+        reason: why.
+        remedy: what to do about it.
+    """
+
+    def __init__(self, reason: str, remedy: str = _MEASURE) -> None:
+        super().__init__(reason)
+        self.remedy = remedy
+
+
+def trace_of(trial: TrialRecord) -> TraceSeen | None:
+    """Return what a trial traced of its own steps."""
+    details = trial.measurement.details if trial.measurement else None
+    return details.trace if details else None
+
+
+def other_size(trial: TrialRecord, target: Target) -> TrainConfig | None:
+    """Return the config of a trial that traces the second size, where one trial can't; None where it can.
+
+    A script without a loader makes its batches itself: a trial has but one size, and a binding gives another.
+    """
+    if not _makes_own_batches(trial) or trial.config is None or not target.is_bound("batch_size"):
+        return None
+    half = trial.config.batch_size // 2
+    return trial.config.model_copy(update={"batch_size": half if half > 1 else 2 * trial.config.batch_size})
+
+
+def _makes_own_batches(trial: TrialRecord) -> bool:
+    seen = trace_of(trial)
+    return seen is not None and seen.is_own_batch and bool(seen.steps)
+
+
+def path_of(seen: TraceSeen) -> PredictionPath:
+    """Return how the steps were traced."""
+    return PredictionPath.LOOP_ON_GPU if seen.device_type == "cuda" else PredictionPath.LOOP_ON_CPU
+
+
+def why_not(trials: Sequence[TrialRecord]) -> Unpredictable:
+    """Return why trials have no steps at two batch sizes.
+
+    Args:
+        trials: the first was to trace its steps; one with the role TRACE was to trace the other size.
+    """
+    first = trials[0]
+    other = next((one for one in trials if one.role is TrialRole.TRACE), None)
+    if other is not None:
+        failure, seen = other.failure, trace_of(other)
+        reason = f"{failure.kind}: {failure.message}" if failure else (seen.why_ended if seen else None)
+        size = other.config.batch_size if other.config else "n/a"
+        return Unpredictable(
+            f"{_BY_ITSELF}, and at {size} none were traced ({reason or 'no reason was told'})"
+        )
+    if _makes_own_batches(first):
+        return Unpredictable(_BY_ITSELF, "bind its batch size, such as --bind 'batch_size=--batch-size {}'")
+    seen = trace_of(first)
+    if seen is not None:
+        return _told(seen.why_ended or "no steps at two batch sizes were traced")
+    details = first.measurement.details if first.measurement else None
+    faults = [fault for fault in (details.faults if details else ()) if fault.startswith("trace: ")]
+    if faults:
+        return _told(faults[0].removeprefix("trace: "))
+    if first.measurement is None:
+        return Unpredictable("the script was not measured")
+    loop = first.measurement.loop
+    if loop.stop_reason == "loop_ended":
+        steps = count_text(loop.script_steps, "optimizer step")
+        return Unpredictable(
+            f"the script ended after {steps}, before any could be traced",
+            "let it train longer, with more epochs or data: it is ended once it was looked at",
+        )
+    return Unpredictable("no steps were traced")
+
+
+def _told(reason: str) -> Unpredictable:
+    """Return what the agent gave as the reason, with what to do."""
+    remedy = next((remedy for said, remedy in _REMEDIES if said in reason), _MEASURE)
+    return Unpredictable(reason, remedy)

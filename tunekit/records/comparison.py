@@ -1,0 +1,138 @@
+"""Two runs or more side by side: what `tunekit compare --json` prints."""
+
+from typing import Literal, Self
+
+from pydantic import (
+    Field,
+    FiniteFloat,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    model_validator,
+)
+
+from tunekit.records.base import SCHEMA_VERSION, Record
+from tunekit.records.config import TrainConfig
+from tunekit.records.finding import Finding
+from tunekit.records.measurement import Interval
+from tunekit.records.recommendation import NoiseFloor, Tier
+from tunekit.records.run import Objective
+
+Verdict = Literal["faster", "slower", "no significant difference"]
+"""What a difference may be called."""
+
+
+class TimePart(Record):
+    """One part of the time that a loop takes for 1,000 samples, measured, mean over its processes."""
+
+    name: str
+    seconds: FiniteFloat
+    """Where boundaries vary, that between epochs may come out below 0."""
+
+
+class ComparedRun(Record):
+    """One run: the config that is compared, and what its fresh processes measured."""
+
+    name: str
+    """"A" is the reference, then "B", "C" in the order given."""
+    folder: str
+    """As given."""
+    created_at: str
+    """ISO 8601, UTC."""
+    measured_on: str
+    device: str
+    """Its name, as the training loop saw it."""
+    tier: Tier | None
+    """Whose config is compared; None is the user's own, the baseline."""
+    config: TrainConfig
+    rates_samples_per_s: tuple[PositiveFloat, ...] = Field(min_length=1)
+    """Of each fresh process over whole epochs."""
+    rate_samples_per_s: Interval
+    """Their mean; low and high equal it where the range is unknown."""
+    it_per_s: Interval
+    epoch_time_s: PositiveFloat | None
+    objective: Objective
+    """What its search looked for."""
+    speedup: Interval | None
+    """Against the run's own baseline, paired by round, in what its search looked for."""
+    is_baseline: bool
+    """Whether the config is the run's own baseline."""
+    baseline_rate_samples_per_s: Interval | None
+    """Of the run's own baseline; None where it could not be measured."""
+    noise_floor: NoiseFloor | None
+    peak_reserved_bytes: NonNegativeInt | None
+    """VRAM at most, of any process; None on a CPU."""
+    device_memory_bytes: PositiveInt | None
+    base_ram_bytes: NonNegativeInt
+    """RAM of the process tree without the buffer, measured."""
+    buffer_bytes: NonNegativeInt
+    """Full queues of the loader, predicted."""
+    buffer_verdict: str | None
+    """"Safe", "Risky" or "OOM" on its own host; None without a buffer."""
+    time_parts: tuple[TimePart, ...]
+    """For 1,000 samples of all ranks, by the comparison's clock."""
+
+    @property
+    def time_s(self) -> float:
+        """Seconds for 1,000 samples."""
+        return sum(part.seconds for part in self.time_parts)
+
+
+class AgainstReference(Record):
+    """A later run beside the first."""
+
+    name: str
+    rate_ratio: PositiveFloat
+    """Mean rate over the reference's."""
+    factor: Interval | None
+    """The same with its 95% range (Welch's t on log rates); None with too few processes to tell."""
+    verdict: Verdict | None
+    """None with too few processes to tell."""
+    baseline_factor: Interval | None
+    """The run's own baseline over the reference's: how much the machines differ. None where the baselines
+    are not the same training, or can't be compared."""
+    baseline_verdict: Verdict | None
+    relative_factor: Interval | None
+    """Its rate over its own baseline's, by that of the reference, paired by round within each run: the
+    factor without what the machines differ by. None where the baselines are not the same training."""
+    relative_verdict: Verdict | None
+    machine_explains: bool
+    """Whether the machines, and not the configs, make the difference."""
+    changed_knobs: tuple[str, ...]
+    reserved_ratio: NonNegativeFloat | None
+    """Peak reserved VRAM over the reference's."""
+    is_regression: bool
+    """Significantly slower, and by more than the tolerance."""
+    findings: tuple[Finding, ...]
+    """What makes the comparison unfair or doubtful, and memory that grew."""
+
+
+class RunComparison(Record):
+    """Runs side by side."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    tunekit_version: str
+    tolerance: float = Field(ge=0, lt=1)
+    """How much slower a run may be, as a share of the reference's rate."""
+    has_regression: bool
+    """Whether any later run is one; the exit code is then 1."""
+    clock: Literal["device", "host"]
+    """Whose clock told where the time goes: the device's where all processes have it."""
+    runs: tuple[ComparedRun, ...] = Field(min_length=2)
+    """The reference first."""
+    against: tuple[AgainstReference, ...]
+    """All but the reference, in the same order."""
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if tuple(one.name for one in self.against) != tuple(one.name for one in self.runs[1:]):
+            raise ValueError("every run but the first has to be set against the first, in their order")
+        if self.has_regression != any(one.is_regression for one in self.against):
+            raise ValueError("has_regression must say whether any run is a regression")
+        return self
+
+    @property
+    def reference(self) -> ComparedRun:
+        """The run that the others are compared with."""
+        return self.runs[0]

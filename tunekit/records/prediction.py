@@ -1,0 +1,138 @@
+"""Device memory and speed that were predicted, for GPUs of any kind."""
+
+from enum import StrEnum
+from typing import Literal, Self
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+
+from tunekit.records.base import Record
+from tunekit.records.config import Precision, TrainConfig
+from tunekit.records.measurement import Interval
+from tunekit.records.step_trace import Purpose
+
+
+class PredictionPath(StrEnum):
+    """How the steps were traced that a prediction goes by."""
+
+    LOOP_ON_GPU = "steps of the script's own loop, on a GPU"
+    LOOP_ON_CPU = "steps of the script's own loop, on the CPU with torch's ways of a GPU"
+
+
+class BytesRange(Record):
+    """Bytes that are known within bounds."""
+
+    low: NonNegativeInt
+    high: NonNegativeInt
+    source: str
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.low > self.high:
+            raise ValueError(f"low {self.low} is above high {self.high}")
+        return self
+
+
+class OutsideTorch(Record):
+    """What a GPU's memory holds beside torch's tensors."""
+
+    context: BytesRange
+    """CUDA context and loaded libraries: not torch's, so they take from what it can reserve."""
+    workspace: BytesRange
+    """Of cuDNN, in torch's own pool while a convolution runs."""
+    blas_workspace_bytes: NonNegativeInt
+    """Of cuBLAS, in torch's own pool from the first matmul on: forward and backward thread together."""
+
+
+class PeakAt(Record):
+    """Device memory at one batch size, for the GPU that a trial ran on: predicted."""
+
+    precision: Precision
+    batch_size: PositiveInt
+    reserved_bytes: PositiveInt
+
+
+class PeakShown(Record):
+    """Device memory at the peak of one batch size: predicted."""
+
+    batch_size: PositiveInt
+    allocated_bytes: NonNegativeInt
+    reserved_bytes: NonNegativeInt
+    by_purpose: dict[Purpose, NonNegativeInt]
+    """What is allocated at that moment; gradients are nearly absent while activations peak."""
+
+
+class LargestBatch(Record):
+    """The largest batch that fits a GPU, per device."""
+
+    low: NonNegativeInt
+    """Fits with the margin on every byte, and the most outside of torch: the one to trust."""
+    value: NonNegativeInt
+    high: NonNegativeInt
+    """Fits only if everything is at its best."""
+
+
+class PredictedFit(Record):
+    """One GPU and precision: what fits, and how fast that would be."""
+
+    profile_id: str
+    precision: Precision
+    capacity_bytes: PositiveInt
+    """What torch sees of the device."""
+    largest: LargestBatch
+    peak: PeakShown | None
+    """At the largest batch that surely fits; None where not even one sample does."""
+    rate: Interval | None = None
+    """Samples/s of one device at that batch; None where the GPU's rates are unknown."""
+    compute: Interval | None = None
+    """Samples/s that the GPU alone would reach."""
+    loader: Interval | None = None
+    """Samples/s that the loader could make there; None where that is not known."""
+    bound_by: Literal["VRAM", "loader", "compute"] | None = None
+    """VRAM: nothing fits. Else the lower of loader and compute; compute also where the loader is unknown."""
+    instance: str | None = None
+    """Whose vCPUs the loader has."""
+    note: str | None = None
+
+
+class Correction(Record):
+    """What measured trials say of a prediction."""
+
+    precision: Precision
+    batch_size: PositiveInt
+    predicted_bytes: PositiveInt
+    """Reserved, without the margin."""
+    measured_bytes: PositiveInt
+
+    @property
+    def factor(self) -> float:
+        """Measured over predicted."""
+        return self.measured_bytes / self.predicted_bytes
+
+
+class DevicePrediction(Record):
+    """What steps at two small batch sizes say of GPUs: predicted, but for the corrections."""
+
+    path: PredictionPath
+    margin: NonNegativeFloat
+    """Share that a peak may lie above its prediction."""
+    doubts: tuple[str, ...] = ()
+    """What widened the margin, or may be otherwise on a GPU."""
+    traced_sizes: tuple[PositiveInt, ...]
+    fits: tuple[PredictedFit, ...] = ()
+    corrections: tuple[Correction, ...] = ()
+    """By trials on the GPU itself."""
+    config: TrainConfig | None = None
+    """To begin with on a GPU that is not here; None where it is, or nothing fits."""
+    start: PredictedFit | None = None
+    """What is predicted of that config: `peak` and rates are of its batch size."""
+    speed_factor: PositiveFloat | None = None
+    """Rates are the roofline's times this: how far the GPU that is here is from its own; None without one."""
+    loader_measured: PositiveFloat | None = None
+    """Samples/s of the loader alone on this machine; None where it was not looked at."""
+    loader_cpus: PositiveInt | None = Field(default=None)
+    """CPUs that it had here."""
+
+    def fit_of(self, profile_id: str, precision: Precision) -> PredictedFit | None:
+        """Return what was predicted for a GPU and precision."""
+        found = (one for one in self.fits if (one.profile_id, one.precision) == (profile_id, precision))
+        return next(found, None)

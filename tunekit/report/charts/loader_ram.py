@@ -1,0 +1,118 @@
+"""Which workers and prefetch factors the host has the memory for, with batches as recommended. Pure."""
+
+from collections.abc import Sequence
+
+from tunekit.memory.base import BaseRam, base_ram
+from tunekit.memory.ram import RamVerdict
+from tunekit.memory.ram_grid import GridCell, ram_grid
+from tunekit.recommend.ram_buffer import baseline_sample, tier_sample
+from tunekit.recommend.trials_of import measurements_of
+from tunekit.records.recommendation import Recommendation
+from tunekit.records.run import Run
+from tunekit.report.charts.chart import HeatCell, HeatMap
+from tunekit.report.charts.marked import BASELINE, Marked, marked_configs
+from tunekit.report.loop_memory import base_note, queue_is_needless, reason_lines
+from tunekit.report.table import Basis
+from tunekit.units import bytes_text
+
+_MOST_DEPTHS = 5
+"""More columns would not be read on a telephone."""
+_VALUES = {RamVerdict.SAFE: 0.0, RamVerdict.RISKY: 0.5, RamVerdict.OOM: 1.0}
+
+
+def loader_ram_map(run: Run, best: Recommendation | None) -> HeatMap:
+    """Return the RAM buffer of every workers x prefetch, its verdict, and where the known configs stand."""
+    marked = [one for one in marked_configs(run) if one.config.num_workers]
+    cells, told = _cells(run, best, marked)
+    at = {(cell.num_workers, cell.prefetch_factor): cell for cell in cells}
+    workers = sorted({cell.num_workers for cell in cells})
+    depths = _depths(cells, marked)
+    return HeatMap(
+        id="loader_ram",
+        title="RAM buffer of the loader (predicted)",
+        summary=told,
+        x_title="prefetch",
+        y_title="workers",
+        columns=tuple(str(depth) for depth in depths),
+        rows=tuple(str(count) for count in workers),
+        cells=tuple(tuple(_cell(at[count, depth], marked) for depth in depths) for count in workers),
+        basis=Basis.PREDICTED,
+    )
+
+
+def _depths(cells: Sequence[GridCell], marked: Sequence[Marked]) -> list[int]:
+    """Return the prefetch factors that there is room for; those of known configs stay."""
+    depths = sorted({cell.prefetch_factor or 0 for cell in cells})
+    named = {one.config.prefetch_factor for one in marked}
+    while len(depths) > _MOST_DEPTHS and not named.issuperset(depths):
+        depths.remove(next(depth for depth in reversed(depths) if depth not in named))
+    return depths
+
+
+def _cells(
+    run: Run, best: Recommendation | None, marked: Sequence[Marked]
+) -> tuple[tuple[GridCell, ...], str]:
+    """Return the cells and what they go by; none where nothing was measured, or there is no loader."""
+    config = best.config if best is not None else run.baseline_config
+    measured = measurements_of(run, best)
+    if config is None or not measured or queue_is_needless(measured[0].loop):
+        return (), ""
+    own, shared = baseline_sample(run) if best is None else tier_sample(best, run)
+    own = own or measured[0].loop.bytes_per_sample
+    if not own:
+        return (), ""
+    # The most that any of its processes took: what the tier's own verdict goes by.
+    base = max((base_ram(one) for one in measured), key=lambda one: one.with_workers(config.num_workers))
+    host = run.rank_host
+    cells = ram_grid(
+        config.batch_bytes(own),
+        base.main_bytes,
+        base.worker_bytes,
+        host,
+        batch_shared_bytes=None if shared is None else config.batch_bytes(shared),
+        others=[(one.config.num_workers, one.config.prefetch_factor) for one in marked],
+    )
+    return cells, _told(run, best, base, config.batch_size, cells)
+
+
+def _told(
+    run: Run, best: Recommendation | None, base: BaseRam, batch_size: int, cells: tuple[GridCell, ...]
+) -> str:
+    host, whose = run.rank_host, f"{best.tier.value}'s" if best is not None else "the baseline's"
+    limits = f"{bytes_text(host.ram_limit_bytes)} RAM, {bytes_text(host.shm_free_bytes)} /dev/shm free"
+    each = " of each rank" if run.world_size > 1 else ""
+    without = [
+        "the baseline" if name == BASELINE else name
+        for one in marked_configs(run)
+        if not one.config.num_workers
+        for name in one.names
+    ]
+    told = [
+        f"With {whose} batches of {batch_size:,} samples, against {limits}{each}",
+        base_note(base),
+        "* marks the workers and prefetch of a config, whatever its own batch size",
+        *reason_lines(cells),
+    ]
+    if without:
+        told.append(f"without workers, so without a buffer: {', '.join(without)}")
+    return f"{'. '.join(one[0].upper() + one[1:] for one in told)}."
+
+
+def _cell(cell: GridCell, marked: Sequence[Marked]) -> HeatCell:
+    loader = (cell.num_workers, cell.prefetch_factor)
+    buffer = bytes_text(cell.buffer_bytes)
+    return HeatCell(
+        value=_VALUES[cell.verdict],
+        text=f"{buffer} {cell.verdict}",
+        note=(
+            f"{cell.num_workers} workers x prefetch {cell.prefetch_factor}: buffer {buffer}, with all "
+            f"processes {bytes_text(cell.ram_bytes)} (predicted): {cell.verdict}"
+            f"{f', {cell.why}' if cell.why else ''}"
+        ),
+        marks=tuple(
+            name
+            for one in marked
+            if (one.config.num_workers, one.config.prefetch_factor) == loader
+            for name in one.names
+        ),
+    )

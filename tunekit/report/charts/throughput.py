@@ -1,0 +1,176 @@
+"""Samples/s against batch size: every trial, the recommended configs, and what either half allows. Pure."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from statistics import fmean
+
+from tunekit.records.config import TrainConfig
+from tunekit.records.measurement import Measurement
+from tunekit.records.run import Run
+from tunekit.records.trial import TrialRecord
+from tunekit.report.charts.chart import Chart, Point, Series
+from tunekit.report.charts.marked import Marked, marked_configs
+from tunekit.report.charts.shown_trials import shown_trials
+from tunekit.report.charts.texts import failure_text, is_refused, rate_point, trial_note
+from tunekit.report.table import Basis
+from tunekit.report.text import config_text, interval_text
+from tunekit.units import count_text, rate_text
+
+_FAR = 4.0
+"""A ceiling so many times above every rate binds nothing, and would press all else to the floor."""
+
+
+def throughput_chart(run: Run) -> Chart:
+    """Return the rates of a run against the batch size per device; all of them of all ranks together."""
+    shown, marked = shown_trials(run.trials), marked_configs(run)
+    rates = [one.rate_samples_per_s or 0.0 for one in run.trials]
+    top = _FAR * max((rate for rate in rates if math.isfinite(rate)), default=0.0)
+    ceilings = [*_training_alone(run), *_loader_alone(run), *_loader_limits(run, marked)]
+    drawn, far = _up_to(ceilings, top)
+    series = [
+        Series(
+            "trials",
+            Basis.MEASURED,
+            tuple(_trial_point(one) for one in shown.measured if not one.is_abandoned),
+        ),
+        Series(
+            "abandoned",
+            Basis.MEASURED,
+            tuple(_trial_point(one) for one in shown.measured if one.is_abandoned),
+        ),
+        *drawn,
+        *_failures(shown.failed),
+        *(_marked_series(one) for one in marked),
+    ]
+    unknown = sum(one.config is None for one in run.trials)
+    without = f" {count_text(unknown, 'trial')} failed before the batch size was known." if unknown else ""
+    return Chart(
+        id="throughput",
+        title="Throughput against batch size",
+        summary=f"{_told(run, marked)}{shown.left_out}{without}{far}",
+        x_title="batch size per device" if run.world_size > 1 else "batch size",
+        y_title="samples/s",
+        series=tuple(one for one in series if one.points),
+        x_is_log=True,
+    )
+
+
+def _told(run: Run, marked: Sequence[Marked]) -> str:
+    measured = sum(one.measurement is not None for one in run.trials)
+    failed = sum(one.failure is not None and not is_refused(one) for one in run.trials)
+    refused = sum(is_refused(one) for one in run.trials)
+    rates = [
+        f"{one.name} {interval_text(one.rate, ' samples/s')} at batch {one.config.batch_size:,}"
+        for one in marked
+        if one.rate is not None
+    ]
+    counts = [f"{count_text(measured, 'trial')} measured"]
+    counts += [f"{failed:,} failed"] if failed else []
+    counts += [f"{refused:,} refused as too large"] if refused else []
+    are_means = any(len(one.records) > 1 for one in marked)
+    label = "Means of fresh processes with their 95% range" if are_means else "By one process each"
+    means = f" {label}: {'; '.join(rates)}." if rates else ""
+    return f"{', '.join(counts)}.{means}"
+
+
+def _trial_point(record: TrialRecord) -> Point:
+    rate = record.rate_samples_per_s or 0.0
+    size = record.config.batch_size if record.config else math.nan
+    return Point(x=size, y=rate, text=f"{rate_text(rate)} samples/s", note=trial_note(record))
+
+
+def _failures(records: Iterable[TrialRecord]) -> list[Series]:
+    """Return crosses where trials have no rate: failed when they ran, or refused by what was predicted."""
+    points: dict[bool, list[Point]] = defaultdict(list)
+    for record in records:
+        if record.config is not None:
+            size = record.config.batch_size
+            points[is_refused(record)].append(
+                Point(x=size, y=0.0, text=failure_text(record), note=trial_note(record))
+            )
+    return [
+        Series("failed", Basis.MEASURED, tuple(points[False]), "failures"),
+        Series("refused", Basis.PREDICTED, tuple(points[True]), "failures"),
+    ]
+
+
+def _marked_series(marked: Marked) -> Series:
+    if marked.rate is None:
+        return Series(marked.name, Basis.MEASURED, ())
+    point = rate_point(marked.config.batch_size, marked.rate, config_text(marked.config))
+    return Series(marked.name, Basis.MEASURED, (point,), stands_out=True)
+
+
+def _training_alone(run: Run) -> list[Series]:
+    """Return a line for each arithmetic: the training on one batch over and over, without its loader."""
+    seen: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for config, measurement in _measured(run):
+        details, ranks = measurement.details, measurement.loop.world_size
+        sizes = details.sizes.sizes if details and details.sizes else ()
+        for one in sizes:
+            seen[_mode(config)][one.batch_size].append(ranks * one.batch_size / one.step_s)
+        floors = details.floors if details else None
+        if floors and floors.compute_step_s:
+            rate = ranks * config.batch_size / floors.compute_step_s
+            seen[_mode(config)][config.batch_size].append(rate)
+    return [
+        Series(
+            f"training alone {mode}",
+            Basis.MEASURED,
+            tuple(
+                Point(x=size, y=fmean(rates), text=f"{rate_text(fmean(rates))} samples/s")
+                for size, rates in sorted(by_size.items())
+            ),
+            "line",
+        )
+        for mode, by_size in seen.items()
+    ]
+
+
+def _loader_alone(run: Run) -> list[Series]:
+    points = []
+    for config, measurement in _measured(run):
+        floors = measurement.details.floors if measurement.details else None
+        if floors and floors.loader_step_s:
+            rate = measurement.loop.world_size * config.batch_size / floors.loader_step_s
+            text = f"{rate_text(rate)} samples/s"
+            points.append(Point(x=config.batch_size, y=rate, text=text, note=config_text(config)))
+    return [Series("loader alone", Basis.MEASURED, tuple(points))]
+
+
+def _loader_limits(run: Run, marked: Iterable[Marked]) -> list[Series]:
+    """Return what the model says that the loader of the baseline and of each tier allows."""
+    rates = {
+        one.tier.value if one.tier else "baseline": one.loader_samples_per_s
+        for one in (run.model.limits if run.model else ())
+    }
+    points = []
+    for one in marked:
+        rate = next((rates[name] for name in one.names if rates.get(name) is not None), None)
+        if rate is not None:
+            text = f"{rate_text(rate)} samples/s"
+            points.append(Point(x=one.config.batch_size, y=rate, text=text, note=f"of {one.name}"))
+    return [Series("loader ceiling", Basis.PREDICTED, tuple(points))]
+
+
+def _measured(run: Run) -> list[tuple[TrainConfig, Measurement]]:
+    return [(one.config, one.measurement) for one in run.trials if one.config and one.measurement]
+
+
+def _mode(config: TrainConfig) -> str:
+    flags = [name for name in ("channels_last", "compile") if getattr(config, name)]
+    return " ".join((config.precision.value, *flags))
+
+
+def _up_to(ceilings: Iterable[Series], top: float) -> tuple[list[Series], str]:
+    """Return the ceilings that are near the rates, and a sentence on those that are not."""
+    near, far = [], []
+    for one in ceilings:
+        near.append(
+            Series(one.name, one.basis, tuple(point for point in one.points if point.y <= top), one.mark)
+        )
+        above = [point for point in one.points if point.y > top]
+        told = [f"{point.text} at batch {point.x:,}" for point in above if not isinstance(point.x, str)]
+        far += [f"{one.name} ({one.basis.value}) {', '.join(told)}"] if told else []
+    return near, f" Far above and not drawn: {'; '.join(far)}." if far else ""

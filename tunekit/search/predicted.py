@@ -1,0 +1,207 @@
+"""What the first trial's own steps say of GPUs: the one that is asked for, and the one that is here."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tunekit.errors import RecordError
+from tunekit.recommend.fits import Fits, usual_instance
+from tunekit.recommend.tiers import POLICIES
+from tunekit.recommend.traced import Unpredictable, other_size, trace_of
+from tunekit.records.config import Precision, TrainConfig
+from tunekit.records.details import Detail
+from tunekit.records.measurement import Interval
+from tunekit.records.prediction import Correction, DevicePrediction, OutsideTorch, PeakAt
+from tunekit.records.profile import Profile
+from tunekit.records.recommendation import Tier
+from tunekit.records.run import KnobSpace, KnobValue, Run
+from tunekit.records.target import BindingKind
+from tunekit.records.trial import TrialRecord, TrialRole
+from tunekit.search.reach import why_not_in_roots
+from tunekit.search.space import legal
+
+_FACTORS = (1, 2, 4, 8, 16)
+"""Of the trial's own batch, at which its device's memory is predicted: as far as a space reaches."""
+_MOST_CORRECTIONS = 8
+
+Outside = Callable[[Profile], OutsideTorch]
+"""What the memory of a GPU holds beside torch's tensors."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The device that the trials really run on, as far as it is known before the baseline."""
+
+    profile: Profile
+    native_bf16: bool | None
+    outside: Outside | None = None
+    """None to predict nothing of GPUs."""
+
+
+def trace_details(run: Run, machine: Machine, before: Sequence[TrialRecord]) -> tuple[Detail, ...]:
+    """Return what else a trial looks at: its steps, until one is measured, where a GPU is asked for.
+
+    The baseline may run out of memory, as smaller batches may.
+    """
+    is_wanted = machine.outside is not None and not run.profile.is_cpu
+    return (Detail.TRACE,) if is_wanted and not any(one.measurement for one in before) else ()
+
+
+def second_size(run: Run, records: Sequence[TrialRecord]) -> TrainConfig | None:
+    """Return the config of the trial that is still to trace its steps at a second size, if one is."""
+    baseline = next((one for one in records if one.role is TrialRole.BASELINE), None)
+    if baseline is None or any(record.role is TrialRole.TRACE for record in records):
+        return None
+    return other_size(baseline, run.target)
+
+
+def predicted(
+    record: TrialRecord, before: Sequence[TrialRecord], run: Run, machine: Machine, trials_folder: Path
+) -> tuple[TrialRecord, Run]:
+    """Return a trial that traced its own steps, and its run, with what these predict.
+
+    Args:
+        record: of the trial.
+        before: the trials before it.
+        run: whose GPU is asked for.
+        machine: the device that is here.
+        trials_folder: where the trial wrote its steps.
+    """
+    outside = machine.outside
+    if outside is None or run.profile.is_cpu:
+        return record, run
+    try:
+        fits = Fits((*before, record), trials_folder, run.rank_host.cpus, machine.profile)
+        prediction = fits.for_profiles([run.profile], outside)
+        peaks = _peaks_here(record, fits, machine.profile, outside)
+    except Unpredictable as why:
+        return record, run.model_copy(update={"why_not_predicted": f"{why}; {why.remedy}"[:500]})
+    except Exception as error:  # a search goes on without a prediction
+        told = str(error) if isinstance(error, RecordError) else f"{type(error).__name__}: {error}"
+        return record, run.model_copy(update={"why_not_predicted": told[:500]})
+    run = run.model_copy(update={"prediction": prediction, "why_not_predicted": None})
+    return record.model_copy(update={"predicted_peaks": peaks}), run
+
+
+def begun(run: Run, records: Sequence[TrialRecord], machine: Machine, trials_folder: Path) -> Run:
+    """Return the run with the config to begin with on the GPU that is asked for, where that is not here.
+
+    What was predicted before is worked out anew where the run does not hold it any more.
+
+    Args:
+        run: with its space.
+        records: of its trials; one traced its own steps.
+        machine: the device that is here.
+        trials_folder: where that trial wrote them.
+    """
+    traced = [place for place, record in enumerate(records) if trace_of(record)]
+    if run.prediction is None and run.why_not_predicted is None and traced:
+        last = traced[-1]
+        _, run = predicted(records[last], records[:last], run, machine, trials_folder)
+    config = starting_config(run) if run.is_emulated else None
+    if run.prediction is None or machine.outside is None or config is None:
+        return run
+    try:
+        fits = Fits(records, trials_folder, run.rank_host.cpus, machine.profile)
+    except (Unpredictable, RecordError):  # it was told when it was predicted
+        return run
+    start = fits.at(run.profile, config.precision, config.batch_size, machine.outside(run.profile))
+    prediction = run.prediction.model_copy(update={"config": config, "start": start})
+    return run.model_copy(update={"prediction": prediction})
+
+
+def starting_config(run: Run) -> TrainConfig | None:
+    """Return the config to begin with on the GPU that is asked for, by what was predicted; None if none fits.
+
+    The precision with the highest rate among those that can be set there; the largest batch of the space that
+    surely fits; Balanced's share of the vCPUs of the GPU's usual machine. Compile and channels_last stay as
+    the script has them: nothing was predicted of them.
+    """
+    prediction, own = run.prediction, run.baseline_config
+    if prediction is None or own is None or not run.space:
+        return None
+    space = {entry.knob: entry for entry in run.space}
+    sizes = [size for size in space["batch_size"].values if isinstance(size, int)]
+    fitting = [
+        (fit, max(size for size in sizes if size <= fit.largest.low))
+        for fit in prediction.fits
+        if _may_have(fit.precision, own.precision, run) and min(sizes) <= fit.largest.low
+    ]
+    if not fitting:
+        return None
+    best, batch_size = max(fitting, key=lambda one: (_value(one[0].rate), _value(one[0].compute), one[1]))
+    changed: dict[str, KnobValue] = {"batch_size": batch_size, "precision": best.precision}
+    if space["num_workers"].is_searched:
+        changed |= _workers(run, space["persistent_workers"])
+    for entry in run.space:
+        if entry.batch_product is not None:
+            changed[entry.knob] = entry.batch_product // batch_size
+    return legal({**own.model_dump(), **changed})
+
+
+def _value(figure: Interval | None) -> float:
+    return figure.value if figure else 0.0
+
+
+def _may_have(precision: Precision, own: Precision, run: Run) -> bool:
+    """Return whether the script can train in a precision: its own, or one that the agent can set.
+
+    What a search may set depends on the device that is here; this does not.
+    """
+    fixed = next((one.value for one in run.options.fixed if one.knob == "precision"), None)
+    if fixed is not None or precision is own:
+        return precision == (fixed or own)
+    binding, discovery = run.target.binding_of("precision"), run.discovery
+    if precision is Precision.FP16 or (binding is not None and binding.kind is BindingKind.FIXED):
+        return False
+    if run.target.is_bound("precision") or discovery is None or run.baseline_config is None:
+        return run.target.is_bound("precision")
+    return why_not_in_roots("precision", discovery, run.baseline_config) is None
+
+
+def _workers(run: Run, persistent: KnobSpace) -> dict[str, KnobValue]:
+    """Return Balanced's share of the vCPUs that a GPU has in its usual machine; nothing without one."""
+    instance = usual_instance(run.profile)
+    if instance is None or instance.vcpus is None:
+        return {}
+    workers = POLICIES[Tier.BALANCED].max_workers(instance.vcpus // instance.gpus)
+    return {"num_workers": max(1, workers), "persistent_workers": persistent.values[0], "pin_memory": True}
+
+
+def corrected(prediction: DevicePrediction, records: tuple[TrialRecord, ...]) -> DevicePrediction:
+    """Return the prediction beside what trials on the GPU reserved at the same batch size and precision."""
+    told = {
+        (one.precision, one.batch_size): one.reserved_bytes
+        for record in records
+        for one in record.predicted_peaks
+    }
+    measured: dict[tuple[Precision, int], int] = {}
+    for record in records:
+        loop = record.measurement.loop if record.measurement else None
+        if record.config is None or loop is None or not loop.peak_reserved_bytes or record.config.compile:
+            continue
+        key = (record.config.precision, record.config.batch_size)
+        measured[key] = max(measured.get(key, 0), loop.peak_reserved_bytes)
+    corrections = tuple(
+        Correction(precision=key[0], batch_size=key[1], predicted_bytes=told[key], measured_bytes=seen)
+        for key, seen in sorted(measured.items())
+        if key in told
+    )
+    return prediction.model_copy(update={"corrections": corrections[:_MOST_CORRECTIONS]})
+
+
+def _peaks_here(record: TrialRecord, fits: Fits, here: Profile, outside: Outside) -> tuple[PeakAt, ...]:
+    """Return the memory that other batch sizes reserve on the GPU that is here; nothing on a CPU."""
+    if here.is_cpu or record.config is None:
+        return ()
+    workspace_bytes = outside(here).blas_workspace_bytes
+    peaks = []
+    for precision in (Precision.FP32, Precision.TF32, Precision.BF16):
+        for factor in _FACTORS:
+            batch_size = factor * record.config.batch_size
+            reserved_bytes = fits.reserved_bytes(precision, batch_size, workspace_bytes)
+            if reserved_bytes:
+                peaks.append(
+                    PeakAt(precision=precision, batch_size=batch_size, reserved_bytes=reserved_bytes)
+                )
+    return tuple(peaks)
