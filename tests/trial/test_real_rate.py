@@ -12,7 +12,14 @@ pytestmark = pytest.mark.real
 
 
 def test_the_rate_is_what_the_script_prints_for_the_same_steps(tmp_path: Path) -> None:
-    trials = RealTrials(zoo_target("plain_with_validation.py"), tmp_path, window_s=0.15)
+    # One step more or less is over 1% in each; waiting for a core between the two clocks spoils some.
+    ratios = [rate_over_printed(tmp_path / str(number)) for number in range(3)]
+    assert min(ratios, key=lambda ratio: abs(ratio - 1)) == pytest.approx(1.0, rel=0.01)
+
+
+def rate_over_printed(folder: Path) -> float:
+    """Return the rate of a trial over that of the clock which its script prints after each step."""
+    trials = RealTrials(zoo_target("plain_with_validation.py"), folder, window_s=0.15)
     record = trials.run_baseline()
     assert record.measurement is not None
     loop = record.measurement.loop
@@ -20,13 +27,16 @@ def test_the_rate_is_what_the_script_prints_for_the_same_steps(tmp_path: Path) -
     clock_s = {int(step): float(seconds) for _, step, _, seconds in printed}
     samples = {int(step): int(count) for _, step, count, _ in printed}
     first, last = loop.discarded_batches, loop.discarded_batches + loop.steady_batches
-    assert last <= 100, "the window should lie within the first epoch, where steps follow each other"
-    own_rate = (samples[last] - samples[first]) / (clock_s[last] - clock_s[first])
-    assert loop.steady_samples / loop.steady_time_s == pytest.approx(own_rate, rel=0.02)
+    assert last < 100, "the window should lie within the first epoch, where steps follow each other"
+    assert loop.steady_samples == samples[last] - samples[first]
+    # An edge of the window lies after its step is printed and before the next one is.
+    assert clock_s[last] - clock_s[first + 1] < loop.steady_time_s < clock_s[last + 1] - clock_s[first]
+    return (clock_s[last] - clock_s[first]) / loop.steady_time_s
 
 
 def test_a_validation_keeps_its_loader_and_its_word_error_on_stderr_fails_nothing(tmp_path: Path) -> None:
-    trials = RealTrials(zoo_target("plain_with_validation.py"), tmp_path, window_s=1.0)
+    short_epochs = zoo_target("plain_with_validation.py", "--samples", "160")
+    trials = RealTrials(short_epochs, tmp_path, window_s=1.0)
     baseline = trials.run_baseline()
     assert "validation error" in trials.output(0)
     assert baseline.failure is None

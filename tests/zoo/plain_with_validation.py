@@ -3,6 +3,7 @@
 After each train step it prints `STEP <n> <samples> <seconds>`: steps and samples so far, and its clock.
 """
 
+import argparse
 import sys
 import time
 
@@ -30,8 +31,11 @@ class Costly(Dataset):
 
 
 def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--samples", type=int, default=1600)
+    args = parser.parse_args()
     torch.manual_seed(0)
-    train_loader = DataLoader(Costly(1600), batch_size=16, shuffle=True, num_workers=0)
+    train_loader = DataLoader(Costly(args.samples), batch_size=16, shuffle=True, num_workers=0)
     val_loader = DataLoader(Costly(200), batch_size=50, num_workers=0)
     model = nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 2))
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)

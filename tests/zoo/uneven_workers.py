@@ -44,10 +44,11 @@ def spend(pause_s, busy):
     info = get_worker_info()
     if pause_s is None:
         pause_s = 0.02 if info is not None and info.id == 0 else 0.005
-    end = time.perf_counter() + pause_s
-    while busy and time.perf_counter() < end:
+    if not busy:
+        time.sleep(pause_s)
+    end = time.thread_time() + pause_s
+    while busy and time.thread_time() < end:
         pass
-    time.sleep(max(0.0, end - time.perf_counter()))
 
 
 def main():
