@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from tunekit.cli.search_arguments import add_target_arguments
 from tunekit.errors import UsageError
-from tunekit.units import parse_duration_s
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -104,8 +103,8 @@ def _baseline(target: "Target", host: "Host", options: argparse.Namespace) -> "T
     from tunekit.trial.watch import TREE_RAM_SHARE, Limits  # noqa: PLC0415
 
     limits = Limits(
-        trial_s=parse_duration_s(options.trial_limit),
-        no_progress_s=parse_duration_s(options.no_progress_limit),
+        trial_s=options.trial_limit,
+        no_progress_s=options.no_progress_limit,
         ram_bytes=int(TREE_RAM_SHARE * host.ram_limit_bytes),
     )
     with tempfile.TemporaryDirectory(prefix="tunekit-init-") as folder:
