@@ -1,0 +1,61 @@
+"""Where the time goes before and after, by the clock that knows."""
+
+import pytest
+from build_records import baseline_record, config, confirm_records, recommendation, run, trial_record
+
+from tunekit.records.attribution import DeviceParts, StepParts
+from tunekit.report.charts.chart import Chart
+from tunekit.report.charts.time_breakdown import time_breakdown_chart
+
+fast = config(batch_size=256)
+PARTS = StepParts(data_wait_s=6.4, compute_s=12.8, optimizer_s=4.8, other_s=1.6)
+ON_DEVICE = DeviceParts(
+    batches=50, stall_s=0.64, compute_s=9.6, optimizer_s=1.28, other_s=1.28, drained_batches=0
+)
+
+
+def chart(own: dict, tier: dict) -> Chart:
+    best = recommendation(of=fast)
+    trials = (
+        baseline_record(0, 500.0, config(), parts=PARTS, **own),
+        trial_record(1, 1000.0, fast),
+        *confirm_records([1000.0, 1000.0], fast, parts=PARTS, **tier),
+    )
+    return time_breakdown_chart(run(trials=trials, recommendations=(best,)), best)
+
+
+def figures(of: Chart, name: str) -> dict[str, float]:
+    return {one.name: point.y for one in of.series for point in one.points if point.x == name}
+
+
+def test_each_part_is_for_a_thousand_samples_whatever_the_batch():
+    told = chart({}, {})
+    assert figures(told, "baseline") == pytest.approx(
+        {
+            "waiting for data": 0.5,
+            "transfer, forward, backward": 1.0,
+            "optimizer": 0.375,
+            "other": 0.125,
+            "total": 2.0,
+        }
+    )
+    assert figures(told, "balanced")["total"] == pytest.approx(1.0)
+    assert "by the host's clock" in told.summary
+    assert "baseline 2.0 s, balanced 1.0 s" in told.summary
+
+
+def test_the_device_tells_where_it_was_asked_on_both_sides():
+    told = chart({"device_parts": ON_DEVICE}, {"device_parts": ON_DEVICE})
+    assert "by the device's clock" in told.summary
+    # 50 batches of 128 samples.
+    assert figures(told, "baseline")["waiting for data"] == pytest.approx(0.1)
+    assert figures(told, "baseline")["total"] == pytest.approx(2.0)
+
+
+def test_one_side_without_the_devices_clock_keeps_both_on_the_hosts():
+    assert "by the host's clock" in chart({"device_parts": ON_DEVICE}, {}).summary
+
+
+def test_ranks_share_the_thousand_samples():
+    told = chart({"world_size": 2}, {})
+    assert figures(told, "baseline")["total"] == pytest.approx(1.0)
