@@ -118,13 +118,11 @@ def _baseline(target: "Target", host: "Host", options: argparse.Namespace) -> "T
 
 def _suggestions(target: "Target", record: "TrialRecord") -> "tuple[Binding, ...]":
     """Return the places that the user's own command, files and script already have for knobs."""
+    from tunekit.recommend.learning_rate import seen_learning_rate  # noqa: PLC0415
     from tunekit.trial.suggest import suggest_bindings  # noqa: PLC0415
 
     assert record.config is not None and record.discovery is not None
-    seen = dict(record.config.model_dump())
-    rates = {optimizer.base_lr for optimizer in record.discovery.optimizers}
-    if len(rates) == 1:
-        seen["lr"] = rates.pop()
+    seen = record.config.model_dump() | {"lr": seen_learning_rate(record.discovery)}
     return suggest_bindings(target, seen)
 
 
@@ -147,6 +145,7 @@ def _surroundings(target: "Target", host: "Host", record: "TrialRecord", gpu: st
 
 
 def _knob_rows(around: "Surroundings") -> "list[KnobRow]":
+    from tunekit.recommend.learning_rate import seen_learning_rate  # noqa: PLC0415
     from tunekit.records.config import KNOBS  # noqa: PLC0415
     from tunekit.report.discovered import KnobRow  # noqa: PLC0415
     from tunekit.search.reach import reach_of  # noqa: PLC0415
@@ -160,7 +159,7 @@ def _knob_rows(around: "Surroundings") -> "list[KnobRow]":
         rows.append(KnobRow(knob, str(getattr(around.baseline, knob)), how, reach.why_fixed or ""))
     lr = around.target.binding_of("lr")
     if lr is not None:
-        rates = {optimizer.base_lr for optimizer in around.discovery.optimizers}
-        now = f"{rates.pop():.6g}" if len(rates) == 1 and None not in rates else "n/a"
+        seen = seen_learning_rate(around.discovery)
+        now = "n/a" if seen is None else f"{seen:.6g}"
         rows.append(KnobRow("lr", now, binding_text(lr).partition("=")[2], ""))
     return rows
