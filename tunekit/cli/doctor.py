@@ -185,6 +185,6 @@ def _why_not_to_run(command: Sequence[str]) -> str | None:
 def _storage(data: Sequence[Path]) -> "list[Storage]":
     if not data:
         return []
-    from tunekit.hardware.storage import inspect_storage  # noqa: PLC0415
+    from tunekit.hardware.storage_child import inspect_storage_apart  # noqa: PLC0415
 
-    return [inspect_storage(path) for path in dict.fromkeys(data)]
+    return [inspect_storage_apart(path) for path in dict.fromkeys(data)]
