@@ -54,7 +54,7 @@ def test_it_is_shown_as_on_a_terminal_of_100_columns(loaded: LoadedRun, tmp_path
 
 def test_each_chart_is_a_method(loaded: LoadedRun):
     known = [chart.id for chart in loaded.view.charts]
-    assert "step_time" in known
+    assert "time_breakdown" in known
     assert dir(loaded.figures) == sorted(known)
     for name in known:
         drawn = getattr(loaded.figures, name)()
@@ -63,12 +63,14 @@ def test_each_chart_is_a_method(loaded: LoadedRun):
 
 
 def test_a_chart_without_figures_says_which_there_are(tmp_path: Path, loaded: LoadedRun):
-    with pytest.raises(NoChartError, match=r"no figures for a chart 'nonsense'; its charts: .*step_time"):
+    with pytest.raises(
+        NoChartError, match=r"no figures for a chart 'nonsense'; its charts: .*time_breakdown"
+    ):
         loaded.figures.nonsense()
     empty = tunekit.load(saved(tmp_path, run(trials=())))
     assert dir(empty.figures) == []
-    with pytest.raises(TunekitError, match="'step_time'; its charts: none"):
-        empty.figures.step_time()
+    with pytest.raises(TunekitError, match="'time_breakdown'; its charts: none"):
+        empty.figures.time_breakdown()
     assert not hasattr(empty.figures, "_repr_mimebundle_"), "or a notebook would ask it for a drawing"
     assert dir(copy.copy(loaded.figures)) == dir(loaded.figures)
 
@@ -81,9 +83,14 @@ def test_every_trial_is_a_row_of_a_table(tmp_path: Path):
         trial_record(2, None, overrides={"failure": gone, "config": None}),
     )
     table = tunekit.load(saved(tmp_path, run(trials=trials))).to_dataframe()
+    assert list(table.columns[:7]) == [
+        *("number", "role", "state", "samples_per_s", "rate_interval_relative"),
+        *("batch_size", "num_workers"),
+    ], "what people look at first"
     assert list(table["number"]) == [0, 1, 2]
     assert list(table["role"]) == ["baseline", "search", "search"]
     assert table["samples_per_s"][1] == pytest.approx(1000.0)
+    assert table["rate_interval_relative"][1] == trials[1].measurement.loop.rate_interval_relative
     assert table["it_per_s"][1] == pytest.approx(1000.0 / 256)
     assert table["peak_reserved_bytes"][1] == trials[1].measurement.loop.peak_reserved_bytes
     assert table["peak_pss_bytes"][1] == trials[1].measurement.memory.peak_pss_bytes
@@ -93,7 +100,7 @@ def test_every_trial_is_a_row_of_a_table(tmp_path: Path):
     assert table["prefetch_factor"].isna().tolist() == [False, True, True]
     assert table.loc[2, ["batch_size", "samples_per_s", "data_wait_s"]].isna().all()
     numeric = {"number", "round", "batch_size", "num_workers", "prefetch_factor", "accumulate_grad_batches"}
-    numeric |= {"samples_per_s", "it_per_s", "data_wait_s", "duration_s"}
+    numeric |= {"rate_interval_relative", "samples_per_s", "it_per_s", "data_wait_s", "duration_s"}
     numeric |= {"peak_reserved_bytes", "peak_pss_bytes"}
     for name in numeric:
         assert pd.api.types.is_numeric_dtype(table[name]), name
@@ -122,7 +129,7 @@ def test_a_run_is_shown_where_there_is_no_torch_and_no_plotly_is_loaded(tmp_path
         "run = tunekit.load(sys.argv[1])\n"
         "assert 'as fast as' in repr(run) and '<div>' in run._repr_html_()\n"
         "assert 'plotly' not in sys.modules and 'pandas' not in sys.modules\n"
-        "assert run.figures.step_time().data\n"
+        "assert run.figures.time_breakdown().data\n"
     )
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -30,8 +30,9 @@ _WIDTH = 100
 _TYPES = {
     "number": "Int64",
     "role": "string",
-    "round": "Int64",
-    "is_baseline_config": "boolean",
+    "state": "string",
+    "samples_per_s": "Float64",
+    "rate_interval_relative": "Float64",
     "batch_size": "Int64",
     "num_workers": "Int64",
     "prefetch_factor": "Int64",
@@ -41,17 +42,17 @@ _TYPES = {
     "precision": "string",
     "channels_last": "boolean",
     "accumulate_grad_batches": "Int64",
-    "samples_per_s": "Float64",
     "it_per_s": "Float64",
     "data_wait_s": "Float64",
     "peak_reserved_bytes": "Int64",
     "peak_pss_bytes": "Int64",
     "duration_s": "Float64",
-    "state": "string",
+    "round": "Int64",
+    "is_baseline_config": "boolean",
     "failure_kind": "string",
     "failure_message": "string",
 }
-"""Columns of the trials' table, each with a type that knows a missing value."""
+"""Columns of the trials' table, what is looked at first in front; each type knows a missing value."""
 
 
 class LoadedRun:
@@ -73,14 +74,16 @@ class LoadedRun:
 
     @property
     def figures(self) -> "Figures":
-        """Its charts as plotly figures, such as `run.figures.step_time()`."""
+        """Its charts as plotly figures, such as `run.figures.time_breakdown()`."""
         return Figures(self.view)
 
     def to_dataframe(self) -> "pd.DataFrame":
-        """Return every trial as a row: its config, its figures and what came of it.
+        """Return every trial as a row: what came of it, its rate, its config and its other figures.
 
-        `samples_per_s` and `it_per_s` are over whole epochs, `data_wait_s` is for a batch of the steady
-        window, `peak_pss_bytes` is the RAM of the whole process tree. What is unknown is missing.
+        `samples_per_s` and `it_per_s` are over whole epochs, `rate_interval_relative` is half the 95%
+        interval of the steady rate as a share of it, of this process alone, `data_wait_s` is for a batch of
+        the steady window, `peak_pss_bytes` is the RAM of the whole process tree. What is unknown is missing.
+        Speed-ups come from several processes: they stand in `record.recommendations`.
 
         Raises:
             UsageError: pandas is not installed.
@@ -162,6 +165,7 @@ def _row(record: TrialRecord) -> dict[str, Any]:
         "is_baseline_config": record.is_baseline_config,
         **config,
         "samples_per_s": loop and loop.rate_samples_per_s,
+        "rate_interval_relative": loop and loop.rate_interval_relative,
         "it_per_s": loop and loop.epoch_it_per_s,
         "data_wait_s": loop.data_wait_s / loop.steady_batches if loop and loop.has_loader else None,
         "peak_reserved_bytes": loop and loop.peak_reserved_bytes,

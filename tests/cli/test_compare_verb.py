@@ -154,10 +154,13 @@ def test_a_damaged_run_is_refused(fast: str, slow: str, capsys: pytest.CaptureFi
     assert (code, "not readable as JSON" in told) == (10, True)
 
 
-@pytest.mark.parametrize("tolerance", ["5", "1", "100%", "-1%", "nan", "five", "1e-2", ""])
+@pytest.mark.parametrize("tolerance", ["5", "1", "100%", "-1%", "-5", "-.05", "nan", "five", "1e-2", ""])
 def test_a_tolerance_that_could_mean_two_things_is_refused(
     tolerance: str, fast: str, slow: str, capsys: pytest.CaptureFixture[str]
 ):
+    assert refused([fast, slow, "--tolerance", tolerance], capsys) == refused(
+        [fast, slow, f"--tolerance={tolerance}"], capsys
+    )
     code, told = refused([fast, slow, f"--tolerance={tolerance}"], capsys)
     assert code == 2
     assert "must be a share from 0% to below 100%, written as 5% or 0.05" in told

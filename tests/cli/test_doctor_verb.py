@@ -401,7 +401,7 @@ def test_every_code_is_listed(capsys: Captured, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    ("code", "hint"), [("nope", "known: command-absent, "), ("small-shn", "did you mean small-shm? known: ")]
+    ("code", "hint"), [("nope", "known: command-absent"), ("small-shn", "did you mean small-shm?")]
 )
 def test_a_code_that_no_finding_has_can_not_be_ignored(
     machine: Machine, capsys: Captured, code: str, hint: str
@@ -411,7 +411,7 @@ def test_a_code_that_no_finding_has_can_not_be_ignored(
     assert captured.out == ""
     assert f"--ignore {code}: no finding has this code; " in captured.err
     assert hint in captured.err
-    assert all(known in captured.err for known in CODES)
+    assert all(known in captured.err for known in CODES) is (code == "nope")
 
 
 @pytest.mark.parametrize(

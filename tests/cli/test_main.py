@@ -342,7 +342,6 @@ def test_a_command_without_its_dashes_is_told_to_put_them(
             "put -- before the training command, as in: tunekit run CONFIG.yaml -- python train.py",
         ),
         (["report", "run", "foo"], "see tunekit report --help"),
-        (["doctor", "--datas", "x"], "unknown option: --datas x; see tunekit doctor --help"),
     ],
 )
 def test_a_word_too_many_is_answered_for_its_verb(
@@ -352,9 +351,52 @@ def test_a_word_too_many_is_answered_for_its_verb(
     assert told in capsys.readouterr().err
 
 
-def test_an_unknown_option_is_named(project: Path, capsys: pytest.CaptureFixture[str]):
-    assert main(["search", "--gpuu", "a10g", "--", sys.executable, "train.py"]) == 2
-    assert "unknown option: --gpuu a10g" in capsys.readouterr().err
+@pytest.mark.parametrize("verb", [verb for verb in SURFACE if verb])
+def test_every_verb_names_the_flag_that_a_mistyped_one_may_mean(
+    verb: str, capsys: pytest.CaptureFixture[str]
+):
+    needed = {"run": ["a.yaml"], "report": ["reports/a"], "compare": ["reports/a"]}.get(verb, [])
+    for flag in sorted(name for name in SURFACE[verb] if name.startswith("--")):
+        mistyped = f"{flag[:3]}x{flag[3:]}"
+        assert main([verb, *needed, mistyped, "5"]) == 2
+        told = capsys.readouterr().err
+        assert told.startswith(f"tunekit: no option {mistyped}; did you mean ")
+        assert flag in told.removeprefix(f"tunekit: no option {mistyped}")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["search", "--bugdet", "60s"], "no option --bugdet; did you mean --budget?"),
+        (["search", "--bugdet=60s"], "no option --bugdet; did you mean --budget?"),
+        (["search", "--json", "--gpuu", "a10g"], "no option --gpuu; did you mean --gpu?"),
+        (["doctor", "--zzz"], "no option --zzz; see tunekit doctor --help"),
+        (["doctor", "-x"], "no option -x; see tunekit doctor --help"),
+        (["--gpu", "a10g", "search"], "--gpu stands before the verb; put it after: tunekit search --gpu"),
+        (["--rate=5", "plan"], "--rate stands before the verb; put it after: tunekit plan --rate"),
+        (["--gpu", "a10g"], "--gpu stands before the verb; put it after: tunekit VERB --gpu"),
+    ],
+)
+def test_a_flag_that_is_none_of_the_verbs_is_named(
+    words: list[str], told: str, project: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert main([*words, "--", sys.executable, "train.py"]) == 2
+    assert capsys.readouterr().err == f"tunekit: {told}\n"
+    assert not (project / "reports").exists()
+
+
+def test_flags_of_the_training_command_are_its_own(project: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["search", "--", sys.executable, "trian.py", "--bugdet", "-5%", "serach"]) == 4
+    assert "--bugdet" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("resume", ["--resume", "--re", "--resu"])
+def test_a_resumed_search_keeps_to_its_own_flags_however_it_is_written(
+    resume: str, finished: Path, project: Path
+):
+    (project / "tunekit.toml").write_text("epochs = 7\n")
+    command = load_run(finished).target.command
+    assert main(["search", resume, str(finished), "--", *command]) == 0
 
 
 def test_report_takes_no_command(finished: Path, capsys: pytest.CaptureFixture[str]):
@@ -400,10 +442,6 @@ def test_an_unknown_gpu_names_what_is_near(
         ("--range", "batch_size=-1..5", "write it as KNOB=LO..HI"),
         ("--range", "compile=0..1", "one of batch_size, num_workers, prefetch_factor"),
         ("--range", "batch_size=1.." + "9" * 5000, "write it as KNOB=LO..HI"),
-        ("--budget", "soon", "not a duration: 'soon'"),
-        ("--budget", "0m", "must be positive"),
-        ("--trial-limit", "x", "not a duration: 'x'"),
-        ("--no-progress-limit", "", "not a duration: ''"),
     ],
 )
 def test_a_value_that_can_not_be_used_says_how_to_write_it(
@@ -414,9 +452,20 @@ def test_a_value_that_can_not_be_used_says_how_to_write_it(
     assert not (project / "reports").exists()
 
 
+@pytest.mark.parametrize("separator", ["=", " "])
 @pytest.mark.parametrize(
     ("flag", "text", "words"),
     [
+        ("--budget", "soon", "not a duration: 'soon'; write it as 90s, 15m or 1h30m"),
+        ("--budget", "0m", "a duration must be positive and finite, got '0m'"),
+        ("--budget", "-5", "not a duration: '-5'"),
+        ("--budget", "-5m", "not a duration: '-5m'"),
+        ("--trial-limit", "x", "not a duration: 'x'"),
+        ("--no-progress-limit", "", "not a duration: ''"),
+        ("--trials", "-4", "must be a whole number, at least 1, got '-4'"),
+        ("--epochs", "-1", "must be a whole number, at least 1, got '-1'"),
+        ("--lr", "-1e-3", "must be a positive number, got '-1e-3'"),
+        ("--window", "-.5s", "must be a positive number, got '-.5s'"),
         ("--trials", "0", "must be a whole number, at least 1, got '0'"),
         ("--trials", "many", "must be a whole number, at least 1, got 'many'"),
         ("--epochs", "1.5", "must be a whole number, at least 1, got '1.5'"),
@@ -428,12 +477,12 @@ def test_a_value_that_can_not_be_used_says_how_to_write_it(
     ],
 )
 def test_a_number_that_can_not_be_used_says_what_it_must_be(
-    flag: str, text: str, words: str, capsys: pytest.CaptureFixture[str]
+    flag: str, text: str, words: str, separator: str, capsys: pytest.CaptureFixture[str]
 ):
     with pytest.raises(SystemExit) as caught:
-        main(["search", f"{flag}={text}"])
+        main(["search", f"{flag}={text}"] if separator == "=" else ["search", flag, text])
     assert caught.value.code == 2
-    assert words in capsys.readouterr().err
+    assert f"argument {flag}: {words}" in capsys.readouterr().err
 
 
 # --- run folders ---------------------------------------------------------------------------

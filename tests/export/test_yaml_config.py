@@ -248,6 +248,21 @@ def test_tiers_that_coincide_say_so():
     assert "# speed-up: none, this is the baseline's own config" in lines(recommendation(is_baseline=True))
 
 
+@pytest.mark.parametrize(
+    ("tier", "same_as", "warns"),
+    [
+        (Tier.AGGRESSIVE, None, True),
+        (Tier.AGGRESSIVE, Tier.CONSERVATIVE, False),
+        (Tier.AGGRESSIVE, Tier.BALANCED, False),
+        (Tier.BALANCED, None, False),
+    ],
+)
+def test_only_a_config_of_aggressive_alone_is_said_to_run_out_of_memory(tier, same_as, warns):
+    found = "\n".join(lines(recommendation(tier, same_as=same_as)))
+    assert ("# it may run out of memory: no stricter tier has this config" in found) is warns
+    assert found.count("run out of memory") == warns
+
+
 def test_an_unchanged_batch_keeps_its_learning_rate():
     kept = linear.model_copy(update={"value": 0.1, "base_batch": 128})
     expected = "# lr: 0.1 of the baseline's optimizer, unchanged: the global batch is still 128"
@@ -268,6 +283,13 @@ def test_a_learning_rate_left_out_has_its_reason(batch, optimizer, lr, why):
     found = lines(recommendation(of=config(batch_size=batch)), trials=(baseline,))
     assert not any(line.startswith("lr:") for line in found)
     assert any(line.startswith("# lr is left out") and why in line for line in found)
+
+
+def test_what_a_smaller_batch_told_of_the_target_is_the_reason_where_the_baseline_told_less():
+    baseline = baseline_record(overrides={"discovery": discovery(None, complete=False)})
+    smaller = trial_record(1, 500.0, overrides={"discovery": discovery("LAMB", 0.1)})
+    found = lines(recommendation(of=config(batch_size=256)), trials=(baseline, smaller))
+    assert any("no scaling rule is published for the optimizer (LAMB)" in line for line in found)
 
 
 def test_one_file_per_tier_is_written(tmp_path):

@@ -12,6 +12,7 @@ from tunekit.recommend.learning_rate import (
     rule_for,
     rule_of,
     scale,
+    seen_learning_rate,
 )
 from tunekit.records.recommendation import LearningRate, LearningRateRule
 from tunekit.records.target import OptimizerSeen
@@ -155,3 +156,21 @@ def test_several_optimizers_count_when_they_agree():
     assert recommended(same, options(), config(), 512).value == pytest.approx(2e-3, rel=1e-12)
     assert rule_of(optimizers(("Adam", 1e-3), ("SGD", 1e-3))) is None
     assert recommended(optimizers(("Adam", 1e-3), ("Adam", 2e-3)), options(), config(), 512) is None
+
+
+@pytest.mark.parametrize(
+    ("seen", "lr"),
+    [
+        ((("Adam", 1e-3), ("SGD", 1e-3)), 1e-3),
+        ((("Adam", 1e-3), ("Adam", 2e-3)), None),
+        ((("Adam", 1e-3), ("Adam", None)), None),
+        ((("Adam", None),), None),
+        ((), None),
+    ],
+)
+def test_the_seen_learning_rate_is_that_of_all_optimizers(seen, lr):
+    assert seen_learning_rate(optimizers(*seen)) == lr
+
+
+def test_where_nothing_was_learnt_no_learning_rate_was_seen():
+    assert seen_learning_rate(None) is None

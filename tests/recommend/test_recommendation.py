@@ -278,7 +278,7 @@ def test_where_the_finish_counts_a_speed_up_is_of_the_whole_training():
     assert found.finish_time_s == pytest.approx(150.0)
     assert found.speedup.value == pytest.approx(210 / 150)
     assert found.reason == (
-        "Shortest planned training of the search within the aggressive limits; it may run out of memory; "
+        "Shortest planned training of the search within the aggressive limits; "
         "1.40x (1.40x to 1.40x) as fast through the planned training as the baseline."
     )
     by_rate = recommend(

@@ -1,7 +1,6 @@
 """`tunekit doctor`: what this machine offers, and what will hold training back on it."""
 
 import argparse
-import difflib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from tunekit.cli.doctor_calibrate import calibrate_gpu
 from tunekit.cli.doctor_loader import BASELINE, TIERS, loader_of
 from tunekit.cli.numbers import natural, positive, positive_number
 from tunekit.errors import TargetError, UsageError
+from tunekit.near import did_you_mean
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -127,9 +127,8 @@ def _check_codes(codes: Sequence[str]) -> None:
 
     for code in codes:
         if code not in CODES:
-            near = difflib.get_close_matches(code, CODES, n=2)
-            hint = f"did you mean {' or '.join(near)}? " if near else ""
-            raise UsageError(f"--ignore {code}: no finding has this code; {hint}known: {', '.join(CODES)}")
+            hint = did_you_mean(code, CODES, f"known: {', '.join(CODES)}")
+            raise UsageError(f"--ignore {code}: no finding has this code; {hint}")
 
 
 def _data_path(text: str) -> Path:
@@ -186,6 +185,6 @@ def _why_not_to_run(command: Sequence[str]) -> str | None:
 def _storage(data: Sequence[Path]) -> "list[Storage]":
     if not data:
         return []
-    from tunekit.hardware.storage import inspect_storage  # noqa: PLC0415
+    from tunekit.hardware.storage_child import inspect_storage_apart  # noqa: PLC0415
 
-    return [inspect_storage(path) for path in dict.fromkeys(data)]
+    return [inspect_storage_apart(path) for path in dict.fromkeys(data)]

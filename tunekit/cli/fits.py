@@ -11,7 +11,6 @@ from tunekit import __version__
 from tunekit.cli.numbers import positive, positive_number
 from tunekit.cli.search_arguments import add_command_arguments
 from tunekit.errors import UsageError
-from tunekit.units import parse_duration_s
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -121,8 +120,8 @@ def _new(options: argparse.Namespace, command: Sequence[str]) -> "tuple[FitsRun,
             gpus=tuple(profile.id for profile in asked),
             batch_size=options.batch,
             window_s=options.window or _WINDOW_S,
-            trial_limit_s=parse_duration_s(options.trial_limit),
-            no_progress_limit_s=parse_duration_s(options.no_progress_limit),
+            trial_limit_s=options.trial_limit,
+            no_progress_limit_s=options.no_progress_limit,
         ),
         host=host,
         profile=here,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from tunekit.cli.search_arguments import add_target_arguments
 from tunekit.errors import UsageError
-from tunekit.units import parse_duration_s
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -104,8 +103,8 @@ def _baseline(target: "Target", host: "Host", options: argparse.Namespace) -> "T
     from tunekit.trial.watch import TREE_RAM_SHARE, Limits  # noqa: PLC0415
 
     limits = Limits(
-        trial_s=parse_duration_s(options.trial_limit),
-        no_progress_s=parse_duration_s(options.no_progress_limit),
+        trial_s=options.trial_limit,
+        no_progress_s=options.no_progress_limit,
         ram_bytes=int(TREE_RAM_SHARE * host.ram_limit_bytes),
     )
     with tempfile.TemporaryDirectory(prefix="tunekit-init-") as folder:
@@ -119,13 +118,11 @@ def _baseline(target: "Target", host: "Host", options: argparse.Namespace) -> "T
 
 def _suggestions(target: "Target", record: "TrialRecord") -> "tuple[Binding, ...]":
     """Return the places that the user's own command, files and script already have for knobs."""
+    from tunekit.recommend.learning_rate import seen_learning_rate  # noqa: PLC0415
     from tunekit.trial.suggest import suggest_bindings  # noqa: PLC0415
 
     assert record.config is not None and record.discovery is not None
-    seen = dict(record.config.model_dump())
-    rates = {optimizer.base_lr for optimizer in record.discovery.optimizers}
-    if len(rates) == 1:
-        seen["lr"] = rates.pop()
+    seen = record.config.model_dump() | {"lr": seen_learning_rate(record.discovery)}
     return suggest_bindings(target, seen)
 
 
@@ -148,6 +145,7 @@ def _surroundings(target: "Target", host: "Host", record: "TrialRecord", gpu: st
 
 
 def _knob_rows(around: "Surroundings") -> "list[KnobRow]":
+    from tunekit.recommend.learning_rate import seen_learning_rate  # noqa: PLC0415
     from tunekit.records.config import KNOBS  # noqa: PLC0415
     from tunekit.report.discovered import KnobRow  # noqa: PLC0415
     from tunekit.search.reach import reach_of  # noqa: PLC0415
@@ -161,7 +159,7 @@ def _knob_rows(around: "Surroundings") -> "list[KnobRow]":
         rows.append(KnobRow(knob, str(getattr(around.baseline, knob)), how, reach.why_fixed or ""))
     lr = around.target.binding_of("lr")
     if lr is not None:
-        rates = {optimizer.base_lr for optimizer in around.discovery.optimizers}
-        now = f"{rates.pop():.6g}" if len(rates) == 1 and None not in rates else "n/a"
+        seen = seen_learning_rate(around.discovery)
+        now = "n/a" if seen is None else f"{seen:.6g}"
         rows.append(KnobRow("lr", now, binding_text(lr).partition("=")[2], ""))
     return rows

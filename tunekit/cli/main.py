@@ -1,7 +1,6 @@
 """`tunekit`: picks the verb, maps errors to exit codes."""
 
 import argparse
-import difflib
 import shlex
 import signal
 import sys
@@ -12,11 +11,15 @@ from types import FrameType
 from tunekit import __version__
 from tunekit.cli import compare, doctor, fits, gpus, init, plan, profile, report, search
 from tunekit.cli import run as run_training
+from tunekit.cli.parser import VerbParser, flag_of
 from tunekit.cli.pipes import reader_has_left, until_the_reader_leaves
 from tunekit.cli.settings import load_settings
 from tunekit.errors import TunekitError, UsageError
+from tunekit.near import did_you_mean
 
 _VERBS = ("search", "profile", "fits", "init", "run", "plan", "report", "compare", "gpus", "doctor")
+_OWN_FLAGS = ("-h", "--help", "--version")
+"""Those that stand before a verb."""
 _BEFORE_COMMAND = {
     "search": "search",
     "profile": "profile",
@@ -49,7 +52,7 @@ def _exit_code(arguments: Sequence[str]) -> int:
         if not own:
             parser.print_help(sys.stderr)
             return UsageError.exit_code
-        _check_verb(own[0])
+        _check_verb(own)
         options, unexpected = parser.parse_known_args(own)
         _refuse(unexpected, own[0])
         code: int = options.verb(options, command)
@@ -78,7 +81,9 @@ def build_parser(project_defaults: Mapping[str, object] | None = None) -> argpar
         epilog="example: tunekit search --gpu a10g -- python train.py --config configs/full.yaml",
     )
     parser.add_argument("--version", action="version", version=f"tunekit {__version__}")
-    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    verbs: argparse._SubParsersAction[argparse.ArgumentParser] = parser.add_subparsers(
+        title="verbs", metavar="VERB", required=True, parser_class=VerbParser
+    )
     own = (search.add_verb(verbs), profile.add_verb(verbs), fits.add_verb(verbs), init.add_verb(verbs))
     for verb in own:
         verb.set_defaults(**(project_defaults or {}))
@@ -100,10 +105,17 @@ def _project_defaults(own: Sequence[str], command: Sequence[str]) -> Mapping[str
         UsageError: the settings can't be read.
     """
     runs_target = own[:1] in (["search"], ["profile"], ["fits"], ["init"]) and bool(command)
-    if not runs_target or any(word.startswith("--resume") for word in own):
+    if not runs_target or _resumes(own):
         return {}
     settings = load_settings(Path.cwd())
     return settings.defaults() if settings is not None else {}
+
+
+def _resumes(own: Sequence[str]) -> bool:
+    """Return whether a search goes on with an earlier one; `--resume` may be cut short as far as `--re`."""
+    return own[0] == "search" and any(
+        word.startswith("--re") and "--resume".startswith(flag_of(word)) for word in own
+    )
 
 
 def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -120,17 +132,20 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _check_verb(word: str) -> None:
+def _check_verb(words: Sequence[str]) -> None:
     """Refuse a first word that is no verb.
 
     Raises:
-        UsageError: it is none.
+        UsageError: it is none, or a flag that belongs after one.
     """
-    if word.startswith("-") or word in _VERBS:
+    first = words[0]
+    if first in _VERBS or any(flag.startswith(flag_of(first)) for flag in _OWN_FLAGS):
         return
-    near = difflib.get_close_matches(word, _VERBS, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(_VERBS)}"
-    raise UsageError(f"no verb {word!r}; {hint}")
+    if first.startswith("-"):
+        flag, verb = flag_of(first), next((word for word in words if word in _VERBS), "VERB")
+        raise UsageError(f"{flag} stands before the verb; put it after: tunekit {verb} {flag}")
+    hint = did_you_mean(first, _VERBS, f"there are: {', '.join(_VERBS)}")
+    raise UsageError(f"no verb {first!r}; {hint}")
 
 
 def _refuse(unexpected: Sequence[str], verb: str) -> None:
@@ -142,8 +157,6 @@ def _refuse(unexpected: Sequence[str], verb: str) -> None:
     if not unexpected:
         return
     text = shlex.join(unexpected)
-    if unexpected[0].startswith("-"):
-        raise UsageError(f"unknown option: {text}; see tunekit {verb} --help")
     if verb not in _BEFORE_COMMAND:
         raise UsageError(f"unexpected words: {text}; see tunekit {verb} --help")
     raise UsageError(

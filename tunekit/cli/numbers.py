@@ -5,8 +5,14 @@ import math
 import re
 from collections.abc import Callable
 
+from tunekit.errors import UsageError
+from tunekit.units import duration_text, parse_duration_s
+
 WHOLE = r"\d{1,15}"
 """A whole number that a file of JSON holds exactly."""
+
+_LONG_S = 600.0
+"""A session or a time between interruptions below this is a unit forgotten: 12 for 12h."""
 
 
 def natural(text: str) -> int:
@@ -82,6 +88,34 @@ def share(text: str) -> float:
             f"must be a share from 0% to below 100%, written as 5% or 0.05, got {text!r}"
         )
     return value
+
+
+def duration_s(text: str) -> float:
+    """Return the seconds of a duration such as 90s, 15m or 1h30m; a plain number is seconds.
+
+    Raises:
+        argparse.ArgumentTypeError: the text is none.
+    """
+    try:
+        return parse_duration_s(text)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def long_duration_s(text: str) -> float:
+    """Return the seconds of a duration that is hours rather than seconds.
+
+    Raises:
+        argparse.ArgumentTypeError: the text is none, or so short that its unit was forgotten.
+    """
+    seconds = duration_s(text)
+    if seconds < _LONG_S:
+        number = text.strip().rstrip("smhdSMHD")
+        raise argparse.ArgumentTypeError(
+            f"{text} is {duration_text(seconds)}, less than {duration_text(_LONG_S)}; "
+            f"write {number}h" + (" if hours are meant" if text.strip() != number else "")
+        )
+    return seconds
 
 
 def _whole(text: str, least: int) -> int:

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tunekit.cli.numbers import positive, positive_count, positive_number
+from tunekit.cli.numbers import duration_s, long_duration_s, positive, positive_count, positive_number
 from tunekit.errors import UsageError
-from tunekit.units import GIB, bytes_text, duration_text, parse_duration_s
+from tunekit.units import GIB, bytes_text
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -22,8 +22,6 @@ _TIERS = ("conservative", "balanced", "aggressive")
 _PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 _MAX_RATE = 1e12
 _MAX_GIB = 1e6
-_SHORTEST_S = 600.0
-"""A session or a time between interruptions below this is a unit forgotten: 12 for 12h."""
 
 _OF_A_RATE = ("gpu", "gpus", "precision")
 
@@ -76,23 +74,33 @@ def _add_training(group: argparse._ArgumentGroup) -> None:
 
 def _add_assumptions(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--max-session", default="12h", metavar="TIME", help="longest Colab session (default: 12h)"
+        "--max-session",
+        type=long_duration_s,
+        default="12h",
+        metavar="TIME",
+        help="longest Colab session (default: 12h)",
     )
     checkpoints = group.add_mutually_exclusive_group()
     checkpoints.add_argument(
-        "--checkpoint-cost", metavar="TIME", help="time to write a checkpoint (default: 30s)"
+        "--checkpoint-cost",
+        type=duration_s,
+        default="30s",
+        metavar="TIME",
+        help="time to write a checkpoint (default: 30s)",
     )
     checkpoints.add_argument(
         "--no-checkpoints", action="store_true", help="the script writes none that it could resume from"
     )
     group.add_argument(
         "--restart-cost",
+        type=duration_s,
         default="5m",
         metavar="TIME",
         help="from an interruption to the first step after it (default: 5m)",
     )
     group.add_argument(
         "--interrupted-every",
+        type=long_duration_s,
         default="4h",
         metavar="TIME",
         help="mean time between interruptions of a spot machine (default: 4h)",
@@ -202,31 +210,13 @@ def _assumptions(options: argparse.Namespace) -> "PlanAssumptions":
 
     low, high = _scaling(options.scaling)
     return PlanAssumptions(
-        max_session_s=_long_duration_s("--max-session", options.max_session),
-        checkpoint_cost_s=None
-        if options.no_checkpoints
-        else parse_duration_s(options.checkpoint_cost or "30s"),
-        restart_cost_s=parse_duration_s(options.restart_cost),
-        interrupted_every_s=_long_duration_s("--interrupted-every", options.interrupted_every),
+        max_session_s=options.max_session,
+        checkpoint_cost_s=None if options.no_checkpoints else options.checkpoint_cost,
+        restart_cost_s=options.restart_cost,
+        interrupted_every_s=options.interrupted_every,
         scaling_low=low,
         scaling_high=high,
     )
-
-
-def _long_duration_s(flag: str, text: str) -> float:
-    """Return the seconds of a duration that is hours rather than seconds.
-
-    Raises:
-        UsageError: it is none, or so short that its unit was forgotten.
-    """
-    duration_s = parse_duration_s(text)
-    if duration_s < _SHORTEST_S:
-        number = text.strip().rstrip("smhdSMHD")
-        raise UsageError(
-            f"{flag} {text} is {duration_text(duration_s)}, less than {duration_text(_SHORTEST_S)}; "
-            f"write {number}h" + (" if hours are meant" if text.strip() != number else "")
-        )
-    return duration_s
 
 
 def _request_of_run(

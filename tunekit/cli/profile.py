@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tunekit import __version__
-from tunekit.cli.numbers import positive, positive_number
+from tunekit.cli.numbers import duration_s, positive, positive_number
 from tunekit.cli.search_arguments import add_fix, add_target_arguments, fixed_knobs, window_s
 from tunekit.errors import UsageError
-from tunekit.units import parse_duration_s
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -93,6 +92,7 @@ def _add_comparison(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--budget",
+        type=duration_s,
         metavar="TIME",
         help=(
             "run fewer rounds where all would take longer, but one of each config at least, such as 15m; "
@@ -174,9 +174,9 @@ def _options(options: argparse.Namespace, builtin: bool) -> "ProfileOptions":
         fixed=fixed_knobs(options.fix),
         rounds=options.rounds or (_COMPARED_ROUNDS if compares else 1),
         window_s=window_s(options, builtin),
-        trial_limit_s=parse_duration_s(options.trial_limit),
-        no_progress_limit_s=parse_duration_s(options.no_progress_limit),
-        budget_s=parse_duration_s(options.budget) if options.budget else None,
+        trial_limit_s=options.trial_limit,
+        no_progress_limit_s=options.no_progress_limit,
+        budget_s=options.budget,
         kernels=options.trace_kernels,
         ablate=options.ablate,
         against=str(options.against) if options.against else None,

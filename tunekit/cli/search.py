@@ -19,7 +19,7 @@ from tunekit.cli.report_files import (
 )
 from tunekit.cli.search_arguments import add_arguments, default_options, search_options
 from tunekit.errors import DamagedRecordError, TargetChangedError, UsageError
-from tunekit.units import count_text, parse_duration_s
+from tunekit.units import count_text
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -174,7 +174,7 @@ def _resumed(options: argparse.Namespace, command: Sequence[str]) -> _Prepared:
     here = _same_machine(run)
     updates: dict[str, object] = {}
     if options.budget:
-        updates["budget_s"] = parse_duration_s(options.budget)
+        updates["budget_s"] = options.budget
     if options.trials:
         updates["max_trials"] = options.trials
     run = run.model_copy(

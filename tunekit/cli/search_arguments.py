@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tunekit.cli.numbers import WHOLE, positive, positive_number
+from tunekit.cli.numbers import WHOLE, duration_s, positive, positive_number
 from tunekit.errors import UsageError
-from tunekit.units import parse_duration_s
 
 if TYPE_CHECKING:
     from tunekit.records.run import FixedKnob, KnobRange, KnobValue, SearchOptions
 
-DEFAULT_BUDGET = "15m"
-BUILTIN_BUDGET = "4m"
+_BUDGET_S = 900.0
+_BUILTIN_BUDGET_S = 240.0
 DEFAULT_EPOCHS = 10
 _WINDOW_S = 5.0
 _BUILTIN_WINDOW_S = 3.0
@@ -61,9 +60,12 @@ def add_command_arguments(group: argparse._ArgumentGroup) -> None:
         metavar="N",
         help="samples in one batch of a script without a DataLoader (default: as its model's input shows)",
     )
-    group.add_argument("--trial-limit", default="5m", metavar="TIME", help="longest trial (default: 5m)")
+    group.add_argument(
+        "--trial-limit", type=duration_s, default="5m", metavar="TIME", help="longest trial (default: 5m)"
+    )
     group.add_argument(
         "--no-progress-limit",
+        type=duration_s,
         default="90s",
         metavar="TIME",
         help="longest time without a batch (default: 90s)",
@@ -125,8 +127,9 @@ def _add_knobs(group: argparse._ArgumentGroup) -> None:
 def _add_limits(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--budget",
+        type=duration_s,
         metavar="TIME",
-        help=f"time for the whole search, such as {DEFAULT_BUDGET} (the default); a plain number is seconds",
+        help="time for the whole search, such as 15m (the default); a plain number is seconds",
     )
     group.add_argument(
         "--trials", type=positive, metavar="N", help="most search trials, the baseline included"
@@ -180,7 +183,7 @@ def search_options(options: argparse.Namespace, builtin: bool) -> "SearchOptions
         )
     return SearchOptions(
         gpu=options.gpu,
-        budget_s=parse_duration_s(options.budget or (BUILTIN_BUDGET if builtin else DEFAULT_BUDGET)),
+        budget_s=options.budget or (_BUILTIN_BUDGET_S if builtin else _BUDGET_S),
         max_trials=options.trials,
         fixed=fixed_knobs(options.fix),
         ranges=tuple(_range(text) for text in options.range),
@@ -192,8 +195,8 @@ def search_options(options: argparse.Namespace, builtin: bool) -> "SearchOptions
         epochs_given=options.epochs is not None,
         planned_steps=options.planned_steps,
         confirm_rounds=options.confirm,
-        trial_limit_s=parse_duration_s(options.trial_limit),
-        no_progress_limit_s=parse_duration_s(options.no_progress_limit),
+        trial_limit_s=options.trial_limit,
+        no_progress_limit_s=options.no_progress_limit,
         window_s=window_s(options, builtin),
     )
 

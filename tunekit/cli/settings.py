@@ -1,6 +1,5 @@
 """Flags and bindings that stay with a project: `[tool.tunekit]` of pyproject.toml, or tunekit.toml."""
 
-import difflib
 import os
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tunekit.errors import UsageError
+from tunekit.near import did_you_mean
 from tunekit.units import parse_duration_s
 
 if TYPE_CHECKING:
@@ -140,8 +140,8 @@ def _flags(table: Mapping[str, Any], path: Path) -> dict[str, object]:
         if name == "bind":
             continue
         if name not in SETTINGS:
-            near = difflib.get_close_matches(name, (*SETTINGS, "bind"), n=2)
-            hint = f"did you mean {' or '.join(near)}?" if near else f"use one of {', '.join(SETTINGS)}, bind"
+            known = (*SETTINGS, "bind")
+            hint = did_you_mean(name, known, f"use one of {', '.join(known)}")
             raise UsageError(f"{path}: no setting {name!r}; {hint}")
         kind = SETTINGS[name]
         try:

@@ -63,4 +63,4 @@ def recommended_rule(run: Run, tier: Tier) -> LearningRateRule | None:
     for recommendation in run.recommendations:
         if recommendation.tier is tier and recommendation.learning_rate is not None:
             return recommendation.learning_rate.rule
-    return rule_of(run.baseline.discovery) if run.baseline else None
+    return rule_of(run.discovery)

@@ -1,6 +1,5 @@
 """Reads an exported config back: the knob values that it asks for."""
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from pydantic import ValidationError
 
 from tunekit.errors import UsageError
 from tunekit.export.keys import MATMUL_KEY, flat, key_of, meant
+from tunekit.near import did_you_mean
 from tunekit.records.config import KNOBS, Precision, TrainConfig
 from tunekit.records.run import Run
 from tunekit.records.target import Target
@@ -66,8 +66,7 @@ class KnobFile:
         names = plain | {key_of(knob, target): knob for knob in plain}
         for key in self.keys:
             if key not in names and key != MATMUL_KEY:
-                near = difflib.get_close_matches(str(key), names, n=1)
-                hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(plain)}"
+                hint = did_you_mean(str(key), names, f"known are {', '.join(plain)}")
                 raise UsageError(f"{self.path}: {key} is no knob; {hint}")
         asked: dict[str, str] = {}
         for key in self.keys:

@@ -18,7 +18,7 @@ from tunekit.records.codec import write_text
 from tunekit.records.config import Precision
 from tunekit.records.details import LargestSeen
 from tunekit.records.measurement import Interval
-from tunekit.records.recommendation import LearningRateRule, Recommendation
+from tunekit.records.recommendation import LearningRateRule, Recommendation, Tier
 from tunekit.records.run import Run
 from tunekit.records.target import Target
 from tunekit.units import bytes_text, duration_text, rate_text
@@ -114,6 +114,8 @@ def _header(run: Run, recommendation: Recommendation) -> list[str]:
     lines += comment(f"why: {recommendation.reason}")
     if recommendation.same_as is not None:
         lines += comment(f"same config as {recommendation.same_as.value}")
+    elif recommendation.tier is Tier.AGGRESSIVE:
+        lines += comment("it may run out of memory: no stricter tier has this config")
     lines += comment(_expected_text(recommendation))
     lines += comment(f"speed-up: {_speedup_text(run, recommendation)}")
     lines += comment(f"time: {_time_text(run, recommendation)}")
@@ -240,8 +242,7 @@ def _lr_text(run: Run, recommendation: Recommendation) -> str:
 
 
 def _why_no_lr(run: Run, recommendation: Recommendation) -> str:
-    baseline = run.baseline
-    config, discovery = (baseline.config, baseline.discovery) if baseline else (None, None)
+    config, discovery = run.baseline_config, run.discovery
     if config is not None and global_batch(config) == global_batch(recommendation.config):
         return "lr is left out: keep yours, the global batch is the baseline's"
     if base_learning_rate(discovery, run.options, config) is None:

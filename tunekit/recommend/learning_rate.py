@@ -71,6 +71,12 @@ def global_batch(config: TrainConfig, gpus: int = 1) -> int:
     return config.batch_size * gpus * config.accumulate_grad_batches
 
 
+def seen_learning_rate(discovery: Discovery | None) -> float | None:
+    """Return the learning rate of all optimizers of the target, None when they differ or it is unknown."""
+    rates = {optimizer.base_lr for optimizer in discovery.optimizers} if discovery else set()
+    return rates.pop() if len(rates) == 1 else None
+
+
 def base_learning_rate(
     discovery: Discovery | None, options: SearchOptions, baseline: TrainConfig | None
 ) -> BaseLearningRate | None:
@@ -84,9 +90,7 @@ def base_learning_rate(
         options: holds --lr and --base-batch.
         baseline: the knob values that the user has now, None when they are unknown.
     """
-    seen_lrs = {optimizer.base_lr for optimizer in discovery.optimizers} if discovery else set()
-    seen_lr = seen_lrs.pop() if len(seen_lrs) == 1 else None
-    lr = options.base_lr if options.base_lr is not None else seen_lr
+    lr = options.base_lr if options.base_lr is not None else seen_learning_rate(discovery)
     batch = options.base_batch
     if batch is None and baseline is not None:
         batch = global_batch(baseline, discovery.world_size if discovery else 1)

@@ -249,7 +249,7 @@ def _reason(
             Tier.CONSERVATIVE: f"{the_best} within the conservative limits, compile off",
             Tier.BALANCED: f"Smallest config within {_percent(tolerance)} of the {best} "
             "inside the balanced limits",
-            Tier.AGGRESSIVE: f"{the_best} within the aggressive limits; it may run out of memory",
+            Tier.AGGRESSIVE: f"{the_best} within the aggressive limits",
         }[tier]
     ]
     if is_baseline:

@@ -70,7 +70,7 @@ POLICIES = {
             buffer_share=None,
             workers_share=1.0,
             compile="free",
-            meaning="{best}, little headroom: 95% of VRAM, all CPUs; it may run out of memory",
+            meaning="{best}, little headroom: 95% of VRAM, all CPUs",
         ),
     )
 }

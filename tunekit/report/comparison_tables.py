@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from tunekit.recommend.step_time import SAMPLES
+from tunekit.recommend.time_breakdown import SAMPLES
 from tunekit.records.comparison import AgainstReference, ComparedRun, RunComparison
 from tunekit.records.run import Objective
 from tunekit.report.columns import Column, fitted_table
@@ -147,7 +147,7 @@ def time_table(comparison: RunComparison) -> Table:
         rows.append((name, *(duration_text(value) for value in values), *change))
     titles = ("", *(run.name for run in runs), *(("change",) if len(runs) == 2 else ()))
     return Table(
-        f"Where the time for {SAMPLES:,} samples goes (measured, by the {comparison.clock}'s clock)",
+        f"Time breakdown per {SAMPLES:,} samples (measured, by the {comparison.clock}'s clock)",
         titles,
         tuple(rows),
         tuple(range(1, len(titles))),

@@ -10,8 +10,7 @@ from tunekit.units import bytes_text
 
 def scaling_table(run: Run, best: Recommendation | None) -> Table:
     """The multi-GPU table of the tier that the answer speaks of."""
-    discovery = next((record.discovery for record in run.trials if record.discovery), None)
-    rule = rule_of(discovery)
+    rule = rule_of(run.discovery)
     linear = "lr linear" + (" *" if rule is LearningRateRule.LINEAR else "")
     sqrt = "lr sqrt" + (" *" if rule is LearningRateRule.SQRT else "")
     rows = [

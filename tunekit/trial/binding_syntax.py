@@ -11,12 +11,12 @@ HOW is one of
 and the last place of a value may spell it: `env:AMP{bf16:1,fp32:0}`, `--precision {fp32:32-true}`.
 """
 
-import difflib
 import re
 import shlex
 from collections.abc import Sequence
 
 from tunekit.errors import UsageError
+from tunekit.near import did_you_mean
 from tunekit.records.config import LOADER_KNOBS, MODEL_KNOBS
 from tunekit.records.target import Binding, BindingKind
 from tunekit.trial.spelling import (
@@ -50,8 +50,7 @@ def parse_binding(text: str) -> Binding:
     if not equals or not knob or not how:
         raise UsageError(f"--bind {text}: write it as KNOB=HOW, as in: --bind 'batch_size=--bs {{}}'")
     if knob not in BINDABLE:
-        near = difflib.get_close_matches(knob, BINDABLE, n=2)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"use one of {', '.join(BINDABLE)}"
+        hint = did_you_mean(knob, BINDABLE, f"use one of {', '.join(BINDABLE)}")
         raise UsageError(f"--bind {text}: no knob {knob!r}; {hint}")
     if re.search(r"[\x00\ud800-\udfff]", how):  # no program can be given these
         raise UsageError(f"--bind {knob}: the binding is not readable as text: {how!r}")

@@ -20,6 +20,7 @@ from ruamel.yaml.scalarbool import ScalarBoolean
 from tomlkit.exceptions import TOMLKitError
 
 from tunekit.errors import TargetError, UsageError
+from tunekit.near import did_you_mean
 from tunekit.trial.yaml_scalars import with_scalar
 
 Scalar = bool | int | float | str | None
@@ -109,8 +110,7 @@ def _text_of(path: Path) -> str:
 
 def _missing(path: Path) -> str:
     beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
-    near = difflib.get_close_matches(path.name, beside, n=3)
-    hint = f"did you mean {' or '.join(near)}?" if near else "check the path of its binding"
+    hint = did_you_mean(path.name, beside, "check the path of its binding")
     return f"no file {path.name!r} in {path.parent}; {hint}"
 
 

@@ -1,6 +1,5 @@
 """From the words after `--` to a target."""
 
-import difflib
 import hashlib
 import os
 import shutil
@@ -9,6 +8,7 @@ from pathlib import Path
 
 from tunekit.errors import TargetError
 from tunekit.hardware.interpreter import is_python
+from tunekit.near import did_you_mean
 from tunekit.records.target import Target
 
 
@@ -77,9 +77,7 @@ def _first_argument(words: Sequence[str]) -> str | None:
 
 def _missing(path: Path, word: str) -> str:
     beside = [entry.name for entry in path.parent.glob("*.py")] if path.parent.is_dir() else []
-    near = difflib.get_close_matches(path.name, beside, n=3)
-    hint = f"did you mean {' or '.join(near)}?" if near else "check the path"
-    return f"no script {word!r} in {path.parent}; {hint}"
+    return f"no script {word!r} in {path.parent}; {did_you_mean(path.name, beside, 'check the path')}"
 
 
 def _name_of(command: Sequence[str], script: Path | None) -> str:

@@ -30,7 +30,13 @@ def of(whole: Run) -> tuple[Chart | HeatMap, ...]:
 def test_charts_come_in_the_order_of_the_report():
     trials = (baseline_record(), trial_record(1, 900.0, fast), *confirm_records([900.0, 910.0], fast))
     shown = of(run(trials=trials, recommendations=(recommendation(of=fast),)))
-    assert [one.id for one in shown] == ["step_time", "throughput", "loader_ram", "device_memory", "history"]
+    assert [one.id for one in shown] == [
+        "time_breakdown",
+        "throughput",
+        "loader_ram",
+        "device_memory",
+        "history",
+    ]
 
 
 def test_a_run_without_figures_has_no_charts():

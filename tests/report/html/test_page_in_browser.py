@@ -238,7 +238,7 @@ def test_trials_are_shown_by_what_came_of_them(tab: Page, shown: RunView):
 
 
 def test_the_theme_button_changes_the_colours_of_page_and_chart(tab: Page):
-    drawn(tab, "step_time")
+    drawn(tab, "time_breakdown")
     light = colours(tab)
     tab.click("#theme")
     dark = colours(tab)
@@ -248,7 +248,7 @@ def test_the_theme_button_changes_the_colours_of_page_and_chart(tab: Page):
 
 
 def test_a_dark_preference_is_followed_in_page_and_chart(tab: Page):
-    drawn(tab, "step_time")
+    drawn(tab, "time_breakdown")
     tab.emulate_media(color_scheme="dark")
     tab.wait_for_function("() => document.getElementById('theme').textContent === 'Light colours'")
     page_ink, _, chart_ink, _ = colours(tab)
@@ -261,7 +261,7 @@ def colours(tab: Page) -> list[str]:
         """() => {
             const root = getComputedStyle(document.documentElement);
             const fill = (part) => getComputedStyle(
-                document.querySelector(`[data-chart=step_time] ${part}`)).fill;
+                document.querySelector(`[data-chart=time_breakdown] ${part}`)).fill;
             return [root.color, root.backgroundColor, fill('.xtick text'), fill('.bars path')];
         }"""
     )

@@ -6,7 +6,7 @@ from statistics import geometric_mean
 from tunekit.recommend.across_runs.side import Side, compared_run, is_same_training
 from tunekit.recommend.across_runs.unfair import unfair_findings
 from tunekit.recommend.noise import larger_noise, unpaired_factor, verdict
-from tunekit.recommend.step_time import DEVICE_PARTS, HOST_PARTS, have_device_parts
+from tunekit.recommend.time_breakdown import DEVICE_PARTS, HOST_PARTS, have_device_parts
 from tunekit.records.comparison import AgainstReference, ComparedRun, RunComparison, Verdict
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.measurement import Interval

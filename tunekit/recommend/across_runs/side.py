@@ -8,8 +8,8 @@ from pathlib import PurePath
 from tunekit.recommend.largest import peak_reserved_bytes
 from tunekit.recommend.noise import mean_interval
 from tunekit.recommend.ram_buffer import measured_sample, ram_buffer
-from tunekit.recommend.step_time import SAMPLES, Seconds, mean_s
 from tunekit.recommend.tiers import base_ram_bytes
+from tunekit.recommend.time_breakdown import SAMPLES, Seconds, mean_s
 from tunekit.recommend.trials_of import measurements_of
 from tunekit.records.comparison import ComparedRun, TimePart
 from tunekit.records.config import TrainConfig

@@ -7,8 +7,8 @@ from tunekit.report.charts.history import history_chart
 from tunekit.report.charts.knobs import knobs_chart
 from tunekit.report.charts.loader_ram import loader_ram_map
 from tunekit.report.charts.memory import memory_charts
-from tunekit.report.charts.step_time import step_time_chart
 from tunekit.report.charts.throughput import throughput_chart
+from tunekit.report.charts.time_breakdown import time_breakdown_chart
 
 
 def charts_of(run: Run, best: Recommendation | None) -> tuple[Chart | HeatMap, ...]:
@@ -19,7 +19,7 @@ def charts_of(run: Run, best: Recommendation | None) -> tuple[Chart | HeatMap, .
         best: the recommendation that the answer speaks of.
     """
     charts: tuple[Chart | HeatMap, ...] = (
-        step_time_chart(run, best),
+        time_breakdown_chart(run, best),
         throughput_chart(run),
         loader_ram_map(run, best),
         *memory_charts(run),

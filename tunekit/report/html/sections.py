@@ -19,7 +19,7 @@ class Section:
 
 
 _CHARTS: dict[str, tuple[str, ...]] = {
-    "time": ("step_time",),
+    "time": ("time_breakdown",),
     "throughput": ("throughput",),
     "loader": ("loader_ram",),
     "memory": ("device_memory", "host_memory"),

@@ -5,7 +5,7 @@ from build_records import baseline_record, config, confirm_records, recommendati
 
 from tunekit.records.attribution import DeviceParts, StepParts
 from tunekit.report.charts.chart import Chart
-from tunekit.report.charts.step_time import step_time_chart
+from tunekit.report.charts.time_breakdown import time_breakdown_chart
 
 fast = config(batch_size=256)
 PARTS = StepParts(data_wait_s=6.4, compute_s=12.8, optimizer_s=4.8, other_s=1.6)
@@ -21,7 +21,7 @@ def chart(own: dict, tier: dict) -> Chart:
         trial_record(1, 1000.0, fast),
         *confirm_records([1000.0, 1000.0], fast, parts=PARTS, **tier),
     )
-    return step_time_chart(run(trials=trials, recommendations=(best,)), best)
+    return time_breakdown_chart(run(trials=trials, recommendations=(best,)), best)
 
 
 def figures(of: Chart, name: str) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from tunekit.recommend.step_time import (
+from tunekit.recommend.time_breakdown import (
     DEVICE_PARTS,
     HOST_PARTS,
     SAMPLES,
@@ -20,7 +20,7 @@ from tunekit.report.table import Basis
 from tunekit.units import duration_text
 
 
-def step_time_chart(run: Run, best: Recommendation | None) -> Chart:
+def time_breakdown_chart(run: Run, best: Recommendation | None) -> Chart:
     """Return the parts of the baseline's time and of the recommended config's, per thousand samples.
 
     By the device's clock where both have it: the host only queues work for a GPU, and waits wherever the
@@ -39,8 +39,8 @@ def step_time_chart(run: Run, best: Recommendation | None) -> Chart:
     totals = tuple(_total(name, each, parts) for name, each in known)
     clock = "the device's" if by_device else "the host's"
     return Chart(
-        id="step_time",
-        title="Where the time goes (measured)",
+        id="time_breakdown",
+        title=f"Time breakdown per {SAMPLES:,} samples (measured)",
         summary=(
             f"Steady time for {SAMPLES:,} samples by {clock} clock, epoch boundaries left out: "
             f"{', '.join(f'{one.x} {one.text}' for one in totals)}."

@@ -3,7 +3,7 @@
 import pytest
 from build_records import baseline_record, config, confirm_records, loop, recommendation, run, trial_record
 
-from tunekit.recommend.step_time import (
+from tunekit.recommend.time_breakdown import (
     DEVICE_PARTS,
     HOST_PARTS,
     have_device_parts,

@@ -1,0 +1,21 @@
+"""The hint beside a name that is not known."""
+
+import pytest
+
+from tunekit.near import did_you_mean
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("--bugdet", "did you mean --budget?"),
+        ("tial", "did you mean trial or trials?"),
+        ("nothing", "look at --help"),
+    ],
+)
+def test_near_names_are_offered_the_nearest_first(name: str, hint: str) -> None:
+    assert did_you_mean(name, iter(["trials", "--budget", "trial", "gpu"]), "look at --help") == hint
+
+
+def test_no_more_than_three_names_are_offered() -> None:
+    assert did_you_mean("gpu", [f"gpu{number}" for number in range(9)], "").count("gpu") == 3
