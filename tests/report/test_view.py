@@ -171,6 +171,13 @@ def test_without_a_recommendation_there_is_no_claim(trials, words: str):
     assert shown.scaling.rows == ()
 
 
+@pytest.mark.parametrize("status", [one for one in RunStatus if one is not RunStatus.FINISHED])
+def test_an_answer_before_the_end_of_the_search_is_marked(status: RunStatus):
+    assert view(finished(status=status)).answer == (
+        f"{view(finished()).answer} Not final (status: {status.value})."
+    )
+
+
 def test_the_answer_speaks_of_balanced_or_the_nearest_tier():
     tiers = {tier: recommendation(tier) for tier in Tier}
     assert best_recommendation(run()) is None

@@ -5,7 +5,7 @@ from tunekit.recommend.recommendation import answer_of
 from tunekit.records.config import KNOBS
 from tunekit.records.measurement import Interval
 from tunekit.records.recommendation import Recommendation
-from tunekit.records.run import Objective, Run
+from tunekit.records.run import Objective, Run, RunStatus
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.report.text import change_text, interval_text, is_too_wide, printable, speedup_text
 from tunekit.report.tiers_table import baseline_column, ram_text
@@ -18,11 +18,16 @@ def best_recommendation(run: Run) -> Recommendation | None:
 
 
 def answer_text(run: Run, best: Recommendation | None) -> str:
-    """Return the result in one or two sentences."""
+    """Return the result in one or two sentences; it says so where the search did not come to its end."""
     if best is None:
         failed = sum(record.failure is not None for record in run.trials)
         trials = f"{count_text(len(run.trials), 'trial')}, {failed} of them failed"
         return f"No recommendation yet: {trials} (status: {run.status})."
+    answer = _answer_of(run, best)
+    return answer if run.status is RunStatus.FINISHED else f"{answer} Not final (status: {run.status})."
+
+
+def _answer_of(run: Run, best: Recommendation) -> str:
     name = best.tier.value.capitalize()
     rate = interval_text(best.rate_samples_per_s, " samples/s")
     if best.is_baseline:
