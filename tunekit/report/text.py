@@ -106,6 +106,11 @@ def change_text(knob: str, before: object, after: object) -> str:
     return f"{knob}: {' -> '.join(told)}"
 
 
+def names_text(names: Sequence[str]) -> str:
+    """Return all names of one config, such as "conservative = balanced"."""
+    return " = ".join(names)
+
+
 def config_text(config: TrainConfig | None) -> str:
     """Return a config in one line, such as "batch 64, workers 2 x prefetch 2, bf16, compile"."""
     if config is None:

@@ -10,6 +10,7 @@ from tunekit.records.measurement import Interval, Measurement
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
+from tunekit.report.text import names_text
 
 BASELINE = "baseline"
 
@@ -31,7 +32,7 @@ class Marked:
     @property
     def name(self) -> str:
         """All its names."""
-        return ", ".join(self.names)
+        return names_text(self.names)
 
     @property
     def measurements(self) -> tuple[Measurement, ...]:
