@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from tunekit.recommend.largest import peak_reserved_bytes
-from tunekit.recommend.noise import mean_interval
+from tunekit.recommend.noise import mean_of_known
 from tunekit.recommend.planned_training import planned_training
 from tunekit.recommend.ram_buffer import RamBuffer, measured_sample, ram_buffer, tier_sample
 from tunekit.recommend.tiers import base_ram_bytes
@@ -95,7 +95,8 @@ def baseline_column(run: Run) -> Column:
     """The baseline by its fresh confirming processes, or by its one trial while there are none."""
     measured = measurements_of(run, None)
     loops = [one.loop for one in measured]
-    rate = mean_interval([loop.rate_samples_per_s for loop in loops]).value if loops else None
+    rate = mean_of_known([loop.rate_samples_per_s for loop in loops])
+    pace = mean_of_known([loop.epoch_it_per_s for loop in loops])
     epoch_samples = loops[0].epoch_samples_total if loops else None
     planned = planned_training(run.options, run.trials)
     config = run.baseline_config
@@ -106,11 +107,11 @@ def baseline_column(run: Run) -> Column:
     return Column(
         title="baseline",
         config=config,
-        samples_per_s=rate,
-        it_per_s=mean_interval([loop.epoch_it_per_s for loop in loops]).value if loops else None,
+        samples_per_s=rate.value if rate else None,
+        it_per_s=pace.value if pace else None,
         speedup="1" if loops else "n/a",
         speedup_range="",
-        epoch_time_s=epoch_samples / rate if epoch_samples and rate else None,
+        epoch_time_s=epoch_samples / rate.value if epoch_samples and rate else None,
         finish_time_s=planned.mean_finish_time_s(config, loops),
         buffer=buffer,
         reserved_bytes=max((peak_reserved_bytes(one) or 0 for one in measured), default=0) or None,
