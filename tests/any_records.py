@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from build_records import configs, discovery, host, options, profile, run
+from build_records import configs, discovery, host, measurement, options, profile, run
 from hypothesis import strategies as st
 
 from tunekit.records.attribution import StepParts
@@ -214,6 +214,76 @@ def recommendations(draw: st.DrawFn) -> Recommendation:
         float32_matmul_precision=draw(st.none() | texts),
         learning_rate=None,
         reason=draw(texts),
+    )
+
+
+ABSURD_FIGURES = (5e-324, 1e-300, 1.0, 1e15, 1e300, 1.7e308)
+"""What no training has and a record may all the same."""
+
+
+@st.composite
+def absurd_runs(draw: st.DrawFn) -> Run:
+    """A run with a baseline, confirmed trials and all tiers, and figures of any size."""
+    figures = st.sampled_from(ABSURD_FIGURES)
+    whole = st.sampled_from((1, 2, 10**15, 1 << 70))
+    ranges = st.tuples(figures, figures, figures).map(sorted)
+    ranges = ranges.map(lambda ends: Interval(low=ends[0], value=ends[1], high=ends[2]))
+
+    def trial(number: int, of: TrainConfig, role: TrialRole) -> TrialRecord:
+        seen = measurement(1.0, of)
+        parts = StepParts(**{name: draw(figures) for name in StepParts.model_fields})
+        loop = {name: draw(whole) for name in ("steady_batches", "steady_samples", "batch_bytes")}
+        loop |= {name: draw(st.none() | whole) for name in ("epoch_samples", "peak_reserved_bytes")}
+        loop |= {name: draw(figures) for name in ("steady_time_s", "boundary_s", "startup_s", "first_step_s")}
+        return TrialRecord(
+            number=number,
+            role=role,
+            round=number if role is TrialRole.CONFIRM else None,
+            config=of,
+            is_baseline_config=role is TrialRole.BASELINE,
+            started_at="",
+            duration_s=draw(figures),
+            measurement=seen.model_copy(
+                update={
+                    "loop": seen.loop.model_copy(update=loop | {"parts": parts}),
+                    "memory": seen.memory.model_copy(update={"peak_pss_bytes": draw(whole)}),
+                }
+            ),
+        )
+
+    own, fast = draw(configs()), draw(configs())
+    trials = [trial(0, own, TrialRole.BASELINE), trial(1, fast, TrialRole.SEARCH)]
+    trials += [trial(number, fast, TrialRole.CONFIRM) for number in (2, 3)]
+    tiers = [
+        Recommendation(
+            tier=tier,
+            config=fast,
+            search_trial=1,
+            confirm_trials=(2, 3),
+            is_baseline=False,
+            rate_samples_per_s=draw(ranges),
+            it_per_s=draw(ranges),
+            speedup=draw(st.none() | ranges),
+            epoch_time_s=draw(st.none() | figures),
+            finish_time_s=draw(st.none() | figures),
+            peak_reserved_bytes=draw(st.none() | whole),
+            device_memory_bytes=draw(st.none() | whole),
+            buffer_bytes=draw(whole),
+            base_ram_bytes=draw(whole),
+            float32_matmul_precision=None,
+            learning_rate=None,
+            reason="",
+        )
+        for tier in Tier
+    ]
+    return run(
+        trials=tuple(trials),
+        options=options(epochs=draw(whole), epochs_given=draw(st.booleans())),
+        recommendations=tuple(tiers),
+        noise_floor=NoiseFloor(relative=draw(figures), pairs=1, processes=2),
+        findings=(Finding(code="some-code", severity="info", message="", gain=draw(figures)),),
+        model=draw(model_summaries()),
+        search_time_s=draw(figures),
     )
 
 

@@ -11,11 +11,13 @@ from tunekit.errors import UsageError
 from tunekit.units import (
     bytes_text,
     count_text,
+    digits_text,
     duration_text,
     hours_text,
     parse_duration_s,
     percent_text,
     rate_text,
+    share_text,
     usd_text,
 )
 
@@ -178,6 +180,35 @@ def test_a_plural_of_its_own_is_used_for_all_but_one():
         "1 batch",
         "2 batches",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text_of", "huge"),
+    [
+        (bytes_text, "9.31e+290 GiB"),
+        (duration_text, "2.78e+296h"),
+        (rate_text, "1e+300"),
+        (hours_text, "1e+300"),
+        (usd_text, "$1e+300"),
+        (share_text, "1e+302%"),
+        (percent_text, "1e+302%"),
+        (lambda factor: digits_text(factor, ".2f"), "1e+300"),
+    ],
+)
+def test_a_figure_beyond_all_use_has_few_letters_and_an_infinite_one_is_unknown(text_of, huge: str):
+    assert text_of(1e300) == huge
+    assert text_of(math.inf) == text_of(-math.inf) == text_of(math.nan) == "n/a"
+
+
+@given(
+    st.floats() | st.integers(), st.sampled_from([bytes_text, duration_text, rate_text, usd_text, share_text])
+)
+def test_any_figure_is_a_short_text(figure: float, text_of):
+    assert 0 < len(text_of(figure)) <= 26
+
+
+def test_a_whole_number_that_no_float_holds_is_unknown():
+    assert bytes_text(10**400) == "n/a"
 
 
 @pytest.mark.parametrize(("share", "text"), [(0.0, "0%"), (0.05, "5%"), (0.025, "2.5%"), (0.0005, "0.05%")])

@@ -12,19 +12,35 @@ KIB = 1 << 10
 MIB = 1 << 20
 GIB = 1 << 30
 
+_UNKNOWN = "n/a"
+"""What stands for a figure that is not known, or beyond all bounds."""
+_MOST_IN_DIGITS = 1e15
+"""A figure from here on is written by its exponent."""
+
 _DURATION_UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 
 
+def digits_text(figure: float | None, form: str) -> str:
+    """Return a figure in a form such as ".2f"; by its exponent where that took too many digits.
+
+    "n/a" for None, and for what is beyond all bounds.
+    """
+    known = _finite(figure)
+    if known is None:
+        return _UNKNOWN
+    return format(known, form if abs(known) < _MOST_IN_DIGITS else ".3g")
+
+
 def bytes_text(size_bytes: float | None) -> str:
     """Return a size such as "512 B", "64.0 MiB" or "22.5 GiB"; "n/a" for None."""
-    if size_bytes is None:
-        return "n/a"
-    magnitude = abs(size_bytes)
+    size = _finite(size_bytes)
+    if size is None:
+        return _UNKNOWN
     for unit, scale in (("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
-        if magnitude >= scale * (1 - 0.05 / 1024):  # 1023.96 KiB reads as 1.0 MiB, not as 1024.0 KiB
-            return f"{size_bytes / scale:.1f} {unit}"
-    return f"{size_bytes:.0f} B"
+        if abs(size) >= scale * (1 - 0.05 / 1024):  # 1023.96 KiB reads as 1.0 MiB, not as 1024.0 KiB
+            return f"{digits_text(size / scale, '.1f')} {unit}"
+    return f"{size:.0f} B"
 
 
 def count_text(number: int, noun: str, plural: str | None = None) -> str:
@@ -34,50 +50,70 @@ def count_text(number: int, noun: str, plural: str | None = None) -> str:
 
 def duration_text(duration_s: float | None) -> str:
     """Return a duration such as "42 ms", "8.1 s", "3m 20s" or "2h 05m"; "n/a" for None."""
-    if duration_s is None:
-        return "n/a"
-    if duration_s < 0:
-        return "-" + duration_text(-duration_s)
-    if duration_s < 0.9995:
-        return f"{duration_s * 1000:.0f} ms"
-    if duration_s < 59.95:
-        return f"{duration_s:.1f} s"
-    whole_s = round(duration_s)
+    seconds = _finite(duration_s)
+    if seconds is None:
+        return _UNKNOWN
+    if seconds < 0:
+        return "-" + duration_text(-seconds)
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    if seconds >= 3600 * _MOST_IN_DIGITS:
+        return f"{digits_text(seconds / 3600, '.0f')}h"
+    whole_s = round(seconds)
     if whole_s < 3600:
         return f"{whole_s // 60}m {whole_s % 60:02d}s"
     return f"{whole_s // 3600}h {whole_s % 3600 // 60:02d}m"
 
 
 def rate_text(per_s: float | None) -> str:
-    """Return a rate with three or four significant digits, such as "1,234" or "0.57"."""
-    if per_s is None:
-        return "n/a"
-    if per_s >= 99.95:
-        return f"{per_s:,.0f}"
-    return f"{per_s:.1f}" if per_s >= 9.995 else f"{per_s:.2f}"
+    """Return a rate with three or four significant digits, such as "1,234" or "0.57"; "n/a" for None."""
+    rate = _finite(per_s) or 0.0
+    return digits_text(per_s, ",.0f" if rate >= 99.95 else ".1f" if rate >= 9.995 else ".2f")
 
 
 def hours_text(hours: float | None) -> str:
     """Return hours with three significant digits or all whole ones, such as "1,234", "17.8" or "0.012"."""
-    if hours is None:
-        return "n/a"
-    if hours >= 0.9995:
-        return rate_text(hours)
-    return f"{hours:.2g}" if hours >= 0.0005 else f"{hours:.0e}"
+    known = _finite(hours)
+    if known is None or known >= 0.9995:
+        return rate_text(known)
+    return f"{known:.2g}" if known >= 0.0005 else f"{known:.0e}"
 
 
 def usd_text(usd: float | None) -> str:
     """Return dollars such as "$0.42", "$17.80" or "$1,234"; "n/a" for None."""
-    if usd is None:
-        return "n/a"
-    if 0 < usd < 0.005:
+    known = _finite(usd)
+    if known is None:
+        return _UNKNOWN
+    if 0 < known < 0.005:
         return "<$0.01"
-    return f"${usd:,.0f}" if usd >= 99.995 else f"${usd:.2f}"
+    return f"${digits_text(known, ',.0f' if known >= 99.995 else '.2f')}"
 
 
 def percent_text(share: float) -> str:
     """Return a share with up to three significant digits, such as "5%", "2.5%" or "0.05%"."""
-    return f"{share * 100:.3g}%"
+    return share_text(share, ".3g")
+
+
+def share_text(share: float, form: str = ".0f") -> str:
+    """Return a share in per cent, such as "5%".
+
+    Args:
+        share: 1 is the whole.
+        form: of the per cent.
+    """
+    percent = digits_text(share * 100, form)
+    return percent if percent == _UNKNOWN else f"{percent}%"
+
+
+def _finite(figure: float | None) -> float | None:
+    """Return a figure that can be written; None for one that is unknown, or beyond all bounds."""
+    try:
+        known = math.nan if figure is None else float(figure)
+    except OverflowError:  # a whole number that no float holds
+        return None
+    return known if math.isfinite(known) else None
 
 
 def parse_duration_s(text: str) -> float:

@@ -5,27 +5,28 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from build_records import baseline_record, config, host, options, run
-from scripted_search import learnt, search_in
+from scripted_search import ScriptedExecutor, learnt, search_in
 
 import tunekit
 from tunekit import errors
-from tunekit.cli import init, machine, report
+from tunekit.cli import init, machine, report, report_files, trials
 from tunekit.cli import main as cli
 from tunekit.cli.main import INTERRUPTED, build_parser, main
 from tunekit.errors import TunekitError
 from tunekit.hardware.detect import detect_host
+from tunekit.records import codec
 from tunekit.records.codec import to_json
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Host
-from tunekit.records.run import Run
+from tunekit.records.run import Run, RunStatus
 from tunekit.records.target import Target
 from tunekit.records.trial import TrialRecord
-from tunekit.report.view import view
+from tunekit.report.view import RunView, view
 from tunekit.search.folder import RunFolder, load_run
 from tunekit.trial.target import resolve_target
 
@@ -615,6 +616,111 @@ def test_json_alone_is_on_standard_output(finished: Path, capsys: pytest.Capture
     assert Run.model_validate_json(captured.out) == load_run(finished)
     assert "run folder" in captured.err
     assert "Tiers (measured)" not in captured.err, "the report is for those who read it"
+
+
+# --- interrupted ---------------------------------------------------------------------------
+
+CtrlCAt = Callable[[int | None], None]
+
+
+@pytest.fixture
+def ctrl_c_at(monkeypatch: pytest.MonkeyPatch) -> CtrlCAt:
+    """Trials without processes; Ctrl-C comes in the one whose number is given."""
+    learnt_on_cpu = learnt(config(), device_type="cpu")
+
+    def script(number: int | None) -> None:
+        def executor_for(run: Run, folder: RunFolder, *_: object) -> ScriptedExecutor:
+            return ScriptedExecutor(
+                folder.trials_folder, interrupt_at=number, learns=lambda spec: learnt_on_cpu
+            )
+
+        monkeypatch.setattr(trials, "executor_for", executor_for)
+
+    return script
+
+
+def start_in(folder: Path) -> int:
+    words = ["search", "--trials", "3", "--out", str(folder), "--", sys.executable, "train.py"]
+    return main(words)
+
+
+def left_in(folder: Path) -> set[str]:
+    """The names of what lies in a run's folder beside its trials."""
+    return {path.name for path in folder.iterdir()} - {"trials", "run.json", ".lock", "study.journal"}
+
+
+@pytest.mark.parametrize(("at", "marked"), [(1, "(status: interrupted)"), (5, "Not final (status: interr")])
+def test_an_interrupted_search_leaves_its_reports_so_far(
+    at: int, marked: str, project: Path, ctrl_c_at: CtrlCAt, capsys: pytest.CaptureFixture[str]
+):
+    folder = project / "run"
+    ctrl_c_at(at)
+    assert start_in(folder) == INTERRUPTED
+    saved = load_run(folder)
+    assert (saved.status, len(saved.trials)) == (RunStatus.INTERRUPTED, at)
+    answer = view(saved).answer
+    assert marked in answer
+    assert left_in(folder) == {"report.html", "report.md"}
+    assert all(answer in (folder / name).read_text() for name in ("report.html", "report.md"))
+    told = capsys.readouterr().out
+    assert told.index(f"tunekit search --resume {folder}") < told.index("Its report so far: ")
+    assert f"Its report so far: {folder}/report.html\n" in told
+
+
+def test_a_resumed_search_writes_over_the_reports_so_far(project: Path, ctrl_c_at: CtrlCAt):
+    folder = project / "run"
+    ctrl_c_at(4)
+    start_in(folder)
+    ctrl_c_at(None)
+    assert main(["search", "--resume", str(folder)]) == 0
+    for name in ("report.html", "report.md"):
+        text = (folder / name).read_text()
+        assert view(load_run(folder)).answer in text
+        assert "status: interrupted" not in text
+
+
+def test_an_interrupted_search_that_measured_nothing_leaves_no_report(
+    project: Path, ctrl_c_at: CtrlCAt, capsys: pytest.CaptureFixture[str]
+):
+    ctrl_c_at(0)
+    assert start_in(project / "run") == INTERRUPTED
+    assert left_in(project / "run") == set()
+    assert "report so far" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_ctrl_c_ends_the_drawing_and_leaves_no_half_report(
+    number: signal.Signals,
+    project: Path,
+    ctrl_c_at: CtrlCAt,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    drawn = report_files.html_text
+
+    def drawn_and_then_cut_off(run: Run, shown: RunView) -> str:
+        monkeypatch.setattr(codec.os, "fsync", lambda file: signal.raise_signal(number))
+        return drawn(run, shown)
+
+    monkeypatch.setattr(report_files, "html_text", drawn_and_then_cut_off)
+    ctrl_c_at(4)
+    assert start_in(project / "run") == INTERRUPTED
+    assert left_in(project / "run") == set()
+    saved = load_run(project / "run")
+    assert (saved.status, len(saved.trials)) == (RunStatus.INTERRUPTED, 4)
+    captured = capsys.readouterr()
+    assert "Traceback" not in captured.out + captured.err
+    assert "report so far" not in captured.out
+
+
+def test_an_interrupted_search_says_why_it_leaves_no_report(
+    project: Path, ctrl_c_at: CtrlCAt, capsys: pytest.CaptureFixture[str]
+):
+    (project / "run" / "report.html").mkdir(parents=True)
+    ctrl_c_at(2)
+    assert start_in(project / "run") == INTERRUPTED
+    assert "report.html can't be written" in capsys.readouterr().out
+    assert load_run(project / "run").status is RunStatus.INTERRUPTED
 
 
 # --- init ----------------------------------------------------------------------------------

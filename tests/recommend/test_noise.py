@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tunekit.recommend.noise import (
     larger_noise,
     mean_interval,
+    mean_of_known,
     noise_floor,
     speedup,
     t_quantile,
@@ -145,6 +146,11 @@ def test_one_process_without_a_noise_floor_has_a_range_of_no_width():
 def test_no_process_has_no_mean():
     with pytest.raises(ValueError, match="at least one value"):
         mean_interval([])
+
+
+def test_a_mean_leaves_out_what_is_no_figure():
+    assert mean_of_known([0.0, 100.0, math.inf, 400.0]) == mean_interval([100.0, 400.0])
+    assert mean_of_known([0.0, math.inf]) is None
 
 
 @pytest.mark.parametrize(

@@ -36,10 +36,8 @@ WALKED = """\
 | Tiers (measured) | config | samples/s | speed-up (95% range) | VRAM reserved | buffer (predicted) |
 | --- | --- | ---: | ---: | ---: | ---: |
 | baseline | batch 128, workers 2 x prefetch 2, fp32, persistent | 500 | 1 | 5.0 GiB | 500.0 KiB Safe |
-| conservative | batch 512, workers 4 x prefetch 2, fp32, persistent | 980 | 1.96x (1.86 to 2.06) | 5.0 GiB \
-| 3.9 MiB Safe |
-| balanced | same as conservative | 980 | 1.96x (1.86 to 2.06) | 5.0 GiB | 3.9 MiB Safe |
-| aggressive | same as conservative | 980 | 1.96x (1.86 to 2.06) | 5.0 GiB | 3.9 MiB Safe |
+| conservative = balanced = aggressive | batch 512, workers 4 x prefetch 2, fp32, persistent | 980 | \
+1.96x (1.86 to 2.06) | 5.0 GiB | 3.9 MiB Safe |
 
 - **Change** `batch_size: 128 -> 512`, `num_workers: 2 -> 4`
 - Headroom: 77% of the device's memory stays free, 5.0 GiB of 22.0 GiB reserved (measured); 97% of 32.0 GiB \

@@ -7,11 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from build_records import config, cpu, host, interval, recommendation, trial_record
+from any_records import absurd_runs
+from build_records import config, cpu, host, interval, recommendation, trial_record, unhurried
 from build_reports import full_plan, full_run, many_trials
 from build_searched import walked
+from hypothesis import given, settings
 from rich.console import Console
 
+from tunekit.plan.of_run import plan_of_run
 from tunekit.records.recommendation import NoiseFloor, Tier
 from tunekit.records.run import Run
 from tunekit.report.html.page import page
@@ -112,3 +115,17 @@ def test_a_figure_that_is_not_the_views_would_be_seen(shown: RunView):
     text = text_of_markdown(markdown(shown))
     for one in told:
         assert one not in text.replace(one, re.sub(r"\d", "#", one))
+
+
+@settings(unhurried, max_examples=40)
+@given(absurd_runs())
+def test_figures_of_any_size_are_written_in_few_letters(absurd: Run):
+    shown = view(absurd, "reports/train", plan_of_run(absurd))
+    text = on_terminal(shown)
+    assert markdown(shown)
+    told = [*sentences(shown), *cells(shown.tiers), *cells(shown.telemetry), text]
+    told += [cell for row in shown.trials.rows for cell in row.cells]
+    told += [note.line for note in shown.plan.notes] if shown.plan else []
+    for one in told:
+        assert not re.search(r"\b(inf|nan)\b", one)
+        assert not re.search(r"\d{22}|(\d{3},){6}", one.replace(shown.reproduce, ""))

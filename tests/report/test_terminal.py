@@ -40,24 +40,23 @@ Change
   num_workers: 2 -> 4
 
 Tiers (measured)
-                          baseline  conservative      balanced    aggressive
-batch_size                     128           512           512           512
-num_workers                      2             4             4             4
-prefetch_factor                  2             2             2             2
-pin_memory                     off           off           off           off
-persistent_workers              on            on            on            on
-compile                        off           off           off           off
-precision                     fp32          fp32          fp32          fp32
-channels_last                  off           off           off           off
-samples/s                      500           980           980           980
-it/s                          3.91          1.91          1.91          1.91
-speed-up                         1         1.96x         1.96x         1.96x
-  95% range                         1.86 to 2.06  1.86 to 2.06  1.86 to 2.06
-epoch                       1m 40s        51.0 s        51.0 s        51.0 s
-buffer (predicted)  500.0 KiB Safe  3.9 MiB Safe  3.9 MiB Safe  3.9 MiB Safe
-VRAM reserved              5.0 GiB       5.0 GiB       5.0 GiB       5.0 GiB
-lr (predicted)                 0.1           0.4           0.4           0.4
-same as                                           conservative  conservative
+                          baseline  conservative = balanced = aggressive
+batch_size                     128                                   512
+num_workers                      2                                     4
+prefetch_factor                  2                                     2
+pin_memory                     off                                   off
+persistent_workers              on                                    on
+compile                        off                                   off
+precision                     fp32                                  fp32
+channels_last                  off                                   off
+samples/s                      500                                   980
+it/s                          3.91                                  1.91
+speed-up                         1                                 1.96x
+  95% range                                                 1.86 to 2.06
+epoch                       1m 40s                                51.0 s
+buffer (predicted)  500.0 KiB Safe                          3.9 MiB Safe
+VRAM reserved              5.0 GiB                               5.0 GiB
+lr (predicted)                 0.1                                   0.4
 
 What holds the rate (predicted)
 baseline: training-bound; the loader allows 1,903 samples/s, training 510

@@ -171,6 +171,13 @@ def test_without_a_recommendation_there_is_no_claim(trials, words: str):
     assert shown.scaling.rows == ()
 
 
+@pytest.mark.parametrize("status", [one for one in RunStatus if one is not RunStatus.FINISHED])
+def test_an_answer_before_the_end_of_the_search_is_marked(status: RunStatus):
+    assert view(finished(status=status)).answer == (
+        f"{view(finished()).answer} Not final (status: {status.value})."
+    )
+
+
 def test_the_answer_speaks_of_balanced_or_the_nearest_tier():
     tiers = {tier: recommendation(tier) for tier in Tier}
     assert best_recommendation(run()) is None
@@ -277,20 +284,41 @@ def test_tiers_stand_beside_the_baseline():
     shown = view(
         finished(
             recommendation(Tier.CONSERVATIVE, config(batch_size=256), learning_rate=rate),
-            recommendation(
-                Tier.BALANCED, config(batch_size=256), learning_rate=rate, same_as=Tier.CONSERVATIVE
-            ),
+            recommendation(Tier.BALANCED, config(batch_size=512), learning_rate=rate),
         )
     ).tiers
     assert shown.columns == ("", "baseline", "conservative", "balanced")
     rows = {row[0]: row[1:] for row in shown.rows}
-    assert rows["batch_size"] == ("128", "256", "256")
+    assert rows["batch_size"] == ("128", "256", "512")
     assert rows["samples/s"] == ("500", "1,000", "1,000")
     assert rows["speed-up"] == ("1", "2.00x", "2.00x")
     assert rows["lr (predicted)"] == ("0.1", "0.2", "0.2")
     assert rows["VRAM reserved"] == ("5.0 GiB", "5.0 GiB", "5.0 GiB")
-    assert rows["same as"] == ("", "", "conservative")
     assert all(len(row) == len(shown.columns) for row in shown.rows)
+
+
+@pytest.mark.parametrize(
+    ("batches", "columns"),
+    [
+        ((256, 256, 256), {"conservative = balanced = aggressive": "256"}),
+        ((256, 256, 512), {"conservative = balanced": "256", "aggressive": "512"}),
+        ((256, 512, 512), {"conservative": "256", "balanced = aggressive": "512"}),
+        ((256, 512, 256), {"conservative = aggressive": "256", "balanced": "512"}),
+        ((64, 256, 512), {"conservative": "64", "balanced": "256", "aggressive": "512"}),
+    ],
+)
+def test_tiers_with_one_config_are_one_column(batches: tuple[int, ...], columns: dict[str, str]):
+    configs = [config(batch_size=batch) for batch in batches]
+    shown = view(finished(*(recommendation(tier, of) for tier, of in zip(Tier, configs, strict=True))))
+    sizes = next(row for row in shown.tiers.rows if row[0] == "batch_size")
+    assert dict(zip(shown.tiers.columns[2:], sizes[2:], strict=True)) == columns
+    assert [row[0] for row in shown.short_tiers.rows] == ["baseline", *columns]
+    assert {column for _, column in shown.tiers.changed} == set(range(2, 2 + len(columns)))
+
+
+def test_a_tier_with_figures_of_its_own_keeps_its_column():
+    tiers = (recommendation(Tier.CONSERVATIVE, fast), recommendation(of=fast, speedup=interval(1.9)))
+    assert view(finished(*tiers)).tiers.columns == ("", "baseline", "conservative", "balanced")
 
 
 def test_the_baselines_rate_is_that_of_its_fresh_processes():
@@ -307,7 +335,6 @@ def test_rows_that_say_nothing_are_left_out():
     records = (baseline_record(device=cpu()), trial_record(1, of=fast, device=cpu()))
     labels = [row[0] for row in view(finished(tier, trials=records)).tiers.rows]
     assert "VRAM reserved" not in labels
-    assert "same as" not in labels
 
 
 def test_the_multi_gpu_table_is_of_the_answers_tier_and_stars_the_optimizers_rule():

@@ -467,10 +467,13 @@ def test_one_round_is_followed_by_no_more_of_the_baseline_than_the_noise_floor_n
 
 @pytest.mark.parametrize("at", [0, 1, 4, 9])
 def test_ctrl_c_in_a_trial_keeps_what_was_finished(folder: Path, at: int):
-    with RunFolder(folder) as owned, pytest.raises(KeyboardInterrupt):
-        start_search(owned, ScriptedExecutor(owned.trials_folder, interrupt_at=at)).run()
+    with RunFolder(folder) as owned:
+        search = start_search(owned, ScriptedExecutor(owned.trials_folder, interrupt_at=at))
+        with pytest.raises(KeyboardInterrupt):
+            search.run()
     saved = load_run(folder)
     assert saved.status is RunStatus.INTERRUPTED
+    assert search.interrupted_run == saved
     assert [record.number for record in saved.trials] == list(range(at))
     assert saved.search_time_s == pytest.approx(at * TRIAL_S)
 

@@ -10,7 +10,7 @@ from tunekit.cli.trial_screen import TrialScreen, device_text
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
 from tunekit.report.terminal import draw
-from tunekit.report.text import host_text, target_text
+from tunekit.report.text import host_text, printable, target_text
 from tunekit.report.view import view
 from tunekit.units import duration_text, rate_text
 
@@ -64,6 +64,10 @@ class SearchScreen(TrialScreen):
         what = "Go on with" if self._ended else "Start again with"
         self._console.print(Text(f"{self._interrupted_text(folder)}. {what}:"))
         self._console.print(Text(f"  tunekit search --resume {folder}"), soft_wrap=True)
+
+    def reported_so_far(self, report: Path) -> None:
+        """Say where the report of what was measured lies."""
+        self._console.print(Text(printable(f"Its report so far: {report}")), soft_wrap=True)
 
     def closed(self, run: Run, folder: Path, files: Sequence[Path]) -> None:
         """Show the answer, if standard output is not the JSON's."""

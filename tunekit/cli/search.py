@@ -18,12 +18,13 @@ from tunekit.cli.report_files import (
     write_reports,
 )
 from tunekit.cli.search_arguments import add_arguments, default_options, search_options
-from tunekit.errors import DamagedRecordError, TargetChangedError, UsageError
+from tunekit.errors import DamagedRecordError, RunFolderError, TargetChangedError, UsageError
 from tunekit.units import count_text
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
+    from tunekit.cli.screen import SearchScreen
     from tunekit.records.host import Host
     from tunekit.records.profile import Profile
     from tunekit.records.run import Run
@@ -79,10 +80,13 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     with RunFolder(prepared.folder) as folder, SearchScreen(to_stderr=options.json) as screen:
         screen.opened(run, folder.path)
         executor = executor_for(run, folder, prepared.here, trial_s)
+        search = Search(run, folder, executor, prepared.machine, screen)
         try:
-            finished = Search(run, folder, executor, prepared.machine, screen).run()
+            finished = search.run()
         except KeyboardInterrupt:
             screen.interrupted(folder.path)
+            if search.interrupted_run is not None:
+                _report_so_far(search.interrupted_run, folder.path, screen)
             raise
         files = _write_files(finished, folder.path)
         try:
@@ -259,6 +263,18 @@ def default_folder(name: str) -> Path:
     while folder.exists():
         folder, number = base.with_name(f"{base.name}-{number}"), number + 1
     return folder
+
+
+def _report_so_far(run: "Run", folder: Path, screen: "SearchScreen") -> None:
+    """Leave the reports of a search that was interrupted, if it measured anything."""
+    if all(record.measurement is None for record in run.trials):
+        return
+    try:
+        html, _ = write_reports(run, shown_run(run, folder), folder)
+    except RunFolderError as error:
+        screen.said(str(error))
+    else:
+        screen.reported_so_far(html)
 
 
 def _write_files(run: "Run", folder: Path) -> tuple[Path, ...]:

@@ -7,7 +7,7 @@ from tunekit.records.finding import Finding, Severity
 from tunekit.records.measurement import Interval
 from tunekit.records.plan import Choice, How, PlanRequest, PlanRow
 from tunekit.records.profile import Profile
-from tunekit.units import bytes_text
+from tunekit.units import bytes_text, digits_text
 
 _NAMED = 4
 """Machines that a finding names before it only counts them."""
@@ -136,7 +136,7 @@ def _too_wide(rows: Sequence[PlanRow], choices: Sequence[Choice]) -> Finding | N
         severity=Severity.WARNING,
         message=f"Too wide to book by is the range of {_listed([*wide])}",
         evidence="its high end is "
-        + ", ".join(f"{factor:.1f}x" for factor in list(wide.values())[:_NAMED])
+        + ", ".join(f"{digits_text(factor, '.1f')}x" for factor in list(wide.values())[:_NAMED])
         + " its low end",
         remedy="rent for an hour and run tunekit search there before the long training",
     )

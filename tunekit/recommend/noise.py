@@ -103,6 +103,12 @@ def mean_interval(values: Sequence[float], noise: NoiseFloor | None = None) -> I
     return _interval(logs[0], half)
 
 
+def mean_of_known(values: Sequence[float], noise: NoiseFloor | None = None) -> Interval | None:
+    """Return the mean of those figures that are positive and finite; None without one."""
+    known = [value for value in values if 0 < value < math.inf]
+    return mean_interval(known, noise) if known else None
+
+
 def unpaired_factor(
     rates: Sequence[float],
     reference_rates: Sequence[float],

@@ -5,11 +5,11 @@ from tunekit.recommend.recommendation import answer_of
 from tunekit.records.config import KNOBS
 from tunekit.records.measurement import Interval
 from tunekit.records.recommendation import Recommendation
-from tunekit.records.run import Objective, Run
+from tunekit.records.run import Objective, Run, RunStatus
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.report.text import change_text, interval_text, is_too_wide, printable, speedup_text
 from tunekit.report.tiers_table import baseline_column, ram_text
-from tunekit.units import bytes_text, count_text, duration_text
+from tunekit.units import bytes_text, count_text, duration_text, share_text
 
 
 def best_recommendation(run: Run) -> Recommendation | None:
@@ -18,11 +18,16 @@ def best_recommendation(run: Run) -> Recommendation | None:
 
 
 def answer_text(run: Run, best: Recommendation | None) -> str:
-    """Return the result in one or two sentences."""
+    """Return the result in one or two sentences; it says so where the search did not come to its end."""
     if best is None:
         failed = sum(record.failure is not None for record in run.trials)
         trials = f"{count_text(len(run.trials), 'trial')}, {failed} of them failed"
         return f"No recommendation yet: {trials} (status: {run.status})."
+    answer = _answer_of(run, best)
+    return answer if run.status is RunStatus.FINISHED else f"{answer} Not final (status: {run.status})."
+
+
+def _answer_of(run: Run, best: Recommendation) -> str:
     name = best.tier.value.capitalize()
     rate = interval_text(best.rate_samples_per_s, " samples/s")
     if best.is_baseline:
@@ -85,7 +90,7 @@ def how_measured(run: Run, best: Recommendation | None) -> str:
     device = printable(run.measured_on)
     noise = run.noise_floor
     floor = (
-        f"A/A noise floor {noise.relative:.1%} over {noise.processes} fresh baseline processes"
+        f"A/A noise floor {share_text(noise.relative, '.1f')} over {noise.processes} fresh baseline processes"
         if noise
         else "A/A noise floor n/a"
     )
@@ -133,11 +138,11 @@ def headroom_text(run: Run, best: Recommendation | None) -> str:
     if best.peak_reserved_bytes is not None and best.device_memory_bytes is not None:
         share = 1 - best.peak_reserved_bytes / best.device_memory_bytes
         of = f"{bytes_text(best.peak_reserved_bytes)} of {bytes_text(best.device_memory_bytes)}"
-        told.append(f"{share:.0%} of the device's memory stays free, {of} reserved (measured)")
+        told.append(f"{share_text(share)} of the device's memory stays free, {of} reserved (measured)")
     host = run.rank_host
     share = 1 - (best.base_ram_bytes + best.buffer_bytes) / host.ram_limit_bytes
     told.append(
-        f"{max(0.0, share):.0%} of {bytes_text(host.ram_limit_bytes)} RAM stays free, "
+        f"{share_text(max(0.0, share))} of {bytes_text(host.ram_limit_bytes)} RAM stays free, "
         f"{bytes_text(best.base_ram_bytes)} for processes (measured) and {ram_text(best, run)} for the "
         "loader's buffer (predicted)"
     )
@@ -154,6 +159,6 @@ def price_text(run: Run, best: Recommendation | None) -> str:
     share = Interval(value=1 / best.speedup.value, low=1 / best.speedup.high, high=1 / best.speedup.low)
     what = "the planned training" if run.options.objective is Objective.FINISH_TIME else "every epoch"
     return (
-        f"Price: on a machine that is billed by the hour, {what} costs {share.value:.0%} of what it costs "
-        f"now ({share.low:.0%} to {share.high:.0%}; predicted from the speed-up)."
+        f"Price: on a machine that is billed by the hour, {what} costs {share_text(share.value)} of what it "
+        f"costs now ({share_text(share.low)} to {share_text(share.high)}; predicted from the speed-up)."
     )

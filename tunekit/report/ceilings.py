@@ -4,7 +4,7 @@ from tunekit.records.model_summary import Limit, ModelSummary, PredictedLimits
 from tunekit.records.recommendation import Recommendation, Tier
 from tunekit.records.run import Run
 from tunekit.report.table import Basis, Passage
-from tunekit.units import count_text, rate_text
+from tunekit.units import count_text, rate_text, share_text
 
 _WORDS = {
     Limit.LOADER: "loader-bound",
@@ -80,5 +80,5 @@ def _trust(model: ModelSummary) -> str:
     if model.missed_relative is None or model.checked_configs is None:
         return "how far the model misses is n/a: it takes two measured configs"
     configs = count_text(model.checked_configs, "measured config")
-    missed = f"{model.missed_relative:.1%} on average"
+    missed = f"{share_text(model.missed_relative, '.1f')} on average"
     return f"the model missed {configs} by {missed}, each predicted from the others"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tunekit.records.finding import Finding, Severity
-from tunekit.report.text import SEVERITY_WORDS, printable
+from tunekit.report.text import SEVERITY_WORDS, factor_text, printable
 
 
 @dataclass(frozen=True)
@@ -39,4 +39,4 @@ def gain_text(finding: Finding) -> str | None:
     """Return what mending a finding could bring, None where that is nothing or unknown."""
     if finding.gain is None or finding.gain < 1.005:
         return None
-    return f"at most {finding.gain:.2f}x (predicted)"
+    return f"at most {factor_text(finding.gain)} (predicted)"

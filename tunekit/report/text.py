@@ -10,7 +10,7 @@ from tunekit.records.host import Host
 from tunekit.records.measurement import Interval
 from tunekit.records.target import Target
 from tunekit.records.trial import TrialRecord
-from tunekit.units import bytes_text, count_text, rate_text
+from tunekit.units import bytes_text, count_text, digits_text, rate_text
 
 UNKNOWN = "n/a"
 _ACCUMULATION = "accumulate_grad_batches"
@@ -61,8 +61,8 @@ def speedup_text(interval: Interval | None, too_wide: str = TOO_WIDE) -> str:
     if interval is None:
         return "n/a"
     if is_too_wide(interval):
-        return f"{interval.value:.2f}x ({too_wide})"
-    return f"{interval.value:.2f}x ({interval.low:.2f} to {interval.high:.2f})"
+        return f"{factor_text(interval.value)} ({too_wide})"
+    return f"{factor_text(interval.value)} ({_ends_text(interval)})"
 
 
 def is_too_wide(interval: Interval) -> bool:
@@ -74,12 +74,17 @@ def range_text(interval: Interval | None) -> str:
     """Return the ends of a factor's range for a table, such as "1.40 to 1.55"; "n/a" for None."""
     if interval is None:
         return UNKNOWN
-    return TOO_WIDE_IN_TABLE if is_too_wide(interval) else f"{interval.low:.2f} to {interval.high:.2f}"
+    return TOO_WIDE_IN_TABLE if is_too_wide(interval) else _ends_text(interval)
 
 
 def factor_text(factor: float | None) -> str:
     """Return a factor without its range, such as "1.47x"; "n/a" for None."""
-    return UNKNOWN if factor is None else f"{factor:.2f}x"
+    digits = digits_text(factor, ".2f")
+    return digits if digits == UNKNOWN else f"{digits}x"
+
+
+def _ends_text(interval: Interval) -> str:
+    return f"{digits_text(interval.low, '.2f')} to {digits_text(interval.high, '.2f')}"
 
 
 def knob_rows(configs: Sequence[TrainConfig | None]) -> list[tuple[str, ...]]:
@@ -104,6 +109,11 @@ def change_text(knob: str, before: object, after: object) -> str:
     """Return a knob's change, such as "num_workers: 0 -> 2"."""
     told = ["none" if value is None else value_text(value) for value in (before, after)]
     return f"{knob}: {' -> '.join(told)}"
+
+
+def names_text(names: Sequence[str]) -> str:
+    """Return all names of one config, such as "conservative = balanced"."""
+    return " = ".join(names)
 
 
 def config_text(config: TrainConfig | None) -> str:

@@ -1,9 +1,9 @@
 """The tiers side by side with the baseline. Pure."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tunekit.recommend.largest import peak_reserved_bytes
-from tunekit.recommend.noise import mean_interval
+from tunekit.recommend.noise import mean_of_known
 from tunekit.recommend.planned_training import planned_training
 from tunekit.recommend.ram_buffer import RamBuffer, measured_sample, ram_buffer, tier_sample
 from tunekit.recommend.tiers import base_ram_bytes
@@ -12,13 +12,13 @@ from tunekit.records.config import TrainConfig
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Objective, Run
 from tunekit.report.table import Basis, Table, changed_cells, predicted_rows
-from tunekit.report.text import config_text, factor_text, knob_rows, range_text
+from tunekit.report.text import config_text, factor_text, knob_rows, names_text, range_text
 from tunekit.units import bytes_text, duration_text, rate_text
 
 
 @dataclass(frozen=True)
 class Column:
-    """What the tier table shows of the baseline or of one tier."""
+    """What the tier table shows of the baseline, or of a tier and of all those with the same config."""
 
     title: str
     config: TrainConfig | None
@@ -31,11 +31,10 @@ class Column:
     buffer: str
     reserved_bytes: int | None
     lr: float | None
-    same_as: str
 
 
 def tiers_table(run: Run) -> Table:
-    """Return the tiers side by side with the baseline, a row per knob or figure."""
+    """Return the tiers side by side with the baseline, a row per knob or figure; equal tiers as one."""
     columns = _columns(run)
     knobs = knob_rows([column.config for column in columns])
     rows = list(knobs)
@@ -53,8 +52,6 @@ def tiers_table(run: Run) -> Table:
     if any(column.reserved_bytes is not None for column in columns):
         rows.append(("VRAM reserved", *(bytes_text(column.reserved_bytes) for column in columns)))
     rows.append(("lr (predicted)", *(lr_text(column.lr) for column in columns)))
-    if any(column.same_as for column in columns):
-        rows.append(("same as", *(column.same_as for column in columns)))
     titles = ("", *(column.title for column in columns))
     return Table(
         "Tiers (measured)",
@@ -68,12 +65,12 @@ def tiers_table(run: Run) -> Table:
 
 
 def short_tiers_table(run: Run) -> Table:
-    """Return a row for the baseline and for each tier, with what matters most."""
+    """Return a row for the baseline and for each tier, with what matters most; equal tiers as one."""
     columns = _columns(run)
     has_device = any(column.reserved_bytes is not None for column in columns)
     rows = []
     for column in columns:
-        config = f"same as {column.same_as}" if column.same_as else config_text(column.config)
+        config = config_text(column.config)
         speedup = f"{column.speedup} ({column.speedup_range})" if column.speedup_range else column.speedup
         memory = (bytes_text(column.reserved_bytes),) if has_device else ()
         rows.append((column.title, config, rate_text(column.samples_per_s), speedup, *memory, column.buffer))
@@ -83,7 +80,10 @@ def short_tiers_table(run: Run) -> Table:
 
 
 def _columns(run: Run) -> list[Column]:
-    return [baseline_column(run), *(_tier_column(one, run) for one in run.recommendations)]
+    names: dict[Column, list[str]] = {}
+    for tier in run.recommendations:
+        names.setdefault(_tier_column(tier, run), []).append(tier.tier.value)
+    return [baseline_column(run), *(replace(one, title=names_text(told)) for one, told in names.items())]
 
 
 def ram_text(tier: Recommendation, run: Run) -> str:
@@ -95,7 +95,8 @@ def baseline_column(run: Run) -> Column:
     """The baseline by its fresh confirming processes, or by its one trial while there are none."""
     measured = measurements_of(run, None)
     loops = [one.loop for one in measured]
-    rate = mean_interval([loop.rate_samples_per_s for loop in loops]).value if loops else None
+    rate = mean_of_known([loop.rate_samples_per_s for loop in loops])
+    pace = mean_of_known([loop.epoch_it_per_s for loop in loops])
     epoch_samples = loops[0].epoch_samples_total if loops else None
     planned = planned_training(run.options, run.trials)
     config = run.baseline_config
@@ -106,24 +107,24 @@ def baseline_column(run: Run) -> Column:
     return Column(
         title="baseline",
         config=config,
-        samples_per_s=rate,
-        it_per_s=mean_interval([loop.epoch_it_per_s for loop in loops]).value if loops else None,
+        samples_per_s=rate.value if rate else None,
+        it_per_s=pace.value if pace else None,
         speedup="1" if loops else "n/a",
         speedup_range="",
-        epoch_time_s=epoch_samples / rate if epoch_samples and rate else None,
+        epoch_time_s=epoch_samples / rate.value if epoch_samples and rate else None,
         finish_time_s=planned.mean_finish_time_s(config, loops),
         buffer=buffer,
         reserved_bytes=max((peak_reserved_bytes(one) or 0 for one in measured), default=0) or None,
         lr=next((one.learning_rate.base_lr for one in run.recommendations if one.learning_rate), None),
-        same_as="",
     )
 
 
 def _tier_column(tier: Recommendation, run: Run) -> Column:
+    """Return a tier's figures, without a title: tiers with the same config have the same column."""
     buffer = ram_buffer(tier.config, tier_sample(tier, run), tier.base_ram_bytes, run.rank_host)
     own = tier.is_baseline and tier.speedup is not None
     return Column(
-        title=tier.tier.value,
+        title="",
         config=tier.config,
         samples_per_s=tier.rate_samples_per_s.value,
         it_per_s=tier.it_per_s.value,
@@ -134,7 +135,6 @@ def _tier_column(tier: Recommendation, run: Run) -> Column:
         buffer=buffer_text(buffer),
         reserved_bytes=tier.peak_reserved_bytes,
         lr=tier.learning_rate.value if tier.learning_rate else None,
-        same_as=tier.same_as.value if tier.same_as else "",
     )
 
 

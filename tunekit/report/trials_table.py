@@ -7,7 +7,7 @@ from tunekit.records.config import TrainConfig
 from tunekit.records.run import Run
 from tunekit.records.trial import OutcomeKind, TrialRecord
 from tunekit.report.text import printable, value_text
-from tunekit.units import bytes_text, count_text, duration_text, rate_text
+from tunekit.units import bytes_text, count_text, duration_text, rate_text, share_text
 
 Key = float | str | None
 """What a cell is sorted by; None sorts last."""
@@ -147,7 +147,7 @@ def _measured(record: TrialRecord) -> list[tuple[str, Key]]:
     waits = loop.parts.data_wait_s / loop.steady_time_s if loop.has_loader else None
     return [
         (rate_text(loop.rate_samples_per_s), loop.rate_samples_per_s),
-        ("n/a" if waits is None else f"{waits:.0%}", waits),
+        ("n/a" if waits is None else share_text(waits), waits),
         (bytes_text(loop.peak_reserved_bytes), loop.peak_reserved_bytes),
         (bytes_text(tree.peak_pss_bytes), tree.peak_pss_bytes),
     ]

@@ -84,6 +84,8 @@ class Search:
         self._spent_before_s = sum(record.duration_s for record in self._records)
         self._started_at = clock()
         self._guards_known = (-1, 0.0)
+        self.interrupted_run: Run | None = None
+        """What Ctrl-C left, once it is on disk."""
 
     def run(self) -> Run:
         """Search until nothing is left or worth a trial, confirm, and return the whole run.
@@ -95,7 +97,7 @@ class Search:
                 long the planned training is, whose finish is looked for.
             BudgetTooSmallError: the budget ends before the baseline is measured.
             EmptySpaceError: there is nothing to search.
-            KeyboardInterrupt: Ctrl-C; what is finished is saved.
+            KeyboardInterrupt: Ctrl-C; what is finished is saved, as `interrupted_run`.
         """
         self._save(RunStatus.RUNNING)
         try:
@@ -107,7 +109,7 @@ class Search:
             self._fill_tiers(known)
             self._confirm(known)
         except KeyboardInterrupt:
-            self._save(RunStatus.INTERRUPTED)
+            self.interrupted_run = self._save(RunStatus.INTERRUPTED)
             raise
         except Exception:
             self._save(RunStatus.FAILED)

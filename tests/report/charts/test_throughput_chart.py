@@ -67,7 +67,7 @@ def test_the_baseline_and_the_tiers_stand_out_with_their_range():
 def test_tiers_with_one_config_are_one_mark():
     tiers = (recommendation(Tier.CONSERVATIVE, fast), recommendation(Tier.BALANCED, fast))
     chart = throughput_chart(finished(recommendations=tiers))
-    assert named(chart, "conservative, balanced").stands_out
+    assert named(chart, "conservative = balanced").stands_out
 
 
 def test_a_range_that_says_nothing_is_told_and_not_drawn():

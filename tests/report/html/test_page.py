@@ -143,6 +143,15 @@ def test_every_chart_has_its_words_and_its_figures_in_a_table(full: Parsed):
             assert all(" ".join(cell.split()) in words for cell in row)
 
 
+def test_a_charts_title_is_left_out_where_the_heading_says_it_and_is_read_out_all_the_same():
+    html = html_of(full_run(), full_plan())
+    charts = view(full_run()).charts
+    titled = set(re.findall(r'<figure id="chart-(\w+)">\s*<h3>', html))
+    assert titled == {chart.id for chart in charts} - {"step_time", "throughput", "history"}
+    labels = [a["aria-label"] or "" for _, a in Parsed(html).tags if "data-chart" in a]
+    assert all(any(one.startswith(f"{chart.title}. ") for one in labels) for chart in charts)
+
+
 def test_every_sentence_and_every_trial_of_the_view_is_there(full: Parsed):
     shown = view(full_run(), plan=full_plan())
     words = " ".join(" ".join(full.words).split())

@@ -302,6 +302,15 @@ def test_a_phone_need_not_scroll_sideways(tab: Page, shown: RunView):
     assert tab.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
 
 
+@pytest.mark.parametrize("width", [1280, 1920])
+def test_the_trials_are_as_wide_as_the_text(tab: Page, width: int):
+    tab.set_viewport_size({"width": width, "height": 800})
+    text = tab.locator("#trials > h2").bounding_box()
+    table = tab.locator("#trial-table").bounding_box()
+    assert text and table
+    assert (table["x"], table["width"]) == pytest.approx((text["x"], text["width"]), abs=1)
+
+
 def test_printed_nothing_is_cut_and_all_is_open_and_light(tab: Page):
     tab.emulate_media(color_scheme="dark")
     assert cut_in_print(tab) == []

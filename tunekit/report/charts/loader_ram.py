@@ -29,7 +29,7 @@ def loader_ram_map(run: Run, best: Recommendation | None) -> HeatMap:
     depths = _depths(cells, marked)
     return HeatMap(
         id="loader_ram",
-        title="RAM buffer of the loader (predicted)",
+        title="RAM buffer by workers and prefetch (predicted)",
         summary=told,
         x_title="prefetch",
         y_title="workers",

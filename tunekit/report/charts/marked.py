@@ -1,15 +1,15 @@
 """The configs that a report speaks of by name: the baseline and the tiers. Pure."""
 
-import math
 from dataclasses import dataclass, replace
 
-from tunekit.recommend.noise import mean_interval
+from tunekit.recommend.noise import mean_of_known
 from tunekit.recommend.trials_of import records_of
 from tunekit.records.config import TrainConfig
 from tunekit.records.measurement import Interval, Measurement
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
+from tunekit.report.text import names_text
 
 BASELINE = "baseline"
 
@@ -31,7 +31,7 @@ class Marked:
     @property
     def name(self) -> str:
         """All its names."""
-        return ", ".join(self.names)
+        return names_text(self.names)
 
     @property
     def measurements(self) -> tuple[Measurement, ...]:
@@ -45,9 +45,7 @@ def marked_configs(run: Run) -> tuple[Marked, ...]:
     own = run.baseline_config
     if own is not None:
         records = records_of(run, None)
-        rates = [one.rate_samples_per_s or 0.0 for one in records]
-        rates = [rate for rate in rates if 0 < rate < math.inf]
-        rate = mean_interval(rates, run.noise_floor) if rates else None
+        rate = mean_of_known([one.rate_samples_per_s or 0.0 for one in records], run.noise_floor)
         found.append(Marked((BASELINE,), own, rate, records, None))
     for tier in run.recommendations:
         place = next((place for place, one in enumerate(found) if one.config == tier.config), None)
