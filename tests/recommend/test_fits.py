@@ -4,12 +4,12 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from build_fits import A10G, K80, T4, gpu, machine, outside, traced_trial
+from build_fits import A10G, K80, T4, gpu, outside, traced_trial
 from build_records import trial_record, unhurried
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.recommend.fits import CPU_MARGIN, DOUBT_MARGIN, MARGIN, Fits, usual_instance
+from tunekit.recommend.fits import CPU_MARGIN, DOUBT_MARGIN, MARGIN, Fits
 from tunekit.recommend.traced import Unpredictable
 from tunekit.records.config import Precision
 from tunekit.records.details import Details
@@ -132,22 +132,6 @@ def test_a_slow_loader_binds_and_a_fast_one_does_not(tmp_path: Path):
         else:
             assert one.rate == one.compute
     assert bound == [("loader", "g5.xlarge"), ("compute", "g5.xlarge"), ("compute", None)]
-
-
-def test_the_loader_has_its_share_of_the_smallest_and_cheapest_machine():
-    several = gpu(
-        "a10g",
-        22.0,
-        instances=(
-            machine("eight", gpus=8, vcpus=192),
-            machine("dear", vcpus=16, usd_per_h=3.0),
-            machine("cheap", vcpus=4, usd_per_h=1.0),
-            machine("unknown", vcpus=None, usd_per_h=0.1),
-        ),
-    )
-    found = usual_instance(several)
-    assert found is not None and found.name == "cheap"
-    assert usual_instance(gpu("k80", 11.0)) is None
 
 
 def test_doubts_widen_the_margin(tmp_path: Path):

@@ -5,7 +5,6 @@ an interval. A loader can feed a GPU only as fast as the vCPUs of its usual mach
 """
 
 import contextlib
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -15,6 +14,7 @@ from tunekit.memory.vram.loop_trace import TracedPair, read_traces
 from tunekit.memory.vram.predict import MemoryPrediction, PeakPredicted
 from tunekit.memory.vram.trace import AllocationTrace, TracesDiffer, ops_between, with_workspace
 from tunekit.model.op_roofline import compute_rate
+from tunekit.recommend.loader_elsewhere import loader_rate, usual_instance
 from tunekit.recommend.room import Room, capacity_bytes, has_own_memory, room_of
 from tunekit.recommend.traced import Unpredictable, path_of, trace_of, why_not
 from tunekit.records.config import Precision
@@ -27,7 +27,7 @@ from tunekit.records.prediction import (
     PeakShown,
     PredictedFit,
 )
-from tunekit.records.profile import Instance, Profile
+from tunekit.records.profile import Profile
 from tunekit.records.trial import TrialRecord
 
 MARGIN = 0.07
@@ -37,8 +37,6 @@ CPU_MARGIN = 0.10
 """Of steps on a CPU: ops that a GPU has another kernel for."""
 DOUBT_MARGIN = 0.15
 """More for each doubt."""
-_HYPERTHREAD_SHARE = 0.5
-"""Of a core, that a vCPU is at least."""
 _ALIKE = {
     Precision.FP16: Precision.BF16,
     Precision.BF16: Precision.FP16,
@@ -208,7 +206,7 @@ class Fits:
             compute = self._compute(precision, batch, profile)
             if compute is not None and self._speed_factor is not None:
                 compute = _times(compute, self._speed_factor)
-            loader = self._loader_on(instance)
+            loader = loader_rate(self._loop, instance)
         rate, bound_by = _lower(compute, loader)
         return PredictedFit(
             profile_id=profile.id,
@@ -288,16 +286,6 @@ class Fits:
             self._memory[key] = MemoryPrediction(first, second)
         return self._memory[key]
 
-    # --- the loader ------------------------------------------------------------------------
-
-    def _batch_cost_s(self) -> tuple[float, float] | None:
-        """Return a batch's seconds in a loader process: of a CPU, and altogether; None where not known."""
-        work = self._loop.loader_work
-        if work is None or not work.batches or not work.cpu_s:
-            return None
-        cpu_s, all_s = work.cpu_s / work.batches, work.time_s / work.batches
-        return min(cpu_s, all_s), all_s
-
     def _loader_here(self) -> float | None:
         """Return the samples/s of the loader alone on this machine, as it was measured."""
         floors = self._floors
@@ -305,19 +293,6 @@ class Fits:
         if floors is None or floors.loader_step_s is None or batch is None:
             return None
         return batch / floors.loader_step_s
-
-    def _loader_on(self, instance: Instance | None) -> Interval | None:
-        """Return the samples/s that each GPU's share of a machine's vCPUs could load.
-
-        At most every vCPU is a core of this machine's speed that only computes; at least half a core, and
-        batches take as long as they took here with whatever they waited for.
-        """
-        cost, batch = self._batch_cost_s(), self._loop.batch_size
-        if cost is None or batch is None or instance is None or instance.vcpus is None:
-            return None
-        vcpus = instance.vcpus / instance.gpus
-        high, low = vcpus * batch / cost[0], _HYPERTHREAD_SHARE * vcpus * batch / cost[1]
-        return Interval(low=low, value=min(high, max(low, math.sqrt(low * high))), high=high)
 
 
 def _doubts_of(trial: TrialRecord) -> tuple[str, ...]:
@@ -343,12 +318,6 @@ def _of_same_steps(pairs: Mapping[Precision, TracedPair]) -> dict[Precision, Tra
     if not kept:
         raise Unpredictable(why)
     return kept
-
-
-def usual_instance(profile: Profile) -> Instance | None:
-    """Return the cheapest machine with one GPU whose vCPUs are known; without one, the smallest there is."""
-    known = [one for one in profile.instances if one.vcpus]
-    return min(known, key=lambda one: (one.gpus, one.usd_per_h or math.inf), default=None)
 
 
 def _name_on(profile: Profile, precision: Precision) -> Precision | None:

@@ -4,7 +4,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from tunekit.errors import TargetError
-from tunekit.recommend.fits import Fits, usual_instance
+from tunekit.recommend.fits import Fits
+from tunekit.recommend.loader_elsewhere import usual_instance
 from tunekit.recommend.traced import Unpredictable, other_size
 from tunekit.records.details import Detail
 from tunekit.records.fits import FitsRun, GpuFacts

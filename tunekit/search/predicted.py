@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tunekit.errors import RecordError
-from tunekit.recommend.fits import Fits, usual_instance
+from tunekit.recommend.fits import Fits
+from tunekit.recommend.loader_elsewhere import usual_instance
 from tunekit.recommend.tiers import POLICIES
 from tunekit.recommend.traced import Unpredictable, other_size, trace_of
 from tunekit.records.config import Precision, TrainConfig
