@@ -6,6 +6,7 @@ an interval. A loader can feed a GPU only as fast as the vCPUs of its usual mach
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -44,6 +45,33 @@ _ALIKE = {
     Precision.FP32: Precision.TF32,
 }
 """The precision that takes as much memory."""
+
+
+@dataclass(frozen=True)
+class _Rates:
+    """Samples/s of both halves of a loop; None where one is not known."""
+
+    compute: Interval | None
+    loader: Interval | None
+
+    @property
+    def slower(self) -> Interval | None:
+        """What the slower half allows."""
+        compute, loader = self.compute, self.loader
+        if compute is None or loader is None:
+            return compute
+        return Interval(
+            low=min(compute.low, loader.low),
+            value=min(compute.value, loader.value),
+            high=min(compute.high, loader.high),
+        )
+
+    @property
+    def bound_by(self) -> Literal["loader", "compute"] | None:
+        """The slower half; compute also where the loader is not known."""
+        if self.compute is None:
+            return None
+        return "loader" if self.loader and self.loader.value < self.compute.value else "compute"
 
 
 class Fits:
@@ -124,6 +152,7 @@ class Fits:
             margin=self.margin,
             doubts=self._doubts,
             traced_sizes=tuple(self._sizes),
+            epoch_samples=self._loop.epoch_samples,
             fits=tuple(fits),
             loader_measured=self._loader_here(),
             loader_cpus=self._cpus,
@@ -142,6 +171,8 @@ class Fits:
     ) -> PredictedFit | None:
         """Return what a GPU takes for one batch size; None where its memory or the precision is unknown.
 
+        Where an epoch has fewer samples, it is told of a batch of all of them.
+
         Args:
             profile: of the GPU.
             precision: that it trains in.
@@ -152,28 +183,36 @@ class Fits:
             return None
         return self._fit(profile, precision, outside, batch_size)
 
-    def asked(self, fit: PredictedFit, outside: OutsideTorch, batch_size: int) -> AskedBatch:
-        """Return whether a batch size fits a GPU, and what torch would reserve for it.
+    def asked(
+        self, profile: Profile, fit: PredictedFit, outside: OutsideTorch, batch_size: int
+    ) -> AskedBatch:
+        """Return whether a batch size fits a GPU, what torch would reserve for it, and its rate there.
 
         It does up to the batch to trust, and does not above the one that fits only if everything is at its
         best.
 
         Args:
-            fit: of the GPU, one that `for_profiles` returned.
+            profile: of the GPU.
+            fit: of it, one that `for_profiles` returned.
             outside: what the GPU's memory holds beside torch's tensors.
             batch_size: per device.
         """
         room = room_of(fit.capacity_bytes, outside)
         rooms = (*self._rooms(room), None)
         peak = self._peak(fit.precision, outside.blas_workspace_bytes, batch_size, rooms)
+        runs = batch_size <= min(fit.largest.high, self._made(batch_size))
+        rates = self._rates(profile, fit.precision, batch_size) if runs else _Rates(None, None)
         verdict = Verdict.NO if batch_size > fit.largest.high else Verdict.TIGHT
         return AskedBatch(
             profile_id=fit.profile_id,
             precision=fit.precision,
+            batch_size=batch_size,
             verdict=Verdict.YES if batch_size <= fit.largest.low else verdict,
             reserved_bytes=peak.reserved_bytes,
             least_bytes=room.least_bytes,
             most_bytes=room.most_bytes,
+            rate=rates.slower,
+            loader=rates.loader,
         )
 
     # --- one GPU ---------------------------------------------------------------------------
@@ -191,9 +230,8 @@ class Fits:
         assert capacity is not None
         assert traced is not None
         largest = self._largest_batch(traced, capacity, outside)
-        instance = usual_instance(profile)
-        batch = batch_size or largest.low
-        peak = compute = loader = None
+        batch = self._made(batch_size or largest.low)
+        peak, rates = None, _Rates(None, None)
         if batch:
             rooms = self._rooms(room_of(capacity, outside))
             found = self._peak(precision, outside.blas_workspace_bytes, batch, rooms)
@@ -203,23 +241,31 @@ class Fits:
                 reserved_bytes=found.reserved_bytes,
                 by_purpose=found.by_purpose,
             )
-            compute = self._compute(precision, batch, profile)
-            if compute is not None and self._speed_factor is not None:
-                compute = _times(compute, self._speed_factor)
-            loader = loader_rate(self._loop, instance)
-        rate, bound_by = _lower(compute, loader)
+            rates = self._rates(profile, precision, batch)
+        instance = usual_instance(profile)
         return PredictedFit(
             profile_id=profile.id,
             precision=precision,
             capacity_bytes=capacity,
             largest=largest,
             peak=peak,
-            rate=rate,
-            compute=compute,
-            loader=loader,
-            bound_by=bound_by if batch else "VRAM",
-            instance=instance.name if instance and loader else None,
+            rate=rates.slower,
+            compute=rates.compute,
+            loader=rates.loader,
+            bound_by=rates.bound_by if batch else "VRAM",
+            instance=instance.name if instance and rates.loader else None,
         )
+
+    def _made(self, batch_size: int) -> int:
+        """Return the batch that the loader makes where one of that size is asked for: an epoch at most."""
+        return min(batch_size, self._loop.epoch_samples or batch_size)
+
+    def _rates(self, profile: Profile, precision: Precision, batch_size: int) -> _Rates:
+        """Return how fast a GPU, and the loader on its usual machine, would be at a batch size."""
+        compute = self._compute(precision, batch_size, profile)
+        if compute is not None and self._speed_factor is not None:
+            compute = _times(compute, self._speed_factor)
+        return _Rates(compute, loader_rate(self._loop, usual_instance(profile), batch_size))
 
     def _compute(self, precision: Precision, batch_size: int, profile: Profile) -> Interval | None:
         """Return the samples/s that a GPU alone trains by the roofline; None where its rates are unknown."""
@@ -331,22 +377,6 @@ def _name_on(profile: Profile, precision: Precision) -> Precision | None:
         return Precision.FP32
     other = _ALIKE[precision]
     return other if str(other) in profile.native_precisions else None
-
-
-def _lower(
-    compute: Interval | None, loader: Interval | None
-) -> tuple[Interval | None, Literal["loader", "compute"] | None]:
-    """Return what the slower half of the loop allows, and which that is."""
-    if compute is None:
-        return None, None
-    if loader is None:
-        return compute, "compute"
-    lower = Interval(
-        low=min(compute.low, loader.low),
-        value=min(compute.value, loader.value),
-        high=min(compute.high, loader.high),
-    )
-    return lower, "loader" if loader.value < compute.value else "compute"
 
 
 def _times(figure: Interval, factor: float) -> Interval:
