@@ -71,6 +71,7 @@ def traced_trial(
     precision: Precision = Precision.FP32,
     batch_cost_s: float | None = 0.004,
     traces: tuple[str | None, ...] = (None, "bf16"),
+    epoch_samples: int | None = 50_000,
     **seen: Any,
 ) -> TrialRecord:
     """A baseline trial on a CPU whose steps were traced at batch sizes 2 and 4.
@@ -80,6 +81,7 @@ def traced_trial(
         precision: the script's own.
         batch_cost_s: CPU seconds that the loader takes for a batch of 16; None for unknown.
         traces: what was traced, as in TracedAt.
+        epoch_samples: of the loader.
         seen: of TraceSeen.
     """
     (folder / "0000").mkdir(parents=True, exist_ok=True)
@@ -97,7 +99,7 @@ def traced_trial(
         trace=TraceSeen(**(values | seen)),
     )
     knobs = config(batch_size=16, precision=precision)
-    loop: dict[str, Any] = {"device": cpu()}
+    loop: dict[str, Any] = {"device": cpu(), "epoch_samples": epoch_samples}
     if batch_cost_s is not None:
         loop["loader_work"] = LoaderWork(
             workers=(WorkerWork(batches=50, time_s=60 * batch_cost_s, first_batch_s=0.1),),
@@ -154,14 +156,19 @@ A10G = gpu("a10g", 22.1, ("fp32", "tf32", "bf16", "fp16"), instances=(machine(),
 
 
 def fit(
-    name: str, gib: float, largest: tuple[int, int, int], precision: Precision = Precision.FP32, **more: Any
+    name: str,
+    gib: float,
+    largest: tuple[int, int, int],
+    precision: Precision = Precision.FP32,
+    most: int | None = None,
+    **more: Any,
 ) -> PredictedFit:
-    """One GPU's prediction; nine tenths of its memory are taken where something fits."""
+    """One GPU's prediction, at `most` samples at most; 3/4 of its memory is taken where something fits."""
     capacity = int(gib * GIB)
     low, value, high = largest
     purposes = {Purpose.PARAMETERS: 0.1, Purpose.OPTIMIZER: 0.1, Purpose.ACTIVATIONS: 0.5}
     shown = PeakShown(
-        batch_size=max(low, 1),
+        batch_size=max(1, min(low, most or low)),
         allocated_bytes=int(0.7 * capacity),
         reserved_bytes=int(0.75 * capacity),
         by_purpose={purpose: int(share * capacity) for purpose, share in purposes.items()},

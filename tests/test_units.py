@@ -18,6 +18,7 @@ from tunekit.units import (
     percent_text,
     rate_text,
     share_text,
+    short_rate_text,
     usd_text,
 )
 
@@ -85,6 +86,25 @@ def test_durations_have_two_parts_at_most(seconds: float | None, text: str):
 )
 def test_rates_have_three_or_four_digits(rate: float | None, text: str):
     assert rate_text(rate) == text
+
+
+@pytest.mark.parametrize(
+    ("rate", "text"),
+    [
+        (57.04, "57.0"),
+        (9_999.4, "9,999"),
+        (9_999.6, "10.0k"),
+        (10_271, "10.3k"),
+        (99_949, "99.9k"),
+        (99_951, "100k"),
+        (999_400, "999k"),
+        (999_600, "1.00M"),
+        (1_136_446, "1.14M"),
+        (2.5e9, "2,500M"),
+    ],
+)
+def test_rates_of_a_narrow_column_are_short(rate: float, text: str):
+    assert short_rate_text(rate) == text
 
 
 @pytest.mark.parametrize(

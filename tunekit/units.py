@@ -73,6 +73,14 @@ def rate_text(per_s: float | None) -> str:
     return digits_text(per_s, ",.0f" if rate >= 99.95 else ".1f" if rate >= 9.995 else ".2f")
 
 
+def short_rate_text(per_s: float) -> str:
+    """Return a rate for a narrow column: from 10,000 on with three digits, such as "10.3k" or "1.14M"."""
+    if per_s < 9_999.5:
+        return rate_text(per_s)
+    scale, unit = (1e3, "k") if per_s < 999_500 else (1e6, "M")
+    return rate_text(per_s / scale) + unit
+
+
 def hours_text(hours: float | None) -> str:
     """Return hours with three significant digits or all whole ones, such as "1,234", "17.8" or "0.012"."""
     known = _finite(hours)

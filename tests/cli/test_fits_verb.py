@@ -136,10 +136,14 @@ def test_a_real_script_is_traced_and_predicted_for_gpus_that_are_not_here(tmp_pa
         ("t4", Precision.FP16),
         ("k80", Precision.FP32),
     ]
+    samples = whole.prediction.epoch_samples
+    assert samples is not None
     for one in whole.prediction.fits:
         assert 64 < one.largest.low < one.largest.high
+        assert one.batch_size == min(one.largest.low, samples)
         assert one.rate is not None
     assert {one.verdict for one in whole.asked} == {Verdict.YES}
+    assert all((one.rate is not None) == (samples >= 64) for one in whole.asked)
     assert whole.prediction.loader_measured is not None
     assert "measured, then the config" in done.stderr
     assert "What fits which GPU" not in done.stderr, "the report is for those who read it"

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 import yaml
 from build_records import GIB, config, interval, run, trial_record
 
@@ -56,7 +57,10 @@ def test_the_file_is_headed_as_predicted_and_holds_the_config():
     assert lines[0] == "# tunekit: to begin with on a10g; every figure is predicted, none was measured on one"
     assert max(map(len, lines)) <= 100
     whole = " ".join(text.replace("\n#", " ").split())
-    assert "largest batch in bf16: 300 with 10% more for every byte, and the most outside of torch" in whole
+    assert (
+        "largest batch in bf16: 300 with a margin of 10% on every byte, and the most outside of torch; 340 "
+        "without; 400 at best; batch_size is the largest of the search's own up to the one with the margin"
+    ) in whole
     assert "VRAM at batch 256: 16.0 GiB reserved at the peak, of 22.0 GiB" in whole
     assert "speed at that batch: 800 samples/s (560 to 1,040), bound by compute" in whole
     assert "doubt: recurrent layers run as one kernel on a GPU" in whole
@@ -64,6 +68,26 @@ def test_the_file_is_headed_as_predicted_and_holds_the_config():
     values = yaml.safe_load(text)
     assert (values["batch_size"], values["num_workers"], values["precision"]) == (256, 3, "bf16-mixed")
     assert "lr" not in values
+
+
+@pytest.mark.parametrize(
+    ("samples", "told"),
+    [
+        (
+            350,
+            "300 with a margin of 10% on every byte, and the most outside of torch; 340 without; all 350 of",
+        ),
+        (
+            300,
+            "all 300 of an epoch with a margin of 10% on every byte, and the most outside of torch; batch_",
+        ),
+    ],
+)
+def test_no_batch_is_told_of_that_an_epoch_has_no_samples_for(samples: int, told: str):
+    of_epoch = prediction.model_copy(update={"epoch_samples": samples})
+    text = predicted_yaml(emulated(prediction=of_epoch))
+    assert text is not None
+    assert f"largest batch in bf16: {told}" in " ".join(text.replace("\n#", " ").split())
 
 
 def test_it_is_written_under_the_name_of_the_gpu(tmp_path: Path):

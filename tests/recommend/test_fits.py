@@ -4,12 +4,12 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from build_fits import A10G, K80, T4, gpu, machine, outside, traced_trial
+from build_fits import A10G, K80, T4, gpu, outside, traced_trial
 from build_records import trial_record, unhurried
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.recommend.fits import CPU_MARGIN, DOUBT_MARGIN, MARGIN, Fits, usual_instance
+from tunekit.recommend.fits import CPU_MARGIN, DOUBT_MARGIN, MARGIN, Fits
 from tunekit.recommend.traced import Unpredictable
 from tunekit.records.config import Precision
 from tunekit.records.details import Details
@@ -51,11 +51,13 @@ def test_the_range_is_ordered_and_grows_with_memory(fits: Fits, gib: float, cont
 @unhurried
 @given(gib=st.floats(1, 60), batch=st.integers(1, 6000))
 def test_a_batch_fits_up_to_the_one_to_trust_and_not_above_the_best(fits: Fits, gib: float, batch: int):
-    one = told(fits, gpu("a10g", gib, ALL)).fit_of("a10g", BF16)
+    a10g = gpu("a10g", gib, ALL)
+    one = told(fits, a10g).fit_of("a10g", BF16)
     assert one is not None
-    asked = fits.asked(one, outside(), batch)
+    asked = fits.asked(a10g, one, outside(), batch)
     assert (asked.verdict is Verdict.YES) == (batch <= one.largest.low)
     assert (asked.verdict is Verdict.NO) == (batch > one.largest.high)
+    assert (asked.rate is None) == (asked.verdict is Verdict.NO)
     if asked.verdict is Verdict.YES:
         assert asked.reserved_bytes <= asked.least_bytes
 
@@ -66,6 +68,50 @@ def test_what_is_shown_at_the_batch_to_trust_is_within_what_torch_surely_has(fit
         assert one.peak.batch_size == one.largest.low
         least = one.capacity_bytes - outside().context.high - outside().workspace.high
         assert one.peak.allocated_bytes <= one.peak.reserved_bytes <= least
+
+
+def test_an_epoch_of_fewer_samples_than_fit_is_what_is_told_of(tmp_path: Path):
+    free = Fits((traced_trial(tmp_path / "a", epoch_samples=None),), tmp_path / "a", cpus=8)
+    short = Fits((traced_trial(tmp_path / "b", batch_cost_s=0.2, epoch_samples=300),), tmp_path / "b", cpus=8)
+    unbound, bound = told(free, A10G), told(short, A10G)
+    assert (unbound.epoch_samples, bound.epoch_samples) == (None, 300)
+    for one, other in zip(unbound.fits, bound.fits, strict=True):
+        assert other.largest == one.largest, "what memory holds does not change"
+        assert (one.batch_size, other.batch_size) == (one.largest.low, 300)
+        at_epoch = free.at(A10G, one.precision, 300, outside())
+        assert at_epoch is not None
+        assert (other.peak, other.compute) == (at_epoch.peak, at_epoch.compute)
+        assert other.rate == other.loader, "one worker makes the only batch"
+
+
+def test_an_epoch_of_more_samples_than_fit_changes_nothing(fits: Fits, tmp_path: Path):
+    free = Fits((traced_trial(tmp_path, epoch_samples=None),), tmp_path, cpus=8)
+    assert told(fits, K80, T4, A10G).fits == told(free, K80, T4, A10G).fits
+
+
+def test_a_batch_that_an_epoch_has_no_samples_for_may_fit_but_has_no_rate(tmp_path: Path):
+    fits = Fits((traced_trial(tmp_path, epoch_samples=300),), tmp_path, cpus=8)
+    one = told(fits, A10G).fits[0]
+    possible, impossible = (fits.asked(A10G, one, outside(), size) for size in (300, 301))
+    assert (possible.verdict, impossible.verdict) == (Verdict.YES, Verdict.YES)
+    assert possible.rate == one.rate
+    assert impossible.rate is None
+    at = fits.at(A10G, FP32, 301, outside())
+    assert at is not None
+    assert at.batch_size == 300
+
+
+def test_the_rate_at_a_batch_that_is_asked_for_is_the_one_that_is_told_at_it(tmp_path: Path):
+    fits = Fits((traced_trial(tmp_path, batch_cost_s=2.0, epoch_samples=32),), tmp_path, cpus=8)
+    one = told(fits, A10G).fits[0]
+    whole, half = (fits.asked(A10G, one, outside(), size) for size in (32, 16))
+    assert (whole.batch_size, half.batch_size) == (32, 16)
+    assert one.rate is not None and half.rate is not None
+    assert whole.rate == one.rate
+    assert half.rate.value == pytest.approx(2 * one.rate.value), "two vCPUs have a batch each"
+    at_half = fits.at(A10G, one.precision, 16, outside())
+    assert at_half is not None
+    assert at_half.rate == half.rate
 
 
 def test_half_the_bytes_hold_a_larger_batch(fits: Fits):
@@ -132,22 +178,6 @@ def test_a_slow_loader_binds_and_a_fast_one_does_not(tmp_path: Path):
         else:
             assert one.rate == one.compute
     assert bound == [("loader", "g5.xlarge"), ("compute", "g5.xlarge"), ("compute", None)]
-
-
-def test_the_loader_has_its_share_of_the_smallest_and_cheapest_machine():
-    several = gpu(
-        "a10g",
-        22.0,
-        instances=(
-            machine("eight", gpus=8, vcpus=192),
-            machine("dear", vcpus=16, usd_per_h=3.0),
-            machine("cheap", vcpus=4, usd_per_h=1.0),
-            machine("unknown", vcpus=None, usd_per_h=0.1),
-        ),
-    )
-    found = usual_instance(several)
-    assert found is not None and found.name == "cheap"
-    assert usual_instance(gpu("k80", 11.0)) is None
 
 
 def test_doubts_widen_the_margin(tmp_path: Path):

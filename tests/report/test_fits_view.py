@@ -25,20 +25,20 @@ Your batch of 128 surely fits 3 of 5 GPUs in fp32, 3 of 3 in bf16 or fp16
 (predicted).
 
 What fits which GPU (predicted), by memory
-GPU        GiB    batch, fp32      batch, bf16       samples/s  bound by  vCPUs
-small      2.0   nothing fits               -                -  VRAM          -
-k80       11.2      0 (to 12)               -                -  VRAM          -
-t4        14.6   135 (to 192)    262 (to 370)*  1,120 to 2,080  either        4
-a10g      22.1   219 (to 294)    425 (to 569)      70.0 to 130  compute?    n/a
-h100-sxm  79.2  862 (to 1081)  1669 (to 2089)   1,000 to 3,000  loader        4
+GPU         batch, fp32      batch, bf16  samples/s at 128        samples/s
+small      nothing fits               -                 -                -
+k80           0 (to 12)               -                 -                -
+t4         135 (to 192)    262 (to 370)*     840 to 1,560   1,120 to 2,080
+a10g       219 (to 294)    425 (to 569)               n/a      70.0 to 130?
+h100-sxm  862 (to 1081)  1669 (to 2089)    1,000 to 3,000   1,000 to 3,000
 batch: the one to trust (to the largest that fits if everything is at its best),
   on one GPU
 * fp16: the GPU has no bf16
-samples/s: of one GPU at the batch to trust, in 16 bit where that is known;
-  bound by the slower of compute and loader; either: too close to tell; ?: the
-  loader there is not known
-vCPUs: a GPU's share of the loader's machine, the cheapest of those with fewest
-  GPUs
+samples/s at 128: of one GPU, the slower of compute and loader, at the batch
+  that the script has now, in 16 bit where that is known
+samples/s: likewise at the batch to trust; ?: of compute alone, the loader there
+  is not known
+on a wider terminal: the GPU's GiB, what binds the rate
 
 Memory at the peak of the batch to trust (predicted)
 t4        262 fp16   PPPPPPOOOOOOAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAWWCCCCCC.........
@@ -57,8 +57,8 @@ Workspace: assumed: a test.
 Compute: each traced op by the GPU's own figures under a roofline model, the
   whole +-30%; layout, fusion and torch.compile are not in it.
 Loader: 2,000 samples/s with 2 workers on 8 CPUs, measured here; there by what a
-  batch costs here, with workers on every vCPU: as fast as a CPU here, down to
-  half.
+  batch costs here, with a worker on every vCPU, as far as an epoch has a batch
+  for each: as fast as a CPU here, down to half.
 
 Next
   measure it where the GPU is: tunekit search --gpu NAME -- python train.py
@@ -69,19 +69,26 @@ AT_120 = """
 Your batch of 128 surely fits 3 of 5 GPUs in fp32, 3 of 3 in bf16 or fp16 (predicted).
 
 What fits which GPU (predicted), by memory
-GPU        GiB    batch, fp32      batch, bf16       samples/s  bound by  vCPUs  memory at the peak        machine
-small      2.0   nothing fits               -                -  VRAM          -                            -
-k80       11.2      0 (to 12)               -                -  VRAM          -                            -
-t4        14.6   135 (to 192)    262 (to 370)*  1,120 to 2,080  either        4  PPOOAAAAAAAAAAAAWCCC....  g5.xlarge
-a10g      22.1   219 (to 294)    425 (to 569)      70.0 to 130  compute?    n/a  PPOOAAAAAAAAAAAAWCC.....  n/a
-h100-sxm  79.2  862 (to 1081)  1669 (to 2089)   1,000 to 3,000  loader        4  PPOOAAAAAAAAAAAAC.......  g5.xlarge
+GPU        GiB    batch, fp32      batch, bf16  samples/s at 128        samples/s  bound by  vCPUs
+small      2.0   nothing fits               -                 -                -   VRAM          -
+k80       11.2      0 (to 12)               -                 -                -   VRAM          -
+t4        14.6   135 (to 192)    262 (to 370)*     840 to 1,560   1,120 to 2,080   either        4
+a10g      22.1   219 (to 294)    425 (to 569)               n/a      70.0 to 130?  compute?    n/a
+h100-sxm  79.2  862 (to 1081)  1669 (to 2089)    1,000 to 3,000   1,000 to 3,000   loader        4
 batch: the one to trust (to the largest that fits if everything is at its best), on one GPU
 * fp16: the GPU has no bf16
-samples/s: of one GPU at the batch to trust, in 16 bit where that is known; bound by the slower of compute and loader;
-  either: too close to tell; ?: the loader there is not known
+samples/s at 128: of one GPU, the slower of compute and loader, at the batch that the script has now, in 16 bit where
+  that is known
+samples/s: likewise at the batch to trust; ?: of compute alone, the loader there is not known
+bound by: which of the two that is, at the batch to trust; either: too close to tell
 vCPUs: a GPU's share of the loader's machine, the cheapest of those with fewest GPUs
-memory at the peak of that batch: P parameters and buffers, O optimizer state, A activations, W workspaces (most), C
-  outside torch (most), . free or cached
+
+Memory at the peak of the batch to trust (predicted)
+t4        262 fp16   PPPPPPPPPPOOOOOOOOOOAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAWWWWCCCCCCCCCC................
+a10g      425 bf16   PPPPPPPPPPOOOOOOOOOOAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAWWWCCCCCCC....................
+h100-sxm  1669 bf16  PPPPPPPPPPOOOOOOOOOOAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAWCC...........................
+P parameters and buffers, O optimizer state, A activations, W workspaces (most), C outside torch (most), . free or
+  cached
 
 How it was predicted
 Traced here: steps of the script's own loop, on the CPU with torch's ways of a GPU, at batch sizes 2 and 4; nothing ran
@@ -91,8 +98,8 @@ Context: assumed: a test.
 Workspace: assumed: a test.
 Compute: each traced op by the GPU's own figures under a roofline model, the whole +-30%; layout, fusion and
   torch.compile are not in it.
-Loader: 2,000 samples/s with 2 workers on 8 CPUs, measured here; there by what a batch costs here, with workers on every
-  vCPU: as fast as a CPU here, down to half.
+Loader: 2,000 samples/s with 2 workers on 8 CPUs, measured here; there by what a batch costs here, with a worker on
+  every vCPU, as far as an epoch has a batch for each: as fast as a CPU here, down to half.
 
 Next
   measure it where the GPU is: tunekit search --gpu NAME -- python train.py
@@ -118,6 +125,25 @@ def five() -> tuple[PredictedFit, ...]:
     )
 
 
+def at_own(batch_size: int = 128) -> tuple[AskedBatch, ...]:
+    """What is told of a batch on each of the five: the t4 is slower than at its largest."""
+    rates = {"t4": interval(1200.0, 0.3), "h100-sxm": interval(2000.0, 0.5)}
+    return tuple(
+        AskedBatch(
+            profile_id=one.profile_id,
+            precision=one.precision,
+            batch_size=batch_size,
+            verdict=Verdict.YES if batch_size <= one.largest.low else Verdict.NO,
+            reserved_bytes=GIB,
+            least_bytes=one.capacity_bytes - GIB,
+            most_bytes=one.capacity_bytes,
+            rate=rates.get(one.profile_id),
+            loader=interval(2000.0, 0.5) if one.profile_id in rates else None,
+        )
+        for one in five()
+    )
+
+
 def drawn(run: FitsRun, width: int) -> str:
     out = io.StringIO()
     console = Console(width=width, file=out, color_system=None, highlight=False)
@@ -133,7 +159,7 @@ def table_of(run: FitsRun, width: int = 200) -> Table:
 
 @pytest.mark.parametrize(("width", "expected"), [(80, AT_80), (120, AT_120)])
 def test_what_fits_is_shown_whole(width: int, expected: str):
-    shown = drawn(fits_run(five()), width)
+    shown = drawn(fits_run(five(), asked=at_own()), width)
     assert shown == expected
 
 
@@ -149,18 +175,73 @@ def test_a_row_is_never_wider_than_the_terminal_while_columns_can_go(width: int)
 
 
 def test_columns_go_by_need():
-    titles = {width: table_of(fits_run(five()), width).columns for width in (60, 80, 100, 200)}
-    assert "samples/s" not in titles[60]
-    assert {"samples/s", "bound by"} <= set(titles[80])
-    assert "machine" not in titles[100]
+    run = fits_run(five(), asked=at_own())
+    titles = {width: table_of(run, width).columns for width in (50, 60, 80, 100, 120, 200)}
+    assert titles[50] == ("GPU", "batch, fp32", "batch, bf16")
+    assert titles[60] == ("GPU", "batch, fp32", "batch, bf16", "samples/s at 128")
+    assert titles[80][-2:] == ("samples/s at 128", "samples/s")
+    assert {"GiB", "bound by"} <= set(titles[100])
+    assert "machine" not in titles[120]
     assert {"memory at the peak", "machine", "vCPUs"} <= set(titles[200])
+
+
+def test_what_is_told_of_an_asked_batch_goes_last():
+    run = fits_run(five(), options=FitsOptions(batch_size=128), asked=at_own())
+    assert table_of(run, 80).columns == ("GPU", "128, fp32", "128, bf16", "samples/s at 128")
+    shown = " ".join(drawn(run, 80).split())
+    assert "batch: the one to trust" not in shown
+    assert "on a wider terminal: the largest batch, the GPU's GiB, what binds the rate" in shown
+    assert "samples/s at 128: of one GPU, the slower of compute and loader, at that batch" in shown
+    wide = table_of(run, 120).columns
+    assert {"batch, fp32", "batch, bf16", "samples/s"} <= set(wide)
+
+
+def cell(run: FitsRun, gpu: str, title: str) -> str:
+    table = table_of(run)
+    (row,) = (row for row in table.rows if row[0] == gpu)
+    return row[table.columns.index(title)]
+
+
+def test_the_rate_at_the_own_batch_stands_beside_the_one_at_the_batch_to_trust_in_one_precision():
+    run = fits_run(five(), asked=at_own())
+    assert cell(run, "t4", "samples/s at 128") == "840 to 1,560 "
+    assert cell(run, "t4", "samples/s") == "1,120 to 2,080 "
+    assert "samples/s at 128: of one GPU, the slower of compute and loader, at the batch that" in drawn(
+        run, 200
+    )
+
+
+def test_a_batch_that_does_not_fit_has_no_rate_and_an_unknown_one_says_so():
+    run = fits_run(five(), asked=at_own())
+    assert cell(run, "k80", "samples/s at 128") == "- "
+    assert cell(run, "a10g", "samples/s at 128") == "n/a "
+
+
+def test_a_rate_of_the_gpu_alone_is_marked_where_the_loader_is_not_known():
+    without = tuple(one.model_copy(update={"loader": None}) for one in at_own())
+    run = fits_run(five(), asked=without)
+    assert [cell(run, gpu, "samples/s") for gpu in ("k80", "a10g", "h100-sxm")] == [
+        "- ",
+        "70.0 to 130?",
+        "1,000 to 3,000 ",
+    ]
+    assert cell(run, "t4", "samples/s at 128") == "840 to 1,560?"
+    told = "?: of compute alone, the loader there is not known"
+    assert told in drawn(run, 200)
+    everywhere = tuple(one for one in five() if one.profile_id != "a10g")
+    assert cell(fits_run(everywhere), "h100-sxm", "samples/s") == "1,000 to 3,000"
+    assert told not in drawn(fits_run(everywhere), 200)
+
+
+def test_a_prediction_of_before_has_no_rate_at_the_own_batch():
+    assert not any(title.startswith("samples/s at") for title in table_of(fits_run(five())).columns)
 
 
 def test_many_gpus_have_no_bars_of_their_own_on_a_narrow_terminal():
     many = tuple(fit(f"gpu-{number}", 10.0 + number, (8, 9, 10)) for number in range(9))
     shown = drawn(fits_run(many), 60)
     assert "PPOO" not in shown
-    assert "what takes the memory: on a wider terminal" in shown
+    assert "what takes the memory (or with --gpu NAME)" in " ".join(shown.split())
     assert "PPOO" in drawn(fits_run(many[:8]), 60)
 
 
@@ -173,7 +254,7 @@ def test_the_rate_is_in_16_bit_where_that_is_known():
         table_of(fits_run(some)).rows[0][table_of(fits_run(some)).columns.index("samples/s")]
         for some in (fits, fits[:1])
     ]
-    assert rates == ["140 to 260", "70.0 to 130"]
+    assert rates == ["140 to 260?", "70.0 to 130?"]
 
 
 def test_one_precision_has_one_column():
@@ -212,11 +293,37 @@ def test_a_batch_that_was_asked_for_has_a_column_for_each_precision():
     )
 
 
-def test_more_than_the_data_set_is_told_of_in_few_letters():
-    fits = (fit("t4", 14.6, (1_234_567, 1_300_000, 1_604_608)),)
-    assert table_of(fits_run(fits)).rows[0][2] == "1.23M (to 1.60M)"
-    assert "an epoch has 50,000 samples" in drawn(fits_run(fits), 80)
-    assert "an epoch has" not in drawn(fits_run(five()), 80)
+def test_large_batches_are_told_of_in_few_letters():
+    fits = (fit("t4", 14.6, (234_567, 1_300_000, 1_604_608)),)
+    assert table_of(fits_run(fits)).rows[0][2] == "234k (to 1.60M)"
+
+
+def of_an_epoch(samples: int | None, *largest: tuple[int, int, int], **overrides: Any) -> FitsRun:
+    fits = tuple(
+        fit(f"gpu-{place}", 10.0 + place, three, most=samples) for place, three in enumerate(largest)
+    )
+    return fits_run(fits, prediction=predicted(fits, epoch_samples=samples), **overrides)
+
+
+def test_where_all_samples_of_an_epoch_fit_the_column_says_so():
+    run = of_an_epoch(50_000, (40_000, 45_000, 49_999), (40_000, 60_000, 70_000), (50_000, 60_000, 70_000))
+    assert [row[2] for row in table_of(run).rows] == ["40000 (to 49999)", "40000 (to all)", "all 50,000"]
+    shown = drawn(run, 80)
+    assert "all 50,000: every sample of an epoch fits in one batch" in shown
+    assert "70000" not in shown
+    assert "all 50,000 fp32  PP" in drawn(run, 50)
+
+
+@pytest.mark.parametrize("samples", [None, 50_000])
+def test_nothing_is_told_of_an_epoch_that_does_not_matter(samples: int | None):
+    assert "every sample of an epoch" not in drawn(of_an_epoch(samples, (40, 45, 49)), 80)
+
+
+@pytest.mark.parametrize(("asked_size", "is_told"), [(300, False), (301, True), (None, False)])
+def test_a_batch_of_more_samples_than_an_epoch_has_is_told_of(asked_size: int | None, is_told: bool):
+    run = of_an_epoch(300, (400, 450, 500), options=FitsOptions(batch_size=asked_size))
+    told = "No such batch can be made: an epoch has 300 samples."
+    assert fits_view(run).answer.endswith(told) == is_told
 
 
 def test_the_gpu_that_is_here_is_marked():

@@ -66,8 +66,22 @@ def test_where_not_even_one_sample_fits_that_is_said():
         }
     )
     assert lines(predicted(none))[0] == (
-        "fp32: not even one sample surely fits 22.0 GiB; at best batch 2 would"
+        "fp32: not even one sample surely fits 22.0 GiB; at best a batch of 2 would"
     )
+
+
+@pytest.mark.parametrize(
+    ("samples", "told"),
+    [
+        (295, "batch 219 fits (253 without the margin, 294 at best), "),
+        (294, "batch 219 fits (253 without the margin, all 294 of an epoch at best), "),
+        (220, "batch 219 fits (all 220 of an epoch without the margin, all 220 of an epoch at best), "),
+        (219, "all 219 samples of an epoch fit in one batch, "),
+        (100, "all 100 samples of an epoch fit in one batch, "),
+    ],
+)
+def test_no_batch_is_told_of_that_an_epoch_has_no_samples_for(samples: int, told: str):
+    assert lines(predicted(FIT, epoch_samples=samples))[0].startswith(f"fp32: {told}18.0 GiB of 22.0 GiB")
 
 
 def test_predicted_stands_beside_measured():

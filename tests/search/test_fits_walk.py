@@ -1,5 +1,6 @@
 """The walk of `tunekit fits`: one traced trial, then a prediction, all of it on disk."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +64,42 @@ def test_one_trial_predicts_every_gpu_and_all_is_saved(tmp_path: Path):
     assert run.gpus[2].vcpus == 4
     assert {one.profile_id for one in run.prediction.fits} == {"k80", "t4", "a10g"}
     assert run.prediction.loader_measured == 16 / 0.008
-    assert run.asked == ()
     assert load_fits_run(tmp_path) == run
+
+
+def test_the_scripts_own_batch_is_told_of_on_every_gpu_and_precision(tmp_path: Path):
+    run, _ = walk_in(tmp_path)
+    assert run.prediction is not None
+    assert [(one.profile_id, one.precision) for one in run.asked] == [
+        (one.profile_id, one.precision) for one in run.prediction.fits
+    ]
+    assert {one.batch_size for one in run.asked} == {run.batch_size} == {16}
+    for own in run.asked:
+        assert own.verdict is Verdict.YES
+        assert own.rate is not None
+        assert 0 < own.rate.low < own.rate.value < own.rate.high
+
+
+def test_what_an_epoch_has_is_saved_beside_what_memory_holds(tmp_path: Path):
+    run, _ = walk_in(tmp_path, epoch_samples=100)
+    assert run.prediction is not None
+    assert run.prediction.epoch_samples == 100
+    assert {one.batch_size for one in run.prediction.fits} == {100}
+    assert all(one.largest.low > 100 for one in run.prediction.fits)
+
+
+def test_a_prediction_that_an_earlier_tunekit_saved_loads(tmp_path: Path):
+    run, _ = walk_in(tmp_path)
+    saved = json.loads((tmp_path / "fits.json").read_text())
+    del saved["prediction"]["epoch_samples"]
+    for one in saved["asked"]:
+        del one["batch_size"], one["rate"]
+    (tmp_path / "fits.json").write_text(json.dumps(saved))
+    old = load_fits_run(tmp_path)
+    assert old.prediction is not None and run.prediction is not None
+    assert old.prediction.fits == run.prediction.fits
+    assert not old.prediction.has_whole_epoch(1 << 30)
+    assert {one.rate for one in old.asked} == {None}
 
 
 def test_a_batch_that_is_asked_for_is_judged_on_every_gpu_and_precision(tmp_path: Path):
@@ -75,6 +110,9 @@ def test_a_batch_that_is_asked_for_is_judged_on_every_gpu_and_precision(tmp_path
     ]
     assert run.asked[0].verdict is Verdict.NO
     assert run.asked[0].reserved_bytes > run.asked[0].most_bytes
+    assert run.asked[0].rate is None
+    assert {one.batch_size for one in run.asked} == {1000}
+    assert any(one.rate is not None for one in run.asked)
 
 
 @pytest.mark.parametrize(

@@ -6,20 +6,28 @@ from typing import Any
 
 import pytest
 from build_records import MIB, baseline_record, config, failure, options, profile, root, target
+from build_records import run as emulated_run
 from scripted_search import ProgressCallback, RecordingListener, ScriptedExecutor, learnt, start_search
 from traced_steps import PARAMETERS_BYTES, SAMPLE_BYTES, outside, seen, steps, write_steps
 
 from tunekit.model.columns import Columns
 from tunekit.recommend.fits import Fits
 from tunekit.records.codec import write_json
-from tunekit.records.config import Precision, TrainConfig
+from tunekit.records.config import KNOBS, Precision, TrainConfig
 from tunekit.records.details import Detail, Details, TraceSeen
-from tunekit.records.run import FixedKnob, Run
+from tunekit.records.prediction import (
+    DevicePrediction,
+    LargestBatch,
+    PeakShown,
+    PredictedFit,
+    PredictionPath,
+)
+from tunekit.records.run import FixedKnob, KnobSpace, Run
 from tunekit.records.target import Binding, BindingKind
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
 from tunekit.search.fitting import chances_to_fit
 from tunekit.search.folder import RunFolder
-from tunekit.search.predicted import Machine
+from tunekit.search.predicted import Machine, starting_config
 from tunekit.search.search import Search
 from tunekit.trial.executor import KnownTarget, TrialSpec
 
@@ -130,6 +138,35 @@ def test_for_a_gpu_that_is_not_here_there_is_a_config_to_begin_with(tmp_path: Pa
     assert start.peak is not None
     assert start.peak.batch_size == begun.batch_size
     assert all(record.predicted_peaks == () for record in run.trials), "nothing to predict of a CPU"
+
+
+def begun_with(fit: PredictedFit, own: int, sizes: tuple[int, ...]) -> int | None:
+    """The batch size to begin with on an A10G, of a search over these sizes."""
+    knobs = config(batch_size=own)
+    space = tuple(
+        KnobSpace(knob=knob, values=sizes if knob == "batch_size" else (getattr(knobs, knob),))
+        for knob in KNOBS
+    )
+    prediction = DevicePrediction(
+        path=PredictionPath.LOOP_ON_CPU, margin=0.1, traced_sizes=(2, 4), epoch_samples=300, fits=(fit,)
+    )
+    trials = (baseline_record(0, 500.0, knobs),)
+    found = starting_config(emulated_run(trials=trials, space=space, prediction=prediction))
+    return found.batch_size if found else None
+
+
+def test_no_batch_is_begun_with_that_an_epoch_has_no_samples_for_but_the_scripts_own():
+    peak = PeakShown(batch_size=300, allocated_bytes=MIB, reserved_bytes=MIB, by_purpose={})
+    fit = PredictedFit(
+        profile_id="a10g",
+        precision=Precision.FP32,
+        capacity_bytes=CAPACITY_BYTES,
+        largest=LargestBatch(low=1000, value=1100, high=1200),
+        peak=peak,
+    )
+    assert begun_with(fit, own=128, sizes=(64, 128, 256, 512)) == 256
+    assert begun_with(fit, own=512, sizes=(512,)) == 512
+    assert begun_with(fit, own=2048, sizes=(2048,)) is None, "it does not fit"
 
 
 @pytest.mark.parametrize("wish", ["fp32", "bf16"])

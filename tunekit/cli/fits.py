@@ -46,7 +46,9 @@ def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> argparse.Ar
         metavar="NAME",
         help="only this GPU (repeatable; default: all that tunekit gpus lists)",
     )
-    asked.add_argument("--batch", type=positive, metavar="N", help="say where this batch size fits")
+    asked.add_argument(
+        "--batch", type=positive, metavar="N", help="say where this batch size fits, and how fast it would be"
+    )
     asked.add_argument(
         "--window", type=positive_number(), metavar="S", help="steady seconds of the trial (default: 2)"
     )

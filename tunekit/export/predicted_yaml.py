@@ -47,11 +47,10 @@ def _header(run: Run, prediction: DevicePrediction, fit: PredictedFit) -> list[s
     lines = comment(f"tunekit: to begin with on {name}; every figure is predicted, none was measured on one")
     sizes = " and ".join(str(size) for size in prediction.traced_sizes)
     lines += comment(f"memory: {prediction.path}, at batch sizes {sizes}, replayed through torch's allocator")
-    margin = f"{prediction.margin:.0%} more for every byte, and the most outside of torch"
-    largest = fit.largest
+    margin = f"a margin of {prediction.margin:.0%} on every byte, and the most outside of torch"
     lines += comment(
-        f"largest batch in {fit.precision}: {largest.low:,} with {margin}; {largest.value:,} without; "
-        f"{largest.high:,} at best; batch_size is the largest of the search's own up to the first"
+        f"largest batch in {fit.precision}: {_largest_text(fit, prediction, margin)}; batch_size is the "
+        "largest of the search's own up to the one with the margin"
     )
     if fit.peak is not None:
         lines += comment(
@@ -74,6 +73,17 @@ def _header(run: Run, prediction: DevicePrediction, fit: PredictedFit) -> list[s
     lines += comment("compile and channels_last: as the script has them; nothing was predicted of them")
     lines += comment(f"measure it there before you trust it: tunekit search --gpu {name} -- ...")
     return lines
+
+
+def _largest_text(fit: PredictedFit, prediction: DevicePrediction, margin: str) -> str:
+    """Return the largest batches that fit, none of more samples than an epoch has."""
+    low, value, high = (
+        f"all {prediction.epoch_samples:,} of an epoch" if prediction.has_whole_epoch(size) else f"{size:,}"
+        for size in (fit.largest.low, fit.largest.value, fit.largest.high)
+    )
+    if prediction.has_whole_epoch(fit.largest.low):
+        return f"{low} with {margin}"
+    return f"{low} with {margin}; {value} without; {high} at best"
 
 
 def _speed_text(fit: PredictedFit) -> str:

@@ -5,8 +5,8 @@ an interval. A loader can feed a GPU only as fast as the vCPUs of its usual mach
 """
 
 import contextlib
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -15,6 +15,7 @@ from tunekit.memory.vram.loop_trace import TracedPair, read_traces
 from tunekit.memory.vram.predict import MemoryPrediction, PeakPredicted
 from tunekit.memory.vram.trace import AllocationTrace, TracesDiffer, ops_between, with_workspace
 from tunekit.model.op_roofline import compute_rate
+from tunekit.recommend.loader_elsewhere import loader_rate, usual_instance
 from tunekit.recommend.room import Room, capacity_bytes, has_own_memory, room_of
 from tunekit.recommend.traced import Unpredictable, path_of, trace_of, why_not
 from tunekit.records.config import Precision
@@ -27,7 +28,7 @@ from tunekit.records.prediction import (
     PeakShown,
     PredictedFit,
 )
-from tunekit.records.profile import Instance, Profile
+from tunekit.records.profile import Profile
 from tunekit.records.trial import TrialRecord
 
 MARGIN = 0.07
@@ -37,8 +38,6 @@ CPU_MARGIN = 0.10
 """Of steps on a CPU: ops that a GPU has another kernel for."""
 DOUBT_MARGIN = 0.15
 """More for each doubt."""
-_HYPERTHREAD_SHARE = 0.5
-"""Of a core, that a vCPU is at least."""
 _ALIKE = {
     Precision.FP16: Precision.BF16,
     Precision.BF16: Precision.FP16,
@@ -46,6 +45,33 @@ _ALIKE = {
     Precision.FP32: Precision.TF32,
 }
 """The precision that takes as much memory."""
+
+
+@dataclass(frozen=True)
+class _Rates:
+    """Samples/s of both halves of a loop; None where one is not known."""
+
+    compute: Interval | None
+    loader: Interval | None
+
+    @property
+    def slower(self) -> Interval | None:
+        """What the slower half allows."""
+        compute, loader = self.compute, self.loader
+        if compute is None or loader is None:
+            return compute
+        return Interval(
+            low=min(compute.low, loader.low),
+            value=min(compute.value, loader.value),
+            high=min(compute.high, loader.high),
+        )
+
+    @property
+    def bound_by(self) -> Literal["loader", "compute"] | None:
+        """The slower half; compute also where the loader is not known."""
+        if self.compute is None:
+            return None
+        return "loader" if self.loader and self.loader.value < self.compute.value else "compute"
 
 
 class Fits:
@@ -126,6 +152,7 @@ class Fits:
             margin=self.margin,
             doubts=self._doubts,
             traced_sizes=tuple(self._sizes),
+            epoch_samples=self._loop.epoch_samples,
             fits=tuple(fits),
             loader_measured=self._loader_here(),
             loader_cpus=self._cpus,
@@ -144,6 +171,8 @@ class Fits:
     ) -> PredictedFit | None:
         """Return what a GPU takes for one batch size; None where its memory or the precision is unknown.
 
+        Where an epoch has fewer samples, it is told of a batch of all of them.
+
         Args:
             profile: of the GPU.
             precision: that it trains in.
@@ -154,28 +183,36 @@ class Fits:
             return None
         return self._fit(profile, precision, outside, batch_size)
 
-    def asked(self, fit: PredictedFit, outside: OutsideTorch, batch_size: int) -> AskedBatch:
-        """Return whether a batch size fits a GPU, and what torch would reserve for it.
+    def asked(
+        self, profile: Profile, fit: PredictedFit, outside: OutsideTorch, batch_size: int
+    ) -> AskedBatch:
+        """Return whether a batch size fits a GPU, what torch would reserve for it, and its rate there.
 
         It does up to the batch to trust, and does not above the one that fits only if everything is at its
         best.
 
         Args:
-            fit: of the GPU, one that `for_profiles` returned.
+            profile: of the GPU.
+            fit: of it, one that `for_profiles` returned.
             outside: what the GPU's memory holds beside torch's tensors.
             batch_size: per device.
         """
         room = room_of(fit.capacity_bytes, outside)
         rooms = (*self._rooms(room), None)
         peak = self._peak(fit.precision, outside.blas_workspace_bytes, batch_size, rooms)
+        runs = batch_size <= min(fit.largest.high, self._made(batch_size))
+        rates = self._rates(profile, fit.precision, batch_size) if runs else _Rates(None, None)
         verdict = Verdict.NO if batch_size > fit.largest.high else Verdict.TIGHT
         return AskedBatch(
             profile_id=fit.profile_id,
             precision=fit.precision,
+            batch_size=batch_size,
             verdict=Verdict.YES if batch_size <= fit.largest.low else verdict,
             reserved_bytes=peak.reserved_bytes,
             least_bytes=room.least_bytes,
             most_bytes=room.most_bytes,
+            rate=rates.slower,
+            loader=rates.loader,
         )
 
     # --- one GPU ---------------------------------------------------------------------------
@@ -193,9 +230,8 @@ class Fits:
         assert capacity is not None
         assert traced is not None
         largest = self._largest_batch(traced, capacity, outside)
-        instance = usual_instance(profile)
-        batch = batch_size or largest.low
-        peak = compute = loader = None
+        batch = self._made(batch_size or largest.low)
+        peak, rates = None, _Rates(None, None)
         if batch:
             rooms = self._rooms(room_of(capacity, outside))
             found = self._peak(precision, outside.blas_workspace_bytes, batch, rooms)
@@ -205,23 +241,31 @@ class Fits:
                 reserved_bytes=found.reserved_bytes,
                 by_purpose=found.by_purpose,
             )
-            compute = self._compute(precision, batch, profile)
-            if compute is not None and self._speed_factor is not None:
-                compute = _times(compute, self._speed_factor)
-            loader = self._loader_on(instance)
-        rate, bound_by = _lower(compute, loader)
+            rates = self._rates(profile, precision, batch)
+        instance = usual_instance(profile)
         return PredictedFit(
             profile_id=profile.id,
             precision=precision,
             capacity_bytes=capacity,
             largest=largest,
             peak=peak,
-            rate=rate,
-            compute=compute,
-            loader=loader,
-            bound_by=bound_by if batch else "VRAM",
-            instance=instance.name if instance and loader else None,
+            rate=rates.slower,
+            compute=rates.compute,
+            loader=rates.loader,
+            bound_by=rates.bound_by if batch else "VRAM",
+            instance=instance.name if instance and rates.loader else None,
         )
+
+    def _made(self, batch_size: int) -> int:
+        """Return the batch that the loader makes where one of that size is asked for: an epoch at most."""
+        return min(batch_size, self._loop.epoch_samples or batch_size)
+
+    def _rates(self, profile: Profile, precision: Precision, batch_size: int) -> _Rates:
+        """Return how fast a GPU, and the loader on its usual machine, would be at a batch size."""
+        compute = self._compute(precision, batch_size, profile)
+        if compute is not None and self._speed_factor is not None:
+            compute = _times(compute, self._speed_factor)
+        return _Rates(compute, loader_rate(self._loop, usual_instance(profile), batch_size))
 
     def _compute(self, precision: Precision, batch_size: int, profile: Profile) -> Interval | None:
         """Return the samples/s that a GPU alone trains by the roofline; None where its rates are unknown."""
@@ -288,16 +332,6 @@ class Fits:
             self._memory[key] = MemoryPrediction(first, second)
         return self._memory[key]
 
-    # --- the loader ------------------------------------------------------------------------
-
-    def _batch_cost_s(self) -> tuple[float, float] | None:
-        """Return a batch's seconds in a loader process: of a CPU, and altogether; None where not known."""
-        work = self._loop.loader_work
-        if work is None or not work.batches or not work.cpu_s:
-            return None
-        cpu_s, all_s = work.cpu_s / work.batches, work.time_s / work.batches
-        return min(cpu_s, all_s), all_s
-
     def _loader_here(self) -> float | None:
         """Return the samples/s of the loader alone on this machine, as it was measured."""
         floors = self._floors
@@ -305,19 +339,6 @@ class Fits:
         if floors is None or floors.loader_step_s is None or batch is None:
             return None
         return batch / floors.loader_step_s
-
-    def _loader_on(self, instance: Instance | None) -> Interval | None:
-        """Return the samples/s that each GPU's share of a machine's vCPUs could load.
-
-        At most every vCPU is a core of this machine's speed that only computes; at least half a core, and
-        batches take as long as they took here with whatever they waited for.
-        """
-        cost, batch = self._batch_cost_s(), self._loop.batch_size
-        if cost is None or batch is None or instance is None or instance.vcpus is None:
-            return None
-        vcpus = instance.vcpus / instance.gpus
-        high, low = vcpus * batch / cost[0], _HYPERTHREAD_SHARE * vcpus * batch / cost[1]
-        return Interval(low=low, value=min(high, max(low, math.sqrt(low * high))), high=high)
 
 
 def _doubts_of(trial: TrialRecord) -> tuple[str, ...]:
@@ -345,12 +366,6 @@ def _of_same_steps(pairs: Mapping[Precision, TracedPair]) -> dict[Precision, Tra
     return kept
 
 
-def usual_instance(profile: Profile) -> Instance | None:
-    """Return the cheapest machine with one GPU whose vCPUs are known; without one, the smallest there is."""
-    known = [one for one in profile.instances if one.vcpus]
-    return min(known, key=lambda one: (one.gpus, one.usd_per_h or math.inf), default=None)
-
-
 def _name_on(profile: Profile, precision: Precision) -> Precision | None:
     """Return what a precision is called on a GPU: the other 16 bit where that is its own; None for neither.
 
@@ -362,22 +377,6 @@ def _name_on(profile: Profile, precision: Precision) -> Precision | None:
         return Precision.FP32
     other = _ALIKE[precision]
     return other if str(other) in profile.native_precisions else None
-
-
-def _lower(
-    compute: Interval | None, loader: Interval | None
-) -> tuple[Interval | None, Literal["loader", "compute"] | None]:
-    """Return what the slower half of the loop allows, and which that is."""
-    if compute is None:
-        return None, None
-    if loader is None:
-        return compute, "compute"
-    lower = Interval(
-        low=min(compute.low, loader.low),
-        value=min(compute.value, loader.value),
-        high=min(compute.high, loader.high),
-    )
-    return lower, "loader" if loader.value < compute.value else "compute"
 
 
 def _times(figure: Interval, factor: float) -> Interval:

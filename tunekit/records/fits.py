@@ -6,6 +6,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 
 from tunekit.records.base import Record
 from tunekit.records.config import Precision
+from tunekit.records.measurement import Interval
 from tunekit.records.prediction import DevicePrediction, OutsideTorch
 from tunekit.records.run import TargetRecord
 
@@ -34,16 +35,23 @@ class Verdict(StrEnum):
 
 
 class AskedBatch(Record):
-    """The batch size that was asked for, on one GPU in one precision: predicted."""
+    """The batch size that was asked for, else the script's own, on one GPU in one precision: predicted."""
 
     profile_id: str
     precision: Precision
+    batch_size: PositiveInt | None = None
+    """None where an earlier tunekit predicted it: FitsOptions.batch_size."""
     verdict: Verdict
     reserved_bytes: NonNegativeInt
     """By torch, without the margin."""
     least_bytes: NonNegativeInt
     """That torch can have beside what may lie outside of it."""
     most_bytes: NonNegativeInt
+    rate: Interval | None = None
+    """Samples/s of one device at that batch; None where it does not fit, where an epoch has fewer samples, or
+    where the GPU's rates are unknown."""
+    loader: Interval | None = None
+    """Samples/s that the loader could make there; None as for `rate`, or where only that is not known."""
 
 
 class GpuFacts(Record):
@@ -66,5 +74,11 @@ class FitsRun(TargetRecord):
     """Why there is no prediction; None also while the trial runs."""
     gpus: tuple[GpuFacts, ...] = ()
     asked: tuple[AskedBatch, ...] = ()
-    """With FitsOptions.batch_size, one for each of the prediction's fits."""
+    """One for each of the prediction's fits, at `batch_size`; none where that is unknown."""
     fits_time_s: NonNegativeFloat = Field(default=0.0)
+
+    @property
+    def batch_size(self) -> int | None:
+        """The batch that was asked for, else the script's own, per device; None where neither is known."""
+        own = next((trial.config for trial in self.trials if trial.config is not None), None)
+        return self.options.batch_size or (own.batch_size if own else None)

@@ -62,7 +62,7 @@ class PeakShown(Record):
 
 
 class LargestBatch(Record):
-    """The largest batch that fits a GPU, per device."""
+    """The largest batch that fits a GPU's memory, per device, however many samples there are."""
 
     low: NonNegativeInt
     """Fits with the margin on every byte, and the most outside of torch: the one to trust."""
@@ -80,9 +80,10 @@ class PredictedFit(Record):
     """What torch sees of the device."""
     largest: LargestBatch
     peak: PeakShown | None
-    """At the largest batch that surely fits; None where not even one sample does."""
+    """At the largest batch that surely fits, or at all samples of an epoch where these are fewer; None where
+    not even one sample fits."""
     rate: Interval | None = None
-    """Samples/s of one device at that batch; None where the GPU's rates are unknown."""
+    """Samples/s of one device at the peak's batch; None where the GPU's rates are unknown."""
     compute: Interval | None = None
     """Samples/s that the GPU alone would reach."""
     loader: Interval | None = None
@@ -92,6 +93,11 @@ class PredictedFit(Record):
     instance: str | None = None
     """Whose vCPUs the loader has."""
     note: str | None = None
+
+    @property
+    def batch_size(self) -> int:
+        """The batch that peak and rates are of; 0 where not even one sample fits."""
+        return self.peak.batch_size if self.peak else 0
 
 
 class Correction(Record):
@@ -118,6 +124,8 @@ class DevicePrediction(Record):
     doubts: tuple[str, ...] = ()
     """What widened the margin, or may be otherwise on a GPU."""
     traced_sizes: tuple[PositiveInt, ...]
+    epoch_samples: PositiveInt | None = None
+    """That one rank's loader has: no batch is larger; None where unknown."""
     fits: tuple[PredictedFit, ...] = ()
     corrections: tuple[Correction, ...] = ()
     """By trials on the GPU itself."""
@@ -131,6 +139,10 @@ class DevicePrediction(Record):
     """Samples/s of the loader alone on this machine; None where it was not looked at."""
     loader_cpus: PositiveInt | None = Field(default=None)
     """CPUs that it had here."""
+
+    def has_whole_epoch(self, batch_size: int) -> bool:
+        """Return whether a batch would hold all samples of an epoch: no loader makes a larger one."""
+        return self.epoch_samples is not None and batch_size >= self.epoch_samples
 
     def fit_of(self, profile_id: str, precision: Precision) -> PredictedFit | None:
         """Return what was predicted for a GPU and precision."""

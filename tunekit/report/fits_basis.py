@@ -70,5 +70,6 @@ def _loader(run: FitsRun, prediction: DevicePrediction) -> str:
     workers = "" if loop is None else f" with {count_text(loop.num_workers, 'worker')}"
     return (
         f"Loader: {rate_text(measured)} samples/s{workers} on {count_text(cpus, 'CPU')}, measured here; "
-        "there by what a batch costs here, with workers on every vCPU: as fast as a CPU here, down to half."
+        "there by what a batch costs here, with a worker on every vCPU, as far as an epoch has a batch for "
+        "each: as fast as a CPU here, down to half."
     )

@@ -18,7 +18,7 @@ def prediction_passage(run: Run) -> Passage:
     if run.prediction is None:
         reason = run.why_not_predicted
         return Passage(title, (f"VRAM and speed are n/a: {reason}",) if reason else ())
-    lines = [_fit_sentence(fit) for fit in run.prediction.fits]
+    lines = [_fit_sentence(fit, run.prediction) for fit in run.prediction.fits]
     if not lines:
         return Passage(title, (_why_nothing(run),))
     device = f" on {run.measured_on}" if run.is_emulated else ""
@@ -26,10 +26,13 @@ def prediction_passage(run: Run) -> Passage:
     return Passage(title, (*lines, _how(run.prediction)), Basis.PREDICTED)
 
 
-def _fit_sentence(fit: PredictedFit) -> str:
-    largest = fit.largest
+def _fit_sentence(fit: PredictedFit, prediction: DevicePrediction) -> str:
     if fit.peak is None:
-        most = f"; at best batch {largest.high:,} would" if largest.high else ""
+        most = (
+            f"; at best a batch of {_size_text(fit.largest.high, prediction)} would"
+            if fit.largest.high
+            else ""
+        )
         return f"{fit.precision}: not even one sample surely fits {bytes_text(fit.capacity_bytes)}{most}"
     speed = f"about {interval_text(fit.rate, ' samples/s')}" if fit.rate else "samples/s n/a"
     binds = ""
@@ -37,10 +40,22 @@ def _fit_sentence(fit: PredictedFit) -> str:
         place = f" on {fit.instance}" if fit.bound_by == "loader" and fit.instance else ""
         binds = f", bound by {fit.bound_by}{place}"
     bytes_told = f"{bytes_text(fit.peak.reserved_bytes)} of {bytes_text(fit.capacity_bytes)} reserved"
-    largest_told = (
-        f"batch {largest.low:,} fits ({largest.value:,} without the margin, {largest.high:,} at best)"
-    )
-    return f"{fit.precision}: {largest_told}, {bytes_told}; {speed}{binds}"
+    return f"{fit.precision}: {_largest_text(fit, prediction)}, {bytes_told}; {speed}{binds}"
+
+
+def _largest_text(fit: PredictedFit, prediction: DevicePrediction) -> str:
+    """Return the largest batches that fit, none of more samples than an epoch has."""
+    largest = fit.largest
+    if prediction.has_whole_epoch(largest.low):
+        return f"all {prediction.epoch_samples:,} samples of an epoch fit in one batch"
+    value, high = (_size_text(size, prediction) for size in (largest.value, largest.high))
+    return f"batch {largest.low:,} fits ({value} without the margin, {high} at best)"
+
+
+def _size_text(batch_size: int, prediction: DevicePrediction) -> str:
+    if prediction.has_whole_epoch(batch_size):
+        return f"all {prediction.epoch_samples:,} of an epoch"
+    return f"{batch_size:,}"
 
 
 def _why_nothing(run: Run) -> str:

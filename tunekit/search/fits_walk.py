@@ -4,7 +4,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from tunekit.errors import TargetError
-from tunekit.recommend.fits import Fits, usual_instance
+from tunekit.recommend.fits import Fits
+from tunekit.recommend.loader_elsewhere import usual_instance
 from tunekit.recommend.traced import Unpredictable, other_size
 from tunekit.records.details import Detail
 from tunekit.records.fits import FitsRun, GpuFacts
@@ -98,7 +99,8 @@ class FitsWalk:
 
     def _predict(self) -> None:
         trials_folder = self._folder.trials_folder
-        facts = {profile.id: self._facts(profile) for profile in self._profiles}
+        profiles = {profile.id: profile for profile in self._profiles}
+        facts = {name: self._facts(profile) for name, profile in profiles.items()}
         try:
             fits = Fits(self._run.trials, trials_folder, self._run.rank_host.cpus, self._run.profile)
         except Unpredictable as why:
@@ -106,11 +108,11 @@ class FitsWalk:
             raise TargetError(f"nothing can be predicted: {why}; {why.remedy}") from why
         self._listener.said(f"predicting for {count_text(len(self._profiles), 'GPU')}")
         prediction = fits.for_profiles(self._profiles, lambda profile: facts[profile.id].outside)
-        batch_size = self._run.options.batch_size
-        asked = (
-            tuple(fits.asked(one, facts[one.profile_id].outside, batch_size) for one in prediction.fits)
+        batch_size = self._run.batch_size
+        asked = tuple(
+            fits.asked(profiles[one.profile_id], one, facts[one.profile_id].outside, batch_size)
+            for one in prediction.fits
             if batch_size is not None
-            else ()
         )
         if not prediction.fits:
             traced = " or ".join(fits.precisions)

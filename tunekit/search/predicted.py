@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tunekit.errors import RecordError
-from tunekit.recommend.fits import Fits, usual_instance
+from tunekit.recommend.fits import Fits
+from tunekit.recommend.loader_elsewhere import usual_instance
 from tunekit.recommend.tiers import POLICIES
 from tunekit.recommend.traced import Unpredictable, other_size, trace_of
 from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.details import Detail
 from tunekit.records.measurement import Interval
-from tunekit.records.prediction import Correction, DevicePrediction, OutsideTorch, PeakAt
+from tunekit.records.prediction import Correction, DevicePrediction, OutsideTorch, PeakAt, PredictedFit
 from tunekit.records.profile import Profile
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import KnobSpace, KnobValue, Run
@@ -122,10 +123,13 @@ def starting_config(run: Run) -> TrainConfig | None:
         return None
     space = {entry.knob: entry for entry in run.space}
     sizes = [size for size in space["batch_size"].values if isinstance(size, int)]
-    fitting = [
-        (fit, max(size for size in sizes if size <= fit.largest.low))
+    most = [
+        (fit, _most(fit, own.batch_size))
         for fit in prediction.fits
-        if _may_have(fit.precision, own.precision, run) and min(sizes) <= fit.largest.low
+        if _may_have(fit.precision, own.precision, run)
+    ]
+    fitting = [
+        (fit, max(size for size in sizes if size <= limit)) for fit, limit in most if min(sizes) <= limit
     ]
     if not fitting:
         return None
@@ -137,6 +141,11 @@ def starting_config(run: Run) -> TrainConfig | None:
         if entry.batch_product is not None:
             changed[entry.knob] = entry.batch_product // batch_size
     return legal({**own.model_dump(), **changed})
+
+
+def _most(fit: PredictedFit, own_size: int) -> int:
+    """Return the largest batch size to begin with: the script's own may be above the samples of an epoch."""
+    return max(fit.batch_size, min(own_size, fit.largest.low))
 
 
 def _value(figure: Interval | None) -> float:

@@ -1,0 +1,46 @@
+"""How fast the loader would be on a GPU's usual machine, by what a batch costs here. Pure."""
+
+import math
+
+from tunekit.records.measurement import Interval, LoopMeasurement
+from tunekit.records.profile import Instance, Profile
+
+_HYPERTHREAD_SHARE = 0.5
+"""Of a core, that a vCPU is at least."""
+
+
+def usual_instance(profile: Profile) -> Instance | None:
+    """Return the cheapest machine with one GPU whose vCPUs are known; without one, the smallest there is."""
+    known = [one for one in profile.instances if one.vcpus]
+    return min(known, key=lambda one: (one.gpus, one.usd_per_h or math.inf), default=None)
+
+
+def loader_rate(loop: LoopMeasurement, instance: Instance | None, batch_size: int) -> Interval | None:
+    """Return the samples/s that each GPU's share of a machine's vCPUs could load; None where not known.
+
+    At most every vCPU is a core of this machine's speed that only computes; at least half a core, and
+    batches take as long as they took here with whatever they waited for. A vCPU works on a batch of its own:
+    no more of them are at work than an epoch has batches.
+
+    Args:
+        loop: as it was measured here.
+        instance: the machine.
+        batch_size: up to the samples of an epoch.
+    """
+    cost, batch = _batch_cost_s(loop), loop.batch_size
+    if cost is None or batch is None or instance is None or instance.vcpus is None:
+        return None
+    vcpus = instance.vcpus / instance.gpus
+    if loop.epoch_samples is not None:
+        vcpus = min(vcpus, math.ceil(loop.epoch_samples / batch_size))
+    high, low = vcpus * batch / cost[0], _HYPERTHREAD_SHARE * vcpus * batch / cost[1]
+    return Interval(low=low, value=min(high, max(low, math.sqrt(low * high))), high=high)
+
+
+def _batch_cost_s(loop: LoopMeasurement) -> tuple[float, float] | None:
+    """Return a batch's seconds in a loader process: of a CPU, and altogether; None where not known."""
+    work = loop.loader_work
+    if work is None or not work.batches or not work.cpu_s:
+        return None
+    cpu_s, all_s = work.cpu_s / work.batches, work.time_s / work.batches
+    return min(cpu_s, all_s), all_s
