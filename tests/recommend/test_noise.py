@@ -54,6 +54,12 @@ def test_t_nears_the_normal_distribution():
     assert t_quantile(4, 0.99) == pytest.approx(4.6040948713, rel=1e-9)
 
 
+def test_t_of_any_number_of_degrees_is_there_at_once_and_goes_on_smoothly():
+    before, at, after = (t_quantile(degrees) for degrees in (999, 1000, 1001))
+    assert at - after == pytest.approx(before - at, rel=0.01)
+    assert t_quantile(10**18) == pytest.approx(1.9599639845, rel=1e-9)
+
+
 @pytest.mark.parametrize(("degrees", "confidence"), [(0, 0.95), (3, 0.0), (3, 1.0)])
 def test_t_refuses_what_has_no_quantile(degrees, confidence):
     with pytest.raises(ValueError, match="Student's t needs"):
