@@ -147,7 +147,7 @@ def test_a_charts_title_is_left_out_where_the_heading_says_it_and_is_read_out_al
     html = html_of(full_run(), full_plan())
     charts = view(full_run()).charts
     titled = set(re.findall(r'<figure id="chart-(\w+)">\s*<h3>', html))
-    assert titled == {chart.id for chart in charts} - {"step_time", "throughput", "history"}
+    assert titled == {chart.id for chart in charts} - {"time_breakdown", "throughput", "history"}
     labels = [a["aria-label"] or "" for _, a in Parsed(html).tags if "data-chart" in a]
     assert all(any(one.startswith(f"{chart.title}. ") for one in labels) for chart in charts)
 
