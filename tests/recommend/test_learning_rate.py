@@ -115,6 +115,11 @@ def test_the_baseline_optimizer_gives_base_and_rule():
     assert found.rule is SQRT
 
 
+def test_a_learning_rate_has_no_digits_of_rounding():
+    assert 6 * 0.1 != 0.6
+    assert recommended(discovery("SGD", 0.1), options(), config(batch_size=16), 96).value == 0.6
+
+
 def test_flags_come_before_what_was_seen():
     asked = options(base_lr=0.2, base_batch=256)
     found = recommended(discovery("SGD", 0.1), asked, config(batch_size=64), 128)

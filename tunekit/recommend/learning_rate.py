@@ -112,7 +112,8 @@ def recommended(
         new_batch: global batch of the recommended config.
 
     Returns:
-        None when the base or the rule is unknown.
+        It, with 12 significant digits: 0.1 for six times the batch is 0.6, not 0.6000000000000001. None when
+        the base or the rule is unknown.
     """
     base = base_learning_rate(discovery, options, baseline)
     rule = rule_of(discovery)
@@ -121,4 +122,5 @@ def recommended(
     value = usable(scale(base.lr, base.batch, new_batch, rule))
     if value is None:
         return None
-    return LearningRate(value=value, rule=rule, base_lr=base.lr, base_batch=base.batch, source=base.source)
+    rounded = float(f"{value:.12g}")
+    return LearningRate(value=rounded, rule=rule, base_lr=base.lr, base_batch=base.batch, source=base.source)
