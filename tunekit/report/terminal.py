@@ -58,10 +58,7 @@ def draw(console: Console, shown: RunView, folder: Path, files: Sequence[Path] =
         console.print()
         say(console, printable(f"Written to {folder}/"), "bold")
         hang(console, printable(", ".join(path.name for path in files)), "  ", "  ")
-    console.print()
-    say(console, "Next", "bold")
-    for step in shown.next_steps:
-        console.print(Text(f"  {step}"), soft_wrap=True)
+    _draw_next(console, shown.next_steps)
 
 
 def draw_plan(console: Console, shown: PlanView) -> None:
@@ -101,11 +98,7 @@ def draw_loop_profile(console: Console, shown: LoopProfileView) -> None:
     if shown.how_measured:
         console.print()
         say(console, shown.how_measured, "dim")
-    if shown.next_steps:
-        console.print()
-        say(console, "Next", "bold")
-    for step in shown.next_steps:
-        console.print(Text(f"  {step}"), soft_wrap=True)
+    _draw_next(console, shown.next_steps)
 
 
 def draw_fits(console: Console, shown: FitsView) -> None:
@@ -114,11 +107,7 @@ def draw_fits(console: Console, shown: FitsView) -> None:
     say(console, shown.answer, "bold")
     draw_parts(console, shown.parts, joins=True)
     _draw_notes(console, shown.notes)
-    if shown.next_steps:
-        console.print()
-        say(console, "Next", "bold")
-    for step in shown.next_steps:
-        console.print(Text(f"  {step}"), soft_wrap=True)
+    _draw_next(console, shown.next_steps)
 
 
 def draw_comparison(console: Console, shown: ComparisonView) -> None:
@@ -145,6 +134,16 @@ def draw_findings(console: Console, findings: Sequence[FindingView]) -> None:
         say(console, finding.heading, SEVERITY_STYLES[finding.severity])
         for detail in finding.details:
             hang(console, detail, "  ", "  ")
+
+
+def _draw_next(console: Console, steps: Sequence[str]) -> None:
+    """Print the commands that come next, each on one line, to be copied."""
+    if not steps:
+        return
+    console.print()
+    say(console, "Next", "bold")
+    for step in steps:
+        console.print(Text(f"  {step}"), soft_wrap=True)
 
 
 def _draw_notes(console: Console, notes: Sequence[Note]) -> None:
