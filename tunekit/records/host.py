@@ -2,9 +2,21 @@
 
 from typing import Literal
 
-from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from tunekit.records.base import Record
+
+
+SandboxKind = Literal["overlay", "landlock", "none"]
+"""What the kernel keeps a trial's processes from writing with, the best first; "none" leaves the agent's guard."""
+
+
+class Sandbox(Record):
+    """The kernel's net under a trial's writes, as it was found to hold."""
+
+    kind: SandboxKind
+    reasons: dict[str, str] = Field(default_factory=dict)
+    """Why a better kind does not hold here, by its name."""
 
 
 class PcieLink(Record):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tunekit.errors import TargetError
-from tunekit.hardware.interpreter import is_python
+from tunekit.hardware.interpreter import is_python, unwrapped
 from tunekit.near import did_you_mean
 from tunekit.records.target import Target
 
@@ -21,7 +21,8 @@ def resolve_target(command: Sequence[str], working_dir: Path, builtin: str | Non
         builtin: name of the built-in workload, when the command is ours.
 
     Raises:
-        TargetError: there is no such program or script, or a word is no text.
+        TargetError: there is no such program or script, a word is no text, or an option of Python's would keep
+            the agent out.
     """
     if not command:
         raise TargetError("no training command; give it after --, as in: tunekit search -- python train.py")
@@ -32,6 +33,7 @@ def resolve_target(command: Sequence[str], working_dir: Path, builtin: str | Non
     program = str(working_dir / command[0]) if "/" in command[0] else command[0]
     if shutil.which(program, path=os.environ.get("PATH")) is None:
         raise TargetError(f"no program {command[0]!r} on PATH; give the command as you would type it")
+    _refuse_agentless(command)
     script = _script_of(command, working_dir)
     return Target(
         name=builtin or _name_of(command, script),
@@ -41,6 +43,41 @@ def resolve_target(command: Sequence[str], working_dir: Path, builtin: str | Non
         script_sha256=_digest(script) if script else None,
         builtin=builtin,
     )
+
+
+def _refuse_agentless(command: Sequence[str]) -> None:
+    """Refuse Python's own options with which no agent starts.
+
+    Raises:
+        TargetError: there is one.
+    """
+    words = unwrapped(command)
+    if not words or not is_python(words[0]):
+        return
+    for word in _own_options(words[1:]):
+        found = next((letter for letter in word[1:] if letter in "IES"), None)
+        if found and not word.startswith("--"):
+            raise TargetError(
+                f"python -{found} keeps tunekit's agent out of the script ({' '.join(words[:3])}): "
+                f"leave -{found} out of the command"
+            )
+
+
+def _own_options(words: Sequence[str]) -> list[str]:
+    """Return Python's own options without their values, as far as the script, -m or -c."""
+    found = []
+    waiting = iter(words)
+    for word in waiting:
+        if not word.startswith("-") or word == "-":
+            break
+        options = "" if word.startswith("--") else word[1:]
+        at = next((place for place, letter in enumerate(options) if letter in "mcWX"), None)
+        found.append(word if at is None else word[: at + 1])
+        if at is not None and options[at] in "mc":
+            break
+        if (at is not None and at == len(options) - 1) or word == "--check-hash-based-pycs":
+            next(waiting, None)
+    return found
 
 
 def _script_of(command: Sequence[str], working_dir: Path) -> Path | None:
