@@ -6,9 +6,8 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 
 from tunekit.records.base import Record
 
-
 SandboxKind = Literal["overlay", "landlock", "none"]
-"""What the kernel keeps a trial's processes from writing with, the best first; "none" leaves the agent's guard."""
+"""What in the kernel keeps a trial's processes from the user's files; "none" leaves the agent's file guard."""
 
 
 class Sandbox(Record):
@@ -150,6 +149,8 @@ class Host(Record):
     python_version: str
     torch: TorchBuild | None = None
     """Of the training environment, where it was asked."""
+    sandbox: Sandbox | None = None
+    """What keeps the user's files from trials, where it was tried."""
 
     @property
     def nvml_indexes(self) -> tuple[int, ...]:

@@ -4,7 +4,6 @@ import functools
 import json
 import os
 import shutil
-import stat
 import subprocess
 import sys
 import tempfile
@@ -35,9 +34,7 @@ _CACHE_VARIABLES = (
     "HF_DATASETS_CACHE",
     "TRANSFORMERS_CACHE",
     "TORCH_HOME",
-    "KERAS_HOME",
     "NLTK_DATA",
-    "MPLCONFIGDIR",
 )
 """Variables that name folders of downloads: what one trial fetches, the next ones find."""
 
@@ -51,14 +48,16 @@ def best_sandbox(folder: Path) -> Sandbox:
     """
     wanted = os.environ.get(SANDBOX_VARIABLE, "").strip().lower()
     if wanted and wanted not in _KINDS:
-        raise UsageError(f"{SANDBOX_VARIABLE} must be one of {', '.join(_KINDS)}, got {wanted!r}; or unset it")
+        raise UsageError(
+            f"{SANDBOX_VARIABLE} must be one of {', '.join(_KINDS)}, got {wanted!r}; or unset it"
+        )
     if wanted == sandbox.NONE:
-        return Sandbox(kind="none", reasons={kind: f"{SANDBOX_VARIABLE}=none" for kind in _KINDS[:2]})
+        return Sandbox(kind="none", reasons=dict.fromkeys(_KINDS[:2], f"{SANDBOX_VARIABLE}=none"))
     folder.mkdir(parents=True, exist_ok=True)
     kind, reasons = sandbox.probe(str(folder.resolve()), (wanted,) if wanted else _KINDS[:2])
     if wanted and kind != wanted:
         raise UsageError(
-            f"{SANDBOX_VARIABLE}={wanted} does not hold here: {reasons[wanted]}; unset it to use the best that does"
+            f"{SANDBOX_VARIABLE}={wanted} does not hold here: {reasons[wanted]}; unset it for the best that does"
         )
     return Sandbox.model_validate({"kind": kind, "reasons": reasons})
 
@@ -72,14 +71,14 @@ def isolated(
         command: program and arguments.
         kind: of the sandbox.
         request_path: of the trial, in its folder.
-        kept: folders beside the trial's that its processes may write; the first one is for sockets and the like.
+        kept: folders beside the trial's that its processes may write; the first is for sockets and the like.
         environment: of the trial.
     """
     folder = request_path.parent
     changed = dict(environment)
     spec: dict[str, object] = {"kind": kind, "kept": [str(folder), *kept]}
     if kind == sandbox.OVERLAY:
-        pythons = _site_folders(tuple(command), os.getcwd(), environment.get("PATH", os.defpath))
+        pythons = _site_folders(tuple(command), str(Path.cwd()), environment.get("PATH", os.defpath))
         startup = _startup_text(request_path)
         spec |= {
             "layer": str(folder / _LAYER),
@@ -138,15 +137,14 @@ def _shims(folder: Path, environment: Mapping[str, str]) -> Path:
     shims = folder / _SHIMS
     shims.mkdir(exist_ok=True)
     for place in environment.get("PATH", os.defpath).split(os.pathsep):
-        for name in sorted(os.listdir(place)) if os.path.isdir(place) else ():
-            program, shim = Path(place, name), shims / name
-            if is_python(name) and not shim.exists() and os.access(program, os.X_OK):
-                site = str(SITE_FOLDER)
+        for program in sorted(Path(place or os.curdir).glob("python*")):
+            shim = shims / program.name
+            if is_python(program.name) and not shim.exists() and os.access(program, os.X_OK):
                 shim.write_text(
-                    f'#!/bin/sh\nPYTHONPATH="{site}${{PYTHONPATH:+:$PYTHONPATH}}" exec "{program}" "$@"\n',
+                    f'#!/bin/sh\nPYTHONPATH="{SITE_FOLDER}${{PYTHONPATH:+:$PYTHONPATH}}" exec "{program}" "$@"\n',
                     encoding="utf-8",
                 )
-                shim.chmod(shim.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+                shim.chmod(0o755)
     return shims
 
 
@@ -154,7 +152,7 @@ def _shared_caches(layers: Path, environment: Mapping[str, str]) -> dict[str, st
     """Return the folders of downloads, none within another, and the layers that trials write to instead."""
     home = environment.get("HOME", "")
     named = [environment.get(name, "") for name in _CACHE_VARIABLES]
-    named += [f"{home}/.cache", f"{home}/nltk_data", f"{home}/.keras"] if home else []
+    named += [f"{home}/.cache"] if home else []
     real = sorted({os.path.realpath(path) for path in named if path.startswith("/")})
     outer = [path for path in real if path != "/" and not any(path.startswith(f"{one}/") for one in real)]
     shared = {path: layers / str(number) for number, path in enumerate(outer)}
@@ -170,7 +168,8 @@ def take_writes(folder: Path, known: Sequence[WrittenFile]) -> list[WrittenFile]
         folder: the trial's.
         known: what the guard told of.
     """
-    layer, told, found = folder / _LAYER, {one.path for one in known}, []
+    layer, told = folder / _LAYER, {one.path for one in known}
+    found: list[WrittenFile] = []
     for path, is_removed in sandbox.written_in(str(layer)):
         if len(found) >= _MOST_LISTED:
             break

@@ -18,6 +18,7 @@ Sources: the kernel's documentation, filesystems/overlayfs and userspace-api/lan
 mount_namespaces(7), pivot_root(2).
 """
 
+import contextlib
 import ctypes
 import errno
 import json
@@ -31,6 +32,8 @@ import struct
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 OVERLAY, LANDLOCK, NONE = "overlay", "landlock", "none"
 REFUSED_STATUS = 125
@@ -39,7 +42,9 @@ NOT_STARTED_STATUS = 127
 
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
 _MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 1, 32, 4096, 16384, 1 << 18
-_MNT_DETACH = 2
+_MS_MOVE, _MS_RELATIME, _ST_RELATIME, _MNT_DETACH = 8192, 1 << 21, 4096, 2
+_KEPT_FLAGS = 2 | 4 | 8 | 1024 | 2048
+"""nosuid, nodev, noexec, noatime, nodiratime: a mount that somebody else made must keep them."""
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 _LANDLOCK_CREATE_RULESET, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT_SELF = 444, 445, 446
@@ -51,8 +56,29 @@ _LANDLOCK_WRITES = (
 )
 """Version of the kernel's interface, and the bits of the rights that came with it."""
 _KERNEL_FILE_SYSTEMS = frozenset(
-    "autofs binfmt_misc bpf cgroup cgroup2 configfs debugfs devpts devtmpfs efivarfs fusectl hugetlbfs mqueue "
-    "nsfs nvfs proc pstore rpc_pipefs securityfs selinuxfs sysfs tracefs".split()
+    {
+        "autofs",
+        "binfmt_misc",
+        "bpf",
+        "cgroup",
+        "cgroup2",
+        "configfs",
+        "debugfs",
+        "devpts",
+        "devtmpfs",
+        "efivarfs",
+        "fusectl",
+        "hugetlbfs",
+        "mqueue",
+        "nsfs",
+        "proc",
+        "pstore",
+        "rpc_pipefs",
+        "securityfs",
+        "selinuxfs",
+        "sysfs",
+        "tracefs",
+    }
 )
 """What holds no files of anybody's: devices, processes, settings."""
 _AS_THEY_ARE = ("/dev", "/proc", "/sys")
@@ -65,7 +91,7 @@ class SandboxError(Exception):
     """The kernel refuses a step of setting the net up; the message says which and why."""
 
 
-def _check(result, what):
+def _check(result: int, what: str) -> int:
     """Return a libc call's result.
 
     Raises:
@@ -77,7 +103,7 @@ def _check(result, what):
     return result
 
 
-def _mount(source, target, kind, flags, data=None):
+def _mount(source: str | None, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
     words = [None if word is None else os.fsencode(word) for word in (source, target, kind, data)]
     what = f"mounting {kind or 'a view'} at {target}"
     _check(_libc.mount(words[0], words[1], words[2], ctypes.c_ulong(flags), words[3]), what)
@@ -86,7 +112,7 @@ def _mount(source, target, kind, flags, data=None):
 class Mount:
     """A line of mountinfo: where it is, of what kind, and whether it may be written."""
 
-    def __init__(self, line):
+    def __init__(self, line: str) -> None:
         words, _, rest = line.partition(" - ")
         fields = words.split(" ")
         self.point = _unescaped(fields[4])
@@ -94,18 +120,18 @@ class Mount:
         self.is_read_only = "ro" in fields[5].split(",")
 
 
-def _unescaped(text):
+def _unescaped(text: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
 
 
-def read_mounts():
+def read_mounts() -> dict[str, Mount]:
     """Return the mounts of this process by their place, the outer before the inner."""
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as stream:
         found = {mount.point: mount for mount in map(Mount, stream.read().splitlines())}
     return {point: found[point] for point in sorted(found)}
 
 
-def _is_beneath(path, folder):
+def _is_beneath(path: str, folder: str) -> bool:
     return path != folder and path.startswith(folder.rstrip("/") + "/")
 
 
@@ -120,17 +146,17 @@ class OverlayNet:
         startup_files: texts of files that processes in the net find in addition, by path.
     """
 
-    def __init__(self, layer, kept, shared, startup_files):
+    def __init__(
+        self, layer: str, kept: Sequence[str], shared: Mapping[str, str], startup_files: Mapping[str, str]
+    ) -> None:
         self._layer, self._kept, self._shared = layer, kept, shared
         self._startup_files = startup_files
         self._stage = f"{layer}/root"
         self._in_user_namespace = False
         self._layers = 0
-        self._mounts = {}
-        self.read_only = []
-        """Folders that no overlay could be laid over; nothing can be written there."""
+        self._mounts: dict[str, Mount] = {}
 
-    def enter(self):
+    def enter(self) -> None:
         """Move this process under the net.
 
         Raises:
@@ -153,20 +179,24 @@ class OverlayNet:
         self._become_root()
         os.chdir(folder)
 
-    def _unshare(self):
+    def _unshare(self) -> None:
         if _libc.unshare(_CLONE_NEWNS) == 0:
             return
         uid, gid = os.geteuid(), os.getegid()
         _check(_libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS), "making a user namespace")
         self._in_user_namespace = True
         try:
-            for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+            for name, text in {
+                "setgroups": "deny",
+                "uid_map": f"{uid} {uid} 1",
+                "gid_map": f"{gid} {gid} 1",
+            }.items():
                 with open(f"/proc/self/{name}", "w", encoding="ascii") as stream:
                     stream.write(text)
         except OSError as error:
             raise SandboxError(f"keeping the user's id in a user namespace: {error.strerror}") from error
 
-    def _cover(self, path):
+    def _cover(self, path: str) -> None:
         """Lay an overlay over a folder, and over every mount beneath it.
 
         Where the kernel refuses because of what is mounted beneath, as it does in a user namespace, its
@@ -187,25 +217,24 @@ class OverlayNet:
         for one in inner:
             self._lay_inner(one, is_hidden)
 
-    def _lay_inner(self, path, is_hidden):
+    def _lay_inner(self, path: str, is_hidden: bool) -> None:
         """Put a folder or mount in its place: a file system of the kernel as it is, others covered."""
         mount = self._mounts.get(path)
         if is_hidden and not os.path.lexists(self._stage + path):
             return
-        as_it_is = path in _AS_THEY_ARE or (mount and (mount.kind in _KERNEL_FILE_SYSTEMS or mount.is_read_only))
-        is_folder = os.path.isdir(path)
-        if is_hidden and (as_it_is or not is_folder):
+        as_it_is = path in _AS_THEY_ARE or (
+            mount and (mount.kind in _KERNEL_FILE_SYSTEMS or mount.is_read_only)
+        )
+        if is_hidden:
             _mount(path, self._stage + path, None, _MS_BIND | _MS_REC)
         if as_it_is:
             return
-        if not is_folder:
+        if os.path.isdir(path):
+            self._cover(path)
+        else:
             self._make_read_only(path)
-            return
-        if is_hidden:  # a file system that no overlay can be laid over is seen as it is, read-only
-            _mount(path, self._stage + path, None, _MS_BIND | _MS_REC)
-        self._cover(path)
 
-    def _folders_in(self, path):
+    def _folders_in(self, path: str) -> list[str]:
         """Return the folders in a folder, links left out."""
         try:
             entries = [entry for entry in os.scandir(path) if entry.is_dir(follow_symlinks=False)]
@@ -213,7 +242,7 @@ class OverlayNet:
             return []
         return [f"{path.rstrip('/')}/{entry.name}" for entry in entries]
 
-    def _overlay(self, lower, place, layer=None, is_volatile=True):
+    def _overlay(self, lower: str, place: str, layer: str | None = None, is_volatile: bool = True) -> None:
         """Lay an overlay over a folder; by default with a layer of its own in the trial's folder."""
         if layer is None:
             layer = f"{self._layer}/{self._layers}"
@@ -232,7 +261,7 @@ class OverlayNet:
                 pass
         _mount("overlay", self._stage + place, "overlay", 0, ",".join(options))
 
-    def _share(self, path, layer):
+    def _share(self, path: str, layer: str) -> None:
         """Lay an overlay over a folder whose layer outlives the trial; the folder may be missing."""
         if any(_is_beneath(point, path) for point in self._mounts):
             return
@@ -244,55 +273,47 @@ class OverlayNet:
                 os.makedirs(self._stage + path, exist_ok=True)
             except OSError:
                 return
-        try:
+        with contextlib.suppress(SandboxError):  # then each trial downloads by itself
             self._overlay(lower, path, layer, is_volatile=False)
-        except SandboxError:
-            return
 
-    def _make_read_only(self, path):
+    def _make_read_only(self, path: str) -> None:
         if path != "/" and path not in self._mounts:
             return  # it belongs to a mount that is read-only by now
-        place = self._stage + path if path != "/" else self._stage
-        flags = os.statvfs(place).f_flag & (2 | 4 | 8 | 1024 | 2048)  # nosuid, nodev, noexec, noatime, nodiratime
-        relative = 1 << 21 if os.statvfs(place).f_flag & 4096 else 0
-        _mount(None, place, None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | flags | relative)
-        self.read_only.append(path)
+        place = self._stage + path.rstrip("/")
+        flags = os.statvfs(place).f_flag
+        kept = flags & _KEPT_FLAGS | (_MS_RELATIME if flags & _ST_RELATIME else 0)
+        _mount(None, place, None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | kept)
 
-    def _add(self, path, text):
+    def _add(self, path: str, text: str) -> None:
         """Write a file that only the net's processes see; a folder that can't be written stays as it is."""
-        try:
-            with open(self._stage + path, "w", encoding="utf-8") as stream:
-                stream.write(text)
-        except OSError:
-            pass
+        with contextlib.suppress(OSError), open(self._stage + path, "w", encoding="utf-8") as stream:
+            stream.write(text)
 
-    def _become_root(self):
+    def _become_root(self) -> None:
         """Make the stage this process's root, and let go of the old one."""
         os.chdir(self._stage)
         number = _PIVOT_ROOT.get(platform.machine())
         if number is not None and _libc.syscall(number, b".", b".") == 0:
             _check(_libc.umount2(b".", _MNT_DETACH), "letting go of the old root")
         else:  # the root of an initial RAM disk can't be replaced
-            _mount(".", "/", None, 8192)  # MS_MOVE
+            _mount(".", "/", None, _MS_MOVE)
             os.chroot(".")
         os.chdir("/")
 
 
-def _take_mode(source, target):
+def _take_mode(source: str, target: str) -> None:
     """Give a layer the mode and owner of what it lies over, which the overlay shows."""
     status = os.stat(source)
-    try:
+    with contextlib.suppress(OSError):  # nobody else's file belongs to a user here
         os.chmod(target, stat.S_IMODE(status.st_mode))
         os.chown(target, status.st_uid, status.st_gid)
-    except OSError:
-        pass
 
 
-def _escaped(path):
+def _escaped(path: str) -> str:
     return re.sub(r"([\\:,])", r"\\\1", path)
 
 
-def _bound_sockets():
+def _bound_sockets() -> list[str]:
     """Return the sockets that listen in the file system: an overlay would cut them off."""
     found = set()
     try:
@@ -306,7 +327,7 @@ def _bound_sockets():
     return sorted(path for path in found if _is_socket(path))
 
 
-def _is_socket(path):
+def _is_socket(path: str) -> bool:
     try:
         return stat.S_ISSOCK(os.lstat(path).st_mode)
     except OSError:
@@ -320,10 +341,10 @@ class LandlockNet:
         kept: the folders that may be written; files too.
     """
 
-    def __init__(self, kept):
+    def __init__(self, kept: Sequence[str]) -> None:
         self._kept = kept
 
-    def enter(self):
+    def enter(self) -> None:
         """Move this process under the net.
 
         Raises:
@@ -342,7 +363,7 @@ class LandlockNet:
         _check(_libc.syscall(_LANDLOCK_RESTRICT_SELF, ruleset, 0), "putting Landlock's rules in force")
         os.close(ruleset)
 
-    def _allow(self, ruleset, path, rights):
+    def _allow(self, ruleset: int, path: str, rights: int) -> None:
         try:
             opened = os.open(path, os.O_PATH | os.O_CLOEXEC)
         except OSError:
@@ -354,23 +375,19 @@ class LandlockNet:
         os.close(opened)
 
 
-def enter(spec):
-    """Move this process under the net that a spec names; return the folders that can only be read.
+def enter(spec: dict[str, Any]) -> None:
+    """Move this process under the net that a spec names.
 
     Raises:
         SandboxError: the kernel refuses.
     """
     if spec["kind"] == LANDLOCK:
         LandlockNet(spec["kept"]).enter()
-        return []
-    if spec["kind"] == OVERLAY:
-        net = OverlayNet(spec["layer"], spec["kept"], spec.get("shared", {}), spec.get("startup_files", {}))
-        net.enter()
-        return net.read_only
-    return []
+    else:
+        OverlayNet(spec["layer"], spec["kept"], spec["shared"], spec["startup_files"]).enter()
 
 
-def probe(folder, kinds=(OVERLAY, LANDLOCK)):
+def probe(folder: str, kinds: Sequence[str] = (OVERLAY, LANDLOCK)) -> tuple[str, dict[str, str]]:
     """Return the best net that holds here, and why a better one doesn't.
 
     Each is tried for real: a child process under it writes to a file outside.
@@ -382,7 +399,7 @@ def probe(folder, kinds=(OVERLAY, LANDLOCK)):
     Returns:
         The kind and, by kind, why it can't be had.
     """
-    reasons = {}
+    reasons: dict[str, str] = {}
     for kind in kinds:
         why_not = _why_not(kind, folder)
         if why_not is None:
@@ -391,7 +408,7 @@ def probe(folder, kinds=(OVERLAY, LANDLOCK)):
     return NONE, reasons
 
 
-def _why_not(kind, folder):
+def _why_not(kind: str, folder: str) -> str | None:
     try:
         place = tempfile.mkdtemp(prefix=".tunekit-probe-", dir=folder)
     except OSError as error:
@@ -401,7 +418,13 @@ def _why_not(kind, folder):
         os.mkdir(kept)
         with open(victim, "w", encoding="ascii") as stream:
             stream.write("old")
-        spec = {"kind": kind, "layer": f"{place}/layer", "kept": [kept]}
+        spec = {
+            "kind": kind,
+            "layer": f"{place}/layer",
+            "kept": [kept],
+            "shared": {},
+            "startup_files": {},
+        }
         return _why_not_held(spec, victim, kept)
     except (OSError, subprocess.SubprocessError) as error:
         return f"{type(error).__name__}: {error}"
@@ -420,7 +443,7 @@ except OSError:
 """
 
 
-def _why_not_held(spec, victim, kept):
+def _why_not_held(spec: dict[str, Any], victim: str, kept: str) -> str | None:
     """Return why a net doesn't hold, None if it does."""
     inner = [sys.executable, "-I", "-S", "-c", _PROBE_SCRIPT, victim, kept]
     ran = subprocess.run(
@@ -438,7 +461,7 @@ def _why_not_held(spec, victim, kept):
     return None if os.path.exists(f"{kept}/written") else "the trial's own folder could not be written"
 
 
-def remove_layer(folder):
+def remove_layer(folder: str) -> None:
     """Remove a trial's layer, with the folders that overlayfs, or the script, left without any rights."""
     shutil.rmtree(folder, ignore_errors=True)
     if os.path.isdir(folder):
@@ -446,17 +469,15 @@ def remove_layer(folder):
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _unlock(folder):
-    try:
+def _unlock(folder: str) -> None:
+    with contextlib.suppress(OSError):
         os.chmod(folder, 0o700)
         for entry in os.scandir(folder):
             if entry.is_dir(follow_symlinks=False):
                 _unlock(entry.path)
-    except OSError:
-        pass
 
 
-def written_in(layer):
+def written_in(layer: str) -> Iterator[tuple[str, bool]]:
     """Yield what was written to a trial's layer: each entry's path, and whether it was removed.
 
     Folders are left out, but for removed ones.
@@ -470,7 +491,7 @@ def written_in(layer):
                 yield path[len(upper) :], _is_whiteout(path)
 
 
-def _is_whiteout(path):
+def _is_whiteout(path: str) -> bool:
     try:
         status = os.lstat(path)
     except OSError:
@@ -478,18 +499,15 @@ def _is_whiteout(path):
     return stat.S_ISCHR(status.st_mode) and status.st_rdev == 0
 
 
-def main():
+def main() -> None:
     """Become a command under a net."""
     spec, command = json.loads(sys.argv[1]), sys.argv[3:]
     parent = os.getppid()
     try:
-        read_only = enter(spec)
+        enter(spec)
     except (SandboxError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(REFUSED_STATUS)
-    if spec.get("report"):
-        with open(spec["report"], "w", encoding="utf-8") as stream:
-            json.dump({"kind": spec["kind"], "read_only": read_only}, stream)
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # a change of credentials may have cleared it
     if os.getppid() != parent:
         sys.exit(REFUSED_STATUS)

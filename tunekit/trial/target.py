@@ -21,7 +21,7 @@ def resolve_target(command: Sequence[str], working_dir: Path, builtin: str | Non
         builtin: name of the built-in workload, when the command is ours.
 
     Raises:
-        TargetError: there is no such program or script, a word is no text, or an option of Python's would keep
+        TargetError: there is no such program or script, a word is no text, or an option of Python's own keeps
             the agent out.
     """
     if not command:
@@ -54,30 +54,13 @@ def _refuse_agentless(command: Sequence[str]) -> None:
     words = unwrapped(command)
     if not words or not is_python(words[0]):
         return
-    for word in _own_options(words[1:]):
-        found = next((letter for letter in word[1:] if letter in "IES"), None)
+    for word in _own_options(words[1:])[0]:
+        found = next((letter for letter in word if letter in "IES"), None)
         if found and not word.startswith("--"):
             raise TargetError(
                 f"python -{found} keeps tunekit's agent out of the script ({' '.join(words[:3])}): "
                 f"leave -{found} out of the command"
             )
-
-
-def _own_options(words: Sequence[str]) -> list[str]:
-    """Return Python's own options without their values, as far as the script, -m or -c."""
-    found = []
-    waiting = iter(words)
-    for word in waiting:
-        if not word.startswith("-") or word == "-":
-            break
-        options = "" if word.startswith("--") else word[1:]
-        at = next((place for place, letter in enumerate(options) if letter in "mcWX"), None)
-        found.append(word if at is None else word[: at + 1])
-        if at is not None and options[at] in "mc":
-            break
-        if (at is not None and at == len(options) - 1) or word == "--check-hash-based-pycs":
-            next(waiting, None)
-    return found
 
 
 def _script_of(command: Sequence[str], working_dir: Path) -> Path | None:
@@ -88,7 +71,7 @@ def _script_of(command: Sequence[str], working_dir: Path) -> Path | None:
     """
     if not is_python(command[0]):
         return None
-    word = _first_argument(command[1:])
+    _, word = _own_options(command[1:])
     if word is None:
         return None
     path = working_dir / word
@@ -97,19 +80,21 @@ def _script_of(command: Sequence[str], working_dir: Path) -> Path | None:
     return path if path.is_file() else None
 
 
-def _first_argument(words: Sequence[str]) -> str | None:
-    """Return the word after Python's own options; None when they are -m or -c, which name no file."""
+def _own_options(words: Sequence[str]) -> tuple[list[str], str | None]:
+    """Return Python's own options without their values, and the script: None after -m or -c."""
+    found: list[str] = []
     waiting = iter(words)
     for word in waiting:
         if not word.startswith("-"):
-            return word
+            return found, word
         options = "" if word.startswith("--") else word[1:]
         taking = next((letter for letter in options if letter in "mcWX"), "")
+        found.append(word.partition(taking)[0] if taking else word)
         if taking in ("m", "c"):
-            return None
+            return found, None
         if (taking and options.endswith(taking)) or word == "--check-hash-based-pycs":
             next(waiting, None)
-    return None
+    return found, None
 
 
 def _missing(path: Path, word: str) -> str:
