@@ -65,9 +65,7 @@ def main() -> None:
         for number in range(2_000):
             (project / "samples" / f"{number:05d}").write_bytes(bytes(4 * 4096))
         (project / "train.py").write_text(READS_FILES)
-        print(
-            f"set-up: {_set_up_ms(project, options.kind):.1f} ms (median of 20, `true` by itself taken off)"
-        )
+        print(f"set-up: {_set_up_ms(project, options.kind):.1f} ms (median of 20, less `true` itself)")
         kinds: tuple[SandboxKind, ...] = ("none", options.kind, "none")
         rounds = [[_trial(project, kind, options.window) for kind in kinds] for _ in range(options.rounds)]
     print(f"{'':28}{options.kind + ' / none':>22}{'none / none':>22}")
@@ -119,7 +117,8 @@ def _duration_s(record: TrialRecord) -> float:
 
 def _rate(record: TrialRecord) -> float:
     assert record.measurement is not None, record.failure
-    return record.measurement.loop.steady_samples_per_s
+    loop = record.measurement.loop
+    return loop.steady_samples / loop.steady_time_s
 
 
 def _ratio_text(ratios: Sequence[float]) -> str:
