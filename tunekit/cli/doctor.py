@@ -152,7 +152,7 @@ def _data_path(text: str) -> Path:
 
 
 def _checkup(data: Sequence[Path], loader: "LoaderPlan | None", command: Sequence[str]) -> "Checkup":
-    from tunekit.cli.machine import ask_torch, look_over  # noqa: PLC0415
+    from tunekit.cli.machine import ask_torch, look_over, with_sandbox  # noqa: PLC0415
     from tunekit.hardware.detect import detect_host  # noqa: PLC0415
     from tunekit.hardware.limits import load_average  # noqa: PLC0415
     from tunekit.hardware.torch_build import TorchAbsent  # noqa: PLC0415
@@ -160,7 +160,7 @@ def _checkup(data: Sequence[Path], loader: "LoaderPlan | None", command: Sequenc
     load_before = load_average()  # this verb's own work is none of the machine's
     storage = _storage(data)
     build = ask_torch(command)
-    host = detect_host(torch=None if isinstance(build, TorchAbsent) else build)
+    host = with_sandbox(detect_host(torch=None if isinstance(build, TorchAbsent) else build))
     return look_over(
         host.model_copy(update={"load_average": load_before}),
         absent=build if isinstance(build, TorchAbsent) else None,

@@ -2,8 +2,10 @@
 
 import os
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tunekit import __version__
@@ -31,10 +33,20 @@ def host_here(command: Sequence[str] = (), profiles: "Mapping[str, Profile] | No
     from tunekit.hardware.torch_build import TorchAbsent  # noqa: PLC0415
 
     host = detect_host(profiles=profiles)
-    if host.accelerators or not has_gpu_file():
-        return host
-    build = ask_torch(command)
-    return host if isinstance(build, TorchAbsent) else detect_host(profiles=profiles, torch=build)
+    if not host.accelerators and has_gpu_file():
+        build = ask_torch(command)
+        if not isinstance(build, TorchAbsent):
+            host = detect_host(profiles=profiles, torch=build)
+    return with_sandbox(host)
+
+
+def with_sandbox(host: "Host") -> "Host":
+    """Return the machine with what keeps the user's files from trials that run in the present folder."""
+    from tunekit.trial.isolation import best_sandbox  # noqa: PLC0415
+
+    here = Path.cwd()
+    place = here if os.access(here, os.W_OK) else Path(tempfile.gettempdir())
+    return host.model_copy(update={"sandbox": best_sandbox(place)})
 
 
 def ask_torch(command: Sequence[str]) -> "TorchBuild | TorchAbsent":

@@ -92,6 +92,11 @@ def interpreter_of(
     return program if is_python(program) else _of_script(program, folder, searched)
 
 
+def unwrapped(command: Sequence[str]) -> list[str]:
+    """Return a command without the programs that only prepare it, such as env and nice."""
+    return _unwrapped(command, "")[0]
+
+
 def _unwrapped(command: Sequence[str], searched: str) -> tuple[list[str], str]:
     """Return a command without the programs that only prepare it, and the PATH that they leave."""
     words = list(command)

@@ -19,6 +19,7 @@ from pydantic import (
 from tunekit.records.base import Record
 from tunekit.records.config import Precision
 from tunekit.records.details import Detail, Details
+from tunekit.records.host import SandboxKind
 from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.target import Discovery, LoaderAddress, RootSeen
 
@@ -46,6 +47,8 @@ class AgentRequest(Record):
     """Of the script; loader addresses name files from there."""
     scratch_folder: str
     """Short-named folder for sockets and the like; the keeper removes it."""
+    sandbox: SandboxKind = "none"
+    """observe: what the kernel keeps this trial from; under "landlock" new files have to be diverted too."""
     started_at_s: PositiveFloat
     """When the trial started, in seconds since the epoch: older files are the user's."""
     knobs: KnobsAsked
@@ -87,6 +90,8 @@ class StartEvent(AgentEvent):
     event: Literal["start"]
     pid: NonNegativeInt
     python: str
+    image: NonNegativeInt = 0
+    """Where its stack starts: forked children share it, what it executes has another; 0 if unknown."""
 
 
 class ProgressEvent(AgentEvent):

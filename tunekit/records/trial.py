@@ -8,6 +8,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, model_validator
 from tunekit.records.base import SCHEMA_VERSION, Record
 from tunekit.records.config import TrainConfig
 from tunekit.records.details import LargestSeen
+from tunekit.records.host import SandboxKind
 from tunekit.records.measurement import Measurement
 from tunekit.records.prediction import PeakAt
 from tunekit.records.target import Discovery
@@ -115,6 +116,8 @@ class TrialRecord(Record):
     """Faults of the guard of the user's files and of tunekit itself, which the trial went on after."""
     telemetry: Telemetry | None = None
     """None for a trial that was over before two samples."""
+    sandbox: SandboxKind | None = None
+    """What kept its processes from the user's files, beside the agent's guard; None where it is not known."""
     predicted_peaks: tuple[PeakAt, ...] = Field(default=(), max_length=64)
     """By steps that the trial traced: device memory at other batch sizes, its own among them."""
 

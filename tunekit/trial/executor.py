@@ -19,14 +19,17 @@ from tunekit.hardware.telemetry.summary import summarise
 from tunekit.records.agent_messages import AgentRequest
 from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.details import Detail
+from tunekit.records.host import SandboxKind
 from tunekit.records.measurement import Measurement
 from tunekit.records.target import Discovery, Target
 from tunekit.records.telemetry import Telemetry
 from tunekit.records.trial import Failure, TrialRecord, TrialRole
 from tunekit.trial.bindings import Bound, bind, present_values
 from tunekit.trial.device_memory import DeviceMemory
+from tunekit.trial.isolation import best_sandbox, take_writes
 from tunekit.trial.launch import start_trial, write_copies
 from tunekit.trial.outcome import measurement_of
+from tunekit.trial.sandbox import remove_layer
 from tunekit.trial.watch import Evidence, Limits, TrialProgress, TrialWatch
 
 _LONGEST_SOCKET_PARENT = 50
@@ -80,6 +83,7 @@ class ProcessExecutor:
         gpus: the GPUs to sample while a trial runs, by their place in the driver's order.
         telemetry_store: gets the time series of each trial; by default only their summary is kept.
         device_memory_bytes: what torch may reserve on a CUDA device; None for all that it has.
+        sandbox: what keeps the user's files from the trials; None for the best that holds here.
     """
 
     def __init__(
@@ -93,8 +97,10 @@ class ProcessExecutor:
         gpus: Sequence[int] = (),
         telemetry_store: Path | None = None,
         device_memory_bytes: int | None = None,
+        sandbox: SandboxKind | None = None,
     ) -> None:
         self._target = target
+        self._sandbox = sandbox
         self._trials_folder = trials_folder
         self._limits = limits
         self._window_s = window_s
@@ -118,6 +124,7 @@ class ProcessExecutor:
             keeper = self._start(folder, bound, request)
             gpus = GpuSampler(self._nvml, self._gpus)
             evidence = TrialWatch(keeper, folder, self._limits_of(spec), gpus, on_progress).run()
+        evidence.written += take_writes(folder, evidence.written)
         shutil.rmtree(folder / "diverted", ignore_errors=True)
         telemetry = self._telemetry_of(spec, evidence)
         result = measurement_of(
@@ -143,6 +150,7 @@ class ProcessExecutor:
             written=tuple(evidence.written),
             faults=tuple(evidence.faults),
             telemetry=telemetry,
+            sandbox=request.sandbox,
         )
 
     def _telemetry_of(self, spec: TrialSpec, evidence: Evidence) -> Telemetry | None:
@@ -157,7 +165,7 @@ class ProcessExecutor:
 
     def _start(self, folder: Path, bound: Bound, request: AgentRequest) -> subprocess.Popen[bytes]:
         try:
-            return start_trial(folder, bound, request, self._hide_gpus)
+            return start_trial(folder, bound, request, request.sandbox, self._hide_gpus)
         except OSError as error:
             shutil.rmtree(request.scratch_folder, ignore_errors=True)
             raise TargetError(
@@ -186,7 +194,7 @@ class ProcessExecutor:
 
     def _fresh_folder(self, number: int) -> Path:
         folder = self._trials_folder / f"{number:04d}"
-        shutil.rmtree(folder, ignore_errors=True)  # left half-done by a search that was killed
+        remove_layer(str(folder))  # left half-done by a search that was killed
         folder.mkdir(parents=True)
         return folder
 
@@ -197,6 +205,7 @@ class ProcessExecutor:
         return AgentRequest(
             trial_folder=str(folder.resolve()),
             scratch_folder=_scratch_folder(),
+            sandbox=self._sandbox or best_sandbox(self._trials_folder).kind,
             working_dir=self._target.working_dir,
             started_at_s=time.time(),
             redirected=write_copies(bound.file_texts, folder),

@@ -11,6 +11,7 @@ from tunekit.agent import REQUEST_VARIABLE, SITE_FOLDER, TRIAL_VARIABLE
 from tunekit.records.agent_messages import AgentRequest, dump_request
 from tunekit.records.codec import write_text
 from tunekit.trial.bindings import Bound
+from tunekit.trial.isolation import isolated
 
 REQUEST_FILE = "request.json"
 OUTPUT_FILE = "output.log"
@@ -93,7 +94,7 @@ def trial_environment(
 
 
 def start_trial(
-    folder: Path, bound: Bound, request: AgentRequest, hide_gpus: bool = False
+    folder: Path, bound: Bound, request: AgentRequest, sandbox: str, hide_gpus: bool = False
 ) -> subprocess.Popen[bytes]:
     """Write the request and start the target under a keeper.
 
@@ -101,20 +102,30 @@ def start_trial(
         folder: the trial's.
         bound: the command and its variables, with the trial's knobs in them.
         request: what the agent is asked.
+        sandbox: kind of the sandbox.
         hide_gpus: train on the CPU although a GPU is here.
 
     Returns:
         The keeper. Closing its standard input ends the whole tree; its standard output then holds
         one line of JSON with the target's exit status.
     """
-    request_path = folder / REQUEST_FILE
+    request_path = folder.resolve() / REQUEST_FILE
     write_text(request_path, json.dumps(dump_request(request), indent=2) + "\n")
+    caches = folder.resolve().parent / COMPILE_CACHE
+    caches.mkdir(exist_ok=True)
+    command, environment = isolated(
+        bound.command,
+        sandbox,
+        request_path,
+        (request.scratch_folder, str(caches.resolve())),
+        trial_environment(request_path, {**os.environ, **bound.environment}, hide_gpus),
+    )
     output = str(folder / OUTPUT_FILE)
     return subprocess.Popen(
-        [sys.executable, "-I", "-S", str(_KEEPER), output, request.scratch_folder, "--", *bound.command],
+        [sys.executable, "-I", "-S", str(_KEEPER), output, request.scratch_folder, "--", *command],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd=request.working_dir,
-        env=trial_environment(request_path, {**os.environ, **bound.environment}, hide_gpus),
+        env=environment,
         start_new_session=True,
     )

@@ -27,6 +27,7 @@ from tunekit.records.agent_messages import (
 )
 from tunekit.records.measurement import TreeMemory
 from tunekit.records.trial import MemoryPoint, OutcomeKind, WrittenFile
+from tunekit.trial.agentless import AgentlessTorch
 from tunekit.trial.events import EventReader, read_pulse
 from tunekit.trial.keeper import descendants
 from tunekit.trial.launch import OUTPUT_FILE
@@ -35,6 +36,7 @@ TREE_RAM_SHARE = 0.90
 """Share of the RAM limit at which a trial's process tree is ended."""
 
 _POLL_S = 0.15
+_AGENTLESS_POLL_S = 0.5
 _MAX_WRITTEN = 1000
 _MAX_FAULTS = 20
 _NO_STEP_FACTOR = 2
@@ -73,6 +75,8 @@ class Evidence:
     """Everything that is known when a trial is over; `outcome` makes a verdict of it."""
 
     started: bool = False
+    images: set[int] = field(default_factory=set)
+    """Where the stacks of the processes start that have the agent."""
     steps: int = 0
     batches: int = 0
     ranks: dict[int, RankEvent] = field(default_factory=dict)
@@ -140,7 +144,10 @@ class TrialWatch:
         self._on_progress = on_progress
         self._clock = clock
         self._reader = EventReader(folder)
-        self._tree = TreeMeter(keeper.pid, partial(descendants, keeper.pid), clock)
+        find_processes = partial(descendants, keeper.pid)
+        self._tree = TreeMeter(keeper.pid, find_processes, clock)
+        self._agentless = AgentlessTorch(find_processes)
+        self._looked_at = clock()
         self._sampler = Sampler(self._tree, gpus, clock)
         self._is_sampling = True
         self._evidence = Evidence(output=str(folder / OUTPUT_FILE))
@@ -176,11 +183,22 @@ class TrialWatch:
         """Take events and samples until the measurement is done, a limit is reached or the target ends."""
         while self._keeper.poll() is None:
             self._take_events()
-            if self._is_waiting_for_its_end() or self._over_limit():
+            if self._is_waiting_for_its_end() or self._over_limit() or self._has_agentless_torch():
                 break
             self._sample()
             self._report()
             time.sleep(_POLL_S)
+
+    def _has_agentless_torch(self) -> bool:
+        """Return whether some process has loaded torch without the agent: it would train unseen."""
+        if self._clock() - self._looked_at < _AGENTLESS_POLL_S:
+            return False
+        self._looked_at = self._clock()
+        found = self._agentless.find(self._evidence.images)
+        if found is not None:
+            self._evidence.limit = OutcomeKind.AGENT_ABSENT
+            self._evidence.limit_message = f"torch was loaded by a Python without tunekit's agent: {found}"
+        return found is not None
 
     def _sample(self) -> None:
         """Take the samples that are due; a fault of sampling ends the sampling, not the trial."""
@@ -202,6 +220,7 @@ class TrialWatch:
             match event:
                 case StartEvent():
                     self._evidence.started = True
+                    self._evidence.images.add(event.image)
                 case ProgressEvent():
                     self._phase = event.phase
                     self._evidence.fetched |= event.phase == "fetching"
@@ -326,6 +345,9 @@ def _details_limit_s(done: DoneEvent) -> float:
 
 def standstill(evidence: Evidence, limit_s: float) -> tuple[OutcomeKind, str]:
     """Return what it is when nothing moves any more, and how to say so."""
+    if not evidence.started:
+        message = f"no Python with tunekit's agent has started within {limit_s:g} s"
+        return OutcomeKind.AGENT_ABSENT, message
     if not evidence.fetched and evidence.batches == evidence.steps == 0:
         message = f"no batch was asked for and no optimizer step was made for {limit_s:g} s"
         return OutcomeKind.NO_TRAINING_LOOP, message

@@ -61,7 +61,8 @@ def start(request_path: str) -> None:
         return  # the parent sees that no agent reported
     owner = process.Owner()
     log = events.EventLog(asked.trial_folder, owner)
-    log.emit("start", pid=os.getpid(), python=".".join(map(str, sys.version_info[:3])))
+    python = ".".join(map(str, sys.version_info[:3]))
+    log.emit("start", pid=os.getpid(), python=python, image=process.image())
     try:
         if asked.mode == "apply":
             from . import apply
