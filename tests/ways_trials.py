@@ -14,6 +14,7 @@ from pathlib import Path
 
 from real_trials import ZOO, RealTrials
 
+from tunekit.records.host import SandboxKind
 from tunekit.records.target import Target
 from tunekit.records.trial import TrialRecord
 from tunekit.trial.watch import Limits
@@ -77,7 +78,7 @@ class Planted:
         output, _ = self._script.communicate("\n")
         return self._outcomes(self._plain, output)
 
-    def in_trial(self, name: str) -> tuple[list[Outcome], TrialRecord]:
+    def in_trial(self, name: str, sandbox: SandboxKind) -> tuple[list[Outcome], TrialRecord]:
         """Run the script as a trial, and return what became of the files in that folder, and its record."""
         root = self.roots[name]
         target = Target(
@@ -87,7 +88,7 @@ class Planted:
             script=str(SCRIPT),
             script_sha256=None,
         )
-        trials = RealTrials(target, root.with_name(f"trials-{name}"), LIMITS)
+        trials = RealTrials(target, root.with_name(f"trials-{name}"), LIMITS, sandbox=sandbox)
         record = trials.run_baseline()
         return self._outcomes(name, trials.output(0)), record
 
