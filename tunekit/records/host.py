@@ -7,7 +7,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 from tunekit.records.base import Record
 
 SandboxKind = Literal["overlay", "landlock", "none"]
-"""What in the kernel keeps a trial's processes from the user's files; "none" leaves the agent's file guard."""
+"""What of the kernel's keeps trials from the user's files; "none" leaves the agent's file guard."""
 
 
 class Sandbox(Record):

@@ -124,7 +124,7 @@ class ProcessExecutor:
             keeper = self._start(folder, bound, request)
             gpus = GpuSampler(self._nvml, self._gpus)
             evidence = TrialWatch(keeper, folder, self._limits_of(spec), gpus, on_progress).run()
-        evidence.written += take_writes(folder, evidence.written)
+        evidence.written += take_writes(folder, self._target.working_dir, evidence.written)
         shutil.rmtree(folder / "diverted", ignore_errors=True)
         telemetry = self._telemetry_of(spec, evidence)
         result = measurement_of(

@@ -1,8 +1,10 @@
 """How the user's files are kept from a trial: which sandbox holds here, and what its processes find in it."""
 
+import contextlib
 import functools
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -26,8 +28,12 @@ _LAYER = "layer"
 _SHIMS = "bin"
 _STARTUP_FILE = "tunekit-agent.pth"
 _ASK_LIMIT_S = 5.0
+_SCRIPT_BYTES = 1 << 16
+_PYTHON_OR_ENVIRONMENT = re.compile(r"([\w.+/-]*/bin)/(python[\d.]*|activate)(?![\w/])")
+"""An interpreter, or what switches its virtual environment on, as shell scripts name them."""
 _MOST_LISTED = 500
-_NOT_LISTED = ("/tmp/", "/var/tmp/", "/dev/", "/run/")
+_NOT_LISTED = (f"/{_STARTUP_FILE}", ".pyc")
+_TEMPORARY = ("/tmp/", "/var/tmp/", "/run/")
 _CACHE_VARIABLES = (
     "XDG_CACHE_HOME",
     "HF_HOME",
@@ -57,7 +63,7 @@ def best_sandbox(folder: Path) -> Sandbox:
     kind, reasons = sandbox.probe(str(folder.resolve()), (wanted,) if wanted else _KINDS[:2])
     if wanted and kind != wanted:
         raise UsageError(
-            f"{SANDBOX_VARIABLE}={wanted} does not hold here: {reasons[wanted]}; unset it for the best that does"
+            f"{SANDBOX_VARIABLE}={wanted} does not hold here ({reasons[wanted]}); unset it"
         )
     return Sandbox.model_validate({"kind": kind, "reasons": reasons})
 
@@ -107,11 +113,24 @@ def _startup_text(request_path: Path) -> str:
 @functools.lru_cache(maxsize=8)
 def _site_folders(command: tuple[str, ...], working_dir: str, search_path: str) -> tuple[str, ...]:
     """Return where the Pythons that a command may run look for startup files, one folder for each."""
-    found = [interpreter_of(command, Path(working_dir), search_path)]
+    found = [interpreter_of(command, Path(working_dir), search_path), *_named_pythons(command, working_dir)]
     for folder in search_path.split(os.pathsep):
         found += [shutil.which(name, path=folder) for name in ("python", "python3")]
     places = [_site_folder(python) for python in dict.fromkeys(filter(None, found))]
     return tuple(dict.fromkeys(place for place in places if place is not None))
+
+
+def _named_pythons(command: tuple[str, ...], working_dir: str) -> list[str]:
+    """Return the Pythons that the command, or a shell script that it names, names by their paths."""
+    texts = list(command)
+    for word in command:
+        path = Path(working_dir, word)
+        with contextlib.suppress(OSError, ValueError):  # most words name no file
+            if path.suffix != ".py" and path.is_file():
+                with path.open("rb") as stream:
+                    texts.append(stream.read(_SCRIPT_BYTES).decode("utf-8", "replace"))
+    named = (match for text in texts for match in _PYTHON_OR_ENVIRONMENT.finditer(text))
+    return [str(Path(working_dir, match[1], match[2].replace("activate", "python"))) for match in named]
 
 
 def _site_folder(python: str) -> str | None:
@@ -140,10 +159,9 @@ def _shims(folder: Path, environment: Mapping[str, str]) -> Path:
         for program in sorted(Path(place or os.curdir).glob("python*")):
             shim = shims / program.name
             if is_python(program.name) and not shim.exists() and os.access(program, os.X_OK):
-                shim.write_text(
-                    f'#!/bin/sh\nPYTHONPATH="{SITE_FOLDER}${{PYTHONPATH:+:$PYTHONPATH}}" exec "{program}" "$@"\n',
-                    encoding="utf-8",
-                )
+                agent_first = f"{SITE_FOLDER}${{PYTHONPATH:+:$PYTHONPATH}}"
+                text = f'#!/bin/sh\nPYTHONPATH="{agent_first}" exec "{program}" "$@"\n'
+                shim.write_text(text, encoding="utf-8")
                 shim.chmod(0o755)
     return shims
 
@@ -161,11 +179,12 @@ def _shared_caches(layers: Path, environment: Mapping[str, str]) -> dict[str, st
     return {path: str(layer) for path, layer in shared.items()}
 
 
-def take_writes(folder: Path, known: Sequence[WrittenFile]) -> list[WrittenFile]:
+def take_writes(folder: Path, working_dir: str, known: Sequence[WrittenFile]) -> list[WrittenFile]:
     """Return what a trial wrote past the agent's file guard, and throw it away.
 
     Args:
         folder: the trial's.
+        working_dir: of the script; beside it, new temporary files are not worth telling.
         known: what the guard told of.
     """
     layer, told = folder / _LAYER, {one.path for one in known}
@@ -173,10 +192,10 @@ def take_writes(folder: Path, known: Sequence[WrittenFile]) -> list[WrittenFile]
     for path, is_removed in sandbox.written_in(str(layer)):
         if len(found) >= _MOST_LISTED:
             break
-        is_ours = path.endswith((f"/{_STARTUP_FILE}", ".pyc"))
-        if is_ours or path in told or path.startswith((*_NOT_LISTED, f"{folder.resolve()}/")):
-            continue
         action = "denied" if is_removed else "diverted" if os.path.lexists(path) else "created"
+        is_temporary = path.startswith(_TEMPORARY) and not path.startswith(f"{working_dir}/")
+        if path in told or path.endswith(_NOT_LISTED) or (action == "created" and is_temporary):
+            continue
         shown = path.encode("utf-8", "replace").decode("utf-8")
         found.append(WrittenFile.model_validate({"path": shown, "action": action}))
     sandbox.remove_layer(str(layer))

@@ -56,29 +56,8 @@ _LANDLOCK_WRITES = (
 )
 """Version of the kernel's interface, and the bits of the rights that came with it."""
 _KERNEL_FILE_SYSTEMS = frozenset(
-    {
-        "autofs",
-        "binfmt_misc",
-        "bpf",
-        "cgroup",
-        "cgroup2",
-        "configfs",
-        "debugfs",
-        "devpts",
-        "devtmpfs",
-        "efivarfs",
-        "fusectl",
-        "hugetlbfs",
-        "mqueue",
-        "nsfs",
-        "proc",
-        "pstore",
-        "rpc_pipefs",
-        "securityfs",
-        "selinuxfs",
-        "sysfs",
-        "tracefs",
-    }
+    "autofs binfmt_misc bpf cgroup cgroup2 configfs debugfs devpts devtmpfs efivarfs fusectl hugetlbfs "  # noqa: SIM905
+    "mqueue nsfs proc pstore rpc_pipefs securityfs selinuxfs sysfs tracefs".split()
 )
 """What holds no files of anybody's: devices, processes, settings."""
 _AS_THEY_ARE = ("/dev", "/proc", "/sys")

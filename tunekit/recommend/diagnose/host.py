@@ -315,5 +315,5 @@ def _sandbox(host: Host) -> Finding | None:
         severity=Severity.WARNING,
         message="only the agent's file guard protects your files: programs that are no Python pass it",
         evidence=f"neither an overlay nor Landlock holds here ({why_not})",
-        remedy="tune a copy, or allow user namespaces or Landlock (Linux 5.13, the container's seccomp profile)",
+        remedy="allow user namespaces, or Landlock (Linux 5.13) in the container's seccomp profile",
     )
