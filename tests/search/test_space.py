@@ -170,7 +170,7 @@ def test_workers_go_up_to_the_allowed_cpus(cpus: int, most: int):
         (
             "compile",
             surroundings(config(compile=True)),
-            "the script sets it by itself; bind it: --bind 'compile=--compile'",
+            "the script sets it by itself; bind it: --bind compile=HOW",
         ),
         (
             "compile",

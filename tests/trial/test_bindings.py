@@ -106,7 +106,7 @@ def test_without_a_baseline_everything_is_set():
 def test_accumulation_and_learning_rate_need_a_binding():
     with pytest.raises(UsageError, match=r"accumulate_grad_batches=4 can't be set.*--bind 'accumulate"):
         bind(target_of(), config(accumulate_grad_batches=4), config())
-    with pytest.raises(UsageError, match=r"lr=0\.1 can't be set inside the script.*--bind 'lr=--lr \{\}'"):
+    with pytest.raises(UsageError, match=r"lr=0\.1 can't be set inside the script.*--bind lr=HOW"):
         bind(target_of(), config(), config(), lr=0.1)
     target = target_of("accumulate_grad_batches=--acc {}", "lr=env:LR")
     bound = bind(target, config(accumulate_grad_batches=4), config(), lr=5e-05)

@@ -55,7 +55,7 @@ class AgentRequest(Record):
     redirected: dict[str, str] = Field(default_factory=dict)
     """Rewritten copies of the user's files, by the real path whose reads see them."""
     option_names: tuple[str, ...] = ()
-    """Plain names of the options of the script's command line to tell of; values of no others are read out."""
+    """Plain names of the options of the script's command line to tell of; others are never told."""
     samples_per_step: int | None = None
     """Samples in a batch of a script without a DataLoader, as declared; None to look at the input."""
     world_size: PositiveInt = 1

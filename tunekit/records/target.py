@@ -210,6 +210,12 @@ class Discovery(Record):
     """False when the script ended before a few steps were seen: roots unknown, loader the last one used."""
 
     @property
+    def learning_rate(self) -> float | None:
+        """The base learning rate of all optimizers, None when they differ or it is unknown."""
+        rates = {optimizer.base_lr for optimizer in self.optimizers}
+        return rates.pop() if len(rates) == 1 else None
+
+    @property
     def training_loader(self) -> LoaderSeen | None:
         """The loader whose batches the optimizer steps consume."""
         return next((loader for loader in self.loaders if loader.training), None)

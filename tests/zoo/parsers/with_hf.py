@@ -16,11 +16,9 @@ class Arguments:
     learning_rate: float = field(default=0.05)
     bf16: bool = False
     fp16: bool = False
-    hub_token: str = "hf_12345"  # noqa: S105
+    hub_token: str = "hf_12345"
 
 
 (arguments,) = HfArgumentParser(Arguments).parse_args_into_dataclasses()
 amp = "bfloat16" if arguments.bf16 else "float16" if arguments.fp16 else None
-train(
-    arguments.per_device_train_batch_size, arguments.dataloader_num_workers, arguments.learning_rate, amp
-)
+train(arguments.per_device_train_batch_size, arguments.dataloader_num_workers, arguments.learning_rate, amp)

@@ -9,9 +9,7 @@ from small_loop import train
 def main(config: DictConfig) -> None:
     """Train."""
     is_half = config.trainer.precision == "bf16-mixed"
-    train(
-        config.model.batch_size, config.data.num_workers, config.optim.lr, "bfloat16" if is_half else None
-    )
+    train(config.model.batch_size, config.data.num_workers, config.optim.lr, "bfloat16" if is_half else None)
 
 
 main()

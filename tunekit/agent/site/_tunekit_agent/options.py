@@ -1,4 +1,4 @@
-"""The options of the script's own command line, as its parser knows them: what may be typed, what is in force.
+"""The options of the script's own command line: what may be typed, and what is in force.
 
 Each parser is looked at once it has parsed, in the process that parses: flags and values are the script's
 own, never guessed from its text. Only options are told whose name the parent asked for, so that no secret
@@ -64,13 +64,14 @@ class OptionWatch:
             imports.when_imported(name, functools.partial(_quietly, hang))
 
     def _look(self, reader: Callable, *parsed: Any) -> None:
-        """Read what a parser parsed, and tell what is new; a parser of another kind is the script's matter."""
+        """Read what a parser parsed, and tell what is new."""
         _quietly(self._take, reader, *parsed)
 
     def _take(self, reader: Callable, *parsed: Any) -> None:
         before = dict(self._seen)
         for option in reader(*parsed):
-            names = [option["name"], *option["flags"]]
+            longs = [flag for flag in option["flags"] if flag.startswith("--")]
+            names = [option["name"], *(longs or option["flags"])]
             key = (option["form"], *option["flags"], *option["off"])
             is_known = key in self._seen or len(self._seen) < _MOST_OPTIONS
             if is_known and not self._names.isdisjoint(map(plain_name, names)):
