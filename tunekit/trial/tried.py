@@ -8,6 +8,7 @@ from tunekit.records.target import Binding, BindingKind, Target
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
 from tunekit.trial.executor import KnownTarget, TrialSpec
 from tunekit.trial.spelling import LEARNING_RATE, BoundValue, value_text
+from tunekit.units import count_text
 
 _PREFETCH = 2
 
@@ -96,11 +97,11 @@ def what_it_did(knob: str, record: TrialRecord) -> str:
     lr = "n/a" if record.learning_rate is None else f"{record.learning_rate:.6g}"
     texts = {
         "batch_size": f"batches of {round(loop.steady_samples / loop.steady_batches)}",
-        "num_workers": f"{loop.num_workers} workers",
+        "num_workers": count_text(loop.num_workers, "worker"),
         "prefetch_factor": f"each worker kept {loop.prefetch_factor} batches",
         "accumulate_grad_batches": f"a step every {config.accumulate_grad_batches} batches",
         "precision": f"it computed in {config.precision}",
-        "compile": f"{loop.compile_graphs} graphs were compiled",
+        "compile": count_text(loop.compile_graphs, "compiled graph"),
         LEARNING_RATE: f"the optimizer had {lr}",
     }
     return texts[knob] if knob in texts else f"{knob} was {value_text(getattr(config, knob))}"
