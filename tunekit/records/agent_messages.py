@@ -21,7 +21,7 @@ from tunekit.records.config import Precision
 from tunekit.records.details import Detail, Details
 from tunekit.records.host import SandboxKind
 from tunekit.records.measurement import LoopMeasurement
-from tunekit.records.target import Discovery, LoaderAddress, RootSeen
+from tunekit.records.target import Discovery, LoaderAddress, RootSeen, ScriptOption
 
 
 class KnobsAsked(Record):
@@ -57,6 +57,8 @@ class AgentRequest(Record):
     roots: tuple[RootSeen, ...]
     redirected: dict[str, str] = Field(default_factory=dict)
     """Rewritten copies of the user's files, by the real path whose reads see them."""
+    option_names: tuple[str, ...] = ()
+    """Plain names of the options of the script's command line to tell of; others are never told."""
     samples_per_step: int | None = None
     """Samples in a batch of a script without a DataLoader, as declared; None to look at the input."""
     world_size: PositiveInt = 1
@@ -129,10 +131,19 @@ class RankEvent(AgentEvent):
     allocation_retries: NonNegativeInt | None = None
 
 
+class OptionsEvent(AgentEvent):
+    """A parser of this process's command line has parsed; every option that is known by now."""
+
+    event: Literal["options"]
+    pid: NonNegativeInt
+    options: tuple[ScriptOption, ...] = Field(max_length=64)
+
+
 class LearntEvent(AgentEvent):
     """The loop's parts are known."""
 
     event: Literal["learnt"]
+    pid: NonNegativeInt = 0
     discovery: Discovery
     applied: KnobsApplied
 
@@ -207,6 +218,7 @@ AnyEvent = (
     StartEvent
     | ProgressEvent
     | RankEvent
+    | OptionsEvent
     | LearntEvent
     | DoneEvent
     | NonfiniteEvent

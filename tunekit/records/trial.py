@@ -111,6 +111,8 @@ class TrialRecord(Record):
     measurement: Measurement | None = None
     failure: Failure | None = None
     discovery: Discovery | None = None
+    learning_rate: NonNegativeFloat | None = None
+    """The base learning rate that all optimizers had; None when they differ or it is unknown."""
     written: tuple[WrittenFile, ...] = Field(default=(), max_length=1000)
     faults: tuple[str, ...] = Field(default=(), max_length=100)
     """Faults of the guard of the user's files and of tunekit itself, which the trial went on after."""

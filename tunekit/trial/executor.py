@@ -28,6 +28,7 @@ from tunekit.trial.bindings import Bound, bind, present_values
 from tunekit.trial.device_memory import DeviceMemory
 from tunekit.trial.isolation import best_sandbox, take_writes
 from tunekit.trial.launch import start_trial, write_copies
+from tunekit.trial.option_names import ALL_NAMES
 from tunekit.trial.outcome import measurement_of
 from tunekit.trial.sandbox import remove_layer
 from tunekit.trial.watch import Evidence, Limits, TrialProgress, TrialWatch
@@ -52,6 +53,8 @@ class TrialSpec:
     """Batch sizes for Detail.SIZES."""
     rate_to_beat: float | None = None
     """Steady samples/s of one rank below which, surely, the trial is given up early."""
+    lr: float | None = None
+    """Learning rate to set where its binding says; None leaves the script's own."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +120,7 @@ class ProcessExecutor:
             KeyboardInterrupt: Ctrl-C; the tree is gone by then and no record is made.
         """
         folder = self._fresh_folder(spec.number)
-        bound = bind(self._target, spec.config, known.baseline if known else None)
+        bound = bind(self._target, spec.config, known.baseline if known else None, spec.lr)
         request = self._request(folder, bound, spec, known)
         started_at = datetime.now(UTC).isoformat(timespec="seconds")
         with DeviceMemory(self._nvml):
@@ -135,7 +138,7 @@ class ProcessExecutor:
             spec.sizes,
         )
         still_unknown = known is None or not known.discovery.complete
-        discovery = evidence.learnt.discovery if evidence.learnt and still_unknown else None
+        discovery = evidence.discovery if still_unknown else None
         return TrialRecord(
             number=spec.number,
             role=spec.role,
@@ -147,6 +150,7 @@ class ProcessExecutor:
             measurement=result if isinstance(result, Measurement) else None,
             failure=result if isinstance(result, Failure) else None,
             discovery=discovery,
+            learning_rate=evidence.learnt.discovery.learning_rate if evidence.learnt else None,
             written=tuple(evidence.written),
             faults=tuple(evidence.faults),
             telemetry=telemetry,
@@ -209,6 +213,7 @@ class ProcessExecutor:
             working_dir=self._target.working_dir,
             started_at_s=time.time(),
             redirected=write_copies(bound.file_texts, folder),
+            option_names=ALL_NAMES,
             samples_per_step=self._samples_per_step(spec),
             knobs=bound.injected,
             loader=loader.address if loader else None,

@@ -20,12 +20,14 @@ from tunekit.records.agent_messages import (
     GuardErrorEvent,
     LearntEvent,
     NonfiniteEvent,
+    OptionsEvent,
     ProgressEvent,
     RankEvent,
     StartEvent,
     WrittenEvent,
 )
 from tunekit.records.measurement import TreeMemory
+from tunekit.records.target import Discovery, ScriptOption
 from tunekit.records.trial import MemoryPoint, OutcomeKind, WrittenFile
 from tunekit.trial.agentless import AgentlessTorch
 from tunekit.trial.events import EventReader, read_pulse
@@ -39,6 +41,7 @@ _POLL_S = 0.15
 _AGENTLESS_POLL_S = 0.5
 _MAX_WRITTEN = 1000
 _MAX_FAULTS = 20
+_MAX_PARSERS = 64
 _NO_STEP_FACTOR = 2
 """A script may evaluate before it trains: loading without steps is given this many no-progress limits."""
 _DETAILS_LIMIT_S = 120.0
@@ -86,6 +89,8 @@ class Evidence:
     fetched: bool = False
     """Whether a loader was ever asked for a batch."""
     learnt: LearntEvent | None = None
+    options: dict[int, tuple[ScriptOption, ...]] = field(default_factory=dict)
+    """Of the command line, by the process that parsed it."""
     done: DoneEvent | None = None
     nonfinite: NonfiniteEvent | None = None
     exit: ExitEvent | None = None
@@ -115,6 +120,18 @@ class Evidence:
     oom_kills: int = 0
     """Processes that the kernel killed for want of memory, here and during the trial."""
     duration_s: float = 0.0
+
+    @property
+    def discovery(self) -> Discovery | None:
+        """What was learnt of the loop, with the options of the command line.
+
+        A process that a launcher or `spawn` started may not have parsed it: then another's are taken.
+        """
+        if self.learnt is None:
+            return None
+        last = next(reversed(self.options.values()), ())
+        options = self.options.get(self.learnt.pid, last)
+        return self.learnt.discovery.model_copy(update={"options": options})
 
 
 class TrialWatch:
@@ -232,6 +249,10 @@ class TrialWatch:
                     self._evidence.steps = max(self._evidence.steps, event.steps)
                 case RankEvent():
                     self._evidence.ranks[event.rank] = event
+                case OptionsEvent() if event.pid in self._evidence.options or (
+                    len(self._evidence.options) < _MAX_PARSERS
+                ):
+                    self._evidence.options[event.pid] = event.options
                 case LearntEvent():
                     self._take_learnt(event)
                 case DoneEvent():

@@ -8,6 +8,7 @@ data flows through them:
     harm       whatever existed before the trial stays as it was
     hooks      where all this hangs into torch's modules
     imports    callbacks that run right after a module was imported
+    options    what the script's own command line has, as its parser knows it
     ranks      which rank of a distributed job this is
     loaders    DataLoader construction and iteration -> fetches of batches
     loader_info  what is known of one loader, and the address that finds it again

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 import sys
 import threading
 import time
@@ -251,6 +252,7 @@ class Observer:
     def _tell_learnt(self, roots: list, training: LoaderInfo | None) -> None:
         self._log.emit(
             "learnt",
+            pid=os.getpid(),
             discovery=self._learner.discovery(roots, training),
             applied=measured.applied_facts(self._request.loader, self.loaders, training, self.roots),
         )
