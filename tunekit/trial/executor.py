@@ -95,7 +95,8 @@ class ProcessExecutor:
         device_memory_bytes: int | None = None,
     ) -> None:
         self._target = target
-        self._trials_folder = trials_folder
+        # The children run in the target's folder, where a relative path would mean another place.
+        self._trials_folder = trials_folder.resolve()
         self._limits = limits
         self._window_s = window_s
         self._hide_gpus = hide_gpus
@@ -195,7 +196,7 @@ class ProcessExecutor:
     ) -> AgentRequest:
         loader = known.discovery.training_loader if known else None
         return AgentRequest(
-            trial_folder=str(folder.resolve()),
+            trial_folder=str(folder),
             scratch_folder=_scratch_folder(),
             working_dir=self._target.working_dir,
             started_at_s=time.time(),

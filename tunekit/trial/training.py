@@ -75,13 +75,14 @@ def prepare_training(
     """
     bound = bind(target, config, baseline, lr, stale=_stale(target, baseline, named))
     loader = discovery.training_loader
+    folder = folder.resolve()
     try:
         folder.mkdir(parents=True)
         request = AgentRequest(
             mode="apply",
-            trial_folder=str(folder.resolve()),
+            trial_folder=str(folder),
             working_dir=target.working_dir,
-            scratch_folder=str(folder.resolve()),
+            scratch_folder=str(folder),
             started_at_s=time.time(),
             knobs=bound.injected,
             loader=loader.address if loader else None,
@@ -98,7 +99,7 @@ def prepare_training(
     environment = {name: value for name, value in inherited.items() if name != TRIAL_VARIABLE}
     environment |= bound.environment
     environment["PYTHONPATH"] = agent_path(environment)
-    environment[REQUEST_VARIABLE] = str((folder / REQUEST_FILE).resolve())
+    environment[REQUEST_VARIABLE] = str(folder / REQUEST_FILE)
     return Training(bound.command, environment, bound)
 
 
