@@ -143,3 +143,15 @@ def test_a_script_with_an_endless_name_gets_a_short_one(project: Path):
 def test_a_command_that_is_no_text_is_refused(project: Path):
     with pytest.raises(TargetError, match="not readable as text"):
         resolve_target([PYTHON, "train.py", "--name", "caf\udce9"], project)
+
+
+def test_a_relative_folder_on_path_is_below_where_the_command_runs(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (project / "bin").mkdir()
+    (project / "bin" / "launch").symlink_to("/bin/true")
+    monkeypatch.setenv("PATH", "bin")
+    monkeypatch.chdir("/")
+    assert resolve_target(["launch"], project).command == ("launch",)
+    with pytest.raises(TargetError, match="no program 'launch' on PATH"):
+        resolve_target(["launch"], project / "configs")

@@ -104,7 +104,8 @@ class ProcessExecutor:
     ) -> None:
         self._target = target
         self._sandbox = sandbox
-        self._trials_folder = trials_folder
+        # The children run in the target's folder, where a relative path would mean another place.
+        self._trials_folder = trials_folder.resolve()
         self._limits = limits
         self._window_s = window_s
         self._hide_gpus = hide_gpus
@@ -207,7 +208,7 @@ class ProcessExecutor:
     ) -> AgentRequest:
         loader = known.discovery.training_loader if known else None
         return AgentRequest(
-            trial_folder=str(folder.resolve()),
+            trial_folder=str(folder),
             scratch_folder=_scratch_folder(),
             sandbox=self._sandbox or best_sandbox(self._trials_folder).kind,
             working_dir=self._target.working_dir,

@@ -53,14 +53,14 @@ def write_copies(file_texts: Mapping[str, str], folder: Path) -> dict[str, str]:
 
     Args:
         file_texts: new texts, by the real path of the user's file.
-        folder: the trial's folder.
+        folder: the trial's folder, absolute.
 
     Raises:
         OSError: the folder can't be written.
     """
     copies = {}
     for number, (path, text) in enumerate(sorted(file_texts.items())):
-        copy = folder.resolve() / "bound" / f"{number}-{Path(path).name}"
+        copy = folder / "bound" / f"{number}-{Path(path).name}"
         copy.parent.mkdir(exist_ok=True)
         write_text(copy, text)
         copies[path] = str(copy)
@@ -73,7 +73,7 @@ def trial_environment(
     """Return the training process's environment: the user's own, with the agent's folder first.
 
     Args:
-        request_path: the trial's request file.
+        request_path: the trial's request file, absolute.
         inherited: the user's environment.
         hide_gpus: train on the CPU although a GPU is here (`--gpu cpu`).
     """
@@ -82,9 +82,9 @@ def trial_environment(
     environment[REQUEST_VARIABLE] = str(request_path)
     environment[TRIAL_VARIABLE] = "1"
     environment.update(_TRACKERS_OFF)
-    trackers = request_path.parent.resolve() / "trackers"
+    trackers = request_path.parent / "trackers"
     environment.update({variable: str(trackers / name) for variable, name in _TRACKER_FOLDERS.items()})
-    caches = request_path.parent.parent.resolve() / COMPILE_CACHE
+    caches = request_path.parent.parent / COMPILE_CACHE
     environment["TORCHINDUCTOR_CACHE_DIR"] = str(caches / "inductor")
     environment["TRITON_CACHE_DIR"] = str(caches / "triton")
     environment["MLFLOW_TRACKING_URI"] = (trackers / "mlruns").as_uri()
@@ -99,7 +99,7 @@ def start_trial(
     """Write the request and start the target under a keeper.
 
     Args:
-        folder: the trial's.
+        folder: the trial's, absolute: its processes run elsewhere.
         bound: the command and its variables, with the trial's knobs in them.
         request: what the agent is asked.
         sandbox: kind of the sandbox.

@@ -1,13 +1,11 @@
 """From the words after `--` to a target."""
 
 import hashlib
-import os
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from tunekit.errors import TargetError
-from tunekit.hardware.interpreter import is_python, unwrapped
+from tunekit.hardware.interpreter import is_python, program_of, unwrapped
 from tunekit.near import did_you_mean
 from tunekit.records.target import Target
 
@@ -30,8 +28,7 @@ def resolve_target(command: Sequence[str], working_dir: Path, builtin: str | Non
         "".join((*command, str(working_dir))).encode()
     except UnicodeEncodeError as error:
         raise TargetError(f"the command or its folder is not readable as text: {list(command)}") from error
-    program = str(working_dir / command[0]) if "/" in command[0] else command[0]
-    if shutil.which(program, path=os.environ.get("PATH")) is None:
+    if program_of(command[0], working_dir) is None:
         raise TargetError(f"no program {command[0]!r} on PATH; give the command as you would type it")
     _refuse_agentless(command)
     script = _script_of(command, working_dir)
