@@ -1,5 +1,6 @@
 """Runs one trial and returns its record; the Protocol lets the search be tested without processes."""
 
+import math
 import shutil
 import subprocess
 import tempfile
@@ -26,6 +27,7 @@ from tunekit.records.trial import Failure, TrialRecord, TrialRole
 from tunekit.trial.bindings import Bound, bind, present_values
 from tunekit.trial.device_memory import DeviceMemory
 from tunekit.trial.launch import start_trial, write_copies
+from tunekit.trial.orphans import end_leftovers
 from tunekit.trial.outcome import measurement_of
 from tunekit.trial.watch import Evidence, Limits, TrialProgress, TrialWatch
 
@@ -110,6 +112,7 @@ class ProcessExecutor:
         Raises:
             KeyboardInterrupt: Ctrl-C; the tree is gone by then and no record is made.
         """
+        end_leftovers()
         folder = self._fresh_folder(spec.number)
         bound = bind(self._target, spec.config, known.baseline if known else None)
         request = self._request(folder, bound, spec, known)
@@ -182,7 +185,7 @@ class ProcessExecutor:
         """Return the limits; while torch.compile works, minutes may pass without a batch."""
         if spec.config is None or not spec.config.compile:
             return self._limits
-        return replace(self._limits, no_progress_s=self._limits.trial_s)
+        return replace(self._limits, no_progress_s=math.inf)
 
     def _fresh_folder(self, number: int) -> Path:
         folder = self._trials_folder / f"{number:04d}"

@@ -5,6 +5,7 @@ data flows through them:
 
     request    what the parent asks of this trial
     process    which process speaks
+    originals  Python's own clock, files and JSON, whatever the script puts in their place
     harm       whatever existed before the trial stays as it was
     hooks      where all this hangs into torch's modules
     imports    callbacks that run right after a module was imported
@@ -70,6 +71,7 @@ def start(request_path: str) -> None:
         else:
             from . import harm, hooks
 
+            log.start_pulse()
             harm.install(asked.trial_folder, asked.scratch_folder, asked.started_at_s, asked.redirected, log)
             hooks.install(asked, log, owner)
     except Exception as error:

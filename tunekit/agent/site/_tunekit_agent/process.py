@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from .originals import os
 
 
 class Owner:
