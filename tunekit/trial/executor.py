@@ -1,5 +1,6 @@
 """Runs one trial and returns its record; the Protocol lets the search be tested without processes."""
 
+import errno
 import math
 import shutil
 import subprocess
@@ -163,9 +164,10 @@ class ProcessExecutor:
             return start_trial(folder, bound, request, self._hide_gpus)
         except OSError as error:
             shutil.rmtree(request.scratch_folder, ignore_errors=True)
+            is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
             raise TargetError(
                 f"the trial could not be started in {self._target.working_dir} ({error.strerror}); "
-                "check that the folder is there"
+                + (f"free some space for {folder}" if is_full else "check that the folder is there")
             ) from error
 
     def _samples_per_step(self, spec: TrialSpec) -> int | None:

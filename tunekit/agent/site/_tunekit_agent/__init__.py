@@ -58,7 +58,7 @@ def start(request_path: str) -> None:
 
     try:
         asked = request.read(request_path)
-    except (OSError, ValueError, KeyError):
+    except Exception:  # missing, damaged, no request at all
         return  # the parent sees that no agent reported
     owner = process.Owner()
     log = events.EventLog(asked.trial_folder, owner)
