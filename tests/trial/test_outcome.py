@@ -318,7 +318,7 @@ def test_any_other_end_at_the_largest_samples_keeps_the_measurement_with_a_fault
     assert len(found.details.faults) == 1
     assert found.details.largest is not None
     is_at_work = seen.is_given and not seen.is_lived_through
-    assert ("ended on the batch" in (found.details.largest.why_ended or "")) is is_at_work
+    assert ("on the batch: " in (found.details.largest.why_ended or "")) is is_at_work
 
 
 def test_quiet_output_excuses_nothing():

@@ -88,6 +88,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     """
     from rich.console import Console  # noqa: PLC0415 - slow to import; --help must be instant
 
+    from tunekit.cli.pipes import lasting_console  # noqa: PLC0415
     from tunekit.recommend.diagnose.machine import worst  # noqa: PLC0415
     from tunekit.records.codec import to_json  # noqa: PLC0415
     from tunekit.report.doctor import draw_checkup, draw_codes, view_checkup  # noqa: PLC0415
@@ -100,7 +101,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         return calibrate_gpu(console, command, as_json=options.json)
     _check_codes(options.ignore)
     loader = loader_of(options)
-    with Console(stderr=True).status("looking this machine over"):
+    with lasting_console(to_stderr=True).status("looking this machine over"):
         checkup = _checkup(options.data, loader, command)
     found = {finding.code for finding in checkup.findings}
     silenced = tuple(code for code in dict.fromkeys(options.ignore) if code in found)

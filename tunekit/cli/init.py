@@ -56,15 +56,14 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     """
     if not command:
         raise UsageError("no training command; give it after --, as in: tunekit init -- python train.py")
-    from rich.console import Console  # noqa: PLC0415 - slow to import; --help must be instant
-
-    from tunekit.cli.machine import host_here  # noqa: PLC0415
+    from tunekit.cli.machine import host_here  # noqa: PLC0415 - slow to import; --help must be instant
+    from tunekit.cli.pipes import lasting_console  # noqa: PLC0415
     from tunekit.cli.settings_text import write_settings  # noqa: PLC0415
     from tunekit.cli.targets import target_of  # noqa: PLC0415
     from tunekit.report.discovered import discovery_tables, loop_sentence, why_left_alone  # noqa: PLC0415
     from tunekit.report.terminal import draw_table, say  # noqa: PLC0415
 
-    console = Console(highlight=False)
+    console = lasting_console(highlight=False)
     target = target_of(options, command)
     with console.status("running the script once, for a few seconds of its loop"):
         host = host_here(target.command)

@@ -1,5 +1,7 @@
 """Runs one trial and returns its record; the Protocol lets the search be tested without processes."""
 
+import errno
+import math
 import shutil
 import subprocess
 import tempfile
@@ -29,6 +31,7 @@ from tunekit.trial.device_memory import DeviceMemory
 from tunekit.trial.isolation import best_sandbox, take_writes
 from tunekit.trial.launch import start_trial, write_copies
 from tunekit.trial.option_names import ALL_NAMES
+from tunekit.trial.orphans import end_leftovers
 from tunekit.trial.outcome import measurement_of
 from tunekit.trial.sandbox import remove_layer
 from tunekit.trial.watch import Evidence, Limits, TrialProgress, TrialWatch
@@ -120,6 +123,7 @@ class ProcessExecutor:
         Raises:
             KeyboardInterrupt: Ctrl-C; the tree is gone by then and no record is made.
         """
+        end_leftovers()
         folder = self._fresh_folder(spec.number)
         bound = bind(self._target, spec.config, known.baseline if known else None, spec.lr)
         request = self._request(folder, bound, spec, known)
@@ -173,9 +177,10 @@ class ProcessExecutor:
             return start_trial(folder, bound, request, request.sandbox, self._hide_gpus)
         except OSError as error:
             shutil.rmtree(request.scratch_folder, ignore_errors=True)
+            is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
             raise TargetError(
                 f"the trial could not be started in {self._target.working_dir} ({error.strerror}); "
-                "check that the folder is there"
+                + (f"free some space for {folder}" if is_full else "check that the folder is there")
             ) from error
 
     def _samples_per_step(self, spec: TrialSpec) -> int | None:
@@ -195,7 +200,7 @@ class ProcessExecutor:
         """Return the limits; while torch.compile works, minutes may pass without a batch."""
         if spec.config is None or not spec.config.compile:
             return self._limits
-        return replace(self._limits, no_progress_s=self._limits.trial_s)
+        return replace(self._limits, no_progress_s=math.inf)
 
     def _fresh_folder(self, number: int) -> Path:
         folder = self._trials_folder / f"{number:04d}"

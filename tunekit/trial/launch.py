@@ -12,12 +12,12 @@ from tunekit.records.agent_messages import AgentRequest, dump_request
 from tunekit.records.codec import write_text
 from tunekit.trial.bindings import Bound
 from tunekit.trial.isolation import isolated
+from tunekit.trial.orphans import KEEPER, OWNER_VARIABLE, this_owner
 
 REQUEST_FILE = "request.json"
 OUTPUT_FILE = "output.log"
 COMPILE_CACHE = "compile-cache"
 """Beside the trials: what torch.compile keeps for the next trial, apart from the user's own cache."""
-_KEEPER = Path(__file__).with_name("keeper.py")
 
 _TRACKERS_OFF = {
     "WANDB_MODE": "disabled",  # Weights & Biases: calls do nothing
@@ -81,6 +81,7 @@ def trial_environment(
     environment["PYTHONPATH"] = agent_path(environment)
     environment[REQUEST_VARIABLE] = str(request_path)
     environment[TRIAL_VARIABLE] = "1"
+    environment[OWNER_VARIABLE] = this_owner().text()
     environment.update(_TRACKERS_OFF)
     trackers = request_path.parent / "trackers"
     environment.update({variable: str(trackers / name) for variable, name in _TRACKER_FOLDERS.items()})
@@ -122,7 +123,7 @@ def start_trial(
     )
     output = str(folder / OUTPUT_FILE)
     return subprocess.Popen(
-        [sys.executable, "-I", "-S", str(_KEEPER), output, request.scratch_folder, "--", *command],
+        [sys.executable, "-I", "-S", KEEPER, output, request.scratch_folder, "--", *command],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd=request.working_dir,

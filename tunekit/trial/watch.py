@@ -1,9 +1,11 @@
 """Watches one trial while it runs: its events, its limits, its memory."""
 
 import json
+import math
 import re
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -33,6 +35,7 @@ from tunekit.trial.agentless import AgentlessTorch
 from tunekit.trial.events import EventReader, read_pulse
 from tunekit.trial.keeper import descendants
 from tunekit.trial.launch import OUTPUT_FILE
+from tunekit.trial.orphans import Orphans
 
 TREE_RAM_SHARE = 0.90
 """Share of the RAM limit at which a trial's process tree is ended."""
@@ -48,6 +51,17 @@ _DETAILS_LIMIT_S = 120.0
 _DETAILS_DEADLINES = 2.0
 """A measured script is given that long for each thing that is looked at, or two of the agent's own deadlines
 if that is longer: the agent gives up at the loop's next turn, which may never come."""
+_KEEPER_LIMIT_S = 30.0
+"""For the keeper to end the tree once it is let go, which takes it ten seconds at the most."""
+_QUIET_S = 3.0
+"""Without an event for that long, it is asked whether the agent can tell at all."""
+_HANG_SHARE = 1 / 3
+_HANG_GAPS = 10.0
+_HANG_STEPS = 3
+"""A trial limit that comes first tells a hang where nothing moved for that share of the shorter limit, for
+that many times the longest pause before, and after that many steps."""
+_MOST_EXECS = 20
+"""Programs that one process may become before its first batch."""
 _TAIL_BYTES = 64 << 10
 _TAIL_LINES = 20
 _UNPRINTABLE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -103,6 +117,14 @@ class Evidence:
     limit: OutcomeKind | None = None
     """Which of our limits ended it, if one did."""
     limit_message: str = ""
+    limit_remedy: str | None = None
+    """What to do about it, where that is not what the outcome always says."""
+    cannot_tell: str | None = None
+    """Why the agent could not write its events, if it could not."""
+    keeper_end: str | None = None
+    """How the keeper ended, where it did not end by itself."""
+    left_running: int = 0
+    """Processes that ran on when the script had ended by itself."""
     returncode: int | None = None
     start_error: str | None = None
     """Why the command could not be started at all."""
@@ -170,6 +192,8 @@ class TrialWatch:
         self._evidence = Evidence(output=str(folder / OUTPUT_FILE))
         self._oom_kills_before = oom_kills()
         self._started_at = self._moved_at = self._fetched_at = self._told_at = clock()
+        self._longest_pause_s = 0.0
+        self._starts: Counter[int] = Counter()
         self._phase = "starting"
 
     def run(self) -> Evidence:
@@ -177,11 +201,12 @@ class TrialWatch:
 
         The tree is gone when this returns, also when it is interrupted.
         """
-        try:
-            with self._sampler:
-                self._follow()
-        finally:
-            self._end()
+        with Orphans() as orphans:
+            try:
+                with self._sampler:
+                    self._follow()
+            finally:
+                self._end(orphans)
         self._take_events()
         self._take_pulse()
         evidence = self._evidence
@@ -233,11 +258,11 @@ class TrialWatch:
 
     def _take_events(self) -> None:
         for event in self._reader.read_new():
-            self._moved_at = self._clock()
+            if not isinstance(event, StartEvent):
+                self._moved()
             match event:
                 case StartEvent():
-                    self._evidence.started = True
-                    self._evidence.images.add(event.image)
+                    self._take_start(event)
                 case ProgressEvent():
                     self._phase = event.phase
                     self._evidence.fetched |= event.phase == "fetching"
@@ -268,12 +293,41 @@ class TrialWatch:
                 case AgentErrorEvent():
                     self._evidence.agent_error = event.message
 
+    def _moved(self) -> None:
+        """Something was told: the loop lives."""
+        now = self._clock()
+        if self._evidence.steps >= _HANG_STEPS:
+            self._longest_pause_s = max(self._longest_pause_s, now - self._moved_at)
+        self._moved_at = now
+
+    def _take_start(self, event: StartEvent) -> None:
+        """A process loaded the agent; one that becomes another program again and again gets nowhere."""
+        evidence = self._evidence
+        evidence.started = True
+        evidence.images.add(event.image)
+        self._starts[event.pid] += 1
+        if self._starts[event.pid] == 1:
+            self._moved()
+        elif self._starts[event.pid] > _MOST_EXECS and evidence.batches == evidence.steps == 0:
+            evidence.limit = OutcomeKind.SCRIPT_ERROR
+            evidence.limit_message = (
+                f"process {event.pid} started Python anew {_MOST_EXECS} times in its own place (os.exec) "
+                "and never asked for a batch"
+            )
+            evidence.limit_remedy = (
+                "see by what the script decides to start itself again: a variable or flag that it sets for "
+                "that may not arrive"
+            )
+
     def _take_pulse(self) -> None:
         """Take what the training process did last: its events lag behind, and a killed one tells no end."""
+        if not self._folder.is_dir():
+            self._evidence.cannot_tell = f"the trial's folder {self._folder} was removed by the script"
         pulse = read_pulse(self._folder)
         if pulse is None:
             return
         evidence = self._evidence
+        evidence.cannot_tell = pulse.fault
         evidence.fetching = pulse.fetching
         evidence.fetched |= pulse.fetching or pulse.batches > 0
         evidence.batches = max(evidence.batches, pulse.batches)
@@ -311,12 +365,12 @@ class TrialWatch:
 
     def _over_limit(self) -> bool:
         now, limits, evidence = self._clock(), self._limits, self._evidence
-        if evidence.agent_error is not None:
+        if evidence.agent_error is not None or evidence.limit is not None:
             return True
-        if now - self._started_at > limits.trial_s:
-            evidence.limit = OutcomeKind.TIMEOUT
-            missed = "not measured" if evidence.done is None else "still looking closer"
-            evidence.limit_message = f"{missed} after {limits.trial_s:.0f} s ({self._phase})"
+        if now - self._moved_at > _QUIET_S and self._cannot_tell():
+            evidence.limit, evidence.limit_message = OutcomeKind.AGENT_ABSENT, ""
+        elif now - self._started_at > limits.trial_s:
+            self._reach_trial_limit(now)
         elif evidence.done is not None and now - self._told_at > _details_limit_s(evidence.done):
             evidence.limit = OutcomeKind.TIMEOUT
             evidence.limit_message = (
@@ -339,24 +393,59 @@ class TrialWatch:
             )
         return evidence.limit is not None
 
+    def _cannot_tell(self) -> bool:
+        """Return whether the process that trains lives and can't write its events."""
+        pulse = read_pulse(self._folder)
+        trains = pulse is not None and pulse.batches + pulse.steps > 0  # else it may be some helper's
+        if self._folder.is_dir() and not (trains and pulse is not None and pulse.fault):
+            return False
+        self._take_pulse()
+        return True
+
+    def _reach_trial_limit(self, now: float) -> None:
+        """End a trial that took too long; say so if it stood still for long before."""
+        limits, evidence = self._limits, self._evidence
+        quiet_s = now - self._moved_at
+        shorter_s = min(limits.trial_s, limits.no_progress_s)
+        self._take_pulse()
+        stood_still = (
+            evidence.done is None
+            and evidence.steps >= _HANG_STEPS
+            and limits.no_progress_s != math.inf
+            and quiet_s > max(_HANG_SHARE * shorter_s, _HANG_GAPS * self._longest_pause_s)
+        )
+        if stood_still:
+            evidence.limit, message = standstill(evidence, round(quiet_s))
+            evidence.limit_message = f"{message}; the trial's limit of {limits.trial_s:g} s ended it"
+            evidence.limit_remedy = "if it was only slow, raise the limit with --trial-limit"
+            return
+        missed = "not measured" if evidence.done is None else "still looking closer"
+        evidence.limit = OutcomeKind.TIMEOUT
+        evidence.limit_message = f"{missed} after {limits.trial_s:.0f} s ({self._phase})"
+
     def _report(self) -> None:
         elapsed_s = self._clock() - self._started_at
         self._on_progress(TrialProgress(self._phase, self._evidence.batches, elapsed_s))
 
-    def _end(self) -> None:
-        """Let go of the leash and read how the target ended."""
-        stdin, stdout = self._keeper.stdin, self._keeper.stdout
-        assert stdin is not None and stdout is not None
-        stdin.close()
-        told = stdout.read()
-        stdout.close()
-        self._keeper.wait()
+    def _end(self, orphans: Orphans) -> None:
+        """Let go of the leash, read how the target ended, and end what a killed keeper left."""
+        try:
+            told, _ = self._keeper.communicate(timeout=_KEEPER_LIMIT_S)
+        except subprocess.TimeoutExpired:  # it was stopped, or waits for the disk
+            self._keeper.kill()
+            told, _ = self._keeper.communicate()
+        finally:
+            orphans.end()
+        evidence = self._evidence
         try:
             status = json.loads(told)
-        except ValueError:
-            return
-        self._evidence.returncode = status["returncode"]
-        self._evidence.start_error = status["error"]
+            evidence.returncode, evidence.start_error = status["returncode"], status["error"]
+            evidence.left_running = status["left"]
+        except (ValueError, KeyError, TypeError):
+            code = self._keeper.returncode
+            evidence.keeper_end = (
+                f"was killed (signal {-code})" if code < 0 else f"failed with exit status {code}"
+            )
 
 
 def _details_limit_s(done: DoneEvent) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from .originals import os
 
 _STACK_START = 25
 """Place of `startstack` among the fields of /proc/self/stat that follow the program's name."""
