@@ -1,6 +1,7 @@
 """Runs one trial and returns its record; the Protocol lets the search be tested without processes."""
 
 import errno
+import os
 import math
 import shutil
 import subprocess
@@ -28,7 +29,7 @@ from tunekit.records.telemetry import Telemetry
 from tunekit.records.trial import Failure, TrialRecord, TrialRole
 from tunekit.trial.bindings import Bound, bind, present_values
 from tunekit.trial.device_memory import DeviceMemory
-from tunekit.trial.isolation import best_sandbox, take_writes
+from tunekit.trial.isolation import best_sandbox, own_cache, take_writes
 from tunekit.trial.launch import start_trial, write_copies
 from tunekit.trial.option_names import ALL_NAMES
 from tunekit.trial.orphans import end_leftovers
@@ -174,7 +175,8 @@ class ProcessExecutor:
 
     def _start(self, folder: Path, bound: Bound, request: AgentRequest) -> subprocess.Popen[bytes]:
         try:
-            return start_trial(folder, bound, request, request.sandbox, self._hide_gpus)
+            writable = (own_cache(os.environ),) if self._target.builtin else ()
+            return start_trial(folder, bound, request, request.sandbox, self._hide_gpus, writable)
         except OSError as error:
             shutil.rmtree(request.scratch_folder, ignore_errors=True)
             is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)

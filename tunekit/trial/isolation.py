@@ -62,9 +62,7 @@ def best_sandbox(folder: Path) -> Sandbox:
     folder.mkdir(parents=True, exist_ok=True)
     kind, reasons = sandbox.probe(str(folder.resolve()), (wanted,) if wanted else _KINDS[:2])
     if wanted and kind != wanted:
-        raise UsageError(
-            f"{SANDBOX_VARIABLE}={wanted} does not hold here ({reasons[wanted]}); unset it"
-        )
+        raise UsageError(f"{SANDBOX_VARIABLE}={wanted} does not hold here ({reasons[wanted]}); unset it")
     return Sandbox.model_validate({"kind": kind, "reasons": reasons})
 
 
@@ -97,6 +95,14 @@ def isolated(
         changed["TMPDIR"] = tempfile.mkdtemp(dir=kept[0])
     launcher = [sys.executable, "-I", "-S", sandbox.__file__, json.dumps(spec), "--"]
     return [*launcher, *command] if kind != sandbox.NONE else list(command), changed
+
+
+def own_cache(environment: Mapping[str, str]) -> str:
+    """Return tunekit's folder among the user's caches, made where it is missing; built-in data is kept there."""
+    named = environment.get("XDG_CACHE_HOME", "")
+    caches = Path(named) if named.startswith("/") else Path.home() / ".cache"
+    (caches / "tunekit").mkdir(parents=True, exist_ok=True)
+    return str((caches / "tunekit").resolve())
 
 
 def _startup_text(request_path: Path) -> str:

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tunekit.agent import REQUEST_VARIABLE, SITE_FOLDER, TRIAL_VARIABLE
@@ -95,7 +95,12 @@ def trial_environment(
 
 
 def start_trial(
-    folder: Path, bound: Bound, request: AgentRequest, sandbox: str, hide_gpus: bool = False
+    folder: Path,
+    bound: Bound,
+    request: AgentRequest,
+    sandbox: str,
+    hide_gpus: bool = False,
+    writable: Sequence[str] = (),
 ) -> subprocess.Popen[bytes]:
     """Write the request and start the target under a keeper.
 
@@ -105,6 +110,7 @@ def start_trial(
         request: what the agent is asked.
         sandbox: kind of the sandbox.
         hide_gpus: train on the CPU although a GPU is here.
+        writable: folders outside the trial's in which writes of its stay.
 
     Returns:
         The keeper. Closing its standard input ends the whole tree; its standard output then holds
@@ -118,7 +124,7 @@ def start_trial(
         bound.command,
         sandbox,
         request_path,
-        (request.scratch_folder, str(caches.resolve())),
+        (request.scratch_folder, str(caches.resolve()), *writable),
         trial_environment(request_path, {**os.environ, **bound.environment}, hide_gpus),
     )
     output = str(folder / OUTPUT_FILE)
