@@ -1,8 +1,8 @@
 """Runs one trial and returns its record; the Protocol lets the search be tested without processes."""
 
 import errno
-import os
 import math
+import os
 import shutil
 import subprocess
 import tempfile

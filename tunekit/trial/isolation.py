@@ -98,7 +98,7 @@ def isolated(
 
 
 def own_cache(environment: Mapping[str, str]) -> str:
-    """Return tunekit's folder among the user's caches, made where it is missing; built-in data is kept there."""
+    """Return tunekit's folder among the user's caches, made if missing; built-in data lie there."""
     named = environment.get("XDG_CACHE_HOME", "")
     caches = Path(named) if named.startswith("/") else Path.home() / ".cache"
     (caches / "tunekit").mkdir(parents=True, exist_ok=True)
