@@ -70,7 +70,7 @@ def start(request_path: str) -> None:
         else:
             from . import harm, hooks
 
-            harm.install(asked.trial_folder, asked.scratch_folder, asked.started_at_s, asked.redirected, log)
+            harm.install(asked.trial_folder, asked.scratch_folder, asked.redirected, log)
             hooks.install(asked, log, owner)
     except Exception as error:
         log.emit("agent_error", message=f"{type(error).__name__}: {error}")
