@@ -74,7 +74,8 @@ def start(request_path: str) -> None:
             from . import harm, hooks
 
             log.start_pulse()
-            harm.install(asked.trial_folder, asked.scratch_folder, asked.started_at_s, asked.redirected, log)
+            divert_new = asked.sandbox == "landlock"
+            harm.install(asked.trial_folder, asked.scratch_folder, asked.redirected, log, divert_new)
             hooks.install(asked, log, owner)
     except Exception as error:
         log.emit("agent_error", message=f"{type(error).__name__}: {error}")
