@@ -92,7 +92,7 @@ def isolated(
             "startup_files": {f"{place}/{_STARTUP_FILE}": startup for place in pythons},
         }
     else:
-        changed["PATH"] = f"{_shims(folder, environment)}{os.pathsep}{environment.get('PATH', os.defpath)}"
+        changed["PATH"] = path_with_agent(folder, environment)
     if kind == sandbox.LANDLOCK:
         changed["TMPDIR"] = tempfile.mkdtemp(dir=kept[0])
     launcher = [sys.executable, "-I", "-S", sandbox.__file__, json.dumps(spec), "--"]
@@ -148,14 +148,18 @@ def _site_folder(python: str) -> str | None:
     return next((line for line in told.stdout.splitlines() if Path(line).is_dir()), None)
 
 
-def _shims(folder: Path, environment: Mapping[str, str]) -> Path:
-    """Make a folder with a `python` for each on PATH that puts the agent back on PYTHONPATH.
+def path_with_agent(folder: Path, environment: Mapping[str, str]) -> str:
+    """Return a PATH on which every `python` puts the agent back on PYTHONPATH.
 
     Where no startup file can be added, a command such as `PYTHONPATH=src python train.py` keeps the agent.
+
+    Args:
+        folder: gets the programs.
+        environment: with the PATH to start from.
     """
-    shims = folder / _SHIMS
+    shims, path = folder / _SHIMS, environment.get("PATH", os.defpath)
     shims.mkdir(exist_ok=True)
-    for place in environment.get("PATH", os.defpath).split(os.pathsep):
+    for place in path.split(os.pathsep):
         for program in sorted(Path(place or os.curdir).glob("python*")):
             shim = shims / program.name
             if is_python(program.name) and not shim.exists() and os.access(program, os.X_OK):
@@ -163,7 +167,7 @@ def _shims(folder: Path, environment: Mapping[str, str]) -> Path:
                 text = f'#!/bin/sh\nPYTHONPATH="{agent_first}" exec "{program}" "$@"\n'
                 shim.write_text(text, encoding="utf-8")
                 shim.chmod(0o755)
-    return shims
+    return f"{shims}{os.pathsep}{path}"
 
 
 def _shared_caches(layers: Path, environment: Mapping[str, str]) -> dict[str, str]:

@@ -19,6 +19,7 @@ from tunekit.records.codec import write_text
 from tunekit.records.config import TrainConfig
 from tunekit.records.target import Discovery, Target
 from tunekit.trial.bindings import Bound, bind, present_values
+from tunekit.trial.isolation import path_with_agent
 from tunekit.trial.launch import REQUEST_FILE, agent_path, write_copies
 
 
@@ -98,6 +99,7 @@ def prepare_training(
     environment = {name: value for name, value in inherited.items() if name != TRIAL_VARIABLE}
     environment |= bound.environment
     environment["PYTHONPATH"] = agent_path(environment)
+    environment["PATH"] = path_with_agent(folder.resolve(), environment)
     environment[REQUEST_VARIABLE] = str((folder / REQUEST_FILE).resolve())
     return Training(bound.command, environment, bound)
 
