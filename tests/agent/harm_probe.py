@@ -1,32 +1,24 @@
 """Runs file operations on a tree, as it is or under the guard, and tells what they gave.
 
 Reads one JSON request per line, answers each with one line, and forks for each, because an audit
-hook can't be taken away. Request: root, trial (None: no guard), ops.
+hook can't be taken away. Arguments: modules to import before the guard. Request: root, trial
+(None: no guard), ops, divert_new.
 """
 
 import errno
+import importlib
 import json
 import os
 import posix
 import shutil
 import sys
-import time
+import traceback
 
 
 class SilentLog:
     def emit(self, event, **fields):
         if event == "guard_error":
             raise AssertionError(fields["message"])
-
-
-def wait_past(moment_s, folder):
-    """Return once a new file's change time is after the moment; the kernel's clock has coarse ticks."""
-    probe = os.path.join(folder, "clock")
-    while True:
-        with open(probe, "w"):
-            pass
-        if os.stat(probe).st_ctime > moment_s:
-            return
 
 
 def act(op, *args):
@@ -56,6 +48,10 @@ def act(op, *args):
         return [os.path.exists(args[0]), os.path.isdir(args[0]), os.path.isfile(args[0])]
     if op == "rmtree":
         return shutil.rmtree(args[0])
+    if op == "writer":
+        from harm_writers import WRITERS
+
+        return WRITERS[args[0]]()
     if op == "copy":
         shutil.copy2(args[0], args[1])
         return None
@@ -71,18 +67,18 @@ def attempt(op, *args):
 
 def run(request):
     os.chdir(request["root"])
+    os.umask(0o022)
     if request["trial"]:
         from _tunekit_agent import harm
 
-        started_at_s = time.time()
-        wait_past(started_at_s, request["trial"])
-        harm.install(
-            request["trial"], request["trial"], started_at_s, request.get("redirected", {}), SilentLog()
-        )
+        more = {name: request[name] for name in ("divert_new",) if name in request}
+        harm.install(request["trial"], request["trial"], request.get("redirected", {}), SilentLog(), **more)
     return [attempt(*op) for op in request["ops"]]
 
 
 def main():
+    for name in sys.argv[1:]:
+        importlib.import_module(name)
     for line in sys.stdin:
         request = json.loads(line)
         receiving, sending = os.pipe()
@@ -91,8 +87,8 @@ def main():
             os.close(receiving)
             try:
                 told = json.dumps(run(request), default=str)
-            except BaseException as error:
-                told = json.dumps(f"{type(error).__name__}: {error}")
+            except BaseException:
+                told = json.dumps(traceback.format_exc())
             os.write(sending, told.encode())
             posix._exit(0)
         os.close(sending)

@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,14 +32,23 @@ class Probe:
 
 
 @contextmanager
-def probing(python: str = sys.executable) -> Iterator[Probe]:
-    """Start a probe and end it."""
+def probing(
+    python: str = sys.executable, packages: str | None = None, preloaded: tuple[str, ...] = ()
+) -> Iterator[Probe]:
+    """Start a probe and end it.
+
+    Args:
+        python: the interpreter.
+        packages: a folder of packages that it may import from.
+        preloaded: modules that are imported before the guard.
+    """
+    path = os.pathsep.join(filter(None, (str(SITE_FOLDER), packages)))
     with subprocess.Popen(
-        [python, "-S", str(PROBE)],
+        [python, "-S", str(PROBE), *preloaded],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env={"PYTHONPATH": str(SITE_FOLDER), "PYTHONDONTWRITEBYTECODE": "1", "PATH": "/usr/bin:/bin"},
+        env={"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "PATH": "/usr/bin:/bin"},
     ) as process:
         yield Probe(process)
         assert process.stdin is not None
@@ -63,38 +71,28 @@ def picture(folder: Path) -> dict[str, tuple[object, ...]]:
 
 
 _GUARDED = """
-import json, os, sys, time
+import json, os, sys
 class Log:
     def emit(self, event, **fields):
         os.write(told, (json.dumps({"event": event, **fields}) + "\\n").encode())
 request = json.loads(sys.argv[1])
 told = os.open(request["events"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-started_at_s = request["started_at_s"]
-while os.stat(request["events"]).st_ctime <= started_at_s:
-    os.write(told, b"\\n")
 from _tunekit_agent import harm
-harm.install(request["trial"], request["trial"], started_at_s, request["redirected"], Log())
+harm.install(request["trial"], request["trial"], request["redirected"], Log(), **request["more"])
 exec(compile(sys.argv[2], "script", "exec"))
 """
 
 
 def run_guarded(
-    root: Path, trial: Path, code: str, redirected: dict[str, str] | None = None
+    root: Path, trial: Path, code: str, redirected: dict[str, str] | None = None, **more: object
 ) -> tuple[str, list[dict[str, Any]]]:
     """Run code in `root` in a child under the guard; return what it printed and what the guard told.
 
-    Whatever exists when a trial's first child starts is old.
+    What no child of the trial made is old.
     """
     trial.mkdir(exist_ok=True)
-    clock, events = trial / "started", trial / "told.jsonl"
-    if not clock.exists():
-        clock.write_text(repr(time.time()))
-    request = {
-        "trial": str(trial),
-        "events": str(events),
-        "started_at_s": float(clock.read_text()),
-        "redirected": redirected or {},
-    }
+    events = trial / "told.jsonl"
+    request = {"trial": str(trial), "events": str(events), "redirected": redirected or {}, "more": more}
     done = subprocess.run(
         [sys.executable, "-c", _GUARDED, json.dumps(request), textwrap.dedent(code)],
         cwd=root,

@@ -65,17 +65,21 @@ def only_old(pictured: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
 @example([("rename", "link", "ck/x"), ("copy", "a.txt", "ck/x"), ("read", "ck/a.txt")])
 @example([("rename", "link", "a.txt"), ("os_write", "a.txt", "O_EXCL", ""), ("read", "a.txt")])
 @example([("remove", "a.txt"), ("os_write", "link", "O_EXCL", ""), ("scan", ".")])
+@example([("mkdir", "empty"), ("rmtree", "empty")])
 def test_old_files_stay_and_the_script_sees_what_it_did(probe: Probe, operations: list[Any]) -> None:
     with TemporaryDirectory() as temporary:
-        guarded, plain, trial = (Path(temporary) / name for name in ("guarded", "plain", "trial"))
-        make_tree(guarded)
-        make_tree(plain)
-        trial.mkdir()
-        old = picture(guarded)
-        seen = probe.run(guarded, trial, operations)
-        assert only_old(picture(guarded), old) == old
-        assert isinstance(seen, list), seen
-        assert seen == probe.run(plain, None, operations)
+        guarded, diverted, plain = (Path(temporary) / name for name in ("guarded", "diverted", "plain"))
+        for root in (guarded, diverted, plain):
+            make_tree(root)
+            root.with_suffix(".trial").mkdir()
+        old = picture(guarded), picture(diverted)
+        expected = probe.run(plain, None, operations)
+        seen = probe.run(guarded, guarded.with_suffix(".trial"), operations)
+        assert only_old(picture(guarded), old[0]) == old[0]
+        assert seen == expected
+        seen = probe.run(diverted, diverted.with_suffix(".trial"), operations, divert_new=True)
+        assert picture(diverted) == old[1]
+        assert seen == expected
 
 
 _harmful = st.one_of(
@@ -94,14 +98,15 @@ _harmful = st.one_of(
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @example([("remove", "a.txt"), ("symlink", "a.txt", "ck/n"), ("link", "ck/n", "a.txt")])
 def test_nothing_that_a_script_tries_changes_an_old_file(probe: Probe, operations: list[Any]) -> None:
-    with TemporaryDirectory() as temporary:
-        root, trial = Path(temporary) / "root", Path(temporary) / "trial"
-        make_tree(root)
-        trial.mkdir()
-        old = picture(root)
-        seen = probe.run(root, trial, operations)
-        assert only_old(picture(root), old) == old
-        assert isinstance(seen, list), seen
+    for divert_new in (False, True):
+        with TemporaryDirectory() as temporary:
+            root, trial = Path(temporary) / "root", Path(temporary) / "trial"
+            make_tree(root)
+            trial.mkdir()
+            old = picture(root)
+            seen = probe.run(root, trial, operations, divert_new=divert_new)
+            assert (picture(root) if divert_new else only_old(picture(root), old)) == old
+            assert isinstance(seen, list), seen
 
 
 def python_of(version: str) -> str | None:

@@ -1,8 +1,8 @@
 """What the script sees in place of what it had: decisions about paths, without replaced functions."""
 
 import os
-import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from _tunekit_agent.harm import overlay as overlays
@@ -26,10 +26,9 @@ def user(tmp_path: Path) -> Path:
     return folder
 
 
-def make(tmp_path: Path, started_in_s: float = 100.0) -> tuple[Overlay, Told]:
-    """Return an overlay for which all that exists now is old, or new if it started in the past."""
+def make(tmp_path: Path, trial: str = "trial", **more: Any) -> tuple[Overlay, Told]:
     told = Told()
-    return Overlay(str(tmp_path / "trial"), time.time() + started_in_s, told, quiet=()), told
+    return Overlay(str(tmp_path / trial), told, quiet=(), **more), told
 
 
 def test_a_write_over_an_old_file_goes_to_a_copy_that_reads_then_see(user: Path, tmp_path: Path) -> None:
@@ -45,15 +44,77 @@ def test_a_write_over_an_old_file_goes_to_a_copy_that_reads_then_see(user: Path,
     assert told == [("diverted", path)]
 
 
-def test_a_write_that_starts_empty_copies_nothing(user: Path, tmp_path: Path) -> None:
-    copy, _ = make(tmp_path)[0].write_path(user / "old.txt", keep=False)
-    assert not Path(copy).exists()
+def test_a_write_that_starts_empty_copies_the_mode_alone(user: Path, tmp_path: Path) -> None:
+    (user / "old.txt").chmod(0o750)
+    copy, _ = make(tmp_path)[0].write_path(user / "old.txt", keep=False, create=False)
+    assert Path(copy).read_text() == ""
+    assert Path(copy).stat().st_mode & 0o777 == 0o750
+
+
+def made(overlay: Overlay, path: Path) -> None:
+    """Make a file or, without a suffix, a folder as the trial does."""
+    path.write_text("made") if path.suffix else path.mkdir()
+    overlay.born(str(path))
 
 
 def test_what_this_trial_made_is_written_in_place(user: Path, tmp_path: Path) -> None:
-    overlay, told = make(tmp_path, started_in_s=-100.0)
-    assert overlay.write_path(user / "old.txt") == (None, None)
-    assert told == []
+    overlay, told = make(tmp_path)
+    made(overlay, user / "new.txt")
+    assert overlay.write_path(user / "new.txt") == (None, None)
+    assert told == [("created", str(user / "new.txt"))]
+
+
+def test_what_somebody_else_touches_while_the_trial_runs_stays_old(user: Path, tmp_path: Path) -> None:
+    overlay, _ = make(tmp_path)
+    os.utime(user / "old.txt")
+    (user / "ck" / "old.txt").write_text("touched")
+    (user / "theirs.txt").write_text("somebody else's")
+    for name in ("old.txt", "ck/old.txt", "theirs.txt", "ck"):
+        assert overlay.existed(str(user / name))
+    copy, _ = overlay.write_path(user / "theirs.txt")
+    assert Path(copy).read_text() == "somebody else's"
+
+
+def test_what_somebody_else_put_in_place_of_a_made_file_is_old(user: Path, tmp_path: Path) -> None:
+    overlay, _ = make(tmp_path)
+    made(overlay, user / "new.txt")
+    (user / "theirs.txt").write_text("somebody else's")
+    (user / "theirs.txt").replace(user / "new.txt")
+    assert overlay.existed(str(user / "new.txt"))
+    assert overlay.write_path(user / "new.txt")[0] is not None
+
+
+def test_what_lies_in_a_folder_that_the_trial_made_is_the_trials(user: Path, tmp_path: Path) -> None:
+    overlay, _ = make(tmp_path)
+    made(overlay, user / "run")
+    (user / "run" / "deep").mkdir()
+    (user / "run" / "deep" / "by-another-program.txt").write_text("")
+    assert not overlay.existed(str(user / "run" / "deep" / "by-another-program.txt"))
+    (user / "run").rename(user / "gone")
+    (user / "ck").rename(user / "run")
+    assert overlay.existed(str(user / "run" / "old.txt"))
+
+
+def test_all_processes_of_a_trial_know_what_one_of_them_did(user: Path, tmp_path: Path) -> None:
+    one, _ = make(tmp_path)
+    other, _ = make(tmp_path)
+    made(one, user / "new.txt")
+    assert not other.existed(str(user / "new.txt"))
+    copy, _ = one.write_path(user / "old.txt")
+    assert other.read_path(user / "old.txt") == copy
+    other.hide(str(user / "ck" / "old.txt"))
+    with pytest.raises(Answer):
+        one.read_path(user / "ck" / "old.txt")
+
+
+def test_a_file_that_a_call_is_about_to_make_is_the_trials_once_it_is_there(
+    user: Path, tmp_path: Path
+) -> None:
+    overlay, told = make(tmp_path)
+    overlay.born(str(user / "later.db"))
+    (user / "later.db").write_text("")
+    assert overlay.write_path(user / "later.db") == (None, None)
+    assert told == [("created", str(user / "later.db"))]
 
 
 def test_a_new_file_is_made_in_place_and_listed_once_it_is_there(user: Path, tmp_path: Path) -> None:
@@ -61,6 +122,8 @@ def test_a_new_file_is_made_in_place_and_listed_once_it_is_there(user: Path, tmp
     target, newborn = overlay.write_path(user / "new.txt")
     assert target is None
     assert newborn == str(user / "new.txt")
+    assert told == []
+    (user / "new.txt").write_text("")
     overlay.born(newborn)
     assert told == [("created", newborn)]
 
@@ -68,7 +131,7 @@ def test_a_new_file_is_made_in_place_and_listed_once_it_is_there(user: Path, tmp
 def test_new_files_in_temporary_folders_and_in_the_trials_are_not_listed(tmp_path: Path) -> None:
     told = Told()
     (tmp_path / "trial").mkdir()
-    overlay = Overlay(str(tmp_path / "trial"), time.time(), told)
+    overlay = Overlay(str(tmp_path / "trial"), told)
     for path in ("/tmp/x", "/dev/shm/x", "/dev/null", f"{tmp_path}/trial/x"):
         overlay.born(path)
     assert told == []
@@ -119,12 +182,8 @@ def test_a_later_process_takes_over_what_was_diverted(user: Path, tmp_path: Path
 
 def test_an_old_folder_stays_old_when_something_new_comes_into_it(user: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    started = time.time()
-    overlay = Overlay(str(tmp_path / "trial"), started, Told())
-    while (tmp_path / "empty").stat().st_ctime < started:
-        overlay.write_path(tmp_path / "empty" / "new")
-        (tmp_path / "empty" / "new").write_text("")
-        (tmp_path / "empty" / "new").unlink()
+    overlay, _ = make(tmp_path)
+    made(overlay, tmp_path / "empty" / "new.txt")
     assert overlay.existed(str(tmp_path / "empty"))
 
 
@@ -145,7 +204,7 @@ def test_a_file_too_large_to_copy_is_refused_with_a_remedy(
 def test_reads_see_a_rewritten_copy_and_writes_start_from_it(user: Path, tmp_path: Path) -> None:
     (tmp_path / "rewritten").write_text("rewritten")
     redirected = {str(user / "old.txt"): str(tmp_path / "rewritten")}
-    overlay = Overlay(str(tmp_path / "trial"), time.time() + 100, Told(), redirected)
+    overlay = Overlay(str(tmp_path / "trial"), Told(), redirected)
     assert overlay.read_path(user / "old.txt") == str(tmp_path / "rewritten")
     copy, _ = overlay.write_path(user / "old.txt")
     assert Path(copy).read_text() == "rewritten"

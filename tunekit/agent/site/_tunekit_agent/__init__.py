@@ -71,7 +71,13 @@ def start(request_path: str) -> None:
         else:
             from . import harm, hooks
 
-            harm.install(asked.trial_folder, asked.scratch_folder, asked.started_at_s, asked.redirected, log)
+            harm.install(
+                asked.trial_folder,
+                asked.scratch_folder,
+                asked.redirected,
+                log,
+                divert_new=asked.sandbox == "landlock",
+            )
             hooks.install(asked, log, owner)
     except Exception as error:
         log.emit("agent_error", message=f"{type(error).__name__}: {error}")

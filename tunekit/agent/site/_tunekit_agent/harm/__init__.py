@@ -7,13 +7,17 @@ What gets past that is refused. The parts, from the inside out:
     denied      the errors that the script may see
     paths       where a path really leads
     overlay     what the script sees in place of what it had
+    journal     what all processes of the trial know of that
+    stand_ins   how functions of the standard library are replaced
     files       opening, looking, listing
     entries     deleting, renaming, linking, marking
-    savers      torch's, safetensors' and SQLite's own writers
+    savers      torch's and safetensors' own writers
+    databases   SQLite's
     frameworks  checkpointing and uploads of Trainer, Lightning, accelerate and the hub
     audit       the net: whatever went past the replaced functions
 
-New files are left where the script puts them, and are listed. Programs that are no Python, and
+New files are left where the script puts them, and are listed; or, where nothing can be made there, they
+go to the trial's folder too. Programs that are no Python, and
 libraries that write old files from C without asking Python, are not guarded.
 """
 
@@ -21,31 +25,32 @@ from __future__ import annotations
 
 import builtins
 import functools
-import io
 import os
 import tempfile
 from typing import Any, Callable
 
 from .. import imports
-from . import audit, files, frameworks, savers
+from . import audit, databases, files, frameworks, savers
 from .denied import HarmDenied as HarmDenied
 from .overlay import Listing, Overlay
 from .paths import real_path
+from .stand_ins import Replacements
 
 
-def install(folder: str, scratch: str, started_at_s: float, redirected: dict, log: Any) -> None:
+def install(folder: str, scratch: str, redirected: dict, log: Any, *, divert_new: bool = False) -> None:
     """Guard this process and its forked children.
 
     Args:
         folder: the trial's folder.
         scratch: where multiprocessing puts its sockets; its own folders outlive a killed process.
-        started_at_s: when the trial started, in seconds since the epoch.
         redirected: the user's files, by absolute path, and the rewritten copies that reads shall see.
         log: where diverted, denied and created files are listed.
+        divert_new: new files and folders go to the trial's folder too, as nothing can be made elsewhere.
     """
-    overlay = Overlay(folder, started_at_s, Listing(log), redirected)
+    overlay = Overlay(folder, Listing(log), redirected, own=(scratch,), divert_new=divert_new)
     failed = _tell_once(log)
     savers.install(overlay, failed)
+    databases.install(overlay, failed)
     frameworks.install(log)
     imports.when_imported("multiprocessing.util", lambda module: _move_sockets(module, scratch))
     files.install(overlay, failed)
@@ -74,9 +79,9 @@ def redirect(redirected: dict) -> None:
                 kwargs.pop("opener", None)  # Python 3.9's pathlib would open the original with it
         return original(file, mode, *args, **kwargs)
 
-    files.know_pathlib()
-    builtins.open = io.open = redirected_open
-    files.replace_in_pathlib(original, redirected_open)
+    replaced = Replacements()
+    replaced.add(original, redirected_open)
+    replaced.put_in_place()
 
 
 def _copy_of(file: Any, copies: dict) -> Any:

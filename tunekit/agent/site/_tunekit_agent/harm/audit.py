@@ -10,7 +10,7 @@ from typing import Any, Callable
 from .denied import Answer
 from .files import WRITE_FLAGS
 from .overlay import Overlay
-from .paths import follow, status_of
+from .paths import Locator, follow, status_of
 
 _REMEDY = "use the functions of `os` or `open`, which a trial diverts"
 # Event names, and where each has paths: the index of a path and that of its folder's descriptor.
@@ -27,6 +27,7 @@ _CHANGES = {
     "os.removexattr": ((0, None),),
     "sqlite3.connect": ((0, None),),
 }
+_MAKES = {"os.mkdir": (0, 2), "os.symlink": (1, 2), "os.link": (1, 3), "os.rename": (1, 3)}
 _ENTRIES_THEMSELVES = frozenset(("os.remove", "os.rmdir", "os.rename"))
 
 
@@ -39,6 +40,7 @@ class Net:
 
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
+        self._locator = Locator()  # the operating system's view: a stand-in's call leads to the mirror
 
     def judge(self, event: str, args: tuple) -> None:
         """Refuse what would change something old.
@@ -51,8 +53,11 @@ class Net:
             if event == "open":
                 self._judge_open(*args)
             else:
-                for path_at, folder_at in _CHANGES[event]:
+                for path_at, folder_at in _CHANGES.get(event, ()):
                     self._judge_change(event, args[path_at], None if folder_at is None else args[folder_at])
+                if event in _MAKES:
+                    path_at, folder_at = _MAKES[event]
+                    self._expect(args[path_at], args[folder_at])
         except Answer as told:
             refused = told.error
         except Exception:  # a fault of ours stays ours
@@ -63,18 +68,27 @@ class Net:
     def _judge_open(self, path: Any, mode: Any, flags: Any) -> None:
         if not flags & WRITE_FLAGS or flags & os.O_DIRECTORY or isinstance(path, int):
             return
-        if flags & os.O_CREAT and flags & os.O_EXCL:
-            return
-        entry = self._overlay.locator.entry(path)
+        entry = self._locator.entry(path)
         if entry is None:
             return
-        entry = follow(entry)
+        is_exclusive = flags & os.O_CREAT and flags & os.O_EXCL
+        entry = entry if is_exclusive else follow(entry)
         status = status_of(entry)
-        if status is not None and stat.S_ISREG(status.st_mode) and self._overlay.existed(entry):
+        if status is None:
+            self._overlay.expect(entry)
+        elif not is_exclusive and stat.S_ISREG(status.st_mode) and self._overlay.existed(entry):
             self._overlay.deny("writing over a file", entry, _REMEDY)
 
+    def _entry(self, path: Any, dir_fd: Any) -> str | None:
+        return self._locator.entry(path, dir_fd if isinstance(dir_fd, int) and dir_fd >= 0 else None)
+
+    def _expect(self, path: Any, dir_fd: Any) -> None:
+        entry = self._entry(path, dir_fd)
+        if entry is not None:
+            self._overlay.expect(entry)
+
     def _judge_change(self, event: str, path: Any, dir_fd: Any) -> None:
-        entry = self._overlay.locator.entry(path, dir_fd if isinstance(dir_fd, int) and dir_fd >= 0 else None)
+        entry = self._entry(path, dir_fd)
         if entry is None:
             return
         if event not in _ENTRIES_THEMSELVES:
@@ -85,7 +99,7 @@ class Net:
 
 def hook_for(judge: Callable) -> Callable:
     """Return the audit hook; it is called thousands of times a second for what is none of its business."""
-    watched = frozenset(_CHANGES)
+    watched = frozenset((*_CHANGES, *_MAKES))
 
     def hook(event, args):
         if event == "open":

@@ -1,25 +1,21 @@
-"""The functions that delete, rename, link and mark directory entries, as plans over the overlay."""
+"""The functions that delete, make, rename, link and mark directory entries, as plans over the overlay."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import posix
-import shutil
 import stat
 from typing import Any, Callable
 
 from .denied import answer
 from .overlay import Overlay
-from .paths import follow, status_of
+from .paths import is_folder, move, status_of, wipe
 
 
 def _done() -> None:
     """Stand for a call that changes nothing on disk."""
-
-
-def _is_folder(status: os.stat_result | None) -> bool:
-    return status is not None and stat.S_ISDIR(status.st_mode)
 
 
 class Entries:
@@ -32,86 +28,127 @@ class Entries:
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
 
+    def _own(self, original: Callable, path: Any, dir_fd: int | None, *args: Any) -> tuple:
+        """Return the entry, None where nothing has to be decided; and the call as it is then made."""
+        overlay = self._overlay
+        entry, is_elsewhere = overlay.find(path, dir_fd)
+        if entry is None:
+            return None, None
+        here = (lambda: original(entry, *args)) if is_elsewhere else None
+        if overlay.is_free(entry):
+            return None, here
+        if overlay.is_in_new_folder(entry):
+            return None, lambda: original(overlay.copy_of(entry), *args)
+        return entry, here
+
     # --- deleting and making ---------------------------------------------------------------
 
     def remove(self, original: Callable, path: Any, *, dir_fd: int | None = None) -> Any:
         """Plan os.remove: what is old is hidden instead."""
         overlay = self._overlay
-        entry = overlay.locator.entry(path, dir_fd)
-        if entry is None or overlay.is_free(entry):
-            return None
-        overlay.locator.forget()
-        with overlay.lock:
+        entry, here = self._own(original, path, dir_fd)
+        if entry is None:
+            return here
+        with overlay.journal:
+            overlay.locator.forget()
             if entry in overlay.removed:
                 raise answer(errno.ENOENT, path)
-            if entry in overlay.diverted:
-                self._discard(entry)
+            status = status_of(overlay.physical(entry))
+            if entry in overlay.diverted and not is_folder(status):
+                wipe(overlay.copy_of(entry))
+                self._forget(entry)
                 return _done
-            status = status_of(entry)
-            if status is None or not overlay.existed(entry):
-                return None
-            if _is_folder(status):
+            if entry not in overlay.diverted and not overlay.existed(entry):
+                return here
+            if is_folder(status):
                 raise answer(errno.EISDIR, path)
             overlay.hide(entry)
             return _done
 
-    def _discard(self, entry: str) -> None:
-        """Delete a copy, and a new file that it may stand for."""
-        overlay = self._overlay
-        copy = overlay.diverted[entry]
-        if status_of(copy) is not None:
-            posix.unlink(copy)
-        self._forget(entry)
-
     def _forget(self, entry: str) -> None:
-        self._overlay.drop(entry)
-        if entry not in self._overlay.removed and status_of(entry) is not None:
-            posix.unlink(entry)
+        """Let nothing be at an entry for which something in the mirror stood."""
+        overlay = self._overlay
+        if overlay.is_in_new_folder(entry):
+            return
+        overlay.drop(entry)
+        status = status_of(entry)
+        if status is not None and entry not in overlay.removed:
+            (posix.rmdir if is_folder(status) else posix.unlink)(entry)
 
     def rmdir(self, original: Callable, path: Any, *, dir_fd: int | None = None) -> Any:
         """Plan os.rmdir: an old folder is hidden, if the script finds it empty."""
         overlay = self._overlay
-        entry = overlay.locator.entry(path, dir_fd)
-        if entry is None or overlay.is_free(entry):
-            return None
-        overlay.locator.forget()
-        with overlay.lock:
+        entry, here = self._own(original, path, dir_fd)
+        if entry is None:
+            return here
+        with overlay.journal:
+            overlay.locator.forget()
             if entry in overlay.removed:
                 raise answer(errno.ENOENT, path)
-            status = status_of(entry)
-            if not _is_folder(status):
-                if status is None and entry not in overlay.diverted:
-                    return None
+            physical = overlay.physical(entry)
+            status = status_of(physical)
+            if status is None:
+                return here
+            if not is_folder(status):
                 raise answer(errno.ENOTDIR, path)
-            physical = posix.listdir(entry)
-            if overlay.names_in(entry, physical):
+            names = posix.listdir(physical)
+            if overlay.names_in(entry, names):
                 raise answer(errno.ENOTEMPTY, path)
-            if not physical and not overlay.existed(entry):
-                return None
+            if entry in overlay.diverted:
+                posix.rmdir(physical)
+                overlay.drop(entry)
+                return _done
+            if not names and not overlay.existed(entry):
+                return here
             overlay.hide(entry)
             return _done
 
     def mkdir(self, original: Callable, path: Any, mode: int = 0o777, *, dir_fd: int | None = None) -> Any:
-        """Plan os.mkdir: a hidden folder comes back, empty."""
+        """Plan os.mkdir: a hidden folder comes back, empty; where nothing can be made the mirror gets it."""
         overlay = self._overlay
-        entry = overlay.locator.entry(path, dir_fd)
-        if entry is None or overlay.is_free(entry):
-            return None
-        with overlay.lock:
-            if os.path.dirname(entry) in overlay.removed:
+        entry, here = self._own(original, path, dir_fd, mode)
+        if entry is None:
+            return here
+        with overlay.journal:
+            parent = os.path.dirname(entry)
+            if parent in overlay.removed:
                 raise answer(errno.ENOENT, path)
-            if entry in overlay.removed:
-                if not _is_folder(status_of(entry)):
-                    overlay.deny("making a folder where a file was", entry, "give it another name")
-                overlay.show(entry)
-                return _done
             if entry in overlay.diverted:
                 raise answer(errno.EEXIST, path)
-            return self._making(entry, lambda: original(path, mode, dir_fd=dir_fd))
+            if entry in overlay.removed and is_folder(status_of(entry)):
+                overlay.show(entry)
+                return _done
+            if entry in overlay.removed or self._is_new_for_mirror(entry):
+                posix.mkdir(overlay.place(entry), mode)
+                overlay.put(entry)
+                return _done
+            return self._making(entry, here or (lambda: original(path, mode, dir_fd=dir_fd)))
+
+    def node(self, original: Callable, path: Any, *args: Any, **kwargs: Any) -> Any:
+        """Plan os.mkfifo and os.mknod."""
+        overlay = self._overlay
+        entry, here = self._own(original, path, kwargs.get("dir_fd"), *args)
+        if entry is None:
+            return here
+        with overlay.journal:
+            if entry not in overlay.removed and not self._is_new_for_mirror(entry):
+                return self._making(entry, here or (lambda: original(path, *args, **kwargs)))
+            kwargs.pop("dir_fd", None)
+            original(overlay.place(entry), *args, **kwargs)
+            overlay.put(entry)
+            return _done
+
+    def _is_new_for_mirror(self, entry: str) -> bool:
+        """Return whether the entry is missing, could be made, and has to be made in the mirror."""
+        overlay = self._overlay
+        return (
+            overlay.goes_to_mirror(entry)
+            and not overlay.is_visible(entry)
+            and overlay.has_folder(os.path.dirname(entry))
+        )
 
     def _making(self, entry: str, make: Callable) -> Callable:
-        """Return a step that makes a new entry and lists it."""
-        self._overlay.remember_parent(entry)
+        """Return a step that makes a new entry, remembers and lists it."""
 
         def step():
             make()
@@ -132,102 +169,120 @@ class Entries:
     ) -> Any:
         """Plan os.rename: what it would replace is covered, what it would take away is hidden."""
         overlay = self._overlay
-        source = overlay.locator.entry(src, src_dir_fd)
-        goal = overlay.locator.entry(dst, dst_dir_fd)
-        if source is None or goal is None or (overlay.is_free(source) and overlay.is_free(goal)):
+        source, source_elsewhere = overlay.find(src, src_dir_fd)
+        goal, goal_elsewhere = overlay.find(dst, dst_dir_fd)
+        if source is None or goal is None:
             return None
-        overlay.locator.forget()
-        with overlay.lock:
+        make = lambda: original(src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)  # noqa: E731
+        if source_elsewhere or goal_elsewhere or self._is_its_own(source) or self._is_its_own(goal):
+            make = lambda: original(overlay.physical(source), overlay.physical(goal))  # noqa: E731
+        if self._is_its_own(source) and self._is_its_own(goal):
+            return make
+        with overlay.journal:
+            overlay.locator.forget()
             if not overlay.is_visible(source):
                 raise answer(errno.ENOENT, src)
             if not overlay.has_folder(os.path.dirname(goal)):
                 raise answer(errno.ENOENT, dst)
             if source == goal:
                 return _done
-            make = lambda: original(src, dst, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)  # noqa: E731
-            if source not in overlay.diverted and _is_folder(status_of(source)):
-                return self._rename_folder(source, goal, dst, make)
+            if is_folder(status_of(overlay.physical(source))):
+                return self._rename_folder(source, goal, src, dst, make)
             return self._rename_file(source, goal, dst, make)
+
+    def _is_its_own(self, entry: str) -> bool:
+        """Return whether the trial may do at an entry what it likes, and nobody has to know."""
+        return self._overlay.is_free(entry) or self._overlay.is_in_new_folder(entry)
+
+    def _needs_cover(self, source: str, goal: str) -> bool:
+        """Return whether a rename can't be made as asked."""
+        overlay = self._overlay
+        return (
+            goal in overlay.removed
+            or overlay.is_diverted(goal)
+            or overlay.is_diverted(source)
+            or overlay.existed(goal)
+            or overlay.existed(source)
+            or (overlay.goes_to_mirror(goal) and not overlay.is_free(goal))
+        )
 
     def _rename_file(self, source: str, goal: str, dst: Any, make: Callable) -> Any:
         overlay = self._overlay
-        if goal not in overlay.removed and goal not in overlay.diverted and _is_folder(status_of(goal)):
+        if overlay.has_folder(goal):
             raise answer(errno.EISDIR, dst)
-        covers = goal in overlay.removed or goal in overlay.diverted or overlay.existed(goal)
-        if not covers and source not in overlay.diverted and not overlay.existed(source):
-            return self._making(goal, make) if status_of(goal) is None else None
-        target = goal if overlay.is_free(goal) else overlay.place(goal)
+        if not self._needs_cover(source, goal):
+            return self._making(goal, make)
+        target = overlay.physical(goal) if self._is_its_own(goal) else overlay.place(goal)
         self._move_content(source, target)
-        self._forget(source)
-        if target != goal:
-            overlay.put(goal, target)
-            overlay.tell("diverted", goal)
+        self._settle(source, goal)
         return _done
+
+    def _settle(self, source: str, goal: str) -> None:
+        """Note that what was at the source is in place for the goal."""
+        overlay = self._overlay
+        if not overlay.is_free(source):
+            self._forget(source)
+        if not self._is_its_own(goal):
+            overlay.put(goal)
 
     def _move_content(self, source: str, target: str) -> None:
         """Put at the target what the script finds at the source; an old source stays."""
         overlay = self._overlay
-        content = overlay.diverted.get(source, source)
+        content = overlay.physical(source)
         part = f"{overlay.folder}/renaming-{os.getpid()}-{id(target)}"
         status = posix.lstat(content)
         if stat.S_ISLNK(status.st_mode):
             posix.symlink(posix.readlink(content), part)
+            if content != source:
+                wipe(content)
         elif content != source or not overlay.existed(source):
-            shutil.move(content, part)
+            move(content, part)
         elif stat.S_ISREG(status.st_mode):
             overlay.copy_file(overlay.redirected.get(source, source), part, source)
         else:
             overlay.deny("renaming what is no plain file", source, "write to a new name")
-        if status_of(target) is not None:
-            posix.unlink(target)
-        shutil.move(part, target)
+        wipe(target)
+        move(part, target)
 
-    def _rename_folder(self, source: str, goal: str, dst: Any, make: Callable) -> Any:
+    def _rename_folder(self, source: str, goal: str, src: Any, dst: Any, make: Callable) -> Any:
         overlay = self._overlay
-        if overlay.existed(source):
+        if goal.startswith(f"{source}/"):
+            raise answer(errno.EINVAL, src)
+        if not overlay.is_diverted(source) and overlay.existed(source):
             overlay.deny("renaming a folder", source, "write to a new name")
-        if goal in overlay.removed and _is_folder(status_of(goal)):
-            return lambda: self._fill_folder(source, goal)
-        if goal in overlay.removed:
-            overlay.deny("putting a folder where a file was", goal, "give it another name")
-        if goal in overlay.diverted:
-            raise answer(errno.ENOTDIR, dst)
-        if overlay.existed(goal):
-            if not _is_folder(status_of(goal)):
+        if overlay.is_visible(goal):
+            if not overlay.has_folder(goal):
                 raise answer(errno.ENOTDIR, dst)
-            if overlay.names_in(goal, posix.listdir(goal)):
+            if overlay.names_in(goal, posix.listdir(overlay.physical(goal))):
                 raise answer(errno.ENOTEMPTY, dst)
-            return lambda: self._fill_folder(source, goal)
-        step = self._making(goal, make) if status_of(goal) is None else make
+        if not self._needs_cover(source, goal):
 
-        def renamed():
-            step()
-            self._rename_copies(source, goal)
+            def renamed():
+                make()
+                overlay.moved(source, goal)
+                overlay.born(goal)
 
-        return renamed
+            return renamed
+        self._gather(source)
+        target = overlay.physical(goal) if self._is_its_own(goal) else overlay.place(goal)
+        wipe(target)
+        move(overlay.physical(source), target)
+        self._settle(source, goal)
+        return _done
 
-    def _fill_folder(self, source: str, goal: str) -> None:
-        """Rename a new folder over an old empty one, name by name: the old one itself stays."""
-        self._overlay.show(goal)
-        for name in os.listdir(source):
-            if os.path.isdir(f"{source}/{name}") and not os.path.islink(f"{source}/{name}"):
-                os.makedirs(f"{goal}/{name}", exist_ok=True)
-                self._fill_folder(f"{source}/{name}", f"{goal}/{name}")
-            else:
-                os.rename(f"{source}/{name}", f"{goal}/{name}")
-        if os.path.isdir(source):
-            os.rmdir(source)
-
-    def _rename_copies(self, source: str, goal: str) -> None:
-        """Let the copies that belong into a renamed folder follow it."""
+    def _gather(self, folder: str) -> None:
+        """Bring what stands for entries of a folder that the trial made into the folder itself."""
         overlay = self._overlay
-        with overlay.lock:
-            for entry in [entry for entry in overlay.diverted if entry.startswith(f"{source}/")]:
-                copy = overlay.diverted.pop(entry)
-                moved = goal + entry[len(source) :]
-                target = overlay.place(moved)
-                posix.rename(copy, target)
-                overlay.put(moved, target)
+        if overlay.is_diverted(folder):
+            return
+        start = f"{folder}/"
+        changed = sorted(entry for entry in (*overlay.removed, *overlay.diverted) if entry.startswith(start))
+        if any(map(overlay.existed, changed)):
+            overlay.deny("renaming a folder", folder, "write to a new name")
+        for entry in changed:
+            wipe(entry)
+            move(overlay.copy_of(entry), entry)
+            overlay.show(entry)
 
     # --- linking ---------------------------------------------------------------------------
 
@@ -243,45 +298,44 @@ class Entries:
     ) -> Any:
         """Plan os.link: a link to an old file would change that file's status, so it becomes a copy."""
         overlay = self._overlay
-        source = overlay.locator.entry(src, src_dir_fd)
-        goal = overlay.locator.entry(dst, dst_dir_fd)
-        if source is None or goal is None or (overlay.is_free(source) and overlay.is_free(goal)):
+        source, source_elsewhere = overlay.find(src, src_dir_fd)
+        goal, goal_elsewhere = overlay.find(dst, dst_dir_fd)
+        if source is None or goal is None:
             return None
-        with overlay.lock:
+        if not source_elsewhere and not goal_elsewhere and overlay.is_free(source) and overlay.is_free(goal):
+            return None
+        with overlay.journal:
             if not overlay.is_visible(source):
                 raise answer(errno.ENOENT, src)
             if overlay.is_visible(goal):
                 raise answer(errno.EEXIST, dst)
             if not overlay.has_folder(os.path.dirname(goal)):
                 raise answer(errno.ENOENT, dst)
-            content = overlay.diverted.get(source, source)
-            if _is_folder(status_of(content)):
+            real = overlay.follow(source)[0]
+            if overlay.has_folder(source) or overlay.has_folder(real):
                 raise answer(errno.EPERM, src)
-            real = follow(source) if content == source else overlay.linked(source, content)
             if not overlay.is_visible(real):
                 raise answer(errno.ENOENT, src)
-            covers = goal in overlay.removed
-            if content == source and not covers and not overlay.existed(source) and not overlay.existed(real):
-                return self._making(
-                    goal,
-                    lambda: original(
-                        src,
-                        dst,
-                        src_dir_fd=src_dir_fd,
-                        dst_dir_fd=dst_dir_fd,
-                        follow_symlinks=follow_symlinks,
-                    ),
-                )
-            target = overlay.place(goal) if covers else goal
-            if covers and status_of(target) is not None:
-                posix.unlink(target)
-            overlay.copy_file(overlay.diverted.get(real, real), target, source)
-            if covers:
-                overlay.put(goal, target)
-                overlay.tell("diverted", goal)
+            in_mirror = not self._is_its_own(goal) and (
+                goal in overlay.removed or overlay.goes_to_mirror(goal)
+            )
+            target = overlay.place(goal) if in_mirror else overlay.physical(goal)
+            self._link_or_copy(real, target)
+            if in_mirror:
+                overlay.put(goal)
             else:
-                overlay.born(goal)
+                overlay.born(goal if target == goal else None)
             return _done
+
+    def _link_or_copy(self, real: str, target: str) -> None:
+        overlay = self._overlay
+        content = overlay.physical(real)
+        wipe(target)
+        if content != real or not overlay.existed(real):
+            with contextlib.suppress(OSError):  # another file system
+                posix.link(content, target)
+                return
+        overlay.copy_file(overlay.redirected.get(content, content), target, real)
 
     def symlink(
         self,
@@ -294,25 +348,23 @@ class Entries:
     ) -> Any:
         """Plan os.symlink: where something old was deleted, the link is made in the trial's folder."""
         overlay = self._overlay
-        goal = overlay.locator.entry(dst, dir_fd)
-        if goal is None or overlay.is_free(goal):
+        goal, is_elsewhere = overlay.find(dst, dir_fd)
+        if goal is None:
             return None
-        overlay.locator.forget()
-        with overlay.lock:
+        if self._is_its_own(goal):
+            is_moved = is_elsewhere or overlay.is_diverted(goal)
+            return (lambda: original(src, overlay.physical(goal))) if is_moved else None
+        with overlay.journal:
+            overlay.locator.forget()
             if goal in overlay.diverted:
                 raise answer(errno.EEXIST, dst)
             if os.path.dirname(goal) in overlay.removed:
                 raise answer(errno.ENOENT, dst)
-            if goal not in overlay.removed:
-                return self._making(goal, lambda: original(src, dst, target_is_directory, dir_fd=dir_fd))
-            if _is_folder(status_of(goal)):
-                overlay.deny("making a link where a folder was", goal, "give it another name")
-            target = overlay.place(goal)
-            if status_of(target) is not None:
-                posix.unlink(target)
-            posix.symlink(os.fsdecode(src), target)
-            overlay.put(goal, target)
-            overlay.tell("diverted", goal)
+            if goal not in overlay.removed and not self._is_new_for_mirror(goal):
+                shown, folder = (goal, None) if is_elsewhere else (dst, dir_fd)
+                return self._making(goal, lambda: original(src, shown, target_is_directory, dir_fd=folder))
+            posix.symlink(src, overlay.place(goal))
+            overlay.put(goal)
             return _done
 
     # --- marking ---------------------------------------------------------------------------
@@ -332,28 +384,20 @@ class Entries:
 
     def _mark(self, original: Callable, follows: bool, path: Any, *args: Any, **kwargs: Any) -> Any:
         overlay = self._overlay
-        dir_fd = kwargs.get("dir_fd")
-        entry = overlay.locator.entry(path, dir_fd)
-        if entry is None or overlay.is_free(entry):
+        entry, is_elsewhere = overlay.find(path, kwargs.get("dir_fd"))
+        if entry is None:
             return None
-        with overlay.lock:
-            if isinstance(path, int):
-                hidden, copy = False, None  # the descriptor is a file, whatever its name stands for
-            else:
-                if follows and entry not in overlay.removed and entry not in overlay.diverted:
-                    entry = follow(entry)
-                hidden, copy = entry in overlay.removed, overlay.diverted.get(entry)
-            if hidden:
-                raise answer(errno.ENOENT, path)
-            if copy is not None:
-                kwargs.pop("dir_fd", None)
-                target = overlay.linked(entry, copy) if follows else copy
-                if target != copy:
-                    return self._mark(original, follows, target, *args, **kwargs) or (
-                        lambda: original(target, *args, **kwargs)
-                    )
-                return lambda: original(copy, *args, **kwargs)
-            if not overlay.existed(entry):
-                return None
+        if isinstance(path, int):  # the descriptor is a file, whatever its name stands for
+            follows = False
+        elif follows:
+            entry, is_elsewhere = overlay.follow(entry, is_elsewhere)
+        if not isinstance(path, int) and entry in overlay.removed:
+            raise answer(errno.ENOENT, path)
+        is_moved = not isinstance(path, int) and overlay.is_diverted(entry)
+        if not is_moved and overlay.existed(entry):
             overlay.tell("denied", entry)
             return _done
+        if not is_moved and not is_elsewhere:
+            return None
+        kwargs.pop("dir_fd", None)
+        return lambda: original(overlay.physical(entry), *args, **kwargs)

@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
+import _io
 import builtins
 import errno
 import functools
 import io
 import os
+import posix
 import stat
 import sys
 from typing import Any, Callable
 
-from .denied import Answer, answer
+from .. import imports
+from .denied import answer
 from .entries import Entries
 from .overlay import Overlay
-from .paths import follow
+from .stand_ins import Replacements, for_readers, guarded
 
 WRITE_FLAGS = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_UNNAMED = os.O_TMPFILE
+_CWD_AT = 9
+"""Position of Popen's `cwd` among its arguments."""
 READ_MODES = frozenset(("r", "rb", "br", "rt", "tr"))
-_READERS = ("stat", "lstat", "access", "readlink", "getxattr", "listxattr")
+_READERS = ("stat", "lstat", "access", "readlink", "getxattr", "listxattr", "statvfs", "pathconf", "chdir")
 _CHANGERS = (
     ("remove", "remove"),
     ("unlink", "remove"),
     ("rmdir", "rmdir"),
     ("mkdir", "mkdir"),
+    ("mkfifo", "node"),
+    ("mknod", "node"),
     ("rename", "rename"),
     ("replace", "rename"),
     ("link", "link"),
@@ -33,36 +41,6 @@ _CHANGERS = (
     *((name, "attribute") for name in ("setxattr", "removexattr")),
     ("lchown", "own_attribute"),
 )
-
-
-def guarded(original: Callable, plan: Callable, module: str, failed: Callable) -> Callable:
-    """Return a function that asks the plan first, and else does what the original does.
-
-    The plan takes the original and the call's arguments, and returns None to let the call be, or
-    what to call instead. Only an Answer of it reaches the script.
-
-    Args:
-        original: the function to stand in for.
-        plan: decides about one call.
-        module: where the function is found, so that it can be pickled by name.
-        failed: told of the plan's own faults; the audit hook is the net then.
-    """
-
-    @functools.wraps(original)
-    def stand_in(*args, **kwargs):
-        error = step = None
-        try:
-            step = plan(original, *args, **kwargs)
-        except Answer as told:
-            error = told.error
-        except Exception as fault:
-            failed(fault)
-        if error is not None:
-            raise error
-        return original(*args, **kwargs) if step is None else step()
-
-    stand_in.__module__ = module
-    return stand_in
 
 
 class Files:
@@ -90,15 +68,26 @@ class Files:
     ) -> Any:
         """Plan os.open."""
         overlay = self._overlay
+        if flags & _UNNAMED == _UNNAMED:
+            copy = self._folder_for_unnamed(path, dir_fd)
+            return None if copy is None else lambda: original(copy, flags, mode)
         if flags & os.O_DIRECTORY or not flags & WRITE_FLAGS:
             copy = overlay.read_path(path, dir_fd, not flags & os.O_NOFOLLOW)
             return None if copy is None else lambda: original(copy, flags, mode)
-        if dir_fd is not None:
-            path = overlay.locator.entry(path, dir_fd)  # an audit hook isn't told the folder
         creates = bool(flags & os.O_CREAT)
         exclusive = creates and bool(flags & os.O_EXCL)
-        copy, newborn = overlay.write_path(path, None, not flags & os.O_TRUNC, creates, exclusive)
+        copy, newborn = overlay.write_path(path, dir_fd, not flags & os.O_TRUNC, creates, exclusive)
+        if copy is None and dir_fd is not None:
+            copy = overlay.locator.entry(path, dir_fd)  # an audit hook isn't told the folder
         return self._write(original, path, copy, newborn, flags, mode)
+
+    def _folder_for_unnamed(self, path: Any, dir_fd: int | None) -> str | None:
+        """Return the folder to make a file without a name in; None for the one that was asked for."""
+        overlay = self._overlay
+        copy = overlay.read_path(path, dir_fd)
+        entry = overlay.follow(overlay.find(path, dir_fd)[0])[0]
+        is_covered = not overlay.is_free(entry) and overlay.goes_to_mirror(f"{entry}/")
+        return overlay.folder if copy is None and is_covered and overlay.has_folder(entry) else copy
 
     def _write(
         self, original: Callable, path: Any, copy: Any, newborn: Any, *args: Any, **kw: Any
@@ -121,14 +110,14 @@ class Files:
 
     def listdir(self, original: Callable, path: Any = ".") -> Any:
         """Plan os.listdir."""
-        folder = self._listed(path)
+        folder, place = self._listed(path)
         if folder is None:
             return None
 
         def step():
-            names = original("." if path is None else path)
+            names = original(place)
             if not isinstance(path, bytes):
-                return self._overlay.names_in(folder, names)
+                return self._overlay.names_in(folder, list(map(os.fsdecode, names)))
             return [
                 os.fsencode(name) for name in self._overlay.names_in(folder, list(map(os.fsdecode, names)))
             ]
@@ -137,20 +126,48 @@ class Files:
 
     def scandir(self, original: Callable, path: Any = ".") -> Any:
         """Plan os.scandir."""
-        folder = self._listed(path)
+        folder, place = self._listed(path)
         if folder is None:
             return None
-        shown = "." if path is None else path
-        return lambda: _Scan(self._overlay, folder, shown, original(shown))
+        return lambda: _Scan(self._overlay, folder, "." if path is None else path, original(place))
 
-    def _listed(self, path: Any) -> str | None:
-        """Return the folder's entry when the script finds other names in it than there are."""
-        folder = self._overlay.locator.entry("." if path is None else path, cached=True)
-        if folder is not None and not isinstance(path, int):
-            folder = follow(folder)
-        if folder in self._overlay.removed:
+    def _listed(self, path: Any) -> tuple:
+        """Return the folder's entry when the script finds something else in it, and what to list then."""
+        overlay = self._overlay
+        given = "." if path is None else path
+        folder, is_elsewhere = overlay.find(given, cached=True)
+        if folder is None:
+            return None, None
+        if isinstance(path, int):
+            entry = overlay.locator.outside(folder)
+            return (entry if overlay.changes(entry) else None), path
+        folder, is_elsewhere = overlay.follow(folder, is_elsewhere)
+        if folder in overlay.removed:
             raise answer(errno.ENOENT, path)
-        return folder if folder is not None and self._overlay.changes(folder) else None
+        if overlay.is_diverted(folder) or is_elsewhere:
+            return folder, overlay.physical(folder)
+        return (folder if overlay.changes(folder) else None), given
+
+    def popen(self, original: Callable, process: Any, *args: Any, **kwargs: Any) -> Any:
+        """Plan subprocess.Popen.__init__: a child can start in a folder that is elsewhere."""
+        named = "cwd" in kwargs
+        cwd = kwargs["cwd"] if named else args[_CWD_AT] if len(args) > _CWD_AT else None
+        copy = None if cwd is None else self._overlay.read_path(cwd)
+        if copy is None:
+            return None
+        if named:
+            kwargs["cwd"] = copy
+        else:
+            args = (*args[:_CWD_AT], copy, *args[_CWD_AT + 1 :])
+        return lambda: original(process, *args, **kwargs)
+
+    def getcwd(self, original: Callable) -> Any:
+        """Plan os.getcwd."""
+        return lambda: self._overlay.locator.outside(original())
+
+    def getcwdb(self, original: Callable) -> Any:
+        """Plan os.getcwdb."""
+        return lambda: os.fsencode(self._overlay.locator.outside(os.fsdecode(original())))
 
 
 class _Entry:
@@ -195,20 +212,24 @@ class _Scan:
         self._entries = self._merge(overlay, folder, path)
 
     def _merge(self, overlay: Overlay, folder: str, path: Any) -> Any:
+        start = "" if folder == "/" else folder
         seen = set()
         for entry in self._physical:
             name = os.fsdecode(entry.name)
             seen.add(name)
-            here = f"{folder}/{name}"
-            if here in overlay.diverted:
-                yield _Entry(entry.name, entry.path, here)
+            here = f"{start}/{name}"
+            if overlay.is_diverted(here):
+                yield self._shown(here, name, path)
             elif here not in overlay.removed:
                 yield entry
         for name in overlay.names_in(folder, []):
             if name not in seen:
-                shown = os.fsencode(name) if isinstance(path, bytes) else name
-                full = shown if isinstance(path, int) else os.path.join(path, shown)
-                yield _Entry(shown, full, f"{folder}/{name}")
+                yield self._shown(f"{start}/{name}", name, path)
+
+    def _shown(self, entry: str, name: str, path: Any) -> _Entry:
+        shown = os.fsencode(name) if isinstance(path, bytes) else name
+        full = shown if isinstance(path, int) else os.path.join(path, shown)
+        return _Entry(shown, full, entry)
 
     def __iter__(self):
         return self
@@ -226,75 +247,30 @@ class _Scan:
         self._physical.close()
 
 
-def _for_readers(overlay: Overlay, original: Callable, planned: Callable) -> Callable:
-    """Return a function that costs a reader next to nothing while the files are as they are."""
-
-    @functools.wraps(planned)
-    def reader(*args, **kwargs):
-        if not overlay.active:
-            return original(*args, **kwargs)
-        return planned(*args, **kwargs)
-
-    reader.__module__ = planned.__module__
-    return reader
-
-
-def _guard_open(overlay: Overlay, files: Files, failed: Callable) -> None:
+def _guard_open(overlay: Overlay, files: Files, failed: Callable, replaced: Replacements) -> None:
     original = builtins.open
-    planned = guarded(original, files.open, "io", failed)
+    planned = guarded(overlay, original, files.open, "io", failed)
 
     @functools.wraps(planned)
     def open(file, mode="r", *args, **kwargs):  # noqa: A001
-        if mode in READ_MODES and not overlay.active:
+        if mode in READ_MODES and overlay.is_plain:
             return original(file, mode, *args, **kwargs)
         return planned(file, mode, *args, **kwargs)
 
-    builtins.open = io.open = open
-    replace_in_pathlib(original, open)
+    replaced.add(original, open)
 
 
-def _guard_os_open(overlay: Overlay, files: Files, failed: Callable) -> None:
+def _guard_os_open(overlay: Overlay, files: Files, failed: Callable, replaced: Replacements) -> None:
     original = os.open
-    planned = guarded(original, files.os_open, "os", failed)
+    planned = guarded(overlay, original, files.os_open, "os", failed)
 
     @functools.wraps(planned)
     def open(path, flags, mode=0o777, *, dir_fd=None):  # noqa: A001
-        if not overlay.active and not flags & WRITE_FLAGS:
+        if not flags & WRITE_FLAGS and overlay.is_plain:
             return original(path, flags, mode, dir_fd=dir_fd)
         return planned(path, flags, mode, dir_fd=dir_fd)
 
-    _replace("open", original, open)
-
-
-def _replace(name: str, original: Callable, stand_in: Callable) -> None:
-    """Put a function in the original's place, and wherever the standard library remembers that."""
-    setattr(os, name, stand_in)
-    for remembered in (
-        os.supports_dir_fd,
-        os.supports_fd,
-        os.supports_follow_symlinks,
-        os.supports_effective_ids,
-    ):
-        if original in remembered:
-            remembered.add(stand_in)
-    replace_in_pathlib(original, stand_in)
-
-
-def know_pathlib() -> None:
-    """Import pathlib where it remembers functions of os and io, before they are replaced."""
-    if sys.version_info < (3, 11):  # noqa: UP036 - the agent runs in the script's own Python, from 3.9 on
-        import pathlib  # noqa: F401
-
-
-def replace_in_pathlib(original: Callable, stand_in: Callable) -> None:
-    """Replace what Python 3.9's and 3.10's pathlib remembers.
-
-    It must have been imported by now: a function that it found in os later would become a method.
-    """
-    accessor = getattr(sys.modules.get("pathlib"), "_NormalAccessor", None)
-    for attribute, value in list(vars(accessor).items()) if accessor else ():
-        if getattr(value, "__func__", value) is original:
-            setattr(accessor, attribute, staticmethod(stand_in))
+    replaced.add(original, open)
 
 
 def install(overlay: Overlay, failed: Callable) -> None:
@@ -304,14 +280,45 @@ def install(overlay: Overlay, failed: Callable) -> None:
         overlay: what the script sees.
         failed: told of the guard's own faults.
     """
-    know_pathlib()
     files, entries = Files(overlay), Entries(overlay)
-    _guard_open(overlay, files, failed)
-    _guard_os_open(overlay, files, failed)
+    replaced = Replacements()
+    _guard_open(overlay, files, failed, replaced)
+    _guard_os_open(overlay, files, failed, replaced)
     readers = {**dict.fromkeys(_READERS, files.look), "listdir": files.listdir, "scandir": files.scandir}
+    readers |= {"getcwd": files.getcwd, "getcwdb": files.getcwdb}
     for name, plan in readers.items():
         original = getattr(os, name)
-        _replace(name, original, _for_readers(overlay, original, guarded(original, plan, "os", failed)))
+        planned = guarded(overlay, original, plan, "os", failed)
+        replaced.add(original, for_readers(overlay, original, planned))
     for name, plan_name in _CHANGERS:
         original = getattr(os, name)
-        _replace(name, original, guarded(original, getattr(entries, plan_name), "os", failed))
+        replaced.add(original, guarded(overlay, original, getattr(entries, plan_name), "os", failed))
+    opens_code = guarded(overlay, io.open_code, files.look, "io", failed)
+    replaced.add(io.open_code, for_readers(overlay, io.open_code, opens_code))
+    replaced.put_in_place()
+    _guard_importing()
+    imports.when_imported("subprocess", functools.partial(_guard_popen, overlay, files, failed))
+
+
+class _View:
+    """A compiled module, with some of its functions replaced."""
+
+    def __init__(self, module: Any, **replaced: Callable) -> None:
+        self._module = module
+        vars(self).update(replaced)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+
+def _guard_importing() -> None:
+    """Let Python import modules that the script wrote; it asks no module that can be replaced."""
+    machinery = sys.modules["_frozen_importlib_external"]
+    machinery._os = _View(posix, stat=os.stat, listdir=os.listdir)  # type: ignore[attr-defined]
+    machinery._io = _View(_io, open_code=io.open_code)  # type: ignore[attr-defined]
+
+
+def _guard_popen(overlay: Overlay, files: Files, failed: Callable, module: Any) -> None:
+    original = module.Popen.__init__
+    planned = guarded(overlay, original, files.popen, "subprocess", failed)
+    module.Popen.__init__ = for_readers(overlay, original, planned)

@@ -1,4 +1,4 @@
-"""Writers that never call `open`: torch's and safetensors' own files, and SQLite's."""
+"""Writers that never call `open`: those of torch and safetensors."""
 
 from __future__ import annotations
 
@@ -8,13 +8,21 @@ import types
 from typing import Any, Callable
 
 from .. import imports
-from . import overlay as overlays
-from .files import guarded
 from .overlay import Overlay
-from .paths import status_of
+from .stand_ins import guarded
 
-_URI_AT = 6
-"""Position of sqlite3.connect's `uri` among the arguments after the database."""
+_COMPILED = (
+    ("_C.PyTorchFileWriter", "__init__", 1, "_saved"),
+    ("_C.PyTorchFileReader", "__init__", 1, "_loaded"),
+    ("_C.ScriptModule", "save", 1, "_saved"),
+    ("_C.ScriptModule", "_save_for_mobile", 1, "_saved"),
+    ("_C.ScriptFunction", "save", 1, "_saved"),
+    ("_C", "_save_jit_module", 1, "_saved"),
+    ("_C", "_save_mobile_module", 1, "_saved"),
+    ("_C", "_save_parameters", 1, "_saved"),
+    ("_C._autograd._ProfilerResult", "save", 1, "_written"),
+)
+"""What torch's compiled part does with paths: place, name, position of the path, what finds another one."""
 
 
 class Savers:
@@ -34,9 +42,13 @@ class Savers:
         import inspect
 
         position = list(inspect.signature(original).parameters).index(name)
+        return self._replace_at(original, position, find, name)
+
+    def _replace_at(self, original: Callable, position: int, find: Callable, name: str = "") -> Callable:
+        """Return a function that finds another path for the argument in that position, or of that name."""
 
         def plan(_, *args, **kwargs):
-            path = kwargs[name] if name in kwargs else args[position]
+            path = kwargs[name] if name in kwargs else args[position] if len(args) > position else None
             found = find(path) if isinstance(path, (str, bytes, os.PathLike)) else None
             if found is None:
                 return None
@@ -46,13 +58,24 @@ class Savers:
                 args = (*args[:position], found, *args[position + 1 :])
             return lambda: original(*args, **kwargs)
 
-        return guarded(original, plan, original.__module__, self._failed)
+        module = getattr(original, "__module__", None) or "torch._C"
+        return guarded(self._overlay, original, plan, module, self._failed)
 
     def _saved(self, path: Any) -> Any:
         return self._overlay.write_path(path, keep=False, always=True)[0]
 
+    def _written(self, path: Any) -> Any:
+        copy, newborn = self._overlay.write_path(path, keep=False)
+        self._overlay.born(newborn)
+        return copy
+
+    def _changed(self, path: Any) -> Any:
+        copy, newborn = self._overlay.write_path(path)
+        self._overlay.born(newborn)
+        return copy
+
     def _loaded(self, path: Any) -> Any:
-        return self._overlay.read_path(path) if self._overlay.active else None
+        return None if self._overlay.is_plain else self._overlay.read_path(path)
 
     def guard(self, module: Any, saves: dict, loads: dict) -> None:
         """Replace a module's functions.
@@ -75,57 +98,26 @@ class Savers:
             if isinstance(getattr(owner, "save", None), types.FunctionType):
                 owner.save = self._replace_path(owner.save, "f", self._saved)
 
-    def guard_sqlite(self, module: Any) -> None:
-        """Replace sqlite3.connect: SQLite writes wherever it is asked to, from C."""
+    def guard_compiled(self, torch: Any) -> None:
+        """Replace what torch's compiled part does with paths, and what maps files to tensors."""
+        for place, name, at, finds in _COMPILED:
+            owner = torch
+            for step in place.split("."):
+                owner = getattr(owner, step, None)
+            original = getattr(owner, name, None)
+            if original is not None:
+                setattr(owner, name, self._replace_at(original, at, getattr(self, finds)))
+        torch.from_file = self._guard_mapped(torch.from_file)
+        torch.UntypedStorage.from_file = staticmethod(self._guard_mapped(torch.UntypedStorage.from_file))
 
-        def plan(original, database, *args, **kwargs):
-            uri = kwargs.pop("uri", False) if len(args) <= _URI_AT else args[_URI_AT]
-            found, as_uri = self._database(os.fsdecode(database), uri)
-            if found is None:
-                return None
-            return lambda: original(found, *args[:_URI_AT], **kwargs, uri=as_uri)
+    def _guard_mapped(self, original: Callable) -> Callable:
+        """Return a function for files that tensors are mapped to: a shared one changes with its tensor."""
 
-        module.connect = guarded(module.connect, plan, "sqlite3", self._failed)
+        def plan(_, filename, shared=None, *args, **kwargs):
+            found = self._changed(filename) if shared else self._loaded(filename)
+            return None if found is None else lambda: original(found, shared, *args, **kwargs)
 
-    def _database(self, name: str, uri: bool) -> tuple:
-        """Return what to connect to, None for the database itself, and whether that is a URI."""
-        from urllib.parse import parse_qs, quote, unquote, urlsplit
-
-        query = ""
-        if uri and name.startswith("file:"):
-            split = urlsplit(name)
-            name, query = unquote(split.path), split.query
-        options = parse_qs(query)
-        if (
-            not name
-            or name == ":memory:"
-            or options.get("mode") in (["ro"], ["memory"])
-            or "immutable" in options
-        ):
-            copy = self._overlay.read_path(name) if name.startswith("/") else None
-        else:
-            copy = self._writable_database(name)
-        if copy is None:
-            return None, False
-        if copy.startswith("file:") or not query:
-            return copy, copy.startswith("file:")
-        return f"file:{quote(copy)}?{query}", True
-
-    def _writable_database(self, name: str) -> Any:
-        from urllib.parse import quote
-
-        overlay = self._overlay
-        status = status_of(name, follows=True)
-        too_large = status is not None and status.st_size > overlays.LARGEST_COPY_BYTES
-        real = overlay.locator.entry(name)
-        if too_large and real not in overlay.diverted and overlay.existed(os.path.realpath(real)):
-            return f"file:{quote(real)}?mode=ro"  # a large data set is only read, as a rule
-        copy, newborn = overlay.write_path(name)
-        journal = f"{name}-wal"
-        if copy is not None and overlay.existed(overlay.locator.entry(journal)):
-            overlay.write_path(journal)
-        overlay.born(newborn)
-        return copy
+        return guarded(self._overlay, original, plan, "torch", self._failed)
 
 
 def install(overlay: Overlay, failed: Callable) -> None:
@@ -136,6 +128,7 @@ def install(overlay: Overlay, failed: Callable) -> None:
         failed: told of the guard's own faults.
     """
     savers = Savers(overlay, failed)
+    imports.when_imported("torch", savers.guard_compiled)
     for module, saves, loads in (
         ("torch.serialization", {"save": "f"}, {"load": "f"}),
         ("torch.jit._serialization", {"save": "f", "save_jit_module_to_flatbuffer": "f"}, {"load": "f"}),
@@ -143,4 +136,3 @@ def install(overlay: Overlay, failed: Callable) -> None:
     ):
         imports.when_imported(module, functools.partial(savers.guard, saves=saves, loads=loads))
     imports.when_imported("torch.jit._script", savers.guard_script_modules)
-    imports.when_imported("sqlite3.dbapi2", savers.guard_sqlite)
