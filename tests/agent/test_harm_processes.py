@@ -169,6 +169,99 @@ def test_a_later_process_of_the_trial_sees_what_an_earlier_one_wrote(user: Path,
     assert told_of(events, "diverted") == {str(user / "a.txt")}
 
 
+def test_what_somebody_else_changes_while_the_trial_runs_stays_theirs(user: Path, tmp_path: Path) -> None:
+    printed, events = run_guarded(
+        user,
+        tmp_path / "trial",
+        """
+        import os, subprocess
+        subprocess.run("touch a.txt; echo theirs > b.txt; echo new > c.txt", shell=True)
+        for name in ("a.txt", "b.txt", "c.txt"):
+            with open(name, "a") as stream: stream.write("+ours")
+        os.replace("a.txt", "ck/x"); os.remove("c.txt")
+        print(open("ck/x").read(), open("b.txt").read().split(), os.path.exists("c.txt"))
+        """,
+    )
+    assert printed == "old a.txt+ours ['theirs', '+ours'] False\n"
+    contents = [(user / name).read_text() for name in ("a.txt", "b.txt", "c.txt", "ck/x")]
+    assert contents == ["old a.txt", "theirs\n", "new\n", "old ck/x"]
+    assert told_of(events, "diverted") == {str(user / name) for name in ("a.txt", "b.txt", "c.txt", "ck/x")}
+
+
+def test_what_a_program_puts_into_a_folder_that_the_trial_made_is_the_trials(
+    user: Path, tmp_path: Path
+) -> None:
+    run_guarded(
+        user,
+        tmp_path / "trial",
+        """
+        import os, subprocess
+        os.makedirs("new/deep"); subprocess.run(["cp", "a.txt", "new/deep/a.txt"])
+        with open("new/deep/a.txt", "a") as stream: stream.write("+ours")
+        os.rename("new", "newer")
+        """,
+    )
+    assert (user / "newer/deep/a.txt").read_text() == "old a.txt+ours"
+    assert (user / "a.txt").read_text() == "old a.txt"
+
+
+@pytest.mark.parametrize("divert_new", [False, True])
+def test_processes_that_run_beside_each_other_see_the_same_files(
+    divert_new: bool, user: Path, tmp_path: Path
+) -> None:
+    old = picture(user)
+    printed, _ = run_guarded(
+        user,
+        tmp_path / "trial",
+        """
+        import multiprocessing, os, shutil
+        def work(number):
+            os.makedirs("out/shared", exist_ok=True)
+            with open(f"out/shared/{number}", "w") as stream: stream.write(str(number))
+            with open("b.txt", "a") as stream: stream.write("+")
+            return open("log").read(), open("a.txt").read(), os.path.exists("ck/x"), os.listdir("made")
+        with multiprocessing.get_context("fork").Pool(4) as pool:
+            pool.map(abs, range(8))  # all of them have started
+            with open("log", "w") as stream: stream.write("log")
+            with open("a.txt", "w") as stream: stream.write("new")
+            os.mkdir("made"); open("made/one", "w").close(); os.remove("ck/x")
+            print(set(map(repr, pool.map(work, range(8), 1))))
+        print(sorted(os.listdir("out/shared")), open("b.txt").read())
+        shutil.rmtree("out"); shutil.rmtree("made"); os.remove("log")
+        """,
+        divert_new=divert_new,
+    )
+    assert printed.splitlines() == [
+        """{"('log', 'new', False, ['one'])"}""",
+        f"{[str(number) for number in range(8)]} old b.txt{'+' * 8}",
+    ]
+    assert picture(user) == old
+
+
+def test_what_a_large_attached_database_would_take_is_refused(user: Path, tmp_path: Path) -> None:
+    with sqlite3.connect(user / "runs.db") as runs:
+        runs.execute("create table runs (name text)")
+    runs.close()
+    old = picture(user)
+    printed, _ = run_guarded(
+        user,
+        tmp_path / "trial",
+        """
+        import sqlite3
+        from _tunekit_agent.harm import overlay
+        overlay.LARGEST_COPY_BYTES = 10
+        try: sqlite3.connect(":memory:").execute("attach 'runs.db' as runs")
+        except PermissionError as error: print(error)
+        memory = sqlite3.connect(":memory:", uri=True)
+        memory.execute("attach 'file:runs.db?mode=ro' as runs")
+        print(memory.execute("select count(*) from runs.runs").fetchone())
+        """,
+    )
+    assert "attach it by a URI with mode=ro" in printed
+    assert printed.splitlines()[-1] == "(0,)"
+    assert picture(user) == old
+
+
 def test_a_database_is_copied_with_its_journal_and_a_large_one_is_read(user: Path, tmp_path: Path) -> None:
     writer = sqlite3.connect(user / "runs.db")
     writer.execute("pragma journal_mode = wal")
