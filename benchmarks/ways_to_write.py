@@ -1,6 +1,7 @@
 """What becomes of a user's files in a trial that writes in every way that trainings have.
 
-    python benchmarks/ways_to_write.py [--sandbox overlay landlock none] [--markdown FILE] [--keep]
+    python benchmarks/ways_to_write.py [--sandbox overlay landlock none] [--only WAY ...]
+                                       [--markdown FILE] [--keep]
 
 The catalogue lies in tests/zoo/ways_to_write. Each way is run on planted files: as the script is, without
 tunekit, and in a real trial under each sandbox; `none` leaves the agent's file guard alone. A cell says
@@ -46,21 +47,22 @@ def table(runs: dict[str, list[Outcome]]) -> list[list[str]]:
     """Return a row for each way, a column for each run."""
     by_name = {run: {outcome.name: outcome for outcome in outcomes} for run, outcomes in runs.items()}
     ways = {outcome.name: outcome.group for outcomes in runs.values() for outcome in outcomes}
-    rows = [[group, name, *(cell(found.get(name)) for found in by_name.values())] for name, group in ways.items()]
+    rows = [[group, name, *(cell(run.get(name)) for run in by_name.values())] for name, group in ways.items()]
     return [["group", "way", *runs], *rows]
 
 
 def main() -> None:
     """Run every way and print what became of the files."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser()
     parser.add_argument("--sandbox", nargs="+", default=["overlay", "landlock", "none"])
+    parser.add_argument("--only", nargs="+", default=[], metavar="WAY", help="names of ways, by default all")
     parser.add_argument("--markdown", type=Path, help="write the table there, too")
     parser.add_argument("--keep", action="store_true", help="write the table of known escapes of `none`")
     options = parser.parse_args()
     runs: dict[str, list[Outcome]] = {}
     with (
         tempfile.TemporaryDirectory(prefix="ways-") as folder,
-        planted(Path(folder), [*options.sandbox, "plain"]) as files,
+        planted(Path(folder), [*options.sandbox, "plain"], options.only) as files,
     ):
         runs[WITHOUT] = files.without_tunekit()
         for kind in options.sandbox:

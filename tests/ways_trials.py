@@ -1,4 +1,4 @@
-"""Runs every way to write of the zoo's catalogue, as it is and in real trials, and says what became of the files."""
+"""Runs every way to write that the zoo has, as it is and in trials, and says what became of the files."""
 
 import csv
 import hashlib
@@ -53,13 +53,14 @@ class Planted:
     Args:
         folder: gets a folder for each name.
         names: one for each run; the last one is that of the run without tunekit.
+        only: names of ways; all when empty.
     """
 
-    def __init__(self, folder: Path, names: Sequence[str], python: str = sys.executable) -> None:
+    def __init__(self, folder: Path, names: Sequence[str], only: Sequence[str] = ()) -> None:
         self.roots = {name: folder.resolve() / name for name in names}
-        self._python = python
+        self._only = ("--only", *only) if only else ()
         *_, self._plain = self.roots
-        words = [python, str(SCRIPT), "--root", self.roots[self._plain], "--plant", *self.roots.values()]
+        words = [*self._command(self._plain), "--plant", *map(str, self.roots.values())]
         self._script = subprocess.Popen(
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
@@ -83,7 +84,7 @@ class Planted:
         root = self.roots[name]
         target = Target(
             name="ways",
-            command=(self._python, str(SCRIPT), "--root", str(root)),
+            command=self._command(name),
             working_dir=str(root / "user"),
             script=str(SCRIPT),
             script_sha256=None,
@@ -91,6 +92,9 @@ class Planted:
         trials = RealTrials(target, root.with_name(f"trials-{name}"), LIMITS, sandbox=sandbox)
         record = trials.run_baseline()
         return self._outcomes(name, trials.output(0)), record
+
+    def _command(self, name: str) -> tuple[str, ...]:
+        return (sys.executable, str(SCRIPT), "--root", str(self.roots[name]), *self._only)
 
     def _outcomes(self, name: str, output: str) -> list[Outcome]:
         root, before = self.roots[name], self._before[name]
@@ -127,9 +131,9 @@ class Planted:
 
 
 @contextmanager
-def planted(folder: Path, names: Sequence[str]) -> Iterator[Planted]:
+def planted(folder: Path, names: Sequence[str], only: Sequence[str] = ()) -> Iterator[Planted]:
     """Plant what a user has in a folder for each name, and remove it afterwards."""
-    held = Planted(folder, names)
+    held = Planted(folder, names, only)
     try:
         yield held
     finally:
@@ -143,13 +147,13 @@ def json_of(line: str) -> dict[str, str] | None:
 
 
 def fingerprints(root: Path) -> dict[str, tuple[object, ...]]:
-    """Return the content, mode, owner, time, target and attributes of everything in a folder, or named for it."""
+    """Return content, mode, owner, time and attributes of all that is in a folder, or named for it."""
     seen = {}
     for path in (found for top in (root, *_outside(root)) for found in (top, *top.rglob("*"))):
         status = path.lstat()
         marks: tuple[object, ...] = (status.st_mode, status.st_uid, status.st_gid)
         if path.is_symlink():
-            marks += (os.readlink(path),)
+            marks += (str(path.readlink()),)
         else:
             marks += tuple((name, os.getxattr(path, name)) for name in os.listxattr(path))
         if path.is_file() and not path.is_symlink():

@@ -1,5 +1,6 @@
-"""Every way to write that the catalogue has, in real trials: what becomes of the user's files, with each net."""
+"""Every way to write, in real trials: what becomes of the user's files under each sandbox."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,15 +13,15 @@ from tunekit.trial import sandbox
 
 pytestmark = pytest.mark.real
 
-UNSEEN = {
-    # Frameworks don't checkpoint in a trial.
-    "transformers_trainer_rotates",
-    "transformers_save_model",
-    "accelerate_save_state",
-    "accelerate_save_model",
-    "lightning_checkpoint",
-    "lightning_save_checkpoint",
+PAST_THE_GUARD = {"commands", "shells", "git", "ctypes", "tables", "torch's C++ writers"}
+"""Groups of ways that the agent's file guard has no part in."""
+STAYS_UNDER_AN_OVERLAY = {"dev_shm_new_file"}
+"""Shared memory must be memory: the one place where what is new stays."""
+CHANGES_UNDER_LANDLOCK = {
+    *("c_chmod", "c_utimes", "c_setxattr", "chmod", "touch"),  # no version of Landlock knows of attributes
+    *("dev_shm_by_a_program", "dev_shm_old_file_by_a_program"),
 }
+STAYS_UNDER_LANDLOCK = {"dev_shm", "dev_shm_by_a_program", "dev_shm_new_file"}
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +40,21 @@ def run(files: Planted, kind: SandboxKind) -> list[Outcome]:
     return outcomes
 
 
-def harmed(outcomes: list[Outcome]) -> list[tuple[object, ...]]:
-    """Return the ways that changed old files or left new ones, and which."""
-    return [(one.name, one.changed, one.left) for one in outcomes if one.changed or one.left]
+def skip_where_it_does_not_hold(kind: SandboxKind, folder: Path) -> None:
+    """Skip the test unless the kernel gives the sandbox, or must."""
+    found, reasons = sandbox.probe(str(folder), [kind])
+    if found != kind and "TUNEKIT_NEEDS_SANDBOX" not in os.environ:
+        pytest.skip(f"{kind} does not hold here: {reasons[kind]}")
+
+
+def changing(outcomes: list[Outcome]) -> set[str]:
+    """Return the ways that changed what was there."""
+    return {one.name for one in outcomes if one.changed}
+
+
+def leaving(outcomes: list[Outcome]) -> set[str]:
+    """Return the ways whose new files are still there."""
+    return {one.name for one in outcomes if one.left}
 
 
 def test_each_way_writes_where_nothing_holds_it_back(files: Planted) -> None:
@@ -55,15 +68,18 @@ def test_the_file_guard_alone_lets_through_what_is_known(files: Planted) -> None
     assert sorted(one.row for one in run(files, "none")) == sorted(read_table(GUARD_ALONE))
 
 
-def test_under_an_overlay_nothing_changes_and_nothing_stays(files: Planted, tmp_path: Path) -> None:
-    if sandbox.probe(str(tmp_path), ["overlay"])[0] == "none":
-        pytest.skip("the kernel allows no overlay here")
+def test_under_an_overlay_no_old_file_changes_and_no_new_one_stays(files: Planted, tmp_path: Path) -> None:
+    skip_where_it_does_not_hold("overlay", tmp_path)
     outcomes = run(files, "overlay")
-    assert harmed(outcomes) == []
+    assert changing(outcomes) == set()
+    assert leaving(outcomes) == STAYS_UNDER_AN_OVERLAY
+    past_the_guard = [one for one in outcomes if one.group in PAST_THE_GUARD]
+    assert len(past_the_guard) > 100
+    assert [one for one in past_the_guard if one.told != "worked"] == []
 
 
-def test_under_landlock_nothing_changes_and_nothing_stays(files: Planted, tmp_path: Path) -> None:
-    if sandbox.probe(str(tmp_path), ["landlock"])[0] == "none":
-        pytest.skip("the kernel has no Landlock")
+def test_under_landlock_no_content_changes(files: Planted, tmp_path: Path) -> None:
+    skip_where_it_does_not_hold("landlock", tmp_path)
     outcomes = run(files, "landlock")
-    assert harmed(outcomes) == []
+    assert changing(outcomes) == CHANGES_UNDER_LANDLOCK
+    assert leaving(outcomes) == STAYS_UNDER_LANDLOCK

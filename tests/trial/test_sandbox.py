@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -116,6 +117,25 @@ def test_what_was_written_is_listed_and_the_layer_goes(overlaid: Place) -> None:
     assert str(overlaid.user / "old.txt") in written
     sandbox.remove_layer(str(layer))
     assert not layer.exists()
+
+
+SHARED_MEMORY_CHANGES = """
+echo new > "$1/rows"; cat "$1/rows"; echo new > "$1.txt"; echo s > "$1.new" && cat "$1.new"; rm "$1.new"
+"""
+
+
+def test_what_lies_in_shared_memory_is_kept_and_new_segments_work(overlaid: Place) -> None:
+    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="tunekit-test-") as name:
+        rows, file = Path(name, "rows"), Path(f"{name}.txt")
+        rows.write_text("old")
+        file.write_text("old")
+        try:
+            told = overlaid.run("sh", "-c", SHARED_MEMORY_CHANGES, "sh", name)
+            assert told.stdout.split() == ["new", "s"]
+            assert "Read-only file system" in told.stderr
+            assert [rows.read_text(), file.read_text()] == ["old", "old"]
+        finally:
+            file.unlink()
 
 
 def test_the_user_is_who_he_was(place: Place) -> None:

@@ -61,6 +61,9 @@ _KERNEL_FILE_SYSTEMS = frozenset(
 )
 """What holds no files of anybody's: devices, processes, settings."""
 _AS_THEY_ARE = ("/dev", "/proc", "/sys")
+_SHARED_MEMORY = "/dev/shm"
+_SEGMENTS = ("torch_", "sem.", "psm_", "nccl-")
+"""What processes that run share by name: torch, POSIX semaphores, multiprocessing, NCCL."""
 _PROBE_LIMIT_S = 20.0
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -150,6 +153,7 @@ class OverlayNet:
         self._cover("/")
         for path, layer in self._shared.items():
             self._share(path, layer)
+        self._cover_shared_memory()
         for path in (*self._kept, *sockets):
             if os.path.lexists(self._stage + path):
                 _mount(path, self._stage + path, None, _MS_BIND)
@@ -213,6 +217,22 @@ class OverlayNet:
         else:
             self._make_read_only(path)
 
+    def _cover_shared_memory(self) -> None:
+        """Keep what lies in /dev/shm: its folders under overlays, its files read-only.
+
+        What is new there must be memory at its full speed, and is the one thing that stays.
+        """
+        with contextlib.suppress(OSError):
+            for entry in os.scandir(_SHARED_MEMORY):
+                if entry.name.startswith(_SEGMENTS) or not os.path.lexists(self._stage + entry.path):
+                    continue
+                with contextlib.suppress(SandboxError, OSError):  # it may be gone by now
+                    if entry.is_dir(follow_symlinks=False):
+                        self._overlay(entry.path, entry.path)
+                    elif entry.is_file(follow_symlinks=False):
+                        _mount(entry.path, self._stage + entry.path, None, _MS_BIND)
+                        self._remount_read_only(self._stage + entry.path)
+
     def _folders_in(self, path: str) -> list[str]:
         """Return the folders in a folder, links left out."""
         try:
@@ -258,7 +278,9 @@ class OverlayNet:
     def _make_read_only(self, path: str) -> None:
         if path != "/" and path not in self._mounts:
             return  # it belongs to a mount that is read-only by now
-        place = self._stage + path.rstrip("/")
+        self._remount_read_only(self._stage + path.rstrip("/"))
+
+    def _remount_read_only(self, place: str) -> None:
         flags = os.statvfs(place).f_flag
         kept = flags & _KEPT_FLAGS | (_MS_RELATIME if flags & _ST_RELATIME else 0)
         _mount(None, place, None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | kept)

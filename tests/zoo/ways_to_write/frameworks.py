@@ -5,14 +5,13 @@ import os
 import random
 import sys
 import tempfile
-import uuid
 from pathlib import Path
 
 import accelerate
 import lightning
 import torch
 import transformers
-from catalogue import NEW, OLD, Place, check, see, way
+from catalogue import NEW, OLD, Place, check, run, see, way
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
 from tensors import net, state
@@ -266,4 +265,38 @@ def slash_var_tmp(at: Place) -> None:
 
 @way(ELSEWHERE, plant=lambda at: at.have(at.outside("/dev/shm") / "old"))
 def dev_shm(at: Place) -> None:
-    _both(at.outside("/dev/shm") / "old", at.outside("/dev/shm") / f"new-{uuid.uuid4().hex}")
+    _both(at.outside("/dev/shm") / "old", at.outside("/dev/shm") / "new")
+
+
+@way(ELSEWHERE, plant=lambda at: at.have(at.outside("/dev/shm") / "old"))
+def dev_shm_by_a_program(at: Place) -> None:
+    run("tee", at.outside("/dev/shm") / "old", at.outside("/dev/shm") / "new", input=NEW)
+    see(at.outside("/dev/shm") / "old")
+    see(at.outside("/dev/shm") / "new")
+
+
+@way(ELSEWHERE, plant=lambda at: at.have(at.outside("/dev/shm")))
+def dev_shm_old_file_by_a_program(at: Place) -> None:
+    run("tee", at.outside("/dev/shm"), input=NEW)
+    see(at.outside("/dev/shm"))
+
+
+@way(ELSEWHERE)
+def dev_shm_new_file(at: Place) -> None:
+    at.outside("/dev/shm").write_bytes(NEW)
+    see(at.outside("/dev/shm"))
+
+
+@way(ELSEWHERE, plant=lambda at: at.have(at.outside("/tmp") / "old"))
+def slash_tmp_by_a_program(at: Place) -> None:
+    run("tee", at.outside("/tmp") / "old", at.outside("/tmp") / "new", input=NEW)
+    see(at.outside("/tmp") / "old")
+    see(at.outside("/tmp") / "new")
+
+
+@way(ELSEWHERE, plant=lambda at: at.have(at.outside(Path.home() / ".cache") / "old"))
+def cache_folder_by_a_program(at: Place) -> None:
+    folder = at.outside(Path.home() / ".cache")
+    run("tee", folder / "old", folder / "new", input=NEW)
+    see(folder / "old")
+    see(folder / "new")

@@ -1,9 +1,9 @@
 """Ways of the rest of Python's standard library."""
 
 import bz2
-import cProfile
 import compileall
 import configparser
+import cProfile
 import csv
 import dbm
 import dbm.dumb

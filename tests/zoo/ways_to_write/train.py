@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True  # the catalogue isn't the user's; one of its ways writes bytecode
 
-from catalogue import WAYS, Place, UnseenError, Way, live_in
+from catalogue import WAYS, Place, UnseenError, Way, live_in  # noqa: E402
 
 
 def tell(**fields: object) -> None:
@@ -41,7 +41,7 @@ def attempt(way: Way, at: Place) -> tuple[str, str]:
     except OSError as error:
         number = errno.errorcode.get(error.errno or 0, "")
         return f"{type(error).__name__} {number}".strip(), str(error)
-    except Exception as error:
+    except BaseException as error:  # torch.distributed.checkpoint's is no Exception
         return type(error).__name__, str(error)
     return ("at exit" if way.at_exit else "worked"), ""
 

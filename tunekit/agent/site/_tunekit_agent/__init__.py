@@ -75,7 +75,9 @@ def start(request_path: str) -> None:
 
             log.start_pulse()
             divert_new = asked.sandbox == "landlock"
-            harm.install(asked.trial_folder, asked.scratch_folder, asked.redirected, log, divert_new)
+            harm.install(
+                asked.trial_folder, asked.scratch_folder, asked.redirected, log, divert_new=divert_new
+            )
             hooks.install(asked, log, owner)
     except Exception as error:
         log.emit("agent_error", message=f"{type(error).__name__}: {error}")
