@@ -25,6 +25,7 @@ from tunekit.records.telemetry import Telemetry
 from tunekit.records.trial import Failure, TrialRecord, TrialRole
 from tunekit.trial.bindings import Bound, bind, present_values
 from tunekit.trial.device_memory import DeviceMemory
+from tunekit.trial.diverted import DIVERTED, bound_in_size
 from tunekit.trial.launch import start_trial, write_copies
 from tunekit.trial.outcome import measurement_of
 from tunekit.trial.watch import Evidence, Limits, TrialProgress, TrialWatch
@@ -113,13 +114,13 @@ class ProcessExecutor:
         """
         folder = self._fresh_folder(spec.number)
         bound = bind(self._target, spec.config, known.baseline if known else None)
-        request = self._request(folder, bound, spec, known)
         started_at = datetime.now(UTC).isoformat(timespec="seconds")
-        with DeviceMemory(self._nvml):
+        with DeviceMemory(self._nvml), _scratch_folder() as scratch:
+            request = self._request(folder, scratch, bound, spec, known)
             keeper = self._start(folder, bound, request)
             gpus = GpuSampler(self._nvml, self._gpus)
             evidence = TrialWatch(keeper, folder, self._limits_of(spec), gpus, on_progress).run()
-        shutil.rmtree(folder / "diverted", ignore_errors=True)
+        removed = bound_in_size(folder / DIVERTED)
         telemetry = self._telemetry_of(spec, evidence)
         result = measurement_of(
             evidence,
@@ -142,7 +143,7 @@ class ProcessExecutor:
             failure=result if isinstance(result, Failure) else None,
             discovery=discovery,
             written=tuple(evidence.written),
-            faults=tuple(evidence.faults),
+            faults=(*evidence.faults, *removed),
             telemetry=telemetry,
         )
 
@@ -160,7 +161,6 @@ class ProcessExecutor:
         try:
             return start_trial(folder, bound, request, self._hide_gpus)
         except OSError as error:
-            shutil.rmtree(request.scratch_folder, ignore_errors=True)
             raise TargetError(
                 f"the trial could not be started in {self._target.working_dir} ({error.strerror}); "
                 "check that the folder is there"
@@ -192,12 +192,12 @@ class ProcessExecutor:
         return folder
 
     def _request(
-        self, folder: Path, bound: Bound, spec: TrialSpec, known: KnownTarget | None
+        self, folder: Path, scratch: str, bound: Bound, spec: TrialSpec, known: KnownTarget | None
     ) -> AgentRequest:
         loader = known.discovery.training_loader if known else None
         return AgentRequest(
             trial_folder=str(folder),
-            scratch_folder=_scratch_folder(),
+            scratch_folder=scratch,
             working_dir=self._target.working_dir,
             started_at_s=time.time(),
             redirected=write_copies(bound.file_texts, folder),
@@ -213,10 +213,14 @@ class ProcessExecutor:
         )
 
 
-def _scratch_folder() -> str:
-    """Make a folder for the trial's sockets, whose paths may have no more than 107 characters."""
+def _scratch_folder() -> tempfile.TemporaryDirectory[str]:
+    """Return a folder for the trial's sockets, whose paths may have no more than 107 characters.
+
+    The keeper removes it too: it outlives a tunekit that is killed, as this outlives a keeper that is.
+    """
     usual = tempfile.gettempdir()
-    return tempfile.mkdtemp(prefix="tunekit-", dir=usual if len(usual) <= _LONGEST_SOCKET_PARENT else "/tmp")
+    place = usual if len(usual) <= _LONGEST_SOCKET_PARENT else "/tmp"
+    return tempfile.TemporaryDirectory(prefix="tunekit-", dir=place, ignore_cleanup_errors=True)
 
 
 def baseline_config(evidence: Evidence) -> TrainConfig | None:

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tunekit.errors import TunekitError
+from tunekit.errors import TunekitError, UnreadableError
 from tunekit.records.config import Precision
 from tunekit.records.target import Binding, BindingKind, Target
 from tunekit.trial.binding_syntax import binding_text, parse_binding
 from tunekit.trial.config_files import all_keys
+from tunekit.untrusted import read_text
 
 _NAMES = {
     "batch_size": (
@@ -168,8 +169,8 @@ def _in_the_script(target: Target) -> Iterator[_Place]:
     if target.script is None:
         return
     try:
-        tree = ast.parse(Path(target.script).read_text(encoding="utf-8"))
-    except (OSError, ValueError, SyntaxError):
+        tree = ast.parse(read_text(Path(target.script)))
+    except (UnreadableError, ValueError, SyntaxError, RecursionError, MemoryError):
         return
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") != "add_argument":
