@@ -26,4 +26,4 @@ for words in json.loads(sys.argv[1]):
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(told):
         code = main(words)
     took_s = time.monotonic() - started_s
-    print(json.dumps([code, took_s, peak_bytes(), told.getvalue()[:400]]), flush=True)
+    sys.stdout.write(json.dumps([code, took_s, peak_bytes(), told.getvalue()[:4000]]) + "\n")

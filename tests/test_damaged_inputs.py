@@ -3,6 +3,9 @@
 import json
 import os
 import random
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
@@ -164,7 +167,8 @@ LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
 )
 TEXTS = {
     "alias laughs": LAUGHS,
-    "mapping laughs": LAUGHS.replace("[", "{p: ").replace(", ", ", q: ", 1).replace("]", "}"),
+    "mapping laughs": "a0: &a0 {x: 1}\n"
+    + "".join(f"a{n}: &a{n} {{p: *a{n - 1}, q: *a{n - 1}, r: *a{n - 1}}}\n" for n in range(1, 30)),
     "self reference": "batch_size: &a\n  b: *a\n",
     "self in a list": "&a [*a, *a]\n",
     "levels": "[" * 5000,
@@ -235,7 +239,9 @@ def check_bombs(lines: list[list[str]], code: int, cwd: Path, **variables: str) 
     assert len(ends) == len(lines) + 1, child.stderr[-2000:]
     assert ends[0][0] == 0
     for line, (got, took_s, peak, told) in zip(lines, ends[1:], strict=True):
-        print(f"{took_s:6.2f} s {(peak - ends[0][2]) / MIB:6.0f} MiB {line[:2]} {told[:150]!r}")
+        shown = f"{took_s:6.2f} s {(peak - ends[0][2]) / MIB:6.0f} MiB {line[:2]} {told[:150]!r}"
+        sys.stdout.write(f"{shown}\n")
+        assert len(told) < 2000, line
         assert (got, told.startswith("tunekit: ")) == (code, True), (line, told)
         assert peak - ends[0][2] < 200 * MIB, line
 
@@ -260,7 +266,8 @@ def test_a_config_that_is_a_bomb_is_refused_within_200_mb(example: Callable[[str
         config.unlink()
         bomb(config, kind)
         lines.append(["run", "--dry-run", "--force", str(config), "--", "true"])
-        lines.append(["profile", "--against", str(config), "--", sys.executable, "-c", "pass"])
+        if kind != "scalar below the limit":  # what a value means is known after the first trial
+            lines.append(["profile", "--against", str(config), "--", sys.executable, "-c", "pass"])
     check_bombs(lines, UsageError.exit_code, tmp_path)
 
 
