@@ -141,8 +141,8 @@ def _config(path: Path, baseline: TrainConfig, asked: dict[str, Any]) -> TrainCo
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "config"
         raise UsageError(
-            f"{path}: {where} = {_short(values.get(where, '?'))}: {first['msg']}; correct it, or take the key "
-            "out to keep the script's own"
+            f"{path}: {where} = {_short(values.get(where, '?'))}: {first['msg']}; correct it, or take the "
+            "key out to keep the script's own"
         ) from error
 
 
