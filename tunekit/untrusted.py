@@ -207,9 +207,9 @@ class _YamlSize:
         if len(self._open) > DEEPEST:
             raise UnreadableError(f"is nested deeper than {DEEPEST} levels")
 
-    def _alias(self, anchor: str) -> None:
+    def _alias(self, anchor: str | None) -> None:
         self._key(None)
-        below = self._anchored.get(anchor, 1)  # of an unknown one the loader tells
+        below = self._anchored.get(anchor or "", 1)  # of an unknown one the loader tells
         if below is None:
             raise UnreadableError(f"holds itself at *{anchor}")
         self._expanded += below

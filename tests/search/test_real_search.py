@@ -1,11 +1,13 @@
 """The whole command on a real script: tuned unmodified, killed, resumed, interrupted."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -24,11 +26,14 @@ QUICK = (
 )
 
 
-def search(*words: str, cwd: Path = ZOO) -> subprocess.Popen[str]:
-    """Start `tunekit search` on the plain script of the zoo."""
+def search(*words: str, cwd: Path = ZOO, temporary: str | None = None) -> subprocess.Popen[str]:
+    """Start `tunekit search` on the plain script of the zoo, its temporary files in a folder."""
     command = [sys.executable, "-m", "tunekit", "search", *words]
     command += ["--", sys.executable, "plain_with_validation.py"]
-    return subprocess.Popen(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    env = {**os.environ, "TMPDIR": temporary} if temporary else None
+    return subprocess.Popen(
+        command, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
 
 
 def wait_until(condition: Callable[[], bool], limit_s: float) -> bool:
@@ -45,9 +50,13 @@ def wait_until(condition: Callable[[], bool], limit_s: float) -> bool:
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A finished search of three trials and one confirmation round: its folder and its output."""
     folder = tmp_path_factory.mktemp("search") / "run"
-    process = search("--trials", "3", "--out", str(folder), *QUICK)
-    output, _ = process.communicate(timeout=240)
-    assert process.returncode == 0, output
+    shm_before = set(Path("/dev/shm").iterdir())
+    with tempfile.TemporaryDirectory(dir="/tmp") as temporary:  # short enough for sockets
+        process = search("--trials", "3", "--out", str(folder), *QUICK, temporary=temporary)
+        output, _ = process.communicate(timeout=240)
+        assert process.returncode == 0, output
+        assert list(Path(temporary).iterdir()) == []
+    assert leaked_shared_memory(shm_before) == []
     return folder, output
 
 
@@ -90,16 +99,25 @@ def test_report_redraws_the_run(finished: tuple[Path, str]) -> None:
     assert json.loads(again.stdout)["schema_version"] == 1
 
 
-def test_kill_nine_leaves_nothing_and_resume_keeps_what_was_finished(tmp_path: Path) -> None:
+@pytest.fixture
+def temporary() -> Iterator[str]:
+    """A folder whose path is short enough for sockets."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        yield folder
+
+
+def test_kill_nine_leaves_nothing_and_resume_keeps_what_was_finished(tmp_path: Path, temporary: str) -> None:
     folder = tmp_path / "run"
     shm_before = set(Path("/dev/shm").iterdir())
-    process = search("--trials", "2", "--fix", "num_workers=2", "--out", str(folder), *QUICK)
+    words = ("--trials", "2", "--fix", "num_workers=2", "--out", str(folder), *QUICK)
+    process = search(*words, temporary=temporary)
     in_second_trial = folder / "trials" / "0001" / "output.log"
     assert wait_until(lambda: in_second_trial.exists() and "STEP 2 " in in_second_trial.read_text(), 60)
     assert processes_with(str(folder / "trials"))
     process.kill()
     process.communicate()
     assert wait_until(lambda: not processes_with(str(folder / "trials")), 2.0)
+    assert list(Path(temporary).iterdir()) == []
     assert leaked_shared_memory(shm_before) == []
 
     first = (folder / "trials" / "0000" / "trial.json").read_bytes()

@@ -194,7 +194,7 @@ def _against(path: Path, target: "Target") -> "Against":
     from tunekit.search.profile_walk import Against  # noqa: PLC0415
 
     asked = read_knobs(path)
-    if (path.parent / RUN_FILE).is_file():
+    if (path.parent / RUN_FILE).exists():
         target = load_run(path.parent).target
     if not set(asked.knobs(target).values()) - {"lr"}:
         raise UsageError(

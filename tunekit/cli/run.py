@@ -1,9 +1,9 @@
 """`tunekit run`: the real training with a tuned config, the script unchanged."""
 
 import argparse
+import contextlib
 import os
 import shlex
-import shutil
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -78,22 +78,22 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     refuse_unscaled_fp16(run, tuned.config, target)
     promise = recommendation_of(run, tuned.config)
     name = f"{datetime.now():%Y-%m-%d-%H%M%S}-{os.getpid()}"
-    folder = (Path(tempfile.mkdtemp()) if options.dry_run else run_folder / "applied") / name
-    training = prepare_training(
-        target,
-        tuned.config,
-        baseline,
-        discovery,
-        folder,
-        _environment(run),
-        named=tuned.named,
-        lr=lr,
-        promised_it_per_s=watched_it_per_s(run, promise),
-    )
+    kept = contextlib.nullcontext(str(run_folder / "applied"))
+    with tempfile.TemporaryDirectory() if options.dry_run else kept as parent:
+        training = prepare_training(
+            target,
+            tuned.config,
+            baseline,
+            discovery,
+            Path(parent) / name,
+            _environment(run),
+            named=tuned.named,
+            lr=lr,
+            promised_it_per_s=watched_it_per_s(run, promise),
+        )
     _say(run, training.bound.changed, promise)
     if options.dry_run:
         print(shlex.join(training.command))  # noqa: T201
-        shutil.rmtree(folder.parent)
         return 0
     sys.stdout.flush()
     sys.stderr.flush()
@@ -109,10 +109,10 @@ def _run_of(config: Path) -> "Run":
     """
     from tunekit.search.folder import load_run  # noqa: PLC0415
 
-    if not config.is_file():
+    if config.is_dir() or not config.exists():
         what = "a folder; name a config in it" if config.is_dir() else "not there; check the path"
         raise UsageError(f"{config} is {what}, such as reports/train-2026-01-31/balanced.yaml")
-    if not (config.parent / "run.json").is_file():
+    if not (config.parent / "run.json").exists():
         raise UsageError(
             f"there is no run.json beside {config}; `tunekit run` needs the run that the config "
             "came from: keep both together"

@@ -43,9 +43,10 @@ def write_settings(folder: Path, bindings: Sequence[Binding], replace: bool = Fa
         existing = read_text(path) if path.exists() else ""
         text = with_bindings(existing, bindings, table, replace)
         if text != existing:
-            mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
+            mode = path.stat().st_mode & 0o777 if path.exists() else None
             write_text(path, text)
-            path.chmod(mode)
+            if mode is not None:
+                path.chmod(mode)
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from error
     except OSError as error:

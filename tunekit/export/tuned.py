@@ -115,7 +115,7 @@ def _lr(path: Path, value: Any) -> float | None:
     except (TypeError, ValueError):
         lr = float("nan")
     if not 0 < lr < float("inf"):
-        raise UsageError(f"{path}: lr must be a positive number, got {value!r}; write it as 0.001")
+        raise UsageError(f"{path}: lr must be a positive number, got {_short(value)}; write it as 0.001")
     return lr
 
 
@@ -141,9 +141,15 @@ def _config(path: Path, baseline: TrainConfig, asked: dict[str, Any]) -> TrainCo
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "config"
         raise UsageError(
-            f"{path}: {where} = {values.get(where, '?')!r}: {first['msg']}; correct it, or take the key "
-            "out to keep the script's own"
+            f"{path}: {where} = {_short(values.get(where, '?'))}: {first['msg']}; correct it, or take the "
+            "key out to keep the script's own"
         ) from error
+
+
+def _short(value: Any) -> str:
+    """Return what stands in the file, of a long one the beginning."""
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:100]}..."
 
 
 def _on_gpu(run: Run) -> bool:

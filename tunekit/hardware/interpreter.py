@@ -137,7 +137,7 @@ def _search_path() -> str:
 
 
 def _of_script(program: str, folder: Path, searched: str) -> str | None:
-    if Path(program).name in _CHOOSES_ITS_OWN:
+    if Path(program).name in _CHOOSES_ITS_OWN or not Path(program).is_file():
         return None
     try:
         with Path(program).open("rb") as script:

@@ -1,7 +1,7 @@
 """JSON files of records: written atomically, read as untrusted input."""
 
 import os
-import tempfile
+import secrets
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -72,19 +72,22 @@ def write_json(path: Path, record: Record) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write text to `path` atomically: a temporary file beside it, synced, then renamed.
 
+    Its permissions are those of a new file under the user's umask.
+
     Raises:
         OSError: the folder can't be written.
     """
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    temporary = path.with_name(f".{path.name[:200]}-{secrets.token_hex(6)}")
+    # Not mkstemp, whose files are for their owner alone.
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as stream:
             stream.write(text)
             stream.flush()
             os.fsync(stream.fileno())
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 

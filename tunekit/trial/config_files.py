@@ -7,6 +7,7 @@ import difflib
 import itertools
 import json
 import re
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -122,7 +123,9 @@ def _parsed(path: Path, text: str) -> Any:
         check_yaml(text)
         reader = YAML(typ="rt", pure=True)
         reader.allow_duplicate_keys = True
-        return reader.load(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an anchor that stands twice
+            return reader.load(text)
     except UnreadableError as error:
         raise TargetError(f"{path} {error}; correct it, or bind the knob otherwise") from error
     except (ValueError, YAMLError) as error:

@@ -3,7 +3,6 @@
 import errno
 import math
 import os
-import shutil
 import subprocess
 import tempfile
 import time
@@ -29,6 +28,7 @@ from tunekit.records.telemetry import Telemetry
 from tunekit.records.trial import Failure, TrialRecord, TrialRole
 from tunekit.trial.bindings import Bound, bind, present_values
 from tunekit.trial.device_memory import DeviceMemory
+from tunekit.trial.diverted import DIVERTED, bound_in_size
 from tunekit.trial.isolation import best_sandbox, own_cache, take_writes
 from tunekit.trial.launch import start_trial, write_copies
 from tunekit.trial.option_names import ALL_NAMES
@@ -127,14 +127,14 @@ class ProcessExecutor:
         end_leftovers()
         folder = self._fresh_folder(spec.number)
         bound = bind(self._target, spec.config, known.baseline if known else None, spec.lr)
-        request = self._request(folder, bound, spec, known)
         started_at = datetime.now(UTC).isoformat(timespec="seconds")
-        with DeviceMemory(self._nvml):
+        with DeviceMemory(self._nvml), _scratch_folder() as scratch:
+            request = self._request(folder, scratch, bound, spec, known)
             keeper = self._start(folder, bound, request)
             gpus = GpuSampler(self._nvml, self._gpus)
             evidence = TrialWatch(keeper, folder, self._limits_of(spec), gpus, on_progress).run()
         evidence.written += take_writes(folder, self._target.working_dir, evidence.written)
-        shutil.rmtree(folder / "diverted", ignore_errors=True)
+        removed = bound_in_size(folder / DIVERTED)
         telemetry = self._telemetry_of(spec, evidence)
         result = measurement_of(
             evidence,
@@ -158,7 +158,7 @@ class ProcessExecutor:
             discovery=discovery,
             learning_rate=evidence.learnt.discovery.learning_rate if evidence.learnt else None,
             written=tuple(evidence.written),
-            faults=tuple(evidence.faults),
+            faults=(*evidence.faults, *removed),
             telemetry=telemetry,
             sandbox=request.sandbox,
         )
@@ -178,7 +178,6 @@ class ProcessExecutor:
             writable = (own_cache(os.environ),) if self._target.builtin else ()
             return start_trial(folder, bound, request, request.sandbox, self._hide_gpus, writable)
         except OSError as error:
-            shutil.rmtree(request.scratch_folder, ignore_errors=True)
             is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
             raise TargetError(
                 f"the trial could not be started in {self._target.working_dir} ({error.strerror}); "
@@ -211,12 +210,12 @@ class ProcessExecutor:
         return folder
 
     def _request(
-        self, folder: Path, bound: Bound, spec: TrialSpec, known: KnownTarget | None
+        self, folder: Path, scratch: str, bound: Bound, spec: TrialSpec, known: KnownTarget | None
     ) -> AgentRequest:
         loader = known.discovery.training_loader if known else None
         return AgentRequest(
             trial_folder=str(folder),
-            scratch_folder=_scratch_folder(),
+            scratch_folder=scratch,
             sandbox=self._sandbox or best_sandbox(self._trials_folder).kind,
             working_dir=self._target.working_dir,
             started_at_s=time.time(),
@@ -234,10 +233,14 @@ class ProcessExecutor:
         )
 
 
-def _scratch_folder() -> str:
-    """Make a folder for the trial's sockets, whose paths may have no more than 107 characters."""
+def _scratch_folder() -> tempfile.TemporaryDirectory[str]:
+    """Return a folder for the trial's sockets, whose paths may have no more than 107 characters.
+
+    The keeper removes it too: it outlives a tunekit that is killed, as this outlives a keeper that is.
+    """
     usual = tempfile.gettempdir()
-    return tempfile.mkdtemp(prefix="tunekit-", dir=usual if len(usual) <= _LONGEST_SOCKET_PARENT else "/tmp")
+    place = usual if len(usual) <= _LONGEST_SOCKET_PARENT else "/tmp"
+    return tempfile.TemporaryDirectory(prefix="tunekit-", dir=place, ignore_cleanup_errors=True)
 
 
 def baseline_config(evidence: Evidence) -> TrainConfig | None:

@@ -113,7 +113,7 @@ class OutputLog:
         self.pipe = pipe
         self._head_bytes, self._tail_bytes = head_bytes, tail_bytes
         os.set_blocking(pipe, False)
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         self._size = self._left_out = 0
         self._tail_from = head_bytes
         self.closed = False

@@ -9,13 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tunekit.errors import TunekitError
+from tunekit.errors import TunekitError, UnreadableError
 from tunekit.records.config import Precision
 from tunekit.records.target import Binding, BindingKind, Discovery, OptionForm, ScriptOption, Target
 from tunekit.trial.binding_syntax import PLACE, binding_text, parse_binding
 from tunekit.trial.config_files import all_keys
 from tunekit.trial.option_names import OPTION_NAMES, PRECISION_SWITCHES, is_of_training, plain_name
 from tunekit.trial.spelling import SWITCH_KNOBS
+from tunekit.untrusted import read_text
 
 _DIALECTS: tuple[dict[Precision, str], ...] = (
     {Precision.FP32: "32-true", Precision.BF16: "bf16-mixed", Precision.FP16: "16-mixed"},
@@ -296,9 +297,9 @@ def _in_the_script(target: Target) -> Iterator[_Place]:
     if target.script is None:
         return
     try:
-        text = Path(target.script).read_text(encoding="utf-8")
+        text = read_text(Path(target.script))
         tree = ast.parse(text)
-    except (OSError, ValueError, SyntaxError):
+    except (UnreadableError, ValueError, SyntaxError, RecursionError, MemoryError):
         return
     for call in ast.walk(tree):
         if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "add_argument":

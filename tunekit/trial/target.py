@@ -108,4 +108,5 @@ def _name_of(command: Sequence[str], script: Path | None) -> str:
 
 
 def _digest(script: Path) -> str:
-    return hashlib.sha256(script.read_bytes()).hexdigest()
+    with script.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -5,6 +5,7 @@ anchors, order and line breaks stay what they are.
 """
 
 import re
+import warnings
 from collections.abc import Sequence
 
 from ruamel.yaml import YAML
@@ -34,7 +35,9 @@ def with_scalar(text: str, path: Sequence[str], value: bool | int | float | str 
     Raises:
         TargetError: the place is one that can't be rewritten.
     """
-    node = YAML(typ="rt", pure=True).compose(text)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an anchor that stands twice
+        node = YAML(typ="rt", pure=True).compose(text)
     for step in path[:-1]:
         node = _child(node, step)
     step = path[-1]

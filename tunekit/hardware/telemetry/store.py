@@ -1,6 +1,5 @@
 """Time series on disk: telemetry.zarr, one group per trial, one table per series."""
 
-import json
 import math
 import shutil
 from collections.abc import Sequence
@@ -9,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from tunekit.errors import UnreadableError
 from tunekit.hardware.telemetry.sampler import Series
+from tunekit.untrusted import parse_json, read_text
 
 
 def save_series(store: Path, trial: int, series: Sequence[Series]) -> None:
@@ -68,12 +69,10 @@ def _make_root(store: Path) -> None:
 
     root = store / "zarr.json"
     try:
-        if json.loads(root.read_text())["node_type"] == "group":
+        if parse_json(read_text(root))["node_type"] == "group":
             return
-    except FileNotFoundError:
+    except (UnreadableError, KeyError, TypeError):
         store.mkdir(parents=True, exist_ok=True)
-    except (ValueError, KeyError, TypeError):
-        pass
     unfinished = store / ".root.unfinished"
     zarr.open_group(unfinished, mode="w")
     (unfinished / root.name).replace(root)
