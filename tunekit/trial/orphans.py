@@ -56,7 +56,7 @@ def _state(pid: int) -> str:
 
 
 def _stat(pid: int) -> list[str]:
-    """Return the fields of /proc/PID/stat behind the name, which may hold anything; the third is the first."""
+    """Return the fields of /proc/PID/stat from the third on: the second, a name, may hold anything."""
     return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
 
 
