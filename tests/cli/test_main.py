@@ -249,13 +249,34 @@ def test_ctrl_c_ends_as_shells_expect(monkeypatch: pytest.MonkeyPatch):
     assert main(["report", "run"]) == INTERRUPTED == 130
 
 
-def test_a_polite_kill_is_like_ctrl_c(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+def test_what_asks_for_the_end_is_like_ctrl_c(number: signal.Signals, monkeypatch: pytest.MonkeyPatch):
     def killed(asked: argparse.Namespace, command: list[str]) -> int:
-        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(number)
         return 0
 
     monkeypatch.setattr(report, "run_verb", killed)
     assert main(["report", "run"]) == INTERRUPTED
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+def test_a_signal_that_tunekit_was_started_to_ignore_is_ignored(
+    number: signal.Signals, monkeypatch: pytest.MonkeyPatch
+):
+    def nohup(asked: argparse.Namespace, command: list[str]) -> int:
+        signal.raise_signal(number)
+        return 0
+
+    monkeypatch.setattr(report, "run_verb", nohup)
+    signal.signal(number, signal.SIG_IGN)
+    assert main(["report", "run"]) == 0
+
+
+def test_the_help_names_what_is_like_ctrl_c(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert all(word in told for word in ("SIGTERM", "SIGQUIT", "SIGHUP", f"exit with {INTERRUPTED}"))
 
 
 def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]):
@@ -711,6 +732,27 @@ def test_a_second_ctrl_c_ends_the_drawing_and_leaves_no_half_report(
     captured = capsys.readouterr()
     assert "Traceback" not in captured.out + captured.err
     assert "report so far" not in captured.out
+
+
+def test_a_second_hang_up_ends_nothing(project: Path, ctrl_c_at: CtrlCAt, monkeypatch: pytest.MonkeyPatch):
+    drawn = report_files.html_text
+
+    def drawn_in_a_lost_session(run: Run, shown: RunView) -> str:
+        signal.raise_signal(signal.SIGHUP)  # the shell's, after the kernel's
+        return drawn(run, shown)
+
+    def hang_up(self: ScriptedExecutor, *words: object) -> TrialRecord:
+        if len(self.specs) == 4:
+            signal.raise_signal(signal.SIGHUP)
+        return run(self, *words)
+
+    run = ScriptedExecutor.run
+    monkeypatch.setattr(report_files, "html_text", drawn_in_a_lost_session)
+    ctrl_c_at(None)
+    monkeypatch.setattr(ScriptedExecutor, "run", hang_up)
+    assert start_in(project / "run") == INTERRUPTED
+    assert left_in(project / "run") == {"report.html", "report.md"}
+    assert load_run(project / "run").status is RunStatus.INTERRUPTED
 
 
 def test_an_interrupted_search_says_why_it_leaves_no_report(

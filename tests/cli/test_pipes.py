@@ -1,12 +1,15 @@
-"""Output into a pipe whose reader leaves early."""
+"""Output into a pipe whose reader leaves early, or to a terminal that hangs up."""
 
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tunekit.cli.main import main
+from tunekit.cli.pipes import _Lasting
+from tunekit.errors import UnknownGpuError
 
 RATE = ("--rate", "180", "--samples", "1281167", "--epochs", "90", "--gpu", "a10g")
 
@@ -48,3 +51,38 @@ def test_a_pipe_that_is_not_tunekits_own_output_is_told(
     monkeypatch.setattr("tunekit.cli.main.build_parser", broken)
     assert main(["gpus"]) == 1
     assert "Broken pipe" in capsys.readouterr().err
+
+
+def without_reader(*words: str) -> "subprocess.CompletedProcess[bytes]":
+    """Run a program whose standard output and error nobody reads."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        return subprocess.run(
+            [sys.executable, *words], stdout=writing, stderr=writing, timeout=120, check=False
+        )
+    finally:
+        os.close(writing)
+
+
+def test_an_error_that_nobody_reads_keeps_its_exit_code():
+    assert without_reader("-m", "tunekit", "gpus", "no-such-gpu").returncode == UnknownGpuError.exit_code
+
+
+def test_what_works_for_hours_goes_on_though_nobody_reads_what_it_says(tmp_path: Path):
+    script = (
+        "import sys\n"
+        "from tunekit.cli.pipes import lasting_console\n"
+        "for to_stderr in (False, True):\n"
+        "    console = lasting_console(to_stderr)\n"
+        "    for number in range(2000):\n"
+        "        console.print('one more line that nobody reads')\n"
+        "open(sys.argv[1], 'w').close()\n"
+    )
+    assert without_reader("-c", script, str(tmp_path / "went on")).returncode == 0
+    assert (tmp_path / "went on").exists()
+
+
+def test_what_is_no_lost_reader_is_an_error():
+    with open(os.devnull) as unwritable, pytest.raises(OSError, match="not writable"):  # noqa: PTH123
+        _Lasting(unwritable).write("x")

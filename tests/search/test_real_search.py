@@ -1,11 +1,15 @@
 """The whole command on a real script: tuned unmodified, killed, resumed, interrupted."""
 
+import fcntl
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
 import tempfile
+import termios
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,7 +20,7 @@ from real_trials import ZOO, is_alive, leaked_shared_memory, processes_with
 
 from tunekit.records.codec import read_json
 from tunekit.records.run import Run, RunStatus
-from tunekit.records.trial import TrialRecord, TrialRole
+from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
 
 pytestmark = pytest.mark.real
 
@@ -130,6 +134,102 @@ def test_kill_nine_leaves_nothing_and_resume_keeps_what_was_finished(tmp_path: P
     assert all(trial.measurement is not None for trial in run.trials)
     assert [trial.number for trial in run.trials] == list(range(len(run.trials)))
     assert sum(trial.role is TrialRole.BASELINE for trial in run.trials) == 1
+
+
+class Terminal:
+    """A terminal that a program is started on, as by ssh, until the connection is lost."""
+
+    def __init__(self, *command: str) -> None:
+        self._hold, terminal = pty.openpty()
+        self.process = subprocess.Popen(
+            command,
+            cwd=ZOO,
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509
+        )
+        os.close(terminal)
+        self._reading = True
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        os.set_blocking(self._hold, False)
+        while self._reading:
+            try:
+                os.read(self._hold, 1 << 16)
+            except BlockingIOError:
+                time.sleep(0.02)
+            except OSError:
+                return
+
+    def lose(self) -> int:
+        """Lose the connection; return the program's exit code."""
+        self._reading = False
+        self._reader.join()
+        os.close(self._hold)
+        return self.process.wait(timeout=120)
+
+
+def test_a_lost_connection_is_like_ctrl_c(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    command = [sys.executable, "-m", "tunekit", "search", "--trials", "5", "--out", str(folder), *QUICK]
+    terminal = Terminal(*command, "--", sys.executable, "plain_with_validation.py")
+    begun = wait_until((folder / "trials" / "0001" / "output.log").exists, 120)
+    assert terminal.lose() == 130
+    assert begun
+    assert "(status: interrupted)" in (folder / "report.md").read_text()
+    assert (folder / "report.html").exists()
+    assert read_json(folder / "run.json", Run).status is RunStatus.INTERRUPTED
+    assert not processes_with(str(folder / "trials"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words", [("profile", "--ablate"), ("fits", "--batch", "16"), ("init",)], ids=lambda it: it[0]
+)
+def test_a_lost_connection_ends_the_trial_of_every_verb(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    out = () if words[0] == "init" else ("--out", str(tmp_path / "run"))
+    command = [
+        sys.executable,
+        "-m",
+        "tunekit",
+        *words,
+        *out,
+        "--",
+        sys.executable,
+        "plain_with_validation.py",
+    ]
+    terminal = Terminal(*command)
+    begun = wait_until(lambda: any(tmp_path.glob("**/0000/output.log")), 120)
+    assert terminal.lose() == 130
+    assert begun
+    assert not processes_with(str(tmp_path))
+    assert not list(tmp_path.glob("tunekit-*"))
+    for name in {"profile": ["profile.json"], "fits": ["fits.json"]}.get(words[0], []):
+        assert json.loads((tmp_path / "run" / name).read_text())["status"] == "interrupted"
+
+
+def test_a_killed_keeper_is_told_and_the_search_goes_on(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    process = search("--trials", "2", "--fix", "num_workers=0", "--out", str(folder), *QUICK)
+    in_second_trial = folder / "trials" / "0001" / "output.log"
+    assert wait_until(lambda: in_second_trial.exists() and "STEP 2 " in in_second_trial.read_text(), 120)
+    keepers = [pid for pid in processes_with(str(in_second_trial)) if pid != process.pid]
+    keeper = next(pid for pid in keepers if b"keeper.py" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    os.kill(keeper, signal.SIGKILL)
+    output, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, output
+    record = read_json(folder / "trials" / "0001" / "trial.json", TrialRecord)
+    assert record.failure is not None
+    assert record.failure.kind is OutcomeKind.KILLED
+    assert "tunekit's keeper process was killed (signal 9)" in record.failure.message
+    assert not processes_with(str(folder / "trials"))
 
 
 def test_ctrl_c_saves_the_run_and_says_how_to_go_on(tmp_path: Path) -> None:

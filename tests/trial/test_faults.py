@@ -14,6 +14,7 @@ from typing import Any
 import _tunekit_agent
 import pytest
 from _tunekit_agent import events as agent_events
+from _tunekit_agent import facts
 from _tunekit_agent.events import EventLog
 from _tunekit_agent.events import Pulse as AgentPulse
 from _tunekit_agent.process import Owner
@@ -159,6 +160,16 @@ def test_a_forked_rank_has_a_pulse_of_its_own(tmp_path: Path) -> None:
     pulse.tell(0, 4, 4)
     found = read_pulse(tmp_path)
     assert found is not None and found.steps == 9
+
+
+def test_an_exception_that_cannot_be_shown_is_told_by_its_type() -> None:
+    class Odd(Exception):  # noqa: N818
+        def __str__(self) -> str:
+            raise KeyError
+
+    told = facts.of_error(Odd())
+    assert told is not None
+    assert told["message"] == "<Odd whose str() failed>"
 
 
 # --- the parent: what it reads --------------------------------------------------------------

@@ -187,6 +187,18 @@ def test_a_pid_that_another_process_has_by_now_is_no_owner(marked: Callable[[str
     assert wait_until(lambda: not is_alive(pid))
 
 
+def test_an_owner_that_is_dead_and_not_yet_collected_is_dead(marked: Callable[[str], int]) -> None:
+    with subprocess.Popen(["sleep", "600"]) as owner:
+        told = Owner(owner.pid, orphans._started_ticks(owner.pid), this_owner().pid_namespace).text()
+        pid = marked(told)
+        end_leftovers()
+        assert is_alive(pid)
+        os.kill(owner.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, owner.pid, os.WEXITED | os.WNOWAIT)
+        end_leftovers()
+        assert wait_until(lambda: not is_alive(pid))
+
+
 def test_without_proc_nothing_is_ended(monkeypatch: pytest.MonkeyPatch, marked: Callable[[str], int]) -> None:
     here = this_owner()
     pid = marked(Owner(here.pid, here.started_ticks + 1, here.pid_namespace).text())

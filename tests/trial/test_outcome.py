@@ -431,6 +431,44 @@ def test_a_script_error_says_where_it_ended():
     assert found.returncode == 1
 
 
+NO_GUARD = """
+        An attempt has been made to start a new process before the
+        current process has finished its bootstrapping phase.
+
+        To fix this issue, refer to the "Safe importing of main module"
+        section in https://docs.python.org/3/library/multiprocessing.html
+        """
+
+
+def test_a_script_without_a_guard_is_told_in_words_and_not_by_an_address():
+    last = "section in https://docs.python.org/3/library/multiprocessing.html"
+    failure = failed(raised("builtins.RuntimeError", message=NO_GUARD, traceback=("RuntimeError: ", last)))
+    assert failure.kind is OutcomeKind.SCRIPT_ERROR
+    assert failure.message == (
+        "after 5 steps: RuntimeError: An attempt has been made to start a new process before the current "
+        "process has finished its bootstrapping phase."
+    )
+    assert '`if __name__ == "__main__":`' in (failure.remedy or "")
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("what it is\n\nsee https://example.org/faq", "ValueError: what it is"),
+        (
+            "CUDA error: unknown\nit may be told late\n\nset X=1",
+            "ValueError: CUDA error: unknown it may be told late",
+        ),
+        ("Process 0 failed:\n\nTraceback (most recent call last):\nKeyError: 1", "KeyError: 1"),
+        ("one line", "KeyError: 1"),
+    ],
+    ids=["a paragraph", "two lines of one", "another process's", "one line"],
+)
+def test_an_error_of_many_lines_says_its_first_paragraph(message: str, said: str):
+    failure = failed(raised("builtins.ValueError", message=message, traceback=("KeyError: 1", "")))
+    assert failure.message == f"after 5 steps: {said}"
+
+
 def test_a_script_error_without_a_traceback_names_the_type():
     assert failed(raised("builtins.KeyError")).message == "after 5 steps: builtins.KeyError"
 

@@ -14,6 +14,8 @@ MAX_FILES = 512
 _PULSE = struct.Struct("<3Q")
 _MOST_FAULT_BYTES = 500
 """Of a sentence behind the numbers of a pulse."""
+_END_BYTES = 64
+"""Of what was read last, which must still stand there when reading goes on."""
 _MOST_COUNTED = 1 << 53
 
 
@@ -55,6 +57,7 @@ class EventReader:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._offsets: dict[Path, int] = {}
+        self._ends: dict[Path, bytes] = {}
         self._partial: dict[Path, bytes] = {}
         self._dropping: set[Path] = set()
         self.rejected_lines = 0
@@ -70,11 +73,15 @@ class EventReader:
         offset = self._offsets.get(path, 0)
         if offset >= MAX_FILE_BYTES:
             return []
-        if _size_of(path) < offset:  # the script removed or emptied it, and the agent began anew
-            self._offsets[path] = offset = 0
+        end = self._ends.get(path, b"")
+        data = _bytes_from(path, offset - len(end), MAX_FILE_BYTES)
+        if not data.startswith(end):  # the script removed or emptied it, and the agent began anew
+            offset, end, data = 0, b"", _bytes_from(path, 0, MAX_FILE_BYTES)
             self._partial.pop(path, None)
-        fresh = _bytes_from(path, offset, MAX_FILE_BYTES)
+            self._dropping.discard(path)
+        fresh = data[len(end) :]
         self._offsets[path] = offset + len(fresh)
+        self._ends[path] = data[-_END_BYTES:]
         *lines, rest = (self._partial.get(path, b"") + fresh).split(b"\n")
         if path in self._dropping and lines:
             del lines[0]  # the end of a line that was too long
@@ -96,13 +103,6 @@ class EventReader:
         except (ValidationError, ValueError):
             self.rejected_lines += 1
             return None
-
-
-def _size_of(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
 
 
 def _bytes_from(path: Path, offset: int, end: int) -> bytes:

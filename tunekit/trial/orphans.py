@@ -48,8 +48,16 @@ def this_owner() -> Owner:
 
 
 def _started_ticks(pid: int) -> int:
-    text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    return int(text.rpartition(")")[2].split()[_START_FIELD - 3])
+    return int(_stat(pid)[_START_FIELD - 3])
+
+
+def _state(pid: int) -> str:
+    return _stat(pid)[0]
+
+
+def _stat(pid: int) -> list[str]:
+    """Return the fields of /proc/PID/stat from the third on: the second, a name, may hold anything."""
+    return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
 
 
 def _pid_namespace(pid: int) -> str:
@@ -144,7 +152,8 @@ def _owner_of(pid: int) -> Owner | None:
 
 
 def _is_alive(owner: Owner) -> bool:
+    """Return whether it runs; killed and not yet collected by its parent, it does not."""
     try:
-        return _started_ticks(owner.pid) == owner.started_ticks
+        return _started_ticks(owner.pid) == owner.started_ticks and _state(owner.pid) != "Z"
     except OSError:
         return False

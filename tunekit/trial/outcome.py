@@ -266,16 +266,20 @@ def _failure_by_exception(error: ErrorSeen, evidence: Evidence) -> Failure:
         message = f"in a loader worker, {message}"
     if kind is OutcomeKind.WORKER_CRASH and evidence.oom_kills:
         kind, message = OutcomeKind.HOST_OOM, f"{message}; {_oom_text(evidence)}"
-    remedy = _NO_GUARD_REMEDY if _NO_GUARD in error.message else None
+    remedy = _NO_GUARD_REMEDY if _NO_GUARD in " ".join(error.message.split()) else None
     return _failure(kind, message, evidence, remedy)
 
 
 def _said(error: ErrorSeen) -> str:
-    """Return what an exception says in a line: its first, unless another process's traceback stands in it."""
+    """Return an exception in a line: its first paragraph, unless another process's traceback stands in it.
+
+    What follows is hints and addresses.
+    """
     lines = [line.strip() for line in error.traceback if line.strip()]
-    told = [line.strip() for line in error.message.splitlines() if line.strip()]
-    if len(told) > 1 and _TRACEBACK not in error.message and not _is_of_a_worker(error):
-        return f"{error.types[0].rpartition('.')[2]}: {told[0]}"[:500]
+    is_anothers = _TRACEBACK in error.message or _is_of_a_worker(error)
+    if not is_anothers and len(error.message.strip().splitlines()) > 1:
+        first = re.split(r"\n\s*\n", error.message.strip())[0]
+        return f"{error.types[0].rpartition('.')[2]}: {' '.join(first.split())}"[:500]
     return (lines[-1] if lines else error.types[0])[:500]
 
 

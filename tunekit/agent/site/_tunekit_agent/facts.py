@@ -159,11 +159,19 @@ def _told(error: Any) -> dict:
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     return {
         "types": [kind.__module__ + "." + kind.__qualname__ for kind in type(error).__mro__][:16],
-        "message": _ends_of(str(error)),
+        "message": _ends_of(_text_of(error)),
         "traceback": [line[:500] for line in lines[-40:]],
         "raised_in": _place(frames[-1]) if frames else "",
         "worker_exit_codes": _worker_exit_codes(frames),
     }
+
+
+def _text_of(error: Any) -> str:
+    """Return what an exception says; in Python's own words where it can't be made to."""
+    try:
+        return str(error)
+    except Exception:
+        return f"<{type(error).__name__} whose str() failed>"
 
 
 def _ends_of(text: str) -> str:
