@@ -18,7 +18,6 @@ class Request:
         knobs: values to set, by knob name; a knob that is absent is left as the script has it.
         loader: address of the training loader, None at the baseline.
         roots: addresses of the roots, empty at the baseline.
-        option_names: plain names of the options of its command line to tell of.
         samples_per_step: samples in a batch of a script without a DataLoader, None to look at the input.
         world_size: processes that trained together when the config was measured.
         promised_it_per_s: (lowest, highest) rate that "apply" watches for, None for no watch.
@@ -29,6 +28,7 @@ class Request:
         device_memory_bytes: what "observe" lets torch reserve on a CUDA device, None for all of it.
         window_s: steady time to measure, in seconds.
         interval_goal: half width of the rate's interval, relative, at which the window may close.
+        option_names: plain names of the options of its command line to tell of.
     """
 
     def __init__(self, payload: dict) -> None:
@@ -45,13 +45,13 @@ class Request:
         self.knobs: dict = payload["knobs"]
         self.loader: dict | None = payload["loader"]
         self.roots: list = payload["roots"]
-        self.option_names: list = payload["option_names"]
         self.details: list = payload["details"]
         self.sizes: list = payload["sizes"]
         self.rate_to_beat: float | None = payload["rate_to_beat"]
         self.device_memory_bytes: int | None = payload["device_memory_bytes"]
         self.window_s = float(payload["window_s"])
         self.interval_goal = float(payload["interval_goal"])
+        self.option_names: list = payload["option_names"]
 
 
 def read(path: str) -> Request:
