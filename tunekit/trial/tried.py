@@ -76,7 +76,7 @@ def other_value(binding: Binding, known: KnownTarget) -> BoundValue:
     if knob == LEARNING_RATE:
         lr = known.discovery.learning_rate
         return None if lr is None else float(f"{lr / 2:.6g}")
-    present = getattr(baseline, knob)
+    present: BoundValue = getattr(baseline, knob)
     if binding.spelling:
         spelled = [value for value, _ in binding.spelling if value != value_text(present)]
         return next((one for one in spelled if one != Precision.FP16), next(iter(spelled), None))
