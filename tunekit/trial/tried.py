@@ -82,11 +82,11 @@ def other_value(binding: Binding, known: KnownTarget) -> BoundValue:
         return next((one for one in spelled if one != Precision.FP16), next(iter(spelled), None))
     if isinstance(present, bool):
         return not present
+    if not isinstance(present, int):
+        return None
     if knob == "num_workers":
         return present - 1 if present > 1 else present + 1
-    if isinstance(present, int):
-        return present // 2 if present > 1 else 2
-    return None
+    return present // 2 if present > 1 else 2
 
 
 def what_it_did(knob: str, record: TrialRecord) -> str:
