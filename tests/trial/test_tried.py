@@ -3,12 +3,14 @@
 from collections.abc import Callable
 
 import pytest
-from build_records import config, failure, target, trial_record
+from build_records import config, discovery, failure, loop, target, trial_record
 from scripted_search import learnt
 
+from tunekit.records.agent_messages import KnobsApplied, KnobsAsked, LearntEvent
 from tunekit.records.config import TrainConfig
 from tunekit.records.target import Discovery, Target
 from tunekit.records.trial import OutcomeKind, TrialRecord
+from tunekit.trial.applied import knob_missed
 from tunekit.trial.binding_syntax import binding_text, parse_binding
 from tunekit.trial.executor import KnownTarget, TrialSpec
 from tunekit.trial.tried import TriedBinding, is_tryable, other_value, try_bindings
@@ -102,15 +104,15 @@ def test_the_scripts_own_last_line_says_why_it_failed():
 
 
 @pytest.mark.parametrize(
-    ("text", "discovery", "baseline"),
+    ("text", "known", "baseline"),
     [
         ("lr=--lr {}", learnt(optimizer=None), config()),
         ("batch_size=--bs {128:big}", learnt(), config()),
         ("prefetch_factor=--prefetch {}", learnt(), config(num_workers=0)),
     ],
 )
-def test_without_another_value_nothing_is_tried(text: str, discovery: Discovery, baseline: TrainConfig):
-    assert other_value(parse_binding(text), KnownTarget(discovery, baseline)) is None
+def test_without_another_value_nothing_is_tried(text: str, known: Discovery, baseline: TrainConfig):
+    assert other_value(parse_binding(text), KnownTarget(known, baseline)) is None
 
 
 def test_only_what_the_script_sets_is_tried():
@@ -122,3 +124,27 @@ def test_only_what_the_script_sets_is_tried():
         "lr=fixed",
     )
     assert [is_tryable(parse_binding(text)) for text in texts] == [True, True, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("seen", "missed"),
+    [
+        (0.05, None),
+        (0.05000000001, None),
+        (0.1, "lr was set to 0.05, but the optimizer has 0.1"),
+        (None, None),
+    ],
+)
+def test_a_bound_learning_rate_is_read_back_from_the_optimizer(seen: float | None, missed: str | None):
+    applied = KnobsApplied(
+        batch_size=None,
+        num_workers=None,
+        prefetch_factor=None,
+        pin_memory=None,
+        persistent_workers=None,
+        addressed=True,
+        roots_applied=(),
+    )
+    found = discovery(base_lr=seen)
+    learnt = LearntEvent(event="learnt", time_s=1.0, discovery=found, applied=applied)
+    assert knob_missed(loop(), {"lr": 0.05}, KnobsAsked(), learnt, None) == missed

@@ -148,8 +148,8 @@ def _tried(
 
     assert record.config is not None and record.discovery is not None
     seen = record.config.model_dump() | {"lr": record.discovery.learning_rate}
-    candidates = {one.knob: (one,) for one in target.bindings if is_tryable(one)}
-    candidates |= candidate_bindings(target, seen, record.discovery)
+    own = {one.knob: (one,) for one in target.bindings if is_tryable(one)}
+    candidates = {**own, **candidate_bindings(target, seen, record.discovery)}
     known = KnownTarget(record.discovery, record.config)
     tried = []
     with console.status("trying each binding once, with another value") as status:

@@ -76,17 +76,17 @@ def other_value(binding: Binding, known: KnownTarget) -> BoundValue:
     if knob == LEARNING_RATE:
         lr = known.discovery.learning_rate
         return None if lr is None else float(f"{lr / 2:.6g}")
-    present = getattr(baseline, knob)
+    present: BoundValue = getattr(baseline, knob)
     if binding.spelling:
         spelled = [value for value, _ in binding.spelling if value != value_text(present)]
         return next((one for one in spelled if one != Precision.FP16), next(iter(spelled), None))
     if isinstance(present, bool):
         return not present
+    if not isinstance(present, int):
+        return None
     if knob == "num_workers":
         return present - 1 if present > 1 else present + 1
-    if isinstance(present, int):
-        return present // 2 if present > 1 else 2
-    return None
+    return present // 2 if present > 1 else 2
 
 
 def what_it_did(knob: str, record: TrialRecord) -> str:

@@ -19,7 +19,6 @@ class Request:
         knobs: values to set, by knob name; a knob that is absent is left as the script has it.
         loader: address of the training loader, None at the baseline.
         roots: addresses of the roots, empty at the baseline.
-        option_names: plain names of the options of its command line to tell of.
         samples_per_step: samples in a batch of a script without a DataLoader, None to look at the input.
         world_size: processes that trained together when the config was measured.
         promised_it_per_s: (lowest, highest) rate that "apply" watches for, None for no watch.
@@ -30,13 +29,13 @@ class Request:
         device_memory_bytes: what "observe" lets torch reserve on a CUDA device, None for all of it.
         window_s: steady time to measure, in seconds.
         interval_goal: half width of the rate's interval, relative, at which the window may close.
+        option_names: plain names of the options of its command line to tell of.
     """
 
     def __init__(self, payload: dict) -> None:
         self.mode: str = payload["mode"]
         self.working_dir: str = payload["working_dir"]
         self.redirected: dict = payload["redirected"]
-        self.option_names: list = payload["option_names"]
         self.samples_per_step: int | None = payload["samples_per_step"]
         self.world_size: int = payload["world_size"]
         self.promised_it_per_s: list | None = payload["promised_it_per_s"]
@@ -54,6 +53,7 @@ class Request:
         self.device_memory_bytes: int | None = payload["device_memory_bytes"]
         self.window_s = float(payload["window_s"])
         self.interval_goal = float(payload["interval_goal"])
+        self.option_names: list = payload["option_names"]
 
 
 def read(path: str) -> Request:
