@@ -168,7 +168,7 @@ def _write(run: "Run", folder: Path, options: argparse.Namespace) -> None:
     Raises:
         RunFolderError: one can't be written.
     """
-    from tunekit.report.text import printable  # noqa: PLC0415
+    from tunekit.plain_text import printable  # noqa: PLC0415
 
     shown, written = shown_run(run, folder), []
     for asked, flag, name, text_of in (

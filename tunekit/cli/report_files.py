@@ -27,8 +27,8 @@ def shown_run(run: "Run", folder: Path) -> "RunView":
         run: the saved run.
         folder: where it lies, for the commands that come next.
     """
+    from tunekit.plain_text import printable  # noqa: PLC0415
     from tunekit.plan.of_run import plan_of_run  # noqa: PLC0415 - slow to import; --help must be instant
-    from tunekit.report.text import printable  # noqa: PLC0415
     from tunekit.report.view import view  # noqa: PLC0415
 
     return view(run, printable(str(folder)), plan_of_run(run))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tunekit.errors import UsageError
+from tunekit.secret_words import masked_words
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -92,7 +93,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     )
     _say(run, training.bound.changed, promise)
     if options.dry_run:
-        print(shlex.join(training.command))  # noqa: T201
+        print(shlex.join(masked_words(training.command)))  # noqa: T201
         shutil.rmtree(folder.parent)
         return 0
     sys.stdout.flush()

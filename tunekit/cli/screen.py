@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.text import Text
 
 from tunekit.cli.trial_screen import TrialScreen, device_text
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
-from tunekit.report.terminal import draw
-from tunekit.report.text import host_text, printable, target_text
+from tunekit.report.terminal import draw, shown_text
+from tunekit.report.text import host_text, target_text
 from tunekit.report.view import view
 from tunekit.units import duration_text, rate_text
 
@@ -62,12 +61,12 @@ class SearchScreen(TrialScreen):
         """Say that nothing is lost and how to go on."""
         self._stop_live()
         what = "Go on with" if self._ended else "Start again with"
-        self._console.print(Text(f"{self._interrupted_text(folder)}. {what}:"))
-        self._console.print(Text(f"  tunekit search --resume {folder}"), soft_wrap=True)
+        self._console.print(shown_text(f"{self._interrupted_text(folder)}. {what}:"))
+        self._console.print(shown_text(f"  tunekit search --resume {folder}"), soft_wrap=True)
 
     def reported_so_far(self, report: Path) -> None:
         """Say where the report of what was measured lies."""
-        self._console.print(Text(printable(f"Its report so far: {report}")), soft_wrap=True)
+        self._console.print(shown_text(f"Its report so far: {report}"), soft_wrap=True)
 
     def closed(self, run: Run, folder: Path, files: Sequence[Path]) -> None:
         """Show the answer, if standard output is not the JSON's."""

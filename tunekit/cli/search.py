@@ -2,6 +2,7 @@
 
 import argparse
 import re
+import shlex
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -79,7 +80,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     trial_s = min(asked.trial_limit_s, asked.budget_s)
     with RunFolder(prepared.folder) as folder, SearchScreen(to_stderr=options.json) as screen:
         screen.opened(run, folder.path)
-        executor = executor_for(run, folder, prepared.here, trial_s)
+        executor = executor_for(run, folder, prepared.here, trial_s, command)
         search = Search(run, folder, executor, prepared.machine, screen)
         try:
             finished = search.run()
@@ -153,6 +154,7 @@ def _resumed(options: argparse.Namespace, command: Sequence[str]) -> _Prepared:
     from tunekit.cli.machine import warnings_of  # noqa: PLC0415
     from tunekit.hardware.profiles import load_profiles  # noqa: PLC0415
     from tunekit.search.folder import load_run  # noqa: PLC0415
+    from tunekit.trial.target import without_secrets  # noqa: PLC0415
 
     try:
         run = load_run(options.resume)
@@ -165,9 +167,9 @@ def _resumed(options: argparse.Namespace, command: Sequence[str]) -> _Prepared:
         return _new(options, command, options.resume)
     _refuse_other_options(options)
     target = _same_target(run, command)
-    if target.command != run.target.command:
+    if without_secrets(target).command != run.target.command:
         raise TargetChangedError(
-            f"the run in {options.resume} is for {' '.join(run.target.command)!r}; "
+            f"the run in {options.resume} is for {shlex.join(run.target.command)!r}; "
             "start a new one for this command"
         )
     if target.script_sha256 != run.target.script_sha256:

@@ -3,9 +3,10 @@
 import shlex
 from collections.abc import Sequence
 
+from tunekit.plain_text import printable
 from tunekit.records.run import FixedKnob, Objective, Run
 from tunekit.records.target import Target
-from tunekit.report.text import printable, target_text
+from tunekit.report.text import target_text
 from tunekit.trial.binding_syntax import binding_text
 from tunekit.trial.spelling import value_text
 

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tunekit.plain_text import printable
 from tunekit.records.config import KNOBS, TrainConfig
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Host
@@ -24,14 +25,6 @@ _NO_RANGE = 100.0
 
 SEVERITY_WORDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 """What every report calls a finding."""
-
-
-def printable(text: str) -> str:
-    """Return text of the target's or the machine's with control characters and line breaks written out.
-
-    They could steer a terminal, or make a name look like a line of the report's own.
-    """
-    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
 
 
 def interval_text(interval: Interval | None, unit: str = "", too_wide: str = TOO_WIDE) -> str:

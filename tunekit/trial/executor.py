@@ -1,5 +1,6 @@
 """Runs one trial and returns its record; the Protocol lets the search be tested without processes."""
 
+import os
 import shutil
 import subprocess
 import tempfile
@@ -23,9 +24,11 @@ from tunekit.records.measurement import Measurement
 from tunekit.records.target import Discovery, Target
 from tunekit.records.telemetry import Telemetry
 from tunekit.records.trial import Failure, TrialRecord, TrialRole
+from tunekit.secret_words import secrets_of
 from tunekit.trial.bindings import Bound, bind, present_values
 from tunekit.trial.device_memory import DeviceMemory
 from tunekit.trial.launch import start_trial, write_copies
+from tunekit.trial.left_behind import mask_files, masked_record
 from tunekit.trial.outcome import measurement_of
 from tunekit.trial.watch import Evidence, Limits, TrialProgress, TrialWatch
 
@@ -113,12 +116,17 @@ class ProcessExecutor:
         folder = self._fresh_folder(spec.number)
         bound = bind(self._target, spec.config, known.baseline if known else None)
         request = self._request(folder, bound, spec, known)
+        secrets = secrets_of(self._target.command, os.environ).with_texts(bound.file_texts.values())
         started_at = datetime.now(UTC).isoformat(timespec="seconds")
-        with DeviceMemory(self._nvml):
-            keeper = self._start(folder, bound, request)
-            gpus = GpuSampler(self._nvml, self._gpus)
-            evidence = TrialWatch(keeper, folder, self._limits_of(spec), gpus, on_progress).run()
-        shutil.rmtree(folder / "diverted", ignore_errors=True)
+        try:
+            with DeviceMemory(self._nvml):
+                keeper = self._start(folder, bound, request)
+                gpus = GpuSampler(self._nvml, self._gpus)
+                evidence = TrialWatch(keeper, folder, self._limits_of(spec), gpus, on_progress).run()
+        finally:
+            shutil.rmtree(folder / "diverted", ignore_errors=True)
+            unmasked = mask_files(folder, secrets)
+        evidence.faults += unmasked
         telemetry = self._telemetry_of(spec, evidence)
         result = measurement_of(
             evidence,
@@ -129,7 +137,7 @@ class ProcessExecutor:
         )
         still_unknown = known is None or not known.discovery.complete
         discovery = evidence.learnt.discovery if evidence.learnt and still_unknown else None
-        return TrialRecord(
+        record = TrialRecord(
             number=spec.number,
             role=spec.role,
             round=spec.round,
@@ -144,6 +152,7 @@ class ProcessExecutor:
             faults=tuple(evidence.faults),
             telemetry=telemetry,
         )
+        return masked_record(record, secrets)
 
     def _telemetry_of(self, spec: TrialSpec, evidence: Evidence) -> Telemetry | None:
         """Keep the time series where that is wanted, and return their summary; no trial fails for them."""
