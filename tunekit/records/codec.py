@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,13 +14,19 @@ from tunekit.records.base import SCHEMA_VERSION, Record
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 
+_UNUSUAL = re.compile(r"[^\n -~]")
+
 MAX_FILE_BYTES = 256 << 20
 """A file above this size is no record of ours; reading it would only exhaust memory."""
 
 
 def to_json(record: Record, indent: int | None = 2) -> str:
-    """Return the record as JSON text; `from_json` gives back an equal record."""
-    return record.model_dump_json(indent=indent)
+    """Return the record as JSON text; `from_json` gives back an equal record.
+
+    What is no visible letter is spelled out, so that the text may be shown on a terminal.
+    """
+    text = record.model_dump_json(indent=indent)
+    return _UNUSUAL.sub(lambda one: one[0] if one[0].isprintable() else json.dumps(one[0])[1:-1], text)
 
 
 def from_json(text: str | bytes, kind: type[AnyRecord], source: str = "the text") -> AnyRecord:
