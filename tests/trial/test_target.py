@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tunekit.errors import TargetError
-from tunekit.trial.target import resolve_target
+from tunekit.trial.target import resolve_target, without_secrets
 
 PYTHON = sys.executable
 
@@ -143,3 +143,23 @@ def test_a_script_with_an_endless_name_gets_a_short_one(project: Path):
 def test_a_command_that_is_no_text_is_refused(project: Path):
     with pytest.raises(TargetError, match="not readable as text"):
         resolve_target([PYTHON, "train.py", "--name", "caf\udce9"], project)
+
+
+def test_a_target_is_stored_without_its_secrets_and_can_not_run_so(tmp_path: Path):
+    (tmp_path / "train.py").write_text("")
+    command = (sys.executable, "train.py", "--api-key", "Zq7Rk2Wv", "--lr", "0.1")
+    target = resolve_target(command, tmp_path)
+    stored = without_secrets(target)
+    assert target.command == command
+    assert stored.command == (sys.executable, "train.py", "--api-key", "***", "--lr", "0.1")
+    with pytest.raises(
+        TargetError, match="give the command after --, with the secret in place of"
+    ) as refused:
+        resolve_target(stored.command, tmp_path)
+    assert "--api-key '***'" in str(refused.value)
+
+
+def test_no_secret_names_a_run(tmp_path: Path):
+    target = resolve_target(("env", "WANDB_API_KEY=Zq7Rk2Wv", "sh", "go.sh"), tmp_path)
+    assert target.name == "sh"
+    assert "Zq7" not in resolve_target(("sh", "--token", "Zq7Rk2Wv"), tmp_path).name

@@ -8,6 +8,7 @@ from rich.console import Console
 from tunekit.cli.trial_screen import TrialScreen, device_text
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
+from tunekit.report.commands import missing_command
 from tunekit.report.terminal import draw, shown_text
 from tunekit.report.text import host_text, target_text
 from tunekit.report.view import view
@@ -25,10 +26,13 @@ class SearchScreen(TrialScreen):
     def __init__(self, to_stderr: bool = False, console: Console | None = None) -> None:
         super().__init__(to_stderr, console)
         self._best: TrialRecord | None = None
+        self._words = ""
+        """What `--resume` needs after it."""
 
     def opened(self, run: Run, folder: Path) -> None:
         """Show host and target before anything runs."""
         self._ended = len(run.trials)
+        self._words = missing_command(run.target)
         self._line("host", host_text(run.host))
         what = (
             f"the built-in workload `{run.target.builtin}`" if run.target.builtin else target_text(run.target)
@@ -62,7 +66,7 @@ class SearchScreen(TrialScreen):
         self._stop_live()
         what = "Go on with" if self._ended else "Start again with"
         self._console.print(shown_text(f"{self._interrupted_text(folder)}. {what}:"))
-        self._console.print(shown_text(f"  tunekit search --resume {folder}"), soft_wrap=True)
+        self._console.print(shown_text(f"  tunekit search --resume {folder}{self._words}"), soft_wrap=True)
 
     def reported_so_far(self, report: Path) -> None:
         """Say where the report of what was measured lies."""

@@ -87,14 +87,14 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         except KeyboardInterrupt:
             screen.interrupted(folder.path)
             if search.interrupted_run is not None:
-                _report_so_far(search.interrupted_run, folder.path, screen)
+                _report_so_far(search.interrupted_run, folder.path, options.full_paths, screen)
             raise
         files = _write_files(finished, folder.path)
         try:
-            shown = shown_run(finished, folder.path)
-            files += write_reports(finished, shown, folder.path)
+            public, shown = shown_run(finished, folder.path, options.full_paths)
+            files += write_reports(public, shown, folder.path)
             if summary is not None:
-                append_summary(summary, markdown_text(finished, shown))
+                append_summary(summary, markdown_text(public, shown))
         finally:  # the answer is shown whether or not it could be drawn in files
             screen.closed(finished, folder.path, files)
             if options.json:
@@ -219,7 +219,7 @@ def _refuse_other_options(options: argparse.Namespace) -> None:
         UsageError: one was given.
     """
     usual = default_options()
-    changeable = ("resume", "budget", "trials", "json", "github_summary")
+    changeable = ("resume", "budget", "trials", "json", "github_summary", "full_paths")
     given = [
         name for name, value in usual.items() if name not in changeable and getattr(options, name) != value
     ]
@@ -267,12 +267,12 @@ def default_folder(name: str) -> Path:
     return folder
 
 
-def _report_so_far(run: "Run", folder: Path, screen: "SearchScreen") -> None:
+def _report_so_far(run: "Run", folder: Path, full_paths: bool, screen: "SearchScreen") -> None:
     """Leave the reports of a search that was interrupted, if it measured anything."""
     if all(record.measurement is None for record in run.trials):
         return
     try:
-        html, _ = write_reports(run, shown_run(run, folder), folder)
+        html, _ = write_reports(*shown_run(run, folder, full_paths), folder)
     except RunFolderError as error:
         screen.said(str(error))
     else:

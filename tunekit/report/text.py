@@ -176,5 +176,10 @@ def finding_text(finding: Finding) -> str:
 
 
 def target_text(target: Target) -> str:
-    """Return the training command as it would be typed."""
-    return printable(shlex.join(target.command))
+    """Return the training command as it would be typed, with a mask in the place of each secret."""
+    return printable(" ".join(map(quoted, target.command)))
+
+
+def quoted(word: str) -> str:
+    """Return a word for a shell, which still knows `~` for the home folder."""
+    return f"~/{shlex.quote(word[2:])}" if word.startswith("~/") and len(word) > 2 else shlex.quote(word)

@@ -24,11 +24,10 @@ from tunekit.records.measurement import Measurement
 from tunekit.records.target import Discovery, Target
 from tunekit.records.telemetry import Telemetry
 from tunekit.records.trial import Failure, TrialRecord, TrialRole
-from tunekit.secret_words import secrets_of
 from tunekit.trial.bindings import Bound, bind, present_values
 from tunekit.trial.device_memory import DeviceMemory
 from tunekit.trial.launch import start_trial, write_copies
-from tunekit.trial.left_behind import mask_files, masked_record
+from tunekit.trial.left_behind import mask_files, masked_record, secrets_of_target
 from tunekit.trial.outcome import measurement_of
 from tunekit.trial.watch import Evidence, Limits, TrialProgress, TrialWatch
 
@@ -116,7 +115,7 @@ class ProcessExecutor:
         folder = self._fresh_folder(spec.number)
         bound = bind(self._target, spec.config, known.baseline if known else None)
         request = self._request(folder, bound, spec, known)
-        secrets = secrets_of(self._target.command, os.environ).with_texts(bound.file_texts.values())
+        secrets = secrets_of_target(self._target, os.environ)
         started_at = datetime.now(UTC).isoformat(timespec="seconds")
         try:
             with DeviceMemory(self._nvml):

@@ -1,10 +1,12 @@
 """What a trial leaves behind, without secrets: the files of its folder and its record."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from tunekit.records.base import with_texts
+from tunekit.records.target import Target
 from tunekit.records.trial import TrialRecord
-from tunekit.secret_words import Secrets
+from tunekit.secret_words import Secrets, secrets_of
 
 _OF_FIGURES = ("trace-", "pulse-")
 """How files begin that hold no text of the script's."""
@@ -12,6 +14,28 @@ _MOST_BYTES = 64 << 20
 """Of a file that is read: output and events are kept smaller."""
 
 _MOST_FAULTS = 5
+_SETTINGS = frozenset({".yaml", ".yml", ".json", ".toml", ".ini", ".cfg", ".conf", ".env"})
+_MOST_SETTINGS_BYTES = 1 << 20
+
+
+def secrets_of_target(target: Target, environment: Mapping[str, str]) -> Secrets:
+    """Return the secrets of a command, of its variables and of the settings files that it names."""
+    folder = Path(target.working_dir)
+    named = [word.rpartition("=")[2] for word in target.command]
+    named += [binding.path for binding in target.bindings if binding.path]
+    texts = [_settings_text(folder / name) for name in dict.fromkeys((*named, ".env"))]
+    return secrets_of(target.command, environment).with_texts(texts)
+
+
+def _settings_text(path: Path) -> str:
+    """Return the text of a settings file; an empty one for what is none, or can't be read."""
+    try:
+        if path.suffix not in _SETTINGS and path.name != ".env":
+            return ""
+        is_small = path.is_file() and path.stat().st_size <= _MOST_SETTINGS_BYTES
+        return path.read_text(encoding="utf-8", errors="replace") if is_small else ""
+    except (OSError, ValueError):
+        return ""
 
 
 def mask_files(folder: Path, secrets: Secrets) -> tuple[str, ...]:

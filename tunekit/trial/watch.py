@@ -341,7 +341,7 @@ def standstill(evidence: Evidence, limit_s: float) -> tuple[OutcomeKind, str]:
 
 
 def plain(text: str) -> str:
-    """Return text of the script's, its colours left out and whatever else is no visible letter written out."""
+    """Return text of the script's, colours left out and whatever else is no visible letter written out."""
     lines = _COLOURS.sub("", text).expandtabs().split("\n")
     return "\n".join(printable(line) for line in lines)
 
