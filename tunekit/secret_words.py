@@ -182,11 +182,11 @@ def is_secret_name(name: str) -> bool:
     last = re.split(r"[.\[]", name.strip("-+~\"' ]"))[-1]
     if last in _NAMED_FOLDERS:
         return False
-    parts = [part.lower() for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", last)]
+    parts: list[str] = [part.lower() for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", last)]
     if not parts or parts[0] in _NO_VALUE:
         return False
     noun, before = parts[-1], set(parts[:-1])
-    if noun in _SECRET_NOUNS or _COMPACT.search(last.lower()):
+    if noun in _SECRET_NOUNS or _COMPACT.search(last.lower()) is not None:
         return True
     qualifiers = _NOUNS_BY_KIND.get(noun)
     if qualifiers is None or before & _NO_SECRET_BEFORE:

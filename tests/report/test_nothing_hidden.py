@@ -10,6 +10,7 @@ from build_reports import full_run
 from hypothesis import given, settings
 from rich.console import Console
 
+import tunekit
 from tunekit.cli.screen import SearchScreen
 from tunekit.records.base import with_texts
 from tunekit.records.codec import to_json
@@ -59,3 +60,9 @@ def test_every_text_of_the_page_is_written_out():
     assert not hidden_in(drawn)
     assert spoilt(full_run().target.command[0]) not in drawn
     assert drawn.count(r"\x1b]8;;http") > 10
+
+
+def test_texts_for_a_terminal_are_made_in_one_place():
+    sources = Path(tunekit.__file__).parent.rglob("*.py")
+    makers = {path.name for path in sources if re.search(r"\bText\((?!\w+=|\))", path.read_text())}
+    assert makers == {"terminal.py"}, "use shown_text()"
