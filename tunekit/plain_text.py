@@ -10,3 +10,8 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+
+
+def shown_value(value: object) -> object:
+    """Return what a template shows of a value: a text has nothing in it that is no visible letter."""
+    return printable(value) if type(value) is str else value

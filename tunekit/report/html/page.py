@@ -2,7 +2,7 @@
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from tunekit.plain_text import printable
+from tunekit.plain_text import shown_value
 from tunekit.report.html.drawings import drawing, drawings_json
 from tunekit.report.html.embedded import (
     own_file,
@@ -71,17 +71,12 @@ def page(shown: RunView, raw_json: bytes) -> str:
     )
 
 
-def shown_text(value: object) -> object:
-    """Return what a template shows of a value: a text has nothing in it that is no visible letter."""
-    return printable(value) if type(value) is str else value
-
-
 def _templates() -> Environment:
     templates = Environment(
         loader=PackageLoader("tunekit.report.html", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=shown_text,
+        finalize=shown_value,
         trim_blocks=True,
         lstrip_blocks=True,
     )
