@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from tunekit.errors import NoChartError, UsageError
+from tunekit.plain_text import printable
 from tunekit.plan.of_run import plan_of_run
 from tunekit.records.config import KNOBS
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
 from tunekit.report.summary_html import summary_html
 from tunekit.report.terminal import draw
-from tunekit.report.text import printable
 from tunekit.report.trials_table import trial_state
 from tunekit.report.view import RunView, view
 from tunekit.search import folder as run_folder

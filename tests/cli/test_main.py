@@ -875,3 +875,12 @@ def test_resuming_on_another_machine_is_refused(finished: Path, capsys: pytest.C
     (finished / "run.json").write_text(text.replace(f'"cpus": {cpus},', f'"cpus": {cpus + 6},', 1))
     assert main(["search", "--resume", str(finished)]) == 2
     assert f"with {cpus + 6} CPUs" in capsys.readouterr().err
+
+
+def test_an_error_names_no_secret_and_gives_no_orders(capsys: pytest.CaptureFixture[str]):
+    assert main(["report", "x", "--", "python", "--password", "Zq7Rk2Wv", "\x1b[2J\u202e"]) == 2
+    told = capsys.readouterr().err
+    assert r"--password *** \x1b[2J\u202e" in told
+    assert "Zq7" not in told
+    assert main(["report", "nowhere\x1b]0;x\x07"]) == 8
+    assert r"nowhere\x1b]0;x\x07" in capsys.readouterr().err

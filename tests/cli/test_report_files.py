@@ -150,7 +150,7 @@ def test_reports_need_no_torch_and_no_gpu(saved: Path):
 
 def test_a_run_without_a_recommendation_is_written_too(tmp_path: Path):
     empty = full_run(recommendations=(), trials=(baseline_record(rate=None),), model=None, prediction=None)
-    html, markdown = write_reports(empty, shown_run(empty, tmp_path), tmp_path)
+    html, markdown = write_reports(*shown_run(empty, tmp_path), tmp_path)
     assert "No recommendation yet" in html.read_text()
     assert "No recommendation yet" in markdown.read_text()
 

@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from tunekit.plain_text import printable
 from tunekit.report.markdown_text import as_code, as_text, clipped, code_block
-from tunekit.report.text import printable
 
 PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 

@@ -202,7 +202,7 @@ def test_a_finding_is_called_what_the_doctor_calls_it(severity: str, word: str):
 def test_further_lines_stand_further_in():
     assert hung("every line after the first") == "every line after the\n  first\n"
     assert hung("two GPUs and eight cores", "GPU  ", "     ") == "GPU  two GPUs and eight\n     cores\n"
-    assert hung("two\n\nlines", "- ") == "- two\n\n  lines\n"
+    assert hung("two\nlines", "- ") == "- two\\nlines\n"
     assert hung("", "GPU  ") == "GPU\n"
 
 

@@ -19,6 +19,7 @@ from build_records import (
     trial_record,
 )
 
+from tunekit.plain_text import printable
 from tunekit.records.finding import Finding
 from tunekit.records.measurement import Interval
 from tunekit.records.recommendation import LearningRate, LearningRateRule, NoiseFloor, ScalingRow, Tier
@@ -32,7 +33,6 @@ from tunekit.report.text import (
     host_text,
     interval_text,
     outcome_text,
-    printable,
     speedup_text,
     target_text,
 )

@@ -588,7 +588,7 @@ def test_a_process_that_vanished_did_not_end_by_itself():
 
 def test_no_message_gives_orders_to_a_terminal():
     found = failed(raised("builtins.ValueError", traceback=("ValueError: \x1b[31mred\x1b[0m \x00\x07",)))
-    assert found.message == "after 5 steps: ValueError: red "
+    assert found.message == r"after 5 steps: ValueError: red \x00\x07"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tunekit.errors import TargetError
-from tunekit.trial.target import resolve_target
+from tunekit.trial.target import resolve_target, without_secrets
 
 PYTHON = sys.executable
 
@@ -187,3 +187,23 @@ def test_options_that_keep_the_agent_out_are_refused(
 def test_options_of_the_script_are_its_own(tmp_path: Path, words: tuple[str, ...]) -> None:
     (tmp_path / "train.py").touch()
     assert resolve_target(words, tmp_path).command == words
+
+
+def test_a_target_is_stored_without_its_secrets_and_can_not_run_so(tmp_path: Path):
+    (tmp_path / "train.py").write_text("")
+    command = (sys.executable, "train.py", "--api-key", "Zq7Rk2Wv", "--lr", "0.1")
+    target = resolve_target(command, tmp_path)
+    stored = without_secrets(target)
+    assert target.command == command
+    assert stored.command == (sys.executable, "train.py", "--api-key", "***", "--lr", "0.1")
+    with pytest.raises(
+        TargetError, match="give the command after --, with the secret in place of"
+    ) as refused:
+        resolve_target(stored.command, tmp_path)
+    assert "--api-key '***'" in str(refused.value)
+
+
+def test_no_secret_names_a_run(tmp_path: Path):
+    target = resolve_target(("env", "WANDB_API_KEY=Zq7Rk2Wv", "sh", "go.sh"), tmp_path)
+    assert target.name == "sh"
+    assert "Zq7" not in resolve_target(("sh", "--token", "Zq7Rk2Wv"), tmp_path).name

@@ -14,6 +14,7 @@ from tunekit.cli.pipes import discard_output, until_the_reader_leaves
 from tunekit.cli.report_files import (
     STANDARD_OUTPUT,
     SUMMARY_VARIABLE,
+    add_full_paths,
     append_summary,
     print_text,
     refuse_records,
@@ -83,6 +84,7 @@ def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> None:
         action="store_true",
         help=f"append the Markdown to the file that {SUMMARY_VARIABLE} names, as GitHub Actions sets it",
     )
+    add_full_paths(parser)
     parser.set_defaults(verb=run_verb)
 
 
@@ -105,7 +107,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         for name, path in zip(string.ascii_uppercase, options.run, strict=False)
     ]
     comparison = compare_runs(sides, options.tolerance, __version__)
-    _write(comparison, options.markdown, summary)
+    _write(comparison, options, summary)
     try:
         until_the_reader_leaves(lambda: _show(comparison, options))
     except OSError as error:
@@ -191,23 +193,27 @@ def _recommendation(run: "Run", path: Path, tier: str | None) -> "Recommendation
     return found
 
 
-def _markdown(comparison: "RunComparison") -> str:
+def _markdown(comparison: "RunComparison", full_paths: bool) -> str:
+    from tunekit.records.base import with_texts  # noqa: PLC0415
     from tunekit.report.comparison import comparison_view  # noqa: PLC0415
     from tunekit.report.comparison_markdown import comparison_markdown  # noqa: PLC0415
+    from tunekit.report.places import shortener  # noqa: PLC0415
 
+    if not full_paths:
+        comparison = with_texts(comparison, shortener(Path.home()))
     return comparison_markdown(comparison_view(comparison, _WIDE))
 
 
-def _write(comparison: "RunComparison", file: str | None, summary: Path | None) -> None:
+def _write(comparison: "RunComparison", options: argparse.Namespace, summary: Path | None) -> None:
     """Write the Markdown to where it was asked for.
 
     Raises:
         RunFolderError: a file can't be written. An OSError would end with 1, which means a regression.
     """
-    if file not in (None, STANDARD_OUTPUT):
-        write_report(Path(file), _markdown(comparison), "name another file")
+    if options.markdown not in (None, STANDARD_OUTPUT):
+        write_report(Path(options.markdown), _markdown(comparison, options.full_paths), "name another file")
     if summary is not None:
-        append_summary(summary, _markdown(comparison))
+        append_summary(summary, _markdown(comparison, options.full_paths))
 
 
 def _show(comparison: "RunComparison", options: argparse.Namespace) -> int:
@@ -221,7 +227,7 @@ def _show(comparison: "RunComparison", options: argparse.Namespace) -> int:
     if options.json:
         sys.stdout.write(to_json(comparison) + "\n")
     elif options.markdown == STANDARD_OUTPUT:
-        print_text(_markdown(comparison))
+        print_text(_markdown(comparison, options.full_paths))
     else:
         console = Console(highlight=False)
         draw_comparison(console, comparison_view(comparison, console.width))

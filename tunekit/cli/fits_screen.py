@@ -2,12 +2,10 @@
 
 from pathlib import Path
 
-from rich.text import Text
-
 from tunekit.cli.trial_screen import TrialScreen
 from tunekit.records.fits import FitsRun
 from tunekit.report.fits import fits_view
-from tunekit.report.terminal import draw_fits
+from tunekit.report.terminal import draw_fits, shown_text
 from tunekit.report.text import host_text, target_text
 
 
@@ -28,7 +26,7 @@ class FitsScreen(TrialScreen):
     def interrupted(self) -> None:
         """Say that nothing was predicted."""
         self._stop_live()
-        self._console.print(Text("interrupted; nothing was predicted"))
+        self._console.print(shown_text("interrupted; nothing was predicted"))
 
     def closed(self, run: FitsRun, folder: Path) -> None:
         """Show the answer, if standard output is not the JSON's."""

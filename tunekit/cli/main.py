@@ -1,12 +1,14 @@
 """`tunekit`: picks the verb, maps errors to exit codes."""
 
 import argparse
+import os
 import shlex
 import signal
 import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import FrameType
+from types import FrameType, TracebackType
 
 from tunekit import __version__
 from tunekit.cli import compare, doctor, fits, gpus, init, plan, profile, report, search
@@ -16,6 +18,8 @@ from tunekit.cli.pipes import reader_has_left, say_error, until_the_reader_leave
 from tunekit.cli.settings import load_settings
 from tunekit.errors import TunekitError, UsageError
 from tunekit.near import did_you_mean
+from tunekit.plain_text import printable
+from tunekit.secret_words import secrets_of
 
 _VERBS = ("search", "profile", "fits", "init", "run", "plan", "report", "compare", "gpus", "doctor")
 _OWN_FLAGS = ("-h", "--help", "--version")
@@ -39,6 +43,7 @@ _LIKE_CTRL_C = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 def run() -> None:
     """Entry point of the console script."""
+    sys.excepthook = _show_fault
     sys.exit(main(sys.argv[1:]))
 
 
@@ -60,16 +65,29 @@ def _exit_code(arguments: Sequence[str]) -> int:
         _refuse(unexpected, own[0])
         code: int = options.verb(options, command)
     except TunekitError as error:
-        say_error(f"tunekit: {error}")
+        _complain(error, arguments)
         return error.exit_code
     except OSError as error:
         if reader_has_left(error):
             raise
-        say_error(f"tunekit: {error}")
+        _complain(error, arguments)
         return TunekitError.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
     return code
+
+
+def _complain(error: Exception, arguments: Sequence[str]) -> None:
+    """Print what went wrong in one line: what a file or a flag held may steer a terminal, or be a secret."""
+    told = secrets_of(arguments, os.environ).masked(str(error))
+    say_error(f"tunekit: {printable(told)}")
+
+
+def _show_fault(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print the traceback of a fault of tunekit's own, without secrets and orders to a terminal."""
+    text = "".join(traceback.format_exception(kind, error, trace))
+    for line in secrets_of(sys.argv[1:], os.environ).masked(text).split("\n"):
+        print(printable(line), file=sys.stderr)  # noqa: T201
 
 
 def build_parser(project_defaults: Mapping[str, object] | None = None) -> argparse.ArgumentParser:

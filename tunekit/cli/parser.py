@@ -3,10 +3,11 @@
 import argparse
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from tunekit.errors import UsageError
 from tunekit.near import did_you_mean
+from tunekit.plain_text import printable
 
 _NEGATIVE = re.compile(r"-\.?\d")
 """How a negative value begins: -5, -.5, -5%, -5m. No flag does."""
@@ -37,6 +38,10 @@ class VerbParser(argparse.ArgumentParser):
             known = [name for name in self._option_string_actions if name.startswith("--")]
             raise UsageError(f"no option {flag}; {did_you_mean(flag, known, f'see {self.prog} --help')}")
         return options, unexpected
+
+    def error(self, message: str) -> NoReturn:
+        """End with what argparse has to say of a value, which may hold anything."""
+        super().error(printable(message))
 
 
 def flag_of(word: str) -> str:

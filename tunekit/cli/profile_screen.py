@@ -2,12 +2,10 @@
 
 from pathlib import Path
 
-from rich.text import Text
-
 from tunekit.cli.trial_screen import TrialScreen, device_text
 from tunekit.records.loop_profile import LoopProfile
 from tunekit.report.loop_profile import loop_profile_view
-from tunekit.report.terminal import draw_loop_profile
+from tunekit.report.terminal import draw_loop_profile, shown_text
 from tunekit.report.text import host_text, target_text
 
 
@@ -31,10 +29,10 @@ class ProfileScreen(TrialScreen):
         self._stop_live()
         told = self._interrupted_text(folder)
         if not self._ended:
-            self._console.print(Text(told))
+            self._console.print(shown_text(told))
             return
-        self._console.print(Text(f"{told}. Show them with:"))
-        self._console.print(Text(f"  tunekit report {folder}"), soft_wrap=True)
+        self._console.print(shown_text(f"{told}. Show them with:"))
+        self._console.print(shown_text(f"  tunekit report {folder}"), soft_wrap=True)
 
     def closed(self, profile: LoopProfile, folder: Path) -> None:
         """Show the answer, if standard output is not the JSON's."""

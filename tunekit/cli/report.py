@@ -10,6 +10,7 @@ from tunekit.cli.report_files import (
     HTML_FILE,
     MARKDOWN_FILE,
     STANDARD_OUTPUT,
+    add_full_paths,
     append_summary,
     check_summary,
     html_text,
@@ -62,6 +63,7 @@ def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> None:
         action="store_true",
         help="append the Markdown to the summary of the GitHub Actions step that this runs in",
     )
+    add_full_paths(parser)
     parser.add_argument(
         "--json", action="store_true", help="print run.json (profile.json, fits.json) instead"
     )
@@ -168,21 +170,22 @@ def _write(run: "Run", folder: Path, options: argparse.Namespace) -> None:
     Raises:
         RunFolderError: one can't be written.
     """
-    from tunekit.report.text import printable  # noqa: PLC0415
+    from tunekit.plain_text import printable  # noqa: PLC0415
 
-    shown, written = shown_run(run, folder), []
+    public, shown = shown_run(run, folder, options.full_paths)
+    written = []
     for asked, flag, name, text_of in (
         (options.html, "--html", HTML_FILE, html_text),
         (options.markdown, "--markdown", MARKDOWN_FILE, markdown_text),
     ):
         if asked == STANDARD_OUTPUT:
-            print_text(text_of(run, shown))
+            print_text(text_of(public, shown))
         elif asked is not None:
             path = folder / name if asked == _IN_THE_FOLDER else Path(asked)
-            write_report(path, text_of(run, shown), f"name another file: {flag} FILE")
+            write_report(path, text_of(public, shown), f"name another file: {flag} FILE")
             written.append(f"written to {path}")
     if options.github_summary:
-        append_summary(summary_file(), markdown_text(run, shown))
+        append_summary(summary_file(), markdown_text(public, shown))
         written.append(f"appended to {summary_file()}")
     is_free = STANDARD_OUTPUT not in (options.html, options.markdown)
     for line in written:

@@ -1,5 +1,6 @@
 """The reports of a run as files: `report.html`, `report.md`, and a GitHub step's summary."""
 
+import argparse
 import os
 import sys
 from pathlib import Path
@@ -20,18 +21,32 @@ SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
 """Names the file that a step of GitHub Actions shows below itself."""
 
 
-def shown_run(run: "Run", folder: Path) -> "RunView":
-    """Return everything that a report of the run shows, its plan included where there can be one.
+def add_full_paths(parser: "argparse.ArgumentParser | argparse._ArgumentGroup") -> None:
+    """Add `--full-paths`."""
+    parser.add_argument(
+        "--full-paths",
+        action="store_true",
+        help="keep the home folder and the machine's name in HTML and Markdown (default: ~, and no name)",
+    )
+
+
+def shown_run(run: "Run", folder: Path, full_paths: bool = False) -> "tuple[Run, RunView]":
+    """Return the run as its reports hold it and all that they show, its plan where there can be one.
 
     Args:
         run: the saved run.
         folder: where it lies, for the commands that come next.
+        full_paths: keep the home folder and the machine's name.
     """
+    from tunekit.plain_text import printable  # noqa: PLC0415
     from tunekit.plan.of_run import plan_of_run  # noqa: PLC0415 - slow to import; --help must be instant
-    from tunekit.report.text import printable  # noqa: PLC0415
+    from tunekit.report.places import shortener, without_places  # noqa: PLC0415
     from tunekit.report.view import view  # noqa: PLC0415
 
-    return view(run, printable(str(folder)), plan_of_run(run))
+    place = str(folder)
+    if not full_paths:
+        run, place = without_places(run, Path.home()), shortener(Path.home())(place)
+    return run, view(run, printable(place), plan_of_run(run))
 
 
 def html_text(run: "Run", shown: "RunView") -> str:

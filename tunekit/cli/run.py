@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tunekit.errors import UsageError
+from tunekit.plain_text import printable
+from tunekit.secret_words import masked_words
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -93,7 +95,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         )
     _say(run, training.bound.changed, promise)
     if options.dry_run:
-        print(shlex.join(training.command))  # noqa: T201
+        print(printable(shlex.join(masked_words(training.command))))  # noqa: T201
         return 0
     sys.stdout.flush()
     sys.stderr.flush()
@@ -129,10 +131,7 @@ def _target(run: "Run", command: Sequence[str]) -> "Target":
         raise UsageError(f"the command was searched in {folder}; go there, or give the command after --")
     target = resolve_target(tuple(command) or run.target.command, folder)
     if target.script_sha256 != run.target.script_sha256:
-        print(  # noqa: T201
-            "tunekit: the script is not the text that was searched; what was measured may not hold",
-            file=sys.stderr,
-        )
+        _tell("the script is not the text that was searched; what was measured may not hold")
     _refuse_other_files(run.target, target)
     bindings = [
         _where_it_is(binding, folder, Path(run.target.working_dir)) for binding in run.target.bindings
@@ -194,12 +193,13 @@ def _say(run: "Run", changed: "Mapping[str, object]", promise: "Recommendation |
         ", ".join(f"{knob} {value}" for knob, value in changed.items())
         or "nothing, it is as the script has it"
     )
-    print(f"tunekit: setting {what}", file=sys.stderr)  # noqa: T201
+    _tell(f"setting {what}")
     if promise is None:
-        print(  # noqa: T201
-            "tunekit: this exact config was not measured, so its rate is not watched", file=sys.stderr
-        )
+        _tell("this exact config was not measured, so its rate is not watched")
     elif promise.speedup is not None and not promise.is_baseline:
         low, value, high = promise.speedup.low, promise.speedup.value, promise.speedup.high
-        told = f"measured on {run.measured_on}: {value:.2f}x ({low:.2f} to {high:.2f}) the script's own rate"
-        print(f"tunekit: {told}", file=sys.stderr)  # noqa: T201
+        _tell(f"measured on {run.measured_on}: {value:.2f}x ({low:.2f} to {high:.2f}) the script's own rate")
+
+
+def _tell(text: str) -> None:
+    print(f"tunekit: {printable(text)}", file=sys.stderr)  # noqa: T201

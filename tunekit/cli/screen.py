@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.text import Text
 
 from tunekit.cli.trial_screen import TrialScreen, device_text
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
-from tunekit.report.terminal import draw
-from tunekit.report.text import host_text, printable, target_text
+from tunekit.report.commands import missing_command
+from tunekit.report.terminal import draw, shown_text
+from tunekit.report.text import host_text, target_text
 from tunekit.report.view import view
 from tunekit.units import duration_text, rate_text
 
@@ -26,10 +26,13 @@ class SearchScreen(TrialScreen):
     def __init__(self, to_stderr: bool = False, console: Console | None = None) -> None:
         super().__init__(to_stderr, console)
         self._best: TrialRecord | None = None
+        self._words = ""
+        """What `--resume` needs after it."""
 
     def opened(self, run: Run, folder: Path) -> None:
         """Show host and target before anything runs."""
         self._ended = len(run.trials)
+        self._words = missing_command(run.target)
         self._line("host", host_text(run.host))
         what = (
             f"the built-in workload `{run.target.builtin}`" if run.target.builtin else target_text(run.target)
@@ -62,12 +65,12 @@ class SearchScreen(TrialScreen):
         """Say that nothing is lost and how to go on."""
         self._stop_live()
         what = "Go on with" if self._ended else "Start again with"
-        self._console.print(Text(f"{self._interrupted_text(folder)}. {what}:"))
-        self._console.print(Text(f"  tunekit search --resume {folder}"), soft_wrap=True)
+        self._console.print(shown_text(f"{self._interrupted_text(folder)}. {what}:"))
+        self._console.print(shown_text(f"  tunekit search --resume {folder}{self._words}"), soft_wrap=True)
 
     def reported_so_far(self, report: Path) -> None:
         """Say where the report of what was measured lies."""
-        self._console.print(Text(printable(f"Its report so far: {report}")), soft_wrap=True)
+        self._console.print(shown_text(f"Its report so far: {report}"), soft_wrap=True)
 
     def closed(self, run: Run, folder: Path, files: Sequence[Path]) -> None:
         """Show the answer, if standard output is not the JSON's."""

@@ -2,6 +2,7 @@
 
 import argparse
 import re
+import shlex
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -79,7 +80,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     trial_s = min(asked.trial_limit_s, asked.budget_s)
     with RunFolder(prepared.folder) as folder, SearchScreen(to_stderr=options.json) as screen:
         screen.opened(run, folder.path)
-        executor = executor_for(run, folder, prepared.here, trial_s)
+        executor = executor_for(run, folder, prepared.here, trial_s, command)
         search = Search(run, folder, executor, prepared.machine, screen)
         try:
             finished = search.run()
@@ -87,14 +88,14 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
             if isinstance(error, KeyboardInterrupt):
                 screen.interrupted(folder.path)
             if search.interrupted_run is not None:
-                _report_so_far(search.interrupted_run, folder.path, screen)
+                _report_so_far(search.interrupted_run, folder.path, options.full_paths, screen)
             raise
         files = _write_files(finished, folder.path)
         try:
-            shown = shown_run(finished, folder.path)
-            files += write_reports(finished, shown, folder.path)
+            public, shown = shown_run(finished, folder.path, options.full_paths)
+            files += write_reports(public, shown, folder.path)
             if summary is not None:
-                append_summary(summary, markdown_text(finished, shown))
+                append_summary(summary, markdown_text(public, shown))
         finally:  # the answer is shown whether or not it could be drawn in files
             screen.closed(finished, folder.path, files)
             if options.json:
@@ -154,6 +155,7 @@ def _resumed(options: argparse.Namespace, command: Sequence[str]) -> _Prepared:
     from tunekit.cli.machine import warnings_of  # noqa: PLC0415
     from tunekit.hardware.profiles import load_profiles  # noqa: PLC0415
     from tunekit.search.folder import load_run  # noqa: PLC0415
+    from tunekit.trial.target import without_secrets  # noqa: PLC0415
 
     try:
         run = load_run(options.resume)
@@ -165,12 +167,12 @@ def _resumed(options: argparse.Namespace, command: Sequence[str]) -> _Prepared:
             ) from error
         return _new(options, command, options.resume)
     _refuse_other_options(options)
-    if command and tuple(command) != run.target.command:
+    target = _target_today(run, command)
+    if without_secrets(target).command != run.target.command:
         raise TargetChangedError(
-            f"the run in {options.resume} is for {' '.join(run.target.command)!r}; "
+            f"the run in {options.resume} is for {shlex.join(run.target.command)!r}; "
             "start a new one for this command"
         )
-    target = _target_today(run)
     if target.script_sha256 != run.target.script_sha256:
         raise TargetChangedError(
             f"{run.target.script} has changed since the run in {options.resume}; its figures would not be "
@@ -218,7 +220,7 @@ def _refuse_other_options(options: argparse.Namespace) -> None:
         UsageError: one was given.
     """
     usual = default_options()
-    changeable = ("resume", "budget", "trials", "json", "github_summary")
+    changeable = ("resume", "budget", "trials", "json", "github_summary", "full_paths")
     given = [
         name for name, value in usual.items() if name not in changeable and getattr(options, name) != value
     ]
@@ -230,12 +232,17 @@ def _refuse_other_options(options: argparse.Namespace) -> None:
         )
 
 
-def _target_today(run: "Run") -> "Target":
-    """Return the run's target as it is today, in the folder that it was made in, wherever this is run."""
+def _target_today(run: "Run", command: Sequence[str]) -> "Target":
+    """Return the run's target as it is today, in the folder that it was made in, wherever this is run.
+
+    Args:
+        run: as it was saved.
+        command: as it was given again, with the secrets that are not saved; it may be empty.
+    """
     from tunekit.trial.target import resolve_target  # noqa: PLC0415
 
     known = run.target
-    return resolve_target(known.command, Path(known.working_dir), builtin=known.builtin)
+    return resolve_target(tuple(command) or known.command, Path(known.working_dir), builtin=known.builtin)
 
 
 def _machine(run: "Run", profiles: "dict[str, Profile]") -> "Machine":
@@ -265,12 +272,12 @@ def default_folder(name: str) -> Path:
     return folder
 
 
-def _report_so_far(run: "Run", folder: Path, screen: "SearchScreen") -> None:
+def _report_so_far(run: "Run", folder: Path, full_paths: bool, screen: "SearchScreen") -> None:
     """Leave the reports of a search that was interrupted or failed, if it measured anything."""
     if all(record.measurement is None for record in run.trials):
         return
     try:
-        html, _ = write_reports(run, shown_run(run, folder), folder)
+        html, _ = write_reports(*shown_run(run, folder, full_paths), folder)
     except RunFolderError as error:
         screen.said(str(error))
     else:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tunekit.cli.numbers import WHOLE, duration_s, positive, positive_number
+from tunekit.cli.report_files import add_full_paths
 from tunekit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -157,6 +158,7 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
         action="store_true",
         help="append the report as Markdown to the summary of the GitHub Actions step that this runs in",
     )
+    add_full_paths(group)
 
 
 def search_options(options: argparse.Namespace, builtin: bool) -> "SearchOptions":

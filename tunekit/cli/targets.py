@@ -34,16 +34,17 @@ def target_of(options: argparse.Namespace, command: Sequence[str], builtin: str 
 
 
 def target_or_builtin(options: argparse.Namespace, command: Sequence[str]) -> "Target":
-    """Return the target that the command line means; without a command the built-in workload.
+    """Return the target that the command line means, without its secrets; the built-in one without a command.
 
     Raises:
         TargetError: there is no such program, script or file.
         UsageError: a binding can't be understood, or names a key that is not there.
     """
+    from tunekit.trial.target import without_secrets  # noqa: PLC0415
     from tunekit.workloads import IMAGES_SCRIPT  # noqa: PLC0415
 
     if command:
-        return target_of(options, command)
+        return without_secrets(target_of(options, command))
     return target_of(options, (sys.executable, str(IMAGES_SCRIPT)), builtin="images")
 
 

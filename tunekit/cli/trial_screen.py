@@ -16,7 +16,7 @@ from tunekit.records.config import TrainConfig
 from tunekit.records.finding import Finding
 from tunekit.records.run import TargetRecord
 from tunekit.records.trial import TrialRecord
-from tunekit.report.terminal import SEVERITY_STYLES
+from tunekit.report.terminal import SEVERITY_STYLES, shown_text
 from tunekit.report.text import SEVERITY_WORDS, config_text, finding_text, outcome_text
 from tunekit.trial.executor import TrialSpec
 from tunekit.trial.watch import TrialProgress
@@ -109,8 +109,8 @@ class TrialScreen:
         self._stop_live()
         self._ended += 1
         if record.number == 0:
-            self._print(_LABEL_WIDTH, "trial", Text("measured, then the config", style="dim"))
-        text = Text(f"{outcome_text(record):<29}", style="red" if record.failure else "bold")
+            self._print(_LABEL_WIDTH, "trial", shown_text("measured, then the config", "dim"))
+        text = shown_text(f"{outcome_text(record):<29}", "red" if record.failure else "bold")
         text.append("  " + _who(record.is_baseline_config, record.config), style="not bold default")
         self._print(_LABEL_WIDTH, f"{record.number:5d}", text)
 
@@ -128,8 +128,9 @@ class TrialScreen:
         assert self._spec is not None
         indent = "\n" + " " * _LABEL_WIDTH
         who = _who(self._spec.config is None, self._spec.config)
-        text = Text(f"{self._spec.number:5d}   {who}", overflow="ellipsis", no_wrap=True)
-        text.append(f"{indent}{self._purpose}: {_PHASES.get(phase, phase)}, {batches} batches", style="cyan")
+        text = Text(overflow="ellipsis", no_wrap=True).append(shown_text(f"{self._spec.number:5d}   {who}"))
+        doing = f"{self._purpose}: {_PHASES.get(phase, phase)}, {batches} batches"
+        text.append(indent).append(shown_text(doing, "cyan"))
         below = self._below_status()
         if below:
             text.append(indent + below, style="dim")
@@ -148,17 +149,17 @@ class TrialScreen:
             self._line(SEVERITY_WORDS[finding.severity], finding_text(finding), style=style)
 
     def _line(self, label: str, text: str, style: str = "") -> None:
-        self._print(_LABEL_WIDTH, label, Text(text, style=style))
+        self._print(_LABEL_WIDTH, label, shown_text(text, style))
 
     def _print(self, width: int, label: str, text: Text) -> None:
         """Print a label and a text that wraps beside it; one long line where nobody looks at the width."""
         if not self._console.is_terminal:
-            self._console.print(Text(f"{label:<{width}}").append(text), soft_wrap=True)
+            self._console.print(shown_text(f"{label:<{width}}").append(text), soft_wrap=True)
             return
         grid = Table.grid()
         grid.add_column(width=width)
         grid.add_column()
-        grid.add_row(Text(label), text)
+        grid.add_row(shown_text(label), text)
         self._console.print(grid)
 
     def _stop_live(self) -> None:

@@ -1,5 +1,6 @@
 """The executor of a verb that runs trials into a folder."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tunekit.hardware.device import memory_cap_bytes
@@ -15,7 +16,11 @@ if TYPE_CHECKING:
 
 
 def executor_for(
-    record: "Run | LoopProfile | FitsRun", folder: RunFolder, here: "Host", trial_s: float
+    record: "Run | LoopProfile | FitsRun",
+    folder: RunFolder,
+    here: "Host",
+    trial_s: float,
+    command: Sequence[str] = (),
 ) -> ProcessExecutor:
     """Return what runs the trials of a run, a loop profile or a prediction.
 
@@ -26,6 +31,7 @@ def executor_for(
         folder: owned by the caller.
         here: this machine as it is now.
         trial_s: longest time of a trial.
+        command: the training command with its secrets, which the record lacks; the record's without one.
     """
     limits = Limits(
         trial_s=trial_s,
@@ -33,7 +39,7 @@ def executor_for(
         ram_bytes=int(TREE_RAM_SHARE * record.host.ram_limit_bytes),
     )
     return ProcessExecutor(
-        record.target,
+        record.target.model_copy(update={"command": tuple(command) or record.target.command}),
         folder.trials_folder,
         limits,
         record.options.window_s,

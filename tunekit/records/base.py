@@ -1,6 +1,7 @@
 """The base of every record."""
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
 from pydantic_core import CoreSchema
@@ -36,3 +37,30 @@ class Record(BaseModel):
         schema = handler(source)
         _give_up_at_first(schema)
         return schema
+
+
+AnyRecord = TypeVar("AnyRecord", bound=Record)
+
+
+def with_texts(record: AnyRecord, change: Callable[[str], str]) -> AnyRecord:
+    """Return a record with every text in it changed, those of the records in it too; members of an enum stay.
+
+    Args:
+        record: any.
+        change: must keep what a text has to fulfil; it is not validated again.
+    """
+    values = {name: getattr(record, name) for name in type(record).model_fields}
+    changed = {name: _changed(value, change) for name, value in values.items()}
+    return record.model_copy(update={name: new for name, new in changed.items() if new is not values[name]})
+
+
+def _changed(value: Any, change: Callable[[str], str]) -> Any:
+    if type(value) is str:
+        return change(value)
+    if isinstance(value, Record):
+        return with_texts(value, change)
+    if isinstance(value, tuple):
+        return tuple(_changed(one, change) for one in value)
+    if isinstance(value, dict):
+        return {name: _changed(one, change) for name, one in value.items()}
+    return value

@@ -1,6 +1,8 @@
 """JSON files of records: written atomically, read as untrusted input."""
 
+import json
 import os
+import re
 import secrets
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,11 +24,16 @@ MAX_VALUES = 800_000
 
 _MOST_KEYS = 1000
 """Of one object; the names of all that no record has would be told one by one."""
+_UNUSUAL = re.compile(r"[^\n -~]")
 
 
 def to_json(record: Record, indent: int | None = 2) -> str:
-    """Return the record as JSON text; `from_json` gives back an equal record."""
-    return record.model_dump_json(indent=indent)
+    """Return the record as JSON text; `from_json` gives back an equal record.
+
+    What is no visible letter is spelled out, so that the text may be shown on a terminal.
+    """
+    text = record.model_dump_json(indent=indent)
+    return _UNUSUAL.sub(lambda one: one[0] if one[0].isprintable() else json.dumps(one[0])[1:-1], text)
 
 
 def from_json(

@@ -1,5 +1,6 @@
 """The answer of a run and how it came about, in sentences. Pure."""
 
+from tunekit.plain_text import printable
 from tunekit.recommend.noise import verdict
 from tunekit.recommend.recommendation import answer_of
 from tunekit.records.config import KNOBS
@@ -7,7 +8,7 @@ from tunekit.records.measurement import Interval
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Objective, Run, RunStatus
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
-from tunekit.report.text import change_text, interval_text, is_too_wide, printable, speedup_text
+from tunekit.report.text import change_text, interval_text, is_too_wide, speedup_text
 from tunekit.report.tiers_table import baseline_column, ram_text
 from tunekit.units import bytes_text, count_text, duration_text, share_text
 

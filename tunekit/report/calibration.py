@@ -1,9 +1,9 @@
 """What `tunekit doctor --calibrate` shows. Pure."""
 
+from tunekit.plain_text import printable
 from tunekit.records.calibration import Calibration, ConvolutionSeen
 from tunekit.report.columns import Column, fitted_table
 from tunekit.report.table import Passage, Table
-from tunekit.report.text import printable
 from tunekit.units import bytes_text
 
 _SEEN_BY = {

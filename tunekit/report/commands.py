@@ -1,11 +1,12 @@
 """Commands of tunekit as they would be typed again. Pure."""
 
-import shlex
 from collections.abc import Sequence
 
+from tunekit.plain_text import printable
 from tunekit.records.run import FixedKnob, Objective, Run
 from tunekit.records.target import Target
-from tunekit.report.text import printable, target_text
+from tunekit.report.text import quoted, target_text
+from tunekit.secret_words import MASK, has_mask
 from tunekit.trial.binding_syntax import binding_text
 from tunekit.trial.spelling import value_text
 
@@ -35,8 +36,18 @@ def command_text(
         words += ["--bind", binding_text(binding)]
     if target.samples_per_step is not None:
         words += ["--samples-per-step", str(target.samples_per_step)]
-    command = "" if target.builtin else f" -- {target_text(target)}"
-    return printable(shlex.join(["tunekit", verb, *words])) + command
+    command = "" if target.builtin else _command(target)
+    return printable(" ".join(map(quoted, ["tunekit", verb, *words]))) + command
+
+
+def missing_command(target: Target) -> str:
+    """Return what a command on a run needs after it: nothing, unless its training command lacks secrets."""
+    return _command(target) if has_mask(target.command) else ""
+
+
+def _command(target: Target) -> str:
+    note = f"  # with the secret in place of {MASK}" if has_mask(target.command) else ""
+    return f" -- {target_text(target)}{note}"
 
 
 def search_again(run: Run) -> str:

@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tunekit.plain_text import printable
 from tunekit.records.comparison import AgainstReference, ComparedRun, RunComparison
 from tunekit.records.finding import WORST_FIRST, Severity
 from tunekit.records.run import Objective
 from tunekit.report.comparison_tables import runs_tables, time_change_text, time_table
 from tunekit.report.findings import FindingView, finding_view
 from tunekit.report.table import Passage, Table
-from tunekit.report.text import Note, factor_text, finding_text, printable, speedup_text
+from tunekit.report.text import Note, factor_text, finding_text, speedup_text
 from tunekit.units import count_text, percent_text
 
 _SAME = "no significant difference"

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from tunekit.plain_text import printable
 from tunekit.records.config import TrainConfig
 from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.target import Discovery, LoaderSeen
 from tunekit.report.table import Table
-from tunekit.report.text import printable
 from tunekit.units import rate_text
 
 

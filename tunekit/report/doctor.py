@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from rich.console import Console
 
 from tunekit.memory.ram import buffer_bytes
+from tunekit.plain_text import printable
 from tunekit.recommend.diagnose.codes import CODES
 from tunekit.records.checkup import Checkup, LoaderPlan
 from tunekit.records.finding import WORST_FIRST, Finding, Severity
@@ -13,7 +14,7 @@ from tunekit.records.host import Accelerator, GpuState, Host, TorchBuild
 from tunekit.records.storage import Storage, StorageKind
 from tunekit.report.findings import FindingView, finding_view
 from tunekit.report.terminal import draw_findings, hang, say
-from tunekit.report.text import SEVERITY_WORDS, printable, sandbox_text
+from tunekit.report.text import SEVERITY_WORDS, sandbox_text
 from tunekit.units import bytes_text, count_text
 
 _LABEL_WIDTH = 9

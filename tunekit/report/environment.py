@@ -1,8 +1,9 @@
 """Where and how a run was measured, and how to do it again. Pure."""
 
+from tunekit.plain_text import printable
 from tunekit.records.run import Run
 from tunekit.report.table import Table
-from tunekit.report.text import host_text, printable, sandbox_text, target_text
+from tunekit.report.text import host_text, sandbox_text, target_text
 from tunekit.units import bytes_text, count_text, duration_text
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from tunekit.plain_text import printable
 from tunekit.report.charts.chart import Chart, HeatCell, HeatMap, LimitLine, Point, Series
 from tunekit.report.table import Basis
 
@@ -61,7 +62,7 @@ def figure(chart: Chart | HeatMap) -> go.Figure:
 
 def escaped(text: str, most: int = _MOST_LETTERS) -> str:
     """Return text that plotly shows letter by letter: no tag, no entity, no line break, and not too long."""
-    short = " ".join(text[: most + 1].split())
+    short = " ".join(printable(" ".join(text[: most + 1].split())).split())
     if len(text) > most:
         short = f"{short[: most - 3]}..."
     return short.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
+from tunekit.plain_text import printable
 from tunekit.records.finding import Finding, Severity
-from tunekit.report.text import SEVERITY_WORDS, factor_text, printable
+from tunekit.report.text import SEVERITY_WORDS, factor_text
 
 
 @dataclass(frozen=True)

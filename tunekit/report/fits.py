@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tunekit.plain_text import printable
 from tunekit.records.finding import Severity
 from tunekit.records.fits import FitsRun
 from tunekit.records.prediction import DevicePrediction, PredictedFit
@@ -33,7 +34,7 @@ from tunekit.report.fits_table import (
 )
 from tunekit.report.memory_bar import legend_text
 from tunekit.report.table import Passage, Table
-from tunekit.report.text import Note, printable
+from tunekit.report.text import Note
 from tunekit.units import count_text
 
 _LEAST_BAR = 20

@@ -1,9 +1,9 @@
 """What a prediction of GPUs goes by, and how far it can be trusted. Pure."""
 
 from tunekit.model.op_roofline import ERROR
+from tunekit.plain_text import printable
 from tunekit.records.fits import FitsRun
 from tunekit.records.prediction import BytesRange, DevicePrediction, PredictionPath
-from tunekit.report.text import printable
 from tunekit.units import bytes_text, count_text, rate_text
 
 

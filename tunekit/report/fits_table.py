@@ -3,13 +3,14 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from tunekit.plain_text import printable
 from tunekit.records.config import Precision
 from tunekit.records.fits import AskedBatch, FitsRun, GpuFacts, Verdict
 from tunekit.records.measurement import Interval
 from tunekit.records.prediction import DevicePrediction, PredictedFit
 from tunekit.report.columns import Column
 from tunekit.report.memory_bar import memory_bar
-from tunekit.report.text import UNKNOWN, printable
+from tunekit.report.text import UNKNOWN
 from tunekit.units import GIB, short_rate_text
 
 ABSENT = "-"

@@ -4,11 +4,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tunekit.hardware.profiles import ProfileFile, how_to_add
+from tunekit.plain_text import printable
 from tunekit.records.host import Accelerator
 from tunekit.records.profile import Instance, Profile, SpotPrice
 from tunekit.report.columns import Column, fitted_table
 from tunekit.report.table import Passage, Table
-from tunekit.report.text import UNKNOWN, printable
+from tunekit.report.text import UNKNOWN
 from tunekit.units import bytes_text
 
 ABSENT = "-"

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from tunekit.memory.ram import buffer_bytes
+from tunekit.plain_text import printable
 from tunekit.recommend.noise import verdict
 from tunekit.records.loop_profile import Ablation, AblationStep, Contender, LoopProfile
 from tunekit.records.measurement import Measurement
@@ -11,15 +12,7 @@ from tunekit.records.trial import TrialRecord
 from tunekit.report.columns import Column, fitted_table
 from tunekit.report.loop_time import part_texts, step_text
 from tunekit.report.table import Passage, Table
-from tunekit.report.text import (
-    TOO_WIDE_IN_TABLE,
-    UNKNOWN,
-    interval_text,
-    knob_rows,
-    printable,
-    speedup_text,
-    value_text,
-)
+from tunekit.report.text import TOO_WIDE_IN_TABLE, UNKNOWN, interval_text, knob_rows, speedup_text, value_text
 from tunekit.units import bytes_text, duration_text
 
 

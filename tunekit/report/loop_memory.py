@@ -6,12 +6,12 @@ from tunekit.memory.base import BaseRam, base_ram
 from tunekit.memory.ram import buffer_bytes
 from tunekit.memory.ram_grid import GridCell, ram_grid
 from tunekit.memory.vram_budget import VramBudget, vram_budget
+from tunekit.plain_text import printable
 from tunekit.records.attribution import BatchSeen, LeafSeen
 from tunekit.records.host import Host
 from tunekit.records.measurement import LoopMeasurement, Measurement
 from tunekit.records.telemetry import Telemetry
 from tunekit.report.table import Passage, Table
-from tunekit.report.text import printable
 from tunekit.units import bytes_text, count_text
 
 _LARGE_SHARE = 0.01

@@ -3,6 +3,7 @@
 import shlex
 from dataclasses import dataclass
 
+from tunekit.plain_text import printable
 from tunekit.recommend.noise import verdict
 from tunekit.records.finding import Severity
 from tunekit.records.loop_profile import Contender, LoopProfile, ProfileOptions
@@ -21,14 +22,7 @@ from tunekit.report.loop_time import (
     telemetry_lines,
 )
 from tunekit.report.table import Passage, Table
-from tunekit.report.text import (
-    Note,
-    config_text,
-    interval_text,
-    note_of,
-    printable,
-    speedup_text,
-)
+from tunekit.report.text import Note, config_text, interval_text, note_of, speedup_text
 from tunekit.units import count_text, duration_text
 
 _MORE_ROUNDS = 5

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from tunekit.plain_text import printable
 from tunekit.recommend.diagnose.loop.attribution import (
     Bound,
     Closure,
@@ -15,7 +16,6 @@ from tunekit.records.details import Details, KernelWindow
 from tunekit.records.measurement import LoopMeasurement, Measurement
 from tunekit.records.telemetry import GpuTelemetry, Telemetry
 from tunekit.report.table import Passage, Table
-from tunekit.report.text import printable
 from tunekit.units import bytes_text, count_text, duration_text
 
 _SHOWN_KERNELS = 8

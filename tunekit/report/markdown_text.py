@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from tunekit.report.text import printable
+from tunekit.plain_text import printable
 
 _APART = "\u200b"
 """A space of no width: GitHub looks for names and references after Markdown's own escapes are gone."""

@@ -1,12 +1,10 @@
 """What to do with a run, as commands. Pure."""
 
-import shlex
-
 from tunekit.recommend.learning_rate import global_batch
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run, RunStatus
-from tunekit.report.commands import search_again
-from tunekit.report.text import target_text
+from tunekit.report.commands import missing_command, search_again
+from tunekit.report.text import quoted, target_text
 
 
 def next_steps(run: Run, best: Recommendation | None, folder: str) -> tuple[str, ...]:
@@ -18,7 +16,7 @@ def next_steps(run: Run, best: Recommendation | None, folder: str) -> tuple[str,
         folder: where the run lies.
     """
     if best is None or run.status is not RunStatus.FINISHED:
-        return (f"tunekit search --resume {shlex.quote(folder)}",)
+        return (f"tunekit search --resume {quoted(folder)}{missing_command(run.target)}",)
     steps = []
     if run.is_emulated:
         steps.append(f"on a machine with {run.profile.device_names[0]}: {search_again(run)}")
@@ -33,10 +31,13 @@ def _training_steps(run: Run, best: Recommendation, config: str) -> list[str]:
     """Return how to train with the best config."""
     if best.is_baseline:
         return [f"train as before: {target_text(run.target)}"]
-    command = f"tunekit run {shlex.quote(config)}"
+    command, words = f"tunekit run {quoted(config)}", missing_command(run.target)
     baseline = run.baseline_config
     same_batch = baseline is None or global_batch(best.config) == global_batch(baseline)
     if same_batch or run.target.is_bound("lr") or run.script_scales_lr:
-        return [command]
+        return [f"{command}{words}"]
     lr = f"set lr to {best.learning_rate.value:.4g}" if best.learning_rate else "choose an lr"
-    return [f"{lr} in your script for the new batch, or bind it (--bind), then:", f"{command} --keep-lr"]
+    return [
+        f"{lr} in your script for the new batch, or bind it (--bind), then:",
+        f"{command} --keep-lr{words}",
+    ]

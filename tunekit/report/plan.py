@@ -3,13 +3,14 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from tunekit.plain_text import printable
 from tunekit.records.finding import Finding
 from tunekit.records.measurement import Interval
 from tunekit.records.plan import Choice, How, Plan, PlanRow
 from tunekit.report.columns import Column, fitted_table
 from tunekit.report.plan_assumptions import assumptions
 from tunekit.report.table import Table
-from tunekit.report.text import UNKNOWN, Note, finding_text, note_of, printable
+from tunekit.report.text import UNKNOWN, Note, finding_text, note_of
 from tunekit.units import duration_text, hours_text, rate_text, usd_text
 
 _SHOWN_ROWS = 15

@@ -2,6 +2,7 @@
 
 from jinja2 import Environment, StrictUndefined
 
+from tunekit.plain_text import shown_value
 from tunekit.report.view import RunView
 
 _TEMPLATE = """\
@@ -36,6 +37,6 @@ _TEMPLATE = """\
 
 def summary_html(shown: RunView) -> str:
     """Return the answer, what to change, the tiers and the findings; every text is escaped."""
-    environment = Environment(autoescape=True, undefined=StrictUndefined)
+    environment = Environment(autoescape=True, undefined=StrictUndefined, finalize=shown_value)
     lines = [line for line in (shown.headroom, shown.price, *shown.missing_tiers) if line]
     return environment.from_string(_TEMPLATE).render(shown=shown, table=shown.short_tiers, lines=lines)

@@ -7,6 +7,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from tunekit.plain_text import printable
 from tunekit.records.finding import Severity
 from tunekit.report.comparison import ComparisonView
 from tunekit.report.findings import FindingView
@@ -14,7 +15,7 @@ from tunekit.report.fits import FitsView
 from tunekit.report.loop_profile import LoopProfileView
 from tunekit.report.plan import PlanView
 from tunekit.report.table import Passage, Table
-from tunekit.report.text import Note, printable
+from tunekit.report.text import Note
 from tunekit.report.view import RunView
 
 SEVERITY_STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "yellow", Severity.INFO: ""}
@@ -56,8 +57,8 @@ def draw(console: Console, shown: RunView, folder: Path, files: Sequence[Path] =
     _draw_notes(console, shown.notes)
     if files:
         console.print()
-        say(console, printable(f"Written to {folder}/"), "bold")
-        hang(console, printable(", ".join(path.name for path in files)), "  ", "  ")
+        say(console, f"Written to {folder}/", "bold")
+        hang(console, ", ".join(path.name for path in files), "  ", "  ")
     _draw_next(console, shown.next_steps)
 
 
@@ -143,7 +144,7 @@ def _draw_next(console: Console, steps: Sequence[str]) -> None:
     console.print()
     say(console, "Next", "bold")
     for step in steps:
-        console.print(Text(f"  {step}"), soft_wrap=True)
+        console.print(shown_text(f"  {step}"), soft_wrap=True)
 
 
 def _draw_notes(console: Console, notes: Sequence[Note]) -> None:
@@ -173,9 +174,14 @@ def draw_parts(console: Console, parts: Sequence[Table | Passage], joins: bool =
             hang(console, line)
 
 
+def shown_text(text: str, style: str = "") -> Text:
+    """Return text for a terminal; all that one is shown passes here, so that nothing in it can steer it."""
+    return Text(printable(text), style=style)
+
+
 def say(console: Console, sentence: str, style: str = "") -> None:
     """Print text as it is, wrapped, without spaces at the ends of its lines."""
-    for line in Text(sentence, style=style).wrap(console, console.width):
+    for line in shown_text(sentence, style).wrap(console, console.width):
         line.rstrip()
         console.print(line, soft_wrap=True)
 
@@ -185,17 +191,14 @@ def hang(console: Console, text: str, first: str = "", rest: str = "  ", style: 
 
     Args:
         console: where to print.
-        text: in one paragraph or several.
+        text: one paragraph.
         first: what its first line begins with: an indent, or a label.
         rest: what every further line begins with.
         style: of the text.
     """
     width = max(console.width, _LEAST_WIDTH + max(len(first), len(rest)))
-    indent = first
-    for paragraph in text.splitlines() or [""]:
-        for line in _wrapped(paragraph, width, indent, rest):
-            console.print(Text(line, style=style), soft_wrap=True)
-        indent = rest
+    for line in _wrapped(printable(text), width, first, rest):
+        console.print(shown_text(line, style), soft_wrap=True)
 
 
 def _wrapped(paragraph: str, width: int, first: str, rest: str) -> list[str]:
@@ -218,7 +221,8 @@ def draw_table(console: Console, table: Table) -> None:
     """
     say(console, table.title, "bold")
     has_titles = any(table.columns)
-    rows = (table.columns, *table.rows) if has_titles else table.rows
+    cells_of = (table.columns, *table.rows) if has_titles else table.rows
+    rows = [tuple(printable(cell) for cell in row) for row in cells_of]
     widths = [max(len(row[index]) for row in rows) for index in range(len(table.columns))]
     for number, row in enumerate(rows):
         cells = [
@@ -226,6 +230,6 @@ def draw_table(console: Console, table: Table) -> None:
             for index, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         console.print(
-            Text("  ".join(cells).rstrip(), style="bold" if has_titles and number == 0 else ""),
+            shown_text("  ".join(cells).rstrip(), "bold" if has_titles and number == 0 else ""),
             soft_wrap=True,
         )

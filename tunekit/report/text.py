@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tunekit.plain_text import printable
 from tunekit.records.config import KNOBS, TrainConfig
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Host, SandboxKind
@@ -30,14 +31,6 @@ _SANDBOXES: dict[SandboxKind, str] = {
     "landlock": "sandboxed by Landlock: they write to their own folders only",
     "none": "kept from your files by the agent's file guard alone",
 }
-
-
-def printable(text: str) -> str:
-    """Return text of the target's or the machine's with control characters and line breaks written out.
-
-    They could steer a terminal, or make a name look like a line of the report's own.
-    """
-    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
 
 
 def interval_text(interval: Interval | None, unit: str = "", too_wide: str = TOO_WIDE) -> str:
@@ -189,10 +182,15 @@ def finding_text(finding: Finding) -> str:
 
 
 def target_text(target: Target) -> str:
-    """Return the training command as it would be typed."""
-    return printable(shlex.join(target.command))
+    """Return the training command as it would be typed, with a mask in the place of each secret."""
+    return printable(" ".join(map(quoted, target.command)))
 
 
 def sandbox_text(kind: SandboxKind) -> str:
     """Return what keeps the user's files from trials."""
     return _SANDBOXES[kind]
+
+
+def quoted(word: str) -> str:
+    """Return a word for a shell, which still knows `~` for the home folder."""
+    return f"~/{shlex.quote(word[2:])}" if word.startswith("~/") and len(word) > 2 else shlex.quote(word)

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tunekit.plain_text import printable
 from tunekit.records.config import TrainConfig
 from tunekit.records.run import Run
 from tunekit.records.trial import OutcomeKind, TrialRecord
-from tunekit.report.text import printable, value_text
+from tunekit.report.text import value_text
 from tunekit.units import bytes_text, count_text, duration_text, rate_text, share_text
 
 Key = float | str | None

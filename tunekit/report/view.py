@@ -5,6 +5,7 @@ Terminal, Markdown and HTML draw this view; none of them computes a figure of it
 
 from dataclasses import dataclass
 
+from tunekit.plain_text import printable
 from tunekit.recommend.largest import largest_line
 from tunekit.recommend.loss_guard import guarded_modes, losses_line
 from tunekit.records.finding import WORST_FIRST, Severity
@@ -32,7 +33,7 @@ from tunekit.report.prediction import prediction_passage
 from tunekit.report.scaling_table import scaling_table
 from tunekit.report.table import Passage, Table
 from tunekit.report.telemetry import telemetry_table
-from tunekit.report.text import Note, printable
+from tunekit.report.text import Note
 from tunekit.report.tiers_table import short_tiers_table, tiers_table
 from tunekit.report.trials_table import TrialTable, trials_table
 

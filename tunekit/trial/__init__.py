@@ -17,6 +17,7 @@ device_memory   the GPUs have back what a trial took before the next one starts
 watch           limits while it runs -> evidence
 applied         whether the knobs really hold in the process (pure)
 outcome         evidence -> measurement or named failure (pure)
+left_behind     what a trial leaves, without secrets
 executor        the Protocol behind which all this stands, and the real one
 training        the real training with tuned knobs, for which the command replaces tunekit
 """

@@ -31,6 +31,7 @@ from tunekit.trial.device_memory import DeviceMemory
 from tunekit.trial.diverted import DIVERTED, bound_in_size
 from tunekit.trial.isolation import best_sandbox, own_cache, take_writes
 from tunekit.trial.launch import start_trial, write_copies
+from tunekit.trial.left_behind import mask_files, masked_record, secrets_of_target
 from tunekit.trial.option_names import ALL_NAMES
 from tunekit.trial.orphans import end_leftovers
 from tunekit.trial.outcome import measurement_of
@@ -127,14 +128,17 @@ class ProcessExecutor:
         end_leftovers()
         folder = self._fresh_folder(spec.number)
         bound = bind(self._target, spec.config, known.baseline if known else None, spec.lr)
+        secrets = secrets_of_target(self._target, os.environ)
         started_at = datetime.now(UTC).isoformat(timespec="seconds")
-        with DeviceMemory(self._nvml), _scratch_folder() as scratch:
-            request = self._request(folder, scratch, bound, spec, known)
-            keeper = self._start(folder, bound, request)
-            gpus = GpuSampler(self._nvml, self._gpus)
-            evidence = TrialWatch(keeper, folder, self._limits_of(spec), gpus, on_progress).run()
-        evidence.written += take_writes(folder, self._target.working_dir, evidence.written)
-        removed = bound_in_size(folder / DIVERTED)
+        try:
+            with DeviceMemory(self._nvml), _scratch_folder() as scratch:
+                request = self._request(folder, scratch, bound, spec, known)
+                keeper = self._start(folder, bound, request)
+                gpus = GpuSampler(self._nvml, self._gpus)
+                evidence = TrialWatch(keeper, folder, self._limits_of(spec), gpus, on_progress).run()
+        finally:
+            written = take_writes(folder, self._target.working_dir)
+            faults = [*bound_in_size(folder / DIVERTED), *mask_files(folder, secrets)]
         telemetry = self._telemetry_of(spec, evidence)
         result = measurement_of(
             evidence,
@@ -145,7 +149,7 @@ class ProcessExecutor:
         )
         still_unknown = known is None or not known.discovery.complete
         discovery = evidence.discovery if still_unknown else None
-        return TrialRecord(
+        record = TrialRecord(
             number=spec.number,
             role=spec.role,
             round=spec.round,
@@ -157,11 +161,12 @@ class ProcessExecutor:
             failure=result if isinstance(result, Failure) else None,
             discovery=discovery,
             learning_rate=evidence.learnt.discovery.learning_rate if evidence.learnt else None,
-            written=tuple(evidence.written),
-            faults=(*evidence.faults, *removed),
+            written=tuple({one.path: one for one in (*written, *evidence.written)}.values()),
+            faults=(*evidence.faults, *faults),
             telemetry=telemetry,
             sandbox=request.sandbox,
         )
+        return masked_record(record, secrets)
 
     def _telemetry_of(self, spec: TrialSpec, evidence: Evidence) -> Telemetry | None:
         """Keep the time series where that is wanted, and return their summary; no trial fails for them."""

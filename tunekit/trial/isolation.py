@@ -189,22 +189,21 @@ def _shared_caches(layers: Path, environment: Mapping[str, str]) -> dict[str, st
     return {path: str(layer) for path, layer in shared.items()}
 
 
-def take_writes(folder: Path, working_dir: str, known: Sequence[WrittenFile]) -> list[WrittenFile]:
-    """Return what a trial wrote past the agent's file guard, and throw it away.
+def take_writes(folder: Path, working_dir: str) -> list[WrittenFile]:
+    """Return what a trial wrote to its layer, past the agent's file guard, and throw it away.
 
     Args:
         folder: the trial's.
         working_dir: of the script; beside it, new temporary files are not worth telling.
-        known: what the guard told of.
     """
-    layer, told = folder / _LAYER, {one.path for one in known}
+    layer = folder / _LAYER
     found: list[WrittenFile] = []
     for path, is_removed in sandbox.written_in(str(layer)):
         if len(found) >= _MOST_LISTED:
             break
         action = "denied" if is_removed else "diverted" if os.path.lexists(path) else "created"
         is_temporary = path.startswith(_TEMPORARY) and not path.startswith(f"{working_dir}/")
-        if path in told or path.endswith(_NOT_LISTED) or (action == "created" and is_temporary):
+        if path.endswith(_NOT_LISTED) or (action == "created" and is_temporary):
             continue
         shown = path.encode("utf-8", "replace").decode("utf-8")
         found.append(WrittenFile.model_validate({"path": shown, "action": action}))

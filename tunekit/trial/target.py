@@ -1,6 +1,7 @@
 """From the words after `--` to a target."""
 
 import hashlib
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from tunekit.errors import TargetError
 from tunekit.hardware.interpreter import is_python, program_of, unwrapped
 from tunekit.near import did_you_mean
 from tunekit.records.target import Target
+from tunekit.secret_words import MASK, has_mask, masked_words
 
 
 def resolve_target(command: Sequence[str], working_dir: Path, builtin: str | None = None) -> Target:
@@ -19,15 +21,22 @@ def resolve_target(command: Sequence[str], working_dir: Path, builtin: str | Non
         builtin: name of the built-in workload, when the command is ours.
 
     Raises:
-        TargetError: there is no such program or script, a word is no text, or an option of Python's own keeps
-            the agent out.
+        TargetError: there is no such program or script, a word is no text, a secret is missing, or an option of
+            Python's own keeps the agent out.
     """
     if not command:
         raise TargetError("no training command; give it after --, as in: tunekit search -- python train.py")
     try:
         "".join((*command, str(working_dir))).encode()
     except UnicodeEncodeError as error:
-        raise TargetError(f"the command or its folder is not readable as text: {list(command)}") from error
+        raise TargetError(
+            f"the command or its folder is not readable as text: {list(masked_words(command))}"
+        ) from error
+    if has_mask(command):
+        raise TargetError(
+            f"the command holds {MASK} in the place of a secret, which is not stored: {shlex.join(command)}; "
+            f"give the command after --, with the secret in place of {MASK}"
+        )
     if program_of(command[0], working_dir) is None:
         raise TargetError(f"no program {command[0]!r} on PATH; give the command as you would type it")
     _refuse_agentless(command)
@@ -58,6 +67,11 @@ def _refuse_agentless(command: Sequence[str]) -> None:
                 f"python -{found} keeps tunekit's agent out of the script ({' '.join(words[:3])}): "
                 f"leave -{found} out of the command"
             )
+
+
+def without_secrets(target: Target) -> Target:
+    """Return the target as it may be stored and shown: its command masked."""
+    return target.model_copy(update={"command": masked_words(target.command)})
 
 
 def _script_of(command: Sequence[str], working_dir: Path) -> Path | None:
@@ -102,7 +116,7 @@ def _missing(path: Path, word: str) -> str:
 def _name_of(command: Sequence[str], script: Path | None) -> str:
     if script is not None:
         return script.stem[:100]
-    words = [word for word in command[1:] if not word.startswith("-")]
+    words = [word for word in masked_words(command)[1:] if not word.startswith("-") and "=" not in word]
     stem = (words or [Path(command[0]).name])[0].replace("/", "-")
     return stem[:100] or "target"
 

@@ -15,6 +15,7 @@ from tunekit.hardware.limits import oom_kills
 from tunekit.hardware.telemetry.gpu import GpuSampler
 from tunekit.hardware.telemetry.sampler import LoopSample, Sampler, Series
 from tunekit.hardware.telemetry.tree import TreeMeter
+from tunekit.plain_text import printable
 from tunekit.records.agent_messages import (
     AgentErrorEvent,
     DoneEvent,
@@ -64,8 +65,8 @@ _MOST_EXECS = 20
 """Programs that one process may become before its first batch."""
 _TAIL_BYTES = 64 << 10
 _TAIL_LINES = 20
-_UNPRINTABLE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""Colours and other orders to a terminal."""
+_COLOURS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+"""Colours and moves of the cursor, which progress bars print and nobody misses."""
 
 
 @dataclass(frozen=True)
@@ -472,8 +473,9 @@ def standstill(evidence: Evidence, limit_s: float) -> tuple[OutcomeKind, str]:
 
 
 def plain(text: str) -> str:
-    """Return text without what a terminal would take for orders."""
-    return _UNPRINTABLE.sub("", text)
+    """Return text of the script's, colours left out and whatever else is no visible letter written out."""
+    lines = _COLOURS.sub("", text).expandtabs().split("\n")
+    return "\n".join(printable(line) for line in lines)
 
 
 def last_lines(log: Path) -> tuple[str, ...]:

@@ -1,9 +1,10 @@
 """What a chart writes beside its points. Pure."""
 
+from tunekit.plain_text import printable
 from tunekit.records.measurement import Interval
 from tunekit.records.trial import OutcomeKind, TrialRecord
 from tunekit.report.charts.chart import Point
-from tunekit.report.text import config_text, interval_text, is_too_wide, printable
+from tunekit.report.text import config_text, interval_text, is_too_wide
 
 _MOST_LETTERS = 200
 """Of a failure's reason: the rest stands in the table of trials."""

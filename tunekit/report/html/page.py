@@ -2,6 +2,7 @@
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from tunekit.plain_text import shown_value
 from tunekit.report.html.drawings import drawing, drawings_json
 from tunekit.report.html.embedded import (
     own_file,
@@ -75,6 +76,7 @@ def _templates() -> Environment:
         loader=PackageLoader("tunekit.report.html", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=shown_value,
         trim_blocks=True,
         lstrip_blocks=True,
     )

@@ -1,0 +1,42 @@
+"""Home folders and the machine's name are left out of what others read."""
+
+from pathlib import Path
+
+import pytest
+from build_records import host, run, target
+
+from tunekit.report.places import HIDDEN_NAME, shortener, without_places
+from tunekit.report.text import target_text
+
+HOME = Path("/data/people/ada")
+
+
+@pytest.mark.parametrize(
+    ("text", "short"),
+    [
+        ("/data/people/ada/proj/train.py", "~/proj/train.py"),
+        ("/home/grace/x and '/home/grace'", "~/x and '~'"),
+        ("file:///Users/ada/x", "file://~/x"),
+        ("--data=/root/data", "--data=~/data"),
+        ('File "/home/ada/t.py", line 3', 'File "~/t.py", line 3'),
+        ("/data/people/adamant/x", "/data/people/adamant/x"),
+        ("/mnt/home/ada/x", "/mnt/home/ada/x"),
+        ("/rooted/x", "/rooted/x"),
+        ("https://x.io/home/ada", "https://x.io/home/ada"),
+    ],
+)
+def test_a_home_folder_is_written_as_a_tilde(text: str, short: str):
+    assert shortener(HOME)(text) == short
+
+
+def test_a_run_for_others_names_neither_home_nor_machine():
+    seen = run(
+        host=host(hostname="ada-desk"),
+        target=target(command=("python", f"{HOME}/my proj/t.py"), working_dir=str(HOME)),
+    )
+    shown = without_places(seen, HOME)
+    assert shown.host.hostname == HIDDEN_NAME
+    assert shown.target.working_dir == "~"
+    assert target_text(shown.target) == "python ~/'my proj/t.py'"
+    assert str(HOME) not in shown.model_dump_json()
+    assert type(shown).model_validate_json(shown.model_dump_json()) == shown
