@@ -21,8 +21,8 @@ def resolve_target(command: Sequence[str], working_dir: Path, builtin: str | Non
         builtin: name of the built-in workload, when the command is ours.
 
     Raises:
-        TargetError: there is no such program or script, a word is no text, a secret is missing, or an option of
-            Python's own keeps the agent out.
+        TargetError: there is no such program or script, a word is no text, a secret is missing, or one of
+            Python's own options keeps the agent out.
     """
     if not command:
         raise TargetError("no training command; give it after --, as in: tunekit search -- python train.py")
