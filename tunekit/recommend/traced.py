@@ -33,8 +33,7 @@ class Unpredictable(Exception):  # noqa: N818 - says what is the case
 
 def trace_of(trial: TrialRecord) -> TraceSeen | None:
     """Return what a trial traced of its own steps."""
-    details = trial.measurement.details if trial.measurement else None
-    return details.trace if details else None
+    return trial.details.trace if trial.details else None
 
 
 def other_size(trial: TrialRecord, target: Target) -> TrainConfig | None:

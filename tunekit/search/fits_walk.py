@@ -7,6 +7,7 @@ from tunekit.errors import TargetError
 from tunekit.recommend.fits import Fits
 from tunekit.recommend.loader_elsewhere import usual_instance
 from tunekit.recommend.traced import Unpredictable, other_size
+from tunekit.records.agent_messages import Arithmetic
 from tunekit.records.details import Detail
 from tunekit.records.fits import FitsRun, GpuFacts
 from tunekit.records.prediction import OutsideTorch
@@ -64,7 +65,7 @@ class FitsWalk:
         """
         self._save(RunStatus.RUNNING)
         try:
-            record = self._trial(TrialSpec(0, TrialRole.BASELINE, None, details=_DETAILS), None, _PURPOSE)
+            record = self._trial(TrialSpec(0, TrialRole.BASELINE, None, details=_DETAILS, skips=Arithmetic.ALL), None, _PURPOSE)
             self._trace_other_size(record)
             self._predict()
         except KeyboardInterrupt:

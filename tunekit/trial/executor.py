@@ -16,10 +16,10 @@ from tunekit.hardware.nvml_library import NvmlLibrary
 from tunekit.hardware.telemetry.gpu import GpuSampler
 from tunekit.hardware.telemetry.store import save_series
 from tunekit.hardware.telemetry.summary import summarise
-from tunekit.records.agent_messages import AgentRequest
+from tunekit.records.agent_messages import AgentRequest, Arithmetic
 from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.details import Detail
-from tunekit.records.measurement import Measurement
+from tunekit.records.measurement import DryLoop, DryRun, LoopMeasurement, Measurement
 from tunekit.records.target import Discovery, Target
 from tunekit.records.telemetry import Telemetry
 from tunekit.records.trial import Failure, TrialRecord, TrialRole
@@ -45,6 +45,8 @@ class TrialSpec:
     round: int | None = None
     details: tuple[Detail, ...] = ()
     """What to look at once it is measured."""
+    skips: Arithmetic = Arithmetic.TRACED
+    """What is not computed where the script trains on a CPU."""
     sizes: tuple[int, ...] = ()
     """Batch sizes for Detail.SIZES."""
     rate_to_beat: float | None = None
@@ -139,6 +141,7 @@ class ProcessExecutor:
             duration_s=evidence.duration_s,
             measurement=result if isinstance(result, Measurement) else None,
             failure=result if isinstance(result, Failure) else None,
+            dry=result if isinstance(result, DryRun) else None,
             discovery=discovery,
             written=tuple(evidence.written),
             faults=tuple(evidence.faults),
@@ -205,6 +208,7 @@ class ProcessExecutor:
             loader=loader.address if loader else None,
             roots=known.discovery.roots if known else (),
             details=spec.details,
+            skips=spec.skips,
             sizes=spec.sizes,
             rate_to_beat=spec.rate_to_beat,
             device_memory_bytes=self._device_memory_bytes,
@@ -225,8 +229,7 @@ def baseline_config(evidence: Evidence) -> TrainConfig | None:
     discovery = evidence.learnt.discovery
     loader = discovery.training_loader
     loop = evidence.done.loop if evidence.done else None
-    mean_batch = round(loop.steady_samples / loop.steady_batches) if loop else None
-    measured_batch = (loop.batch_size if loop else None) or mean_batch
+    measured_batch = (loop.batch_size or _mean_batch(loop)) if loop else None
     workers = loader.num_workers if loader else 0
     return TrainConfig(
         batch_size=(loader.batch_size if loader else None) or measured_batch or 1,
@@ -239,6 +242,13 @@ def baseline_config(evidence: Evidence) -> TrainConfig | None:
         channels_last=any(root.channels_last for root in discovery.roots),
         accumulate_grad_batches=discovery.batches_per_step,
     )
+
+
+def _mean_batch(loop: LoopMeasurement | DryLoop) -> int:
+    """Return the samples in a batch of a loop whose loader declares no size."""
+    if isinstance(loop, DryLoop):
+        return loop.batch_samples
+    return round(loop.steady_samples / loop.steady_batches)
 
 
 def _baseline_precision(discovery: Discovery) -> Precision:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from tunekit.records.agent_messages import ErrorSeen, RankEvent
 from tunekit.records.details import Details, LargestSeen
-from tunekit.records.measurement import LoopMeasurement, Measurement
+from tunekit.records.measurement import DryLoop, DryRun, LoopMeasurement, Measurement
 from tunekit.records.target import Discovery
 from tunekit.records.trial import Failure, MemoryPoint, OutcomeKind
 from tunekit.trial.applied import knob_missed
@@ -64,7 +64,7 @@ def measurement_of(
     baseline: Discovery | None,
     own_batch: int | None = None,
     sizes: Sequence[int] = (),
-) -> Measurement | Failure:
+) -> Measurement | DryRun | Failure:
     """Return what a trial's evidence amounts to.
 
     Args:
@@ -76,6 +76,8 @@ def measurement_of(
     """
     if evidence.done is None or (evidence.done.is_final and not _ended_well(evidence)):
         return _blaming_bindings(_failure_without_measurement(evidence), evidence, bound)
+    if isinstance(evidence.done.loop, DryLoop):
+        return DryRun(loop=evidence.done.loop, details=_details(evidence, sizes) or Details())
     too_large = _ended_on_largest(evidence)
     if too_large is not None:
         return too_large
@@ -96,8 +98,13 @@ def measurement_of(
     return Measurement(
         loop=_with_other_ranks(loop, evidence.ranks.values()),
         memory=evidence.memory,
-        details=evidence.done.details if evidence.done.is_final else _cut_short(evidence, sizes),
+        details=_details(evidence, sizes),
     )
+
+
+def _details(evidence: Evidence, sizes: Sequence[int]) -> Details | None:
+    assert evidence.done is not None
+    return evidence.done.details if evidence.done.is_final else _cut_short(evidence, sizes)
 
 
 def _ended_well(evidence: Evidence) -> bool:

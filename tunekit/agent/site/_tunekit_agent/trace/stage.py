@@ -64,6 +64,7 @@ class LoopTrace(GivesBatch):
     def __init__(self, torch: Any, loop: LoopAtHand, folder: str) -> None:
         super().__init__()
         self._torch, self._loop, self._folder = torch, loop, folder
+        self._dry = loop.dry
         self._on_cpu = loop.device_type != "cuda"
         self._batch: Any = None
         self._own_size = 0
@@ -114,6 +115,8 @@ class LoopTrace(GivesBatch):
         with self._open:
             if self._at_work is not None:
                 self._at_work.leave()
+        if self._dry is not None:
+            self._dry.leave()
 
     def facts(self) -> dict:
         """Return the plain facts of a TraceSeen record."""
@@ -184,6 +187,8 @@ class LoopTrace(GivesBatch):
             self._open.enter_context(stance("force_eager"))
             self._doubts.append("traced without torch.compile, which keeps less")
         if self._on_cpu:
+            if self._dry is not None:
+                self._dry.enter()
             cuda_ways.take(self._torch)
             self._open.enter_context(cuda_ways.lists_of_parameters())
             if self._has_recurrent():
