@@ -151,6 +151,8 @@ class TraceSeen(Record):
     """What they ran on; on a CPU with torch's ways of a GPU."""
     batches_per_step: PositiveInt = 1
     """Loop batches per optimizer step."""
+    is_dry: bool = False
+    """Whether they ran without their arithmetic."""
     is_own_batch: bool = False
     """Whether the script makes its batches itself, so that one size alone was traced."""
     steps: tuple[TracedAt, ...] = Field(default=(), max_length=8)

@@ -212,3 +212,5 @@ class DryRun(Record):
 
     loop: DryLoop
     details: Details
+    is_whole: bool = True
+    """Whether all was looked at that was asked for, before the script ended or was ended."""

@@ -61,6 +61,18 @@ class KnownTarget:
     baseline: TrainConfig
 
 
+class TrialInterrupted(KeyboardInterrupt):
+    """Ctrl-C, after the trial had told what it knew.
+
+    Args:
+        record: of the trial as far as it came.
+    """
+
+    def __init__(self, record: TrialRecord) -> None:
+        super().__init__()
+        self.record = record
+
+
 class Executor(Protocol):
     """Runs trials."""
 
@@ -110,7 +122,8 @@ class ProcessExecutor:
         """Run one trial in a fresh process tree.
 
         Raises:
-            KeyboardInterrupt: Ctrl-C; the tree is gone by then and no record is made.
+            TrialInterrupted: Ctrl-C, after it had measured, or learnt its loop without arithmetic.
+            KeyboardInterrupt: Ctrl-C before; the tree is gone by then in either case.
         """
         folder = self._fresh_folder(spec.number)
         bound = bind(self._target, spec.config, known.baseline if known else None)
@@ -119,7 +132,21 @@ class ProcessExecutor:
         with DeviceMemory(self._nvml):
             keeper = self._start(folder, bound, request)
             gpus = GpuSampler(self._nvml, self._gpus)
-            evidence = TrialWatch(keeper, folder, self._limits_of(spec), gpus, on_progress).run()
+            watch = TrialWatch(keeper, folder, self._limits_of(spec), gpus, on_progress)
+            try:
+                evidence = watch.run()
+            except KeyboardInterrupt as stopped:
+                evidence = watch.gathered()
+                if evidence.done is None:
+                    raise
+                raise TrialInterrupted(self._record(spec, known, bound, evidence, started_at)) from stopped
+        return self._record(spec, known, bound, evidence, started_at)
+
+    def _record(
+        self, spec: TrialSpec, known: KnownTarget | None, bound: Bound, evidence: Evidence, started_at: str
+    ) -> TrialRecord:
+        """Return the record of a trial whose tree is gone."""
+        folder = self._trials_folder / f"{spec.number:04d}"
         shutil.rmtree(folder / "diverted", ignore_errors=True)
         telemetry = self._telemetry_of(spec, evidence)
         result = measurement_of(

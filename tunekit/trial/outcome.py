@@ -77,7 +77,8 @@ def measurement_of(
     if evidence.done is None or (evidence.done.is_final and not _ended_well(evidence)):
         return _blaming_bindings(_failure_without_measurement(evidence), evidence, bound)
     if isinstance(evidence.done.loop, DryLoop):
-        return DryRun(loop=evidence.done.loop, details=_details(evidence, sizes) or Details())
+        seen = _details(evidence, sizes) or Details()
+        return DryRun(loop=evidence.done.loop, details=seen, is_whole=evidence.done.is_final)
     too_large = _ended_on_largest(evidence)
     if too_large is not None:
         return too_large
@@ -157,7 +158,8 @@ def _why_cut_short(evidence: Evidence) -> str:
     if evidence.agent_error is not None:
         return f"the agent failed: {evidence.agent_error}"
     if evidence.limit is not None:
-        return evidence.limit_message
+        remedy = _REMEDIES.get(evidence.limit)
+        return f"{evidence.limit_message}; {remedy}" if remedy else evidence.limit_message
     if evidence.exit is not None and evidence.exit.error is not None:
         return _failure_by_exception(evidence.exit.error, evidence).message
     if evidence.returncode:

@@ -158,6 +158,10 @@ class TrialWatch:
                 self._follow()
         finally:
             self._end()
+        return self.gathered()
+
+    def gathered(self) -> Evidence:
+        """Return all that is known of a trial whose tree is gone, also of one that was interrupted."""
         self._take_events()
         self._take_pulse()
         evidence = self._evidence

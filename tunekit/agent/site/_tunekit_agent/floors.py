@@ -59,6 +59,11 @@ class Floors(Stage):
         self._batch: ReplayedBatch | None = None
         self._why_not = ""
 
+    @property
+    def phase(self) -> str:
+        """Its name, another where the loader alone is timed."""
+        return "loader" if self._is_dry else self.name
+
     def asked(self, source: Any) -> Any:
         """Time the loader at the first call; time the training from then on."""
         if self._batch is None:
@@ -100,7 +105,7 @@ class Floors(Stage):
         self.is_over = self._batch is None
 
     def _moved(self) -> None:
-        self.moved(self.name)
+        self.moved(self.phase)
 
     def _trained(self) -> tuple:
         """Return seconds per batch, batches, and why they are missing."""

@@ -323,7 +323,12 @@ class Observer:
         On a GPU steps take little time, and measured they say more.
         """
         on_cpu = seen.device is not None and seen.device.type == "cpu"
-        if self._request.skips == "all" and on_cpu and self.ranks.world_size == 1 and not self._learner.complete:
+        if (
+            self._request.skips == "all"
+            and on_cpu
+            and self.ranks.world_size == 1
+            and not self._learner.complete
+        ):
             self._dry_steps().enter()
 
     def _knows_enough(self, is_learnt: bool) -> bool:

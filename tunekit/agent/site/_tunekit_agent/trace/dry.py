@@ -23,9 +23,21 @@ _MOST_WHOLE_NUMBERS = 1 << 24
 """Elements up to which whole numbers and masks are computed, or zeroed."""
 _FILLED = 1 << 12
 """Elements up to which floats that nobody computed read as one."""
-_REAL = ("_local_scalar_dense", "lift_fresh", "_pin_memory", "is_pinned", "set_", "resize_", "_resize_output_")
+_REAL = (
+    "_local_scalar_dense",
+    "lift_fresh",
+    "_pin_memory",
+    "is_pinned",
+    "set_",
+    "resize_",
+    "_resize_output_",
+)
 _MADE_EMPTY = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
 _AS_ITSELF, _AS_ARGUMENT, _AS_TENSOR = 0, 1, 2
+
+
+class _IsView(Exception):  # noqa: N818 - says what is the case
+    """An op costs nothing, as it computes nothing."""
 
 
 class DrySteps:
@@ -58,7 +70,7 @@ class DrySteps:
             self._mode.__enter__()
 
     def leave(self) -> None:
-        """Compute again; where a mode of the script's covers this one it stays, and lets everything through."""
+        """Compute again; where a mode of the script's covers this one, it lets everything through."""
         mode, self._mode = self._mode, None
         if mode is not None:
             mode.dry = None
@@ -157,7 +169,7 @@ class DrySteps:
             return known
         try:
             forms = self._asked_of_fakes(func, args, kwargs, tensors)
-        except Exception:  # no fake version, or a shape that depends on values
+        except Exception:  # no fake version, a shape that depends on values, or a view
             forms = None
         if key is not None:
             self._made[key] = forms
@@ -177,6 +189,7 @@ class DrySteps:
 
             made = func(*_mapped(faked, args), **_mapped(faked, kwargs))
         places = {id(fake): place for place, fake in enumerate(fakes)}
+        storages = {fake.untyped_storage()._cdata for fake in fakes}
         written = _written(func, args, kwargs, tensors)
         leaves: list = []
         structure = _structure(torch, made, leaves)
@@ -186,6 +199,8 @@ class DrySteps:
                 forms.append((_AS_ITSELF, leaf))
             elif id(leaf) in places or number in written:
                 forms.append((_AS_ARGUMENT, places.get(id(leaf), written.get(number))))
+            elif leaf.untyped_storage()._cdata in storages:
+                raise _IsView(f"{func} gives a part of what it takes, which its schema does not say")
             else:
                 size, stride = tuple(map(int, leaf.size())), tuple(map(int, leaf.stride()))
                 forms.append((_AS_TENSOR, (size, stride, leaf.dtype)))

@@ -13,8 +13,8 @@ from ..storages import is_tensor
 from .tracer import Tracer
 
 _STEPS = 4
-"""Optimizer steps that are traced: what the first frees of the time before is not known, and torch's allocator
-reserves more until the fourth."""
+"""Optimizer steps that are traced: what the first frees of the time before is not known, and torch's
+allocator reserves more until the fourth."""
 _FORWARD_NOT_SEEN = (
     "backward was seen of a forward that was not: it runs in a thread of its own, which is not traced"
 )

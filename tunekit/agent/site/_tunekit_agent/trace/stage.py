@@ -80,6 +80,13 @@ class LoopTrace(GivesBatch):
         self._broken = 0
         self._unseen_turns = _UNSEEN_TURNS
 
+    @property
+    def phase(self) -> str:
+        """Its name, with the precision and the batch size at work."""
+        if self._at_work is None:
+            return self.name
+        return f"{self.name} {self._precision or 'own'} {self._at_work.size}"
+
     @_keeps_what_was_traced
     def asked(self, source: Any) -> Any:
         """The loop asks for a batch; returns the one that it is given instead."""
@@ -123,6 +130,7 @@ class LoopTrace(GivesBatch):
         return {
             "device_type": self._loop.device_type,
             "batches_per_step": self._loop.batches_per_step,
+            "is_dry": self._on_cpu and self._dry is not None,
             "is_own_batch": self._is_own,
             "steps": list(self._seen),
             "doubts": sorted(set(self._doubts)),
