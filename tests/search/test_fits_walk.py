@@ -10,6 +10,7 @@ from build_records import failure, profile, trial_record
 from scripted_search import RecordingListener
 
 from tunekit.errors import TargetError
+from tunekit.records.agent_messages import Arithmetic
 from tunekit.records.config import Precision
 from tunekit.records.details import Detail
 from tunekit.records.fits import FitsOptions, FitsRun, Verdict
@@ -57,7 +58,8 @@ def walk_in(
 
 def test_one_trial_predicts_every_gpu_and_all_is_saved(tmp_path: Path):
     run, executor = walk_in(tmp_path)
-    assert [(spec.config, spec.details) for spec in executor.specs] == [(None, (Detail.FLOORS, Detail.TRACE))]
+    assert [(spec.config, spec.skips) for spec in executor.specs] == [(None, Arithmetic.ALL)]
+    assert {Detail.FLOORS, Detail.TRACE} <= set(executor.specs[0].details)
     assert run.status is RunStatus.FINISHED
     assert run.prediction is not None
     assert [one.profile_id for one in run.gpus] == ["k80", "t4", "a10g"]

@@ -34,9 +34,9 @@ class Floors(Stage):
         world_size: ranks that train together; one of several can't be timed alone.
         batches_per_step: loop batches per optimizer step.
         synchronize: returns when the device has no work left.
-        is_dry: whether the training computes nothing: the loader alone is timed.
         clock: returns seconds.
         sleep: waits for seconds.
+        is_dry: whether the training computes nothing: the loader alone is timed.
     """
 
     name = "floors"
@@ -47,9 +47,9 @@ class Floors(Stage):
         world_size: int,
         batches_per_step: int,
         synchronize: Callable[[], None],
-        is_dry: bool = False,
         clock: Callable[[], float] = time.perf_counter,
         sleep: Callable[[float], None] = time.sleep,
+        is_dry: bool = False,
     ) -> None:
         super().__init__()
         self._window_s, self._world_size, self._is_dry = window_s, world_size, is_dry
@@ -306,4 +306,4 @@ class TrainingAlone:
 
 def make(loop: LoopAtHand) -> Floors:
     """Return the stage for a loop."""
-    return Floors(loop.window_s, loop.ranks.world_size, loop.batches_per_step, loop.synchronize, loop.is_dry)
+    return Floors(loop.window_s, loop.ranks.world_size, loop.batches_per_step, loop.synchronize, is_dry=loop.is_dry)

@@ -79,36 +79,32 @@ class DrySteps:
 
     def run(self, func: Any, args: tuple, kwargs: dict) -> Any:
         """Return what an op gives, without its arithmetic where that is no matter."""
-        if self._is_fetching():
-            return func(*args, **kwargs)
         known = self._by_op.get(func)
         if known is None:
             known = self._by_op[func] = _Op(self._torch, func)
-        if known.is_real:
+        if known.is_real or self._is_fetching():
             return func(*args, **kwargs)
         tensors = _tensors(self._torch, (args, kwargs))
         if not all(self._is_plain(one) for one in tensors):
             return func(*args, **kwargs)
-        floats = [one for one in tensors if one.is_floating_point() or one.is_complex()]
-        if floats and all(one.numel() <= _FEW_FLOATS for one in tensors):
-            return self._computed(func, args, kwargs)
-        if known.gives_nothing:
-            return None if floats else func(*args, **kwargs)
-        forms = self._forms(func, args, kwargs, tensors)
-        if forms is None:
-            return func(*args, **kwargs)
-        if not floats and _is_few_numbers(self._torch, forms[0]):
+        has_floats = any(one.is_floating_point() or one.is_complex() for one in tensors)
+        if has_floats and known.gives_nothing and any(one.numel() > _FEW_FLOATS for one in tensors):
+            return None
+        if has_floats and all(one.numel() <= _FEW_FLOATS for one in tensors):
+            return self._computed(func, args, kwargs, tensors)
+        forms = None if known.gives_nothing else self._forms(func, args, kwargs, tensors)
+        if forms is None or (not has_floats and _is_few_numbers(self._torch, forms[0])):
             return func(*args, **kwargs)
         return self._given(func, args, kwargs, forms)
 
     # --- what an op gives ------------------------------------------------------------------
 
-    def _computed(self, func: Any, args: tuple, kwargs: dict) -> Any:
+    def _computed(self, func: Any, args: tuple, kwargs: dict, tensors: list) -> Any:
         """Compute a few floats; those that nobody computed may not be what an op takes."""
         try:
             return func(*args, **kwargs)
         except Exception:
-            forms = self._forms(func, args, kwargs, _tensors(self._torch, (args, kwargs)))
+            forms = self._forms(func, args, kwargs, tensors)
             if forms is None:
                 raise
             return self._given(func, args, kwargs, forms)
@@ -162,11 +158,10 @@ class DrySteps:
         """Return what an op gives for such arguments: (kind, form) of each leaf, and their structure."""
         try:
             key = (func, _signature(self._torch, args), _signature(self._torch, kwargs))
-            known = self._made.get(key, key)
-        except TypeError:  # an argument that is no key
-            key, known = None, None
-        if known is not key and key is not None:
-            return known
+            if key in self._made:
+                return self._made[key]
+        except Exception:  # an argument that has no hash, or does not compare
+            key = None
         try:
             forms = self._asked_of_fakes(func, args, kwargs, tensors)
         except Exception:  # no fake version, a shape that depends on values, or a view
@@ -227,13 +222,14 @@ class _Op:
 
     def __init__(self, torch: Any, func: Any) -> None:
         schema = getattr(func, "_schema", None)
-        name = str(getattr(schema, "name", func)).split("::")[-1].split(".")[0]
+        space, _, name = str(getattr(schema, "name", "")).rpartition("::")
         returns = list(getattr(schema, "returns", ()))
         aliases = [one.alias_info for one in returns]
         is_view = any(alias is not None and not alias.is_write for alias in aliases)
         is_inplace_view = torch.Tag.inplace_view in getattr(func, "tags", ())
-        is_unknown = schema is None
-        self.is_real = is_unknown or is_view or is_inplace_view or name in _REAL or name in _MADE_EMPTY
+        takes_tensors = any("Tensor" in str(one.type) for one in getattr(schema, "arguments", ()))
+        is_question = not name or (space != "aten" and not takes_tensors)  # as one of torch's profiler
+        self.is_real = is_question or is_view or is_inplace_view or name in _REAL or name in _MADE_EMPTY
         self.gives_nothing = not returns and bool(getattr(schema, "is_mutable", False))
 
 

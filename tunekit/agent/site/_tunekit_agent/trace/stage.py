@@ -119,11 +119,13 @@ class LoopTrace(GivesBatch):
         """Put back what was changed; say why a size is missing that was still at work."""
         if self._at_work is not None and not self.is_over:
             self._why_ended = f"batch size {self._at_work.size} was too slow to be traced"
-        with self._open:
-            if self._at_work is not None:
-                self._at_work.leave()
-        if self._dry is not None:
-            self._dry.leave()
+        try:
+            with self._open:
+                if self._at_work is not None:
+                    self._at_work.leave()
+        finally:
+            if self._dry is not None:
+                self._dry.leave()
 
     def facts(self) -> dict:
         """Return the plain facts of a TraceSeen record."""
