@@ -306,4 +306,5 @@ class TrainingAlone:
 
 def make(loop: LoopAtHand) -> Floors:
     """Return the stage for a loop."""
-    return Floors(loop.window_s, loop.ranks.world_size, loop.batches_per_step, loop.synchronize, is_dry=loop.is_dry)
+    world_size, per_step = loop.ranks.world_size, loop.batches_per_step
+    return Floors(loop.window_s, world_size, per_step, loop.synchronize, is_dry=loop.is_dry)
