@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tunekit.records.config import TrainConfig
 from tunekit.records.details import Detail
+from tunekit.records.host import SandboxKind
 from tunekit.records.target import Target
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.trial.executor import KnownTarget, ProcessExecutor, TrialSpec
@@ -42,10 +43,17 @@ def share_compiled(trials_folder: Path) -> None:
 class RealTrials:
     """Trials of one target in one folder; the first is the baseline."""
 
-    def __init__(self, target: Target, folder: Path, limits: Limits = LIMITS, window_s: float = 0.3) -> None:
+    def __init__(
+        self,
+        target: Target,
+        folder: Path,
+        limits: Limits = LIMITS,
+        window_s: float = 0.3,
+        sandbox: SandboxKind | None = None,
+    ) -> None:
         self.folder = folder
         share_compiled(folder)
-        self._executor = ProcessExecutor(target, folder, limits, window_s)
+        self._executor = ProcessExecutor(target, folder, limits, window_s, sandbox=sandbox)
         self._count = 0
         self.baseline: TrialRecord | None = None
 

@@ -11,9 +11,10 @@ TunekitError (1)
 ├── RunFolderError (8)            the run folder can't be written
 │   └── RunFolderLockedError (8)  another search owns it
 ├── TargetChangedError (9)        a resumed run belongs to another target
-└── RecordError (10)              a file of a run can't be read
-    ├── DamagedRecordError (10)   not what a record of its kind looks like
-    └── NewerRecordError (10)     written by a newer tunekit
+├── RecordError (10)              a file of a run can't be read
+│   ├── DamagedRecordError (10)   not what a record of its kind looks like
+│   └── NewerRecordError (10)     written by a newer tunekit
+└── UnreadableError (1)           why a file can't be read; its reader says which file and what to do
 
 The number is the exit code of the command line. 130 is Ctrl-C.
 
@@ -98,3 +99,7 @@ class DamagedRecordError(RecordError):
 
 class NewerRecordError(RecordError):
     """The file was written by a newer tunekit."""
+
+
+class UnreadableError(TunekitError):
+    """Why a file can't be read, as what follows its name; its reader makes an error of its own of it."""

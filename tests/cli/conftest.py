@@ -7,8 +7,10 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def own_signal_handler() -> Iterator[None]:
-    """Put back the handler that `main` replaces."""
-    before = signal.getsignal(signal.SIGTERM)
+def own_signal_handlers() -> Iterator[None]:
+    """Put back the handlers that `main` replaces."""
+    numbers = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+    before = [signal.getsignal(number) for number in numbers]
     yield
-    signal.signal(signal.SIGTERM, before)
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)

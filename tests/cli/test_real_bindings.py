@@ -39,10 +39,12 @@ QUICK = (
 SCRIPT = str(ZOO / "configured.py")
 
 
-def tunekit(folder: Path, *words: str, command: tuple[str, ...], **variables: str) -> str:
-    """Run one verb on the script and return what it printed."""
+def tunekit(
+    folder: Path, *words: str, command: tuple[str, ...], script: str = SCRIPT, **variables: str
+) -> str:
+    """Run one verb on a script and return what it printed."""
     process = subprocess.run(
-        [sys.executable, "-m", "tunekit", *words, "--", sys.executable, SCRIPT, *command],
+        [sys.executable, "-m", "tunekit", *words, "--", sys.executable, script, *command],
         cwd=folder,
         env={**os.environ, **variables},
         capture_output=True,
@@ -131,3 +133,23 @@ def test_init_finds_the_users_own_places_and_search_uses_them(project: Path) -> 
     assert 'accumulate_grad_batches = "--accumulate {}"' in written
     tunekit(project, "search", "--fix", "batch_size=64", "--out", "run", *QUICK, command=command)
     assert "batch 64" in (project / "run/trials/0001/output.log").read_text()
+
+
+def test_init_writes_what_the_loop_followed_and_says_why_not_the_rest(tmp_path: Path) -> None:
+    script = str(ZOO / "scales_lr.py")
+    shown = " ".join(tunekit(tmp_path, "init", command=(), script=script).split())
+    assert (tmp_path / "tunekit.toml").read_text() == '[bind]\nbatch_size = "--batch-size {}"\n'
+    assert "batch_size=--batch-size {} 16 batches of 16 yes" in shown
+    assert "num_workers=--workers {} 1 num_workers was set to 1, but the training loader has 0" in shown
+    assert "not written" in shown
+    assert "lr: the script scales its learning rate itself, so no rule is applied on top" in shown
+    assert "sk-planted" not in shown
+    wishes = ("--bind", "batch_size=--batch-size {}", "--range", "batch_size=64..64", "--out", "run")
+    tunekit(tmp_path, "search", *wishes, *QUICK, "--fix", "num_workers=0", command=(), script=script)
+    run = read_json(tmp_path / "run" / "run.json", Run)
+    assert run.script_scales_lr
+    assert {trial.learning_rate for trial in measured(run)} == {0.0125, 0.025}
+    assert [one.code for one in run.findings if one.code.startswith("lr-")] == ["lr-scaled-by-script"]
+    assert {one.learning_rate for one in run.recommendations} == {None}
+    assert {row.lr_linear for row in run.scaling} == {None}
+    assert "the script scales its learning rate itself" in (tmp_path / "run" / "balanced.yaml").read_text()

@@ -1,5 +1,6 @@
 """`tunekit run`: the user's real training with tuned knobs, everything else its own."""
 
+import os
 import shutil
 import signal
 import subprocess
@@ -145,3 +146,20 @@ def test_a_config_without_its_run_is_refused_with_the_reason(tmp_path: Path) -> 
     status, _, errors = run(config(tmp_path, "num_workers: 1\n"))
     assert status == 2
     assert "there is no run.json beside" in errors
+
+
+def test_a_command_that_replaces_pythonpath_is_tuned_all_the_same(tuned: Path) -> None:
+    """The tuned `python` lies on PATH ahead of the script's own."""
+    loading = str(config(tuned, "num_workers: 2\nprefetch_factor: 4\n"))
+    words = ("bash", "-c", f"PYTHONPATH=src {Path(sys.executable).name} {SCRIPT}")
+    ran = subprocess.run(
+        [sys.executable, "-m", "tunekit", "run", loading, "--", *words],
+        cwd=tuned.parent,
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        input="hello\n",
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "workers 2" in ran.stdout, ran.stderr

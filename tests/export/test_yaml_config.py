@@ -285,6 +285,11 @@ def test_a_learning_rate_left_out_has_its_reason(batch, optimizer, lr, why):
     assert any(line.startswith("# lr is left out") and why in line for line in found)
 
 
+def test_a_script_that_scales_its_learning_rate_is_the_reason_to_leave_it_out():
+    found = lines(recommendation(of=config(batch_size=256)), script_scales_lr=True)
+    assert "# lr is left out: the script scales its learning rate itself" in found
+
+
 def test_what_a_smaller_batch_told_of_the_target_is_the_reason_where_the_baseline_told_less():
     baseline = baseline_record(overrides={"discovery": discovery(None, complete=False)})
     smaller = trial_record(1, 500.0, overrides={"discovery": discovery("LAMB", 0.1)})

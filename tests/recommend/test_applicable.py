@@ -49,6 +49,13 @@ def test_another_global_batch_is_refused_without_a_learning_rate(lr: float | Non
     assert learning_rate_to_bind(SEARCHED, LARGER, lr, known, keep=True) is None
 
 
+def test_a_script_that_scales_its_own_learning_rate_needs_none():
+    scaling = SEARCHED.model_copy(update={"script_scales_lr": True})
+    assert learning_rate_to_bind(scaling, LARGER, None, target(), keep=False) is None
+    assert learning_rate_to_bind(scaling, LARGER, None, bound_to_flag("lr"), keep=False) is None
+    assert learning_rate_to_bind(scaling, LARGER, 0.3, bound_to_flag("lr"), keep=False) == 0.3
+
+
 def test_fp16_is_refused_unless_the_script_scales_or_sets_it():
     half = config(precision=Precision.FP16)
     with pytest.raises(UsageError, match="needs a GradScaler"):

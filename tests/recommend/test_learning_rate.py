@@ -1,18 +1,18 @@
 import math
 
 import pytest
-from build_records import config, discovery, options, unhurried
+from build_records import config, discovery, options, trial_record, unhurried
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tunekit.recommend.learning_rate import (
     base_learning_rate,
+    follows_batch,
     global_batch,
     recommended,
     rule_for,
     rule_of,
     scale,
-    seen_learning_rate,
 )
 from tunekit.records.recommendation import LearningRate, LearningRateRule
 from tunekit.records.target import OptimizerSeen
@@ -174,8 +174,28 @@ def test_several_optimizers_count_when_they_agree():
     ],
 )
 def test_the_seen_learning_rate_is_that_of_all_optimizers(seen, lr):
-    assert seen_learning_rate(optimizers(*seen)) == lr
+    assert optimizers(*seen).learning_rate == lr
 
 
-def test_where_nothing_was_learnt_no_learning_rate_was_seen():
-    assert seen_learning_rate(None) is None
+@pytest.mark.parametrize(
+    ("rates", "follows"),
+    [
+        ({128: 0.1, 256: 0.2}, True),
+        ({128: 0.1, 256: 0.1414}, True),
+        ({128: 0.1, 256: 0.1}, False),
+        ({128: None, 256: 0.2}, False),
+        ({128: 0.1}, False),
+        ({}, False),
+    ],
+)
+def test_a_script_that_scales_its_learning_rate_is_noticed_at_two_batches(rates, follows):
+    trials = [
+        trial_record(number, of=config(batch_size=batch), overrides={"learning_rate": lr})
+        for number, (batch, lr) in enumerate(rates.items())
+    ]
+    assert follows_batch(trials) is follows
+
+
+def test_a_trial_that_failed_says_nothing_of_the_learning_rate():
+    failed = trial_record(1, None, of=config(batch_size=256), overrides={"learning_rate": 0.2})
+    assert not follows_batch([trial_record(0, overrides={"learning_rate": 0.1}), failed])

@@ -147,7 +147,7 @@ def test_a_file_too_large_to_be_a_record_is_not_read(tmp_path: Path):
     path = tmp_path / "run.json"
     with path.open("wb") as stream:
         stream.truncate(MAX_FILE_BYTES + 1)
-    with pytest.raises(DamagedRecordError, match=rf"run\.json has {MAX_FILE_BYTES + 1} bytes"):
+    with pytest.raises(DamagedRecordError, match=rf"run\.json has {MAX_FILE_BYTES + 1:,} bytes"):
         read_json(path, Run)
 
 

@@ -231,6 +231,12 @@ def test_another_global_batch_names_the_learning_rate_unless_it_is_bound():
     assert view(finished(larger, target=bound)).next_steps == ("tunekit run FOLDER/balanced.yaml",)
 
 
+def test_a_script_that_scales_its_own_learning_rate_is_just_run():
+    larger = recommendation(of=config(batch_size=4 * config().batch_size))
+    steps = view(finished(larger, script_scales_lr=True)).next_steps
+    assert steps == ("tunekit run FOLDER/balanced.yaml",)
+
+
 def test_without_anything_better_the_next_step_is_the_users_own_command():
     (step,) = view(finished(recommendation(is_baseline=True))).next_steps
     assert step == "train as before: python train.py"

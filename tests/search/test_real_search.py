@@ -24,13 +24,11 @@ QUICK = (
 )
 
 
-def search(*words: str, **options: object) -> subprocess.Popen[str]:
+def search(*words: str, cwd: Path = ZOO) -> subprocess.Popen[str]:
     """Start `tunekit search` on the plain script of the zoo."""
     command = [sys.executable, "-m", "tunekit", "search", *words]
     command += ["--", sys.executable, "plain_with_validation.py"]
-    return subprocess.Popen(
-        command, cwd=ZOO, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
-    )
+    return subprocess.Popen(command, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def wait_until(condition: Callable[[], bool], limit_s: float) -> bool:
@@ -105,12 +103,13 @@ def test_kill_nine_leaves_nothing_and_resume_keeps_what_was_finished(tmp_path: P
     assert leaked_shared_memory(shm_before) == []
 
     first = (folder / "trials" / "0000" / "trial.json").read_bytes()
-    resumed = search("--resume", str(folder))
+    resumed = search("--resume", folder.name, cwd=tmp_path)  # from another folder than the script's
     output, _ = resumed.communicate(timeout=240)
     assert resumed.returncode == 0, output
     assert (folder / "trials" / "0000" / "trial.json").read_bytes() == first
     run = read_json(folder / "run.json", Run)
     assert run.status is RunStatus.FINISHED
+    assert all(trial.measurement is not None for trial in run.trials)
     assert [trial.number for trial in run.trials] == list(range(len(run.trials)))
     assert sum(trial.role is TrialRole.BASELINE for trial in run.trials) == 1
 

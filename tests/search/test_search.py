@@ -441,6 +441,20 @@ def test_when_every_confirmation_fails_nothing_is_recommended_but_the_baseline(f
     assert len(whole.recommendations) + len(whole.missing_tiers) == 3
 
 
+def test_a_search_in_which_everything_but_the_baseline_failed_says_so(folder: Path):
+    def failing(knobs: TrainConfig, spec: TrialSpec):
+        if not spec.number:
+            return None
+        often = failure(OutcomeKind.SCRIPT_ERROR, message="no folder data", remedy="mount it")
+        return failure(OutcomeKind.HANG) if spec.number == 1 else often
+
+    with pytest.raises(
+        TargetError, match=r"every trial .* failed, 1\d of 1\d alike \(script_error\): no folder.*; mount it"
+    ):
+        search_in(folder, options(max_trials=4), executor_options={"failing": failing})
+    assert load_run(folder).status is RunStatus.FAILED
+
+
 def test_a_baseline_that_nothing_beats_is_kept(folder: Path):
     own = config(num_workers=2)
     whole, _ = search_in(

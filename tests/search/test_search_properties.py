@@ -4,20 +4,21 @@ import math
 from dataclasses import dataclass, replace
 
 import pytest
-from build_records import options, unhurried
+from build_records import failure, options, unhurried
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from scripted_search import ScriptedExecutor, confirming, search_in, searched, start_search
 from search_worlds import SearchWorld, search_worlds
 
-from tunekit.errors import BudgetTooSmallError, EmptySpaceError, UsageError
+from tunekit.errors import BudgetTooSmallError, EmptySpaceError, TargetError, UsageError
 from tunekit.recommend.loss_guard import Mode, barred_modes
 from tunekit.records.config import TrainConfig
 from tunekit.records.recommendation import Recommendation, Tier
 from tunekit.records.run import Run, RunStatus
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
 from tunekit.search.assemble import assemble
-from tunekit.search.folder import RunFolder
+from tunekit.search.folder import RunFolder, load_run
+from tunekit.trial.executor import TrialSpec
 
 Folders = pytest.TempPathFactory
 
@@ -63,7 +64,7 @@ def run_world(folders: Folders, world: SearchWorld) -> Run:
     folder = folders.mktemp("world") / "run"
     try:
         return search_in(folder, world.asked, executor_options=world.executor_options, host=world.machine)[0]
-    except (EmptySpaceError, UsageError, BudgetTooSmallError):
+    except (EmptySpaceError, UsageError, BudgetTooSmallError, TargetError):
         assume(False)
         raise
 
@@ -294,6 +295,45 @@ def test_a_resumed_search_goes_on_as_if_never_interrupted(
     assert [spec.number for spec in executor.specs] == [number for number in started if number >= at]
     assert [asked_of(record) for record in resumed.trials] == [asked_of(record) for record in whole.trials]
     assert resumed.recommendations == whole.recommendations
+
+
+@given(
+    search_worlds(),
+    st.sets(st.integers(1, 40)) | st.just(frozenset(range(1, 1000))),
+    st.sampled_from([None, OutcomeKind.DEVICE_OOM, OutcomeKind.HOST_OOM]),
+    st.sampled_from([OutcomeKind.SCRIPT_ERROR, OutcomeKind.DEVICE_OOM, OutcomeKind.NO_TRAINING_LOOP]),
+)
+@example(SearchWorld(), frozenset(range(1, 1000)), OutcomeKind.DEVICE_OOM, OutcomeKind.SCRIPT_ERROR)
+@example(SearchWorld(), frozenset(range(1, 1000)), None, OutcomeKind.NO_TRAINING_LOOP)
+@settings(unhurried, max_examples=24)
+def test_whichever_trials_fail_a_search_ends_with_an_answer_or_says_what_failed(
+    tmp_path_factory: Folders,
+    world: SearchWorld,
+    fails: frozenset[int],
+    baseline: OutcomeKind | None,
+    kind: OutcomeKind,
+):
+    def failing(knobs: TrainConfig, spec: TrialSpec):
+        if spec.number == 0:
+            return failure(baseline) if baseline else None
+        return failure(kind, message="boom") if spec.number in fails else world.failing(knobs, spec)
+
+    folder = tmp_path_factory.mktemp("failing") / "run"
+    told = {**world.executor_options, "failing": failing}
+    try:
+        whole = search_in(folder, world.asked, executor_options=told, host=world.machine)[0]
+    except (EmptySpaceError, UsageError, BudgetTooSmallError):
+        assume(False)
+    except TargetError as error:
+        left = load_run(folder)
+        assert left.status is RunStatus.FAILED
+        assert not left.recommendations
+        ends = {record.failure.kind for record in left.trials if record.failure}
+        assert any(str(kind) in str(error) for kind in ends)
+        assert (error.exit_code == 5) == (f"({OutcomeKind.NO_TRAINING_LOOP})" in str(error))
+    else:
+        check_evidence(whole)
+        assert whole.recommendations or any(r.measurement for r in whole.trials if r.number)
 
 
 def is_refused(record: TrialRecord) -> bool:

@@ -13,6 +13,7 @@ from tunekit.errors import EmptySpaceError, UsageError
 from tunekit.model.boundary import Boundary
 from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.run import FixedKnob, KnobRange, KnobSpace
+from tunekit.records.target import ScriptOption
 from tunekit.search.guided import all_configs
 from tunekit.search.reach import Surroundings
 from tunekit.search.space import (
@@ -170,7 +171,7 @@ def test_workers_go_up_to_the_allowed_cpus(cpus: int, most: int):
         (
             "compile",
             surroundings(config(compile=True)),
-            "the script sets it by itself; bind it: --bind 'compile=--compile'",
+            "the script sets it by itself; bind it: --bind compile=HOW",
         ),
         (
             "compile",
@@ -205,6 +206,21 @@ def test_workers_go_up_to_the_allowed_cpus(cpus: int, most: int):
 def test_a_knob_out_of_reach_keeps_its_value_and_says_why(knob: str, around: Surroundings, reason: str):
     assert (why(knob, around) or "").startswith(reason)
     assert entry_of(knob, around).values == (getattr(around.baseline, knob),)
+
+
+BATCH = ScriptOption(name="bs", form="flag", flags=("--bs",), value=128)
+
+
+@pytest.mark.parametrize(
+    ("options", "hint"),
+    [
+        ((), "--bind batch_size=HOW"),
+        ((BATCH,), "--bind 'batch_size=--bs {}'"),
+    ],
+)
+def test_a_hint_names_the_scripts_own_option(options: tuple[ScriptOption, ...], hint: str):
+    around = surroundings(loaders=(), options=options)
+    assert why("batch_size", around) == f"the script trains without a DataLoader; bind it: {hint}"
 
 
 @pytest.mark.parametrize("known", [learnt(roots=()), learnt(roots_cover_step=False)])

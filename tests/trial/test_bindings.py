@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tunekit.errors import TargetError, UsageError
 from tunekit.records.config import Precision, TrainConfig
-from tunekit.records.target import Target
-from tunekit.trial.binding_syntax import parse_binding
+from tunekit.records.target import ScriptOption, Target
+from tunekit.trial.binding_syntax import binding_text, parse_binding
 from tunekit.trial.bindings import INJECTED_KNOBS, bind, check_bindings, present_values
 
 COMMAND = ("python", "train.py", "--epochs", "3")
@@ -104,9 +104,9 @@ def test_without_a_baseline_everything_is_set():
 
 
 def test_accumulation_and_learning_rate_need_a_binding():
-    with pytest.raises(UsageError, match=r"accumulate_grad_batches=4 can't be set.*--bind 'accumulate"):
+    with pytest.raises(UsageError, match=r"accumulate_grad_batches=4 can't be set.*--bind accumulate.*=HOW"):
         bind(target_of(), config(accumulate_grad_batches=4), config())
-    with pytest.raises(UsageError, match=r"lr=0\.1 can't be set inside the script.*--bind 'lr=--lr \{\}'"):
+    with pytest.raises(UsageError, match=r"lr=0\.1 can't be set inside the script.*--bind lr=HOW"):
         bind(target_of(), config(), config(), lr=0.1)
     target = target_of("accumulate_grad_batches=--acc {}", "lr=env:LR")
     bound = bind(target, config(accumulate_grad_batches=4), config(), lr=5e-05)
@@ -319,6 +319,53 @@ def test_present_values_are_read_from_every_place(project: Path, monkeypatch: py
         "compile": False,
         "lr": 0.001,
     }
+
+
+def test_where_the_command_does_not_say_the_parsers_value_is_in_force():
+    target = target_of(
+        "batch_size=--bs {}",
+        "num_workers=-j {}",
+        "lr=optim.lr={}",
+        "precision={fp32:,bf16:--bf16}",
+        "prefetch_factor=--prefetch {}",
+        command=("python", "train.py", "-j", "4"),
+    )
+    options = [
+        ScriptOption(name="batch_size", form="flag", flags=("--batch-size", "--bs"), value=20),
+        ScriptOption(name="workers", form="flag", flags=("--workers", "-j"), value=4),
+        ScriptOption(name="optim.lr", form="key", flags=("optim.lr",), value=0.1),
+        ScriptOption(name="other", form="flag", flags=("--other",), value=3),
+        ScriptOption(name="prefetch", form="flag", flags=("--prefetch",), value="many"),
+    ]
+    assert present_values(target, options) == {
+        "batch_size": 20,
+        "num_workers": 4,
+        "lr": 0.1,
+        "precision": Precision.FP32,
+    }
+    assert present_values(target) == {"num_workers": 4, "precision": Precision.FP32}
+
+
+@pytest.mark.parametrize(
+    ("words", "precision", "result"),
+    [
+        ((), "bf16", ("--bf16",)),
+        ((), "fp16", ("--amp", "--amp-dtype=float16")),
+        (("--bf16", "-x"), "fp32", ("-x",)),
+        (("--bf16", "-x"), "fp16", ("--amp", "--amp-dtype=float16", "-x")),
+        (("--amp", "--amp-dtype=float16", "-x"), "bf16", ("--bf16", "-x")),
+    ],
+)
+def test_each_precision_may_have_words_of_its_own(
+    words: tuple[str, ...], precision: str, result: tuple[str, ...]
+):
+    text = "precision={fp32:,bf16:--bf16,fp16:--amp --amp-dtype=float16}"
+    assert binding_text(parse_binding(text)) == text
+    target = target_of(text, command=("python", "train.py", *words))
+    bound = bind(target, config(precision=Precision(precision)), None)
+    assert bound.command == ("python", "train.py", *result)
+    again = target_of(text, command=bound.command)
+    assert present_values(again) == {"precision": precision}
 
 
 def test_what_cannot_be_read_is_absent(project: Path):

@@ -318,7 +318,7 @@ def test_any_other_end_at_the_largest_samples_keeps_the_measurement_with_a_fault
     assert len(found.details.faults) == 1
     assert found.details.largest is not None
     is_at_work = seen.is_given and not seen.is_lived_through
-    assert ("ended on the batch" in (found.details.largest.why_ended or "")) is is_at_work
+    assert ("on the batch: " in (found.details.largest.why_ended or "")) is is_at_work
 
 
 def test_quiet_output_excuses_nothing():
@@ -556,6 +556,7 @@ def test_no_message_gives_orders_to_a_terminal():
 @pytest.mark.parametrize(
     ("seen", "kind", "told"),
     [
+        ({"started": False}, OutcomeKind.AGENT_ABSENT, "no Python with tunekit's agent has started"),
         ({}, OutcomeKind.NO_TRAINING_LOOP, "no batch was asked for"),
         (
             {"fetched": True, "fetching": True},
@@ -567,10 +568,10 @@ def test_no_message_gives_orders_to_a_terminal():
     ],
 )
 def test_a_standstill_says_where_it_stands(seen: dict[str, Any], kind: OutcomeKind, told: str):
-    found, message = standstill(Evidence(output="trials/0007/output.log", **seen), 2.5)
+    found, message = standstill(Evidence(**{"started": True, "output": "trials/0007/output.log"} | seen), 2.5)
     assert found is kind
     assert told in message
-    assert "for 2.5 s" in message
+    assert "2.5 s" in message
     assert (kind is OutcomeKind.HANG) == ("trials/0007/output.log" in message)
 
 

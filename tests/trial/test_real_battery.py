@@ -111,15 +111,6 @@ def test_what_does_not_stop_the_training_does_not_stop_the_trial(kind: str, tmp_
     assert record.failure is None
 
 
-def test_a_python_that_leaves_the_agent_out_is_told_how_to_run(tmp_path: Path) -> None:
-    target = zoo_target("misbehaves.py", "--kind", "too-short")
-    isolated = target.model_copy(update={"command": (target.command[0], "-I", *target.command[1:])})
-    failure = RealTrials(isolated, tmp_path, USUAL).run_baseline().failure
-    assert failure is not None
-    assert failure.kind is OutcomeKind.AGENT_ABSENT
-    assert "python -I" in (failure.remedy or "")
-
-
 def test_a_gigabyte_of_output_costs_neither_the_trial_nor_the_disk(tmp_path: Path) -> None:
     record = trials_of("gigabyte", tmp_path).run_baseline()
     assert record.failure is None

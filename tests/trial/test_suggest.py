@@ -1,25 +1,49 @@
-"""Places that a user's own files, command and script already have for knobs."""
+"""Places that a user's own options, files, command and script already have for knobs."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-from build_records import target
+from build_records import discovery, target
 
-from tunekit.records.target import Binding
+from tunekit.records.target import Binding, ScriptOption
 from tunekit.trial.binding_syntax import how_text, parse_binding
-from tunekit.trial.suggest import suggest_bindings
+from tunekit.trial.suggest import batch_of_all_ranks, binding_hint, candidate_bindings
 
 SEEN = {"batch_size": 32, "num_workers": 4, "accumulate_grad_batches": 1, "precision": "fp32", "lr": 0.05}
 
 
 def suggested(
-    folder: Path, *command: str, script: str = "", bound: tuple[Binding, ...] = ()
+    folder: Path,
+    *command: str,
+    script: str = "",
+    bound: tuple[Binding, ...] = (),
+    options: tuple[ScriptOption, ...] = (),
+    **seen: Any,
 ) -> dict[str, str]:
-    """Return how each knob would be bound."""
+    """Return how each knob would be bound first."""
+    every = suggested_all(folder, *command, script=script, bound=bound, options=options, **seen)
+    return {knob: ways[0] for knob, ways in every.items()}
+
+
+def suggested_all(
+    folder: Path,
+    *command: str,
+    script: str = "",
+    bound: tuple[Binding, ...] = (),
+    options: tuple[ScriptOption, ...] = (),
+    **seen: Any,
+) -> dict[str, list[str]]:
     (folder / "train.py").write_text(script)
     words = ("python", "train.py", *command)
     known = target(command=words, working_dir=str(folder), script=str(folder / "train.py"), bindings=bound)
-    return {binding.knob: how_text(binding) for binding in suggest_bindings(known, SEEN)}
+    found = candidate_bindings(known, SEEN | seen, discovery(options=options))
+    return {knob: [how_text(binding) for binding in bindings] for knob, bindings in found.items()}
+
+
+def option(*flags: str, value: Any, name: str = "", form: str = "flag", **more: Any) -> ScriptOption:
+    known = {"name": name or flags[0].lstrip("-").replace("-", "_"), "form": form}
+    return ScriptOption.model_validate(known | {"flags": flags, "value": value} | more)
 
 
 @pytest.mark.parametrize(
@@ -85,3 +109,152 @@ def test_a_script_that_can_not_be_read_suggests_nothing(script: str, tmp_path: P
 def test_a_config_file_that_can_not_be_read_suggests_nothing(tmp_path: Path):
     (tmp_path / "a.json").write_text("{")
     assert suggested(tmp_path, "--config", "a.json") == {}
+
+
+def test_a_script_that_runs_nanogpts_configurator_is_bound_to_its_own_variables(tmp_path: Path):
+    script = "batch_size = 32\nlearning_rate = 0.05\nexec(open('configurator.py').read())\n"
+    assert suggested(tmp_path, script=script) == {
+        "batch_size": "--batch_size={}",
+        "lr": "--learning_rate={}",
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "command", "found"),
+    [
+        ([option("--batchSize", "-b", value=32)], (), {"batch_size": "--batchSize {}"}),
+        ([option("--batchSize", "-b", value=32)], ("-b", "32"), {"batch_size": "-b {}"}),
+        ([option("-j", "--jobs", value=4)], (), {"num_workers": "--jobs {}"}),
+        ([option("-j", name="j", value=4)], (), {"num_workers": "-j {}"}),
+        ([option("--nThreads", value=4)], (), {"num_workers": "--nThreads {}"}),
+        ([option("--lr-base", name="lr", value=0.05)], (), {"lr": "--lr-base {}"}),
+        ([option("--update-freq", value=1)], (), {"accumulate_grad_batches": "--update-freq {}"}),
+        ([option("data.batch_size", value=32, form="key")], (), {"batch_size": "data.batch_size={}"}),
+        (
+            [option("SOLVER.IMS_PER_BATCH", value=32, form="pair")],
+            (),
+            {"batch_size": "SOLVER.IMS_PER_BATCH {}"},
+        ),
+        (
+            [option("--trainer.precision", value=32, choices=("32", "bf16-mixed"))],
+            (),
+            {"precision": "--trainer.precision {fp32:32,bf16:bf16-mixed}"},
+        ),
+        (
+            [option("--mixed_precision", value=None, choices=("no", "fp16", "bf16"))],
+            (),
+            {"precision": "--mixed_precision {fp32:no,bf16:bf16,fp16:fp16}"},
+        ),
+        ([option("--val.batch_size", value=32)], (), {}),
+        ([option("--batch-size", value=64)], ("--batch-size", "32"), {}),
+        ([option("--epochs", value=32)], ("--batch-size", "32"), {}),
+    ],
+)
+def test_options_of_the_scripts_parser_come_before_its_words(
+    options: list[ScriptOption], command: tuple[str, ...], found: dict[str, str], tmp_path: Path
+):
+    script = 'parser.add_argument("--num-workers", default=4)\n'
+    assert suggested(tmp_path, *command, script=script, options=tuple(options)) == found
+
+
+AMP = option("--amp", value=False, form="switch")
+ON = AMP.model_copy(update={"value": True})
+BOTH = (option("--bf16", value=False, form="optional"), option("--fp16", value=False, form="optional"))
+
+
+@pytest.mark.parametrize(
+    ("options", "command", "seen", "ways"),
+    [
+        ((AMP,), (), "fp32", ["{bf16:--amp,fp32:}", "{fp16:--amp,fp32:}"]),
+        ((ON,), ("--amp",), "bf16", ["{bf16:--amp,fp32:}"]),
+        ((ON,), (), "fp16", []),
+        (
+            (ON.model_copy(update={"off": ("--no-amp",)}),),
+            (),
+            "fp16",
+            ["{fp16:,fp32:--no-amp}"],
+        ),
+        (
+            (
+                option("--no-amp", name="amp", value=True, form="switch").model_copy(
+                    update={"flags": (), "off": ("--no-amp",)}
+                ),
+            ),
+            (),
+            "bf16",
+            ["{bf16:,fp32:--no-amp}"],
+        ),
+        (BOTH, (), "fp32", ["{fp32:,bf16:--bf16,fp16:--fp16}", "{bf16:--bf16,fp32:}", "{fp16:--fp16,fp32:}"]),
+        (BOTH, ("--bf16", "False"), "fp32", ["--bf16 {bf16:true,fp32:false}", "{fp16:--fp16,fp32:}"]),
+        (
+            (option("trainer.amp", value=True, form="key"),),
+            (),
+            "fp16",
+            ["trainer.amp={fp16:true,fp32:false}"],
+        ),
+        ((ON,), ("--amp",), "fp32", []),
+    ],
+)
+def test_switches_of_a_precision_are_found(
+    options: tuple[ScriptOption, ...],
+    command: tuple[str, ...],
+    seen: str,
+    ways: list[str],
+    tmp_path: Path,
+):
+    found = suggested_all(tmp_path, *command, options=options, precision=seen)
+    assert found.get("precision", []) == ways
+
+
+@pytest.mark.parametrize(
+    ("compile_option", "command", "found"),
+    [
+        (option("--compile", value=False, form="switch"), (), {}),
+        (option("--compile", value=True, form="switch", off=("--no-compile",)), (), "--compile|--no-compile"),
+        (option("--compile", value=True, form="switch"), ("--compile",), "--compile"),
+        (option("--compile", value=True, form="switch"), (), {}),
+        (option("--torch_compile", value=True), (), "--torch_compile {}"),
+    ],
+)
+def test_what_the_script_itself_turns_on_is_bound(
+    compile_option: ScriptOption, command: tuple[str, ...], found: str, tmp_path: Path
+):
+    seen = {"compile": bool(compile_option.value)}
+    expected = {"compile": found} if found else {}
+    assert suggested(tmp_path, *command, options=(compile_option,), **seen) == expected
+
+
+@pytest.mark.parametrize(
+    ("knob", "options", "seen", "hint"),
+    [
+        ("batch_size", (), 32, "--bind batch_size=HOW"),
+        (
+            "batch_size",
+            (option("--lr", value=1.0),),
+            32,
+            "--bind batch_size=HOW (no option of the script is known to set it)",
+        ),
+        ("batch_size", (option("--bs", value=32),), 32, "--bind 'batch_size=--bs {}'"),
+        ("batch_size", (option("--bs", value=64),), 32, "--bind 'batch_size=--bs {}'"),
+        ("precision", (AMP,), "fp32", "--bind 'precision={bf16:--amp,fp32:}'"),
+        (
+            "precision",
+            (option("--dtype", value="odd"),),
+            "fp32",
+            "--bind 'precision=--dtype {bf16:TEXT,fp32:TEXT}'",
+        ),
+        ("lr", (option("--lr", value=0.1),), None, "--bind 'lr=--lr {}'"),
+    ],
+)
+def test_a_hint_names_only_what_the_script_has(
+    knob: str, options: tuple[ScriptOption, ...], seen: Any, hint: str
+):
+    assert binding_hint(knob, discovery(options=options), seen) == hint
+
+
+def test_an_option_that_holds_the_batch_of_all_ranks_is_noticed():
+    whole = (option("--batch-size", value=128),)
+    assert batch_of_all_ranks(discovery(options=whole, world_size=4), 32) == "--batch-size"
+    assert batch_of_all_ranks(discovery(options=whole), 32) is None
+    own = (*whole, option("--micro-batch-size", value=32))
+    assert batch_of_all_ranks(discovery(options=own, world_size=4), 32) is None

@@ -143,3 +143,47 @@ def test_a_script_with_an_endless_name_gets_a_short_one(project: Path):
 def test_a_command_that_is_no_text_is_refused(project: Path):
     with pytest.raises(TargetError, match="not readable as text"):
         resolve_target([PYTHON, "train.py", "--name", "caf\udce9"], project)
+
+
+def test_a_relative_folder_on_path_is_below_where_the_command_runs(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (project / "bin").mkdir()
+    (project / "bin" / "launch").symlink_to("/bin/true")
+    monkeypatch.setenv("PATH", "bin")
+    monkeypatch.chdir("/")
+    assert resolve_target(["launch"], project).command == ("launch",)
+    with pytest.raises(TargetError, match="no program 'launch' on PATH"):
+        resolve_target(["launch"], project / "configs")
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (("python", "-I", "train.py"), "-I"),
+        (("env", "A=1", "python3", "-uE", "train.py"), "-E"),
+        (("nice", "-n", "5", "python", "-X", "importtime", "-S", "train.py"), "-S"),
+    ],
+)
+def test_options_that_keep_the_agent_out_are_refused(
+    tmp_path: Path, words: tuple[str, ...], option: str
+) -> None:
+    (tmp_path / "train.py").touch()
+    with pytest.raises(TargetError, match=f"leave {option} out"):
+        resolve_target(words, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("python", "train.py", "-I"),
+        ("python", "-c", "pass", "-S"),
+        ("python", "-m", "json", "-E"),
+        ("python", "-WIgnore", "train.py"),
+        ("python", "-W", "-S", "train.py"),
+        ("python", "--check-hash-based-pycs", "default", "train.py"),
+    ],
+)
+def test_options_of_the_script_are_its_own(tmp_path: Path, words: tuple[str, ...]) -> None:
+    (tmp_path / "train.py").touch()
+    assert resolve_target(words, tmp_path).command == words

@@ -5,11 +5,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from build_records import loop
+from build_records import discovery, loop
 
-from tunekit.records.agent_messages import DoneEvent, ProgressEvent
+from tunekit.records.agent_messages import DoneEvent, KnobsApplied, LearntEvent, OptionsEvent, ProgressEvent
 from tunekit.records.details import Details
 from tunekit.records.measurement import TreeMemory
+from tunekit.records.target import ScriptOption
 from tunekit.records.trial import OutcomeKind
 from tunekit.trial.watch import Limits, TrialWatch
 
@@ -132,3 +133,40 @@ def test_a_trial_that_was_measured_is_not_said_to_be_unmeasured(tmp_path: Path) 
     unmeasured = Watched(tmp_path, trial_s=30.0)
     assert unmeasured.is_over_limit(31.0)
     assert unmeasured.evidence.limit_message.startswith("not measured after 30 s")
+
+
+def options_of(pid: int, value: int) -> OptionsEvent:
+    option = ScriptOption(name="bs", form="flag", flags=("--bs",), value=value)
+    return OptionsEvent(event="options", time_s=1.0, pid=pid, options=(option,))
+
+
+def learnt_by(pid: int) -> LearntEvent:
+    nothing: dict[str, Any] = dict.fromkeys(
+        ("batch_size", "num_workers", "prefetch_factor", "pin_memory", "persistent_workers")
+    )
+    applied = KnobsApplied(**nothing, addressed=True, roots_applied=())
+    return LearntEvent(event="learnt", time_s=1.0, pid=pid, discovery=discovery(), applied=applied)
+
+
+@pytest.mark.parametrize(("trained_by", "value"), [(1, 16), (2, 32), (3, 32)])
+def test_options_are_those_of_the_process_that_trains_or_of_the_last_that_parsed(
+    tmp_path: Path, trained_by: int, value: int
+) -> None:
+    watched = Watched(tmp_path)
+    watched.take(options_of(1, 8), options_of(1, 16), options_of(2, 32), learnt_by(trained_by))
+    known = watched.evidence.discovery
+    assert known is not None
+    assert [option.value for option in known.options] == [value]
+
+
+def test_a_trial_without_a_parser_has_no_options(tmp_path: Path) -> None:
+    watched = Watched(tmp_path)
+    assert watched.evidence.discovery is None
+    watched.take(learnt_by(1))
+    assert watched.evidence.discovery == discovery()
+
+
+def test_options_of_very_many_processes_are_bounded(tmp_path: Path) -> None:
+    watched = Watched(tmp_path)
+    watched.take(*(options_of(pid, 8) for pid in range(1000)))
+    assert len(watched.evidence.options) == 64

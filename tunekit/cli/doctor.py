@@ -88,6 +88,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     """
     from rich.console import Console  # noqa: PLC0415 - slow to import; --help must be instant
 
+    from tunekit.cli.pipes import lasting_console  # noqa: PLC0415
     from tunekit.recommend.diagnose.machine import worst  # noqa: PLC0415
     from tunekit.records.codec import to_json  # noqa: PLC0415
     from tunekit.report.doctor import draw_checkup, draw_codes, view_checkup  # noqa: PLC0415
@@ -100,7 +101,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         return calibrate_gpu(console, command, as_json=options.json)
     _check_codes(options.ignore)
     loader = loader_of(options)
-    with Console(stderr=True).status("looking this machine over"):
+    with lasting_console(to_stderr=True).status("looking this machine over"):
         checkup = _checkup(options.data, loader, command)
     found = {finding.code for finding in checkup.findings}
     silenced = tuple(code for code in dict.fromkeys(options.ignore) if code in found)
@@ -152,7 +153,7 @@ def _data_path(text: str) -> Path:
 
 
 def _checkup(data: Sequence[Path], loader: "LoaderPlan | None", command: Sequence[str]) -> "Checkup":
-    from tunekit.cli.machine import ask_torch, look_over  # noqa: PLC0415
+    from tunekit.cli.machine import ask_torch, look_over, with_sandbox  # noqa: PLC0415
     from tunekit.hardware.detect import detect_host  # noqa: PLC0415
     from tunekit.hardware.limits import load_average  # noqa: PLC0415
     from tunekit.hardware.torch_build import TorchAbsent  # noqa: PLC0415
@@ -160,7 +161,7 @@ def _checkup(data: Sequence[Path], loader: "LoaderPlan | None", command: Sequenc
     load_before = load_average()  # this verb's own work is none of the machine's
     storage = _storage(data)
     build = ask_torch(command)
-    host = detect_host(torch=None if isinstance(build, TorchAbsent) else build)
+    host = with_sandbox(detect_host(torch=None if isinstance(build, TorchAbsent) else build))
     return look_over(
         host.model_copy(update={"load_average": load_before}),
         absent=build if isinstance(build, TorchAbsent) else None,

@@ -21,8 +21,7 @@ def calibrate_gpu(console: "Console", command: Sequence[str], as_json: bool) -> 
             can't be saved.
         TargetError: the Python or its torch breaks.
     """
-    from rich.console import Console  # noqa: PLC0415 - slow to import; --help must be instant
-
+    from tunekit.cli.pipes import lasting_console  # noqa: PLC0415 - slow to import; --help must be instant
     from tunekit.hardware.calibrate import calibrate  # noqa: PLC0415
     from tunekit.hardware.calibrations import folder_to_save_in, save_calibration  # noqa: PLC0415
     from tunekit.hardware.detect import detect_host  # noqa: PLC0415
@@ -33,7 +32,7 @@ def calibrate_gpu(console: "Console", command: Sequence[str], as_json: bool) -> 
 
     python = _python_of(command)
     folder_to_save_in()  # refuse one that can't be written before a minute is spent
-    with Console(stderr=True).status("measuring what the GPU's memory holds beside tensors"):
+    with lasting_console(to_stderr=True).status("measuring what the GPU's memory holds beside tensors"):
         measured = calibrate(python, detect_host().accelerators, NvmlLibrary())
     path: str | None = None
     try:

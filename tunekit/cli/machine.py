@@ -2,13 +2,17 @@
 
 import os
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tunekit import __version__
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tunekit.hardware.torch_build import TorchAbsent
     from tunekit.records.checkup import Checkup, LoaderPlan
     from tunekit.records.finding import Finding
@@ -17,7 +21,11 @@ if TYPE_CHECKING:
     from tunekit.records.storage import Storage
 
 
-def host_here(command: Sequence[str] = (), profiles: "Mapping[str, Profile] | None" = None) -> "Host":
+def host_here(
+    command: Sequence[str] = (),
+    profiles: "Mapping[str, Profile] | None" = None,
+    working_dir: "Path | None" = None,
+) -> "Host":
     """Return this machine.
 
     Where the driver's library shows no GPU although there seems to be one, the torch of the command's
@@ -26,18 +34,29 @@ def host_here(command: Sequence[str] = (), profiles: "Mapping[str, Profile] | No
     Args:
         command: the training command; without one this Python's torch is asked.
         profiles: those that name the GPUs; every one that is found by default.
+        working_dir: where the command runs; the present folder by default.
     """
     from tunekit.hardware.detect import detect_host, has_gpu_file  # noqa: PLC0415 - --help must be instant
     from tunekit.hardware.torch_build import TorchAbsent  # noqa: PLC0415
 
     host = detect_host(profiles=profiles)
-    if host.accelerators or not has_gpu_file():
-        return host
-    build = ask_torch(command)
-    return host if isinstance(build, TorchAbsent) else detect_host(profiles=profiles, torch=build)
+    if not host.accelerators and has_gpu_file():
+        build = ask_torch(command, working_dir)
+        if not isinstance(build, TorchAbsent):
+            host = detect_host(profiles=profiles, torch=build)
+    return with_sandbox(host)
 
 
-def ask_torch(command: Sequence[str]) -> "TorchBuild | TorchAbsent":
+def with_sandbox(host: "Host") -> "Host":
+    """Return the machine with what keeps the user's files from trials that run in the present folder."""
+    from tunekit.trial.isolation import best_sandbox  # noqa: PLC0415
+
+    here = Path.cwd()
+    place = here if os.access(here, os.W_OK) else Path(tempfile.gettempdir())
+    return host.model_copy(update={"sandbox": best_sandbox(place)})
+
+
+def ask_torch(command: Sequence[str], working_dir: "Path | None" = None) -> "TorchBuild | TorchAbsent":
     """Return the torch of the Python that the command runs, of this one without a command.
 
     This one may well have none where training has it: tunekit can live in an environment of its own.
@@ -48,7 +67,7 @@ def ask_torch(command: Sequence[str]) -> "TorchBuild | TorchAbsent":
     if not command:
         own = torch_build(sys.executable)
         return replace(own, has_python_answered=False) if isinstance(own, TorchAbsent) else own
-    python = interpreter_of(command)
+    python = interpreter_of(command, working_dir)
     if python is None:
         return TorchAbsent(
             f"which Python {command[0]!r} runs is not known before it runs", has_python_answered=False

@@ -12,7 +12,7 @@ from tunekit import __version__
 from tunekit.cli import compare, doctor, fits, gpus, init, plan, profile, report, search
 from tunekit.cli import run as run_training
 from tunekit.cli.parser import VerbParser, flag_of
-from tunekit.cli.pipes import reader_has_left, until_the_reader_leaves
+from tunekit.cli.pipes import reader_has_left, say_error, until_the_reader_leaves
 from tunekit.cli.settings import load_settings
 from tunekit.errors import TunekitError, UsageError
 from tunekit.near import did_you_mean
@@ -31,7 +31,10 @@ _BEFORE_COMMAND = {
 """The verbs that take a training command, with what stands before its `--`."""
 
 INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells have it."""
+"""Exit code after Ctrl-C, as shells have it, and after what is treated like it."""
+
+_LIKE_CTRL_C = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+"""A polite kill, a lost connection or closed terminal, Ctrl-\\: the trial ends, what is finished is saved."""
 
 
 def run() -> None:
@@ -46,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _exit_code(arguments: Sequence[str]) -> int:
     own, command = _split(arguments)
-    signal.signal(signal.SIGTERM, _interrupt)
+    _treat_like_ctrl_c()
     try:
         parser = build_parser(_project_defaults(own, command))
         if not own:
@@ -57,12 +60,12 @@ def _exit_code(arguments: Sequence[str]) -> int:
         _refuse(unexpected, own[0])
         code: int = options.verb(options, command)
     except TunekitError as error:
-        print(f"tunekit: {error}", file=sys.stderr)  # noqa: T201
+        say_error(f"tunekit: {error}")
         return error.exit_code
     except OSError as error:
-        if isinstance(error, BrokenPipeError) and reader_has_left():
+        if reader_has_left(error):
             raise
-        print(f"tunekit: {error}", file=sys.stderr)  # noqa: T201
+        say_error(f"tunekit: {error}")
         return TunekitError.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -78,7 +81,11 @@ def build_parser(project_defaults: Mapping[str, object] | None = None) -> argpar
     parser = argparse.ArgumentParser(
         prog="tunekit",
         description="Measure and tune the PyTorch training command you already have, without changing it.",
-        epilog="example: tunekit search --gpu a10g -- python train.py --config configs/full.yaml",
+        epilog=(
+            "example: tunekit search --gpu a10g -- python train.py --config configs/full.yaml. "
+            "Ctrl-C, and also SIGTERM, SIGQUIT and SIGHUP (a lost connection), end the trial at work, keep "
+            "what is finished, say how to go on, and exit with 130."
+        ),
     )
     parser.add_argument("--version", action="version", version=f"tunekit {__version__}")
     verbs: argparse._SubParsersAction[argparse.ArgumentParser] = parser.add_subparsers(
@@ -127,8 +134,17 @@ def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     return words[:at], words[at + 1 :]
 
 
+def _treat_like_ctrl_c() -> None:
+    """Let signals that ask for the end be Ctrl-C; who started tunekit under nohup has SIGHUP ignored."""
+    for number in _LIKE_CTRL_C:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _interrupt)
+
+
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Treat a polite kill like Ctrl-C: end the trial, save what is finished."""
+    if number == signal.SIGHUP:
+        # Shell and kernel both send it: the second one would end the saving.
+        signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 

@@ -73,7 +73,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     if baseline is None or discovery is None or not discovery.complete:
         raise UsageError(f"the search in {run_folder} never learnt the loop; search again")
     if not options.force:
-        _refuse_other_device(run)
+        _refuse_other_device(run, target)
     lr = learning_rate_to_bind(run, tuned.config, tuned.lr, target, keep=options.keep_lr)
     refuse_unscaled_fp16(run, tuned.config, target)
     promise = recommendation_of(run, tuned.config)
@@ -167,7 +167,7 @@ def _environment(run: "Run") -> dict[str, str]:
     return {**os.environ, "CUDA_VISIBLE_DEVICES": ""} if run.profile.is_cpu else dict(os.environ)
 
 
-def _refuse_other_device(run: "Run") -> None:
+def _refuse_other_device(run: "Run", target: "Target") -> None:
     """Refuse a config whose figures belong to another device.
 
     Raises:
@@ -179,7 +179,8 @@ def _refuse_other_device(run: "Run") -> None:
 
     on_cpu_beside_gpus = run.measured_on == "cpu" and (run.profile.is_cpu or run.host.accelerators)
     wanted = "cpu" if on_cpu_beside_gpus else "auto"
-    _, here = device_profile(wanted, host_here(run.target.command), load_profiles())
+    host = host_here(target.command, working_dir=Path(target.working_dir))
+    _, here = device_profile(wanted, host, load_profiles())
     if here != run.measured_on:
         raise UsageError(
             f"the config was measured on {run.measured_on}, and this machine has {here}; "

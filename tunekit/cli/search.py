@@ -18,7 +18,7 @@ from tunekit.cli.report_files import (
     write_reports,
 )
 from tunekit.cli.search_arguments import add_arguments, default_options, search_options
-from tunekit.errors import DamagedRecordError, RunFolderError, TargetChangedError, UsageError
+from tunekit.errors import DamagedRecordError, RunFolderError, TargetChangedError, TunekitError, UsageError
 from tunekit.units import count_text
 
 if TYPE_CHECKING:
@@ -83,8 +83,9 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         search = Search(run, folder, executor, prepared.machine, screen)
         try:
             finished = search.run()
-        except KeyboardInterrupt:
-            screen.interrupted(folder.path)
+        except (KeyboardInterrupt, TunekitError) as error:
+            if isinstance(error, KeyboardInterrupt):
+                screen.interrupted(folder.path)
             if search.interrupted_run is not None:
                 _report_so_far(search.interrupted_run, folder.path, screen)
             raise
@@ -164,12 +165,12 @@ def _resumed(options: argparse.Namespace, command: Sequence[str]) -> _Prepared:
             ) from error
         return _new(options, command, options.resume)
     _refuse_other_options(options)
-    target = _same_target(run, command)
-    if target.command != run.target.command:
+    if command and tuple(command) != run.target.command:
         raise TargetChangedError(
             f"the run in {options.resume} is for {' '.join(run.target.command)!r}; "
             "start a new one for this command"
         )
+    target = _target_today(run)
     if target.script_sha256 != run.target.script_sha256:
         raise TargetChangedError(
             f"{run.target.script} has changed since the run in {options.resume}; its figures would not be "
@@ -198,7 +199,7 @@ def _same_machine(run: "Run") -> "Host":
     """
     from tunekit.cli.machine import host_here  # noqa: PLC0415
 
-    here = host_here(run.target.command)
+    here = host_here(run.target.command, working_dir=Path(run.target.working_dir))
     was, now = _machine_text(run.host), _machine_text(here)
     if was != now:
         raise UsageError(f"the run was measured on {was}; this machine is {now}: start a new run here")
@@ -229,13 +230,12 @@ def _refuse_other_options(options: argparse.Namespace) -> None:
         )
 
 
-def _same_target(run: "Run", command: Sequence[str]) -> "Target":
-    """Return the run's target as it is today, from the folder that it was made in."""
+def _target_today(run: "Run") -> "Target":
+    """Return the run's target as it is today, in the folder that it was made in, wherever this is run."""
     from tunekit.trial.target import resolve_target  # noqa: PLC0415
 
     known = run.target
-    folder = Path.cwd() if command else Path(known.working_dir)
-    return resolve_target(tuple(command) or known.command, folder, builtin=known.builtin)
+    return resolve_target(known.command, Path(known.working_dir), builtin=known.builtin)
 
 
 def _machine(run: "Run", profiles: "dict[str, Profile]") -> "Machine":
@@ -266,7 +266,7 @@ def default_folder(name: str) -> Path:
 
 
 def _report_so_far(run: "Run", folder: Path, screen: "SearchScreen") -> None:
-    """Leave the reports of a search that was interrupted, if it measured anything."""
+    """Leave the reports of a search that was interrupted or failed, if it measured anything."""
     if all(record.measurement is None for record in run.trials):
         return
     try:

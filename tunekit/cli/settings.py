@@ -1,15 +1,15 @@
 """Flags and bindings that stay with a project: `[tool.tunekit]` of pyproject.toml, or tunekit.toml."""
 
 import os
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tunekit.errors import UsageError
+from tunekit.errors import UnreadableError, UsageError
 from tunekit.near import did_you_mean
 from tunekit.units import parse_duration_s
+from tunekit.untrusted import decoded, parse_toml, read_bytes
 
 if TYPE_CHECKING:
     from tunekit.records.target import Binding
@@ -95,8 +95,8 @@ def load_settings(folder: Path) -> Settings | None:
 def _settings_in(folder: Path) -> tuple[Path, dict[str, Any]] | None:
     """Return the folder's settings file and what it says; None when it has none."""
     own, project = folder / OWN_FILE, folder / PROJECT_FILE
-    in_own = _own_table(own) if own.is_file() else None
-    in_project = _project_table(project) if project.is_file() else None
+    in_own = _own_table(own) if own.exists() else None
+    in_project = _project_table(project) if project.exists() else None
     if in_own and in_project:
         raise UsageError(f"both {own} and [tool.tunekit] of {project} hold settings; keep one of them")
     if in_own is not None:
@@ -122,16 +122,16 @@ def _project_table(path: Path) -> dict[str, Any] | None:
 
 def _bytes_of(path: Path) -> bytes:
     try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path} can't be read ({error.strerror}); check its permissions") from error
+        return read_bytes(path)
+    except UnreadableError as error:
+        raise UsageError(f"{path} {error}; correct it or move it away") from error
 
 
 def _toml(path: Path, content: bytes) -> dict[str, Any]:
     try:
-        return tomllib.loads(content.decode())
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} can't be read as TOML ({error}); correct it") from error
+        return parse_toml(decoded(content))
+    except UnreadableError as error:
+        raise UsageError(f"{path} {error}; correct it") from error
 
 
 def _flags(table: Mapping[str, Any], path: Path) -> dict[str, object]:

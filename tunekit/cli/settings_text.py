@@ -9,10 +9,11 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from tunekit.cli.settings import OWN_FILE, PROJECT_FILE
-from tunekit.errors import UsageError
+from tunekit.errors import UnreadableError, UsageError
 from tunekit.records.codec import write_text
 from tunekit.records.target import Binding
 from tunekit.trial.binding_syntax import how_text
+from tunekit.untrusted import parse_toml, read_text
 
 _IN_PROJECT = ("tool", "tunekit", "bind")
 _IN_OWN = ("bind",)
@@ -39,7 +40,7 @@ def write_settings(folder: Path, bindings: Sequence[Binding], replace: bool = Fa
     table = _IN_OWN if path == own else _IN_PROJECT
     try:
         path = path.resolve()
-        existing = path.read_bytes().decode() if path.exists() else ""
+        existing = read_text(path) if path.exists() else ""
         text = with_bindings(existing, bindings, table, replace)
         if text != existing:
             mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
@@ -49,8 +50,8 @@ def write_settings(folder: Path, bindings: Sequence[Binding], replace: bool = Fa
         raise UsageError(f"{path}: {error}") from error
     except OSError as error:
         raise UsageError(f"{path} can't be written ({error.strerror}); check its permissions") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8 text; save it as UTF-8") from error
+    except UnreadableError as error:
+        raise UsageError(f"{path} {error}") from error
     return path
 
 
@@ -70,7 +71,7 @@ def with_bindings(
     """
     wanted = {binding.knob: how_text(binding) for binding in bindings}
     try:
-        present = _table_of(tomllib.loads(existing), table)
+        present = _table_of(parse_toml(existing), table)
         if (present or {}) == wanted:
             return existing
         if present is None:
@@ -81,8 +82,10 @@ def with_bindings(
                 "remove it, or ask to replace it"
             )
         return _replaced(existing, wanted, table)
-    except (tomllib.TOMLDecodeError, TOMLKitError) as error:
-        raise UsageError(f"can't be read as TOML ({error}); correct it") from error
+    except UnreadableError as error:
+        raise UsageError(f"{error}; correct it") from error
+    except TOMLKitError as error:
+        raise UsageError(f"can't be rewritten as TOML ({error}); correct it") from error
 
 
 def _table_of(data: Any, table: Sequence[str]) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from tunekit.cli.pipes import lasting_console
 from tunekit.hardware.device import memory_cap_bytes
 from tunekit.records.config import TrainConfig
 from tunekit.records.finding import Finding
@@ -82,7 +83,7 @@ class TrialScreen:
     def __init__(self, to_stderr: bool = False, console: Console | None = None) -> None:
         self._to_stderr = to_stderr
         self._ended = 0
-        self._console = console or Console(stderr=to_stderr, highlight=False)
+        self._console = console or lasting_console(to_stderr, highlight=False)
         self._live: Live | None = None
         self._spec: TrialSpec | None = None
         self._purpose = ""

@@ -67,9 +67,10 @@ def _header(run: Run, prediction: DevicePrediction, fit: PredictedFit) -> list[s
     own = run.baseline_config
     if own is not None and global_batch(own) != global_batch(config):
         factor = global_batch(config) / global_batch(own)
-        lines += comment(
-            f"lr is left out: the global batch is {factor:.4g} times the script's; scale yours with it"
-        )
+        why = f"the global batch is {factor:.4g} times the script's; scale yours with it"
+        if run.script_scales_lr:
+            why = "the script scales its learning rate itself"
+        lines += comment(f"lr is left out: {why}")
     lines += comment("compile and channels_last: as the script has them; nothing was predicted of them")
     lines += comment(f"measure it there before you trust it: tunekit search --gpu {name} -- ...")
     return lines

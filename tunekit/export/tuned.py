@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
-from tunekit.errors import UsageError
+from tunekit.errors import UnreadableError, UsageError
 from tunekit.export.keys import MATMUL_KEY, flat, key_of, meant
 from tunekit.near import did_you_mean
 from tunekit.records.config import KNOBS, Precision, TrainConfig
 from tunekit.records.run import Run
 from tunekit.records.target import Target
+from tunekit.untrusted import parse_yaml, read_text
 
 _TORCH_PREFETCH = 2
 """What a DataLoader with workers has where nobody says otherwise."""
@@ -121,25 +121,12 @@ def _lr(path: Path, value: Any) -> float | None:
 
 def _keys(path: Path) -> dict[str, Any]:
     try:
-        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"{path} can't be read ({error.strerror}); {_TO_GIVE}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8 text; {_TO_GIVE}") from error
-    except yaml.YAMLError as error:
-        raise UsageError(f"{path} is not YAML ({_what_yaml_says(error)}); {_TO_GIVE}") from error
-    except ValueError as error:  # such as a date that there is none of
-        raise UsageError(f"{path} is not YAML ({error}); {_TO_GIVE}") from error
+        tree = parse_yaml(read_text(path))
+    except UnreadableError as error:
+        raise UsageError(f"{path} {error}; {_TO_GIVE}") from error
     if not isinstance(tree, dict):
         raise UsageError(f"{path} holds no keys; {_TO_GIVE}")
     return flat(tree)
-
-
-def _what_yaml_says(error: yaml.YAMLError) -> str:
-    """Return where a file stops being YAML, in one line."""
-    mark = getattr(error, "problem_mark", None)
-    problem = " ".join(str(getattr(error, "problem", None) or "it can't be parsed").split())
-    return problem if mark is None else f"line {mark.line + 1}: {problem}"
 
 
 def _config(path: Path, baseline: TrainConfig, asked: dict[str, Any]) -> TrainConfig:

@@ -245,6 +245,8 @@ def _why_no_lr(run: Run, recommendation: Recommendation) -> str:
     config, discovery = run.baseline_config, run.discovery
     if config is not None and global_batch(config) == global_batch(recommendation.config):
         return "lr is left out: keep yours, the global batch is the baseline's"
+    if run.script_scales_lr:
+        return "lr is left out: the script scales its learning rate itself"
     if base_learning_rate(discovery, run.options, config) is None:
         return (
             "lr is left out: the learning rate or the batch to scale from is unknown; see --lr, --base-batch"

@@ -82,14 +82,19 @@ def interpreter_of(
         search_path: the folders to look for programs in, as in PATH, which is the default.
     """
     folder = Path.cwd() if working_dir is None else working_dir
-    searched = os.environ.get("PATH", os.defpath) if search_path is None else search_path
+    searched = _search_path() if search_path is None else search_path
     words, searched = _unwrapped(command, searched)
     if not words:
         return None
-    program = _program(words[0], folder, searched)
+    program = program_of(words[0], folder, searched)
     if program is None:
         return None
     return program if is_python(program) else _of_script(program, folder, searched)
+
+
+def unwrapped(command: Sequence[str]) -> list[str]:
+    """Return a command without the programs that only prepare it, such as env and nice."""
+    return _unwrapped(command, "")[0]
 
 
 def _unwrapped(command: Sequence[str], searched: str) -> tuple[list[str], str]:
@@ -110,12 +115,25 @@ def _unwrapped(command: Sequence[str], searched: str) -> tuple[list[str], str]:
     return words, searched
 
 
-def _program(word: str, folder: Path, searched: str) -> str | None:
-    """Return the path of a program; links are kept, as a virtual environment's Python is one."""
+def program_of(word: str, folder: Path, searched: str | None = None) -> str | None:
+    """Return the path of a program that is started in a folder; None if there is none.
+
+    Links are kept, as a virtual environment's Python is one.
+
+    Args:
+        word: as it is typed.
+        folder: where it is started: relative paths, those in PATH too, mean places below it.
+        searched: the folders to look in, as in PATH, which is the default.
+    """
     if "/" in word:
         path = os.path.normpath(folder / word)
         return path if os.access(path, os.X_OK) and Path(path).is_file() else None
-    return shutil.which(word, path=searched)
+    entries = (_search_path() if searched is None else searched).split(os.pathsep)
+    return shutil.which(word, path=os.pathsep.join(str(folder / entry) for entry in entries))
+
+
+def _search_path() -> str:
+    return os.environ.get("PATH", os.defpath)
 
 
 def _of_script(program: str, folder: Path, searched: str) -> str | None:
@@ -138,4 +156,4 @@ def _of_script(program: str, folder: Path, searched: str) -> str | None:
         words, searched = _unwrapped(inner, searched)
     if not (words and is_python(words[0])):
         return None
-    return _program(words[0], folder, searched)
+    return program_of(words[0], folder, searched)

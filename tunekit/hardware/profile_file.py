@@ -5,12 +5,12 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, NamedTuple, Union, get_args, get_origin
 
-import yaml
 from pydantic import BaseModel, ValidationError
 
-from tunekit.errors import DamagedRecordError
+from tunekit.errors import DamagedRecordError, UnreadableError
 from tunekit.records.profile import PRECISIONS, Profile
 from tunekit.units import MIB
+from tunekit.untrusted import parse_yaml, read_text
 
 
 class Bounds(NamedTuple):
@@ -79,12 +79,9 @@ def _today(day: datetime.date | None) -> datetime.date:
 
 def _content(path: Path, remedy: str) -> dict[str, Any]:
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DamagedRecordError(f"{path} can't be read: {error.strerror}; {remedy}") from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        reason = " ".join(str(error).split())
-        raise DamagedRecordError(f"{path} is not readable as YAML: {reason}; {remedy}") from error
+        content = parse_yaml(read_text(path))
+    except UnreadableError as error:
+        raise DamagedRecordError(f"{path} {error}; {remedy}") from error
     if not isinstance(content, dict):
         raise DamagedRecordError(
             f"{path} holds {type(content).__name__}, not a profile's fields; start from a shipped file "

@@ -6,6 +6,7 @@ from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
 from tunekit.records.target import Target
+from tunekit.trial.suggest import binding_hint
 
 
 def learning_rate_to_bind(
@@ -29,15 +30,15 @@ def learning_rate_to_bind(
     if lr is not None and target.is_bound("lr"):
         return lr
     before, after = global_batch(baseline, run.world_size), global_batch(config, run.world_size)
-    if before == after:
+    if before == after or run.script_scales_lr:
         return None
     change = f"the global batch changes from {before} to {after}"
     if target.is_bound("lr"):
         raise UsageError(f"{change} and the config has no lr; add one to it, or keep yours with --keep-lr")
     advice = f" (recommended: {lr:.6g})" if lr is not None else ""
+    hint = binding_hint("lr", run.discovery, run.discovery.learning_rate if run.discovery else None)
     raise UsageError(
-        f"{change} and lr has no binding{advice}; search with --bind 'lr=--lr {{}}', or keep the script's "
-        "own with --keep-lr"
+        f"{change} and lr has no binding{advice}; search with {hint}, or keep the script's own with --keep-lr"
     )
 
 
@@ -47,12 +48,12 @@ def refuse_unscaled_fp16(run: Run, config: TrainConfig, target: Target) -> None:
     Raises:
         UsageError: fp16 would have to be injected.
     """
-    already = run.baseline_config is not None and run.baseline_config.precision is Precision.FP16
-    if config.precision is not Precision.FP16 or already or target.is_bound("precision"):
+    present = run.baseline_config.precision if run.baseline_config else None
+    if config.precision is not Precision.FP16 or present is Precision.FP16 or target.is_bound("precision"):
         return
     raise UsageError(
         "precision fp16 needs a GradScaler in the script, which can't be injected; write one and bind the "
-        "precision (--bind 'precision=--precision {fp32:fp32,fp16:fp16}'), or take precision out of the "
+        f"precision ({binding_hint('precision', run.discovery, present)}), or take precision out of the "
         "config"
     )
 

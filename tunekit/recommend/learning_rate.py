@@ -5,6 +5,7 @@ Linear: Goyal et al. 2017, arXiv 1706.02677. Square root: Malladi et al. 2022, a
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,6 +13,7 @@ from tunekit.records.config import TrainConfig
 from tunekit.records.recommendation import LearningRate, LearningRateRule
 from tunekit.records.run import SearchOptions
 from tunekit.records.target import Discovery
+from tunekit.records.trial import TrialRecord
 
 _RULES = {
     "sgd": LearningRateRule.LINEAR,
@@ -71,10 +73,20 @@ def global_batch(config: TrainConfig, gpus: int = 1) -> int:
     return config.batch_size * gpus * config.accumulate_grad_batches
 
 
-def seen_learning_rate(discovery: Discovery | None) -> float | None:
-    """Return the learning rate of all optimizers of the target, None when they differ or it is unknown."""
-    rates = {optimizer.base_lr for optimizer in discovery.optimizers} if discovery else set()
-    return rates.pop() if len(rates) == 1 else None
+def follows_batch(trials: Sequence[TrialRecord]) -> bool:
+    """Return whether the script scales its learning rate itself, as seen at two global batches."""
+    known = [
+        (one.config, one.learning_rate)
+        for one in trials
+        if one.config and one.learning_rate and one.measurement
+    ]
+    if not known:
+        return False
+    config, lr = known[0]
+    return any(
+        global_batch(other) != global_batch(config) and not math.isclose(rate, lr, rel_tol=1e-6)
+        for other, rate in known
+    )
 
 
 def base_learning_rate(
@@ -90,7 +102,8 @@ def base_learning_rate(
         options: holds --lr and --base-batch.
         baseline: the knob values that the user has now, None when they are unknown.
     """
-    lr = options.base_lr if options.base_lr is not None else seen_learning_rate(discovery)
+    seen = discovery.learning_rate if discovery else None
+    lr = options.base_lr if options.base_lr is not None else seen
     batch = options.base_batch
     if batch is None and baseline is not None:
         batch = global_batch(baseline, discovery.world_size if discovery else 1)

@@ -43,6 +43,8 @@ class Comparison:
     """Fresh processes of the baseline, interleaved with the tiers'."""
     planned: PlannedTraining = NOTHING_PLANNED
     """The training to come; where its finish counts, speed-ups are of all of it."""
+    script_scales_lr: bool = False
+    """Whether the script scales its learning rate itself."""
 
     @property
     def baseline_config(self) -> TrainConfig | None:
@@ -104,7 +106,9 @@ def recommend(
         base_ram_bytes=max(base_ram_bytes(one.measurement) for one in confirmed),
         largest=largest,
         float32_matmul_precision=loops[0].float32_matmul_precision,
-        learning_rate=recommended(
+        learning_rate=None
+        if against.script_scales_lr
+        else recommended(
             against.discovery,
             against.options,
             against.baseline_config,

@@ -7,6 +7,7 @@ from tunekit.records.details import TraceSeen
 from tunekit.records.prediction import PredictionPath
 from tunekit.records.target import Target
 from tunekit.records.trial import TrialRecord, TrialRole
+from tunekit.trial.suggest import binding_hint
 from tunekit.units import count_text
 
 _MEASURE = "measure on the GPU itself instead: tunekit search -- COMMAND"
@@ -75,7 +76,9 @@ def why_not(trials: Sequence[TrialRecord]) -> Unpredictable:
             f"{_BY_ITSELF}, and at {size} none were traced ({reason or 'no reason was told'})"
         )
     if _makes_own_batches(first):
-        return Unpredictable(_BY_ITSELF, "bind its batch size, such as --bind 'batch_size=--batch-size {}'")
+        batch_size = first.config.batch_size if first.config else None
+        hint = binding_hint("batch_size", first.discovery, batch_size)
+        return Unpredictable(_BY_ITSELF, f"bind its batch size: {hint}")
     seen = trace_of(first)
     if seen is not None:
         return _told(seen.why_ended or "no steps at two batch sizes were traced")

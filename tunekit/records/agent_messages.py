@@ -20,8 +20,9 @@ from pydantic import (
 from tunekit.records.base import Record
 from tunekit.records.config import Precision
 from tunekit.records.details import Detail, Details
+from tunekit.records.host import SandboxKind
 from tunekit.records.measurement import DryLoop, LoopMeasurement
-from tunekit.records.target import Discovery, LoaderAddress, RootSeen
+from tunekit.records.target import Discovery, LoaderAddress, RootSeen, ScriptOption
 
 
 class KnobsAsked(Record):
@@ -57,6 +58,8 @@ class AgentRequest(Record):
     """Of the script; loader addresses name files from there."""
     scratch_folder: str
     """Short-named folder for sockets and the like; the keeper removes it."""
+    sandbox: SandboxKind = "none"
+    """observe: what the kernel keeps this trial from; under "landlock" new files have to be diverted too."""
     started_at_s: PositiveFloat
     """When the trial started, in seconds since the epoch: older files are the user's."""
     knobs: KnobsAsked
@@ -65,6 +68,8 @@ class AgentRequest(Record):
     roots: tuple[RootSeen, ...]
     redirected: dict[str, str] = Field(default_factory=dict)
     """Rewritten copies of the user's files, by the real path whose reads see them."""
+    option_names: tuple[str, ...] = ()
+    """Plain names of the options of the script's command line to tell of; others are never told."""
     samples_per_step: int | None = None
     """Samples in a batch of a script without a DataLoader, as declared; None to look at the input."""
     world_size: PositiveInt = 1
@@ -99,6 +104,8 @@ class StartEvent(AgentEvent):
     event: Literal["start"]
     pid: NonNegativeInt
     python: str
+    image: NonNegativeInt = 0
+    """Where its stack starts: forked children share it, what it executes has another; 0 if unknown."""
 
 
 class ProgressEvent(AgentEvent):
@@ -136,10 +143,19 @@ class RankEvent(AgentEvent):
     allocation_retries: NonNegativeInt | None = None
 
 
+class OptionsEvent(AgentEvent):
+    """A parser of this process's command line has parsed; every option that is known by now."""
+
+    event: Literal["options"]
+    pid: NonNegativeInt
+    options: tuple[ScriptOption, ...] = Field(max_length=64)
+
+
 class LearntEvent(AgentEvent):
     """The loop's parts are known."""
 
     event: Literal["learnt"]
+    pid: NonNegativeInt = 0
     discovery: Discovery
     applied: KnobsApplied
 
@@ -214,6 +230,7 @@ AnyEvent = (
     StartEvent
     | ProgressEvent
     | RankEvent
+    | OptionsEvent
     | LearntEvent
     | DoneEvent
     | NonfiniteEvent

@@ -1,20 +1,27 @@
 """JSON files of records: written atomically, read as untrusted input."""
 
-import json
 import os
 import tempfile
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pydantic_core
 from pydantic import ValidationError
 
-from tunekit.errors import DamagedRecordError, NewerRecordError, RecordError
+from tunekit.errors import DamagedRecordError, NewerRecordError, UnreadableError
 from tunekit.records.base import SCHEMA_VERSION, Record
+from tunekit.untrusted import read_bytes
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 
-MAX_FILE_BYTES = 256 << 20
-"""A file above this size is no record of ours; reading it would only exhaust memory."""
+MAX_FILE_BYTES = 32 << 20
+"""A file above this size is no run of ours: one of 2,000 trials has that. Reading it would exhaust memory."""
+
+MAX_VALUES = 800_000
+"""Separators of a text above which its tree would take hundreds of MB."""
+
+_MOST_KEYS = 1000
+"""Of one object; the names of all that no record has would be told one by one."""
 
 
 def to_json(record: Record, indent: int | None = 2) -> str:
@@ -22,27 +29,37 @@ def to_json(record: Record, indent: int | None = 2) -> str:
     return record.model_dump_json(indent=indent)
 
 
-def from_json(text: str | bytes, kind: type[AnyRecord], source: str = "the text") -> AnyRecord:
+def from_json(
+    text: str | bytes, kind: type[AnyRecord], source: str = "the text", max_values: int = MAX_VALUES
+) -> AnyRecord:
     """Return the record of type `kind` that the JSON text holds.
 
     Args:
         text: JSON, from anywhere; it is validated field by field.
         kind: the record type to build.
         source: where the text came from, for messages.
+        max_values: most separators of the text.
 
     Raises:
         NewerRecordError: its schema_version is above the one this tunekit writes.
         DamagedRecordError: it is not JSON, or not a record of this kind.
     """
+    raw = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    if sum(raw.count(sign) for sign in (b",", b":", b"[", b"{")) > max_values:
+        raise DamagedRecordError(f"{source} is not a {kind.__name__}: it holds too many values")
     try:
-        payload = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        payload = pydantic_core.from_json(raw)
+    except ValueError as error:
         raise DamagedRecordError(
             f"{source} is not readable as JSON ({error}); restore it from a backup"
         ) from error
     _refuse_newer(payload, source)
+    if _most_keys(payload) > _MOST_KEYS:
+        raise DamagedRecordError(
+            f"{source} is not a {kind.__name__}: more than {_MOST_KEYS:,} keys in one place"
+        )
     try:
-        return kind.model_validate_json(text)
+        return kind.model_validate(payload)
     except ValidationError as error:
         raise DamagedRecordError(f"{source} is not a {kind.__name__}: {_first_problem(error)}") from error
 
@@ -71,23 +88,20 @@ def write_text(path: Path, text: str) -> None:
         raise
 
 
-def read_json(path: Path, kind: type[AnyRecord]) -> AnyRecord:
+def read_json(
+    path: Path, kind: type[AnyRecord], max_bytes: int = MAX_FILE_BYTES, max_values: int = MAX_VALUES
+) -> AnyRecord:
     """Return the record that the file holds.
 
     Raises:
-        RecordError: the file is missing, unreadable, too large, damaged or newer than this tunekit.
+        DamagedRecordError: the file is missing, no file, unreadable, too large or damaged.
+        NewerRecordError: it is newer than this tunekit.
     """
     try:
-        size_bytes = path.stat().st_size
-        if size_bytes > MAX_FILE_BYTES:
-            raise DamagedRecordError(
-                f"{path} has {size_bytes} bytes, more than the {MAX_FILE_BYTES} "
-                f"that a {kind.__name__} may have"
-            )
-        text = path.read_bytes()
-    except OSError as error:
-        raise RecordError(f"{path} can't be read: {error.strerror}") from error
-    return from_json(text, kind, source=str(path))
+        text = read_bytes(path, max_bytes)
+    except UnreadableError as error:
+        raise DamagedRecordError(f"{path} {error}") from error
+    return from_json(text, kind, str(path), max_values)
 
 
 def _refuse_newer(payload: Any, source: str) -> None:
@@ -99,7 +113,19 @@ def _refuse_newer(payload: Any, source: str) -> None:
         )
 
 
+def _most_keys(payload: Any) -> int:
+    """Return how many keys the object with most of them has."""
+    most, waiting = 0, [payload] if isinstance(payload, dict | list) else []
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            most = max(most, len(node))
+        below = node.values() if isinstance(node, dict) else node
+        waiting += [child for child in below if isinstance(child, dict | list)]
+    return most
+
+
 def _first_problem(error: ValidationError) -> str:
-    problem = error.errors(include_url=False)[0]
+    problem = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(str(part) for part in problem["loc"]) or "the whole"
     return f"{place}: {problem['msg']}"

@@ -2,9 +2,20 @@
 
 from typing import Literal
 
-from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from tunekit.records.base import Record
+
+SandboxKind = Literal["overlay", "landlock", "none"]
+"""What of the kernel's keeps trials from the user's files; "none" leaves the agent's file guard."""
+
+
+class Sandbox(Record):
+    """The kernel's net under a trial's writes, as it was found to hold."""
+
+    kind: SandboxKind
+    reasons: dict[str, str] = Field(default_factory=dict)
+    """Why a better kind does not hold here, by its name."""
 
 
 class PcieLink(Record):
@@ -138,6 +149,8 @@ class Host(Record):
     python_version: str
     torch: TorchBuild | None = None
     """Of the training environment, where it was asked."""
+    sandbox: Sandbox | None = None
+    """What keeps the user's files from trials, where it was tried."""
 
     @property
     def nvml_indexes(self) -> tuple[int, ...]:

@@ -149,6 +149,8 @@ class Run(TargetRecord):
     missing_tiers: tuple[MissingTier, ...] = ()
     scaling: tuple[ScalingRow, ...] = ()
     findings: tuple[Finding, ...] = ()
+    script_scales_lr: bool = False
+    """Whether the script was seen to scale its learning rate with the batch, so that no rule is applied."""
     model: ModelSummary | None = None
     """Predicted; None while the search runs, and with too few measured trials to tell."""
     prediction: DevicePrediction | None = None

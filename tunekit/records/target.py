@@ -147,6 +147,37 @@ class OptimizerSeen(Record):
     parameter_groups: NonNegativeInt
 
 
+class OptionForm(StrEnum):
+    """How an option of a script is typed."""
+
+    FLAG = "flag"
+    """`--bs 8` or `--bs=8`."""
+    OPTIONAL = "optional"
+    """`--amp` alone or with a value."""
+    SWITCH = "switch"
+    """`--amp`, and perhaps `--no-amp`."""
+    KEY = "key"
+    """`data.bs=8`, as Hydra and OmegaConf read it."""
+    PAIR = "pair"
+    """`DATA.BS 8`, as yacs reads it."""
+
+
+class ScriptOption(Record):
+    """One option of the script's own command line, as its parser knows it."""
+
+    name: str = Field(max_length=80)
+    """Of the parser: argparse's dest, click's parameter, the dotted key of a config."""
+    form: OptionForm
+    flags: tuple[str, ...] = Field(max_length=8)
+    """What may be typed: `--batch-size` and `-b`; for keys the key; of a switch, what turns it on."""
+    off: tuple[str, ...] = Field(default=(), max_length=8)
+    """What turns a switch off."""
+    choices: tuple[str, ...] = Field(default=(), max_length=16)
+    """The only values that the parser takes; empty: any."""
+    value: bool | int | float | str | None
+    """In force once the command was parsed, typed or by default; None: none, or no plain value."""
+
+
 class Discovery(Record):
     """What one baseline trial learnt about the target."""
 
@@ -172,8 +203,17 @@ class Discovery(Record):
     """Whether that device computes in bfloat16 without emulation; None when unknown."""
     torch_version: str
     python_version: str
+    options: tuple[ScriptOption, ...] = Field(default=(), max_length=64)
+    """Options of the script's command line that set a knob or the learning rate, by their names; empty where
+    no parser was seen."""
     complete: bool = True
     """False when the script ended before a few steps were seen: roots unknown, loader the last one used."""
+
+    @property
+    def learning_rate(self) -> float | None:
+        """The base learning rate of all optimizers, None when they differ or it is unknown."""
+        rates = {optimizer.base_lr for optimizer in self.optimizers}
+        return rates.pop() if len(rates) == 1 else None
 
     @property
     def training_loader(self) -> LoaderSeen | None:

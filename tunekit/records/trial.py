@@ -8,6 +8,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, model_validator
 from tunekit.records.base import SCHEMA_VERSION, Record
 from tunekit.records.config import TrainConfig
 from tunekit.records.details import Details, LargestSeen
+from tunekit.records.host import SandboxKind
 from tunekit.records.measurement import DryRun, Measurement
 from tunekit.records.prediction import PeakAt
 from tunekit.records.target import Discovery
@@ -112,11 +113,15 @@ class TrialRecord(Record):
     dry: DryRun | None = None
     """In place of both: a trial that skipped the script's arithmetic and has no rate."""
     discovery: Discovery | None = None
+    learning_rate: NonNegativeFloat | None = None
+    """The base learning rate that all optimizers had; None when they differ or it is unknown."""
     written: tuple[WrittenFile, ...] = Field(default=(), max_length=1000)
     faults: tuple[str, ...] = Field(default=(), max_length=100)
     """Faults of the guard of the user's files and of tunekit itself, which the trial went on after."""
     telemetry: Telemetry | None = None
     """None for a trial that was over before two samples."""
+    sandbox: SandboxKind | None = None
+    """What kept its processes from the user's files, beside the agent's guard; None where it is not known."""
     predicted_peaks: tuple[PeakAt, ...] = Field(default=(), max_length=64)
     """By steps that the trial traced: device memory at other batch sizes, its own among them."""
 

@@ -22,6 +22,17 @@ class KnobRow(NamedTuple):
     """Why it is fixed; empty for a knob that can be searched."""
 
 
+class TriedRow(NamedTuple):
+    """A binding that was tried once."""
+
+    binding: str
+    value: str
+    """What it was set to."""
+    did: str
+    """What the loop then did, or why the trial failed."""
+    works: bool
+
+
 def discovery_tables(discovery: Discovery, knobs: Sequence[KnobRow]) -> tuple[Table, ...]:
     """Return the tables in the order in which they are read."""
     return (_loaders(discovery), _roots(discovery), _optimizers(discovery), _knobs(knobs))
@@ -91,6 +102,20 @@ def _optimizers(discovery: Discovery) -> Table:
 def _knobs(knobs: Sequence[KnobRow]) -> Table:
     rows = tuple((row.knob, row.value, printable(row.how)) for row in knobs)
     return Table("Knobs", ("knob", "now", "reached by"), rows)
+
+
+def tried_table(tried: Sequence[TriedRow]) -> Table:
+    """Return what the loop did when each binding was tried; what it did not follow is not written."""
+    rows = tuple(
+        (
+            printable(row.binding),
+            row.value,
+            printable(row.did),
+            "yes" if row.works else "not written",
+        )
+        for row in tried
+    )
+    return Table("Bindings, each tried once", ("binding", "set to", "the loop then", "works"), rows)
 
 
 def why_left_alone(knobs: Sequence[KnobRow]) -> tuple[str, ...]:

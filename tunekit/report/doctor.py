@@ -13,7 +13,7 @@ from tunekit.records.host import Accelerator, GpuState, Host, TorchBuild
 from tunekit.records.storage import Storage, StorageKind
 from tunekit.report.findings import FindingView, finding_view
 from tunekit.report.terminal import draw_findings, hang, say
-from tunekit.report.text import SEVERITY_WORDS, printable
+from tunekit.report.text import SEVERITY_WORDS, printable, sandbox_text
 from tunekit.units import bytes_text, count_text
 
 _LABEL_WIDTH = 9
@@ -84,6 +84,8 @@ def _facts(checkup: Checkup) -> list[tuple[str, str]]:
     facts = [("GPU", _gpu_text(gpu)) for gpu in host.accelerators] or [("GPU", "none")]
     facts += [("CPU", _cpu_text(host)), ("memory", _memory_text(host)), ("/dev/shm", _shm_text(host))]
     facts.append(("torch", _torch_text(host.torch) if host.torch else checkup.why_no_torch or "not asked"))
+    if host.sandbox is not None:
+        facts.append(("trials", sandbox_text(host.sandbox.kind)))
     facts += [("storage", _storage_text(storage)) for storage in checkup.storage]
     if checkup.loader is not None:
         facts.append(("loader", _loader_text(checkup.loader, checkup.host.ram_limit_bytes)))

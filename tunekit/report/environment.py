@@ -2,7 +2,7 @@
 
 from tunekit.records.run import Run
 from tunekit.report.table import Table
-from tunekit.report.text import host_text, printable, target_text
+from tunekit.report.text import host_text, printable, sandbox_text, target_text
 from tunekit.units import bytes_text, count_text, duration_text
 
 
@@ -22,6 +22,7 @@ def environment_table(run: Run) -> Table:
         ("platform", host.platform),
         ("Python", torch.python_version if torch else host.python_version),
         ("torch", torch_text(run)),
+        ("trials", sandbox_text(host.sandbox.kind) if host.sandbox else "n/a"),
         ("tunekit", run.tunekit_version),
         ("started", run.created_at),
     ]

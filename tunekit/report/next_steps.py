@@ -35,7 +35,8 @@ def _training_steps(run: Run, best: Recommendation, config: str) -> list[str]:
         return [f"train as before: {target_text(run.target)}"]
     command = f"tunekit run {shlex.quote(config)}"
     baseline = run.baseline_config
-    if baseline is None or global_batch(best.config) == global_batch(baseline) or run.target.is_bound("lr"):
+    same_batch = baseline is None or global_batch(best.config) == global_batch(baseline)
+    if same_batch or run.target.is_bound("lr") or run.script_scales_lr:
         return [command]
     lr = f"set lr to {best.learning_rate.value:.4g}" if best.learning_rate else "choose an lr"
     return [f"{lr} in your script for the new batch, or bind it (--bind), then:", f"{command} --keep-lr"]

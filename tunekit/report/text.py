@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tunekit.records.config import KNOBS, TrainConfig
 from tunekit.records.finding import Finding, Severity
-from tunekit.records.host import Host
+from tunekit.records.host import Host, SandboxKind
 from tunekit.records.measurement import Interval
 from tunekit.records.target import Target
 from tunekit.records.trial import TrialRecord
@@ -24,6 +24,12 @@ _NO_RANGE = 100.0
 
 SEVERITY_WORDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 """What every report calls a finding."""
+
+_SANDBOXES: dict[SandboxKind, str] = {
+    "overlay": "sandboxed by overlayfs: what they write vanishes with them",
+    "landlock": "sandboxed by Landlock: they write to their own folders only",
+    "none": "kept from your files by the agent's file guard alone",
+}
 
 
 def printable(text: str) -> str:
@@ -187,3 +193,8 @@ def finding_text(finding: Finding) -> str:
 def target_text(target: Target) -> str:
     """Return the training command as it would be typed."""
     return printable(shlex.join(target.command))
+
+
+def sandbox_text(kind: SandboxKind) -> str:
+    """Return what keeps the user's files from trials."""
+    return _SANDBOXES[kind]

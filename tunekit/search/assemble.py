@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tunekit.recommend.diagnose.loop import loop_findings
 from tunekit.recommend.largest import is_too_much, largest_findings, largest_of
-from tunekit.recommend.learning_rate import base_learning_rate, global_batch, rule_of
+from tunekit.recommend.learning_rate import base_learning_rate, follows_batch, global_batch, rule_of
 from tunekit.recommend.loss_guard import GuardedMode, Mode, barred_modes, guarded_modes, loss_findings
 from tunekit.recommend.noise import noise_floor
 from tunekit.recommend.planned_training import planned_training
@@ -163,7 +163,8 @@ def is_barred(record: TrialRecord, tier: Tier, barred: frozenset[Mode]) -> bool:
 def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
     """Return the run with everything that follows from its trial records computed anew."""
     trials = Trials(tuple(records))
-    run = run.model_copy(update={"trials": trials.records})
+    scales_lr = follows_batch(trials.records)
+    run = run.model_copy(update={"trials": trials.records, "script_scales_lr": scales_lr})
     host = run.rank_host
     noise = run_noise(trials)
     against = Comparison(
@@ -173,6 +174,7 @@ def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
         discovery=trials.discovery,
         baseline=trials.baseline,
         baseline_confirm=trials.baseline_confirm,
+        script_scales_lr=scales_lr,
         planned=planned_training(run.options, trials.records),
     )
     chosen = pick_tiers(trials, host, run.options)
@@ -229,9 +231,8 @@ def _why_missing(tier: Tier, trials: Trials, host: Host) -> str:
 
 
 def _scaling(settled: Sequence[Recommendation], trials: Trials, run: Run) -> tuple[ScalingRow, ...]:
-    base = base_learning_rate(
-        trials.discovery, run.options, trials.baseline.config if trials.baseline else None
-    )
+    config = trials.baseline.config if trials.baseline else None
+    base = None if run.script_scales_lr else base_learning_rate(trials.discovery, run.options, config)
     rows: list[ScalingRow] = []
     for recommendation in settled:
         seen = next(
@@ -280,6 +281,8 @@ def _findings(trials: Trials, run: Run, guarded: Sequence[GuardedMode]) -> tuple
         findings += [finding for finding in of_loop if finding.severity is not Severity.INFO]
     findings += [*loss_findings(guarded), *largest_findings(trials.confirming)]
     findings += [finding for finding in (_diverted(trials), _unsteady(trials)) if finding is not None]
+    if run.script_scales_lr:
+        findings.append(_scales_lr(trials))
     loop = next((r.measurement.loop for r in trials.candidates if r.measurement), None)
     if loop is not None and loop.epoch_samples is None:
         findings.append(
@@ -328,6 +331,22 @@ def _diverted(trials: Trials) -> Finding | None:
         severity=Severity.INFO,
         message=f"writes to {len(diverted)} of the script's files went to the trials' folders: {shown}",
         value=len(diverted),
+    )
+
+
+def _scales_lr(trials: Trials) -> Finding:
+    """Find that the script scales its learning rate itself."""
+    seen = {
+        global_batch(one.config): one.learning_rate
+        for one in trials.records
+        if one.config is not None and one.learning_rate and one.measurement
+    }
+    shown = ", ".join(f"{lr:.4g} at batch {batch}" for batch, lr in sorted(seen.items()))
+    return Finding(
+        code="lr-scaled-by-script",
+        severity=Severity.INFO,
+        message="the script scales its learning rate itself, so no rule is applied on top",
+        evidence=f"it was seen to be {shown}",
     )
 
 

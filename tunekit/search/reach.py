@@ -6,7 +6,8 @@ from tunekit.model.boundary import Boundary
 from tunekit.records.config import LOADER_KNOBS, WORKER_KNOBS, TrainConfig
 from tunekit.records.host import Host
 from tunekit.records.profile import Profile
-from tunekit.records.target import BindingKind, Discovery, LoaderSeen, Target
+from tunekit.records.target import BindingKind, Discovery, Target
+from tunekit.trial.suggest import binding_hint
 
 
 @dataclass(frozen=True)
@@ -66,18 +67,19 @@ def why_inert(knob: str, around: Surroundings) -> str | None:
 def _why_out_of_reach(knob: str, around: Surroundings, insisted: bool) -> str | None:
     """Return why the agent can't set a knob inside the process."""
     if knob == "accumulate_grad_batches":
-        return f"only the script can change it; bind it: {_bind_hint(knob)}"
+        return f"only the script can change it; {_bind_hint(knob, around.discovery, around.baseline)}"
     if knob in LOADER_KNOBS:
-        return _why_not_in_loader(knob, around.discovery.training_loader, insisted)
+        return _why_not_in_loader(knob, around, insisted)
     return why_not_in_roots(knob, around.discovery, around.baseline)
 
 
-def _why_not_in_loader(knob: str, loader: LoaderSeen | None, insisted: bool) -> str | None:
+def _why_not_in_loader(knob: str, around: Surroundings, insisted: bool) -> str | None:
+    loader = around.discovery.training_loader
+    hint = _bind_hint(knob, around.discovery, around.baseline)
     if loader is None:
-        hint = f"; bind it: {_bind_hint(knob)}" if knob == "batch_size" else ""
-        return f"the script trains without a DataLoader{hint}"
+        return "the script trains without a DataLoader" + (f"; {hint}" if knob == "batch_size" else "")
     if knob == "batch_size" and not loader.batch_size_bound:
-        return f"the script makes its batches with a sampler of its own; bind it: {_bind_hint(knob)}"
+        return f"the script makes its batches with a sampler of its own; {hint}"
     worker_knob = knob == "num_workers" or knob in WORKER_KNOBS
     if worker_knob and loader.iterable and not loader.shards_itself and not insisted:
         return (
@@ -89,7 +91,7 @@ def _why_not_in_loader(knob: str, loader: LoaderSeen | None, insisted: bool) -> 
 
 def why_not_in_roots(knob: str, discovery: Discovery, baseline: TrainConfig) -> str | None:
     """Return why the agent can't set a knob of the modules, whatever the device."""
-    own = "the script sets it by itself; bind it: " + _bind_hint(knob)
+    own = f"the script sets it by itself; {_bind_hint(knob, discovery, baseline)}"
     if knob == "compile" and baseline.compile:
         return own
     if knob == "channels_last" and baseline.channels_last:
@@ -102,13 +104,5 @@ def why_not_in_roots(knob: str, discovery: Discovery, baseline: TrainConfig) -> 
     return None
 
 
-def _bind_hint(knob: str) -> str:
-    flags = {
-        "batch_size": "'batch_size=--batch-size {}'",
-        "accumulate_grad_batches": "'accumulate_grad_batches=--accumulate {}'",
-        "precision": "'precision=--precision {fp32:32,bf16:bf16}'",
-        "compile": "'compile=--compile'",
-        "channels_last": "'channels_last=--channels-last'",
-        "num_workers": "'num_workers=--workers {}'",
-    }
-    return f"--bind {flags.get(knob, repr(knob + '=HOW'))}"
+def _bind_hint(knob: str, discovery: Discovery, baseline: TrainConfig) -> str:
+    return f"bind it: {binding_hint(knob, discovery, getattr(baseline, knob))}"

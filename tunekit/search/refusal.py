@@ -1,5 +1,6 @@
 """What is not run: a target whose baseline failed, and a config that would not fit."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
@@ -9,8 +10,8 @@ from tunekit.memory.ram import oom_reason
 from tunekit.recommend.planned_training import PlannedTraining
 from tunekit.records.config import TrainConfig
 from tunekit.records.host import Host
-from tunekit.records.run import SearchOptions
-from tunekit.records.trial import Failure, OutcomeKind, TrialRecord
+from tunekit.records.run import Run, SearchOptions
+from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.trial.executor import TrialSpec
 
 _SHOWN_LINES = 10
@@ -44,11 +45,37 @@ def ended_before(config: TrainConfig, options: SearchOptions) -> BudgetTooSmallE
 
 def baseline_error(failure: Failure) -> TargetError:
     """Return the error for a baseline that failed, with the script's own last lines."""
+    return _target_error("the baseline failed", failure)
+
+
+def _target_error(what: str, failure: Failure) -> TargetError:
     kind = NoTrainingLoopError if failure.kind is OutcomeKind.NO_TRAINING_LOOP else TargetError
     lines = "".join(f"\n    {line}" for line in failure.last_lines[-_SHOWN_LINES:])
     said = f"\n  its last lines:{lines}" if lines else ""
     remedy = f"; {failure.remedy}" if failure.remedy else ""
-    return kind(f"the baseline failed ({failure.kind}): {failure.message}{remedy}{said}")
+    return kind(f"{what} ({failure.kind}): {failure.message}{remedy}{said}")
+
+
+def insist_on_a_result(run: Run) -> None:
+    """Refuse to call a search finished that filled no tier because what it ran failed.
+
+    Raises:
+        TargetError: every confirming trial failed, or every trial where none was to confirm; it names what
+            happened most often.
+    """
+    after = [record for record in run.trials if record.role is not TrialRole.BASELINE]
+    confirming = [record for record in after if record.role is TrialRole.CONFIRM]
+    decisive = confirming or after or run.trials
+    failures = [record.failure for record in decisive if record.failure is not None]
+    if run.recommendations or not failures or len(failures) < len(decisive):
+        return
+    started = [failure for failure in failures if failure.kind is not OutcomeKind.REFUSED] or failures
+    kind, times = Counter(failure.kind for failure in started).most_common(1)[0]
+    first = next(failure for failure in started if failure.kind is kind)
+    which = " that was to confirm the choice" if confirming else " after the baseline" if after else ""
+    raise _target_error(
+        f"nothing can be recommended: every trial{which} failed, {times} of {len(failures)} alike", first
+    )
 
 
 def why_refused(config: TrainConfig | None, records: Sequence[TrialRecord], host: Host) -> str | None:

@@ -34,6 +34,7 @@ from tunekit.search.progress import SearchListener
 from tunekit.search.reach import Surroundings
 from tunekit.search.refusal import (
     ended_before,
+    insist_on_a_result,
     insist_on_length,
     refused_record,
     refused_target,
@@ -85,7 +86,7 @@ class Search:
         self._started_at = clock()
         self._guards_known = (-1, 0.0)
         self.interrupted_run: Run | None = None
-        """What Ctrl-C left, once it is on disk."""
+        """What Ctrl-C or a failure left, once it is on disk."""
 
     def run(self) -> Run:
         """Search until nothing is left or worth a trial, confirm, and return the whole run.
@@ -97,6 +98,7 @@ class Search:
                 long the planned training is, whose finish is looked for.
             BudgetTooSmallError: the budget ends before the baseline is measured.
             EmptySpaceError: there is nothing to search.
+            TargetError: nothing ran but the baseline, and no tier could be filled.
             KeyboardInterrupt: Ctrl-C; what is finished is saved, as `interrupted_run`.
         """
         self._save(RunStatus.RUNNING)
@@ -108,11 +110,12 @@ class Search:
             self._explore(known)
             self._fill_tiers(known)
             self._confirm(known)
+            insist_on_a_result(self._run)
         except KeyboardInterrupt:
             self.interrupted_run = self._save(RunStatus.INTERRUPTED)
             raise
         except Exception:
-            self._save(RunStatus.FAILED)
+            self.interrupted_run = self._save(RunStatus.FAILED)
             raise
         return self._save(RunStatus.FINISHED)
 
@@ -320,10 +323,12 @@ class Search:
         for number in range(_CONFIRM_PASSES):
             self._guard_losses(known)
             picks = self._picks()
+            if not picks and not baseline_runs:
+                return  # nothing ran that could be run again
             done = {config: self._rounds_done(config) for config in finalists(list(picks.values()))}
             round_s = sum(typical_duration_s(self._records, config) for config in (None, *done))
             wanted = self._run.options.confirm_rounds
-            fitting = int(max(0.0, self._left_s) // round_s)
+            fitting = int(max(0.0, self._left_s) // round_s) if round_s else wanted
             if number and not fitting:
                 return  # what is confirmed so far has to do
             configs, rounds = rounds_due(done, wanted, fitting)

@@ -9,6 +9,7 @@ from tunekit.records.run import FixedKnob, KnobRange, KnobSpace, KnobValue, Sear
 from tunekit.records.target import BindingKind
 from tunekit.search.reach import Surroundings, reach_of
 from tunekit.trial.binding_syntax import values_possible
+from tunekit.trial.suggest import binding_hint
 from tunekit.units import duration_text
 
 NUMERIC_KNOBS = ("batch_size", "num_workers", "prefetch_factor")
@@ -200,7 +201,8 @@ def _at_global_batch(space: Sequence[KnobSpace], global_batch: int, around: Surr
         raise UsageError(f"{told} can't be split over {ranks} ranks; give a multiple of {ranks}")
     per_rank = global_batch // ranks
     if not around.target.is_bound("accumulate_grad_batches"):
-        batch_size = _only_batch(batches, per_rank, present, told)
+        hint = binding_hint("accumulate_grad_batches", around.discovery, present)
+        batch_size = _only_batch(batches, per_rank, present, told, hint)
         why = f"{told}, and accumulate_grad_batches has no binding that could make up for another batch"
         entries["batch_size"] = KnobSpace(knob="batch_size", values=(batch_size,), why_fixed=why)
         return list(entries.values())
@@ -226,7 +228,7 @@ def _at_global_batch(space: Sequence[KnobSpace], global_batch: int, around: Surr
     return list(entries.values())
 
 
-def _only_batch(batches: KnobSpace, per_rank: int, accumulation: int, told: str) -> int:
+def _only_batch(batches: KnobSpace, per_rank: int, accumulation: int, told: str, hint: str) -> int:
     """Return the one batch size that keeps the global batch with the script's own accumulation."""
     numbers = [value for value in batches.values if isinstance(value, int)]
     batch_size = per_rank // accumulation
@@ -234,7 +236,7 @@ def _only_batch(batches: KnobSpace, per_rank: int, accumulation: int, told: str)
         raise UsageError(
             f"{told} can't be kept: the script accumulates {accumulation} batches per step, which is not "
             f"bound, and batch_size can be {min(numbers)} to {max(numbers)}; "
-            "bind it with --bind 'accumulate_grad_batches=--FLAG {}'"
+            f"bind it with {hint}"
         )
     return batch_size
 

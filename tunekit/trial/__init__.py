@@ -10,6 +10,7 @@ suggest         the places that the user's own command, files and script have fo
 target          the words after `--` -> a target
 launch          request.json, environment and keeper process
 keeper          (its own process) starts the target, ends every descendant of it
+orphans         what a killed keeper left running is ended
 events          what the agents tell, validated and bounded
 tree            host memory of the process tree
 device_memory   the GPUs have back what a trial took before the next one starts

@@ -4,6 +4,7 @@ A figure that belongs to another config is worse than none: what was set in the 
 the command line or in a file is read back from the loop itself.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 
 from tunekit.records.agent_messages import KnobsAsked, LearntEvent
@@ -114,6 +115,9 @@ def _missed_by_the_script(
         if (wanted is None and seen) or (wanted is not None and wanted not in seen):
             shown = " and ".join(sorted(str(dtype) for dtype in seen)) or "float32"
             return f"precision was set to {bound['precision']}, but the script computes in {shown}"
+    wanted_lr, lr = bound.get("lr"), found.learning_rate
+    if isinstance(wanted_lr, float) and lr is not None and not math.isclose(wanted_lr, lr, rel_tol=1e-6):
+        return f"lr was set to {wanted_lr:g}, but the optimizer has {lr:g}"
     if bound.get("compile") is False and found.compiles:
         return "compile was set to false, but the script still compiles"
     layouts = {root.channels_last for root in found.roots if root.has_4d_weights}

@@ -7,6 +7,7 @@ HOW is one of
     configs/a.yaml:data.batch_size              a key in a YAML, JSON or TOML file
     --bs {}   --bs={}   data.batch_size={}      words on the command line; {} is the value
     --compile   --compile|--no-compile          words that are there for true (and others for false)
+    {fp32:,bf16:--bf16,fp16:--fp16}             words that are there for one value each
 
 and the last place of a value may spell it: `env:AMP{bf16:1,fp32:0}`, `--precision {fp32:32-true}`.
 """
@@ -142,9 +143,15 @@ def _value_words(knob: str, how: str) -> Binding:
     words = _split(how)
     if sum(word.count(PLACE) for word in words) != 1:
         raise UsageError(f"quotes part the braces; write {PLACE} where the value goes")
-    if words == (PLACE,):
+    if words == (PLACE,) and not _are_switches(spelling):
         raise UsageError(f"nothing tells where the value stands; write the flag too, as in: '--flag {PLACE}'")
     return Binding(knob=knob, kind=BindingKind.ARG, words=words, spelling=spelling)
+
+
+def _are_switches(spelling: tuple[tuple[str, str], ...]) -> bool:
+    """Return whether each value has a switch of its own, one of them perhaps none."""
+    texts = [text for _, text in spelling]
+    return any(texts) and all(text.startswith("-") for text in texts if text)
 
 
 def _switch_words(knob: str, how: str) -> Binding:

@@ -8,7 +8,7 @@ from pathlib import Path
 from tunekit.errors import TunekitError, UsageError
 from tunekit.records.agent_messages import KnobsAsked
 from tunekit.records.config import LOADER_KNOBS, MODEL_KNOBS, TrainConfig
-from tunekit.records.target import Binding, BindingKind, Target
+from tunekit.records.target import Binding, BindingKind, ScriptOption, Target
 from tunekit.trial.binding_syntax import PLACE
 from tunekit.trial.command_words import switch_in, value_in, with_switch, with_value, without_value
 from tunekit.trial.config_files import Scalar, read_key, with_values
@@ -83,8 +83,14 @@ def bind(
     )
 
 
-def present_values(target: Target) -> dict[str, BoundValue]:
-    """Return what command, files and environment say now for bound knobs, as far as it can be read."""
+def present_values(target: Target, options: Collection[ScriptOption] = ()) -> dict[str, BoundValue]:
+    """Return what command, files and environment say now for bound knobs, as far as it can be read.
+
+    Args:
+        target: the command and its bindings.
+        options: what the script's parser was seen to have (`Discovery.options`): the value in force where the
+            command does not name a bound option, which is its default then.
+    """
     values: dict[str, BoundValue] = {}
     for binding in target.bindings:
         try:
@@ -94,11 +100,20 @@ def present_values(target: Target) -> dict[str, BoundValue]:
                     values[binding.knob] = on
                 continue
             text = _present_text(target, binding)
+            if text is None and binding.kind is BindingKind.ARG:
+                text = _text_in_force(binding, options)
             if text is not None:
                 values[binding.knob] = value_read(binding, text)
         except (TunekitError, ValueError):
             continue  # unreadable, or no value of the knob: unknown
     return values
+
+
+def _text_in_force(binding: Binding, options: Collection[ScriptOption]) -> str | None:
+    """Return the value that the script's parser gave the bound option; None where it has no such option."""
+    flag = binding.words[0].lstrip("+").partition("=")[0]
+    value = next((option.value for option in options if flag in option.flags), None)
+    return None if value is None else value_text(value)
 
 
 def check_bindings(target: Target) -> None:
@@ -150,7 +165,7 @@ def _changed(
         elif knob in present or knob == LEARNING_RATE:
             raise UsageError(
                 f"{knob}={value_text(value)} can't be set inside the script; "
-                f"say where it stands, as in: --bind '{knob}=--{knob.replace('_', '-')} {{}}'"
+                f"say where it stands: --bind {knob}=HOW"
             )
     return changed
 

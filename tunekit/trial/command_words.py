@@ -27,6 +27,8 @@ class _Occurrence:
 def with_value(words: Sequence[str], binding: Binding, text: str) -> Words:
     """Return the words with the value put in: in its first place, and at the end where it has none."""
     found = list(_occurrences(words, _forms(binding), _spellings(binding)))
+    if binding.words == (PLACE,):
+        return _with(words, found, tuple(text.split()))
     form = found[0].form if found else binding.words
     return _with(words, found, tuple(word.replace(PLACE, text, 1) for word in form))
 
@@ -45,6 +47,8 @@ def with_switch(words: Sequence[str], binding: Binding, on: bool) -> Words:
 def value_in(words: Sequence[str], binding: Binding) -> str | None:
     """Return the text in the place of the value, the last one as most parsers do; None without one."""
     found = list(_occurrences(words, _forms(binding), _spellings(binding)))
+    if binding.words == (PLACE,):
+        return " ".join(found[-1].form) if found else "" if "" in _spellings(binding) else None
     return found[-1].value if found else None
 
 
@@ -104,6 +108,9 @@ def _at(words: Sequence[str], start: int, form: Words, spellings: Sequence[str])
 def _forms(binding: Binding) -> tuple[Words, ...]:
     """Return the binding's words in every form that parsers take for the same."""
     words = binding.words
+    if words == (PLACE,):  # each value has words of its own
+        forms = (tuple(text.split()) for text in _spellings(binding))
+        return tuple(sorted(filter(None, forms), key=len, reverse=True))
     if len(words) == 2 and _is_flag(words[0]) and words[1] == PLACE:
         return words, (f"{words[0]}={PLACE}",)
     if len(words) > 1:

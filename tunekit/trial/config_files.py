@@ -7,7 +7,6 @@ import difflib
 import itertools
 import json
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,9 +18,10 @@ from ruamel.yaml.error import YAMLError
 from ruamel.yaml.scalarbool import ScalarBoolean
 from tomlkit.exceptions import TOMLKitError
 
-from tunekit.errors import TargetError, UsageError
+from tunekit.errors import TargetError, UnreadableError, UsageError
 from tunekit.near import did_you_mean
 from tunekit.trial.yaml_scalars import with_scalar
+from tunekit.untrusted import check_yaml, parse_json, parse_toml, read_text
 
 Scalar = bool | int | float | str | None
 """What can stand at a key."""
@@ -98,14 +98,12 @@ def _plain(text: str) -> Scalar:
 
 
 def _text_of(path: Path) -> str:
+    if not path.exists():
+        raise TargetError(_missing(path))
     try:
-        return path.read_bytes().decode()
-    except FileNotFoundError as error:
-        raise TargetError(_missing(path)) from error
-    except OSError as error:
-        raise TargetError(f"{path} can't be read ({error.strerror}); check its binding") from error
-    except UnicodeDecodeError as error:
-        raise TargetError(f"{path} is not UTF-8 text ({error.reason}); save it as UTF-8") from error
+        return read_text(path)
+    except UnreadableError as error:
+        raise TargetError(f"{path} {error}; check its binding") from error
 
 
 def _missing(path: Path) -> str:
@@ -118,16 +116,18 @@ def _parsed(path: Path, text: str) -> Any:
     """Return the file's content as mappings, lists and scalars."""
     try:
         if path.suffix.lower() == ".json":
-            return json.loads(text)
+            return parse_json(text)
         if path.suffix.lower() == ".toml":
-            return tomllib.loads(text)
+            return parse_toml(text)
+        check_yaml(text)
         reader = YAML(typ="rt", pure=True)
         reader.allow_duplicate_keys = True
         return reader.load(text)
-    except (ValueError, YAMLError, RecursionError) as error:
-        kind = path.suffix[1:].upper().replace("YML", "YAML")
+    except UnreadableError as error:
+        raise TargetError(f"{path} {error}; correct it, or bind the knob otherwise") from error
+    except (ValueError, YAMLError) as error:
         raise TargetError(
-            f"{path} can't be read as {kind} ({_first_line(error)}); correct it, or bind the knob otherwise"
+            f"{path} is not YAML ({_first_line(error)}); correct it, or bind the knob otherwise"
         ) from error
 
 

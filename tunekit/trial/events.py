@@ -12,6 +12,8 @@ MAX_LINE_BYTES = 1 << 20
 MAX_FILE_BYTES = 64 << 20
 MAX_FILES = 512
 _PULSE = struct.Struct("<3Q")
+_MOST_FAULT_BYTES = 500
+"""Of a sentence behind the numbers of a pulse."""
 _MOST_COUNTED = 1 << 53
 
 
@@ -23,6 +25,8 @@ class Pulse:
     """Whether it was waiting for a batch, rather than training on one."""
     batches: int
     steps: int
+    fault: str | None = None
+    """Why it could not write its last event, if it could not."""
 
 
 def read_pulse(folder: Path) -> Pulse | None:
@@ -33,11 +37,12 @@ def read_pulse(folder: Path) -> Pulse | None:
 
 
 def _pulse_in(path: Path) -> Pulse | None:
-    data = _bytes_from(path, 0, _PULSE.size)
+    data = _bytes_from(path, 0, _PULSE.size + _MOST_FAULT_BYTES)
     if len(data) < _PULSE.size:
         return None
-    doing, batches, steps = _PULSE.unpack(data)
-    return Pulse(doing == 1, batches, steps) if max(batches, steps) < _MOST_COUNTED else None
+    doing, batches, steps = _PULSE.unpack(data[: _PULSE.size])
+    fault = data[_PULSE.size :].partition(b"\0")[0].decode("utf-8", "replace")
+    return Pulse(doing == 1, batches, steps, fault or None) if max(batches, steps) < _MOST_COUNTED else None
 
 
 class EventReader:
@@ -65,6 +70,9 @@ class EventReader:
         offset = self._offsets.get(path, 0)
         if offset >= MAX_FILE_BYTES:
             return []
+        if _size_of(path) < offset:  # the script removed or emptied it, and the agent began anew
+            self._offsets[path] = offset = 0
+            self._partial.pop(path, None)
         fresh = _bytes_from(path, offset, MAX_FILE_BYTES)
         self._offsets[path] = offset + len(fresh)
         *lines, rest = (self._partial.get(path, b"") + fresh).split(b"\n")
@@ -88,6 +96,13 @@ class EventReader:
         except (ValidationError, ValueError):
             self.rejected_lines += 1
             return None
+
+
+def _size_of(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _bytes_from(path: Path, offset: int, end: int) -> bytes:

@@ -1,5 +1,8 @@
 """Runs one trial and returns its record; the Protocol lets the search be tested without processes."""
 
+import errno
+import math
+import os
 import shutil
 import subprocess
 import tempfile
@@ -19,14 +22,19 @@ from tunekit.hardware.telemetry.summary import summarise
 from tunekit.records.agent_messages import AgentRequest, Arithmetic
 from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.details import Detail
+from tunekit.records.host import SandboxKind
 from tunekit.records.measurement import DryLoop, DryRun, LoopMeasurement, Measurement
 from tunekit.records.target import Discovery, Target
 from tunekit.records.telemetry import Telemetry
 from tunekit.records.trial import Failure, TrialRecord, TrialRole
 from tunekit.trial.bindings import Bound, bind, present_values
 from tunekit.trial.device_memory import DeviceMemory
+from tunekit.trial.isolation import best_sandbox, own_cache, take_writes
 from tunekit.trial.launch import start_trial, write_copies
+from tunekit.trial.option_names import ALL_NAMES
+from tunekit.trial.orphans import end_leftovers
 from tunekit.trial.outcome import measurement_of
+from tunekit.trial.sandbox import remove_layer
 from tunekit.trial.watch import Evidence, Limits, TrialProgress, TrialWatch
 
 _LONGEST_SOCKET_PARENT = 50
@@ -51,6 +59,8 @@ class TrialSpec:
     """Batch sizes for Detail.SIZES."""
     rate_to_beat: float | None = None
     """Steady samples/s of one rank below which, surely, the trial is given up early."""
+    lr: float | None = None
+    """Learning rate to set where its binding says; None leaves the script's own."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +104,7 @@ class ProcessExecutor:
         gpus: the GPUs to sample while a trial runs, by their place in the driver's order.
         telemetry_store: gets the time series of each trial; by default only their summary is kept.
         device_memory_bytes: what torch may reserve on a CUDA device; None for all that it has.
+        sandbox: what keeps the user's files from the trials; None for the best that holds here.
     """
 
     def __init__(
@@ -107,9 +118,12 @@ class ProcessExecutor:
         gpus: Sequence[int] = (),
         telemetry_store: Path | None = None,
         device_memory_bytes: int | None = None,
+        sandbox: SandboxKind | None = None,
     ) -> None:
         self._target = target
-        self._trials_folder = trials_folder
+        self._sandbox = sandbox
+        # The children run in the target's folder, where a relative path would mean another place.
+        self._trials_folder = trials_folder.resolve()
         self._limits = limits
         self._window_s = window_s
         self._hide_gpus = hide_gpus
@@ -125,8 +139,9 @@ class ProcessExecutor:
             TrialInterrupted: Ctrl-C, after it had measured, or learnt its loop without arithmetic.
             KeyboardInterrupt: Ctrl-C before; the tree is gone by then in either case.
         """
+        end_leftovers()
         folder = self._fresh_folder(spec.number)
-        bound = bind(self._target, spec.config, known.baseline if known else None)
+        bound = bind(self._target, spec.config, known.baseline if known else None, spec.lr)
         request = self._request(folder, bound, spec, known)
         started_at = datetime.now(UTC).isoformat(timespec="seconds")
         with DeviceMemory(self._nvml):
@@ -147,6 +162,7 @@ class ProcessExecutor:
     ) -> TrialRecord:
         """Return the record of a trial whose tree is gone."""
         folder = self._trials_folder / f"{spec.number:04d}"
+        evidence.written += take_writes(folder, self._target.working_dir, evidence.written)
         shutil.rmtree(folder / "diverted", ignore_errors=True)
         telemetry = self._telemetry_of(spec, evidence)
         result = measurement_of(
@@ -157,7 +173,7 @@ class ProcessExecutor:
             spec.sizes,
         )
         still_unknown = known is None or not known.discovery.complete
-        discovery = evidence.learnt.discovery if evidence.learnt and still_unknown else None
+        discovery = evidence.discovery if still_unknown else None
         return TrialRecord(
             number=spec.number,
             role=spec.role,
@@ -170,9 +186,11 @@ class ProcessExecutor:
             failure=result if isinstance(result, Failure) else None,
             dry=result if isinstance(result, DryRun) else None,
             discovery=discovery,
+            learning_rate=evidence.learnt.discovery.learning_rate if evidence.learnt else None,
             written=tuple(evidence.written),
             faults=tuple(evidence.faults),
             telemetry=telemetry,
+            sandbox=request.sandbox,
         )
 
     def _telemetry_of(self, spec: TrialSpec, evidence: Evidence) -> Telemetry | None:
@@ -187,12 +205,14 @@ class ProcessExecutor:
 
     def _start(self, folder: Path, bound: Bound, request: AgentRequest) -> subprocess.Popen[bytes]:
         try:
-            return start_trial(folder, bound, request, self._hide_gpus)
+            writable = (own_cache(os.environ),) if self._target.builtin else ()
+            return start_trial(folder, bound, request, request.sandbox, self._hide_gpus, writable)
         except OSError as error:
             shutil.rmtree(request.scratch_folder, ignore_errors=True)
+            is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
             raise TargetError(
                 f"the trial could not be started in {self._target.working_dir} ({error.strerror}); "
-                "check that the folder is there"
+                + (f"free some space for {folder}" if is_full else "check that the folder is there")
             ) from error
 
     def _samples_per_step(self, spec: TrialSpec) -> int | None:
@@ -212,11 +232,11 @@ class ProcessExecutor:
         """Return the limits; while torch.compile works, minutes may pass without a batch."""
         if spec.config is None or not spec.config.compile:
             return self._limits
-        return replace(self._limits, no_progress_s=self._limits.trial_s)
+        return replace(self._limits, no_progress_s=math.inf)
 
     def _fresh_folder(self, number: int) -> Path:
         folder = self._trials_folder / f"{number:04d}"
-        shutil.rmtree(folder, ignore_errors=True)  # left half-done by a search that was killed
+        remove_layer(str(folder))  # left half-done by a search that was killed
         folder.mkdir(parents=True)
         return folder
 
@@ -225,11 +245,13 @@ class ProcessExecutor:
     ) -> AgentRequest:
         loader = known.discovery.training_loader if known else None
         return AgentRequest(
-            trial_folder=str(folder.resolve()),
+            trial_folder=str(folder),
             scratch_folder=_scratch_folder(),
+            sandbox=self._sandbox or best_sandbox(self._trials_folder).kind,
             working_dir=self._target.working_dir,
             started_at_s=time.time(),
             redirected=write_copies(bound.file_texts, folder),
+            option_names=ALL_NAMES,
             samples_per_step=self._samples_per_step(spec),
             knobs=bound.injected,
             loader=loader.address if loader else None,

@@ -6,7 +6,8 @@ Run as a script with nothing but the standard library:
 
 Standard input is the parent's leash: when it closes, or the target ends, every descendant is ended,
 daemons included, and the scratch folder is removed. One JSON line on standard output then tells how
-the target ended.
+the target ended, and how many processes it had left running. Whoever is killed with its keeper is ended by
+tunekit (`orphans`).
 
 The target writes into a pipe that is drained whatever becomes of the log, so that it never waits; the log
 keeps the beginning and the end of what was written.
@@ -24,6 +25,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 # Killed before their owners, these leak the semaphores and shared memory that they clean up.
@@ -143,24 +145,38 @@ class OutputLog:
         self._size = self._head_bytes + os.pwrite(self._file, told + tail, self._head_bytes)
 
 
-def end_tree(target: int, log: OutputLog) -> None:
-    """End every descendant, trackers last, and take their last words."""
+def end_all(found: Callable[[], list[int]], meanwhile: Callable[[], object]) -> None:
+    """End processes, trackers last, and what they had in /dev/shm.
+
+    Args:
+        found: returns the pids of those that are left.
+        meanwhile: called again and again while they end; it collects them.
+    """
     started = time.monotonic()
     ended: set[int] = set()
     while time.monotonic() - started < END_LIMIT_S:
-        left = descendants(os.getpid())
+        left = found()
         ended.update(left)
         ordinary = [pid for pid in left if not is_tracker(pid)]
         trackers_had_time = time.monotonic() - started > TRACKER_GRACE_S
         for pid in left if trackers_had_time else ordinary:
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
-        reap(target)
-        log.take()  # a tracker that waits for room in the pipe would never end
+        meanwhile()
         if not left:
             break
         time.sleep(0.01)
     remove_shared_memory(ended)
+
+
+def end_tree(target: int, log: OutputLog) -> None:
+    """End every descendant, and take their last words."""
+
+    def meanwhile() -> None:
+        reap(target)
+        log.take()  # a tracker that waits for room in the pipe would never end
+
+    end_all(lambda: descendants(os.getpid()), meanwhile)
     for _ in range(MOST_LAST_READS):  # whoever could not be ended may still write
         if not log.take():
             break
@@ -194,11 +210,22 @@ def follow(target: int, log: OutputLog, wake: int) -> int | None:
             return None
 
 
+def left_running() -> int:
+    """Return how many processes run on though their command has ended."""
+    return sum(not is_tracker(pid) for pid in descendants(os.getpid()))
+
+
+def tell(**told: object) -> None:
+    """Write the last line; a parent that is gone reads none."""
+    with contextlib.suppress(OSError):
+        os.write(1, json.dumps(told).encode() + b"\n")
+
+
 def main() -> None:
     """Keep one command until it ends or the leash is let go."""
     log_path, scratch, command = sys.argv[1], sys.argv[2], sys.argv[4:]
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    for survived in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for survived in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(survived, lambda *_: None)  # not SIG_IGN, which the target would inherit
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)
@@ -212,15 +239,16 @@ def main() -> None:
         process = start(output_write, command)  # kept: forgotten, it would collect the status of its child
     except OSError as error:
         shutil.rmtree(scratch, ignore_errors=True)
-        print(json.dumps({"returncode": None, "ended": False, "error": error.strerror}), flush=True)
+        tell(returncode=None, ended=False, error=error.strerror, left=0)
         return
     os.close(output_write)
     status = follow(process.pid, log, wake_read)
     ended = status is None
+    left = 0 if ended else left_running()
     end_tree(process.pid, log)
     shutil.rmtree(scratch, ignore_errors=True)
     returncode = None if status is None else os.waitstatus_to_exitcode(status)
-    print(json.dumps({"returncode": returncode, "ended": ended, "error": None}), flush=True)
+    tell(returncode=returncode, ended=ended, error=None, left=left)
 
 
 if __name__ == "__main__":

@@ -4,19 +4,20 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tunekit.agent import REQUEST_VARIABLE, SITE_FOLDER, TRIAL_VARIABLE
 from tunekit.records.agent_messages import AgentRequest, dump_request
 from tunekit.records.codec import write_text
 from tunekit.trial.bindings import Bound
+from tunekit.trial.isolation import isolated
+from tunekit.trial.orphans import KEEPER, OWNER_VARIABLE, this_owner
 
 REQUEST_FILE = "request.json"
 OUTPUT_FILE = "output.log"
 COMPILE_CACHE = "compile-cache"
 """Beside the trials: what torch.compile keeps for the next trial, apart from the user's own cache."""
-_KEEPER = Path(__file__).with_name("keeper.py")
 
 _TRACKERS_OFF = {
     "WANDB_MODE": "disabled",  # Weights & Biases: calls do nothing
@@ -52,14 +53,14 @@ def write_copies(file_texts: Mapping[str, str], folder: Path) -> dict[str, str]:
 
     Args:
         file_texts: new texts, by the real path of the user's file.
-        folder: the trial's folder.
+        folder: the trial's folder, absolute.
 
     Raises:
         OSError: the folder can't be written.
     """
     copies = {}
     for number, (path, text) in enumerate(sorted(file_texts.items())):
-        copy = folder.resolve() / "bound" / f"{number}-{Path(path).name}"
+        copy = folder / "bound" / f"{number}-{Path(path).name}"
         copy.parent.mkdir(exist_ok=True)
         write_text(copy, text)
         copies[path] = str(copy)
@@ -72,7 +73,7 @@ def trial_environment(
     """Return the training process's environment: the user's own, with the agent's folder first.
 
     Args:
-        request_path: the trial's request file.
+        request_path: the trial's request file, absolute.
         inherited: the user's environment.
         hide_gpus: train on the CPU although a GPU is here (`--gpu cpu`).
     """
@@ -80,10 +81,11 @@ def trial_environment(
     environment["PYTHONPATH"] = agent_path(environment)
     environment[REQUEST_VARIABLE] = str(request_path)
     environment[TRIAL_VARIABLE] = "1"
+    environment[OWNER_VARIABLE] = this_owner().text()
     environment.update(_TRACKERS_OFF)
-    trackers = request_path.parent.resolve() / "trackers"
+    trackers = request_path.parent / "trackers"
     environment.update({variable: str(trackers / name) for variable, name in _TRACKER_FOLDERS.items()})
-    caches = request_path.parent.parent.resolve() / COMPILE_CACHE
+    caches = request_path.parent.parent / COMPILE_CACHE
     environment["TORCHINDUCTOR_CACHE_DIR"] = str(caches / "inductor")
     environment["TRITON_CACHE_DIR"] = str(caches / "triton")
     environment["MLFLOW_TRACKING_URI"] = (trackers / "mlruns").as_uri()
@@ -93,28 +95,44 @@ def trial_environment(
 
 
 def start_trial(
-    folder: Path, bound: Bound, request: AgentRequest, hide_gpus: bool = False
+    folder: Path,
+    bound: Bound,
+    request: AgentRequest,
+    sandbox: str,
+    hide_gpus: bool = False,
+    writable: Sequence[str] = (),
 ) -> subprocess.Popen[bytes]:
     """Write the request and start the target under a keeper.
 
     Args:
-        folder: the trial's.
+        folder: the trial's, absolute: its processes run elsewhere.
         bound: the command and its variables, with the trial's knobs in them.
         request: what the agent is asked.
+        sandbox: kind of the sandbox.
         hide_gpus: train on the CPU although a GPU is here.
+        writable: folders outside the trial's in which writes of its stay.
 
     Returns:
         The keeper. Closing its standard input ends the whole tree; its standard output then holds
         one line of JSON with the target's exit status.
     """
-    request_path = folder / REQUEST_FILE
+    request_path = folder.resolve() / REQUEST_FILE
     write_text(request_path, json.dumps(dump_request(request), indent=2) + "\n")
+    caches = folder.resolve().parent / COMPILE_CACHE
+    caches.mkdir(exist_ok=True)
+    command, environment = isolated(
+        bound.command,
+        sandbox,
+        request_path,
+        (request.scratch_folder, str(caches.resolve()), *writable),
+        trial_environment(request_path, {**os.environ, **bound.environment}, hide_gpus),
+    )
     output = str(folder / OUTPUT_FILE)
     return subprocess.Popen(
-        [sys.executable, "-I", "-S", str(_KEEPER), output, request.scratch_folder, "--", *bound.command],
+        [sys.executable, "-I", "-S", KEEPER, output, request.scratch_folder, "--", *command],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd=request.working_dir,
-        env=trial_environment(request_path, {**os.environ, **bound.environment}, hide_gpus),
+        env=environment,
         start_new_session=True,
     )

@@ -16,6 +16,7 @@ from tunekit.records.trial import Failure, MemoryPoint, OutcomeKind
 from tunekit.trial.applied import knob_missed
 from tunekit.trial.bindings import Bound
 from tunekit.trial.watch import Evidence, plain
+from tunekit.units import count_text
 
 _REMEDIES = {
     OutcomeKind.DEVICE_OOM: "use a smaller batch or bf16",
@@ -47,11 +48,25 @@ _REMEDIES = {
     OutcomeKind.COMPILE_NO_EFFECT: "keep compile off for this model: --fix compile=false",
     OutcomeKind.NONFINITE_LOSS: "lower the learning rate, or keep the precision with --fix precision=fp32",
 }
+_CANNOT_TELL_REMEDY = (
+    "let the script leave room for it while tuning: raise or drop that limit, free some space, and keep its "
+    "hands off the trial's folder; TUNEKIT_TRIAL=1 tells it that it runs in a trial"
+)
+_KEEPER_REMEDY = (
+    "look for who ends processes here (the kernel for want of memory, a job scheduler, another user, the "
+    "script itself), then run it again"
+)
 _NATIVE_CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)
 _NATIVE_REMEDY = "native code crashed: PYTHONFAULTHANDLER=1 before the command shows where"
 _MOST_FAULTS = 16
 """Of a Details record."""
 _SHELL_KILLED = 128 + signal.SIGKILL
+_TRACEBACK = "Traceback (most recent call last)"
+_NO_GUARD = "before the current process has finished its bootstrapping phase"
+_NO_GUARD_REMEDY = (
+    'put what the script runs under `if __name__ == "__main__":`: processes that are started by spawn or '
+    "forkserver import the script again; or keep it from starting any, with --fix num_workers=0"
+)
 _RERAISED = "torch._utils.reraise"
 _IN_WORKER = re.compile(r"Caught \w+ in DataLoader worker process \d+\.")
 _NO_ROOM_IN_SHM = "unable to allocate shared memory(shm) for file </torch_"
@@ -142,16 +157,23 @@ def _cut_short(evidence: Evidence, sizes: Sequence[int]) -> Details:
     update: dict[str, object] = {"faults": (*seen.faults[: _MOST_FAULTS - 1], fault)}
     if seen.sizes is not None and seen.sizes.why_ended is None and len(seen.sizes.sizes) < len(sizes):
         at_work = sizes[len(seen.sizes.sizes)]
-        ended = plain(f"the script ended at batch size {at_work}: {why}"[:500])
+        ended = plain(f"{_who_ended(evidence)} at batch size {at_work}: {why}"[:500])
         update["sizes"] = seen.sizes.model_copy(update={"why_ended": ended})
     if seen.trace is not None and seen.trace.why_ended is None:
-        ended = plain(f"the script ended while it was traced: {why}"[:500])
+        ended = plain(f"{_who_ended(evidence)} while it was traced: {why}"[:500])
         update["trace"] = seen.trace.model_copy(update={"why_ended": ended})
     at_largest = seen.largest
     if at_largest is not None and at_largest.is_given and not at_largest.is_lived_through:
-        ended = plain(f"the script ended on the batch: {why}"[:500])
+        ended = plain(f"{_who_ended(evidence)} on the batch: {why}"[:500])
         update["largest"] = at_largest.model_copy(update={"why_ended": at_largest.why_ended or ended})
     return seen.model_copy(update=update)
+
+
+def _who_ended(evidence: Evidence) -> str:
+    """Return who ended a script that was looked at closer, as the beginning of a sentence."""
+    if evidence.limit is not None:
+        return "tunekit ended the script"
+    return "the trial ended" if evidence.agent_error is not None else "the script ended"
 
 
 def _why_cut_short(evidence: Evidence) -> str:
@@ -164,6 +186,8 @@ def _why_cut_short(evidence: Evidence) -> str:
         return _failure_by_exception(evidence.exit.error, evidence).message
     if evidence.returncode:
         return _failure_by_status(evidence.returncode, evidence).message
+    if evidence.keeper_end is not None:
+        return f"tunekit's keeper process {evidence.keeper_end}"
     if evidence.returncode == 0:
         return f"the script ended by itself after {evidence.steps} steps"
     return f"the script was gone after {evidence.steps} steps; how it ended is not known"
@@ -199,7 +223,28 @@ def _failure_without_measurement(evidence: Evidence) -> Failure:
         return _failure_by_exception(evidence.exit.error, evidence)
     if evidence.returncode not in (0, None):
         return _failure_by_status(evidence.returncode, evidence)
+    if evidence.keeper_end is not None:
+        return _failure_by_keeper(evidence)
+    if evidence.cannot_tell is not None:
+        return _failure_of_the_agent(evidence)
     return _failure_of_a_good_end(evidence)
+
+
+def _failure_by_keeper(evidence: Evidence) -> Failure:
+    """Return the failure of a trial whose keeper ended before its script."""
+    message = (
+        f"tunekit's keeper process {evidence.keeper_end} after {evidence.steps} steps; "
+        "the script's processes were ended with it"
+    )
+    if evidence.oom_kills:
+        return _failure(OutcomeKind.HOST_OOM, f"{message}; {_oom_text(evidence)}", evidence)
+    return _failure(OutcomeKind.KILLED, message, evidence, _KEEPER_REMEDY)
+
+
+def _failure_of_the_agent(evidence: Evidence) -> Failure:
+    """Return the failure of a script in which the agent could not write its events."""
+    message = f"the agent could not report after {evidence.steps} steps: {evidence.cannot_tell}"
+    return _failure(OutcomeKind.AGENT_ABSENT, message, evidence, _CANNOT_TELL_REMEDY)
 
 
 def _failure_by_limit(limit: OutcomeKind, evidence: Evidence) -> Failure:
@@ -208,17 +253,18 @@ def _failure_by_limit(limit: OutcomeKind, evidence: Evidence) -> Failure:
     A batch that a worker's sending thread finds no room for is lost with a traceback on the script's output:
     the loop waits for it for ever.
     """
+    if evidence.cannot_tell is not None and limit is not OutcomeKind.HOST_OOM:
+        return _failure_of_the_agent(evidence)
     lost = [line for line in evidence.last_lines if _NO_ROOM_IN_SHM in line]
     if limit is OutcomeKind.HANG and lost:
         message = f"{evidence.limit_message}; a worker had lost it: {lost[-1].strip()}"
         return _failure(OutcomeKind.SHM_EXHAUSTED, message, evidence)
-    return _failure(limit, evidence.limit_message, evidence)
+    return _failure(limit, evidence.limit_message, evidence, evidence.limit_remedy)
 
 
 def _failure_by_exception(error: ErrorSeen, evidence: Evidence) -> Failure:
     kind = _kind_of_error(error)
-    lines = [line.strip() for line in error.traceback if line.strip()]
-    said = (lines[-1] if lines else error.types[0])[:500]
+    said = _said(error)
     message = f"after {evidence.steps} steps: {said}"
     if kind is OutcomeKind.SCRIPT_ERROR and error.worker_exit_codes:
         ends = " and ".join(_end_text(code) for code in error.worker_exit_codes)
@@ -229,7 +275,17 @@ def _failure_by_exception(error: ErrorSeen, evidence: Evidence) -> Failure:
         message = f"in a loader worker, {message}"
     if kind is OutcomeKind.WORKER_CRASH and evidence.oom_kills:
         kind, message = OutcomeKind.HOST_OOM, f"{message}; {_oom_text(evidence)}"
-    return _failure(kind, message, evidence)
+    remedy = _NO_GUARD_REMEDY if _NO_GUARD in error.message else None
+    return _failure(kind, message, evidence, remedy)
+
+
+def _said(error: ErrorSeen) -> str:
+    """Return what an exception says in a line: its first, unless another process's traceback stands in it."""
+    lines = [line.strip() for line in error.traceback if line.strip()]
+    told = [line.strip() for line in error.message.splitlines() if line.strip()]
+    if len(told) > 1 and _TRACEBACK not in error.message and not _is_of_a_worker(error):
+        return f"{error.types[0].rpartition('.')[2]}: {told[0]}"[:500]
+    return (lines[-1] if lines else error.types[0])[:500]
 
 
 def _failure_by_status(code: int, evidence: Evidence) -> Failure:
@@ -249,6 +305,14 @@ def _failure_of_a_good_end(evidence: Evidence) -> Failure:
     if not evidence.started:
         message = "the script ended without the agent having run in it"
         return _failure(OutcomeKind.AGENT_ABSENT, message, evidence)
+    if evidence.steps == evidence.batches == 0 and evidence.left_running:
+        message = (
+            "the command ended before any training, and left "
+            f"{count_text(evidence.left_running, 'process', 'processes')} running in the background; a trial "
+            "is over with its command"
+        )
+        remedy = "run the training in the foreground: without & or nohup, and not as a daemon"
+        return _failure(OutcomeKind.NO_TRAINING_LOOP, message, evidence, remedy)
     if evidence.steps == evidence.batches == 0:
         message = "the script ended without asking a loader for a batch and without an optimizer step"
         return _failure(OutcomeKind.NO_TRAINING_LOOP, message, evidence)

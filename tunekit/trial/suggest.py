@@ -1,6 +1,7 @@
-"""Looks for the user's own way to set a knob: a flag on the command line or of the script, a key in a file.
+"""Looks for the user's own way to set a knob: an option of the script, a key in a file.
 
-A suggestion is made only where the value that stands there is the value that the loop was seen to have.
+A suggestion is made only where the value that stands there is the value that the loop was seen to have. The
+options are those that the script's own parser was seen to have; its text is read only where none was seen.
 """
 
 import ast
@@ -10,88 +11,120 @@ from pathlib import Path
 
 from tunekit.errors import TunekitError
 from tunekit.records.config import Precision
-from tunekit.records.target import Binding, BindingKind, Target
-from tunekit.trial.binding_syntax import binding_text, parse_binding
+from tunekit.records.target import Binding, BindingKind, Discovery, OptionForm, ScriptOption, Target
+from tunekit.trial.binding_syntax import PLACE, binding_text, parse_binding
 from tunekit.trial.config_files import all_keys
-
-_NAMES = {
-    "batch_size": (
-        "batch_size",
-        "per_device_train_batch_size",
-        "train_batch_size",
-        "micro_batch_size",
-        "per_gpu_batch_size",
-        "batch",
-        "bs",
-        "b",
-    ),
-    "num_workers": ("num_workers", "dataloader_num_workers", "workers", "n_workers", "nworkers", "j"),
-    "prefetch_factor": ("prefetch_factor", "dataloader_prefetch_factor", "prefetch"),
-    "accumulate_grad_batches": (
-        "accumulate_grad_batches",
-        "gradient_accumulation_steps",
-        "grad_accumulation_steps",
-        "accumulation_steps",
-        "grad_accum_steps",
-        "accum_steps",
-        "grad_accum",
-        "accumulate",
-    ),
-    "precision": ("precision", "mixed_precision", "amp_dtype", "dtype"),
-    "lr": ("learning_rate", "lr", "max_lr", "base_lr"),
-}
-"""What people call the knobs, without dashes, the clearest name first."""
+from tunekit.trial.option_names import OPTION_NAMES, PRECISION_SWITCHES, is_of_training, plain_name
+from tunekit.trial.spelling import SWITCH_KNOBS
 
 _DIALECTS: tuple[dict[Precision, str], ...] = (
     {Precision.FP32: "32-true", Precision.BF16: "bf16-mixed", Precision.FP16: "16-mixed"},
+    {Precision.FP32: "32", Precision.BF16: "bf16-mixed", Precision.FP16: "16-mixed"},
     {Precision.FP32: "fp32", Precision.BF16: "bf16", Precision.FP16: "fp16"},
     {Precision.FP32: "no", Precision.BF16: "bf16", Precision.FP16: "fp16"},
+    {Precision.FP32: "fp32", Precision.BF16: "amp_bf16", Precision.FP16: "amp_fp16"},
     {Precision.FP32: "float32", Precision.BF16: "bfloat16", Precision.FP16: "float16"},
 )
-"""How Lightning, accelerate, plain scripts and nanoGPT-like ones write precisions."""
+"""How Lightning, plain scripts, accelerate, Composer and nanoGPT-like ones write precisions."""
 
 _CONFIG_FILES = (".yaml", ".yml", ".json", ".toml")
+_MOST_CANDIDATES = 4
 
 _Value = bool | int | float | str | None
+_Spelling = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
 class _Place:
     """A place where a value stands."""
 
-    name: str
+    names: tuple[str, ...]
+    """What it is called, each as a plain name."""
     value: _Value
     words: tuple[str, ...] = ()
+    words_off: tuple[str, ...] = ()
+    """Of a switch: what turns it off."""
+    is_switch: bool = False
+    """Whether `words` turn it on, rather than hold its value."""
+    is_typed: bool = False
+    """Whether the user's command has it."""
     choices: tuple[str, ...] = ()
     """The only values that the script allows there; empty: any."""
     path: str | None = None
     key: str | None = None
 
-    def binding(self, knob: str, spelling: tuple[tuple[str, str], ...]) -> Binding:
+    def binding(self, knob: str, spelling: _Spelling = ()) -> Binding:
         kind = BindingKind.FILE if self.path else BindingKind.ARG
+        off = self.words_off if self.is_switch else ()
         return Binding(
-            knob=knob, kind=kind, words=self.words, path=self.path, key=self.key, spelling=spelling
+            knob=knob,
+            kind=kind,
+            words=self.words,
+            words_off=off,
+            path=self.path,
+            key=self.key,
+            spelling=spelling,
         )
 
 
-def suggest_bindings(target: Target, seen: Mapping[str, _Value]) -> tuple[Binding, ...]:
-    """Return a binding for each knob that the user's command, files or script already have a place for.
+def candidate_bindings(
+    target: Target, seen: Mapping[str, _Value], discovery: Discovery | None = None
+) -> dict[str, tuple[Binding, ...]]:
+    """Return, for each knob that is not bound, the places that the user has for it, the likeliest first.
 
-    Files come first, then the command line, then flags that the script declares.
+    Files come before the command line. A switch whose precision nobody knows gives two candidates.
 
     Args:
         target: the training command.
         seen: the values that the loop was seen to have, by knob, and `lr`.
+        discovery: what the baseline learnt, the options of the script's parser among it.
     """
-    declared = tuple(_in_the_script(target))
-    choices = {place.name: place.choices for place in declared}
-    typed = tuple(
-        replace(place, choices=choices.get(place.name, ())) for place in _on_the_command_line(target)
-    )
-    sources = (tuple(_in_files(target)), typed, declared)
-    unbound = [knob for knob in _NAMES if knob in seen and target.binding_of(knob) is None]
-    found = (_first_place(knob, seen[knob], sources) for knob in unbound)
-    return tuple(binding for binding in found if binding is not None and _can_be_written(binding))
+    files = tuple(_in_files(target))
+    options = discovery.options if discovery else ()
+    words = _places_of(options, target.command) if options else tuple(_without_a_parser(target))
+    found = {}
+    for knob in OPTION_NAMES:
+        if knob in seen and target.binding_of(knob) is None:
+            places = (*_named(knob, files), *_named(knob, words))
+            candidates = [one for one in _bindings_to(knob, places, seen[knob]) if _can_be_written(one)]
+            if knob == "precision":
+                candidates += filter(_can_be_written, _precision_switches((*files, *words), seen[knob]))
+            found[knob] = tuple(candidates[:_MOST_CANDIDATES])
+    return {knob: candidates for knob, candidates in found.items() if candidates}
+
+
+def binding_hint(knob: str, discovery: Discovery | None, seen: _Value) -> str:
+    """Return the flag of tunekit that binds a knob, with an option that the script is known to have.
+
+    Args:
+        knob: or `lr`.
+        discovery: what the baseline learnt; None when it learnt nothing.
+        seen: the value that the loop was seen to have; None when it is unknown.
+    """
+    options = discovery.options if discovery else ()
+    places = _places_of(options, ())
+    named = _named(knob, places)
+    fitting = list(_bindings_to(knob, named, seen)) if seen is not None else []
+    if knob == "precision" and seen is not None:
+        fitting += _precision_switches(places, seen)
+    if fitting:
+        return f"--bind '{binding_text(fitting[0])}'"
+    words = next((" ".join(place.words) for place in named if PLACE in "".join(place.words)), None)
+    if words is None:
+        return f"--bind {knob}=HOW" + (" (no option of the script is known to set it)" if options else "")
+    if knob == "precision":
+        words = words.replace(PLACE, "{bf16:TEXT,fp32:TEXT}")
+    return f"--bind '{knob}={words}'"
+
+
+def batch_of_all_ranks(discovery: Discovery, batch_size: int) -> str | None:
+    """Return the option that holds the batch of all ranks together; None where one holds a rank's or none."""
+    places = _named("batch_size", _places_of(discovery.options, ()))
+    held = [place for place in places if not isinstance(place.value, bool)]
+    if discovery.world_size == 1 or any(_is_same(place.value, batch_size) for place in held):
+        return None
+    whole = batch_size * discovery.world_size
+    return next((place.words[0] for place in held if _is_same(place.value, whole)), None)
 
 
 def _can_be_written(binding: Binding) -> bool:
@@ -102,50 +135,141 @@ def _can_be_written(binding: Binding) -> bool:
         return False
 
 
-def _first_place(knob: str, seen: _Value, sources: Sequence[Sequence[_Place]]) -> Binding | None:
-    """Return the binding to the first source that holds the value, under its clearest name there."""
-    for places in sources:
-        for name in _NAMES[knob]:
-            for place in places:
-                spelling = _spelling(knob, place, seen) if place.name == name else None
-                if spelling is not None:
-                    return place.binding(knob, spelling)
-    return None
+def _named(knob: str, places: Sequence[_Place]) -> list[_Place]:
+    """Return the places that are called like the knob, those with the clearest names first."""
+    named = (place for name in OPTION_NAMES[knob] for place in places if name in place.names)
+    return list(dict.fromkeys(named))
 
 
-def _spelling(knob: str, place: _Place, seen: _Value) -> tuple[tuple[str, str], ...] | None:
-    """Return how the place spells the knob's values, None when it does not hold what was seen."""
-    value = place.value
-    if knob == "precision":
-        fitting = [one for one in _DIALECTS if one.get(Precision(str(seen))) == str(value)]
-        if place.name == "mixed_precision":
-            fitting.sort(key=lambda one: one[Precision.FP32] != "no")
-        spellings = [
-            tuple((one.value, text) for one, text in dialect.items() if text in (place.choices or (text,)))
-            for dialect in fitting
-        ]
-        return max(spellings, key=len, default=None)
-    if isinstance(value, bool) or seen is None:
-        return None
+def _bindings_to(knob: str, places: Sequence[_Place], seen: _Value) -> Iterator[Binding]:
+    """Yield bindings to the places that hold the value."""
+    for place in places:
+        if knob in SWITCH_KNOBS:
+            # The agent sets them all; only what the script itself turns on has to be turned off there.
+            can_turn = not place.is_switch or (place.words and (place.words_off or place.is_typed))
+            if seen is True and place.value is True and can_turn:
+                yield place.binding(knob)
+        elif place.is_switch:
+            continue
+        elif knob == "precision":
+            spelling = _dialect(place, seen)
+            if spelling:
+                yield place.binding(knob, spelling)
+        elif _is_same(place.value, seen):
+            yield place.binding(knob)
+
+
+def _is_same(value: _Value, seen: _Value) -> bool:
+    if isinstance(value, bool) or seen is None or value is None:
+        return False
     try:
-        same = value is not None and float(value) == float(seen)
+        return float(value) == float(seen)
     except ValueError:
-        return None
-    return () if same else None
+        return False
 
 
-def _plain(name: str) -> str:
-    return name.lstrip("-").replace("-", "_").lower()
+def _dialect(place: _Place, seen: _Value) -> _Spelling:
+    """Return how the place spells precisions; empty when it does not hold what was seen.
+
+    accelerate's flag has no value until it is given one.
+    """
+    precision = Precision(str(seen))
+    is_unset = place.value in (None, "") and precision is Precision.FP32 and place.choices
+    fitting = [one for one in _DIALECTS if is_unset or one.get(precision) == str(place.value)]
+    if "mixedprecision" in place.names:
+        fitting.sort(key=lambda one: one[Precision.FP32] != "no")
+    spellings = [
+        tuple((one.value, text) for one, text in dialect.items() if text in (place.choices or (text,)))
+        for dialect in fitting
+    ]
+    known = [one for one in spellings if precision in dict(one) and len(one) > 1]
+    return max(known, key=len, default=())
+
+
+def _precision_switches(places: Sequence[_Place], seen: _Value) -> Iterator[Binding]:
+    """Yield bindings of the precision to switches and true-or-false values: `--amp`, `--bf16`, `amp=true`."""
+    meant = [
+        (place, PRECISION_SWITCHES[name])
+        for place in places
+        for name in place.names
+        if name in PRECISION_SWITCHES and isinstance(place.value, bool)
+    ]
+    precision = str(seen)
+    on = [(place, means) for place, means in meant if place.value is True]
+    if precision in (Precision.BF16, Precision.FP16):
+        if len(on) == 1 and on[0][1] in (None, precision):
+            yield _on_or_off(on[0][0], precision, str(Precision.FP32), is_on=True)
+    elif not on:
+        switches = [(place, means) for place, means in meant if place.is_switch and place.words and means]
+        if len(switches) > 1:
+            texts = tuple((str(means), place.words[0]) for place, means in switches)
+            yield Binding(
+                knob="precision", kind=BindingKind.ARG, words=(PLACE,), spelling=((precision, ""), *texts)
+            )
+        for place, means in meant:
+            for guess in (means,) if means else (Precision.BF16, Precision.FP16):
+                yield _on_or_off(place, str(guess), precision, is_on=False)
+
+
+def _on_or_off(place: _Place, on: str, off: str, is_on: bool) -> Binding:
+    """Return the binding of two precisions to one switch or true-or-false value."""
+    if not place.is_switch:
+        return place.binding("precision", ((on, "true"), (off, "false")))
+    text_off = " ".join(place.words_off)
+    text_on = "" if is_on and not place.is_typed else " ".join(place.words)
+    spelling = ((on, text_on), (off, text_off if is_on or not text_on else ""))
+    return Binding(knob="precision", kind=BindingKind.ARG, words=(PLACE,), spelling=spelling)
+
+
+def _places_of(options: Sequence[ScriptOption], command: Sequence[str]) -> tuple[_Place, ...]:
+    """Return the options of the script's parser, each under the flag that the user's command has."""
+    return tuple(_place_of(option, command) for option in options if is_of_training(option.name))
+
+
+def _place_of(option: ScriptOption, command: Sequence[str]) -> _Place:
+    longs = [flag for flag in option.flags if flag.startswith("--")]
+    typed = [flag for flag in (*option.flags, *option.off) if _stands_in(flag, command)]
+    on = next((flag for flag in (*typed, *longs, *option.flags) if flag in option.flags), "")
+    names = tuple(
+        dict.fromkeys(plain_name(name) for name in (*longs, option.name, *(() if longs else option.flags)))
+    )
+    place = _Place(names, option.value, is_typed=bool(typed), choices=option.choices)
+    if option.form is OptionForm.KEY:
+        return replace(place, words=(f"{on}={PLACE}",))
+    has_value = not isinstance(option.value, bool) or option.form in (OptionForm.FLAG, OptionForm.PAIR)
+    at = command.index(on) + 1 if on in command else len(command)
+    if option.form is OptionForm.OPTIONAL and at < len(command) and not command[at].startswith("-"):
+        has_value = True
+    if option.form is not OptionForm.SWITCH and has_value:
+        return replace(place, words=(on, PLACE))
+    off = next(iter(option.off), "")
+    return replace(place, words=(on,) if on else (), words_off=(off,) if off else (), is_switch=True)
+
+
+def _stands_in(flag: str, command: Sequence[str]) -> bool:
+    return any(word == flag or word.startswith(f"{flag}=") for word in command)
+
+
+# --- places that are found without a parser -------------------------------------------------
+
+
+def _without_a_parser(target: Target) -> Iterator[_Place]:
+    """Yield the words of the command, and what the script's text declares and the command does not say."""
+    declared = tuple(_in_the_script(target))
+    choices = {name: place.choices for place in declared for name in place.names}
+    for place in _on_the_command_line(target):
+        yield replace(place, choices=choices.get(place.names[0], ()))
+    yield from declared
 
 
 def _on_the_command_line(target: Target) -> Iterator[_Place]:
     words = target.command
     for at, word in enumerate(words):
         name, equals, value = word.partition("=")
-        if equals and not word.startswith("="):
-            yield _Place(_plain(name.rsplit(".", 1)[-1]), value, words=(f"{name}={{}}",))
-        elif word.startswith("-") and at + 1 < len(words):
-            yield _Place(_plain(word), words[at + 1], words=(word, "{}"))
+        if equals and not word.startswith("=") and is_of_training(name):
+            yield _Place((plain_name(name),), value, words=(f"{name}={PLACE}",), is_typed=True)
+        elif word.startswith("-") and at + 1 < len(words) and is_of_training(word):
+            yield _Place((plain_name(word),), words[at + 1], words=(word, PLACE), is_typed=True)
 
 
 def _in_files(target: Target) -> Iterator[_Place]:
@@ -160,27 +284,45 @@ def _in_files(target: Target) -> Iterator[_Place]:
         except TunekitError:
             continue
         for key, value in keys.items():
-            yield _Place(_plain(key.rsplit(".", 1)[-1]), value, path=path, key=key)
+            if is_of_training(key):
+                yield _Place((plain_name(key),), value, path=path, key=key)
 
 
 def _in_the_script(target: Target) -> Iterator[_Place]:
-    """Yield the flags with a default that the script declares with `add_argument`."""
+    """Yield the flags with a default that the script declares.
+
+    With `add_argument`, or as its own variables where it runs nanoGPT's configurator, which has no parser.
+    """
     if target.script is None:
         return
     try:
-        tree = ast.parse(Path(target.script).read_text(encoding="utf-8"))
+        text = Path(target.script).read_text(encoding="utf-8")
+        tree = ast.parse(text)
     except (OSError, ValueError, SyntaxError):
         return
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") != "add_argument":
-            continue
-        flags = [a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
-        default = next((k.value for k in node.keywords if k.arg == "default"), None)
-        if not isinstance(default, ast.Constant) or not isinstance(default.value, (int, float, str)):
-            continue
-        long = next((flag for flag in flags if flag.startswith("--")), None)
-        if long is not None:
-            yield _Place(_plain(long), default.value, words=(long, "{}"), choices=_choices(node))
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "add_argument":
+            yield from _declared(call)
+    if "configurator.py" in text:
+        yield from _configured(tree)
+
+
+def _configured(tree: ast.Module) -> Iterator[_Place]:
+    for line in tree.body:
+        if isinstance(line, ast.Assign) and isinstance(line.value, ast.Constant):
+            name, value = line.targets[0], line.value.value
+            if isinstance(name, ast.Name) and isinstance(value, bool | int | float | str):
+                yield _Place((plain_name(name.id),), value, words=(f"--{name.id}={PLACE}",))
+
+
+def _declared(call: ast.Call) -> Iterator[_Place]:
+    flags = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+    default = next((k.value for k in call.keywords if k.arg == "default"), None)
+    if not isinstance(default, ast.Constant) or not isinstance(default.value, (int, float, str)):
+        return
+    long = next((flag for flag in flags if flag.startswith("--")), None)
+    if long is not None and is_of_training(long):
+        yield _Place((plain_name(long),), default.value, words=(long, PLACE), choices=_choices(call))
 
 
 def _choices(call: ast.Call) -> tuple[str, ...]:

@@ -1,13 +1,11 @@
 """From the words after `--` to a target."""
 
 import hashlib
-import os
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from tunekit.errors import TargetError
-from tunekit.hardware.interpreter import is_python
+from tunekit.hardware.interpreter import is_python, program_of, unwrapped
 from tunekit.near import did_you_mean
 from tunekit.records.target import Target
 
@@ -21,7 +19,8 @@ def resolve_target(command: Sequence[str], working_dir: Path, builtin: str | Non
         builtin: name of the built-in workload, when the command is ours.
 
     Raises:
-        TargetError: there is no such program or script, or a word is no text.
+        TargetError: there is no such program or script, a word is no text, or an option of Python's own keeps
+            the agent out.
     """
     if not command:
         raise TargetError("no training command; give it after --, as in: tunekit search -- python train.py")
@@ -29,9 +28,9 @@ def resolve_target(command: Sequence[str], working_dir: Path, builtin: str | Non
         "".join((*command, str(working_dir))).encode()
     except UnicodeEncodeError as error:
         raise TargetError(f"the command or its folder is not readable as text: {list(command)}") from error
-    program = str(working_dir / command[0]) if "/" in command[0] else command[0]
-    if shutil.which(program, path=os.environ.get("PATH")) is None:
+    if program_of(command[0], working_dir) is None:
         raise TargetError(f"no program {command[0]!r} on PATH; give the command as you would type it")
+    _refuse_agentless(command)
     script = _script_of(command, working_dir)
     return Target(
         name=builtin or _name_of(command, script),
@@ -43,6 +42,24 @@ def resolve_target(command: Sequence[str], working_dir: Path, builtin: str | Non
     )
 
 
+def _refuse_agentless(command: Sequence[str]) -> None:
+    """Refuse Python's own options with which no agent starts.
+
+    Raises:
+        TargetError: there is one.
+    """
+    words = unwrapped(command)
+    if not words or not is_python(words[0]):
+        return
+    for word in _own_options(words[1:])[0]:
+        found = next((letter for letter in word if letter in "IES"), None)
+        if found and not word.startswith("--"):
+            raise TargetError(
+                f"python -{found} keeps tunekit's agent out of the script ({' '.join(words[:3])}): "
+                f"leave -{found} out of the command"
+            )
+
+
 def _script_of(command: Sequence[str], working_dir: Path) -> Path | None:
     """Return the Python file that the command runs; None for a module or another program.
 
@@ -51,7 +68,7 @@ def _script_of(command: Sequence[str], working_dir: Path) -> Path | None:
     """
     if not is_python(command[0]):
         return None
-    word = _first_argument(command[1:])
+    _, word = _own_options(command[1:])
     if word is None:
         return None
     path = working_dir / word
@@ -60,19 +77,21 @@ def _script_of(command: Sequence[str], working_dir: Path) -> Path | None:
     return path if path.is_file() else None
 
 
-def _first_argument(words: Sequence[str]) -> str | None:
-    """Return the word after Python's own options; None when they are -m or -c, which name no file."""
+def _own_options(words: Sequence[str]) -> tuple[list[str], str | None]:
+    """Return Python's own options without their values, and the script: None after -m or -c."""
+    found: list[str] = []
     waiting = iter(words)
     for word in waiting:
         if not word.startswith("-"):
-            return word
+            return found, word
         options = "" if word.startswith("--") else word[1:]
         taking = next((letter for letter in options if letter in "mcWX"), "")
+        found.append(word.partition(taking)[0] if taking else word)
         if taking in ("m", "c"):
-            return None
+            return found, None
         if (taking and options.endswith(taking)) or word == "--check-hash-based-pycs":
             next(waiting, None)
-    return None
+    return found, None
 
 
 def _missing(path: Path, word: str) -> str:

@@ -19,6 +19,7 @@ from tunekit.records.codec import write_text
 from tunekit.records.config import TrainConfig
 from tunekit.records.target import Discovery, Target
 from tunekit.trial.bindings import Bound, bind, present_values
+from tunekit.trial.isolation import path_with_agent
 from tunekit.trial.launch import REQUEST_FILE, agent_path, write_copies
 
 
@@ -75,13 +76,14 @@ def prepare_training(
     """
     bound = bind(target, config, baseline, lr, stale=_stale(target, baseline, named))
     loader = discovery.training_loader
+    folder = folder.resolve()
     try:
         folder.mkdir(parents=True)
         request = AgentRequest(
             mode="apply",
-            trial_folder=str(folder.resolve()),
+            trial_folder=str(folder),
             working_dir=target.working_dir,
-            scratch_folder=str(folder.resolve()),
+            scratch_folder=str(folder),
             started_at_s=time.time(),
             knobs=bound.injected,
             loader=loader.address if loader else None,
@@ -98,7 +100,8 @@ def prepare_training(
     environment = {name: value for name, value in inherited.items() if name != TRIAL_VARIABLE}
     environment |= bound.environment
     environment["PYTHONPATH"] = agent_path(environment)
-    environment[REQUEST_VARIABLE] = str((folder / REQUEST_FILE).resolve())
+    environment["PATH"] = path_with_agent(folder, environment)
+    environment[REQUEST_VARIABLE] = str(folder / REQUEST_FILE)
     return Training(bound.command, environment, bound)
 
 

@@ -1,9 +1,11 @@
 """Watches one trial while it runs: its events, its limits, its memory."""
 
 import json
+import math
 import re
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,29 +22,46 @@ from tunekit.records.agent_messages import (
     GuardErrorEvent,
     LearntEvent,
     NonfiniteEvent,
+    OptionsEvent,
     ProgressEvent,
     RankEvent,
     StartEvent,
     WrittenEvent,
 )
 from tunekit.records.measurement import DryLoop, TreeMemory
+from tunekit.records.target import Discovery, ScriptOption
 from tunekit.records.trial import MemoryPoint, OutcomeKind, WrittenFile
+from tunekit.trial.agentless import AgentlessTorch
 from tunekit.trial.events import EventReader, read_pulse
 from tunekit.trial.keeper import descendants
 from tunekit.trial.launch import OUTPUT_FILE
+from tunekit.trial.orphans import Orphans
 
 TREE_RAM_SHARE = 0.90
 """Share of the RAM limit at which a trial's process tree is ended."""
 
 _POLL_S = 0.15
+_AGENTLESS_POLL_S = 0.5
 _MAX_WRITTEN = 1000
 _MAX_FAULTS = 20
+_MAX_PARSERS = 64
 _NO_STEP_FACTOR = 2
 """A script may evaluate before it trains: loading without steps is given this many no-progress limits."""
 _DETAILS_LIMIT_S = 120.0
 _DETAILS_DEADLINES = 2.0
 """A measured script is given that long for each thing that is looked at, or two of the agent's own deadlines
 if that is longer: the agent gives up at the loop's next turn, which may never come."""
+_KEEPER_LIMIT_S = 30.0
+"""For the keeper to end the tree once it is let go, which takes it ten seconds at the most."""
+_QUIET_S = 3.0
+"""Without an event for that long, it is asked whether the agent can tell at all."""
+_HANG_SHARE = 1 / 3
+_HANG_GAPS = 10.0
+_HANG_STEPS = 3
+"""A trial limit that comes first tells a hang where nothing moved for that share of the shorter limit, for
+that many times the longest pause before, and after that many steps."""
+_MOST_EXECS = 20
+"""Programs that one process may become before its first batch."""
 _TAIL_BYTES = 64 << 10
 _TAIL_LINES = 20
 _UNPRINTABLE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -73,6 +92,8 @@ class Evidence:
     """Everything that is known when a trial is over; `outcome` makes a verdict of it."""
 
     started: bool = False
+    images: set[int] = field(default_factory=set)
+    """Where the stacks of the processes start that have the agent."""
     steps: int = 0
     batches: int = 0
     ranks: dict[int, RankEvent] = field(default_factory=dict)
@@ -82,6 +103,8 @@ class Evidence:
     fetched: bool = False
     """Whether a loader was ever asked for a batch."""
     learnt: LearntEvent | None = None
+    options: dict[int, tuple[ScriptOption, ...]] = field(default_factory=dict)
+    """Of the command line, by the process that parsed it."""
     done: DoneEvent | None = None
     nonfinite: NonfiniteEvent | None = None
     exit: ExitEvent | None = None
@@ -94,6 +117,14 @@ class Evidence:
     limit: OutcomeKind | None = None
     """Which of our limits ended it, if one did."""
     limit_message: str = ""
+    limit_remedy: str | None = None
+    """What to do about it, where that is not what the outcome always says."""
+    cannot_tell: str | None = None
+    """Why the agent could not write its events, if it could not."""
+    keeper_end: str | None = None
+    """How the keeper ended, where it did not end by itself."""
+    left_running: int = 0
+    """Processes that ran on when the script had ended by itself."""
     returncode: int | None = None
     start_error: str | None = None
     """Why the command could not be started at all."""
@@ -111,6 +142,18 @@ class Evidence:
     oom_kills: int = 0
     """Processes that the kernel killed for want of memory, here and during the trial."""
     duration_s: float = 0.0
+
+    @property
+    def discovery(self) -> Discovery | None:
+        """What was learnt of the loop, with the options of the command line.
+
+        A process that a launcher or `spawn` started may not have parsed it: then another's are taken.
+        """
+        if self.learnt is None:
+            return None
+        last = next(reversed(self.options.values()), ())
+        options = self.options.get(self.learnt.pid, last)
+        return self.learnt.discovery.model_copy(update={"options": options})
 
 
 class TrialWatch:
@@ -140,12 +183,17 @@ class TrialWatch:
         self._on_progress = on_progress
         self._clock = clock
         self._reader = EventReader(folder)
-        self._tree = TreeMeter(keeper.pid, partial(descendants, keeper.pid), clock)
+        find_processes = partial(descendants, keeper.pid)
+        self._tree = TreeMeter(keeper.pid, find_processes, clock)
+        self._agentless = AgentlessTorch(find_processes)
+        self._looked_at = clock()
         self._sampler = Sampler(self._tree, gpus, clock)
         self._is_sampling = True
         self._evidence = Evidence(output=str(folder / OUTPUT_FILE))
         self._oom_kills_before = oom_kills()
         self._started_at = self._moved_at = self._fetched_at = self._told_at = clock()
+        self._longest_pause_s = 0.0
+        self._starts: Counter[int] = Counter()
         self._phase = "starting"
 
     def run(self) -> Evidence:
@@ -153,11 +201,12 @@ class TrialWatch:
 
         The tree is gone when this returns, also when it is interrupted.
         """
-        try:
-            with self._sampler:
-                self._follow()
-        finally:
-            self._end()
+        with Orphans() as orphans:
+            try:
+                with self._sampler:
+                    self._follow()
+            finally:
+                self._end(orphans)
         return self.gathered()
 
     def gathered(self) -> Evidence:
@@ -180,11 +229,22 @@ class TrialWatch:
         """Take events and samples until the measurement is done, a limit is reached or the target ends."""
         while self._keeper.poll() is None:
             self._take_events()
-            if self._is_waiting_for_its_end() or self._over_limit():
+            if self._is_waiting_for_its_end() or self._over_limit() or self._has_agentless_torch():
                 break
             self._sample()
             self._report()
             time.sleep(_POLL_S)
+
+    def _has_agentless_torch(self) -> bool:
+        """Return whether some process has loaded torch without the agent: it would train unseen."""
+        if self._clock() - self._looked_at < _AGENTLESS_POLL_S:
+            return False
+        self._looked_at = self._clock()
+        found = self._agentless.find(self._evidence.images)
+        if found is not None:
+            self._evidence.limit = OutcomeKind.AGENT_ABSENT
+            self._evidence.limit_message = f"torch was loaded by a Python without tunekit's agent: {found}"
+        return found is not None
 
     def _sample(self) -> None:
         """Take the samples that are due; a fault of sampling ends the sampling, not the trial."""
@@ -204,10 +264,11 @@ class TrialWatch:
 
     def _take_events(self) -> None:
         for event in self._reader.read_new():
-            self._moved_at = self._clock()
+            if not isinstance(event, StartEvent):
+                self._moved()
             match event:
                 case StartEvent():
-                    self._evidence.started = True
+                    self._take_start(event)
                 case ProgressEvent():
                     self._phase = event.phase
                     self._evidence.fetched |= event.phase == "fetching"
@@ -219,6 +280,10 @@ class TrialWatch:
                     self._evidence.steps = max(self._evidence.steps, event.steps)
                 case RankEvent():
                     self._evidence.ranks[event.rank] = event
+                case OptionsEvent() if event.pid in self._evidence.options or (
+                    len(self._evidence.options) < _MAX_PARSERS
+                ):
+                    self._evidence.options[event.pid] = event.options
                 case LearntEvent():
                     self._take_learnt(event)
                 case DoneEvent():
@@ -234,12 +299,41 @@ class TrialWatch:
                 case AgentErrorEvent():
                     self._evidence.agent_error = event.message
 
+    def _moved(self) -> None:
+        """Something was told: the loop lives."""
+        now = self._clock()
+        if self._evidence.steps >= _HANG_STEPS:
+            self._longest_pause_s = max(self._longest_pause_s, now - self._moved_at)
+        self._moved_at = now
+
+    def _take_start(self, event: StartEvent) -> None:
+        """A process loaded the agent; one that becomes another program again and again gets nowhere."""
+        evidence = self._evidence
+        evidence.started = True
+        evidence.images.add(event.image)
+        self._starts[event.pid] += 1
+        if self._starts[event.pid] == 1:
+            self._moved()
+        elif self._starts[event.pid] > _MOST_EXECS and evidence.batches == evidence.steps == 0:
+            evidence.limit = OutcomeKind.SCRIPT_ERROR
+            evidence.limit_message = (
+                f"process {event.pid} started Python anew {_MOST_EXECS} times in its own place (os.exec) "
+                "and never asked for a batch"
+            )
+            evidence.limit_remedy = (
+                "see by what the script decides to start itself again: a variable or flag that it sets for "
+                "that may not arrive"
+            )
+
     def _take_pulse(self) -> None:
         """Take what the training process did last: its events lag behind, and a killed one tells no end."""
+        if not self._folder.is_dir():
+            self._evidence.cannot_tell = f"the trial's folder {self._folder} was removed by the script"
         pulse = read_pulse(self._folder)
         if pulse is None:
             return
         evidence = self._evidence
+        evidence.cannot_tell = pulse.fault
         evidence.fetching = pulse.fetching
         evidence.fetched |= pulse.fetching or pulse.batches > 0
         evidence.batches = max(evidence.batches, pulse.batches)
@@ -277,12 +371,12 @@ class TrialWatch:
 
     def _over_limit(self) -> bool:
         now, limits, evidence = self._clock(), self._limits, self._evidence
-        if evidence.agent_error is not None:
+        if evidence.agent_error is not None or evidence.limit is not None:
             return True
-        if now - self._started_at > limits.trial_s:
-            evidence.limit = OutcomeKind.TIMEOUT
-            missed = "not measured" if evidence.done is None else "still looking closer"
-            evidence.limit_message = f"{missed} after {limits.trial_s:.0f} s ({self._phase})"
+        if now - self._moved_at > _QUIET_S and self._cannot_tell():
+            evidence.limit, evidence.limit_message = OutcomeKind.AGENT_ABSENT, ""
+        elif now - self._started_at > limits.trial_s:
+            self._reach_trial_limit(now)
         elif evidence.done is not None and now - self._told_at > _details_limit_s(evidence.done):
             evidence.limit = OutcomeKind.TIMEOUT
             evidence.limit_message = (
@@ -305,24 +399,59 @@ class TrialWatch:
             )
         return evidence.limit is not None
 
+    def _cannot_tell(self) -> bool:
+        """Return whether the process that trains lives and can't write its events."""
+        pulse = read_pulse(self._folder)
+        trains = pulse is not None and pulse.batches + pulse.steps > 0  # else it may be some helper's
+        if self._folder.is_dir() and not (trains and pulse is not None and pulse.fault):
+            return False
+        self._take_pulse()
+        return True
+
+    def _reach_trial_limit(self, now: float) -> None:
+        """End a trial that took too long; say so if it stood still for long before."""
+        limits, evidence = self._limits, self._evidence
+        quiet_s = now - self._moved_at
+        shorter_s = min(limits.trial_s, limits.no_progress_s)
+        self._take_pulse()
+        stood_still = (
+            evidence.done is None
+            and evidence.steps >= _HANG_STEPS
+            and limits.no_progress_s != math.inf
+            and quiet_s > max(_HANG_SHARE * shorter_s, _HANG_GAPS * self._longest_pause_s)
+        )
+        if stood_still:
+            evidence.limit, message = standstill(evidence, round(quiet_s))
+            evidence.limit_message = f"{message}; the trial's limit of {limits.trial_s:g} s ended it"
+            evidence.limit_remedy = "if it was only slow, raise the limit with --trial-limit"
+            return
+        missed = "not measured" if evidence.done is None else "still looking closer"
+        evidence.limit = OutcomeKind.TIMEOUT
+        evidence.limit_message = f"{missed} after {limits.trial_s:.0f} s ({self._phase})"
+
     def _report(self) -> None:
         elapsed_s = self._clock() - self._started_at
         self._on_progress(TrialProgress(self._phase, self._evidence.batches, elapsed_s))
 
-    def _end(self) -> None:
-        """Let go of the leash and read how the target ended."""
-        stdin, stdout = self._keeper.stdin, self._keeper.stdout
-        assert stdin is not None and stdout is not None
-        stdin.close()
-        told = stdout.read()
-        stdout.close()
-        self._keeper.wait()
+    def _end(self, orphans: Orphans) -> None:
+        """Let go of the leash, read how the target ended, and end what a killed keeper left."""
+        try:
+            told, _ = self._keeper.communicate(timeout=_KEEPER_LIMIT_S)
+        except subprocess.TimeoutExpired:  # it was stopped, or waits for the disk
+            self._keeper.kill()
+            told, _ = self._keeper.communicate()
+        finally:
+            orphans.end()
+        evidence = self._evidence
         try:
             status = json.loads(told)
-        except ValueError:
-            return
-        self._evidence.returncode = status["returncode"]
-        self._evidence.start_error = status["error"]
+            evidence.returncode, evidence.start_error = status["returncode"], status["error"]
+            evidence.left_running = status["left"]
+        except (ValueError, KeyError, TypeError):
+            code = self._keeper.returncode
+            evidence.keeper_end = (
+                f"was killed (signal {-code})" if code < 0 else f"failed with exit status {code}"
+            )
 
 
 def _details_limit_s(done: DoneEvent) -> float:
@@ -332,6 +461,9 @@ def _details_limit_s(done: DoneEvent) -> float:
 
 def standstill(evidence: Evidence, limit_s: float) -> tuple[OutcomeKind, str]:
     """Return what it is when nothing moves any more, and how to say so."""
+    if not evidence.started:
+        message = f"no Python with tunekit's agent has started within {limit_s:g} s"
+        return OutcomeKind.AGENT_ABSENT, message
     if not evidence.fetched and evidence.batches == evidence.steps == 0:
         message = f"no batch was asked for and no optimizer step was made for {limit_s:g} s"
         return OutcomeKind.NO_TRAINING_LOOP, message

@@ -79,13 +79,19 @@ def centre_crop(image: torch.Tensor, size: int) -> torch.Tensor:
     return (crop - MEAN) / STD
 
 
+def _cache_folder() -> Path:
+    """Return the user's; a relative one is to be ignored by the XDG specification."""
+    named = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return named if named.is_absolute() else Path.home() / ".cache"
+
+
 def image_folder(root: Path | None, image_size: int, count: int) -> Path:
     """Return the folder with `count` images for crops of `image_size`, making it on first use.
 
     It is made under a temporary name and renamed, so it is whole whenever it exists; of two processes that
     make it at once, the second drops its own and uses the first's.
     """
-    root = root or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tunekit" / "images"
+    root = root or _cache_folder() / "tunekit" / "images"
     size = stored_size(image_size)
     folder = root / f"{size}-{count}-v1"
     if folder.is_dir():

@@ -59,6 +59,8 @@ CODES: dict[str, Code] = {
     "numa": Code(_NOTE, "the CPUs are in several NUMA nodes"),
     "few-open-files": Code(_NOTE, "few files may be open at once"),
     "cpu-powersave": Code(_NOTE, "the CPUs may run below their clock"),
+    "sandbox-landlock": Code(_NOTE, "trials may only write to their own folders"),
+    "no-sandbox": Code(_WARNING, "nothing in the kernel keeps a trial's programs from your files"),
     "network-storage": Code(_WARNING, "a data set is read over a network"),
     "spinning-disk": Code(_WARNING, "a data set is on a spinning disk"),
     "slow-storage": Code(_WARNING, "the storage under a data set is slow"),

@@ -48,6 +48,7 @@ def host_findings(checkup: Checkup, profile: Profile | None) -> list[Finding]:
         _numa(host),
         _open_files(checkup),
         _governor(host),
+        _sandbox(host),
     ]
     return [finding for finding in found if finding is not None]
 
@@ -293,4 +294,26 @@ def _governor(host: Host) -> Finding | None:
         message="the CPUs may run below their clock",
         evidence="the scaling governor is powersave",
         remedy="cpupower frequency-set -g performance, if the machine is yours",
+    )
+
+
+def _sandbox(host: Host) -> Finding | None:
+    sandbox = host.sandbox
+    if sandbox is None or sandbox.kind == "overlay":
+        return None
+    why_not = "; ".join(f"{kind}: {reason}" for kind, reason in sandbox.reasons.items())
+    if sandbox.kind == "landlock":
+        return Finding(
+            code="sandbox-landlock",
+            severity=Severity.INFO,
+            message="trials can't write outside their folders: programs that are no Python get an error",
+            evidence=f"Landlock holds here, an overlay does not ({why_not})",
+            remedy="allow user namespaces or CAP_SYS_ADMIN to let every program of a trial write to a layer",
+        )
+    return Finding(
+        code="no-sandbox",
+        severity=Severity.WARNING,
+        message="only the agent's file guard protects your files: programs that are no Python pass it",
+        evidence=f"neither an overlay nor Landlock holds here ({why_not})",
+        remedy="allow user namespaces, or Landlock (Linux 5.13) in the container's seccomp profile",
     )

@@ -5,9 +5,11 @@ data flows through them:
 
     request    what the parent asks of this trial
     process    which process speaks
+    originals  Python's own clock, files and JSON, whatever the script puts in their place
     harm       whatever existed before the trial stays as it was
     hooks      where all this hangs into torch's modules
     imports    callbacks that run right after a module was imported
+    options    what the script's own command line has, as its parser knows it
     ranks      which rank of a distributed job this is
     loaders    DataLoader construction and iteration -> fetches of batches
     loader_info  what is known of one loader, and the address that finds it again
@@ -57,11 +59,12 @@ def start(request_path: str) -> None:
 
     try:
         asked = request.read(request_path)
-    except (OSError, ValueError, KeyError):
+    except Exception:  # missing, damaged, no request at all
         return  # the parent sees that no agent reported
     owner = process.Owner()
     log = events.EventLog(asked.trial_folder, owner)
-    log.emit("start", pid=os.getpid(), python=".".join(map(str, sys.version_info[:3])))
+    python = ".".join(map(str, sys.version_info[:3]))
+    log.emit("start", pid=os.getpid(), python=python, image=process.image())
     try:
         if asked.mode == "apply":
             from . import apply
@@ -70,6 +73,7 @@ def start(request_path: str) -> None:
         else:
             from . import harm, hooks
 
+            log.start_pulse()
             harm.install(asked.trial_folder, asked.scratch_folder, asked.started_at_s, asked.redirected, log)
             hooks.install(asked, log, owner)
     except Exception as error:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import time
 from typing import Any, Callable
 
 from . import harm, hooks, knobs
 from .loader_info import LoaderInfo
 from .loaders import LoaderWatch
+from .originals import time
 from .process import Owner
 from .ranks import Ranks
 from .request import Request

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any, Callable
+
+from .originals import time
 
 _DEADLINE_WINDOWS = 4.0
 _LEAST_DEADLINE_S = 20.0

@@ -6,9 +6,10 @@ Nothing waits for the device here: an event that has not come to pass is looked 
 from __future__ import annotations
 
 import functools
-import time
 from collections import deque
 from typing import Any, Callable
+
+from .originals import time
 
 _MAX_PENDING = 32
 """Batches whose events are awaited; while so many are, further ones are left out."""

@@ -2,18 +2,62 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
+import errno
 import mmap
-import os
+import resource
 import struct
 import threading
-import time
 
+from .originals import as_json, os, time
 from .process import Owner
 
 TRAINING, FETCHING = 0, 1
 _PULSE = struct.Struct("<3Q")
+_MOST_FAULT_BYTES = 500
+
+
+class Pulse:
+    """What this process does right now, in a few bytes that outlive it however it ends.
+
+    `pulse-PID` in the trial's folder holds three little-endian numbers: FETCHING or TRAINING, batches, steps;
+    and then why the last event could not be written, if it could not. Telling costs far less than an event,
+    so every batch and step is told. It is made before the script runs: limits that the script sets, a full
+    disk and closed descriptors don't reach memory that is mapped.
+
+    Args:
+        folder: the trial's.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._open()
+
+    def tell(self, doing: int, batches: int, steps: int) -> None:
+        """Overwrite what was told before."""
+        if self._pid != os.getpid():
+            self._open()  # a forked rank has its own
+        if self._memory is not None:
+            _PULSE.pack_into(self._memory, 0, doing, batches, steps)
+
+    def tell_fault(self, fault: str) -> None:
+        """Say why events can't be written; an empty text where they can."""
+        if self._memory is not None:
+            said = fault.encode("utf-8", "replace")[: _MOST_FAULT_BYTES - 1]
+            self._memory[_PULSE.size :] = said.ljust(_MOST_FAULT_BYTES, b"\0")
+
+    def _open(self) -> None:
+        self._pid = os.getpid()
+        self._memory: mmap.mmap | None = None
+        try:  # without it, the parent knows the loop by its events
+            path = os.path.join(self._folder, f"pulse-{self._pid}")
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            try:
+                os.write(handle, bytes(_PULSE.size + _MOST_FAULT_BYTES))
+                self._memory = mmap.mmap(handle, _PULSE.size + _MOST_FAULT_BYTES)
+            finally:
+                os.close(handle)
+        except (OSError, ValueError):
+            pass
 
 
 class EventLog:
@@ -25,6 +69,9 @@ class EventLog:
     Args:
         folder: the trial's folder.
         owner: the process that speaks.
+
+    Attributes:
+        pulse: what this process does, beside its events; None for a real training.
     """
 
     def __init__(self, folder: str, owner: Owner) -> None:
@@ -32,24 +79,48 @@ class EventLog:
         self._owner = owner
         self._handle = -1
         self._lock = threading.Lock()
+        self._fault = ""
+        self.pulse: Pulse | None = None
+
+    def start_pulse(self) -> None:
+        """Tell of what this process does beside its events, from now on."""
+        self.pulse = Pulse(self._folder)
 
     def emit(self, event: str, **fields: object) -> None:
         """Append one event; it is on its way to the parent when this returns.
 
-        A folder that is gone is the parent's to notice, never the script's.
+        What can't be written is the parent's to notice, never the script's.
         """
         if not self._owner.is_here:
             return
-        told = {"event": event, "time_s": time.time(), **fields}
-        # Not as ASCII: an escaped half of a surrogate pair, as odd file names have, is no valid JSON. On a
-        # line of its own, whatever somebody else wrote before.
-        line = "\n" + json.dumps(told, default=str, ensure_ascii=False) + "\n"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        # On a line of its own, whatever somebody else wrote before.
+        line = "\n" + as_json({"event": event, "time_s": time.time(), **fields}) + "\n"
+        with self._lock:
+            try:
+                self._write(line.encode("utf-8", "replace"))
+            except OSError as error:
+                self._tell_fault(f"{error.strerror or error}{_limit_reached(error)}")
+            else:
+                self._tell_fault("")
+
+    def _tell_fault(self, fault: str) -> None:
+        """Say why events can't be written, or that they can."""
+        if self.pulse is not None and fault != self._fault:
+            self.pulse.tell_fault(fault)
+        self._fault = fault
+
+    def _write(self, line: bytes) -> None:
+        """Append a line whole.
+
+        Raises:
+            OSError: there is no room for it, or no folder any more.
+        """
         path = os.path.join(self._folder, f"events-{self._owner.pid}.jsonl")
-        with self._lock, contextlib.suppress(OSError):
-            if not self._is_open(path):
-                self._handle = os.open(path, flags, 0o644)
-            os.write(self._handle, line.encode("utf-8", "replace"))
+        if not self._is_open(path):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            self._handle = os.open(path, flags, 0o644)
+        while line:  # as much as there is room for is written without an error
+            line = line[os.write(self._handle, line) :]
 
     def _is_open(self, path: str) -> bool:
         """Return whether the handle still is our file: the script may close every descriptor it finds."""
@@ -59,33 +130,10 @@ class EventLog:
             return False
 
 
-class Pulse:
-    """What this process does right now, in a few bytes that outlive it however it ends.
-
-    `pulse-PID` in the trial's folder holds three little-endian numbers: FETCHING or TRAINING, batches, steps.
-    Telling costs far less than an event, so every batch and step is told.
-    """
-
-    def __init__(self, folder: str) -> None:
-        self._path = os.path.join(folder, f"pulse-{os.getpid()}")
-        self._memory: mmap.mmap | None = None
-        self._is_tried = False
-
-    def tell(self, doing: int, batches: int, steps: int) -> None:
-        """Overwrite what was told before."""
-        if self._memory is None:
-            if self._is_tried:
-                return
-            self._open()
-        if self._memory is not None:
-            _PULSE.pack_into(self._memory, 0, doing, batches, steps)
-
-    def _open(self) -> None:
-        self._is_tried = True
-        with contextlib.suppress(OSError, ValueError):  # without it, the parent knows the loop by its events
-            handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-            try:
-                os.write(handle, bytes(_PULSE.size))
-                self._memory = mmap.mmap(handle, _PULSE.size)
-            finally:
-                os.close(handle)
+def _limit_reached(error: OSError) -> str:
+    """Return which limit of the process an error comes from, in brackets; empty where it is none."""
+    if error.errno not in (errno.EFBIG, errno.EMFILE):
+        return ""
+    name = "RLIMIT_FSIZE" if error.errno == errno.EFBIG else "RLIMIT_NOFILE"
+    unit = "bytes" if error.errno == errno.EFBIG else "files"
+    return f" ({name} of {resource.getrlimit(getattr(resource, name))[0]} {unit})"

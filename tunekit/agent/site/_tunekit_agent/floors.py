@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any, Callable
 
 from . import batches
@@ -10,6 +9,7 @@ from .details import NO_WHOLE_BATCH, Missing, Stage, Turns
 from .loader_work import WorkWindow
 from .loaders import Replay
 from .loop_at_hand import LoopAtHand
+from .originals import time
 from .replayed import ReplayedBatch
 
 _CAP_WINDOWS = 2.0

@@ -5,12 +5,12 @@ from __future__ import annotations
 import mmap
 import multiprocessing
 import os
-import time
 from typing import Any, Callable
 
 from .details import Missing, Stage
 from .host_memory import memory_of, shm_used_bytes
 from .loop_at_hand import LoopAtHand
+from .originals import time
 
 _QUIET_S = 0.5
 _QUIET_BATCHES = 2

@@ -7,6 +7,7 @@ from typing import Any
 
 from . import imports
 from .observe import Observer
+from .options import OptionWatch
 from .process import Owner
 from .request import Request
 
@@ -15,6 +16,7 @@ _STATEFUL = "torchdata.stateful_dataloader.stateful_dataloader"
 
 def install(request: Request, log: Any, owner: Owner) -> None:
     """Hang the observer into torch's modules as the script imports them."""
+    OptionWatch(request.option_names, log).install()
     observer = Observer(request, log, owner)
     hook_torch(observer, observer.steps.install_optimizer)
     imports.when_imported("torch.utils.data.dataloader", observer.loaders.install_iteration)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from .details import Stage, Turns
+from .originals import time
 
 _BATCHES = 5
 _FULL_TRIES = 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import time
 from typing import Any, Callable
 
 from . import batches, knobs, random_states
@@ -12,6 +11,7 @@ from .details import NO_WHOLE_BATCH, Missing
 from .floors import CHANGED_IN_PLACE, NO_LOADER, WARM_TURNS, TrainingAlone, let_refill
 from .given_batch import DevicePeak, GivesBatch
 from .loop_at_hand import LoopAtHand
+from .originals import time
 from .replayed import ReplayedBatch
 
 _FIRST_READ = 16

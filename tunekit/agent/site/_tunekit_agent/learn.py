@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import platform
 import sys
-import time
 from typing import Any
 
 from . import facts, knobs
 from .loader_info import LoaderInfo, means
 from .loaders import LoaderWatch
+from .originals import time
 from .own import AutocastWatch
 from .ranks import Ranks
 from .roots import RootFinder

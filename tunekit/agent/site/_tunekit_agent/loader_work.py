@@ -16,11 +16,11 @@ import math
 import mmap
 import os
 import sys
-import time
 import weakref
 from itertools import accumulate
 from typing import Any, Callable
 
+from .originals import time
 from .process import Owner
 
 VARIABLE = "TUNEKIT_LOADER_WORK"

@@ -7,13 +7,13 @@ import functools
 import inspect
 import os
 import sys
-import time
 import weakref
 from typing import Any
 
 from . import facts
 from .host_memory import shm_used_bytes
 from .loader_info import LoaderInfo, means
+from .originals import time
 from .process import Owner
 from .sources import Source
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 import sys
-import threading
-import time
 from typing import Any
 
 from . import facts, knobs, measured, model_bytes
@@ -20,6 +19,7 @@ from .loader_info import LoaderInfo
 from .loader_work import WorkWatch, WorkWindow
 from .loaders import DRAIN, LoaderWatch
 from .loop_at_hand import LoopAtHand
+from .originals import time
 from .own import AutocastWatch
 from .parts import StepSplit
 from .process import Owner
@@ -64,7 +64,7 @@ class Observer:
     def __init__(self, request: Request, log: Any, owner: Owner) -> None:
         self._request = request
         self._log = log
-        self._teller = Teller(request.trial_folder, log)
+        self._teller = Teller(log)
         self._started = time.perf_counter()
         loader_knobs, self._model_knobs = knobs.split(request.knobs)
         self.ranks = Ranks(owner, self._joined)
@@ -265,6 +265,7 @@ class Observer:
     def _tell_learnt(self, roots: list, training: LoaderInfo | None) -> None:
         self._log.emit(
             "learnt",
+            pid=os.getpid(),
             discovery=self._learner.discovery(roots, training),
             applied=measured.applied_facts(self._request.loader, self.loaders, training, self.roots),
         )
@@ -419,7 +420,7 @@ class Observer:
         if self._closer.is_over:
             self._finished = True
             while True:
-                threading.Event().wait(3600)
+                time.sleep(3600)
         return answer
 
     def _measurement(self) -> dict:

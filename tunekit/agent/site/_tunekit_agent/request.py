@@ -13,11 +13,13 @@ class Request:
         trial_folder: where events, output and diverted files go.
         working_dir: of the script; addresses name files from there.
         scratch_folder: where processes put their sockets; gone after the trial.
+        sandbox: what the kernel keeps the trial's processes from writing with.
         started_at_s: when the trial started, in seconds since the epoch.
         redirected: files of the user's, by real path, and the rewritten copies that reads see instead.
         knobs: values to set, by knob name; a knob that is absent is left as the script has it.
         loader: address of the training loader, None at the baseline.
         roots: addresses of the roots, empty at the baseline.
+        option_names: plain names of the options of its command line to tell of.
         samples_per_step: samples in a batch of a script without a DataLoader, None to look at the input.
         world_size: processes that trained together when the config was measured.
         promised_it_per_s: (lowest, highest) rate that "apply" watches for, None for no watch.
@@ -36,12 +38,14 @@ class Request:
         self.mode: str = payload["mode"]
         self.working_dir: str = payload["working_dir"]
         self.redirected: dict = payload["redirected"]
+        self.option_names: list = payload["option_names"]
         self.samples_per_step: int | None = payload["samples_per_step"]
         self.world_size: int = payload["world_size"]
         self.promised_it_per_s: list | None = payload["promised_it_per_s"]
         self.batches_per_step: int = payload["batches_per_step"]
         self.trial_folder: str = payload["trial_folder"]
         self.scratch_folder: str = payload["scratch_folder"]
+        self.sandbox: str = payload["sandbox"]
         self.started_at_s = float(payload["started_at_s"])
         self.knobs: dict = payload["knobs"]
         self.loader: dict | None = payload["loader"]

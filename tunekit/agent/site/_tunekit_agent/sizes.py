@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any, Callable
 
 from . import knobs
@@ -10,6 +9,7 @@ from .details import NO_WHOLE_BATCH, Missing
 from .floors import CHANGED_IN_PLACE, NO_LOADER, WARM_TURNS, TrainingAlone, let_refill, ranks_text
 from .given_batch import DevicePeak, GivesBatch
 from .loop_at_hand import LoopAtHand
+from .originals import time
 from .replayed import ReplayedBatch
 from .resized import resized
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-import time
 import weakref
 from typing import Any
 
+from .originals import time
 from .process import Owner
 
 _LOSSES = 256

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-import time
 from typing import Any
 
 from . import facts, knobs
-from .events import Pulse
+from .originals import time
 from .ranks import Ranks
 
 _PROGRESS_EVERY_S = 0.5
@@ -19,23 +18,21 @@ class Teller:
     """Counts batches and steps, and tells of them.
 
     Args:
-        folder: the trial's.
-        log: where events go.
+        log: where events go, and the pulse.
 
     Attributes:
         batches: of the loop so far.
         steps: of its optimizers so far.
     """
 
-    def __init__(self, folder: str, log: Any) -> None:
-        self._pulse = Pulse(folder)
+    def __init__(self, log: Any) -> None:
         self._log = log
         self._told_at = 0.0
         self.batches = self.steps = 0
 
     def pulse(self, doing: int) -> None:
         """Tell what the loop does now: events.FETCHING or TRAINING."""
-        self._pulse.tell(doing, self.batches, self.steps)
+        self._log.pulse.tell(doing, self.batches, self.steps)
 
     def progress(self, phase: str, ranks: Ranks) -> None:
         """Tell of the phase, unless that was done a moment ago; other ranks tell their memory."""

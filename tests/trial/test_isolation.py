@@ -1,0 +1,151 @@
+"""How trials are isolated: a command keeps the agent whatever becomes of its environment."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from real_trials import LIMITS
+
+from tunekit.errors import UsageError
+from tunekit.records.host import SandboxKind
+from tunekit.records.target import Target
+from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole, WrittenFile
+from tunekit.trial import sandbox
+from tunekit.trial.executor import ProcessExecutor, TrialSpec
+from tunekit.trial.isolation import SANDBOX_VARIABLE, best_sandbox, take_writes
+
+TRAIN = """
+import subprocess, torch
+from torch.utils.data import DataLoader, TensorDataset
+subprocess.run(["sh", "-c", "echo changed > victim.txt; rm -f gone.txt; mkdir -p out; touch out/new"])
+model = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+while True:
+    for samples, in DataLoader(TensorDataset(torch.randn(512, 4)), batch_size=16):
+        optimizer.zero_grad()
+        model(samples).sum().backward()
+        optimizer.step()
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder of the user's with a script that lets other programs change files."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "train.py").write_text(TRAIN)
+    (folder / "victim.txt").write_text("old")
+    (folder / "gone.txt").write_text("old")
+    return folder
+
+
+def run(project: Path, command: tuple[str, ...], kind: SandboxKind | None = None) -> TrialRecord:
+    """Run the project's script once, as it is."""
+    target = Target(name="x", command=command, working_dir=str(project), script=None, script_sha256=None)
+    executor = ProcessExecutor(target, project.parent / "trials", LIMITS, window_s=0.2, sandbox=kind)
+    return executor.run(TrialSpec(0, TrialRole.BASELINE, None), None, lambda progress: None)
+
+
+@pytest.fixture
+def needs_overlay(tmp_path: Path) -> None:
+    if best_sandbox(tmp_path).kind != sandbox.OVERLAY:
+        pytest.skip(f"no overlay here: {best_sandbox(tmp_path).reasons}")
+
+
+@pytest.mark.real
+@pytest.mark.usefixtures("needs_overlay")
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(("bash", "-c", "PYTHONPATH=src {python} train.py"), id="replaced"),
+        pytest.param(("env", "-i", "{python}", "train.py"), id="empty"),
+        pytest.param(("bash", "-c", "exec {python} -I train.py"), id="isolated"),
+    ],
+)
+def test_a_replaced_environment_keeps_neither_the_agent_out_nor_the_files_from_the_net(
+    project: Path, words: tuple[str, ...]
+) -> None:
+    before = sorted(project.iterdir())
+    record = run(project, tuple(word.replace("{python}", sys.executable) for word in words))
+    assert record.failure is None, record.failure
+    assert record.sandbox == "overlay"
+    assert sorted(project.iterdir()) == before
+    assert (project / "victim.txt").read_text() == (project / "gone.txt").read_text() == "old"
+    told = {Path(one.path).name: one.action for one in record.written}
+    assert told == {"victim.txt": "diverted", "gone.txt": "denied", "new": "created"}
+    assert not list((project.parent / "trials" / "0000").glob("layer*"))
+
+
+@pytest.mark.real
+def test_without_a_net_a_python_on_path_keeps_the_agent(project: Path) -> None:
+    python = Path(sys.executable)
+    words = ("bash", "-c", f"PYTHONPATH=src {python.name} train.py")
+    record = run(project, ("env", f"PATH={python.parent}:/usr/bin:/bin", *words), "none")
+    assert record.failure is not None, "env replaces PATH too: nothing is ahead of it"
+    assert record.failure.kind is OutcomeKind.AGENT_ABSENT
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", f"{python.parent}:/usr/bin:/bin")
+        record = run(project, words, "none")
+    assert record.failure is None, record.failure
+    assert record.sandbox == "none"
+
+
+@pytest.mark.real
+def test_torch_without_an_agent_ends_the_trial_with_the_command_and_a_remedy(project: Path) -> None:
+    record = run(project, ("bash", "-c", f"env -i {sys.executable} train.py"), "none")
+    assert record.failure is not None
+    assert record.failure.kind is OutcomeKind.AGENT_ABSENT
+    assert f"{sys.executable} train.py" in record.failure.message
+    assert record.failure.remedy is not None
+    assert "PYTHONPATH" in record.failure.remedy
+
+
+def test_a_kind_can_be_asked_for_by_a_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SANDBOX_VARIABLE, "none")
+    assert best_sandbox(tmp_path / "a").kind == "none"
+    monkeypatch.setenv(SANDBOX_VARIABLE, "docker")
+    with pytest.raises(UsageError, match="one of overlay, landlock, none, got 'docker'"):
+        best_sandbox(tmp_path / "b")
+
+
+def test_what_came_past_the_guard_is_listed_once_and_thrown_away(tmp_path: Path) -> None:
+    user, trial = tmp_path / "user", tmp_path / "trials" / "0000"
+    user.mkdir()
+    (user / "old.txt").write_text("old")
+    upper = Path(f"{trial}/layer/0/upper{user}")
+    upper.mkdir(parents=True)
+    for name in ("old.txt", "fresh.txt", "known.txt", "cached.pyc", "tunekit-agent.pth"):
+        (upper / name).write_text("written")
+    known = (WrittenFile(path=f"{user}/known.txt", action="diverted"),)
+    found = take_writes(trial, str(user), known)
+    assert {Path(one.path).name: one.action for one in found} == {
+        "old.txt": "diverted",
+        "fresh.txt": "created",
+    }
+    assert not (trial / "layer").exists()
+
+
+def test_a_shim_puts_the_agent_before_the_users_own_path(tmp_path: Path) -> None:
+    from tunekit.trial.isolation import isolated
+
+    request = tmp_path / "0000" / "request.json"
+    request.parent.mkdir()
+    python = Path(sys.executable)
+    command, environment = isolated(
+        ["sh"], "none", request, (str(tmp_path),), {"PATH": f"{python.parent}:/usr/bin:/bin"}
+    )
+    told = subprocess.run(
+        [
+            *command,
+            "-c",
+            f"PYTHONPATH=src {python.name} -c 'import sys; print(sys.path[1:3], sys.executable)'",
+        ],
+        env=environment,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert "tunekit/agent/site" in told.stdout, told.stderr
+    assert told.stdout.index("agent/site") < told.stdout.index("src")
+    assert str(python) in told.stdout

@@ -1,0 +1,369 @@
+"""Ways of processes, threads, signals, C functions and what runs at the end."""
+
+import _thread
+import asyncio
+import atexit
+import concurrent.futures
+import ctypes
+import multiprocessing
+import os
+import queue
+import signal
+import threading
+import weakref
+from pathlib import Path
+
+from catalogue import NEW, OLD, OLD_TIME_S, Place, check, gone, over_and_new, see, see_both, way, write_both
+from torch.utils.data import DataLoader, Dataset
+
+FORKS, THREADS, ENDINGS, C = "processes", "threads", "endings", "ctypes"
+
+
+def _paths(at: Place) -> tuple[str, str]:
+    return str(at.old), str(at.new)
+
+
+# --- processes -------------------------------------------------------------------------------
+
+
+def _in_fork(act: object) -> int:
+    """Run a function in a forked process and return its exit status."""
+    pid = os.fork()
+    if pid:
+        return os.waitpid(pid, 0)[1]
+    status = 1
+    try:
+        act()
+        status = 0
+    finally:
+        os._exit(status)
+
+
+@way(FORKS)
+def os_fork(at: Place) -> None:
+    check(_in_fork(lambda: write_both(*_paths(at))) == 0, "it failed")
+    see_both(at)
+
+
+@way(FORKS)
+def daemon_forked_twice(at: Place) -> None:
+    reading, writing = os.pipe()
+
+    def leave_daemon() -> None:
+        os.setsid()
+        if os.fork() == 0:
+            os.chdir("/")
+            write_both(*_paths(at))
+
+    check(_in_fork(leave_daemon) == 0, "it failed")
+    os.close(writing)
+    os.read(reading, 1)  # the daemon has ended
+    os.close(reading)
+    see_both(at)
+
+
+def _multiprocess(at: Place, method: str) -> None:
+    process = multiprocessing.get_context(method).Process(target=write_both, args=_paths(at))
+    process.start()
+    process.join()
+    check(process.exitcode == 0, f"it exited with {process.exitcode}")
+    see_both(at)
+
+
+@way(FORKS)
+def multiprocessing_fork(at: Place) -> None:
+    _multiprocess(at, "fork")
+
+
+@way(FORKS)
+def multiprocessing_spawn(at: Place) -> None:
+    _multiprocess(at, "spawn")
+
+
+@way(FORKS)
+def multiprocessing_forkserver(at: Place) -> None:
+    _multiprocess(at, "forkserver")
+
+
+@way(FORKS)
+def process_pool(at: Place) -> None:
+    context = multiprocessing.get_context("fork")
+    with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as pool:
+        pool.submit(write_both, *_paths(at)).result()
+    see_both(at)
+
+
+class Writes(Dataset):
+    """A data set that keeps what it has worked out, as many do."""
+
+    def __init__(self, paths: tuple[str, str]) -> None:
+        self._paths = paths
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int) -> int:
+        write_both(*self._paths)
+        return index
+
+
+@way(FORKS)
+def loader_in_process(at: Place) -> None:
+    list(DataLoader(Writes(_paths(at))))
+    see_both(at)
+
+
+@way(FORKS)
+def loader_worker(at: Place) -> None:
+    list(DataLoader(Writes(_paths(at)), num_workers=1))
+    see_both(at)
+
+
+@way(FORKS)
+def loader_worker_initialised(at: Place) -> None:
+    rows = [1, 2]
+    list(DataLoader(rows, num_workers=1, worker_init_fn=lambda worker: write_both(*_paths(at))))
+    see_both(at)
+
+
+# --- threads and signals ---------------------------------------------------------------------
+
+
+@way(THREADS)
+def thread(at: Place) -> None:
+    writer = threading.Thread(target=write_both, args=_paths(at))
+    writer.start()
+    writer.join()
+    see_both(at)
+
+
+@way(THREADS)
+def raw_thread(at: Place) -> None:
+    done: queue.SimpleQueue[bool] = queue.SimpleQueue()
+
+    def write() -> None:
+        try:
+            write_both(*_paths(at))
+        finally:
+            done.put(True)
+
+    _thread.start_new_thread(write, ())
+    done.get()
+    see_both(at)
+
+
+@way(THREADS)
+def thread_pool(at: Place) -> None:
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        pool.submit(write_both, *_paths(at)).result()
+    see_both(at)
+
+
+@way(THREADS)
+def asyncio_thread(at: Place) -> None:
+    asyncio.run(asyncio.to_thread(write_both, *_paths(at)))
+    see_both(at)
+
+
+@way(THREADS)
+def signal_handler(at: Place) -> None:
+    before = signal.signal(signal.SIGUSR2, lambda *_: write_both(*_paths(at)))
+    try:
+        signal.raise_signal(signal.SIGUSR2)
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+    see_both(at)
+
+
+@way(THREADS)
+def timer_signal(at: Place) -> None:
+    reading, writing = os.pipe()
+
+    def handle(*_: object) -> None:
+        write_both(*_paths(at))
+        os.write(writing, b"1")
+
+    before = signal.signal(signal.SIGALRM, handle)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        os.read(reading, 1)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        os.close(reading)
+        os.close(writing)
+    see_both(at)
+
+
+# --- endings ---------------------------------------------------------------------------------
+
+
+class _Holder:
+    """Something that is finalised."""
+
+
+@way(ENDINGS)
+def finaliser(at: Place) -> None:
+    holder = _Holder()
+    weakref.finalize(holder, write_both, *_paths(at))
+    del holder
+    see_both(at)
+
+
+@way(ENDINGS, at_exit=True)
+def at_exit_of_the_training(at: Place) -> None:
+    atexit.register(write_both, *_paths(at))
+
+
+@way(ENDINGS, at_exit=True)
+def at_exit_by_a_program(at: Place) -> None:
+    atexit.register(os.system, f"echo trial > '{at.old}'; echo trial > '{at.new}'")
+
+
+@way(ENDINGS, at_exit=True)
+def thread_that_outlives_main(at: Place) -> None:
+    main = threading.main_thread()
+
+    def write_afterwards() -> None:
+        main.join()
+        write_both(*_paths(at))
+
+    threading.Thread(target=write_afterwards).start()
+
+
+@way(ENDINGS, at_exit=True)
+def buffered_until_the_end(at: Place) -> None:
+    stream = open(at.new, "w")
+    stream.write(NEW.decode())
+    KEPT_OPEN.append(stream)
+
+
+KEPT_OPEN: list[object] = []
+"""Streams that the script never closes."""
+
+
+# --- C ---------------------------------------------------------------------------------------
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _ok(result: int) -> int:
+    """Return the result of a C function.
+
+    Raises:
+        OSError: it failed.
+    """
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
+
+
+@over_and_new(C)
+def c_open(path: Path) -> None:
+    handle = _ok(libc.open(os.fsencode(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644))
+    _ok(libc.write(handle, NEW, len(NEW)))
+    _ok(libc.close(handle))
+
+
+@over_and_new(C)
+def c_fopen(path: Path) -> None:
+    libc.fopen.restype = ctypes.c_void_p
+    stream = libc.fopen(os.fsencode(path), b"w")
+    if not stream:
+        _ok(-1)
+    libc.fputs(NEW, ctypes.c_void_p(stream))
+    libc.fclose(ctypes.c_void_p(stream))
+
+
+@over_and_new(C)
+def c_creat(path: Path) -> None:
+    handle = _ok(libc.creat(os.fsencode(path), 0o644))
+    _ok(libc.write(handle, NEW, len(NEW)))
+    _ok(libc.close(handle))
+
+
+@way(C)
+def c_truncate(at: Place) -> None:
+    _ok(libc.truncate(os.fsencode(at.old), ctypes.c_long(4)))
+    see(at.old, OLD[:4])
+
+
+@way(C)
+def c_unlink(at: Place) -> None:
+    _ok(libc.unlink(os.fsencode(at.old)))
+    gone(at.old)
+
+
+@way(C)
+def c_rename(at: Place) -> None:
+    _ok(libc.rename(os.fsencode(at.old), os.fsencode(at.new)))
+    gone(at.old)
+    see(at.new, OLD)
+
+
+@way(C)
+def c_rename_exchange(at: Place) -> None:
+    at.new.write_bytes(NEW)
+    at_working_folder, exchange = -100, 2
+    _ok(
+        libc.renameat2(
+            at_working_folder, os.fsencode(at.new), at_working_folder, os.fsencode(at.old), exchange
+        )
+    )
+    see(at.old)
+
+
+@way(C)
+def c_link(at: Place) -> None:
+    _ok(libc.link(os.fsencode(at.old), os.fsencode(at.new)))
+    see(at.new, OLD)
+
+
+@way(C)
+def c_symlink(at: Place) -> None:
+    _ok(libc.symlink(b"old.txt", os.fsencode(at.new)))
+    see(at.new, OLD)
+
+
+@way(C)
+def c_mkdir(at: Place) -> None:
+    _ok(libc.mkdir(os.fsencode(at.new), 0o755))
+    check(at.new.is_dir(), "no folder")
+
+
+@way(C)
+def c_chmod(at: Place) -> None:
+    _ok(libc.chmod(os.fsencode(at.old), 0o600))
+    check(at.old.stat().st_mode & 0o777 == 0o600, oct(at.old.stat().st_mode))
+
+
+@way(C)
+def c_utimes(at: Place) -> None:
+    _ok(libc.utimes(os.fsencode(at.old), None))
+    check(at.old.stat().st_mtime > OLD_TIME_S, "the old time")
+
+
+@way(C)
+def c_setxattr(at: Place) -> None:
+    _ok(libc.setxattr(os.fsencode(at.old), b"user.trial", b"here", 4, 0))
+    check(os.getxattr(at.old, "user.trial") == b"here", "no attribute")
+
+
+@way(C)
+def c_mmap_shared(at: Place) -> None:
+    handle = _ok(libc.open(os.fsencode(at.old), os.O_RDWR))
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [
+        ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long
+    ]  # fmt: skip
+    readable_and_writable, shared = 3, 1
+    place = libc.mmap(None, len(OLD), readable_and_writable, shared, handle, 0)
+    ctypes.memmove(place, b"WHAT", 4)
+    libc.munmap(ctypes.c_void_p(place), ctypes.c_size_t(len(OLD)))
+    _ok(libc.close(handle))
+    see(at.old, b"WHAT" + OLD[4:])
+
+
+@way(C)
+def c_system(at: Place) -> None:
+    check(libc.system(f"echo trial > '{at.old}'".encode()) == 0, "it failed")
+    see(at.old, b"trial\n")

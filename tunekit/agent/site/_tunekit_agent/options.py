@@ -1,0 +1,314 @@
+"""The options of the script's own command line: what may be typed, and what is in force.
+
+Each parser is looked at once it has parsed, in the process that parses: flags and values are the script's
+own, never guessed from its text. Only options are told whose name the parent asked for, so that no secret
+and no path leaves the process.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from typing import Any, Callable, Iterable, Iterator
+
+from . import imports
+
+_MOST_OPTIONS = 64
+_MOST_TOLD = 16
+_MOST_CHOICES = 16
+_MOST_LEAVES = 5000
+_LONGEST_TEXT = 80
+_DEEPEST = 12
+
+FLAG, OPTIONAL, SWITCH, KEY, PAIR = "flag", "optional", "switch", "key", "pair"
+"""How an option is typed: `--bs 8`, `--amp` or `--amp true`, `--amp`, `data.bs=8`, `DATA.BS 8`."""
+
+
+def plain_name(name: str) -> str:
+    """Return the last part of a name in small letters and digits alone: `--data.batchSize` is batchsize."""
+    last = name.lstrip("-").rsplit(".", 1)[-1]
+    return "".join(letter for letter in last.lower() if letter.isalnum())
+
+
+class OptionWatch:
+    """Sees the parsers of argparse, click, typer, absl, fire, jsonargparse, Hydra, OmegaConf and yacs.
+
+    Args:
+        names: plain names of the options to tell of.
+        log: where events go.
+    """
+
+    def __init__(self, names: Iterable[str], log: Any) -> None:
+        self._names = frozenset(names)
+        self._log = log
+        self._seen: dict = {}
+        self._told = 0
+        self._typed: list = []  # OmegaConf's configs of what was typed, kept so that no other gets their id
+
+    def install(self) -> None:
+        """Hang into each parser as the script imports it."""
+        for name, hang in (
+            ("argparse", self._hang_in_argparse),
+            ("jsonargparse._core", self._hang_in_jsonargparse),
+            ("jsonargparse.core", self._hang_in_jsonargparse),
+            ("click.core", self._hang_in_click),
+            ("typer._click.core", self._hang_in_click),
+            ("absl.flags._flagvalues", self._hang_in_absl),
+            ("fire.core", self._hang_in_fire),
+            ("hydra._internal.hydra", self._hang_in_hydra),
+            ("hydra._internal.core_plugins.basic_launcher", self._hang_in_hydra),
+            ("omegaconf.omegaconf", self._hang_in_omegaconf),
+            ("yacs.config", self._hang_in_yacs),
+        ):
+            imports.when_imported(name, functools.partial(_quietly, hang))
+
+    def _look(self, reader: Callable, *parsed: Any) -> None:
+        """Read what a parser parsed, and tell what is new."""
+        _quietly(self._take, reader, *parsed)
+
+    def _take(self, reader: Callable, *parsed: Any) -> None:
+        before = dict(self._seen)
+        for option in reader(*parsed):
+            longs = [flag for flag in option["flags"] if flag.startswith("--")]
+            names = [option["name"], *(longs or option["flags"])]
+            key = (option["form"], *option["flags"], *option["off"])
+            is_known = key in self._seen or len(self._seen) < _MOST_OPTIONS
+            if is_known and not self._names.isdisjoint(map(plain_name, names)):
+                self._seen[key] = option
+        if self._seen != before and self._told < _MOST_TOLD:
+            self._told += 1
+            self._log.emit("options", pid=os.getpid(), options=list(self._seen.values()))
+
+    # --- where each parser is looked at -----------------------------------------------------
+
+    def _hang_in_argparse(self, module: Any) -> None:
+        after(module.ArgumentParser, "parse_known_args", self._parsed_by_argparse)
+
+    def _parsed_by_argparse(self, result: Any, parser: Any, *_: Any, **__: Any) -> None:
+        self._look(_of_argparse, parser, result[0])
+
+    def _hang_in_jsonargparse(self, module: Any) -> None:
+        after(module.ArgumentParser, "parse_args", self._parsed_by_jsonargparse)
+
+    def _parsed_by_jsonargparse(self, result: Any, parser: Any, *_: Any, **__: Any) -> None:
+        self._look(_of_jsonargparse, parser, result)
+
+    def _hang_in_click(self, module: Any) -> None:
+        after(module.Command, "parse_args", self._parsed_by_click)
+
+    def _parsed_by_click(self, result: Any, command: Any, context: Any, *_: Any, **__: Any) -> None:
+        self._look(_of_click, command, context)
+
+    def _hang_in_absl(self, module: Any) -> None:
+        after(module.FlagValues, "__call__", self._parsed_by_absl)
+
+    def _parsed_by_absl(self, result: Any, flags: Any, *_: Any, **__: Any) -> None:
+        self._look(_of_absl, flags)
+
+    def _hang_in_fire(self, module: Any) -> None:
+        original = module._MakeParseFn
+
+        @functools.wraps(original)
+        def make_parse_function(function, *args, **kwargs):
+            parse = original(function, *args, **kwargs)
+
+            @functools.wraps(parse)
+            def parse_and_look(*words, **more):
+                parsed = parse(*words, **more)
+                self._look(_of_fire, function, *parsed[0])
+                return parsed
+
+            return parse_and_look
+
+        module._MakeParseFn = make_parse_function
+
+    def _hang_in_hydra(self, module: Any) -> None:
+        """Hydra composes for the command line and for `compose()`; only the first of them runs a job."""
+        original = module.run_job
+
+        @functools.wraps(original)
+        def run_job(*args, **kwargs):
+            config = kwargs["config"] if "config" in kwargs else next(filter(_is_omegaconf, args), None)
+            self._look(_of_omegaconf, config)
+            return original(*args, **kwargs)
+
+        module.run_job = run_job
+
+    def _hang_in_omegaconf(self, module: Any) -> None:
+        after(module.OmegaConf, "from_cli", self._typed_for_omegaconf)
+        after(module.OmegaConf, "from_dotlist", self._typed_for_omegaconf)
+        after(module.OmegaConf, "merge", self._merged_by_omegaconf)
+
+    def _typed_for_omegaconf(self, result: Any, *_: Any, **__: Any) -> None:
+        if len(self._typed) < _MOST_TOLD:
+            self._typed.append(result)
+
+    def _merged_by_omegaconf(self, result: Any, *configs: Any, **__: Any) -> None:
+        if any(config is typed for config in configs for typed in self._typed):
+            self._look(_of_omegaconf, result)
+
+    def _hang_in_yacs(self, module: Any) -> None:
+        after(module.CfgNode, "merge_from_list", self._merged_by_yacs)
+
+    def _merged_by_yacs(self, result: Any, config: Any, *_: Any, **__: Any) -> None:
+        self._look(_of_yacs, config)
+
+
+def after(owner: Any, name: str, look: Callable) -> None:
+    """Have `look(result, *arguments)` called after a method of a class."""
+    descriptor = vars(owner)[name]
+    is_static = isinstance(descriptor, staticmethod)
+    original = descriptor.__func__ if is_static else descriptor
+
+    @functools.wraps(original)
+    def method(*args, **kwargs):
+        result = original(*args, **kwargs)
+        look(result, *args, **kwargs)
+        return result
+
+    setattr(owner, name, staticmethod(method) if is_static else method)
+
+
+def _quietly(function: Callable, *arguments: Any) -> None:
+    """Call a function; a version of a parser that it does not know leaves the options unknown."""
+    try:
+        function(*arguments)
+    except Exception:
+        return
+
+
+# --- what each parser knows -----------------------------------------------------------------
+
+
+def _option(
+    name: str, form: str, value: Any, flags: Iterable = (), off: Iterable = (), choices: Any = ()
+) -> dict:
+    listed = choices if isinstance(choices, (list, tuple, set, frozenset, range)) else ()
+    return {
+        "name": str(name)[:_LONGEST_TEXT],
+        "form": form,
+        "value": _scalar(value),
+        "flags": [str(flag) for flag in flags if len(str(flag)) <= _LONGEST_TEXT][:8],
+        "off": [str(flag) for flag in off if len(str(flag)) <= _LONGEST_TEXT][:8],
+        "choices": [str(_bare(one))[:_LONGEST_TEXT] for one in list(listed)[:_MOST_CHOICES]],
+    }
+
+
+def _bare(value: Any) -> Any:
+    """Return what an enumeration's member stands for."""
+    return getattr(value, "value", value)
+
+
+def _scalar(value: Any) -> Any:
+    """Return a value that JSON has; None for all others, and for long texts."""
+    bare = _bare(value)
+    if isinstance(bare, str):
+        return bare if len(bare) <= _LONGEST_TEXT else None
+    if isinstance(bare, (bool, int)):
+        return bare if abs(bare) < 1 << 53 else None
+    if isinstance(bare, float):
+        return bare if bare - bare == 0 else None  # neither infinite nor no number
+    return None
+
+
+def _of_argparse(parser: Any, namespace: Any) -> Iterator[dict]:
+    for action in parser._actions:
+        if not action.option_strings or not isinstance(action.dest, str):
+            continue
+        value = getattr(namespace, action.dest, None)
+        if value is None and isinstance(action.default, (bool, int, float, str)):
+            value = action.default if action.default != "==SUPPRESS==" else None
+        flags, off, form = list(action.option_strings), [], FLAG
+        if action.nargs == 0:
+            form, kind = SWITCH, type(action).__name__
+            off = [flag for flag in flags if flag.startswith("--no-")] if "Boolean" in kind else []
+            if getattr(action, "const", None) is False:
+                off = flags
+            elif not off and getattr(action, "const", None) is not True:
+                continue  # a count, --help, --version
+            flags = [flag for flag in flags if flag not in off]
+        elif action.nargs == "?":
+            form = OPTIONAL
+        elif action.nargs is not None and action.nargs != 1:
+            continue
+        yield _option(action.dest, form, value, flags, off, action.choices)
+
+
+def _of_jsonargparse(parser: Any, config: Any) -> Iterator[dict]:
+    """A class's own parameters have no action: what was parsed is the list of what may be typed."""
+    command, actions = config.get("subcommand"), list(parser._actions)
+    for action in parser._actions:
+        if command is not None and isinstance(action.choices, dict) and command in action.choices:
+            actions += action.choices[command]._actions
+    positional = {action.dest for action in actions if not action.option_strings}
+    choices = {action.dest: action.choices for action in actions}
+    for key, value in list(config.items())[:_MOST_LEAVES]:
+        name = key[len(command) + 1 :] if command and key.startswith(f"{command}.") else key
+        if name not in positional:
+            yield _option(name, FLAG, value, [f"--{name}"], choices=choices.get(name, ()))
+
+
+def _of_click(command: Any, context: Any) -> Iterator[dict]:
+    for param in command.get_params(context):
+        if getattr(param, "param_type_name", "") != "option" or getattr(param, "count", False):
+            continue
+        value = context.params.get(param.name)
+        form = SWITCH if param.is_flag else FLAG
+        if form is SWITCH and not isinstance(value, bool):
+            continue
+        kind = getattr(param, "type", None) or getattr(param, "type_descriptor", None)  # click, else typer
+        choices = getattr(kind, "choices", ())
+        yield _option(param.name, form, value, param.opts, param.secondary_opts, choices)
+
+
+def _of_absl(flags: Any) -> Iterator[dict]:
+    for name in list(flags):
+        flag = flags[name]
+        if flag.name != name:
+            continue  # its short name
+        if flag.boolean:
+            yield _option(name, SWITCH, flag.value, [f"--{name}"], [f"--no{name}"])
+        else:
+            choices = getattr(flag.parser, "enum_values", ())
+            yield _option(name, FLAG, flag.value, [f"--{name}"], choices=choices)
+
+
+def _of_fire(function: Any, varargs: Any, kwargs: Any) -> Iterator[dict]:
+    import inspect
+
+    bound = inspect.signature(function).bind(*varargs, **kwargs)
+    bound.apply_defaults()
+    for name, value in bound.arguments.items():
+        form = OPTIONAL if isinstance(value, bool) else FLAG
+        yield _option(name, form, value, [f"--{name}"])
+
+
+def _is_omegaconf(value: Any) -> bool:
+    return type(value).__module__.startswith("omegaconf.")
+
+
+def _of_omegaconf(config: Any) -> Iterator[dict]:
+    container = sys.modules["omegaconf"].OmegaConf.to_container(config, resolve=False)
+    container.pop("hydra", None)
+    for key, value in _leaves(container):
+        if not (isinstance(value, str) and "${" in value):  # what it refers to is the place to change
+            yield _option(key, KEY, value, [key])
+
+
+def _of_yacs(config: Any) -> Iterator[dict]:
+    return (_option(key, PAIR, value, [key]) for key, value in _leaves(config))
+
+
+def _leaves(tree: Any) -> Iterator[tuple]:
+    """Yield the dotted keys of nested dictionaries with their values, as many as are worth reading."""
+    waiting, count = [("", tree, 0)], 0
+    while waiting and count < _MOST_LEAVES:
+        prefix, node, depth = waiting.pop()
+        for key, value in node.items():
+            count += 1
+            if isinstance(value, dict):
+                if depth < _DEEPEST:
+                    waiting.append((f"{prefix}{key}.", value, depth + 1))
+            else:
+                yield f"{prefix}{key}", value

@@ -1,0 +1,212 @@
+"""How the user's files are kept from a trial: which sandbox holds here, and what its processes find in it."""
+
+import contextlib
+import functools
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tunekit.agent import REQUEST_VARIABLE, SITE_FOLDER, TRIAL_VARIABLE
+from tunekit.errors import UsageError
+from tunekit.hardware.interpreter import interpreter_of, is_python
+from tunekit.records.host import Sandbox
+from tunekit.records.trial import WrittenFile
+from tunekit.trial import sandbox
+
+SANDBOX_VARIABLE = "TUNEKIT_SANDBOX"
+"""Names the kind of sandbox to use, such as "none" for a script that can't run in a better one."""
+_KINDS = (sandbox.OVERLAY, sandbox.LANDLOCK, sandbox.NONE)
+CACHE_LAYERS = "cache-layers"
+"""Beside the trials: what they download into the user's cache folders, for the next trial."""
+_LAYER = "layer"
+_SHIMS = "bin"
+_STARTUP_FILE = "tunekit-agent.pth"
+_ASK_LIMIT_S = 5.0
+_SCRIPT_BYTES = 1 << 16
+_PYTHON_OR_ENVIRONMENT = re.compile(r"([\w.+/-]*/bin)/(python[\d.]*|activate)(?![\w/])")
+"""An interpreter, or what switches its virtual environment on, as shell scripts name them."""
+_MOST_LISTED = 500
+_NOT_LISTED = (f"/{_STARTUP_FILE}", ".pyc")
+_TEMPORARY = ("/tmp/", "/var/tmp/", "/run/")
+_CACHE_VARIABLES = (
+    "XDG_CACHE_HOME",
+    "HF_HOME",
+    "HF_DATASETS_CACHE",
+    "TRANSFORMERS_CACHE",
+    "TORCH_HOME",
+    "NLTK_DATA",
+)
+"""Variables that name folders of downloads: what one trial fetches, the next ones find."""
+
+
+@functools.lru_cache(maxsize=8)
+def best_sandbox(folder: Path) -> Sandbox:
+    """Return the best sandbox that holds for trials in a folder; each is tried for real.
+
+    Raises:
+        UsageError: TUNEKIT_SANDBOX names no kind, or one that doesn't hold here.
+    """
+    wanted = os.environ.get(SANDBOX_VARIABLE, "").strip().lower()
+    if wanted and wanted not in _KINDS:
+        raise UsageError(
+            f"{SANDBOX_VARIABLE} must be one of {', '.join(_KINDS)}, got {wanted!r}; or unset it"
+        )
+    if wanted == sandbox.NONE:
+        return Sandbox(kind="none", reasons=dict.fromkeys(_KINDS[:2], f"{SANDBOX_VARIABLE}=none"))
+    folder.mkdir(parents=True, exist_ok=True)
+    kind, reasons = sandbox.probe(str(folder.resolve()), (wanted,) if wanted else _KINDS[:2])
+    if wanted and kind != wanted:
+        raise UsageError(f"{SANDBOX_VARIABLE}={wanted} does not hold here ({reasons[wanted]}); unset it")
+    return Sandbox.model_validate({"kind": kind, "reasons": reasons})
+
+
+def isolated(
+    command: Sequence[str], kind: str, request_path: Path, kept: Sequence[str], environment: Mapping[str, str]
+) -> tuple[list[str], dict[str, str]]:
+    """Return the words that start a trial's command in a sandbox, and its environment there.
+
+    Args:
+        command: program and arguments.
+        kind: of the sandbox.
+        request_path: of the trial, in its folder.
+        kept: folders beside the trial's that its processes may write; the first is for sockets and the like.
+        environment: of the trial.
+    """
+    folder = request_path.parent
+    changed = dict(environment)
+    spec: dict[str, object] = {"kind": kind, "kept": [str(folder), *kept]}
+    if kind == sandbox.OVERLAY:
+        pythons = _site_folders(tuple(command), str(Path.cwd()), environment.get("PATH", os.defpath))
+        startup = _startup_text(request_path)
+        spec |= {
+            "layer": str(folder / _LAYER),
+            "shared": _shared_caches(folder.parent / CACHE_LAYERS, environment),
+            "startup_files": {f"{place}/{_STARTUP_FILE}": startup for place in pythons},
+        }
+    else:
+        changed["PATH"] = path_with_agent(folder, environment)
+    if kind == sandbox.LANDLOCK:
+        changed["TMPDIR"] = tempfile.mkdtemp(dir=kept[0])
+    launcher = [sys.executable, "-I", "-S", sandbox.__file__, json.dumps(spec), "--"]
+    return [*launcher, *command] if kind != sandbox.NONE else list(command), changed
+
+
+def own_cache(environment: Mapping[str, str]) -> str:
+    """Return tunekit's folder among the user's caches, made if missing; built-in data lie there."""
+    named = environment.get("XDG_CACHE_HOME", "")
+    caches = Path(named) if named.startswith("/") else Path.home() / ".cache"
+    (caches / "tunekit").mkdir(parents=True, exist_ok=True)
+    return str((caches / "tunekit").resolve())
+
+
+def _startup_text(request_path: Path) -> str:
+    """Return the line that starts the agent in a Python whatever became of its environment.
+
+    It finds the agent's `sitecustomize` on the path, as if PYTHONPATH still named it.
+    """
+    names = {REQUEST_VARIABLE: str(request_path), TRIAL_VARIABLE: "1"}
+    settings = "; ".join(f"os.environ.setdefault({name!r}, {value!r})" for name, value in names.items())
+    site = str(SITE_FOLDER)
+    return f"import os, sys; {settings}; {site!r} in sys.path or sys.path.insert(0, {site!r})\n"
+
+
+@functools.lru_cache(maxsize=8)
+def _site_folders(command: tuple[str, ...], working_dir: str, search_path: str) -> tuple[str, ...]:
+    """Return where the Pythons that a command may run look for startup files, one folder for each."""
+    found = [interpreter_of(command, Path(working_dir), search_path), *_named_pythons(command, working_dir)]
+    for folder in search_path.split(os.pathsep):
+        found += [shutil.which(name, path=folder) for name in ("python", "python3")]
+    places = [_site_folder(python) for python in dict.fromkeys(filter(None, found))]
+    return tuple(dict.fromkeys(place for place in places if place is not None))
+
+
+def _named_pythons(command: tuple[str, ...], working_dir: str) -> list[str]:
+    """Return the Pythons that the command, or a shell script that it names, names by their paths."""
+    texts = list(command)
+    for word in command:
+        path = Path(working_dir, word)
+        with contextlib.suppress(OSError, ValueError):  # most words name no file
+            if path.suffix != ".py" and path.is_file():
+                with path.open("rb") as stream:
+                    texts.append(stream.read(_SCRIPT_BYTES).decode("utf-8", "replace"))
+    named = (match for text in texts for match in _PYTHON_OR_ENVIRONMENT.finditer(text))
+    return [str(Path(working_dir, match[1], match[2].replace("activate", "python"))) for match in named]
+
+
+def _site_folder(python: str) -> str | None:
+    """Return the first folder of packages that a Python has; None if it doesn't answer."""
+    home = Path(python).parent.parent
+    if (home / "pyvenv.cfg").is_file():
+        return next((str(place) for place in sorted(home.glob("lib/python3*/site-packages"))), None)
+    asked = "import site; print(chr(10).join(site.getsitepackages()))"
+    try:
+        told = subprocess.run(
+            [python, "-I", "-c", asked], capture_output=True, text=True, timeout=_ASK_LIMIT_S, check=True
+        )
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
+        return None
+    return next((line for line in told.stdout.splitlines() if Path(line).is_dir()), None)
+
+
+def path_with_agent(folder: Path, environment: Mapping[str, str]) -> str:
+    """Return a PATH on which every `python` puts the agent back on PYTHONPATH.
+
+    Where no startup file can be added, a command such as `PYTHONPATH=src python train.py` keeps the agent.
+
+    Args:
+        folder: gets the programs.
+        environment: with the PATH to start from.
+    """
+    shims, path = folder / _SHIMS, environment.get("PATH", os.defpath)
+    shims.mkdir(exist_ok=True)
+    for place in path.split(os.pathsep):
+        for program in sorted(Path(place or os.curdir).glob("python*")):
+            shim = shims / program.name
+            if is_python(program.name) and not shim.exists() and os.access(program, os.X_OK):
+                agent_first = f"{SITE_FOLDER}${{PYTHONPATH:+:$PYTHONPATH}}"
+                text = f'#!/bin/sh\nPYTHONPATH="{agent_first}" exec "{program}" "$@"\n'
+                shim.write_text(text, encoding="utf-8")
+                shim.chmod(0o755)
+    return f"{shims}{os.pathsep}{path}"
+
+
+def _shared_caches(layers: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the folders of downloads, none within another, and the layers that trials write to instead."""
+    home = environment.get("HOME", "")
+    named = [environment.get(name, "") for name in _CACHE_VARIABLES]
+    named += [f"{home}/.cache"] if home else []
+    real = sorted({os.path.realpath(path) for path in named if path.startswith("/")})
+    outer = [path for path in real if path != "/" and not any(path.startswith(f"{one}/") for one in real)]
+    shared = {path: layers / str(number) for number, path in enumerate(outer)}
+    for layer in shared.values():
+        layer.mkdir(parents=True, exist_ok=True)
+    return {path: str(layer) for path, layer in shared.items()}
+
+
+def take_writes(folder: Path, working_dir: str, known: Sequence[WrittenFile]) -> list[WrittenFile]:
+    """Return what a trial wrote past the agent's file guard, and throw it away.
+
+    Args:
+        folder: the trial's.
+        working_dir: of the script; beside it, new temporary files are not worth telling.
+        known: what the guard told of.
+    """
+    layer, told = folder / _LAYER, {one.path for one in known}
+    found: list[WrittenFile] = []
+    for path, is_removed in sandbox.written_in(str(layer)):
+        if len(found) >= _MOST_LISTED:
+            break
+        action = "denied" if is_removed else "diverted" if os.path.lexists(path) else "created"
+        is_temporary = path.startswith(_TEMPORARY) and not path.startswith(f"{working_dir}/")
+        if path in told or path.endswith(_NOT_LISTED) or (action == "created" and is_temporary):
+            continue
+        shown = path.encode("utf-8", "replace").decode("utf-8")
+        found.append(WrittenFile.model_validate({"path": shown, "action": action}))
+    sandbox.remove_layer(str(layer))
+    return found

@@ -1,0 +1,503 @@
+"""The second net of a trial: whatever its processes write, no file of the user's changes.
+
+Run as a script with nothing but the standard library; it becomes the command:
+
+    python -I -S sandbox.py SPEC_JSON -- COMMAND...
+
+Two kinds, each given by the kernel to ordinary users, so that no program passes:
+
+    overlay   a mount namespace in which every file system lies under an overlayfs: what is written goes to
+              the trial's layer, what is read comes from the user's files at full speed
+    landlock  writing is denied everywhere but in the trial's own folders; what is new must be put there by
+              the agent's file guard. Times, modes and extended attributes are not covered by the kernel
+
+An overlay needs the right to mount: the superuser's, or an own user namespace (Linux 5.11), in which the
+user's id stays what it is. Containers often have neither; then Landlock is left (Linux 5.13).
+
+Sources: the kernel's documentation, filesystems/overlayfs and userspace-api/landlock; user_namespaces(7),
+mount_namespaces(7), pivot_root(2).
+"""
+
+import contextlib
+import ctypes
+import errno
+import json
+import os
+import platform
+import re
+import shutil
+import signal
+import stat
+import struct
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+OVERLAY, LANDLOCK, NONE = "overlay", "landlock", "none"
+REFUSED_STATUS = 125
+"""Exit status when the net could not be set up; the command was not started."""
+NOT_STARTED_STATUS = 127
+
+_CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
+_MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 1, 32, 4096, 16384, 1 << 18
+_MS_MOVE, _MS_RELATIME, _ST_RELATIME, _MNT_DETACH = 8192, 1 << 21, 4096, 2
+_KEPT_FLAGS = 2 | 4 | 8 | 1024 | 2048
+"""nosuid, nodev, noexec, noatime, nodiratime: a mount that somebody else made must keep them."""
+_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
+_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
+_LANDLOCK_CREATE_RULESET, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT_SELF = 444, 445, 446
+_LANDLOCK_VERSION_FLAG, _RULE_PATH_BENEATH = 1, 1
+_LANDLOCK_WRITES = (
+    (1, (1, *range(4, 13))),  # write a file; remove and make entries of every kind
+    (2, (13,)),  # link and rename from one folder to another
+    (3, (14,)),  # truncate
+)
+"""Version of the kernel's interface, and the bits of the rights that came with it."""
+_KERNEL_FILE_SYSTEMS = frozenset(
+    "autofs binfmt_misc bpf cgroup cgroup2 configfs debugfs devpts devtmpfs efivarfs fusectl hugetlbfs "  # noqa: SIM905
+    "mqueue nsfs proc pstore rpc_pipefs securityfs selinuxfs sysfs tracefs".split()
+)
+"""What holds no files of anybody's: devices, processes, settings."""
+_AS_THEY_ARE = ("/dev", "/proc", "/sys")
+_PROBE_LIMIT_S = 20.0
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class SandboxError(Exception):
+    """The kernel refuses a step of setting the net up; the message says which and why."""
+
+
+def _check(result: int, what: str) -> int:
+    """Return a libc call's result.
+
+    Raises:
+        SandboxError: the call failed.
+    """
+    if result < 0:
+        code = ctypes.get_errno()
+        raise SandboxError(f"{what}: {os.strerror(code)}")
+    return result
+
+
+def _mount(source: str | None, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
+    words = [None if word is None else os.fsencode(word) for word in (source, target, kind, data)]
+    what = f"mounting {kind or 'a view'} at {target}"
+    _check(_libc.mount(words[0], words[1], words[2], ctypes.c_ulong(flags), words[3]), what)
+
+
+class Mount:
+    """A line of mountinfo: where it is, of what kind, and whether it may be written."""
+
+    def __init__(self, line: str) -> None:
+        words, _, rest = line.partition(" - ")
+        fields = words.split(" ")
+        self.point = _unescaped(fields[4])
+        self.kind = rest.split(" ")[0]
+        self.is_read_only = "ro" in fields[5].split(",")
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
+
+
+def read_mounts() -> dict[str, Mount]:
+    """Return the mounts of this process by their place, the outer before the inner."""
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as stream:
+        found = {mount.point: mount for mount in map(Mount, stream.read().splitlines())}
+    return {point: found[point] for point in sorted(found)}
+
+
+def _is_beneath(path: str, folder: str) -> bool:
+    return path != folder and path.startswith(folder.rstrip("/") + "/")
+
+
+class OverlayNet:
+    """Every file system of this process under an overlay.
+
+    Args:
+        layer: folder of the trial's, on a file system that overlayfs can write to; made when missing.
+        kept: folders that stay as they are: what is written there stays.
+        shared: folders and the layers that gather what is written there for all trials, such as caches of
+            downloads.
+        startup_files: texts of files that processes in the net find in addition, by path.
+    """
+
+    def __init__(
+        self, layer: str, kept: Sequence[str], shared: Mapping[str, str], startup_files: Mapping[str, str]
+    ) -> None:
+        self._layer, self._kept, self._shared = layer, kept, shared
+        self._startup_files = startup_files
+        self._stage = f"{layer}/root"
+        self._in_user_namespace = False
+        self._layers = 0
+        self._mounts: dict[str, Mount] = {}
+
+    def enter(self) -> None:
+        """Move this process under the net.
+
+        Raises:
+            SandboxError: the kernel refuses.
+        """
+        folder = os.getcwd()
+        sockets = _bound_sockets()
+        self._unshare()
+        _mount(None, "/", None, _MS_REC | _MS_PRIVATE)
+        self._mounts = read_mounts()
+        os.makedirs(self._stage, exist_ok=True)
+        self._cover("/")
+        for path, layer in self._shared.items():
+            self._share(path, layer)
+        for path in (*self._kept, *sockets):
+            if os.path.lexists(self._stage + path):
+                _mount(path, self._stage + path, None, _MS_BIND)
+        for path, text in self._startup_files.items():
+            self._add(path, text)
+        self._become_root()
+        os.chdir(folder)
+
+    def _unshare(self) -> None:
+        if _libc.unshare(_CLONE_NEWNS) == 0:
+            return
+        uid, gid = os.geteuid(), os.getegid()
+        _check(_libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNS), "making a user namespace")
+        self._in_user_namespace = True
+        try:
+            for name, text in {
+                "setgroups": "deny",
+                "uid_map": f"{uid} {uid} 1",
+                "gid_map": f"{gid} {gid} 1",
+            }.items():
+                with open(f"/proc/self/{name}", "w", encoding="ascii") as stream:
+                    stream.write(text)
+        except OSError as error:
+            raise SandboxError(f"keeping the user's id in a user namespace: {error.strerror}") from error
+
+    def _cover(self, path: str) -> None:
+        """Lay an overlay over a folder, and over every mount beneath it.
+
+        Where the kernel refuses because of what is mounted beneath, as it does in a user namespace, its
+        files can only be read, and each of its folders gets an overlay.
+        """
+        beneath = [point for point in self._mounts if _is_beneath(point, path)]
+        try:
+            self._overlay(path, path)
+        except SandboxError:
+            if path == "/":
+                _mount("/", self._stage, None, _MS_BIND | _MS_REC)
+            self._make_read_only(path)
+            inner = self._folders_in(path) if beneath else []
+            is_hidden = False
+        else:
+            inner = [point for point in beneath if not any(_is_beneath(point, other) for other in beneath)]
+            is_hidden = True
+        for one in inner:
+            self._lay_inner(one, is_hidden)
+
+    def _lay_inner(self, path: str, is_hidden: bool) -> None:
+        """Put a folder or mount in its place: a file system of the kernel as it is, others covered."""
+        mount = self._mounts.get(path)
+        if is_hidden and not os.path.lexists(self._stage + path):
+            return
+        as_it_is = path in _AS_THEY_ARE or (
+            mount and (mount.kind in _KERNEL_FILE_SYSTEMS or mount.is_read_only)
+        )
+        if is_hidden:
+            _mount(path, self._stage + path, None, _MS_BIND | _MS_REC)
+        if as_it_is:
+            return
+        if os.path.isdir(path):
+            self._cover(path)
+        else:
+            self._make_read_only(path)
+
+    def _folders_in(self, path: str) -> list[str]:
+        """Return the folders in a folder, links left out."""
+        try:
+            entries = [entry for entry in os.scandir(path) if entry.is_dir(follow_symlinks=False)]
+        except OSError:
+            return []
+        return [f"{path.rstrip('/')}/{entry.name}" for entry in entries]
+
+    def _overlay(self, lower: str, place: str, layer: str | None = None, is_volatile: bool = True) -> None:
+        """Lay an overlay over a folder; by default with a layer of its own in the trial's folder."""
+        if layer is None:
+            layer = f"{self._layer}/{self._layers}"
+            self._layers += 1
+        upper, work = f"{layer}/upper{place.rstrip('/')}", f"{layer}/work"
+        os.makedirs(upper, exist_ok=True)
+        os.makedirs(work, exist_ok=True)
+        _take_mode(lower, upper)
+        folders = f"lowerdir={_escaped(lower)},upperdir={_escaped(upper)},workdir={_escaped(work)}"
+        options = [folders] + (["userxattr"] if self._in_user_namespace else [])
+        if is_volatile:
+            try:  # what is thrown away need not reach the disk; Linux 5.10
+                _mount("overlay", self._stage + place, "overlay", 0, ",".join([*options, "volatile"]))
+                return
+            except SandboxError:
+                pass
+        _mount("overlay", self._stage + place, "overlay", 0, ",".join(options))
+
+    def _share(self, path: str, layer: str) -> None:
+        """Lay an overlay over a folder whose layer outlives the trial; the folder may be missing."""
+        if any(_is_beneath(point, path) for point in self._mounts):
+            return
+        lower = path
+        if not os.path.isdir(path):
+            lower = f"{layer}/empty"
+            try:
+                os.makedirs(lower, exist_ok=True)
+                os.makedirs(self._stage + path, exist_ok=True)
+            except OSError:
+                return
+        with contextlib.suppress(SandboxError):  # then each trial downloads by itself
+            self._overlay(lower, path, layer, is_volatile=False)
+
+    def _make_read_only(self, path: str) -> None:
+        if path != "/" and path not in self._mounts:
+            return  # it belongs to a mount that is read-only by now
+        place = self._stage + path.rstrip("/")
+        flags = os.statvfs(place).f_flag
+        kept = flags & _KEPT_FLAGS | (_MS_RELATIME if flags & _ST_RELATIME else 0)
+        _mount(None, place, None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | kept)
+
+    def _add(self, path: str, text: str) -> None:
+        """Write a file that only the net's processes see; a folder that can't be written stays as it is."""
+        with contextlib.suppress(OSError), open(self._stage + path, "w", encoding="utf-8") as stream:
+            stream.write(text)
+
+    def _become_root(self) -> None:
+        """Make the stage this process's root, and let go of the old one."""
+        os.chdir(self._stage)
+        number = _PIVOT_ROOT.get(platform.machine())
+        if number is not None and _libc.syscall(number, b".", b".") == 0:
+            _check(_libc.umount2(b".", _MNT_DETACH), "letting go of the old root")
+        else:  # the root of an initial RAM disk can't be replaced
+            _mount(".", "/", None, _MS_MOVE)
+            os.chroot(".")
+        os.chdir("/")
+
+
+def _take_mode(source: str, target: str) -> None:
+    """Give a layer the mode and owner of what it lies over, which the overlay shows."""
+    status = os.stat(source)
+    with contextlib.suppress(OSError):  # nobody else's file belongs to a user here
+        os.chmod(target, stat.S_IMODE(status.st_mode))
+        os.chown(target, status.st_uid, status.st_gid)
+
+
+def _escaped(path: str) -> str:
+    return re.sub(r"([\\:,])", r"\\\1", path)
+
+
+def _bound_sockets() -> list[str]:
+    """Return the sockets that listen in the file system: an overlay would cut them off."""
+    found = set()
+    try:
+        with open("/proc/net/unix", encoding="utf-8", errors="surrogateescape") as stream:
+            for line in stream.readlines()[1:]:
+                path = line.rstrip("\n").split(" ", 7)[-1].strip()
+                if path.startswith("/") and not path.startswith(tuple(f"{one}/" for one in _AS_THEY_ARE)):
+                    found.add(path)
+    except OSError:
+        return []
+    return sorted(path for path in found if _is_socket(path))
+
+
+def _is_socket(path: str) -> bool:
+    try:
+        return stat.S_ISSOCK(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
+class LandlockNet:
+    """Writing denied outside some folders.
+
+    Args:
+        kept: the folders that may be written; files too.
+    """
+
+    def __init__(self, kept: Sequence[str]) -> None:
+        self._kept = kept
+
+    def enter(self) -> None:
+        """Move this process under the net.
+
+        Raises:
+            SandboxError: the kernel has no Landlock.
+        """
+        version = _check(_libc.syscall(_LANDLOCK_CREATE_RULESET, None, 0, _LANDLOCK_VERSION_FLAG), "Landlock")
+        bits = [bit for since, those in _LANDLOCK_WRITES if since <= version for bit in those]
+        rights = sum(1 << bit for bit in bits)
+        attributes = struct.pack("<Q", rights)
+        ruleset = _check(
+            _libc.syscall(_LANDLOCK_CREATE_RULESET, attributes, len(attributes), 0), "making Landlock's rules"
+        )
+        for path in (*self._kept, *_AS_THEY_ARE):
+            self._allow(ruleset, path, rights)
+        _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "giving up new privileges")
+        _check(_libc.syscall(_LANDLOCK_RESTRICT_SELF, ruleset, 0), "putting Landlock's rules in force")
+        os.close(ruleset)
+
+    def _allow(self, ruleset: int, path: str, rights: int) -> None:
+        try:
+            opened = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        except OSError:
+            return
+        if not os.path.isdir(path):
+            rights &= 1 << 1 | 1 << 14  # those that a file has
+        rule = struct.pack("<Qi", rights, opened)
+        _check(_libc.syscall(_LANDLOCK_ADD_RULE, ruleset, _RULE_PATH_BENEATH, rule, 0), f"allowing {path}")
+        os.close(opened)
+
+
+def enter(spec: dict[str, Any]) -> None:
+    """Move this process under the net that a spec names.
+
+    Raises:
+        SandboxError: the kernel refuses.
+    """
+    if spec["kind"] == LANDLOCK:
+        LandlockNet(spec["kept"]).enter()
+    else:
+        OverlayNet(spec["layer"], spec["kept"], spec["shared"], spec["startup_files"]).enter()
+
+
+def probe(folder: str, kinds: Sequence[str] = (OVERLAY, LANDLOCK)) -> tuple[str, dict[str, str]]:
+    """Return the best net that holds here, and why a better one doesn't.
+
+    Each is tried for real: a child process under it writes to a file outside.
+
+    Args:
+        folder: where the trials' layers would lie; must exist.
+        kinds: those to try, the best first.
+
+    Returns:
+        The kind and, by kind, why it can't be had.
+    """
+    reasons: dict[str, str] = {}
+    for kind in kinds:
+        why_not = _why_not(kind, folder)
+        if why_not is None:
+            return kind, reasons
+        reasons[kind] = why_not
+    return NONE, reasons
+
+
+def _why_not(kind: str, folder: str) -> str | None:
+    try:
+        place = tempfile.mkdtemp(prefix=".tunekit-probe-", dir=folder)
+    except OSError as error:
+        return f"{folder} can't be written: {error.strerror}"
+    victim, kept = f"{place}/victim", f"{place}/kept"
+    try:
+        os.mkdir(kept)
+        with open(victim, "w", encoding="ascii") as stream:
+            stream.write("old")
+        spec = {
+            "kind": kind,
+            "layer": f"{place}/layer",
+            "kept": [kept],
+            "shared": {},
+            "startup_files": {},
+        }
+        return _why_not_held(spec, victim, kept)
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"{type(error).__name__}: {error}"
+    finally:
+        remove_layer(place)
+
+
+_PROBE_SCRIPT = """
+import sys
+victim, kept = sys.argv[1:]
+open(kept + "/written", "w").close()
+try:
+    open(victim, "w").write("new")
+except OSError:
+    pass
+"""
+
+
+def _why_not_held(spec: dict[str, Any], victim: str, kept: str) -> str | None:
+    """Return why a net doesn't hold, None if it does."""
+    inner = [sys.executable, "-I", "-S", "-c", _PROBE_SCRIPT, victim, kept]
+    ran = subprocess.run(
+        [sys.executable, "-I", "-S", __file__, json.dumps(spec), "--", *inner],
+        capture_output=True,
+        timeout=_PROBE_LIMIT_S,
+        check=False,
+    )
+    if ran.returncode:
+        lines = ran.stderr.decode("utf-8", "replace").strip().splitlines()
+        return lines[-1] if lines else f"exit status {ran.returncode}"
+    with open(victim, encoding="ascii") as stream:
+        if stream.read() != "old":
+            return "a file outside could be changed"
+    return None if os.path.exists(f"{kept}/written") else "the trial's own folder could not be written"
+
+
+def remove_layer(folder: str) -> None:
+    """Remove a trial's layer, with the folders that overlayfs, or the script, left without any rights."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if os.path.isdir(folder):
+        _unlock(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _unlock(folder: str) -> None:
+    with contextlib.suppress(OSError):
+        os.chmod(folder, 0o700)
+        for entry in os.scandir(folder):
+            if entry.is_dir(follow_symlinks=False):
+                _unlock(entry.path)
+
+
+def written_in(layer: str) -> Iterator[tuple[str, bool]]:
+    """Yield what was written to a trial's layer: each entry's path, and whether it was removed.
+
+    Folders are left out, but for removed ones.
+    """
+    for number in os.listdir(layer) if os.path.isdir(layer) else ():
+        upper = f"{layer}/{number}/upper"
+        for parent, folders, names in os.walk(upper):
+            folders.sort()
+            for name in sorted(names):
+                path = f"{parent}/{name}"
+                yield path[len(upper) :], _is_whiteout(path)
+
+
+def _is_whiteout(path: str) -> bool:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISCHR(status.st_mode) and status.st_rdev == 0
+
+
+def main() -> None:
+    """Become a command under a net."""
+    spec, command = json.loads(sys.argv[1]), sys.argv[3:]
+    parent = os.getppid()
+    try:
+        enter(spec)
+    except (SandboxError, OSError) as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(REFUSED_STATUS)
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # a change of credentials may have cleared it
+    if os.getppid() != parent:
+        sys.exit(REFUSED_STATUS)
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and the command would too
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execvp(command[0], command)
+    except OSError as error:
+        sys.stderr.write(f"{command[0]} could not be started: {os.strerror(error.errno or errno.ENOENT)}\n")
+        sys.exit(NOT_STARTED_STATUS)
+
+
+if __name__ == "__main__":
+    main()

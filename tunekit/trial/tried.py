@@ -1,0 +1,120 @@
+"""Tries bindings: one short trial each with another value, and whether the loop followed."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tunekit.records.config import Precision, TrainConfig
+from tunekit.records.target import Binding, BindingKind, Target
+from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
+from tunekit.trial.executor import KnownTarget, TrialSpec
+from tunekit.trial.spelling import LEARNING_RATE, BoundValue, value_text
+from tunekit.units import count_text
+
+_PREFETCH = 2
+
+RunTrial = Callable[[Target, TrialSpec, KnownTarget], TrialRecord]
+"""Runs one trial of a target with these bindings."""
+
+
+@dataclass(frozen=True)
+class TriedBinding:
+    """A binding with what the loop did when it was set to another value."""
+
+    binding: Binding
+    value: BoundValue
+    """What it was set to."""
+    did: str
+    """What the loop then did, or why the trial failed."""
+    works: bool
+    record: TrialRecord | None = None
+    """None where there was no other value to try."""
+
+
+def try_bindings(
+    candidates: Mapping[str, Sequence[Binding]], target: Target, known: KnownTarget, run: RunTrial
+) -> Iterator[TriedBinding]:
+    """Yield what became of each candidate, in order; a knob's later ones are tried where the first failed.
+
+    Args:
+        candidates: bindings by knob, the likeliest first.
+        target: the training command, with its other bindings.
+        known: what the baseline taught.
+        run: runs a trial.
+    """
+    number = 0
+    for bindings in candidates.values():
+        for binding in bindings:
+            number += 1
+            tried = _try(binding, target, known, run, number)
+            yield tried
+            if tried.works:
+                break
+
+
+def _try(binding: Binding, target: Target, known: KnownTarget, run: RunTrial, number: int) -> TriedBinding:
+    value = other_value(binding, known)
+    if value is None:
+        return TriedBinding(binding, None, "there is no other value to try", works=False)
+    config = known.baseline
+    lr = value if binding.knob == LEARNING_RATE and isinstance(value, float) else None
+    if lr is None:
+        config = _with(known.baseline, binding.knob, value)
+    others = tuple(one for one in target.bindings if one.knob != binding.knob)
+    bound = target.model_copy(update={"bindings": (*others, binding)})
+    record = run(bound, TrialSpec(number, TrialRole.SEARCH, config, lr=lr), known)
+    if record.failure is None:
+        return TriedBinding(binding, value, what_it_did(binding.knob, record), works=True, record=record)
+    last = record.failure.last_lines[-1:] if record.failure.kind is OutcomeKind.SCRIPT_ERROR else ()
+    return TriedBinding(
+        binding, value, " | ".join((record.failure.message, *last)), works=False, record=record
+    )
+
+
+def other_value(binding: Binding, known: KnownTarget) -> BoundValue:
+    """Return a value near the baseline's to try, one that costs no more memory; None where there is none."""
+    knob, baseline = binding.knob, known.baseline
+    if knob == LEARNING_RATE:
+        lr = known.discovery.learning_rate
+        return None if lr is None else float(f"{lr / 2:.6g}")
+    present = getattr(baseline, knob)
+    if binding.spelling:
+        spelled = [value for value, _ in binding.spelling if value != value_text(present)]
+        return next((one for one in spelled if one != Precision.FP16), next(iter(spelled), None))
+    if isinstance(present, bool):
+        return not present
+    if knob == "num_workers":
+        return present - 1 if present > 1 else present + 1
+    if isinstance(present, int):
+        return present // 2 if present > 1 else 2
+    return None
+
+
+def what_it_did(knob: str, record: TrialRecord) -> str:
+    """Return what the loop of a measured trial did, as far as the knob goes."""
+    loop, config = record.measurement.loop if record.measurement else None, record.config
+    if loop is None or config is None:
+        return "n/a"
+    lr = "n/a" if record.learning_rate is None else f"{record.learning_rate:.6g}"
+    texts = {
+        "batch_size": f"batches of {round(loop.steady_samples / loop.steady_batches)}",
+        "num_workers": count_text(loop.num_workers, "worker"),
+        "prefetch_factor": f"each worker kept {loop.prefetch_factor} batches",
+        "accumulate_grad_batches": f"a step every {config.accumulate_grad_batches} batches",
+        "precision": f"it computed in {config.precision}",
+        "compile": count_text(loop.compile_graphs, "compiled graph"),
+        LEARNING_RATE: f"the optimizer had {lr}",
+    }
+    return texts[knob] if knob in texts else f"{knob} was {value_text(getattr(config, knob))}"
+
+
+def _with(baseline: TrainConfig, knob: str, value: BoundValue) -> TrainConfig:
+    """Return the baseline with one knob changed, and what that knob needs."""
+    values = baseline.model_dump() | {knob: value}
+    if knob == "num_workers" and value and baseline.prefetch_factor is None:
+        values["prefetch_factor"] = _PREFETCH
+    return TrainConfig.model_validate(values)
+
+
+def is_tryable(binding: Binding) -> bool:
+    """Return whether the script itself sets the knob, so that a trial can show whether it does."""
+    return binding.kind in (BindingKind.ARG, BindingKind.FILE, BindingKind.ENV)
