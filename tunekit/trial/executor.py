@@ -143,7 +143,6 @@ class ProcessExecutor:
         folder = self._fresh_folder(spec.number)
         bound = bind(self._target, spec.config, known.baseline if known else None, spec.lr)
         request = self._request(folder, bound, spec, known)
-        started_at = datetime.now(UTC).isoformat(timespec="seconds")
         with DeviceMemory(self._nvml):
             keeper = self._start(folder, bound, request)
             gpus = GpuSampler(self._nvml, self._gpus)
@@ -154,14 +153,19 @@ class ProcessExecutor:
                 evidence = watch.gathered()
                 if evidence.done is None:
                     raise
-                raise TrialInterrupted(self._record(spec, known, bound, evidence, started_at)) from stopped
-        return self._record(spec, known, bound, evidence, started_at)
+                raise TrialInterrupted(self._record(spec, known, bound, request, evidence)) from stopped
+        return self._record(spec, known, bound, request, evidence)
 
     def _record(
-        self, spec: TrialSpec, known: KnownTarget | None, bound: Bound, evidence: Evidence, started_at: str
+        self,
+        spec: TrialSpec,
+        known: KnownTarget | None,
+        bound: Bound,
+        request: AgentRequest,
+        evidence: Evidence,
     ) -> TrialRecord:
         """Return the record of a trial whose tree is gone."""
-        folder = self._trials_folder / f"{spec.number:04d}"
+        folder = Path(request.trial_folder)
         evidence.written += take_writes(folder, self._target.working_dir, evidence.written)
         shutil.rmtree(folder / "diverted", ignore_errors=True)
         telemetry = self._telemetry_of(spec, evidence)
@@ -180,7 +184,7 @@ class ProcessExecutor:
             round=spec.round,
             config=spec.config or (known.baseline if known else baseline_config(evidence)),
             is_baseline_config=spec.config is None,
-            started_at=started_at,
+            started_at=datetime.fromtimestamp(request.started_at_s, UTC).isoformat(timespec="seconds"),
             duration_s=evidence.duration_s,
             measurement=result if isinstance(result, Measurement) else None,
             failure=result if isinstance(result, Failure) else None,
