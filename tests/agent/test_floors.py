@@ -31,6 +31,7 @@ class ScriptedSource:
     ) -> None:
         self.now = 100.0
         self.info = self
+        self.work = None
         self.facts = {
             "num_workers": workers,
             "prefetch_factor": prefetch if workers else None,

@@ -13,6 +13,7 @@ import torch
 from _tunekit_agent.details import Details
 from _tunekit_agent.loaders import Replay
 from _tunekit_agent.trace import cuda_ways, stage
+from _tunekit_agent.trace.dry import DrySteps
 from _tunekit_agent.trace.one_trace import OneTrace
 from _tunekit_agent.trace.stage import LoopTrace
 from real_trials import ZOO
@@ -63,6 +64,7 @@ class Loop:
             ranks=SimpleNamespace(world_size=known.pop("world_size", 1)),
             has_own_autocast=known.pop("has_own_autocast", False),
             roots_cover_step=known.pop("roots_cover_step", True),
+            dry=known.pop("dry", DrySteps(torch, lambda: False)),
             modules=lambda: [self.model],
             parameters=lambda: list(self.model.parameters()),
             buffers=lambda: list(self.model.buffers()),
@@ -128,7 +130,7 @@ def test_two_sizes_are_traced_as_the_script_is_and_in_bf16(tmp_path: Path) -> No
         ("bf16", 2, "trace-bf16-2.json"),
         ("bf16", 4, "trace-bf16-4.json"),
     ]
-    assert loop.given == [2] * 4 + [4] * 4 + [2] * 4 + [4] * 4
+    assert loop.given == [2] * 6 + [4] * 6 + [2] * 6 + [4] * 6
     assert loop.details.facts()["faults"] == []
     for one in seen.steps:
         assert loop.trace(one.file).batch_size == one.batch_size
@@ -213,7 +215,7 @@ def test_whole_steps_are_traced_where_gradients_are_accumulated(tmp_path: Path) 
     loop = Loop(tmp_path, batches_per_step=3)
     seen = loop.run()
     assert seen.batches_per_step == 3
-    assert len(loop.given) == 4 * (3 + 2 * 3)
+    assert len(loop.given) == 4 * (3 + 4 * 3)
     ops = [op.name for op in loop.trace("trace-own-2.json").ops]
     assert ops.count("relu") == 3
 
@@ -268,7 +270,7 @@ def test_a_step_that_does_more_is_traced_anew(tmp_path: Path) -> None:
 
     seen = loop.run(train)
     assert (len(seen.steps), seen.doubts) == (4, ())
-    assert loop.given[:12] == [2] * 4 + [4] * 4 + [2] * 4
+    assert loop.given[:18] == [2] * 6 + [4] * 6 + [2] * 6
 
 
 def test_steps_that_differ_by_their_size_are_told(tmp_path: Path) -> None:
@@ -503,7 +505,7 @@ def test_a_fault_within_a_step_keeps_what_was_traced_before(
 
     def train(batch: Any) -> None:
         loop.train(batch)
-        if method == "interrupted" and len(loop.given) == 12:
+        if method == "interrupted" and len(loop.given) == 16:
             loop.details.interrupted()
 
     seen = loop.run(train)
@@ -520,7 +522,7 @@ def test_a_size_too_slow_is_the_last_and_everything_is_put_back(tmp_path: Path) 
 
     def train(batch: Any) -> None:
         loop.train(batch)
-        if len(loop.given) == 12:
+        if len(loop.given) == 16:
             assert "forward" in loop.model.__dict__
             loop.now += 1000.0
 

@@ -17,6 +17,7 @@ from tunekit.cli.main import main
 from tunekit.records.codec import from_json, to_json
 from tunekit.records.config import Precision
 from tunekit.records.fits import FitsRun, Verdict
+from tunekit.records.prediction import PredictionPath
 from tunekit.records.run import RunStatus
 from tunekit.search.folder import RunFolder, load_fits_run
 
@@ -169,3 +170,83 @@ def test_a_real_script_that_makes_its_batches_itself_is_run_at_two_sizes(tmp_pat
     assert fp32 is not None and bf16 is not None
     assert 1000 < fp32.largest.low < bf16.largest.low
     assert fp32.loader is None
+
+
+def looked_at(folder: Path, script: str) -> FitsRun:
+    """Return what `tunekit fits` predicts for two GPUs of a script."""
+    (folder / "train.py").write_text(script)
+    words = ("--window", "0.3", "--gpu", "t4", "--gpu", "a10g", "--json", "--out", "looked")
+    done = subprocess.run(
+        [sys.executable, "-m", "tunekit", "fits", *words, "--", sys.executable, "train.py"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr
+    return from_json(done.stdout, FitsRun)
+
+
+LARGE = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+wide = nn.Linear(256, 16384), nn.ReLU(), nn.Linear(16384, 4096), nn.ReLU()
+model = nn.Sequential(*wide, nn.Linear(4096, 10))
+optimizer = torch.optim.AdamW(model.parameters())
+loader = DataLoader(TensorDataset(torch.zeros(70000, 256), torch.zeros(70000, dtype=torch.long)), 32768)
+for _ in range(100):
+    for rows, labels in loader:
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(rows), labels)
+        loss.backward()
+        optimizer.step()
+        print(float(loss), flush=True)
+"""
+"""A step multiplies and adds 14 trillion times, and its activations take 5 GiB."""
+
+
+@pytest.mark.real
+def test_a_step_that_would_take_a_minute_here_is_looked_at_without_its_arithmetic(tmp_path: Path) -> None:
+    whole = looked_at(tmp_path, LARGE)
+    assert whole.prediction is not None
+    assert whole.prediction.path is PredictionPath.LOOP_DRY
+    assert whole.prediction.traced_sizes == (2, 4)
+    assert len(whole.prediction.fits) == 4
+    (trial,) = whole.trials
+    assert trial.dry is not None
+    assert (trial.dry.loop.batch_size, trial.dry.loop.epoch_samples) == (32768, 70000)
+    assert whole.prediction.loader_measured is not None
+
+
+CHECKS_ITS_LOSS = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+model = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 100))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+loader = DataLoader(TensorDataset(torch.randn(4096, 256), torch.randint(0, 100, (4096,))), 64)
+before = None
+for _ in range(1000):
+    for rows, labels in loader:
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(rows), labels)
+        loss.backward()
+        optimizer.step()
+        if loss.item() == before:
+            raise RuntimeError("the loss stands still")
+        before = loss.item()
+"""
+
+
+@pytest.mark.real
+def test_a_script_that_ends_on_figures_of_nobody_is_run_as_it_is(tmp_path: Path) -> None:
+    whole = looked_at(tmp_path, CHECKS_ITS_LOSS)
+    assert whole.prediction is not None
+    assert whole.prediction.path is PredictionPath.LOOP_ON_CPU
+    first, second = whole.trials
+    assert first.failure is not None
+    assert "the loss stands still" in first.failure.message
+    assert second.measurement is not None

@@ -216,7 +216,7 @@ def test_a_trial_without_two_traced_sizes_says_why(tmp_path: Path):
                 )
             }
         ),
-        "the script was not measured": trial_record(0, None),
+        "device_oom: ": trial_record(0, None),
     }
     for why, one in cases.items():
         with pytest.raises(Unpredictable, match=why):

@@ -17,4 +17,4 @@ def test_a_loop_that_went_on_says_that_nothing_was_traced():
 
 
 def test_a_script_that_was_not_measured_is_no_short_one():
-    assert "not measured" in str(why_not([trial_record(0, None, overrides={"failure": failure()})]))
+    assert "device_oom: " in str(why_not([trial_record(0, None, overrides={"failure": failure()})]))

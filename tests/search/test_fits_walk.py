@@ -6,33 +6,49 @@ from typing import Any
 
 import pytest
 from build_fits import A10G, K80, T4, fits_run, outside, traced_trial
-from build_records import failure, profile, trial_record
+from build_records import baseline_record, failure, profile, trial_record
 from scripted_search import RecordingListener
 
 from tunekit.errors import TargetError
+from tunekit.records.agent_messages import Arithmetic
 from tunekit.records.config import Precision
 from tunekit.records.details import Detail
 from tunekit.records.fits import FitsOptions, FitsRun, Verdict
 from tunekit.records.profile import Profile
 from tunekit.records.run import RunStatus
-from tunekit.records.trial import TrialRecord
-from tunekit.search.fits_walk import FitsWalk
+from tunekit.records.trial import OutcomeKind, TrialRecord
+from tunekit.search.fits_walk import FitsInterrupted, FitsWalk
 from tunekit.search.folder import RunFolder, load_fits_run
-from tunekit.trial.executor import KnownTarget, ProgressCallback, TrialSpec
+from tunekit.trial.executor import KnownTarget, ProgressCallback, TrialInterrupted, TrialSpec
 
 
 class TracingExecutor:
     """Gives a trial with traces, as a script's agent would leave them; or raises what it is given."""
 
-    def __init__(self, folder: RunFolder, instead: TrialRecord | BaseException | None, **traced: Any) -> None:
-        self.folder, self.instead, self.traced = folder, instead, traced
+    def __init__(
+        self,
+        folder: RunFolder,
+        instead: TrialRecord | BaseException | None,
+        first: TrialRecord | None = None,
+        **traced: Any,
+    ) -> None:
+        self.folder, self.instead, self.first, self.traced = folder, instead, first, traced
+        self.interrupts = traced.pop("interrupts", False)
         self.specs: list[TrialSpec] = []
 
     def run(self, spec: TrialSpec, known: KnownTarget | None, on_progress: ProgressCallback) -> TrialRecord:
         self.specs.append(spec)
         if isinstance(self.instead, BaseException):
             raise self.instead
-        return self.instead or traced_trial(self.folder.trials_folder, **self.traced)
+        if self.first is not None and spec.number == 0:
+            return self.first
+        if self.interrupts:
+            raise TrialInterrupted(traced_trial(self.folder.trials_folder, **self.traced))
+        made = self.instead or traced_trial(self.folder.trials_folder, **self.traced)
+        if spec.number != made.number:  # the traces go where the walk looks for them
+            folder = self.folder.trials_folder
+            (folder / "0000").rename(folder / f"{spec.number:04d}")
+        return made.model_copy(update={"number": spec.number})
 
 
 def walk_in(
@@ -57,7 +73,8 @@ def walk_in(
 
 def test_one_trial_predicts_every_gpu_and_all_is_saved(tmp_path: Path):
     run, executor = walk_in(tmp_path)
-    assert [(spec.config, spec.details) for spec in executor.specs] == [(None, (Detail.FLOORS, Detail.TRACE))]
+    assert [(spec.config, spec.skips) for spec in executor.specs] == [(None, Arithmetic.ALL)]
+    assert {Detail.FLOORS, Detail.TRACE} <= set(executor.specs[0].details)
     assert run.status is RunStatus.FINISHED
     assert run.prediction is not None
     assert [one.profile_id for one in run.gpus] == ["k80", "t4", "a10g"]
@@ -162,3 +179,44 @@ def test_rates_follow_how_fast_the_gpu_that_is_here_trains(tmp_path: Path):
     assert one is not None and one.compute is not None
     assert other is not None and other.compute is not None
     assert other.compute.value == pytest.approx(factor * one.compute.value, rel=0.05)
+
+
+def ended_dry(kind: OutcomeKind, is_learnt: bool = True) -> TrialRecord:
+    """A trial without arithmetic that ended by itself."""
+    found = baseline_record(0, 32.0).discovery if is_learnt else None
+    why = failure(kind, message="the loss stands still")
+    return trial_record(0, None, overrides={"failure": why, "discovery": found})
+
+
+def test_a_script_that_needs_its_figures_is_run_with_them(tmp_path: Path):
+    run, executor = walk_in(tmp_path, first=ended_dry(OutcomeKind.SCRIPT_ERROR))
+    assert [spec.skips for spec in executor.specs] == [Arithmetic.ALL, Arithmetic.NOTHING]
+    assert [one.number for one in run.trials] == [0, 1]
+    assert run.prediction is not None
+    assert run.status is RunStatus.FINISHED
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_learnt"),
+    [(OutcomeKind.SCRIPT_ERROR, False), (OutcomeKind.TIMEOUT, True), (OutcomeKind.HOST_OOM, True)],
+)
+def test_what_figures_would_not_mend_is_told_at_once(tmp_path: Path, kind: OutcomeKind, is_learnt: bool):
+    with pytest.raises(TargetError, match="the loss stands still"):
+        walk_in(tmp_path, first=ended_dry(kind, is_learnt))
+    assert len(load_fits_run(tmp_path).trials) == 1
+
+
+def test_ctrl_c_keeps_what_the_trial_had_told(tmp_path: Path):
+    with pytest.raises(FitsInterrupted) as stopped:
+        walk_in(tmp_path, interrupts=True)
+    saved = load_fits_run(tmp_path)
+    assert saved == stopped.value.run
+    assert saved.status is RunStatus.INTERRUPTED
+    assert saved.prediction is not None
+    assert {one.profile_id for one in saved.prediction.fits} == {"k80", "t4", "a10g"}
+
+
+def test_ctrl_c_before_anything_was_traced_predicts_nothing(tmp_path: Path):
+    with pytest.raises(FitsInterrupted):
+        walk_in(tmp_path, interrupts=True, traces=())
+    assert load_fits_run(tmp_path).prediction is None

@@ -29,10 +29,10 @@ def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> argparse.Ar
         usage="tunekit fits [options] [-- COMMAND ...]",
         description=(
             "Run the training command once as it is, on whatever this machine has: a CPU will do. It traces "
-            "what a step allocates and computes at two small batch sizes, and predicts from that the largest "
-            "batch that fits each GPU, what takes the memory, and the samples/s that GPU and loader would "
-            "reach. Nothing is run on those GPUs. Without a command it looks at the built-in workload "
-            "`images`."
+            "what a step allocates and computes at two small batch sizes (on a CPU by shapes alone, without "
+            "the arithmetic), and predicts from that the largest batch that fits each GPU, what takes the "
+            "memory, and the samples/s that GPU and loader would reach. Nothing is run on those GPUs. "
+            "Without a command it looks at the built-in workload `images`."
         ),
         epilog="example: tunekit fits --gpu t4 --gpu a10g --batch 256 -- python train.py",
     )
@@ -50,7 +50,10 @@ def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> argparse.Ar
         "--batch", type=positive, metavar="N", help="say where this batch size fits, and how fast it would be"
     )
     asked.add_argument(
-        "--window", type=positive_number(), metavar="S", help="steady seconds of the trial (default: 2)"
+        "--window",
+        type=positive_number(),
+        metavar="S",
+        help="seconds that the loader alone, or on a GPU the loop, is timed (default: 2)",
     )
     output = parser.add_argument_group("where it goes")
     output.add_argument(
@@ -75,7 +78,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     from tunekit.cli.trials import executor_for  # noqa: PLC0415
     from tunekit.hardware.calibrations import load_calibrations  # noqa: PLC0415
     from tunekit.hardware.outside_torch import outside_torch  # noqa: PLC0415
-    from tunekit.search.fits_walk import FitsWalk  # noqa: PLC0415
+    from tunekit.search.fits_walk import FitsInterrupted, FitsWalk  # noqa: PLC0415
     from tunekit.search.folder import RunFolder  # noqa: PLC0415
 
     run, profiles = _new(options, command)
@@ -89,6 +92,9 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         )
         try:
             finished = walk.run()
+        except FitsInterrupted as stopped:
+            screen.interrupted(stopped.run, folder.path)
+            raise
         except KeyboardInterrupt:
             screen.interrupted()
             raise

@@ -38,11 +38,21 @@ _PHASES = {
     "largest": "training on the largest samples",
     "sizes": "training alone at other batch sizes",
     "trace": "tracing steps at two small batch sizes",
+    "loader": "loader alone",
     "finished": "ending",
 }
 
 
 _LABEL_WIDTH = 8
+
+
+def phase_text(phase: str) -> str:
+    """Return what a trial is doing, such as "tracing steps at batch 4 under bf16" for "trace bf16 4"."""
+    name, *words = phase.split()
+    if name == "trace" and len(words) == 2:
+        under = "" if words[0] == "own" else f" under {words[0]}"
+        return f"tracing steps at batch {words[1]}{under}"
+    return _PHASES.get(phase, phase)
 
 
 def _who(is_baseline: bool, config: TrainConfig | None) -> str:
@@ -129,7 +139,7 @@ class TrialScreen:
         indent = "\n" + " " * _LABEL_WIDTH
         who = _who(self._spec.config is None, self._spec.config)
         text = Text(overflow="ellipsis", no_wrap=True).append(shown_text(f"{self._spec.number:5d}   {who}"))
-        doing = f"{self._purpose}: {_PHASES.get(phase, phase)}, {batches} batches"
+        doing = f"{self._purpose}: {phase_text(phase)}, {batches} batches"
         text.append(indent).append(shown_text(doing, "cyan"))
         below = self._below_status()
         if below:

@@ -15,7 +15,7 @@ from tunekit.memory.vram.loop_trace import TracedPair, read_traces
 from tunekit.memory.vram.predict import MemoryPrediction, PeakPredicted
 from tunekit.memory.vram.trace import AllocationTrace, TracesDiffer, ops_between, with_workspace
 from tunekit.model.op_roofline import compute_rate
-from tunekit.recommend.loader_elsewhere import loader_rate, usual_instance
+from tunekit.recommend.loader_elsewhere import loader_rate, loader_work_of, usual_instance
 from tunekit.recommend.room import Room, capacity_bytes, has_own_memory, room_of
 from tunekit.recommend.traced import Unpredictable, path_of, trace_of, why_not
 from tunekit.records.config import Precision
@@ -99,11 +99,15 @@ class Fits:
     ) -> None:
         traced = [trial for trial in trials if trace_of(trial)]
         trial = (traced or list(trials))[0]
-        measurement, seen = trial.measurement, trace_of(trial)
-        if measurement is None or seen is None or trial.config is None:
+        looked, seen = trial.measurement or trial.dry, trace_of(trial)
+        if looked is None or seen is None or trial.config is None:
             raise why_not(trials)
-        self._seen, self._loop = seen, measurement.loop
-        self._floors = measurement.details.floors if measurement.details else None
+        self._seen, self._loop = seen, looked.loop
+        self._floors = looked.details.floors if looked.details else None
+        kernels = looked.details.kernels if looked.details else None
+        self._busy_step_s = (
+            kernels.device_busy_s / kernels.batches if kernels and kernels.device_busy_s else None
+        )
         self._cpus = cpus
         told = ((trace_of(one), trials_folder / f"{one.number:04d}") for one in traced[:2])
         pairs = read_traces((of_trial, folder) for of_trial, folder in told if of_trial)
@@ -265,7 +269,10 @@ class Fits:
         compute = self._compute(precision, batch_size, profile)
         if compute is not None and self._speed_factor is not None:
             compute = _times(compute, self._speed_factor)
-        return _Rates(compute, loader_rate(self._loop, usual_instance(profile), batch_size))
+        loader = loader_rate(
+            self._loop, loader_work_of(self._loop, self._floors), usual_instance(profile), batch_size
+        )
+        return _Rates(compute, loader)
 
     def _compute(self, precision: Precision, batch_size: int, profile: Profile) -> Interval | None:
         """Return the samples/s that a GPU alone trains by the roofline; None where its rates are unknown."""
@@ -276,14 +283,19 @@ class Fits:
         return compute_rate(ops, samples, profile, uses_tf32=precision is Precision.TF32)
 
     def _measured_over_roofline(self, own: Precision, here: Profile | None) -> float | None:
-        """Return how many times as fast as by its roofline the GPU that is here trains; None without one."""
+        """Return how many times as fast as by its roofline the GPU that is here computes; None without one.
+
+        By the time in which it was at work, where that is known: what it waits for the host says nothing of
+        another GPU.
+        """
         floors, batch = self._floors, self._loop.batch_size
         if here is None or self._seen.device_type != "cuda" or batch is None:
             return None
         if floors is None or floors.compute_step_s is None:
             return None
         roofline = self._compute(own, batch, here)
-        return batch / floors.compute_step_s / roofline.value if roofline else None
+        step_s = min(floors.compute_step_s, self._busy_step_s or floors.compute_step_s)
+        return batch / step_s / roofline.value if roofline else None
 
     def _largest_batch(self, traced: Precision, capacity: int, outside: OutsideTorch) -> LargestBatch:
         rooms = self._rooms(room_of(capacity, outside))

@@ -2,7 +2,9 @@
 
 import math
 
-from tunekit.records.measurement import Interval, LoopMeasurement
+from tunekit.records.attribution import LoaderWork
+from tunekit.records.details import LoopFloors
+from tunekit.records.measurement import DryLoop, Interval, LoopMeasurement
 from tunekit.records.profile import Instance, Profile
 
 _HYPERTHREAD_SHARE = 0.5
@@ -15,7 +17,19 @@ def usual_instance(profile: Profile) -> Instance | None:
     return min(known, key=lambda one: (one.gpus, one.usd_per_h or math.inf), default=None)
 
 
-def loader_rate(loop: LoopMeasurement, instance: Instance | None, batch_size: int) -> Interval | None:
+def loader_work_of(loop: LoopMeasurement | DryLoop, floors: LoopFloors | None) -> LoaderWork | None:
+    """Return what a batch costs in the processes that make it: by the loader alone where that was looked at.
+
+    Beside the training both want the same CPUs, and a batch takes longer.
+    """
+    if floors is not None and floors.loader_work is not None:
+        return floors.loader_work
+    return loop.loader_work if isinstance(loop, LoopMeasurement) else None
+
+
+def loader_rate(
+    loop: LoopMeasurement | DryLoop, work: LoaderWork | None, instance: Instance | None, batch_size: int
+) -> Interval | None:
     """Return the samples/s that each GPU's share of a machine's vCPUs could load; None where not known.
 
     At most every vCPU is a core of this machine's speed that only computes; at least half a core, and
@@ -23,11 +37,12 @@ def loader_rate(loop: LoopMeasurement, instance: Instance | None, batch_size: in
     no more of them are at work than an epoch has batches.
 
     Args:
-        loop: as it was measured here.
+        loop: as it was here.
+        work: what its batches cost here; None where that is not known.
         instance: the machine.
         batch_size: up to the samples of an epoch.
     """
-    cost, batch = _batch_cost_s(loop), loop.batch_size
+    cost, batch = _batch_cost_s(work), loop.batch_size
     if cost is None or batch is None or instance is None or instance.vcpus is None:
         return None
     vcpus = instance.vcpus / instance.gpus
@@ -37,9 +52,8 @@ def loader_rate(loop: LoopMeasurement, instance: Instance | None, batch_size: in
     return Interval(low=low, value=min(high, max(low, math.sqrt(low * high))), high=high)
 
 
-def _batch_cost_s(loop: LoopMeasurement) -> tuple[float, float] | None:
+def _batch_cost_s(work: LoaderWork | None) -> tuple[float, float] | None:
     """Return a batch's seconds in a loader process: of a CPU, and altogether; None where not known."""
-    work = loop.loader_work
     if work is None or not work.batches or not work.cpu_s:
         return None
     cpu_s, all_s = work.cpu_s / work.batches, work.time_s / work.batches

@@ -34,8 +34,7 @@ class Unpredictable(Exception):  # noqa: N818 - says what is the case
 
 def trace_of(trial: TrialRecord) -> TraceSeen | None:
     """Return what a trial traced of its own steps."""
-    details = trial.measurement.details if trial.measurement else None
-    return details.trace if details else None
+    return trial.details.trace if trial.details else None
 
 
 def other_size(trial: TrialRecord, target: Target) -> TrainConfig | None:
@@ -56,7 +55,9 @@ def _makes_own_batches(trial: TrialRecord) -> bool:
 
 def path_of(seen: TraceSeen) -> PredictionPath:
     """Return how the steps were traced."""
-    return PredictionPath.LOOP_ON_GPU if seen.device_type == "cuda" else PredictionPath.LOOP_ON_CPU
+    if seen.device_type == "cuda":
+        return PredictionPath.LOOP_ON_GPU
+    return PredictionPath.LOOP_DRY if seen.is_dry else PredictionPath.LOOP_ON_CPU
 
 
 def why_not(trials: Sequence[TrialRecord]) -> Unpredictable:
@@ -81,14 +82,16 @@ def why_not(trials: Sequence[TrialRecord]) -> Unpredictable:
     seen = trace_of(first)
     if seen is not None:
         return _told(seen.why_ended or "no steps at two batch sizes were traced")
-    details = first.measurement.details if first.measurement else None
-    faults = [fault for fault in (details.faults if details else ()) if fault.startswith("trace: ")]
+    faults = [
+        fault for fault in (first.details.faults if first.details else ()) if fault.startswith("trace: ")
+    ]
     if faults:
         return _told(faults[0].removeprefix("trace: "))
-    if first.measurement is None:
-        return Unpredictable("the script was not measured")
-    loop = first.measurement.loop
-    if loop.stop_reason == "loop_ended":
+    if first.failure is not None:
+        remedy = first.failure.remedy or _MEASURE
+        return Unpredictable(f"{first.failure.kind}: {first.failure.message}", remedy)
+    loop = first.measurement.loop if first.measurement else None
+    if loop is not None and loop.stop_reason == "loop_ended":
         steps = count_text(loop.script_steps, "optimizer step")
         return Unpredictable(
             f"the script ended after {steps}, before any could be traced",

@@ -4,6 +4,7 @@ Events come from a process that runs other people's code: they are validated her
 before anything uses them.
 """
 
+from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -20,7 +21,7 @@ from tunekit.records.base import Record
 from tunekit.records.config import Precision
 from tunekit.records.details import Detail, Details
 from tunekit.records.host import SandboxKind
-from tunekit.records.measurement import LoopMeasurement
+from tunekit.records.measurement import DryLoop, LoopMeasurement
 from tunekit.records.target import Discovery, LoaderAddress, RootSeen, ScriptOption
 
 
@@ -35,6 +36,16 @@ class KnobsAsked(Record):
     compile: bool | None = None
     precision: Precision | None = None
     channels_last: bool | None = None
+
+
+class Arithmetic(StrEnum):
+    """What a script's training on a CPU need not compute for a trial."""
+
+    NOTHING = "nothing"
+    TRACED = "traced"
+    """The steps of Detail.TRACE."""
+    ALL = "all"
+    """Everything from the first forward on: nothing is measured, and the details follow at once."""
 
 
 class AgentRequest(Record):
@@ -68,6 +79,7 @@ class AgentRequest(Record):
     batches_per_step: PositiveInt = 1
     details: tuple[Detail, ...] = ()
     """What to look at once the measurement is complete."""
+    skips: Arithmetic = Arithmetic.TRACED
     sizes: tuple[PositiveInt, ...] = Field(default=(), max_length=64)
     """Batch sizes for Detail.SIZES, in the order in which they are tried."""
     rate_to_beat: PositiveFloat | None = None
@@ -152,7 +164,7 @@ class DoneEvent(AgentEvent):
     """The measurement is complete."""
 
     event: Literal["done"]
-    loop: LoopMeasurement
+    loop: LoopMeasurement | DryLoop
     is_final: bool = True
     """Whether the process now waits for its end; else it looks at details and tells again."""
     details: Details | None = None

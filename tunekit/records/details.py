@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
+from tunekit.records.attribution import LoaderWork
 from tunekit.records.base import Record
 
 
@@ -68,6 +69,9 @@ class LoopFloors(Record):
     compute_step_s: PositiveFloat | None = None
     """Seconds per batch of training on one batch over and over."""
     compute_batches: NonNegativeInt = 0
+    loader_work: LoaderWork | None = None
+    """What its batches cost while the loader ran alone; None where the loader's processes could not be looked
+    into, or none was made in that time."""
     why_not: str | None = None
     """Why a half is missing."""
 
@@ -147,6 +151,8 @@ class TraceSeen(Record):
     """What they ran on; on a CPU with torch's ways of a GPU."""
     batches_per_step: PositiveInt = 1
     """Loop batches per optimizer step."""
+    is_dry: bool = False
+    """Whether they ran without their arithmetic."""
     is_own_batch: bool = False
     """Whether the script makes its batches itself, so that one size alone was traced."""
     steps: tuple[TracedAt, ...] = Field(default=(), max_length=8)

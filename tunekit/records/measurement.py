@@ -163,6 +163,24 @@ class LoopMeasurement(Record):
         return self.rank_rate_samples_per_s * self.steady_batches / self.steady_samples
 
 
+class DryLoop(Record):
+    """A training loop whose arithmetic was skipped from its first forward on: shapes, and no rate."""
+
+    device: DeviceSeen
+    batch_size: PositiveInt | None
+    """Of the training loader; None when the script batches by itself."""
+    batch_samples: PositiveInt
+    """In the batch that was seen last."""
+    num_workers: NonNegativeInt
+    epoch_samples: PositiveInt | None
+    """Samples per epoch and rank; None for a data set without a length."""
+    startup_s: NonNegativeFloat
+    """From process start to the first batch asked for."""
+    first_batch_s: NonNegativeFloat
+    script_steps: NonNegativeInt
+    """Optimizer steps that the process went through."""
+
+
 class TreeMemory(Record):
     """Host memory of the trial's whole process tree, as the parent saw it from outside."""
 
@@ -187,3 +205,12 @@ class Measurement(Record):
     def rate_samples_per_s(self) -> float:
         """The objective: samples/s over whole epochs."""
         return self.loop.rate_samples_per_s
+
+
+class DryRun(Record):
+    """What one trial saw of a loop without its arithmetic."""
+
+    loop: DryLoop
+    details: Details
+    is_whole: bool = True
+    """Whether all was looked at that was asked for, before the script ended or was ended."""

@@ -16,6 +16,7 @@ class PredictionPath(StrEnum):
 
     LOOP_ON_GPU = "steps of the script's own loop, on a GPU"
     LOOP_ON_CPU = "steps of the script's own loop, on the CPU with torch's ways of a GPU"
+    LOOP_DRY = "steps of the script's own loop without their arithmetic, with torch's ways of a GPU"
 
 
 class BytesRange(Record):

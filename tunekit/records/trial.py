@@ -7,9 +7,9 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, model_validator
 
 from tunekit.records.base import SCHEMA_VERSION, Record
 from tunekit.records.config import TrainConfig
-from tunekit.records.details import LargestSeen
+from tunekit.records.details import Details, LargestSeen
 from tunekit.records.host import SandboxKind
-from tunekit.records.measurement import Measurement
+from tunekit.records.measurement import DryRun, Measurement
 from tunekit.records.prediction import PeakAt
 from tunekit.records.target import Discovery
 from tunekit.records.telemetry import Telemetry
@@ -110,6 +110,8 @@ class TrialRecord(Record):
     duration_s: NonNegativeFloat
     measurement: Measurement | None = None
     failure: Failure | None = None
+    dry: DryRun | None = None
+    """In place of both: a trial that skipped the script's arithmetic and has no rate."""
     discovery: Discovery | None = None
     learning_rate: NonNegativeFloat | None = None
     """The base learning rate that all optimizers had; None when they differ or it is unknown."""
@@ -125,13 +127,19 @@ class TrialRecord(Record):
 
     @model_validator(mode="after")
     def _one_outcome(self) -> Self:
-        if (self.measurement is None) == (self.failure is None):
-            raise ValueError("a trial has either a measurement or a failure")
+        if sum(one is not None for one in (self.measurement, self.failure, self.dry)) != 1:
+            raise ValueError("a trial has either a measurement or a failure, or it was dry")
         return self
 
     @property
+    def details(self) -> Details | None:
+        """What was looked at of the loop; None where nothing was asked for, and for a failed trial."""
+        seen = self.measurement or self.dry
+        return seen.details if seen else None
+
+    @property
     def rate_samples_per_s(self) -> float | None:
-        """The objective, None for a failed trial."""
+        """The objective, None for a failed trial and a dry one."""
         return self.measurement.rate_samples_per_s if self.measurement else None
 
     @property

@@ -2,9 +2,13 @@
 
 from tunekit.model.op_roofline import ERROR
 from tunekit.plain_text import printable
+from tunekit.records.details import LoopFloors
 from tunekit.records.fits import FitsRun
 from tunekit.records.prediction import BytesRange, DevicePrediction, PredictionPath
 from tunekit.units import bytes_text, count_text, rate_text
+
+_BUSY_SHARE = 0.8
+"""Of a batch's time, that its process has a CPU where nothing holds it up."""
 
 
 def basis_lines(run: FitsRun, prediction: DevicePrediction) -> tuple[str, ...]:
@@ -20,7 +24,7 @@ def _traced(prediction: DevicePrediction) -> str:
 
 
 def _untraced(run: FitsRun) -> list[str]:
-    details = (one.measurement.details for one in run.trials if one.measurement and one.measurement.details)
+    details = (one.details for one in run.trials if one.details)
     ended = (one.trace.why_ended for one in details if one.trace and one.trace.why_ended)
     return [f"Not all was traced: {why}." for why in ended]
 
@@ -64,12 +68,30 @@ def _rates(prediction: DevicePrediction) -> str:
 
 def _loader(run: FitsRun, prediction: DevicePrediction) -> str:
     measured, cpus = prediction.loader_measured, prediction.loader_cpus
+    seen = next(
+        (one.measurement or one.dry for one in reversed(run.trials) if one.measurement or one.dry), None
+    )
+    floors = seen.details.floors if seen and seen.details else None
     if measured is None or cpus is None:
-        return "Loader: n/a here, so samples/s are what the GPU alone would allow."
-    loop = next((one.measurement.loop for one in run.trials if one.measurement), None)
-    workers = "" if loop is None else f" with {count_text(loop.num_workers, 'worker')}"
+        why = f" ({floors.why_not})" if floors and floors.why_not else ""
+        alone = "; there by what a batch costs here" if any(fit.loader for fit in prediction.fits) else ""
+        but = "" if alone else ", so samples/s are what the GPU alone would allow"
+        return f"Loader: n/a here{why}{alone}{but}."
+    workers = "" if seen is None else f" with {count_text(seen.loop.num_workers, 'worker')}"
     return (
         f"Loader: {rate_text(measured)} samples/s{workers} on {count_text(cpus, 'CPU')}, measured here; "
         "there by what a batch costs here, with a worker on every vCPU, as far as an epoch has a batch for "
-        "each: as fast as a CPU here, down to half."
+        f"each: as fast as a CPU here, down to half{_waiting(floors)}."
+    )
+
+
+def _waiting(floors: LoopFloors | None) -> str:
+    """Return why the loader's range is wide, where its processes had no CPU for most of a batch."""
+    work = floors.loader_work if floors else None
+    share = work.cpu_share if work else None
+    if share is None or share >= _BUSY_SHARE:
+        return ""
+    return (
+        f", and down to that of batches that wait {1 - share:.0%} of their time, as here: for storage, or "
+        "for CPUs that others used"
     )

@@ -144,6 +144,8 @@ def outcome_text(record: TrialRecord) -> str:
         rate, pace = rate_text(loop.rate_samples_per_s), rate_text(loop.epoch_it_per_s)
         how = "measured, abandoned" if loop.is_abandoned else "measured"
         return f"{rate} samples/s, {pace} it/s ({how})"
+    if record.dry is not None:
+        return f"traced without arithmetic, {count_text(record.dry.loop.script_steps, 'step')} seen"
     assert record.failure is not None
     return printable(f"{record.failure.kind}: {record.failure.message}")
 

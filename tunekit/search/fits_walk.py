@@ -1,26 +1,46 @@
-"""The walk of `tunekit fits`: one traced trial of the script as it is, then what it predicts of GPUs."""
+"""The walk of `tunekit fits`: one traced trial of the script as it is, then what it predicts of GPUs.
 
+On a CPU the trial skips the script's arithmetic, and takes seconds for any model. A script that does not live
+through that, as one that ends itself on a loss it doesn't expect, is run once more as it is.
+"""
+
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 
 from tunekit.errors import TargetError
 from tunekit.recommend.fits import Fits
 from tunekit.recommend.loader_elsewhere import usual_instance
-from tunekit.recommend.traced import Unpredictable, other_size
+from tunekit.recommend.traced import Unpredictable, other_size, trace_of
+from tunekit.records.agent_messages import Arithmetic
 from tunekit.records.details import Detail
 from tunekit.records.fits import FitsRun, GpuFacts
 from tunekit.records.prediction import OutsideTorch
 from tunekit.records.profile import Profile
 from tunekit.records.run import RunStatus
-from tunekit.records.trial import TrialRecord, TrialRole
+from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
 from tunekit.search.folder import RunFolder
 from tunekit.search.progress import TrialListener
 from tunekit.search.refusal import baseline_error
-from tunekit.trial.executor import Executor, KnownTarget, TrialSpec
+from tunekit.trial.executor import Executor, KnownTarget, TrialInterrupted, TrialSpec
 from tunekit.units import count_text
 
-_DETAILS = (Detail.FLOORS, Detail.TRACE)
-_PURPOSE = "the script as it is"
+_DETAILS = (Detail.KERNELS, Detail.FLOORS, Detail.TRACE)
+_PURPOSE = "shapes of the script's own steps"
+_MAY_LIE_IN_NUMBERS = (OutcomeKind.SCRIPT_ERROR, OutcomeKind.KILLED, OutcomeKind.NONFINITE_LOSS)
+"""How a script may end on figures that nobody computed."""
+
+
+class FitsInterrupted(KeyboardInterrupt):
+    """Ctrl-C, after something was known.
+
+    Args:
+        run: with the prediction, if there is one.
+    """
+
+    def __init__(self, run: FitsRun) -> None:
+        super().__init__()
+        self.run = run
 
 
 class FitsWalk:
@@ -54,19 +74,25 @@ class FitsWalk:
         self._outside = outside
         self._clock = clock
         self._started_at = clock()
+        self._attempt: list[TrialRecord] = []  # the script at one size or two, all with or without arithmetic
 
     def run(self) -> FitsRun:
         """Run the trial, predict, and return the whole; fits.json has it too.
 
         Raises:
-            TargetError: the script can't be measured, or its steps can't be traced.
-            KeyboardInterrupt: Ctrl-C; what is finished is saved.
+            TargetError: the script can't be looked at, or its steps can't be traced.
+            FitsInterrupted: Ctrl-C, after enough was known to predict from: it holds that.
+            KeyboardInterrupt: Ctrl-C before; what is finished is saved.
         """
         self._save(RunStatus.RUNNING)
         try:
-            record = self._trial(TrialSpec(0, TrialRole.BASELINE, None, details=_DETAILS), None, _PURPOSE)
-            self._trace_other_size(record)
+            self._trace()
             self._predict()
+        except TrialInterrupted as stopped:
+            self._keep(stopped.record)
+            with contextlib.suppress(TargetError):
+                self._predict()
+            raise FitsInterrupted(self._save(RunStatus.INTERRUPTED)) from stopped
         except KeyboardInterrupt:
             self._save(RunStatus.INTERRUPTED)
             raise
@@ -75,34 +101,58 @@ class FitsWalk:
             raise
         return self._save(RunStatus.FINISHED)
 
-    def _trace_other_size(self, first: TrialRecord) -> None:
-        """Run a script that makes its batches itself once more, with another batch size."""
-        config, discovery = other_size(first, self._run.target), self._run.discovery
-        if config is None or discovery is None or first.config is None:
-            return
-        spec = TrialSpec(1, TrialRole.TRACE, config, details=(Detail.TRACE,))
-        self._trial(spec, KnownTarget(discovery, first.config), "the second batch size")
+    def _trace(self) -> None:
+        """Have the script's steps traced: without their arithmetic, and with it where that may help.
+
+        Raises:
+            TargetError: the script fails either way.
+        """
+        record = self._traced(Arithmetic.ALL, _PURPOSE)
+        why = _why_compute(record)
+        if why is not None:
+            self._listener.said(
+                f"without arithmetic {why}; running it as it is instead, for up to "
+                f"{self._run.options.trial_limit_s:g} s (--trial-limit)"
+            )
+            record = self._traced(Arithmetic.NOTHING, "the script as it is")
+        if record.failure is not None:
+            raise baseline_error(record.failure)
+
+    def _traced(self, skips: Arithmetic, purpose: str) -> TrialRecord:
+        """Run the script, and with another batch size too where it makes its batches itself."""
+        self._attempt = []
+        spec = TrialSpec(len(self._run.trials), TrialRole.BASELINE, None, details=_DETAILS, skips=skips)
+        record = self._trial(spec, None, purpose)
+        config, discovery = other_size(record, self._run.target), self._run.discovery
+        if config is not None and discovery is not None and record.config is not None:
+            number = len(self._run.trials)
+            spec = TrialSpec(number, TrialRole.TRACE, config, details=(Detail.TRACE,), skips=skips)
+            self._trial(spec, KnownTarget(discovery, record.config), "the second batch size")
+        return record
 
     def _trial(self, spec: TrialSpec, known: KnownTarget | None, purpose: str) -> TrialRecord:
         """Run a trial and put its record on disk."""
         self._listener.trial_started(spec, purpose, None)
         record = self._executor.run(spec, known, self._listener.trial_moved)
+        self._keep(record)
+        self._listener.trial_ended(record)
+        return record
+
+    def _keep(self, record: TrialRecord) -> None:
+        """Put a trial's record on disk."""
         self._folder.save_trial(record)
+        self._attempt.append(record)
         self._take(trials=(*self._run.trials, record))
         discovery = record.discovery
         if discovery is not None and discovery.device_type == "cpu":
             self._take(measured_on="cpu")
-        self._listener.trial_ended(record)
-        if record.failure is not None and spec.role is TrialRole.BASELINE:
-            raise baseline_error(record.failure)
-        return record
 
     def _predict(self) -> None:
         trials_folder = self._folder.trials_folder
         profiles = {profile.id: profile for profile in self._profiles}
         facts = {name: self._facts(profile) for name, profile in profiles.items()}
         try:
-            fits = Fits(self._run.trials, trials_folder, self._run.rank_host.cpus, self._run.profile)
+            fits = Fits(self._attempt, trials_folder, self._run.rank_host.cpus, self._run.profile)
         except Unpredictable as why:
             self._take(why_not=str(why))
             raise TargetError(f"nothing can be predicted: {why}; {why.remedy}") from why
@@ -137,3 +187,16 @@ class FitsWalk:
         self._take(status=status, fits_time_s=self._clock() - self._started_at)
         self._folder.save_fits(self._run)
         return self._run
+
+
+def _why_compute(record: TrialRecord) -> str | None:
+    """Return what became of a script without its arithmetic that may become otherwise with it; else None."""
+    seen = trace_of(record)
+    if record.failure is not None:
+        is_of_numbers = record.discovery is not None and record.failure.kind in _MAY_LIE_IN_NUMBERS
+        return f"the script ended ({record.failure.message})" if is_of_numbers else None
+    if record.dry is None or (seen is not None and seen.steps):
+        return None
+    if record.dry.is_whole:
+        return None
+    return seen.why_ended if seen and seen.why_ended else "the script ended before its steps were traced"

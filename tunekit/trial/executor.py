@@ -18,11 +18,11 @@ from tunekit.hardware.nvml_library import NvmlLibrary
 from tunekit.hardware.telemetry.gpu import GpuSampler
 from tunekit.hardware.telemetry.store import save_series
 from tunekit.hardware.telemetry.summary import summarise
-from tunekit.records.agent_messages import AgentRequest
+from tunekit.records.agent_messages import AgentRequest, Arithmetic
 from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.details import Detail
 from tunekit.records.host import SandboxKind
-from tunekit.records.measurement import Measurement
+from tunekit.records.measurement import DryLoop, DryRun, LoopMeasurement, Measurement
 from tunekit.records.target import Discovery, Target
 from tunekit.records.telemetry import Telemetry
 from tunekit.records.trial import Failure, TrialRecord, TrialRole
@@ -54,6 +54,8 @@ class TrialSpec:
     round: int | None = None
     details: tuple[Detail, ...] = ()
     """What to look at once it is measured."""
+    skips: Arithmetic = Arithmetic.TRACED
+    """What is not computed where the script trains on a CPU."""
     sizes: tuple[int, ...] = ()
     """Batch sizes for Detail.SIZES."""
     rate_to_beat: float | None = None
@@ -68,6 +70,18 @@ class KnownTarget:
 
     discovery: Discovery
     baseline: TrainConfig
+
+
+class TrialInterrupted(KeyboardInterrupt):
+    """Ctrl-C, after the trial had told what it knew.
+
+    Args:
+        record: of the trial as far as it came.
+    """
+
+    def __init__(self, record: TrialRecord) -> None:
+        super().__init__()
+        self.record = record
 
 
 class Executor(Protocol):
@@ -123,22 +137,45 @@ class ProcessExecutor:
         """Run one trial in a fresh process tree.
 
         Raises:
-            KeyboardInterrupt: Ctrl-C; the tree is gone by then and no record is made.
+            TrialInterrupted: Ctrl-C, after it had measured, or learnt its loop without arithmetic.
+            KeyboardInterrupt: Ctrl-C before; the tree is gone by then in either case.
         """
         end_leftovers()
         folder = self._fresh_folder(spec.number)
         bound = bind(self._target, spec.config, known.baseline if known else None, spec.lr)
         secrets = secrets_of_target(self._target, os.environ)
-        started_at = datetime.now(UTC).isoformat(timespec="seconds")
+        stopped = None
         try:
             with DeviceMemory(self._nvml), _scratch_folder() as scratch:
                 request = self._request(folder, scratch, bound, spec, known)
                 keeper = self._start(folder, bound, request)
                 gpus = GpuSampler(self._nvml, self._gpus)
-                evidence = TrialWatch(keeper, folder, self._limits_of(spec), gpus, on_progress).run()
+                watch = TrialWatch(keeper, folder, self._limits_of(spec), gpus, on_progress)
+                try:
+                    evidence = watch.run()
+                except KeyboardInterrupt as error:
+                    evidence, stopped = watch.gathered(), error
+                    if evidence.done is None:
+                        raise
         finally:
             written = take_writes(folder, self._target.working_dir)
             faults = [*bound_in_size(folder / DIVERTED), *mask_files(folder, secrets)]
+        evidence.written = list({one.path: one for one in (*written, *evidence.written)}.values())
+        evidence.faults += faults
+        record = masked_record(self._record(spec, known, bound, request, evidence), secrets)
+        if stopped is not None:
+            raise TrialInterrupted(record) from stopped
+        return record
+
+    def _record(
+        self,
+        spec: TrialSpec,
+        known: KnownTarget | None,
+        bound: Bound,
+        request: AgentRequest,
+        evidence: Evidence,
+    ) -> TrialRecord:
+        """Return the record of a trial whose tree is gone."""
         telemetry = self._telemetry_of(spec, evidence)
         result = measurement_of(
             evidence,
@@ -149,24 +186,24 @@ class ProcessExecutor:
         )
         still_unknown = known is None or not known.discovery.complete
         discovery = evidence.discovery if still_unknown else None
-        record = TrialRecord(
+        return TrialRecord(
             number=spec.number,
             role=spec.role,
             round=spec.round,
             config=spec.config or (known.baseline if known else baseline_config(evidence)),
             is_baseline_config=spec.config is None,
-            started_at=started_at,
+            started_at=datetime.fromtimestamp(request.started_at_s, UTC).isoformat(timespec="seconds"),
             duration_s=evidence.duration_s,
             measurement=result if isinstance(result, Measurement) else None,
             failure=result if isinstance(result, Failure) else None,
+            dry=result if isinstance(result, DryRun) else None,
             discovery=discovery,
             learning_rate=evidence.learnt.discovery.learning_rate if evidence.learnt else None,
-            written=tuple({one.path: one for one in (*written, *evidence.written)}.values()),
-            faults=(*evidence.faults, *faults),
+            written=tuple(evidence.written),
+            faults=tuple(evidence.faults),
             telemetry=telemetry,
             sandbox=request.sandbox,
         )
-        return masked_record(record, secrets)
 
     def _telemetry_of(self, spec: TrialSpec, evidence: Evidence) -> Telemetry | None:
         """Keep the time series where that is wanted, and return their summary; no trial fails for them."""
@@ -231,6 +268,7 @@ class ProcessExecutor:
             loader=loader.address if loader else None,
             roots=known.discovery.roots if known else (),
             details=spec.details,
+            skips=spec.skips,
             sizes=spec.sizes,
             rate_to_beat=spec.rate_to_beat,
             device_memory_bytes=self._device_memory_bytes,
@@ -255,8 +293,7 @@ def baseline_config(evidence: Evidence) -> TrainConfig | None:
     discovery = evidence.learnt.discovery
     loader = discovery.training_loader
     loop = evidence.done.loop if evidence.done else None
-    mean_batch = round(loop.steady_samples / loop.steady_batches) if loop else None
-    measured_batch = (loop.batch_size if loop else None) or mean_batch
+    measured_batch = (loop.batch_size or _mean_batch(loop)) if loop else None
     workers = loader.num_workers if loader else 0
     return TrainConfig(
         batch_size=(loader.batch_size if loader else None) or measured_batch or 1,
@@ -269,6 +306,13 @@ def baseline_config(evidence: Evidence) -> TrainConfig | None:
         channels_last=any(root.channels_last for root in discovery.roots),
         accumulate_grad_batches=discovery.batches_per_step,
     )
+
+
+def _mean_batch(loop: LoopMeasurement | DryLoop) -> int:
+    """Return the samples in a batch of a loop whose loader declares no size."""
+    if isinstance(loop, DryLoop):
+        return loop.batch_samples
+    return round(loop.steady_samples / loop.steady_batches)
 
 
 def _baseline_precision(discovery: Discovery) -> Precision:

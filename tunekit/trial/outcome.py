@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from tunekit.records.agent_messages import ErrorSeen, RankEvent
 from tunekit.records.details import Details, LargestSeen
-from tunekit.records.measurement import LoopMeasurement, Measurement
+from tunekit.records.measurement import DryLoop, DryRun, LoopMeasurement, Measurement
 from tunekit.records.target import Discovery
 from tunekit.records.trial import Failure, MemoryPoint, OutcomeKind
 from tunekit.trial.applied import knob_missed
@@ -79,7 +79,7 @@ def measurement_of(
     baseline: Discovery | None,
     own_batch: int | None = None,
     sizes: Sequence[int] = (),
-) -> Measurement | Failure:
+) -> Measurement | DryRun | Failure:
     """Return what a trial's evidence amounts to.
 
     Args:
@@ -91,6 +91,9 @@ def measurement_of(
     """
     if evidence.done is None or (evidence.done.is_final and not _ended_well(evidence)):
         return _blaming_bindings(_failure_without_measurement(evidence), evidence, bound)
+    if isinstance(evidence.done.loop, DryLoop):
+        seen = _details(evidence, sizes) or Details()
+        return DryRun(loop=evidence.done.loop, details=seen, is_whole=evidence.done.is_final)
     too_large = _ended_on_largest(evidence)
     if too_large is not None:
         return too_large
@@ -111,8 +114,13 @@ def measurement_of(
     return Measurement(
         loop=_with_other_ranks(loop, evidence.ranks.values()),
         memory=evidence.memory,
-        details=evidence.done.details if evidence.done.is_final else _cut_short(evidence, sizes),
+        details=_details(evidence, sizes),
     )
+
+
+def _details(evidence: Evidence, sizes: Sequence[int]) -> Details | None:
+    assert evidence.done is not None
+    return evidence.done.details if evidence.done.is_final else _cut_short(evidence, sizes)
 
 
 def _ended_well(evidence: Evidence) -> bool:
@@ -172,7 +180,8 @@ def _why_cut_short(evidence: Evidence) -> str:
     if evidence.agent_error is not None:
         return f"the agent failed: {evidence.agent_error}"
     if evidence.limit is not None:
-        return evidence.limit_message
+        remedy = _REMEDIES.get(evidence.limit)
+        return f"{evidence.limit_message}; {remedy}" if remedy else evidence.limit_message
     if evidence.exit is not None and evidence.exit.error is not None:
         return _failure_by_exception(evidence.exit.error, evidence).message
     if evidence.returncode:

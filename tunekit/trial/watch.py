@@ -29,7 +29,7 @@ from tunekit.records.agent_messages import (
     StartEvent,
     WrittenEvent,
 )
-from tunekit.records.measurement import TreeMemory
+from tunekit.records.measurement import DryLoop, TreeMemory
 from tunekit.records.target import Discovery, ScriptOption
 from tunekit.records.trial import MemoryPoint, OutcomeKind, WrittenFile
 from tunekit.trial.agentless import AgentlessTorch
@@ -208,6 +208,10 @@ class TrialWatch:
                     self._follow()
             finally:
                 self._end(orphans)
+        return self.gathered()
+
+    def gathered(self) -> Evidence:
+        """Return all that is known of a trial whose tree is gone, also of one that was interrupted."""
         self._take_events()
         self._take_pulse()
         evidence = self._evidence
@@ -255,7 +259,9 @@ class TrialWatch:
     def _is_waiting_for_its_end(self) -> bool:
         """Return whether the agent is done and blocks; a script that ended by itself is let to exit."""
         done = self._evidence.done
-        return done is not None and done.is_final and done.loop.stop_reason != "loop_ended"
+        if done is None or not done.is_final:
+            return False
+        return isinstance(done.loop, DryLoop) or done.loop.stop_reason != "loop_ended"
 
     def _take_events(self) -> None:
         for event in self._reader.read_new():

@@ -33,7 +33,7 @@ def rounded(size_bytes: int) -> int:
     return max(ROUNDING_BYTES, -(-size_bytes // ROUNDING_BYTES) * ROUNDING_BYTES)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class _Block:
     """A part of a segment; its neighbours are those of the same segment."""
 

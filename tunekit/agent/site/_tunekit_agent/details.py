@@ -61,13 +61,18 @@ class Stage:
     """One thing to look at; a base whose methods do nothing.
 
     Attributes:
-        name: of the field in the parent's Details record, and of the phase that the screen shows.
+        name: of the field in the parent's Details record.
         is_over: whether it has seen enough.
         moved: called with its name while it holds the script, so that the parent sees the trial move.
         knows_more: called when its facts say more: the parent is told, and its deadline begins anew.
     """
 
     name = ""
+
+    @property
+    def phase(self) -> str:
+        """What the screen shows while it works."""
+        return self.name
 
     def __init__(self) -> None:
         self.is_over = False
@@ -144,8 +149,8 @@ class Details:
 
     @property
     def phase(self) -> str | None:
-        """The name of the stage at work."""
-        return None if self._stage is None else self._stage.name
+        """What the stage at work is at."""
+        return None if self._stage is None else self._stage.phase
 
     @property
     def is_over(self) -> bool:
@@ -234,7 +239,7 @@ class Details:
         self._until = self._clock() + self.deadline_s
         if self._stage is not None:
             self._stage.moved, self._stage.knows_more = self._moved, self._knows_more
-            self._moved(self._stage.name)
+            self._moved(self._stage.phase)
 
 
 def _unseen(name: str) -> None:

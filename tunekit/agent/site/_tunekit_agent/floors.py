@@ -6,6 +6,7 @@ from typing import Any, Callable
 
 from . import batches
 from .details import NO_WHOLE_BATCH, Missing, Stage, Turns
+from .loader_work import WorkWindow
 from .loaders import Replay
 from .loop_at_hand import LoopAtHand
 from .originals import time
@@ -16,6 +17,8 @@ _LEAST_LOADED = 4
 WARM_TURNS = 3
 """Before the training is timed: a loop may ask a batch or two ahead."""
 _LEAST_TRAINED, _LEAST_TRAINED_SLOWLY = 10, 4
+_LEAST_CAP_S = 15.0
+"""For a loader alone, where nothing else is timed: a large batch takes seconds."""
 _SHORT_EPOCHS = 3
 _REFILL_WINDOWS = 1.0
 _LOOK_EVERY_S = 0.01
@@ -33,6 +36,7 @@ class Floors(Stage):
         synchronize: returns when the device has no work left.
         clock: returns seconds.
         sleep: waits for seconds.
+        is_dry: whether the training computes nothing: the loader alone is timed.
     """
 
     name = "floors"
@@ -45,14 +49,20 @@ class Floors(Stage):
         synchronize: Callable[[], None],
         clock: Callable[[], float] = time.perf_counter,
         sleep: Callable[[float], None] = time.sleep,
+        is_dry: bool = False,
     ) -> None:
         super().__init__()
-        self._window_s, self._world_size = window_s, world_size
+        self._window_s, self._world_size, self._is_dry = window_s, world_size, is_dry
         self._clock, self._sleep = clock, sleep
         self._loader: LoaderAlone | None = None
         self._training = TrainingAlone(window_s, batches_per_step, synchronize, clock)
         self._batch: ReplayedBatch | None = None
         self._why_not = ""
+
+    @property
+    def phase(self) -> str:
+        """Its name, another where the loader alone is timed."""
+        return "loader" if self._is_dry else self.name
 
     def asked(self, source: Any) -> Any:
         """Time the loader at the first call; time the training from then on."""
@@ -76,6 +86,7 @@ class Floors(Stage):
             "loader_batches": loader.batches if loader else 0,
             "compute_step_s": trained_s,
             "compute_batches": trained,
+            "loader_work": loader.work.facts() if loader else None,
             "why_not": "; ".join(reason for reason in reasons if reason)[:500] or None,
         }
 
@@ -85,15 +96,16 @@ class Floors(Stage):
         elif self._world_size > 1:
             self._why_not = ranks_text(self._world_size)
         else:
-            self._loader = LoaderAlone(source, self._window_s, self._moved, self._clock)
+            most_s = max(_CAP_WINDOWS * self._window_s, _LEAST_CAP_S if self._is_dry else 0.0)
+            self._loader = LoaderAlone(source, self._window_s, self._moved, self._clock, most_s)
             self._loader.run()
-            if self._loader.full_batch is not None:
+            if self._loader.full_batch is not None and not self._is_dry:
                 self._batch = ReplayedBatch(self._loader.full_batch)
                 let_refill(source, self._window_s, self._moved, self._clock, self._sleep)
         self.is_over = self._batch is None
 
     def _moved(self) -> None:
-        self.moved(self.name)
+        self.moved(self.phase)
 
     def _trained(self) -> tuple:
         """Return seconds per batch, batches, and why they are missing."""
@@ -135,20 +147,28 @@ class LoaderAlone:
 
     Args:
         source: to take batches from.
-        window_s: half of it is timed, at most twice of it.
+        window_s: half of it is timed.
         moved: called after each batch.
         clock: returns seconds.
+        most_s: until it is given up as too slow; None for twice the window.
 
     Attributes:
         batches: that were timed.
         full_batch: the last that had the loader's batch size, the first of all if none had.
+        work: what making them cost, from the first that was timed on.
         why_not: why there is no time; empty if there is one.
     """
 
     def __init__(
-        self, source: Any, window_s: float, moved: Callable[[], None], clock: Callable[[], float]
+        self,
+        source: Any,
+        window_s: float,
+        moved: Callable[[], None],
+        clock: Callable[[], float],
+        most_s: float | None = None,
     ) -> None:
         self._source, self._window_s = source, window_s
+        self._most_s = most_s or _CAP_WINDOWS * window_s
         self._moved, self._clock = moved, clock
         facts = source.info.facts
         workers = facts.get("num_workers") or 0
@@ -158,6 +178,7 @@ class LoaderAlone:
         self._batch_size = facts.get("batch_size")
         self._time_s = 0.0
         self.batches = 0
+        self.work = WorkWindow()
         self.full_batch: Any = None
         self.why_not = ""
 
@@ -172,17 +193,20 @@ class LoaderAlone:
             self._take_all()
         except StopIteration:
             self.why_not = "the loader has no further epoch"
+        finally:
+            self.work.close()
         if self.why_not:
             self.batches = 0
 
     def _take_all(self) -> None:
         taken = in_round = 0  # since the last restart; since the last whole round
         restarts, round_at = self._source.restarts, None
-        until = self._clock() + _CAP_WINDOWS * self._window_s
+        until = self._clock() + self._most_s
         while True:
             self._keep_full(self._source.take())
             self._moved()
             now = self._clock()
+            self.work.follow(self._source.info.work)
             if self._source.restarts != restarts:
                 restarts, taken, round_at = self._source.restarts, 0, None
             taken += 1
@@ -194,7 +218,8 @@ class LoaderAlone:
                     round_at, in_round = now, 0
             elif taken >= self._left_out:
                 if not self.batches:
-                    until = now + _CAP_WINDOWS * self._window_s
+                    self.work.open(self._source.info.work)
+                    until = now + self._most_s
                 round_at, in_round = now, 0
             if self.batches >= self._least and self._time_s >= self._window_s / 2:
                 return
@@ -206,8 +231,10 @@ class LoaderAlone:
     def _why(self, restarts: int) -> str:
         if restarts and not self.batches:
             return f"an epoch has too few batches beside the {self._left_out} that its queue holds"
-        seconds = _CAP_WINDOWS * self._window_s
-        return f"the loader alone was too slow: {self.batches} of {self._least} batches in {seconds:g} s"
+        return (
+            f"the loader alone was too slow: {self.batches} of {self._least} batches in {self._most_s:g} s; "
+            "give it longer with --window"
+        )
 
     def _keep_full(self, batch: Any) -> None:
         is_full = self._batch_size is None or batches.leading_size(batch) == self._batch_size
@@ -279,4 +306,5 @@ class TrainingAlone:
 
 def make(loop: LoopAtHand) -> Floors:
     """Return the stage for a loop."""
-    return Floors(loop.window_s, loop.ranks.world_size, loop.batches_per_step, loop.synchronize)
+    world_size, per_step = loop.ranks.world_size, loop.batches_per_step
+    return Floors(loop.window_s, world_size, per_step, loop.synchronize, is_dry=loop.is_dry)

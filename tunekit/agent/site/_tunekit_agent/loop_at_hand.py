@@ -9,6 +9,7 @@ from .ranks import Ranks
 from .request import Request
 from .roots import RootFinder
 from .steps import StepWatch
+from .trace.dry import DrySteps
 
 
 class LoopAtHand:
@@ -22,6 +23,7 @@ class LoopAtHand:
         step_s: seconds per loop batch of the steady window.
         batches_per_step: loop batches per optimizer step.
         synchronize: returns when the device has no work left.
+        dry: skips arithmetic, for what is traced on a CPU; None where the parent wants it computed.
 
     Attributes:
         window_s: steady seconds that the trial aims for.
@@ -31,6 +33,7 @@ class LoopAtHand:
         has_own_autocast: whether the script chooses a precision for its modules by itself.
         roots_cover_step: whether the roots own every parameter that is stepped.
         device_type: of the roots.
+        is_dry: whether nothing was computed since its first forward: nothing of it can be timed.
         batches_per_turn: loop batches from one turn of the loop to the next: those of a step, where there is
             no loader.
     """
@@ -47,6 +50,7 @@ class LoopAtHand:
         step_s: float,
         batches_per_step: int,
         synchronize: Callable[[], None],
+        dry: DrySteps | None,
     ) -> None:
         self.window_s, self.working_dir = request.window_s, request.working_dir
         self.sizes, self.trial_folder = request.sizes, request.trial_folder
@@ -59,7 +63,8 @@ class LoopAtHand:
         self.step_s = step_s
         self.batches_per_step = batches_per_step
         self.batches_per_turn = batches_per_step if learner.training is None else 1
-        self.synchronize = synchronize
+        self.synchronize, self.dry = synchronize, dry
+        self.is_dry = dry is not None and dry.is_entered
         self._roots, self._steps = roots, steps
 
     @property

@@ -29,6 +29,7 @@ from .roots import RootFinder
 from .steady import DRAINING, FINISHED, MEASURING, LoopClock, ramp_batches
 from .steps import StepWatch
 from .telling import Teller
+from .trace.dry import DrySteps
 
 
 def _never_raises(callback: Any) -> Any:
@@ -45,6 +46,10 @@ def _never_raises(callback: Any) -> Any:
             return None
 
     return guarded
+
+
+_DRY_STEPS = 4
+"""Optimizer steps after which a loop that computes nothing is known: how long each takes says nothing."""
 
 
 class Observer:
@@ -74,7 +79,9 @@ class Observer:
             self.failed,
             self.steps.keep_hooks,
             request.device_memory_bytes,
+            self._root_begins,
         )
+        self._dry: DrySteps | None = None
         self._learner = Learner(self.loaders, self.steps, self.roots, self.ranks, self.autocasts)
         self._clock: LoopClock | None = None
         self._samples = 0  # of the batch that is being trained on
@@ -139,10 +146,12 @@ class Observer:
         if not self._beginnings.has_asked:
             self._beginnings.asked(now)
             self._progress("fetching")
-        if info is not self._training or self._clock is None or self._finished:
+        if info is not self._training or self._finished:
             return None
         if self._closer is not None:
             return self._look_closer(source)
+        if self._clock is None:
+            return None
         parts = self._split.asked(now)
         before = self._clock.phase
         self._times.asked(self._clock.counts_batch and not self._others_fetched)
@@ -234,7 +243,7 @@ class Observer:
         if self._teller.steps == 1:
             self.synchronize()
             self._beginnings.stepped(time.perf_counter())
-        if not self._learner.complete and self._learner.stepped(optimizer):
+        if not self._learner.complete and self._knows_enough(self._learner.stepped(optimizer)):
             self._learn()
         if self._clock is not None and self._training is None and not self._finished:
             self._tick_without_loader(optimizer)
@@ -246,7 +255,12 @@ class Observer:
         if not self._measures:
             return
         self._tell_learnt(roots, self._training)
-        self._make_clock(roots)
+        self._loaderless_samples = self._request.samples_per_step or (roots and roots[0].input_samples) or 1
+        self._batches_per_step = self._learner.batches_per_step()
+        if self._is_dry:
+            self._look(self._dry_facts(), self._request.details, 0.0)
+        else:
+            self._make_clock()
 
     def _tell_learnt(self, roots: list, training: LoaderInfo | None) -> None:
         self._log.emit(
@@ -256,12 +270,10 @@ class Observer:
             applied=measured.applied_facts(self._request.loader, self.loaders, training, self.roots),
         )
 
-    def _make_clock(self, roots: list) -> None:
+    def _make_clock(self) -> None:
         training = self._training.facts if self._training else {}
         workers, prefetch = training.get("num_workers", 0), training.get("prefetch_factor") or 0
         _, epoch_batches = facts.epoch_of(self._training)
-        self._loaderless_samples = self._request.samples_per_step or (roots and roots[0].input_samples) or 1
-        self._batches_per_step = self._learner.batches_per_step()
         self._clock = LoopClock(
             time.perf_counter,
             self.synchronize,
@@ -295,6 +307,49 @@ class Observer:
         if phase == FINISHED:
             self._measurement_complete(None)
 
+    # --- computing nothing -----------------------------------------------------------------
+
+    @property
+    def _is_dry(self) -> bool:
+        return self._dry is not None and self._dry.is_entered
+
+    def _dry_steps(self) -> DrySteps:
+        if self._dry is None:
+            self._dry = DrySteps(sys.modules["torch"], lambda: self.loaders.fetching > 0)
+        return self._dry
+
+    def _root_begins(self, torch: Any, seen: Any) -> None:
+        """A module is about to run for the first time: from here on nothing is computed, where that is asked.
+
+        On a GPU steps take little time, and measured they say more.
+        """
+        on_cpu = seen.device is not None and seen.device.type == "cpu"
+        if (
+            self._request.skips == "all"
+            and on_cpu
+            and self.ranks.world_size == 1
+            and not self._learner.complete
+        ):
+            self._dry_steps().enter()
+
+    def _knows_enough(self, is_learnt: bool) -> bool:
+        return is_learnt or (self._is_dry and self._teller.steps >= _DRY_STEPS)
+
+    def _dry_facts(self) -> dict:
+        """Return the plain facts of a DryLoop record."""
+        training = self._training.facts if self._training else {}
+        beginnings = self._beginnings.facts()
+        return {
+            "device": self._learner.device,
+            "batch_size": training.get("batch_size") if self._training else self._loaderless_samples,
+            "batch_samples": self._samples or self._loaderless_samples,
+            "num_workers": training.get("num_workers", 0),
+            "epoch_samples": facts.epoch_of(self._training)[0],
+            "startup_s": beginnings["startup_s"],
+            "first_batch_s": beginnings["first_batch_s"],
+            "script_steps": self._teller.steps,
+        }
+
     # --- applying and settling -------------------------------------------------------------
 
     def _apply_to_root(self, torch: Any, seen: Any) -> None:
@@ -325,6 +380,19 @@ class Observer:
     def _measurement_complete(self, source: Any) -> Any:
         """Tell what was measured, then look closer if that is asked for, else wait for the end."""
         assert self._clock is not None
+        wanted = [] if self._clock.is_abandoned else self._request.details
+        step_s = self._clock.steady_time_s / max(1, self._clock.steady_batches)
+        self._look(self._measurement(), wanted, step_s)
+        return self._look_closer(source)
+
+    def _look(self, known: dict, wanted: list, step_s: float) -> None:
+        """Have the loop looked at, from its next turn on.
+
+        Args:
+            known: plain facts of what is known of it so far.
+            wanted: names of what to look at.
+            step_s: seconds per loop batch.
+        """
         batch = self._batch_watch.facts(self._training)["batch"]
         loop = LoopAtHand(
             self._request,
@@ -334,13 +402,12 @@ class Observer:
             self.ranks,
             batch["shared_bytes"] if batch else 0,
             self._loaderless_samples,
-            self._clock.steady_time_s / max(1, self._clock.steady_batches),
+            step_s,
             self._batches_per_step,
             self.synchronize,
+            self._dry_steps() if self._request.skips != "nothing" else None,
         )
-        wanted = [] if self._clock.is_abandoned else self._request.details
-        self._closer = CloserLook(self._measurement(), wanted, self._log, loop, self._progress)
-        return self._look_closer(source)
+        self._closer = CloserLook(known, wanted, self._log, loop, self._progress)
 
     def _look_closer(self, source: Any) -> Any:
         """Let the stage at work see this turn of the loop; once all are through, wait for the end.

@@ -24,6 +24,8 @@ class Request:
         promised_it_per_s: (lowest, highest) rate that "apply" watches for, None for no watch.
         batches_per_step: loop batches per optimizer step as measured, which that rate is counted in.
         details: what to look at once the measurement is complete.
+        skips: arithmetic on a CPU that is left out: "nothing", "traced" (in the traced steps) or "all" (from
+            the first forward on: nothing is measured, the details follow at once).
         sizes: batch sizes to train at alone, where the details ask for that, in this order.
         rate_to_beat: steady samples/s of one rank below which the measurement is given up, None for never.
         device_memory_bytes: what "observe" lets torch reserve on a CUDA device, None for all of it.
@@ -48,6 +50,7 @@ class Request:
         self.loader: dict | None = payload["loader"]
         self.roots: list = payload["roots"]
         self.details: list = payload["details"]
+        self.skips: str = payload["skips"]
         self.sizes: list = payload["sizes"]
         self.rate_to_beat: float | None = payload["rate_to_beat"]
         self.device_memory_bytes: int | None = payload["device_memory_bytes"]

@@ -68,6 +68,7 @@ class RootFinder:
         failed: called with an exception of our own, which must not reach the script.
         ran: called with the torch module after each outermost forward.
         device_memory_bytes: what torch may reserve on a CUDA device, None for all of it.
+        begins: called with the torch module and each module's `_Seen`, before its first forward under grad.
     """
 
     def __init__(
@@ -78,12 +79,13 @@ class RootFinder:
         failed: Callable,
         ran: Callable,
         device_memory_bytes: int | None = None,
+        begins: Callable = lambda torch, seen: None,
     ) -> None:
         self._wanted = [(root["class_name"], root["parameters"], root["ordinal"]) for root in wanted]
         self._apply = apply
         self._is_fetching = is_fetching
         self._failed = failed
-        self._ran = ran
+        self._ran, self._begins = ran, begins
         self._cap = MemoryCap(device_memory_bytes)
         self._thread = threading.get_ident()
         self._seen: dict = {}
@@ -170,6 +172,7 @@ class RootFinder:
             if (seen.class_name, seen.numel, seen.ordinal) in self._wanted:
                 self.applied.append(seen)
                 self._apply(torch, seen)
+            self._begins(torch, seen)
         seen.forwards += 1
         if seen.input_samples is None:
             seen.input_samples, seen.input_elements = batches.leading_size_and_elements([args, kwargs])

@@ -15,6 +15,8 @@ from .trace import stage as trace
 def stages(wanted: list, loop: LoopAtHand) -> list:
     """Return the stages for what the parent asks, in the order of the parent's `Detail`.
 
+    Of a loop that computes nothing, its steps are traced first; then its loader has the machine for itself.
+
     Args:
         wanted: names of details.
         loop: what they look at.
@@ -31,4 +33,5 @@ def stages(wanted: list, loop: LoopAtHand) -> list:
         "sizes": lambda: sizes.make(torch, device, loop),
         "trace": lambda: trace.make(loop),
     }
-    return [make() for name, make in makers.items() if name in wanted]
+    order = ("trace", "floors") if loop.is_dry else tuple(makers)
+    return [makers[name]() for name in order if name in wanted]

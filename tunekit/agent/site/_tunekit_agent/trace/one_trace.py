@@ -12,8 +12,9 @@ from ..replayed import Rebuilding
 from ..storages import is_tensor
 from .tracer import Tracer
 
-_STEPS = 2
-"""Optimizer steps that are traced: what the first frees of the time before is not known."""
+_STEPS = 4
+"""Optimizer steps that are traced: what the first frees of the time before is not known, and torch's
+allocator reserves more until the fourth."""
 _FORWARD_NOT_SEEN = (
     "backward was seen of a forward that was not: it runs in a thread of its own, which is not traced"
 )

@@ -64,6 +64,7 @@ class LoopTrace(GivesBatch):
     def __init__(self, torch: Any, loop: LoopAtHand, folder: str) -> None:
         super().__init__()
         self._torch, self._loop, self._folder = torch, loop, folder
+        self._dry = loop.dry
         self._on_cpu = loop.device_type != "cuda"
         self._batch: Any = None
         self._own_size = 0
@@ -78,6 +79,13 @@ class LoopTrace(GivesBatch):
         self._open = contextlib.ExitStack()
         self._broken = 0
         self._unseen_turns = _UNSEEN_TURNS
+
+    @property
+    def phase(self) -> str:
+        """Its name, with the precision and the batch size at work."""
+        if self._at_work is None:
+            return self.name
+        return f"{self.name} {self._precision or 'own'} {self._at_work.size}"
 
     @_keeps_what_was_traced
     def asked(self, source: Any) -> Any:
@@ -111,15 +119,20 @@ class LoopTrace(GivesBatch):
         """Put back what was changed; say why a size is missing that was still at work."""
         if self._at_work is not None and not self.is_over:
             self._why_ended = f"batch size {self._at_work.size} was too slow to be traced"
-        with self._open:
-            if self._at_work is not None:
-                self._at_work.leave()
+        try:
+            with self._open:
+                if self._at_work is not None:
+                    self._at_work.leave()
+        finally:
+            if self._dry is not None:
+                self._dry.leave()
 
     def facts(self) -> dict:
         """Return the plain facts of a TraceSeen record."""
         return {
             "device_type": self._loop.device_type,
             "batches_per_step": self._loop.batches_per_step,
+            "is_dry": self._on_cpu and self._dry is not None,
             "is_own_batch": self._is_own,
             "steps": list(self._seen),
             "doubts": sorted(set(self._doubts)),
@@ -184,6 +197,8 @@ class LoopTrace(GivesBatch):
             self._open.enter_context(stance("force_eager"))
             self._doubts.append("traced without torch.compile, which keeps less")
         if self._on_cpu:
+            if self._dry is not None:
+                self._dry.enter()
             cuda_ways.take(self._torch)
             self._open.enter_context(cuda_ways.lists_of_parameters())
             if self._has_recurrent():
