@@ -22,6 +22,7 @@ A message says what, the value and the remedy:
 `prefetch_factor must be at least 1, got 0; use num_workers 0 to load in the main process`.
 """
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 
@@ -29,6 +30,11 @@ class TunekitError(Exception):
     """Base of every error that tunekit raises on purpose."""
 
     exit_code: ClassVar[int] = 1
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What is said, a line each: a line break within one is not tunekit's own."""
+        return (str(self),)
 
 
 class UsageError(TunekitError):
@@ -48,9 +54,29 @@ class NoChartError(UsageError, AttributeError):
 
 
 class TargetError(TunekitError):
-    """The training command can't be run as it was given."""
+    """The training command can't be run as it was given.
+
+    Args:
+        message: what, and the remedy.
+        last_lines: the last that the command printed.
+    """
 
     exit_code = 4
+
+    def __init__(self, message: str, last_lines: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self._last_lines = tuple(last_lines)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The message, then the last lines."""
+        message = super().__str__()
+        if not self._last_lines:
+            return (message,)
+        return (message, "  its last lines:", *(f"    {line}" for line in self._last_lines))
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
 
 
 class NoTrainingLoopError(TargetError):

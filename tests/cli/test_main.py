@@ -17,7 +17,7 @@ from tunekit import errors
 from tunekit.cli import init, machine, report, report_files, trials
 from tunekit.cli import main as cli
 from tunekit.cli.main import INTERRUPTED, build_parser, main
-from tunekit.errors import TunekitError
+from tunekit.errors import TargetError, TunekitError
 from tunekit.hardware.detect import detect_host
 from tunekit.records import codec
 from tunekit.records.codec import to_json
@@ -239,6 +239,22 @@ def test_an_error_ends_with_its_exit_code_and_one_line(
     captured = capsys.readouterr()
     assert captured.err == "tunekit: what, the value, the remedy\n"
     assert captured.out == ""
+
+
+def test_the_last_lines_of_a_command_are_lines_and_nothing_in_them_breaks_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    def fails(asked: argparse.Namespace, command: list[str]) -> int:
+        raise TargetError("it failed: bad\ntunekit: all is well", ("Traceback", "  no\x1b[2J\nsuch file"))
+
+    monkeypatch.setattr(report, "run_verb", fails)
+    assert main(["report", "run"]) == TargetError.exit_code
+    assert capsys.readouterr().err.splitlines() == [
+        "tunekit: it failed: bad\\ntunekit: all is well",
+        "  its last lines:",
+        "    Traceback",
+        "      no\\x1b[2J\\nsuch file",
+    ]
 
 
 def test_ctrl_c_ends_as_shells_expect(monkeypatch: pytest.MonkeyPatch):

@@ -78,9 +78,14 @@ def _exit_code(arguments: Sequence[str]) -> int:
 
 
 def _complain(error: Exception, arguments: Sequence[str]) -> None:
-    """Print what went wrong in one line: what a file or a flag held may steer a terminal, or be a secret."""
-    told = secrets_of(arguments, os.environ).masked(str(error))
-    say_error(f"tunekit: {printable(told)}")
+    """Print what went wrong: what a file or a flag held may steer a terminal, or be a secret.
+
+    Only the error itself breaks lines: no text that it quotes can look like a line of tunekit's.
+    """
+    secrets = secrets_of(arguments, os.environ)
+    lines = error.lines if isinstance(error, TunekitError) else (str(error),)
+    told = "\n".join(printable(secrets.masked(line)) for line in lines)
+    say_error(f"tunekit: {told}")
 
 
 def _show_fault(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

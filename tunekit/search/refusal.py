@@ -50,10 +50,8 @@ def baseline_error(failure: Failure) -> TargetError:
 
 def _target_error(what: str, failure: Failure) -> TargetError:
     kind = NoTrainingLoopError if failure.kind is OutcomeKind.NO_TRAINING_LOOP else TargetError
-    lines = "".join(f"\n    {line}" for line in failure.last_lines[-_SHOWN_LINES:])
-    said = f"\n  its last lines:{lines}" if lines else ""
     remedy = f"; {failure.remedy}" if failure.remedy else ""
-    return kind(f"{what} ({failure.kind}): {failure.message}{remedy}{said}")
+    return kind(f"{what} ({failure.kind}): {failure.message}{remedy}", failure.last_lines[-_SHOWN_LINES:])
 
 
 def insist_on_a_result(run: Run) -> None:
