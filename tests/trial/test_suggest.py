@@ -252,6 +252,18 @@ def test_a_hint_names_only_what_the_script_has(
     assert binding_hint(knob, discovery(options=options), seen) == hint
 
 
+def test_a_hint_for_a_script_without_a_parser_names_what_its_command_or_its_configurator_has(tmp_path: Path):
+    (tmp_path / "train.py").write_text(
+        "batch_size = 12\ngradient_accumulation_steps = 5\nexec(open('configurator.py').read())\n"
+    )
+    words = ("python", "train.py", "--batch_size=4")
+    known = target(command=words, working_dir=str(tmp_path), script=str(tmp_path / "train.py"))
+    assert binding_hint("batch_size", discovery(), 4, known) == "--bind 'batch_size=--batch_size={}'"
+    told = "--bind 'accumulate_grad_batches=--gradient_accumulation_steps={}'"
+    assert binding_hint("accumulate_grad_batches", discovery(), 5, known) == told
+    assert binding_hint("batch_size", discovery(), 4) == "--bind batch_size=HOW"
+
+
 def test_an_option_that_holds_the_batch_of_all_ranks_is_noticed():
     whole = (option("--batch-size", value=128),)
     assert batch_of_all_ranks(discovery(options=whole, world_size=4), 32) == "--batch-size"

@@ -36,7 +36,8 @@ def learning_rate_to_bind(
     if target.is_bound("lr"):
         raise UsageError(f"{change} and the config has no lr; add one to it, or keep yours with --keep-lr")
     advice = f" (recommended: {lr:.6g})" if lr is not None else ""
-    hint = binding_hint("lr", run.discovery, run.discovery.learning_rate if run.discovery else None)
+    seen = run.discovery.learning_rate if run.discovery else None
+    hint = binding_hint("lr", run.discovery, seen, target)
     raise UsageError(
         f"{change} and lr has no binding{advice}; search with {hint}, or keep the script's own with --keep-lr"
     )

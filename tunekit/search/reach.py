@@ -67,7 +67,8 @@ def why_inert(knob: str, around: Surroundings) -> str | None:
 def _why_out_of_reach(knob: str, around: Surroundings, insisted: bool) -> str | None:
     """Return why the agent can't set a knob inside the process."""
     if knob == "accumulate_grad_batches":
-        return f"only the script can change it; {_bind_hint(knob, around.discovery, around.baseline)}"
+        hint = _bind_hint(knob, around.discovery, around.baseline, around.target)
+        return f"only the script can change it; {hint}"
     if knob in LOADER_KNOBS:
         return _why_not_in_loader(knob, around, insisted)
     return why_not_in_roots(knob, around.discovery, around.baseline)
@@ -75,7 +76,7 @@ def _why_out_of_reach(knob: str, around: Surroundings, insisted: bool) -> str | 
 
 def _why_not_in_loader(knob: str, around: Surroundings, insisted: bool) -> str | None:
     loader = around.discovery.training_loader
-    hint = _bind_hint(knob, around.discovery, around.baseline)
+    hint = _bind_hint(knob, around.discovery, around.baseline, around.target)
     if loader is None:
         return "the script trains without a DataLoader" + (f"; {hint}" if knob == "batch_size" else "")
     if knob == "batch_size" and not loader.batch_size_bound:
@@ -104,5 +105,5 @@ def why_not_in_roots(knob: str, discovery: Discovery, baseline: TrainConfig) -> 
     return None
 
 
-def _bind_hint(knob: str, discovery: Discovery, baseline: TrainConfig) -> str:
-    return f"bind it: {binding_hint(knob, discovery, getattr(baseline, knob))}"
+def _bind_hint(knob: str, discovery: Discovery, baseline: TrainConfig, target: Target | None = None) -> str:
+    return f"bind it: {binding_hint(knob, discovery, getattr(baseline, knob), target)}"

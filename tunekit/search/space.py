@@ -201,7 +201,7 @@ def _at_global_batch(space: Sequence[KnobSpace], global_batch: int, around: Surr
         raise UsageError(f"{told} can't be split over {ranks} ranks; give a multiple of {ranks}")
     per_rank = global_batch // ranks
     if not around.target.is_bound("accumulate_grad_batches"):
-        hint = binding_hint("accumulate_grad_batches", around.discovery, present)
+        hint = binding_hint("accumulate_grad_batches", around.discovery, present, around.target)
         batch_size = _only_batch(batches, per_rank, present, told, hint)
         why = f"{told}, and accumulate_grad_batches has no binding that could make up for another batch"
         entries["batch_size"] = KnobSpace(knob="batch_size", values=(batch_size,), why_fixed=why)

@@ -94,16 +94,19 @@ def candidate_bindings(
     return {knob: candidates for knob, candidates in found.items() if candidates}
 
 
-def binding_hint(knob: str, discovery: Discovery | None, seen: _Value) -> str:
+def binding_hint(knob: str, discovery: Discovery | None, seen: _Value, target: Target | None = None) -> str:
     """Return the flag of tunekit that binds a knob, with an option that the script is known to have.
 
     Args:
         knob: or `lr`.
         discovery: what the baseline learnt; None when it learnt nothing.
         seen: the value that the loop was seen to have; None when it is unknown.
+        target: whose command and text are read where the script has no parser that was seen.
     """
     options = discovery.options if discovery else ()
-    places = _places_of(options, ())
+    places: Sequence[_Place] = _places_of(options, ())
+    if not options and target is not None:
+        places = tuple(_without_a_parser(target))
     named = _named(knob, places)
     fitting = list(_bindings_to(knob, named, seen)) if seen is not None else []
     if knob == "precision" and seen is not None:
