@@ -22,7 +22,10 @@ def target_of(options: argparse.Namespace, command: Sequence[str], builtin: str 
         TargetError: there is no such program, script or file.
         UsageError: a binding can't be understood, or names a key that is not there.
     """
-    from tunekit.trial.bindings import check_bindings  # noqa: PLC0415 - slow to import; --help must be instant
+    from tunekit.trial.bindings import (  # noqa: PLC0415 - slow to import; --help must be instant
+        check_bindings,
+        present_values,
+    )
     from tunekit.trial.target import resolve_target  # noqa: PLC0415
 
     target = resolve_target(command, Path.cwd(), builtin=builtin)
@@ -30,7 +33,9 @@ def target_of(options: argparse.Namespace, command: Sequence[str], builtin: str 
         update={"bindings": bindings_of(options.bind), "samples_per_step": options.samples_per_step}
     )
     check_bindings(target)
-    return target
+    present = present_values(target)
+    unset = tuple(one.knob for one in target.bindings if target.is_bound(one.knob) and one.knob not in present)
+    return target.model_copy(update={"unset_knobs": unset})
 
 
 def target_or_builtin(options: argparse.Namespace, command: Sequence[str]) -> "Target":

@@ -55,7 +55,7 @@ class AgentRequest(Record):
     redirected: dict[str, str] = Field(default_factory=dict)
     """Rewritten copies of the user's files, by the real path whose reads see them."""
     samples_per_step: int | None = None
-    """Samples in a batch of a script without a DataLoader, as declared; None to look at the input."""
+    """Samples in a batch of a script without a DataLoader, None where they are not known."""
     world_size: PositiveInt = 1
     """apply: processes that trained together when the config was measured."""
     promised_it_per_s: tuple[float, float] | None = None

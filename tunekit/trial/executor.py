@@ -22,11 +22,12 @@ from tunekit.records.details import Detail
 from tunekit.records.measurement import Measurement
 from tunekit.records.target import Discovery, Target
 from tunekit.records.telemetry import Telemetry
-from tunekit.records.trial import Failure, TrialRecord, TrialRole
+from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.trial.bindings import Bound, bind, present_values
 from tunekit.trial.device_memory import DeviceMemory
 from tunekit.trial.launch import start_trial, write_copies
 from tunekit.trial.outcome import measurement_of
+from tunekit.trial.suggest import default_values
 from tunekit.trial.watch import Evidence, Limits, TrialProgress, TrialWatch
 
 _LONGEST_SOCKET_PARENT = 50
@@ -124,7 +125,7 @@ class ProcessExecutor:
             evidence,
             bound,
             known.discovery if known else None,
-            known.baseline.batch_size if known else None,
+            known.baseline.batch_size if known else self._bound_batch(),
             spec.sizes,
         )
         still_unknown = known is None or not known.discovery.complete
@@ -133,7 +134,7 @@ class ProcessExecutor:
             number=spec.number,
             role=spec.role,
             round=spec.round,
-            config=spec.config or (known.baseline if known else baseline_config(evidence)),
+            config=spec.config or (known.baseline if known else _config_seen(evidence, result)),
             is_baseline_config=spec.config is None,
             started_at=started_at,
             duration_s=evidence.duration_s,
@@ -166,17 +167,21 @@ class ProcessExecutor:
             ) from error
 
     def _samples_per_step(self, spec: TrialSpec) -> int | None:
-        """Return the samples in a batch of a script without a DataLoader, where they are known.
+        """Return the samples in a batch of a script without a DataLoader, None where they are not known.
 
-        A bound batch size is what it says; the baseline's is what the user declared, or what the
-        command, file or variable says now.
+        A bound batch size is what it says; the baseline's is what command, file or variable say, what the
+        user declared, or the script's own default.
         """
-        if not self._target.is_bound("batch_size"):
-            return self._target.samples_per_step
-        if spec.config is not None:
+        if spec.config is not None and self._target.is_bound("batch_size"):
             return spec.config.batch_size
+        return self._bound_batch() or self._target.samples_per_step
+
+    def _bound_batch(self) -> int | None:
+        """Return the batch size that the script has by the place that it is bound to, unless the user says it."""
         present = present_values(self._target).get("batch_size")
-        return self._target.samples_per_step or (present if isinstance(present, int) else None)
+        if present is None and self._target.samples_per_step is None:
+            present = default_values(self._target).get("batch_size")
+        return present if isinstance(present, int) and present != self._target.samples_per_step else None
 
     def _limits_of(self, spec: TrialSpec) -> Limits:
         """Return the limits; while torch.compile works, minutes may pass without a batch."""
@@ -216,6 +221,12 @@ def _scratch_folder() -> str:
     """Make a folder for the trial's sockets, whose paths may have no more than 107 characters."""
     usual = tempfile.gettempdir()
     return tempfile.mkdtemp(prefix="tunekit-", dir=usual if len(usual) <= _LONGEST_SOCKET_PARENT else "/tmp")
+
+
+def _config_seen(evidence: Evidence, result: Measurement | Failure) -> TrainConfig | None:
+    """Return the script's own knob values; None too where its batch size is not known."""
+    is_unknown = isinstance(result, Failure) and result.kind is OutcomeKind.SAMPLES_UNKNOWN
+    return None if is_unknown else baseline_config(evidence)
 
 
 def baseline_config(evidence: Evidence) -> TrainConfig | None:

@@ -13,7 +13,7 @@ from tunekit.records.details import Details, LargestSeen
 from tunekit.records.measurement import LoopMeasurement, Measurement
 from tunekit.records.target import Discovery
 from tunekit.records.trial import Failure, MemoryPoint, OutcomeKind
-from tunekit.trial.applied import knob_missed
+from tunekit.trial.applied import batch_contradicted, inputs_text, knob_missed
 from tunekit.trial.bindings import Bound
 from tunekit.trial.watch import Evidence, plain
 
@@ -43,6 +43,10 @@ _REMEDIES = {
         "run the script with a plain `python` that honours PYTHONPATH: not python -I, -E or -S, "
         "and not inside a container"
     ),
+    OutcomeKind.SAMPLES_UNKNOWN: (
+        "say it with --samples-per-step N, the samples that one process takes in one forward and backward "
+        "pass, or bind the script's own setting of it, such as --bind 'batch_size=--FLAG {}'"
+    ),
     OutcomeKind.KNOB_NOT_APPLIED: "take the knob out of the search with --fix, as the script sets it",
     OutcomeKind.COMPILE_NO_EFFECT: "keep compile off for this model: --fix compile=false",
     OutcomeKind.NONFINITE_LOSS: "lower the learning rate, or keep the precision with --fix precision=fp32",
@@ -71,7 +75,7 @@ def measurement_of(
         evidence: what the watch saw.
         bound: how its config was put into the target.
         baseline: what the baseline learnt; None at the baseline.
-        own_batch: samples in a batch of the script as it is.
+        own_batch: samples in a batch of the script as it is; at the baseline what a bound place says.
         sizes: batch sizes that its training alone was to be timed at, in order.
     """
     if evidence.done is None or (evidence.done.is_final and not _ended_well(evidence)):
@@ -86,6 +90,9 @@ def measurement_of(
     if evidence.learnt is None or not evidence.learnt.discovery.complete:
         message = f"what the agent told could not be read ({evidence.rejected_lines} lines rejected)"
         return _failure(OutcomeKind.AGENT_ABSENT, message, evidence)
+    unknown = _unknown_samples(loop, evidence.learnt.discovery, own_batch if baseline is None else None)
+    if unknown:
+        return _failure(OutcomeKind.SAMPLES_UNKNOWN, unknown, evidence)
     missed = knob_missed(loop, bound.changed, bound.injected, evidence.learnt, baseline, own_batch)
     if missed:
         return _failure(OutcomeKind.KNOB_NOT_APPLIED, missed, evidence)
@@ -98,6 +105,28 @@ def measurement_of(
         memory=evidence.memory,
         details=evidence.done.details if evidence.done.is_final else _cut_short(evidence, sizes),
     )
+
+
+def _unknown_samples(loop: LoopMeasurement, found: Discovery, said: int | None) -> str | None:
+    """Return why the samples in a batch of a loop without a loader are not known, None where they are.
+
+    Args:
+        loop: as it was measured.
+        found: what was learnt of it.
+        said: the batch size that a bound place says, and that is still to be held against the inputs.
+    """
+    if loop.has_loader:
+        return None
+    per_step = f", {found.batches_per_step} times per optimizer step" if found.batches_per_step > 1 else ""
+    told = (
+        f"the script makes its batches itself, {loop.steady_it_per_s:.3g} per second, and how many samples one "
+        f"holds is not known: its model's input is {inputs_text(found)}{per_step}"
+    )
+    if loop.batch_size is None:
+        return told
+    if said is not None and batch_contradicted(found, said):
+        return f"{told}, which has no dimension for the {said} that batch_size is bound to"
+    return None
 
 
 def _ended_well(evidence: Evidence) -> bool:

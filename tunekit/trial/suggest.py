@@ -5,6 +5,7 @@ A suggestion is made only where the value that stands there is the value that th
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tunekit.records.config import Precision
 from tunekit.records.target import Binding, BindingKind, Target
 from tunekit.trial.binding_syntax import binding_text, parse_binding
 from tunekit.trial.config_files import all_keys
+from tunekit.trial.spelling import BoundValue, value_read
 
 _NAMES = {
     "batch_size": (
@@ -92,6 +94,19 @@ def suggest_bindings(target: Target, seen: Mapping[str, _Value]) -> tuple[Bindin
     unbound = [knob for knob in _NAMES if knob in seen and target.binding_of(knob) is None]
     found = (_first_place(knob, seen[knob], sources) for knob in unbound)
     return tuple(binding for binding in found if binding is not None and _can_be_written(binding))
+
+
+def default_values(target: Target) -> dict[str, BoundValue]:
+    """Return what bound flags have by the script's own defaults, as far as they stand in its text once."""
+    values: dict[str, BoundValue] = {}
+    declared = tuple(_in_the_script(target))
+    for binding in target.bindings:
+        flag = binding.words[0].partition("=")[0] if binding.words else None
+        texts = {str(place.value) for place in declared if place.words[0] == flag}
+        if len(texts) == 1:
+            with suppress(TunekitError, ValueError):
+                values[binding.knob] = value_read(binding, texts.pop())
+    return values
 
 
 def _can_be_written(binding: Binding) -> bool:

@@ -246,7 +246,7 @@ class Observer:
         if not self._measures:
             return
         self._tell_learnt(roots, self._training)
-        self._make_clock(roots)
+        self._make_clock()
 
     def _tell_learnt(self, roots: list, training: LoaderInfo | None) -> None:
         self._log.emit(
@@ -255,11 +255,11 @@ class Observer:
             applied=measured.applied_facts(self._request.loader, self.loaders, training, self.roots),
         )
 
-    def _make_clock(self, roots: list) -> None:
+    def _make_clock(self) -> None:
         training = self._training.facts if self._training else {}
         workers, prefetch = training.get("num_workers", 0), training.get("prefetch_factor") or 0
         _, epoch_batches = facts.epoch_of(self._training)
-        self._loaderless_samples = self._request.samples_per_step or (roots and roots[0].input_samples) or 1
+        self._loaderless_samples = self._request.samples_per_step or 1
         self._batches_per_step = self._learner.batches_per_step()
         self._clock = LoopClock(
             time.perf_counter,
@@ -337,7 +337,8 @@ class Observer:
             self._batches_per_step,
             self.synchronize,
         )
-        wanted = [] if self._clock.is_abandoned else self._request.details
+        samples_unknown = self._training is None and self._request.samples_per_step is None
+        wanted = [] if samples_unknown or self._clock.is_abandoned else self._request.details
         self._closer = CloserLook(self._measurement(), wanted, self._log, loop, self._progress)
         return self._look_closer(source)
 
@@ -369,7 +370,7 @@ class Observer:
             "script_steps": self._teller.steps,
         }
         if self._training is None:
-            others["batch_size"] = self._loaderless_samples
+            others["batch_size"] = self._request.samples_per_step
         if self._window_from is not None:
             others["discarded_batches"] = self._window_from
         return measured.loop_facts(self._learner, self.ranks, self.steps, self._clock, others)
