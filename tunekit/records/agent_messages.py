@@ -153,6 +153,18 @@ class NonfiniteEvent(AgentEvent):
     steps: NonNegativeInt
 
 
+class ByHandEvent(AgentEvent):
+    """The loop updates its parameters without an optimizer of torch, as far as can be seen."""
+
+    event: Literal["by_hand"]
+    passes: NonNegativeInt
+    """Gradients that it asked for."""
+    changes: NonNegativeInt
+    """Those after which parameters had changed; 0 where no parameter could be seen to."""
+    seconds: NonNegativeFloat
+    """Since the first."""
+
+
 class ErrorSeen(Record):
     """The exception that ended the script."""
 
@@ -173,6 +185,8 @@ class ExitEvent(AgentEvent):
     event: Literal["exit"]
     steps: NonNegativeInt
     batches: NonNegativeInt
+    gradients: NonNegativeInt = 0
+    """Backward passes, and calls of torch.autograd.grad, before the first optimizer step."""
     error: ErrorSeen | None
 
 
@@ -205,6 +219,7 @@ AnyEvent = (
     | LearntEvent
     | DoneEvent
     | NonfiniteEvent
+    | ByHandEvent
     | ExitEvent
     | WrittenEvent
     | GuardErrorEvent

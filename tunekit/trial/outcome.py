@@ -8,7 +8,7 @@ import re
 import signal
 from collections.abc import Iterable, Sequence
 
-from tunekit.records.agent_messages import ErrorSeen, RankEvent
+from tunekit.records.agent_messages import ByHandEvent, ErrorSeen, RankEvent
 from tunekit.records.details import Details, LargestSeen
 from tunekit.records.measurement import LoopMeasurement, Measurement
 from tunekit.records.target import Discovery
@@ -51,6 +51,11 @@ _REMEDIES = {
     OutcomeKind.COMPILE_NO_EFFECT: "keep compile off for this model: --fix compile=false",
     OutcomeKind.NONFINITE_LOSS: "lower the learning rate, or keep the precision with --fix precision=fp32",
 }
+_BY_HAND_REMEDY = (
+    "let torch.optim make the update, whose steps can be seen: optimizer = torch.optim.SGD(model.parameters(), "
+    "lr=LR), then optimizer.step() in place of the loop over the parameters; put an update of your own into "
+    "step() of a subclass of torch.optim.Optimizer"
+)
 _NATIVE_CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)
 _NATIVE_REMEDY = "native code crashed: PYTHONFAULTHANDLER=1 before the command shows where"
 _MOST_FAULTS = 16
@@ -213,6 +218,14 @@ def _failure_without_measurement(evidence: Evidence) -> Failure:
         return _failure(OutcomeKind.SCRIPT_ERROR, f"could not be started: {evidence.start_error}", evidence)
     if evidence.agent_error is not None:
         return _failure(OutcomeKind.AGENT_ABSENT, f"the agent failed: {evidence.agent_error}", evidence)
+    if evidence.by_hand is not None:
+        return _failure_of_updates_by_hand(evidence.by_hand, evidence)
+    if evidence.elsewhere is not None:
+        message = (
+            f"the command started `{evidence.elsewhere.words}` and no Python with torch runs here: the training is "
+            "behind it, where tunekit does not see it"
+        )
+        return _failure(OutcomeKind.AGENT_ABSENT, message, evidence, evidence.elsewhere.remedy)
     if evidence.limit is not None:
         return _failure_by_limit(evidence.limit, evidence)
     if evidence.exit is not None and evidence.exit.error is not None:
@@ -220,6 +233,20 @@ def _failure_without_measurement(evidence: Evidence) -> Failure:
     if evidence.returncode not in (0, None):
         return _failure_by_status(evidence.returncode, evidence)
     return _failure_of_a_good_end(evidence)
+
+
+def _failure_of_updates_by_hand(seen: ByHandEvent, evidence: Evidence) -> Failure:
+    ran = f"{seen.passes} backward passes ran without a step of a torch.optim optimizer"
+    if seen.changes:
+        message = (
+            f"{ran}, and the parameters had changed after {seen.changes} of them: the loop updates them by hand"
+        )
+    else:
+        message = (
+            f"{ran} in {seen.seconds:.0f} s, and the script made no such optimizer: it updates its parameters by "
+            "hand, or with an optimizer that torch does not know"
+        )
+    return _failure(OutcomeKind.NO_TRAINING_LOOP, message, evidence, _BY_HAND_REMEDY)
 
 
 def _failure_by_limit(limit: OutcomeKind, evidence: Evidence) -> Failure:
@@ -269,6 +296,10 @@ def _failure_of_a_good_end(evidence: Evidence) -> Failure:
     if not evidence.started:
         message = "the script ended without the agent having run in it"
         return _failure(OutcomeKind.AGENT_ABSENT, message, evidence)
+    gradients = evidence.exit.gradients if evidence.exit else 0
+    if evidence.steps == 0 and gradients:
+        message = f"the script ended after {gradients} backward passes without a step of a torch.optim optimizer"
+        return _failure(OutcomeKind.NO_TRAINING_LOOP, message, evidence, _BY_HAND_REMEDY)
     if evidence.steps == evidence.batches == 0:
         message = "the script ended without asking a loader for a batch and without an optimizer step"
         return _failure(OutcomeKind.NO_TRAINING_LOOP, message, evidence)

@@ -15,6 +15,7 @@ from tunekit.hardware.telemetry.sampler import LoopSample, Sampler, Series
 from tunekit.hardware.telemetry.tree import TreeMeter
 from tunekit.records.agent_messages import (
     AgentErrorEvent,
+    ByHandEvent,
     DoneEvent,
     ExitEvent,
     GuardErrorEvent,
@@ -27,6 +28,7 @@ from tunekit.records.agent_messages import (
 )
 from tunekit.records.measurement import TreeMemory
 from tunekit.records.trial import MemoryPoint, OutcomeKind, WrittenFile
+from tunekit.trial.elsewhere import Elsewhere, elsewhere_in
 from tunekit.trial.events import EventReader, read_pulse
 from tunekit.trial.keeper import descendants
 from tunekit.trial.launch import OUTPUT_FILE
@@ -43,6 +45,9 @@ _DETAILS_LIMIT_S = 120.0
 _DETAILS_DEADLINES = 2.0
 """A measured script is given that long for each thing that is looked at, or two of the agent's own deadlines
 if that is longer: the agent gives up at the loop's next turn, which may never come."""
+_ELSEWHERE_EVERY_S = 1.0
+_ELSEWHERE_S, _ELSEWHERE_BESIDE_PYTHON_S = 4.0, 20.0
+"""For how long a program that trains elsewhere is there alone, or beside a Python that may yet train itself."""
 _TAIL_BYTES = 64 << 10
 _TAIL_LINES = 20
 _UNPRINTABLE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -85,6 +90,10 @@ class Evidence:
     done: DoneEvent | None = None
     nonfinite: NonfiniteEvent | None = None
     exit: ExitEvent | None = None
+    by_hand: ByHandEvent | None = None
+    """The loop trains without an optimizer of torch."""
+    elsewhere: Elsewhere | None = None
+    """A program of the tree that has the training run where the agent is not."""
     agent_error: str | None = None
     faults: list[str] = field(default_factory=list)
     """The guard's own faults, which the trial went on after."""
@@ -147,6 +156,8 @@ class TrialWatch:
         self._oom_kills_before = oom_kills()
         self._started_at = self._moved_at = self._fetched_at = self._told_at = clock()
         self._phase = "starting"
+        self._elsewhere_since: float | None = None
+        self._look_elsewhere_at = self._started_at
 
     def run(self) -> Evidence:
         """Watch until the measurement is done, a limit is reached or the target ends.
@@ -219,6 +230,8 @@ class TrialWatch:
                     self._take_done(event)
                 case NonfiniteEvent():
                     self._evidence.nonfinite = event
+                case ByHandEvent():
+                    self._evidence.by_hand = event
                 case ExitEvent():
                     self._take_exit(event)
                 case WrittenEvent() if len(self._evidence.written) < _MAX_WRITTEN:
@@ -271,7 +284,7 @@ class TrialWatch:
 
     def _over_limit(self) -> bool:
         now, limits, evidence = self._clock(), self._limits, self._evidence
-        if evidence.agent_error is not None:
+        if evidence.agent_error is not None or evidence.by_hand is not None or self._trains_elsewhere(now):
             return True
         if now - self._started_at > limits.trial_s:
             evidence.limit = OutcomeKind.TIMEOUT
@@ -298,6 +311,22 @@ class TrialWatch:
                 f"more than the limit of {limits.ram_bytes >> 20} MiB"
             )
         return evidence.limit is not None
+
+    def _trains_elsewhere(self, now: float) -> bool:
+        """Return whether a program that stays starts the training elsewhere, while none here has begun to."""
+        evidence = self._evidence
+        if evidence.steps or evidence.batches or evidence.learnt is not None or now < self._look_elsewhere_at:
+            return False
+        self._look_elsewhere_at = now + _ELSEWHERE_EVERY_S
+        found = elsewhere_in(descendants(self._keeper.pid))
+        if found is None:
+            self._elsewhere_since = None
+            return False
+        if self._elsewhere_since is None:
+            self._elsewhere_since = now
+        stays_s = _ELSEWHERE_BESIDE_PYTHON_S if evidence.started else _ELSEWHERE_S
+        evidence.elsewhere = found if now - self._elsewhere_since >= stays_s else None
+        return evidence.elsewhere is not None
 
     def _report(self) -> None:
         elapsed_s = self._clock() - self._started_at

@@ -11,6 +11,7 @@ from typing import Any
 
 from . import facts, knobs, measured, model_bytes
 from .batches import BatchWatch
+from .by_hand import UpdatesByHand
 from .beginnings import Beginnings, Settling
 from .closer_look import CloserLook, tell_done
 from .device_times import DeviceTimes
@@ -65,7 +66,7 @@ class Observer:
         self.ranks = Ranks(owner, self._joined)
         self.loaders = LoaderWatch(request.loader, loader_knobs, self, owner, request.working_dir)
         self.work = WorkWatch(owner, request.scratch_folder)
-        self.steps = StepWatch(self, owner)
+        self.steps = StepWatch(self, owner, UpdatesByHand(log))
         self.autocasts = AutocastWatch()
         self.roots = RootFinder(
             request.roots,
@@ -396,5 +397,9 @@ class Observer:
             tell_done(self._log, self._measurement(), is_final=True)
             return
         self._log.emit(
-            "exit", steps=self._teller.steps, batches=self._teller.batches, error=facts.of_error(error)
+            "exit",
+            steps=self._teller.steps,
+            batches=self._teller.batches,
+            gradients=self.steps.by_hand.passes,
+            error=facts.of_error(error),
         )
