@@ -18,9 +18,7 @@ def found(sizes: Sizes, batches_per_step: int = 1, world_size: int = 1) -> Disco
     """What is learnt of a model that is called with inputs of these sizes, by their paths."""
     inputs = tuple(InputSeen(path=path, sizes=one) for path, one in sizes.items())
     called = (root(inputs=inputs),) if sizes else ()
-    return discovery(
-        loaders=(), roots=called, batches_per_step=batches_per_step, world_size=world_size
-    )
+    return discovery(loaders=(), roots=called, batches_per_step=batches_per_step, world_size=world_size)
 
 
 def missed(before: Discovery, now: Discovery, own: int = 20, wanted: int = 40) -> str | None:
@@ -46,7 +44,10 @@ REACHED: dict[str, tuple[Sizes, Sizes]] = {
     "tokens of all samples in one dimension": ({TENSOR: (700,)}, {TENSOR: (1400,)}),
     "another length at each step": ({TENSOR: (35, 20)}, {TENSOR: (31, 40)}),
     "two views of each sample": ({TENSOR: (40, 3, 8, 8)}, {TENSOR: (80, 3, 8, 8)}),
-    "bounds of packed samples": ({"['cu_seqlens']": (21,), TENSOR: (713,)}, {"['cu_seqlens']": (41,), TENSOR: (1500,)}),
+    "bounds of packed samples": (
+        {"['cu_seqlens']": (21,), TENSOR: (713,)},
+        {"['cu_seqlens']": (41,), TENSOR: (1500,)},
+    ),
     "packed samples without bounds": ({TENSOR: (713, 20)}, {TENSOR: (1500, 20)}),
     "a list of samples": ({TENSOR: (20,), "[0][0]": (3, 40, 50)}, {TENSOR: (40,), "[0][0]": (3, 48, 41)}),
     "samples that are padded": ({TENSOR: (20, 35)}, {TENSOR: (40, 61)}),

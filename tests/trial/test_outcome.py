@@ -8,6 +8,7 @@ from build_records import discovery, largest_seen, loop
 from scripted_search import loader
 
 from tunekit.records.agent_messages import (
+    ByHandEvent,
     DoneEvent,
     ErrorSeen,
     ExitEvent,
@@ -30,6 +31,7 @@ from tunekit.records.measurement import Measurement, TreeMemory
 from tunekit.records.target import InputSeen, RootSeen
 from tunekit.records.trial import Failure, MemoryPoint, OutcomeKind
 from tunekit.trial.bindings import Bound
+from tunekit.trial.elsewhere import Elsewhere
 from tunekit.trial.outcome import measurement_of
 from tunekit.trial.watch import Evidence, standstill
 
@@ -609,6 +611,31 @@ def test_a_script_that_neither_loads_nor_steps_never_trains():
     found = failed(ended(0, steps=0, batches=0))
     assert found.kind is OutcomeKind.NO_TRAINING_LOOP
     assert "without asking a loader for a batch" in found.message
+
+
+@pytest.mark.parametrize(("changes", "told"), [(3, "by hand"), (0, "does not know")])
+def test_a_loop_that_updates_by_hand_is_told_how_to_use_an_optimizer(changes: int, told: str):
+    seen = ByHandEvent(event="by_hand", time_s=2.0, passes=80, changes=changes, seconds=21.0)
+    found = failed(ended(-signal.SIGKILL, by_hand=seen))
+    assert found.kind is OutcomeKind.NO_TRAINING_LOOP
+    assert "80 backward passes" in found.message
+    assert told in found.message
+    assert "optimizer.step()" in (found.remedy or "")
+
+
+def test_a_script_that_ended_without_a_step_says_how_many_backward_passes_it_made():
+    seen = ExitEvent(event="exit", time_s=2.0, steps=0, batches=0, gradients=40, error=None)
+    found = failed(ended(0, exit=seen, steps=0, batches=0))
+    assert found.kind is OutcomeKind.NO_TRAINING_LOOP
+    assert "40 backward passes" in found.message
+
+
+def test_a_training_behind_another_program_names_it_and_its_remedy():
+    seen = Elsewhere("docker run", "put tunekit into the container")
+    found = failed(ended(-signal.SIGKILL, elsewhere=seen, started=False, steps=0))
+    assert found.kind is OutcomeKind.AGENT_ABSENT
+    assert "`docker run`" in found.message
+    assert found.remedy == "put tunekit into the container"
 
 
 def test_a_script_that_ends_too_soon_is_too_short():

@@ -7,7 +7,7 @@ from build_records import target
 
 from tunekit.records.target import Binding
 from tunekit.trial.binding_syntax import how_text, parse_binding
-from tunekit.trial.suggest import suggest_bindings
+from tunekit.trial.suggest import default_values, suggest_bindings
 
 SEEN = {"batch_size": 32, "num_workers": 4, "accumulate_grad_batches": 1, "precision": "fp32", "lr": 0.05}
 
@@ -85,3 +85,23 @@ def test_a_script_that_can_not_be_read_suggests_nothing(script: str, tmp_path: P
 def test_a_config_file_that_can_not_be_read_suggests_nothing(tmp_path: Path):
     (tmp_path / "a.json").write_text("{")
     assert suggested(tmp_path, "--config", "a.json") == {}
+
+
+@pytest.mark.parametrize(
+    ("script", "found"),
+    [
+        ("add('x'); p.add_argument('--bs', type=int, default=20)", {"batch_size": 20}),
+        ("p.add_argument('--bs', type=int)", {}),
+        ("p.add_argument('--bs', default='auto')", {}),
+        ("p.add_argument('--bs', default=20); q.add_argument('--bs', default=8)", {}),
+        ("p.add_argument('--batch', default=20)", {}),
+        ("no python", {}),
+    ],
+)
+def test_the_default_of_a_bound_flag_is_known_where_the_script_declares_one(
+    script: str, found: dict[str, int], tmp_path: Path
+):
+    (tmp_path / "train.py").write_text(script)
+    flags = (parse_binding("batch_size=--bs {}"), parse_binding("num_workers=env:WORKERS"))
+    known = target(script=str(tmp_path / "train.py"), bindings=flags)
+    assert default_values(known) == found

@@ -1,4 +1,4 @@
-"""A recurrent language model as classic scripts train it: seq-first chunks of one long text, no DataLoader."""
+"""A recurrent language model as classic scripts train it: chunks of a long text, seq-first, no DataLoader."""
 
 import argparse
 
@@ -43,7 +43,7 @@ def update_by_hand(model, how, lr):
     else:
         with torch.no_grad():
             for parameter in model.parameters():
-                parameter -= lr * parameter.grad
+                parameter.sub_(lr * parameter.grad)
 
 
 def batchify(tokens, batch_size):

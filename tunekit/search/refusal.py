@@ -54,8 +54,8 @@ def baseline_error(failure: Failure) -> TargetError:
 def refused_batch(failure: Failure) -> TargetError:
     """Return the error for a batch size that its binding did not set, in a script that makes its batches."""
     return TargetError(
-        f"another batch size does not reach the loop as it is bound: {failure.message}; bind another place, or "
-        "take batch_size out with --bind batch_size=fixed and say --samples-per-step N"
+        f"another batch size does not reach the loop as it is bound: {failure.message}; bind another place, "
+        "or take batch_size out with --bind batch_size=fixed and say --samples-per-step N"
     )
 
 

@@ -114,7 +114,7 @@ def batch_contradicted(found: Discovery, batch_size: int) -> bool:
 
 
 def inputs_text(found: Discovery) -> str:
-    """Return what the models are called with, such as "35 x 20 and 1 x 20 x 64"; "n/a" where it is not known."""
+    """Return what the models are called with, such as "35 x 20 and 1 x 20 x 64"; "n/a" if unknown."""
     shapes = dict.fromkeys(
         " x ".join(map(str, one.sizes))
         for root in found.roots
@@ -137,7 +137,7 @@ def _sizes_of_both(before: Discovery, now: Discovery) -> list[tuple[int, int]]:
 
 
 def _holds(batch_size: int, size: int) -> bool:
-    """Return whether a dimension may be a batch's: its samples, as many parts of each, or bounds of packed ones."""
+    """Return whether a dimension may be a batch's: its samples, parts of each, or bounds of packed ones."""
     return size > 0 and (size % batch_size == 0 or size == batch_size + 1)
 
 

@@ -1,4 +1,4 @@
-"""Programs that start a training where tunekit's agent can't be: in a container, on another machine, as a job."""
+"""Programs that start a training where the agent can't be: in a container, on another machine, as a job."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -65,7 +65,7 @@ def starts_elsewhere(command: Sequence[str]) -> Elsewhere | None:
 
 
 def elsewhere_in(pids: Sequence[int]) -> Elsewhere | None:
-    """Return which of these processes started a training elsewhere; None where one of them has torch itself."""
+    """Return which of these processes started a training elsewhere; None where one has torch itself."""
     found = [one for one in (_launcher(_words_of(pid)) for pid in pids) if one is not None]
     return None if not found or any(_has_torch(pid) for pid in pids) else found[0]
 

@@ -177,7 +177,7 @@ class ProcessExecutor:
         return self._bound_batch() or self._target.samples_per_step
 
     def _bound_batch(self) -> int | None:
-        """Return the batch size that the script has by the place that it is bound to, unless the user says it."""
+        """Return the batch size of the script by the place that it is bound to, unless the user says it."""
         present = present_values(self._target).get("batch_size")
         if present is None and self._target.samples_per_step is None:
             present = default_values(self._target).get("batch_size")

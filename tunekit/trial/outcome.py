@@ -52,9 +52,9 @@ _REMEDIES = {
     OutcomeKind.NONFINITE_LOSS: "lower the learning rate, or keep the precision with --fix precision=fp32",
 }
 _BY_HAND_REMEDY = (
-    "let torch.optim make the update, whose steps can be seen: optimizer = torch.optim.SGD(model.parameters(), "
-    "lr=LR), then optimizer.step() in place of the loop over the parameters; put an update of your own into "
-    "step() of a subclass of torch.optim.Optimizer"
+    "let torch.optim make the update, whose steps can be seen: optimizer = torch.optim.SGD("
+    "model.parameters(), lr=LR), then optimizer.step() in place of the loop over the parameters; put an "
+    "update of your own into step() of a subclass of torch.optim.Optimizer"
 )
 _NATIVE_CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)
 _NATIVE_REMEDY = "native code crashed: PYTHONFAULTHANDLER=1 before the command shows where"
@@ -124,8 +124,8 @@ def _unknown_samples(loop: LoopMeasurement, found: Discovery, said: int | None) 
         return None
     per_step = f", {found.batches_per_step} times per optimizer step" if found.batches_per_step > 1 else ""
     told = (
-        f"the script makes its batches itself, {loop.steady_it_per_s:.3g} per second, and how many samples one "
-        f"holds is not known: its model's input is {inputs_text(found)}{per_step}"
+        f"the script makes its batches itself, {loop.steady_it_per_s:.3g} per second, and how many samples "
+        f"one holds is not known: its model's input is {inputs_text(found)}{per_step}"
     )
     if loop.batch_size is None:
         return told
@@ -222,8 +222,8 @@ def _failure_without_measurement(evidence: Evidence) -> Failure:
         return _failure_of_updates_by_hand(evidence.by_hand, evidence)
     if evidence.elsewhere is not None:
         message = (
-            f"the command started `{evidence.elsewhere.words}` and no Python with torch runs here: the training is "
-            "behind it, where tunekit does not see it"
+            f"the command started `{evidence.elsewhere.words}` and no Python with torch runs here: the "
+            "training is behind it, where tunekit does not see it"
         )
         return _failure(OutcomeKind.AGENT_ABSENT, message, evidence, evidence.elsewhere.remedy)
     if evidence.limit is not None:
@@ -237,15 +237,10 @@ def _failure_without_measurement(evidence: Evidence) -> Failure:
 
 def _failure_of_updates_by_hand(seen: ByHandEvent, evidence: Evidence) -> Failure:
     ran = f"{seen.passes} backward passes ran without a step of a torch.optim optimizer"
+    told = "and the script made no such optimizer: it updates by hand, or with one that torch does not know"
     if seen.changes:
-        message = (
-            f"{ran}, and the parameters had changed after {seen.changes} of them: the loop updates them by hand"
-        )
-    else:
-        message = (
-            f"{ran} in {seen.seconds:.0f} s, and the script made no such optimizer: it updates its parameters by "
-            "hand, or with an optimizer that torch does not know"
-        )
+        told = f"and parameters had changed after {seen.changes} of them: the loop updates them by hand"
+    message = f"{ran} in {seen.seconds:.1f} s, {told}"
     return _failure(OutcomeKind.NO_TRAINING_LOOP, message, evidence, _BY_HAND_REMEDY)
 
 
@@ -298,7 +293,9 @@ def _failure_of_a_good_end(evidence: Evidence) -> Failure:
         return _failure(OutcomeKind.AGENT_ABSENT, message, evidence)
     gradients = evidence.exit.gradients if evidence.exit else 0
     if evidence.steps == 0 and gradients:
-        message = f"the script ended after {gradients} backward passes without a step of a torch.optim optimizer"
+        message = (
+            f"the script ended after {gradients} backward passes without a step of a torch.optim optimizer"
+        )
         return _failure(OutcomeKind.NO_TRAINING_LOOP, message, evidence, _BY_HAND_REMEDY)
     if evidence.steps == evidence.batches == 0:
         message = "the script ended without asking a loader for a batch and without an optimizer step"

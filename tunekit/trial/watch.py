@@ -47,7 +47,7 @@ _DETAILS_DEADLINES = 2.0
 if that is longer: the agent gives up at the loop's next turn, which may never come."""
 _ELSEWHERE_EVERY_S = 1.0
 _ELSEWHERE_S, _ELSEWHERE_BESIDE_PYTHON_S = 4.0, 20.0
-"""For how long a program that trains elsewhere is there alone, or beside a Python that may yet train itself."""
+"""For how long a program that trains elsewhere is there alone, or beside a Python that may train yet."""
 _TAIL_BYTES = 64 << 10
 _TAIL_LINES = 20
 _UNPRINTABLE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")

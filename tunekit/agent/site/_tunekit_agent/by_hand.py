@@ -75,7 +75,9 @@ class UpdatesByHand:
         if _has_optimizer(sys.modules["torch"]):
             is_certain = self._changes >= _INNER_CHANGES and seconds > _INNER_S
         else:
-            is_certain = self._changes >= _CERTAIN_CHANGES or (self._passes >= _PASSES and seconds > _PASSES_S)
+            is_certain = self._changes >= _CERTAIN_CHANGES or (
+                self._passes >= _PASSES and seconds > _PASSES_S
+            )
         if is_certain:
             self._is_over = True
             self._log.emit("by_hand", passes=self._passes, changes=self._changes, seconds=seconds)

@@ -11,8 +11,8 @@ from typing import Any
 
 from . import facts, knobs, measured, model_bytes
 from .batches import BatchWatch
-from .by_hand import UpdatesByHand
 from .beginnings import Beginnings, Settling
+from .by_hand import UpdatesByHand
 from .closer_look import CloserLook, tell_done
 from .device_times import DeviceTimes
 from .events import FETCHING, TRAINING

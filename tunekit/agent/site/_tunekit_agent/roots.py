@@ -47,7 +47,7 @@ class _Seen:
             self.autocast_dtype = str(parameters[0].dtype).replace("torch.", "")
 
     def called_with(self, arguments: tuple, keywords: dict, step: int) -> None:
-        """Keep the sizes of its largest inputs of the latest step: a look at the model comes before the loop."""
+        """Keep the sizes of its largest inputs of the latest step: others come before the loop."""
         inputs = batches.sizes_in(arguments, keywords)
         elements = sum(math.prod(one["sizes"]) for one in inputs)
         self.forwards += 1
