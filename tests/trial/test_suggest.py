@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from build_records import target
+from build_records import discovery, root, target
 
-from tunekit.records.target import Binding
+from tunekit.records.target import Binding, InputSeen
 from tunekit.trial.binding_syntax import how_text, parse_binding
-from tunekit.trial.suggest import default_values, suggest_bindings
+from tunekit.trial.suggest import default_values, possible_batch, suggest_bindings
 
 SEEN = {"batch_size": 32, "num_workers": 4, "accumulate_grad_batches": 1, "precision": "fp32", "lr": 0.05}
 
@@ -105,3 +105,28 @@ def test_the_default_of_a_bound_flag_is_known_where_the_script_declares_one(
     flags = (parse_binding("batch_size=--bs {}"), parse_binding("num_workers=env:WORKERS"))
     known = target(script=str(tmp_path / "train.py"), bindings=flags)
     assert default_values(known) == found
+
+
+@pytest.mark.parametrize(
+    ("command", "script", "found"),
+    [
+        ((), "p.add_argument('--batch_size', default=20)", "--batch_size {}"),
+        ((), "p.add_argument('--batch_size', default=32)", None),
+        ((), "p.add_argument('--length', default=20)", None),
+        ((), "p.add_argument('--batch_size', default='auto')", None),
+        (("--bs", "20"), "p.add_argument('--batch_size', default=20)", "--bs {}"),
+        (("--bs", "32"), "p.add_argument('--batch_size', default=20)", "--batch_size {}"),
+    ],
+)
+def test_a_place_for_the_batch_is_named_where_the_inputs_can_hold_what_it_says(
+    command: tuple[str, ...], script: str, found: str | None, tmp_path: Path
+):
+    (tmp_path / "train.py").write_text(script)
+    known = target(
+        command=("python", "train.py", *command), working_dir=str(tmp_path), script=str(tmp_path / "train.py")
+    )
+    called = root(inputs=(InputSeen(path="[0]", sizes=(35, 20)),))
+    binding = possible_batch(known, discovery(loaders=(), roots=(called,)))
+    assert (how_text(binding) if binding else None) == found
+    bound = known.model_copy(update={"bindings": (parse_binding("batch_size=--b {}"),)})
+    assert possible_batch(bound, discovery(loaders=(), roots=(called,))) is None

@@ -63,6 +63,11 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     with console.status("running the script once, for a few seconds of its loop"):
         host = host_here(target.command)
         record = _baseline(target, host, options)
+        possible = _possible_batch(target, record)
+        if possible is not None:
+            target = target.model_copy(update={"bindings": (*target.bindings, possible)})
+            record = _baseline(target, host, options)
+        _insist_on_loop(record)
     assert record.discovery is not None and record.config is not None
     loop = record.measurement.loop if record.measurement else None
     suggested = _suggestions(target, record)
@@ -92,13 +97,8 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
 
 
 def _baseline(target: "Target", host: "Host", options: argparse.Namespace) -> "TrialRecord":
-    """Run the script as it is until its loop is known.
-
-    Raises:
-        TargetError: it fails, or never trains.
-    """
+    """Run the script as it is until its loop is known."""
     from tunekit.records.trial import TrialRole  # noqa: PLC0415
-    from tunekit.search.refusal import baseline_error  # noqa: PLC0415
     from tunekit.trial.executor import ProcessExecutor, TrialSpec  # noqa: PLC0415
     from tunekit.trial.watch import TREE_RAM_SHARE, Limits  # noqa: PLC0415
 
@@ -109,11 +109,29 @@ def _baseline(target: "Target", host: "Host", options: argparse.Namespace) -> "T
     )
     with tempfile.TemporaryDirectory(prefix="tunekit-init-") as folder:
         executor = ProcessExecutor(target, Path(folder), limits, _WINDOW_S, hide_gpus=options.gpu == "cpu")
-        record = executor.run(TrialSpec(0, TrialRole.BASELINE, None), None, lambda progress: None)
+        return executor.run(TrialSpec(0, TrialRole.BASELINE, None), None, lambda progress: None)
+
+
+def _possible_batch(target: "Target", record: "TrialRecord") -> "Binding | None":
+    """Return the place that a script seems to have for its batch size, where that is not known."""
+    from tunekit.records.trial import OutcomeKind  # noqa: PLC0415
+    from tunekit.trial.suggest import possible_batch  # noqa: PLC0415
+
+    is_unknown = record.failure is not None and record.failure.kind is OutcomeKind.SAMPLES_UNKNOWN
+    return possible_batch(target, record.discovery) if is_unknown and record.discovery else None
+
+
+def _insist_on_loop(record: "TrialRecord") -> None:
+    """Refuse a script whose loop is not known.
+
+    Raises:
+        TargetError: it fails, or never trains.
+    """
+    from tunekit.search.refusal import baseline_error  # noqa: PLC0415
+
     known = record.discovery is not None and record.discovery.complete and record.config is not None
     if record.failure is not None and not known:
         raise baseline_error(record.failure)
-    return record
 
 
 def _suggestions(target: "Target", record: "TrialRecord") -> "tuple[Binding, ...]":

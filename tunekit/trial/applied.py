@@ -126,7 +126,7 @@ def inputs_text(found: Discovery) -> str:
 
 def _sizes_of_both(before: Discovery, now: Discovery) -> list[tuple[int, int]]:
     """Return each dimension of the models' inputs, as it was and as it is."""
-    pairs = []
+    pairs: list[tuple[int, int]] = []
     for old, new in zip(before.roots, now.roots, strict=False):
         known = {one.path: one.sizes for one in new.inputs}
         for one in old.inputs:

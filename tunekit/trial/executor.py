@@ -23,11 +23,12 @@ from tunekit.records.measurement import Measurement
 from tunekit.records.target import Discovery, Target
 from tunekit.records.telemetry import Telemetry
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
+from tunekit.trial.binding_syntax import binding_text
 from tunekit.trial.bindings import Bound, bind, present_values
 from tunekit.trial.device_memory import DeviceMemory
 from tunekit.trial.launch import start_trial, write_copies
 from tunekit.trial.outcome import measurement_of
-from tunekit.trial.suggest import default_values
+from tunekit.trial.suggest import default_values, possible_batch
 from tunekit.trial.watch import Evidence, Limits, TrialProgress, TrialWatch
 
 _LONGEST_SOCKET_PARENT = 50
@@ -128,6 +129,8 @@ class ProcessExecutor:
             known.baseline.batch_size if known else self._bound_batch(),
             spec.sizes,
         )
+        if isinstance(result, Failure) and result.kind is OutcomeKind.SAMPLES_UNKNOWN:
+            result = self._naming_a_flag(result, evidence)
         still_unknown = known is None or not known.discovery.complete
         discovery = evidence.learnt.discovery if evidence.learnt and still_unknown else None
         return TrialRecord(
@@ -182,6 +185,14 @@ class ProcessExecutor:
         if present is None and self._target.samples_per_step is None:
             present = default_values(self._target).get("batch_size")
         return present if isinstance(present, int) and present != self._target.samples_per_step else None
+
+    def _naming_a_flag(self, failure: Failure, evidence: Evidence) -> Failure:
+        """Return the failure with a place of the script's own for its batch size, if it seems to have one."""
+        possible = possible_batch(self._target, evidence.learnt.discovery) if evidence.learnt else None
+        if possible is None or failure.remedy is None:
+            return failure
+        remedy = failure.remedy.replace("batch_size=--FLAG {}", binding_text(possible))
+        return failure.model_copy(update={"remedy": remedy})
 
     def _limits_of(self, spec: TrialSpec) -> Limits:
         """Return the limits; while torch.compile works, minutes may pass without a batch."""

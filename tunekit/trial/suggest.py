@@ -11,7 +11,8 @@ from pathlib import Path
 
 from tunekit.errors import TunekitError
 from tunekit.records.config import Precision
-from tunekit.records.target import Binding, BindingKind, Target
+from tunekit.records.target import Binding, BindingKind, Discovery, Target
+from tunekit.trial.applied import batch_contradicted
 from tunekit.trial.binding_syntax import binding_text, parse_binding
 from tunekit.trial.config_files import all_keys
 from tunekit.trial.spelling import BoundValue, value_read
@@ -94,6 +95,25 @@ def suggest_bindings(target: Target, seen: Mapping[str, _Value]) -> tuple[Bindin
     unbound = [knob for knob in _NAMES if knob in seen and target.binding_of(knob) is None]
     found = (_first_place(knob, seen[knob], sources) for knob in unbound)
     return tuple(binding for binding in found if binding is not None and _can_be_written(binding))
+
+
+def possible_batch(target: Target, found: Discovery) -> Binding | None:
+    """Return a place for the batch size whose value the model's inputs can hold; None where there is none.
+
+    Args:
+        target: the training command of a script without a DataLoader.
+        found: what was learnt of its loop.
+    """
+    if target.binding_of("batch_size") is not None:
+        return None
+    for places in (_in_files(target), _on_the_command_line(target), _in_the_script(target)):
+        for place in places:
+            text = str(place.value)
+            if place.name in _NAMES["batch_size"] and text.isdecimal() and int(text):
+                possible = () if batch_contradicted(found, int(text)) else (place.binding("batch_size", ()),)
+                if any(_can_be_written(one) for one in possible):
+                    return possible[0]
+    return None
 
 
 def default_values(target: Target) -> dict[str, BoundValue]:
