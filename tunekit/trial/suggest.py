@@ -109,10 +109,11 @@ def possible_batch(target: Target, found: Discovery) -> Binding | None:
     for places in (_in_files(target), _on_the_command_line(target), _in_the_script(target)):
         for place in places:
             text = str(place.value)
-            if place.name in _NAMES["batch_size"] and text.isdecimal() and int(text):
-                possible = () if batch_contradicted(found, int(text)) else (place.binding("batch_size", ()),)
-                if any(_can_be_written(one) for one in possible):
-                    return possible[0]
+            is_size = place.name in _NAMES["batch_size"] and text.isdecimal() and int(text) > 0
+            if is_size and not batch_contradicted(found, int(text)):
+                binding = place.binding("batch_size", ())
+                if _can_be_written(binding):
+                    return binding
     return None
 
 
