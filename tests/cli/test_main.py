@@ -407,6 +407,20 @@ def test_a_flag_that_is_none_of_the_verbs_is_named(
     assert not (project / "reports").exists()
 
 
+@pytest.mark.parametrize("verb", ["search", "profile", "fits"])
+def test_a_command_that_trains_elsewhere_is_refused_before_anything_starts(
+    verb: str, project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    docker = project / "docker"
+    docker.write_text("#!/bin/sh\nexit 99\n")
+    docker.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{project}:/usr/bin:/bin")
+    assert main([verb, "--", "docker", "run", "image", "python", "train.py"]) == 4
+    said = capsys.readouterr().err
+    assert "`docker run`" in said
+    assert "put tunekit into the container" in said
+
+
 def test_flags_of_the_training_command_are_its_own(project: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["search", "--", sys.executable, "trian.py", "--bugdet", "-5%", "serach"]) == 4
     assert "--bugdet" not in capsys.readouterr().err
