@@ -80,6 +80,7 @@ class AgentRequest(Record):
     details: tuple[Detail, ...] = ()
     """What to look at once the measurement is complete."""
     skips: Arithmetic = Arithmetic.TRACED
+    """What is not computed where the script trains on a CPU."""
     sizes: tuple[PositiveInt, ...] = Field(default=(), max_length=64)
     """Batch sizes for Detail.SIZES, in the order in which they are tried."""
     rate_to_beat: PositiveFloat | None = None
