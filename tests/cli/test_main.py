@@ -56,6 +56,7 @@ SURFACE = {
         "--resume",
         "--json",
         "--github-summary",
+        "--full-paths",
     },
     "profile": {
         "-h",
@@ -125,8 +126,19 @@ SURFACE = {
         "--json",
         "RUN",
     },
-    "report": {"-h", "--help", "--html", "--markdown", "--github-summary", "--json", "RUN"},
-    "compare": {"-h", "--help", "--tolerance", "--tier", "--json", "--markdown", "--github-summary", "RUN"},
+    "report": {"-h", "--help", "--html", "--markdown", "--github-summary", "--full-paths", "--json", "RUN"},
+    "compare": {
+        "-h",
+        "--help",
+        "--tolerance",
+        "--tier",
+        "--json",
+        "--markdown",
+        "--github-summary",
+        "--full-paths",
+        "--full-paths",
+        "RUN",
+    },
     "gpus": {"-h", "--help", "--json", "NAME"},
     "doctor": {
         "-h",
@@ -160,6 +172,7 @@ EXIT_CODES = {
     "TargetChangedError": 9,
     "RecordError": 10,
     "DamagedRecordError": 10,
+    "UnreadableError": 1,
     "NewerRecordError": 10,
 }
 

@@ -66,6 +66,8 @@ def test_a_process_that_trains_elsewhere_is_known_by_its_words(tmp_path: Path) -
     docker = tmp_path / "docker"
     docker.symlink_to(shutil.which("cat") or "/bin/cat")
     with subprocess.Popen([docker, "-", "run"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        while not Path(f"/proc/{process.pid}/cmdline").read_bytes():
+            assert process.poll() is None  # the kernel fills it in a moment after the program began
         found = elsewhere_in([process.pid])
         assert found is not None
         assert found.words == "docker run"

@@ -54,7 +54,7 @@ def test_a_config_that_is_the_baselines_changes_nothing(found: Any, searched: Ta
     assert training.command == COMMAND
     assert training.bound.changed == {}
     assert (request["knobs"], request["redirected"]) == ({}, {})
-    added = set(training.environment) - {"HOME", "PYTHONPATH", "TUNEKIT_REQUEST"}
+    added = set(training.environment) - {"HOME", "PATH", "PYTHONPATH", "TUNEKIT_REQUEST"}
     assert added == set()
 
 

@@ -140,7 +140,8 @@ def possible_batch(target: Target, found: Discovery) -> Binding | None:
     if target.binding_of("batch_size") is not None:
         return None
     words = _places_of(found.options, target.command) if found.options else tuple(_without_a_parser(target))
-    for place in (*_named("batch_size", tuple(_in_files(target))), *_named("batch_size", words)):
+    named = [*_named("batch_size", tuple(_in_files(target))), *_named("batch_size", words)]
+    for place in sorted(named, key=lambda place: not place.is_typed):
         text = str(place.value)
         if text.isdecimal() and int(text) > 0 and not batch_contradicted(found, int(text)):
             binding = place.binding("batch_size", ())

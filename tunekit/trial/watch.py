@@ -493,7 +493,7 @@ def _details_limit_s(done: DoneEvent) -> float:
 
 def standstill(evidence: Evidence, limit_s: float) -> tuple[OutcomeKind, str]:
     """Return what it is when nothing moves any more, and how to say so."""
-    if not evidence.started:
+    if not evidence.started and evidence.batches == evidence.steps == 0:
         message = f"no Python with tunekit's agent has started within {limit_s:g} s"
         return OutcomeKind.AGENT_ABSENT, message
     if not evidence.fetched and evidence.batches == evidence.steps == 0:
