@@ -136,7 +136,6 @@ SURFACE = {
         "--markdown",
         "--github-summary",
         "--full-paths",
-        "--full-paths",
         "RUN",
     },
     "gpus": {"-h", "--help", "--json", "NAME"},
