@@ -75,9 +75,13 @@ def start(request_path: str) -> None:
             from . import harm, hooks
 
             log.start_pulse()
-            divert_new = asked.sandbox == "landlock"
             harm.install(
-                asked.trial_folder, asked.scratch_folder, asked.redirected, log, divert_new=divert_new
+                asked.trial_folder,
+                asked.scratch_folder,
+                asked.redirected,
+                log,
+                divert_new=asked.sandbox == "landlock",
+                refuses=asked.sandbox != "overlay",
             )
             hooks.install(asked, log, owner)
     except Exception as error:
