@@ -18,7 +18,12 @@ README = (ROOT / "README.md").read_text()
 CI = (ROOT / ".ci" / "run").read_text()
 SET_UP = "python3 -m venv .venv && .venv/bin/pip install -c constraints.txt "
 
-DISTRIBUTION_OF = {"pynvml": "nvidia-ml-py", "ruamel": "ruamel.yaml", "yaml": "pyyaml"}
+DISTRIBUTION_OF = {
+    "pydantic_core": "pydantic-core",
+    "pynvml": "nvidia-ml-py",
+    "ruamel": "ruamel.yaml",
+    "yaml": "pyyaml",
+}
 """Import names that differ from the name of what is installed."""
 OPTIONAL = {"pandas"}
 """What a function asks for by name where it is called, with the command that installs it."""

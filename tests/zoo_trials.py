@@ -15,6 +15,7 @@ from real_trials import ZOO, RealTrials
 from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.target import Discovery, Target
 from tunekit.records.trial import TrialRecord
+from tunekit.trial.binding_syntax import parse_binding
 
 SEQUENTIAL = "torch.nn.modules.container.Sequential"
 TUNED = {"batch_size": 32, "num_workers": 1, "precision": "bf16"}
@@ -80,7 +81,15 @@ def command_target(words: tuple[str, ...], output: Path) -> Target:
     program = sys.executable if words[0] == "python" else str(beside) if beside.exists() else words[0]
     values = {"{output}": str(output), "{port}": str(_free_port())}
     rest = [values.get(word, word) for word in words[1:]]
-    return Target(name="zoo", command=(program, *rest), working_dir=str(ZOO), script=None, script_sha256=None)
+    is_bound = "--batch_size" in rest  # of a script without a DataLoader
+    return Target(
+        name="zoo",
+        command=(program, *rest),
+        working_dir=str(ZOO),
+        script=None,
+        script_sha256=None,
+        bindings=(parse_binding("batch_size=--batch_size {}"),) if is_bound else (),
+    )
 
 
 def _free_port() -> int:

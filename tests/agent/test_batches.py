@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from _tunekit_agent.batches import BatchWatch, extent_of, leading_size, seen, size_bytes
+from _tunekit_agent.batches import BatchWatch, extent_of, leading_size, seen, size_bytes, sizes_in
 from _tunekit_agent.loader_info import LoaderInfo
 
 from tunekit.records.attribution import BatchSeen
+from tunekit.records.target import InputSeen
 
 Pair = namedtuple("Pair", "images labels")
 
@@ -217,3 +218,43 @@ def test_a_samples_extent_does_not_depend_on_its_values():
     other = {"image": torch.ones(3, 4), "label": 1 << 40, "name": "b.png", "at": np.float32(1e9)}
     assert extent_of(one) == extent_of(other)
     assert extent_of(one)[0] == 12 * 4 + 8 + len("a.png") + 8
+
+
+def sizes_of(*arguments: object, **keywords: object) -> dict[str, tuple[int, ...]]:
+    """The dimensions of what a module would be called with, as the parent's record takes them."""
+    told = [InputSeen.model_validate(one) for one in sizes_in(arguments, keywords)]
+    return {one.path: one.sizes for one in told}
+
+
+def test_the_sizes_of_inputs_are_told_by_their_place():
+    hidden = (torch.zeros(1, 20, 8), torch.zeros(1, 20, 8))
+    assert sizes_of(torch.zeros(35, 20), hidden, None, 0.5, mask=np.zeros((20, 3))) == {
+        "[0]": (35, 20),
+        "[1]": (2,),
+        "[1][0]": (1, 20, 8),
+        "[1][1]": (1, 20, 8),
+        "['mask']": (20, 3),
+    }
+
+
+def test_a_list_of_samples_tells_how_many_there_are():
+    images = [torch.zeros(3, 8 + i, 8) for i in range(5)]
+    found = sizes_of({"images": images, "texts": ["a", "b", "c", "d", "e"]})
+    assert found["[0]['images']"] == (5,)
+    assert found["[0]['texts']"] == (5,)
+    assert found["[0]['images'][4]"] == (3, 12, 8)
+
+
+def test_a_packed_sequence_tells_its_samples():
+    rows = [torch.zeros(length, 4) for length in (7, 5, 2)]
+    packed = torch.nn.utils.rnn.pack_sequence(rows, enforce_sorted=False)
+    assert {(14, 4), (3,), (7,)} <= set(sizes_of(packed).values())
+
+
+def test_what_has_no_size_tells_none():
+    assert sizes_of() == {}
+    assert sizes_of(1, "text", None, torch.tensor(3.0)) == {}
+
+
+def test_of_many_inputs_the_first_are_told():
+    assert len(sizes_of([torch.zeros(2, 2)] * 500)) == 64

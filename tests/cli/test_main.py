@@ -56,6 +56,7 @@ SURFACE = {
         "--resume",
         "--json",
         "--github-summary",
+        "--full-paths",
     },
     "profile": {
         "-h",
@@ -125,8 +126,18 @@ SURFACE = {
         "--json",
         "RUN",
     },
-    "report": {"-h", "--help", "--html", "--markdown", "--github-summary", "--json", "RUN"},
-    "compare": {"-h", "--help", "--tolerance", "--tier", "--json", "--markdown", "--github-summary", "RUN"},
+    "report": {"-h", "--help", "--html", "--markdown", "--github-summary", "--full-paths", "--json", "RUN"},
+    "compare": {
+        "-h",
+        "--help",
+        "--tolerance",
+        "--tier",
+        "--json",
+        "--markdown",
+        "--github-summary",
+        "--full-paths",
+        "RUN",
+    },
     "gpus": {"-h", "--help", "--json", "NAME"},
     "doctor": {
         "-h",
@@ -160,6 +171,7 @@ EXIT_CODES = {
     "TargetChangedError": 9,
     "RecordError": 10,
     "DamagedRecordError": 10,
+    "UnreadableError": 1,
     "NewerRecordError": 10,
 }
 
@@ -421,6 +433,20 @@ def test_a_flag_that_is_none_of_the_verbs_is_named(
     assert main([*words, "--", sys.executable, "train.py"]) == 2
     assert capsys.readouterr().err == f"tunekit: {told}\n"
     assert not (project / "reports").exists()
+
+
+@pytest.mark.parametrize("verb", ["search", "profile", "fits"])
+def test_a_command_that_trains_elsewhere_is_refused_before_anything_starts(
+    verb: str, project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    docker = project / "docker"
+    docker.write_text("#!/bin/sh\nexit 99\n")
+    docker.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{project}:/usr/bin:/bin")
+    assert main([verb, "--", "docker", "run", "image", "python", "train.py"]) == 4
+    said = capsys.readouterr().err
+    assert "`docker run`" in said
+    assert "put tunekit into the container" in said
 
 
 def test_flags_of_the_training_command_are_its_own(project: Path, capsys: pytest.CaptureFixture[str]):

@@ -259,7 +259,7 @@ def test_without_a_binding_it_says_what_to_bind(tmp_path: Path):
     assert all(record.role is not TrialRole.TRACE for record in run.trials)
     assert run.why_not_predicted is not None
     assert "makes its batches itself" in run.why_not_predicted
-    assert "--bind 'batch_size=--batch-size {}'" in run.why_not_predicted
+    assert "--bind batch_size=HOW" in run.why_not_predicted
 
 
 def test_where_the_only_measured_kind_runs_out_later_nothing_is_told_of_memory(tmp_path: Path):

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from build_records import GIB, MIB, config, cpu, failure, host, options, unhurried
+from build_records import GIB, MIB, config, cpu, failure, host, options, target, unhurried
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_search import (
@@ -31,11 +31,12 @@ from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.details import Detail
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import FixedKnob, Objective, Run, RunStatus
-from tunekit.records.trial import OutcomeKind, TrialRole
+from tunekit.records.trial import Failure, OutcomeKind, TrialRole
 from tunekit.search.confirm import round_order, rounds_due
 from tunekit.search.folder import RunFolder, load_run
 from tunekit.search.reach import Surroundings
 from tunekit.search.space import contains
+from tunekit.trial.binding_syntax import parse_binding
 from tunekit.trial.executor import TrialSpec
 
 LOADER_KNOBS = ("batch_size", "num_workers", "prefetch_factor", "pin_memory", "persistent_workers")
@@ -61,6 +62,13 @@ def configs_of(whole: Run) -> list[TrainConfig | None]:
 
 def fails_as(kind: OutcomeKind, **more: Any):
     return lambda knobs, spec: failure(kind, **more)
+
+
+def fails_elsewhere_than(own: TrainConfig):
+    """A script whose every other batch size is undone."""
+    return lambda knobs, spec: (
+        None if knobs.batch_size == own.batch_size else failure(OutcomeKind.KNOB_NOT_APPLIED)
+    )
 
 
 # --- the walk ------------------------------------------------------------------------------
@@ -578,6 +586,47 @@ def test_a_script_without_a_loader_is_searched_by_its_model_alone(folder: Path):
         if spec.config is not None:
             assert all(getattr(spec.config, knob) == getattr(own, knob) for knob in LOADER_KNOBS)
     assert whole.recommendations
+
+
+OWN_BATCHES = config(num_workers=0, batch_size=32)
+MAKES_BATCHES: dict[str, Any] = {
+    "baseline": OWN_BATCHES,
+    "learns": lambda spec: learnt(OWN_BATCHES, loaders=()),
+}
+BOUND_BATCH = target(bindings=(parse_binding("batch_size=--bs {}"),))
+
+
+def test_a_script_that_makes_its_batches_itself_first_runs_at_half_its_size(folder: Path):
+    whole, _ = search_in(folder, executor_options=MAKES_BATCHES, target=BOUND_BATCH)
+    first = searched(whole.trials)[0]
+    assert first.config == OWN_BATCHES.model_copy(update={"batch_size": 16})
+    assert whole.trials[1] == first
+    assert len(searched(whole.trials)) > 1
+    assert whole.recommendations
+
+
+def test_a_batch_size_that_does_not_reach_the_loop_ends_the_search(folder: Path):
+    missed = {**MAKES_BATCHES, "failing": fails_elsewhere_than(OWN_BATCHES)}
+    with pytest.raises(TargetError, match="another batch size does not reach the loop"):
+        search_in(folder, executor_options=missed, target=BOUND_BATCH)
+    assert [record.role for record in load_run(folder).trials] == [TrialRole.BASELINE, TrialRole.SEARCH]
+    with pytest.raises(TargetError, match="another batch size does not reach the loop"):  # resumed
+        search_in(folder, executor_options=missed, target=BOUND_BATCH)
+    assert len(load_run(folder).trials) == 2
+
+
+def test_another_size_that_only_runs_out_of_memory_ends_nothing(folder: Path):
+    def fails(knobs: TrainConfig, spec: TrialSpec) -> Failure | None:
+        return failure(OutcomeKind.DEVICE_OOM) if knobs.batch_size == 16 else None
+
+    whole, _ = search_in(folder, executor_options={**MAKES_BATCHES, "failing": fails}, target=BOUND_BATCH)
+    assert whole.status is RunStatus.FINISHED
+
+
+def test_a_batch_size_that_is_not_searched_is_not_tried_at_another_size(folder: Path):
+    fixed = options(fixed=(FixedKnob(knob="batch_size", value=32),))
+    whole, _ = search_in(folder, fixed, executor_options=MAKES_BATCHES, target=BOUND_BATCH)
+    assert {record.config.batch_size for record in whole.trials if record.config} == {32}
 
 
 def test_an_exhausted_space_is_said_and_confirmed(folder: Path):

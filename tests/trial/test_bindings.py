@@ -409,3 +409,13 @@ def test_bindings_that_can_be_used_pass(project: Path):
     usable = target_of("lr=ds.json:optim.lr", "compile=fixed", "pin_memory=inject", folder=project)
     check_bindings(usable)
     assert present_values(usable).keys() == {"lr"}
+
+
+def test_samples_that_are_said_may_not_differ_from_what_is_bound():
+    bound = target_of("batch_size=--bs {}", command=(*COMMAND, "--bs", "20"))
+    check_bindings(bound.model_copy(update={"samples_per_step": 20}))
+    with pytest.raises(
+        UsageError, match=r"--samples-per-step 35: batch_size is bound to a place that says 20"
+    ):
+        check_bindings(bound.model_copy(update={"samples_per_step": 35}))
+    check_bindings(target_of("batch_size=--bs {}").model_copy(update={"samples_per_step": 35}))

@@ -8,6 +8,7 @@ from build_records import discovery, largest_seen, loop
 from scripted_search import loader
 
 from tunekit.records.agent_messages import (
+    ByHandEvent,
     DoneEvent,
     ErrorSeen,
     ExitEvent,
@@ -27,9 +28,10 @@ from tunekit.records.details import (
     TraceSeen,
 )
 from tunekit.records.measurement import Measurement, TreeMemory
-from tunekit.records.target import RootSeen
+from tunekit.records.target import InputSeen, RootSeen
 from tunekit.records.trial import Failure, MemoryPoint, OutcomeKind
 from tunekit.trial.bindings import Bound
+from tunekit.trial.elsewhere import Elsewhere
 from tunekit.trial.outcome import measurement_of
 from tunekit.trial.watch import Evidence, standstill
 
@@ -650,6 +652,31 @@ def test_a_script_that_neither_loads_nor_steps_never_trains():
     assert "without asking a loader for a batch" in found.message
 
 
+@pytest.mark.parametrize(("changes", "told"), [(3, "by hand"), (0, "does not know")])
+def test_a_loop_that_updates_by_hand_is_told_how_to_use_an_optimizer(changes: int, told: str):
+    seen = ByHandEvent(event="by_hand", time_s=2.0, passes=80, changes=changes, seconds=21.0)
+    found = failed(ended(-signal.SIGKILL, by_hand=seen))
+    assert found.kind is OutcomeKind.NO_TRAINING_LOOP
+    assert "80 backward passes" in found.message
+    assert told in found.message
+    assert "optimizer.step()" in (found.remedy or "")
+
+
+def test_a_script_that_ended_without_a_step_says_how_many_backward_passes_it_made():
+    seen = ExitEvent(event="exit", time_s=2.0, steps=0, batches=0, gradients=40, error=None)
+    found = failed(ended(0, exit=seen, steps=0, batches=0))
+    assert found.kind is OutcomeKind.NO_TRAINING_LOOP
+    assert "40 backward passes" in found.message
+
+
+def test_a_training_behind_another_program_names_it_and_its_remedy():
+    seen = Elsewhere("docker run", "put tunekit into the container")
+    found = failed(ended(-signal.SIGKILL, elsewhere=seen, started=False, steps=0))
+    assert found.kind is OutcomeKind.AGENT_ABSENT
+    assert "`docker run`" in found.message
+    assert found.remedy == "put tunekit into the container"
+
+
 def test_a_script_that_ends_too_soon_is_too_short():
     by_itself = ExitEvent(event="exit", time_s=2.0, steps=5, batches=6, error=None)
     found = failed(ended(0, exit=by_itself))
@@ -751,17 +778,35 @@ def test_a_script_that_ends_at_once_with_a_bound_knob_points_at_the_binding():
     assert "--bind" not in (trained.remedy or "")
 
 
-@pytest.mark.parametrize(("elements", "reaches"), [(1024, True), (512, False), (128, False)])
-def test_the_batch_of_a_loop_without_a_loader_is_read_from_the_models_input(elements: int, reaches: bool):
-    """The baseline's 8 samples had 512 elements."""
-    before = NET.model_copy(update={"input_elements": 512})
-    now = NET.model_copy(update={"input_elements": elements})
-    seen = learnt().model_copy(update={"discovery": discovery(complete=True, loaders=(), roots=(now,))})
-    bound = Bound(
-        command=("x",), environment={}, file_texts={}, injected=KnobsAsked(), changed={"batch_size": 16}
-    )
-    found = measurement_of(measured(learnt=seen), bound, discovery(loaders=(), roots=(before,)), 8)
-    assert isinstance(found, Measurement) == reaches
+# --- samples of a loop without a loader ----------------------------------------------------
+
+
+def own_batches(*sizes: int, batch_size: int | None, bound_to: int | None = None) -> Measurement | Failure:
+    """The verdict on a baseline without a loader, whose model is called with a tensor of these sizes."""
+    called = NET.model_copy(update={"inputs": (InputSeen(path="[0]", sizes=sizes),)})
+    seen = learnt().model_copy(update={"discovery": discovery(complete=True, loaders=(), roots=(called,))})
+    bare = Bound(command=("x",), environment={}, file_texts={}, injected=KnobsAsked(), changed={})
+    told = DoneEvent(event="done", time_s=9.0, loop=loop(batch_size=batch_size, has_loader=False))
+    return measurement_of(measured(learnt=seen, done=told), bare, None, bound_to)
+
+
+def test_batches_whose_samples_nobody_tells_are_asked_for() -> None:
+    found = own_batches(35, 20, batch_size=None)
+    assert isinstance(found, Failure)
+    assert found.kind is OutcomeKind.SAMPLES_UNKNOWN
+    assert "35 x 20" in found.message
+    assert "--samples-per-step" in (found.remedy or "")
+
+
+def test_a_bound_batch_size_that_no_input_can_hold_is_asked_for() -> None:
+    found = own_batches(35, 5, batch_size=20, bound_to=20)
+    assert isinstance(found, Failure)
+    assert found.kind is OutcomeKind.SAMPLES_UNKNOWN
+
+
+def test_samples_that_are_told_are_those_of_a_batch() -> None:
+    assert isinstance(own_batches(35, 20, batch_size=20, bound_to=20), Measurement)
+    assert isinstance(own_batches(713, 8, batch_size=20), Measurement)  # as the user says
 
 
 # --- how memory grew -----------------------------------------------------------------------

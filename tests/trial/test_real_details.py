@@ -41,6 +41,7 @@ def test_on_a_cpu_operators_are_seen_and_nothing_that_only_a_gpu_has(tmp_path: P
 
 def test_without_a_loader_the_batches_that_a_step_accumulates_are_counted(tmp_path: Path) -> None:
     target = zoo_target("gpt_no_loader.py", "--gradient_accumulation_steps", "4")
+    target = target.model_copy(update={"samples_per_step": 12})
     executor = ProcessExecutor(target, tmp_path, LIMITS, window_s=0.2)
     spec = TrialSpec(0, TrialRole.BASELINE, None, details=(Detail.KERNELS,))
     record = executor.run(spec, None, lambda progress: None)

@@ -35,7 +35,7 @@ ACCELERATE_LAUNCH = (
     *("accelerate", "launch", "--num_processes", "1", "--num_machines", "1"),
     *("--mixed_precision", "no", "--dynamo_backend", "no", "--cpu"),
 )
-GPT = ("python", "gpt_no_loader.py")
+GPT = ("python", "gpt_no_loader.py", "--batch_size", "12")
 MP_SPAWN = ("python", "mp_spawn.py", *OUT)
 
 TORCHRUN = ("torchrun", "--nproc_per_node", "2", "--master_port", "{port}", "ddp_gloo.py", *OUT)

@@ -5,6 +5,10 @@ from pathlib import Path
 
 import pytest
 from real_trials import RealTrials, zoo_target
+from zoo_trials import loop_of
+
+from tunekit.records.trial import OutcomeKind
+from tunekit.trial.binding_syntax import parse_binding
 
 pytestmark = pytest.mark.real
 
@@ -113,7 +117,8 @@ def test_short_epochs_are_charged_their_boundaries(tmp_path: Path) -> None:
 
 
 def test_a_loop_without_a_loader_is_measured_at_its_steps(tmp_path: Path) -> None:
-    trials = RealTrials(zoo_target("no_loader.py"), tmp_path)
+    target = zoo_target("no_loader.py").model_copy(update={"samples_per_step": 12})
+    trials = RealTrials(target, tmp_path)
     baseline = trials.run_baseline()
     assert baseline.measurement is not None
     assert baseline.discovery is not None
@@ -124,8 +129,52 @@ def test_a_loop_without_a_loader_is_measured_at_its_steps(tmp_path: Path) -> Non
 
 
 def test_a_loader_that_is_read_once_is_not_the_training_loader(tmp_path: Path) -> None:
-    baseline = RealTrials(zoo_target("reads_once.py"), tmp_path).run_baseline()
+    target = zoo_target("reads_once.py").model_copy(update={"samples_per_step": 16})
+    baseline = RealTrials(target, tmp_path).run_baseline()
     assert baseline.measurement is not None
     assert baseline.discovery is not None
     assert baseline.discovery.training_loader is None
     assert baseline.measurement.loop.batch_size == 16
+
+
+def test_samples_that_nothing_tells_are_asked_for_with_the_inputs_seen(tmp_path: Path) -> None:
+    baseline = RealTrials(zoo_target("no_loader.py"), tmp_path).run_baseline()
+    assert baseline.failure is not None
+    assert baseline.failure.kind is OutcomeKind.SAMPLES_UNKNOWN
+    assert "12 x 32" in baseline.failure.message
+    assert "--samples-per-step" in (baseline.failure.remedy or "")
+    assert baseline.config is None
+
+
+def test_the_default_of_a_bound_flag_is_the_batch_wherever_it_is_in_the_input(tmp_path: Path) -> None:
+    """Chunks of 35 tokens come first, columns of 20 samples second."""
+    flag = parse_binding("batch_size=--batch_size {}")
+    target = zoo_target("language_model.py").model_copy(update={"bindings": (flag,)})
+    trials = RealTrials(target, tmp_path)
+    baseline = trials.run_baseline()
+    assert baseline.failure is None
+    assert baseline.config is not None
+    assert baseline.config.batch_size == 20
+    loop = loop_of(baseline)
+    assert loop.steady_samples == 20 * loop.steady_batches
+    doubled = loop_of(trials.run(batch_size=40))
+    assert doubled.batch_size == 40
+    assert doubled.steady_samples == 40 * doubled.steady_batches
+
+
+def test_micro_batches_are_not_taken_for_the_batch_that_is_bound(tmp_path: Path) -> None:
+    flag = parse_binding("batch_size=--batch_size {}")
+    target = zoo_target("language_model.py", "--micro_batches", "4")
+    failure = RealTrials(target.model_copy(update={"bindings": (flag,)}), tmp_path).run_baseline().failure
+    assert failure is not None
+    assert failure.kind is OutcomeKind.SAMPLES_UNKNOWN
+    assert "35 x 5" in failure.message
+
+
+@pytest.mark.parametrize("update", ["data", pytest.param("own", marks=pytest.mark.slow)])
+def test_an_update_by_hand_is_told_long_before_any_limit(tmp_path: Path, update: str) -> None:
+    record = RealTrials(zoo_target("language_model.py", "--update", update), tmp_path).run_baseline()
+    assert record.failure is not None
+    assert record.failure.kind is OutcomeKind.NO_TRAINING_LOOP
+    assert "by hand" in record.failure.message
+    assert "optimizer.step()" in (record.failure.remedy or "")

@@ -4,11 +4,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from build_records import discovery, target
+from build_records import discovery, root, target
 
-from tunekit.records.target import Binding, ScriptOption
+from tunekit.records.target import Binding, InputSeen, ScriptOption
 from tunekit.trial.binding_syntax import how_text, parse_binding
-from tunekit.trial.suggest import batch_of_all_ranks, binding_hint, candidate_bindings
+from tunekit.trial.suggest import (
+    batch_of_all_ranks,
+    binding_hint,
+    candidate_bindings,
+    default_values,
+    possible_batch,
+)
 
 SEEN = {"batch_size": 32, "num_workers": 4, "accumulate_grad_batches": 1, "precision": "fp32", "lr": 0.05}
 
@@ -270,3 +276,48 @@ def test_an_option_that_holds_the_batch_of_all_ranks_is_noticed():
     assert batch_of_all_ranks(discovery(options=whole), 32) is None
     own = (*whole, option("--micro-batch-size", value=32))
     assert batch_of_all_ranks(discovery(options=own, world_size=4), 32) is None
+
+
+@pytest.mark.parametrize(
+    ("script", "found"),
+    [
+        ("add('x'); p.add_argument('--bs', type=int, default=20)", {"batch_size": 20}),
+        ("p.add_argument('--bs', type=int)", {}),
+        ("p.add_argument('--bs', default='auto')", {}),
+        ("p.add_argument('--bs', default=20); q.add_argument('--bs', default=8)", {}),
+        ("p.add_argument('--batch', default=20)", {}),
+        ("no python", {}),
+    ],
+)
+def test_the_default_of_a_bound_flag_is_known_where_the_script_declares_one(
+    script: str, found: dict[str, int], tmp_path: Path
+):
+    (tmp_path / "train.py").write_text(script)
+    flags = (parse_binding("batch_size=--bs {}"), parse_binding("num_workers=env:WORKERS"))
+    known = target(script=str(tmp_path / "train.py"), bindings=flags)
+    assert default_values(known) == found
+
+
+@pytest.mark.parametrize(
+    ("command", "script", "found"),
+    [
+        ((), "p.add_argument('--batch_size', default=20)", "--batch_size {}"),
+        ((), "p.add_argument('--batch_size', default=32)", None),
+        ((), "p.add_argument('--length', default=20)", None),
+        ((), "p.add_argument('--batch_size', default='auto')", None),
+        (("--bs", "20"), "p.add_argument('--batch_size', default=20)", "--bs {}"),
+        (("--bs", "32"), "p.add_argument('--batch_size', default=20)", "--batch_size {}"),
+    ],
+)
+def test_a_place_for_the_batch_is_named_where_the_inputs_can_hold_what_it_says(
+    command: tuple[str, ...], script: str, found: str | None, tmp_path: Path
+):
+    (tmp_path / "train.py").write_text(script)
+    known = target(
+        command=("python", "train.py", *command), working_dir=str(tmp_path), script=str(tmp_path / "train.py")
+    )
+    called = root(inputs=(InputSeen(path="[0]", sizes=(35, 20)),))
+    binding = possible_batch(known, discovery(loaders=(), roots=(called,)))
+    assert (how_text(binding) if binding else None) == found
+    bound = known.model_copy(update={"bindings": (parse_binding("batch_size=--b {}"),)})
+    assert possible_batch(bound, discovery(loaders=(), roots=(called,))) is None

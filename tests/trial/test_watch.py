@@ -1,5 +1,9 @@
 """What the watch keeps of a trial that is looked at closer, on a scripted clock."""
 
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -7,7 +11,15 @@ from typing import Any
 import pytest
 from build_records import discovery, loop
 
-from tunekit.records.agent_messages import DoneEvent, KnobsApplied, LearntEvent, OptionsEvent, ProgressEvent
+from tunekit.records.agent_messages import (
+    ByHandEvent,
+    DoneEvent,
+    KnobsApplied,
+    LearntEvent,
+    OptionsEvent,
+    ProgressEvent,
+    StartEvent,
+)
 from tunekit.records.details import Details
 from tunekit.records.measurement import TreeMemory
 from tunekit.records.target import ScriptOption
@@ -36,14 +48,14 @@ class Tree:
 class Watched:
     """A watch whose events and clock are scripted."""
 
-    def __init__(self, folder: Path, trial_s: float = 1000.0) -> None:
+    def __init__(self, folder: Path, trial_s: float = 1000.0, steps: int = 1) -> None:
         self.now = 0.0
         limits = Limits(trial_s=trial_s, no_progress_s=1e6, ram_bytes=100_000)
-        keeper: Any = SimpleNamespace(pid=1)
+        keeper: Any = SimpleNamespace(pid=os.getpid())
         gpus: Any = SimpleNamespace()
         self.watch = TrialWatch(keeper, folder, limits, gpus, lambda progress: None, lambda: self.now)
         self.evidence = self.watch._evidence
-        self.evidence.steps = 1
+        self.evidence.steps = steps
         self.tree: Any = Tree()
         self.watch._tree = self.tree
         self.events: list[Any] = []
@@ -170,3 +182,46 @@ def test_options_of_very_many_processes_are_bounded(tmp_path: Path) -> None:
     watched = Watched(tmp_path)
     watched.take(*(options_of(pid, 8) for pid in range(1000)))
     assert len(watched.evidence.options) == 64
+
+
+def test_an_update_by_hand_ends_the_trial_at_once(tmp_path: Path) -> None:
+    watched = Watched(tmp_path)
+    assert not watched.is_over_limit(1.0)
+    watched.take(ByHandEvent(event="by_hand", time_s=1.0, passes=5, changes=3, seconds=0.1))
+    assert watched.is_over_limit(1.1)
+
+
+@pytest.fixture
+def docker(tmp_path: Path) -> Iterator[None]:
+    """A process below this one that is called as docker is."""
+    program = tmp_path / "docker"
+    program.symlink_to(shutil.which("cat") or "/bin/cat")
+    with subprocess.Popen([program, "-", "run"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        yield
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+@pytest.mark.usefixtures("docker")
+def test_a_training_behind_another_program_ends_the_trial_within_seconds(tmp_path: Path) -> None:
+    watched = Watched(tmp_path, steps=0)
+    assert not watched.is_over_limit(1.0)
+    assert watched.is_over_limit(6.0)
+    assert watched.evidence.elsewhere is not None
+    assert watched.evidence.elsewhere.words == "docker run"
+
+
+@pytest.mark.usefixtures("docker")
+def test_a_python_beside_that_program_may_yet_train_by_itself(tmp_path: Path) -> None:
+    watched = Watched(tmp_path, steps=0)
+    watched.take(StartEvent(event="start", time_s=1.0, pid=1, python="3.11"))
+    assert not watched.is_over_limit(1.0)
+    assert not watched.is_over_limit(6.0)
+    assert watched.is_over_limit(30.0)
+
+
+@pytest.mark.usefixtures("docker")
+def test_a_loop_that_began_is_here(tmp_path: Path) -> None:
+    watched = Watched(tmp_path)
+    assert not watched.is_over_limit(1.0)
+    assert not watched.is_over_limit(30.0)

@@ -68,6 +68,11 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     with console.status("running the script once, for a few seconds of its loop"):
         host = host_here(target.command)
         record = _baseline(target, host, options)
+        possible = _possible_batch(target, record)
+        if possible is not None:
+            target = target.model_copy(update={"bindings": (*target.bindings, possible)})
+            record = _baseline(target, host, options)
+        _insist_on_loop(record)
     assert record.discovery is not None and record.config is not None
     loop = record.measurement.loop if record.measurement else None
     say(console, loop_sentence(record.discovery, record.config, loop), "bold")
@@ -97,20 +102,11 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
 
 
 def _baseline(target: "Target", host: "Host", options: argparse.Namespace) -> "TrialRecord":
-    """Run the script as it is until its loop is known.
-
-    Raises:
-        TargetError: it fails, or never trains.
-    """
+    """Run the script as it is until its loop is known."""
     from tunekit.records.trial import TrialRole  # noqa: PLC0415
-    from tunekit.search.refusal import baseline_error  # noqa: PLC0415
     from tunekit.trial.executor import TrialSpec  # noqa: PLC0415
 
-    record = _run_trial(target, TrialSpec(0, TrialRole.BASELINE, None), None, host, options)
-    known = record.discovery is not None and record.discovery.complete and record.config is not None
-    if record.failure is not None and not known:
-        raise baseline_error(record.failure)
-    return record
+    return _run_trial(target, TrialSpec(0, TrialRole.BASELINE, None), None, host, options)
 
 
 def _run_trial(
@@ -132,6 +128,28 @@ def _run_trial(
     with tempfile.TemporaryDirectory(prefix="tunekit-init-") as folder:
         executor = ProcessExecutor(target, Path(folder), limits, _WINDOW_S, hide_gpus=options.gpu == "cpu")
         return executor.run(spec, known, lambda progress: None)
+
+
+def _possible_batch(target: "Target", record: "TrialRecord") -> "Binding | None":
+    """Return the place that a script seems to have for its batch size, where that is not known."""
+    from tunekit.records.trial import OutcomeKind  # noqa: PLC0415
+    from tunekit.trial.suggest import possible_batch  # noqa: PLC0415
+
+    is_unknown = record.failure is not None and record.failure.kind is OutcomeKind.SAMPLES_UNKNOWN
+    return possible_batch(target, record.discovery) if is_unknown and record.discovery else None
+
+
+def _insist_on_loop(record: "TrialRecord") -> None:
+    """Refuse a script whose loop is not known.
+
+    Raises:
+        TargetError: it fails, or never trains.
+    """
+    from tunekit.search.refusal import baseline_error  # noqa: PLC0415
+
+    known = record.discovery is not None and record.discovery.complete and record.config is not None
+    if record.failure is not None and not known:
+        raise baseline_error(record.failure)
 
 
 def _tried(

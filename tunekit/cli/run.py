@@ -136,7 +136,9 @@ def _target(run: "Run", command: Sequence[str]) -> "Target":
     bindings = [
         _where_it_is(binding, folder, Path(run.target.working_dir)) for binding in run.target.bindings
     ]
-    return target.model_copy(update={"bindings": tuple(bindings)})
+    same_defaults = target.script_sha256 == run.target.script_sha256
+    unset = run.target.unset_knobs if same_defaults else ()
+    return target.model_copy(update={"bindings": tuple(bindings), "unset_knobs": unset})
 
 
 def _where_it_is(binding: "Binding", folder: Path, searched: Path) -> "Binding":

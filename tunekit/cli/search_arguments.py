@@ -59,7 +59,10 @@ def add_command_arguments(group: argparse._ArgumentGroup) -> None:
         "--samples-per-step",
         type=positive,
         metavar="N",
-        help="samples in one batch of a script without a DataLoader (default: as its model's input shows)",
+        help=(
+            "samples that one process takes in one forward and backward pass, for a script without a "
+            "DataLoader (default: as batch_size is bound; asked for where that does not tell)"
+        ),
     )
     group.add_argument(
         "--trial-limit", type=duration_s, default="5m", metavar="TIME", help="longest trial (default: 5m)"

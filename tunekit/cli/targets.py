@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tunekit.errors import TargetError
+
 if TYPE_CHECKING:
     from tunekit.records.target import Binding, Target
 
@@ -19,18 +21,32 @@ def target_of(options: argparse.Namespace, command: Sequence[str], builtin: str 
         builtin: name of the built-in workload, when the command is ours.
 
     Raises:
-        TargetError: there is no such program, script or file.
+        TargetError: there is no such program, script or file, or it has the training run elsewhere.
         UsageError: a binding can't be understood, or names a key that is not there.
     """
-    from tunekit.trial.bindings import check_bindings  # noqa: PLC0415 - slow to import; --help must be instant
+    from tunekit.trial.bindings import (  # noqa: PLC0415 - slow to import; --help must be instant
+        check_bindings,
+        present_values,
+    )
+    from tunekit.trial.elsewhere import starts_elsewhere  # noqa: PLC0415
     from tunekit.trial.target import resolve_target  # noqa: PLC0415
 
     target = resolve_target(command, Path.cwd(), builtin=builtin)
+    elsewhere = starts_elsewhere(command)
+    if elsewhere is not None:
+        raise TargetError(
+            f"the command starts `{elsewhere.words}`: the training runs behind it, where tunekit does not "
+            f"see it; {elsewhere.remedy}"
+        )
     target = target.model_copy(
         update={"bindings": bindings_of(options.bind), "samples_per_step": options.samples_per_step}
     )
     check_bindings(target)
-    return target
+    present = present_values(target)
+    unset = tuple(
+        one.knob for one in target.bindings if target.is_bound(one.knob) and one.knob not in present
+    )
+    return target.model_copy(update={"unset_knobs": unset})
 
 
 def target_or_builtin(options: argparse.Namespace, command: Sequence[str]) -> "Target":

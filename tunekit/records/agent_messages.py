@@ -71,7 +71,7 @@ class AgentRequest(Record):
     option_names: tuple[str, ...] = ()
     """Plain names of the options of the script's command line to tell of; others are never told."""
     samples_per_step: int | None = None
-    """Samples in a batch of a script without a DataLoader, as declared; None to look at the input."""
+    """Samples in a batch of a script without a DataLoader, None where they are not known."""
     world_size: PositiveInt = 1
     """apply: processes that trained together when the config was measured."""
     promised_it_per_s: tuple[float, float] | None = None
@@ -80,6 +80,7 @@ class AgentRequest(Record):
     details: tuple[Detail, ...] = ()
     """What to look at once the measurement is complete."""
     skips: Arithmetic = Arithmetic.TRACED
+    """What is not computed where the script trains on a CPU."""
     sizes: tuple[PositiveInt, ...] = Field(default=(), max_length=64)
     """Batch sizes for Detail.SIZES, in the order in which they are tried."""
     rate_to_beat: PositiveFloat | None = None
@@ -181,6 +182,18 @@ class NonfiniteEvent(AgentEvent):
     steps: NonNegativeInt
 
 
+class ByHandEvent(AgentEvent):
+    """The loop updates its parameters without an optimizer of torch, as far as can be seen."""
+
+    event: Literal["by_hand"]
+    passes: NonNegativeInt
+    """Gradients that it asked for."""
+    changes: NonNegativeInt
+    """Those after which parameters had changed; 0 where no parameter could be seen to."""
+    seconds: NonNegativeFloat
+    """Since the first."""
+
+
 class ErrorSeen(Record):
     """The exception that ended the script."""
 
@@ -201,6 +214,8 @@ class ExitEvent(AgentEvent):
     event: Literal["exit"]
     steps: NonNegativeInt
     batches: NonNegativeInt
+    gradients: NonNegativeInt = 0
+    """Backward passes, and calls of torch.autograd.grad, before the first optimizer step."""
     error: ErrorSeen | None
 
 
@@ -234,6 +249,7 @@ AnyEvent = (
     | LearntEvent
     | DoneEvent
     | NonfiniteEvent
+    | ByHandEvent
     | ExitEvent
     | WrittenEvent
     | GuardErrorEvent

@@ -66,7 +66,9 @@ class Target(Record):
     bindings: tuple[Binding, ...] = ()
     """Knobs that the user bound; all others are injected where that is possible."""
     samples_per_step: PositiveInt | None = None
-    """Samples per loop batch as the user declares them, for a script without a DataLoader."""
+    """Samples per loop batch of one process as the user declares them, for a script without a DataLoader."""
+    unset_knobs: tuple[str, ...] = ()
+    """Bound knobs whose place held no value when the target was searched: the script's own default held."""
 
     def binding_of(self, knob: str) -> Binding | None:
         """Return the user's binding of a knob, None when there is none."""
@@ -116,6 +118,15 @@ class LoaderSeen(Record):
     """Whether the optimizer steps consume its batches."""
 
 
+class InputSeen(Record):
+    """A tensor, or a list, in what a root is called with."""
+
+    path: str = Field(max_length=200)
+    """Where it is, such as "[0]" for the first argument."""
+    sizes: tuple[NonNegativeInt, ...] = Field(min_length=1, max_length=16)
+    """Its dimensions; of a list, its length."""
+
+
 class RootSeen(Record):
     """One outermost module that owns parameters which the optimizers step."""
 
@@ -130,7 +141,9 @@ class RootSeen(Record):
     autocast_dtype: str | None
     """dtype of the autocast that the script itself runs this module under."""
     input_elements: NonNegativeInt | None = None
-    """Elements of the first tensor that it was called with."""
+    """Elements of the first tensor that it was called with, as older runs tell."""
+    inputs: tuple[InputSeen, ...] = Field(default=(), max_length=64)
+    """What it was called with in the latest step that was looked at; its largest inputs of that step."""
 
     @property
     def address(self) -> tuple[str, int, int]:

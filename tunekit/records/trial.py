@@ -27,6 +27,8 @@ class OutcomeKind(StrEnum):
     NONFINITE_LOSS = "nonfinite_loss"
     TOO_SHORT = "too_short"
     NO_TRAINING_LOOP = "no_training_loop"
+    SAMPLES_UNKNOWN = "samples_unknown"
+    """A loop that makes its batches itself ran well, and nothing tells how many samples one holds."""
     SCRIPT_ERROR = "script_error"
     KILLED = "killed"
     HARM_DENIED = "harm_denied"

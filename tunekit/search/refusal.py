@@ -76,6 +76,14 @@ def insist_on_a_result(run: Run) -> None:
     )
 
 
+def refused_batch(failure: Failure) -> TargetError:
+    """Return the error for a batch size that its binding did not set, in a script that makes its batches."""
+    return TargetError(
+        f"another batch size does not reach the loop as it is bound: {failure.message}; bind another place, "
+        "or take batch_size out with --bind batch_size=fixed and say --samples-per-step N"
+    )
+
+
 def why_refused(config: TrainConfig | None, records: Sequence[TrialRecord], host: Host) -> str | None:
     """Return why a config must not be started, by the bytes that measured trials showed; None if it may.
 

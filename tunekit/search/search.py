@@ -13,7 +13,7 @@ from tunekit.records.config import TrainConfig
 from tunekit.records.details import Detail
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import Run, RunStatus
-from tunekit.records.trial import TrialRecord, TrialRole
+from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
 from tunekit.search.abandon import rate_to_beat
 from tunekit.search.assemble import Trials, assemble, is_barred, pick_tiers, run_noise
 from tunekit.search.confirm import (
@@ -36,13 +36,14 @@ from tunekit.search.refusal import (
     ended_before,
     insist_on_a_result,
     insist_on_length,
+    refused_batch,
     refused_record,
     refused_target,
     used_up,
     why_refused,
 )
 from tunekit.search.sizes import LOOK_TRIALS, sizes_to_look_at
-from tunekit.search.space import build_space, nearest
+from tunekit.search.space import build_space, is_other_size, nearest
 from tunekit.search.study import Study
 from tunekit.search.worth import Stop, expectation, least_gain, next_trial
 from tunekit.trial.executor import Executor, KnownTarget, TrialSpec
@@ -107,6 +108,7 @@ class Search:
             self._trace_other_size(known)
             insist_on_length(self._planned)
             self._build_space(known)
+            self._insist_on_batch(known)
             self._explore(known)
             self._fill_tiers(known)
             self._confirm(known)
@@ -205,6 +207,26 @@ class Search:
         self._run = self._run.model_copy(update={"space": space, "measured_on": measured_on})
         self._run = begun(self._run, self._records, self._machine, self._folder.trials_folder)
         self._listener.space_known(assemble(self._run, self._records))
+
+    def _insist_on_batch(self, known: KnownTarget) -> None:
+        """Run a script that makes its batches itself at another size first: all else rests on what that is.
+
+        Raises:
+            TargetError: what batch_size is bound to does not set the samples of the model's input.
+        """
+        sizes = next(entry for entry in self._run.space if entry.knob == "batch_size")
+        own = known.baseline.batch_size
+        if known.discovery.training_loader is not None or not sizes.is_searched:
+            return
+        others = [one for one in self._records if one.config and is_other_size(one.config, known.baseline)]
+        if not others and self._may_add and self._left_s > 0:
+            other = known.baseline.model_copy(update={"batch_size": max(1, own // 2) if own > 1 else 2})
+            config = nearest(self._run.space, other)
+            if config.batch_size != own:
+                others = [self._try(config, known, "another batch size, to see that it reaches the loop")]
+        for one in others:
+            if one.failure is not None and one.failure.kind is OutcomeKind.KNOB_NOT_APPLIED:
+                raise refused_batch(one.failure)
 
     def _explore(self, known: KnownTarget) -> None:
         """Try what the study proposes, while it is worth its time and the budget allows."""

@@ -123,6 +123,14 @@ def nearest(space: Sequence[KnobSpace], config: TrainConfig) -> TrainConfig:
     return config_from(chosen, space)
 
 
+def is_other_size(config: TrainConfig, own: TrainConfig) -> bool:
+    """Return whether a config differs from the script's own in the batch size, and else in accumulation."""
+    names = ("batch_size", "accumulate_grad_batches")
+    return config.batch_size != own.batch_size and own == config.model_copy(
+        update={name: getattr(own, name) for name in names}
+    )
+
+
 def _values(space: Sequence[KnobSpace], knob: str) -> tuple[KnobValue, ...]:
     return next(entry.values for entry in space if entry.knob == knob)
 

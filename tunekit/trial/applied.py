@@ -14,6 +14,11 @@ from tunekit.records.target import Discovery, RootSeen
 
 _LEAST_FULL = 0.75
 """Mean batch, as a share of the wanted one, from which a sampler is taken to make such batches."""
+_MOST_INPUTS = 4
+"""Of a model, that a message tells."""
+_SPLIT = "one forward pass takes only a part of it; bind the flag of that part"
+_LEAST_FOLLOWING, _MOST_FOLLOWING = 0.5, 1.5
+"""Of a size's change to the batch's, both as logarithms: lengths that vary follow only about."""
 _AUTOCAST_DTYPES = {Precision.BF16: "bfloat16", Precision.FP16: "float16"}
 
 
@@ -71,21 +76,83 @@ def _is_about(mean: float, wanted: object) -> bool:
 def _missed_batch(
     changed: Mapping[str, object], discovery: Discovery, baseline: Discovery | None, own_batch: int | None
 ) -> str | None:
-    """Return whether another batch size of a loop without a loader did not reach the first root's input."""
-    if discovery.training_loader is not None or "batch_size" not in changed:
+    """Return whether another batch size of a loop without a loader did not reach its models' inputs.
+
+    A dimension of an input that held the batch, alone or times the parts of each sample, must scale with it.
+    Lengths that vary need only follow.
+    """
+    wanted = changed.get("batch_size")
+    if discovery.training_loader is not None or baseline is None or own_batch is None:
         return None
-    if not discovery.roots or baseline is None or not baseline.roots:
+    pairs = _sizes_of_both(baseline, discovery)
+    if not isinstance(wanted, int) or wanted == own_batch or not pairs:
         return None
-    before, now = baseline.roots[0].input_elements, discovery.roots[0].input_elements
-    wanted = changed["batch_size"]
-    if before is None or now is None or not isinstance(wanted, int) or own_batch is None:
+    scaled = [before for before, now in pairs if _is_scaled(before, now, own_batch, wanted)]
+    if any(_holds(own_batch, before) for before in scaled):
         return None
-    if now * own_batch == before * wanted:
-        return None
-    return (
-        f"batch_size was set from {own_batch} to {wanted}, but the model's input went from {before} to "
-        f"{now} elements"
+    told = (
+        f"batch_size was set from {own_batch} to {wanted}, and the model's input went from "
+        f"{inputs_text(baseline)} to {inputs_text(discovery)}"
     )
+    batches = baseline.batches_per_step, discovery.batches_per_step
+    if _is_scaled(*batches, own_batch, wanted):
+        return f"{told}, the batches of a step from {batches[0]} to {batches[1]}: {_SPLIT}"
+    shared = {baseline.batches_per_step, baseline.world_size, baseline.batches_per_step * baseline.world_size}
+    if any(before * share == own_batch for before in scaled for share in shared):
+        return f"{told}: {_SPLIT}"
+    if any(before != now == wanted for before, now in pairs):
+        return told
+    follows = any(_follows(before, now, own_batch, wanted) for before, now in pairs)
+    stays = all(before == now for before, now in pairs) or (own_batch, own_batch) in pairs
+    return told if stays and not follows else None
+
+
+def batch_contradicted(found: Discovery, batch_size: int) -> bool:
+    """Return whether no input of a loop without a loader can hold batches of this size."""
+    sizes = [size for root in found.roots for one in root.inputs for size in one.sizes]
+    return bool(sizes) and not any(_holds(batch_size, size) for size in sizes)
+
+
+def inputs_text(found: Discovery) -> str:
+    """Return what the models are called with, such as "35 x 20 and 1 x 20 x 64"; "n/a" if unknown."""
+    shapes = dict.fromkeys(
+        " x ".join(map(str, one.sizes))
+        for root in found.roots
+        for one in root.inputs
+        if not any(other.path.startswith(f"{one.path}[") for other in root.inputs)
+    )
+    return " and ".join(list(shapes)[:_MOST_INPUTS]) or "n/a"
+
+
+def _sizes_of_both(before: Discovery, now: Discovery) -> list[tuple[int, int]]:
+    """Return each dimension of the models' inputs, as it was and as it is."""
+    pairs: list[tuple[int, int]] = []
+    for old, new in zip(before.roots, now.roots, strict=False):
+        known = {one.path: one.sizes for one in new.inputs}
+        for one in old.inputs:
+            sizes = known.get(one.path, ())
+            if len(sizes) == len(one.sizes):
+                pairs += zip(one.sizes, sizes, strict=True)
+    return pairs
+
+
+def _holds(batch_size: int, size: int) -> bool:
+    """Return whether a dimension may be a batch's: its samples, parts of each, or bounds of packed ones."""
+    return size > 0 and (size % batch_size == 0 or size == batch_size + 1)
+
+
+def _is_scaled(before: int, now: int, own_batch: int, wanted: int) -> bool:
+    """Return whether a size went with the batch size."""
+    are_bounds = (before, now) == (own_batch + 1, wanted + 1)
+    return before > 0 and (before * wanted == now * own_batch or are_bounds)
+
+
+def _follows(before: int, now: int, own_batch: int, wanted: int) -> bool:
+    """Return whether a size went about with the batch size, as padded or packed samples do."""
+    if not before or not now:
+        return False
+    share = math.log(now / before) / math.log(wanted / own_batch)
+    return _LEAST_FOLLOWING <= share <= _MOST_FOLLOWING
 
 
 def _missed_in_roots(injected: KnobsAsked, learnt: LearntEvent, roots: Sequence[RootSeen]) -> str | None:

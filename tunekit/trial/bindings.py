@@ -121,7 +121,8 @@ def check_bindings(target: Target) -> None:
 
     Raises:
         TargetError: a bound file is missing or can't be read.
-        UsageError: a bound key is missing, or two bindings are for one knob or one place.
+        UsageError: a bound key is missing, two bindings are for one knob or one place, or the batch size that
+            is bound is not the one that the user says.
     """
     knob_at: dict[tuple[object, ...], str] = {}
     for number, binding in enumerate(target.bindings):
@@ -135,6 +136,12 @@ def check_bindings(target: Target) -> None:
         knob_at[place] = binding.knob
         if binding.kind is BindingKind.FILE:
             read_key(_file_of(target, binding), binding.key or "")
+    said, present = target.samples_per_step, present_values(target).get("batch_size")
+    if said is not None and present not in (None, said):
+        raise UsageError(
+            f"--samples-per-step {said}: batch_size is bound to a place that says {present}; leave "
+            "--samples-per-step out, or bind the batch that one process takes in one forward pass"
+        )
 
 
 def _changed(

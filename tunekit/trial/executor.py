@@ -25,7 +25,8 @@ from tunekit.records.host import SandboxKind
 from tunekit.records.measurement import DryLoop, DryRun, LoopMeasurement, Measurement
 from tunekit.records.target import Discovery, Target
 from tunekit.records.telemetry import Telemetry
-from tunekit.records.trial import Failure, TrialRecord, TrialRole
+from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
+from tunekit.trial.binding_syntax import binding_text
 from tunekit.trial.bindings import Bound, bind, present_values
 from tunekit.trial.device_memory import DeviceMemory
 from tunekit.trial.diverted import DIVERTED, bound_in_size
@@ -36,6 +37,7 @@ from tunekit.trial.option_names import ALL_NAMES
 from tunekit.trial.orphans import end_leftovers
 from tunekit.trial.outcome import measurement_of
 from tunekit.trial.sandbox import remove_layer
+from tunekit.trial.suggest import default_values, possible_batch
 from tunekit.trial.watch import Evidence, Limits, TrialProgress, TrialWatch
 
 _LONGEST_SOCKET_PARENT = 50
@@ -181,16 +183,18 @@ class ProcessExecutor:
             evidence,
             bound,
             known.discovery if known else None,
-            known.baseline.batch_size if known else None,
+            known.baseline.batch_size if known else self._bound_batch(),
             spec.sizes,
         )
+        if isinstance(result, Failure) and result.kind is OutcomeKind.SAMPLES_UNKNOWN:
+            result = self._naming_a_flag(result, evidence)
         still_unknown = known is None or not known.discovery.complete
         discovery = evidence.discovery if still_unknown else None
         return TrialRecord(
             number=spec.number,
             role=spec.role,
             round=spec.round,
-            config=spec.config or (known.baseline if known else baseline_config(evidence)),
+            config=spec.config or (known.baseline if known else _config_seen(evidence, result)),
             is_baseline_config=spec.config is None,
             started_at=datetime.fromtimestamp(request.started_at_s, UTC).isoformat(timespec="seconds"),
             duration_s=evidence.duration_s,
@@ -227,17 +231,29 @@ class ProcessExecutor:
             ) from error
 
     def _samples_per_step(self, spec: TrialSpec) -> int | None:
-        """Return the samples in a batch of a script without a DataLoader, where they are known.
+        """Return the samples in a batch of a script without a DataLoader, None where they are not known.
 
-        A bound batch size is what it says; the baseline's is what the user declared, or what the
-        command, file or variable says now.
+        A bound batch size is what it says; the baseline's is what command, file or variable say, what the
+        user declared, or the script's own default.
         """
-        if not self._target.is_bound("batch_size"):
-            return self._target.samples_per_step
-        if spec.config is not None:
+        if spec.config is not None and self._target.is_bound("batch_size"):
             return spec.config.batch_size
+        return self._bound_batch() or self._target.samples_per_step
+
+    def _bound_batch(self) -> int | None:
+        """Return the batch size of the script by the place that it is bound to, unless the user says it."""
         present = present_values(self._target).get("batch_size")
-        return self._target.samples_per_step or (present if isinstance(present, int) else None)
+        if present is None and self._target.samples_per_step is None:
+            present = default_values(self._target).get("batch_size")
+        return present if isinstance(present, int) and present != self._target.samples_per_step else None
+
+    def _naming_a_flag(self, failure: Failure, evidence: Evidence) -> Failure:
+        """Return the failure with a place of the script's own for its batch size, if it seems to have one."""
+        possible = possible_batch(self._target, evidence.learnt.discovery) if evidence.learnt else None
+        if possible is None or failure.remedy is None:
+            return failure
+        remedy = failure.remedy.replace("batch_size=--FLAG {}", binding_text(possible))
+        return failure.model_copy(update={"remedy": remedy})
 
     def _limits_of(self, spec: TrialSpec) -> Limits:
         """Return the limits; while torch.compile works, minutes may pass without a batch."""
@@ -284,6 +300,12 @@ def _scratch_folder() -> tempfile.TemporaryDirectory[str]:
     usual = tempfile.gettempdir()
     place = usual if len(usual) <= _LONGEST_SOCKET_PARENT else "/tmp"
     return tempfile.TemporaryDirectory(prefix="tunekit-", dir=place, ignore_cleanup_errors=True)
+
+
+def _config_seen(evidence: Evidence, result: Measurement | DryRun | Failure) -> TrainConfig | None:
+    """Return the script's own knob values; None too where its batch size is not known."""
+    is_unknown = isinstance(result, Failure) and result.kind is OutcomeKind.SAMPLES_UNKNOWN
+    return None if is_unknown else baseline_config(evidence)
 
 
 def baseline_config(evidence: Evidence) -> TrainConfig | None:

@@ -8,12 +8,12 @@ import re
 import signal
 from collections.abc import Iterable, Sequence
 
-from tunekit.records.agent_messages import ErrorSeen, RankEvent
+from tunekit.records.agent_messages import ByHandEvent, ErrorSeen, RankEvent
 from tunekit.records.details import Details, LargestSeen
 from tunekit.records.measurement import DryLoop, DryRun, LoopMeasurement, Measurement
 from tunekit.records.target import Discovery
 from tunekit.records.trial import Failure, MemoryPoint, OutcomeKind
-from tunekit.trial.applied import knob_missed
+from tunekit.trial.applied import batch_contradicted, inputs_text, knob_missed
 from tunekit.trial.bindings import Bound
 from tunekit.trial.watch import Evidence, plain
 from tunekit.units import count_text
@@ -44,6 +44,10 @@ _REMEDIES = {
         "run the script with a plain `python` that honours PYTHONPATH: not python -I, -E or -S, "
         "and not inside a container"
     ),
+    OutcomeKind.SAMPLES_UNKNOWN: (
+        "say it with --samples-per-step N, the samples that one process takes in one forward and backward "
+        "pass, or bind the script's own setting of it, such as --bind 'batch_size=--FLAG {}'"
+    ),
     OutcomeKind.KNOB_NOT_APPLIED: "take the knob out of the search with --fix, as the script sets it",
     OutcomeKind.COMPILE_NO_EFFECT: "keep compile off for this model: --fix compile=false",
     OutcomeKind.NONFINITE_LOSS: "lower the learning rate, or keep the precision with --fix precision=fp32",
@@ -55,6 +59,11 @@ _CANNOT_TELL_REMEDY = (
 _KEEPER_REMEDY = (
     "look for who ends processes here (the kernel for want of memory, a job scheduler, another user, the "
     "script itself), then run it again"
+)
+_BY_HAND_REMEDY = (
+    "let torch.optim make the update, whose steps can be seen: optimizer = torch.optim.SGD("
+    "model.parameters(), lr=LR), then optimizer.step() in place of the loop over the parameters; put an "
+    "update of your own into step() of a subclass of torch.optim.Optimizer"
 )
 _NATIVE_CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT)
 _NATIVE_REMEDY = "native code crashed: PYTHONFAULTHANDLER=1 before the command shows where"
@@ -86,7 +95,7 @@ def measurement_of(
         evidence: what the watch saw.
         bound: how its config was put into the target.
         baseline: what the baseline learnt; None at the baseline.
-        own_batch: samples in a batch of the script as it is.
+        own_batch: samples in a batch of the script as it is; at the baseline what a bound place says.
         sizes: batch sizes that its training alone was to be timed at, in order.
     """
     if evidence.done is None or (evidence.done.is_final and not _ended_well(evidence)):
@@ -104,6 +113,9 @@ def measurement_of(
     if evidence.learnt is None or not evidence.learnt.discovery.complete:
         message = f"what the agent told could not be read ({evidence.rejected_lines} lines rejected)"
         return _failure(OutcomeKind.AGENT_ABSENT, message, evidence)
+    unknown = _unknown_samples(loop, evidence.learnt.discovery, own_batch if baseline is None else None)
+    if unknown:
+        return _failure(OutcomeKind.SAMPLES_UNKNOWN, unknown, evidence)
     missed = knob_missed(loop, bound.changed, bound.injected, evidence.learnt, baseline, own_batch)
     if missed:
         return _failure(OutcomeKind.KNOB_NOT_APPLIED, missed, evidence)
@@ -121,6 +133,28 @@ def measurement_of(
 def _details(evidence: Evidence, sizes: Sequence[int]) -> Details | None:
     assert evidence.done is not None
     return evidence.done.details if evidence.done.is_final else _cut_short(evidence, sizes)
+
+
+def _unknown_samples(loop: LoopMeasurement, found: Discovery, said: int | None) -> str | None:
+    """Return why the samples in a batch of a loop without a loader are not known, None where they are.
+
+    Args:
+        loop: as it was measured.
+        found: what was learnt of it.
+        said: the batch size that a bound place says, and that is still to be held against the inputs.
+    """
+    if loop.has_loader:
+        return None
+    per_step = f", {found.batches_per_step} times per optimizer step" if found.batches_per_step > 1 else ""
+    told = (
+        f"the script makes its batches itself, {loop.steady_it_per_s:.3g} per second, and how many samples "
+        f"one holds is not known: its model's input is {inputs_text(found)}{per_step}"
+    )
+    if loop.batch_size is None:
+        return told
+    if said is not None and batch_contradicted(found, said):
+        return f"{told}, which has no dimension for the {said} that batch_size is bound to"
+    return None
 
 
 def _ended_well(evidence: Evidence) -> bool:
@@ -217,6 +251,14 @@ def _failure_without_measurement(evidence: Evidence) -> Failure:
         return _failure(OutcomeKind.SCRIPT_ERROR, f"could not be started: {evidence.start_error}", evidence)
     if evidence.agent_error is not None:
         return _failure(OutcomeKind.AGENT_ABSENT, f"the agent failed: {evidence.agent_error}", evidence)
+    if evidence.by_hand is not None:
+        return _failure_of_updates_by_hand(evidence.by_hand, evidence)
+    if evidence.elsewhere is not None:
+        message = (
+            f"the command started `{evidence.elsewhere.words}` and no Python with torch runs here: the "
+            "training is behind it, where tunekit does not see it"
+        )
+        return _failure(OutcomeKind.AGENT_ABSENT, message, evidence, evidence.elsewhere.remedy)
     if evidence.limit is not None:
         return _failure_by_limit(evidence.limit, evidence)
     if evidence.exit is not None and evidence.exit.error is not None:
@@ -245,6 +287,15 @@ def _failure_of_the_agent(evidence: Evidence) -> Failure:
     """Return the failure of a script in which the agent could not write its events."""
     message = f"the agent could not report after {evidence.steps} steps: {evidence.cannot_tell}"
     return _failure(OutcomeKind.AGENT_ABSENT, message, evidence, _CANNOT_TELL_REMEDY)
+
+
+def _failure_of_updates_by_hand(seen: ByHandEvent, evidence: Evidence) -> Failure:
+    ran = f"{seen.passes} backward passes ran without a step of a torch.optim optimizer"
+    told = "and the script made no such optimizer: it updates by hand, or with one that torch does not know"
+    if seen.changes:
+        told = f"and parameters had changed after {seen.changes} of them: the loop updates them by hand"
+    message = f"{ran} in {seen.seconds:.1f} s, {told}"
+    return _failure(OutcomeKind.NO_TRAINING_LOOP, message, evidence, _BY_HAND_REMEDY)
 
 
 def _failure_by_limit(limit: OutcomeKind, evidence: Evidence) -> Failure:
@@ -317,6 +368,12 @@ def _failure_of_a_good_end(evidence: Evidence) -> Failure:
         )
         remedy = "run the training in the foreground: without & or nohup, and not as a daemon"
         return _failure(OutcomeKind.NO_TRAINING_LOOP, message, evidence, remedy)
+    gradients = evidence.exit.gradients if evidence.exit else 0
+    if evidence.steps == 0 and gradients:
+        message = (
+            f"the script ended after {gradients} backward passes without a step of a torch.optim optimizer"
+        )
+        return _failure(OutcomeKind.NO_TRAINING_LOOP, message, evidence, _BY_HAND_REMEDY)
     if evidence.steps == evidence.batches == 0:
         message = "the script ended without asking a loader for a batch and without an optimizer step"
         return _failure(OutcomeKind.NO_TRAINING_LOOP, message, evidence)

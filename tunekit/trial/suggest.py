@@ -6,16 +6,18 @@ options are those that the script's own parser was seen to have; its text is rea
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tunekit.errors import TunekitError, UnreadableError
 from tunekit.records.config import Precision
 from tunekit.records.target import Binding, BindingKind, Discovery, OptionForm, ScriptOption, Target
+from tunekit.trial.applied import batch_contradicted
 from tunekit.trial.binding_syntax import PLACE, binding_text, parse_binding
 from tunekit.trial.config_files import all_keys
 from tunekit.trial.option_names import OPTION_NAMES, PRECISION_SWITCHES, is_of_training, plain_name
-from tunekit.trial.spelling import SWITCH_KNOBS
+from tunekit.trial.spelling import SWITCH_KNOBS, BoundValue, value_read
 from tunekit.untrusted import read_text
 
 _DIALECTS: tuple[dict[Precision, str], ...] = (
@@ -129,6 +131,39 @@ def batch_of_all_ranks(discovery: Discovery, batch_size: int) -> str | None:
         return None
     whole = batch_size * discovery.world_size
     return next((place.words[0] for place in held if _is_same(place.value, whole)), None)
+
+
+def possible_batch(target: Target, found: Discovery) -> Binding | None:
+    """Return a place for the batch size whose value the model's inputs can hold; None where there is none.
+
+    Args:
+        target: the training command of a script without a DataLoader.
+        found: what was learnt of its loop.
+    """
+    if target.binding_of("batch_size") is not None:
+        return None
+    words = _places_of(found.options, target.command) if found.options else tuple(_without_a_parser(target))
+    named = [*_named("batch_size", tuple(_in_files(target))), *_named("batch_size", words)]
+    for place in sorted(named, key=lambda place: not place.is_typed):
+        text = str(place.value)
+        if text.isdecimal() and int(text) > 0 and not batch_contradicted(found, int(text)):
+            binding = place.binding("batch_size", ())
+            if _can_be_written(binding):
+                return binding
+    return None
+
+
+def default_values(target: Target) -> dict[str, BoundValue]:
+    """Return what bound flags have by the script's own defaults, as far as they stand in its text once."""
+    values: dict[str, BoundValue] = {}
+    declared = tuple(_in_the_script(target))
+    for binding in target.bindings:
+        flag = binding.words[0].partition("=")[0] if binding.words else None
+        texts = {str(place.value) for place in declared if place.words[0].partition("=")[0] == flag}
+        if len(texts) == 1:
+            with suppress(TunekitError, ValueError):
+                values[binding.knob] = value_read(binding, texts.pop())
+    return values
 
 
 def _can_be_written(binding: Binding) -> bool:

@@ -106,7 +106,12 @@ def prepare_training(
 
 
 def _stale(target: Target, baseline: TrainConfig, named: Collection[str]) -> frozenset[str]:
-    """Return the bound knobs that command, files and environment may set to something else than they did."""
+    """Return the bound knobs that command, files and environment may set to something else than they did.
+
+    What they leave to the script's own default, as they did then, is as it was.
+    """
     present, then = present_values(target), baseline.model_dump(mode="json")
+    defaults = {knob: then[knob] for knob in target.unset_knobs if knob in then}
     bound = (knob for knob in then if knob in named and target.is_bound(knob))
-    return frozenset(knob for knob in bound if knob not in present or present[knob] != then[knob])
+    now = {**defaults, **present}
+    return frozenset(knob for knob in bound if knob not in now or now[knob] != then[knob])

@@ -18,6 +18,7 @@ from tunekit.hardware.telemetry.tree import TreeMeter
 from tunekit.plain_text import printable
 from tunekit.records.agent_messages import (
     AgentErrorEvent,
+    ByHandEvent,
     DoneEvent,
     ExitEvent,
     GuardErrorEvent,
@@ -33,6 +34,7 @@ from tunekit.records.measurement import DryLoop, TreeMemory
 from tunekit.records.target import Discovery, ScriptOption
 from tunekit.records.trial import MemoryPoint, OutcomeKind, WrittenFile
 from tunekit.trial.agentless import AgentlessTorch
+from tunekit.trial.elsewhere import Elsewhere, elsewhere_in
 from tunekit.trial.events import EventReader, read_pulse
 from tunekit.trial.keeper import descendants
 from tunekit.trial.launch import OUTPUT_FILE
@@ -63,6 +65,9 @@ _HANG_STEPS = 3
 that many times the longest pause before, and after that many steps."""
 _MOST_EXECS = 20
 """Programs that one process may become before its first batch."""
+_ELSEWHERE_EVERY_S = 1.0
+_ELSEWHERE_S, _ELSEWHERE_BESIDE_PYTHON_S = 4.0, 20.0
+"""For how long a program that trains elsewhere is there alone, or beside a Python that may train yet."""
 _TAIL_BYTES = 64 << 10
 _TAIL_LINES = 20
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
@@ -109,6 +114,10 @@ class Evidence:
     done: DoneEvent | None = None
     nonfinite: NonfiniteEvent | None = None
     exit: ExitEvent | None = None
+    by_hand: ByHandEvent | None = None
+    """The loop trains without an optimizer of torch."""
+    elsewhere: Elsewhere | None = None
+    """A program of the tree that has the training run where the agent is not."""
     agent_error: str | None = None
     faults: list[str] = field(default_factory=list)
     """The guard's own faults, which the trial went on after."""
@@ -196,6 +205,8 @@ class TrialWatch:
         self._longest_pause_s = 0.0
         self._starts: Counter[int] = Counter()
         self._phase = "starting"
+        self._elsewhere_since: float | None = None
+        self._look_elsewhere_at = self._started_at
 
     def run(self) -> Evidence:
         """Watch until the measurement is done, a limit is reached or the target ends.
@@ -291,6 +302,8 @@ class TrialWatch:
                     self._take_done(event)
                 case NonfiniteEvent():
                     self._evidence.nonfinite = event
+                case ByHandEvent():
+                    self._evidence.by_hand = event
                 case ExitEvent():
                     self._take_exit(event)
                 case WrittenEvent() if len(self._evidence.written) < _MAX_WRITTEN:
@@ -372,7 +385,9 @@ class TrialWatch:
 
     def _over_limit(self) -> bool:
         now, limits, evidence = self._clock(), self._limits, self._evidence
-        if evidence.agent_error is not None or evidence.limit is not None:
+        if evidence.agent_error is not None or evidence.by_hand is not None or evidence.limit is not None:
+            return True
+        if self._trains_elsewhere(now):
             return True
         if now - self._moved_at > _QUIET_S and self._cannot_tell():
             evidence.limit, evidence.limit_message = OutcomeKind.AGENT_ABSENT, ""
@@ -399,6 +414,22 @@ class TrialWatch:
                 f"more than the limit of {limits.ram_bytes >> 20} MiB"
             )
         return evidence.limit is not None
+
+    def _trains_elsewhere(self, now: float) -> bool:
+        """Return whether a program that stays starts the training elsewhere, while none here has begun to."""
+        evidence = self._evidence
+        if evidence.steps or evidence.batches or evidence.learnt is not None or now < self._look_elsewhere_at:
+            return False
+        self._look_elsewhere_at = now + _ELSEWHERE_EVERY_S
+        found = elsewhere_in(descendants(self._keeper.pid))
+        if found is None:
+            self._elsewhere_since = None
+            return False
+        if self._elsewhere_since is None:
+            self._elsewhere_since = now
+        stays_s = _ELSEWHERE_BESIDE_PYTHON_S if evidence.started else _ELSEWHERE_S
+        evidence.elsewhere = found if now - self._elsewhere_since >= stays_s else None
+        return evidence.elsewhere is not None
 
     def _cannot_tell(self) -> bool:
         """Return whether the process that trains lives and can't write its events."""
@@ -462,7 +493,7 @@ def _details_limit_s(done: DoneEvent) -> float:
 
 def standstill(evidence: Evidence, limit_s: float) -> tuple[OutcomeKind, str]:
     """Return what it is when nothing moves any more, and how to say so."""
-    if not evidence.started:
+    if not evidence.started and evidence.batches == evidence.steps == 0:
         message = f"no Python with tunekit's agent has started within {limit_s:g} s"
         return OutcomeKind.AGENT_ABSENT, message
     if not evidence.fetched and evidence.batches == evidence.steps == 0:

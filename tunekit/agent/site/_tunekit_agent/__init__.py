@@ -40,6 +40,7 @@ data flows through them:
         peaks          device memory of forward and backward, and of the optimizer
         floors         the loader alone, the training alone (on one batch of `replayed`)
         sizes          the training alone at other batch sizes (on that batch, `resized`)
+        trace          what a step takes and computes, at two small sizes; on a CPU without arithmetic
     details    runs them in turn, each with a deadline
     observe    ties all of this together: learn, warm up, measure, report, wait for the end
     apply      the other mode: apply the knobs, then watch the rate with one step counter
@@ -74,9 +75,13 @@ def start(request_path: str) -> None:
             from . import harm, hooks
 
             log.start_pulse()
-            divert_new = asked.sandbox == "landlock"
             harm.install(
-                asked.trial_folder, asked.scratch_folder, asked.redirected, log, divert_new=divert_new
+                asked.trial_folder,
+                asked.scratch_folder,
+                asked.redirected,
+                log,
+                divert_new=asked.sandbox == "landlock",
+                refuses=asked.sandbox != "overlay",
             )
             hooks.install(asked, log, owner)
     except Exception as error:

@@ -13,6 +13,8 @@ from .storages import Storages, data_bytes, is_tensor
 _MAX_CONTAINERS = 100_000
 _MAX_LEAVES = 64
 _MAX_PATH = 200
+_MAX_DIMENSIONS = 16
+_IN_LIST = "[{}]"
 _PLAIN = (str, bytes, bytearray, bool, int, float, complex, type(None), type, types.ModuleType)
 _NUMBER_BYTES = 8
 _PIXEL_BYTES = {"I": 4, "F": 4, "I;16": 2, "I;16L": 2, "I;16B": 2}
@@ -53,7 +55,7 @@ def parts_of(item: Any) -> tuple | None:
         if isinstance(item, tuple) and hasattr(item, "_fields"):
             return ".{}", [(name, getattr(item, name)) for name in item._fields]
         if isinstance(item, (list, tuple, set, frozenset, deque)):
-            return "[{}]", list(enumerate(item))
+            return _IN_LIST, list(enumerate(item))
         attributes = None if hasattr(item, "getbands") else _attributes(item)
     except Exception:  # an object that only looks like a container
         return None
@@ -153,19 +155,33 @@ def leading_size(batch: object) -> int | None:
     """
     first = batch[0] if type(batch) in (list, tuple) and batch else batch  # type: ignore[index]
     shape = shape_of(first)
-    return shape[0] if shape else leading_size_and_elements(batch)[0]
-
-
-def leading_size_and_elements(batch: object) -> tuple:
-    """Return the first dimension and the elements of the batch's first tensor, (None, None) without one."""
+    if shape:
+        return shape[0]
     for _, leaf in walk(batch):
         shape = shape_of(leaf)
         if shape:
-            elements = 1
-            for size in shape:
-                elements *= size
-            return shape[0], elements
-    return None, None
+            return shape[0]
+    return None
+
+
+def sizes_in(arguments: tuple, keywords: dict) -> list:
+    """Return the plain facts of InputSeen records: the dimensions of what a module is called with.
+
+    A list tells its length: it may hold a part for each sample.
+    """
+    sizes: dict = {}
+    for place, leaf in walk([arguments, keywords]):
+        for depth in range(2, len(place)):  # the arguments themselves are no list
+            number, form, _ = place[depth]
+            if form == _IN_LIST:
+                sizes[place[:depth]] = (number + 1,)
+        shape = shape_of(leaf)
+        if shape:
+            sizes[place] = shape
+    return [
+        {"path": path_of(place[1:]), "sizes": list(sizes[place][:_MAX_DIMENSIONS])}
+        for place in sorted(sizes)[:_MAX_LEAVES]
+    ]
 
 
 def seen(batch: object, samples: int) -> dict:

@@ -11,6 +11,7 @@ from typing import Any
 from . import facts, knobs, measured, model_bytes
 from .batches import BatchWatch
 from .beginnings import Beginnings, Settling
+from .by_hand import UpdatesByHand
 from .closer_look import CloserLook, tell_done
 from .device_times import DeviceTimes
 from .events import FETCHING, TRAINING
@@ -70,7 +71,7 @@ class Observer:
         self.ranks = Ranks(owner, self._joined)
         self.loaders = LoaderWatch(request.loader, loader_knobs, self, owner, request.working_dir)
         self.work = WorkWatch(owner, request.scratch_folder)
-        self.steps = StepWatch(self, owner)
+        self.steps = StepWatch(self, owner, UpdatesByHand(log))
         self.autocasts = AutocastWatch()
         self.roots = RootFinder(
             request.roots,
@@ -255,7 +256,7 @@ class Observer:
         if not self._measures:
             return
         self._tell_learnt(roots, self._training)
-        self._loaderless_samples = self._request.samples_per_step or (roots and roots[0].input_samples) or 1
+        self._loaderless_samples = self._request.samples_per_step or 1
         self._batches_per_step = self._learner.batches_per_step()
         if self._is_dry:
             self._look(self._dry_facts(), self._request.details, 0.0)
@@ -380,7 +381,8 @@ class Observer:
     def _measurement_complete(self, source: Any) -> Any:
         """Tell what was measured, then look closer if that is asked for, else wait for the end."""
         assert self._clock is not None
-        wanted = [] if self._clock.is_abandoned else self._request.details
+        samples_unknown = self._training is None and self._request.samples_per_step is None
+        wanted = [] if samples_unknown or self._clock.is_abandoned else self._request.details
         step_s = self._clock.steady_time_s / max(1, self._clock.steady_batches)
         self._look(self._measurement(), wanted, step_s)
         return self._look_closer(source)
@@ -437,7 +439,7 @@ class Observer:
             "script_steps": self._teller.steps,
         }
         if self._training is None:
-            others["batch_size"] = self._loaderless_samples
+            others["batch_size"] = self._request.samples_per_step
         if self._window_from is not None:
             others["discarded_batches"] = self._window_from
         return measured.loop_facts(self._learner, self.ranks, self.steps, self._clock, others)
@@ -463,5 +465,9 @@ class Observer:
             tell_done(self._log, self._measurement(), is_final=True)
             return
         self._log.emit(
-            "exit", steps=self._teller.steps, batches=self._teller.batches, error=facts.of_error(error)
+            "exit",
+            steps=self._teller.steps,
+            batches=self._teller.batches,
+            gradients=self.steps.by_hand.passes,
+            error=facts.of_error(error),
         )

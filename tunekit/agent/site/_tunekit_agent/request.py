@@ -19,7 +19,7 @@ class Request:
         knobs: values to set, by knob name; a knob that is absent is left as the script has it.
         loader: address of the training loader, None at the baseline.
         roots: addresses of the roots, empty at the baseline.
-        samples_per_step: samples in a batch of a script without a DataLoader, None to look at the input.
+        samples_per_step: samples in a batch of a script without a DataLoader, None where they are not known.
         world_size: processes that trained together when the config was measured.
         promised_it_per_s: (lowest, highest) rate that "apply" watches for, None for no watch.
         batches_per_step: loop batches per optimizer step as measured, which that rate is counted in.

@@ -7,6 +7,7 @@ it is restored for good; a hook left in place would stop torch.compile.
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import Any, Callable
 
@@ -26,8 +27,9 @@ class _Seen:
         key = (self.class_name, self.numel)
         self.ordinal = ordinal_of[key] = ordinal_of.get(key, -1) + 1
         self.device = parameters[0].device if parameters else None
-        self.input_samples: int | None = None
-        self.input_elements: int | None = None
+        self.inputs: list = []
+        self._step: int | None = None
+        self._elements = 0
         self.forwards = 0
         weights = [parameter for parameter in parameters if _numel(parameter) > 1 and parameter.dim() == 4]
         self.has_4d_weights = bool(weights)
@@ -44,6 +46,14 @@ class _Seen:
         ):
             self.autocast_dtype = str(parameters[0].dtype).replace("torch.", "")
 
+    def called_with(self, arguments: tuple, keywords: dict, step: int) -> None:
+        """Keep the sizes of its largest inputs of the latest step: others come before the loop."""
+        inputs = batches.sizes_in(arguments, keywords)
+        elements = sum(math.prod(one["sizes"]) for one in inputs)
+        self.forwards += 1
+        if step != self._step or elements >= self._elements:
+            self._step, self.inputs, self._elements = step, inputs, elements
+
     def facts(self) -> dict:
         return {
             "class_name": self.class_name,
@@ -53,7 +63,7 @@ class _Seen:
             "compiled": self.compiled,
             "channels_last": self.channels_last,
             "autocast_dtype": self.autocast_dtype,
-            "input_elements": self.input_elements,
+            "inputs": self.inputs,
         }
 
 
@@ -91,6 +101,7 @@ class RootFinder:
         self._seen: dict = {}
         self._ordinals: dict = {}
         self._stepped: set = set()
+        self._steps = 0
         self._class: Any = None
         self.applied: list = []
 
@@ -127,6 +138,7 @@ class RootFinder:
 
     def stepped(self, optimizer: Any) -> None:
         """Remember the parameters that this optimizer steps."""
+        self._steps += 1
         for group in optimizer.param_groups:
             self._stepped.update(id(parameter) for parameter in group["params"] if parameter.grad is not None)
 
@@ -173,9 +185,7 @@ class RootFinder:
                 self.applied.append(seen)
                 self._apply(torch, seen)
             self._begins(torch, seen)
-        seen.forwards += 1
-        if seen.input_samples is None:
-            seen.input_samples, seen.input_elements = batches.leading_size_and_elements([args, kwargs])
+        seen.called_with(args, kwargs, self._steps)
 
 
 def _is_tracing(torch: Any) -> bool:

@@ -8,6 +8,7 @@ import math
 import weakref
 from typing import Any
 
+from .by_hand import UpdatesByHand
 from .originals import time
 from .process import Owner
 
@@ -22,6 +23,7 @@ class StepWatch:
     Args:
         observer: receives step_began(now) and stepped(optimizer, now).
         owner: the process that is observed.
+        by_hand: is asked about gradients until an optimizer steps.
 
     Attributes:
         optimizers: what is known of each optimizer that stepped, by its id, in order.
@@ -31,8 +33,9 @@ class StepWatch:
         losses: of the first backward passes, detached and unread.
     """
 
-    def __init__(self, observer: Any, owner: Owner) -> None:
+    def __init__(self, observer: Any, owner: Owner, by_hand: UpdatesByHand) -> None:
         self.observer = observer
+        self.by_hand = by_hand
         self.optimizers: dict = {}
         self._living: dict = {}  # weak references to them
         self.steps: dict = {}
@@ -60,15 +63,26 @@ class StepWatch:
             self._kept.restore()
 
     def install_autograd(self, module: Any) -> None:
-        """Wrap `torch.autograd.backward`, which `Tensor.backward` calls, to keep the losses unread."""
-        original = module.backward
+        """Wrap `torch.autograd.backward`, which `Tensor.backward` calls, to keep the losses unread.
+
+        `torch.autograd.grad`, which torch.func calls, is wrapped until an optimizer steps.
+        """
+        original, original_grad = module.backward, module.grad
 
         @functools.wraps(original)
         def backward(tensors, *args, **kwargs):
             self._saw_backward(tensors)
             return original(tensors, *args, **kwargs)
 
-        module.backward = backward
+        @functools.wraps(original_grad)
+        def grad(*args, **kwargs):
+            if self.steps:
+                module.grad = original_grad
+            elif self._owner.is_here:
+                self.by_hand.saw_gradients(())
+            return original_grad(*args, **kwargs)
+
+        module.backward, module.grad = backward, grad
 
     def install_scaler(self, module: Any) -> None:
         """Wrap a `GradScaler`: a step that it skips is a step, and its scaled loss is not the loss."""
@@ -138,7 +152,9 @@ class StepWatch:
     def _saw_backward(self, tensors: Any) -> None:
         if not self._inside:
             self.backwards += 1
-        losses = tensors if isinstance(tensors, (tuple, list)) else (tensors,)
+        losses = tuple(tensors) if isinstance(tensors, (tuple, list)) else (tensors,)
+        if not self.steps and not self._inside and self._owner.is_here:
+            self.by_hand.saw_gradients(losses)
         try:
             if not losses or any(loss.numel() != 1 for loss in losses):
                 return

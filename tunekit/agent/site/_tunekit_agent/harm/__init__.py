@@ -37,7 +37,9 @@ from .paths import real_path
 from .stand_ins import Replacements
 
 
-def install(folder: str, scratch: str, redirected: dict, log: Any, *, divert_new: bool = False) -> None:
+def install(
+    folder: str, scratch: str, redirected: dict, log: Any, *, divert_new: bool = False, refuses: bool = True
+) -> None:
     """Guard this process and its forked children.
 
     Args:
@@ -46,6 +48,7 @@ def install(folder: str, scratch: str, redirected: dict, log: Any, *, divert_new
         redirected: the user's files, by absolute path, and the rewritten copies that reads shall see.
         log: where diverted, denied and created files are listed.
         divert_new: new files and folders go to the trial's folder too, as nothing can be made elsewhere.
+        refuses: what got past the replaced functions is refused; not where the kernel diverts it.
     """
     overlay = Overlay(folder, Listing(log), redirected, own=(scratch,), divert_new=divert_new)
     failed = _tell_once(log)
@@ -54,7 +57,7 @@ def install(folder: str, scratch: str, redirected: dict, log: Any, *, divert_new
     frameworks.install(log)
     imports.when_imported("multiprocessing.util", lambda module: _move_sockets(module, scratch))
     files.install(overlay, failed)
-    audit.install(overlay)
+    audit.install(overlay, refuses)
 
 
 def redirect(redirected: dict) -> None:

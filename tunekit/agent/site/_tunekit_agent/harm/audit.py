@@ -36,10 +36,12 @@ class Net:
 
     Args:
         overlay: knows what existed before the trial.
+        refuses: whether changes of old files are refused; where the kernel puts them into the trial's layer,
+            they are let be.
     """
 
-    def __init__(self, overlay: Overlay) -> None:
-        self._overlay = overlay
+    def __init__(self, overlay: Overlay, refuses: bool = True) -> None:
+        self._overlay, self._refuses = overlay, refuses
         self._locator = Locator()  # the operating system's view: a stand-in's call leads to the mirror
 
     def judge(self, event: str, args: tuple) -> None:
@@ -77,7 +79,7 @@ class Net:
         if status is None:
             self._overlay.expect(entry)
         elif not is_exclusive and stat.S_ISREG(status.st_mode) and self._overlay.existed(entry):
-            self._overlay.deny("writing over a file", entry, _REMEDY)
+            self._refuse("writing over a file", entry)
 
     def _entry(self, path: Any, dir_fd: Any) -> str | None:
         return self._locator.entry(path, dir_fd if isinstance(dir_fd, int) and dir_fd >= 0 else None)
@@ -94,7 +96,11 @@ class Net:
         if event not in _ENTRIES_THEMSELVES:
             entry = follow(entry)
         if self._overlay.existed(entry):
-            self._overlay.deny(event, entry, _REMEDY)
+            self._refuse(event, entry)
+
+    def _refuse(self, what: str, entry: str) -> None:
+        if self._refuses:
+            self._overlay.deny(what, entry, _REMEDY)
 
 
 def hook_for(judge: Callable) -> Callable:
@@ -111,6 +117,6 @@ def hook_for(judge: Callable) -> Callable:
     return hook
 
 
-def install(overlay: Overlay) -> None:
+def install(overlay: Overlay, refuses: bool = True) -> None:
     """Add the audit hook, which stays for the life of the process."""
-    sys.addaudithook(hook_for(Net(overlay).judge))
+    sys.addaudithook(hook_for(Net(overlay, refuses).judge))

@@ -103,9 +103,9 @@ class Replacements:
         for name, value in list(vars(module).items()):
             if self._for(value) is not value:
                 setattr(module, name, self._for(value))
-            elif isinstance(value, types.FunctionType):
+            elif issubclass(type(value), types.FunctionType):  # isinstance asks objects, which may warn
                 self._replace_defaults(value)
-            elif isinstance(value, type) and value.__module__ == module.__name__:
+            elif issubclass(type(value), type) and value.__module__ == module.__name__:
                 self._replace_in_class(value)
 
     def _replace_in_class(self, owner: type) -> None:

@@ -1,0 +1,122 @@
+"""Whether another batch size reached the models of a loop without a loader, by the sizes of their inputs."""
+
+from collections.abc import Mapping
+
+import pytest
+from build_records import discovery, loop, root
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tunekit.records.agent_messages import KnobsApplied, KnobsAsked, LearntEvent
+from tunekit.records.target import Discovery, InputSeen
+from tunekit.trial.applied import batch_contradicted, inputs_text, knob_missed
+
+Sizes = Mapping[str, tuple[int, ...]]
+
+
+def found(sizes: Sizes, batches_per_step: int = 1, world_size: int = 1) -> Discovery:
+    """What is learnt of a model that is called with inputs of these sizes, by their paths."""
+    inputs = tuple(InputSeen(path=path, sizes=one) for path, one in sizes.items())
+    called = (root(inputs=inputs),) if sizes else ()
+    return discovery(loaders=(), roots=called, batches_per_step=batches_per_step, world_size=world_size)
+
+
+def missed(before: Discovery, now: Discovery, own: int = 20, wanted: int = 40) -> str | None:
+    """Return what is said of a batch size that was bound from `own` to `wanted`."""
+    applied = KnobsApplied(
+        batch_size=None,
+        num_workers=None,
+        prefetch_factor=None,
+        pin_memory=None,
+        persistent_workers=None,
+        addressed=True,
+        roots_applied=(),
+    )
+    learnt = LearntEvent(event="learnt", time_s=1.0, discovery=now, applied=applied)
+    return knob_missed(loop(), {"batch_size": wanted}, KnobsAsked(), learnt, before, own)
+
+
+TENSOR = "[0]"
+REACHED: dict[str, tuple[Sizes, Sizes]] = {
+    "batch first": ({TENSOR: (20, 35)}, {TENSOR: (40, 35)}),
+    "length first": ({TENSOR: (35, 20)}, {TENSOR: (35, 40)}),
+    "as long as the batch": ({TENSOR: (20, 20)}, {TENSOR: (20, 40)}),
+    "tokens of all samples in one dimension": ({TENSOR: (700,)}, {TENSOR: (1400,)}),
+    "another length at each step": ({TENSOR: (35, 20)}, {TENSOR: (31, 40)}),
+    "two views of each sample": ({TENSOR: (40, 3, 8, 8)}, {TENSOR: (80, 3, 8, 8)}),
+    "bounds of packed samples": (
+        {"['cu_seqlens']": (21,), TENSOR: (713,)},
+        {"['cu_seqlens']": (41,), TENSOR: (1500,)},
+    ),
+    "packed samples without bounds": ({TENSOR: (713, 20)}, {TENSOR: (1500, 20)}),
+    "a list of samples": ({TENSOR: (20,), "[0][0]": (3, 40, 50)}, {TENSOR: (40,), "[0][0]": (3, 48, 41)}),
+    "samples that are padded": ({TENSOR: (20, 35)}, {TENSOR: (40, 61)}),
+    "not one known size": ({}, {}),
+}
+NOT_REACHED: dict[str, tuple[Discovery, Discovery]] = {
+    "nothing changed": (found({TENSOR: (35, 20)}), found({TENSOR: (35, 20)})),
+    "only the length varies": (found({TENSOR: (35, 20)}), found({TENSOR: (33, 20)})),
+    "the script had another size than was thought": (found({TENSOR: (35, 32)}), found({TENSOR: (35, 40)})),
+    "micro-batches": (found({TENSOR: (35, 5)}, 4), found({TENSOR: (35, 5)}, 8)),
+    "micro-batches of a share": (found({TENSOR: (5, 35)}, 4), found({TENSOR: (10, 35)}, 4)),
+    "shared by ranks": (found({TENSOR: (35, 10)}, 1, 2), found({TENSOR: (35, 20)}, 1, 2)),
+}
+
+
+@pytest.mark.parametrize(("before", "now"), REACHED.values(), ids=REACHED)
+def test_a_batch_size_reached_the_model(before: Sizes, now: Sizes) -> None:
+    assert missed(found(before), found(now)) is None
+
+
+@pytest.mark.parametrize(("before", "now"), NOT_REACHED.values(), ids=NOT_REACHED)
+def test_a_batch_size_did_not_reach_the_model(before: Discovery, now: Discovery) -> None:
+    told = missed(before, now)
+    assert told is not None
+    assert told.startswith("batch_size was set from 20 to 40")
+
+
+@given(
+    st.lists(st.integers(1, 512), max_size=3),
+    st.integers(0, 3),
+    st.integers(1, 64),
+    st.integers(1, 512),
+    st.integers(1, 512),
+)
+def test_an_input_that_scales_exactly_always_reached(
+    others: list[int], place: int, per_sample: int, own: int, wanted: int
+) -> None:
+    before, now = [*others], [*others]
+    before.insert(place, own * per_sample)
+    now.insert(place, wanted * per_sample)
+    assert missed(found({TENSOR: tuple(before)}), found({TENSOR: tuple(now)}), own, wanted) is None
+
+
+@given(st.integers(2, 512), st.integers(2, 512), st.integers(1, 512))
+def test_an_input_that_stays_never_reached(own: int, wanted: int, length: int) -> None:
+    same = found({TENSOR: (length, own)})
+    assert (missed(same, same, own, wanted) is None) == (own == wanted)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "batch_size", "contradicted"),
+    [
+        ({TENSOR: (35, 20)}, 20, False),
+        ({TENSOR: (35, 20)}, 35, False),
+        ({TENSOR: (700,)}, 20, False),
+        ({TENSOR: (35, 20)}, 32, True),
+        ({TENSOR: (713,)}, 20, True),
+        ({TENSOR: (713,), "['cu_seqlens']": (21,)}, 20, False),
+        ({TENSOR: (713, 2)}, 1, False),
+        ({}, 20, False),
+    ],
+)
+def test_inputs_contradict_a_batch_size_that_no_dimension_can_hold(
+    sizes: Sizes, batch_size: int, contradicted: bool
+) -> None:
+    assert batch_contradicted(found(sizes), batch_size) is contradicted
+
+
+def test_inputs_are_told_once_each_and_a_list_by_what_it_holds() -> None:
+    sizes = {TENSOR: (35, 20), "[1]": (2,), "[1][0]": (1, 20, 32), "[1][1]": (1, 20, 32)}
+    assert inputs_text(found(sizes)) == "35 x 20 and 1 x 20 x 32"
+    assert inputs_text(found({})) == "n/a"
