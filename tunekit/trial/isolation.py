@@ -120,8 +120,8 @@ def _startup_text(request_path: Path) -> str:
 def _site_folders(command: tuple[str, ...], working_dir: str, search_path: str) -> tuple[str, ...]:
     """Return where the Pythons that a command may run look for startup files, one folder for each."""
     found = [interpreter_of(command, Path(working_dir), search_path), *_named_pythons(command, working_dir)]
-    for folder in search_path.split(os.pathsep):
-        found += [shutil.which(name, path=folder) for name in ("python", "python3")]
+    for folder in dict.fromkeys(map(os.path.realpath, search_path.split(os.pathsep))):
+        found.append(shutil.which("python3", path=folder) or shutil.which("python", path=folder))
     places = [_site_folder(python) for python in dict.fromkeys(filter(None, found))]
     return tuple(dict.fromkeys(place for place in places if place is not None))
 
