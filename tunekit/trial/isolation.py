@@ -40,9 +40,11 @@ _CACHE_VARIABLES = (
     "HF_DATASETS_CACHE",
     "TRANSFORMERS_CACHE",
     "TORCH_HOME",
+    "TORCH_EXTENSIONS_DIR",
+    "CUDA_CACHE_PATH",
     "NLTK_DATA",
 )
-"""Variables that name folders of downloads: what one trial fetches, the next ones find."""
+"""Variables that name folders of what is fetched or compiled once: what one trial puts there, the next find."""
 
 
 @functools.lru_cache(maxsize=8)
@@ -180,7 +182,7 @@ def _shared_caches(layers: Path, environment: Mapping[str, str]) -> dict[str, st
     """Return the folders of downloads, none within another, and the layers that trials write to instead."""
     home = environment.get("HOME", "")
     named = [environment.get(name, "") for name in _CACHE_VARIABLES]
-    named += [f"{home}/.cache"] if home else []
+    named += [f"{home}/.cache", f"{home}/.nv"] if home else []  # the driver compiles kernels into the latter
     real = sorted({os.path.realpath(path) for path in named if path.startswith("/")})
     outer = [path for path in real if path != "/" and not any(path.startswith(f"{one}/") for one in real)]
     shared = {path: layers / str(number) for number, path in enumerate(outer)}
