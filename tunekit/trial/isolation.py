@@ -44,7 +44,7 @@ _CACHE_VARIABLES = (
     "CUDA_CACHE_PATH",
     "NLTK_DATA",
 )
-"""Variables that name folders of what is fetched or compiled once: what one trial puts there, the next find."""
+"""Variables that name folders of what is fetched or compiled once: the next trials find it."""
 
 
 @functools.lru_cache(maxsize=8)
