@@ -40,9 +40,11 @@ _CACHE_VARIABLES = (
     "HF_DATASETS_CACHE",
     "TRANSFORMERS_CACHE",
     "TORCH_HOME",
+    "TORCH_EXTENSIONS_DIR",
+    "CUDA_CACHE_PATH",
     "NLTK_DATA",
 )
-"""Variables that name folders of downloads: what one trial fetches, the next ones find."""
+"""Variables that name folders of what is fetched or compiled once: the next trials find it."""
 
 
 @functools.lru_cache(maxsize=8)
@@ -120,8 +122,8 @@ def _startup_text(request_path: Path) -> str:
 def _site_folders(command: tuple[str, ...], working_dir: str, search_path: str) -> tuple[str, ...]:
     """Return where the Pythons that a command may run look for startup files, one folder for each."""
     found = [interpreter_of(command, Path(working_dir), search_path), *_named_pythons(command, working_dir)]
-    for folder in search_path.split(os.pathsep):
-        found += [shutil.which(name, path=folder) for name in ("python", "python3")]
+    for folder in dict.fromkeys(map(os.path.realpath, search_path.split(os.pathsep))):
+        found.append(shutil.which("python3", path=folder) or shutil.which("python", path=folder))
     places = [_site_folder(python) for python in dict.fromkeys(filter(None, found))]
     return tuple(dict.fromkeys(place for place in places if place is not None))
 
@@ -180,7 +182,7 @@ def _shared_caches(layers: Path, environment: Mapping[str, str]) -> dict[str, st
     """Return the folders of downloads, none within another, and the layers that trials write to instead."""
     home = environment.get("HOME", "")
     named = [environment.get(name, "") for name in _CACHE_VARIABLES]
-    named += [f"{home}/.cache"] if home else []
+    named += [f"{home}/.cache", f"{home}/.nv"] if home else []  # the driver compiles kernels into the latter
     real = sorted({os.path.realpath(path) for path in named if path.startswith("/")})
     outer = [path for path in real if path != "/" and not any(path.startswith(f"{one}/") for one in real)]
     shared = {path: layers / str(number) for number, path in enumerate(outer)}
