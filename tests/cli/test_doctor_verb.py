@@ -597,7 +597,7 @@ def test_this_very_machines_lines_hold_the_same_figures(capsys: Captured, monkey
     main(["doctor"])
     lines = capsys.readouterr().out.splitlines()
     told = {line[:9].strip(): line[9:] for line in lines[3 : lines.index("", 3)]}
-    assert set(told) == {"GPU", "CPU", "memory", "/dev/shm", "torch"}
+    assert set(told) == {"GPU", "CPU", "memory", "/dev/shm", "torch", "trials"}
     assert told["CPU"].startswith(f"{len(os.sched_getaffinity(0))} of {os.cpu_count()} may be used") or (
         host.cpu_quota is not None
     )

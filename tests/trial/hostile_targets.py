@@ -5,6 +5,7 @@ Every script stands beside `loop.py`, which trains a tiny model until it is ende
 
 from dataclasses import dataclass, field
 
+from tunekit.records.host import SandboxKind
 from tunekit.records.trial import OutcomeKind
 
 LOOP = """
@@ -77,6 +78,8 @@ class Hostile:
     no_progress_s: float = 60.0
     is_usual: bool = False
     """Whether every test run has it, since it was told wrongly once; the others are `slow`."""
+    sandbox: SandboxKind | None = None
+    """None: the best that holds."""
 
     def __str__(self) -> str:
         return self.name
@@ -241,6 +244,7 @@ FOLDERS = (
         OutcomeKind.AGENT_ABSENT,
         "was removed by the script",
         is_usual=True,
+        sandbox="none",  # in an overlay the kernel keeps the script from removing it
     ),
     Hostile(
         "events removed",

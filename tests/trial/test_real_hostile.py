@@ -58,7 +58,8 @@ def test_a_hostile_script_is_measured_or_told_for_what_it_did(
     with TemporaryDirectory(dir="/tmp") as temporary:  # short: sockets have short paths
         monkeypatch.setenv("TMPDIR", temporary)
         monkeypatch.setattr("tempfile.tempdir", None)
-        trials = RealTrials(lay_out(hostile, tmp_path / "of the user"), tmp_path / "trials", limits)
+        target = lay_out(hostile, tmp_path / "of the user")
+        trials = RealTrials(target, tmp_path / "trials", limits, sandbox=hostile.sandbox)
         record = trials.run_baseline()
     failure = record.failure
     told = None if failure is None else (failure.kind, failure.message)

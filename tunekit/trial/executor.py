@@ -162,7 +162,8 @@ class ProcessExecutor:
         finally:
             written = take_writes(folder, self._target.working_dir)
             faults = [*bound_in_size(folder / DIVERTED), *mask_files(folder, secrets)]
-        evidence.written = list({one.path: one for one in (*written, *evidence.written)}.values())
+        told = {one.path for one in evidence.written}
+        evidence.written += [one for one in written if one.path not in told]
         evidence.faults += faults
         record = masked_record(self._record(spec, known, bound, request, evidence), secrets)
         if stopped is not None:
