@@ -91,12 +91,20 @@ def run_guarded(
     What no child of the trial made is old.
     """
     trial.mkdir(exist_ok=True)
+    (trial / "tmp").mkdir(exist_ok=True)
     events = trial / "told.jsonl"
     request = {"trial": str(trial), "events": str(events), "redirected": redirected or {}, "more": more}
     done = subprocess.run(
         [sys.executable, "-c", _GUARDED, json.dumps(request), textwrap.dedent(code)],
         cwd=root,
-        env={**os.environ, "PYTHONPATH": str(SITE_FOLDER), "PYTHONDONTWRITEBYTECODE": "1"},
+        env={
+            **os.environ,
+            "PYTHONPATH": str(SITE_FOLDER),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "TMPDIR": str(
+                trial / "tmp"
+            ),  # new files stay there: it is not to hold the tests' own folder
+        },
         capture_output=True,
         text=True,
     )

@@ -197,6 +197,8 @@ def docker(tmp_path: Path) -> Iterator[None]:
     program = tmp_path / "docker"
     program.symlink_to(shutil.which("cat") or "/bin/cat")
     with subprocess.Popen([program, "-", "run"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        while not Path(f"/proc/{process.pid}/cmdline").read_bytes():
+            assert process.poll() is None  # the kernel fills it in a moment after the program began
         yield
         assert process.stdin is not None
         process.stdin.close()
