@@ -101,9 +101,7 @@ def run_guarded(
             **os.environ,
             "PYTHONPATH": str(SITE_FOLDER),
             "PYTHONDONTWRITEBYTECODE": "1",
-            "TMPDIR": str(
-                trial / "tmp"
-            ),  # new files stay there: it is not to hold the tests' own folder
+            "TMPDIR": str(trial / "tmp"),  # new files stay there: it is not to hold the tests' own folder
         },
         capture_output=True,
         text=True,
