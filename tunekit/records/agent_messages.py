@@ -61,7 +61,7 @@ class AgentRequest(Record):
     sandbox: SandboxKind = "none"
     """observe: what the kernel keeps this trial from; under "landlock" new files have to be diverted too."""
     started_at_s: PositiveFloat
-    """When the trial started, in seconds since the epoch: older files are the user's."""
+    """When the trial started, in seconds since the epoch."""
     knobs: KnobsAsked
     loader: LoaderAddress | None
     """The training loader; None at the baseline, which learns it."""

@@ -14,7 +14,6 @@ class Request:
         working_dir: of the script; addresses name files from there.
         scratch_folder: where processes put their sockets; gone after the trial.
         sandbox: what the kernel keeps the trial's processes from writing with.
-        started_at_s: when the trial started, in seconds since the epoch.
         redirected: files of the user's, by real path, and the rewritten copies that reads see instead.
         knobs: values to set, by knob name; a knob that is absent is left as the script has it.
         loader: address of the training loader, None at the baseline.
@@ -45,7 +44,6 @@ class Request:
         self.trial_folder: str = payload["trial_folder"]
         self.scratch_folder: str = payload["scratch_folder"]
         self.sandbox: str = payload["sandbox"]
-        self.started_at_s = float(payload["started_at_s"])
         self.knobs: dict = payload["knobs"]
         self.loader: dict | None = payload["loader"]
         self.roots: list = payload["roots"]
