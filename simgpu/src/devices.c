@@ -227,7 +227,7 @@ static int named_device(const char *word, const int found[], int count) {
 static int cuda_count;
 static void choose_visible(void) {
     sim_init();
-    int found[SIM_DEVICES], count = candidates(found);
+    int found[SIM_DEVICES] = {0}, count = candidates(found);
     const char *wanted = getenv("CUDA_VISIBLE_DEVICES");
     if (!wanted) {
         memcpy(sim_cuda_order, found, sizeof found);

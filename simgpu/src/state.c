@@ -133,11 +133,16 @@ int64_t sim_used_bytes(int index) {
     return sum;
 }
 
+static bool count_in(int slot, int index, int64_t bytes) { /* within enter and leave */
+    bool fits = sim_used_bytes(index) + bytes <= sim_devices[index].memory_bytes;
+    if (fits) shared->process[slot].used_bytes[index] += bytes;
+    return fits;
+}
+
 bool sim_take(int index, int64_t bytes) {
     int slot = sim_slot();
     enter();
-    bool fits = sim_used_bytes(index) + bytes <= sim_devices[index].memory_bytes;
-    if (fits) shared->process[slot].used_bytes[index] += bytes;
+    bool fits = count_in(slot, index, bytes);
     leave();
     return fits;
 }
@@ -153,7 +158,7 @@ bool sim_context(void) {
     int slot = sim_slot(), index = sim_here()->index;
     if (shared->process[slot].context[index]) return true;
     enter();
-    bool fits = shared->process[slot].context[index] || sim_take(index, sim_here()->context_bytes);
+    bool fits = shared->process[slot].context[index] || count_in(slot, index, sim_here()->context_bytes);
     if (fits) shared->process[slot].context[index] = 1;
     leave();
     return fits;
