@@ -1,0 +1,5 @@
+"""Every error that simgpu's commands raise on purpose."""
+
+
+class SimgpuError(Exception):
+    """Something can't be done as asked; the message says what, the value and the remedy."""
