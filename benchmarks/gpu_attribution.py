@@ -147,8 +147,10 @@ def _check_budget(add: Add, record: TrialRecord, host: Host) -> None:
     )
     context_bytes = _context_bytes(host)
     error = budget.closure_error_with(context_bytes) if context_bytes is not None else None
-    figure = "n/a: the driver does not tell of processes" if error is None else f"{error:.2%}"
-    add("budget against NVML", figure, error is not None and error <= CLOSURE_TOLERANCE)
+    if error is None:
+        add("budget against NVML", "n/a: the driver does not tell of processes", None)
+    else:
+        add("budget against NVML", f"{error:.2%}", error <= CLOSURE_TOLERANCE)
 
 
 def _context_bytes(host: Host) -> int | None:

@@ -8,11 +8,13 @@ device. Then where a known loop spends its time and memory, against torch.profil
 predicted device memory, against torch and the driver, after `tunekit doctor --calibrate`. Then real
 trials of the built-in workload `images`: precision, channels_last, compile and batch size with their memory
 figures, an out-of-memory trial, and one whole search. Needs a machine with a CUDA build of torch;
-`--allow-cpu` runs the same path on a CPU to try the script itself.
+`--allow-cpu` runs the same path on a CPU to try the script itself. On a simulated GPU (simgpu/) the table
+says "simulated", and its results can only go to a file whose name says so.
 """
 
 import argparse
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -23,13 +25,18 @@ from datetime import date
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+SHARED_MEMORY_BYTES = 2 << 30
+LEAST_TRIALS = 5
+"""A search of fewer has found nothing."""
 sys.path.insert(0, str(ROOT))
 
 from gpu_attribution import check_attribution  # noqa: E402
 from gpu_counters import check_counters, check_profile  # noqa: E402
 from gpu_prediction import check_prediction  # noqa: E402
 
+from tunekit.agent import TRIAL_VARIABLE  # noqa: E402
 from tunekit.hardware.detect import detect_host  # noqa: E402
+from tunekit.hardware.nvml_library import NvmlLibrary  # noqa: E402
 from tunekit.records.codec import read_json  # noqa: E402
 from tunekit.records.config import TrainConfig  # noqa: E402
 from tunekit.records.host import Host  # noqa: E402
@@ -46,8 +53,13 @@ from tunekit.workloads import IMAGES_SCRIPT  # noqa: E402
 
 @dataclass
 class Report:
-    """Rows of the table, filled by the checks."""
+    """Rows of the table, filled by the checks.
 
+    Attributes:
+        is_simulated: whether the device is a simulation, whose figures never stand among real ones.
+    """
+
+    is_simulated: bool = False
     rows: list[tuple[str, str, str]] = field(default_factory=list)
 
     def add(self, check: str, figure: str, passed: bool | None) -> None:
@@ -58,7 +70,7 @@ class Report:
 
     def table(self) -> str:
         """Return the rows as a Markdown table."""
-        lines = ["| check | figure | |", "|---|---|---|"]
+        lines = [f"| check{', simulated' * self.is_simulated} | figure | |", "|---|---|---|"]
         return "\n".join(
             [*lines, *(f"| {check} | {figure} | {verdict} |" for check, figure, verdict in self.rows)]
         )
@@ -68,8 +80,8 @@ class Trials:
     """Real trials of one target, numbered as they come."""
 
     def __init__(self, target: Target, folder: Path, ram_bytes: int) -> None:
-        limits = Limits(trial_s=280.0, no_progress_s=240.0, ram_bytes=ram_bytes)
-        self._executor = ProcessExecutor(target, folder, limits, window_s=4.0)
+        self._target, self._folder = target, folder
+        self._limits = Limits(trial_s=280.0, no_progress_s=240.0, ram_bytes=ram_bytes)
         self._count = 0
         self.known: KnownTarget | None = None
 
@@ -85,10 +97,18 @@ class Trials:
         assert self.known is not None
         return self._run(TrainConfig.model_validate({**self.known.baseline.model_dump(), **knobs}))
 
-    def _run(self, config: TrainConfig | None) -> TrialRecord:
+    def within(self, device_memory_bytes: int) -> TrialRecord:
+        """Run the baseline's config again, with so much of the GPU's memory for torch."""
+        assert self.known is not None
+        return self._run(self.known.baseline, device_memory_bytes)
+
+    def _run(self, config: TrainConfig | None, device_memory_bytes: int | None = None) -> TrialRecord:
+        executor = ProcessExecutor(
+            self._target, self._folder, self._limits, window_s=4.0, device_memory_bytes=device_memory_bytes
+        )
         spec = TrialSpec(self._count, TrialRole.SEARCH if config else TrialRole.BASELINE, config)
         self._count += 1
-        return self._executor.run(spec, self.known, lambda progress: None)
+        return executor.run(spec, self.known, lambda progress: None)
 
 
 def check_device(report: Report, allow_cpu: bool) -> None:
@@ -106,21 +126,35 @@ def check_device(report: Report, allow_cpu: bool) -> None:
     report.add("state", str(gpu.state), gpu.state is not None)
 
 
+def check_shared_memory(report: Report, host: Host) -> None:
+    """Workers hand their batches over in /dev/shm; a container's 64 MiB end every trial that has some."""
+    if host.shm_bytes is None:
+        report.add("/dev/shm", "n/a", None)
+        return
+    free_bytes = host.shm_bytes - (host.shm_used_bytes or 0)
+    is_enough = free_bytes >= SHARED_MEMORY_BYTES
+    remedy = "" if is_enough else "; trials run without workers: start the container with --shm-size=8g"
+    report.add("/dev/shm", f"{bytes_text(free_bytes)} free{remedy}", is_enough)
+
+
 def check_gpu(report: Report, host: Host) -> None:
     """The GPU's counters under known loads, and its profile against what the loads reached."""
     loaded = check_counters(report.add, host)
     check_profile(report.add, host, loaded)
 
 
-def check_knobs(report: Report, trials: Trials) -> None:
+def check_knobs(report: Report, trials: Trials, host: Host) -> TrialRecord:
     """The baseline and single changes to it: rate, memory, graphs."""
     base = trials.baseline()
     _add_trial(report, "baseline", base)
     if base.measurement is None or trials.known is None:
-        return
+        return base
     batch = trials.known.baseline.batch_size
-    count = min(8, detect_host().cpus)
-    workers = {"num_workers": count, "prefetch_factor": 4, "persistent_workers": True, "pin_memory": True}
+    free_bytes = (host.shm_bytes or SHARED_MEMORY_BYTES) - (host.shm_used_bytes or 0)
+    count = min(8, host.cpus) if free_bytes >= SHARED_MEMORY_BYTES else 0
+    workers: dict[str, object] = {"num_workers": count, "pin_memory": True}
+    if count:
+        workers |= {"prefetch_factor": 4, "persistent_workers": True}
     changes: list[tuple[str, dict[str, object]]] = [
         (f"{count} workers", workers),
         (f"{count} workers, tf32", {**workers, "precision": "tf32"}),
@@ -131,18 +165,39 @@ def check_knobs(report: Report, trials: Trials) -> None:
     ]
     for name, knobs in changes:
         _add_trial(report, name, trials.with_knobs(**knobs))
+    return base
 
 
-def check_out_of_memory(report: Report, trials: Trials, on_gpu: bool) -> None:
-    """A batch that can't fit ends as device_oom, and the memory comes back."""
-    if not on_gpu or trials.known is None:
+def check_out_of_memory(report: Report, trials: Trials, base: TrialRecord, host: Host) -> None:
+    """With half of what the baseline reserves, it ends as device_oom, and the memory comes back."""
+    if not host.accelerators or base.measurement is None or not base.measurement.loop.peak_reserved_bytes:
         return
-    record = trials.with_knobs(batch_size=8192, num_workers=4, prefetch_factor=2)
+    cap_bytes = base.measurement.loop.peak_reserved_bytes // 2
+    record = trials.within(cap_bytes)
     kind = record.failure.kind if record.failure else None
-    report.add("batch 8192", str(kind or "fits"), kind in (OutcomeKind.DEVICE_OOM, None))
-    query = ["nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader"]
-    used = subprocess.run(query, capture_output=True, text=True, check=True).stdout.split()
-    report.add("GPU processes left", str(len(used)), not used)
+    name = f"baseline within {bytes_text(cap_bytes)}"
+    report.add(name, str(kind or "fits"), kind is OutcomeKind.DEVICE_OOM)
+    left = _own_processes(host.accelerators[0].index)
+    if left is None:
+        report.add("own processes left", "n/a: the driver does not tell of processes", None)
+    else:
+        report.add("own processes left", str(len(left)), not left)
+
+
+def _own_processes(index: int) -> list[int] | None:
+    """Return who of our trials still is on a GPU; None where the driver tells of no processes."""
+    with NvmlLibrary() as nvml:
+        reading = nvml.reading(index, pcie=False)
+    if reading is None or reading.process_bytes is None:
+        return None
+    return [pid for pid in reading.process_bytes if _is_of_a_trial(pid)]
+
+
+def _is_of_a_trial(pid: int) -> bool:
+    try:
+        return TRIAL_VARIABLE.encode() in Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:  # it has ended, or is somebody else's
+        return False
 
 
 def check_search(report: Report, folder: Path, gpu: str, budget: str) -> None:
@@ -155,7 +210,9 @@ def check_search(report: Report, folder: Path, gpu: str, budget: str) -> None:
     if done.returncode:
         return
     run = read_json(out / "run.json", Run)
-    report.add("search trials", f"{len(run.trials)} in {duration_text(run.search_time_s)}", None)
+    measured = sum(trial.measurement is not None for trial in run.trials)
+    figure = f"{measured} of {len(run.trials)} measured in {duration_text(run.search_time_s)}"
+    report.add("search trials", figure, measured >= LEAST_TRIALS)
     if run.noise_floor:
         report.add("A/A noise floor", f"{run.noise_floor.relative:.1%}", None)
     for tier in run.recommendations:
@@ -188,7 +245,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--results", type=Path, help="also write the table to this Markdown file")
-    parser.add_argument("--budget", default="4m", help="of the whole search (default: 4m)")
+    parser.add_argument("--budget", default="8m", help="of the whole search (default: 8m)")
     parser.add_argument("--allow-cpu", action="store_true", help="run without a GPU, to try the script")
     parser.add_argument("--counters-only", action="store_true", help="leave out the trials and the search")
     parser.add_argument(
@@ -201,13 +258,17 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7, help="of processes with and without the agent")
     options = parser.parse_args()
     host = detect_host()
-    on_gpu = bool(host.accelerators)
-    report = Report()
+    report = Report(is_simulated="SIMGPU" in os.environ)
+    if options.results and report.is_simulated != ("simulated" in options.results.name):
+        parser.error(f"--results {options.results}: the name holds 'simulated' if the device is, only then")
     with tempfile.TemporaryDirectory(prefix="tunekit-gpu-check-") as scratch:
         folder = Path(scratch)
         target = resolve_target((sys.executable, str(IMAGES_SCRIPT)), ROOT, builtin="images")
         trials = Trials(target, folder / "trials", int(0.9 * host.ram_limit_bytes))
-        checks: list[Callable[[], None]] = [lambda: check_device(report, options.allow_cpu)]
+        checks: list[Callable[[], None]] = [
+            lambda: check_device(report, options.allow_cpu),
+            lambda: check_shared_memory(report, host),
+        ]
         is_whole = not (options.counters_only or options.attribution_only or options.prediction_only)
         if is_whole or options.counters_only:
             checks += [lambda: check_gpu(report, host)]
@@ -220,14 +281,14 @@ def main() -> None:
             checks += [lambda: check_prediction(report.add, host, folder / "prediction")]
         if is_whole:
             checks += [
-                lambda: check_knobs(report, trials),
-                lambda: check_out_of_memory(report, trials, on_gpu),
+                lambda: check_out_of_memory(report, trials, check_knobs(report, trials, host), host),
                 lambda: check_search(report, folder, "auto", options.budget),
             ]
         for check in checks:
             check()
     command = shlex.join(["python", "benchmarks/gpu_check.py", *sys.argv[1:]])
-    text = f"{date.today()}: `{command}`\n\n{report.table()}\n"
+    where = "on a simulated device" if report.is_simulated else "on a real device"
+    text = f"{date.today()}, {where}: `{command}`\n\n{report.table()}\n"
     print(f"\n{text}")
     if options.results:
         options.results.parent.mkdir(parents=True, exist_ok=True)
