@@ -1,8 +1,8 @@
 """Building the simulated libraries for one torch: `python -m simgpu build`.
 
-What torch wants is read from its own libraries, and what the sources in `src` lack of it is generated: a function that
-says its name once and answers that library's "not supported". So every torch finds every symbol, and a torch that
-the sources don't know fails here, with names, or not at all. Needs gcc and nothing of NVIDIA's.
+What torch wants is read from its own libraries, and what the sources in `src` lack of it is generated: a
+function that says its name once and answers that library's "not supported". So every torch finds every symbol,
+and a torch that can't be served fails here, with names. Needs gcc and nothing of NVIDIA's.
 """
 
 import fcntl
@@ -41,7 +41,7 @@ class Library:
     sonames: tuple[str, ...]
     """By CUDA major, in the order of CUDA_MAJORS; a single one when they are alike."""
     not_supported: int
-    """What a function without an implementation answers: the nearest to "not supported" that its errors have."""
+    """What a function without an implementation answers: "not supported", or the nearest that there is."""
     sources: str | None = None
     """Pattern of the files in `src` that implement it."""
     names: str | None = None
@@ -67,7 +67,7 @@ LIBRARIES = (
     Library(("libcufft.so.11", "libcufft.so.12"), 16, "cufft*.c"),
     Library(("libcurand.so.10",), 999, "curand*.c"),
     Library(("libcusparseLt.so.0",), 10, None, r"cusparseLt\w+"),
-    # Reads and writes answer a byte count, so that only a negative number is an error for all of its functions.
+    # Reads and writes answer a byte count, so that only a negative number is an error for all functions.
     Library(("libcufile.so.0",), -5007, None, r"cuFile\w+"),
     Library(("libnvshmem_host.so.3",), 3, None, r"nvshmemx?_\w+"),
     Library(("libnvToolsExt.so.1",), -1, None, r"nvtx\w+"),
@@ -107,7 +107,7 @@ def build(torch: TorchBuild, *, sources: Path = SOURCES, builds: Path = BUILDS) 
     """Build the libraries for this torch, or find them built.
 
     Raises:
-        SimgpuError: There is no compiler, it refuses a source, or this torch wants a library that isn't known.
+        SimgpuError: There is no compiler, it refuses a source, or this torch wants an unknown library.
     """
     _check_foreign(torch)
     folder = builds / _key(torch, sources)
@@ -137,7 +137,10 @@ def wanted_of(library: Library, wants: Wants, cuda_major: int) -> tuple[frozense
 
 
 def unknown_libraries(wants: Wants, cuda_major: int) -> dict[str, frozenset[str]]:
-    """What torch is linked with and the table doesn't have, with the functions wanted of it as far as they tell."""
+    """What torch is linked with and the table doesn't have, with the functions that it wants of it.
+
+    There are none where torch asks for them without a version, as then nothing says whose they are.
+    """
     known = {library.soname(cuda_major) for library in LIBRARIES}
     strangers = {name for name in wants.sonames if name not in known and not _SYSTEM.fullmatch(name)}
     return {
@@ -151,8 +154,8 @@ def _check_generation(torch: TorchBuild) -> None:
     if major not in CUDA_MAJORS:
         sonames = sorted(name for name in torch.wants.sonames if not _SYSTEM.fullmatch(name))
         raise SimgpuError(
-            f"torch {torch.version} is built for CUDA {major}; known are {' and '.join(map(str, CUDA_MAJORS))}. "
-            f"It wants {', '.join(sonames)}"
+            f"torch {torch.version} is built for CUDA {major}, and simgpu knows "
+            f"{' and '.join(map(str, CUDA_MAJORS))}. It wants {', '.join(sonames)}"
         )
     if unknown := unknown_libraries(torch.wants, major):
         said = "; ".join(
@@ -168,8 +171,8 @@ def _check_generation(torch: TorchBuild) -> None:
 def _check_foreign(torch: TorchBuild) -> None:
     if foreign := torch.foreign_libraries():
         raise SimgpuError(
-            f"{torch.site_packages / 'nvidia'} holds NVIDIA's own libraries ({foreign[0].name}, ...), which torch "
-            "finds before any others; make an environment without them: "
+            f"{torch.site_packages / 'nvidia'} holds NVIDIA's own libraries ({foreign[0].name}, ...), which "
+            "torch finds before any others; make an environment without them: "
             f"python -m simgpu environment --torch {torch.version.partition('+')[0]}"
         )
 
@@ -316,7 +319,7 @@ class _Work:
 
 
 def _stubs(names: Sequence[str], code: int) -> str:
-    """C source of functions that aren't simulated. They answer a long: some of them are asked for a byte count."""
+    """C source of functions that aren't simulated. They answer a long: some answer a byte count."""
     lines = ['#include "core.h"']
     for name in names:
         if _TEXT_ANSWER.fullmatch(name):

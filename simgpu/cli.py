@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from simgpu.build import Built, build
+from simgpu.environment import KNOWN_TORCH, make_environment
 from simgpu.errors import SimgpuError
 from simgpu.torch_build import TorchBuild
 
@@ -36,6 +37,12 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--print", action="store_true", help="print the folder of the libraries, nothing else")
     one.add_argument("--verbose", action="store_true", help="name the functions without an implementation")
     one.set_defaults(verb=_build)
+
+    one = verbs.add_parser("environment", help="make a Python environment with a CUDA build of torch")
+    one.add_argument("--torch", required=True, metavar="VERSION", help=f"checked: {', '.join(KNOWN_TORCH)}")
+    one.add_argument("--python", type=Path, help="the interpreter (this one)")
+    one.add_argument("--over", type=Path, metavar="SITE_PACKAGES", help="gives all other packages")
+    one.set_defaults(verb=_environment)
     return parser
 
 
@@ -45,6 +52,11 @@ def _build(options: argparse.Namespace) -> int:
         _say(str(built.libraries))
         return 0
     _describe(built, options.verbose)
+    return 0
+
+
+def _environment(options: argparse.Namespace) -> int:
+    make_environment(options.torch, python=options.python, over=options.over, say=_say)
     return 0
 
 
@@ -62,3 +74,4 @@ def _describe(built: Built, verbose: bool) -> None:
 
 def _say(text: str) -> None:
     sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()

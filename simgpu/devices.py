@@ -1,8 +1,8 @@
 """The device files: `python -m simgpu devices`, and how they are made from tunekit's profiles.
 
-A file is `devices/NAME.conf`, lines of `key = value  # remark`, keys as the fields of `sim_device` in src/core.h; all
-of them with their units stand in devices/FORMAT.md. What a profile says is taken from it; what it does not say comes
-from the tables and rules here, each with where it is from.
+A file is `devices/NAME.conf`, lines of `key = value  # remark`, keys as the fields of `sim_device` in
+src/core.h; all of them with their units stand in devices/FORMAT.md. What a profile says is taken from it; what it
+does not say comes from the tables and rules here, each with where it is from.
 """
 
 from collections.abc import Iterator, Mapping
@@ -77,9 +77,9 @@ class _Capability:
     """What one link carries, both directions together."""
 
 
-# CUDA C++ Programming Guide: "Technical Specifications per Compute Capability" (threads, blocks, shared memory) and
-# "Throughput of Native Arithmetic Instructions" (fp64 of fp32; 8.0 and 9.0 have fp64 tensor cores, whose rate is that
-# of fp32 by their datasheets). Links: the architectures' datasheets.
+# CUDA C++ Programming Guide: "Technical Specifications per Compute Capability" (threads, blocks, shared memory)
+# and "Throughput of Native Arithmetic Instructions" (fp64 of fp32; 8.0 and 9.0 have fp64 tensor cores, whose rate
+# is that of fp32 by their datasheets). Links: the architectures' datasheets.
 _CAPABILITIES: Mapping[tuple[int, int], _Capability] = {
     (3, 7): _Capability(2048, 16, 112, 48, 1 / 3, None),
     (6, 0): _Capability(2048, 32, 64, 48, 1 / 2, 40),
@@ -122,24 +122,24 @@ _CLOCKS_AND_CACHE: Mapping[str, tuple[int, int, float]] = {
 }
 
 _USUAL_FRACTION = 0.81
-"""Of the dense rate, where a profile has no `achievable_bf16_fraction`: the median of those that have one."""
+"""Of the dense rate, where a profile has no `achievable_bf16_fraction`: the median of the profiles."""
 _BANDWIDTH_SHARE = 0.85
-"""Of a memory's bandwidth that a streaming kernel reaches: 0.8 on GDDR6, 0.9 on HBM, as BabelStream's results have it."""
+"""Of a memory's bandwidth, as a streaming kernel reaches it: BabelStream shows 0.8 on GDDR6 to 0.9 on HBM."""
 _USUAL_CUDA_MEMORY = 0.985
-"""Of the driver's memory that CUDA says, where a profile has no `torch_memory_bytes`: the median of those that do."""
+"""Of the driver's memory, where a profile has no `torch_memory_bytes`: the median of the profiles."""
 _PCIE_LANE_BYTES_PER_S = {3: 8e9 * 128 / 130 / 8, 4: 16e9 * 128 / 130 / 8, 5: 32e9 * 128 / 130 / 8}
 """One lane, one direction: the transfer rate less the 128b/130b encoding."""
 _PCIE_SHARE = 0.8
-"""What packet headers and flow control leave: 12.6, 25.2, 50.4 GB/s on 16 lanes, as bandwidthTest measures."""
+"""What packet headers and flow control leave: 12.6, 25.2, 50.4 GB/s on 16 lanes of generations 3, 4, 5."""
 _PAGEABLE_SHARE, _PAGEABLE_LIMIT = 0.4, 10e9
-"""A pageable copy is staged through a pinned buffer by one core: less than half, and no more than it can copy."""
+"""A pageable copy is staged through a pinned buffer by one core, and no faster than that core copies."""
 _CONTEXT_BYTES, _CONTEXT_BYTES_PER_THREAD = 30 * _MIB, 1792
-"""A context reserves local memory for every thread that can be resident: 100 MiB on a T4, 408 MiB on an A100."""
+"""A context reserves local memory for every resident thread: 100 MiB on a T4, 408 MiB on an A100."""
 _BLAS_BYTES, _BLAS_BYTES_FROM_HOPPER = 4 * _MIB, 32 * _MIB
 """The workspace that a cuBLAS handle comes with, by the documentation of cublasSetWorkspace."""
 _MODULE_BYTES = 64 * _KIB
 _KERNEL_NS, _LAUNCH_NS = 2500, 2000
-"""The least time of a kernel, and of the driver's part of a launch, as profilers show them on all of these models."""
+"""The least time of a kernel, and of the driver's part of a launch, as profilers show them."""
 _IDLE_SHARE = 0.12
 """Of the power limit: 8 W on a T4, 48 W on an A100 SXM."""
 _PAGE = 2 * _MIB

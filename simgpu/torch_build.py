@@ -44,8 +44,8 @@ class TorchBuild:
         numbers = re.match(r"(\d+)\.(\d+)", cuda or "")
         if version is None or numbers is None:
             raise SimgpuError(
-                f"torch {version} in {folder} is built without CUDA; the simulation needs a CUDA build, which "
-                "`python -m simgpu environment --torch 2.8.0` installs beside it"
+                f"torch {version} in {folder} is built without CUDA; the simulation needs a CUDA build. "
+                "Make an environment with one: python -m simgpu environment --torch 2.8.0"
             )
         return cls(folder, version, (int(numbers[1]), int(numbers[2])))
 
@@ -60,7 +60,7 @@ class TorchBuild:
         return f"{self.version} {sizes}"
 
     def foreign_libraries(self) -> list[Path]:
-        """CUDA libraries of NVIDIA's wheels that torch's own search path would find before the simulated ones."""
+        """CUDA libraries of NVIDIA's wheels, which torch's search path has before LD_LIBRARY_PATH."""
         return sorted(self.site_packages.glob("nvidia/*/lib/lib*.so*"))
 
     @cached_property

@@ -1,0 +1,205 @@
+"""Python environments with a CUDA build of torch and the simulated libraries: `python -m simgpu environment`.
+
+`environments/VERSION` is a virtual environment that holds torch and the triton that it asks for, nothing of
+NVIDIA's; every other package comes from the environment that it is laid over. The file that names that one is
+written last, and an environment without it was not finished. A wheel that was downloaded is kept until then, so
+that a second try goes on from there.
+"""
+
+import fcntl
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from simgpu.build import Built, build
+from simgpu.errors import SimgpuError
+from simgpu.torch_build import TorchBuild
+
+ENVIRONMENTS = Path(__file__).parent / "environments"
+_OVER = "zz_simgpu_over.pth"
+_WITHOUT_MORE = ("--no-deps", "--no-compile")
+_GIB = 2**30
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class KnownTorch:
+    """A version that the simulation was checked with."""
+
+    cuda: str
+    wheel_bytes: int
+    installed_bytes: int
+
+
+KNOWN_TORCH: Mapping[str, KnownTorch] = {
+    "2.8.0": KnownTorch("12.8", 888_063_640, 2_350_000_000),
+    "2.15.0": KnownTorch("13.2", 539_136_850, 2_250_000_000),
+}
+"""Their wheels on the package index, for Linux on x86-64."""
+_LARGEST = KnownTorch("", 1_000_000_000, 2_500_000_000)
+
+
+@dataclass(frozen=True)
+class Environment:
+    """An environment that is made, with the libraries that were built for its torch."""
+
+    folder: Path
+    built: Built
+
+    @property
+    def python(self) -> Path:
+        """Its interpreter."""
+        return self.folder / "bin" / "python"
+
+
+def find_environment(version: str, environments: Path = ENVIRONMENTS) -> Environment:
+    """The environment of a version of torch, its libraries built when the sources have changed.
+
+    Raises:
+        SimgpuError: It has not been made; the message has the command that makes it.
+    """
+    folder = environments / version
+    if not _is_whole(folder):
+        raise SimgpuError(
+            f"there is no environment with torch {version}; make it: "
+            f"python -m simgpu environment --torch {version}"
+        )
+    return Environment(folder, build(TorchBuild.find(_site_packages(folder))))
+
+
+def make_environment(
+    version: str,
+    *,
+    python: Path | None = None,
+    over: Path | None = None,
+    environments: Path = ENVIRONMENTS,
+    say: Say = lambda text: None,
+) -> Environment:
+    """Make the environment of a version of torch, or find it made, and build its libraries.
+
+    Args:
+        version: of torch, as the package index has it: `2.8.0`.
+        python: the interpreter; by default this process's own.
+        over: the folder of packages that gives all the others; by default that of the interpreter.
+        environments: the folder of all environments.
+        say: takes a line on what is being done.
+
+    Raises:
+        SimgpuError: The disk has no room, or a step failed; what was begun is removed.
+    """
+    if not re.fullmatch(r"\d+(\.\d+)+([-+.\w]*)", version):
+        raise SimgpuError(f"a version of torch is written like 2.8.0, got '{version}'")
+    environments.mkdir(parents=True, exist_ok=True)
+    interpreter = python or Path(sys.executable)
+    with _locked(environments / ".lock", say):
+        if not _is_whole(environments / version):
+            _check_disk(version, environments)
+            _make(version, interpreter, over or _packages_of(interpreter), environments, say)
+    environment = find_environment(version, environments)
+    say(f"{environment.folder}: torch {environment.built.torch}; libraries in {environment.built.libraries}")
+    return environment
+
+
+def _make(version: str, python: Path, over: Path, environments: Path, say: Say) -> None:
+    folder, wheels = environments / version, environments / f".wheels-{version}"
+    shutil.rmtree(folder, ignore_errors=True)
+    known = KNOWN_TORCH.get(version, _LARGEST)
+    try:
+        say(f"making a virtual environment with {python} over {over}")
+        _run([python, "-m", "venv", "--without-pip", folder])
+        site = _site_packages(folder)
+        if not any(wheels.glob(f"torch-{version}-*.whl")):
+            say(f"downloading torch {version} ({known.wheel_bytes / 1e6:.0f} MB)")
+            _pip(["download", "--no-deps", "--no-cache-dir", "--dest", wheels, f"torch=={version}"], folder)
+        say("installing it")
+        _pip(["install", *_WITHOUT_MORE, "--no-index", "--find-links", wheels, f"torch=={version}"], folder)
+        TorchBuild.find(site)  # raises for a build without CUDA, before more is downloaded
+        if triton := _triton(site, version):
+            say(f"installing {triton}")
+            _pip(["install", *_WITHOUT_MORE, "--no-cache-dir", triton], folder)
+        # Read with addsitedir, so that packages installed in place there are found too.
+        (site / _OVER).write_text(f"import site; site.addsitedir({str(over)!r})\n")
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    shutil.rmtree(wheels)
+
+
+def _triton(site: Path, version: str) -> str | None:
+    """What this torch asks of triton, as a requirement without its marker."""
+    metadata = next(site.glob(f"torch-{version}*.dist-info/METADATA")).read_text(encoding="utf-8")
+    found = re.search(r"^Requires-Dist: (triton\b[^;\n]*)", metadata, re.MULTILINE)
+    return found[1].strip().replace(" ", "") if found else None
+
+
+def _check_disk(version: str, environments: Path) -> None:
+    known = KNOWN_TORCH.get(version, _LARGEST)
+    needed = known.wheel_bytes + known.installed_bytes
+    free = shutil.disk_usage(environments).free
+    if free < needed:
+        raise SimgpuError(
+            f"an environment with torch {version} takes {needed / _GIB:.1f} GiB while it is made, "
+            f"and {environments} has {free / _GIB:.1f} GiB free; make room or lay the folder elsewhere with a link"
+        )
+
+
+def _pip(arguments: Sequence[str | Path], environment: Path) -> None:
+    if importlib.util.find_spec("pip") is None:
+        raise SimgpuError(
+            f"{sys.executable} has no pip, which installs torch; add it: {sys.executable} -m ensurepip"
+        )
+    target = ["--python", environment / "bin" / "python", "--disable-pip-version-check", "--quiet"]
+    _run([sys.executable, "-m", "pip", *target, *arguments])
+
+
+def _run(command: Sequence[str | Path]) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise SimgpuError(f"{command[0]} can't be run: {error}") from error
+    if done.returncode != 0:
+        words = " ".join(map(str, command))
+        last = "\n".join((done.stderr.strip() or done.stdout.strip()).splitlines()[-12:])
+        raise SimgpuError(f"this failed with {done.returncode}: {words}\n{last}")
+
+
+def _is_whole(environment: Path) -> bool:
+    return any(environment.glob(f"lib/python3*/site-packages/{_OVER}"))
+
+
+def _site_packages(environment: Path) -> Path:
+    found = sorted(environment.glob("lib/python3*/site-packages"))
+    if len(found) != 1:
+        raise SimgpuError(f"{environment} is no virtual environment; remove it and make it again")
+    return found[0]
+
+
+def _packages_of(python: Path) -> Path:
+    """Where an interpreter has its packages."""
+    if python == Path(sys.executable):
+        return Path(sysconfig.get_path("purelib"))
+    asked = [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+    try:
+        return Path(subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip())
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise SimgpuError(f"{python} is no Python that can be run: {error}") from error
+
+
+@contextmanager
+def _locked(path: Path, say: Say) -> Iterator[None]:
+    """One at a time; the kernel drops the lock with the process."""
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            say("another process makes an environment; waiting for it")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
