@@ -1,8 +1,8 @@
 """Building the simulated libraries for one torch: `python -m simgpu build`.
 
 What torch wants is read from its own libraries, and what the sources in `src` lack of it is generated: a
-function that says its name once and answers that library's "not supported". So every torch finds every symbol,
-and a torch that can't be served fails here, with names. Needs gcc and nothing of NVIDIA's.
+function that says its name once and answers that library's "not supported". So every torch finds every
+symbol, and a torch that can't be served fails here, with names. Needs gcc and nothing of NVIDIA's.
 """
 
 import fcntl

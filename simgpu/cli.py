@@ -1,62 +1,107 @@
 """`python -m simgpu`: picks the verb, maps errors to exit codes."""
 
 import argparse
+import os
+import shlex
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from simgpu.build import Built, build
+from simgpu.control import CONTROLS, Core, parsed_bytes
+from simgpu.devices import FOLDER, known_devices, write_files
 from simgpu.environment import KNOWN_TORCH, make_environment
 from simgpu.errors import SimgpuError
+from simgpu.simulation import DEFAULT_DEVICES, Simulation, find_any_environment, state_folder
 from simgpu.torch_build import TorchBuild
 
-_FAILED = 1
+_FAILED, _USAGE, _NOT_FOUND, _BY_SIGNAL = 1, 2, 127, 128
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code."""
-    options = _parser().parse_args(arguments)
     try:
+        options = _parser().parse_args(arguments)
         code: int = options.verb(options)
     except SimgpuError as error:
         sys.stderr.write(f"simgpu: {error}\n")
         return _FAILED
+    except KeyboardInterrupt:
+        return _BY_SIGNAL + signal.SIGINT
     return code
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="simgpu", description="A simulated NVIDIA GPU beneath a CUDA build of torch."
+        prog="python -m simgpu", description="A simulated NVIDIA GPU beneath a CUDA build of torch."
     )
     verbs = parser.add_subparsers(required=True, metavar="VERB")
 
     one = verbs.add_parser("build", help="build the simulated libraries for a torch")
-    one.add_argument(
-        "--torch", type=Path, metavar="SITE_PACKAGES", help="the folder of packages that holds it"
-    )
+    one.add_argument("--torch", type=Path, metavar="SITE_PACKAGES", help="the folder of packages that has it")
     one.add_argument("--print", action="store_true", help="print the folder of the libraries, nothing else")
     one.add_argument("--verbose", action="store_true", help="name the functions without an implementation")
     one.set_defaults(verb=_build)
 
-    one = verbs.add_parser("environment", help="make a Python environment with a CUDA build of torch")
-    one.add_argument("--torch", required=True, metavar="VERSION", help=f"checked: {', '.join(KNOWN_TORCH)}")
+    known = ", ".join(KNOWN_TORCH)
+    one = verbs.add_parser("environment", help="make Python environments with a CUDA build of torch")
+    one.add_argument(
+        "--torch", nargs="+", default=tuple(KNOWN_TORCH), metavar="VERSION", help=f"(those checked: {known})"
+    )
     one.add_argument("--python", type=Path, help="the interpreter (this one)")
     one.add_argument("--over", type=Path, metavar="SITE_PACKAGES", help="gives all other packages")
     one.set_defaults(verb=_environment)
+
+    one = verbs.add_parser("devices", help="list the devices, or make their files anew")
+    one.add_argument("--from", dest="profiles", type=Path, metavar="FOLDER", help="tunekit's profiles")
+    one.set_defaults(verb=_devices)
+
+    one = verbs.add_parser("run", help="run a command on simulated devices")
+    _add_simulation(one)
+    one.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND ...")
+    one.set_defaults(verb=_run)
+
+    one = verbs.add_parser("env", help='print shell exports: eval "$(python -m simgpu env --device t4)"')
+    _add_simulation(one)
+    one.set_defaults(verb=_env)
+
+    one = verbs.add_parser("set", help="change a device while processes use it")
+    one.add_argument("place", type=int, metavar="DEVICE", help="its place in the driver's order, from 0")
+    one.add_argument("key", choices=CONTROLS)
+    one.add_argument("value", type=float)
+    _add_simulation(one)
+    one.set_defaults(verb=_set)
+
+    one = verbs.add_parser("hold", help="be another process that holds memory")
+    one.add_argument("place", type=int, metavar="DEVICE", help="its place in the driver's order, from 0")
+    one.add_argument("size", type=_size, metavar="BYTES", help="such as 3GiB")
+    one.add_argument("--seconds", type=float, help="how long (until it is ended)")
+    one.add_argument("--outside", action="store_true", help="as a process of another container")
+    _add_simulation(one)
+    one.set_defaults(verb=_hold)
     return parser
+
+
+def _add_simulation(parser: argparse.ArgumentParser) -> None:
+    devices = os.environ.get("SIMGPU", DEFAULT_DEVICES)
+    parser.add_argument("--device", default=devices, metavar="A,B", help=f"the devices ({devices})")
+    parser.add_argument(
+        "--state", type=Path, metavar="DIR", help="what processes share, to be used by several"
+    )
+    parser.add_argument("--trace", type=Path, metavar="DIR", help="write what the devices do")
+    parser.add_argument("--torch", metavar="VERSION", help="the environment (the newest that is made)")
 
 
 def _build(options: argparse.Namespace) -> int:
     built = build(TorchBuild.find(options.torch))
     if options.print:
         _say(str(built.libraries))
-        return 0
-    _describe(built, options.verbose)
-    return 0
-
-
-def _environment(options: argparse.Namespace) -> int:
-    make_environment(options.torch, python=options.python, over=options.over, say=_say)
+    else:
+        _describe(built, options.verbose)
     return 0
 
 
@@ -70,6 +115,83 @@ def _describe(built: Built, verbose: bool) -> None:
         if verbose:
             for name in missing:
                 _say(f"    {name}")
+
+
+def _environment(options: argparse.Namespace) -> int:
+    for version in options.torch:
+        make_environment(version, python=options.python, over=options.over, say=_say)
+    return 0
+
+
+def _devices(options: argparse.Namespace) -> int:
+    if options.profiles is not None:
+        _say(f"{len(write_files(options.profiles))} files written in {FOLDER}")
+        return 0
+    for identity, device in known_devices().items():
+        gib = int(device["memory_bytes"]) / 2**30
+        _say(f"{identity:14} {device['name']}, {device['major']}.{device['minor']}, {gib:.1f} GiB")
+    return 0
+
+
+def _simulation(options: argparse.Namespace, state: Path | None) -> Simulation:
+    environment = find_any_environment(options.torch)
+    return Simulation(environment, devices=options.device, state=state, trace=options.trace)
+
+
+def _run(options: argparse.Namespace) -> int:
+    command = options.command[1:] if options.command[:1] == ["--"] else options.command
+    if not command:
+        sys.stderr.write("simgpu: what is to be run? python -m simgpu run --device a10g -- python train.py\n")
+        return _USAGE
+    with ExitStack() as stack:
+        state = options.state or stack.enter_context(state_folder())
+        environment = {**os.environ, **_simulation(options, state).variables(os.environ)}
+        # The terminal sends Ctrl-C to both, and what the command makes of it decides.
+        signal.signal(signal.SIGINT, lambda number, frame: None)
+        try:
+            child = subprocess.Popen(command, env=environment)
+        except OSError as error:
+            sys.stderr.write(f"simgpu: {command[0]} can't be run: {error.strerror}\n")
+            return _NOT_FOUND
+        signal.signal(signal.SIGTERM, lambda number, frame: child.terminate())
+        code = child.wait()
+    return code if code >= 0 else _BY_SIGNAL - code
+
+
+def _env(options: argparse.Namespace) -> int:
+    for name, value in _simulation(options, options.state).variables(os.environ).items():
+        _say(f"export {name}={shlex.quote(value)}")
+    return 0
+
+
+def _core(options: argparse.Namespace) -> Core:
+    simulation = _simulation(options, options.state)
+    os.environ.update(simulation.variables(os.environ))
+    return Core(simulation.environment.built.libraries)
+
+
+def _set(options: argparse.Namespace) -> int:
+    _core(options).set(options.place, options.key, options.value)
+    return 0
+
+
+def _hold(options: argparse.Namespace) -> int:
+    if options.outside:
+        os.environ["SIMGPU_OUTSIDE"] = "1"
+    _core(options).take(options.place, options.size)
+    _say(f"holding {options.size} bytes of device {options.place}")
+    if options.seconds is None:
+        signal.pause()
+    else:
+        time.sleep(options.seconds)
+    return 0
+
+
+def _size(text: str) -> int:
+    try:
+        return parsed_bytes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _say(text: str) -> None:

@@ -1,8 +1,8 @@
 """The device files: `python -m simgpu devices`, and how they are made from tunekit's profiles.
 
 A file is `devices/NAME.conf`, lines of `key = value  # remark`, keys as the fields of `sim_device` in
-src/core.h; all of them with their units stand in devices/FORMAT.md. What a profile says is taken from it; what it
-does not say comes from the tables and rules here, each with where it is from.
+src/core.h; all of them with their units stand in devices/FORMAT.md. What a profile says is taken from it;
+what it does not say comes from the tables and rules here, each with where it is from.
 """
 
 from collections.abc import Iterator, Mapping
@@ -77,9 +77,9 @@ class _Capability:
     """What one link carries, both directions together."""
 
 
-# CUDA C++ Programming Guide: "Technical Specifications per Compute Capability" (threads, blocks, shared memory)
-# and "Throughput of Native Arithmetic Instructions" (fp64 of fp32; 8.0 and 9.0 have fp64 tensor cores, whose rate
-# is that of fp32 by their datasheets). Links: the architectures' datasheets.
+# CUDA C++ Programming Guide: "Technical Specifications per Compute Capability" (threads, blocks, shared
+# memory) and "Throughput of Native Arithmetic Instructions" (fp64 of fp32; 8.0 and 9.0 have fp64 tensor
+# cores, whose rate is that of fp32 by their datasheets). Links: the architectures' datasheets.
 _CAPABILITIES: Mapping[tuple[int, int], _Capability] = {
     (3, 7): _Capability(2048, 16, 112, 48, 1 / 3, None),
     (6, 0): _Capability(2048, 32, 64, 48, 1 / 2, 40),
@@ -125,7 +125,7 @@ _USUAL_FRACTION = 0.81
 """Of the dense rate, where a profile has no `achievable_bf16_fraction`: the median of the profiles."""
 _BANDWIDTH_SHARE = 0.85
 """Of a memory's bandwidth, as a streaming kernel reaches it: BabelStream shows 0.8 on GDDR6 to 0.9 on HBM."""
-_USUAL_CUDA_MEMORY = 0.985
+_USUAL_CUDA_MEMORY = 0.988
 """Of the driver's memory, where a profile has no `torch_memory_bytes`: the median of the profiles."""
 _PCIE_LANE_BYTES_PER_S = {3: 8e9 * 128 / 130 / 8, 4: 16e9 * 128 / 130 / 8, 5: 32e9 * 128 / 130 / 8}
 """One lane, one direction: the transfer rate less the 128b/130b encoding."""

@@ -1,9 +1,9 @@
 """Python environments with a CUDA build of torch and the simulated libraries: `python -m simgpu environment`.
 
 `environments/VERSION` is a virtual environment that holds torch and the triton that it asks for, nothing of
-NVIDIA's; every other package comes from the environment that it is laid over. The file that names that one is
-written last, and an environment without it was not finished. A wheel that was downloaded is kept until then, so
-that a second try goes on from there.
+NVIDIA's; every other package comes from the environment that it is laid over. The file that names that one
+is written last, and an environment without it was not finished. A wheel that was downloaded is kept until
+then, so that a second try goes on from there.
 """
 
 import fcntl
@@ -147,7 +147,7 @@ def _check_disk(version: str, environments: Path) -> None:
     if free < needed:
         raise SimgpuError(
             f"an environment with torch {version} takes {needed / _GIB:.1f} GiB while it is made, "
-            f"and {environments} has {free / _GIB:.1f} GiB free; make room or lay the folder elsewhere with a link"
+            f"and {environments} has {free / _GIB:.1f} GiB free; make room, or make that folder a link"
         )
 
 
@@ -156,8 +156,8 @@ def _pip(arguments: Sequence[str | Path], environment: Path) -> None:
         raise SimgpuError(
             f"{sys.executable} has no pip, which installs torch; add it: {sys.executable} -m ensurepip"
         )
-    target = ["--python", environment / "bin" / "python", "--disable-pip-version-check", "--quiet"]
-    _run([sys.executable, "-m", "pip", *target, *arguments])
+    pip = [sys.executable, "-m", "pip", "--python", str(environment / "bin" / "python")]
+    _run([*pip, "--disable-pip-version-check", "--quiet", *arguments])
 
 
 def _run(command: Sequence[str | Path]) -> None:
