@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from simgpu.build import Built, build
-from simgpu.errors import SimgpuError
+from simgpu.build import BUILDS, Built, build
+from simgpu.errors import NoEnvironmentError, SimgpuError
 from simgpu.torch_build import TorchBuild
 
 ENVIRONMENTS = Path(__file__).parent / "environments"
@@ -60,19 +60,20 @@ class Environment:
         return self.folder / "bin" / "python"
 
 
-def find_environment(version: str, environments: Path = ENVIRONMENTS) -> Environment:
+def find_environment(version: str, environments: Path = ENVIRONMENTS, builds: Path = BUILDS) -> Environment:
     """The environment of a version of torch, its libraries built when the sources have changed.
 
     Raises:
-        SimgpuError: It has not been made; the message has the command that makes it.
+        NoEnvironmentError: It has not been made; the message has the command that makes it.
+        SimgpuError: Its libraries can't be built.
     """
     folder = environments / version
     if not _is_whole(folder):
-        raise SimgpuError(
+        raise NoEnvironmentError(
             f"there is no environment with torch {version}; make it: "
             f"python -m simgpu environment --torch {version}"
         )
-    return Environment(folder, build(TorchBuild.find(_site_packages(folder))))
+    return Environment(folder, build(TorchBuild.find(_site_packages(folder)), builds=builds))
 
 
 def make_environment(
@@ -81,6 +82,7 @@ def make_environment(
     python: Path | None = None,
     over: Path | None = None,
     environments: Path = ENVIRONMENTS,
+    builds: Path = BUILDS,
     say: Say = lambda text: None,
 ) -> Environment:
     """Make the environment of a version of torch, or find it made, and build its libraries.
@@ -90,6 +92,7 @@ def make_environment(
         python: the interpreter; by default this process's own.
         over: the folder of packages that gives all the others; by default that of the interpreter.
         environments: the folder of all environments.
+        builds: the folder of all libraries that are built.
         say: takes a line on what is being done.
 
     Raises:
@@ -103,7 +106,7 @@ def make_environment(
         if not _is_whole(environments / version):
             _check_disk(version, environments)
             _make(version, interpreter, over or _packages_of(interpreter), environments, say)
-    environment = find_environment(version, environments)
+    environment = find_environment(version, environments, builds)
     say(f"{environment.folder}: torch {environment.built.torch}; libraries in {environment.built.libraries}")
     return environment
 

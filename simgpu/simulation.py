@@ -10,7 +10,7 @@ from pathlib import Path
 
 from simgpu.devices import FOLDER, known_devices
 from simgpu.environment import ENVIRONMENTS, Environment, find_environment
-from simgpu.errors import SimgpuError
+from simgpu.errors import NoEnvironmentError, SimgpuError
 
 SHARED_MEMORY = Path("/dev/shm")
 STATE_PREFIX = "psm_simgpu-"
@@ -68,12 +68,15 @@ def find_any_environment(version: str | None, environments: Path = ENVIRONMENTS)
     """The environment of a version of torch; without one, that of the newest that was made.
 
     Raises:
-        SimgpuError: It has not been made, or none has.
+        NoEnvironmentError: It has not been made, or none has.
+        SimgpuError: Its libraries can't be built.
     """
     if version is None:
         made = [path.name for path in environments.glob("*") if path.name[0].isdigit()]
         if not made:
-            raise SimgpuError("there is no environment; make one: python -m simgpu environment --torch 2.8.0")
+            raise NoEnvironmentError(
+                "there is no environment; make one: python -m simgpu environment --torch 2.8.0"
+            )
         version = max(made, key=_as_numbers)
     return find_environment(version, environments)
 
