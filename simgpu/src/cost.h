@@ -1,0 +1,10 @@
+/* What a kernel costs, worked out from its name and its launch. */
+#pragma once
+#include "core.h"
+
+typedef struct { unsigned grid[3], block[3]; void **args; } sim_launch;
+typedef struct { double flops, bytes; sim_rate rate; } sim_cost;
+
+/* Of a kernel that torch or a library brings compiled: `name` is mangled and lives for ever. */
+sim_cost sim_cost_of(const char *name, const sim_launch *launch);
+double sim_threads(const sim_launch *launch);
