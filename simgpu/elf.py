@@ -121,8 +121,8 @@ class ElfFile:
         section = self._find(".rodata")
         if section is None:
             return set()
-        matcher = re.compile(rb"(?:\A|(?<=\0))(?:" + pattern.encode() + rb")(?=\0)")
-        return {match[0].decode() for match in matcher.finditer(self._content(section))}
+        matcher = re.compile(rb"\0(" + pattern.encode() + rb")(?=\0)")
+        return {match[1].decode() for match in matcher.finditer(b"\0" + self._content(section))}
 
     def _versions_wanted(self) -> dict[int, tuple[str, str]]:
         """Version number in this file -> version and the library that gives it."""
