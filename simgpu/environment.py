@@ -124,7 +124,7 @@ def _make(version: str, python: Path, over: Path, environments: Path, say: Say) 
             _pip(["download", "--no-deps", "--no-cache-dir", "--dest", wheels, f"torch=={version}"], folder)
         say("installing it")
         _pip(["install", *_WITHOUT_MORE, "--no-index", "--find-links", wheels, f"torch=={version}"], folder)
-        TorchBuild.find(site)  # raises for a build without CUDA, before more is downloaded
+        _check_torch(site, wheels)
         if triton := _triton(site, version):
             say(f"installing {triton}")
             _pip(["install", *_WITHOUT_MORE, "--no-cache-dir", triton], folder)
@@ -132,8 +132,19 @@ def _make(version: str, python: Path, over: Path, environments: Path, say: Say) 
         (site / _OVER).write_text(f"import site; site.addsitedir({str(over)!r})\n")
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
+        if not any(wheels.glob("*.whl")):
+            shutil.rmtree(wheels, ignore_errors=True)
         raise
     shutil.rmtree(wheels)
+
+
+def _check_torch(site: Path, wheels: Path) -> None:
+    """Refuse a build without CUDA before more is downloaded; its wheel is no use for a second try."""
+    try:
+        TorchBuild.find(site)
+    except SimgpuError:
+        shutil.rmtree(wheels)
+        raise
 
 
 def _triton(site: Path, version: str) -> str | None:
