@@ -320,7 +320,7 @@ static E copy_rows(void *to, size_t to_pitch, const void *from, size_t from_pitc
     route r = route_of(to, from, kind);
     PASS(sim_capture_forbids_work(s));
     if (s->capture && (wait || r.pageable)) return sim_fail(sim_capture_forbids_wait(s));
-    if (r.kind != COPY_WITHIN_DEVICE || (int64_t)(width * rows) <= sim_copy_limit_bytes)
+    if ((int64_t)(width * rows) <= sim_copy_limit_bytes)
         for (size_t i = 0; i < rows; i++) memmove((char *)to + i * to_pitch, (const char *)from + i * from_pitch, width);
     if (r.kind == COPY_TO_HOST && rows == 1) sim_read_back(s, to, width);
     int64_t end = queue_copy(s, &r, width * rows);
