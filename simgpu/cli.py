@@ -78,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
 
     one = verbs.add_parser("hold", help="be another process that holds memory")
     one.add_argument("place", type=int, metavar="DEVICE", help="its place in the driver's order, from 0")
-    one.add_argument("size", type=_size, metavar="BYTES", help="such as 3GiB")
+    one.add_argument("size", type=_size, metavar="BYTES", help="beside its context, such as 3GiB")
     one.add_argument("--seconds", type=float, help="how long (until it is ended)")
     one.add_argument("--outside", action="store_true", help="as a process of another container")
     _add_simulation(one)
