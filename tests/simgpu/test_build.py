@@ -231,3 +231,21 @@ def test_every_library_of_the_table_has_a_soname_for_each_generation() -> None:
     for library in simgpu.build.LIBRARIES:
         names = {library.soname(major) for major in simgpu.build.CUDA_MAJORS}
         assert len(names) == len(library.sonames)
+
+
+def test_a_source_that_changes_while_it_is_compiled_is_compiled_again(
+    wheel: Wheel, sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first call of this compiler changes a source behind its own back."""
+    changed, compiler = tmp_path / "changed", tmp_path / "compiler"
+    compiler.write_text(
+        f'#!/bin/sh\ngcc "$@" || exit\ncase "$*" in *cudart.o) [ -e {changed} ] || '
+        f"{{ touch {changed}; sed -i 's/return CUDA_MAJOR/return 99/' {sources}/cudart.c; }} ;; esac\n"
+    )
+    compiler.chmod(0o755)
+    monkeypatch.setattr(simgpu.build, "COMPILER", str(compiler))
+    made = built(wheel, sources)
+    assert changed.exists()
+    assert answer(made, "libcudart.so.12", "cudaMalloc") == 99
+    assert built(wheel, sources).folder == made.folder
+    assert [path.name for path in made.folder.parent.iterdir() if path.is_dir()] == [made.folder.name]
