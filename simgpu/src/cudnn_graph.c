@@ -1,8 +1,9 @@
 /* cuDNN's backend, by which torch asks for convolutions and attention: descriptors keep the attributes that they are
    given; what a graph costs goes from its operations to the heuristics' engines, their configurations and the plan.
 
-   Two kinds of graph are known: one convolution, with pointwise operations after it, and matrix products with pointwise
-   operations, reductions and random numbers between them, which is attention. Any other has no engine. */
+   Two kinds of graph are known: one convolution, with pointwise operations after it; and attention, as one operation or
+   as matrix products with pointwise operations, reductions, masks and random numbers between them. What a causal mask
+   leaves out is counted. Any other graph has no engine. */
 #include "cudnn_parts.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,6 +127,24 @@ static bool add_product(cost *c, const descriptor *op) {
     return true;
 }
 
+static bool add_attention(cost *c, const descriptor *op) {
+    bool forward = op->type == BACKEND_ATTENTION_FORWARD;
+    dnn_tensor q, k, v;
+    if (!tensor_of(other(op, forward ? OF_ATTENTION_FORWARD_Q : OF_ATTENTION_BACKWARD_Q), &q)) return false;
+    if (!tensor_of(other(op, forward ? OF_ATTENTION_FORWARD_K : OF_ATTENTION_BACKWARD_K), &k)) return false;
+    if (!tensor_of(other(op, forward ? OF_ATTENTION_FORWARD_V : OF_ATTENTION_BACKWARD_V), &v)) return false;
+    if (q.n != 4 || k.n != 4 || v.n != 4) return false;
+    double heads = (double)q.dims[0] * q.dims[1], queries = q.dims[2], keys = k.dims[2];
+    double from = q.dims[3], to = v.dims[3];
+    const product scores = {queries, keys, from, heads}, output = {queries, to, keys, heads};
+    const product backward[] = {scores, {keys, to, queries, heads}, {queries, keys, to, heads},
+                                {queries, from, keys, heads}, {keys, from, queries, heads}};
+    c->kind = ATTENTION, c->type = q.type, c->features = q.dims[3], c->count = forward ? 2 : 5;
+    if (forward) c->products[0] = scores, c->products[1] = output;
+    else memcpy(c->products, backward, sizeof backward);
+    return true;
+}
+
 /* Memory that an operation reads or writes: the tensors that are not virtual, each once. */
 static double real_bytes(const descriptor *graph) {
     enum { MOST = 256 };
@@ -163,7 +182,9 @@ static cost cost_of(const descriptor *graph) {
             known = add_convolution(&c, op);
             break;
         case BACKEND_MATMUL: known = add_product(&c, op); break;
-        case BACKEND_POINTWISE: case BACKEND_REDUCTION: case BACKEND_RNG: case BACKEND_RESHAPE: break;
+        case BACKEND_ATTENTION_FORWARD: case BACKEND_ATTENTION_BACKWARD: known = add_attention(&c, op); break;
+        case BACKEND_POINTWISE: case BACKEND_REDUCTION: case BACKEND_RNG: break;
+        case BACKEND_RESHAPE: case BACKEND_BAND_MASK: break;
         default: known = false;
         }
         if (!known) {
@@ -190,7 +211,8 @@ static bool has_engine(const cost *c, int index) {
     if (index < 0 || index >= MOST_ENGINES) return false;
     dnn_engine engine = engine_of(index);
     if (c->kind == ATTENTION) return index == 0 && has_tensor_cores(c->type);
-    if (c->kind != CONVOLUTION || (engine.winograd && !dnn_conv_has_winograd(&c->conv))) return false;
+    if (c->kind != CONVOLUTION) return false;
+    if (engine.winograd && !dnn_conv_has_winograd(sim_here(), &c->conv, engine.tensor_cores)) return false;
     int type = c->conv.x.type;
     return engine.tensor_cores ? has_tensor_cores(type)
                                : type == DNN_FLOAT || type == DNN_DOUBLE || !has_tensor_cores(type);
@@ -245,7 +267,7 @@ static S answer(const void *data, int64_t have, size_t bytes, int64_t wanted, in
 S cudnnBackendGetAttribute(descriptor *d, int name, int type, int64_t wanted, int64_t *count, void *to) {
     int64_t unused, n = 0;
     int found[MOST_ENGINES];
-    int32_t noted[2];
+    int32_t noted[2], none = 0;
     if (!count) count = &unused;
     switch (name) {
     case OF_HEURISTICS_RESULTS:
@@ -259,6 +281,7 @@ S cudnnBackendGetAttribute(descriptor *d, int name, int type, int64_t wanted, in
     case OF_PLAN_WORKSPACE:
         n = workspace_bytes(d);
         return answer(&n, 1, sizeof n, wanted, count, to);
+    case OF_CONFIG_SHARED_MEMORY: return answer(&none, 1, sizeof none, wanted, count, to);
     case OF_GRAPH_ENGINE_COUNT: n = MOST_ENGINES; return answer(&n, 1, sizeof n, wanted, count, to);
     case OF_PLAN_JSON: return (S)sim_missing("a cuDNN plan as JSON", DNN_NOT_SUPPORTED);
     }

@@ -18,7 +18,7 @@ dnn_status dnn_stream_status(const sim_stream *stream); /* whether its device is
 typedef enum { DNN_FORWARD, DNN_BACKWARD_DATA, DNN_BACKWARD_FILTER } dnn_way;
 typedef struct { dnn_way way; dnn_tensor x, w, y; } dnn_conv;
 typedef struct { bool tensor_cores, winograd; } dnn_engine;
-bool dnn_conv_has_winograd(const dnn_conv *c);
+bool dnn_conv_has_winograd(const sim_device *d, const dnn_conv *c, bool tensor_cores);
 int64_t dnn_conv_workspace_bytes(const dnn_conv *c, dnn_engine engine);
 void dnn_conv_run(sim_stream *stream, const dnn_conv *c, dnn_engine engine);
 double dnn_conv_ns(const sim_device *d, const dnn_conv *c, dnn_engine engine);

@@ -21,12 +21,9 @@ static inline double product_rounded(double n, double step) {
     return (whole * step < n ? whole + 1 : whole) * step;
 }
 
-/* Operations of the whole device that a product of m x n x k takes, its idle multiprocessors counted as busy.
-   The result is cut into tiles of 128 x 128 (a shorter side is padded to a multiple of 16), a multiprocessor works on
-   one tile at a time, so that the last wave of tiles may leave most of them idle. Where there are fewer tiles than
-   multiprocessors, k is cut too, into slices of at least 512. Larger products come close to 2mnk. */
-static inline double product_flops(int multiprocessors, double m, double n, double k, double batches) {
-    const double edge = 128, least_slice = 512;
+static inline double product_flops_in_tiles(double edge, int multiprocessors, double m, double n, double k,
+                                            double batches) {
+    const double least_slice = 256;
     double tile_m = m < edge ? product_rounded(m, 16) : edge, tile_n = n < edge ? product_rounded(n, 16) : edge;
     double tiles = product_rounded(m, tile_m) / tile_m * (product_rounded(n, tile_n) / tile_n) * batches;
     double slices = (double)(int64_t)(multiprocessors / tiles), most = product_rounded(k, least_slice) / least_slice;
@@ -34,6 +31,17 @@ static inline double product_flops(int multiprocessors, double m, double n, doub
     slices = slices < 1 ? 1 : slices;
     double waves = product_rounded(tiles * slices, multiprocessors) / multiprocessors;
     return 2 * waves * multiprocessors * tile_m * tile_n * k / slices;
+}
+
+/* Operations of the whole device that a product of m x n x k takes, its idle multiprocessors counted as busy.
+   The result is cut into tiles of 128 x 128 (a shorter side is padded to a multiple of 16), a multiprocessor works on
+   one tile at a time, so that the last wave of tiles may leave most of them idle. Where there are fewer tiles than
+   multiprocessors, k is cut too, into slices of at least 256. Tiles of 64 x 64 fill a device sooner, but reach 3/4 of
+   the rate, as each operand is read twice as often; the better of the two is taken. Large products come near 2mnk. */
+static inline double product_flops(int multiprocessors, double m, double n, double k, double batches) {
+    double large = product_flops_in_tiles(128, multiprocessors, m, n, k, batches);
+    double small = product_flops_in_tiles(64, multiprocessors, m, n, k, batches) / 0.75;
+    return large < small ? large : small;
 }
 
 /* The same as a time at the full clock, for work that consists of many products. */
