@@ -25,7 +25,7 @@ _FAILED, _USAGE, _NOT_FOUND, _BY_SIGNAL = 1, 2, 127, 128
 def main(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code."""
     try:
-        options = _parser().parse_args(arguments)
+        options = build_parser().parse_args(arguments)
         code: int = options.verb(options)
     except SimgpuError as error:
         sys.stderr.write(f"simgpu: {error}\n")
@@ -35,11 +35,12 @@ def main(arguments: Sequence[str]) -> int:
     return code
 
 
-def _parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
+    """The commands, each with the function that runs it as `verb`."""
     parser = argparse.ArgumentParser(
         prog="python -m simgpu", description="A simulated NVIDIA GPU beneath a CUDA build of torch."
     )
-    verbs = parser.add_subparsers(required=True, metavar="VERB")
+    verbs = parser.add_subparsers(required=True, metavar="VERB", dest="verb_name")
 
     one = verbs.add_parser("build", help="build the simulated libraries for a torch")
     one.add_argument("--torch", type=Path, metavar="SITE_PACKAGES", help="the folder of packages that has it")
