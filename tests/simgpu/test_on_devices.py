@@ -4,6 +4,8 @@ import json
 
 from gpu_environment import SimulatedGpu, on_both_torches
 
+from simgpu.environment import Environment
+
 SEES = """
 import json, torch
 torch.ones(4, device="cuda").sum()
@@ -11,6 +13,11 @@ torch.cuda.synchronize()
 names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
 print(json.dumps({"names": names, "free": torch.cuda.mem_get_info()[0]}))
 """
+
+
+@on_both_torches
+def test_the_sources_compile_without_a_warning(gpu_torch: Environment) -> None:
+    assert gpu_torch.built.warnings == ""
 
 
 @on_both_torches
