@@ -94,7 +94,7 @@ _CAPABILITIES: Mapping[tuple[int, int], _Capability] = {
 }
 
 # SM and memory clock in MHz as `nvidia-smi -q -d CLOCK` has them under "Max Clocks", L2 cache in MiB as
-# cudaDeviceProp.l2CacheSize. Written down from common knowledge, none read from a card: no time depends on them.
+# cudaDeviceProp.l2CacheSize. From common knowledge, none read from a card: no time depends on them.
 _CLOCKS_AND_CACHE: Mapping[str, tuple[int, int, float]] = {
     "a10": (1695, 6251, 6),
     "a10g": (1710, 6251, 6),
@@ -130,13 +130,12 @@ _USUAL_CUDA_MEMORY = 0.988
 _PCIE_LANE_BYTES_PER_S = {3: 8e9 * 128 / 130 / 8, 4: 16e9 * 128 / 130 / 8, 5: 32e9 * 128 / 130 / 8}
 """One lane, one direction: the transfer rate less the 128b/130b encoding."""
 _PCIE_SHARE = 0.8
-"""What packet headers and flow control leave, an assumption: 12.6, 25.2, 50.4 GB/s on 16 lanes of generations 3
-to 5."""
+"""What packet headers and flow control leave, an assumption: 12.6 GB/s on 16 lanes of generation 3."""
 _PAGEABLE_SHARE, _PAGEABLE_LIMIT = 0.4, 10e9
-"""A pageable copy is staged through a pinned buffer by one core, and no faster than that core copies; assumed."""
+"""A pageable copy is staged through a pinned buffer by one core, no faster than that core copies; assumed."""
 _CONTEXT_BYTES, _CONTEXT_BYTES_PER_THREAD = 30 * _MIB, 1792
-"""A context reserves local memory for every resident thread; the figures, 100 MiB on a T4 and 408 MiB on an A100,
-are assumptions of the right size: they differ by driver and by what is loaded."""
+"""A context reserves local memory for every resident thread. 100 MiB on a T4 and 408 MiB on an A100 are
+assumptions of the right size: the figures differ by driver and by what is loaded."""
 _BLAS_BYTES, _BLAS_BYTES_FROM_HOPPER = 4 * _MIB, 32 * _MIB
 """The workspace that a cuBLAS handle comes with, by the documentation of cublasSetWorkspace."""
 _MODULE_BYTES = 64 * _KIB
