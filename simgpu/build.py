@@ -116,8 +116,11 @@ def build(torch: TorchBuild, *, sources: Path = SOURCES, builds: Path = BUILDS) 
     _check_generation(torch)
     builds.mkdir(parents=True, exist_ok=True)
     with _locked(builds / ".lock"):
-        if not (folder / "built.json").exists():
+        while not (folder / "built.json").exists():
             _build_into(folder, torch, sources)
+            if (now := builds / _key(torch, sources)) != folder:
+                shutil.rmtree(folder)  # a source was changed while it was compiled
+                folder = now
     return _read(folder)
 
 

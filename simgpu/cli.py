@@ -14,7 +14,7 @@ from pathlib import Path
 from simgpu.build import Built, build
 from simgpu.control import CONTROLS, Core, parsed_bytes
 from simgpu.devices import FOLDER, known_devices, write_files
-from simgpu.environment import KNOWN_TORCH, make_environment
+from simgpu.environment import KNOWN_TORCH, find_environment, make_environment
 from simgpu.errors import SimgpuError
 from simgpu.simulation import DEFAULT_DEVICES, Simulation, find_any_environment, state_folder
 from simgpu.torch_build import TorchBuild
@@ -25,7 +25,7 @@ _FAILED, _USAGE, _NOT_FOUND, _BY_SIGNAL = 1, 2, 127, 128
 def main(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code."""
     try:
-        options = _parser().parse_args(arguments)
+        options = build_parser().parse_args(arguments)
         code: int = options.verb(options)
     except SimgpuError as error:
         sys.stderr.write(f"simgpu: {error}\n")
@@ -35,11 +35,12 @@ def main(arguments: Sequence[str]) -> int:
     return code
 
 
-def _parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
+    """The commands, each with the function that runs it as `verb`."""
     parser = argparse.ArgumentParser(
         prog="python -m simgpu", description="A simulated NVIDIA GPU beneath a CUDA build of torch."
     )
-    verbs = parser.add_subparsers(required=True, metavar="VERB")
+    verbs = parser.add_subparsers(required=True, metavar="VERB", dest="verb_name")
 
     one = verbs.add_parser("build", help="build the simulated libraries for a torch")
     one.add_argument("--torch", type=Path, metavar="SITE_PACKAGES", help="the folder of packages that has it")
@@ -78,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
 
     one = verbs.add_parser("hold", help="be another process that holds memory")
     one.add_argument("place", type=int, metavar="DEVICE", help="its place in the driver's order, from 0")
-    one.add_argument("size", type=_size, metavar="BYTES", help="such as 3GiB")
+    one.add_argument("size", type=_size, metavar="BYTES", help="beside its context, such as 3GiB")
     one.add_argument("--seconds", type=float, help="how long (until it is ended)")
     one.add_argument("--outside", action="store_true", help="as a process of another container")
     _add_simulation(one)
@@ -87,10 +88,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_simulation(parser: argparse.ArgumentParser) -> None:
-    devices = os.environ.get("SIMGPU", DEFAULT_DEVICES)
+    devices, state = os.environ.get("SIMGPU", DEFAULT_DEVICES), os.environ.get("SIMGPU_STATE")
     parser.add_argument("--device", default=devices, metavar="A,B", help=f"the devices ({devices})")
     parser.add_argument(
-        "--state", type=Path, metavar="DIR", help="what processes share, to be used by several"
+        "--state", type=Path, default=state, metavar="DIR", help="what the processes of one machine share"
     )
     parser.add_argument("--trace", type=Path, metavar="DIR", help="write what the devices do")
     parser.add_argument("--torch", metavar="VERSION", help="the environment (the newest that is made)")
@@ -119,7 +120,9 @@ def _describe(built: Built, verbose: bool) -> None:
 
 def _environment(options: argparse.Namespace) -> int:
     for version in options.torch:
-        make_environment(version, python=options.python, over=options.over, say=_say)
+        folder = make_environment(version, python=options.python, over=options.over, say=_say)
+        built = find_environment(version).built
+        _say(f"{folder}: torch {built.torch}; libraries in {built.libraries}")
     return 0
 
 

@@ -27,6 +27,7 @@ class Core:
         self._library.sim_control_set.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_double)
         self._library.sim_take.argtypes = (ctypes.c_int, ctypes.c_int64)
         self._library.sim_take.restype = ctypes.c_bool
+        self._library.sim_context.restype = ctypes.c_bool
         self._library.sim_used_bytes.restype = ctypes.c_int64
 
     def set(self, device: int, key: str, value: float) -> None:
@@ -40,15 +41,26 @@ class Core:
             raise SimgpuError(f"a device has no control '{key}', but {', '.join(CONTROLS)}")
 
     def take(self, device: int, size: int) -> None:
-        """Hold memory of a device for as long as this process lives.
+        """Hold memory of a device, beside this process's context on it, for as long as the process lives.
 
         Raises:
-            SimgpuError: There is no such device, or it has not as much.
+            SimgpuError: There is no such device, CUDA doesn't see it in this process, or it has not as much.
         """
         self._check(device)
-        if not self._library.sim_take(device, size):
+        ctypes.c_int.in_dll(self._library, "sim_current").value = self._ordinal(device)
+        if not (self._library.sim_context() and self._library.sim_take(device, size)):
             used = self._library.sim_used_bytes(device)
             raise SimgpuError(f"device {device} has no {size} bytes left: {used} are in use")
+
+    def _ordinal(self, device: int) -> int:
+        """CUDA's number of a device in this process."""
+        count = self._library.sim_cuda_count()
+        order = list((ctypes.c_int * count).in_dll(self._library, "sim_cuda_order")) if count else []
+        if device not in order:
+            raise SimgpuError(
+                f"CUDA doesn't see device {device} here; CUDA_VISIBLE_DEVICES says what it sees"
+            )
+        return order.index(device)
 
     def _check(self, device: int) -> None:
         self._library.sim_init()

@@ -8,6 +8,7 @@ import mmap
 import re
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -59,10 +60,11 @@ class ElfFile:
             self._bytes.close()
             raise SimgpuError(f"{path} is no 64-bit little-endian ELF file")
         try:
-            self._sections = self._read_sections()
-        except struct.error as error:
+            with self._readable("table of sections"):
+                self._sections = self._read_sections()
+        except SimgpuError:
             self._bytes.close()
-            raise SimgpuError(f"{path} has no readable table of sections: is the file whole?") from error
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -77,25 +79,27 @@ class ElfFile:
         section = self._find(".dynamic")
         if section is None:
             return []
-        entries = _DYNAMIC.iter_unpack(self._content(section))
-        strings = self._strings(section.link)
-        return [_text(strings, value) for tag, value in entries if tag == _DT_NEEDED]
+        with self._readable(section.name):
+            entries = _DYNAMIC.iter_unpack(self._content(section))
+            strings = self._strings(section.link)
+            return [_text(strings, value) for tag, value in entries if tag == _DT_NEEDED]
 
     def wanted(self) -> list[Wanted]:
         """What it wants of other libraries, as its dynamic symbols say."""
         section = self._find(".dynsym")
         if section is None:
             return []
-        strings = self._strings(section.link)
-        versions = self._versions_wanted()
-        table = self._find(".gnu.version")
-        numbers = struct.unpack(f"<{table.size // 2}H", self._content(table)) if table else ()
         found = []
-        for place, (name, _, _, home, _, _) in enumerate(_SYMBOL.iter_unpack(self._content(section))):
-            if home == _SHN_UNDEF and name:
-                number = numbers[place] & 0x7FFF if numbers else 0
-                version, library = versions.get(number, (None, None))
-                found.append(Wanted(_text(strings, name), version, library))
+        with self._readable(section.name):
+            strings = self._strings(section.link)
+            versions = self._versions_wanted()
+            table = self._find(".gnu.version")
+            numbers = struct.unpack(f"<{table.size // 2}H", self._content(table)) if table else ()
+            for place, (name, _, _, home, _, _) in enumerate(_SYMBOL.iter_unpack(self._content(section))):
+                if home == _SHN_UNDEF and name:
+                    number = numbers[place] & 0x7FFF if numbers else 0
+                    version, library = versions.get(number, (None, None))
+                    found.append(Wanted(_text(strings, name), version, library))
         return found
 
     def defined(self, table: str = ".dynsym") -> set[str]:
@@ -103,13 +107,14 @@ class ElfFile:
         section = self._find(table)
         if section is None:
             return set()
-        strings = self._strings(section.link)
-        return {
-            _text(strings, name)
-            for name, info, other, home, _, _ in _SYMBOL.iter_unpack(self._content(section))
-            if home != _SHN_UNDEF and name and info >> 4 != _STB_LOCAL
-            and other & 3 not in (_STV_HIDDEN, _STV_INTERNAL)
-        }  # fmt: skip
+        with self._readable(section.name):
+            strings = self._strings(section.link)
+            return {
+                _text(strings, name)
+                for name, info, other, home, _, _ in _SYMBOL.iter_unpack(self._content(section))
+                if home != _SHN_UNDEF and name and info >> 4 != _STB_LOCAL
+                and other & 3 not in (_STV_HIDDEN, _STV_INTERNAL)
+            }  # fmt: skip
 
     def literals(self, pattern: str) -> set[str]:
         """The constant strings that match the whole of the pattern: names for dlsym."""
@@ -117,8 +122,7 @@ class ElfFile:
         if section is None:
             return set()
         matcher = re.compile(rb"\0(" + pattern.encode() + rb")(?=\0)")
-        matches = matcher.finditer(self._bytes, section.offset, section.offset + section.size)
-        return {match[1].decode() for match in matches}
+        return {match[1].decode() for match in matcher.finditer(b"\0" + self._content(section))}
 
     def _versions_wanted(self) -> dict[int, tuple[str, str]]:
         """Version number in this file -> version and the library that gives it."""
@@ -136,11 +140,21 @@ class ElfFile:
     def _read_sections(self) -> list[_Section]:
         offset = struct.unpack_from("<Q", self._bytes, 0x28)[0]
         size, count, names_at = struct.unpack_from("<HHH", self._bytes, 0x3A)
+        if size != _SECTION.size:
+            raise ValueError(f"entries of {size} bytes")
         headers = [_SECTION.unpack_from(self._bytes, offset + place * size) for place in range(count)]
         if not headers:
             return []
         names = self._bytes[headers[names_at][4] :][: headers[names_at][5]]
         return [_Section(_text(names, head[0]), head[4], head[5], head[6]) for head in headers]
+
+    @contextmanager
+    def _readable(self, what: str) -> Iterator[None]:
+        """Say of which file and part it is that a number leads out of it."""
+        try:
+            yield
+        except (struct.error, ValueError, IndexError, OverflowError) as error:
+            raise SimgpuError(f"{self.path} has no readable {what} ({error}): is the file whole?") from error
 
     def _find(self, name: str) -> _Section | None:
         return next((section for section in self._sections if section.name == name), None)

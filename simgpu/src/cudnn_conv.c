@@ -3,15 +3,19 @@
    A convolution is an implicit matrix product and takes the time of one (products.h). There are two engines, as an
    example of the many that cuDNN has:
    - the implicit product itself, without a workspace. The heuristics choose it; it reaches PLAIN_SHARE of the rate.
-   - Winograd's, for filters larger than 1 x 1, which reaches the whole rate and needs a workspace as large as input and
-     output together. A search (cudnn.benchmark) measures both and finds it.
+   - Winograd's, for filters larger than 1 x 1, which reaches the whole rate and needs a workspace as large as input
+     and output together. A search (cudnn.benchmark) measures both and finds it. It exists where it saves at least
+     LEAST_GAIN_NS, so that the noise of measuring doesn't decide, and peaks of memory are the same in each run.
+   Both come with tensor cores and without; without them they reach SCALAR_SHARE of that, so that TF32 wins a search
+   even where the device computes fp32 as fast.
+
    Tensor cores want channels last: in other layouts half precision is copied to it and back, a kernel each, as
    cuDNN's nchwToNhwcKernel and nhwcToNchwKernel do. */
 #include "cudnn_parts.h"
 #include <stdio.h>
 #include <stdlib.h>
 
-static const double PLAIN_SHARE = 0.9;
+static const double PLAIN_SHARE = 0.85, SCALAR_SHARE = 0.95, LEAST_GAIN_NS = 50e3;
 
 typedef dnn_status S;
 typedef struct { double m, n, k, groups; } product;
@@ -35,20 +39,19 @@ static product product_of(const dnn_conv *c) {
 static bool channels_last(const dnn_conv *c) { return c->x.strides[1] == 1; }
 static bool is_half(const dnn_conv *c) { return c->x.type == DNN_HALF || c->x.type == DNN_BFLOAT16; }
 
-bool dnn_conv_has_winograd(const dnn_conv *c) { return dnn_elements(&c->w) > (double)c->w.dims[0] * c->w.dims[1]; }
-
 int64_t dnn_conv_workspace_bytes(const dnn_conv *c, dnn_engine engine) {
     return engine.winograd ? (int64_t)(dnn_bytes(&c->x) + dnn_bytes(&c->y)) : 0;
 }
 
 static double flops_of(const sim_device *d, const dnn_conv *c, dnn_engine engine) {
     product p = product_of(c);
-    return product_flops(d->multiprocessors, p.m, p.n, p.k, p.groups) / (engine.winograd ? 1 : PLAIN_SHARE);
+    double share = (engine.winograd ? 1 : PLAIN_SHARE) * (engine.tensor_cores ? 1 : SCALAR_SHARE);
+    return product_flops(d->multiprocessors, p.m, p.n, p.k, p.groups) / share;
 }
 static double bytes_of(const dnn_conv *c) { return dnn_bytes(&c->x) + dnn_bytes(&c->w) + dnn_bytes(&c->y); }
 
 static bool is_copied(const sim_device *d, const dnn_conv *c, dnn_engine engine) {
-    return engine.tensor_cores && is_half(c) && !channels_last(c) && d->major >= 7;
+    return engine.tensor_cores && is_half(c) && !channels_last(c) && dnn_has_tensor_cores(d);
 }
 
 static const char *sizes(const dnn_tensor *t, char *to) { /* 56x56 of a tensor, 3x3 of a filter */
@@ -61,27 +64,33 @@ static const char *sizes(const dnn_tensor *t, char *to) { /* 56x56 of a tensor, 
 void dnn_conv_run(sim_stream *stream, const dnn_conv *c, dnn_engine engine) {
     static const char *const ways[] = {"fprop", "dgrad", "wgrad"};
     sim_device *d = sim_device_of(stream->device);
-    sim_rate asked = dnn_rate(c->x.type, engine.tensor_cores);
-    const char *type = product_type(d, asked);
+    sim_rate held = dnn_held_rate(d, c->x.type, engine.tensor_cores);
+    const char *type = product_type(dnn_rate(c->x.type), held);
     const dnn_tensor *in = c->way == DNN_BACKWARD_DATA ? &c->y : &c->x, *out = c->way == DNN_FORWARD ? &c->y : &c->x;
     bool copied = is_copied(d, c, engine);
-    if (copied) sim_kernel(stream, 0, asked, 2 * dnn_bytes(in), sim_name("nchw to nhwc %s", type));
+    if (copied) sim_kernel(stream, 0, held, 2 * dnn_bytes(in), sim_name("nchw to nhwc %s", type));
     if (copied && c->way == DNN_BACKWARD_FILTER)
-        sim_kernel(stream, 0, asked, 2 * dnn_bytes(&c->y), sim_name("nchw to nhwc %s", type));
+        sim_kernel(stream, 0, held, 2 * dnn_bytes(&c->y), sim_name("nchw to nhwc %s", type));
     char picture[96], window[96];
     const char *name = sim_name("conv %s %s %s n%d c%d %s k%d %s%s", ways[c->way], type,
                                 channels_last(c) ? "nhwc" : "nchw", c->x.dims[0], c->x.dims[1], sizes(&c->x, picture),
                                 c->w.dims[0], sizes(&c->w, window), engine.winograd ? " winograd" : "");
-    sim_kernel(stream, flops_of(d, c, engine), product_rate(d, asked), bytes_of(c), name);
+    sim_kernel(stream, flops_of(d, c, engine), held, bytes_of(c), name);
     if (copied && c->way != DNN_BACKWARD_FILTER)
-        sim_kernel(stream, 0, asked, 2 * dnn_bytes(out), sim_name("nhwc to nchw %s", type));
+        sim_kernel(stream, 0, held, 2 * dnn_bytes(out), sim_name("nhwc to nchw %s", type));
 }
 
 double dnn_conv_ns(const sim_device *d, const dnn_conv *c, dnn_engine engine) {
-    double flops_per_s = d->flops_per_s[product_rate(d, dnn_rate(c->x.type, engine.tensor_cores))];
+    double flops_per_s = d->flops_per_s[dnn_held_rate(d, c->x.type, engine.tensor_cores)];
     double ns = flops_of(d, c, engine) / flops_per_s * 1e9, moved_ns = bytes_of(c) / d->bytes_per_s * 1e9;
     double copied_ns = is_copied(d, c, engine) ? 2 * (dnn_bytes(&c->x) + dnn_bytes(&c->y)) / d->bytes_per_s * 1e9 : 0;
     return (ns > moved_ns ? ns : moved_ns) + copied_ns;
+}
+
+bool dnn_conv_has_winograd(const sim_device *d, const dnn_conv *c, bool tensor_cores) {
+    if (dnn_elements(&c->w) <= (double)c->w.dims[0] * c->w.dims[1]) return false;
+    dnn_engine plain = {tensor_cores, false}, winograd = {tensor_cores, true};
+    return dnn_conv_ns(d, c, plain) - dnn_conv_ns(d, c, winograd) >= LEAST_GAIN_NS;
 }
 
 /* ---- the older interface ---- */
@@ -137,7 +146,7 @@ S cudnnConvolutionBackwardFilter(dnn_handle *h, const void *alpha, const dnn_ten
 static S list(dnn_handle *h, const descriptor *c, dnn_conv conv, bool measures, int wanted, int *found,
               dnn_algo_found *to) {
     bool tensor_cores = c->math != DNN_FMA_MATH;
-    int count = dnn_conv_has_winograd(&conv) ? 2 : 1;
+    int count = dnn_conv_has_winograd(sim_device_of(h->stream->device), &conv, tensor_cores) ? 2 : 1;
     *found = 0;
     for (int i = 0; i < count && i < wanted; i++) {
         dnn_engine engine = {tensor_cores, (i == 0) == (measures && count == 2)};
@@ -150,10 +159,12 @@ static S list(dnn_handle *h, const descriptor *c, dnn_conv conv, bool measures, 
     }
     return DNN_OK;
 }
-static S workspace_of(dnn_conv conv, int algo, size_t *bytes) {
+static S workspace_of(dnn_handle *h, const descriptor *c, dnn_conv conv, int algo, size_t *bytes) {
     *bytes = 0;
     if (algo == DNN_ALGO_IMPLICIT) return DNN_OK;
-    if (algo != winograd_of(conv.way) || !dnn_conv_has_winograd(&conv)) return DNN_NOT_SUPPORTED;
+    sim_device *d = sim_device_of(h->stream->device);
+    bool has_winograd = dnn_conv_has_winograd(d, &conv, c->math != DNN_FMA_MATH);
+    if (algo != winograd_of(conv.way) || !has_winograd) return DNN_NOT_SUPPORTED;
     *bytes = (size_t)dnn_conv_workspace_bytes(&conv, (dnn_engine){.winograd = true});
     return DNN_OK;
 }
@@ -173,7 +184,7 @@ static S workspace_of(dnn_conv conv, int algo, size_t *bytes) {
     } \
     S cudnnGetConvolution##Way##WorkspaceSize(dnn_handle *h, const dnn_tensor *first, const dnn_tensor *second, \
                                               const descriptor *c, const dnn_tensor *third, int algo, size_t *bytes) { \
-        return workspace_of((dnn_conv){way, *x, *w, *y}, algo, bytes); \
+        return workspace_of(h, c, (dnn_conv){way, *x, *w, *y}, algo, bytes); \
     }
 SEARCHES(Forward, DNN_FORWARD, x, w, y)
 SEARCHES(BackwardData, DNN_BACKWARD_DATA, w, y, x)

@@ -1,8 +1,9 @@
 /* cuDNN's backend, by which torch asks for convolutions and attention: descriptors keep the attributes that they are
    given; what a graph costs goes from its operations to the heuristics' engines, their configurations and the plan.
 
-   Two kinds of graph are known: one convolution, with pointwise operations after it, and matrix products with pointwise
-   operations, reductions and random numbers between them, which is attention. Any other has no engine. */
+   Two kinds of graph are known: one convolution, with pointwise operations after it; and attention, as one operation or
+   as matrix products with pointwise operations, reductions, masks and random numbers between them. What a causal mask
+   leaves out is counted. Any other graph has no engine. */
 #include "cudnn_parts.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,7 +81,7 @@ S cudnnBackendSetAttribute(descriptor *d, int name, int type, int64_t count, con
     free(a->data);
     size_t bytes = (size_t)count * size_of(type);
     *a = (attribute){name, type, count, malloc(bytes + INLINE_BYTES)};
-    memcpy(a->data, data, bytes);
+    if (bytes) memcpy(a->data, data, bytes);
     return DNN_OK;
 }
 
@@ -98,8 +99,7 @@ static bool tensor_of(const descriptor *d, dnn_tensor *t) {
 }
 
 static bool add_convolution(cost *c, const descriptor *op) {
-    static const struct { int type; dnn_way way; int x, w, y;
-    } ways[] = {
+    static const struct { int type; dnn_way way; int x, w, y; } ways[] = {
         {BACKEND_FORWARD, DNN_FORWARD, OF_FORWARD_X, OF_FORWARD_W, OF_FORWARD_Y},
         {BACKEND_BACKWARD_DATA, DNN_BACKWARD_DATA, OF_BACKWARD_DATA_DX, OF_BACKWARD_DATA_W, OF_BACKWARD_DATA_DY},
         {BACKEND_BACKWARD_FILTER, DNN_BACKWARD_FILTER, OF_BACKWARD_FILTER_X, OF_BACKWARD_FILTER_DW,
@@ -123,6 +123,24 @@ static bool add_product(cost *c, const descriptor *op) {
     if (c->count == 0) c->features = a.dims[a.n - 1];
     if (c->kind == NOTHING) c->kind = ATTENTION, c->type = a.type;
     c->products[c->count++] = p;
+    return true;
+}
+
+static bool add_attention(cost *c, const descriptor *op) {
+    bool forward = op->type == BACKEND_ATTENTION_FORWARD;
+    dnn_tensor q, k, v;
+    if (!tensor_of(other(op, forward ? OF_ATTENTION_FORWARD_Q : OF_ATTENTION_BACKWARD_Q), &q)) return false;
+    if (!tensor_of(other(op, forward ? OF_ATTENTION_FORWARD_K : OF_ATTENTION_BACKWARD_K), &k)) return false;
+    if (!tensor_of(other(op, forward ? OF_ATTENTION_FORWARD_V : OF_ATTENTION_BACKWARD_V), &v)) return false;
+    if (q.n != 4 || k.n != 4 || v.n != 4) return false;
+    double heads = (double)q.dims[0] * q.dims[1], queries = q.dims[2], keys = k.dims[2];
+    double from = q.dims[3], to = v.dims[3];
+    const product scores = {queries, keys, from, heads}, output = {queries, to, keys, heads};
+    const product backward[] = {scores, {keys, to, queries, heads}, {queries, keys, to, heads},
+                                {queries, from, keys, heads}, {keys, from, queries, heads}};
+    c->kind = ATTENTION, c->type = q.type, c->features = q.dims[3], c->count = forward ? 2 : 5;
+    if (forward) c->products[0] = scores, c->products[1] = output;
+    else memcpy(c->products, backward, sizeof backward);
     return true;
 }
 
@@ -157,13 +175,18 @@ static cost cost_of(const descriptor *graph) {
         const descriptor *op = ((descriptor **)ops->data)[i];
         bool known = true;
         switch (op->type) {
-        case BACKEND_FORWARD:
-        case BACKEND_BACKWARD_DATA:
-        case BACKEND_BACKWARD_FILTER:
+        case BACKEND_FORWARD: case BACKEND_BACKWARD_DATA: case BACKEND_BACKWARD_FILTER:
             known = add_convolution(&c, op);
             break;
-        case BACKEND_MATMUL: known = add_product(&c, op); break;
-        case BACKEND_POINTWISE: case BACKEND_REDUCTION: case BACKEND_RNG: case BACKEND_RESHAPE: break;
+        case BACKEND_MATMUL:
+            known = add_product(&c, op);
+            break;
+        case BACKEND_ATTENTION_FORWARD: case BACKEND_ATTENTION_BACKWARD:
+            known = add_attention(&c, op);
+            break;
+        case BACKEND_POINTWISE: case BACKEND_REDUCTION: case BACKEND_RNG: case BACKEND_RESHAPE:
+        case BACKEND_BAND_MASK:
+            break;
         default: known = false;
         }
         if (!known) {
@@ -180,9 +203,9 @@ static cost cost_of(const descriptor *graph) {
 
 static dnn_engine engine_of(int index) { return (dnn_engine){.tensor_cores = index < 2, .winograd = index % 2}; }
 
-static bool has_tensor_cores(int type) {
+static bool has_tensor_cores(int type) { /* for this type */
     const sim_device *d = sim_here();
-    return d->major >= 7 && type != DNN_DOUBLE && d->flops_per_s[dnn_rate(type, true)] > 0;
+    return dnn_has_tensor_cores(d) && type != DNN_DOUBLE && d->flops_per_s[dnn_rate(type)] > 0;
 }
 
 /* Whether an engine can compute this: TF32 and narrower types on tensor cores, fp32 and fp64 without. */
@@ -190,7 +213,8 @@ static bool has_engine(const cost *c, int index) {
     if (index < 0 || index >= MOST_ENGINES) return false;
     dnn_engine engine = engine_of(index);
     if (c->kind == ATTENTION) return index == 0 && has_tensor_cores(c->type);
-    if (c->kind != CONVOLUTION || (engine.winograd && !dnn_conv_has_winograd(&c->conv))) return false;
+    if (c->kind != CONVOLUTION) return false;
+    if (engine.winograd && !dnn_conv_has_winograd(sim_here(), &c->conv, engine.tensor_cores)) return false;
     int type = c->conv.x.type;
     return engine.tensor_cores ? has_tensor_cores(type)
                                : type == DNN_FLOAT || type == DNN_DOUBLE || !has_tensor_cores(type);
@@ -245,7 +269,7 @@ static S answer(const void *data, int64_t have, size_t bytes, int64_t wanted, in
 S cudnnBackendGetAttribute(descriptor *d, int name, int type, int64_t wanted, int64_t *count, void *to) {
     int64_t unused, n = 0;
     int found[MOST_ENGINES];
-    int32_t noted[2];
+    int32_t noted[2], none = 0;
     if (!count) count = &unused;
     switch (name) {
     case OF_HEURISTICS_RESULTS:
@@ -259,11 +283,12 @@ S cudnnBackendGetAttribute(descriptor *d, int name, int type, int64_t wanted, in
     case OF_PLAN_WORKSPACE:
         n = workspace_bytes(d);
         return answer(&n, 1, sizeof n, wanted, count, to);
+    case OF_CONFIG_SHARED_MEMORY: return answer(&none, 1, sizeof none, wanted, count, to);
     case OF_GRAPH_ENGINE_COUNT: n = MOST_ENGINES; return answer(&n, 1, sizeof n, wanted, count, to);
     case OF_PLAN_JSON: return (S)sim_missing("a cuDNN plan as JSON", DNN_NOT_SUPPORTED);
     }
     attribute *a = find(d, name);
-    if (a) return answer(a->data, a->count, size_of(type), wanted, count, to);
+    if (a) return answer(a->data, a->count, size_of(a->type), wanted, count, to);
     *count = 0; /* no knobs, no notes on behaviour, no wishes for a layout */
     return DNN_OK;
 }
@@ -272,16 +297,16 @@ S cudnnBackendGetAttribute(descriptor *d, int name, int type, int64_t wanted, in
 
 static void attend(sim_stream *stream, const cost *c) {
     sim_device *d = sim_device_of(stream->device);
-    sim_rate asked = dnn_rate(c->type, true);
+    sim_rate held = dnn_held_rate(d, c->type, true);
     double flops = 0;
     for (int i = 0; i < c->count; i++) {
         const product *p = &c->products[i];
         flops += product_flops(d->multiprocessors, p->m, p->n, p->k, p->batches);
     }
     const product *scores = &c->products[0]; /* queries by keys; two products forward, five backward */
-    sim_kernel(stream, flops, product_rate(d, asked), c->bytes,
+    sim_kernel(stream, flops, held, c->bytes,
                sim_name("attention %s %s heads %.0f %.0fx%.0fx%d", c->count > 2 ? "dgrad" : "fprop",
-                        product_type(d, asked), scores->batches, scores->m, scores->n, c->features));
+                        product_type(dnn_rate(c->type), held), scores->batches, scores->m, scores->n, c->features));
 }
 
 S cudnnBackendExecute(dnn_handle *h, descriptor *plan, descriptor *pack) {

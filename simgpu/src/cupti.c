@@ -16,8 +16,9 @@ typedef struct {
     uint64_t whose[CUPTI_WHOSE_KINDS];
     size_t bytes;
     sim_engine engine;
-    uint32_t device, stream, thread;
+    uint32_t kind, device, stream, thread;
     int priority;
+    bool with_call;
 } piece;
 static piece *pieces;
 static size_t piece_count, piece_room;
@@ -39,12 +40,19 @@ static void hold_buffer(void) { /* within the lock; a profiler that wants no mor
     if (!held && want_buffer) want_buffer(&held, &held_bytes, &most);
 }
 
+static bool starts(const char *name, const char *with) { return !strncmp(name, with, strlen(with)); }
+/* What is no copy is a kernel, whichever engine it has: those of nccl don't hold up computing. */
+static uint32_t kind_of(const char *name) {
+    return starts(name, "Memcpy") ? CUPTI_COPY : starts(name, "Memset") ? CUPTI_SET : CUPTI_KERNEL;
+}
+
 static void remember(sim_stream *s, sim_engine engine, const char *name, int64_t begin, int64_t end, size_t bytes) {
     enum { FIRST_STREAM = 7 }; /* the number that CUPTI gives a context's default stream */
-    piece p = {.name = name, .begin = begin, .end = end, .called = sim_now(), .bytes = bytes, .engine = engine,
-               .device = (uint32_t)s->device, .stream = FIRST_STREAM + s->number, .priority = s->priority,
-               .thread = (uint32_t)pthread_self()};
-    for (int i = 0; i < CUPTI_WHOSE_KINDS; i++)
+    if (!enabled[kind_of(name)]) return; /* what is wanted counts now: a profiler stops before it flushes */
+    piece p = {.name = name, .kind = kind_of(name), .begin = begin, .end = end, .called = sim_now(), .bytes = bytes,
+               .engine = engine, .device = (uint32_t)s->device, .stream = FIRST_STREAM + s->number,
+               .thread = (uint32_t)pthread_self(), .priority = s->priority, .with_call = enabled[CUPTI_RUNTIME_CALL]};
+    for (int i = 0; enabled[CUPTI_WHOSE] && i < CUPTI_WHOSE_KINDS; i++)
         if (stacks[i].depth && stacks[i].depth <= DEPTH) p.whose[i] = stacks[i].ids[stacks[i].depth - 1];
     pthread_mutex_lock(&lock);
     hold_buffer();
@@ -145,15 +153,9 @@ static size_t bytes_of(uint32_t kind) {
     }
 }
 
-static bool starts(const char *name, const char *with) { return !strncmp(name, with, strlen(with)); }
-/* What is no copy is a kernel, whichever engine it has: those of nccl don't hold up computing. */
-static uint32_t kind_of(const piece *p) {
-    return starts(p->name, "Memcpy") ? CUPTI_COPY : starts(p->name, "Memset") ? CUPTI_SET : CUPTI_KERNEL;
-}
-
 static record write_work(const piece *p, uint32_t correlation) {
     uint64_t begin = their_time(p->begin), end = their_time(p->end);
-    uint32_t kind = kind_of(p), context = p->device + 1; /* one context a device */
+    uint32_t kind = p->kind, context = p->device + 1; /* one context a device */
     if (kind == CUPTI_COPY) {
         uint8_t host = strstr(p->name, "Pageable") ? CUPTI_PAGEABLE : CUPTI_PINNED;
         bool in = p->engine == SIM_H2D, out = p->engine == SIM_D2H;
@@ -175,25 +177,24 @@ static record write_work(const piece *p, uint32_t correlation) {
 
 static record write_call(const piece *p, uint32_t correlation) {
     enum { CALL_NS = 3000 };
-    uint32_t kind = kind_of(p);
-    uint32_t call = kind == CUPTI_COPY ? CUPTI_CALL_MEMCPY_ASYNC : kind == CUPTI_SET ? CUPTI_CALL_MEMSET_ASYNC
+    int64_t called = p->called < p->begin ? p->called : p->begin; /* before the work begins, though it be noted later */
+    uint32_t call = p->kind == CUPTI_COPY ? CUPTI_CALL_MEMCPY_ASYNC : p->kind == CUPTI_SET ? CUPTI_CALL_MEMSET_ASYNC
                     : strcasestr(p->name, "graph") ? CUPTI_CALL_GRAPH_LAUNCH : CUPTI_CALL_LAUNCH;
     return (record){.call = {
-        .kind = CUPTI_RUNTIME_CALL, .call = call, .begin = their_time(p->called - CALL_NS),
+        .kind = CUPTI_RUNTIME_CALL, .call = call, .begin = their_time(called - CALL_NS),
         .end = their_time(p->called), .process = (uint32_t)getpid(), .thread = p->thread, .correlation = correlation}};
 }
 
 static int write_records(const piece *p, record to[RECORDS]) {
     static uint32_t correlation; /* within the lock */
     int count = 0;
-    if (!enabled[kind_of(p)]) return 0;
     correlation++;
-    for (uint32_t i = 0; enabled[CUPTI_WHOSE] && i < CUPTI_WHOSE_KINDS; i++)
+    for (uint32_t i = 0; i < CUPTI_WHOSE_KINDS; i++)
         if (p->whose[i])
             to[count++] = (record){.whose = {
                 .kind = CUPTI_WHOSE, .stack = CUPTI_WHOSE_FIRST + i, .external = p->whose[i],
                 .correlation = correlation}};
-    if (enabled[CUPTI_RUNTIME_CALL]) to[count++] = write_call(p, correlation);
+    if (p->with_call) to[count++] = write_call(p, correlation);
     to[count++] = write_work(p, correlation);
     return count;
 }

@@ -178,7 +178,7 @@ static void describe(char *words) {
 }
 
 static void read_description(void) {
-    sim_copy_limit_bytes = (int64_t)number("SIMGPU_COPY_LIMIT", setting("SIMGPU_COPY_LIMIT", "64MiB"));
+    sim_copy_limit_bytes = (int64_t)number("SIMGPU_COPY_LIMIT", setting("SIMGPU_COPY_LIMIT", "4MiB"));
     sim_pinned_limit_bytes = (int64_t)number("SIMGPU_PINNED_LIMIT", setting("SIMGPU_PINNED_LIMIT", "1024GiB"));
     sim_hides_pids = number("SIMGPU_HIDE_PIDS", setting("SIMGPU_HIDE_PIDS", "0")) != 0;
     sim_spins = number("SIMGPU_SPIN", setting("SIMGPU_SPIN", "0")) != 0;
