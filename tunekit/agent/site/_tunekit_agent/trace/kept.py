@@ -1,4 +1,4 @@
-"""What lies in torch's allocator beside the tensors of the steps: workspaces, tensors that they don't take."""
+"""What lies in torch's allocator beside the tensors of the steps: workspaces, tensors that they don't use."""
 
 from __future__ import annotations
 
