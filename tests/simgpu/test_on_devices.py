@@ -2,12 +2,16 @@
 
 import json
 import subprocess
+import time
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
 import pytest
 from gpu_environment import SimulatedGpu, on_both_torches
+from real_trials import is_alive
+
+from simgpu.environment import Environment
 
 SEES = """
 import json, torch
@@ -16,6 +20,11 @@ torch.cuda.synchronize()
 names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
 print(json.dumps({"names": names, "free": torch.cuda.mem_get_info()[0]}))
 """
+
+
+@on_both_torches
+def test_the_sources_compile_without_a_warning(gpu_torch: Environment) -> None:
+    assert gpu_torch.built.warnings == ""
 
 
 @on_both_torches
@@ -60,3 +69,18 @@ def test_two_processes_share_a_device_and_each_step_doubles(
         begins = [one.begin_ns for one in mine if since <= one.begin_ns <= until]
         step_ns = median(later - one for one, later in pairwise(begins))
         assert step_ns == pytest.approx(2 * work[0].duration_ns, rel=0.03)
+
+
+def test_a_command_that_takes_too_long_leaves_no_process(simulated_gpu: SimulatedGpu, tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    code = f"""
+import os, time
+os.fork()
+with open({str(pids)!r}, "a") as file: file.write(f"{{os.getpid()}}\\n")
+time.sleep(600)
+"""
+    with pytest.raises(subprocess.TimeoutExpired):
+        simulated_gpu.run(["-c", code], timeout_s=3)
+    limit = time.monotonic() + 10
+    while any(is_alive(int(pid)) for pid in pids.read_text().split()):
+        assert time.monotonic() < limit
