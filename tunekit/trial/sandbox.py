@@ -151,14 +151,15 @@ class OverlayNet:
         self._mounts = read_mounts()
         os.makedirs(self._stage, exist_ok=True)
         self._cover("/")
+        # A link with a whole path would lead from the stage to the user's files: each name is followed first.
         for path, layer in self._shared.items():
-            self._share(path, layer)
+            self._share(os.path.realpath(path), layer)
         self._cover_shared_memory()
-        for path in (*self._kept, *sockets):
+        for path in map(os.path.realpath, (*self._kept, *sockets)):
             if os.path.lexists(self._stage + path):
                 _mount(path, self._stage + path, None, _MS_BIND)
         for path, text in self._startup_files.items():
-            self._add(path, text)
+            self._add(os.path.realpath(path), text)
         self._become_root()
         os.chdir(folder)
 
@@ -223,7 +224,7 @@ class OverlayNet:
         What is new there must be memory at its full speed, and is the one thing that stays.
         """
         with contextlib.suppress(OSError):
-            for entry in os.scandir(_SHARED_MEMORY):
+            for entry in os.scandir(os.path.realpath(_SHARED_MEMORY)):
                 if entry.name.startswith(_SEGMENTS) or not os.path.lexists(self._stage + entry.path):
                     continue
                 with contextlib.suppress(SandboxError, OSError):  # it may be gone by now
