@@ -243,7 +243,7 @@ static double count_list(const char *list, const list_layout *layout, int lists,
     return sum;
 }
 
-/* Reads and writes: of a fused optimizer all lists and all but the gradients, of others what the functor's numbers say. */
+/* Reads and writes: of a fused optimizer all lists and all but the gradients, else what the functor's numbers say. */
 static double list_passes(const char *name, int lists) {
     const char *functor = strstr(name, "FunctorI"), *at;
     int depth, inputs, result;
