@@ -1,15 +1,20 @@
 """The batch at which a simulated GPU's memory ends, beside what `tunekit fits` says of it."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from gpu_environment import SimulatedGpu
 
+from tunekit.units import GIB
+
 pytestmark = [pytest.mark.gpu, pytest.mark.real]
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "peaks_script.py"
-DEVICE = "a10g:memory_bytes=3GiB:driver_bytes=3GiB:fp32_flops_per_s=1e15"
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "benchmarks" / "peaks_script.py"
+CAPACITY_BYTES = 3 * GIB
+DEVICE = f"a10g:memory_bytes={CAPACITY_BYTES}:driver_bytes={CAPACITY_BYTES}:fp32_flops_per_s=1e15"
 TRAINING = ("unet", "--small", "--optimizer", "adamw")
 
 
@@ -20,11 +25,24 @@ def runs(gpu: SimulatedGpu, batch: int) -> bool:
     return done.returncode == 0
 
 
+def profiles_in(folder: Path) -> Path:
+    """Write the device's profile: an A10G's with so much memory."""
+    folder.mkdir()
+    text = (ROOT / "profiles" / "a10g.yaml").read_text()
+    text = re.sub(r"^(torch_)?memory_bytes: \d+", rf"\1memory_bytes: {CAPACITY_BYTES}", text, flags=re.M)
+    (folder / "a10g.yaml").write_text(text)
+    return folder
+
+
 def test_memory_ends_where_fits_says_that_it_does(simulated_gpu: SimulatedGpu, tmp_path: Path) -> None:
-    own = {"TUNEKIT_CALIBRATIONS": str(tmp_path)}
+    (tmp_path / "calibrations").mkdir()
+    own = {
+        "TUNEKIT_CALIBRATIONS": str(tmp_path / "calibrations"),
+        "TUNEKIT_PROFILES": str(profiles_in(tmp_path / "profiles")),
+    }
     calibrated = simulated_gpu.run(["-m", "tunekit", "doctor", "--calibrate"], DEVICE, more=own)
     assert calibrated.returncode == 0, calibrated.stderr
-    command = ["-m", "tunekit", "fits", "--gpu", "auto", "--out", tmp_path / "looked", "--"]
+    command = ["-m", "tunekit", "fits", "--gpu", "a10g", "--out", tmp_path / "looked", "--"]
     script = [simulated_gpu.python, SCRIPT, *TRAINING, "--batch", "4"]
     done = simulated_gpu.run([*command, *script], DEVICE, more=own)
     assert done.returncode == 0, done.stderr
