@@ -14,7 +14,7 @@ from pathlib import Path
 from simgpu.build import Built, build
 from simgpu.control import CONTROLS, Core, parsed_bytes
 from simgpu.devices import FOLDER, known_devices, write_files
-from simgpu.environment import KNOWN_TORCH, make_environment
+from simgpu.environment import KNOWN_TORCH, find_environment, make_environment
 from simgpu.errors import SimgpuError
 from simgpu.simulation import DEFAULT_DEVICES, Simulation, find_any_environment, state_folder
 from simgpu.torch_build import TorchBuild
@@ -120,7 +120,9 @@ def _describe(built: Built, verbose: bool) -> None:
 
 def _environment(options: argparse.Namespace) -> int:
     for version in options.torch:
-        make_environment(version, python=options.python, over=options.over, say=_say)
+        folder = make_environment(version, python=options.python, over=options.over, say=_say)
+        built = find_environment(version).built
+        _say(f"{folder}: torch {built.torch}; libraries in {built.libraries}")
     return 0
 
 

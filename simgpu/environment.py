@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from simgpu.build import BUILDS, Built, build
+from simgpu.build import Built, build
 from simgpu.errors import NoEnvironmentError, SimgpuError
 from simgpu.torch_build import TorchBuild
 
@@ -60,7 +60,7 @@ class Environment:
         return self.folder / "bin" / "python"
 
 
-def find_environment(version: str, environments: Path = ENVIRONMENTS, builds: Path = BUILDS) -> Environment:
+def find_environment(version: str, environments: Path = ENVIRONMENTS) -> Environment:
     """The environment of a version of torch, its libraries built when the sources have changed.
 
     Raises:
@@ -73,7 +73,7 @@ def find_environment(version: str, environments: Path = ENVIRONMENTS, builds: Pa
             f"there is no environment with torch {version}; make it: "
             f"python -m simgpu environment --torch {version}"
         )
-    return Environment(folder, build(TorchBuild.find(_site_packages(folder)), builds=builds))
+    return Environment(folder, build(TorchBuild.find(_site_packages(folder))))
 
 
 def make_environment(
@@ -82,17 +82,15 @@ def make_environment(
     python: Path | None = None,
     over: Path | None = None,
     environments: Path = ENVIRONMENTS,
-    builds: Path = BUILDS,
     say: Say = lambda text: None,
-) -> Environment:
-    """Make the environment of a version of torch, or find it made, and build its libraries.
+) -> Path:
+    """Make the environment of a version of torch, or find it made; its folder.
 
     Args:
         version: of torch, as the package index has it: `2.8.0`.
         python: the interpreter; by default this process's own.
         over: the folder of packages that gives all the others; by default that of the interpreter.
         environments: the folder of all environments.
-        builds: the folder of all libraries that are built.
         say: takes a line on what is being done.
 
     Raises:
@@ -106,9 +104,7 @@ def make_environment(
         if not _is_whole(environments / version):
             _check_disk(version, environments)
             _make(version, interpreter, over or _packages_of(interpreter), environments, say)
-    environment = find_environment(version, environments, builds)
-    say(f"{environment.folder}: torch {environment.built.torch}; libraries in {environment.built.libraries}")
-    return environment
+    return environments / version
 
 
 def _make(version: str, python: Path, over: Path, environments: Path, say: Say) -> None:

@@ -44,7 +44,6 @@ class Folders(NamedTuple):
     index: Path
     over: Path
     environments: Path
-    builds: Path
 
 
 @pytest.fixture
@@ -59,10 +58,8 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folders:
 
 def make(folders: Folders, version: str, said: list[str] | None = None) -> Path:
     lines: list[str] = [] if said is None else said
-    environment = make_environment(
-        version, over=folders.over, environments=folders.environments, builds=folders.builds, say=lines.append
-    )
-    return environment.python
+    folder = make_environment(version, over=folders.over, environments=folders.environments, say=lines.append)
+    return folder / "bin" / "python"
 
 
 def test_an_environment_has_this_torch_its_triton_and_the_packages_below(folders: Folders) -> None:
