@@ -88,10 +88,10 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _add_simulation(parser: argparse.ArgumentParser) -> None:
-    devices = os.environ.get("SIMGPU", DEFAULT_DEVICES)
+    devices, state = os.environ.get("SIMGPU", DEFAULT_DEVICES), os.environ.get("SIMGPU_STATE")
     parser.add_argument("--device", default=devices, metavar="A,B", help=f"the devices ({devices})")
     parser.add_argument(
-        "--state", type=Path, metavar="DIR", help="what processes share, to be used by several"
+        "--state", type=Path, default=state, metavar="DIR", help="what the processes of one machine share"
     )
     parser.add_argument("--trace", type=Path, metavar="DIR", help="write what the devices do")
     parser.add_argument("--torch", metavar="VERSION", help="the environment (the newest that is made)")

@@ -1,7 +1,9 @@
 """The simulated GPU for tests: one Python with a CUDA build of torch, a fresh machine for each test."""
 
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -69,10 +71,22 @@ class SimulatedGpu:
         more: Mapping[str, str] | None = None,
         **settings: object,
     ) -> "subprocess.CompletedProcess[str]":
-        """Run `[script.py, ...]` or `["-c", ...]` with its Python; `more` are variables of any name."""
+        """Run `[script.py, ...]` or `["-c", ...]` with its Python; `more` are variables of any name.
+
+        What the command started in its group ends with it, also when it takes too long.
+        """
         environment = {**self.environment(devices, **settings), **(more or {})}
         whole = [self.python, *command]
-        return subprocess.run(whole, env=environment, capture_output=True, text=True, timeout=timeout_s)
+        pipe = subprocess.PIPE
+        with subprocess.Popen(
+            whole, env=environment, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+        ) as process:
+            try:
+                output, errors = process.communicate(timeout=timeout_s)
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+        return subprocess.CompletedProcess(whole, process.returncode, output, errors)
 
     def trace(self) -> list[Work]:
         """What the devices did until now, by processes that have ended or waited for them."""

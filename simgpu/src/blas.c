@@ -88,15 +88,15 @@ static S multiply(sim_stream *stream, int math, int multiprocessors, product p) 
     sim_device *d = sim_device_of(stream->device);
     if (sim_lost(d->index)) return BLAS_EXECUTION_FAILED;
     if (p.m <= 0 || p.n <= 0 || p.batches <= 0) return BLAS_OK;
-    sim_rate asked = asked_rate(p.type, p.compute, math);
+    sim_rate asked = asked_rate(p.type, p.compute, math), held = product_rate(d, asked);
     if (multiprocessors <= 0 || multiprocessors > d->multiprocessors) multiprocessors = d->multiprocessors;
     double flops = product_flops(multiprocessors, p.m, p.n, p.k, p.batches) * d->multiprocessors / multiprocessors;
     double bytes = p.batches * size_of(p.type) * (p.m * p.k + p.k * p.n + p.m * p.n);
-    const char *type = product_type(d, asked), *complex_word = is_complex(p.type) ? "complex " : "";
+    const char *type = product_type(asked, held), *complex_word = is_complex(p.type) ? "complex " : "";
     const char *name = p.batches == 1
         ? sim_name("gemm %s%s %.0fx%.0fx%.0f", complex_word, type, p.m, p.n, p.k)
         : sim_name("gemm %s%s %.0fx%.0fx%.0f batch %.0f", complex_word, type, p.m, p.n, p.k, p.batches);
-    sim_kernel(stream, is_complex(p.type) ? 4 * flops : flops, product_rate(d, asked), bytes, name);
+    sim_kernel(stream, is_complex(p.type) ? 4 * flops : flops, held, bytes, name);
     return BLAS_OK;
 }
 static S gemm(handle *h, product p) { return multiply(h->stream, h->math, h->multiprocessors, p); }

@@ -1,6 +1,5 @@
-/* libcudnn.so.9: handles, tensors, dropout and batch norm. Nothing is computed; norms take the time of their bytes.
-
-   CTC loss, spatial transformers and pooling are not simulated: what the build generates says so once. */
+/* libcudnn.so.9: handles, tensors, dropout, batch norm and grid sampling. Nothing is computed; the last two take the
+   time of their bytes. CTC loss and pooling are not simulated: what the build generates says so once. */
 #include "cudnn_parts.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,15 +72,20 @@ double dnn_elements(const dnn_tensor *t) {
     for (int i = 0; i < t->n; i++) n *= t->dims[i];
     return n;
 }
-sim_rate dnn_rate(int type, bool tensor_cores) {
+sim_rate dnn_rate(int type) {
     switch (type) {
-    case DNN_FLOAT: return tensor_cores ? SIM_TF32 : SIM_FP32;
+    case DNN_FLOAT: return SIM_TF32;
     case DNN_DOUBLE: return SIM_FP64;
-    case DNN_HALF: return tensor_cores ? SIM_FP16 : SIM_FP32;
-    case DNN_BFLOAT16: return tensor_cores ? SIM_BF16 : SIM_FP32;
+    case DNN_HALF: return SIM_FP16;
+    case DNN_BFLOAT16: return SIM_BF16;
     case DNN_INT8: case DNN_UINT8: return SIM_INT8;
     default: return SIM_FP8;
     }
+}
+bool dnn_has_tensor_cores(const sim_device *d) { return d->major >= 7; }
+sim_rate dnn_held_rate(const sim_device *d, int type, bool tensor_cores) {
+    bool refused = !tensor_cores && dnn_has_tensor_cores(d) && type != DNN_DOUBLE;
+    return refused ? SIM_FP32 : product_rate(d, dnn_rate(type));
 }
 
 S cudnnCreateTensorDescriptor(dnn_tensor **t) { return *t = calloc(1, sizeof **t), DNN_OK; }
@@ -188,4 +192,37 @@ S cudnnBatchNormalizationBackwardEx(dnn_handle *h, int mode, int ops, const void
                                     const void *activation, void *workspace, size_t workspace_bytes, void *reserve,
                                     size_t reserve_bytes) {
     return norm(h, x, 5, "dgrad"); /* reads it and its gradient twice */
+}
+
+/* ---- sampling an image at a grid's points: each point reads four pixels, most of them from the cache ---- */
+
+S cudnnCreateSpatialTransformerDescriptor(dnn_tensor **t) { return *t = calloc(1, sizeof **t), DNN_OK; }
+S cudnnDestroySpatialTransformerDescriptor(dnn_tensor *t) { return free(t), DNN_OK; }
+S cudnnSetSpatialTransformerNdDescriptor(dnn_tensor *t, int sampler, int type, int n, const int *dims) {
+    return set(t, type, n, dims, NULL);
+}
+
+static double grid_bytes(const dnn_tensor *t) { /* two coordinates for each pixel of the result */
+    return t->dims[1] ? 2 * dnn_bytes(t) / t->dims[1] : 0;
+}
+static S sample(dnn_handle *h, double bytes, const char *name) {
+    S status = dnn_stream_status(h->stream);
+    if (!status) sim_kernel(h->stream, 0, SIM_FP32, bytes, name);
+    return status;
+}
+S cudnnSpatialTfGridGeneratorForward(dnn_handle *h, const dnn_tensor *t, const void *theta, void *grid) {
+    return sample(h, grid_bytes(t), "affine grid fprop");
+}
+S cudnnSpatialTfGridGeneratorBackward(dnn_handle *h, const dnn_tensor *t, const void *dgrid, void *dtheta) {
+    return sample(h, grid_bytes(t), "affine grid dgrad");
+}
+S cudnnSpatialTfSamplerForward(dnn_handle *h, const dnn_tensor *t, const void *alpha, const dnn_tensor *x,
+                               const void *at_x, const void *grid, const void *beta, const dnn_tensor *y, void *at_y) {
+    return sample(h, dnn_bytes(x) + dnn_bytes(y) + grid_bytes(y), "grid sample fprop");
+}
+S cudnnSpatialTfSamplerBackward(dnn_handle *h, const dnn_tensor *t, const void *alpha, const dnn_tensor *x,
+                                const void *at_x, const void *beta, const dnn_tensor *dx, void *at_dx,
+                                const void *alpha_grid, const dnn_tensor *dy, const void *at_dy, const void *grid,
+                                const void *beta_grid, void *dgrid) {
+    return sample(h, 2 * (dnn_bytes(x) + grid_bytes(dy)) + dnn_bytes(dy), "grid sample dgrad");
 }

@@ -51,7 +51,7 @@ static double flops_of(const sim_device *d, const dnn_conv *c, dnn_engine engine
 static double bytes_of(const dnn_conv *c) { return dnn_bytes(&c->x) + dnn_bytes(&c->w) + dnn_bytes(&c->y); }
 
 static bool is_copied(const sim_device *d, const dnn_conv *c, dnn_engine engine) {
-    return engine.tensor_cores && is_half(c) && !channels_last(c) && d->major >= 7;
+    return engine.tensor_cores && is_half(c) && !channels_last(c) && dnn_has_tensor_cores(d);
 }
 
 static const char *sizes(const dnn_tensor *t, char *to) { /* 56x56 of a tensor, 3x3 of a filter */
@@ -64,24 +64,24 @@ static const char *sizes(const dnn_tensor *t, char *to) { /* 56x56 of a tensor, 
 void dnn_conv_run(sim_stream *stream, const dnn_conv *c, dnn_engine engine) {
     static const char *const ways[] = {"fprop", "dgrad", "wgrad"};
     sim_device *d = sim_device_of(stream->device);
-    sim_rate asked = dnn_rate(c->x.type, engine.tensor_cores);
-    const char *type = product_type(d, asked);
+    sim_rate held = dnn_held_rate(d, c->x.type, engine.tensor_cores);
+    const char *type = product_type(dnn_rate(c->x.type), held);
     const dnn_tensor *in = c->way == DNN_BACKWARD_DATA ? &c->y : &c->x, *out = c->way == DNN_FORWARD ? &c->y : &c->x;
     bool copied = is_copied(d, c, engine);
-    if (copied) sim_kernel(stream, 0, asked, 2 * dnn_bytes(in), sim_name("nchw to nhwc %s", type));
+    if (copied) sim_kernel(stream, 0, held, 2 * dnn_bytes(in), sim_name("nchw to nhwc %s", type));
     if (copied && c->way == DNN_BACKWARD_FILTER)
-        sim_kernel(stream, 0, asked, 2 * dnn_bytes(&c->y), sim_name("nchw to nhwc %s", type));
+        sim_kernel(stream, 0, held, 2 * dnn_bytes(&c->y), sim_name("nchw to nhwc %s", type));
     char picture[96], window[96];
     const char *name = sim_name("conv %s %s %s n%d c%d %s k%d %s%s", ways[c->way], type,
                                 channels_last(c) ? "nhwc" : "nchw", c->x.dims[0], c->x.dims[1], sizes(&c->x, picture),
                                 c->w.dims[0], sizes(&c->w, window), engine.winograd ? " winograd" : "");
-    sim_kernel(stream, flops_of(d, c, engine), product_rate(d, asked), bytes_of(c), name);
+    sim_kernel(stream, flops_of(d, c, engine), held, bytes_of(c), name);
     if (copied && c->way != DNN_BACKWARD_FILTER)
-        sim_kernel(stream, 0, asked, 2 * dnn_bytes(out), sim_name("nhwc to nchw %s", type));
+        sim_kernel(stream, 0, held, 2 * dnn_bytes(out), sim_name("nhwc to nchw %s", type));
 }
 
 double dnn_conv_ns(const sim_device *d, const dnn_conv *c, dnn_engine engine) {
-    double flops_per_s = d->flops_per_s[product_rate(d, dnn_rate(c->x.type, engine.tensor_cores))];
+    double flops_per_s = d->flops_per_s[dnn_held_rate(d, c->x.type, engine.tensor_cores)];
     double ns = flops_of(d, c, engine) / flops_per_s * 1e9, moved_ns = bytes_of(c) / d->bytes_per_s * 1e9;
     double copied_ns = is_copied(d, c, engine) ? 2 * (dnn_bytes(&c->x) + dnn_bytes(&c->y)) / d->bytes_per_s * 1e9 : 0;
     return (ns > moved_ns ? ns : moved_ns) + copied_ns;

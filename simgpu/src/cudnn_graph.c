@@ -201,9 +201,9 @@ static cost cost_of(const descriptor *graph) {
 
 static dnn_engine engine_of(int index) { return (dnn_engine){.tensor_cores = index < 2, .winograd = index % 2}; }
 
-static bool has_tensor_cores(int type) {
+static bool has_tensor_cores(int type) { /* for this type */
     const sim_device *d = sim_here();
-    return d->major >= 7 && type != DNN_DOUBLE && d->flops_per_s[dnn_rate(type, true)] > 0;
+    return dnn_has_tensor_cores(d) && type != DNN_DOUBLE && d->flops_per_s[dnn_rate(type)] > 0;
 }
 
 /* Whether an engine can compute this: TF32 and narrower types on tensor cores, fp32 and fp64 without. */
@@ -295,16 +295,16 @@ S cudnnBackendGetAttribute(descriptor *d, int name, int type, int64_t wanted, in
 
 static void attend(sim_stream *stream, const cost *c) {
     sim_device *d = sim_device_of(stream->device);
-    sim_rate asked = dnn_rate(c->type, true);
+    sim_rate held = dnn_held_rate(d, c->type, true);
     double flops = 0;
     for (int i = 0; i < c->count; i++) {
         const product *p = &c->products[i];
         flops += product_flops(d->multiprocessors, p->m, p->n, p->k, p->batches);
     }
     const product *scores = &c->products[0]; /* queries by keys; two products forward, five backward */
-    sim_kernel(stream, flops, product_rate(d, asked), c->bytes,
+    sim_kernel(stream, flops, held, c->bytes,
                sim_name("attention %s %s heads %.0f %.0fx%.0fx%d", c->count > 2 ? "dgrad" : "fprop",
-                        product_type(d, asked), scores->batches, scores->m, scores->n, c->features));
+                        product_type(dnn_rate(c->type), held), scores->batches, scores->m, scores->n, c->features));
 }
 
 S cudnnBackendExecute(dnn_handle *h, descriptor *plan, descriptor *pack) {

@@ -11,7 +11,9 @@ typedef struct { float probability; } dnn_dropout;
 double dnn_element_bytes(int type);
 double dnn_elements(const dnn_tensor *t);
 static inline double dnn_bytes(const dnn_tensor *t) { return dnn_elements(t) * dnn_element_bytes(t->type); }
-sim_rate dnn_rate(int type, bool tensor_cores); /* what data of this type may be computed in */
+sim_rate dnn_rate(int type);              /* what data of this type is computed in where the device can */
+sim_rate dnn_held_rate(const sim_device *d, int type, bool tensor_cores); /* what it really is computed in */
+bool dnn_has_tensor_cores(const sim_device *d);
 dnn_status dnn_stream_status(const sim_stream *stream); /* whether its device is still there */
 
 /* A convolution: x and w give y, or y and w give x, or x and y give w (cudnn_conv.c). */

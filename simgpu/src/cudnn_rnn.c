@@ -154,24 +154,24 @@ typedef enum { FPROP, DGRAD, WGRAD } pass;
 static void run_layer(sim_stream *stream, const rnn *r, const sequences *x, int layer, pass way) {
     static const char *const ways[] = {"fprop", "dgrad", "wgrad"};
     sim_device *d = sim_device_of(stream->device);
-    sim_rate asked = dnn_rate(r->type, r->tensor_cores);
-    const char *type = product_type(d, asked);
+    sim_rate held = dnn_held_rate(d, r->type, r->tensor_cores);
+    const char *type = product_type(dnn_rate(r->type), held);
     double element = dnn_element_bytes(r->type), all = (double)x->all_steps, batch = x->steps ? all / x->steps : 0;
     double wide = (double)(gates_of(r) * r->hidden), in = (double)in_features(r, layer), out = (double)r->out;
     double m = way == DGRAD ? in : wide, n = way == WGRAD ? in : all, k = way == FPROP ? in : way == DGRAD ? wide : all;
     if (input_elements(r, layer))
-        sim_kernel(stream, product_flops(d->multiprocessors, m, n, k, 1), product_rate(d, asked),
+        sim_kernel(stream, product_flops(d->multiprocessors, m, n, k, 1), held,
                    element * (m * n + m * k + n * k),
                    sim_name("rnn %s %s %s input %.0fx%.0fx%.0f", mode_of(r), ways[way], type, m, n, k));
     if (way == WGRAD) {
-        sim_kernel(stream, product_flops(d->multiprocessors, wide, out, all, 1), product_rate(d, asked),
+        sim_kernel(stream, product_flops(d->multiprocessors, wide, out, all, 1), held,
                    element * (wide * out + wide * all + out * all),
                    sim_name("rnn %s wgrad %s state %.0fx%.0fx%.0f", mode_of(r), type, wide, out, all));
         return;
     }
     m = way == DGRAD ? out : wide, k = way == DGRAD ? wide : out;
-    double projection = has_projection(r) ? product_ns(d, out, batch, (double)r->hidden, asked, 0) : 0;
-    double step_ns = product_ns(d, m, batch, k, asked, element * (m * k + (m + k) * batch)) + projection;
+    double projection = has_projection(r) ? product_ns(d, out, batch, (double)r->hidden, held, 0) : 0;
+    double step_ns = product_ns(d, m, batch, k, held, element * (m * k + (m + k) * batch)) + projection;
     double ns = x->steps * (step_ns > d->kernel_ns ? step_ns : d->kernel_ns);
     const char *name =
         sim_name("rnn %s %s %s steps %d of %.0fx%.0fx%.0f", mode_of(r), ways[way], type, x->steps, m, batch, k);

@@ -3,13 +3,16 @@
 #include "abi/cuda.h"
 #include "core.h"
 #include "cost.h"
+#include "driver_code.h"
 #include "errors.h"
 #include "properties.h"
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 typedef cuda_error R;
 typedef uint64_t address;
@@ -30,6 +33,8 @@ R cuInit(unsigned flags) {
 R cuDriverGetVersion(int *version) { *version = CUDA_VERSION; return CUDA_OK; }
 R cuGetErrorString(R e, const char **text) { return (*text = sim_error_text(e)) ? CUDA_OK : CUDA_INVALID_VALUE; }
 R cuGetErrorName(R e, const char **name) { return (*name = sim_error_name(e, 1)) ? CUDA_OK : CUDA_INVALID_VALUE; }
+R cuLogsRegisterCallback(void *f, void *with, void **handle) { *handle = f; return CUDA_OK; } /* nothing is ever logged */
+R cuLogsUnregisterCallback(void *handle) { return CUDA_OK; }
 R cuDeviceGetCount(int *count) { *count = sim_cuda_count(); return CUDA_OK; }
 R cuDeviceGet(int *device, int ordinal) {
     TRY(is_device(ordinal), CUDA_INVALID_DEVICE);
@@ -274,8 +279,8 @@ R cuMemRetainAllocationHandle(block **made, void *at) {
 
 /* ---- modules and launches ---- */
 
-typedef struct function { const char *name; struct function *next; } function;
-typedef struct { int ordinal; int64_t bytes; function *functions; } module;
+typedef struct function { const char *name; bool is_known; sim_code code; struct function *next; } function;
+typedef struct { int ordinal; int64_t bytes; void *image; function *functions; } module; /* its image, where it is a cubin */
 
 R cuModuleLoadData(module **made, const void *image) {
     ENTER();
@@ -284,27 +289,43 @@ R cuModuleLoadData(module **made, const void *image) {
     TRY(sim_take(sim_here()->index, bytes), CUDA_OUT_OF_MEMORY);
     *made = calloc(1, sizeof **made);
     **made = (module){.ordinal = sim_current, .bytes = bytes};
+    size_t length = sim_code_bytes(image);
+    if (length) (*made)->image = memcpy(malloc(length), image, length);
     return CUDA_OK;
 }
 R cuModuleLoadDataEx(module **made, const void *image, unsigned count, int *options, void **values) { return cuModuleLoadData(made, image); }
-R cuModuleLoad(module **made, const char *path) { return cuModuleLoadData(made, NULL); }
+R cuModuleLoad(module **made, const char *path) {
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    off_t length = file < 0 ? 0 : lseek(file, 0, SEEK_END);
+    void *image = length > 0 ? mmap(NULL, (size_t)length, PROT_READ, MAP_PRIVATE, file, 0) : MAP_FAILED;
+    if (file >= 0) close(file);
+    TRY(image != MAP_FAILED, CUDA_FILE_NOT_FOUND);
+    R error = cuModuleLoadData(made, image);
+    munmap(image, (size_t)length);
+    return error;
+}
 R cuModuleUnload(module *m) {
     sim_give(sim_device_of(m->ordinal)->index, m->bytes);
     for (function *f = m->functions, *next; f; f = next) next = f->next, free(f);
+    free(m->image);
     free(m);
     return CUDA_OK;
 }
 R cuModuleGetFunction(function **made, module *m, const char *name) {
     ENTER();
-    *made = calloc(1, sizeof **made);
-    **made = (function){sim_name("%s", name), m->functions};
+    sim_code code;
+    bool is_known = sim_read_code(m->image, name, &code);
+    TRY(is_known || !m->image, CUDA_NOT_FOUND);
+    *made = malloc(sizeof **made);
+    **made = (function){sim_name("%s", name), is_known, code, m->functions};
     m->functions = *made;
     return CUDA_OK;
 }
 R cuFuncGetAttribute(int *value, int attribute, function *f) {
     const sim_device *d = sim_here();
     switch (attribute) {
-    case FUNC_REGISTERS: *value = 32; break;
+    case FUNC_REGISTERS: *value = f->is_known ? f->code.registers : 32; break;
+    case FUNC_SHARED_BYTES: *value = f->is_known ? f->code.shared_bytes : 0; break;
     case FUNC_MAX_THREADS: *value = 1024; break;
     case FUNC_MAX_DYNAMIC_SHARED: *value = d->shared_bytes_per_block; break;
     case FUNC_PTX_VERSION: case FUNC_BINARY_VERSION: *value = 10 * d->major + d->minor; break;
@@ -315,6 +336,19 @@ R cuFuncGetAttribute(int *value, int attribute, function *f) {
 R cuFuncSetAttribute(function *f, int attribute, int value) { return attribute < FUNC_COUNT ? CUDA_OK : CUDA_INVALID_VALUE; }
 R cuFuncSetCacheConfig(function *f, int config) { return CUDA_OK; }
 
+/* A kernel's code says what each thread moves, once over. How often Inductor's reductions loop, their last two numbers
+   say: rows and their length, of which each turn takes LOOP_ELEMENTS a thread. Other loops count as one turn. */
+enum { LOOP_ELEMENTS = 4 };
+static sim_cost cost_of(const function *f, const sim_launch *l) {
+    if (!f->is_known || f->code.bytes + f->code.loop_bytes <= 0) return sim_cost_of(f->name, l);
+    double threads = sim_threads(l), turns = 1, numel = 1;
+    int numbers = 0;
+    for (int i = f->code.parameters - 1; l->args && i >= 0 && numbers < 2; i--)
+        if (f->code.parameter_bytes[i] == 4) numel *= *(const int32_t *)l->args[i], numbers++;
+    if (numbers && !strncmp(f->name, "triton_red_", 11)) turns = numel / LOOP_ELEMENTS / threads;
+    return (sim_cost){.bytes = threads * (f->code.bytes + f->code.loop_bytes * (turns > 1 ? turns : 1)), .rate = SIM_FP32};
+}
+
 static R launch(const function *f, const driver_launch_config *c, void **args) {
     PASS(sim_refuses("cuLaunchKernel"));
     TRY(sim_context(), CUDA_OUT_OF_MEMORY);
@@ -323,7 +357,7 @@ static R launch(const function *f, const driver_launch_config *c, void **args) {
     sim_launch l = {{c->grid_x, c->grid_y, c->grid_z}, {c->block_x, c->block_y, c->block_z}, args};
     TRY(sim_threads(&l) > 0 && (uint64_t)c->block_x * c->block_y * c->block_z <= 1024, CUDA_INVALID_VALUE);
     TRY((int)c->shared_bytes <= sim_here()->shared_bytes_per_block, CUDA_INVALID_VALUE);
-    sim_cost cost = sim_cost_of(f->name, &l);
+    sim_cost cost = cost_of(f, &l);
     sim_kernel(s, cost.flops, cost.rate, cost.bytes, f->name);
     return CUDA_OK;
 }

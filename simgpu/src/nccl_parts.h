@@ -55,8 +55,9 @@ uint8_t *nccl_half(nccl_comm *comm, int rank, uint64_t meeting);
 nccl_channel *nccl_channel_of(nccl_comm *comm, int from, int to);
 void nccl_ring(nccl_comm *comm);
 uint32_t nccl_bell(nccl_comm *comm);
-/* Sleep until the bell rings, a moment at most; an error if a rank is gone that is waited for: a bit for each. */
-nccl_result nccl_doze(nccl_comm *comm, uint32_t bell, uint64_t awaited);
+/* Sleep until the bell rings, a moment at most; an error if a rank is gone that is waited for, a bit for each, or if
+   they have been waited for too long. */
+nccl_result nccl_doze(nccl_comm *comm, uint32_t bell, uint64_t awaited, int64_t since);
 
 /* ---- operations (nccl_work.c) ---- */
 

@@ -255,7 +255,7 @@ static bool see(const stream_end *e, int64_t *begin) { /* whether the other side
 }
 
 static nccl_result agree(nccl_comm *comm, nccl_op ops[], int count, int64_t *begin) {
-    for (;;) {
+    for (int64_t since = sim_now();;) {
         uint32_t bell = nccl_bell(comm);
         uint64_t awaited = 0;
         bool saw = false;
@@ -276,7 +276,7 @@ static nccl_result agree(nccl_comm *comm, nccl_op ops[], int count, int64_t *beg
         }
         if (saw) nccl_ring(comm);
         if (!awaited) return NCCL_OK;
-        nccl_result result = saw ? NCCL_OK : nccl_doze(comm, bell, awaited);
+        nccl_result result = saw ? NCCL_OK : nccl_doze(comm, bell, awaited, since);
         if (result) return result;
     }
 }
@@ -297,7 +297,7 @@ static uint64_t pass(nccl_channel *channel, nccl_op *op, bool out) { /* what fit
 }
 
 static nccl_result exchange(nccl_comm *comm, nccl_op ops[], int count) {
-    for (;;) {
+    for (int64_t since = sim_now();;) {
         uint32_t bell = nccl_bell(comm);
         uint64_t awaited = 0, passed = 0;
         for (int peer = 0; peer < comm->ranks; peer++) {
@@ -309,7 +309,8 @@ static nccl_result exchange(nccl_comm *comm, nccl_op ops[], int count) {
         }
         if (!awaited) return NCCL_OK;
         if (passed) nccl_ring(comm);
-        nccl_result result = passed ? NCCL_OK : nccl_doze(comm, bell, awaited);
+        if (passed) since = sim_now();
+        nccl_result result = passed ? NCCL_OK : nccl_doze(comm, bell, awaited, since);
         if (result) return result;
     }
 }

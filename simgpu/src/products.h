@@ -8,12 +8,13 @@ static inline sim_rate product_rate(const sim_device *d, sim_rate asked) {
     return d->flops_per_s[asked] > 0 ? asked : SIM_FP32;
 }
 
-/* The word for it in a kernel's name. TF32 without units is plain fp32; narrower operands keep their type's name. */
-static inline const char *product_type(const sim_device *d, sim_rate asked) {
+/* The word for a kernel's name, of what was asked for and what holds. TF32 without its units is plain fp32; narrower
+   operands keep their type in the name. */
+static inline const char *product_type(sim_rate asked, sim_rate held) {
     static const char *const words[] = {"fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "int8"};
     static const char *const emulated[] = {"fp64-as-fp32", "fp32", "fp32", "fp16-as-fp32", "bf16-as-fp32",
                                            "fp8-as-fp32", "int8-as-fp32"};
-    return (product_rate(d, asked) == asked ? words : emulated)[asked];
+    return (held == asked ? words : emulated)[asked];
 }
 
 static inline double product_rounded(double n, double step) {
@@ -45,8 +46,8 @@ static inline double product_flops(int multiprocessors, double m, double n, doub
 }
 
 /* The same as a time at the full clock, for work that consists of many products. */
-static inline double product_ns(const sim_device *d, double m, double n, double k, sim_rate asked, double bytes) {
-    double ns = product_flops(d->multiprocessors, m, n, k, 1) / d->flops_per_s[product_rate(d, asked)] * 1e9;
+static inline double product_ns(const sim_device *d, double m, double n, double k, sim_rate held, double bytes) {
+    double ns = product_flops(d->multiprocessors, m, n, k, 1) / d->flops_per_s[held] * 1e9;
     double moved_ns = bytes / d->bytes_per_s * 1e9;
     return ns > moved_ns ? ns : moved_ns;
 }

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from gpu_environment import ROOT, SimulatedGpu
 
-from simgpu.cli import main
+from simgpu.cli import build_parser, main
 from simgpu.control import CONTROLS, parsed_bytes
 from simgpu.devices import known_devices
 from simgpu.errors import NoEnvironmentError, SimgpuError
@@ -75,6 +75,13 @@ def test_a_state_folder_is_gone_afterwards() -> None:
 def test_without_an_environment_the_command_is_said(tmp_path: Path) -> None:
     with pytest.raises(NoEnvironmentError, match="python -m simgpu environment"):
         find_any_environment(None, tmp_path)
+
+
+def test_a_shell_that_has_a_simulation_is_asked_for_no_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SIMGPU", "t4")
+    monkeypatch.setenv("SIMGPU_STATE", "/dev/shm/psm_shared")
+    options = build_parser().parse_args(["set", "0", "xid", "79"])
+    assert (options.device, options.state) == ("t4", Path("/dev/shm/psm_shared"))
 
 
 def test_the_devices_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
