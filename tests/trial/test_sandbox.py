@@ -163,6 +163,27 @@ def test_processes_find_the_startup_files_that_nobody_else_sees(overlaid: Place)
     assert not added.exists()
 
 
+def test_a_startup_file_behind_a_link_changes_no_folder_of_the_users(overlaid: Place) -> None:
+    (overlaid.user / "real").mkdir()
+    link = overlaid.user / "environment"
+    link.symlink_to(overlaid.user / "real")
+    overlaid.startup_files = {str(link / "added.pth"): "import sys\n"}
+    assert overlaid.run("cat", "environment/added.pth").stdout == "import sys\n"
+    assert not (overlaid.user / "real" / "added.pth").exists()
+
+
+def test_downloads_behind_a_link_are_there_for_the_next_trial(overlaid: Place) -> None:
+    (overlaid.user / "real").mkdir()
+    link = overlaid.user / "cache"
+    link.symlink_to(overlaid.user / "real")
+    overlaid.shared = {str(link): str(overlaid.trial / "downloads")}
+    (overlaid.trial / "downloads").mkdir()
+    overlaid.run("sh", "-c", "echo weights > cache/model")
+    sandbox.remove_layer(str(overlaid.trial / "layer"))
+    assert overlaid.run("cat", "cache/model").stdout == "weights\n"
+    assert not (overlaid.user / "real" / "model").exists()
+
+
 def test_a_socket_that_listens_in_the_file_system_is_still_reached(place: Place) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(place.trial.parent / "s"))

@@ -154,7 +154,7 @@ class OverlayNet:
         for path, layer in self._shared.items():
             self._share(path, layer)
         self._cover_shared_memory()
-        for path in (*self._kept, *sockets):
+        for path in map(os.path.realpath, (*self._kept, *sockets)):
             if os.path.lexists(self._stage + path):
                 _mount(path, self._stage + path, None, _MS_BIND)
         for path, text in self._startup_files.items():
@@ -262,6 +262,7 @@ class OverlayNet:
 
     def _share(self, path: str, layer: str) -> None:
         """Lay an overlay over a folder whose layer outlives the trial; the folder may be missing."""
+        path = os.path.realpath(path)
         if any(_is_beneath(point, path) for point in self._mounts):
             return
         lower = path
@@ -286,8 +287,12 @@ class OverlayNet:
         _mount(None, place, None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | kept)
 
     def _add(self, path: str, text: str) -> None:
-        """Write a file that only the net's processes see; a folder that can't be written stays as it is."""
-        with contextlib.suppress(OSError), open(self._stage + path, "w", encoding="utf-8") as stream:
+        """Write a file that only the net's processes see; a folder that can't be written stays as it is.
+
+        Not through links: until the stage is this process's root, an absolute one leads to the user's files.
+        """
+        place = self._stage + os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+        with contextlib.suppress(OSError), open(place, "w", encoding="utf-8") as stream:
             stream.write(text)
 
     def _become_root(self) -> None:
