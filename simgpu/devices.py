@@ -93,8 +93,8 @@ _CAPABILITIES: Mapping[tuple[int, int], _Capability] = {
     (12, 0): _Capability(1536, 24, 100, 99, 1 / 64, None),
 }
 
-# SM and memory clock in MHz as `nvidia-smi -q -d CLOCK` says under "Max Clocks", L2 cache in MiB as
-# cudaDeviceProp.l2CacheSize says: both from public logs of these commands.
+# SM and memory clock in MHz as `nvidia-smi -q -d CLOCK` has them under "Max Clocks", L2 cache in MiB as
+# cudaDeviceProp.l2CacheSize. From common knowledge, none read from a card: no time depends on them.
 _CLOCKS_AND_CACHE: Mapping[str, tuple[int, int, float]] = {
     "a10": (1695, 6251, 6),
     "a10g": (1710, 6251, 6),
@@ -124,24 +124,25 @@ _CLOCKS_AND_CACHE: Mapping[str, tuple[int, int, float]] = {
 _USUAL_FRACTION = 0.81
 """Of the dense rate, where a profile has no `achievable_bf16_fraction`: the median of the profiles."""
 _BANDWIDTH_SHARE = 0.85
-"""Of a memory's bandwidth, as a streaming kernel reaches it: BabelStream shows 0.8 on GDDR6 to 0.9 on HBM."""
+"""Of a memory's bandwidth, as a streaming kernel reaches it: an assumption, one for all kinds of memory."""
 _USUAL_CUDA_MEMORY = 0.988
 """Of the driver's memory, where a profile has no `torch_memory_bytes`: the median of the profiles."""
 _PCIE_LANE_BYTES_PER_S = {3: 8e9 * 128 / 130 / 8, 4: 16e9 * 128 / 130 / 8, 5: 32e9 * 128 / 130 / 8}
 """One lane, one direction: the transfer rate less the 128b/130b encoding."""
 _PCIE_SHARE = 0.8
-"""What packet headers and flow control leave: 12.6, 25.2, 50.4 GB/s on 16 lanes of generations 3, 4, 5."""
+"""What packet headers and flow control leave, an assumption: 12.6 GB/s on 16 lanes of generation 3."""
 _PAGEABLE_SHARE, _PAGEABLE_LIMIT = 0.4, 10e9
-"""A pageable copy is staged through a pinned buffer by one core, and no faster than that core copies."""
+"""A pageable copy is staged through a pinned buffer by one core, no faster than that core copies; assumed."""
 _CONTEXT_BYTES, _CONTEXT_BYTES_PER_THREAD = 30 * _MIB, 1792
-"""A context reserves local memory for every resident thread: 100 MiB on a T4, 408 MiB on an A100."""
+"""A context reserves local memory for every resident thread. 100 MiB on a T4 and 408 MiB on an A100 are
+assumptions of the right size: the figures differ by driver and by what is loaded."""
 _BLAS_BYTES, _BLAS_BYTES_FROM_HOPPER = 4 * _MIB, 32 * _MIB
 """The workspace that a cuBLAS handle comes with, by the documentation of cublasSetWorkspace."""
 _MODULE_BYTES = 64 * _KIB
 _KERNEL_NS, _LAUNCH_NS = 2500, 2000
-"""The least time of a kernel, and of the driver's part of a launch, as profilers show them."""
+"""The least time of a kernel, and of the driver's part of a launch: assumptions of the usual size."""
 _IDLE_SHARE = 0.12
-"""Of the power limit: 8 W on a T4, 48 W on an A100 SXM."""
+"""Of the power limit, an assumption: 8 W on a T4, 48 W on an A100 SXM."""
 _PAGE = 2 * _MIB
 
 

@@ -51,8 +51,8 @@ S cublasSetSmCountTarget(handle *h, int count) { return h->multiprocessors = cou
 
 typedef struct {
     double m, n, k, batches;
-    int type, compute;
-} product; /* type: the operands'; compute 0: by the type */
+    int type, compute; /* the operands' type; 0: computed as the type and the math mode say */
+} product;
 
 static double size_of(int type) {
     switch (type) {

@@ -55,7 +55,7 @@ E cudaSetDevice(int ordinal) {
     int before = sim_current;
     sim_current = ordinal;
     E error = sim_refuses(__func__);
-    if (!error && !sim_context()) error = CUDA_OUT_OF_MEMORY; /* as of CUDA 12 it makes the context */
+    if (!error) error = sim_enter_context(); /* as of CUDA 12 */
     if (error) sim_current = before;
     return error ? sim_fail(error) : CUDA_OK;
 }
@@ -478,7 +478,7 @@ void __cudaRegisterFunction(void **handle, const char *host, char *device, const
 
 static E launch(const char *call, const void *function, dim3 grid, dim3 block, void **args, size_t shared, void *stream) {
     PASS(sim_refuses(call));
-    TRY(sim_context(), CUDA_OUT_OF_MEMORY);
+    PASS(sim_enter_context());
     sim_stream *s = sim_stream_of(stream);
     PASS(sim_capture_forbids_work(s));
     sim_launch l = {{grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, args};

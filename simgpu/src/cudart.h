@@ -13,7 +13,7 @@ cuda_error sim_fail(cuda_error error); /* remembers it for cudaGetLastError */
 /* Every entry point begins so: a broken context, a lost device and SIMGPU_FAIL answer for it. */
 #define ENTER() PASS(sim_refuses(__func__))
 /* Of those that need the device: its context is made at its first use, if there is room. */
-#define ENTER_CONTEXT() do { ENTER(); TRY(sim_context(), CUDA_OUT_OF_MEMORY); } while (0)
+#define ENTER_CONTEXT() do { ENTER(); PASS(sim_enter_context()); } while (0)
 
 /* An event holds the time that its stream's line had reached, or the capture that it was recorded in. */
 typedef struct { int64_t at; unsigned flags; bool recorded; uint64_t capture_id; } sim_event;

@@ -81,7 +81,7 @@ S cudnnBackendSetAttribute(descriptor *d, int name, int type, int64_t count, con
     free(a->data);
     size_t bytes = (size_t)count * size_of(type);
     *a = (attribute){name, type, count, malloc(bytes + INLINE_BYTES)};
-    memcpy(a->data, data, bytes);
+    if (bytes) memcpy(a->data, data, bytes);
     return DNN_OK;
 }
 
@@ -99,8 +99,7 @@ static bool tensor_of(const descriptor *d, dnn_tensor *t) {
 }
 
 static bool add_convolution(cost *c, const descriptor *op) {
-    static const struct { int type; dnn_way way; int x, w, y;
-    } ways[] = {
+    static const struct { int type; dnn_way way; int x, w, y; } ways[] = {
         {BACKEND_FORWARD, DNN_FORWARD, OF_FORWARD_X, OF_FORWARD_W, OF_FORWARD_Y},
         {BACKEND_BACKWARD_DATA, DNN_BACKWARD_DATA, OF_BACKWARD_DATA_DX, OF_BACKWARD_DATA_W, OF_BACKWARD_DATA_DY},
         {BACKEND_BACKWARD_FILTER, DNN_BACKWARD_FILTER, OF_BACKWARD_FILTER_X, OF_BACKWARD_FILTER_DW,
@@ -176,15 +175,18 @@ static cost cost_of(const descriptor *graph) {
         const descriptor *op = ((descriptor **)ops->data)[i];
         bool known = true;
         switch (op->type) {
-        case BACKEND_FORWARD:
-        case BACKEND_BACKWARD_DATA:
-        case BACKEND_BACKWARD_FILTER:
+        case BACKEND_FORWARD: case BACKEND_BACKWARD_DATA: case BACKEND_BACKWARD_FILTER:
             known = add_convolution(&c, op);
             break;
-        case BACKEND_MATMUL: known = add_product(&c, op); break;
-        case BACKEND_ATTENTION_FORWARD: case BACKEND_ATTENTION_BACKWARD: known = add_attention(&c, op); break;
-        case BACKEND_POINTWISE: case BACKEND_REDUCTION: case BACKEND_RNG: break;
-        case BACKEND_RESHAPE: case BACKEND_BAND_MASK: break;
+        case BACKEND_MATMUL:
+            known = add_product(&c, op);
+            break;
+        case BACKEND_ATTENTION_FORWARD: case BACKEND_ATTENTION_BACKWARD:
+            known = add_attention(&c, op);
+            break;
+        case BACKEND_POINTWISE: case BACKEND_REDUCTION: case BACKEND_RNG: case BACKEND_RESHAPE:
+        case BACKEND_BAND_MASK:
+            break;
         default: known = false;
         }
         if (!known) {
@@ -286,7 +288,7 @@ S cudnnBackendGetAttribute(descriptor *d, int name, int type, int64_t wanted, in
     case OF_PLAN_JSON: return (S)sim_missing("a cuDNN plan as JSON", DNN_NOT_SUPPORTED);
     }
     attribute *a = find(d, name);
-    if (a) return answer(a->data, a->count, size_of(type), wanted, count, to);
+    if (a) return answer(a->data, a->count, size_of(a->type), wanted, count, to);
     *count = 0; /* no knobs, no notes on behaviour, no wishes for a layout */
     return DNN_OK;
 }

@@ -90,7 +90,7 @@ R cuDevicePrimaryCtxRetain(void **context, int device) {
     int before = sim_current;
     sim_current = device;
     R error = sim_refuses(__func__);
-    if (!error && !sim_context()) error = CUDA_OUT_OF_MEMORY;
+    if (!error) error = sim_enter_context();
     sim_current = before;
     *context = error ? NULL : context_of(device);
     return error;
@@ -155,7 +155,7 @@ R cuMemAlloc_v2(address *at, size_t bytes) {
 R cuMemFree_v2(address at) { return sim_free((void *)at) ? CUDA_OK : CUDA_INVALID_VALUE; }
 R cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
     ENTER();
-    TRY(sim_context(), CUDA_OUT_OF_MEMORY);
+    PASS(sim_enter_context());
     int64_t left = sim_here()->memory_bytes - sim_used_bytes(sim_here()->index);
     *total = (size_t)sim_here()->memory_bytes, *free_bytes = left > 0 ? (size_t)left : 0;
     return CUDA_OK;
@@ -284,7 +284,7 @@ typedef struct { int ordinal; int64_t bytes; void *image; function *functions; }
 
 R cuModuleLoadData(module **made, const void *image) {
     ENTER();
-    TRY(sim_context(), CUDA_OUT_OF_MEMORY);
+    PASS(sim_enter_context());
     int64_t bytes = (sim_here()->module_bytes + SIM_PAGE - 1) / SIM_PAGE * SIM_PAGE;
     TRY(sim_take(sim_here()->index, bytes), CUDA_OUT_OF_MEMORY);
     *made = calloc(1, sizeof **made);
@@ -351,7 +351,7 @@ static sim_cost cost_of(const function *f, const sim_launch *l) {
 
 static R launch(const function *f, const driver_launch_config *c, void **args) {
     PASS(sim_refuses("cuLaunchKernel"));
-    TRY(sim_context(), CUDA_OUT_OF_MEMORY);
+    PASS(sim_enter_context());
     sim_stream *s = sim_stream_of(c->stream);
     TRY(!s->capture || !s->capture->invalid, CUDA_CAPTURE_INVALIDATED);
     sim_launch l = {{c->grid_x, c->grid_y, c->grid_z}, {c->block_x, c->block_y, c->block_z}, args};

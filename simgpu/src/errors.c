@@ -132,3 +132,10 @@ int sim_refuses(const char *call) {
     if (!sim_fails(call, &code)) return CUDA_OK;
     return breaks_context(code) ? stick(code) : code;
 }
+
+int sim_enter_context(void) {
+    int code;
+    if (sim_has_context(sim_current)) return CUDA_OK;
+    if (sim_fails("cuDevicePrimaryCtxRetain", &code)) return code;
+    return sim_context() ? CUDA_OK : CUDA_OUT_OF_MEMORY;
+}

@@ -4,6 +4,8 @@
 /* What stands in the way of a call: the error that its context already has, a lost device, no device at all, or a fault
    that SIMGPU_FAIL asks of this call. 0: nothing, go on. */
 int sim_refuses(const char *call);
+/* The current device's context, made at its first use; its fault goes by the name of cuDevicePrimaryCtxRetain. */
+int sim_enter_context(void);
 int sim_sticky_error(void); /* a broken context answers this to everything; 0: sound */
 
 const char *sim_error_name(int code, int of_driver); /* NULL: no such error */

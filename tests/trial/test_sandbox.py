@@ -41,6 +41,7 @@ class Place:
         (self.user / "data").mkdir()
         for name in ("old.txt", "gone.txt", "data/sample.bin"):
             (self.user / name).write_text("old")
+        self.kept: list[str] = []
         self.shared: dict[str, str] = {}
         self.startup_files: dict[str, str] = {}
 
@@ -49,7 +50,7 @@ class Place:
         spec = {
             "kind": self.kind,
             "layer": str(self.trial / "layer"),
-            "kept": [str(self.trial)],
+            "kept": [str(self.trial), *self.kept],
             "shared": self.shared,
             "startup_files": self.startup_files,
         }
@@ -163,25 +164,22 @@ def test_processes_find_the_startup_files_that_nobody_else_sees(overlaid: Place)
     assert not added.exists()
 
 
-def test_a_startup_file_behind_a_link_changes_no_folder_of_the_users(overlaid: Place) -> None:
-    (overlaid.user / "real").mkdir()
-    link = overlaid.user / "environment"
-    link.symlink_to(overlaid.user / "real")
-    overlaid.startup_files = {str(link / "added.pth"): "import sys\n"}
-    assert overlaid.run("cat", "environment/added.pth").stdout == "import sys\n"
-    assert not (overlaid.user / "real" / "added.pth").exists()
-
-
-def test_downloads_behind_a_link_are_there_for_the_next_trial(overlaid: Place) -> None:
-    (overlaid.user / "real").mkdir()
-    link = overlaid.user / "cache"
-    link.symlink_to(overlaid.user / "real")
-    overlaid.shared = {str(link): str(overlaid.trial / "downloads")}
+def test_folders_named_by_links_are_covered_where_they_really_lie(overlaid: Place) -> None:
+    """A link with a whole path leads out of the net while it is set up: to an environment elsewhere, say."""
+    beside = overlaid.trial.parent
+    for name in ("environment", "cache", "kept"):
+        (beside / name).mkdir()
+        (beside / f"{name}-link").symlink_to(beside / name)
+    added = beside / "environment-link" / "added.pth"
+    overlaid.startup_files = {str(added): "import sys\n"}
+    overlaid.shared = {str(beside / "cache-link"): str(overlaid.trial / "downloads")}
+    overlaid.kept = [str(beside / "kept-link")]
     (overlaid.trial / "downloads").mkdir()
-    overlaid.run("sh", "-c", "echo weights > cache/model")
-    sandbox.remove_layer(str(overlaid.trial / "layer"))
-    assert overlaid.run("cat", "cache/model").stdout == "weights\n"
-    assert not (overlaid.user / "real" / "model").exists()
+    writes = "cat ../environment-link/added.pth; echo x > ../cache-link/model; echo x > ../kept-link/kept"
+    assert overlaid.run("sh", "-c", writes).stdout == "import sys\n"
+    assert list((beside / "environment").iterdir()) == list((beside / "cache").iterdir()) == []
+    assert (beside / "kept" / "kept").read_text() == "x\n"
+    assert overlaid.run("cat", "../cache-link/model").stdout == "x\n"
 
 
 def test_a_socket_that_listens_in_the_file_system_is_still_reached(place: Place) -> None:

@@ -151,14 +151,15 @@ class OverlayNet:
         self._mounts = read_mounts()
         os.makedirs(self._stage, exist_ok=True)
         self._cover("/")
+        # A link with a whole path would lead from the stage to the user's files: each name is followed first.
         for path, layer in self._shared.items():
-            self._share(path, layer)
+            self._share(os.path.realpath(path), layer)
         self._cover_shared_memory()
         for path in map(os.path.realpath, (*self._kept, *sockets)):
             if os.path.lexists(self._stage + path):
                 _mount(path, self._stage + path, None, _MS_BIND)
         for path, text in self._startup_files.items():
-            self._add(path, text)
+            self._add(os.path.realpath(path), text)
         self._become_root()
         os.chdir(folder)
 
@@ -223,7 +224,7 @@ class OverlayNet:
         What is new there must be memory at its full speed, and is the one thing that stays.
         """
         with contextlib.suppress(OSError):
-            for entry in os.scandir(_SHARED_MEMORY):
+            for entry in os.scandir(os.path.realpath(_SHARED_MEMORY)):
                 if entry.name.startswith(_SEGMENTS) or not os.path.lexists(self._stage + entry.path):
                     continue
                 with contextlib.suppress(SandboxError, OSError):  # it may be gone by now
@@ -262,7 +263,6 @@ class OverlayNet:
 
     def _share(self, path: str, layer: str) -> None:
         """Lay an overlay over a folder whose layer outlives the trial; the folder may be missing."""
-        path = os.path.realpath(path)
         if any(_is_beneath(point, path) for point in self._mounts):
             return
         lower = path
@@ -287,12 +287,8 @@ class OverlayNet:
         _mount(None, place, None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | kept)
 
     def _add(self, path: str, text: str) -> None:
-        """Write a file that only the net's processes see; a folder that can't be written stays as it is.
-
-        Not through links: until the stage is this process's root, an absolute one leads to the user's files.
-        """
-        place = self._stage + os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
-        with contextlib.suppress(OSError), open(place, "w", encoding="utf-8") as stream:
+        """Write a file that only the net's processes see; a folder that can't be written stays as it is."""
+        with contextlib.suppress(OSError), open(self._stage + path, "w", encoding="utf-8") as stream:
             stream.write(text)
 
     def _become_root(self) -> None:
