@@ -15,10 +15,10 @@ def main():
     args = parser.parse_args()
     accelerator = Accelerator(mixed_precision=args.mixed_precision)
     rows = torch.randn(12800, 512)
-    loader = DataLoader(
-        TensorDataset(rows, rows[:, :8].argmax(1)), batch_size=args.batch_size, shuffle=True
+    loader = DataLoader(TensorDataset(rows, rows[:, :8].argmax(1)), batch_size=args.batch_size, shuffle=True)
+    model = nn.Sequential(
+        nn.Linear(512, 2048), nn.ReLU(), nn.Linear(2048, 2048), nn.ReLU(), nn.Linear(2048, 8)
     )
-    model = nn.Sequential(nn.Linear(512, 2048), nn.ReLU(), nn.Linear(2048, 2048), nn.ReLU(), nn.Linear(2048, 8))
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.001)
     model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
     for epoch in range(1000):

@@ -18,7 +18,9 @@ def main():
     data = TensorDataset(rows, rows[:, :8].argmax(1))
     sampler = DistributedSampler(data)
     loader = DataLoader(data, batch_size=64, sampler=sampler, pin_memory=True)
-    model = nn.Sequential(nn.Linear(512, 2048), nn.ReLU(), nn.Linear(2048, 2048), nn.ReLU(), nn.Linear(2048, 8))
+    model = nn.Sequential(
+        nn.Linear(512, 2048), nn.ReLU(), nn.Linear(2048, 2048), nn.ReLU(), nn.Linear(2048, 8)
+    )
     model = DistributedDataParallel(model.cuda(), device_ids=[rank])
     optimizer = torch.optim.SGD(model.parameters(), lr=0.02)
     for epoch in range(1000):

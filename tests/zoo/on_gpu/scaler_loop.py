@@ -15,7 +15,9 @@ def main():
     loader = DataLoader(
         TensorDataset(rows, rows[:, :8].argmax(1)), batch_size=args.batch_size, shuffle=True, pin_memory=True
     )
-    model = nn.Sequential(nn.Linear(512, 2048), nn.ReLU(), nn.Linear(2048, 2048), nn.ReLU(), nn.Linear(2048, 8))
+    model = nn.Sequential(
+        nn.Linear(512, 2048), nn.ReLU(), nn.Linear(2048, 2048), nn.ReLU(), nn.Linear(2048, 8)
+    )
     model = model.cuda()
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.001)
     scaler = torch.amp.GradScaler("cuda", init_scale=2.0**12)
