@@ -7,11 +7,8 @@ import json
 import os
 import sys
 
-os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # CUDA is started by the cases alone: they are forked
-os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
-
 import torch
-import torch._inductor.compile_fx  # once for all cases
+import torch._dynamo  # once for all cases; Inductor starts CUDA, which no fork survives
 from torch import nn
 from torch.utils.data import DataLoader
 
@@ -175,7 +172,7 @@ def a_mistake():
 
 def run(name):
     function, variables = CASES[name]
-    os.environ.update(variables)
+    os.environ.update(variables, TORCHINDUCTOR_COMPILE_THREADS="1")
     told = None
     try:
         function()

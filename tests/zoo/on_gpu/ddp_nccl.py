@@ -1,4 +1,4 @@
-"""DistributedDataParallel on NCCL under torchrun, one process a GPU. Each rank says what its gradients sum to."""
+"""DistributedDataParallel on NCCL under torchrun, one process a GPU."""
 
 import os
 

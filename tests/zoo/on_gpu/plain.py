@@ -45,9 +45,8 @@ def main():
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     for epoch in range(args.epochs):
         for step, (pictures, classes) in enumerate(loader):
-            pictures = pictures.to(device, non_blocking=True)
-            classes = classes.to(device, non_blocking=True)
-            loss = nn.functional.cross_entropy(model(pictures), classes)
+            made = model(pictures.to(device, non_blocking=True))
+            loss = nn.functional.cross_entropy(made, classes.to(device, non_blocking=True))
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
