@@ -76,7 +76,7 @@ class Bert(nn.Module):
 
     def forward(self, tokens):
         """Return logits, classes first."""
-        hidden = self.words(tokens) + self.places(torch.arange(tokens.shape[1]))
+        hidden = self.words(tokens) + self.places(torch.arange(tokens.shape[1], device=tokens.device))
         return self.head(self.layers(hidden)).transpose(1, 2)
 
 
@@ -92,7 +92,7 @@ class Gpt2(nn.Module):
 
     def forward(self, tokens):
         """Return logits, classes first."""
-        hidden = self.words(tokens) + self.places(torch.arange(tokens.shape[1]))
+        hidden = self.words(tokens) + self.places(torch.arange(tokens.shape[1], device=tokens.device))
         for block in self.blocks:
             hidden = block(hidden)
         return self.head(self.norm(hidden)).transpose(1, 2)

@@ -1,9 +1,10 @@
 """Whether predicted device memory holds against torch and the driver; part of gpu_check.py.
 
-First `tunekit doctor --calibrate`. Then a ResNet-50, a GPT and an LSTM at three batch sizes in fp32, tf32 and
-bf16, eager, and in bf16 compiled: predicted by steps on fake cuda tensors, measured in a process of its own
-each. Memory does not depend on what else runs, so several run at a time where the GPU has room for them.
-On a CPU the same path runs with tiny models, and there is nothing to compare.
+First `tunekit doctor --calibrate`. Then a ResNet-50, a GPT-2 and an LSTM at three batch sizes in fp32, tf32
+and bf16, eager, and in bf16 compiled: predicted as `tunekit fits` does, by a trial that traces the script's
+own steps at its small batch, and measured in a process of its own each. Memory does not depend on what else
+runs, so several run at a time where the GPU has room for them. On a CPU the same path runs with small
+models, and there is nothing to compare.
 """
 
 import json
@@ -16,14 +17,18 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO, Any
+
+from real_trials_of import traced_fits
 
 from tunekit.errors import UsageError
 from tunekit.hardware.device import device_profile
 from tunekit.hardware.nvml_library import NvmlLibrary
 from tunekit.hardware.outside_torch import outside_torch
 from tunekit.hardware.profiles import load_profiles
+from tunekit.memory.vram.predict import PeakPredicted
+from tunekit.recommend.traced import Unpredictable
 from tunekit.records.calibration import Calibration
 from tunekit.records.codec import from_json
 from tunekit.records.host import Host
@@ -31,9 +36,11 @@ from tunekit.records.prediction import OutsideTorch
 from tunekit.units import GIB, bytes_text
 
 ROOT = Path(__file__).resolve().parents[1]
-LOOP = Path(__file__).with_name("predicted_loop.py")
-BATCHES = {"resnet50": (16, 48, 128), "gpt": (4, 12, 32), "lstm": (16, 64, 192)}
-TINY_BATCHES = (16,)
+SCRIPT = Path(__file__).with_name("peaks_script.py")
+BATCHES = {"resnet50": (16, 48, 128), "gpt2": (4, 12, 32), "lstm": (16, 64, 192)}
+OPTIMIZERS = {"resnet50": "sgd", "gpt2": "adamw", "lstm": "adamw"}
+SMALL_BATCHES = (16,)
+_TRACED_BATCH, _STEPS = 4, 6
 GOAL = 0.04
 """The share by which a prediction of allocated memory may be off."""
 _GIB_EACH = 30
@@ -60,6 +67,12 @@ class Config:
         return f"{self.model}, batch {self.batch}, {self.precision}{', compiled' * self.is_compiled}"
 
 
+def _words(model: str, batch: int, precision: str, is_small: bool) -> list[str]:
+    """Return the script's flags."""
+    words = [model, "--batch", str(batch), "--precision", precision, "--optimizer", OPTIMIZERS[model]]
+    return [*words, "--small"] if is_small else words
+
+
 @dataclass(frozen=True)
 class Seen:
     """What a training took, in bytes."""
@@ -82,18 +95,18 @@ def check_prediction(add: Add, host: Host, folder: Path) -> None:
     profile, _ = device_profile("auto", host, load_profiles())
     beside = outside_torch(profile, [calibration] if calibration else [])
     on_gpu = bool(host.accelerators)
-    configs = list(_configs(is_tiny=not on_gpu))
+    configs = list(_configs(is_small=not on_gpu))
     began_s = time.monotonic()
+    predicted = {
+        (model, precision): _predicted(model, precision, beside, on_gpu)
+        for model in BATCHES
+        for precision in ("fp32", "bf16")
+    }
     with ThreadPoolExecutor(_at_once(host)) as pool:
-        tellings = {
-            model: pool.submit(_predicted, model, beside.blas_workspace_bytes // 2, not on_gpu)
-            for model in BATCHES
-        }
-        looks = [pool.submit(_measured, config, host) for config in configs]
-        predicted = {model: telling.result() for model, telling in tellings.items()}
-        seen = [look.result() for look in looks]
+        seen = list(pool.map(lambda config: _measured(config, host), configs))
     for config, one in zip(configs, seen, strict=True):
-        _check_config(add, config, predicted[config.model], one, on_gpu)
+        precision = "fp32" if config.precision == "tf32" else config.precision
+        _check_config(add, config, predicted[config.model, precision], one, on_gpu)
     if on_gpu:
         _check_context(add, configs, seen, beside)
     add("predictions and measurements took", f"{time.monotonic() - began_s:.0f} s", None)
@@ -130,9 +143,9 @@ def _check_calibration(add: Add, host: Host, folder: Path) -> Calibration | None
     return found
 
 
-def _configs(is_tiny: bool) -> Iterator[Config]:
+def _configs(is_small: bool) -> Iterator[Config]:
     for model, batches in BATCHES.items():
-        for batch in TINY_BATCHES if is_tiny else batches:
+        for batch in SMALL_BATCHES if is_small else batches:
             for precision in ("fp32", "tf32", "bf16"):
                 yield Config(model, batch, precision, is_compiled=False)
             yield Config(model, batch, "bf16", is_compiled=True)
@@ -145,22 +158,26 @@ def _at_once(host: Host) -> int:
     return max(1, min(_MOST_AT_ONCE, host.accelerators[0].memory_bytes // (_GIB_EACH * GIB)))
 
 
-def _predicted(model: str, blas_bytes: int, is_tiny: bool) -> dict[str, Any] | str:
-    """Return what is predicted of a model by precision and batch size, or why nothing is."""
-    batches = ",".join(str(batch) for batch in (TINY_BATCHES if is_tiny else BATCHES[model]))
-    words = ["predict", model, "--batches", batches, *(["--tiny"] if is_tiny else [])]
-    if blas_bytes:
-        words += ["--blas-bytes", str(blas_bytes)]
-    with _loop(words) as told:
-        return told.reply if told.reply is not None else told.last_words()
+def _predicted(
+    model: str, precision: str, beside: OutsideTorch, on_gpu: bool
+) -> dict[int, PeakPredicted] | str:
+    """Return the peaks of a model's batch sizes, or why nothing is predicted."""
+    words = _words(model, _TRACED_BATCH, precision, not on_gpu)
+    try:
+        with TemporaryDirectory() as folder:
+            fits = traced_fits(SCRIPT, words, Path(folder), hide_gpus=not on_gpu)
+    except Unpredictable as why:
+        return str(why)
+    batches = BATCHES[model] if on_gpu else SMALL_BATCHES
+    peaks = {batch: fits.unlimited_peak(fits.precisions[0], batch, beside) for batch in batches}
+    return {batch: peak for batch, peak in peaks.items() if peak is not None}
 
 
 def _measured(config: Config, host: Host) -> Seen | str | None:
     """Return what a config took; None on a CPU, or why it did not train."""
-    words = ["measure", config.model, "--batches", str(config.batch), "--precision", config.precision]
+    words = _words(config.model, config.batch, config.precision, not host.accelerators)
     words += ["--compile"] if config.is_compiled else []
-    words += [] if host.accelerators else ["--tiny"]
-    with _loop(words) as told:
+    with _loop([*words, "--steps", str(_STEPS), "--stay"]) as told:
         reply = told.reply
         if reply is None:
             return told.last_words()
@@ -190,7 +207,7 @@ class _Told:
 @contextmanager
 def _loop(words: Sequence[str]) -> Iterator[_Told]:
     """Run the loop until it has told, and end it afterwards."""
-    command = [sys.executable, str(LOOP), *words]
+    command = [sys.executable, str(SCRIPT), *words]
     pipe = subprocess.PIPE
     with (
         TemporaryFile("w+") as errors,
@@ -210,16 +227,18 @@ def _taken_bytes(index: int, pid: int) -> int | None:
 
 
 def _check_config(
-    add: Add, config: Config, predicted: dict[str, Any] | str, seen: Seen | str | None, on_gpu: bool
+    add: Add,
+    config: Config,
+    peaks: dict[int, PeakPredicted] | str,
+    seen: Seen | str | None,
+    on_gpu: bool,
 ) -> None:
-    """Hold a prediction against its measurement; of what is compiled it is a bound."""
-    kind = f"{config.precision}{' compiled' * config.is_compiled}"
-    peaks = predicted if isinstance(predicted, str) else predicted[kind]
+    """Hold a prediction against its measurement; what is compiled keeps less than what was traced."""
     if isinstance(peaks, str) or isinstance(seen, str):
         why = [text for text in (peaks, seen) if isinstance(text, str)]
         add(config.name, "; ".join(why), False)
         return
-    allocated, reserved = peaks[str(config.batch)]
+    allocated, reserved = peaks[config.batch].allocated_bytes, peaks[config.batch].reserved_bytes
     told = f"allocated {bytes_text(allocated)} predicted"
     if seen is None:
         add(config.name, f"{told}; trained on the CPU, nothing to compare", None if on_gpu else True)

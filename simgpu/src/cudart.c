@@ -43,8 +43,9 @@ E cudaGetDeviceCount(int *count) {
     return CUDA_OK;
 }
 
+/* A broken context keeps this and setting the same device anew sound: torch's guards call them while errors pass. */
 E cudaGetDevice(int *ordinal) {
-    ENTER();
+    TRY(sim_cuda_count(), CUDA_NO_DEVICE);
     *ordinal = sim_current;
     return CUDA_OK;
 }
@@ -53,6 +54,7 @@ E cudaSetDevice(int ordinal) {
     TRY(sim_cuda_count(), CUDA_NO_DEVICE);
     TRY(is_device(ordinal), CUDA_INVALID_DEVICE);
     int before = sim_current;
+    if (ordinal == before && sim_has_context(ordinal)) return CUDA_OK;
     sim_current = ordinal;
     E error = sim_refuses(__func__);
     if (!error) error = sim_enter_context(); /* as of CUDA 12 */
@@ -486,7 +488,7 @@ static E launch(const char *call, const void *function, dim3 grid, dim3 block, v
     TRY((int)shared <= sim_device_of(s->device)->shared_bytes_per_block, CUDA_INVALID_VALUE);
     const char *name = sim_function_name(function);
     sim_cost cost = sim_cost_of(name, &l);
-    sim_compute(name, args);
+    if (args) sim_compute(name, &l);
     sim_kernel(s, cost.flops, cost.rate, cost.bytes, name);
     return CUDA_OK;
 }

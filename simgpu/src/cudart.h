@@ -27,7 +27,7 @@ cuda_error sim_capture_waits(sim_stream *stream, const sim_event *event, unsigne
 
 /* ---- the few kernels that compute (cudart_kernels.c) ---- */
 
-void sim_compute(const char *name, void **args);
+void sim_compute(const char *name, const sim_launch *launch);
 void sim_read_back(const sim_stream *stream, void *value, size_t bytes); /* a number that the host has just read */
 
 #pragma GCC visibility pop

@@ -198,9 +198,9 @@ def test_steps_on_a_gpu_have_the_smaller_margin(tmp_path: Path):
 
 def test_what_torch_would_reserve_is_told_of_traced_precisions_alone(tmp_path: Path):
     fits = Fits((traced_trial(tmp_path, traces=(None,)),), tmp_path, cpus=8)
-    small, large = (fits.reserved_bytes(FP32, size, 0) for size in (8, 64))
-    assert small is not None and large is not None and small < large
-    assert fits.reserved_bytes(BF16, 8, 0) is None
+    small, large = (fits.unlimited_peak(FP32, size, outside()) for size in (8, 64))
+    assert small is not None and large is not None and small.reserved_bytes < large.reserved_bytes
+    assert fits.unlimited_peak(BF16, 8, outside()) is None
 
 
 def test_a_trial_without_two_traced_sizes_says_why(tmp_path: Path):

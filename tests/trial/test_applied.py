@@ -1,4 +1,4 @@
-"""Whether another batch size reached the models of a loop without a loader, by the sizes of their inputs."""
+"""Whether knobs hold in the training process; a batch size without a loader by the sizes of the inputs."""
 
 from collections.abc import Mapping
 
@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunekit.records.agent_messages import KnobsApplied, KnobsAsked, LearntEvent
+from tunekit.records.config import Precision
 from tunekit.records.target import Discovery, InputSeen
 from tunekit.trial.applied import batch_contradicted, inputs_text, knob_missed
 
@@ -21,8 +22,8 @@ def found(sizes: Sizes, batches_per_step: int = 1, world_size: int = 1) -> Disco
     return discovery(loaders=(), roots=called, batches_per_step=batches_per_step, world_size=world_size)
 
 
-def missed(before: Discovery, now: Discovery, own: int = 20, wanted: int = 40) -> str | None:
-    """Return what is said of a batch size that was bound from `own` to `wanted`."""
+def learnt_of(now: Discovery) -> LearntEvent:
+    """What an agent tells of a loop to whose knobs it did nothing."""
     applied = KnobsApplied(
         batch_size=None,
         num_workers=None,
@@ -32,8 +33,12 @@ def missed(before: Discovery, now: Discovery, own: int = 20, wanted: int = 40) -
         addressed=True,
         roots_applied=(),
     )
-    learnt = LearntEvent(event="learnt", time_s=1.0, discovery=now, applied=applied)
-    return knob_missed(loop(), {"batch_size": wanted}, KnobsAsked(), learnt, before, own)
+    return LearntEvent(event="learnt", time_s=1.0, discovery=now, applied=applied)
+
+
+def missed(before: Discovery, now: Discovery, own: int = 20, wanted: int = 40) -> str | None:
+    """Return what is said of a batch size that was bound from `own` to `wanted`."""
+    return knob_missed(loop(), {"batch_size": wanted}, KnobsAsked(), learnt_of(now), before, own)
 
 
 TENSOR = "[0]"
@@ -120,3 +125,30 @@ def test_inputs_are_told_once_each_and_a_list_by_what_it_holds() -> None:
     sizes = {TENSOR: (35, 20), "[1]": (2,), "[1][0]": (1, 20, 32), "[1][1]": (1, 20, 32)}
     assert inputs_text(found(sizes)) == "35 x 20 and 1 x 20 x 32"
     assert inputs_text(found({})) == "n/a"
+
+
+@pytest.mark.parametrize(
+    ("precision", "is_tf32", "said"),
+    [
+        (Precision.TF32, True, None),
+        (Precision.FP32, False, None),
+        (Precision.TF32, None, None),
+        (Precision.BF16, True, None),
+        (None, True, None),
+        (Precision.TF32, False, "IEEE float32"),
+        (Precision.FP32, True, "TF32"),
+    ],
+)
+def test_matrix_products_must_run_as_the_precision_says(
+    precision: Precision | None, is_tf32: bool | None, said: str | None
+):
+    now = discovery(tf32_in_matmul=is_tf32, roots=())
+    asked = KnobsAsked(precision=precision)
+    told = knob_missed(
+        loop(),
+        {} if precision is None else {"precision": precision},
+        asked,
+        learnt_of(now),
+        discovery(roots=()),
+    )
+    assert told is None if said is None else said in str(told)

@@ -15,6 +15,7 @@ from tunekit.hardware.device import memory_cap_bytes
 from tunekit.records.config import TrainConfig
 from tunekit.records.finding import Finding
 from tunekit.records.run import TargetRecord
+from tunekit.records.target import Discovery
 from tunekit.records.trial import TrialRecord
 from tunekit.report.terminal import SEVERITY_STYLES, shown_text
 from tunekit.report.text import SEVERITY_WORDS, config_text, finding_text, outcome_text
@@ -55,11 +56,11 @@ def phase_text(phase: str) -> str:
     return _PHASES.get(phase, phase)
 
 
-def _who(is_baseline: bool, config: TrainConfig | None) -> str:
-    """Return a config in one line, the baseline by its name."""
+def _who(is_baseline: bool, config: TrainConfig | None, found: Discovery | None = None) -> str:
+    """Return a config in one line, the baseline by its name and with what was found of the script."""
     if not is_baseline:
         return config_text(config)
-    return f"baseline: {config_text(config)}" if config else "baseline"
+    return f"baseline: {config_text(config, found)}" if config else "baseline"
 
 
 def device_text(record: TargetRecord) -> str:
@@ -121,7 +122,9 @@ class TrialScreen:
         if record.number == 0:
             self._print(_LABEL_WIDTH, "trial", shown_text("measured, then the config", "dim"))
         text = shown_text(f"{outcome_text(record):<29}", "red" if record.failure else "bold")
-        text.append("  " + _who(record.is_baseline_config, record.config), style="not bold default")
+        text.append(
+            "  " + _who(record.is_baseline_config, record.config, record.discovery), style="not bold default"
+        )
         self._print(_LABEL_WIDTH, f"{record.number:5d}", text)
 
     def _interrupted_text(self, folder: Path) -> str:

@@ -73,6 +73,7 @@ def outside_torch(
         context=_around((measured.context_bytes, measured.context_bytes), source),
         workspace=_around(workspaces, source) if workspaces else _range(_CUDNN_BYTES, _CUDNN_SOURCE),
         blas_workspace_bytes=measured.blas_workspace_bytes,
+        blas_is_kept=measured.blas_is_kept,
     )
 
 

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from tunekit.hardware.outside_torch import BLAS_BYTES, LARGE_BLAS_BYTES
 from tunekit.memory.vram.allocator import OutOfDeviceMemory
 from tunekit.memory.vram.loop_trace import TracedPair, read_traces
 from tunekit.memory.vram.predict import MemoryPrediction, PeakPredicted
-from tunekit.memory.vram.trace import AllocationTrace, TracesDiffer, ops_between, with_workspace
+from tunekit.memory.vram.trace import AllocationTrace, TracesDiffer, ops_between, with_more
 from tunekit.model.op_roofline import compute_rate
 from tunekit.recommend.loader_elsewhere import loader_rate, loader_work_of, usual_instance
 from tunekit.recommend.room import Room, capacity_bytes, has_own_memory, room_of
@@ -29,6 +30,7 @@ from tunekit.records.prediction import (
     PredictedFit,
 )
 from tunekit.records.profile import Profile
+from tunekit.records.step_trace import Purpose
 from tunekit.records.trial import TrialRecord
 
 MARGIN = 0.07
@@ -38,6 +40,7 @@ CPU_MARGIN = 0.10
 """Of steps on a CPU: ops that a GPU has another kernel for."""
 DOUBT_MARGIN = 0.15
 """More for each doubt."""
+_BLAS_BYTES = (BLAS_BYTES, LARGE_BLAS_BYTES)
 _ALIKE = {
     Precision.FP16: Precision.BF16,
     Precision.BF16: Precision.FP16,
@@ -121,8 +124,8 @@ class Fits:
             }
         )
         self._sizes = sorted({steps.batch_size for pair in self._pairs.values() for steps in pair})
-        self._memory: dict[tuple[Precision, int], MemoryPrediction] = {}
-        self._largest: dict[tuple[Precision, int, int], int] = {}
+        self._memory: dict[tuple[Precision, tuple[int, ...]], MemoryPrediction] = {}
+        self._largest: dict[tuple[Precision, tuple[int, ...], int], int] = {}
         self._speed_factor = self._measured_over_roofline(trial.config.precision, here)
 
     @property
@@ -163,12 +166,20 @@ class Fits:
             speed_factor=self._speed_factor,
         )
 
-    def reserved_bytes(self, precision: Precision, batch_size: int, blas_workspace_bytes: int) -> int | None:
-        """Return what torch would reserve for a batch size, without the margin; None if it was not traced."""
+    def unlimited_peak(
+        self, precision: Precision, batch_size: int, outside: OutsideTorch
+    ) -> PeakPredicted | None:
+        """Return the peak of a batch size where memory never ends, without the margin; None if not traced."""
         traced = self._traced(precision)
         if traced is None:
             return None
-        return self._memory_of(traced, blas_workspace_bytes).peak(batch_size).reserved_bytes
+        return self._memory_of(traced, self._blas_blocks(outside)).peak(batch_size)
+
+    def fits_in(self, precision: Precision, batch_size: int, room_bytes: int, outside: OutsideTorch) -> bool:
+        """Return whether a batch size runs where torch can reserve so much, without the margin."""
+        traced = self._traced(precision)
+        assert traced is not None
+        return self._memory_of(traced, self._blas_blocks(outside)).fits(batch_size, room_bytes)
 
     def at(
         self, profile: Profile, precision: Precision, batch_size: int, outside: OutsideTorch
@@ -203,7 +214,7 @@ class Fits:
         """
         room = room_of(fit.capacity_bytes, outside)
         rooms = (*self._rooms(room), None)
-        peak = self._peak(fit.precision, outside.blas_workspace_bytes, batch_size, rooms)
+        peak = self._peak(fit.precision, outside, batch_size, rooms)
         runs = batch_size <= min(fit.largest.high, self._made(batch_size))
         rates = self._rates(profile, fit.precision, batch_size) if runs else _Rates(None, None)
         verdict = Verdict.NO if batch_size > fit.largest.high else Verdict.TIGHT
@@ -238,7 +249,7 @@ class Fits:
         peak, rates = None, _Rates(None, None)
         if batch:
             rooms = self._rooms(room_of(capacity, outside))
-            found = self._peak(precision, outside.blas_workspace_bytes, batch, rooms)
+            found = self._peak(precision, outside, batch, rooms)
             peak = PeakShown(
                 batch_size=batch,
                 allocated_bytes=found.allocated_bytes,
@@ -299,7 +310,7 @@ class Fits:
 
     def _largest_batch(self, traced: Precision, capacity: int, outside: OutsideTorch) -> LargestBatch:
         rooms = self._rooms(room_of(capacity, outside))
-        blas = outside.blas_workspace_bytes
+        blas = self._blas_blocks(outside)
         low, value, high = sorted(self._fitting(traced, blas, room_bytes) for room_bytes in rooms)
         return LargestBatch(low=low, value=value, high=high)
 
@@ -308,15 +319,15 @@ class Fits:
         above = 1 + self.margin
         return int(room.least_bytes / above), room.middle_bytes, int(room.most_bytes * above)
 
-    def _fitting(self, traced: Precision, blas_workspace_bytes: int, room_bytes: int) -> int:
-        key = (traced, blas_workspace_bytes, room_bytes)
+    def _fitting(self, traced: Precision, blas_blocks: tuple[int, ...], room_bytes: int) -> int:
+        key = (traced, blas_blocks, room_bytes)
         if key not in self._largest:
-            memory = self._memory_of(traced, blas_workspace_bytes)
+            memory = self._memory_of(traced, blas_blocks)
             self._largest[key] = memory.largest_batch(room_bytes) if room_bytes > 0 else 0
         return self._largest[key]
 
     def _peak(
-        self, precision: Precision, blas_workspace_bytes: int, batch_size: int, rooms: Sequence[int | None]
+        self, precision: Precision, outside: OutsideTorch, batch_size: int, rooms: Sequence[int | None]
     ) -> PeakPredicted:
         """Return the peak with the first room that is enough, None being all that is asked for.
 
@@ -324,7 +335,7 @@ class Fits:
         """
         traced = self._traced(precision)
         assert traced is not None
-        memory = self._memory_of(traced, blas_workspace_bytes)
+        memory = self._memory_of(traced, self._blas_blocks(outside))
         for room_bytes in rooms:
             with contextlib.suppress(OutOfDeviceMemory):
                 return memory.peak(batch_size, room_bytes)
@@ -334,15 +345,32 @@ class Fits:
         """Return the traced precision that takes as much memory: either 16 bit, or fp32 and TF32."""
         return next((one for one in (precision, _ALIKE[precision]) if one in self._pairs), None)
 
-    def _memory_of(self, precision: Precision, blas_workspace_bytes: int) -> MemoryPrediction:
-        key = (precision, blas_workspace_bytes)
+    def _memory_of(self, precision: Precision, blas_blocks: tuple[int, ...]) -> MemoryPrediction:
+        key = (precision, blas_blocks)
         if key not in self._memory:
+            held = [size for size in self._seen.kept or () if size not in _BLAS_BYTES]
             first, second = (
-                with_workspace(AllocationTrace.of(steps), blas_workspace_bytes)
+                with_more(
+                    with_more(AllocationTrace.of(steps), held, Purpose.HELD), blas_blocks, Purpose.WORKSPACE
+                )
                 for steps in self._pairs[precision]
             )
-            self._memory[key] = MemoryPrediction(first, second)
+            self._memory[key] = MemoryPrediction(first, second, self._seen.is_expandable)
         return self._memory[key]
+
+    def _blas_blocks(self, outside: OutsideTorch) -> tuple[int, ...]:
+        """Return cuBLAS's workspaces: one of each thread where torch keeps them, else one at a time.
+
+        Whether it does was seen in the trace, where that ran on a GPU.
+        """
+        whole, is_kept = outside.blas_workspace_bytes, outside.blas_is_kept
+        seen = self._seen.kept
+        stays = is_kept is not False if seen is None else any(size in _BLAS_BYTES for size in seen)
+        if not whole:
+            return ()
+        if stays:
+            return (whole // 2, whole // 2) if is_kept is not False else (whole, whole)
+        return (whole if is_kept is False else whole // 2,)
 
     def _loader_here(self) -> float | None:
         """Return the samples/s of the loader alone on this machine, as it was measured."""

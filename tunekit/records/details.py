@@ -155,6 +155,11 @@ class TraceSeen(Record):
     """Whether they ran without their arithmetic."""
     is_own_batch: bool = False
     """Whether the script makes its batches itself, so that one size alone was traced."""
+    is_expandable: bool = False
+    """Whether torch's allocator has expandable segments, on a GPU."""
+    kept: tuple[NonNegativeInt, ...] | None = Field(default=None, max_length=1000)
+    """Bytes of the blocks, of 1 MiB and more, that no tensor of the steps has and that stay: workspaces of
+    cuBLAS, tensors that the steps don't take. None on a CPU."""
     steps: tuple[TracedAt, ...] = Field(default=(), max_length=8)
     doubts: tuple[str, ...] = Field(default=(), max_length=8)
     """Why a GPU may take another amount."""

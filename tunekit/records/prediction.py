@@ -41,7 +41,10 @@ class OutsideTorch(Record):
     workspace: BytesRange
     """Of cuDNN, in torch's own pool while a convolution runs."""
     blas_workspace_bytes: NonNegativeInt
-    """Of cuBLAS, in torch's own pool from the first matmul on: forward and backward thread together."""
+    """Of cuBLAS, in torch's own pool from the first matmul on: forward and backward thread together, or one
+    of them where they are given back after each."""
+    blas_is_kept: bool | None = None
+    """Whether they stay; None where nobody looked."""
 
 
 class PeakAt(Record):

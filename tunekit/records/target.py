@@ -210,6 +210,10 @@ class Discovery(Record):
     world_size: PositiveInt = 1
     """Processes that train together, one per device."""
     float32_matmul_precision: str | None
+    tf32_in_matmul: bool | None = None
+    """Whether the device computes float32 matrix products in TF32; None when unknown, as in older runs."""
+    tf32_in_conv: bool | None = None
+    """The same of convolutions, which torch runs in TF32 unless told not to."""
     device_type: str
     """"cuda", "cpu" or "mps": where the roots' parameters live."""
     bf16_native: bool | None

@@ -8,6 +8,7 @@ from tunekit.records.config import TrainConfig
 from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.target import Discovery, LoaderSeen
 from tunekit.report.table import Table
+from tunekit.report.text import own_precision_text
 from tunekit.units import rate_text
 
 
@@ -51,7 +52,8 @@ def loop_sentence(discovery: Discovery, baseline: TrainConfig, loop: LoopMeasure
     versions = f"torch {discovery.torch_version}, Python {discovery.python_version}"
     return (
         f"{ranks}{discovery.device_type}, {versions}: "
-        f"batches of {baseline.batch_size} in {baseline.precision}, {accumulation}{scaler}{compiled}{rate}"
+        f"batches of {baseline.batch_size} in {own_precision_text(baseline, discovery)}, "
+        f"{accumulation}{scaler}{compiled}{rate}"
     )
 
 

@@ -3,7 +3,7 @@
 from tunekit.plain_text import printable
 from tunekit.records.run import Run
 from tunekit.report.table import Table
-from tunekit.report.text import host_text, sandbox_text, target_text
+from tunekit.report.text import host_text, own_precision_text, sandbox_text, target_text
 from tunekit.units import bytes_text, count_text, duration_text
 
 
@@ -23,6 +23,7 @@ def environment_table(run: Run) -> Table:
         ("platform", host.platform),
         ("Python", torch.python_version if torch else host.python_version),
         ("torch", torch_text(run)),
+        ("precision of the script", _own_precision(run)),
         ("trials", sandbox_text(host.sandbox.kind) if host.sandbox else "n/a"),
         ("tunekit", run.tunekit_version),
         ("started", run.created_at),
@@ -43,6 +44,10 @@ def torch_text(run: Run) -> str:
     if torch.cudnn_version:
         told.append(f"cuDNN {torch.cudnn_version}")
     return ", ".join(told)
+
+
+def _own_precision(run: Run) -> str:
+    return own_precision_text(run.baseline_config, run.discovery) if run.baseline_config else "n/a"
 
 
 def _script(run: Run) -> str:

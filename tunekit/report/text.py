@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tunekit.plain_text import printable
-from tunekit.records.config import KNOBS, TrainConfig
+from tunekit.records.config import KNOBS, Precision, TrainConfig
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Host, SandboxKind
 from tunekit.records.measurement import Interval
-from tunekit.records.target import Target
+from tunekit.records.target import Discovery, Target
 from tunekit.records.trial import TrialRecord
 from tunekit.units import bytes_text, count_text, digits_text, rate_text
 
@@ -115,8 +115,13 @@ def names_text(names: Sequence[str]) -> str:
     return " = ".join(names)
 
 
-def config_text(config: TrainConfig | None) -> str:
-    """Return a config in one line, such as "batch 64, workers 2 x prefetch 2, bf16, compile"."""
+def config_text(config: TrainConfig | None, own: Discovery | None = None) -> str:
+    """Return a config in one line, such as "batch 64, workers 2 x prefetch 2, bf16, compile".
+
+    Args:
+        config: the config.
+        own: what was found of the script, where this is the config that it has by itself.
+    """
     if config is None:
         return "unknown config"
     loader = f"workers {config.num_workers}"
@@ -134,7 +139,18 @@ def config_text(config: TrainConfig | None) -> str:
     ]
     steps = config.accumulate_grad_batches
     batch = f"batch {config.batch_size}" + (f" x {steps} accumulated" if steps > 1 else "")
-    return ", ".join([batch, loader, str(config.precision), *flags])
+    return ", ".join([batch, loader, own_precision_text(config, own), *flags])
+
+
+def own_precision_text(config: TrainConfig, found: Discovery | None) -> str:
+    """Return the script's own arithmetic, such as "fp32 (convolutions in tf32)": torch sets them apart."""
+    own = str(config.precision)
+    has_conv = found is not None and any(root.has_4d_weights for root in found.roots)
+    is_float32 = config.precision in (Precision.FP32, Precision.TF32)
+    if found is None or found.tf32_in_conv is None or not has_conv or not is_float32:
+        return own
+    in_conv = Precision.TF32 if found.tf32_in_conv else Precision.FP32
+    return own if in_conv is config.precision else f"{own} (convolutions in {in_conv})"
 
 
 def outcome_text(record: TrialRecord) -> str:

@@ -203,14 +203,14 @@ def _peaks_here(record: TrialRecord, fits: Fits, here: Profile, outside: Outside
     """Return the memory that other batch sizes reserve on the GPU that is here; nothing on a CPU."""
     if here.is_cpu or record.config is None:
         return ()
-    workspace_bytes = outside(here).blas_workspace_bytes
+    outside_here = outside(here)
     peaks = []
     for precision in (Precision.FP32, Precision.TF32, Precision.BF16):
         for factor in _FACTORS:
             batch_size = factor * record.config.batch_size
-            reserved_bytes = fits.reserved_bytes(precision, batch_size, workspace_bytes)
-            if reserved_bytes:
+            peak = fits.unlimited_peak(precision, batch_size, outside_here)
+            if peak and peak.reserved_bytes:
                 peaks.append(
-                    PeakAt(precision=precision, batch_size=batch_size, reserved_bytes=reserved_bytes)
+                    PeakAt(precision=precision, batch_size=batch_size, reserved_bytes=peak.reserved_bytes)
                 )
     return tuple(peaks)

@@ -46,6 +46,7 @@ def knob_missed(
         _missed_batch(changed, learnt.discovery, baseline, own_batch),
         _missed_in_loader(loop, changed, learnt),
         _missed_in_roots(injected, learnt, baseline.roots if baseline else ()),
+        _missed_matmul(injected, learnt.discovery),
         _missed_by_the_script(changed, injected, learnt.discovery),
     )
     return next((missed for missed in checks if missed is not None), None)
@@ -163,6 +164,15 @@ def _missed_in_roots(injected: KnobsAsked, learnt: LearntEvent, roots: Sequence[
         if root.address not in reached:
             return f"{root.class_name} with {root.parameters} parameters was not found again"
     return None
+
+
+def _missed_matmul(injected: KnobsAsked, found: Discovery) -> str | None:
+    """Return whether the script took back the precision of its matrix products, or the device lacks it."""
+    wanted = {Precision.FP32: False, Precision.TF32: True}.get(injected.precision or Precision.BF16)
+    if None in (wanted, found.tf32_in_matmul) or wanted == found.tf32_in_matmul:
+        return None
+    real = "TF32" if found.tf32_in_matmul else "IEEE float32"
+    return f"precision was set to {injected.precision}, but matrix products run in {real}"
 
 
 def _missed_by_the_script(

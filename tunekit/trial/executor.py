@@ -344,5 +344,7 @@ def _baseline_precision(discovery: Discovery) -> Precision:
         return Precision.BF16
     if "float16" in dtypes:
         return Precision.FP16
-    tf32 = discovery.device_type == "cuda" and discovery.float32_matmul_precision in ("high", "medium")
+    tf32 = discovery.tf32_in_matmul
+    if tf32 is None:
+        tf32 = discovery.device_type == "cuda" and discovery.float32_matmul_precision in ("high", "medium")
     return Precision.TF32 if tf32 else Precision.FP32

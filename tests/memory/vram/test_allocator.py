@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tunekit.memory.vram.allocator import CachingAllocator, OutOfDeviceMemory, rounded
+from tunekit.memory.vram.expandable import ExpandableAllocator
 from tunekit.units import KIB, MIB
 
 sizes = st.one_of(st.integers(1, 4 * KIB), st.integers(1, 2 * MIB), st.integers(MIB, 60 * MIB))
@@ -25,8 +26,10 @@ def histories(draw: st.DrawFn) -> list[tuple[int, int]]:
     return events
 
 
-def run(events, **options) -> CachingAllocator:
-    allocator = CachingAllocator(**options)
+def run(
+    events, capacity_bytes: int | None = None, is_expandable: bool = False
+) -> CachingAllocator | ExpandableAllocator:
+    allocator = (ExpandableAllocator if is_expandable else CachingAllocator)(capacity_bytes)
     for key, size in events:
         allocator.free(key) if size < 0 else allocator.allocate(key, size)
     return allocator
@@ -34,17 +37,16 @@ def run(events, **options) -> CachingAllocator:
 
 def segments(allocator: CachingAllocator) -> list[list]:
     """The blocks of each segment in order, from what is in use and what is free."""
-    free = [block for pool in allocator._free.values() for _, _, block in pool]
-    blocks = [*allocator._used.values(), *free]
     found = []
-    for block in blocks:
+    for block in allocator.blocks:
         if block.before is None:
             row = [block]
             while row[-1].after is not None:
                 assert row[-1].after.before is row[-1]
+                assert row[-1].after.address == row[-1].address + row[-1].size
                 row.append(row[-1].after)
-            found.append(row)
-    assert sorted(block.number for row in found for block in row) == sorted(one.number for one in blocks)
+            found.append([one for one in row if one.is_mapped])
+    assert sorted(id(block) for row in found for block in row) == sorted(map(id, allocator.blocks))
     return found
 
 

@@ -1,8 +1,8 @@
 """Device memory before there is a device: what a traced step would take from torch's CUDA allocator.
 
 allocator   torch's caching allocator, replayed (pure)
+expandable  the same with expandable segments (pure)
 trace       allocations and ops of any batch size, by two that were traced (pure)
 predict     peaks, what they are spent on, the largest batch that fits (pure)
 loop_trace  what a trial wrote down of its own loop
-fake        (a process of its own) steps of a training that is known as functions, on tensors without data
 """

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunekit.memory.vram.allocator import ROUNDING_BYTES, CachingAllocator, OutOfDeviceMemory
+from tunekit.memory.vram.expandable import ExpandableAllocator
 from tunekit.memory.vram.trace import AllocationTrace, between, in_order
 from tunekit.records.step_trace import Purpose, StepTrace
 
@@ -136,7 +137,7 @@ def replayed(
     Raises:
         OutOfDeviceMemory: it does not fit.
     """
-    allocator = CachingAllocator(capacity_bytes, is_expandable)
+    allocator = (ExpandableAllocator if is_expandable else CachingAllocator)(capacity_bytes)
     for block, size_bytes in zip(trace.blocks.tolist(), trace.sizes_bytes.tolist(), strict=True):
         if size_bytes < 0:
             allocator.free(block)

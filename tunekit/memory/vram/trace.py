@@ -1,5 +1,6 @@
 """Allocations of training steps in order, for any batch size by two that were traced. Pure."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -100,13 +101,12 @@ def ops_between(first: StepTrace, second: StepTrace, batch_size: int) -> tuple[O
     )
 
 
-def with_workspace(trace: AllocationTrace, size_bytes: int) -> AllocationTrace:
-    """Return the trace with a workspace of libraries that is there from the beginning."""
-    if not size_bytes:
-        return trace
+def with_more(trace: AllocationTrace, sizes_bytes: Sequence[int], purpose: Purpose) -> AllocationTrace:
+    """Return the trace with blocks that are there from the beginning to the end."""
+    count = len(sizes_bytes)
     return AllocationTrace(
         batch_size=trace.batch_size,
-        blocks=np.concatenate([[0], trace.blocks + 1]),
-        sizes_bytes=np.concatenate([[size_bytes], trace.sizes_bytes]),
-        purposes=(Purpose.WORKSPACE, *trace.purposes),
+        blocks=np.concatenate([np.arange(count, dtype=np.int64), trace.blocks + count]),
+        sizes_bytes=np.concatenate([np.array(sizes_bytes, dtype=np.int64), trace.sizes_bytes]),
+        purposes=(purpose,) * count + trace.purposes,
     )

@@ -23,9 +23,10 @@ def apply_to_root(torch: Any, seen: Any, knobs: dict) -> None:
         seen: what the root finder knows of it.
         knobs: the model knobs.
     """
+    device_type = getattr(seen.device, "type", "cpu")
     if knobs.get("precision"):
-        set_matmul_precision(torch, knobs["precision"])
-    apply(torch, seen.module, knobs, getattr(seen.device, "type", "cpu"))
+        set_matmul_precision(torch, knobs["precision"], device_type)
+    apply(torch, seen.module, knobs, device_type)
 
 
 def apply(torch: Any, module: Any, knobs: dict, device_type: str) -> None:
@@ -46,17 +47,52 @@ def apply(torch: Any, module: Any, knobs: dict, device_type: str) -> None:
         _compile(torch, module)
 
 
-def set_matmul_precision(torch: Any, precision: str) -> None:
-    """Set TF32 or IEEE matmuls where the precision knob asks for one of them."""
+def set_matmul_precision(torch: Any, precision: str, device_type: str) -> None:
+    """Set TF32 or IEEE matmuls where the precision knob asks for one of them.
+
+    torch's older call sets what both its interfaces tell, so that whoever asks either is answered.
+    """
     wanted = {"fp32": "highest", "tf32": "high"}.get(precision)
-    if wanted is not None and matmul_precision(torch) not in (None, wanted):
+    if wanted is not None and matmul_precision(torch, device_type) != wanted:
         torch.set_float32_matmul_precision(wanted)
 
 
-def matmul_precision(torch: Any) -> str | None:
-    """Return torch's float32 matmul precision, None where the script uses the newer API."""
+def matmul_precision(torch: Any, device_type: str) -> str | None:
+    """Return the float32 matmul precision that holds on a device, None where torch tells none.
+
+    The older getter raises, or tells what holds no more, where a script used torch 2.9's `fp32_precision`.
+    """
     try:
-        return torch.get_float32_matmul_precision()
+        told = torch.get_float32_matmul_precision()
+    except Exception:
+        told = None
+    held = _fp32_precision(torch.backends.cuda.matmul) if device_type == "cuda" else None
+    if held is None or (told is not None and (held == "tf32") == (told != "highest")):
+        return told
+    return "high" if held == "tf32" else "highest"
+
+
+def tf32_in_use(torch: Any, device: Any) -> dict:
+    """Return whether a device computes float32 matmuls and convolutions in TF32, each None if unknown.
+
+    What is allowed holds only where there are units for it: from compute capability 8.0 on.
+    """
+    if getattr(device, "type", "cpu") != "cuda" or getattr(torch.version, "hip", None):
+        return {"tf32_in_matmul": None, "tf32_in_conv": None}
+    if torch.cuda.get_device_capability(device) < (8, 0):
+        return {"tf32_in_matmul": False, "tf32_in_conv": False}
+    matmul = matmul_precision(torch, "cuda")
+    conv = _fp32_precision(getattr(torch.backends.cudnn, "conv", None))
+    return {
+        "tf32_in_matmul": None if matmul is None else matmul != "highest",
+        "tf32_in_conv": bool(torch.backends.cudnn.allow_tf32) if conv is None else conv == "tf32",
+    }
+
+
+def _fp32_precision(operation: Any) -> str | None:
+    """Return torch 2.9's setting of an operation: "ieee", "tf32" or "none"; None where torch has none."""
+    try:
+        return operation.fp32_precision
     except Exception:
         return None
 

@@ -32,7 +32,7 @@ def loop_facts(learner: Learner, ranks: Ranks, steps: StepWatch, clock: LoopCloc
         **_of_window(clock),
         **_of_epochs(learner.training, clock),
         "compile_graphs": knobs.graphs_captured(),
-        "float32_matmul_precision": knobs.matmul_precision(sys.modules["torch"]),
+        "float32_matmul_precision": knobs.matmul_precision(sys.modules["torch"], learner.device["type"]),
         **facts.of_device_memory(),
         **_of_losses(steps),
         **others,

@@ -10,6 +10,7 @@ from ..details import Missing
 from ..loop_at_hand import LoopAtHand
 from ..replayed import Rebuilding
 from ..storages import is_tensor
+from .kept import KeptBlocks
 from .tracer import Tracer
 
 _STEPS = 4
@@ -59,6 +60,7 @@ class OneTrace:
         self._has_tensors = False
         self._is_entered = False
         self._tracer = Tracer(torch, "cpu" if on_cpu else "cuda")
+        self._kept = None if on_cpu else KeptBlocks(torch)
         self._open = contextlib.ExitStack()
         if precision is not None:
             self._open.enter_context(_autocast(torch, loop, precision))
@@ -99,6 +101,8 @@ class OneTrace:
         if self._turns < self._unseen + _STEPS * self._per_step:
             return False
         self.has_seen = self._tracer.has_seen
+        if self._kept is not None:
+            self._kept.end(self._tracer.places)
         if self._tracer.has_seen_backward_alone:
             raise Missing(_FORWARD_NOT_SEEN)
         self.is_broken = self.has_seen and self._steps < _STEPS
@@ -120,6 +124,7 @@ class OneTrace:
     def step_began(self) -> None:
         """An optimizer begins a step: every gradient is there."""
         if self._is_entered:
+            self._tracer.steps()
             self._tracer.is_for("gradients", _gradients(self._loop))
 
     def step_ended(self) -> None:
@@ -130,12 +135,19 @@ class OneTrace:
             self._tracer.is_for("gradients", _gradients(self._loop))
             self._tracer.is_for("optimizer state", _states(self._loop))
 
+    @property
+    def kept(self) -> list | None:
+        """Bytes of the blocks that stayed and are of no tensor of these steps; None where not known."""
+        return None if self._kept is None else self._kept.sizes
+
     def facts(self) -> dict:
         """Return the plain facts of a StepTrace record."""
         return {"batch_size": self.size, **self._tracer.facts()}
 
     def _hold(self) -> None:
         """Tell the tracer what is there before the first step."""
+        if self._kept is not None:
+            self._kept.begin()
         self._tracer.holds("parameters", self._loop.parameters())
         self._tracer.holds("buffers", self._loop.buffers())
         self._tracer.holds("gradients", _gradients(self._loop))

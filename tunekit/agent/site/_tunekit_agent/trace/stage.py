@@ -25,6 +25,7 @@ _UNSEEN_TURNS, _MOST_UNSEEN_TURNS = 2, 16
 """Before they are: a loop may ask a batch or two ahead, one with a queue of its own more."""
 _MOST_BROKEN = 4
 """Times that something else runs within the steps at one size, until it is given up."""
+_ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 _LEAST_TORCH = (2, 4)
 """Before, torch does not tell when a storage goes."""
 _NO_OP_SEEN = "no op was seen: the loop trains in another thread, or process, than it takes its batches in"
@@ -75,6 +76,7 @@ class LoopTrace(GivesBatch):
         self._is_own = False  # whether the script makes its batches itself
         self._alike = Alike(_SIZES)
         self._seen: list = []
+        self._kept: list | None = None  # of the first trace
         self._doubts: list = []
         self._open = contextlib.ExitStack()
         self._broken = 0
@@ -134,6 +136,8 @@ class LoopTrace(GivesBatch):
             "batches_per_step": self._loop.batches_per_step,
             "is_dry": self._on_cpu and self._dry is not None,
             "is_own_batch": self._is_own,
+            "is_expandable": self._is_expandable(),
+            "kept": self._kept,
             "steps": list(self._seen),
             "doubts": sorted(set(self._doubts)),
             "why_ended": self._why_ended and self._why_ended[:500],
@@ -208,6 +212,15 @@ class LoopTrace(GivesBatch):
                 )
         self._waiting = ["bf16"] if self._may_set_precision() else []
 
+    def _is_expandable(self) -> bool:
+        """Return whether torch's allocator has expandable segments: as it says, on a CPU as it is told to."""
+        if not self._on_cpu:
+            with contextlib.suppress(Exception):  # no such figure in this torch
+                told = self._torch._C._cuda_memorySnapshot(None)["allocator_settings"]
+                return bool(told["expandable_segments"])
+        words = ",".join(os.environ.get(name, "") for name in _ALLOCATOR_VARIABLES)
+        return "expandable_segments:true" in words.replace(" ", "").lower()
+
     def _has_recurrent(self) -> bool:
         kind = self._torch.nn.RNNBase
         return any(isinstance(inner, kind) for module in self._loop.modules() for inner in module.modules())
@@ -235,6 +248,8 @@ class LoopTrace(GivesBatch):
             return
         self._broken = 0
         self._alike.add(done.facts())
+        if self._kept is None:
+            self._kept = done.kept
 
     def _begin_next(self) -> None:
         """Begin with the next trace that is needed.

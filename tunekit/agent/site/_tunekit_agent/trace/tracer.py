@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import weakref
 from typing import Any, Iterable
 
@@ -20,6 +21,8 @@ PURPOSES = (
     "held by the script",
 )
 _PARAMETERS, _BATCH, _ACTIVATIONS, _HELD = 0, 4, 5, 7
+_OF_A_STEP = (2, 3)
+"""Gradients and optimizer state: a training begins without them, and its first step makes them."""
 _MAX_EVENTS = 1_000_000
 
 
@@ -37,7 +40,7 @@ class Tracer:
     """
 
     def __init__(self, torch: Any, device_type: str = "cuda") -> None:
-        self._device_type = device_type
+        self._torch, self._device_type = torch, device_type
         self._mode = _mode_class(torch)(self)
         self._events: list = []  # (block, bytes), -1 where it is freed: in one append, as frees come any time
         self._purposes: list = []
@@ -49,8 +52,11 @@ class Tracer:
         self._on_host: dict = {}  # as well, of batches that lie elsewhere
         self._given = 0
         self._used: set = set()  # batches
+        self._sums: dict = {}  # of gradients in backward, by block: the blocks of both that were added
         self._ops: list = []
         self._marks: list = []
+        self._optimizer_began: int | None = None  # events before its first step
+        self._places: dict = {}  # by block that is alive: its address on the device
         self._task_of_backward = getattr(torch._C, "_current_graph_task_id", None)
         self._is_forward_seen = False  # since the last optimizer step
         self._has_seen_backward = self._has_seen_both = False
@@ -91,6 +97,16 @@ class Tracer:
     def __exit__(self, *error: Any) -> None:
         self.leave()
 
+    @property
+    def places(self) -> set:
+        """Addresses of all that is known to be alive."""
+        return set(self._places.values())
+
+    def steps(self) -> None:
+        """An optimizer begins its step: what it holds from then on, it made in its first."""
+        if self._optimizer_began is None:
+            self._optimizer_began = len(self._events)
+
     def stepped(self) -> None:
         """An optimizer made its step, whose ops take parameters too but are no forward."""
         self._is_forward_seen = False
@@ -123,16 +139,28 @@ class Tracer:
                     self._purposes[block] = PURPOSES.index(purpose)
 
     def facts(self) -> dict:
-        """Return what was written down, as plain facts.
+        """Return what was written down, as plain facts of steps from the first on.
+
+        The trace began later: gradients and optimizer state were there. What was freed before the optimizer's
+        step is left out, and the rest comes with that step.
 
         Returns:
             blocks: number of the block of each event, counted from 0 as blocks are allocated; sizes: bytes
             asked for, -1 where it is freed; purposes: of each block, by its place in PURPOSES; ops: since the
             last mark, each [name, dtype, flops, bytes].
         """
-        of_host = self._of_host()
-        events = [event for event in self._events if event[0] not in of_host]
-        before = [block for block in self._before if block not in of_host]
+        left_out = self._of_host()
+        began, before, made = self._optimizer_began, self._before, []
+        if began is not None:
+            early = {block for block, size in self._events[:began] if size < 0}
+            of_a_step = [block for block in before if self._purposes[block] in _OF_A_STEP]
+            left_out |= early.intersection(of_a_step)
+            made = [(block, self._size_of[block]) for block in of_a_step]
+            before = [block for block in before if self._purposes[block] not in _OF_A_STEP]
+        at = began or 0
+        events = [*self._events[:at], *made, *self._events[at:]]
+        events = _summed_in_place([event for event in events if event[0] not in left_out], self._sums)
+        before = [block for block in before if block not in left_out]
         first = before + [block for block, size in events if size >= 0]
         number = {block: place for place, block in enumerate(first)}
         return {
@@ -181,8 +209,18 @@ class Tracer:
         is_new = False
         for tensor in given:
             is_new |= self._saw(tensor, purpose)
+        if name == "add" and is_new and len(taken) == 2 and self._is_in_backward:
+            self._saw_sum(given[0], taken)
         if taken or given:
             self._saw_cost(func, name, args, taken, given, is_new, made)
+
+    @property
+    def _is_in_backward(self) -> bool:
+        return (
+            self._task_of_backward is not None
+            and self._task_of_backward() != -1
+            and not self._torch.is_grad_enabled()
+        )
 
     def _saw_direction(self, taken: list) -> None:
         """Tell ops of a forward that take a parameter, or a part of one, from those of backward."""
@@ -192,6 +230,12 @@ class Tracer:
             self._has_seen_backward, self._has_seen_both = True, self._is_forward_seen
         elif not self._is_forward_seen:
             self._is_forward_seen = any(self._is_of_parameter(one) for one in taken)
+
+    def _saw_sum(self, total: Any, parts: list) -> None:
+        """Two gradients were added up; whether in place is seen by what becomes of them."""
+        if all(part.shape == total.shape and part.dtype == total.dtype for part in parts):
+            block, *added = (self._alive.get(one.untyped_storage()._cdata) for one in (total, *parts))
+            self._sums[block] = added
 
     def _is_of_parameter(self, tensor: Any) -> bool:
         whole = tensor if tensor._base is None else tensor._base
@@ -250,6 +294,8 @@ class Tracer:
                 continue
             is_new = True
             block = self._alive[address] = len(self._purposes)
+            if self._device_type != "cpu":
+                self._places[block] = storage.data_ptr()
             self._purposes.append(purpose)
             if part.dim() == 0 and not part.is_floating_point():
                 self._numbers.add(block)
@@ -263,8 +309,45 @@ class Tracer:
 
     def _gone(self, address: int, block: int) -> None:
         self._events.append((block, -1))
+        self._places.pop(block, None)
         if self._alive.get(address) == block:
             del self._alive[address]
+
+
+def _summed_in_place(events: list, sums: dict) -> list:
+    """Return events as they are without a dispatch mode: gradients of one tensor are then added up in place.
+
+    Autograd adds to the one that it alone holds; under a mode it never does. What nobody else holds is freed
+    right after the sum was made.
+
+    Args:
+        events: (block, bytes), -1 where it is freed.
+        sums: blocks that are the sum of two others.
+    """
+    stands_for: dict = {}  # the block in which a sum lies
+    kept: list = []
+    skipped = set()  # frees that don't happen
+    for place, (block, size) in enumerate(events):
+        if size >= 0 and block in sums:
+            held = next((one for one in sums[block] if _is_freed_next(events, place, one)), None)
+            if held is not None:
+                stands_for[block] = stands_for.get(held, held)
+                skipped.add(held)
+                continue
+        if size < 0 and block in skipped:
+            continue
+        kept.append((stands_for.get(block, block), size))
+    return kept
+
+
+def _is_freed_next(events: list, place: int, block: Any) -> bool:
+    """Return whether a block is among those that are freed before anything else is allocated."""
+    for other, size in itertools.islice(events, place + 1, None):
+        if size >= 0:
+            return False
+        if other == block:
+            return True
+    return False
 
 
 def _tensors(item: Any) -> list:

@@ -1,0 +1,60 @@
+"""What lies in torch's allocator beside the tensors of the steps: workspaces, tensors that they don't use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_LEAST_BYTES = 1 << 20
+"""Smaller blocks come and go with losses and counters that a script gathers, and are no matter."""
+_MOST = 1000
+
+
+class KeptBlocks:
+    """Blocks of the allocator that are there before some steps and after them, and are nobody's.
+
+    Args:
+        torch: the torch module of the script.
+
+    Attributes:
+        sizes: bytes that were asked for, the largest first; None where torch does not tell.
+    """
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+        self._before: dict | None = None
+        self.sizes: list | None = None
+
+    def begin(self) -> None:
+        """The steps begin."""
+        self._before = self._blocks()
+
+    def end(self, known: set) -> None:
+        """The steps are through.
+
+        Args:
+            known: addresses of the tensors that they took or made.
+        """
+        before, after = self._before, self._blocks()
+        if before is not None and after is not None:
+            stayed = [
+                size
+                for address, size in after.items()
+                if before.get(address) == size and address not in known
+            ]
+            self.sizes = sorted(stayed, reverse=True)[:_MOST]
+
+    def _blocks(self) -> dict | None:
+        """Return the larger blocks in use, bytes by address; None where this torch does not tell them so."""
+        try:
+            segments = self._torch._C._cuda_memorySnapshot(None)["segments"]
+            found = {}
+            for segment in segments:
+                address = segment["address"]
+                for block in segment["blocks"]:
+                    size = block.get("requested_size", block["size"])
+                    if block["state"] == "active_allocated" and size >= _LEAST_BYTES:
+                        found[address] = size
+                    address += block["size"]
+            return found
+        except Exception:
+            return None
