@@ -192,6 +192,12 @@ static type type_of_code(int code) { /* as c10::ScalarType numbers them */
     return code >= 0 && code < 16 ? types[code] : NONE;
 }
 
+static bool is_there(const char *data, type t, size_t count) { /* a type misread would lead past its block */
+    char *base = NULL;
+    size_t bytes = 0;
+    return sim_find(data, (void **)&base, &bytes, NULL) == SIM_ON_DEVICE && data + bytes_of(t) * count <= base + bytes;
+}
+
 static void compute_pointwise(const char *name, void **args) {
     int count = *(int *)args[0], pointers = atoi(strstr(name, "arrayIPcLm") + 10);
     char *const *data = args[2];
@@ -200,7 +206,13 @@ static void compute_pointwise(const char *name, void **args) {
     if (strstr(name, "12LoadWithCastILi1E"))
         p.a = type_of_code(*(int8_t *)args[5]), p.out = type_of_code(*(int8_t *)args[6]);
     else if (strstr(name, "12LoadWithCast")) return;
-    if (!p.out || !p.a) return;
+    if (!p.out || !p.a || !is_there(data[0], p.out, (size_t)count)) return;
+    if (p.does == ZERO) { /* whatever its operands: dropout's are a float and a bool */
+        for (size_t i = 0; i < (size_t)count; i++) put(data[0], p.out, i, 0);
+        return;
+    }
+    if (!is_there(data[1], p.a, (size_t)count)) return;
+    if (pointers > 2 && !is_there(data[2], p.b, (size_t)count)) return;
     const char *functor = args[1];
     type full = p.does != EQUAL && (p.a == HALF || p.a == BFLOAT) ? FLOAT : p.a; /* how it holds its own numbers */
     size_t size = bytes_of(full), constant_at = p.does == EQUAL && size < 4 ? 4 : size;

@@ -84,3 +84,23 @@ time.sleep(600)
     limit = time.monotonic() + 10
     while any(is_alive(int(pid)) for pid in pids.read_text().split()):
         assert time.monotonic() < limit
+
+
+DROPS_OUT = """
+import torch
+kept, between = [], []
+for _ in range(600):  # a mask of a byte per element ends where its segment does, and nothing lies behind it
+    values = torch.ones(4096, device="cuda", requires_grad=True)
+    kept.append((values, torch.nn.functional.dropout(values)))
+    between.append(torch.empty(24 << 20, dtype=torch.uint8, device="cuda"))
+del between, values
+torch.cuda.empty_cache()
+for values, dropped in kept:
+    dropped.backward(torch.ones_like(values))
+torch.cuda.synchronize()
+"""
+
+
+def test_a_small_kernel_on_operands_of_two_types_reads_none_past_its_end(simulated_gpu: SimulatedGpu) -> None:
+    done = simulated_gpu.run(["-c", DROPS_OUT])
+    assert done.returncode == 0, done.stderr

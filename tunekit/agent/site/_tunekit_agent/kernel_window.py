@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from . import facts
 from .details import Stage, Turns
 from .originals import time
 
@@ -112,7 +113,7 @@ class KernelWindow(Stage):
     def _wait(self) -> None:
         """Wait for the device: work launched before the window is not of it, work launched in it is."""
         if self._on_cuda:
-            self._torch.cuda.synchronize()
+            facts.synchronize()
 
 
 def of_events(events: Any, on_cuda: bool) -> dict:
