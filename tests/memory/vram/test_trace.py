@@ -115,3 +115,20 @@ def test_more_memory_never_means_a_smaller_batch(events, capacity: int, more: in
     """But for the steps of 1% that it is looked for in."""
     prediction = MemoryPrediction(trace(8, events), trace(24, events))
     assert prediction.largest_batch(capacity + more) >= 0.98 * prediction.largest_batch(capacity)
+
+
+def test_what_comes_and_goes_right_after_a_block_counts_at_the_peak() -> None:
+    events = [(0, MIB, MIB), (0, -1, 0), (1, MIB, 0)]
+    first, second = (
+        replace(trace(size, events), temporaries_bytes=np.array([size * 4 * MIB, 0])) for size in (2, 4)
+    )
+    prediction = MemoryPrediction(first, second)
+    assert prediction.peak(8).allocated_bytes == (1 + 8 + 8 * 4) * MIB
+
+
+def test_a_temporary_never_grows_faster_than_its_batch() -> None:
+    first, second = (
+        replace(trace(size, [(0, MIB, 0)]), temporaries_bytes=np.array([taken]))
+        for size, taken in ((2, 0), (4, 4 * MIB))
+    )
+    assert between(first, second, 100).temporaries_bytes[0] == 100 * MIB
