@@ -118,7 +118,7 @@ class TimeLine:
     ahead: int
 
     def drained_ns(self, batch: int) -> int:
-        """When the device was through with all kernels before a batch, where that was waited for at its ask."""
+        """When the device was through with all kernels before a batch that waited for it at its ask."""
         seen, kernels = self.batches[batch], (one for one in self.work if one.engine == "compute")
         return max(seen.asked_ns, *(one.end_ns for one in kernels if one.begin_ns < seen.there_ns))
 
