@@ -16,6 +16,7 @@ from tunekit.records.trial import TrialRecord
 
 LOOP = Path(__file__).with_name("known_gpu_loop.py")
 SLOW = "a10g:slower=16"
+TWO = f"{SLOW},{SLOW}"
 QUICK_KERNELS = "a10g:slower=16:kernel_ns=2500"
 """Small kernels end sooner than a host launches them."""
 
@@ -47,6 +48,9 @@ LOOPS = (
         "copies", ("--load-ms", "1", "--columns", "16384"), Bound.COPIES, f"{SLOW}:pageable_bytes_per_s=200M"
     ),
     KnownLoop("workers, half a stall", ("--load-ms", "140", "--workers", "2", "--layers", "8"), Bound.DATA),
+    KnownLoop(
+        "the second GPU", ("--load-ms", "2", "--layers", "24", "--device", "cuda:1"), Bound.COMPUTE, TWO
+    ),
     KnownLoop(
         "uploads ahead", ("--pinned", "--ahead", "--layers", "16", "--load-ms", "4"), Bound.COMPUTE, ahead=1
     ),
@@ -168,8 +172,8 @@ def _of_window(record: TrialRecord, measured: Measurement, line: TimeLine) -> li
         Compared("device idle", stated(Part.DEVICE_IDLE), step - busy / per_ms, step),
         Compared("copies to the device", stated(Part.H2D), copies / per_ms, step),
     ]
-    utilization = next(gpu.utilization_percent for gpu in record.telemetry.gpus) if record.telemetry else None
-    if utilization is not None:
+    gpus = [gpu for gpu in record.telemetry.gpus if gpu.is_used] if record.telemetry else []
+    for utilization in [gpu.utilization_percent for gpu in gpus if gpu.utilization_percent is not None]:
         true = 100 * line.busy_ns(begin, end, "compute") / (end - begin)
         figures.append(Compared("GPU utilisation, %", utilization, true, 100))
     return figures

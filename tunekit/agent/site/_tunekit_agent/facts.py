@@ -126,22 +126,26 @@ def of_device(device: Any) -> dict:
 
 
 def of_device_memory() -> dict:
-    """Return torch's peaks on the current CUDA device, None where CUDA is not used."""
-    torch = sys.modules["torch"]
-    if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
+    """Return torch's peaks on the CUDA device that holds most, None where CUDA is not used.
+
+    The allocator tells of a device that this process never used too, and makes no context on it for that.
+    """
+    cuda = sys.modules["torch"].cuda
+    if not (cuda.is_initialized() and cuda.is_available()):
         return {"peak_allocated_bytes": None, "peak_reserved_bytes": None, "allocation_retries": None}
+    told = [cuda.memory_stats(index) for index in range(cuda.device_count())]
     return {
-        "peak_allocated_bytes": torch.cuda.max_memory_allocated(),
-        "peak_reserved_bytes": torch.cuda.max_memory_reserved(),
-        "allocation_retries": int(torch.cuda.memory_stats().get("num_alloc_retries", 0)),
+        "peak_allocated_bytes": max(one.get("allocated_bytes.all.peak", 0) for one in told),
+        "peak_reserved_bytes": max(one.get("reserved_bytes.all.peak", 0) for one in told),
+        "allocation_retries": sum(int(one.get("num_alloc_retries", 0)) for one in told),
     }
 
 
-def bf16_native(torch: Any, kind: str) -> bool | None:
-    """Return whether CUDA computes bfloat16 without emulation; the parent knows of CPUs."""
-    if kind != "cuda":
+def bf16_native(torch: Any, device: Any) -> bool | None:
+    """Return whether a CUDA device computes bfloat16 without emulation; the parent knows of CPUs."""
+    if getattr(device, "type", None) != "cuda":
         return None
-    return torch.cuda.get_device_capability() >= (8, 0)
+    return torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def of_error(error: Any) -> dict | None:

@@ -140,7 +140,7 @@ class Learner:
             "world_size": self._ranks.world_size,
             "float32_matmul_precision": knobs.matmul_precision(torch),
             "device_type": self.device["type"],
-            "bf16_native": facts.bf16_native(torch, self.device["type"]),
+            "bf16_native": facts.bf16_native(torch, self._roots.device()),
             "torch_version": str(torch.__version__),
             "python_version": platform.python_version(),
         }

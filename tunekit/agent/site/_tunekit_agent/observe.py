@@ -363,10 +363,11 @@ class Observer:
         )
 
     def synchronize(self) -> None:
-        """Return when the device has no work left."""
+        """Return when the devices that train have no work left; the current one where none is known."""
         torch = sys.modules.get("torch")
-        if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
-            torch.cuda.synchronize()
+        if torch is not None and torch.cuda.is_initialized() and torch.cuda.is_available():
+            for device in self.roots.cuda_devices() or [None]:
+                torch.cuda.synchronize(device)
 
     # --- reporting -------------------------------------------------------------------------
 

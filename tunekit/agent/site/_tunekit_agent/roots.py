@@ -27,6 +27,7 @@ class _Seen:
         key = (self.class_name, self.numel)
         self.ordinal = ordinal_of[key] = ordinal_of.get(key, -1) + 1
         self.device = parameters[0].device if parameters else None
+        self.cuda_devices = {one.device for one in parameters if one.device.type == "cuda"}
         self.inputs: list = []
         self._step: int | None = None
         self._elements = 0
@@ -145,6 +146,11 @@ class RootFinder:
     def device(self) -> Any:
         """Return torch's device of the roots, None where there is no root."""
         return next((seen.device for seen in self.roots()), None)
+
+    def cuda_devices(self) -> list:
+        """Return torch's CUDA devices that hold parameters, each once: of the roots, of all before a step."""
+        found = {device for seen in self.roots() or self._seen.values() for device in seen.cuda_devices}
+        return sorted(found, key=lambda device: device.index or 0)
 
     def device_facts(self) -> dict:
         """Return type, name and memory of the roots' device, with the memory that it is held to."""
