@@ -180,14 +180,18 @@ def _of_window(record: TrialRecord, measured: Measurement, line: TimeLine) -> li
 
 
 def _of_trace(measured: Measurement, line: TimeLine) -> list[Compared]:
-    """The few batches under the profiler: those that took as long as it says."""
+    """The few batches under the profiler: those that took as long as it says, and did as much."""
     kernels = measured.details.kernels if measured.details else None
     assert kernels is not None
     assert kernels.idle_s is not None
+    assert kernels.device_busy_s is not None
     after = measured.loop.discarded_batches - line.ahead + measured.loop.steady_batches
     starts = range(after, len(line.batches) - kernels.batches)
     spans = [(line.drained_ns(start), line.drained_ns(start + kernels.batches)) for start in starts]
-    begin, end = min(spans, key=lambda span: abs(span[1] - span[0] - 1e9 * kernels.time_s))
+    took_ns, busy_ns = 1e9 * kernels.time_s, 1e9 * kernels.device_busy_s
+    begin, end = min(
+        spans, key=lambda span: abs(span[1] - span[0] - took_ns) + abs(line.busy_ns(*span) - busy_ns)
+    )
     idle = (end - begin - line.busy_ns(begin, end)) / 1e6
     return [
         Compared(
