@@ -4,7 +4,8 @@
 
 Making a batch takes --wait-ms, in the loop itself. With --item the loop reads its loss at each step, so
 the device is idle when a batch is asked for. With --profile it traces that many steps under
-torch.profiler, prints the device's idle time within the loader's next() as JSON, and ends.
+torch.profiler, prints as JSON the time within the loader's next(), and how much of it the device idled, and
+ends.
 """
 
 import argparse
@@ -55,12 +56,13 @@ def train(wait_s: float, reads_loss: bool, traced_steps: int) -> None:
             profiler.start()
         if traced_steps and step == WARMUP_STEPS + traced_steps:
             profiler.stop()
-            print(json.dumps({"stall_s": stall_s(profiler.events()) / traced_steps}))
+            fetch_s, idle_s = waited_s(profiler.events())
+            print(json.dumps({"stall_s": idle_s / traced_steps, "fetch_s": fetch_s / traced_steps}))
             return
 
 
-def stall_s(events: Any) -> float:
-    """Return the time within the loader's next() in which the device ran nothing, after its first work."""
+def waited_s(events: Any) -> tuple[float, float]:
+    """Return the time within the loader's next(), and how much of it the device ran nothing."""
     loader = "enumerate(DataLoader)"
     spans = {"CUDA": [], "CPU": []}  # type: dict[str, list[tuple[float, float]]]
     marked = {event.name for event in events if event.device_type.name == "CPU"}
@@ -70,7 +72,8 @@ def stall_s(events: Any) -> float:
             spans["CPU"].append(span)
         elif kind == "CUDA" and event.name not in marked:
             spans["CUDA"].append(span)
-    return sum(begin_to_end - busy for begin_to_end, busy in _waits(spans["CPU"], spans["CUDA"])) / 1e6
+    waits = _waits(spans["CPU"], spans["CUDA"])
+    return sum(fetch for fetch, _ in waits) / 1e6, sum(fetch - busy for fetch, busy in waits) / 1e6
 
 
 def _waits(fetches: list[tuple[float, float]], work: list[tuple[float, float]]) -> list[tuple[float, float]]:

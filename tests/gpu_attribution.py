@@ -16,6 +16,7 @@ from tunekit.records.trial import TrialRecord
 
 LOOP = Path(__file__).with_name("known_gpu_loop.py")
 SLOW = "a10g:slower=16"
+TWO = f"{SLOW},{SLOW}"
 QUICK_KERNELS = "a10g:slower=16:kernel_ns=2500"
 """Small kernels end sooner than a host launches them."""
 
@@ -47,6 +48,9 @@ LOOPS = (
         "copies", ("--load-ms", "1", "--columns", "16384"), Bound.COPIES, f"{SLOW}:pageable_bytes_per_s=200M"
     ),
     KnownLoop("workers, half a stall", ("--load-ms", "140", "--workers", "2", "--layers", "8"), Bound.DATA),
+    KnownLoop(
+        "the second GPU", ("--load-ms", "2", "--layers", "24", "--device", "cuda:1"), Bound.COMPUTE, TWO
+    ),
     KnownLoop(
         "uploads ahead", ("--pinned", "--ahead", "--layers", "16", "--load-ms", "4"), Bound.COMPUTE, ahead=1
     ),
@@ -118,7 +122,7 @@ class TimeLine:
     ahead: int
 
     def drained_ns(self, batch: int) -> int:
-        """When the device was through with all kernels before a batch; its ask, where that was waited for."""
+        """When the device was through with all kernels before a batch that waited for it at its ask."""
         seen, kernels = self.batches[batch], (one for one in self.work if one.engine == "compute")
         return max(seen.asked_ns, *(one.end_ns for one in kernels if one.begin_ns < seen.there_ns))
 
@@ -168,22 +172,26 @@ def _of_window(record: TrialRecord, measured: Measurement, line: TimeLine) -> li
         Compared("device idle", stated(Part.DEVICE_IDLE), step - busy / per_ms, step),
         Compared("copies to the device", stated(Part.H2D), copies / per_ms, step),
     ]
-    utilization = next(gpu.utilization_percent for gpu in record.telemetry.gpus) if record.telemetry else None
-    if utilization is not None:
+    gpus = [gpu for gpu in record.telemetry.gpus if gpu.is_used] if record.telemetry else []
+    for utilization in [gpu.utilization_percent for gpu in gpus if gpu.utilization_percent is not None]:
         true = 100 * line.busy_ns(begin, end, "compute") / (end - begin)
         figures.append(Compared("GPU utilisation, %", utilization, true, 100))
     return figures
 
 
 def _of_trace(measured: Measurement, line: TimeLine) -> list[Compared]:
-    """The few batches under the profiler: those that took as long as it says."""
+    """The few batches under the profiler: those that took as long as it says, and did as much."""
     kernels = measured.details.kernels if measured.details else None
     assert kernels is not None
     assert kernels.idle_s is not None
+    assert kernels.device_busy_s is not None
     after = measured.loop.discarded_batches - line.ahead + measured.loop.steady_batches
     starts = range(after, len(line.batches) - kernels.batches)
     spans = [(line.drained_ns(start), line.drained_ns(start + kernels.batches)) for start in starts]
-    begin, end = min(spans, key=lambda span: abs(span[1] - span[0] - 1e9 * kernels.time_s))
+    took_ns, busy_ns = 1e9 * kernels.time_s, 1e9 * kernels.device_busy_s
+    begin, end = min(
+        spans, key=lambda span: abs(span[1] - span[0] - took_ns) + abs(line.busy_ns(*span) - busy_ns)
+    )
     idle = (end - begin - line.busy_ns(begin, end)) / 1e6
     return [
         Compared(

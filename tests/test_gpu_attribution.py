@@ -5,7 +5,9 @@ from gpu_attribution import LOOPS, KnownLoop, judge
 from gpu_environment import SimulatedGpu
 
 TOLERANCE = 0.03
-TESTED = ("data-stalled", "computing, reads its loss", "copies")
+MORE_ROOM = {"host wait": 0.05, "GPU utilisation, %": 0.1}
+"""What a busy machine puts between two clocks of one moment; what samples of half a second leave out."""
+TESTED = ("data-stalled", "computing, reads its loss", "copies", "the second GPU")
 """The quickest; benchmarks/simulated_attribution.py has all."""
 
 
@@ -14,6 +16,10 @@ def test_stated_parts_are_those_of_the_devices_time_line(
     simulated_gpu: SimulatedGpu, loop: KnownLoop
 ) -> None:
     judged = judge(simulated_gpu, loop)
-    wrong = {one.name: (one.stated, one.true) for one in judged.compared if abs(one.difference) > TOLERANCE}
+    wrong = [one for one in judged.compared if abs(one.difference) > MORE_ROOM.get(one.name, TOLERANCE)]
     assert not wrong
     assert judged.bound is loop.bound
+    record = judged.profile.looked_into
+    assert record is not None
+    assert record.measurement is not None
+    assert record.measurement.loop.peak_reserved_bytes

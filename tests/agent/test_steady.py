@@ -9,6 +9,7 @@ from _tunekit_agent.steady import (
     LoopClock,
     ramp_batches,
 )
+from build_records import unhurried
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -285,3 +286,92 @@ def test_the_ramp_leaves_half_of_every_epoch(workers: int, prefetch: int, epoch:
     ramp = ramp_batches(workers, prefetch, epoch)
     assert 1 <= ramp <= 32
     assert epoch is None or ramp <= max(1, epoch // 2)
+
+
+class QueuedLoop:
+    """A host and a device that works after it, each with its time per batch; seconds.
+
+    Args:
+        host_s: to fetch a batch and launch its work.
+        device_s: of that work.
+        epoch_batches: batches per epoch.
+        ahead: batches that the host may be ahead of the device.
+        stop_s: the host's, to end an epoch.
+    """
+
+    def __init__(
+        self, host_s: float, device_s: float, epoch_batches: int, ahead: int = 1000, stop_s: float = 0.0
+    ) -> None:
+        self.now = self.free_at = 100.0
+        self.host_s, self.device_s, self.stop_s = host_s, device_s, stop_s
+        self.epoch_batches, self.ahead = epoch_batches, ahead
+        self.ends: list[float] = []
+
+    def drained(self) -> None:
+        self.now = max(self.now, self.free_at)
+
+    def measured(self, **options: object) -> LoopClock:
+        defaults = {
+            "window_s": 20.0,
+            "interval_goal": 0.02,
+            "ramp": 4,
+            "group": 1,
+            "can_force_boundary": True,
+        }
+        clock = LoopClock(lambda: self.now, self.drained, **{**defaults, **options})
+        while clock.phase != FINISHED:
+            clock.epoch_started(self.now)
+            self._epoch(clock)
+        return clock
+
+    def _epoch(self, clock: LoopClock) -> None:
+        samples = 0
+        for done in range(self.epoch_batches + 1):
+            phase = clock.tick(samples, (0.0, 0.0, 0.0, 0.0), False, lambda: True)
+            if phase == FINISHED:
+                return
+            if done == self.epoch_batches or (phase == DRAINING and samples):
+                asked = self.now
+                self.now += self.stop_s
+                clock.epoch_ended(asked)
+                return
+            self.now += self.host_s
+            if len(self.ends) >= self.ahead:
+                self.now = max(self.now, self.ends[-self.ahead])
+            self.free_at = max(self.now, self.free_at) + self.device_s
+            self.ends.append(self.free_at)
+            samples = 16
+
+
+@pytest.mark.parametrize("ahead", [1, 2, 1000])
+def test_what_a_device_still_owes_when_an_epoch_ends_is_no_boundary(ahead: int) -> None:
+    clock = QueuedLoop(host_s=0.01, device_s=1.0, epoch_batches=12, ahead=ahead).measured()
+    assert clock.steady_time_s / clock.steady_batches == pytest.approx(1.0, rel=0.02)
+    assert clock.boundary_s == pytest.approx(0.0, abs=0.05)
+
+
+def test_work_that_the_next_fetch_hides_is_neither_step_nor_boundary() -> None:
+    for epoch_batches in (12, 10_000):
+        loop = QueuedLoop(host_s=0.1, device_s=0.08, epoch_batches=epoch_batches, stop_s=0.5)
+        clock = loop.measured(window_s=5.0)
+        assert clock.steady_time_s / clock.steady_batches == pytest.approx(0.1)
+        assert clock.boundary_s == pytest.approx(0.5)
+
+
+@unhurried
+@given(
+    host_ms=st.integers(1, 500),
+    device_ms=st.integers(1, 500),
+    epoch_batches=st.integers(8, 200),
+    ahead=st.sampled_from([1, 2, 5, 1000]),
+)
+def test_a_step_of_any_queue_takes_what_its_slower_half_takes(
+    host_ms: int, device_ms: int, epoch_batches: int, ahead: int
+) -> None:
+    """But for the work of one batch per epoch, which may be hidden or not."""
+    loop = QueuedLoop(host_ms / 1000, device_ms / 1000, epoch_batches, ahead)
+    clock = loop.measured(window_s=10.0)
+    step_s = clock.steady_time_s / clock.steady_batches
+    assert step_s == pytest.approx(
+        max(host_ms, device_ms) / 1000, rel=2 / min(epoch_batches - 4, clock.steady_batches) + 1e-9
+    )

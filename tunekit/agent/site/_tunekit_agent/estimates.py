@@ -100,6 +100,26 @@ def trend_relative(durations: list) -> float | None:
     return slope * (groups - 1) / mean
 
 
+def owed_s(left_s: float, batches_s: list) -> float:
+    """Return how much of the work that is left on a device belongs to the time of the batches before.
+
+    A device that is slower than its host falls behind: what is left when the host is through is time that
+    those batches take. Beside a slower host the last batch's work would run while the next one is fetched,
+    and takes no time of its own. A host that is held back after a while got ahead in the batches before that.
+
+    Args:
+        left_s: seconds that the device works on after the last batch's end.
+        batches_s: seconds of each batch by the host, since the device had no work.
+    """
+    if not batches_s:
+        return left_s
+    late = sorted(batches_s[len(batches_s) // 2 :])
+    usual_s = late[len(late) // 2]
+    if left_s > usual_s:
+        return left_s  # more than one batch's work
+    return min(left_s, max(0.0, len(batches_s) * usual_s - sum(batches_s)))
+
+
 def _means(durations: list) -> list:
     """Return the means of equal groups of consecutive durations; what is left over at the end is left out."""
     groups = min(_GROUPS, len(durations))

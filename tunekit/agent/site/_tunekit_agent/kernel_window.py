@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from contextlib import nullcontext
+from typing import Any, Callable
 
-from . import facts
 from .details import Stage, Turns
 from .originals import time
 
@@ -27,14 +27,24 @@ class KernelWindow(Stage):
         torch: the torch module of the script.
         on_cuda: whether the loop trains on a CUDA device.
         batches_per_turn: loop batches from one ask to the next; more than one only without a loader.
+        synchronize: returns when the device has no work left.
+        device: torch's device of the roots; None for the current one.
     """
 
     name = "kernels"
 
-    def __init__(self, torch: Any, on_cuda: bool, batches_per_turn: int = 1) -> None:
+    def __init__(
+        self,
+        torch: Any,
+        on_cuda: bool,
+        batches_per_turn: int = 1,
+        synchronize: Callable[[], None] = lambda: None,
+        device: Any = None,
+    ) -> None:
         super().__init__()
         self._torch = torch
         self._on_cuda = on_cuda
+        self._synchronize, self._device = synchronize, device
         self._per_turn = max(1, batches_per_turn)
         self._wanted = -(-_BATCHES // self._per_turn)  # turns
         self._turns = Turns()
@@ -107,13 +117,16 @@ class KernelWindow(Stage):
 
     def _stop(self) -> Any:
         traced, self._traced, self._is_tracing = self._traced, None, False
-        traced.stop_trace()
+        # It waits for the current device, on which the script may have nothing.
+        here = self._torch.cuda.device(self._device) if self._device is not None else nullcontext()
+        with here:
+            traced.stop_trace()
         return traced
 
     def _wait(self) -> None:
         """Wait for the device: work launched before the window is not of it, work launched in it is."""
         if self._on_cuda:
-            facts.synchronize()
+            self._synchronize()
 
 
 def of_events(events: Any, on_cuda: bool, elapsed_s: float) -> dict:

@@ -25,7 +25,7 @@ def stages(wanted: list, loop: LoopAtHand) -> list:
     device, per_turn = loop.device if on_cuda else None, loop.batches_per_turn
     makers = {
         "queue": lambda: full_queue.make(loop),
-        "kernels": lambda: KernelWindow(torch, on_cuda, per_turn),
+        "kernels": lambda: KernelWindow(torch, on_cuda, per_turn, loop.synchronize, device),
         "syncs": lambda: SyncPoints(torch, on_cuda, loop.working_dir, per_turn),
         "peaks": lambda: Peaks(torch, device, loop.parameters, loop.last_loss),
         "floors": lambda: floors.make(loop),

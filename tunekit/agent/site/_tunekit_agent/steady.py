@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from typing import Callable
 
-from .estimates import LOOKS, interval_relative, least_relative, trend_relative
+from .estimates import LOOKS, interval_relative, least_relative, owed_s, trend_relative
 
 _MIN_BATCHES = 10
 _MAX_DURATIONS = 100_000
 _CAP_WINDOWS = 2
+_SYNCHRONIZE_S = 0.001
+"""Waiting for a device that has no work left takes less."""
 _LEAST_TO_LOOK = 12
 """Batches before which no loop is given up."""
 
@@ -76,6 +78,7 @@ class LoopClock:
         self._epochs_ended = 0
         self._stop_cost_s = 0.0
         self._last_tick: float | None = None
+        self._marks: list = []  # ticks since the device was last without work, that moment first
         self._rate_to_beat = rate_to_beat
         self._looks_left = 0 if rate_to_beat is None else LOOKS
         self._next_check_s = window_s / LOOKS if self._looks_left else window_s
@@ -128,6 +131,8 @@ class LoopClock:
         self._epoch_start = now
         self._epoch_batches = 0
         self._last_tick = None
+        if self.phase != REFILLING:
+            self._marks = [now]
 
     def tick(
         self, samples: int, parts: tuple, interrupted: bool, settled: Callable[[], bool], batches: int = 1
@@ -148,6 +153,8 @@ class LoopClock:
         ended = samples > 0
         if ended:
             self._epoch_batches += 1
+            if len(self._marks) < _MAX_DURATIONS:
+                self._marks.append(now)
         if self.phase == MEASURING and self._last_tick is not None and ended:
             self._add(now, samples, parts, interrupted, batches)
         elif ended and self.phase == WARMING:
@@ -157,19 +164,21 @@ class LoopClock:
         if self.phase == MEASURING and self._last_tick is not None and self._enough(now):
             self._close(now)
         elif self.phase == WARMING or (self.phase == MEASURING and self._last_tick is None):
-            self._open_when_ramped(settled)
+            self._open_when_ramped(now, settled)
         elif self.phase == REFILLING and self._refilled(now):
-            self._synchronize()
-            self._boundaries.append((self._clock() - self._drain_start, self._drain_batches))
+            self._boundaries.append((now - self._drain_start + self._drain(now), self._drain_batches))
             self.phase = FINISHED
         return self.phase
 
     def epoch_ended(self, asked_at: float) -> str:
         """The loader ran dry; `asked_at` is when the loop asked for the batch that did not come."""
+        self._stop_cost_s = self._clock() - asked_at
         if self.phase == MEASURING and self._last_tick is not None:
-            self._synchronize()
-        now = self._clock()
-        self._stop_cost_s = now - asked_at
+            owed = self._drain(
+                asked_at
+            )  # while the device worked off what it owed, ending the epoch cost nothing
+            self._stop_cost_s = max(0.0, self._stop_cost_s - owed)
+            self.steady_time_s += owed
         self._epochs_ended += 1
         self._last_tick = None
         if self._epoch_batches:
@@ -203,16 +212,16 @@ class LoopClock:
         if len(self.durations) < _MAX_DURATIONS:
             self.durations.append(duration)
 
-    def _open_when_ramped(self, settled: Callable[[], bool]) -> None:
+    def _open_when_ramped(self, asked_at: float, settled: Callable[[], bool]) -> None:
         """Open a steady segment once the queue had its time to fill."""
         if not settled() or self._epoch_batches < self._ramp:
             return
-        self._synchronize()
-        now = self._clock()
+        owed = self._drain(asked_at)
+        now = self._marks[0]
         if self.phase == MEASURING or (
             self._epochs_ended and self._epoch_start is not None and not self._late
         ):
-            elapsed = now - (self._epoch_start or now) + self._stop_cost_s
+            elapsed = asked_at + owed - (self._epoch_start or asked_at) + self._stop_cost_s
             self._boundaries.append((elapsed, self._epoch_batches))
         if self.phase == WARMING:
             self._opened_at = now
@@ -262,17 +271,25 @@ class LoopClock:
         return True
 
     def _close(self, now: float) -> None:
-        """Close the window: the device's queued work belongs to its last batch."""
-        self._synchronize()
-        drained = self._clock()
-        self.steady_time_s += drained - now
+        """Close the window: what the device owes belongs to its last batch."""
+        self.steady_time_s += self._drain(now)
         self._last_tick = None
         if self._boundaries or not self._can_force or self.is_abandoned:
             self.phase = FINISHED
             return
         self.phase = DRAINING
-        self._drain_start = drained
+        self._drain_start = self._marks[0]
         self._drain_batches = 0
+
+    def _drain(self, asked_at: float) -> float:
+        """Wait until the device has no work left; returns by how much it was behind the host at an ask."""
+        before = self._clock()
+        self._synchronize()
+        now = self._clock()
+        batches_s = [later - tick for tick, later in zip(self._marks, self._marks[1:])]  # noqa: B905 - Python 3.9
+        self._marks = [now]
+        was_behind = now - before > _SYNCHRONIZE_S
+        return owed_s(now - asked_at if was_behind else 0.0, batches_s)
 
     def _refilled(self, now: float) -> bool:
         ramped = self._epoch_batches >= self._ramp
