@@ -1,5 +1,6 @@
 """tunekit's verbs on simulated devices, and what they left: records, the script's output, the trace."""
 
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -57,6 +58,18 @@ def tunekit(
     out = ["--out", str(folder)] if verb in ("search", "profile", "fits") else []
     words = ["-m", "tunekit", verb, *out, *options, *(["--", *command] if command else [])]
     return Ended(gpu.run(words, devices, timeout_s=600, more=more, **settings), folder)
+
+
+def has_torchs_peaks(ended: Ended, record: TrialRecord) -> bool:
+    """Whether the trial's peaks are those that torch told the script, as it printed them now and then."""
+    loop = record.measurement and record.measurement.loop
+    printed = re.findall(r"peaks \((\d+), (\d+)\)", ended.output(record.number))
+    allocated, reserved = ([int(pair[place]) for pair in printed] for place in (0, 1))
+    if not loop or loop.peak_allocated_bytes is None:
+        return False
+    return (
+        allocated[0] <= loop.peak_allocated_bytes <= max(allocated) and loop.peak_reserved_bytes in reserved
+    )
 
 
 def of_trials(work: list[Work]) -> list[list[Work]]:

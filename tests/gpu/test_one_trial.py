@@ -3,10 +3,12 @@
 import re
 
 import pytest
-from gpu_commands import SCRIPTS, measured, of_trials, script, tunekit
+from gpu_commands import SCRIPTS, has_torchs_peaks, measured, of_trials, script, tunekit
 from gpu_environment import SimulatedGpu
 
 SHORT = ["--window", "1"]
+DRIVERS_OWN_BYTES = 24146608128 - 23684186112
+"""What NVML says is used of an A10G on which nobody has a context."""
 ALL_OF_TWO = 3.0
 """The sum of 1 and 2, of which each of two ranks gives one."""
 
@@ -23,10 +25,10 @@ def test_of_unlike_devices_the_one_that_trains_is_measured_and_no_other_touched(
     assert trial.measurement is not None and trial.telemetry is not None
     loop = trial.measurement.loop
     assert (loop.device.name, trial.discovery and trial.discovery.bf16_native) == ("Tesla T4", False)
-    printed = re.findall(r"peaks \((\d+), (\d+)\)", ended.output())
-    assert (str(loop.peak_allocated_bytes), str(loop.peak_reserved_bytes)) in printed
+    assert has_torchs_peaks(ended, trial)
     t4, a10g = trial.telemetry.gpus
-    assert (t4.is_used, a10g.is_used, a10g.peak_used_bytes) == (True, False, 0)
+    assert (t4.is_used, a10g.is_used) == (True, False)
+    assert a10g.peak_used_bytes == DRIVERS_OWN_BYTES
     assert t4.peak_used_bytes is not None and loop.peak_reserved_bytes is not None
     assert t4.peak_used_bytes > loop.peak_reserved_bytes
     assert {work.device for work in simulated_gpu.trace()} == {0}
