@@ -7,30 +7,30 @@ import pytest
 from gpu_commands import Ended, measured, script, tunekit
 from gpu_environment import SimulatedGpu
 
-from tunekit.records.trial import OutcomeKind
+from tunekit.records.trial import Failure, OutcomeKind
 
 SHORT = ["--window", "1"]
 SMALL = "a10g:memory_bytes=1GiB:slower=16"
 GIB = 1 << 30
-NO_MEASUREMENT = 5
+TARGET_FAILED = 4
 
 
-def _outcome(ended: Ended) -> OutcomeKind:
-    assert ended.process.returncode == NO_MEASUREMENT, ended.process.stderr
+def _failure(ended: Ended) -> Failure:
+    assert ended.process.returncode == TARGET_FAILED, ended.process.stderr
     (trial,) = ended.profile.trials
     assert trial.failure is not None
-    return trial.failure.kind
+    return trial.failure
 
 
 def test_a_batch_that_does_not_fit_is_told_as_such(simulated_gpu: SimulatedGpu) -> None:
     ended = tunekit(simulated_gpu, "profile", SHORT, script("plain.py", "--batch-size", "2048"), SMALL)
-    assert _outcome(ended) is OutcomeKind.DEVICE_OOM
+    assert _failure(ended).kind is OutcomeKind.DEVICE_OOM
 
 
 def test_no_room_for_the_context_beside_another_process(simulated_gpu: SimulatedGpu) -> None:
     with simulated_gpu.hold(0, int(0.7 * GIB), SMALL):
         ended = tunekit(simulated_gpu, "profile", SHORT, script("plain.py"), SMALL)
-    assert _outcome(ended) is OutcomeKind.DEVICE_OOM
+    assert _failure(ended).kind is OutcomeKind.DEVICE_OOM
 
 
 def test_a_gpu_that_falls_off_the_bus_ends_the_trial_and_tunekit_goes_on(simulated_gpu: SimulatedGpu) -> None:
@@ -42,7 +42,11 @@ def test_a_gpu_that_falls_off_the_bus_ends_the_trial_and_tunekit_goes_on(simulat
     finally:
         stops.set()
         lost.join()
-    assert _outcome(ended) in (OutcomeKind.SCRIPT_ERROR, OutcomeKind.KILLED)
+    failure = _failure(ended)
+    assert failure.kind in (OutcomeKind.SCRIPT_ERROR, OutcomeKind.KILLED)
+    if failure.kind is OutcomeKind.SCRIPT_ERROR:
+        assert failure.message.endswith("CUDA error: unknown error")
+        assert "dmesg" in (failure.remedy or "")
 
 
 def _lose(gpu: SimulatedGpu) -> None:
@@ -61,7 +65,7 @@ def _when_it_trains(gpu: SimulatedGpu, stops: threading.Event, does: Callable[[]
     [
         {"hide_pids": 1},
         {"fail": "nvmlDeviceGetUtilizationRates:slow=2"},
-        {"fail": "nvmlDeviceGetMemoryInfo:999,nvmlDeviceGetPowerUsage:3"},
+        {"fail": "nvmlDeviceGetUtilizationRates:999,nvmlDeviceGetPowerUsage:3,nvmlDeviceGetClockInfo:999"},
     ],
     ids=["hidden processes", "slow", "failing"],
 )
