@@ -82,8 +82,8 @@ _GPU_FAILED = re.compile(
     r"|CUDA error: (?:CUDA-capable device\(s\) is/are busy|no CUDA-capable device|hardware stack)"
 )
 _GPU_FAILED_REMEDY = (
-    "the GPU or its driver failed, or a kernel broke it: `nvidia-smi` and `dmesg | grep Xid` say which; a GPU "
-    "that is lost needs a reset or another machine"
+    "the GPU or its driver failed, or a kernel broke it: `nvidia-smi` and `dmesg | grep Xid` say which; a "
+    "GPU that is lost needs a reset or another machine"
 )
 _CUDA_HINTS = (
     "Search for `cuda",
