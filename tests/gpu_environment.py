@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -33,7 +32,7 @@ class SimulatedGpu:
     made: Environment
     state: Path
     own: Path
-    """A folder of the test's: its caches, its trace."""
+    """A folder of the test's: its caches."""
     shared: Path
     """A folder of the session's: what Triton and Inductor compiled."""
 
@@ -52,7 +51,7 @@ class SimulatedGpu:
             for key, value in os.environ.items()
             if not key.startswith(("SIMGPU", "CUDA_", "PYTORCH_"))
         }
-        simulation = Simulation(self.made, devices=devices, state=self.state, trace=self.own / "trace")
+        simulation = Simulation(self.made, devices=devices, state=self.state, trace=self.state / "trace")
         return {
             **inherited,
             **simulation.variables(inherited),
@@ -90,7 +89,7 @@ class SimulatedGpu:
 
     def trace(self) -> list[Work]:
         """What the devices did until now, by processes that have ended or waited for them."""
-        return read_trace(self.own / "trace")
+        return read_trace(self.state / "trace")
 
     def set(self, device: int, key: str, value: float, devices: str = "a10g") -> None:
         """Change a control of a device, as `python -m simgpu set` does."""
@@ -141,4 +140,3 @@ def simulated_gpu(
     own.mkdir()
     with state_folder() as state:
         yield SimulatedGpu(gpu_torch, state, own, shared)
-    shutil.rmtree(own / "trace", ignore_errors=True)

@@ -350,6 +350,23 @@ def test_a_user_error_derived_from_torchs_counts_like_it():
     assert found.kind is OutcomeKind.DEVICE_OOM
 
 
+@pytest.mark.parametrize(
+    "hint",
+    [
+        "Search for `cudaErrorUnknown' in https://docs.nvidia.com/ for more information.\n",
+        "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below "
+        "might be incorrect.\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1\n"
+        "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n",
+    ],
+    ids=["torch 2.15", "torch 2.8"],
+)
+def test_a_gpu_that_failed_is_looked_for_where_its_driver_tells_of_it(hint: str):
+    found = failed(raised("torch.AcceleratorError", *OOM_MRO, message=f"CUDA error: unknown error\n{hint}"))
+    assert found.kind is OutcomeKind.SCRIPT_ERROR
+    assert found.message.endswith("AcceleratorError: CUDA error: unknown error")
+    assert "dmesg | grep Xid" in (found.remedy or "")
+
+
 def test_memory_that_could_not_be_pinned_is_no_reason_for_another_precision():
     said = "Caught AcceleratorError in pin memory thread for device 0.\nCUDA error: out of memory"
     found = failed(raised("torch.AcceleratorError", *OOM_MRO, message=said))

@@ -77,6 +77,20 @@ _NO_GUARD_REMEDY = (
     'put what the script runs under `if __name__ == "__main__":`: processes that are started by spawn or '
     "forkserver import the script again; or keep it from starting any, with --fix num_workers=0"
 )
+_GPU_FAILED = re.compile(
+    r"CUDA error: (?:unknown error|uncorrectable |unspecified launch failure|the launch timed out)"
+    r"|CUDA error: (?:CUDA-capable device\(s\) is/are busy|no CUDA-capable device|hardware stack)"
+)
+_GPU_FAILED_REMEDY = (
+    "the GPU or its driver failed, or a kernel broke it: `nvidia-smi` and `dmesg | grep Xid` say which; a "
+    "GPU that is lost needs a reset or another machine"
+)
+_CUDA_HINTS = (
+    "Search for `cuda",
+    "CUDA kernel errors might be",
+    "For debugging consider",
+    "Compile with `TORCH",
+)
 _RERAISED = "torch._utils.reraise"
 _IN_WORKER = re.compile(r"Caught \w+ in DataLoader worker process \d+\.")
 _NO_ROOM_IN_SHM = "unable to allocate shared memory(shm) for file </torch_"
@@ -334,6 +348,8 @@ def _remedy_of(error: ErrorSeen) -> str | None:
     """Return what to do about an exception that the outcome's usual remedy does not fit."""
     if is_of_pinning(error):
         return PINNED_REMEDY
+    if _GPU_FAILED.search(error.message):
+        return _GPU_FAILED_REMEDY
     return _NO_GUARD_REMEDY if _NO_GUARD in " ".join(error.message.split()) else None
 
 
@@ -345,8 +361,9 @@ def _said(error: ErrorSeen) -> str:
     lines = [line.strip() for line in error.traceback if line.strip()]
     is_anothers = _TRACEBACK in error.message or _is_of_a_worker(error)
     if not is_anothers and len(error.message.strip().splitlines()) > 1:
-        first = re.split(r"\n\s*\n", error.message.strip())[0]
-        return f"{error.types[0].rpartition('.')[2]}: {' '.join(first.split())}"[:500]
+        first = re.split(r"\n\s*\n", error.message.strip())[0].splitlines()
+        told = " ".join(" ".join(line for line in first if not line.startswith(_CUDA_HINTS)).split())
+        return f"{error.types[0].rpartition('.')[2]}: {told}"[:500]
     return (lines[-1] if lines else error.types[0])[:500]
 
 

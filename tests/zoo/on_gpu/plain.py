@@ -1,4 +1,7 @@
-"""A small convolutional network on one GPU: a loop as people write it, fp32, its batches pinned."""
+"""A small convolutional network on one GPU: a loop as people write it, fp32, its batches pinned.
+
+Now and then it prints the loss, and the peaks of what torch allocated and reserved.
+"""
 
 import argparse
 
@@ -35,11 +38,16 @@ def main():
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--epochs", type=int, default=1000)
+    parser.add_argument("--samples", type=int, default=6400)
     parser.add_argument("--device", default="cuda")
     args = parser.parse_args()
     device = torch.device(args.device)
     loader = DataLoader(
-        Pictures(6400), batch_size=args.batch_size, shuffle=True, num_workers=args.workers, pin_memory=True
+        Pictures(args.samples),
+        batch_size=args.batch_size,
+        shuffle=True,
+        num_workers=args.workers,
+        pin_memory=True,
     )
     model = network().to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
@@ -50,8 +58,9 @@ def main():
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            if step % 50 == 0:
-                print(f"epoch {epoch} step {step} loss {loss.item():.3f}", flush=True)
+            if step % 20 == 0:
+                peaks = torch.cuda.max_memory_allocated(device), torch.cuda.max_memory_reserved(device)
+                print(f"epoch {epoch} step {step} loss {loss.item():.3f} peaks {peaks}", flush=True)
 
 
 if __name__ == "__main__":

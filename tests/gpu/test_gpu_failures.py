@@ -1,0 +1,102 @@
+"""What can go wrong on a GPU, met by a trial: its outcome, and what is told of it."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+from gpu_commands import Ended, measured, script, tunekit
+from gpu_environment import SimulatedGpu
+
+from tunekit.records.trial import Failure, OutcomeKind
+
+SHORT = ["--window", "1"]
+SMALL = "a10g:memory_bytes=1GiB:slower=16"
+GIB = 1 << 30
+TARGET_FAILED = 4
+
+
+def _failure(ended: Ended) -> Failure:
+    assert ended.process.returncode == TARGET_FAILED, ended.process.stderr
+    (trial,) = ended.profile.trials
+    assert trial.failure is not None
+    return trial.failure
+
+
+def test_a_batch_that_does_not_fit_is_told_as_such(simulated_gpu: SimulatedGpu) -> None:
+    ended = tunekit(simulated_gpu, "profile", SHORT, script("plain.py", "--batch-size", "2048"), SMALL)
+    assert _failure(ended).kind is OutcomeKind.DEVICE_OOM
+
+
+def test_no_room_for_the_context_beside_another_process(simulated_gpu: SimulatedGpu) -> None:
+    with simulated_gpu.hold(0, int(0.7 * GIB), SMALL):
+        ended = tunekit(simulated_gpu, "profile", SHORT, script("plain.py"), SMALL)
+    assert _failure(ended).kind is OutcomeKind.DEVICE_OOM
+
+
+def test_a_gpu_that_falls_off_the_bus_ends_the_trial_and_tunekit_goes_on(simulated_gpu: SimulatedGpu) -> None:
+    stops = threading.Event()
+    lost = threading.Thread(target=_when_it_trains, args=(simulated_gpu, stops, lambda: _lose(simulated_gpu)))
+    lost.start()
+    try:
+        ended = tunekit(simulated_gpu, "profile", ["--window", "60"], script("plain.py"))
+    finally:
+        stops.set()
+        lost.join()
+    failure = _failure(ended)
+    assert failure.kind in (OutcomeKind.SCRIPT_ERROR, OutcomeKind.KILLED)
+    if failure.kind is OutcomeKind.SCRIPT_ERROR:
+        assert failure.message.endswith("CUDA error: unknown error")
+        assert "dmesg" in (failure.remedy or "")
+
+
+def _lose(gpu: SimulatedGpu) -> None:
+    gpu.set(0, "xid", 79)
+
+
+def _when_it_trains(gpu: SimulatedGpu, stops: threading.Event, does: Callable[[], None]) -> None:
+    while not stops.wait(0.5):
+        if any(work.name.startswith("conv ") for work in gpu.trace()):
+            does()
+            return
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"hide_pids": 1},
+        {"fail": "nvmlDeviceGetUtilizationRates:slow=2"},
+        {"fail": "nvmlDeviceGetUtilizationRates:999,nvmlDeviceGetPowerUsage:3,nvmlDeviceGetClockInfo:999"},
+    ],
+    ids=["hidden processes", "slow", "failing"],
+)
+def test_a_driver_that_tells_little_costs_no_measurement(
+    simulated_gpu: SimulatedGpu, settings: dict[str, object]
+) -> None:
+    ended = tunekit(simulated_gpu, "profile", SHORT, script("plain.py"), **settings)
+    assert ended.process.returncode == 0, ended.process.stderr
+    trial = measured(ended.profile.trials[0])
+    assert trial.measurement is not None
+    assert trial.measurement.loop.device.name == "NVIDIA A10G"
+    assert ended.profile.measured_on == "a10g"
+
+
+def test_a_mig_instance_is_the_device(simulated_gpu: SimulatedGpu) -> None:
+    ended = tunekit(simulated_gpu, "profile", SHORT, script("plain.py"), "a100-sxm-40:slower=16:mig=1g.5gb")
+    assert ended.process.returncode == 0, ended.process.stderr
+    trial = measured(ended.profile.trials[0])
+    assert trial.measurement is not None
+    device = trial.measurement.loop.device
+    (here,) = ended.profile.host.accelerators
+    assert "MIG 1g.5gb" in device.name and here.is_partition
+    assert device.memory_bytes is not None and device.memory_bytes < 6 * GIB and here.memory_bytes < 6 * GIB
+
+
+def test_another_process_that_came_is_not_the_trials_memory(simulated_gpu: SimulatedGpu) -> None:
+    with simulated_gpu.hold(0, 2 * GIB, "a10g:slower=16"):
+        ended = tunekit(simulated_gpu, "profile", SHORT, script("plain.py"))
+    assert ended.process.returncode == 0, ended.process.stderr
+    trial = measured(ended.profile.trials[0])
+    assert trial.telemetry is not None
+    (gpu,) = trial.telemetry.gpus
+    assert gpu.peak_used_bytes is not None and gpu.peak_tree_bytes is not None
+    assert gpu.peak_used_bytes > 2 * GIB > gpu.peak_tree_bytes

@@ -1,0 +1,81 @@
+"""A trial on simulated devices: what is told of it is held against the device's description and its trace."""
+
+import re
+
+import pytest
+from gpu_commands import SCRIPTS, has_torchs_peaks, measured, of_trials, script, tunekit
+from gpu_environment import SimulatedGpu
+
+SHORT = ["--window", "1"]
+DRIVERS_OWN_BYTES = 24146608128 - 23684186112
+"""What NVML says is used of an A10G on which nobody has a context."""
+ALL_OF_TWO = 3.0
+"""The sum of 1 and 2, of which each of two ranks gives one."""
+
+
+def test_of_unlike_devices_the_one_that_trains_is_measured_and_no_other_touched(
+    simulated_gpu: SimulatedGpu,
+) -> None:
+    """CUDA numbers the faster one first, the driver the T4: cuda:1 is the driver's 0."""
+    ended = tunekit(
+        simulated_gpu, "profile", SHORT, script("plain.py", "--device", "cuda:1"), "t4:slower=8,a10g:slower=8"
+    )
+    assert ended.process.returncode == 0, ended.process.stderr
+    trial = measured(ended.profile.trials[0])
+    assert trial.measurement is not None and trial.telemetry is not None
+    loop = trial.measurement.loop
+    assert (loop.device.name, trial.discovery and trial.discovery.bf16_native) == ("Tesla T4", False)
+    assert has_torchs_peaks(ended, trial)
+    t4, a10g = trial.telemetry.gpus
+    assert (t4.is_used, a10g.is_used) == (True, False)
+    assert a10g.peak_used_bytes == DRIVERS_OWN_BYTES
+    assert t4.peak_used_bytes is not None and loop.peak_reserved_bytes is not None
+    assert t4.peak_used_bytes > loop.peak_reserved_bytes
+    assert {work.device for work in simulated_gpu.trace()} == {0}
+    assert "gpu-underused" not in {finding.code for finding in ended.profile.findings}
+
+
+def test_two_ranks_are_measured_as_one_training(simulated_gpu: SimulatedGpu) -> None:
+    ranks = ["python", "-m", "torch.distributed.run", "--nproc-per-node", "2", str(SCRIPTS / "ddp_nccl.py")]
+    ended = tunekit(simulated_gpu, "profile", SHORT, ranks, "a10g:slower=16,a10g:slower=16")
+    assert ended.process.returncode == 0, ended.process.stderr
+    trial = measured(ended.profile.trials[0])
+    assert trial.measurement is not None and trial.telemetry is not None
+    loop = trial.measurement.loop
+    assert (loop.world_size, loop.batch_size) == (2, 64)
+    assert loop.rate_samples_per_s == pytest.approx(
+        2 * 64 * loop.steady_batches / loop.steady_time_s, rel=0.2
+    )
+    assert [gpu.is_used for gpu in trial.telemetry.gpus] == [True, True]
+    assert len(re.findall(rf"ranks that sum to {ALL_OF_TWO:.0f}", ended.output())) == 2
+    losses = {device: _count(simulated_gpu, device, "nll_loss_forward") for device in (0, 1)}
+    assert abs(losses[0] - losses[1]) <= max(losses.values()) * 0.1
+    assert min(losses.values()) >= loop.steady_batches
+
+
+def test_a_gradient_scaler_keeps_its_scale_and_fp16_is_seen_on_the_device(
+    simulated_gpu: SimulatedGpu,
+) -> None:
+    ended = tunekit(simulated_gpu, "profile", SHORT, script("scaler_loop.py"), "t4:slower=8")
+    assert ended.process.returncode == 0, ended.process.stderr
+    trial = measured(ended.profile.trials[0])
+    assert trial.discovery is not None and trial.discovery.scales_gradients
+    assert trial.config is not None and trial.config.precision == "fp16"
+    assert set(re.findall(r"scale (\S+)", ended.output())) == {"4096"}
+    products = {work.name.split()[1] for work in simulated_gpu.trace() if work.name.startswith("gemm ")}
+    assert products == {"fp16"}
+
+
+def test_an_accelerate_loop_is_measured_with_the_precision_that_it_chose(simulated_gpu: SimulatedGpu) -> None:
+    ended = tunekit(
+        simulated_gpu, "profile", SHORT, script("accelerate_loop.py", "--mixed_precision", "bf16")
+    )
+    assert ended.process.returncode == 0, ended.process.stderr
+    trial = measured(ended.profile.trials[0])
+    assert trial.config is not None and trial.config.precision == "bf16"
+    (work,) = of_trials(simulated_gpu.trace())
+    assert {one.name.split()[1] for one in work if one.name.startswith("gemm ")} == {"bf16"}
+
+
+def _count(gpu: SimulatedGpu, device: int, part: str) -> int:
+    return sum(work.device == device and part in work.name for work in gpu.trace())

@@ -1,0 +1,78 @@
+"""Whole searches on a simulated device: every config that was tried is the one that the device worked in."""
+
+import re
+
+import pytest
+from gpu_commands import SCRIPTS, Ended, has_torchs_peaks, measured, of_trials, script, tunekit
+from gpu_environment import SimulatedGpu
+
+from simgpu.trace import Work
+from tunekit.records.trial import TrialRecord
+
+FEW = ["--trials", "2", "--confirm", "1", "--window", "1", "--budget", "10m"]
+TYPES = {"fp32": {"fp32", "tf32"}, "tf32": {"fp32", "tf32"}, "bf16": {"bf16"}, "fp16": {"fp16"}}
+PRODUCTS = ("gemm ", "conv fprop ", "conv dgrad ", "conv wgrad ")
+
+
+def _holds_in(trial: TrialRecord, work: list[Work]) -> None:
+    """Hold a trial's config against what the device did for it."""
+    config = measured(trial).config
+    assert config is not None and trial.measurement is not None
+    products = [one.name for one in work if one.name.startswith(PRODUCTS)]
+    kinds = {name.split()[2 if name.startswith("conv") else 1] for name in products}
+    assert kinds <= TYPES[config.precision]
+    pictures = [name for name in products if name.startswith("conv fprop")]
+    if pictures:
+        batches = [int(size) for size in re.findall(r" n(\d+) ", "\n".join(pictures))]
+        assert max(set(batches), key=batches.count) == config.batch_size
+        assert all((" nhwc " in name) is config.channels_last for name in pictures)
+
+
+def _searched(gpu: SimulatedGpu, *command: str) -> Ended:
+    ended = tunekit(gpu, "search", FEW, command)
+    assert ended.process.returncode == 0, ended.process.stderr
+    run = ended.run
+    assert (run.measured_on, run.host.accelerators[0].name) == ("a10g", "NVIDIA A10G")
+    assert len(run.trials) >= 4
+    by_trial = of_trials(gpu.trace())
+    assert len(by_trial) == len(run.trials)
+    for trial, work in zip(run.trials, by_trial, strict=True):
+        _holds_in(trial, work)
+        assert trial.measurement is not None and trial.measurement.loop.device.name == "NVIDIA A10G"
+    return ended
+
+
+def test_a_plain_script_is_searched_and_its_config_then_runs_as_it_says(simulated_gpu: SimulatedGpu) -> None:
+    ended = _searched(simulated_gpu, *script("plain.py", "--samples", "1280"))
+    assert all(has_torchs_peaks(ended, trial) for trial in ended.run.trials)
+    again = tunekit(simulated_gpu, "compare", [str(ended.folder), str(ended.folder)])
+    assert again.process.returncode == 0, again.process.stderr
+    before = len(of_trials(simulated_gpu.trace()))
+    command = script("plain.py", "--samples", "1280", "--epochs", "1")
+    options = [str(ended.folder / "balanced.yaml"), "--keep-lr"]
+    ran = tunekit(simulated_gpu, "run", options, command)
+    assert ran.process.returncode == 0, ran.process.stderr
+    best = next(one for one in ended.run.recommendations if one.tier == "balanced")
+    trained = of_trials(simulated_gpu.trace())[before:]
+    assert len(trained) == 1
+    like = next(trial for trial in ended.run.trials if trial.config == best.config)
+    _holds_in(like, trained[0])
+
+
+@pytest.mark.parametrize("name", ["hf_trainer.py", "lightning_fit.py"])
+def test_a_frameworks_loop_is_searched(simulated_gpu: SimulatedGpu, name: str) -> None:
+    _searched(simulated_gpu, "python", str(SCRIPTS / name), "--output", str(simulated_gpu.own / "output"))
+
+
+def test_what_fits_is_told_from_one_run_on_the_device(simulated_gpu: SimulatedGpu) -> None:
+    options = ["--gpu", "t4", "--gpu", "a10g", "--batch", "256", "--window", "1"]
+    ended = tunekit(simulated_gpu, "fits", options, script("plain.py"))
+    assert ended.process.returncode == 0, ended.process.stderr
+    assert "a10g (here)" in ended.process.stdout
+
+
+def test_doctor_names_the_devices_by_the_drivers_numbers(simulated_gpu: SimulatedGpu) -> None:
+    ended = tunekit(simulated_gpu, "doctor", [], script("plain.py"), "t4,a10g")
+    assert "0: Tesla T4, 15.0 GiB" in ended.process.stdout
+    assert "1: NVIDIA A10G, 22.5 GiB" in ended.process.stdout
+    assert "device-order" in ended.process.stdout
