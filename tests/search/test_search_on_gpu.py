@@ -18,7 +18,7 @@ MEMORY_BYTES = 1 << 30
 DEVICE = f"a100-sxm-80:slower=96:memory_bytes={MEMORY_BYTES}:context_bytes=64MiB"
 """So slow that a busy host hardly shows, and with little of its memory taken before torch begins."""
 NEAR = 0.85
-"""Share of the fastest from which on a config is as good as found: of two neighbouring batch sizes the smaller
+"""Share of the fastest from which a config is as good as found: of two neighbouring batch sizes the smaller
 has about 0.9, and a busy host may hide that; another precision has a half."""
 FIXED = ("num_workers=0", "pin_memory=false", "compile=false")
 
