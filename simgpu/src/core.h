@@ -82,7 +82,7 @@ typedef struct {                          /* what a test changes while processes
 } sim_control;
 typedef struct { int64_t begin, end; } sim_gap;
 typedef struct { int64_t free_at; sim_gap gaps[SIM_GAPS]; } sim_line; /* an engine's time line: idle spans before its end */
-typedef struct { double share; int64_t at; } sim_heat; /* how far towards heat soak, 0 to 1 */
+typedef struct { double share; int64_t at; } sim_heat; /* how far towards heat soak at a moment, 0 to 1 */
 typedef struct {
     int64_t magic;
     pthread_mutex_t lock;                 /* of the time lines; survives the death of who holds it */
@@ -102,8 +102,8 @@ void sim_give(int index, int64_t bytes);
 bool sim_context(void);                   /* the current device's context, made at its first use; false: no room */
 bool sim_has_context(int ordinal);
 double sim_busy_share(int index, int64_t window_ns);
-void sim_warm(int index, double busy_s);  /* within the lock of the time lines */
-double sim_clock_share(int index);        /* of the full clock, by heat soak and control */
+void sim_warm(int index, int64_t begin, int64_t end); /* by work; within the lock of the time lines */
+double sim_clock_share(int index, int64_t ns); /* of the full clock at a moment, by heat soak and control */
 int sim_control_set(int index, const char *key, double value); /* 0, or -1: no such device or key */
 int sim_throttle_mask(int index);         /* NVML's bits: 1 idle, 4 software power cap, ... */
 

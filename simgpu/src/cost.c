@@ -101,7 +101,8 @@ static void read_operands(kernel *k) {
     if (k->operands > OPERANDS) k->operands = OPERANDS;
     for (int i = 0; i < OPERANDS; i++) k->operand_bytes[i] = k->element_bytes;
     for (int f = 0; f < 3; f++)
-        if ((at = strstr(k->name, functors[f].functor)) && types_of(at + strlen(functors[f].functor), 0, types, 3) == 3) {
+        if ((at = strstr(k->name, functors[f].functor)) &&
+            types_of(at + strlen(functors[f].functor), 0, types, 3) == 3) {
             k->operands = functors[f].types[2] < 0 ? 2 : 3;
             for (int i = 0; i < k->operands; i++) k->operand_bytes[i] = types[functors[f].types[i]];
             return;
@@ -117,7 +118,8 @@ static void read_operands(kernel *k) {
         if (strstr(k->name, "compare_scalar_kernel")) k->operand_bytes[0] = 1;
         if (!k->operands) k->operands = inputs + 1;
     }
-    if (!k->operands) k->operands = strstr(k->name, "15CUDAFunctor_addI") ? 3 : strstr(k->name, "11FillFunctorI") ? 1 : 2;
+    if (!k->operands)
+        k->operands = strstr(k->name, "15CUDAFunctor_addI") ? 3 : strstr(k->name, "11FillFunctorI") ? 1 : 2;
 }
 
 /* ---- arguments ---- */
@@ -127,13 +129,23 @@ static double int64_at(const sim_launch *l, int i) { return (double)*(const int6
 static sim_cost moves(double bytes) { return (sim_cost){.bytes = bytes > 0 ? bytes : 0, .rate = SIM_FP32}; }
 static sim_cost elements(const kernel *k, double count) { return moves(count * k->by->passes * k->element_bytes); }
 
-static sim_cost by_threads(const kernel *k, const sim_launch *l) { return moves(sim_threads(l) * THREAD_ELEMENTS * k->element_bytes); }
+static sim_cost by_threads(const kernel *k, const sim_launch *l) {
+    return moves(sim_threads(l) * THREAD_ELEMENTS * k->element_bytes);
+}
 static sim_cost by_int32(const kernel *k, const sim_launch *l) { return elements(k, int32_at(l, k->by->a)); }
 static sim_cost by_int64(const kernel *k, const sim_launch *l) { return elements(k, int64_at(l, k->by->a)); }
-static sim_cost by_product32(const kernel *k, const sim_launch *l) { return elements(k, int32_at(l, k->by->a) * int32_at(l, k->by->b)); }
-static sim_cost by_product64(const kernel *k, const sim_launch *l) { return elements(k, int64_at(l, k->by->a) * int64_at(l, k->by->b)); }
-static sim_cost by_rows32(const kernel *k, const sim_launch *l) { return elements(k, l->grid[0] * int32_at(l, k->by->a)); }
-static sim_cost by_rows64(const kernel *k, const sim_launch *l) { return elements(k, l->grid[0] * int64_at(l, k->by->a)); }
+static sim_cost by_product32(const kernel *k, const sim_launch *l) {
+    return elements(k, int32_at(l, k->by->a) * int32_at(l, k->by->b));
+}
+static sim_cost by_product64(const kernel *k, const sim_launch *l) {
+    return elements(k, int64_at(l, k->by->a) * int64_at(l, k->by->b));
+}
+static sim_cost by_rows32(const kernel *k, const sim_launch *l) {
+    return elements(k, l->grid[0] * int32_at(l, k->by->a));
+}
+static sim_cost by_rows64(const kernel *k, const sim_launch *l) {
+    return elements(k, l->grid[0] * int64_at(l, k->by->a));
+}
 static sim_cost by_accessor(const kernel *k, const sim_launch *l) { /* a pointer and three sizes */
     const int32_t *sizes = (const int32_t *)((char *)l->args[k->by->a] + 8);
     return elements(k, (double)sizes[0] * sizes[1] * sizes[2]);
@@ -174,13 +186,15 @@ static sim_cost strided(const kernel *k, const sim_launch *l) {
     int dimensions = *(const int *)closure, n = k->operands;
     size_t data_at = (STRIDES_AT + 4 * (size_t)DIMENSIONS * (size_t)n + 7) / 8 * 8;
     bool known = dimensions >= 0 && dimensions <= DIMENSIONS;
-    for (int i = 0; known && i < n; i++) known = sim_find(((void *const *)(closure + data_at))[i], NULL, NULL, NULL) != SIM_NOWHERE;
+    for (int i = 0; known && i < n; i++)
+        known = sim_find(((void *const *)(closure + data_at))[i], NULL, NULL, NULL) != SIM_NOWHERE;
     if (!known) return contiguous(k, l);
     double bytes = 0;
     for (int i = 0; i < n; i++) {
         double count = 1;
         for (int d = 0; d < dimensions; d++)
-            if (((const uint32_t *)(closure + STRIDES_AT))[d * n + i]) count *= *(const uint32_t *)(closure + 4 + 12 * d);
+            if (((const uint32_t *)(closure + STRIDES_AT))[d * n + i])
+                count *= *(const uint32_t *)(closure + 4 + 12 * d);
         bytes += count * k->operand_bytes[i];
     }
     return moves(bytes);
@@ -191,7 +205,8 @@ typedef struct { int element, inputs, outputs, steps[3], input_by[3], output_by[
 static sim_cost reduced(const kernel *k, const sim_launch *l) {
     for (int at = 0; at <= 64; at += 4) {
         const reduction *r = (const reduction *)((char *)l->args[0] + at);
-        if (r->width != (int)l->block[0] || r->height != (int)l->block[1] || r->threads != r->width * r->height) continue;
+        if (r->width != (int)l->block[0] || r->height != (int)l->block[1] || r->threads != r->width * r->height)
+            continue;
         if (r->element < 1 || r->element > 32 || r->inputs < 1 || r->outputs < 1) continue;
         return moves(((double)r->inputs + 1) * r->outputs * k->element_bytes);
     }
@@ -205,7 +220,9 @@ typedef struct { int tensors[5], blocks, index_bytes; } list_layout; /* tensors 
 static const list_layout plain[] = {{{110, 64, 48, 36, 30}, 320, 1}, {{770, 448, 336, 252, 210}, 2240, 2}};
 static const list_layout scalars[] = {{{96, 64, 48, 36, 30}, 320, 1}, {{672, 448, 336, 252, 210}, 2240, 2}};
 
-static int index_at(const char *at, int i, int bytes) { return bytes == 1 ? ((const uint8_t *)at)[i] : ((const uint16_t *)at)[i]; }
+static int index_at(const char *at, int i, int bytes) {
+    return bytes == 1 ? ((const uint8_t *)at)[i] : ((const uint16_t *)at)[i];
+}
 
 /* Elements of one launch under this layout; -1 where it contradicts itself, so that it is another one. */
 static double count_list(const char *list, const list_layout *layout, int lists, size_t per_tensor, unsigned blocks) {
@@ -226,7 +243,7 @@ static double count_list(const char *list, const list_layout *layout, int lists,
     return sum;
 }
 
-/* Reads and writes: of a fused optimizer all lists and all but the gradients; of others what the functor's numbers say. */
+/* Reads and writes: of a fused optimizer all lists and all but the gradients, else what the functor's numbers say. */
 static double list_passes(const char *name, int lists) {
     const char *functor = strstr(name, "FunctorI"), *at;
     int depth, inputs, result;
@@ -238,7 +255,8 @@ static double list_passes(const char *name, int lists) {
 }
 static sim_cost foreach(const kernel *k, const sim_launch *l) {
     const char *name = k->name, *depth = strstr(name, "MetadataI");
-    bool has_steps = strstr(name, "FusedOptimizerTensorListMetadata"), has_scalars = strstr(name, "TensorListScalarListMetadata");
+    bool has_steps = strstr(name, "FusedOptimizerTensorListMetadata"),
+         has_scalars = strstr(name, "TensorListScalarListMetadata");
     double scalar = 0, count = -1;
     if (!depth) return by_threads(k, l);
     depth += strlen("MetadataI");
@@ -246,7 +264,8 @@ static sim_cost foreach(const kernel *k, const sim_launch *l) {
     int lists = !strncmp(depth, "Li", 2) ? atoi(depth + 2) : 0;
     if (lists < 1 || lists > 5) return by_threads(k, l);
     for (int i = 0; i < 2 && count < 0; i++)
-        count = count_list(l->args[0], has_scalars ? &scalars[i] : &plain[i], lists, has_steps ? 8 : (size_t)scalar, l->grid[0]);
+        count = count_list(l->args[0], has_scalars ? &scalars[i] : &plain[i], lists, has_steps ? 8 : (size_t)scalar,
+                           l->grid[0]);
     if (count < 0) return by_threads(k, l);
     return moves(count * k->element_bytes * list_passes(name, lists));
 }
@@ -255,7 +274,8 @@ static sim_cost foreach(const kernel *k, const sim_launch *l) {
 static sim_cost concatenated(const kernel *k, const sim_launch *l) {
     const char *types = strstr(k->name, "OpaqueTypeILj");
     int dimensions, batch;
-    if (!(types = types ? strstr(types, "EEjLi") : NULL) || sscanf(types, "EEjLi%dELi%dE", &dimensions, &batch) != 2) return by_threads(k, l);
+    if (!(types = types ? strstr(types, "EEjLi") : NULL) || sscanf(types, "EEjLi%dELi%dE", &dimensions, &batch) != 2)
+        return by_threads(k, l);
     const uint32_t *counts = (const uint32_t *)((char *)l->args[1] + batch * 16);
     double sum = 0;
     for (unsigned i = 0; i < l->grid[1] && i < (unsigned)batch; i++) sum += counts[i];
@@ -264,7 +284,8 @@ static sim_cost concatenated(const kernel *k, const sim_launch *l) {
 
 /* ---- attention: forward two products of queries x keys x head, backward five ---- */
 
-static sim_cost attention(const kernel *k, double heads, double queries, double keys, double head, bool causal, double products) {
+static sim_cost attention(const kernel *k, double heads, double queries, double keys, double head, bool causal,
+                          double products) {
     double pairs = causal ? (keys >= queries ? queries * (keys - queries / 2) : keys * keys / 2) : queries * keys;
     bool bfloat = strstr(k->name, "bfloat16") || strstr(k->name, "_bf16_"), tensor_cores = strstr(k->name, "_sm80");
     sim_rate rate = k->is_half ? (bfloat ? SIM_BF16 : SIM_FP16) : tensor_cores ? SIM_TF32 : SIM_FP32;
@@ -283,7 +304,8 @@ typedef struct {
 } flash_parameters;
 static sim_cost flash(const kernel *k, const sim_launch *l) {
     const flash_parameters *p = l->args[0];
-    if (p->heads < 1 || p->batch < 1 || p->queries < 1 || p->keys < 1 || p->head < 1 || p->head > 1024) return by_threads(k, l);
+    if (p->heads < 1 || p->batch < 1 || p->queries < 1 || p->keys < 1 || p->head < 1 || p->head > 1024)
+        return by_threads(k, l);
     return attention(k, (double)p->heads * p->batch, p->queries, p->keys, p->head, k->is_causal, k->by->passes);
 }
 /* Memory-efficient attention: head sizes, queries and keys lie at `a`, the kind of mask at `b`. */
@@ -354,7 +376,8 @@ static void read_name(kernel *k, const char *name) {
     const char *types = k->by == &by_default ? name : strstr(name, k->by->part);
     k->element_bytes = first_type(types);
     if (k->by->cost == foreach && (types = strstr(name, "FunctorI"))) k->element_bytes = first_type(types + 7);
-    if (k->by->cost == flash || (k->by->cost == efficient && !strstr(name, "_f32_"))) k->is_half = true, k->element_bytes = 2;
+    if (k->by->cost == flash || (k->by->cost == efficient && !strstr(name, "_f32_")))
+        k->is_half = true, k->element_bytes = 2;
     if (!k->element_bytes) k->element_bytes = 4;
     k->is_causal = k->by->cost == flash && flag_after(name, k->by->part, 1);
     read_operands(k);

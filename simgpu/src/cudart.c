@@ -323,7 +323,8 @@ static E copy_rows(void *to, size_t to_pitch, const void *from, size_t from_pitc
     PASS(sim_capture_forbids_work(s));
     if (s->capture && (wait || r.pageable)) return sim_fail(sim_capture_forbids_wait(s));
     if ((int64_t)(width * rows) <= sim_copy_limit_bytes)
-        for (size_t i = 0; i < rows; i++) memmove((char *)to + i * to_pitch, (const char *)from + i * from_pitch, width);
+        for (size_t i = 0; i < rows; i++)
+            memmove((char *)to + i * to_pitch, (const char *)from + i * from_pitch, width);
     if (r.kind == COPY_TO_HOST && rows == 1) sim_read_back(s, to, width);
     int64_t end = queue_copy(s, &r, width * rows);
     if (wait || (r.pageable && (r.kind != COPY_TO_DEVICE || width * rows > STAGED_BYTES))) sim_wait_until(end);
@@ -380,7 +381,11 @@ E cudaStreamCreateWithPriority(void **stream, unsigned flags, int priority) {
 E cudaStreamCreateWithFlags(void **stream, unsigned flags) { return cudaStreamCreateWithPriority(stream, flags, 0); }
 E cudaStreamCreate(void **stream) { return cudaStreamCreateWithPriority(stream, 0, 0); }
 E cudaStreamDestroy(void *stream) { ENTER(); sim_stream_free(stream); return CUDA_OK; }
-E cudaStreamGetPriority(void *stream, int *priority) { ENTER(); *priority = sim_stream_of(stream)->priority; return CUDA_OK; }
+E cudaStreamGetPriority(void *stream, int *priority) {
+    ENTER();
+    *priority = sim_stream_of(stream)->priority;
+    return CUDA_OK;
+}
 E cudaStreamGetDevice(void *stream, int *ordinal) { ENTER(); *ordinal = sim_stream_of(stream)->device; return CUDA_OK; }
 E cudaStreamQuery(void *stream) {
     ENTER_CONTEXT();
@@ -472,13 +477,15 @@ void **__cudaRegisterFatBinary(void *binary) { static void *handle; return &hand
 void __cudaRegisterFatBinaryEnd(void **handle) { }
 void __cudaUnregisterFatBinary(void **handle) { }
 char __cudaInitModule(void **handle) { return 1; }
-void __cudaRegisterVar(void **handle, char *at, char *name, const char *text, int external, size_t bytes, int constant, int global) { }
-void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name, int limit, void *thread, void *block,
-                            dim3 *block_dim, dim3 *grid_dim, int *warp) {
+void __cudaRegisterVar(void **handle, char *at, char *name, const char *text, int external, size_t bytes, int constant,
+                       int global) {}
+void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name, int limit, void *thread,
+                            void *block, dim3 *block_dim, dim3 *grid_dim, int *warp) {
     sim_name_function(host, name);
 }
 
-static E launch(const char *call, const void *function, dim3 grid, dim3 block, void **args, size_t shared, void *stream) {
+static E launch(const char *call, const void *function, dim3 grid, dim3 block, void **args, size_t shared,
+                void *stream) {
     PASS(sim_refuses(call));
     PASS(sim_enter_context());
     sim_stream *s = sim_stream_of(stream);
@@ -517,7 +524,8 @@ E cudaFuncGetAttributes(function_attributes *a, const void *function) {
 }
 E cudaFuncSetAttribute(const void *function, int attribute, int value) { ENTER(); return CUDA_OK; }
 E cudaKernelSetAttributeForDevice(void *kernel, int attribute, int value, int ordinal) { ENTER(); return CUDA_OK; }
-E cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, const void *f, int threads, size_t shared, unsigned flags) {
+E cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, const void *f, int threads, size_t shared,
+                                                         unsigned flags) {
     ENTER();
     *blocks = sim_blocks_per_sm(sim_here(), threads, shared);
     return CUDA_OK;
@@ -528,7 +536,8 @@ E cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *f, int 
 
 /* ---- the driver's functions, asked for by name ---- */
 
-E cudaGetDriverEntryPointByVersion(const char *name, void **f, unsigned version, unsigned long long flags, int *result) {
+E cudaGetDriverEntryPointByVersion(const char *name, void **f, unsigned version, unsigned long long flags,
+                                   int *result) {
     static int (*ask)(const char *, void **, int, uint64_t, int *);
     *f = NULL;
     if (!ask) {

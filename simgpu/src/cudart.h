@@ -20,9 +20,10 @@ typedef struct { int64_t at; unsigned flags; bool recorded; uint64_t capture_id;
 
 /* ---- capture (cudart_graph.c) ---- */
 
-cuda_error sim_capture_forbids(void);             /* an unsafe call while a capture is under way; it breaks the capture */
+cuda_error sim_capture_forbids(void); /* an unsafe call while a capture is under way; it breaks the capture */
 cuda_error sim_capture_forbids_wait(sim_stream *stream);  /* a wait for this stream, or a question to it */
-cuda_error sim_capture_forbids_work(sim_stream *stream);  /* work on the legacy stream beside a capture that it would join */
+cuda_error
+sim_capture_forbids_work(sim_stream *stream); /* work on the legacy stream beside a capture that it would join */
 cuda_error sim_capture_waits(sim_stream *stream, const sim_event *event, unsigned flags);
 
 /* ---- the few kernels that compute (cudart_kernels.c) ---- */

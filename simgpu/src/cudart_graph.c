@@ -101,7 +101,8 @@ E cudaStreamBeginCapture(void *stream, int mode) {
     ENTER_CONTEXT();
     return begin(sim_stream_of(stream), NULL, mode);
 }
-E cudaStreamBeginCaptureToGraph(void *stream, graph *into, void *const *nodes, const void *edges, size_t count, int mode) {
+E cudaStreamBeginCaptureToGraph(void *stream, graph *into, void *const *nodes, const void *edges, size_t count,
+                                int mode) {
     ENTER_CONTEXT();
     TRY(into, CUDA_INVALID_VALUE);
     return begin(sim_stream_of(stream), into, mode);
@@ -149,7 +150,8 @@ E cudaStreamIsCapturing(void *stream, int *status) {
 }
 
 /* Work of a capture hangs on nothing here: it is a sum. */
-static E info(void *stream, int *status, unsigned long long *id, void **into, void ***nodes, void **edges, size_t *count) {
+static E info(void *stream, int *status, unsigned long long *id, void **into, void ***nodes, void **edges,
+              size_t *count) {
     sim_stream *s = sim_stream_of(stream);
     *status = status_of(s);
     if (id) *id = s->capture_id;
@@ -160,16 +162,19 @@ static E info(void *stream, int *status, unsigned long long *id, void **into, vo
     return CUDA_OK;
 }
 #if CUDA_MAJOR < 13
-E cudaStreamGetCaptureInfo_v2(void *stream, int *status, unsigned long long *id, void **into, void ***nodes, size_t *count) {
+E cudaStreamGetCaptureInfo_v2(void *stream, int *status, unsigned long long *id, void **into, void ***nodes,
+                              size_t *count) {
     ENTER();
     return info(stream, status, id, into, nodes, NULL, count);
 }
-E cudaStreamGetCaptureInfo_v3(void *stream, int *status, unsigned long long *id, void **into, void ***nodes, void **edges, size_t *count) {
+E cudaStreamGetCaptureInfo_v3(void *stream, int *status, unsigned long long *id, void **into, void ***nodes,
+                              void **edges, size_t *count) {
     ENTER();
     return info(stream, status, id, into, nodes, edges, count);
 }
 #else
-E cudaStreamGetCaptureInfo(void *stream, int *status, unsigned long long *id, void **into, void ***nodes, void **edges, size_t *count) {
+E cudaStreamGetCaptureInfo(void *stream, int *status, unsigned long long *id, void **into, void ***nodes, void **edges,
+                           size_t *count) {
     ENTER();
     return info(stream, status, id, into, nodes, edges, count);
 }
@@ -245,7 +250,9 @@ E cudaGraphLaunch(graph *g, void *stream) {
 }
 E cudaGraphDestroy(graph *g) { drop(g); return CUDA_OK; }
 E cudaGraphExecDestroy(graph *g) { drop(g); return CUDA_OK; }
-E cudaGraphDebugDotPrint(graph *g, const char *path, unsigned flags) { return sim_fail(sim_missing("cudaGraphDebugDotPrint", CUDA_NOT_SUPPORTED)); }
+E cudaGraphDebugDotPrint(graph *g, const char *path, unsigned flags) {
+    return sim_fail(sim_missing("cudaGraphDebugDotPrint", CUDA_NOT_SUPPORTED));
+}
 E cudaGraphGetNodes(graph *g, void **nodes, size_t *count) {
     size_t have = (size_t)g->work.nodes;
     if (nodes) /* a node is a place within the graph: nothing is asked of it but which it is */

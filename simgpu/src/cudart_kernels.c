@@ -4,8 +4,8 @@
    - Fills of any size (GradScaler's scale, torch.ones).
    - Pointwise kernels on at most SMALL contiguous elements: sums, products, quotients, comparisons, absolute values,
      conversions, and, or, not. An operation that isn't among them gives 0.
-   - Whole reductions of at most SMALL contiguous elements by sum, mean, any, all; others give 0, "all" gives true, where
-     their outputs are few.
+   - Whole reductions of at most SMALL contiguous elements by sum, mean, any, all; others give 0, "all" gives true,
+     where their outputs are few.
    - The loss of class probabilities is that of guessing, the logarithm of the number of classes. GradScaler's update.
 
    All else leaves in its output what lay there. So a loss is finite, not true. */
@@ -17,7 +17,9 @@
 enum { SMALL = 4096 };
 typedef enum { NONE, BOOL, BYTE, INT32, INT64, HALF, BFLOAT, FLOAT, DOUBLE } type;
 
-static size_t bytes_of(type t) { return t == NONE ? 0 : t <= BYTE ? 1 : t == HALF || t == BFLOAT ? 2 : t == INT32 || t == FLOAT ? 4 : 8; }
+static size_t bytes_of(type t) {
+    return t == NONE ? 0 : t <= BYTE ? 1 : t == HALF || t == BFLOAT ? 2 : t == INT32 || t == FLOAT ? 4 : 8;
+}
 
 /* ---- numbers of each type ---- */
 
@@ -103,12 +105,39 @@ static void fill(type t, size_t count, const void *value, char *to) {
 
 /* ---- pointwise ---- */
 
-typedef enum { ZERO, ADD, ADD_CONSTANT, CONSTANT_ADD, MULTIPLY, DIVIDE, EQUAL, COPY, ABSOLUTE, NEGATIVE, AND, OR, NOT } operation;
-static const struct { const char *part; operation does; } operations[] = {
-    {"15CUDAFunctor_addI", ADD}, {"22CUDAFunctorOnOther_addI", CONSTANT_ADD}, {"21CUDAFunctorOnSelf_addI", ADD_CONSTANT},
-    {"10MulFunctorI", MULTIPLY}, {"11MulFunctorI", MULTIPLY}, {"10DivFunctorI", DIVIDE}, {"16CompareEqFunctorI", EQUAL},
-    {"copy_kernel_cuda", COPY}, {"10AbsFunctorI", ABSOLUTE}, {"15neg_kernel_cuda", NEGATIVE}, {"17BitwiseAndFunctorI", AND},
-    {"16BitwiseOrFunctorI", OR}, {"23bitwise_not_kernel_cuda", NOT}, {"23logical_not_kernel_cuda", NOT},
+typedef enum {
+    ZERO,
+    ADD,
+    ADD_CONSTANT,
+    CONSTANT_ADD,
+    MULTIPLY,
+    DIVIDE,
+    EQUAL,
+    COPY,
+    ABSOLUTE,
+    NEGATIVE,
+    AND,
+    OR,
+    NOT
+} operation;
+static const struct {
+    const char *part;
+    operation does;
+} operations[] = {
+    {"15CUDAFunctor_addI", ADD},
+    {"22CUDAFunctorOnOther_addI", CONSTANT_ADD},
+    {"21CUDAFunctorOnSelf_addI", ADD_CONSTANT},
+    {"10MulFunctorI", MULTIPLY},
+    {"11MulFunctorI", MULTIPLY},
+    {"10DivFunctorI", DIVIDE},
+    {"16CompareEqFunctorI", EQUAL},
+    {"copy_kernel_cuda", COPY},
+    {"10AbsFunctorI", ABSOLUTE},
+    {"15neg_kernel_cuda", NEGATIVE},
+    {"17BitwiseAndFunctorI", AND},
+    {"16BitwiseOrFunctorI", OR},
+    {"23bitwise_not_kernel_cuda", NOT},
+    {"23logical_not_kernel_cuda", NOT},
 };
 
 static double combine(operation does, double a, double b, double alpha, bool negated) {
@@ -140,7 +169,8 @@ static pointwise read_pointwise(const char *name) {
         if (!at) continue;
         at += strlen(binary[i]);
         p.a = read_type(&at);
-        bool boolean = *at != 'S' ? (read_type(&at), *at == 'b') : (at = strchr(at, '_') ? strchr(at, '_') + 1 : at, *at == 'b');
+        bool boolean =
+            *at != 'S' ? (read_type(&at), *at == 'b') : (at = strchr(at, '_') ? strchr(at, '_') + 1 : at, *at == 'b');
         p.b = p.a, p.out = boolean ? BOOL : p.a;
         p.a_is_constant = i == 1, p.b_is_constant = i == 2;
         return p;
@@ -157,8 +187,15 @@ static pointwise read_pointwise(const char *name) {
 }
 
 static type type_of_code(int code) { /* as c10::ScalarType numbers them */
-    static const type types[] = {BYTE, BYTE, NONE, INT32, INT64, HALF, FLOAT, DOUBLE, NONE, NONE, NONE, BOOL, NONE, NONE, NONE, BFLOAT};
+    static const type types[] = {BYTE, BYTE, NONE, INT32, INT64, HALF, FLOAT, DOUBLE,
+                                 NONE, NONE, NONE, BOOL,  NONE,  NONE, NONE,  BFLOAT};
     return code >= 0 && code < 16 ? types[code] : NONE;
+}
+
+static bool is_there(const char *data, type t, size_t count) { /* a type misread would lead past its block */
+    char *base = NULL;
+    size_t bytes = 0;
+    return sim_find(data, (void **)&base, &bytes, NULL) == SIM_ON_DEVICE && data + bytes_of(t) * count <= base + bytes;
 }
 
 static void compute_pointwise(const char *name, void **args) {
@@ -166,9 +203,16 @@ static void compute_pointwise(const char *name, void **args) {
     char *const *data = args[2];
     if (count < 1 || count > SMALL || pointers < 2) return;
     pointwise p = read_pointwise(name);
-    if (strstr(name, "12LoadWithCastILi1E")) p.a = type_of_code(*(int8_t *)args[5]), p.out = type_of_code(*(int8_t *)args[6]);
+    if (strstr(name, "12LoadWithCastILi1E"))
+        p.a = type_of_code(*(int8_t *)args[5]), p.out = type_of_code(*(int8_t *)args[6]);
     else if (strstr(name, "12LoadWithCast")) return;
-    if (!p.out || !p.a) return;
+    if (!p.out || !p.a || !is_there(data[0], p.out, (size_t)count)) return;
+    if (p.does == ZERO) { /* whatever its operands: dropout's are a float and a bool */
+        for (size_t i = 0; i < (size_t)count; i++) put(data[0], p.out, i, 0);
+        return;
+    }
+    if (!is_there(data[1], p.a, (size_t)count)) return;
+    if (pointers > 2 && !is_there(data[2], p.b, (size_t)count)) return;
     const char *functor = args[1];
     type full = p.does != EQUAL && (p.a == HALF || p.a == BFLOAT) ? FLOAT : p.a; /* how it holds its own numbers */
     size_t size = bytes_of(full), constant_at = p.does == EQUAL && size < 4 ? 4 : size;
@@ -194,9 +238,11 @@ static void compute_pointwise(const char *name, void **args) {
 
 /* ---- reductions ---- */
 
-/* Behind its operation a reduction holds its configuration (its block's shape tells where), two offset calculators of 25
-   dimensions with one and two operands, then where it reads and writes. */
-typedef struct { int element, inputs, outputs, steps[3], input_by[3], output_by[2], width, height, threads, vectorized, vector; } configuration;
+/* Behind its operation a reduction holds its configuration (its block's shape tells where), two offset calculators of
+   25 dimensions with one and two operands, then where it reads and writes. */
+typedef struct {
+    int element, inputs, outputs, steps[3], input_by[3], output_by[2], width, height, threads, vectorized, vector;
+} configuration;
 enum { CALCULATOR_1 = 404, CALCULATOR_2 = 504 };
 
 static void compute_reduction(const char *name, const sim_launch *l) {
@@ -219,7 +265,8 @@ static void compute_reduction(const char *name, const sim_launch *l) {
     else if (strstr(name, "EjlLi")) out = INT64;
     size_t written = bytes_of(out) * (size_t)c->outputs, most = 0;
     char *base = NULL;
-    if (!in || !written || written > SMALL || sim_find(pointers[1], (void **)&base, &most, NULL) != SIM_ON_DEVICE) return;
+    if (!in || !written || written > SMALL || sim_find(pointers[1], (void **)&base, &most, NULL) != SIM_ON_DEVICE)
+        return;
     if ((char *)pointers[1] + written > base + most || sim_find(pointers[0], NULL, NULL, NULL) != SIM_ON_DEVICE) return;
     bool all = strstr(name, "and_kernel_cuda"), any = strstr(name, "or_kernel_cuda");
     bool mean = strstr(name, "7MeanOpsI"), sum = strstr(name, "11sum_functorI");
@@ -282,13 +329,14 @@ void sim_compute(const char *name, const sim_launch *l) {
     else if (strstr(name, "amp_update_scale_cuda_kernel")) update_scale(l->args);
 }
 
-/* How many elements a search found is 0: nonzero() and masked_select() are empty. A single float that no kernel here has
-   computed may be whatever lay in its block, labels of -100 among it, which read as NaN: such a number reads 0. */
+/* How many elements a search found is 0: nonzero() and masked_select() are empty. A single float that no kernel here
+   has computed may be whatever lay in its block, labels of -100 among it, which read as NaN: such a number reads 0. */
 void sim_read_back(const sim_stream *s, void *value, size_t bytes) {
     uint32_t word = 0;
     if (bytes <= 8 && s->last && strstr(s->last, "3cub")) memset(value, 0, bytes);
     if (bytes != 4 && bytes != 2) return;
     memcpy((char *)&word + 4 - bytes, value, bytes); /* 16 bits: as a bfloat16 */
     bool is_number = (word >> 23 & 0xff) != 0xff && !(bytes == 2 && (word >> 26 & 31) == 31);
-    if (!is_number && s->last && !strstr(s->last, "elementwise_kernel") && !strstr(s->last, "reduce_kernel")) memset(value, 0, bytes);
+    if (!is_number && s->last && !strstr(s->last, "elementwise_kernel") && !strstr(s->last, "reduce_kernel"))
+        memset(value, 0, bytes);
 }

@@ -33,7 +33,10 @@ R cuInit(unsigned flags) {
 R cuDriverGetVersion(int *version) { *version = CUDA_VERSION; return CUDA_OK; }
 R cuGetErrorString(R e, const char **text) { return (*text = sim_error_text(e)) ? CUDA_OK : CUDA_INVALID_VALUE; }
 R cuGetErrorName(R e, const char **name) { return (*name = sim_error_name(e, 1)) ? CUDA_OK : CUDA_INVALID_VALUE; }
-R cuLogsRegisterCallback(void *f, void *with, void **handle) { *handle = f; return CUDA_OK; } /* nothing is ever logged */
+R cuLogsRegisterCallback(void *f, void *with, void **handle) { /* nothing is ever logged */
+    *handle = f;
+    return CUDA_OK;
+}
 R cuLogsUnregisterCallback(void *handle) { return CUDA_OK; }
 R cuDeviceGetCount(int *count) { *count = sim_cuda_count(); return CUDA_OK; }
 R cuDeviceGet(int *device, int ordinal) {
@@ -173,7 +176,8 @@ R cuMemsetD32Async(address at, unsigned value, size_t count, void *stream) {
     if (!value) sim_set((void *)at, 0, 4 * count);
     else for (size_t i = 0; i < count; i++) ((unsigned *)at)[i] = value;
     sim_stream *s = sim_stream_of(stream);
-    sim_work(s, SIM_COMPUTE, 1500 + 4 * (double)count / sim_device_of(s->device)->bytes_per_s * 1e9, "Memset (Device)", 4 * count);
+    sim_work(s, SIM_COMPUTE, 1500 + 4 * (double)count / sim_device_of(s->device)->bytes_per_s * 1e9, "Memset (Device)",
+             4 * count);
     return CUDA_OK;
 }
 
@@ -212,7 +216,10 @@ typedef struct mapping { address at; size_t bytes; block *of; struct mapping *ne
 static mapping *mappings;
 static pthread_mutex_t mapping_lock = PTHREAD_MUTEX_INITIALIZER;
 
-R cuMemGetAllocationGranularity(size_t *bytes, const allocation_properties *p, int flags) { *bytes = SIM_PAGE; return CUDA_OK; }
+R cuMemGetAllocationGranularity(size_t *bytes, const allocation_properties *p, int flags) {
+    *bytes = SIM_PAGE;
+    return CUDA_OK;
+}
 R cuMemAddressReserve(address *at, size_t bytes, size_t alignment, address hint, unsigned long long flags) {
     ENTER();
     *at = (address)sim_map(bytes);
@@ -280,7 +287,12 @@ R cuMemRetainAllocationHandle(block **made, void *at) {
 /* ---- modules and launches ---- */
 
 typedef struct function { const char *name; bool is_known; sim_code code; struct function *next; } function;
-typedef struct { int ordinal; int64_t bytes; void *image; function *functions; } module; /* its image, where it is a cubin */
+typedef struct {
+    int ordinal;
+    int64_t bytes;
+    void *image; /* where it is a cubin */
+    function *functions;
+} module;
 
 R cuModuleLoadData(module **made, const void *image) {
     ENTER();
@@ -293,7 +305,9 @@ R cuModuleLoadData(module **made, const void *image) {
     if (length) (*made)->image = memcpy(malloc(length), image, length);
     return CUDA_OK;
 }
-R cuModuleLoadDataEx(module **made, const void *image, unsigned count, int *options, void **values) { return cuModuleLoadData(made, image); }
+R cuModuleLoadDataEx(module **made, const void *image, unsigned count, int *options, void **values) {
+    return cuModuleLoadData(made, image);
+}
 R cuModuleLoad(module **made, const char *path) {
     int file = open(path, O_RDONLY | O_CLOEXEC);
     off_t length = file < 0 ? 0 : lseek(file, 0, SEEK_END);
@@ -333,7 +347,9 @@ R cuFuncGetAttribute(int *value, int attribute, function *f) {
     }
     return CUDA_OK;
 }
-R cuFuncSetAttribute(function *f, int attribute, int value) { return attribute < FUNC_COUNT ? CUDA_OK : CUDA_INVALID_VALUE; }
+R cuFuncSetAttribute(function *f, int attribute, int value) {
+    return attribute < FUNC_COUNT ? CUDA_OK : CUDA_INVALID_VALUE;
+}
 R cuFuncSetCacheConfig(function *f, int config) { return CUDA_OK; }
 
 /* A kernel's code says what each thread moves, once over. How often Inductor's reductions loop, their last two numbers
@@ -346,7 +362,8 @@ static sim_cost cost_of(const function *f, const sim_launch *l) {
     for (int i = f->code.parameters - 1; l->args && i >= 0 && numbers < 2; i--)
         if (f->code.parameter_bytes[i] == 4) numel *= *(const int32_t *)l->args[i], numbers++;
     if (numbers && !strncmp(f->name, "triton_red_", 11)) turns = numel / LOOP_ELEMENTS / threads;
-    return (sim_cost){.bytes = threads * (f->code.bytes + f->code.loop_bytes * (turns > 1 ? turns : 1)), .rate = SIM_FP32};
+    return (sim_cost){.bytes = threads * (f->code.bytes + f->code.loop_bytes * (turns > 1 ? turns : 1)),
+                      .rate = SIM_FP32};
 }
 
 static R launch(const function *f, const driver_launch_config *c, void **args) {
@@ -361,8 +378,8 @@ static R launch(const function *f, const driver_launch_config *c, void **args) {
     sim_kernel(s, cost.flops, cost.rate, cost.bytes, f->name);
     return CUDA_OK;
 }
-R cuLaunchKernel(function *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
-                 void *stream, void **args, void **extra) {
+R cuLaunchKernel(function *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                 unsigned shared, void *stream, void **args, void **extra) {
     driver_launch_config c = {gx, gy, gz, bx, by, bz, shared, stream, NULL, 0};
     return launch(f, &c, args);
 }
@@ -395,4 +412,6 @@ R cuGetProcAddress_v2(const char *name, void **f, int version, uint64_t flags, i
     if (result) *result = *f ? ENTRY_POINT_FOUND : ENTRY_POINT_NOT_FOUND;
     return *f ? CUDA_OK : CUDA_NOT_FOUND;
 }
-R cuGetProcAddress(const char *name, void **f, int version, uint64_t flags) { return cuGetProcAddress_v2(name, f, version, flags, NULL); }
+R cuGetProcAddress(const char *name, void **f, int version, uint64_t flags) {
+    return cuGetProcAddress_v2(name, f, version, flags, NULL);
+}

@@ -1,14 +1,21 @@
 /* Reading cubins: registers, shared memory, parameters, and the loads and stores of a kernel's machine code.
 
-   An instruction has 16 bytes as of compute capability 7.0; its lowest 12 bits are the operation, three bits of the upper
-   half the width of an access. A branch to an earlier place ends a loop. */
+   An instruction has 16 bytes as of compute capability 7.0; its lowest 12 bits are the operation, three bits of the
+   upper half the width of an access. A branch to an earlier place ends a loop. */
 #include "driver_code.h"
 #include <elf.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { LOAD = 0x381, LOAD_DESCRIBED = 0x981, STORE = 0x386, STORE_DESCRIBED = 0x986, LOAD_TO_SHARED = 0xfae, BRANCH = 0x947 };
+enum {
+    LOAD = 0x381,
+    LOAD_DESCRIBED = 0x981,
+    STORE = 0x386,
+    STORE_DESCRIBED = 0x986,
+    LOAD_TO_SHARED = 0xfae,
+    BRANCH = 0x947
+};
 enum { PARAMETER = 0x17, PARAMETER_V2 = 0x45, SIZED = 4 };
 
 typedef struct { const char *at; size_t bytes; const Elf64_Shdr *header; } section;
@@ -33,7 +40,11 @@ static int width_of(const instruction *i) {
     enum { EVICT_LAST = 2 };
     if ((i->high >> 20 & 7) == EVICT_LAST) return 0;
     switch (i->low & 0xfff) {
-    case LOAD: case LOAD_DESCRIBED: case STORE: case STORE_DESCRIBED: case LOAD_TO_SHARED: return bytes[i->high >> 9 & 7];
+    case LOAD:
+    case LOAD_DESCRIBED:
+    case STORE:
+    case STORE_DESCRIBED:
+    case LOAD_TO_SHARED: return bytes[i->high >> 9 & 7];
     default: return 0;
     }
 }

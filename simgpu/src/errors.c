@@ -3,7 +3,10 @@
 #include "abi/cuda.h"
 #include "core.h"
 
-static const struct { int code; const char *runtime, *driver, *text; } errors[] = {
+static const struct {
+    int code;
+    const char *runtime, *driver, *text;
+} errors[] = {
     {0, "cudaSuccess", "CUDA_SUCCESS", "no error"},
     {1, "cudaErrorInvalidValue", "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
     {2, "cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
@@ -27,7 +30,8 @@ static const struct { int code; const char *runtime, *driver, *text; } errors[] 
     {220, "cudaErrorNvlinkUncorrectable", "CUDA_ERROR_NVLINK_UNCORRECTABLE",
      "uncorrectable NVLink error detected during the execution"},
     {301, "cudaErrorFileNotFound", "CUDA_ERROR_FILE_NOT_FOUND", "file not found"},
-    {304, "cudaErrorOperatingSystem", "CUDA_ERROR_OPERATING_SYSTEM", "OS call failed or operation not supported on this OS"},
+    {304, "cudaErrorOperatingSystem", "CUDA_ERROR_OPERATING_SYSTEM",
+     "OS call failed or operation not supported on this OS"},
     {400, "cudaErrorInvalidResourceHandle", "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
     {401, "cudaErrorIllegalState", "CUDA_ERROR_ILLEGAL_STATE",
      "the operation cannot be performed in the present state"},
@@ -67,8 +71,7 @@ static const struct { int code; const char *runtime, *driver, *text; } errors[] 
      "operation would result in a merge of separate capture sequences"},
     {903, "cudaErrorStreamCaptureUnmatched", "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED",
      "capture was not ended in the same stream as it began"},
-    {904, "cudaErrorStreamCaptureUnjoined", "CUDA_ERROR_STREAM_CAPTURE_UNJOINED",
-     "capturing stream has unjoined work"},
+    {904, "cudaErrorStreamCaptureUnjoined", "CUDA_ERROR_STREAM_CAPTURE_UNJOINED", "capturing stream has unjoined work"},
     {905, "cudaErrorStreamCaptureIsolation", "CUDA_ERROR_STREAM_CAPTURE_ISOLATION",
      "dependency created on uncaptured work in another stream"},
     {906, "cudaErrorStreamCaptureImplicit", "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT",
@@ -127,7 +130,8 @@ int sim_refuses(const char *call) {
     int index = sim_here()->index;
     if (sim_lost(index)) {
         /* A process that was on the device has lost its context; one that comes later gets none. */
-        return sim_has_context(sim_current) ? stick(error_of_xid((int)sim_state()->control[index].xid)) : CUDA_DEVICES_UNAVAILABLE;
+        return sim_has_context(sim_current) ? stick(error_of_xid((int)sim_state()->control[index].xid))
+                                            : CUDA_DEVICES_UNAVAILABLE;
     }
     if (!sim_fails(call, &code)) return CUDA_OK;
     return breaks_context(code) ? stick(code) : code;

@@ -446,7 +446,7 @@ int nvmlDeviceGetUtilizationRates(nvml_device handle, nvml_rates *rates) {
 }
 
 static double watts(const sim_device *d) {
-    return d->idle_w + (d->limit_w - d->idle_w) * busy_share(d) * fmin(1, sim_clock_share(d->index));
+    return d->idle_w + (d->limit_w - d->idle_w) * busy_share(d) * fmin(1, sim_clock_share(d->index, sim_now()));
 }
 
 ANSWER(nvmlDeviceGetPowerUsage, unsigned, lround(1e3 * watts(d)))
@@ -485,7 +485,7 @@ int nvmlDeviceGetTemperatureThreshold(nvml_device handle, int which, unsigned *d
 static unsigned clock_mhz(const sim_device *d, int clock) {
     enum { IDLE_MHZ = 210 };
     if (clock == NVML_CLOCK_MEM) return (unsigned)d->memory_clock_mhz;
-    return busy_share(d) > 0 ? (unsigned)lround(d->max_sm_clock_mhz * sim_clock_share(d->index)) : IDLE_MHZ;
+    return busy_share(d) > 0 ? (unsigned)lround(d->max_sm_clock_mhz * sim_clock_share(d->index, sim_now())) : IDLE_MHZ;
 }
 
 int nvmlDeviceGetClockInfo(nvml_device handle, int clock, unsigned *mhz) {

@@ -183,30 +183,35 @@ double sim_busy_share(int index, int64_t window_ns) {
     return share > 1 ? 1 : share;
 }
 
-/* Heat follows load as a first-order lag whose time constant is a third of soak_s: after soak_s busy seconds 95%. */
-static double heat_now(int index) {
-    sim_heat *h = &sim_state()->heat[index];
-    double soak_s = sim_devices[index].soak_s, passed_s = (double)(sim_now() - h->at) / 1e9;
-    return soak_s > 0 ? h->share * exp(-3 * passed_s / soak_s) : 0;
+/* Heat follows load as a first-order lag whose time constant is a third of soak_s: after soak_s busy seconds 95%.
+   It is kept as it will be at the end of the work that is queued. */
+static double heat_at(int index, int64_t ns) {
+    const sim_heat *h = &sim_state()->heat[index];
+    double soak_s = sim_devices[index].soak_s, passed_s = (double)(ns - h->at) / 1e9;
+    if (soak_s <= 0) return 0;
+    return passed_s >= 0 ? h->share * exp(-3 * passed_s / soak_s)
+                         : fmax(0, 1 - (1 - h->share) * exp(-3 * passed_s / soak_s)); /* it works until then */
 }
 
-void sim_warm(int index, double busy_s) {
+void sim_warm(int index, int64_t begin, int64_t end) {
     sim_heat *h = &shared->heat[index];
     double soak_s = sim_devices[index].soak_s;
     if (soak_s <= 0) return;
-    h->share = fmin(1, heat_now(index) + 1 - exp(-3 * busy_s / soak_s)), h->at = sim_now();
+    double before = begin > h->at ? heat_at(index, begin) : h->share; /* work in a gap of the line adds to its end */
+    h->share = 1 - (1 - before) * exp(-3e-9 * (double)(end - begin) / soak_s);
+    if (end > h->at) h->at = end;
 }
 
-double sim_clock_share(int index) {
+double sim_clock_share(int index, int64_t ns) {
     double held = sim_state()->control[index].clock_share, soaked = sim_devices[index].soaked_clock;
-    return (held > 0 ? held : 1) * (1 - (1 - soaked) * heat_now(index));
+    return (held > 0 ? held : 1) * (1 - (1 - soaked) * heat_at(index, ns));
 }
 
 int sim_throttle_mask(int index) {
     enum { IDLE = 1, POWER_CAP = 4 };
     int mask = (int)sim_state()->control[index].throttle_mask;
     if (sim_busy_share(index, 500000000) == 0) mask |= IDLE;
-    else if (sim_devices[index].soaked_clock < 1 && heat_now(index) > 0.5) mask |= POWER_CAP;
+    else if (sim_devices[index].soaked_clock < 1 && heat_at(index, sim_now()) > 0.5) mask |= POWER_CAP;
     return mask;
 }
 

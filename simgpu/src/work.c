@@ -158,11 +158,13 @@ static int64_t place(sim_line *line, int64_t ready, int64_t ns, int64_t now) {
 static sim_gap on_engine(int index, sim_engine engine, int64_t ready, double full_clock_ns) {
     sim_shared *state = sim_state();
     if (pthread_mutex_lock(&state->lock) == EOWNERDEAD) pthread_mutex_consistent(&state->lock);
-    int64_t ns = (int64_t)(engine == SIM_COMPUTE ? full_clock_ns / sim_clock_share(index) : full_clock_ns);
-    int64_t begin = place(&state->line[index][engine], ready, ns, sim_now());
+    sim_line *line = &state->line[index][engine];
+    int64_t at = line->free_at > ready ? line->free_at : ready;
+    int64_t ns = (int64_t)(engine == SIM_COMPUTE ? full_clock_ns / sim_clock_share(index, at) : full_clock_ns);
+    int64_t begin = place(line, ready, ns, sim_now());
     if (engine == SIM_COMPUTE) {
         count_busy(index, begin, begin + ns);
-        sim_warm(index, (double)ns / 1e9);
+        sim_warm(index, begin, begin + ns);
     }
     pthread_mutex_unlock(&state->lock);
     return (sim_gap){begin, begin + ns};

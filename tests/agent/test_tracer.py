@@ -388,3 +388,44 @@ def test_a_part_of_a_parameter_that_was_made_before_is_of_the_forward() -> None:
     with Tracer(torch, "cpu") as tracer:
         part.exp().sum().backward()
     assert not tracer.has_seen_backward_alone
+
+
+def test_gradients_of_one_tensor_are_added_in_place_as_without_a_trace() -> None:
+    weight = floats(4).requires_grad_()
+    with Tracer(torch, "cpu") as tracer:
+        ((weight * 2).exp() + (weight * 3).exp()).sum().backward()
+        sizes = [size for _, size, purpose in events(tracer) if size >= 4 and purpose is not Purpose.HELD]
+    with_mode = [size for _, size in tracer._events if size >= 4 * KIB]
+    assert len(sizes) == len(with_mode) - 1
+
+
+def test_a_bias_is_added_to_the_product_in_place_where_linear_does_it() -> None:
+    layer = nn.Linear(32, 64)
+    inputs = torch.ones(32, 8, 12).transpose(0, 2)  # not in one row, so that no kernel does both
+    with Tracer(torch, "cpu") as tracer:
+        outputs = layer(inputs)
+        made = [
+            block for block, size, _ in events(tracer) if size == outputs.untyped_storage().nbytes() // KIB
+        ]
+    assert len(made) == 1
+
+
+def test_steps_begin_without_gradients_and_optimizer_state() -> None:
+    weight, gradient, state = floats(4), floats(4), floats(4)
+    tracer = Tracer(torch, "cpu")
+    tracer.holds("parameters", [weight])
+    tracer.holds("gradients", [gradient])
+    tracer.holds("optimizer state", [state])
+    with tracer:
+        gradient = None
+        kept = weight + 1
+        tracer.steps()
+        update = kept * 2
+        told = [(size, purpose) for _, size, purpose in events(tracer)]
+    assert told == [
+        (4, Purpose.PARAMETERS),
+        (4, Purpose.ACTIVATIONS),
+        (4, Purpose.OPTIMIZER),
+        (4, Purpose.ACTIVATIONS),
+    ]
+    assert state is not None and update is not None

@@ -350,6 +350,13 @@ def test_a_user_error_derived_from_torchs_counts_like_it():
     assert found.kind is OutcomeKind.DEVICE_OOM
 
 
+def test_memory_that_could_not_be_pinned_is_no_reason_for_another_precision():
+    said = "Caught AcceleratorError in pin memory thread for device 0.\nCUDA error: out of memory"
+    found = failed(raised("torch.AcceleratorError", *OOM_MRO, message=said))
+    assert found.kind is OutcomeKind.HOST_OOM
+    assert "pin_memory=false" in (found.remedy or "")
+
+
 @pytest.mark.parametrize(
     "message",
     [

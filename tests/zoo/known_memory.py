@@ -1,4 +1,4 @@
-"""Trains a CNN or a small GPT whose parts a test can also run on fake tensors."""
+"""Trains a CNN or a small GPT."""
 
 import argparse
 import importlib

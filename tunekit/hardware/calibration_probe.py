@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 
+SEARCHED = "--searched"
+"""Flag of the process that measures with torch.backends.cudnn.benchmark on."""
 BATCH_SIZE = 32
 SHAPES = (
     (3, 64, 7, 2, 224),
@@ -123,13 +126,29 @@ def measured_convolution(torch, device, pool, shape, dtype, batch_size=BATCH_SIZ
 def measured(torch, device, pool, dtypes, shapes=SHAPES, batch_size=BATCH_SIZE):
     """Return every figure that torch's allocator tells; the matmuls come first, while nothing is loaded."""
     found = measured_blas(torch, device, pool)
-    convolutions = []
-    for benchmark in (False, True):
-        torch.backends.cudnn.benchmark = benchmark
-        for dtype in dtypes:
-            for shape in shapes:
-                convolutions.append(measured_convolution(torch, device, pool, shape, dtype, batch_size))
+    convolutions = measured_convolutions(torch, device, pool, dtypes, shapes, batch_size)
     return {**found, "convolutions": convolutions, "reserved_bytes": pool.reserved()}
+
+
+def measured_convolutions(torch, device, pool, dtypes, shapes=SHAPES, batch_size=BATCH_SIZE):
+    """Return what each convolution takes, as torch.backends.cudnn.benchmark is set."""
+    return [
+        measured_convolution(torch, device, pool, shape, dtype, batch_size)
+        for dtype in dtypes
+        for shape in shapes
+    ]
+
+
+def searched_convolutions():
+    """Return what convolutions take where cuDNN searches for the fastest kernel, by a process of its own.
+
+    Torch remembers the kernel of a shape, so that one that ran without the search is never searched for.
+    Nothing where that process breaks.
+    """
+    asked = [sys.executable, os.path.abspath(__file__), SEARCHED]
+    done = subprocess.run(asked, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
+    lines = [line for line in done.stdout.decode("utf-8", "replace").splitlines() if line.startswith("[")]
+    return json.loads(lines[-1]) if lines else []
 
 
 def why_not(torch):
@@ -146,9 +165,11 @@ def told_of(torch):
     problem = why_not(torch)
     if problem is not None:
         return {"problem": problem}
-    device = torch.device("cuda", 0)
+    searched = searched_convolutions()  # before this process takes anything of the GPU
+    device, dtypes = torch.device("cuda", 0), dtypes_of(torch)
     properties = torch.cuda.get_device_properties(device)
-    half = torch.bfloat16 if properties.major >= 8 else torch.float16
+    found = measured(torch, device, Pool(torch, device), dtypes)
+    found["convolutions"] += searched
     is_rocm = getattr(torch.version, "hip", None) is not None
     cudnn = torch.backends.cudnn.version()
     uuid = getattr(properties, "uuid", None)  # not in torch 2.1
@@ -159,8 +180,21 @@ def told_of(torch):
         "torch_version": str(torch.__version__),
         "cuda_version": torch.version.cuda,
         "cudnn_version": None if cudnn is None else str(cudnn),
-        **measured(torch, device, Pool(torch, device), (torch.float32, half)),
+        **found,
     }
+
+
+def dtypes_of(torch):
+    """Return float32, and the half precision that the first GPU computes in."""
+    major = torch.cuda.get_device_properties(0).major
+    return torch.float32, torch.bfloat16 if major >= 8 else torch.float16
+
+
+def told_searched(torch):
+    """Return what convolutions take with cuDNN's search."""
+    torch.backends.cudnn.benchmark = True
+    device = torch.device("cuda", 0)
+    return measured_convolutions(torch, device, Pool(torch, device), dtypes_of(torch))
 
 
 def main():
@@ -171,6 +205,9 @@ def main():
     try:
         import torch
 
+        if SEARCHED in sys.argv[1:]:
+            sys.stdout.write("\n" + json.dumps(told_searched(torch)) + "\n")
+            return
         reply = told_of(torch)
     except Exception as error:
         reply = {"broken": "%s: %s" % (type(error).__name__, " ".join(str(error).split()))}

@@ -361,7 +361,8 @@ class Fits:
     def _blas_blocks(self, outside: OutsideTorch) -> tuple[int, ...]:
         """Return cuBLAS's workspaces: one of each thread where torch keeps them, else one at a time.
 
-        Whether it does was seen in the trace, where that ran on a GPU.
+        Whether it does was seen in the trace, where that ran on a GPU: those that don't stay are among its
+        temporaries.
         """
         whole, is_kept = outside.blas_workspace_bytes, outside.blas_is_kept
         seen = self._seen.kept
@@ -370,7 +371,7 @@ class Fits:
             return ()
         if stays:
             return (whole // 2, whole // 2) if is_kept is not False else (whole, whole)
-        return (whole if is_kept is False else whole // 2,)
+        return () if seen is not None else (whole if is_kept is False else whole // 2,)
 
     def _loader_here(self) -> float | None:
         """Return the samples/s of the loader alone on this machine, as it was measured."""

@@ -206,6 +206,8 @@ class ErrorSeen(Record):
     """Module and function of the innermost frame."""
     worker_exit_codes: tuple[int, ...] = Field(default=(), max_length=1000)
     """Exit status of the workers that failed, of the loader that was being asked for a batch."""
+    device_free_share: float | None = Field(default=None, ge=0, le=1)
+    """Of the memory of the fullest CUDA device of the process; None where it can't be told any more."""
 
 
 class ExitEvent(AgentEvent):

@@ -186,8 +186,10 @@ class KernelWindow(Record):
     """Time in which a kernel or a copy ran; None on a CPU."""
     h2d_s: NonNegativeFloat | None = None
     d2h_s: NonNegativeFloat | None = None
+    copies_alone_s: NonNegativeFloat | None = None
+    """Time in which nothing but copies between host and device ran; None where that was not told."""
     idle_s: NonNegativeFloat | None = None
-    """Gaps between the device's first and last work, in which nothing ran: launches that came late."""
+    """Time in which nothing ran: data, launches or waits that came late. Tracing makes more of it."""
     kernels: tuple[Kernel, ...] = Field(default=(), max_length=32)
     """Those that took longest, by their own time."""
 

@@ -47,6 +47,9 @@ class StepTrace(Record):
     """Of each event: bytes that are asked for; -1 where the block is freed."""
     purposes: tuple[NonNegativeInt, ...]
     """Of each block: its place in PURPOSES."""
+    temporaries: tuple[NonNegativeInt, ...] = ()
+    """Of each block: bytes that an op allocated right after it and freed before it was through; empty where
+    that was not seen, as on a CPU."""
     ops: tuple[OpCost, ...] = Field(default=())
 
     @model_validator(mode="after")
@@ -56,6 +59,8 @@ class StepTrace(Record):
         allocated = [block for block, size in zip(self.blocks, self.sizes, strict=True) if size >= 0]
         if allocated != list(range(len(self.purposes))):
             raise ValueError("blocks must be counted from 0 as they are allocated, each with a purpose")
+        if len(self.temporaries) not in (0, len(self.purposes)):
+            raise ValueError(f"{len(self.purposes)} blocks, but {len(self.temporaries)} temporaries")
         if any(place >= len(PURPOSES) for place in self.purposes):
             raise ValueError("unknown purpose")
         return self

@@ -79,7 +79,7 @@ def _answers(profile: LoopProfile, seen: TrialRecord | None) -> tuple[str, ...]:
     if seen is None or seen.measurement is None:
         return (_nothing(profile),)
     return (
-        f"{holder_text(seen.measurement)} {_rate(profile, seen.measurement)}",
+        f"{holder_text(seen.measurement, seen.telemetry)} {_rate(profile, seen.measurement)}",
         *(line for line in (_compared(profile), _what_helps(profile)) if line),
     )
 

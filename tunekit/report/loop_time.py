@@ -4,13 +4,16 @@ from collections.abc import Sequence
 
 from tunekit.plain_text import printable
 from tunekit.recommend.diagnose.loop.attribution import (
+    DRAINED_SHARE,
     Bound,
     Closure,
     Share,
     attribution,
     bound,
     closure,
+    copies_alone_share,
     drained_share,
+    idle_for_host,
 )
 from tunekit.records.details import Details, KernelWindow
 from tunekit.records.measurement import LoopMeasurement, Measurement
@@ -50,8 +53,8 @@ def _part_texts(share: Share) -> tuple[str, str]:
     return step_text(share.batch_ms / 1000), f"{share.share:4.0%}"
 
 
-def holder_text(measurement: Measurement) -> str:
-    """Return what holds the loop back, in one sentence."""
+def holder_text(measurement: Measurement, telemetry: Telemetry | None = None) -> str:
+    """Return what holds the loop back, in one sentence; telemetry is of the same trial."""
     found, loop = attribution(measurement), measurement.loop
     step = step_text(found.step_ms / 1000)
     stall = found.stall
@@ -61,7 +64,7 @@ def holder_text(measurement: Measurement) -> str:
         f"{step_text(stall.batch_ms / 1000)} of {step} per batch ({stall.share:.0%}) are spent waiting for "
         "data (measured)."
     )
-    match bound(measurement):
+    match bound(measurement, telemetry):
         case Bound.DATA:
             return f"Data-bound: {waits}"
         case Bound.COMPUTE:
@@ -69,14 +72,24 @@ def holder_text(measurement: Measurement) -> str:
         case Bound.BALANCED:
             return f"Balanced, loader and training take about as long: {waits}"
         case Bound.HOST:
-            share = drained_share(loop)
-            return f"Host-bound: the GPU had nothing left to do before {share:.0%} of the batches; {waits}"
+            return f"Host-bound: {_host_text(measurement, telemetry)}; {waits}"
+        case Bound.COPIES:
+            share = copies_alone_share(measurement)
+            return f"Copy-bound: in {share:.0%} of the step the GPU is only copied to or from; {waits}"
         case Bound.EPOCHS:
             boundary, epoch = duration_text(loop.boundary_s), duration_text(loop.epoch_time_s)
             whole = f"{boundary} of each epoch's {epoch} go by at its boundary (measured)"
             return f"Bound by epoch boundaries: {whole}. Between them, {waits}"
         case _:
             return f"What holds it back is unclear, for nothing saw the device's own time: {waits}"
+
+
+def _host_text(measurement: Measurement, telemetry: Telemetry | None) -> str:
+    drained = drained_share(measurement.loop)
+    if drained >= DRAINED_SHARE:
+        return f"the GPU had nothing left to do before {drained:.0%} of the batches"
+    idle = idle_for_host(measurement, telemetry) or 0.0
+    return f"the GPU has nothing to do in {idle:.0%} of the step, data stall aside"
 
 
 def step_text(step_s: float) -> str:
@@ -200,7 +213,7 @@ def _kernels(seen: KernelWindow) -> Sequence[Table | Passage]:
         ("device busy", seen.device_busy_s),
         ("host to device", seen.h2d_s),
         ("device to host", seen.d2h_s),
-        ("idle between kernels", seen.idle_s),
+        ("idle", seen.idle_s),
     )
     told = [f"{name} {step_text(time_s / seen.batches)}" for name, time_s in device if time_s is not None]
     each = step_text(seen.time_s / seen.batches)

@@ -15,6 +15,7 @@ from tunekit.records.target import Discovery
 from tunekit.records.trial import Failure, MemoryPoint, OutcomeKind
 from tunekit.trial.applied import batch_contradicted, inputs_text, knob_missed
 from tunekit.trial.bindings import Bound
+from tunekit.trial.out_of_memory import PINNED_REMEDY, is_of_pinning, memory_that_ended
 from tunekit.trial.watch import Evidence, plain
 from tunekit.units import count_text
 
@@ -326,8 +327,14 @@ def _failure_by_exception(error: ErrorSeen, evidence: Evidence) -> Failure:
         message = f"in a loader worker, {message}"
     if kind is OutcomeKind.WORKER_CRASH and evidence.oom_kills:
         kind, message = OutcomeKind.HOST_OOM, f"{message}; {_oom_text(evidence)}"
-    remedy = _NO_GUARD_REMEDY if _NO_GUARD in " ".join(error.message.split()) else None
-    return _failure(kind, message, evidence, remedy)
+    return _failure(kind, message, evidence, _remedy_of(error))
+
+
+def _remedy_of(error: ErrorSeen) -> str | None:
+    """Return what to do about an exception that the outcome's usual remedy does not fit."""
+    if is_of_pinning(error):
+        return PINNED_REMEDY
+    return _NO_GUARD_REMEDY if _NO_GUARD in " ".join(error.message.split()) else None
 
 
 def _said(error: ErrorSeen) -> str:
@@ -412,10 +419,9 @@ def _kind_of_error(error: ErrorSeen) -> OutcomeKind:
     """Return the outcome for an uncaught exception, by its type and, for torch's own, its message."""
     if any(name.rpartition(".")[2] == "HarmDenied" for name in error.types):
         return OutcomeKind.HARM_DENIED
-    if any(name.endswith("OutOfMemoryError") for name in error.types):
-        return OutcomeKind.DEVICE_OOM
-    if "builtins.MemoryError" in error.types or "DefaultCPUAllocator: can't allocate memory" in error.message:
-        return OutcomeKind.HOST_OOM
+    ended = memory_that_ended(error)
+    if ended is not None:
+        return ended
     if "builtins.RuntimeError" in error.types or "builtins.OSError" in error.types:
         kind = _kind_of_torchs_error(error.message)
         if kind is not None:
@@ -425,8 +431,6 @@ def _kind_of_error(error: ErrorSeen) -> OutcomeKind:
 
 def _kind_of_torchs_error(message: str) -> OutcomeKind | None:
     """Return the outcome for a RuntimeError or OSError that torch's own code raises, None for another."""
-    if "CUDA error: out of memory" in message or "CUBLAS_STATUS_ALLOC_FAILED" in message:
-        return OutcomeKind.DEVICE_OOM
     if any(said in message for said in (*_OUT_OF_SHM, _NO_ROOM_IN_SHM)):
         return OutcomeKind.SHM_EXHAUSTED
     if message.startswith("DataLoader worker (pid"):

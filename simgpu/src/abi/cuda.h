@@ -26,8 +26,10 @@ enum {
 enum {
     ATTR_MAX_THREADS_PER_BLOCK = 1, ATTR_MAX_BLOCK_X, ATTR_MAX_BLOCK_Y, ATTR_MAX_BLOCK_Z,
     ATTR_MAX_GRID_X, ATTR_MAX_GRID_Y, ATTR_MAX_GRID_Z, ATTR_SHARED_PER_BLOCK, ATTR_CONSTANT_BYTES, ATTR_WARP_SIZE,
-    ATTR_MAX_PITCH, ATTR_REGISTERS_PER_BLOCK, ATTR_CLOCK_KHZ, ATTR_TEXTURE_ALIGNMENT, ATTR_OVERLAPS, ATTR_MULTIPROCESSORS,
-    ATTR_MAPS_HOST_MEMORY = 19, ATTR_COMPUTE_MODE, ATTR_CONCURRENT_KERNELS = 31, ATTR_ECC, ATTR_PCI_BUS, ATTR_PCI_DEVICE,
+    ATTR_MAX_PITCH, ATTR_REGISTERS_PER_BLOCK, ATTR_CLOCK_KHZ, ATTR_TEXTURE_ALIGNMENT, ATTR_OVERLAPS,
+    ATTR_MULTIPROCESSORS,
+    ATTR_MAPS_HOST_MEMORY = 19, ATTR_COMPUTE_MODE, ATTR_CONCURRENT_KERNELS = 31, ATTR_ECC, ATTR_PCI_BUS,
+    ATTR_PCI_DEVICE,
     ATTR_MEMORY_CLOCK_KHZ = 36, ATTR_MEMORY_BUS_BITS, ATTR_L2_BYTES, ATTR_THREADS_PER_SM, ATTR_COPY_ENGINES,
     ATTR_UNIFIED_ADDRESSING, ATTR_PCI_DOMAIN = 50, ATTR_MAJOR = 75, ATTR_MINOR = 76, ATTR_STREAM_PRIORITIES = 78,
     ATTR_GLOBAL_L1, ATTR_LOCAL_L1, ATTR_SHARED_PER_SM, ATTR_REGISTERS_PER_SM, ATTR_MANAGED_MEMORY,
@@ -60,7 +62,12 @@ typedef struct {
 } function_attributes;
 _Static_assert(sizeof(function_attributes) == 144, "cudaFuncAttributes");
 
-typedef struct { dim3 grid, block; size_t shared_bytes; void *stream, *attributes; unsigned attribute_count; } launch_config;
+typedef struct {
+    dim3 grid, block;
+    size_t shared_bytes;
+    void *stream, *attributes;
+    unsigned attribute_count;
+} launch_config;
 
 /* cudaDeviceProp, which torch and Python extensions read by offset. Generation 13 dropped what is marked 12. */
 #if CUDA_MAJOR < 13
@@ -86,7 +93,8 @@ typedef struct {
     ONLY_12(int compute_mode)
     int texture_1d, texture_1d_mipmap;
     ONLY_12(int texture_1d_linear)
-    int texture_2d[2], texture_2d_mipmap[2], texture_2d_linear[3], texture_2d_gather[2], texture_3d[3], texture_3d_other[3];
+    int texture_2d[2], texture_2d_mipmap[2], texture_2d_linear[3], texture_2d_gather[2], texture_3d[3];
+    int texture_3d_other[3];
     int texture_cube, texture_1d_layered[2], texture_2d_layered[3], texture_cube_layered[2];
     int surface_1d, surface_2d[2], surface_3d[3], surface_1d_layered[2], surface_2d_layered[3], surface_cube;
     int surface_cube_layered[2];
@@ -118,8 +126,8 @@ _Static_assert(sizeof(device_properties) == 1008, "cudaDeviceProp of CUDA 13");
 
 enum { FUNC_MAX_THREADS = 0, FUNC_SHARED_BYTES = 1, FUNC_LOCAL_BYTES = 3, FUNC_REGISTERS = 4, FUNC_PTX_VERSION = 5,
        FUNC_BINARY_VERSION = 6, FUNC_MAX_DYNAMIC_SHARED = 8, FUNC_COUNT = 16 };
-enum { POINTER_CONTEXT = 1, POINTER_MEMORY_TYPE, POINTER_DEVICE, POINTER_HOST, POINTER_BUFFER_ID = 7, POINTER_IS_MANAGED,
-       POINTER_ORDINAL, POINTER_IPC_CAPABLE, POINTER_RANGE_START, POINTER_RANGE_BYTES };
+enum { POINTER_CONTEXT = 1, POINTER_MEMORY_TYPE, POINTER_DEVICE, POINTER_HOST, POINTER_BUFFER_ID = 7,
+       POINTER_IS_MANAGED, POINTER_ORDINAL, POINTER_IPC_CAPABLE, POINTER_RANGE_START, POINTER_RANGE_BYTES };
 
 typedef struct { int type, id; } memory_location;
 typedef struct {

@@ -142,3 +142,22 @@ def test_an_expandable_segment_grows_at_its_end():
     events = [(0, 30 * MIB), (0, -1), (1, 40 * MIB)]
     assert run(events, is_expandable=True).reserved_bytes == 40 * MIB
     assert run(events).reserved_bytes == 70 * MIB
+
+
+def test_an_expandable_segment_keeps_every_rest_and_spares_its_end() -> None:
+    allocator = run([(0, 3 * MIB), (1, 2 * MIB), (0, -1), (2, 3 * MIB - 512)], is_expandable=True)
+    assert allocator.allocated_bytes == 5 * MIB - 512, "a rest of 512 B is split off"
+    allocator.free(1)
+    allocator.allocate(3, 512)
+    assert allocator.reserved_bytes == 20 * MIB + 2 * MIB, "small blocks have a segment of their own"
+
+
+def test_whole_free_pages_of_an_expandable_segment_go_back_and_are_filled_again() -> None:
+    events = [(0, 40 * MIB), (1, 20 * MIB), (2, 20 * MIB), (0, -1), (3, 2 * MIB), (4, 60 * MIB)]
+    allocator = run(events, capacity_bytes=139 * MIB, is_expandable=True)
+    allocator._capacity = None
+    assert allocator.retries == 1
+    assert allocator.reserved_bytes == 120 * MIB, "60 MiB stay, and 60 come at the end"
+    allocator.free(1)
+    allocator.allocate(5, 50 * MIB)
+    assert allocator.reserved_bytes == 140 * MIB, "the gap is filled, with what is free on both its sides"

@@ -1,5 +1,7 @@
 """Traces of two batch sizes become the trace of any other."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -19,7 +21,11 @@ def trace(batch_size: int, events, purposes=None) -> AllocationTrace:
     sizes = [-1 if fixed < 0 else fixed + each * batch_size for _, fixed, each in events]
     count = int(blocks.max()) + 1 if len(blocks) else 0
     return AllocationTrace(
-        batch_size, blocks, np.array(sizes, dtype=np.int64), tuple(purposes or [Purpose.ACTIVATIONS] * count)
+        batch_size,
+        blocks,
+        np.array(sizes, dtype=np.int64),
+        tuple(purposes or [Purpose.ACTIVATIONS] * count),
+        np.zeros(count, dtype=np.int64),
     )
 
 
@@ -63,7 +69,7 @@ def test_the_order_of_frees_that_follow_one_another_does_not_matter(events, data
 
 def test_what_does_not_divide_is_rounded_up():
     first = trace(2, [(0, 10, 0)])
-    second = AllocationTrace(5, first.blocks, np.array([11]), first.purposes)
+    second = replace(first, batch_size=5, sizes_bytes=np.array([11]))
     assert [int(between(first, second, size).sizes_bytes[0]) for size in (2, 3, 4, 5, 8)] == [
         10,
         11,
@@ -109,3 +115,20 @@ def test_more_memory_never_means_a_smaller_batch(events, capacity: int, more: in
     """But for the steps of 1% that it is looked for in."""
     prediction = MemoryPrediction(trace(8, events), trace(24, events))
     assert prediction.largest_batch(capacity + more) >= 0.98 * prediction.largest_batch(capacity)
+
+
+def test_what_comes_and_goes_right_after_a_block_counts_at_the_peak() -> None:
+    events = [(0, MIB, MIB), (0, -1, 0), (1, MIB, 0)]
+    first, second = (
+        replace(trace(size, events), temporaries_bytes=np.array([size * 4 * MIB, 0])) for size in (2, 4)
+    )
+    prediction = MemoryPrediction(first, second)
+    assert prediction.peak(8).allocated_bytes == (1 + 8 + 8 * 4) * MIB
+
+
+def test_a_temporary_never_grows_faster_than_its_batch() -> None:
+    first, second = (
+        replace(trace(size, [(0, MIB, 0)]), temporaries_bytes=np.array([taken]))
+        for size, taken in ((2, 0), (4, 4 * MIB))
+    )
+    assert between(first, second, 100).temporaries_bytes[0] == 100 * MIB

@@ -15,6 +15,8 @@ from tunekit.records.step_trace import Purpose, StepTrace
 
 _MOST_SAMPLES = 1 << 24
 """A batch of 16 million samples is no question of memory any more."""
+_TEMPORARY = -1
+"""Key of what comes and goes between two blocks."""
 _SINGLE_STEPS, _STEP = 100, 1.01
 """Batch sizes that are looked at: all up to the first, then this factor apart."""
 
@@ -138,11 +140,15 @@ def replayed(
         OutOfDeviceMemory: it does not fit.
     """
     allocator = (ExpandableAllocator if is_expandable else CachingAllocator)(capacity_bytes)
+    temporaries = trace.temporaries_bytes.tolist()
     for block, size_bytes in zip(trace.blocks.tolist(), trace.sizes_bytes.tolist(), strict=True):
         if size_bytes < 0:
             allocator.free(block)
-        else:
-            allocator.allocate(block, size_bytes)
+            continue
+        allocator.allocate(block, size_bytes)
+        if temporaries[block]:
+            allocator.allocate(_TEMPORARY, temporaries[block])
+            allocator.free(_TEMPORARY)
     return allocator
 
 

@@ -1,7 +1,7 @@
 """Allocations of training steps in order, for any batch size by two that were traced. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -27,6 +27,8 @@ class AllocationTrace:
     """As asked for; -1 where the block is freed."""
     purposes: tuple[Purpose, ...]
     """Of each block."""
+    temporaries_bytes: Ints
+    """Of each block: what came right after it and went again."""
 
     @classmethod
     def of(cls, steps: StepTrace) -> Self:
@@ -36,6 +38,7 @@ class AllocationTrace:
             blocks=np.array(steps.blocks, dtype=np.int64),
             sizes_bytes=np.array(steps.sizes, dtype=np.int64),
             purposes=tuple(PURPOSES[place] for place in steps.purposes),
+            temporaries_bytes=np.array(steps.temporaries or [0] * len(steps.purposes), dtype=np.int64),
         )
 
 
@@ -47,7 +50,7 @@ def in_order(trace: AllocationTrace) -> AllocationTrace:
     is_freed = trace.sizes_bytes < 0
     run = np.cumsum(np.concatenate([[True], is_freed[1:] != is_freed[:-1]])) if len(is_freed) else is_freed
     order = np.lexsort((np.where(is_freed, trace.blocks, np.arange(len(is_freed))), run))
-    return AllocationTrace(trace.batch_size, trace.blocks[order], trace.sizes_bytes[order], trace.purposes)
+    return replace(trace, blocks=trace.blocks[order], sizes_bytes=trace.sizes_bytes[order])
 
 
 def between(first: AllocationTrace, second: AllocationTrace, batch_size: int) -> AllocationTrace:
@@ -74,8 +77,21 @@ def between(first: AllocationTrace, second: AllocationTrace, batch_size: int) ->
     grown = (second.sizes_bytes - first.sizes_bytes) * wanted
     sizes = first.sizes_bytes - (-grown // steps)  # rounded up
     return AllocationTrace(
-        batch_size, first.blocks, np.where(is_freed, -1, np.maximum(sizes, 0)), first.purposes
+        batch_size,
+        first.blocks,
+        np.where(is_freed, -1, np.maximum(sizes, 0)),
+        first.purposes,
+        _temporaries(first, second, batch_size),
     )
+
+
+def _temporaries(first: AllocationTrace, second: AllocationTrace, batch_size: int) -> Ints:
+    """Return the temporaries of another batch size: along a line, and never more a sample than there were."""
+    one, other = first.temporaries_bytes, second.temporaries_bytes
+    share = (batch_size - first.batch_size) / (second.batch_size - first.batch_size)
+    a_sample = np.maximum(one / first.batch_size, other / second.batch_size)
+    most = np.maximum(np.maximum(one, other), a_sample * batch_size)
+    return np.clip(np.ceil(one + share * (other - one)), 0, most).astype(np.int64)
 
 
 def ops_between(first: StepTrace, second: StepTrace, batch_size: int) -> tuple[OpCost, ...]:
@@ -109,4 +125,5 @@ def with_more(trace: AllocationTrace, sizes_bytes: Sequence[int], purpose: Purpo
         blocks=np.concatenate([np.arange(count, dtype=np.int64), trace.blocks + count]),
         sizes_bytes=np.concatenate([np.array(sizes_bytes, dtype=np.int64), trace.sizes_bytes]),
         purposes=(purpose,) * count + trace.purposes,
+        temporaries_bytes=np.concatenate([np.zeros(count, dtype=np.int64), trace.temporaries_bytes]),
     )

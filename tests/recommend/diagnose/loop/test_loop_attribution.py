@@ -1,7 +1,7 @@
 """Where a step's time goes, whether the halves account for it, and which of them is the longer one."""
 
 import pytest
-from build_loops import CPU, any_loops, device_parts, floors, kernels, measured, parts
+from build_loops import CPU, any_loops, device_parts, floors, gpu, kernels, measured, parts, telemetry
 from build_records import unhurried
 from hypothesis import given
 
@@ -38,8 +38,8 @@ def test_beside_a_gpu_its_own_clock_tells_and_the_hosts_wait_stands_beside_it():
     assert sum(one.share for one in seen.shares if one.is_of_sum) == pytest.approx(1)
 
 
-def test_copies_and_gaps_come_from_the_trace():
-    seen = attribution(measured(kernels(idle=0.4, h2d_s=0.05), device_parts=device_parts()))
+def test_copies_and_gaps_come_from_the_trace_and_gaps_are_those_of_an_untraced_step():
+    seen = attribution(measured(kernels(busy=0.6, idle=3.0, h2d_s=0.05), device_parts=device_parts()))
     copy, idle = seen.of(Part.H2D), seen.of(Part.DEVICE_IDLE)
     assert copy is not None
     assert idle is not None
@@ -99,8 +99,53 @@ def test_a_wait_that_queued_work_hides_is_no_stall():
 
 
 @pytest.mark.parametrize(("drained", "expected"), [(0.45, Bound.COMPUTE), (0.55, Bound.HOST)])
-def test_a_device_that_runs_dry_in_most_batches_waits_for_its_host(drained: float, expected: Bound):
+def test_a_device_that_runs_dry_in_most_batches_while_its_host_launches_waits_for_it(
+    drained: float, expected: Bound
+):
     assert bound(measured(device_parts=device_parts(stall=0.02, drained=drained))) is expected
+
+
+@pytest.mark.parametrize(
+    ("busy_percent", "expected"),
+    [(97.6, Bound.COMPUTE), (89.0, Bound.COMPUTE), (87.0, Bound.HOST), (20.0, Bound.HOST)],
+)
+def test_a_script_that_reads_its_loss_in_each_step_is_hostbound_only_where_its_gpu_idles(
+    busy_percent: float, expected: Bound
+):
+    seen = measured(parts=parts(other=0.3), device_parts=device_parts(stall=0.02, drained=1.0))
+    told = telemetry(None, gpu(utilization_percent=busy_percent), gpu(index=1, is_used=False))
+    assert bound(seen, told) is expected
+
+
+def test_a_host_that_waits_for_its_gpu_after_each_step_does_not_hold_it_up():
+    reads_loss = measured(parts=parts(other=0.8), device_parts=device_parts(stall=0.02, drained=1.0))
+    assert bound(reads_loss) is Bound.COMPUTE
+    unsteady = telemetry(None, gpu(utilization_percent=3.0), steady=False)
+    assert bound(reads_loss, unsteady) is Bound.COMPUTE
+
+
+def test_gaps_between_kernels_are_the_hosts_whatever_ran_at_the_end_of_the_step():
+    assert bound(measured(kernels(busy=0.7), device_parts=device_parts())) is Bound.HOST
+    assert bound(measured(kernels(busy=0.85), device_parts=device_parts(stall=0.1))) is Bound.COMPUTE
+
+
+def test_the_largest_of_what_keeps_a_gpu_idle_holds_the_loop_back():
+    stalls = device_parts(stall=0.15, drained=1.0)
+    assert bound(measured(kernels(busy=0.05), device_parts=stalls)) is Bound.HOST
+    assert bound(measured(kernels(busy=0.80), device_parts=stalls)) is Bound.DATA
+    told = telemetry(None, gpu(utilization_percent=5.0))
+    epochs = {"boundary_s": 4.0, "epoch_samples": 128 * 100}
+    assert bound(measured(device_parts=stalls, **epochs), told) is Bound.HOST
+    assert bound(measured(device_parts=stalls, **epochs)) is Bound.EPOCHS
+
+
+def test_copies_beside_which_nothing_is_computed_are_what_holds_a_loop_back():
+    of = device_parts()
+    assert bound(measured(kernels(busy=0.95, copies_alone_s=0.15), device_parts=of)) is Bound.COPIES
+    assert bound(measured(kernels(busy=0.95, copies_alone_s=0.1), device_parts=of)) is Bound.COMPUTE
+    assert bound(measured(kernels(busy=0.95, h2d_s=0.4), device_parts=of)) is Bound.COMPUTE
+    stalls = device_parts(stall=0.5)
+    assert bound(measured(kernels(busy=0.45, copies_alone_s=0.15), device_parts=stalls)) is Bound.DATA
 
 
 def test_a_device_that_runs_dry_because_data_is_late_is_databound():

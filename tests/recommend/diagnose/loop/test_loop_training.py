@@ -155,15 +155,14 @@ def test_a_cpu_is_never_memory_bound():
 
 
 def test_a_gpu_that_runs_dry_waits_for_its_host():
-    finding = found("host-bound", drained(kernels(busy=0.5, idle=0.4)))
+    finding = found("host-bound", drained(kernels(busy=0.5)))
     assert finding.evidence == (
         "after 100% of the batches the GPU had nothing left to do when the next was asked for, 1% of the "
-        "step is data stall (CUDA events); nothing ran on it in 40% of the traced batches (torch.profiler, "
-        "5 batches)"
+        "step is data stall (CUDA events); nothing runs on it in 50% of the step (torch.profiler, 5 batches)"
     )
     assert finding.remedy is not None
     assert finding.remedy.startswith("torch.compile(model) makes fewer launches; batch_size=256")
-    assert finding.gain == pytest.approx(1 / 0.6)
+    assert finding.gain == pytest.approx(2)
 
 
 def test_gaps_that_only_the_trace_made_do_not_count():
@@ -171,6 +170,26 @@ def test_gaps_that_only_the_trace_made_do_not_count():
     assert slow is not None
     slow = slow.model_copy(update={"idle_s": 3.0, "time_s": 4.0})
     assert found("host-bound", drained(Details(kernels=slow))).gain == pytest.approx(2)
+
+
+def test_a_gpu_that_runs_dry_by_nvml_waits_for_its_host():
+    seen = telemetry({}, gpu(utilization_percent=40))
+    evidence = found("host-bound", drained(telemetry=seen)).evidence
+    assert evidence is not None
+    assert evidence.endswith("; a kernel ran in 40% of the time (NVML)")
+    assert "host-bound" not in codes(drained(telemetry=telemetry({}, gpu(utilization_percent=98))))
+
+
+def test_a_gpu_that_is_only_copied_to_waits_for_its_batches():
+    traced = kernels(busy=0.95, copies_alone_s=0.35, h2d_s=0.4)
+    finding = found("copy-bound", record(traced, device_parts=device_parts()))
+    assert finding.evidence == (
+        "nothing but copies from and to the host runs on it in 70% of the step; 80.0 ms per batch to it "
+        "(torch.profiler, 5 batches)"
+    )
+    assert finding.remedy is not None
+    assert "pin_memory=True" in finding.remedy
+    assert finding.gain == pytest.approx(1 / 0.3)
 
 
 def test_the_loaders_floor_bounds_what_a_faster_host_brings():

@@ -125,23 +125,47 @@ def of_device(device: Any) -> dict:
     return {"type": kind, "name": platform.processor() or kind, "memory_bytes": None}
 
 
+def cuda_devices() -> list[int]:
+    """Return the CUDA devices on which this process has taken memory, by torch's numbers.
+
+    The current device need not be among them: `model.to("cuda:1")` leaves it at the first, where asking for
+    anything would make a context. Where torch keeps no figures, as another allocator does not, it is the one.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return []
+    try:
+        taken = [torch.cuda.max_memory_reserved(device) for device in range(torch.cuda.device_count())]
+    except RuntimeError:
+        return [torch.cuda.current_device()]
+    return [device for device, taken_bytes in enumerate(taken) if taken_bytes]
+
+
+def synchronize() -> None:
+    """Return when no CUDA device of this process has work left."""
+    for device in cuda_devices():
+        sys.modules["torch"].cuda.synchronize(device)
+
+
 def of_device_memory() -> dict:
-    """Return torch's peaks on the current CUDA device, None where CUDA is not used."""
-    torch = sys.modules["torch"]
-    if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
+    """Return torch's peaks on the CUDA device of this process that is the fullest, None without CUDA."""
+    devices = cuda_devices()
+    if not devices:
         return {"peak_allocated_bytes": None, "peak_reserved_bytes": None, "allocation_retries": None}
+    cuda = sys.modules["torch"].cuda
+    retries = (int(cuda.memory_stats(device).get("num_alloc_retries", 0)) for device in devices)
     return {
-        "peak_allocated_bytes": torch.cuda.max_memory_allocated(),
-        "peak_reserved_bytes": torch.cuda.max_memory_reserved(),
-        "allocation_retries": int(torch.cuda.memory_stats().get("num_alloc_retries", 0)),
+        "peak_allocated_bytes": max(cuda.max_memory_allocated(device) for device in devices),
+        "peak_reserved_bytes": max(cuda.max_memory_reserved(device) for device in devices),
+        "allocation_retries": max(retries),
     }
 
 
-def bf16_native(torch: Any, kind: str) -> bool | None:
-    """Return whether CUDA computes bfloat16 without emulation; the parent knows of CPUs."""
-    if kind != "cuda":
+def bf16_native(torch: Any, device: Any) -> bool | None:
+    """Return whether a CUDA device computes bfloat16 without emulation; the parent knows of CPUs."""
+    if getattr(device, "type", "cpu") != "cuda":
         return None
-    return torch.cuda.get_device_capability() >= (8, 0)
+    return torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def of_error(error: Any) -> dict | None:
@@ -163,7 +187,17 @@ def _told(error: Any) -> dict:
         "traceback": [line[:500] for line in lines[-40:]],
         "raised_in": _place(frames[-1]) if frames else "",
         "worker_exit_codes": _worker_exit_codes(frames),
+        "device_free_share": _device_free_share(),
     }
+
+
+def _device_free_share() -> float | None:
+    """Return the free share of the fullest device's memory; None without CUDA, or where that broke."""
+    try:
+        memory = [sys.modules["torch"].cuda.mem_get_info(device) for device in cuda_devices()]
+        return min((free / total for free, total in memory if total), default=None)
+    except Exception:
+        return None
 
 
 def _text_of(error: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from . import facts
 from .details import Stage, Turns
 from .originals import time
 
@@ -76,7 +77,7 @@ class KernelWindow(Stage):
         self._facts = {
             "batches": self._count * self._per_turn,
             "time_s": elapsed_s,
-            **of_events(traced.events(), self._on_cuda),
+            **of_events(traced.events(), self._on_cuda, elapsed_s),
         }
         self.is_over = True
 
@@ -112,15 +113,16 @@ class KernelWindow(Stage):
     def _wait(self) -> None:
         """Wait for the device: work launched before the window is not of it, work launched in it is."""
         if self._on_cuda:
-            self._torch.cuda.synchronize()
+            facts.synchronize()
 
 
-def of_events(events: Any, on_cuda: bool) -> dict:
+def of_events(events: Any, on_cuda: bool, elapsed_s: float) -> dict:
     """Return what a trace's events say; times in seconds.
 
     Args:
         events: torch.autograd.profiler_util.FunctionEvent of one trace.
         on_cuda: whether device work counts; else operators do.
+        elapsed_s: from the first traced batch's ask to the last one's end, with the device drained at both.
     """
     events = list(events)
     on_host = [event for event in events if _kind(event) == "CPU"]
@@ -130,14 +132,13 @@ def of_events(events: Any, on_cuda: bool) -> dict:
     # What a script marks by name has a span on the device too, under the same name: no work of its own.
     marked = {event.name for event in on_host}
     work = [event for event in events if _kind(event) == "CUDA" and _is_work(event, marked)]
-    spans = [(event.time_range.start, event.time_range.end) for event in work]
-    busy_us = _union(spans)
-    first_to_last_us = max(end for _, end in spans) - min(start for start, _ in spans) if spans else 0.0
+    busy_s = _busy_s(work)
     return {
-        "device_busy_s": busy_us / 1e6,
+        "device_busy_s": busy_s,
+        "copies_alone_s": busy_s - _busy_s([event for event in work if not _is_host_copy(event)]),
         "h2d_s": _copies_s(work, "HtoD"),
         "d2h_s": _copies_s(work, "DtoH"),
-        "idle_s": max(0.0, first_to_last_us - busy_us) / 1e6,
+        "idle_s": max(0.0, elapsed_s - busy_s),
         "kernels": _longest((event.name, _length_s(event)) for event in work),
     }
 
@@ -155,6 +156,15 @@ def _is_work(event: Any, marked: set) -> bool:
 
 def _length_s(event: Any) -> float:
     return max(0.0, event.time_range.end - event.time_range.start) / 1e6
+
+
+def _busy_s(work: list) -> float:
+    """Return the time in which any of this work ran."""
+    return _union([(event.time_range.start, event.time_range.end) for event in work]) / 1e6
+
+
+def _is_host_copy(event: Any) -> bool:
+    return event.name.startswith(("Memcpy HtoD", "Memcpy DtoH"))
 
 
 def _copies_s(work: list, direction: str) -> float:

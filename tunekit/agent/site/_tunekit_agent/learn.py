@@ -141,7 +141,7 @@ class Learner:
             "float32_matmul_precision": knobs.matmul_precision(torch, self.device["type"]),
             **knobs.tf32_in_use(torch, self._roots.device()),
             "device_type": self.device["type"],
-            "bf16_native": facts.bf16_native(torch, self.device["type"]),
+            "bf16_native": facts.bf16_native(torch, self._roots.device()),
             "torch_version": str(torch.__version__),
             "python_version": platform.python_version(),
         }

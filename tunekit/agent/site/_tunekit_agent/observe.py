@@ -242,7 +242,7 @@ class Observer:
         self._split.step_ended(now)
         self._times.step_ended()
         if self._teller.steps == 1:
-            self.synchronize()
+            facts.synchronize()
             self._beginnings.stepped(time.perf_counter())
         if not self._learner.complete and self._knows_enough(self._learner.stepped(optimizer)):
             self._learn()
@@ -277,7 +277,7 @@ class Observer:
         _, epoch_batches = facts.epoch_of(self._training)
         self._clock = LoopClock(
             time.perf_counter,
-            self.synchronize,
+            facts.synchronize,
             self._request.window_s,
             self._request.interval_goal,
             ramp_batches(workers, prefetch, epoch_batches),
@@ -362,12 +362,6 @@ class Observer:
             self._teller.steps if self._training is None else self._teller.batches
         )
 
-    def synchronize(self) -> None:
-        """Return when the device has no work left."""
-        torch = sys.modules.get("torch")
-        if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
-            torch.cuda.synchronize()
-
     # --- reporting -------------------------------------------------------------------------
 
     def _window_moved(self, before: str, phase: str) -> None:
@@ -406,7 +400,7 @@ class Observer:
             self._loaderless_samples,
             step_s,
             self._batches_per_step,
-            self.synchronize,
+            facts.synchronize,
             self._dry_steps() if self._request.skips != "nothing" else None,
         )
         self._closer = CloserLook(known, wanted, self._log, loop, self._progress)

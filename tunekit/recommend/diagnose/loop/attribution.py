@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from tunekit.records.details import KernelWindow, LoopFloors
 from tunekit.records.measurement import LoopMeasurement, Measurement
+from tunekit.records.telemetry import Telemetry
 from tunekit.units import rate_text
 
 DEVICE_CLOCK = "CUDA events"
@@ -15,11 +16,17 @@ HOST_CLOCK = "host clock"
 CLEAR_STALL_SHARE = 0.10
 """A stall below it is within what fresh processes of one config differ by on a shared machine."""
 
-_DRAINED_SHARE = 0.5
+DRAINED_SHARE = 0.5
 """The device runs dry in most batches."""
 
-_BUSY_SHARE = 0.9
-"""A device that works nine tenths of the step is held back by its work, however often it runs dry."""
+_CLEAR_IDLE_SHARE = 0.10
+"""A device that idles less, data stall aside, is held back by its work, however often it runs dry."""
+
+_LAUNCHING_SHARE = 0.5
+"""Of the host's time, from a batch to the end of its steps: a host that mostly waits keeps nobody waiting."""
+
+_COPIES_SHARE = 0.25
+"""Of the step in which nothing but copies runs: beyond it, and beyond the stall, they are to mend first."""
 
 _BALANCED = 0.10
 """Halves that differ less are taken for equal: making one of them free brings no more than the other."""
@@ -45,7 +52,7 @@ class Part(StrEnum):
     OPTIMIZER = "optimizer"
     OTHER = "other"
     DEVICE_IDLE = "device idle"
-    """Gaps between kernels in which nothing runs: launches that come late."""
+    """Nothing runs: data, launches or waits for the device come late."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +123,8 @@ class Bound(StrEnum):
     COMPUTE = "compute"
     HOST = "host"
     """The host gives a GPU its work too late: launches, Python, synchronisation."""
+    COPIES = "copies"
+    """Batches are copied to the GPU while it computes nothing."""
     BALANCED = "balanced"
     """Loader and training take the same time side by side."""
     EPOCHS = "epochs"
@@ -180,15 +189,18 @@ def _host_wait(loop: LoopMeasurement) -> Share:
 
 
 def _of_kernels(kernels: KernelWindow, step_ms: float) -> Iterator[Share]:
-    """Yield what only a trace sees. Copies last as long untraced; gaps don't: they are of traced batches."""
-    source = f"torch.profiler, {kernels.batches:,} {'batch' if kernels.batches == 1 else 'batches'}"
+    """Yield what only a trace sees. Kernels and copies last as long untraced; gaps are what they leave."""
+    source = _trace_source(kernels)
     if kernels.h2d_s is not None:
         copy_ms = 1000 * kernels.h2d_s / kernels.batches
         yield Share(Part.H2D, copy_ms, min(1.0, ratio(copy_ms, step_ms) or 0.0), source, is_of_sum=False)
-    if kernels.idle_s is not None:
-        idle_ms = 1000 * kernels.idle_s / kernels.batches
-        share = min(1.0, ratio(kernels.idle_s, kernels.time_s) or 0.0)
-        yield Share(Part.DEVICE_IDLE, idle_ms, share, source, is_of_sum=False)
+    if kernels.device_busy_s is not None:
+        idle_ms = max(0.0, step_ms - 1000 * kernels.device_busy_s / kernels.batches)
+        yield Share(Part.DEVICE_IDLE, idle_ms, ratio(idle_ms, step_ms) or 0.0, source, is_of_sum=False)
+
+
+def _trace_source(kernels: KernelWindow) -> str:
+    return f"torch.profiler, {kernels.batches:,} {'batch' if kernels.batches == 1 else 'batches'}"
 
 
 def floors_of(measurement: Measurement) -> LoopFloors | None:
@@ -242,17 +254,28 @@ def is_own_clock(measurement: Measurement) -> bool:
     return has_events or measurement.loop.device.type == "cpu"
 
 
-def bound(measurement: Measurement) -> Bound:
-    """Return what holds the loop back."""
-    stall_share = attribution(measurement).stall_share
-    if boundary_share(measurement.loop) > max(_EPOCHS_SHARE, stall_share):
+def bound(measurement: Measurement, telemetry: Telemetry | None = None) -> Bound:
+    """Return what holds the loop back.
+
+    Args:
+        measurement: of the loop.
+        telemetry: of the same trial: where no trace was made, NVML tells whether the device idled.
+    """
+    stall_share, copies_share = attribution(measurement).stall_share, copies_alone_share(measurement)
+    told_share = idle_for_host(measurement, telemetry)
+    host_share = told_share or 0.0
+    if boundary_share(measurement.loop) > max(_EPOCHS_SHARE, stall_share, host_share):
         return Bound.EPOCHS
+    if host_share > max(_CLEAR_IDLE_SHARE, stall_share, copies_share):
+        return Bound.HOST
+    if copies_share > max(_COPIES_SHARE, stall_share):
+        return Bound.COPIES
     stalls = stall_share > CLEAR_STALL_SHARE
     if not is_own_clock(measurement) and stalls:
         return _by_floors(measurement) or Bound.UNCLEAR
     if stalls:
         return Bound.DATA
-    if drained_share(measurement.loop) >= _DRAINED_SHARE and not _is_busy(measurement):
+    if told_share is None and _launches_all_the_time(measurement.loop):
         return Bound.HOST
     if not measurement.loop.has_loader:
         return Bound.NO_LOADER
@@ -282,10 +305,47 @@ def device_busy_s(measurement: Measurement) -> float | None:
     return kernels.device_busy_s / kernels.batches
 
 
-def _is_busy(measurement: Measurement) -> bool:
-    """Return whether a trace shows that the device works all the time."""
+def idle_for_host(measurement: Measurement, telemetry: Telemetry | None = None) -> float | None:
+    """Return the share of the step in which a GPU had nothing to do though its data was there.
+
+    A trace tells. Without one NVML does, but not whom the GPU waited for: it must also have run dry in most
+    batches, which a script that reads its loss in each step brings about by itself.
+
+    Returns:
+        None where neither tells.
+    """
+    loop = measurement.loop
+    if loop.device.type != "cuda":
+        return 0.0
     busy_s = device_busy_s(measurement)
-    return busy_s is not None and busy_s >= _BUSY_SHARE * measurement.loop.step_time_s
+    busy_share = nvml_busy_share(telemetry) if busy_s is None else ratio(busy_s, loop.step_time_s)
+    if busy_share is None:
+        return None
+    if busy_s is None and drained_share(loop) < DRAINED_SHARE:
+        return 0.0
+    return max(0.0, 1 - busy_share - attribution(measurement).stall_share)
+
+
+def _launches_all_the_time(loop: LoopMeasurement) -> bool:
+    """Return whether the device ran dry in most batches while the host was at work, not waiting for it."""
+    launching = ratio(loop.parts.compute_s + loop.parts.optimizer_s, loop.steady_time_s) or 0.0
+    return drained_share(loop) >= DRAINED_SHARE and launching >= _LAUNCHING_SHARE
+
+
+def nvml_busy_share(telemetry: Telemetry | None) -> float | None:
+    """Return the share of the steady window in which a kernel ran on the busiest GPU; None if not told."""
+    if telemetry is None or not telemetry.is_of_steady_window:
+        return None
+    told = (gpu.utilization_percent for gpu in telemetry.gpus if gpu.is_used)
+    return max((percent / 100 for percent in told if percent is not None), default=None)
+
+
+def copies_alone_share(measurement: Measurement) -> float:
+    """Return the share of the step in which a GPU only copied from and to the host; 0 if not told."""
+    kernels = measurement.details.kernels if measurement.details else None
+    if kernels is None or kernels.copies_alone_s is None:
+        return 0.0
+    return min(1.0, ratio(kernels.copies_alone_s / kernels.batches, measurement.loop.step_time_s) or 0.0)
 
 
 def _by_floors(measurement: Measurement) -> Bound | None:

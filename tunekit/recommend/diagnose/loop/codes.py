@@ -21,6 +21,7 @@ LOOP_CODES: dict[str, Code] = {
     "no-loader": Code(_NOTE, "the script makes its batches itself, which can't be told from computing"),
     "memory-bound": Code(_NOTE, "the GPU moves data in its memory more than it computes"),
     "host-bound": Code(_WARNING, "the GPU waits for the host's launches, Python or .item()"),
+    "copy-bound": Code(_WARNING, "batches are copied to the GPU while it computes nothing"),
     "sync-points": Code((*_WARNING, *_NOTE), "lines of the script wait for the GPU in each step"),
     "gpu-underused": Code(_WARNING, "the GPU is idle for a good part of the time"),
     "gpu-throttled-in-trial": Code(_WARNING, "heat or the power supply slowed the GPU down"),

@@ -93,7 +93,7 @@ class LoopFacts:
     @cached_property
     def bound(self) -> Bound:
         """What holds the loop back."""
-        return bound(self.measurement)
+        return bound(self.measurement, self.telemetry)
 
     @property
     def gpus(self) -> tuple[GpuTelemetry, ...]:

@@ -2,6 +2,7 @@
 
 from tunekit.recommend.diagnose.loop.attribution import (
     attribution,
+    copies_alone_share,
     device_busy_s,
     floors_of,
     is_own_clock,
@@ -65,14 +66,19 @@ def compute_cap(measurement: Measurement) -> float | None:
 def launch_gain(measurement: Measurement) -> float | None:
     """Return what a device without gaps between its kernels would bring; None without a trace.
 
-    Tracing widens the gaps, so no more is counted than an untraced step leaves beside the device's work.
+    Tracing widens the gaps: counted is what an untraced step leaves beside the device's work.
     """
-    kernels = measurement.details.kernels if measurement.details else None
     busy_s = device_busy_s(measurement)
-    if kernels is None or kernels.idle_s is None or busy_s is None:
+    if busy_s is None:
         return None
-    idle_s = min(kernels.idle_s / kernels.batches, max(0.0, measurement.loop.step_time_s - busy_s))
+    idle_s = max(0.0, measurement.loop.step_time_s - busy_s)
     return capped(without(measurement, idle_s), compute_cap(measurement))
+
+
+def copy_gain(measurement: Measurement) -> float | None:
+    """Return what copies that all run beside kernels would bring, as long as those cover them."""
+    saved_s = copies_alone_share(measurement) * measurement.loop.step_time_s
+    return capped(without(measurement, saved_s), compute_cap(measurement))
 
 
 def boundary_gain(loop: LoopMeasurement, saved_s: float) -> float | None:

@@ -14,6 +14,7 @@ _BUSY_PERCENT = 80.0
 _CAUSES = {
     Bound.DATA: ("it waits for data", "see data-bound"),
     Bound.HOST: ("it waits for the host", "see host-bound"),
+    Bound.COPIES: ("it waits for copies", "see copy-bound"),
     Bound.BALANCED: ("loader and training take turns to wait", "see compute-bound"),
 }
 

@@ -1,9 +1,15 @@
 """The host holds its GPU up: work that is handed over late, and places that wait for it."""
 
-from tunekit.recommend.diagnose.loop.attribution import Bound, Part, drained_share
+from tunekit.recommend.diagnose.loop.attribution import (
+    Bound,
+    Part,
+    copies_alone_share,
+    drained_share,
+    nvml_busy_share,
+)
 from tunekit.recommend.diagnose.loop.compute import larger_batch
 from tunekit.recommend.diagnose.loop.facts import LoopFacts
-from tunekit.recommend.diagnose.loop.gains import launch_gain
+from tunekit.recommend.diagnose.loop.gains import copy_gain, launch_gain
 from tunekit.records.finding import Finding, Severity
 from tunekit.units import rate_text
 
@@ -14,7 +20,7 @@ _SHOWN = 3
 
 def wait_findings(facts: LoopFacts) -> list[Finding]:
     """Return where the host keeps its GPU waiting."""
-    found = [_host_bound(facts), _sync_points(facts)]
+    found = [_host_bound(facts), _copy_bound(facts), _sync_points(facts)]
     return [finding for finding in found if finding is not None]
 
 
@@ -27,8 +33,11 @@ def _host_bound(facts: LoopFacts) -> Finding | None:
         f"{facts.attribution.stall_share:.0%} of the step is data stall (CUDA events)"
     ]
     idle = facts.attribution.of(Part.DEVICE_IDLE)
+    busy_share = nvml_busy_share(facts.telemetry)
     if idle is not None:
-        told.append(f"nothing ran on it in {idle.share:.0%} of the traced batches ({idle.source})")
+        told.append(f"nothing runs on it in {idle.share:.0%} of the step ({idle.source})")
+    elif busy_share is not None:
+        told.append(f"a kernel ran in {busy_share:.0%} of the time (NVML)")
     ways = [] if _is_compiled(facts) else [f"{facts.set_knob('compile', True)} makes fewer launches"]
     bigger = larger_batch(facts)
     ways += [f"{bigger} gives each launch more work"] if bigger else []
@@ -41,6 +50,29 @@ def _host_bound(facts: LoopFacts) -> Finding | None:
         remedy="; ".join(ways),
         value=drained,
         gain=launch_gain(facts.measurement),
+    )
+
+
+def _copy_bound(facts: LoopFacts) -> Finding | None:
+    if facts.bound is not Bound.COPIES:
+        return None
+    share, copies = copies_alone_share(facts.measurement), facts.attribution.of(Part.H2D)
+    told = f"nothing but copies from and to the host runs on it in {share:.0%} of the step"
+    whole = f"; {rate_text(copies.batch_ms)} ms per batch to it ({copies.source})" if copies else ""
+    pins = [] if facts.loop.pin_memory else [facts.set_knob("pin_memory", True)]
+    ways = [
+        *pins,
+        "copy with non_blocking=True on a stream of its own while the batch before is trained on",
+        "send what is smaller, such as uint8 images, and convert it on the GPU",
+    ]
+    return Finding(
+        code="copy-bound",
+        severity=Severity.WARNING,
+        message="the GPU waits for its batches to be copied",
+        evidence=f"{told}{whole}",
+        remedy="; ".join(ways),
+        value=share,
+        gain=copy_gain(facts.measurement),
     )
 
 

@@ -1,4 +1,4 @@
-"""What lies in torch's allocator beside the tensors of the steps: workspaces, tensors that they don't take."""
+"""What torch's allocator has beside the tensors of the steps: workspaces, tensors that they don't take."""
 
 from __future__ import annotations
 
@@ -58,3 +58,40 @@ class KeptBlocks:
             return found
         except Exception:
             return None
+
+
+class TemporaryBytes:
+    """What an op allocates on the current device and frees again before it is through.
+
+    It resets torch's peaks, which the agent does elsewhere too.
+
+    Args:
+        torch: the torch module of the script.
+    """
+
+    def __init__(self, torch: Any) -> None:
+        self._c, self._cuda = torch._C, torch.cuda
+        self._device: int | None = None
+        self._is_broken = False
+
+    def begin(self) -> None:
+        """An op is about to run."""
+        if self._is_broken:
+            return
+        try:
+            if self._device is None:
+                self._device = self._cuda.current_device()
+            self._c._cuda_resetPeakMemoryStats(self._device)
+        except Exception:  # not in this torch
+            self._is_broken = True
+
+    def end(self) -> int:
+        """Return the bytes beyond what stayed, at most; 0 where torch does not tell."""
+        if self._is_broken or self._device is None:
+            return 0
+        try:
+            counts = self._c._cuda_memoryStats(self._device)["allocated_bytes"]["all"]
+            return max(0, int(counts["peak"]) - int(counts["current"]))
+        except Exception:
+            self._is_broken = True
+            return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import importlib
 import itertools
 import weakref
@@ -9,6 +10,7 @@ from typing import Any, Iterable
 
 from ..storages import dense, is_tensor
 from . import op_costs
+from .kept import TemporaryBytes
 
 PURPOSES = (
     "parameters",
@@ -23,6 +25,7 @@ PURPOSES = (
 _PARAMETERS, _BATCH, _ACTIVATIONS, _HELD = 0, 4, 5, 7
 _OF_A_STEP = (2, 3)
 """Gradients and optimizer state: a training begins without them, and its first step makes them."""
+_PRODUCTS = ("mm", "bmm", "matmul")
 _MAX_EVENTS = 1_000_000
 
 
@@ -52,7 +55,10 @@ class Tracer:
         self._on_host: dict = {}  # as well, of batches that lie elsewhere
         self._given = 0
         self._used: set = set()  # batches
-        self._sums: dict = {}  # of gradients in backward, by block: the blocks of both that were added
+        self._temporary = None if device_type == "cpu" else TemporaryBytes(torch)
+        self._temporaries: dict = {}  # by the block that was last allocated: the most that came and went
+        self._sums: dict = {}  # by block: the blocks that may have been added to
+        self._products: set = set()  # blocks of matmuls' results
         self._ops: list = []
         self._marks: list = []
         self._optimizer_began: int | None = None  # events before its first step
@@ -146,7 +152,8 @@ class Tracer:
 
         Returns:
             blocks: number of the block of each event, counted from 0 as blocks are allocated; sizes: bytes
-            asked for, -1 where it is freed; purposes: of each block, by its place in PURPOSES; ops: since the
+            asked for, -1 where it is freed; purposes: of each block, by its place in PURPOSES; temporaries:
+            bytes that came and went right after each block did, empty on a CPU; ops: since the
             last mark, each [name, dtype, flops, bytes].
         """
         left_out = self._of_host()
@@ -167,8 +174,21 @@ class Tracer:
             "blocks": [number[block] for block in before] + [number[block] for block, _ in events],
             "sizes": [self._size_of[block] for block in before] + [size for _, size in events],
             "purposes": [self._purposes[block] for block in first],
+            "temporaries": self._temporaries_of(number, first),
             "ops": self._ops[self._marks[-1] if self._marks else 0 :],
         }
+
+    def _temporaries_of(self, number: dict, blocks: list) -> list:
+        """Return them for each block; those after one that is left out stand with the one before it."""
+        if not self._temporaries:
+            return []
+        found, kept = [0] * len(blocks), sorted(number)
+        for block, size in self._temporaries.items():
+            place = bisect.bisect_right(kept, block) - 1
+            if place >= 0:
+                at = number[kept[place]]
+                found[at] = max(found[at], size)
+        return found
 
     def _of_host(self) -> set:
         """Return the blocks of a trace on a CPU that a GPU would never hold: where samples are put together.
@@ -187,6 +207,7 @@ class Tracer:
             return
         try:
             self._saw_op(func, args, kwargs, made)
+            self._saw_temporary(func)
         except Exception as error:
             self.fault = f"{func} was not understood: {type(error).__name__}: {str(error)[:200]}"
         if len(self._events) > _MAX_EVENTS:
@@ -207,9 +228,11 @@ class Tracer:
             for tensor in taken:
                 self._saw_taken(tensor)
         is_new = False
-        for tensor in given:
+        for tensor in reversed(given) if name == "native_dropout" else given:  # the mask comes first
             is_new |= self._saw(tensor, purpose)
-        if name == "add" and is_new and len(taken) == 2 and self._is_in_backward:
+        if name in _PRODUCTS and given:
+            self._products.add(self._block_of(given[0]))
+        if name == "add" and is_new and len(taken) == 2:
             self._saw_sum(given[0], taken)
         if taken or given:
             self._saw_cost(func, name, args, taken, given, is_new, made)
@@ -231,11 +254,30 @@ class Tracer:
         elif not self._is_forward_seen:
             self._is_forward_seen = any(self._is_of_parameter(one) for one in taken)
 
+    def op_begins(self) -> None:
+        """An op is about to run."""
+        if self._temporary is not None:
+            self._temporary.begin()
+
+    def _saw_temporary(self, func: Any) -> None:
+        """Take what an op allocated for itself; a convolution's workspace does not grow with its batch."""
+        size = 0 if self._temporary is None else self._temporary.end()
+        if size and self._purposes and "conv" not in str(func):
+            last = len(self._purposes) - 1
+            self._temporaries[last] = max(size, self._temporaries.get(last, 0))
+
     def _saw_sum(self, total: Any, parts: list) -> None:
-        """Two gradients were added up; whether in place is seen by what becomes of them."""
-        if all(part.shape == total.shape and part.dtype == total.dtype for part in parts):
-            block, *added = (self._alive.get(one.untyped_storage()._cdata) for one in (total, *parts))
-            self._sums[block] = added
+        """Two gradients were added up, or a bias to a product: perhaps in place, by what comes then."""
+        first, other = parts
+        if any(part.dtype != total.dtype for part in parts) or first.shape != total.shape:
+            return
+        if self._is_in_backward and other.shape == total.shape:
+            self._sums[self._block_of(total)] = [self._block_of(first), self._block_of(other)]
+        elif other.dim() == 1 and self._block_of(first) in self._products:
+            self._sums[self._block_of(total)] = [self._block_of(first)]
+
+    def _block_of(self, tensor: Any) -> int | None:
+        return self._alive.get(tensor.untyped_storage()._cdata)
 
     def _is_of_parameter(self, tensor: Any) -> bool:
         whole = tensor if tensor._base is None else tensor._base
@@ -315,14 +357,14 @@ class Tracer:
 
 
 def _summed_in_place(events: list, sums: dict) -> list:
-    """Return events as they are without a dispatch mode: gradients of one tensor are then added up in place.
+    """Return events as they are without a dispatch mode, under which torch adds nothing in place.
 
-    Autograd adds to the one that it alone holds; under a mode it never does. What nobody else holds is freed
-    right after the sum was made.
+    Autograd adds gradients of one tensor to the one that it alone holds, `linear` its bias to the product.
+    What nobody else holds is freed right after the sum was made.
 
     Args:
         events: (block, bytes), -1 where it is freed.
-        sums: blocks that are the sum of two others.
+        sums: by the block of a sum, those that it may lie in.
     """
     stands_for: dict = {}  # the block in which a sum lies
     kept: list = []
@@ -383,6 +425,8 @@ def _mode_class(torch: Any) -> Any:
             return dispatch._get_current_dispatch_mode() is self
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if self.sees:
+                self._tracer.op_begins()
             made = func(*args, **(kwargs or {}))
             if self.sees:
                 self._tracer.saw_op(func, args, kwargs or {}, made)
