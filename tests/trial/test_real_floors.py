@@ -107,3 +107,10 @@ def test_a_schedule_that_ends_while_it_is_looked_at_keeps_its_measurement(tmp_pa
     assert details.queue is not None  # seen before the end
     assert details.floors is None
     assert any("Tried to step" in fault for fault in details.faults)
+
+
+def test_a_loader_that_only_its_loop_holds_gives_another_epoch(tmp_path: Path) -> None:
+    _, details = looked_at(tmp_path, "loader_each_epoch.py")
+    assert details.floors is not None
+    assert details.floors.why_not is None
+    assert details.floors.loader_batches > 100  # an epoch's

@@ -245,6 +245,8 @@ class LoaderWatch:
         @functools.wraps(original_init)
         def __init__(self, loader, *args, **kwargs):  # noqa: N807
             self._tunekit_info = getattr(loader, "_tunekit_info", None)
+            if not loader.persistent_workers:  # which hold their iterator: a cycle would keep them alive
+                self._tunekit_loader = loader  # `for batch in DataLoader(...)` lets go of it at once
             watch._workers_start(self._tunekit_info)
             watch._epoch_started(self._tunekit_info)
             original_init(self, loader, *args, **kwargs)
