@@ -367,6 +367,13 @@ def test_a_gpu_that_failed_is_looked_for_where_its_driver_tells_of_it(hint: str)
     assert "dmesg | grep Xid" in (found.remedy or "")
 
 
+@pytest.mark.parametrize("library", ["cuDNN error: CUDNN", "CUDA error: CUBLAS"])
+def test_a_library_whose_kernels_fail_sends_to_the_driver_too(library: str):
+    found = failed(raised(*OOM_MRO, message=f"{library}_STATUS_EXECUTION_FAILED"))
+    assert found.kind is OutcomeKind.SCRIPT_ERROR
+    assert "dmesg | grep Xid" in (found.remedy or "")
+
+
 def test_memory_that_could_not_be_pinned_is_no_reason_for_another_precision():
     said = "Caught AcceleratorError in pin memory thread for device 0.\nCUDA error: out of memory"
     found = failed(raised("torch.AcceleratorError", *OOM_MRO, message=said))

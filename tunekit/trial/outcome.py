@@ -80,6 +80,7 @@ _NO_GUARD_REMEDY = (
 _GPU_FAILED = re.compile(
     r"CUDA error: (?:unknown error|uncorrectable |unspecified launch failure|the launch timed out)"
     r"|CUDA error: (?:CUDA-capable device\(s\) is/are busy|no CUDA-capable device|hardware stack)"
+    r"|\bCU(?:DNN|BLAS)_STATUS_EXECUTION_FAILED\b"
 )
 _GPU_FAILED_REMEDY = (
     "the GPU or its driver failed, or a kernel broke it: `nvidia-smi` and `dmesg | grep Xid` say which; a "
