@@ -60,8 +60,14 @@ def check_attribution(add: Add, host: Host, folder: Path, window_s: float, round
     on_gpu = bool(host.accelerators)
     idle = _trial(host, folder / "idle", window_s, "--wait-ms", "20", "--item")
     _check_stall(add, "a device that waits for data", idle, on_gpu, "--wait-ms", "20", "--item")
-    hidden = _trial(host, folder / "hidden", window_s, "--wait-ms", "1")
-    _check_stall(add, "a device that is behind", hidden, on_gpu, "--wait-ms", "1")
+    behind = (
+        "--wait-ms",
+        "1",
+        "--layers",
+        "24",
+    )  # several times what a host needs to make and launch a batch
+    hidden = _trial(host, folder / "hidden", window_s, *behind)
+    _check_stall(add, "a device that is behind", hidden, on_gpu, *behind)
     _check_details(add, idle, on_gpu)
     _check_budget(add, idle, host)
     _check_overhead(add, "cuda" if on_gpu else "cpu", rounds)

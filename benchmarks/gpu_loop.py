@@ -1,6 +1,6 @@
 """A training loop whose data stall and waits for the device are known; part of gpu_check.py.
 
-    python benchmarks/gpu_loop.py --wait-ms 20 [--item] [--profile STEPS]
+    python benchmarks/gpu_loop.py --wait-ms 20 [--item] [--layers N] [--profile STEPS]
 
 Making a batch takes --wait-ms, in the loop itself. With --item the loop reads its loss at each step, so
 the device is idle when a batch is asked for. With --profile it traces that many steps under
@@ -39,9 +39,9 @@ class Rows(Dataset[torch.Tensor]):
         return self._row
 
 
-def train(wait_s: float, reads_loss: bool, traced_steps: int) -> None:
+def train(wait_s: float, reads_loss: bool, layers: int, traced_steps: int) -> None:
     """Train for ever, or trace some steps."""
-    model = nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(6))).to(DEVICE)
+    model = nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(layers))).to(DEVICE)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
     profiler: Any = None
     for step, rows in enumerate(DataLoader(Rows(wait_s), batch_size=BATCH)):
@@ -92,6 +92,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--wait-ms", type=float, default=20.0)
     parser.add_argument("--item", action="store_true")
+    parser.add_argument("--layers", type=int, default=6)
     parser.add_argument("--profile", type=int, default=0)
     options = parser.parse_args()
-    train(options.wait_ms / 1000, options.item, options.profile)
+    train(options.wait_ms / 1000, options.item, options.layers, options.profile)

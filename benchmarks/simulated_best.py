@@ -19,6 +19,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from simgpu.environment import find_environment
@@ -100,7 +101,7 @@ class Bench:
         """Return its line of the table, None before all of it is there."""
         if self._searched() is None or len(self._lines("again")) < ROUNDS * len(self._contenders()):
             return None
-        best, *tiers = ([self._mean(knobs), knobs] for knobs in self._contenders())
+        best, *tiers = ((median(self._rates(knobs)), knobs) for knobs in self._contenders())
         floor = noise_floor(self._rates(best[1]))
         assert floor is not None
         told = " | ".join(f"{_text(knobs)}: {rate / best[0]:.3f}" for rate, knobs in tiers)
@@ -125,10 +126,6 @@ class Bench:
 
     def _rates(self, knobs: Knobs) -> list[float]:
         return [line["samples_per_s"] for line in self._lines("again") if line["knobs"] == knobs]
-
-    def _mean(self, knobs: Knobs) -> float:
-        rates = self._rates(knobs)
-        return sum(rates) / len(rates)
 
     def _lines(self, name: str) -> list[dict[str, Any]]:
         path = self.folder / f"{name}.jsonl"
