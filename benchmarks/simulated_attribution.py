@@ -2,7 +2,7 @@
 
     python benchmarks/simulated_attribution.py [--torch 2.8.0] [--only NAME] [--window 3]
 
-Each loop (tests/gpu_attribution.py) is known: what holds it back, and from the simulation's trace what the
+Each loop (tests/gpu/judged_loops.py) is known: what holds it back, and from the simulation's trace what the
 device did in the very batches that a figure is stated of. Goal: every part within 3% of the step. Simulated:
 no figure of a card.
 """
@@ -14,10 +14,10 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "gpu")]
 
-from gpu_attribution import LOOPS, Judged, judge  # noqa: E402
 from gpu_environment import SimulatedGpu  # noqa: E402
+from judged_loops import LOOPS, Judged, judge  # noqa: E402
 
 from simgpu.environment import KNOWN_TORCH, find_environment  # noqa: E402
 from simgpu.simulation import state_folder  # noqa: E402

@@ -19,7 +19,7 @@ from gpu_environment import SimulatedGpu, on_both_torches
 from simgpu.devices import FOLDER
 from simgpu.environment import Environment
 from simgpu.simulation import state_folder
-from simgpu.trace import Work, busy_ns, read_trace
+from simgpu.trace import Work, busy_ns
 
 SLOWER = 16
 SOAK_S, SOAKED_CLOCK = 1.5, 0.5
@@ -91,7 +91,7 @@ def run(gpu_torch: Environment, tmp_path_factory: pytest.TempPathFactory) -> Ite
         gpu = SimulatedGpu(gpu_torch, state, own, own)
         done = gpu.run([Path(experiments.__file__)], DEVICES)
         assert done.returncode == 0, done.stderr
-        yield Run(json.loads(done.stdout.splitlines()[-1]), read_trace(own / "trace"))
+        yield Run(json.loads(done.stdout.splitlines()[-1]), gpu.trace())
 
 
 def durations(work: list[Work]) -> list[int]:

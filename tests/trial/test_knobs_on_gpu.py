@@ -54,8 +54,7 @@ def on_device(simulated_gpu: SimulatedGpu, tmp_path: Path, monkeypatch: pytest.M
     """Trials of `knobs_on_gpu.py` on a device that is named."""
 
     def begin(devices: str, *words: str) -> TrialsOnGpu:
-        trace = str(simulated_gpu.state / "trace")
-        for name, value in simulated_gpu.environment(devices, trace=trace).items():
+        for name, value in simulated_gpu.environment(devices).items():
             monkeypatch.setenv(name, value)
         monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "1")  # no pool of processes for a few kernels
         return TrialsOnGpu(simulated_gpu, devices, tmp_path / "trials", *words)

@@ -2,7 +2,7 @@
 
 Only torch's OutOfMemoryError has a type of its own: where CUDA, its libraries or Triton find no room, that is
 a RuntimeError, known by its message. The messages are those of torch 2.8 and 2.15 on simulated devices, see
-tests/gpu/test_out_of_memory.py, and of issues that users of older versions have filed.
+tests/gpu/test_training_out_of_memory.py, and of issues that users of older versions have filed.
 """
 
 import re

@@ -1,8 +1,8 @@
 """What is stated of a step's time on a GPU, held against the device's own time line."""
 
 import pytest
-from gpu_attribution import LOOPS, KnownLoop, judge
 from gpu_environment import SimulatedGpu
+from judged_loops import LOOPS, KnownLoop, judge
 
 TOLERANCE = 0.03
 MORE_ROOM = {"host wait": 0.05, "GPU utilisation, %": 0.1}

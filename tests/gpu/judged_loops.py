@@ -7,14 +7,13 @@ from pathlib import Path
 
 from gpu_environment import ROOT, SimulatedGpu
 
-from simgpu.simulation import state_folder
-from simgpu.trace import Work, read_trace
+from simgpu.trace import Work
 from tunekit.recommend.diagnose.loop.attribution import Bound, Part, attribution, bound
 from tunekit.records.loop_profile import LoopProfile
 from tunekit.records.measurement import Measurement
 from tunekit.records.trial import TrialRecord
 
-LOOP = Path(__file__).with_name("known_gpu_loop.py")
+LOOP = Path(__file__).with_name("known_loop.py")
 SLOW = "a10g:slower=16"
 TWO = f"{SLOW},{SLOW}"
 QUICK_KERNELS = "a10g:slower=16:kernel_ns=2500"
@@ -85,16 +84,14 @@ class Judged:
 
 def judge(gpu: SimulatedGpu, loop: KnownLoop, window_s: float = 2.0) -> Judged:
     """Profile a loop, and hold what is stated against the trace of the batches that it is stated of."""
-    with state_folder() as shared:  # of a name that a trial's sandbox lets through, unlike the test's own
-        stamps = shared / "stamps"
-        command = ["-m", "tunekit", "profile", "--trace-kernels", "--window", str(window_s), "--json"]
-        command += ["--out", str(gpu.own / "profile")]
-        command += ["--", str(gpu.python), str(LOOP), "--stamps", str(stamps)]
-        variables = {"PYTHONPATH": str(ROOT), "SIMGPU_TRACE": str(shared / "trace")}
-        done = gpu.run([*command, *loop.flags], loop.devices, more=variables)
-        assert done.returncode == 0, done.stderr
-        batches = [Batch(*map(int, line.split())) for line in stamps.read_text().splitlines()]
-        work = read_trace(shared / "trace")
+    stamps = gpu.state / "stamps"  # a trial's sandbox lets writes through to this folder only
+    command = ["-m", "tunekit", "profile", "--trace-kernels", "--window", str(window_s), "--json"]
+    command += ["--out", str(gpu.own / "profile")]
+    command += ["--", str(gpu.python), str(LOOP), "--stamps", str(stamps)]
+    done = gpu.run([*command, *loop.flags], loop.devices, more={"PYTHONPATH": str(ROOT)})
+    assert done.returncode == 0, done.stderr
+    batches = [Batch(*map(int, line.split())) for line in stamps.read_text().splitlines()]
+    work = gpu.trace()
     profile = LoopProfile.model_validate_json(done.stdout)
     record = profile.looked_into
     assert record is not None

@@ -1,6 +1,6 @@
 """A training loop on a GPU whose parts are known by construction; it stamps each batch on the trace's clock.
 
-    python tests/known_gpu_loop.py --stamps FILE [--load-ms 30] [--layers 4] [--width 2048] [--item] ...
+    python tests/gpu/known_loop.py --stamps FILE [--load-ms 30] [--layers 4] [--width 2048] [--item] ...
 
 Each line of FILE is one batch: when it was asked for, when it was there, when its step was over, in ns of
 CLOCK_MONOTONIC. It trains for ever.
