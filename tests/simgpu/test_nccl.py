@@ -74,7 +74,8 @@ def average(_, bucket):
     return work.get_future().then(lambda done: done.value()[0])
 model.register_comm_hook(None, average)
 layer.weight.register_hook(lambda gradient: torch.full((8, 64), rank + 1.0).cuda())
-model(torch.ones(4, 64, device="cuda")).sum().backward()
+loss = model(torch.ones(4, 64, device="cuda")).sum()
+loss.backward()
 check("gradient", layer.weight.grad, torch.full((8, 64), (ranks + 1) / 2))
 torch.optim.SGD(model.parameters(), lr=0.1).step()
 weights = [torch.empty_like(layer.weight) for _ in range(ranks)]
