@@ -121,8 +121,10 @@ int64_t sim_device_tail(int ordinal) {
 
 /* ---- work ---- */
 
-static void count_busy(int index, int64_t begin, int64_t end) {
+static void count_busy(int index, int64_t begin, int64_t end, int64_t now) {
     sim_bucket *buckets = sim_state()->process[sim_slot()].busy[index];
+    int64_t horizon = (now / SIM_BUCKET_NS + SIM_BUCKETS / 2) * SIM_BUCKET_NS; /* beyond it lie buckets of the past */
+    if (end > horizon) end = horizon;
     while (begin < end) {
         int64_t epoch = begin / SIM_BUCKET_NS, stop = (epoch + 1) * SIM_BUCKET_NS;
         sim_bucket *b = &buckets[epoch % SIM_BUCKETS];
@@ -161,9 +163,9 @@ static sim_gap on_engine(int index, sim_engine engine, int64_t ready, double ful
     sim_line *line = &state->line[index][engine];
     int64_t at = line->free_at > ready ? line->free_at : ready;
     int64_t ns = (int64_t)(engine == SIM_COMPUTE ? full_clock_ns / sim_clock_share(index, at) : full_clock_ns);
-    int64_t begin = place(line, ready, ns, sim_now());
+    int64_t now = sim_now(), begin = place(line, ready, ns, now);
     if (engine == SIM_COMPUTE) {
-        count_busy(index, begin, begin + ns);
+        count_busy(index, begin, begin + ns, now);
         sim_warm(index, begin, begin + ns);
     }
     pthread_mutex_unlock(&state->lock);
