@@ -116,3 +116,11 @@ void sim_set(void *at, int byte, size_t bytes) {
     } else
         memset(at, byte, bytes);
 }
+
+void sim_store(void *to, const void *from, size_t bytes) {
+    enum { PAGE = 4096 };
+    for (size_t i = 0; i < bytes; i += PAGE) {
+        size_t n = bytes - i < PAGE ? bytes - i : PAGE;
+        if (memcmp((char *)to + i, (const char *)from + i, n)) memcpy((char *)to + i, (const char *)from + i, n);
+    }
+}

@@ -96,14 +96,6 @@ static bool is_zero(const void *at, size_t bytes) {
     return true;
 }
 
-static void store(uint8_t *to, const uint8_t *from, size_t bytes) {
-    enum { PAGE = 4096 };
-    for (size_t i = 0; i < bytes; i += PAGE) {
-        size_t n = bytes - i < PAGE ? bytes - i : PAGE;
-        if (memcmp(to + i, from + i, n)) memcpy(to + i, from + i, n);
-    }
-}
-
 /* ---- collectives ---- */
 
 /* How an operation's data is laid out in a rank's half: the same part for all, or one for each that receives. */
@@ -161,11 +153,11 @@ static void take(const plan *p, uint64_t at, uint64_t bytes) {
     if (p->reduces) {
         size_t elements = bytes / nccl_type_bytes(op->type);
         nccl_combine(sum, parts, comm->ranks, elements, op->type, (nccl_reduction)op->reduction, factor_of(op));
-        store(to, sum, bytes);
+        sim_store(to, sum, bytes);
     } else if (op->kind == NCCL_BROADCAST || op->kind == NCCL_SCATTER)
-        store(to, parts[op->root], bytes);
+        sim_store(to, parts[op->root], bytes);
     else
-        for (int i = 0; i < comm->ranks; i++) store(to + (uint64_t)i * bytes_of(op), parts[i], bytes);
+        for (int i = 0; i < comm->ranks; i++) sim_store(to + (uint64_t)i * bytes_of(op), parts[i], bytes);
 }
 
 static nccl_result compare_words(nccl_comm *comm, int64_t *begin) {
@@ -290,7 +282,7 @@ static uint64_t pass(nccl_channel *channel, nccl_op *op, bool out) { /* what fit
     if (bytes > CHANNEL_BYTES - at) bytes = CHANNEL_BYTES - at;
     if (!bytes) return 0;
     if (out) memcpy(channel->data + at, (const uint8_t *)op->send + op->done, bytes);
-    else store((uint8_t *)op->receive + op->done, channel->data + at, bytes);
+    else sim_store((uint8_t *)op->receive + op->done, channel->data + at, bytes);
     __atomic_add_fetch(out ? &channel->written : &channel->read, bytes, __ATOMIC_RELEASE);
     op->done += bytes;
     return bytes;
