@@ -11,6 +11,7 @@
 
    All else leaves in its output what lay there. So a loss is finite, not true. */
 #include "cudart.h"
+#include "numbers.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,22 +25,6 @@ static size_t bytes_of(type t) {
 
 /* ---- numbers of each type ---- */
 
-static double from_half(uint16_t h) {
-    int exponent = h >> 10 & 31, fraction = h & 1023;
-    double size = exponent == 31 ? (fraction ? NAN : INFINITY)
-                : exponent ? ldexp(1024 + fraction, exponent - 25) : ldexp(fraction, -24);
-    return h >> 15 ? -size : size;
-}
-static uint16_t to_half(double x) {
-    uint16_t sign = signbit(x) ? 0x8000 : 0;
-    x = fabs(x);
-    if (isnan(x)) return sign | 0x7e00;
-    if (x >= 65520) return sign | 0x7c00;
-    if (x < ldexp(1, -14)) return sign | (uint16_t)nearbyint(ldexp(x, 24));
-    int exponent;
-    double fraction = nearbyint(ldexp(frexp(x, &exponent), 11)); /* 1024 to 2048 */
-    return (uint16_t)(sign + ((exponent + 13) << 10) + (int)fraction); /* its 1024 and a carry raise the exponent */
-}
 static double get(const void *at, type t, size_t i) {
     switch (t) {
     case BOOL: case BYTE: return ((const uint8_t *)at)[i];
@@ -47,13 +32,8 @@ static double get(const void *at, type t, size_t i) {
     case INT64: return (double)((const int64_t *)at)[i];
     case FLOAT: return ((const float *)at)[i];
     case DOUBLE: return ((const double *)at)[i];
-    case HALF: return from_half(((const uint16_t *)at)[i]);
-    case BFLOAT: {
-        uint32_t bits = (uint32_t)((const uint16_t *)at)[i] << 16;
-        float value;
-        memcpy(&value, &bits, sizeof value);
-        return value;
-    }
+    case HALF: return from_float16(((const uint16_t *)at)[i]);
+    case BFLOAT: return from_bfloat16(((const uint16_t *)at)[i]);
     default: return 0;
     }
 }
@@ -65,14 +45,8 @@ static void put(void *at, type t, size_t i, double x) {
     case INT64: ((int64_t *)at)[i] = (int64_t)x; break;
     case FLOAT: ((float *)at)[i] = (float)x; break;
     case DOUBLE: ((double *)at)[i] = x; break;
-    case HALF: ((uint16_t *)at)[i] = to_half(x); break;
-    case BFLOAT: {
-        float value = (float)x;
-        uint32_t bits;
-        memcpy(&bits, &value, sizeof bits);
-        ((uint16_t *)at)[i] = (uint16_t)((bits + (isnan(x) ? 0 : 0x7fff + (bits >> 16 & 1))) >> 16);
-        break;
-    }
+    case HALF: ((uint16_t *)at)[i] = to_float16((float)x); break;
+    case BFLOAT: ((uint16_t *)at)[i] = to_bfloat16((float)x); break;
     default: break;
     }
 }
@@ -265,10 +239,7 @@ static void scale(const char *name, void **args) {
         size_t n = count - i < CHUNK ? count - i : CHUNK;
         const char *from = data[1] + i * bytes;
         bool zero = isfinite(by) && !memcmp(from, zeros, n * bytes);
-        for (size_t j = 0; !zero && j < n; j++) {
-            double x = get(from, p.a, j) * by;
-            put(product, p.out, j, p.out == DOUBLE ? x : (float)x); /* half precision is rounded twice, as there */
-        }
+        for (size_t j = 0; !zero && j < n; j++) put(product, p.out, j, get(from, p.a, j) * by);
         sim_store(data[0] + i * bytes, zero ? zeros : product, n * bytes);
     }
 }
