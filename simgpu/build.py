@@ -290,7 +290,8 @@ class _Work:
         for path in objects:
             with ElfFile(path) as file:
                 defined |= file.defined(".symtab")
-        missing = sorted(wanted - defined)
+        newest = sorted(name for name in wanted - defined if f"{name}_v2" in defined)
+        missing = sorted(wanted - defined - set(newest))
         generated = self.objects / f"{soname}.c"
         generated.write_text(_stubs(missing, library.not_supported))
         script = self.objects / f"{soname}.map"
@@ -298,8 +299,9 @@ class _Work:
             script.write_text(f"{version} {{ global: *; }};\n")
         compiled = self._compile(generated)
         versioned = [f"-Wl,--version-script={script}"] if version else []
+        aliases = [f"-Wl,--defsym={name}={name}_v2" for name in newest]
         common = [f"-L{self._out}", "-lsimgpu", "-Wl,-rpath,$ORIGIN"]
-        self._link(soname, [*objects, compiled, *versioned, *common])
+        self._link(soname, [*objects, compiled, *aliases, *versioned, *common])
         self.implemented[soname] = len(wanted) - len(missing)
         if missing:
             self.missing[soname] = missing
