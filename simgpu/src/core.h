@@ -142,6 +142,7 @@ sim_stream *sim_stream_of(void *handle);  /* NULL, legacy and per-thread handles
 sim_stream *sim_stream_new(unsigned flags, int priority);
 void sim_stream_free(sim_stream *stream);
 void sim_all_streams(int ordinal, void (*see)(sim_stream *, void *), void *with);
+int64_t sim_tail(const sim_stream *stream); /* when what follows on it may begin: the default one waits for others */
 int64_t sim_device_tail(int ordinal);
 
 /* Queue work of this length at the full clock; return when it ends. Blocks as a full launch queue does. */

@@ -142,7 +142,8 @@ E cudaDeviceCanAccessPeer(int *can, int ordinal, int peer) {
 E cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
     static bool enabled[SIM_DEVICES][SIM_DEVICES];
     ENTER_CONTEXT();
-    TRY(is_device(peer) && sim_are_peers(sim_current, peer), CUDA_INVALID_DEVICE);
+    TRY(is_device(peer), CUDA_INVALID_DEVICE);
+    TRY(sim_are_peers(sim_current, peer), CUDA_PEER_ACCESS_UNSUPPORTED);
     TRY(!enabled[sim_current][peer], CUDA_PEER_ACCESS_ALREADY_ENABLED);
     enabled[sim_current][peer] = true;
     return CUDA_OK;
@@ -391,25 +392,33 @@ E cudaStreamQuery(void *stream) {
     ENTER_CONTEXT();
     sim_stream *s = sim_stream_of(stream);
     PASS(sim_capture_forbids_wait(s));
-    return sim_now() >= s->tail ? CUDA_OK : sim_fail(CUDA_NOT_READY);
+    return sim_now() >= sim_tail(s) ? CUDA_OK : sim_fail(CUDA_NOT_READY);
 }
 E cudaStreamSynchronize(void *stream) {
     ENTER_CONTEXT();
     sim_stream *s = sim_stream_of(stream);
     PASS(sim_capture_forbids_wait(s));
-    sim_wait_until(s->tail);
+    sim_wait_until(sim_tail(s));
     PASS(sim_refuses("")); /* the device may have been lost meanwhile */
     return CUDA_OK;
 }
 
-/* Host functions run when the stream comes to them. Here that is at once: nothing that they could see is computed. */
+/* Host functions run when the stream comes to them. The caller waits for it and runs them: it loses its lead, and the
+   order holds. A graph would have to call them at each replay. */
+static E come_to(sim_stream *s, const char *call) {
+    if (s->capture) return sim_missing(sim_name("%s in a capture", call), CUDA_NOT_SUPPORTED);
+    sim_wait_until(sim_tail(s));
+    return CUDA_OK;
+}
 E cudaStreamAddCallback(void *stream, void (*f)(void *, E, void *), void *with, unsigned flags) {
     ENTER_CONTEXT();
+    PASS(come_to(sim_stream_of(stream), __func__));
     f(stream, CUDA_OK, with);
     return CUDA_OK;
 }
 E cudaLaunchHostFunc(void *stream, void (*f)(void *), void *with) {
     ENTER_CONTEXT();
+    PASS(come_to(sim_stream_of(stream), __func__));
     f(with);
     return CUDA_OK;
 }
@@ -428,8 +437,8 @@ E cudaEventRecordWithFlags(sim_event *event, void *stream, unsigned flags) {
     TRY(event, CUDA_INVALID_HANDLE);
     event->capture_id = s->capture ? s->capture_id : 0;
     if (s->capture) return CUDA_OK;
-    int64_t now = sim_now();
-    event->at = s->tail > now ? s->tail : now, event->recorded = true;
+    int64_t now = sim_now(), tail = sim_tail(s);
+    event->at = tail > now ? tail : now, event->recorded = true;
     return CUDA_OK;
 }
 E cudaEventRecord(sim_event *event, void *stream) { return cudaEventRecordWithFlags(event, stream, 0); }

@@ -82,8 +82,8 @@ static bool is_too_long(const nccl_op *op, double bytes) { /* as a long copy wit
 }
 
 static int64_t reached(const sim_stream *stream) { /* when what follows on the stream may begin */
-    int64_t now = sim_now();
-    return stream->tail > now ? stream->tail : now;
+    int64_t now = sim_now(), tail = sim_tail(stream);
+    return tail > now ? tail : now;
 }
 
 /* ---- data: most of it is zero, and memory that was never written is to stay so ---- */

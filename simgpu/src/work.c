@@ -3,6 +3,7 @@
    A launch adds to its stream's line and returns; a synchronisation sleeps until the line is reached; a full launch
    queue holds the host back. Work takes its engine's earliest idle span after all that its stream waits for. */
 #define _GNU_SOURCE
+#include "abi/cuda.h"
 #include "core.h"
 #include <errno.h>
 #include <stdarg.h>
@@ -73,6 +74,9 @@ __attribute__((destructor)) static void at_exit(void) { flush_trace(); }
 /* ---- streams ---- */
 
 static sim_stream defaults[SIM_DEVICES], *streams;
+static int blocking_streams; /* those that wait for the default stream, and it for them: torch makes none */
+
+static bool is_blocking(const sim_stream *s) { return !(s->flags & STREAM_NON_BLOCKING); }
 
 sim_stream *sim_stream_of(void *handle) {
     if ((uintptr_t)handle > 2) return handle;
@@ -85,7 +89,7 @@ sim_stream *sim_stream_new(unsigned flags, int priority) {
     sim_stream *s = calloc(1, sizeof *s);
     s->device = sim_current, s->flags = flags, s->priority = priority;
     pthread_mutex_lock(&lock);
-    s->number = ++made, s->next = streams, streams = s;
+    s->number = ++made, s->next = streams, streams = s, blocking_streams += is_blocking(s);
     pthread_mutex_unlock(&lock);
     return s;
 }
@@ -94,7 +98,7 @@ void sim_stream_free(sim_stream *stream) {
     pthread_mutex_lock(&lock);
     for (sim_stream **s = &streams; *s; s = &(*s)->next)
         if (*s == stream) {
-            *s = stream->next;
+            *s = stream->next, blocking_streams -= is_blocking(stream);
             free(stream);
             break;
         }
@@ -116,6 +120,17 @@ static void latest(sim_stream *stream, void *ns) {
 int64_t sim_device_tail(int ordinal) {
     int64_t ns = 0;
     sim_all_streams(ordinal, latest, &ns);
+    return ns;
+}
+
+int64_t sim_tail(const sim_stream *stream) {
+    int64_t ns = stream->tail;
+    if (!__atomic_load_n(&blocking_streams, __ATOMIC_RELAXED)) return ns;
+    pthread_mutex_lock(&lock);
+    if (stream->number && is_blocking(stream)) latest(&defaults[stream->device], &ns);
+    for (sim_stream *s = stream->number ? NULL : streams; s; s = s->next)
+        if (s->device == stream->device && is_blocking(s)) latest(s, &ns);
+    pthread_mutex_unlock(&lock);
     return ns;
 }
 
@@ -186,8 +201,8 @@ int64_t sim_work(sim_stream *stream, sim_engine engine, double ns, const char *n
     pthread_mutex_unlock(&lock);
     sim_wait_until(room_at); /* the launch queue is full: the host waits for the oldest to end */
     pthread_mutex_lock(&lock);
-    int64_t now = sim_now();
-    sim_gap span = on_engine(device->index, engine, stream->tail > now ? stream->tail : now, ns);
+    int64_t now = sim_now(), ready = sim_tail(stream);
+    sim_gap span = on_engine(device->index, engine, ready > now ? ready : now, ns);
     stream->tail = *entry = span.end;
     if (engine != SIM_COMPUTE) sim_state()->process[slot].moved_bytes[device->index][engine] += (int64_t)bytes;
     write_trace(stream, engine, name, span.begin, span.end, bytes);

@@ -1,4 +1,4 @@
-"""The machine that SIMGPU, SIMGPU_FAIL and `set` describe, asked through CUDA's and NVML's own libraries."""
+"""The simulated CUDA and NVML, called as programs without torch call them."""
 
 import json
 import time
@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 from gpu_environment import SimulatedGpu
+
+from simgpu.trace import Work
 
 GIB = 2**30
 ASK = """
@@ -153,3 +155,80 @@ while load < 100 and time.monotonic() < until:
 print(load)
 """
     assert ask(simulated_gpu, code, "a10g:slower=10000") == 100  # each takes some 20 s
+
+
+STREAMS = """
+size, own, passing, host = ctypes.c_size_t(1 << 20), ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+assert memory(1 << 20) == cuda.cudaMallocHost(ctypes.byref(host), size) == 0
+assert cuda.cudaStreamCreateWithFlags(ctypes.byref(own), 0) == 0
+assert cuda.cudaStreamCreateWithFlags(ctypes.byref(passing), 1) == 0  # cudaStreamNonBlocking
+assert cuda.cudaMemsetAsync(at, 0, size, own) == 0
+assert cuda.cudaMemcpyAsync(at, host, size, 1, None) == 0
+assert cuda.cudaMemsetAsync(at, 0, size, own) == 0
+assert cuda.cudaMemcpyAsync(host, at, size, 2, passing) == 0
+print(cuda.cudaStreamSynchronize(None))
+"""
+
+
+def test_the_default_stream_and_those_that_block_wait_for_each_other(simulated_gpu: SimulatedGpu) -> None:
+    assert ask(simulated_gpu, STREAMS, "a10g:slower=1000") == 0
+    by_stream: dict[int, list[Work]] = {}
+    for one in simulated_gpu.trace():
+        by_stream.setdefault(one.stream, []).append(one)
+    ((default,), (before, after), (passing,)) = (by_stream[stream] for stream in (0, 1, 2))
+    assert before.end_ns <= default.begin_ns
+    assert default.end_ns <= after.begin_ns
+    assert passing.begin_ns < default.end_ns
+
+
+CALLBACK = """
+called = []
+function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: called.append(core.sim_now()))
+assert memory(1 << 20) == 0
+assert cuda.cudaMemsetAsync(at, 0, ctypes.c_size_t(1 << 20), None) == 0
+assert cuda.cudaLaunchHostFunc(None, function, None) == 0
+stream = ctypes.c_void_p()
+assert cuda.cudaStreamCreateWithFlags(ctypes.byref(stream), 1) == 0
+assert cuda.cudaStreamBeginCapture(stream, 2) == 0
+answers = [cuda.cudaLaunchHostFunc(stream, function, None) for _ in range(2)]
+print(json.dumps({"called": called, "captured": answers}))
+"""
+
+
+def test_a_host_function_is_called_when_its_stream_comes_to_it(simulated_gpu: SimulatedGpu) -> None:
+    done = simulated_gpu.run(["-c", ASK + CALLBACK], "a10g:slower=1000")
+    seen = json.loads(done.stdout)
+    (work,) = simulated_gpu.trace()
+    (called_ns,) = seen["called"]
+    assert called_ns >= work.end_ns
+    assert seen["captured"] == [801, 801]
+    assert done.stderr.count("cudaLaunchHostFunc in a capture is not simulated") == 1
+
+
+def test_modules_share_pages(simulated_gpu: SimulatedGpu) -> None:
+    code = """
+driver, modules, used = ctypes.CDLL("libcuda.so.1"), [], []
+assert memory(1) == 0
+for loads in (1, 31, 1):
+    for _ in range(loads):
+        modules.append(ctypes.c_void_p())
+        assert driver.cuModuleLoadData(ctypes.byref(modules[-1]), b"no cubin") == 0
+    used.append(core.sim_used_bytes(0))
+for module in modules:
+    assert driver.cuModuleUnload(module) == 0
+used.append(core.sim_used_bytes(0))
+print(json.dumps([one - used[-1] for one in used]))
+"""
+    code = f"core.sim_used_bytes.restype = ctypes.c_int64\n{code}"
+    page = 2 << 20  # 32 modules of 64 KiB
+    assert ask(simulated_gpu, code) == [page, page, 2 * page, 0]
+
+
+def test_a_name_without_a_version_is_its_newest(simulated_gpu: SimulatedGpu) -> None:
+    code = """
+driver, base, size = ctypes.CDLL("libcuda.so.1"), ctypes.c_uint64(), ctypes.c_size_t()
+assert memory(1) == 0
+found = driver.cuMemGetAddressRange(ctypes.byref(base), ctypes.byref(size), ctypes.c_uint64(at.value + 5))
+print(json.dumps([found, base.value == at.value, size.value]))
+"""
+    assert ask(simulated_gpu, code) == [0, True, 2 << 20]
