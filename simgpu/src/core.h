@@ -32,6 +32,7 @@ typedef struct {
     bool ecc;
     int l2_bytes, shared_bytes_per_block, shared_bytes_per_sm, threads_per_sm, blocks_per_sm;
     int nvlinks;
+    double slower;                        /* what SIMGPU has divided its rates by */
 } sim_device;
 extern sim_device sim_devices[SIM_DEVICES];
 extern int sim_device_count;              /* all of the driver's, MIG instances included */
@@ -106,6 +107,7 @@ void sim_give(int index, int64_t bytes);
 bool sim_context(void);                   /* the current device's context, made at its first use; false: no room */
 bool sim_has_context(int ordinal);
 double sim_busy_share(int index, int64_t window_ns);
+bool sim_take_pinned(int64_t bytes);       /* count pinned host memory, false beyond the limit; or give it back: less than 0 */
 void sim_warm(int index, int64_t begin, int64_t end); /* by work; within the lock of the time lines */
 double sim_clock_share(int index, int64_t ns); /* of the full clock at a moment, by heat soak and control */
 int sim_control_set(int index, const char *key, double value); /* 0, or -1: no such device or key */

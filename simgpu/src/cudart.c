@@ -152,7 +152,8 @@ E cudaDeviceSynchronize(void) {
     ENTER_CONTEXT();
     PASS(sim_capture_forbids());
     sim_wait_until(sim_device_tail(sim_current));
-    return sim_sticky_error() ? sim_fail(sim_sticky_error()) : CUDA_OK;
+    PASS(sim_refuses("")); /* the device may have been lost meanwhile */
+    return CUDA_OK;
 }
 E cudaProfilerStart(void) { return CUDA_OK; }
 E cudaProfilerStop(void) { return CUDA_OK; }
@@ -317,13 +318,21 @@ static int64_t queue_copy(sim_stream *s, const route *r, size_t bytes) {
     return sim_work(s, engine, COPY_LATENCY_NS + (double)bytes / per_s * 1e9, name_of(r), bytes);
 }
 
+static void say_empty(const route *r, size_t bytes) { /* what is read back will be looked at */
+    static bool said;
+    if (r->kind != COPY_TO_HOST || __atomic_exchange_n(&said, true, __ATOMIC_RELAXED)) return;
+    sim_say("a copy of %zu bytes to the host moves no data, as all that are longer than SIMGPU_COPY_LIMIT, %lld", bytes,
+            (long long)sim_copy_limit_bytes);
+}
+
 static E copy_rows(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t rows, int kind,
                    sim_stream *s, bool wait) {
     if (!width || !rows) return CUDA_OK;
     route r = route_of(to, from, kind);
     PASS(sim_capture_forbids_work(s));
     if (s->capture && (wait || r.pageable)) return sim_fail(sim_capture_forbids_wait(s));
-    if ((int64_t)(width * rows) <= sim_copy_limit_bytes)
+    if ((int64_t)(width * rows) > sim_copy_limit_bytes) say_empty(&r, width * rows);
+    else
         for (size_t i = 0; i < rows; i++)
             memmove((char *)to + i * to_pitch, (const char *)from + i * from_pitch, width);
     if (r.kind == COPY_TO_HOST && rows == 1) sim_read_back(s, to, width);
@@ -500,7 +509,7 @@ static E launch(const char *call, const void *function, dim3 grid, dim3 block, v
     sim_stream *s = sim_stream_of(stream);
     PASS(sim_capture_forbids_work(s));
     sim_launch l = {{grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, args};
-    TRY(sim_threads(&l) > 0 && (uint64_t)block.x * block.y * block.z <= 1024, CUDA_INVALID_CONFIGURATION);
+    TRY(sim_launch_is_valid(&l), CUDA_INVALID_CONFIGURATION);
     TRY((int)shared <= sim_device_of(s->device)->shared_bytes_per_block, CUDA_INVALID_VALUE);
     const char *name = sim_function_name(function);
     sim_cost cost = sim_cost_of(name, &l);

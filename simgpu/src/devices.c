@@ -155,14 +155,14 @@ static void name_device(sim_device *d) { /* the same bytes from cudaDeviceProp a
 static sim_device *new_device(void) {
     if (sim_device_count == SIM_DEVICES) refuse("SIMGPU names more than %s devices%s", "16", "");
     sim_device *d = &sim_devices[sim_device_count];
-    d->index = sim_device_count++, d->parent = -1, d->soaked_clock = 1, d->queue_depth = 1024;
+    d->index = sim_device_count++, d->parent = -1, d->soaked_clock = d->slower = 1, d->queue_depth = 1024;
     return d;
 }
 
 static void slow_down(sim_device *d, double times) {
     if (times <= 0) refuse("the device '%s' can't be slower by %s", d->id, "0");
     for (int i = 0; i < SIM_RATES; i++) d->flops_per_s[i] /= times;
-    d->bytes_per_s /= times, d->pinned_bytes_per_s /= times, d->pageable_bytes_per_s /= times, d->kernel_ns *= times;
+    d->bytes_per_s /= times, d->pinned_bytes_per_s /= times, d->pageable_bytes_per_s /= times, d->kernel_ns *= times, d->slower *= times;
 }
 
 enum { MIG_SLICES = 7, MIG_EIGHTHS = 8 };

@@ -386,7 +386,7 @@ static R launch(const function *f, const driver_launch_config *c, void **args) {
     sim_stream *s = sim_stream_of(c->stream);
     TRY(!s->capture || !s->capture->invalid, CUDA_CAPTURE_INVALIDATED);
     sim_launch l = {{c->grid_x, c->grid_y, c->grid_z}, {c->block_x, c->block_y, c->block_z}, args};
-    TRY(sim_threads(&l) > 0 && (uint64_t)c->block_x * c->block_y * c->block_z <= 1024, CUDA_INVALID_VALUE);
+    TRY(sim_launch_is_valid(&l), CUDA_INVALID_VALUE);
     TRY((int)c->shared_bytes <= sim_here()->shared_bytes_per_block, CUDA_INVALID_VALUE);
     sim_cost cost = cost_of(f, &l);
     sim_kernel(s, cost.flops, cost.rate, cost.bytes, f->name);

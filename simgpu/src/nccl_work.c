@@ -5,13 +5,14 @@
    itself what it receives, in the ranks' order, so that all get the same. */
 #define _GNU_SOURCE
 #include "nccl_parts.h"
+#include "properties.h"
 #include <string.h>
 
 /* ---- how long it takes ---- */
 
-/* Of one direction: an NVLink, as reached; what begins a kernel and what each step along the ring costs, about as in
-   NCCL's own tables for its low-latency protocol. */
-static const double nvlink_bytes_per_s = 20e9, nvlink_5_bytes_per_s = 40e9;
+/* What is reached of NVLink; what begins a kernel and what each step along the ring costs, about as in NCCL's own
+   tables for its low-latency protocol. */
+static const double nvlink_share = 0.8;
 static const double base_ns = 6000, pcie_step_ns = 1500, nvlink_step_ns = 700;
 
 static double link_bytes_per_s(const nccl_comm *comm, bool *nvlink) { /* the slowest rank's; NVLink if all have it */
@@ -19,7 +20,7 @@ static double link_bytes_per_s(const nccl_comm *comm, bool *nvlink) { /* the slo
     *nvlink = true;
     for (int i = 0; i < comm->ranks; i++) {
         const sim_device *d = &sim_devices[comm->segment->rank[i].device];
-        double own = d->nvlinks * (d->major >= 10 ? nvlink_5_bytes_per_s : nvlink_bytes_per_s);
+        double own = nvlink_share * sim_link_bytes_per_s(d);
         if (!d->nvlinks) *nvlink = false;
         if (own < links) links = own;
         if (d->pinned_bytes_per_s < pcie) pcie = d->pinned_bytes_per_s;

@@ -154,6 +154,18 @@ void sim_give(int index, int64_t bytes) {
     leave();
 }
 
+bool sim_take_pinned(int64_t bytes) {
+    int slot = sim_slot();
+    int64_t pinned = bytes;
+    enter();
+    for (int i = 0; i < SIM_PROCESSES; i++)
+        if (sim_alive(i)) pinned += shared->process[i].pinned_bytes;
+    bool fits = bytes < 0 || pinned <= sim_pinned_limit_bytes;
+    if (fits) shared->process[slot].pinned_bytes += bytes;
+    leave();
+    return fits;
+}
+
 bool sim_context(void) {
     int slot = sim_slot(), index = sim_here()->index;
     if (shared->process[slot].context[index]) return true;
