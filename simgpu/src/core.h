@@ -129,7 +129,8 @@ void sim_store(void *to, const void *from, size_t bytes); /* leaves pages that a
 
 /* ---- streams and work (work.c) ---- */
 
-typedef struct sim_graph { double ns; int nodes; bool invalid; int device; } sim_graph;
+enum { SIM_CAPTURED = 16 };               /* streams of one capture whose joining is watched */
+typedef struct sim_graph { double ns; int nodes, streams; bool invalid; int device; } sim_graph;
 typedef struct sim_stream {
     int device, priority;                 /* CUDA's ordinal */
     unsigned flags, launched, number;
@@ -137,6 +138,8 @@ typedef struct sim_stream {
     const char *last;                     /* the last kernel's name */
     sim_graph *capture;
     uint64_t capture_id;
+    int place;                            /* among the streams of its capture, of which the first began it */
+    unsigned seen[SIM_CAPTURED];          /* how much of each one's captured work lies before what follows here */
     struct sim_stream *next;
 } sim_stream;
 

@@ -445,6 +445,7 @@ E cudaEventRecordWithFlags(sim_event *event, void *stream, unsigned flags) {
     sim_stream *s = sim_stream_of(stream);
     TRY(event, CUDA_INVALID_HANDLE);
     event->capture_id = s->capture ? s->capture_id : 0;
+    memcpy(event->seen, s->seen, sizeof event->seen);
     if (s->capture) return CUDA_OK;
     int64_t now = sim_now(), tail = sim_tail(s);
     event->at = tail > now ? tail : now, event->recorded = true;

@@ -190,6 +190,7 @@ static sim_gap on_engine(int index, sim_engine engine, int64_t ready, double ful
 int64_t sim_work(sim_stream *stream, sim_engine engine, double ns, const char *name, size_t bytes) {
     if (stream->capture) {
         stream->capture->ns += ns, stream->capture->nodes++;
+        if (stream->place < SIM_CAPTURED) stream->seen[stream->place]++;
         return 0;
     }
     sim_device *device = sim_device_of(stream->device);

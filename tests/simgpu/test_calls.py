@@ -205,6 +205,45 @@ def test_a_host_function_is_called_when_its_stream_comes_to_it(simulated_gpu: Si
     assert done.stderr.count("cudaLaunchHostFunc in a capture is not simulated") == 1
 
 
+CAPTURE = """
+streams, events = [[ctypes.c_void_p() for _ in range(3)] for _ in range(2)]
+graph, size = ctypes.c_void_p(), ctypes.c_size_t(1 << 20)
+assert memory(1 << 20) == 0
+for stream, event in zip(streams, events):
+    assert cuda.cudaStreamCreateWithFlags(ctypes.byref(stream), 1) == 0
+    assert cuda.cudaEventCreateWithFlags(ctypes.byref(event), 2) == 0
+def works(stream):
+    assert cuda.cudaMemsetAsync(at, 0, size, streams[stream]) == 0
+def waits(stream, other):
+    assert cuda.cudaEventRecord(events[other], streams[other]) == 0
+    assert cuda.cudaStreamWaitEvent(streams[stream], events[other], 0) == 0
+assert cuda.cudaStreamBeginCapture(streams[0], 0) == 0
+works(0)
+waits(1, 0)
+works(1)
+waits(2, 1)
+works(2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("joins", "answer"),
+    [
+        ("waits(0, 2)", 0),  # the second by way of the third
+        ("waits(0, 1); waits(0, 2)", 0),
+        ("waits(0, 2); works(1); waits(0, 1)", 0),
+        ("", 904),
+        ("waits(0, 1)", 904),
+        ("waits(0, 2); works(1)", 904),
+    ],
+)
+def test_a_capture_ends_when_all_its_streams_have_joined(
+    simulated_gpu: SimulatedGpu, joins: str, answer: int
+) -> None:
+    end = "print(cuda.cudaStreamEndCapture(streams[0], ctypes.byref(graph)))"
+    assert ask(simulated_gpu, f"{CAPTURE}\n{joins}\n{end}") == answer
+
+
 def test_modules_share_pages(simulated_gpu: SimulatedGpu) -> None:
     code = """
 driver, modules, used = ctypes.CDLL("libcuda.so.1"), [], []
@@ -232,3 +271,16 @@ found = driver.cuMemGetAddressRange(ctypes.byref(base), ctypes.byref(size), ctyp
 print(json.dumps([found, base.value == at.value, size.value]))
 """
     assert ask(simulated_gpu, code) == [0, True, 2 << 20]
+
+
+def test_a_long_copy_to_the_host_says_once_that_it_moves_no_data(simulated_gpu: SimulatedGpu) -> None:
+    code = """
+host = ctypes.create_string_buffer(b"x" * 8192)
+assert memory(8192) == 0
+for size in (4096, 8192, 8192):
+    assert cuda.cudaMemcpy(host, at, ctypes.c_size_t(size), 2) == 0
+print(json.dumps([host.raw[:4096].count(0), host.raw[4096:8192].count(b"x")]))
+"""
+    done = simulated_gpu.run(["-c", ASK + code], copy_limit="4KiB")
+    assert json.loads(done.stdout) == [4096, 4096]
+    assert done.stderr.count("a copy of 8192 bytes to the host moves no data") == 1
