@@ -136,6 +136,7 @@ typedef struct sim_stream {
     unsigned flags, launched, number;
     int64_t tail, ends[SIM_QUEUE];        /* when all of it is done; the ends of the last launches */
     const char *last;                     /* the last kernel's name */
+    unsigned grid[3], block[3];           /* of the kernel that is being launched; 0: of a library, which tells none */
     sim_graph *capture;
     uint64_t capture_id;
     int place;                            /* among the streams of its capture, of which the first began it */

@@ -515,7 +515,7 @@ static E launch(const char *call, const void *function, dim3 grid, dim3 block, v
     const char *name = sim_function_name(function);
     sim_cost cost = sim_cost_of(name, &l);
     if (args) sim_compute(name, &l);
-    sim_kernel(s, cost.flops, cost.rate, cost.bytes, name);
+    sim_run(s, name, cost, &l);
     return CUDA_OK;
 }
 E cudaLaunchKernel(const void *f, dim3 grid, dim3 block, void **args, size_t shared, void *stream) {

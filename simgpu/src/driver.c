@@ -388,8 +388,7 @@ static R launch(const function *f, const driver_launch_config *c, void **args) {
     sim_launch l = {{c->grid_x, c->grid_y, c->grid_z}, {c->block_x, c->block_y, c->block_z}, args};
     TRY(sim_launch_is_valid(&l), CUDA_INVALID_VALUE);
     TRY((int)c->shared_bytes <= sim_here()->shared_bytes_per_block, CUDA_INVALID_VALUE);
-    sim_cost cost = cost_of(f, &l);
-    sim_kernel(s, cost.flops, cost.rate, cost.bytes, f->name);
+    sim_run(s, f->name, cost_of(f, &l), &l);
     return CUDA_OK;
 }
 R cuLaunchKernel(function *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
