@@ -5,8 +5,8 @@ import time
 from typing import Any
 
 import pytest
-from gpu_environment import SimulatedGpu
 
+from simgpu.machine import SimulatedGpu
 from simgpu.trace import Work
 
 GIB = 2**30

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_environment import ROOT, SimulatedGpu
+from gpu_environment import ROOT
 
 from simgpu.cli import build_parser, main
 from simgpu.control import CONTROLS, parsed_bytes
 from simgpu.devices import known_devices
 from simgpu.errors import NoEnvironmentError, SimgpuError
+from simgpu.machine import SimulatedGpu
 from simgpu.simulation import check_devices, find_any_environment, state_folder
 
 SEEN = """

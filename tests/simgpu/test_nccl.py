@@ -4,7 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from gpu_environment import SimulatedGpu, on_both_torches
+from gpu_environment import on_both_torches
+
+from simgpu.machine import SimulatedGpu
 
 RANK = """
 import json, os, signal, sys, time, torch, torch.distributed as dist

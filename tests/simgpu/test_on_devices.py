@@ -9,10 +9,11 @@ from pathlib import Path
 from statistics import median
 
 import pytest
-from gpu_environment import SimulatedGpu, on_both_torches
+from gpu_environment import on_both_torches
 from real_trials import is_alive
 
 from simgpu.environment import Environment
+from simgpu.machine import SimulatedGpu
 
 SEES = """
 import json, torch
