@@ -152,8 +152,7 @@ E cudaDeviceSynchronize(void) {
     ENTER_CONTEXT();
     PASS(sim_capture_forbids());
     sim_wait_until(sim_device_tail(sim_current));
-    PASS(sim_refuses("")); /* the device may have been lost meanwhile */
-    return CUDA_OK;
+    return sim_sticky_error() ? sim_fail(sim_sticky_error()) : CUDA_OK;
 }
 E cudaProfilerStart(void) { return CUDA_OK; }
 E cudaProfilerStop(void) { return CUDA_OK; }
