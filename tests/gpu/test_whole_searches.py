@@ -6,8 +6,8 @@ from collections.abc import Hashable, Iterable
 
 import pytest
 from gpu_commands import SCRIPTS, Ended, has_torchs_peaks, measured, of_trials, script, tunekit
-from gpu_environment import SimulatedGpu
 
+from simgpu.machine import SimulatedGpu
 from simgpu.trace import Work
 from tunekit.records.trial import TrialRecord
 

@@ -6,8 +6,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from gpu_environment import SimulatedGpu
 
+from simgpu.machine import SimulatedGpu
 from tunekit.recommend.tiers import POLICIES
 from tunekit.records.codec import read_json
 from tunekit.records.run import Run

@@ -4,8 +4,9 @@ import json
 import re
 
 import pytest
-from gpu_environment import SimulatedGpu, on_both_torches
+from gpu_environment import on_both_torches
 
+from simgpu.machine import SimulatedGpu
 from simgpu.trace import Work
 
 LINEAR = """
