@@ -104,7 +104,7 @@ class ProcessExecutor:
         window_s: steady seconds to measure.
         hide_gpus: train on the CPU although a GPU is here.
         nvml: the GPUs' driver.
-        gpus: the GPUs to sample while a trial runs, by their place in the driver's order.
+        gpus: the GPUs of the trials, by their place in the driver's order.
         telemetry_store: gets the time series of each trial; by default only their summary is kept.
         device_memory_bytes: what torch may reserve on a CUDA device; None for all that it has.
         sandbox: what keeps the user's files from the trials; None for the best that holds here.
@@ -148,7 +148,7 @@ class ProcessExecutor:
         secrets = secrets_of_target(self._target, os.environ)
         stopped = None
         try:
-            with DeviceMemory(self._nvml), _scratch_folder() as scratch:
+            with DeviceMemory(self._nvml, self._gpus), _scratch_folder() as scratch:
                 request = self._request(folder, scratch, bound, spec, known)
                 keeper = self._start(folder, bound, request)
                 gpus = GpuSampler(self._nvml, self._gpus)
