@@ -69,7 +69,7 @@ class Observer:
         self._started = time.perf_counter()
         loader_knobs, self._model_knobs = knobs.split(request.knobs)
         self.ranks = Ranks(owner, self._joined)
-        self.loaders = LoaderWatch(request.loader, loader_knobs, self, owner, request.working_dir)
+        self.loaders = LoaderWatch(request.loader, loader_knobs, self, owner)
         self.work = WorkWatch(owner, request.scratch_folder)
         self.steps = StepWatch(self, owner, UpdatesByHand(log))
         self.autocasts = AutocastWatch()
