@@ -100,9 +100,9 @@ def remove_shared_memory(pids: set[int]) -> None:
 
 
 class NcclSegments:
-    """What a trial's ranks share in /dev/shm by NCCL: killed, they leave it there, and its name says no owner.
+    """What a trial's ranks share in /dev/shm by NCCL: killed, they leave it, and its name says no owner.
 
-    It is the trial's if a process of the trial's was seen to have it mapped. A new segment is looked for among
+    It is the trial's if a process of the trial was seen to have it mapped. A new segment is looked for among
     them, and once more a while later, for it is there before it is mapped.
     """
 
