@@ -86,7 +86,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     where = _folder(options.out, run.target.name)
     with RunFolder(where, can_resume=False) as folder, FitsScreen(to_stderr=options.json) as screen:
         screen.opened(run, folder.path)
-        executor = executor_for(run, folder, run.host, run.options.trial_limit_s, command)
+        executor = executor_for(run, folder, run.host, command)
         walk = FitsWalk(
             run, folder, executor, screen, profiles, lambda profile: outside_torch(profile, calibrations)
         )

@@ -120,7 +120,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     where = _folder(options.out, profile.target.name)
     with RunFolder(where, can_resume=False) as folder, ProfileScreen(to_stderr=options.json) as screen:
         screen.opened(profile, folder.path)
-        executor = executor_for(profile, folder, profile.host, profile.options.trial_limit_s, command)
+        executor = executor_for(profile, folder, profile.host, command)
         walk = ProfileWalk(profile, folder, executor, _device_here(profile), screen, against)
         try:
             finished = walk.run()

@@ -77,10 +77,9 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         check_summary(summary)
     prepared = _resumed(options, command) if options.resume else _new(options, command)
     run, asked = prepared.run, prepared.run.options
-    trial_s = min(asked.trial_limit_s, asked.budget_s)
     with RunFolder(prepared.folder) as folder, SearchScreen(to_stderr=options.json) as screen:
         screen.opened(run, folder.path)
-        executor = executor_for(run, folder, prepared.here, trial_s, command)
+        executor = executor_for(run, folder, prepared.here, command, asked.budget_s)
         search = Search(run, folder, executor, prepared.machine, screen)
         try:
             finished = search.run()

@@ -1,5 +1,6 @@
 """The executor of a verb that runs trials into a folder."""
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,8 @@ def executor_for(
     record: "Run | LoopProfile | FitsRun",
     folder: RunFolder,
     here: "Host",
-    trial_s: float,
     command: Sequence[str] = (),
+    budget_s: float = math.inf,
 ) -> ProcessExecutor:
     """Return what runs the trials of a run, a loop profile or a prediction.
 
@@ -30,11 +31,13 @@ def executor_for(
         record: target, options and the machine whose limits hold.
         folder: owned by the caller.
         here: this machine as it is now.
-        trial_s: longest time of a trial.
         command: the training command with its secrets, which the record lacks; the record's without one.
+        budget_s: time for all of them, which no trial takes longer than.
     """
+    limit_s = record.options.trial_limit_s
     limits = Limits(
-        trial_s=trial_s,
+        trial_s=min(limit_s, budget_s),
+        start_s=max(0.0, min(limit_s, budget_s - limit_s)),
         no_progress_s=record.options.no_progress_limit_s,
         ram_bytes=int(TREE_RAM_SHARE * record.host.ram_limit_bytes),
     )

@@ -1,13 +1,12 @@
 """Runs one trial and returns its record; the Protocol lets the search be tested without processes."""
 
 import errno
-import math
 import os
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -152,7 +151,7 @@ class ProcessExecutor:
                 request = self._request(folder, scratch, bound, spec, known)
                 keeper = self._start(folder, bound, request)
                 gpus = GpuSampler(self._nvml, self._gpus)
-                watch = TrialWatch(keeper, folder, self._limits_of(spec), gpus, on_progress)
+                watch = TrialWatch(keeper, folder, self._limits, gpus, on_progress)
                 try:
                     evidence = watch.run()
                 except KeyboardInterrupt as error:
@@ -255,12 +254,6 @@ class ProcessExecutor:
             return failure
         remedy = failure.remedy.replace("batch_size=--FLAG {}", binding_text(possible))
         return failure.model_copy(update={"remedy": remedy})
-
-    def _limits_of(self, spec: TrialSpec) -> Limits:
-        """Return the limits; while torch.compile works, minutes may pass without a batch."""
-        if spec.config is None or not spec.config.compile:
-            return self._limits
-        return replace(self._limits, no_progress_s=math.inf)
 
     def _fresh_folder(self, number: int) -> Path:
         folder = self._trials_folder / f"{number:04d}"
