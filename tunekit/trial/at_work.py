@@ -1,4 +1,4 @@
-"""Whether a trial's processes work though its loop does not move: they index files, map a data set, compile."""
+"""Whether a trial's processes work though its loop does not move: they list files, map data, compile."""
 
 import time
 from collections.abc import Callable

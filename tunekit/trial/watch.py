@@ -416,7 +416,7 @@ class TrialWatch:
         return evidence.limit is not None
 
     def _start_s(self, now: float) -> float:
-        """Return the seconds so far that the trial's limit leaves out: it started, compiled its first step."""
+        """Return the seconds so far that the trial's limit leaves out: it starts, compiles its first step."""
         return min(self._limits.start_s, (self._loops_at or now) - self._started_at)
 
     def _trains_elsewhere(self, now: float) -> bool:
@@ -445,7 +445,7 @@ class TrialWatch:
         return True
 
     def _reach_trial_limit(self, now: float) -> None:
-        """End a trial that took too long; say so if it stood still for long before, or made no step at all."""
+        """End a trial that took too long; say so if it stood still for long before, or made no step."""
         limits, evidence = self._limits, self._evidence
         quiet_s = now - self._moved_at
         shorter_s = min(limits.trial_s, limits.no_progress_s)
