@@ -4,6 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tunekit.cli.trial_screen import TrialScreen
+from tunekit.errors import TargetError
 from tunekit.hardware.device import memory_cap_bytes
 from tunekit.search.folder import RunFolder
 from tunekit.trial.executor import ProcessExecutor
@@ -14,6 +16,27 @@ if TYPE_CHECKING:
     from tunekit.records.host import Host
     from tunekit.records.loop_profile import LoopProfile
     from tunekit.records.run import Run
+
+
+def make_images(record: "Run | LoopProfile | FitsRun", screen: TrialScreen) -> None:
+    """Make the images that the built-in workload trains on, before its first trial, if they are not there.
+
+    Raises:
+        TargetError: they can't be written.
+    """
+    if record.target.builtin is None:
+        return
+    from tunekit.workloads.images_store import USUAL, image_folder  # noqa: PLC0415 - slow to import
+
+    gpus = record.host.torch is not None and any(one.type == "cuda" for one in record.host.torch.devices)
+    image_size, count = USUAL["cuda" if gpus and not record.profile.is_cpu else "cpu"]
+    try:
+        image_folder(None, image_size, count, screen.images_made)
+    except OSError as error:
+        raise TargetError(
+            f"the built-in workload's images can't be written ({error.strerror}); free some space, or name "
+            "another place for them in XDG_CACHE_HOME"
+        ) from error
 
 
 def executor_for(
