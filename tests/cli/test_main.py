@@ -727,6 +727,15 @@ def test_the_built_in_workloads_images_are_made_before_its_first_trial(
     assert told == ["16", "32", "48", "64"]
 
 
+def test_images_that_can_not_be_written_are_told_with_a_remedy(
+    project: Path, ctrl_c_at: CtrlCAt, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/no/cache")
+    ctrl_c_at(None)
+    assert main(["search", "--gpu", "cpu", "--out", str(project / "run")]) == TargetError.exit_code
+    assert "or name another place for them in XDG_CACHE_HOME" in " ".join(capsys.readouterr().err.split())
+
+
 @pytest.mark.parametrize(("at", "marked"), [(1, "(status: interrupted)"), (5, "Not final (status: interr")])
 def test_an_interrupted_search_leaves_its_reports_so_far(
     at: int, marked: str, project: Path, ctrl_c_at: CtrlCAt, capsys: pytest.CaptureFixture[str]

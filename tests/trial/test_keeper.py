@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -124,13 +125,21 @@ def test_what_killed_ranks_shared_by_nccl_is_removed_and_nobody_elses(
     assert (own.exists(), others.exists()) == (False, True)
 
 
-def test_a_segment_is_known_though_its_rank_ended_before_the_others(segments: tuple[Path, Path]) -> None:
-    others, own = segments
+@contextmanager
+def seen_mapped(own: Path) -> Iterator[NcclSegments]:
+    """Have a segment seen while this process has it mapped, which lasts as long as this."""
     known = NcclSegments()
     with own.open("w+b") as file:
         file.truncate(4096)
         with mmap.mmap(file.fileno(), 4096):
             known.look(lambda: [os.getpid()])
+            yield known
+
+
+def test_a_segment_is_known_though_its_rank_ended_before_the_others(segments: tuple[Path, Path]) -> None:
+    others, own = segments
+    with seen_mapped(own) as known:
+        pass
     known.look(lambda: [os.getpid()], at_once=True)
     known.remove()
     assert (own.exists(), others.exists()) == (False, True)
@@ -138,12 +147,8 @@ def test_a_segment_is_known_though_its_rank_ended_before_the_others(segments: tu
 
 def test_a_segment_of_the_same_name_that_came_later_is_somebody_elses(segments: tuple[Path, Path]) -> None:
     others, own = segments
-    known = NcclSegments()
-    with own.open("w+b") as file:
-        file.truncate(4096)
-        with mmap.mmap(file.fileno(), 4096):
-            known.look(lambda: [os.getpid()])
-            own.unlink()
-            own.write_bytes(bytes(4096))
+    with seen_mapped(own) as known:
+        own.unlink()
+        own.write_bytes(bytes(4096))
     known.remove()
     assert (own.exists(), others.exists()) == (True, True)
