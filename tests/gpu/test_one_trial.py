@@ -23,8 +23,14 @@ def test_of_unlike_devices_the_one_that_trains_is_measured_and_no_other_touched(
     assert ended.process.returncode == 0, ended.process.stderr
     trial = measured(ended.profile.trials[0])
     assert trial.measurement is not None and trial.telemetry is not None
-    loop = trial.measurement.loop
+    loop, gpus = trial.measurement.loop, ended.profile.host.accelerators
     assert (loop.device.name, trial.discovery and trial.discovery.bf16_native) == ("Tesla T4", False)
+    assert (ended.profile.measured_on, ended.profile.profile.id) == ("t4", "t4")
+    assert [(gpu.index, gpu.profile_id, gpu.seen_by) for gpu in gpus] == [
+        (0, "t4", ("nvml", "torch")),
+        (1, "a10g", ("nvml", "torch")),
+    ]
+    assert gpus[0].uuid == f"GPU-{loop.device.uuid}" and gpus[0].pci_bus_id == loop.device.pci_bus_id
     assert has_torchs_peaks(ended, trial)
     t4, a10g = trial.telemetry.gpus
     assert (t4.is_used, a10g.is_used) == (True, False)

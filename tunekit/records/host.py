@@ -63,7 +63,8 @@ class Accelerator(Record):
     index: NonNegativeInt
     """Its place in the driver's order; torch's where only torch works."""
     name: str
-    memory_bytes: PositiveInt
+    memory_bytes: PositiveInt | None
+    """None where neither the driver nor torch tells."""
     compute_capability: str | None
     """Such as "9.0"; None when nobody told."""
     driver: str | None
@@ -71,6 +72,8 @@ class Accelerator(Record):
     """The profile that its name matches, None for an unknown device."""
     seen_by: tuple[Literal["nvml", "torch"], ...] = ("nvml",)
     uuid: str | None = None
+    pci_bus_id: str | None = None
+    """Where it sits, such as "00000000:65:00.0"; a partition has its GPU's."""
     is_partition: bool = False
     """Whether it is a MIG partition of a GPU."""
     numa_node: NonNegativeInt | None = None

@@ -1,7 +1,7 @@
 """GPUs: who else is on them, what holds their clocks down, how they are linked."""
 
-import re
-
+from tunekit.hardware.detect import is_order_known
+from tunekit.hardware.device import has_less_memory
 from tunekit.records.checkup import Checkup
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Accelerator, GpuState
@@ -15,7 +15,6 @@ _NARROW_LANES = 4
 _TAKEN_SHARE = 0.05
 """Of the memory; the driver's own share of an idle GPU is below it."""
 _LOW_POWER_SHARE = 0.85
-_LESS_MEMORY_SHARE = 0.97
 _FEW_CPUS_PER_GPU = 4
 
 
@@ -71,8 +70,7 @@ def _state_findings(gpu: Accelerator, state: GpuState, profile: Profile | None) 
 
 def _shared(gpu: Accelerator, state: GpuState) -> Finding | None:
     others = state.processes or ()
-    used_bytes = state.used_bytes or 0
-    if not others and used_bytes <= _TAKEN_SHARE * gpu.memory_bytes:
+    if not others and (state.used_bytes or 0) <= _TAKEN_SHARE * (gpu.memory_bytes or 0):
         return None
     named = ", ".join(f"{one.name or 'process'} {one.pid}" for one in others[:3])
     more = f" and {len(others) - 3} more" if len(others) > 3 else ""
@@ -189,16 +187,15 @@ def _unknown(gpu: Accelerator) -> Finding | None:
 
 
 def _less_memory(gpu: Accelerator, first: Accelerator, profile: Profile | None) -> Finding | None:
-    if profile is None or gpu.name != first.name or gpu.is_partition:
-        return None
-    usual = profile.memory_bytes
-    if usual is None or gpu.memory_bytes >= _LESS_MEMORY_SHARE * usual:
+    if profile is None or gpu.name != first.name or gpu.is_partition or not has_less_memory(gpu, profile):
         return None
     return Finding(
         code="less-gpu-memory",
         severity=Severity.WARNING,
         message=f"GPU {gpu.index} shows less memory than its kind has",
-        evidence=f"{bytes_text(gpu.memory_bytes)}, profile {profile.id} has {bytes_text(usual)}",
+        evidence=(
+            f"{bytes_text(gpu.memory_bytes)}, profile {profile.id} has {bytes_text(profile.memory_bytes)}"
+        ),
         remedy="it may be a virtual GPU's share; tunekit plans with what is here",
         value=gpu.memory_bytes,
     )
@@ -219,11 +216,9 @@ def _mixed(gpus: tuple[Accelerator, ...]) -> Finding | None:
 
 def _order(checkup: Checkup) -> Finding | None:
     models, environment = checkup.host.gpu_models, checkup.environment
-    if len(models) < 2 or environment.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID":
+    if is_order_known(models, environment):
         return None
     chosen = environment.get("CUDA_VISIBLE_DEVICES")
-    if chosen is not None and not re.search(r"(^|,)\s*[0-9]", chosen):
-        return None  # UUIDs name the same GPU in any order
     return Finding(
         code="device-order",
         severity=Severity.WARNING,

@@ -216,7 +216,7 @@ def _little_ram_free(host: Host) -> Finding | None:
 
 
 def _ram_below_gpus(host: Host) -> Finding | None:
-    own = [gpu.memory_bytes for gpu in host.accelerators if "nvml" in gpu.seen_by]
+    own = [gpu.memory_bytes for gpu in host.accelerators if gpu.memory_bytes and "nvml" in gpu.seen_by]
     if not own or host.ram_limit_bytes >= sum(own):
         return None
     return Finding(
