@@ -23,6 +23,7 @@ from build_records import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tunekit.hardware.profiles import load_profiles
 from tunekit.records.config import TrainConfig
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.recommendation import Tier
@@ -292,3 +293,16 @@ def test_a_config_that_contradicts_itself_is_told(rates: list[float], is_unstead
     assert ("unsteady-machine" in found) is is_unsteady
     if is_unsteady:
         assert found["unsteady-machine"].evidence == "39.7 to 154 samples/s in 2 fresh processes"
+
+
+def test_of_the_notes_on_a_loop_the_one_on_what_no_search_can_try_stays():
+    """fp16 without a gradient scaler: the script itself has to be changed for it."""
+    old_gpu = load_profiles()["t4"]
+    on_t4 = {"profile": old_gpu, "measured_on": "t4"}
+    known = {"discovery": discovery(bf16_native=False)}
+    found = assembled(baseline_record(of=own).model_copy(update=known), **on_t4).findings
+    assert [finding.severity for finding in found if finding.code == "fp16-unscaled"] == [Severity.INFO]
+    assert "compute-bound" not in {finding.code for finding in found}
+    known = {"discovery": discovery(bf16_native=False, scales_gradients=True)}
+    found = assembled(baseline_record(of=own).model_copy(update=known), **on_t4).findings
+    assert "fp16-unscaled" not in {finding.code for finding in found}

@@ -277,8 +277,12 @@ def _findings(trials: Trials, run: Run, guarded: Sequence[GuardedMode]) -> tuple
     if baseline is not None:
         profile = None if run.is_emulated else run.profile
         of_loop = loop_findings(baseline, run.target, trials.discovery, run.rank_host, profile)
-        # Notes advise what a search has just tried.
-        findings += [finding for finding in of_loop if finding.severity is not Severity.INFO]
+        # Notes advise what a search has just tried, but for this one.
+        findings += [
+            finding
+            for finding in of_loop
+            if finding.severity is not Severity.INFO or finding.code == "fp16-unscaled"
+        ]
     findings += [*loss_findings(guarded), *largest_findings(trials.confirming)]
     findings += [finding for finding in (_diverted(trials), _unsteady(trials)) if finding is not None]
     if run.script_scales_lr:

@@ -20,6 +20,7 @@ from build_loops import (
 )
 from build_records import GIB, discovery, host, profile, target
 
+from tunekit.hardware.profiles import load_profiles
 from tunekit.records.config import Precision
 from tunekit.records.details import Details
 from tunekit.records.finding import Severity
@@ -83,6 +84,41 @@ def test_what_does_not_suit_is_not_advised(overrides: dict[str, Any], absent: st
     remedy = found("compute-bound", busy(), **overrides).remedy
     assert remedy is not None
     assert absent not in remedy
+
+
+OLDER = {"profile": load_profiles()["t4"], "discovery": discovery(bf16_native=False)}
+"""A GPU with fp16 and without bf16, under a script without a gradient scaler."""
+
+
+def test_a_gpu_whose_half_precision_takes_a_scaler_is_told_what_it_would_bring_and_what_to_add():
+    finding = found("fp16-unscaled", busy(), **OLDER)
+    assert finding.severity is Severity.INFO
+    assert finding.evidence == (
+        "profile t4: 65 TFLOPS in fp16 and 8.1 in fp32; 99% of each step are training (CUDA events)"
+    )
+    assert finding.remedy is not None and "torch.amp.GradScaler" in finding.remedy
+    assert finding.gain == pytest.approx(1 / (1 - 0.99 * (1 - 8.1 / 65)))
+    # Training at no cost at all brings the loader's rate, 4 times this one.
+    assert found("fp16-unscaled", busy(floors(0.1, 0.025)), **OLDER).gain == 4.0
+    waiting = record(device_parts=device_parts(stall=0.8))
+    assert found("fp16-unscaled", waiting, **OLDER).gain == pytest.approx(1 / (1 - 0.2 * (1 - 8.1 / 65)))
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"discovery": discovery()},
+        {"discovery": discovery(bf16_native=False, scales_gradients=True)},
+        {"discovery": discovery(bf16_native=False, autocast_dtype="float16")},
+        {"target": target(bindings=(parse_binding("precision=--amp {}"),))},
+        {"profile": profile(native_precisions=("fp32",))},
+        {"profile": None},
+    ],
+)
+def test_a_script_that_scales_or_a_gpu_with_something_better_is_not_told_of_scalers(
+    overrides: dict[str, Any],
+):
+    assert "fp16-unscaled" not in codes(busy(), **{**OLDER, **overrides})
 
 
 def test_an_older_gpu_is_advised_tf32_where_it_has_that():

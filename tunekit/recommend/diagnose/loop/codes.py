@@ -18,6 +18,7 @@ LOOP_CODES: dict[str, Code] = {
     "worker-imbalance": Code((*_WARNING, *_NOTE), "one worker is far slower than the others"),
     "batch-time-tail": Code((*_WARNING, *_NOTE), "a few batches take far longer than the rest"),
     "compute-bound": Code(_NOTE, "the training itself takes the time"),
+    "fp16-unscaled": Code(_NOTE, "fp16 is this GPU's faster precision, and takes a gradient scaler"),
     "no-loader": Code(_NOTE, "the script makes its batches itself, which can't be told from computing"),
     "memory-bound": Code(_NOTE, "the GPU moves data in its memory more than it computes"),
     "host-bound": Code(_WARNING, "the GPU waits for the host's launches, Python or .item()"),
