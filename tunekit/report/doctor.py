@@ -104,7 +104,7 @@ def _loader_text(loader: LoaderPlan, ram_limit_bytes: int) -> str:
 
 
 def _buffer_text(loader: LoaderPlan, ram_limit_bytes: int) -> str:
-    buffered_bytes = loader.processes * buffer_bytes(loader, loader.batch_bytes or 0)
+    buffered_bytes = loader.processes * buffer_bytes(loader, loader.waiting_bytes or 0)
     share = buffered_bytes / ram_limit_bytes
     share_text = f"{share:.0%}" if share >= 0.01 else "less than 1%"
     return f"buffer {bytes_text(buffered_bytes)} (predicted), {share_text} of the RAM limit"

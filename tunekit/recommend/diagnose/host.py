@@ -105,9 +105,9 @@ def _bigger_shm(needed_bytes: int) -> str:
 
 def _buffer_against_ram(checkup: Checkup) -> Finding | None:
     loader, limit_bytes = checkup.loader, checkup.host.ram_limit_bytes
-    if loader is None or loader.batch_bytes is None:
+    if loader is None or loader.waiting_bytes is None:
         return None
-    buffered_bytes = loader.processes * buffer_bytes(loader, loader.batch_bytes)
+    buffered_bytes = loader.processes * buffer_bytes(loader, loader.waiting_bytes)
     verdict = buffer_verdict(buffered_bytes, 0, limit_bytes)
     if verdict is RamVerdict.SAFE:
         return None

@@ -66,12 +66,13 @@ def _unscaled_fp16(facts: LoopFacts) -> Finding | None:
         return None
     if can_train_in_fp16(facts.target, discovery, config.precision):
         return None
-    times = ratio(profile.fp16_tflops, profile.fp32_tflops)
+    half, whole = profile.fp16_tflops, profile.fp32_tflops
+    times = ratio(half, whole) if half is not None and whole is not None else None
     shares = facts.attribution
     trains = sum(one.share for part in (Part.COMPUTE, Part.OPTIMIZER) if (one := shares.of(part)))
     saved_s = trains * facts.loop.step_time_s * (1 - 1 / times) if times and times > 1 else 0.0
     gain = capped(without(facts.measurement, saved_s), compute_cap(facts.measurement)) if saved_s else None
-    rates = f"{profile.fp16_tflops:g} TFLOPS in fp16 and {profile.fp32_tflops:g} in fp32" if times else "n/a"
+    rates = f"{half:g} TFLOPS in fp16 and {whole:g} in fp32" if times else "rates n/a"
     return Finding(
         code="fp16-unscaled",
         severity=Severity.INFO,
