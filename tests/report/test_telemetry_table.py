@@ -85,6 +85,23 @@ def test_an_idle_gpu_beside_the_one_that_trains_is_not_averaged_in() -> None:
     assert ("baseline", "throttled by") not in shown
 
 
+def test_the_clock_is_shown_as_the_first_trial_began_with_it_and_the_last_ended() -> None:
+    def clocked(first: float | None, mean: float, last: float | None) -> GpuTelemetry:
+        return GpuTelemetry(
+            index=0, is_used=True, first_sm_clock_mhz=first, sm_clock_mhz=mean, last_sm_clock_mhz=last
+        )
+
+    shown = cells(
+        searched(
+            telemetry(0.5, clocked(None, 1700, None)),
+            telemetry(2.0, clocked(1710, 1695, 1680)),
+            telemetry(2.0, clocked(1600, 1590, 1580)),
+        )
+    )
+    assert shown[("balanced", "SM clock")] == "1710 to 1580 MHz"
+    assert shown[("baseline", "SM clock")] == "1700 to 1700 MHz"
+
+
 def test_reads_tell_how_much_no_disk_was_asked_for() -> None:
     reads = {"read_bytes_per_s": 25e6, "rchar_bytes_per_s": 100e6}
     shown = cells(searched(telemetry(0.5, host=reads), telemetry(2.0)))

@@ -10,6 +10,8 @@ from tunekit.units import bytes_text, count_text
 
 SLOWDOWNS = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
 """Reasons that an idle GPU does not have."""
+POWER_CAP = "sw_power_cap"
+"""The reason of a GPU that computes at its power limit."""
 _HOT_C = 85.0
 _NARROW_LANES = 4
 _TAKEN_SHARE = 0.05

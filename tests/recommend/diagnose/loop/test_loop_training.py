@@ -330,6 +330,51 @@ def test_usual_reasons_are_no_finding(reasons: tuple[str, ...]):
     assert "gpu-throttled-in-trial" not in codes(of)
 
 
+def capped(**overrides: Any) -> TrialRecord:
+    """A GPU at its power limit."""
+    return busy(telemetry=telemetry({}, gpu(throttle_reasons=("sw_power_cap",), **overrides)))
+
+
+def test_a_clock_that_still_falls_at_the_power_limit_is_a_warning():
+    falling = {"first_sm_clock_mhz": 1710.0, "last_sm_clock_mhz": 1530.0, "sm_clock_mhz": 1600.0}
+    finding = found("gpu-unsoaked", capped(**falling, first_temperature_c=51.2, last_temperature_c=62.8))
+    assert finding.severity is Severity.WARNING
+    assert finding.evidence == "sw_power_cap; 1710 to 1530 MHz and 51 to 63 C within 10 s (NVML)"
+    assert finding.value == pytest.approx(180 / 1710)
+    assert "gpu-power-capped" not in codes(capped(**falling))
+
+
+@pytest.mark.parametrize(
+    ("clocks", "heat", "moves"),
+    [
+        ((1000.0, 981.0), None, False),
+        ((1000.0, 980.0), None, True),
+        ((1000.0, 1000.0), (60.0, 62.9), False),
+        ((1000.0, 1000.0), (60.0, 63.0), True),
+        ((1000.0, 1100.0), (70.0, 60.0), False),
+        (None, None, False),
+    ],
+)
+def test_a_gpu_at_its_power_limit_is_soaked_where_neither_clock_nor_heat_moves(
+    clocks: tuple[float, float] | None, heat: tuple[float, float] | None, moves: bool
+):
+    first, last = clocks or (None, None)
+    cold, warm = heat or (None, None)
+    of = capped(
+        first_sm_clock_mhz=first,
+        last_sm_clock_mhz=last,
+        first_temperature_c=cold,
+        last_temperature_c=warm,
+    )
+    named = {"gpu-unsoaked", "gpu-power-capped"} & set(codes(of))
+    assert named == {"gpu-unsoaked" if moves else "gpu-power-capped"}
+
+
+def test_a_gpu_that_cools_or_warms_below_its_power_limit_is_not_told_of_it():
+    moving = gpu(first_sm_clock_mhz=1710.0, last_sm_clock_mhz=1500.0, throttle_reasons=("gpu_idle",))
+    assert not {"gpu-unsoaked", "gpu-power-capped"} & set(codes(busy(telemetry=telemetry({}, moving))))
+
+
 def test_an_allocator_that_had_to_try_again_is_near_the_limit():
     bound = target(bindings=(parse_binding("batch_size=--bs {}"),))
     finding = found("allocation-retries", busy(allocation_retries=3), target=bound)

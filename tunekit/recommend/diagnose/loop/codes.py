@@ -26,6 +26,8 @@ LOOP_CODES: dict[str, Code] = {
     "sync-points": Code((*_WARNING, *_NOTE), "lines of the script wait for the GPU in each step"),
     "gpu-underused": Code(_WARNING, "the GPU is idle for a good part of the time"),
     "gpu-throttled-in-trial": Code(_WARNING, "heat or the power supply slowed the GPU down"),
+    "gpu-unsoaked": Code(_WARNING, "the GPU was still getting warm at its power limit, and slower"),
+    "gpu-power-capped": Code(_NOTE, "the GPU's power limit held its clock down"),
     "allocation-retries": Code(_WARNING, "the GPU's memory ran out for a moment"),
     "costly-epochs": Code(_WARNING, "a clear share of each epoch goes by at its boundary"),
     "short-epochs": Code(_NOTE, "an epoch is over before its loader is up to speed"),
