@@ -7,7 +7,13 @@ import pytest
 from scripted_nvml import H200, L4, SLICED, SLICES, T4, UNKNOWN, ScriptedNvml, torch_device, torch_with
 from shipped import PROFILES
 
-from tunekit.hardware.detect import cpu_has_native_bf16, cpu_name, detect_host, visible_devices
+from tunekit.hardware.detect import (
+    cpu_has_native_bf16,
+    cpu_name,
+    detect_host,
+    is_virtual_machine,
+    visible_devices,
+)
 from tunekit.hardware.nvml import NvmlDevice
 from tunekit.records.host import GpuProcess, GpuState, PcieLink
 from tunekit.units import GIB
@@ -242,6 +248,24 @@ def test_native_bf16_is_read_from_the_cpus_features(
         (tmp_path / "proc").mkdir()
         (tmp_path / "proc/cpuinfo").write_text(cpuinfo, encoding="utf-8")
     assert cpu_has_native_bf16(tmp_path) is has_bf16
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "is_virtual"),
+    [
+        ("processor\t: 0\nflags\t\t: fpu sse2 hypervisor lahf_lm\n", True),
+        ("processor\t: 0\nflags\t\t: fpu sse2 lahf_lm\n", False),
+        ("processor\t: 0\nFeatures\t: fp asimd\n", None),
+        (None, None),
+    ],
+)
+def test_a_virtual_machine_is_told_by_its_cpu(
+    tmp_path: Path, cpuinfo: str | None, is_virtual: bool | None
+) -> None:
+    if cpuinfo is not None:
+        (tmp_path / "proc").mkdir()
+        (tmp_path / "proc/cpuinfo").write_text(cpuinfo, encoding="utf-8")
+    assert is_virtual_machine(tmp_path) is is_virtual
 
 
 def test_a_cpu_that_tells_no_name_has_none(tmp_path: Path) -> None:

@@ -58,6 +58,7 @@ def detect_host(
         numa_nodes=limits.numa_nodes(root),
         cpu_name=cpu_name(root),
         cpu_bf16_native=cpu_has_native_bf16(root),
+        is_virtual=is_virtual_machine(root),
         ram_limit_bytes=limits.ram_limit_bytes(root),
         ram_total_bytes=ram_total_bytes,
         ram_available_bytes=limits.ram_available_bytes(root),
@@ -139,6 +140,12 @@ def cpu_has_native_bf16(root: Path = limits.ROOT) -> bool | None:
     """Return whether the CPU multiplies bf16 in hardware, None where the kernel lists no features."""
     features = _cpu_field(root, "flags|Features")
     return None if features is None else not _BF16_FLAGS.isdisjoint(features.split())
+
+
+def is_virtual_machine(root: Path = limits.ROOT) -> bool | None:
+    """Return whether the CPU says that a hypervisor runs it, None where the kernel lists no x86 features."""
+    features = _cpu_field(root, "flags")
+    return None if features is None else "hypervisor" in features.split()
 
 
 def _accelerators(

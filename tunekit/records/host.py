@@ -130,6 +130,8 @@ class Host(Record):
     cpu_name: str | None
     cpu_bf16_native: bool | None = None
     """Whether the CPU multiplies bf16 in hardware; None where the kernel lists no features."""
+    is_virtual: bool | None = None
+    """Whether a hypervisor runs it; None where the kernel lists no features (Arm lists none of that)."""
     numa_nodes: PositiveInt | None = None
     ram_limit_bytes: PositiveInt
     """The smaller of the cgroup's limit and the machine's memory."""

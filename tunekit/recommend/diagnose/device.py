@@ -4,7 +4,7 @@ from tunekit.hardware.detect import is_order_known
 from tunekit.hardware.device import has_less_memory
 from tunekit.records.checkup import Checkup
 from tunekit.records.finding import Finding, Severity
-from tunekit.records.host import Accelerator, GpuState
+from tunekit.records.host import Accelerator, GpuState, Host
 from tunekit.records.profile import Profile
 from tunekit.units import bytes_text, count_text
 
@@ -28,7 +28,12 @@ def device_findings(checkup: Checkup, profile: Profile | None) -> list[Finding]:
         return [finding for finding in found if finding is not None]
     found = [_mixed(gpus), _order(checkup), _few_cpus(checkup), *_capabilities(gpus[0], profile)]
     for gpu in gpus:
-        found += [_partition(gpu), _unknown(gpu), _narrow_link(gpu), _less_memory(gpu, gpus[0], profile)]
+        found += [
+            _partition(gpu),
+            _unknown(gpu),
+            _narrow_link(gpu, checkup.host),
+            _less_memory(gpu, gpus[0], profile),
+        ]
         if gpu.state is not None:
             found += _state_findings(gpu, gpu.state, profile if gpu.name == gpus[0].name else None)
     return [finding for finding in found if finding is not None]
@@ -145,21 +150,26 @@ def _ecc(gpu: Accelerator, state: GpuState) -> Finding | None:
     )
 
 
-def _narrow_link(gpu: Accelerator) -> Finding | None:
+def _narrow_link(gpu: Accelerator, host: Host) -> Finding | None:
+    """Find fewer lanes than there could be; in a virtual machine the driver knows nothing of the slot."""
     link = gpu.pcie
     if link is None or link.lanes is None:
         return None
     is_below = link.max_lanes is not None and link.lanes < link.max_lanes
     if not is_below and link.lanes > _NARROW_LANES:
         return None
-    best = f"; the slot and the GPU could do x{link.max_lanes}" if is_below else ""
+    is_rented = host.is_virtual is True and link.lanes > _NARROW_LANES
+    who = "the GPU" if host.is_virtual else "the slot and the GPU"
+    best = f"; {who} could do x{link.max_lanes}" if is_below else ""
     return Finding(
         code="pcie-narrow",
-        severity=Severity.WARNING,
+        severity=Severity.INFO if is_rented else Severity.WARNING,
         message=f"GPU {gpu.index} is linked by {'fewer' if is_below else 'few'} PCIe lanes"
         f"{' than it could be' if is_below else ''}: batches take longer to reach it",
         evidence=f"x{link.lanes} now{best}",
-        remedy="reseat the card or use another slot; on a rented machine take another",
+        remedy="all machines of its type may be wired so; `tunekit profile` shows whether copies hold it up"
+        if is_rented
+        else "reseat the card or use another slot; on a rented machine take another",
         value=link.lanes,
     )
 
