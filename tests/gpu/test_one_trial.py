@@ -83,5 +83,25 @@ def test_an_accelerate_loop_is_measured_with_the_precision_that_it_chose(simulat
     assert {one.name.split()[1] for one in work if one.name.startswith("gemm ")} == {"bf16"}
 
 
+@pytest.mark.slow
+def test_a_gpu_that_loses_clock_at_its_power_limit_is_told_of(simulated_gpu: SimulatedGpu) -> None:
+    """Its clock falls to 0.6 within 60 busy seconds, of which the window is the first part."""
+    ended = tunekit(
+        simulated_gpu,
+        "profile",
+        ["--window", "12"],
+        script("plain.py"),
+        "t4:slower=8:soak_s=60:soaked_clock=0.6",
+    )
+    assert ended.process.returncode == 0, ended.process.stderr
+    trial = measured(ended.profile.trials[0])
+    assert trial.telemetry is not None
+    (gpu,) = trial.telemetry.gpus
+    assert gpu.first_sm_clock_mhz is not None and gpu.last_sm_clock_mhz is not None
+    assert gpu.last_sm_clock_mhz < 0.98 * gpu.first_sm_clock_mhz
+    assert "gpu-unsoaked" in {finding.code for finding in ended.profile.findings}
+    assert f"{gpu.first_sm_clock_mhz:.0f} at first" in " ".join(ended.process.stdout.split())
+
+
 def _count(gpu: SimulatedGpu, device: int, part: str) -> int:
     return sum(work.device == device and part in work.name for work in gpu.trace())
