@@ -18,7 +18,7 @@ class LoaderPlan(Record):
     prefetch_factor: PositiveInt = 2
     batch_bytes: PositiveInt | None = None
     held_batch_bytes: PositiveInt | None = None
-    """What a batch takes while it waits, in pinned memory more than its data; None where that is unknown."""
+    """What a batch takes while it waits in pinned memory; None where that is no more than its data."""
     processes: PositiveInt = 1
     """Training processes on this machine."""
     taken_from: str | None = None

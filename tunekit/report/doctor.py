@@ -99,7 +99,10 @@ def _loader_text(loader: LoaderPlan, ram_limit_bytes: int) -> str:
         ranks = f" in each of {loader.processes} processes" if loader.processes > 1 else ""
         text += f" x prefetch {loader.prefetch_factor}{ranks}"
         if loader.batch_bytes:
-            text += f", batches of {bytes_text(loader.batch_bytes)}: {_buffer_text(loader, ram_limit_bytes)}"
+            held = loader.held_batch_bytes
+            pinned = f" ({bytes_text(held)} pinned)" if held else ""
+            size = f"{bytes_text(loader.batch_bytes)}{pinned}"
+            text += f", batches of {size}: {_buffer_text(loader, ram_limit_bytes)}"
     return text + (f" ({loader.taken_from})" if loader.taken_from else "")
 
 
