@@ -332,6 +332,7 @@ def checkups(draw: st.DrawFn) -> Checkup:
             cpu_quota=draw(_maybe(st.floats(0.01, 256))),
             cpu_name=draw(_maybe(_names)),
             cpu_bf16_native=draw(_maybe(st.booleans())),
+            is_virtual=draw(_maybe(st.booleans())),
             numa_nodes=draw(_maybe(st.integers(1, 8))),
             ram_limit_bytes=draw(st.integers(1, ram_total_bytes)),
             ram_total_bytes=ram_total_bytes,

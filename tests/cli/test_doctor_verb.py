@@ -21,6 +21,7 @@ from tunekit.hardware import torch_build as torch_room
 from tunekit.hardware.torch_build import TorchAbsent
 from tunekit.recommend.diagnose.codes import CODES
 from tunekit.recommend.diagnose.environment import VARIABLES
+from tunekit.records.attribution import BatchSeen, LeafSeen
 from tunekit.records.checkup import Checkup, LoaderPlan
 from tunekit.records.codec import from_json
 from tunekit.records.host import Host, TorchBuild
@@ -234,6 +235,28 @@ def test_a_run_tells_how_its_baseline_loads(machine: Machine, capsys: Captured, 
         processes=2,
         taken_from=f"baseline of {folder}",
     )
+
+
+def test_a_run_that_pins_its_batches_is_held_against_memory_by_what_they_take(
+    machine: Machine, capsys: Captured, tmp_path: Path
+):
+    batch = BatchSeen(
+        samples=256,
+        total_bytes=150 * MIB,
+        shared_bytes=150 * MIB,
+        piped_bytes=0,
+        leaves=(LeafSeen(path="[0]", kind="tensor", bytes=150 * MIB),),
+    )
+    pinned = config(batch_size=256, num_workers=6, prefetch_factor=4, pin_memory=True)
+    loads = baseline_record(of=pinned, batch=batch, batch_bytes=batch.total_bytes)
+    folder = saved(tmp_path / "run", trials=(loads,))
+    assert main(["doctor", "--json", "--run", str(folder)]) == 0
+    plan = printed(capsys).loader
+    assert plan is not None
+    assert (plan.batch_bytes, plan.held_batch_bytes) == (150 * MIB, 256 * MIB)
+    assert main(["doctor", "--run", str(folder)]) in (0, 1)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "batches of 150.0 MiB (256.0 MiB pinned): buffer 6.0 GiB (predicted)" in shown
 
 
 def test_a_run_without_workers_or_known_batches(machine: Machine, capsys: Captured, tmp_path: Path):

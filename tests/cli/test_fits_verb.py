@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 from build_fits import fit, fits_run
+from build_records import GIB, host
 from real_trials import ZOO
 from rich.console import Console
 
 from tunekit.cli import fits as verb
 from tunekit.cli.fits_screen import FitsScreen
 from tunekit.cli.main import main
+from tunekit.hardware.profiles import load_profiles
 from tunekit.records.codec import from_json, to_json
 from tunekit.records.config import Precision
 from tunekit.records.fits import FitsRun, Verdict
@@ -63,9 +65,29 @@ def test_gpus_are_named_as_elsewhere_and_each_once(project: Path, monkeypatch: p
     monkeypatch.setattr(verb, "_new", lambda options, command: seen.append(options) or sys.exit(0))
     with pytest.raises(SystemExit):
         main(["fits", "--gpu", "Tesla T4", "--gpu", "t4", "--gpu", "rtx-4090", *TRAIN])
-    from tunekit.hardware.profiles import load_profiles
-
     assert [one.id for one in verb._named(seen[0].gpus, load_profiles())] == ["t4", "rtx4090"]
+
+
+def test_the_gpu_that_is_here_is_told_of_by_its_own_memory(project: Path, monkeypatch: pytest.MonkeyPatch):
+    """A virtual GPU may show a part of its kind's; of the kinds that are not here the profile tells."""
+    from tunekit.cli import machine
+
+    whole = host()
+    part = whole.accelerators[0].model_copy(update={"memory_bytes": 3 * GIB})
+    here = whole.model_copy(update={"accelerators": (part,)})
+    monkeypatch.setattr(machine, "host_here", lambda command: here)
+    new, seen = verb._new, []
+    monkeypatch.setattr(
+        verb, "_new", lambda options, command: seen.append(new(options, command)) or sys.exit(0)
+    )
+    for words in ((), ("--gpu", "a10g", "--gpu", "t4")):
+        with pytest.raises(SystemExit):
+            main(["fits", *words, *TRAIN])
+    for run, profiles in seen:
+        memory_bytes = {profile.id: profile.memory_bytes for profile in profiles}
+        assert (run.measured_on, run.profile.memory_bytes) == ("a10g", 3 * GIB)
+        assert memory_bytes["a10g"] == 3 * GIB
+        assert memory_bytes["t4"] == load_profiles()["t4"].memory_bytes
 
 
 def test_a_projects_settings_hold_but_for_the_gpu_that_it_tunes_for(

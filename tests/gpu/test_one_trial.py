@@ -24,8 +24,14 @@ def test_of_unlike_devices_the_one_that_trains_is_measured_and_no_other_touched(
     assert ended.process.returncode == 0, ended.process.stderr
     trial = measured(ended.profile.trials[0])
     assert trial.measurement is not None and trial.telemetry is not None
-    loop = trial.measurement.loop
+    loop, gpus = trial.measurement.loop, ended.profile.host.accelerators
     assert (loop.device.name, trial.discovery and trial.discovery.bf16_native) == ("Tesla T4", False)
+    assert (ended.profile.measured_on, ended.profile.profile.id) == ("t4", "t4")
+    assert [(gpu.index, gpu.profile_id, gpu.seen_by) for gpu in gpus] == [
+        (0, "t4", ("nvml", "torch")),
+        (1, "a10g", ("nvml", "torch")),
+    ]
+    assert gpus[0].uuid == f"GPU-{loop.device.uuid}" and gpus[0].pci_bus_id == loop.device.pci_bus_id
     assert has_torchs_peaks(ended, trial)
     t4, a10g = trial.telemetry.gpus
     assert (t4.is_used, a10g.is_used) == (True, False)
@@ -76,6 +82,26 @@ def test_an_accelerate_loop_is_measured_with_the_precision_that_it_chose(simulat
     assert trial.config is not None and trial.config.precision == "bf16"
     (work,) = of_trials(simulated_gpu.trace())
     assert {one.name.split()[1] for one in work if one.name.startswith("gemm ")} == {"bf16"}
+
+
+@pytest.mark.slow
+def test_a_gpu_that_loses_clock_at_its_power_limit_is_told_of(simulated_gpu: SimulatedGpu) -> None:
+    """Its clock falls to 0.6 within 60 busy seconds, of which the window is the first part."""
+    ended = tunekit(
+        simulated_gpu,
+        "profile",
+        ["--window", "12"],
+        script("plain.py"),
+        "t4:slower=8:soak_s=60:soaked_clock=0.6",
+    )
+    assert ended.process.returncode == 0, ended.process.stderr
+    trial = measured(ended.profile.trials[0])
+    assert trial.telemetry is not None
+    (gpu,) = trial.telemetry.gpus
+    assert gpu.first_sm_clock_mhz is not None and gpu.last_sm_clock_mhz is not None
+    assert gpu.last_sm_clock_mhz < 0.98 * gpu.first_sm_clock_mhz
+    assert "gpu-unsoaked" in {finding.code for finding in ended.profile.findings}
+    assert f"{gpu.first_sm_clock_mhz:.0f} at first" in " ".join(ended.process.stdout.split())
 
 
 def _count(gpu: SimulatedGpu, device: int, part: str) -> int:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from tunekit.hardware.nvml import GpmActivity, GpuReading, NvmlDevice
-from tunekit.records.host import GpuState, PcieLink
+from tunekit.records.host import GpuState, PcieLink, TorchBuild, TorchDevice
 from tunekit.units import GIB
 
 T4 = NvmlDevice(0, "GPU-11111111-aaaa", "Tesla T4", 15 * GIB, "7.5")
@@ -14,13 +14,43 @@ H200 = NvmlDevice(2, "GPU-33333333-cccc", "NVIDIA H200", 140 * GIB, "9.0")
 UNKNOWN = NvmlDevice(0, "GPU-44444444-dddd", "NVIDIA L40", 45 * GIB, "8.9")
 
 SLICES = tuple(
-    NvmlDevice(0, f"MIG-{name}", "NVIDIA A100-SXM4-40GB MIG 1g.5gb", 4864 << 20, "8.0")
-    for name in ("one", "two")
+    NvmlDevice(0, f"MIG-{name}", "NVIDIA A100-SXM4-40GB MIG 1g.5gb", 4864 << 20, "8.0", instances=(number, 0))
+    for number, name in ((7, "one"), (8, "two"))
 )
 SLICED = NvmlDevice(0, "GPU-55555555-eeee", "NVIDIA A100-SXM4-40GB", 40 * GIB, "8.0", SLICES)
 
 Answer = TypeVar("Answer")
 NOTHING: Mapping[int, Any] = {}
+
+
+def torch_device(gpu: NvmlDevice, **told: object) -> TorchDevice:
+    """A GPU as torch tells of it, which writes UUIDs bare."""
+    known = {
+        "type": "cuda",
+        "name": gpu.name,
+        "memory_bytes": gpu.memory_bytes,
+        "compute_capability": gpu.compute_capability,
+        "uuid": gpu.uuid.removeprefix("GPU-").removeprefix("MIG-"),
+    }
+    return TorchDevice.model_validate({**known, **told})
+
+
+def torch_with(*devices: TorchDevice) -> TorchBuild:
+    """A build of torch that sees these devices, in this order."""
+    return TorchBuild(
+        python="/env/bin/python",
+        python_version="3.12.1",
+        version="2.13.0",
+        cuda_version="13.0",
+        hip_version=None,
+        cudnn_version=None,
+        architectures=(),
+        devices=devices,
+        threads=4,
+        float32_matmul_precision=None,
+        tf32_in_cudnn=None,
+        bf16_native=None,
+    )
 
 
 class ScriptedNvml:

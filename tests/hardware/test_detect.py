@@ -1,12 +1,19 @@
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from scripted_nvml import H200, L4, SLICED, SLICES, T4, UNKNOWN, ScriptedNvml
+from scripted_nvml import H200, L4, SLICED, SLICES, T4, UNKNOWN, ScriptedNvml, torch_device, torch_with
 from shipped import PROFILES
 
-from tunekit.hardware.detect import cpu_has_native_bf16, cpu_name, detect_host, visible_devices
+from tunekit.hardware.detect import (
+    cpu_has_native_bf16,
+    cpu_name,
+    detect_host,
+    is_virtual_machine,
+    visible_devices,
+)
 from tunekit.hardware.nvml import NvmlDevice
 from tunekit.records.host import GpuProcess, GpuState, PcieLink
 from tunekit.units import GIB
@@ -50,9 +57,47 @@ def test_a_gpu_that_does_not_answer_is_left_out() -> None:
 
 
 def test_a_gpu_without_memory_of_its_own_has_the_machines() -> None:
-    integrated = NvmlDevice(0, "GPU-1", "NVIDIA GB10", None, "12.1")
+    integrated = NvmlDevice(0, "GPU-1", "NVIDIA GB10", None, "12.1", has_own_memory=False)
     host = detect_host(ScriptedNvml([integrated]), PROFILES)
     assert host.accelerators[0].memory_bytes == host.ram_total_bytes
+
+
+def test_a_gpu_whose_memory_the_driver_fails_to_tell_is_there_as_are_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    host = detect_host(ScriptedNvml([replace(T4, memory_bytes=None), L4]), PROFILES)
+    assert [(gpu.profile_id, gpu.memory_bytes) for gpu in host.accelerators] == [
+        ("t4", None),
+        ("l4", L4.memory_bytes),
+    ]
+    seen = torch_with(torch_device(T4, memory_bytes=14 * GIB), torch_device(L4))
+    host = detect_host(ScriptedNvml([replace(T4, memory_bytes=None), L4]), PROFILES, torch=seen)
+    assert [gpu.memory_bytes for gpu in host.accelerators] == [14 * GIB, L4.memory_bytes]
+
+
+@pytest.mark.parametrize("chosen", [None, "0,1", "1"])
+def test_gpus_come_in_the_order_that_torch_numbers_them_in_where_it_was_asked(
+    monkeypatch: pytest.MonkeyPatch, chosen: str | None
+) -> None:
+    """CUDA puts the fastest first: its 0 is the driver's 1, and its 1 the driver's 0."""
+    seen = [torch_device(L4), torch_device(T4)]
+    if chosen is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", chosen)
+        seen = [seen[int(number)] for number in chosen.split(",")]
+    host = detect_host(ScriptedNvml([T4, L4]), PROFILES, torch=torch_with(*seen))
+    found = [(gpu.index, gpu.profile_id, gpu.seen_by) for gpu in host.accelerators]
+    both = ("nvml", "torch")
+    assert found == ([(0, "t4", both)] if chosen == "1" else [(1, "l4", both), (0, "t4", both)])
+
+
+def test_a_partition_of_which_torch_tells_its_own_uuid_is_the_one_that_shows() -> None:
+    host = detect_host(ScriptedNvml([SLICED]), PROFILES, torch=torch_with(torch_device(SLICES[1])))
+    assert [(gpu.uuid, gpu.is_partition) for gpu in host.accelerators] == [("MIG-two", True)]
+    # Some versions tell the whole GPU's: then the driver's list says which one shows.
+    whole = torch_device(SLICES[0], uuid=SLICED.uuid)
+    host = detect_host(ScriptedNvml([SLICED]), PROFILES, torch=torch_with(whole))
+    assert [gpu.uuid for gpu in host.accelerators] == ["MIG-one"]
 
 
 def test_hidden_gpus_are_not_part_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +140,15 @@ def test_the_users_choice_of_devices_is_read_as_cuda_reads_it(
         ("0", (SLICES[0],)),
         (SLICED.uuid, (SLICES[0],)),
         ("MIG-two", (SLICES[1],)),
+        ("MIG-t", (SLICES[1],)),
+        ("MIG-", ()),
         ("MIG-three", ()),
+        ("MIG-two,MIG-one", (SLICES[1],)),
+        (f"MIG-{SLICED.uuid}/8/0", (SLICES[1],)),
+        ("MIG-GPU-5555/7/0", (SLICES[0],)),
+        (f"MIG-{SLICED.uuid}/9/0", ()),
+        (f"MIG-{SLICED.uuid}/8/1", ()),
+        ("MIG-GPU-9999/8/0", ()),
     ],
 )
 def test_of_a_partitioned_gpu_one_partition_shows(chosen: str | None, shown: tuple[NvmlDevice, ...]) -> None:
@@ -195,6 +248,24 @@ def test_native_bf16_is_read_from_the_cpus_features(
         (tmp_path / "proc").mkdir()
         (tmp_path / "proc/cpuinfo").write_text(cpuinfo, encoding="utf-8")
     assert cpu_has_native_bf16(tmp_path) is has_bf16
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "is_virtual"),
+    [
+        ("processor\t: 0\nflags\t\t: fpu sse2 hypervisor lahf_lm\n", True),
+        ("processor\t: 0\nflags\t\t: fpu sse2 lahf_lm\n", False),
+        ("processor\t: 0\nFeatures\t: fp asimd\n", None),
+        (None, None),
+    ],
+)
+def test_a_virtual_machine_is_told_by_its_cpu(
+    tmp_path: Path, cpuinfo: str | None, is_virtual: bool | None
+) -> None:
+    if cpuinfo is not None:
+        (tmp_path / "proc").mkdir()
+        (tmp_path / "proc/cpuinfo").write_text(cpuinfo, encoding="utf-8")
+    assert is_virtual_machine(tmp_path) is is_virtual
 
 
 def test_a_cpu_that_tells_no_name_has_none(tmp_path: Path) -> None:

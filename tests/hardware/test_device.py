@@ -1,15 +1,23 @@
 from dataclasses import replace
 
 import pytest
-from scripted_nvml import H200, SLICED, T4, UNKNOWN, ScriptedNvml
+from scripted_nvml import H200, L4, SLICED, T4, UNKNOWN, ScriptedNvml
 from shipped import PROFILES
 
 from tunekit.errors import UnknownGpuError
 from tunekit.hardware.detect import detect_host
-from tunekit.hardware.device import device_profile, memory_cap_bytes
+from tunekit.hardware.device import (
+    device_profile,
+    memory_cap_bytes,
+    profile_here,
+    usual_profile,
+    with_first,
+    with_named_first,
+)
 from tunekit.hardware.nvml import NvmlDevice
 from tunekit.records.host import Host
-from tunekit.units import MIB
+from tunekit.records.measurement import DeviceSeen
+from tunekit.units import GIB, MIB
 
 
 def host_with(*devices: NvmlDevice) -> Host:
@@ -99,3 +107,51 @@ def test_no_memory_is_capped_on_the_device_itself_a_smaller_one_or_a_cpu(
 
 def test_no_memory_is_capped_for_a_loop_that_trains_on_the_cpu() -> None:
     assert memory_cap_bytes(PROFILES["a10g"], "cpu", host_with(H200)) is None
+
+
+BUSES = {0: "00000000:0A:00.0", 1: "00000000:BB:00.0", 2: "00000000:CC:00.0"}
+TWINS = (T4, L4, NvmlDevice(2, "GPU-99999999-eeee", L4.name, L4.memory_bytes, "8.9"))
+
+
+@pytest.mark.parametrize(
+    ("told", "order"),
+    [
+        ({"name": L4.name, "uuid": "99999999-eeee"}, [2, 0, 1]),
+        ({"name": L4.name, "uuid": "11112222-bbbb"}, [1, 0, 2]),
+        ({"name": L4.name, "pci_bus_id": "00000000:cc:00.0"}, [2, 0, 1]),
+        ({"name": L4.name}, [1, 0, 2]),
+        ({"name": T4.name}, [0, 1, 2]),
+        ({"name": "AMD Instinct MI300X"}, [0, 1, 2]),
+        ({"type": "cpu", "name": "x86_64"}, [0, 1, 2]),
+    ],
+)
+def test_the_gpu_that_a_trial_trained_on_comes_first(told: dict[str, str], order: list[int]) -> None:
+    host = detect_host(ScriptedNvml(TWINS, bus_ids=BUSES), PROFILES)
+    device = DeviceSeen.model_validate({"type": "cuda", "memory_bytes": GIB, **told})
+    assert [gpu.index for gpu in with_first(host, device).accelerators] == order
+
+
+def test_a_gpu_of_the_kind_that_was_measured_on_comes_first() -> None:
+    host = host_with(*TWINS)
+    assert [gpu.index for gpu in with_named_first(host, "l4").accelerators] == [1, 0, 2]
+    assert with_named_first(host, "h200") == host
+    assert with_named_first(host_with(), "l4").accelerators == ()
+
+
+def test_a_device_with_less_memory_than_its_kind_is_planned_with_by_what_it_has() -> None:
+    host = host_with(replace(L4, memory_bytes=3 * GIB))
+    for profile in (
+        device_profile("auto", host, PROFILES)[0],
+        device_profile("l4", host, PROFILES)[0],
+        profile_here("l4", host, PROFILES),
+    ):
+        assert (profile.id, profile.memory_bytes, profile.torch_memory_bytes) == ("l4", 3 * GIB, None)
+    assert usual_profile(host.accelerators[0], PROFILES) == PROFILES["l4"]
+    usual = host_with(replace(L4, memory_bytes=PROFILES["l4"].memory_bytes))
+    assert device_profile("auto", usual, PROFILES)[0] == PROFILES["l4"]
+    untold = host_with(replace(L4, memory_bytes=None))
+    assert device_profile("auto", untold, PROFILES)[0] == PROFILES["l4"]
+
+
+def test_where_the_memory_here_is_not_told_the_trial_itself_leaves_a_cap_out_that_is_none() -> None:
+    assert cap("a10g", replace(H200, memory_bytes=None)) == 22587 * MIB

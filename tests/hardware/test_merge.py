@@ -1,7 +1,8 @@
+from scripted_nvml import torch_with as build
 from shipped import PROFILES
 
 from tunekit.hardware.merge import merged
-from tunekit.records.host import Accelerator, TorchBuild, TorchDevice
+from tunekit.records.host import Accelerator, TorchDevice
 from tunekit.units import GIB
 
 RAM = 64 * GIB
@@ -15,23 +16,6 @@ def gpu(index: int, name: str = "NVIDIA L4", uuid: str | None = None, **fields: 
 def seen(name: str = "NVIDIA L4", uuid: str | None = None, **fields: object) -> TorchDevice:
     known = {"type": "cuda", "memory_bytes": 21 * GIB, "compute_capability": "8.9"}
     return TorchDevice.model_validate({"name": name, "uuid": uuid, **known, **fields})
-
-
-def build(*devices: TorchDevice) -> TorchBuild:
-    return TorchBuild(
-        python="/env/bin/python",
-        python_version="3.12.1",
-        version="2.13.0",
-        cuda_version="13.0",
-        hip_version=None,
-        cudnn_version=None,
-        architectures=(),
-        devices=devices,
-        threads=4,
-        float32_matmul_precision=None,
-        tf32_in_cudnn=None,
-        bf16_native=None,
-    )
 
 
 def test_who_did_not_ask_torch_keeps_the_drivers_answer() -> None:

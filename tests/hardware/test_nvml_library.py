@@ -76,14 +76,19 @@ def test_missing_details_leave_the_device(monkeypatch: pytest.MonkeyPatch) -> No
         assert nvml.device(0) == NvmlDevice(0, "GPU-gpu0", "NVIDIA H200", 140 * GIB)
 
 
-def test_memory_that_is_not_supported_is_none_but_a_lost_gpu_is_no_device(
+def test_a_gpu_without_memory_that_is_told_is_there_but_a_lost_one_is_no_device(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     install(monkeypatch, ScriptedPynvml({"nvmlDeviceGetMemoryInfo": NOT_SUPPORTED}))
     with NvmlLibrary() as nvml:
         device = nvml.device(0)
         assert device is not None
-        assert device.memory_bytes is None
+        assert (device.memory_bytes, device.has_own_memory) == (None, False)
+    install(monkeypatch, ScriptedPynvml({"nvmlDeviceGetMemoryInfo": UNKNOWN_ERROR}))
+    with NvmlLibrary() as nvml:
+        device = nvml.device(0)
+        assert device is not None
+        assert (device.name, device.memory_bytes, device.has_own_memory) == ("NVIDIA H200", None, True)
     install(monkeypatch, ScriptedPynvml({"nvmlDeviceGetMemoryInfo": GPU_IS_LOST}))
     with NvmlLibrary() as nvml:
         assert nvml.device(0) is None
@@ -95,10 +100,8 @@ def test_partitions_are_listed_and_inherit_the_capability(monkeypatch: pytest.Mo
         device = nvml.device(0)
     assert device is not None
     assert device.partitions is not None
-    assert [(part.uuid, part.index, part.compute_capability) for part in device.partitions] == [
-        ("GPU-mig0", 0, "9.0"),
-        ("GPU-mig1", 0, "9.0"),
-    ]
+    told = [(part.uuid, part.index, part.compute_capability, part.instances) for part in device.partitions]
+    assert told == [("GPU-mig0", 0, "9.0", (7, 0)), ("GPU-mig1", 0, "9.0", (8, 0))]
 
 
 def test_a_gpu_under_mig_without_partitions_has_an_empty_list(monkeypatch: pytest.MonkeyPatch) -> None:

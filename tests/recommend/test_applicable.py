@@ -1,7 +1,7 @@
 """A tuned config is trained with only where its learning rate and precision are taken care of."""
 
 import pytest
-from build_records import baseline_record, config, confirm_records, recommendation, run, target
+from build_records import baseline_record, config, confirm_records, discovery, recommendation, run, target
 
 from tunekit.errors import UsageError
 from tunekit.recommend.applicable import (
@@ -61,6 +61,8 @@ def test_fp16_is_refused_unless_the_script_scales_or_sets_it():
     with pytest.raises(UsageError, match="needs a GradScaler"):
         refuse_unscaled_fp16(SEARCHED, half, target())
     refuse_unscaled_fp16(SEARCHED, half, bound_to_flag("precision"))
+    scaling = baseline_record().model_copy(update={"discovery": discovery(scales_gradients=True)})
+    refuse_unscaled_fp16(run(trials=(scaling,)), half, target())
     refuse_unscaled_fp16(run(trials=(baseline_record(of=half),)), half, target())
     refuse_unscaled_fp16(SEARCHED, config(precision=Precision.BF16), target())
 

@@ -106,3 +106,16 @@ def test_gradients_that_were_predicted_say_so():
     cells, below = words(budget())
     assert cells["gradients there"] == "3.0 MiB"
     assert "predicted" not in below
+
+
+def test_a_pinned_buffer_counts_with_powers_of_two_and_says_so():
+    measured = looked_into().measurement
+    assert measured is not None and measured.loop.batch is not None
+    known = measured.loop.model_copy(update={"pin_memory": False, "num_workers": 2, "prefetch_factor": 2})
+    pinned = known.model_copy(update={"pin_memory": True})
+    plain, grown = (buffer_lines(measured.model_copy(update={"loop": one}))[0] for one in (known, pinned))
+    assert plain == "RAM buffer: 2 workers x prefetch 2 x 147.0 MiB = 588.0 MiB (predicted)"
+    assert grown == (
+        "RAM buffer: 2 workers x prefetch 2 x 256.0 MiB = 1.0 GiB (predicted; pinned memory comes in powers "
+        "of two, a block for each tensor)"
+    )

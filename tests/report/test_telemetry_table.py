@@ -7,6 +7,7 @@ from build_records import GIB, baseline_record, config, confirm_records, recomme
 from tunekit.records.run import Run
 from tunekit.records.telemetry import GpuTelemetry, HostTelemetry, Telemetry
 from tunekit.records.trial import TrialRecord
+from tunekit.report.loop_time import telemetry_lines
 from tunekit.report.telemetry import telemetry_table
 
 fast = config(batch_size=256, num_workers=4)
@@ -85,6 +86,23 @@ def test_an_idle_gpu_beside_the_one_that_trains_is_not_averaged_in() -> None:
     assert ("baseline", "throttled by") not in shown
 
 
+def test_the_clock_is_shown_as_the_first_trial_began_with_it_and_the_last_ended() -> None:
+    def clocked(first: float | None, mean: float, last: float | None) -> GpuTelemetry:
+        return GpuTelemetry(
+            index=0, is_used=True, first_sm_clock_mhz=first, sm_clock_mhz=mean, last_sm_clock_mhz=last
+        )
+
+    shown = cells(
+        searched(
+            telemetry(0.5, clocked(None, 1700, None)),
+            telemetry(2.0, clocked(1710, 1695, 1680)),
+            telemetry(2.0, clocked(1600, 1590, 1580)),
+        )
+    )
+    assert shown[("balanced", "SM clock")] == "1710 to 1580 MHz"
+    assert shown[("baseline", "SM clock")] == "1700 to 1700 MHz"
+
+
 def test_reads_tell_how_much_no_disk_was_asked_for() -> None:
     reads = {"read_bytes_per_s": 25e6, "rchar_bytes_per_s": 100e6}
     shown = cells(searched(telemetry(0.5, host=reads), telemetry(2.0)))
@@ -101,3 +119,13 @@ def test_figures_of_a_trial_without_a_steady_window_are_not_mixed_in() -> None:
 
 def test_without_telemetry_there_are_no_rows() -> None:
     assert telemetry_table(run(trials=(baseline_record(of=config()),)), None).rows == ()
+
+
+def test_a_profiles_clock_stands_beside_what_it_was_at_first_and_at_last() -> None:
+    gpu = GpuTelemetry(
+        index=0, is_used=True, first_sm_clock_mhz=1710, sm_clock_mhz=1650, last_sm_clock_mhz=1590, power_w=300
+    )
+    line = telemetry_lines(telemetry(0.5, gpu), 8)[-1]
+    assert line == "GPU 0: power 300 W, clock 1650 MHz (1710 at first, 1590 at last)"
+    short = gpu.model_copy(update={"first_sm_clock_mhz": None, "last_sm_clock_mhz": None})
+    assert telemetry_lines(telemetry(0.5, short), 8)[-1] == "GPU 0: power 300 W, clock 1650 MHz"

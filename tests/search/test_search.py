@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from build_records import GIB, MIB, config, cpu, failure, host, options, target, unhurried
+from build_records import GIB, MIB, config, cpu, device, failure, host, options, target, unhurried
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_search import (
@@ -26,6 +26,7 @@ from scripted_search import (
 )
 
 from tunekit.errors import BudgetTooSmallError, EmptySpaceError, NoTrainingLoopError, TargetError
+from tunekit.hardware.profiles import load_profiles
 from tunekit.memory.ram import buffer_bytes
 from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.details import Detail
@@ -639,6 +640,26 @@ def test_an_exhausted_space_is_said_and_confirmed(folder: Path):
     assert listener.heard("said") == ["every config of the space was tried"]
     assert len(searched(whole.trials)) == 1  # compile on
     assert confirming(whole.trials)
+
+
+def test_a_search_is_for_the_gpu_that_its_trials_train_on(folder: Path):
+    """Of two the driver's first is another: bf16 and the rest of the space are the second one's."""
+    profiles, known = load_profiles(), host()
+    first = known.accelerators[0].model_copy(update={"name": "Tesla T4", "profile_id": "t4", "uuid": "GPU-a"})
+    second = known.accelerators[0].model_copy(update={"index": 1, "uuid": "GPU-b"})
+    whole, _ = search_in(
+        folder,
+        options(max_trials=3),
+        host=known.model_copy(update={"accelerators": (first, second)}),
+        profile=profiles["t4"],
+        measured_on="t4",
+        executor_options={
+            "measured": lambda knobs: {"device": device().model_copy(update={"uuid": "b"})},
+        },
+    )
+    assert (whole.measured_on, whole.profile, whole.is_emulated) == ("a10g", profiles["a10g"], False)
+    assert [gpu.index for gpu in whole.host.accelerators] == [1, 0]
+    assert Precision.TF32 in next(entry.values for entry in whole.space if entry.knob == "precision")
 
 
 def test_a_cpu_run_says_what_it_was_measured_on(folder: Path):

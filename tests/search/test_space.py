@@ -23,6 +23,7 @@ from tunekit.search.space import (
     config_from,
     contains,
     nearest,
+    with_settings,
 )
 from tunekit.trial.binding_syntax import parse_binding
 
@@ -454,10 +455,17 @@ def test_only_values_that_the_binding_can_spell_are_tried():
     assert entry_of("precision", around).values == (Precision.FP32, Precision.BF16)
 
 
-def test_fp16_is_measured_where_bf16_is_not_native():
+def test_where_bf16_is_not_native_fp16_is_searched_if_the_script_can_train_in_it():
+    """Only then can the config that is found be trained with: `tunekit run` refuses it elsewhere."""
     old_gpu = profile(native_precisions=("fp32", "fp16"))
+    scaling = surroundings(profile=old_gpu, bf16_native=False, scales_gradients=True)
+    assert entry_of("precision", scaling).values == (Precision.FP32, Precision.FP16)
     around = surroundings(profile=old_gpu, bf16_native=False)
-    assert entry_of("precision", around).values == (Precision.FP32, Precision.FP16)
+    entry = entry_of("precision", around)
+    assert entry.values == (Precision.FP32,)
+    assert entry.why_fixed == "beside fp32, a10g has fp16, for which the script lacks a GradScaler"
+    with pytest.raises(UsageError, match="for which the script lacks a GradScaler"):
+        with_settings(around.baseline, (FixedKnob(knob="precision", value="fp16"),), around)
 
 
 def test_fp16_is_not_injected_where_bf16_is_native():

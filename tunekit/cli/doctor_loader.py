@@ -53,6 +53,7 @@ def _loader_of_run(folder: Path, wanted: str | None) -> "LoaderPlan":
     Raises:
         UsageError: the run has no such config, or did not measure any.
     """
+    from tunekit.memory.ram import held_per_sample  # noqa: PLC0415
     from tunekit.records.checkup import LoaderPlan  # noqa: PLC0415
     from tunekit.search.folder import load_run  # noqa: PLC0415
 
@@ -66,10 +67,13 @@ def _loader_of_run(folder: Path, wanted: str | None) -> "LoaderPlan":
             f"{folder} has no {name} config (it has: {', '.join(configs)}); choose another --tier"
         )
     config, loop = configs[name]
+    held_bytes = config.batch_bytes(held_per_sample(config, loop))
+    batch_bytes = config.batch_bytes(loop.bytes_per_sample)
     return LoaderPlan(
         num_workers=config.num_workers,
         prefetch_factor=config.prefetch_factor or 2,
-        batch_bytes=round(config.batch_bytes(loop.bytes_per_sample)) or None,
+        batch_bytes=round(batch_bytes) or None,
+        held_batch_bytes=round(held_bytes) if held_bytes > batch_bytes else None,
         processes=loop.world_size,
         taken_from=f"{name} of {folder}",
     )

@@ -113,13 +113,15 @@ def _new(options: argparse.Namespace, command: Sequence[str]) -> "tuple[FitsRun,
     from tunekit.cli.targets import target_or_builtin  # noqa: PLC0415
     from tunekit.hardware.device import AUTO, device_profile  # noqa: PLC0415
     from tunekit.hardware.profiles import load_profiles  # noqa: PLC0415
+    from tunekit.recommend.room import has_own_memory  # noqa: PLC0415
     from tunekit.records.fits import FitsOptions, FitsRun  # noqa: PLC0415
     from tunekit.records.run import RunStatus  # noqa: PLC0415
 
     known = load_profiles()
-    asked = _named(options.gpus, known)
     host = host_here(command)
     here, measured_on = device_profile(AUTO, host, known)
+    known[here.id] = here  # which may have less memory than its kind, or no profile at all
+    asked = _named(options.gpus, known)
     run = FitsRun(
         tunekit_version=__version__,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -137,7 +139,7 @@ def _new(options: argparse.Namespace, command: Sequence[str]) -> "tuple[FitsRun,
         measured_on=measured_on,
         machine_findings=warnings_of(host, AUTO),
     )
-    return run, asked or _all(here, known)
+    return run, asked or [profile for profile in known.values() if has_own_memory(profile)]
 
 
 def _named(names: Sequence[str], known: "dict[str, Profile]") -> "list[Profile]":
@@ -158,13 +160,6 @@ def _named(names: Sequence[str], known: "dict[str, Profile]") -> "list[Profile]"
                 "what fits; tunekit gpus lists those that have"
             )
     return list(asked.values())
-
-
-def _all(here: "Profile", known: "dict[str, Profile]") -> "list[Profile]":
-    """Return every GPU whose memory is known, and the one that is here, which may have no profile."""
-    from tunekit.recommend.room import has_own_memory  # noqa: PLC0415
-
-    return [profile for profile in {**known, here.id: here}.values() if has_own_memory(profile)]
 
 
 def _folder(asked: Path | None, name: str) -> Path:

@@ -28,19 +28,24 @@ def host_here(
 ) -> "Host":
     """Return this machine.
 
-    Where the driver's library shows no GPU although there seems to be one, the torch of the command's
-    Python is asked too, which takes seconds.
+    Where the driver's library shows no GPU although there seems to be one, and where it shows several kinds,
+    which CUDA may number otherwise, the torch of the command's Python is asked too, which takes seconds.
 
     Args:
         command: the training command; without one this Python's torch is asked.
         profiles: those that name the GPUs; every one that is found by default.
         working_dir: where the command runs; the present folder by default.
     """
-    from tunekit.hardware.detect import detect_host, has_gpu_file  # noqa: PLC0415 - --help must be instant
+    from tunekit.hardware.detect import (  # noqa: PLC0415 - --help must be instant
+        detect_host,
+        has_gpu_file,
+        is_order_known,
+    )
     from tunekit.hardware.torch_build import TorchAbsent  # noqa: PLC0415
 
     host = detect_host(profiles=profiles)
-    if not host.accelerators and has_gpu_file():
+    is_hidden = not host.accelerators and has_gpu_file()
+    if is_hidden or not is_order_known(host.gpu_models, os.environ):
         build = ask_torch(command, working_dir)
         if not isinstance(build, TorchAbsent):
             host = detect_host(profiles=profiles, torch=build)
@@ -94,14 +99,16 @@ def look_over(
     from datetime import UTC, datetime  # noqa: PLC0415
 
     from tunekit.hardware.detect import c_compiler, cpp_compiler  # noqa: PLC0415
-    from tunekit.hardware.device import AUTO, device_profile  # noqa: PLC0415
+    from tunekit.hardware.device import CPU, usual_profile  # noqa: PLC0415
     from tunekit.hardware.profiles import load_profiles  # noqa: PLC0415
     from tunekit.recommend.diagnose.environment import VARIABLES  # noqa: PLC0415
     from tunekit.recommend.diagnose.machine import machine_findings  # noqa: PLC0415
     from tunekit.records.checkup import Checkup  # noqa: PLC0415
 
     compiler = (c_compiler if host.compiles_with_triton else cpp_compiler)(os.environ)
-    profile, _ = device_profile(AUTO, host, load_profiles())
+    profiles = load_profiles()
+    first = next(iter(host.accelerators), None)
+    profile = usual_profile(first, profiles) if first is not None else profiles[CPU]
     checkup = Checkup(
         tunekit_version=__version__,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),

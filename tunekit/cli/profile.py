@@ -220,9 +220,7 @@ def _folder(asked: Path | None, name: str) -> Path:
 
 
 def _device_here(profile: "LoopProfile") -> "Profile":
-    from tunekit.hardware.device import device_profile  # noqa: PLC0415
+    from tunekit.hardware.device import profile_here  # noqa: PLC0415
     from tunekit.hardware.profiles import load_profiles  # noqa: PLC0415
 
-    wanted = "cpu" if profile.measured_on == "cpu" else "auto"
-    here, _ = device_profile(wanted, profile.host, load_profiles())
-    return here
+    return profile_here(profile.measured_on, profile.host, load_profiles())

@@ -151,13 +151,14 @@ def _refuse_other_device(run: "Run", target: "Target") -> None:
         UsageError: the device here is another one.
     """
     from tunekit.cli.machine import host_here  # noqa: PLC0415
-    from tunekit.hardware.device import device_profile  # noqa: PLC0415
+    from tunekit.hardware.device import AUTO, CPU, device_profile, with_named_first  # noqa: PLC0415
     from tunekit.hardware.profiles import load_profiles  # noqa: PLC0415
 
     on_cpu_beside_gpus = run.measured_on == "cpu" and (run.profile.is_cpu or run.host.accelerators)
-    wanted = "cpu" if on_cpu_beside_gpus else "auto"
     host = host_here(target.command, working_dir=Path(target.working_dir))
-    _, here = device_profile(wanted, host, load_profiles())
+    # Which of its GPUs the script takes only running it tells: the one that was measured on may be any.
+    host = with_named_first(host, run.measured_on)
+    _, here = device_profile(CPU if on_cpu_beside_gpus else AUTO, host, load_profiles())
     if here != run.measured_on:
         raise UsageError(
             f"the config was measured on {run.measured_on}, and this machine has {here}; "

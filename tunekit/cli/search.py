@@ -248,15 +248,13 @@ def _target_today(run: "Run", command: Sequence[str]) -> "Target":
 def _machine(run: "Run", profiles: "dict[str, Profile]") -> "Machine":
     """Return the device that is here, as a profile."""
     from tunekit.hardware.calibrations import load_calibrations  # noqa: PLC0415
-    from tunekit.hardware.device import device_profile  # noqa: PLC0415
+    from tunekit.hardware.device import profile_here  # noqa: PLC0415
     from tunekit.hardware.outside_torch import outside_torch  # noqa: PLC0415
     from tunekit.search.predicted import Machine  # noqa: PLC0415
 
-    wanted = "cpu" if run.measured_on == "cpu" else "auto"
-    here, _ = device_profile(wanted, run.host, profiles)
     calibrations = load_calibrations()
     return Machine(
-        profile=here,
+        profile=profile_here(run.measured_on, run.host, profiles),
         native_bf16=run.host.cpu_bf16_native,
         outside=lambda profile: outside_torch(profile, calibrations),
     )

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tunekit.hardware import limits
-from tunekit.hardware.merge import merged
+from tunekit.hardware.merge import bare_uuid, merged
 from tunekit.hardware.nvml import Nvml, NvmlDevice
 from tunekit.hardware.nvml_library import NvmlLibrary
 from tunekit.hardware.pci import numa_node
@@ -31,7 +31,7 @@ def detect_host(
     """Return what this process may use of the machine it runs on.
 
     GPUs come in the order in which CUDA numbers them under CUDA_VISIBLE_DEVICES; those that torch alone sees
-    come last. Torch is not imported.
+    come last. Torch is not imported; of GPUs of several kinds it alone knows the order (`is_order_known`).
 
     Args:
         nvml: the driver to ask; the real one by default.
@@ -46,7 +46,7 @@ def detect_host(
     known = load_profiles() if profiles is None else profiles
     ram_total_bytes = limits.ram_total_bytes(root)
     accelerators, models = _accelerators(
-        NvmlLibrary() if nvml is None else nvml, known, ram_total_bytes, root
+        NvmlLibrary() if nvml is None else nvml, known, ram_total_bytes, root, torch
     )
     cpus = limits.cpus_allowed(root)
     return Host(
@@ -58,6 +58,7 @@ def detect_host(
         numa_nodes=limits.numa_nodes(root),
         cpu_name=cpu_name(root),
         cpu_bf16_native=cpu_has_native_bf16(root),
+        is_virtual=is_virtual_machine(root),
         ram_limit_bytes=limits.ram_limit_bytes(root),
         ram_total_bytes=ram_total_bytes,
         ram_available_bytes=limits.ram_available_bytes(root),
@@ -77,8 +78,9 @@ def detect_host(
 def visible_devices(gpus: Sequence[NvmlDevice], chosen: str | None) -> tuple[NvmlDevice, ...]:
     """Return the devices that CUDA shows to a process, in CUDA's order.
 
-    As CUDA does: the first entry that names nothing ends the list, a device named twice empties it, and of a
-    GPU under MIG one partition shows, the first unless another is named.
+    As CUDA does: the first entry that names nothing ends the list, and so does a MIG partition, of which it
+    shows one; a device named twice empties it; of a GPU under MIG the first partition shows unless another is
+    named.
 
     Args:
         gpus: the driver's GPUs in the driver's order; CUDA numbers them alike unless the models differ and
@@ -96,7 +98,22 @@ def visible_devices(gpus: Sequence[NvmlDevice], chosen: str | None) -> tuple[Nvm
         if device in shown:
             return ()
         shown.append(device)
+        if entry.strip().startswith("MIG-"):
+            break
     return tuple(shown)
+
+
+def is_order_known(models: Sequence[str], environment: Mapping[str, str]) -> bool:
+    """Return whether CUDA surely numbers the GPUs as the driver does: it puts the fastest kind first.
+
+    Args:
+        models: of all GPUs that the driver shows, each once.
+        environment: its CUDA_DEVICE_ORDER and CUDA_VISIBLE_DEVICES count.
+    """
+    if len(models) < 2 or environment.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID":
+        return True
+    chosen = environment.get("CUDA_VISIBLE_DEVICES")
+    return chosen is not None and not re.search(r"(^|,)\s*[0-9]", chosen)  # UUIDs mean one GPU in any order
 
 
 def cpu_name(root: Path = limits.ROOT) -> str | None:
@@ -125,8 +142,14 @@ def cpu_has_native_bf16(root: Path = limits.ROOT) -> bool | None:
     return None if features is None else not _BF16_FLAGS.isdisjoint(features.split())
 
 
+def is_virtual_machine(root: Path = limits.ROOT) -> bool | None:
+    """Return whether the CPU says that a hypervisor runs it, None where the kernel lists no x86 features."""
+    features = _cpu_field(root, "flags")
+    return None if features is None else "hypervisor" in features.split()
+
+
 def _accelerators(
-    nvml: Nvml, profiles: Mapping[str, Profile], ram_total_bytes: int, root: Path
+    nvml: Nvml, profiles: Mapping[str, Profile], ram_total_bytes: int, root: Path, torch: TorchBuild | None
 ) -> tuple[tuple[Accelerator, ...], tuple[str, ...]]:
     """Return the GPUs that CUDA shows, and the models of all that the driver shows."""
     with nvml:
@@ -135,7 +158,8 @@ def _accelerators(
         gpus = [gpu for gpu in answers if gpu is not None]
         whole = {gpu.uuid for gpu in gpus}
         accelerators = []
-        for device in visible_devices(gpus, os.environ.get("CUDA_VISIBLE_DEVICES")):
+        chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+        for device in _as_torch_has_them(gpus, torch) or visible_devices(gpus, chosen):
             profile = match_device(device.name, profiles)
             is_partition = device.uuid not in whole
             bus_id = nvml.pci_bus_id(device.index)
@@ -143,12 +167,13 @@ def _accelerators(
                 Accelerator(
                     index=device.index,
                     name=device.name,
-                    memory_bytes=device.memory_bytes or ram_total_bytes,
+                    memory_bytes=device.memory_bytes if device.has_own_memory else ram_total_bytes,
                     compute_capability=device.compute_capability,
                     driver=driver,
                     profile_id=None if profile is None else profile.id,
                     seen_by=("nvml",),
                     uuid=device.uuid,
+                    pci_bus_id=bus_id,
                     is_partition=is_partition,
                     numa_node=None if bus_id is None else numa_node(bus_id, root),
                     pcie=nvml.link(device.index),
@@ -156,6 +181,15 @@ def _accelerators(
                 )
             )
     return tuple(accelerators), tuple(sorted({gpu.name for gpu in gpus}))
+
+
+def _as_torch_has_them(gpus: Sequence[NvmlDevice], torch: TorchBuild | None) -> tuple[NvmlDevice, ...]:
+    """Return the driver's devices that torch sees, in its order; none unless it tells all their UUIDs."""
+    seen = () if torch is None else torch.devices
+    every = {bare_uuid(device.uuid): device for gpu in gpus for device in gpu.partitions or (gpu,)}
+    found = [every.get(bare_uuid(device.uuid)) if device.uuid else None for device in seen]
+    known = tuple(device for device in found if device is not None)
+    return known if len(known) == len(found) else ()
 
 
 def _state(state: GpuState | None, is_partition: bool) -> GpuState | None:
@@ -169,13 +203,23 @@ def _named(gpus: Sequence[NvmlDevice], entry: str) -> NvmlDevice | None:
     if re.fullmatch(r"[0-9]{1,9}", entry):
         return next((_computing(gpu) for gpu in gpus if gpu.index == int(entry)), None)
     if entry.startswith("GPU-"):
-        # CUDA takes any beginning of a UUID that fits one GPU only.
-        fitting = [gpu for gpu in gpus if gpu.uuid.startswith(entry)]
-        return _computing(fitting[0]) if len(fitting) == 1 else None
+        gpu = _beginning_with(entry, gpus)
+        return None if gpu is None else _computing(gpu)
+    older = re.fullmatch(r"MIG-(GPU-[^/]+)/([0-9]{1,3})/([0-9]{1,3})", entry)
+    if older:
+        gpu = _beginning_with(older[1], gpus)
+        instances = (int(older[2]), int(older[3]))
+        partitions = (gpu.partitions or ()) if gpu is not None else ()
+        return next((partition for partition in partitions if partition.instances == instances), None)
     if entry.startswith("MIG-"):
-        partitions = [partition for gpu in gpus for partition in gpu.partitions or ()]
-        return next((partition for partition in partitions if partition.uuid == entry), None)
+        return _beginning_with(entry, [partition for gpu in gpus for partition in gpu.partitions or ()])
     return None
+
+
+def _beginning_with(entry: str, devices: Sequence[NvmlDevice]) -> NvmlDevice | None:
+    """Return the one device whose UUID begins so: CUDA takes any beginning that fits one only."""
+    fitting = [device for device in devices if device.uuid.startswith(entry)]
+    return fitting[0] if len(fitting) == 1 else None
 
 
 def _computing(gpu: NvmlDevice) -> NvmlDevice | None:

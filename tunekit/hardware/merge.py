@@ -61,9 +61,9 @@ def _pair(
 
 
 def _has_same_uuid(accelerator: Accelerator, device: TorchDevice) -> bool:
-    return (
-        accelerator.uuid is not None and device.uuid is not None and _same_uuid(accelerator.uuid, device.uuid)
-    )
+    if accelerator.uuid is None or device.uuid is None:
+        return False
+    return bare_uuid(accelerator.uuid) == bare_uuid(device.uuid)
 
 
 def _may_be_same(accelerator: Accelerator, device: TorchDevice) -> bool:
@@ -72,18 +72,15 @@ def _may_be_same(accelerator: Accelerator, device: TorchDevice) -> bool:
     return not is_told_apart and accelerator.name.casefold() == device.name.casefold()
 
 
-def _same_uuid(one: str, other: str) -> bool:
-    """Return whether two UUIDs are the same; only the driver writes "GPU-" before it."""
-    return _bare(one) == _bare(other)
-
-
-def _bare(uuid: str) -> str:
+def bare_uuid(uuid: str) -> str:
+    """Return a UUID as torch writes it: only the driver puts "GPU-" or "MIG-" before it."""
     return uuid.lower().removeprefix("gpu-").removeprefix("mig-")
 
 
 def _seen_by_both(accelerator: Accelerator, device: TorchDevice) -> Accelerator:
     return accelerator.model_copy(
         update={
+            "memory_bytes": accelerator.memory_bytes or device.memory_bytes,
             "compute_capability": accelerator.compute_capability or device.compute_capability,
             "uuid": accelerator.uuid or device.uuid,
             "seen_by": ("nvml", "torch"),

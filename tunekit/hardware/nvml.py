@@ -32,10 +32,14 @@ class NvmlDevice:
     uuid: str
     name: str
     memory_bytes: int | None
-    """None for a GPU without memory of its own, which uses the machine's."""
+    """None where the driver fails to tell, and for a GPU that has none of its own."""
     compute_capability: str | None = None
     partitions: tuple["NvmlDevice", ...] | None = None
     """The MIG partitions made so far; None when MIG is off."""
+    has_own_memory: bool = True
+    """Whether it does not use the machine's."""
+    instances: tuple[int, int] | None = None
+    """Of a partition its GPU instance and its compute instance, by which older drivers name it."""
 
 
 @dataclass(frozen=True)

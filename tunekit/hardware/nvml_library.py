@@ -1,6 +1,7 @@
 """The real management library of NVIDIA's driver, through pynvml."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from pathlib import PurePath
 from threading import Lock
@@ -148,24 +149,30 @@ def _whole_gpu(nvml: Any, handle: Any, index: int) -> NvmlDevice:
 def _described(
     nvml: Any, handle: Any, index: int, capability: str | None, partitions: tuple[NvmlDevice, ...] | None
 ) -> NvmlDevice:
+    memory_bytes, has_own_memory = _memory(nvml, handle)
     return NvmlDevice(
         index=index,
         uuid=str(nvml.nvmlDeviceGetUUID(handle)),
         name=str(nvml.nvmlDeviceGetName(handle)),
-        memory_bytes=_memory_bytes(nvml, handle),
+        memory_bytes=memory_bytes,
         compute_capability=capability,
         partitions=partitions,
+        has_own_memory=has_own_memory,
     )
 
 
-def _memory_bytes(nvml: Any, handle: Any) -> int | None:
+def _memory(nvml: Any, handle: Any) -> tuple[int | None, bool]:
+    """Return a GPU's memory, None where the driver fails to tell, and whether it has any of its own.
+
+    Raises:
+        NVMLError: the GPU is lost; any other failure leaves a GPU that CUDA still numbers.
+    """
     try:
-        return int(nvml.nvmlDeviceGetMemoryInfo(handle).total)
+        return int(nvml.nvmlDeviceGetMemoryInfo(handle).total), True
     except nvml.NVMLError as error:
-        # Integrated GPUs answer so; a GPU that is lost answers otherwise and must not pass for one.
-        if error.value == nvml.NVML_ERROR_NOT_SUPPORTED:
-            return None
-        raise
+        if error.value == nvml.NVML_ERROR_GPU_IS_LOST:
+            raise
+        return None, error.value != nvml.NVML_ERROR_NOT_SUPPORTED  # which integrated GPUs answer
 
 
 def _partitions(nvml: Any, handle: Any, index: int, capability: str | None) -> tuple[NvmlDevice, ...] | None:
@@ -178,7 +185,14 @@ def _partitions(nvml: Any, handle: Any, index: int, capability: str | None) -> t
 
 
 def _partition(nvml: Any, gpu: Any, slot: int, index: int, capability: str | None) -> NvmlDevice:
-    return _described(nvml, nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, slot), index, capability, None)
+    handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, slot)
+    instances = _answer(
+        lambda: (
+            int(nvml.nvmlDeviceGetGpuInstanceId(handle)),
+            int(nvml.nvmlDeviceGetComputeInstanceId(handle)),
+        )
+    )
+    return replace(_described(nvml, handle, index, capability, None), instances=instances)
 
 
 def _link(nvml: Any, gpu: Any) -> PcieLink | None:

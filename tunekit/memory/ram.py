@@ -6,6 +6,7 @@ from typing import Protocol
 
 from tunekit.records.config import TrainConfig
 from tunekit.records.host import Host
+from tunekit.records.measurement import LoopMeasurement
 from tunekit.units import bytes_text
 
 SAFE_BUFFER_SHARE = 0.20
@@ -36,8 +37,56 @@ class Loader(Protocol):
 
 
 def buffer_bytes(loader: Loader, batch_bytes: float) -> int:
-    """Return the RAM that one training process's loader holds: workers x prefetch batches."""
+    """Return the RAM that one training process's loader holds: workers x prefetch batches.
+
+    Args:
+        loader: its workers and prefetch.
+        batch_bytes: of a batch while it waits: `held_per_sample` of its samples.
+    """
     return round(loader.num_workers * (loader.prefetch_factor or 0) * batch_bytes)
+
+
+class Pinning(Protocol):
+    """What decides about a batch in pinned memory: a config, or a measured loop."""
+
+    @property
+    def batch_size(self) -> int | None:
+        """Samples in it."""
+
+    @property
+    def pin_memory(self) -> bool:
+        """Whether the loader copies it there."""
+
+
+def pinned_growth(loader: Pinning, loop: LoopMeasurement) -> float:
+    """Return how many times its data a batch takes while it waits: 1, or more in pinned memory.
+
+    There all of workers x prefetch batches come to wait, and stay taken: torch's host allocator gives each
+    tensor a block of the next power of two, and keeps every block. PYTORCH_ALLOC_CONF's
+    pinned_max_round_threshold_mb, which newer versions know, is not counted on.
+
+    Args:
+        loader: whose batches.
+        loop: measured on this device with any loader of the same data.
+    """
+    batch, samples = loop.batch, loader.batch_size
+    if not loader.pin_memory or loop.device.type != "cuda" or batch is None or samples is None:
+        return 1.0
+    scale = samples / batch.samples
+    tensors = [round(leaf.bytes * scale) for leaf in batch.leaves if leaf.kind == "tensor"]
+    added_bytes = sum((1 << (size - 1).bit_length()) - size for size in tensors if size)
+    data_bytes = batch.total_bytes * scale
+    return 1 + added_bytes / data_bytes if data_bytes else 1.0
+
+
+def held_per_sample(loader: Pinning, loop: LoopMeasurement) -> float:
+    """Return what one sample of a batch takes while it waits, in bytes: see `pinned_growth`."""
+    return loop.bytes_per_sample * pinned_growth(loader, loop)
+
+
+def held_bytes(loop: LoopMeasurement) -> float:
+    """Return what a batch of a measured loop takes while it waits."""
+    return loop.batch_bytes * pinned_growth(loop, loop)
 
 
 def queue_bytes(loader: Loader, batch_bytes: float) -> int:
@@ -79,7 +128,7 @@ def ram_verdict(
 
     Args:
         config: the knobs.
-        bytes_per_sample: of one sample in a batch.
+        bytes_per_sample: of one sample in a batch that waits, see `held_per_sample`.
         base_bytes: host memory of the process tree without the buffer.
         host: its RAM limit and what is free of /dev/shm are the limits.
         shared_per_sample: what one sample takes in /dev/shm, where that is known.

@@ -5,7 +5,7 @@ from tunekit.recommend.learning_rate import global_batch
 from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
-from tunekit.records.target import Target
+from tunekit.records.target import Discovery, Target
 from tunekit.trial.suggest import binding_hint
 
 
@@ -43,6 +43,21 @@ def learning_rate_to_bind(
     )
 
 
+def can_train_in_fp16(target: Target, discovery: Discovery | None, present: Precision | None) -> bool:
+    """Return whether a script scales its gradients for fp16, which can't be injected.
+
+    It does where it trains in fp16 already, where its scaler was seen at work, and where it sets the
+    precision itself.
+
+    Args:
+        target: the command and its bindings.
+        discovery: what the baseline learnt, if it is known.
+        present: the script's own precision, if it is known.
+    """
+    scales = discovery is not None and discovery.scales_gradients
+    return scales or present is Precision.FP16 or target.is_bound("precision")
+
+
 def refuse_unscaled_fp16(run: Run, config: TrainConfig, target: Target) -> None:
     """Refuse to train in fp16 where the script has no gradient scaler of its own for it.
 
@@ -50,7 +65,7 @@ def refuse_unscaled_fp16(run: Run, config: TrainConfig, target: Target) -> None:
         UsageError: fp16 would have to be injected.
     """
     present = run.baseline_config.precision if run.baseline_config else None
-    if config.precision is not Precision.FP16 or present is Precision.FP16 or target.is_bound("precision"):
+    if config.precision is not Precision.FP16 or can_train_in_fp16(target, run.discovery, present):
         return
     raise UsageError(
         "precision fp16 needs a GradScaler in the script, which can't be injected; write one and bind the "

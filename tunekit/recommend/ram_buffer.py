@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tunekit.memory.ram import RamVerdict, buffer_bytes, ram_verdict
+from tunekit.memory.ram import RamVerdict, buffer_bytes, held_per_sample, pinned_growth, ram_verdict
 from tunekit.recommend.largest import largest_of
 from tunekit.recommend.trials_of import measurements_of
 from tunekit.records.config import TrainConfig
@@ -17,6 +17,7 @@ class SampleBytes(NamedTuple):
     """What a buffer counts with for one sample: of the data set's largest, where those are known."""
 
     data_bytes: float
+    """While it waits: in pinned memory more than its data."""
     shared_bytes: float | None
     """In /dev/shm; None where it is not known to be another figure."""
 
@@ -51,7 +52,8 @@ def measured_sample(config: TrainConfig, measured: Sequence[Measurement]) -> Sam
     loop = max((one.loop for one in measured), key=lambda loop: loop.bytes_per_sample)
     usual = loop.bytes_per_sample
     per_sample = max(usual, (largest.batch_bytes or 0) / config.batch_size if largest else 0.0)
-    return SampleBytes(per_sample, loop.shared_bytes_per_sample * per_sample / usual if usual else 0.0)
+    shared = loop.shared_bytes_per_sample * per_sample / usual if usual else 0.0
+    return SampleBytes(per_sample * pinned_growth(config, loop), shared)
 
 
 def baseline_sample(run: Run) -> SampleBytes:
@@ -66,6 +68,7 @@ def tier_sample(tier: Recommendation, run: Run) -> SampleBytes:
     loops = (r.measurement.loop for r in run.trials if r.measurement and r.number == tier.search_trial)
     loop = next((loop for loop in loops if loop.batch), None)
     shared = loop.shared_bytes_per_sample if loop else None
-    if loop and shared is not None and tier.largest and per_sample > loop.bytes_per_sample > 0:
-        shared *= per_sample / loop.bytes_per_sample
+    usual = held_per_sample(tier.config, loop) if loop else 0.0
+    if shared is not None and tier.largest and per_sample > usual > 0:
+        shared *= per_sample / usual
     return SampleBytes(per_sample, shared)

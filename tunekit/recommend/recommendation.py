@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tunekit.memory.ram import buffer_bytes
+from tunekit.memory.ram import buffer_bytes, pinned_growth
 from tunekit.recommend.largest import largest_of, peak_reserved_bytes, ran_out
 from tunekit.recommend.learning_rate import global_batch, recommended
 from tunekit.recommend.noise import mean_interval, speedup, verdict
@@ -218,8 +218,10 @@ def _peak_reserved_bytes(confirmed: Sequence[_Confirmed]) -> int | None:
 def _most_batch_bytes(
     config: TrainConfig, loops: Sequence[LoopMeasurement], largest: LargestSeen | None
 ) -> float:
+    """Return what the largest batch takes while it waits."""
     usual_bytes = config.batch_bytes(max(loop.bytes_per_sample for loop in loops))
-    return max(usual_bytes, (largest.batch_bytes if largest else None) or 0)
+    most_bytes = max(usual_bytes, (largest.batch_bytes if largest else None) or 0)
+    return most_bytes * max(pinned_growth(config, loop) for loop in loops)
 
 
 def _same_as(config: TrainConfig, earlier: Sequence[Recommendation]) -> Tier | None:

@@ -7,7 +7,7 @@ from statistics import median
 from typing import Literal, NamedTuple
 
 from tunekit.memory.base import BaseRam, base_ram
-from tunekit.memory.ram import OOM_SHARE, buffer_bytes, fits_shm, queue_bytes, shm_text
+from tunekit.memory.ram import OOM_SHARE, buffer_bytes, fits_shm, held_per_sample, queue_bytes, shm_text
 from tunekit.recommend.largest import peak_reserved_bytes
 from tunekit.recommend.loss_guard import Mode
 from tunekit.recommend.planned_training import PlannedTraining
@@ -127,7 +127,7 @@ def violations(record: TrialRecord, tier: Tier, host: Host) -> tuple[str, ...]:
             "reserved VRAM",
             f"{policy.vram_share:.0%} of {bytes_text(loop.device.memory_bytes)}",
         )
-    sample = _Sample(loop.bytes_per_sample, loop.shared_bytes_per_sample)
+    sample = _Sample(held_per_sample(record.config, loop), loop.shared_bytes_per_sample)
     broken += _host_memory_violations(record.config, policy, host, sample, base_ram(record.measurement))
     return tuple(broken)
 
@@ -213,7 +213,7 @@ def made_to_fit(best: TrialRecord, tier: Tier, host: Host, mode: Mode | None = N
         mode.applied_to(best.config) if mode else best.config,
         tier,
         host,
-        loop.bytes_per_sample,
+        held_per_sample(best.config, loop),
         base=base_ram(best.measurement),
         shared_per_sample=loop.shared_bytes_per_sample,
     )
@@ -238,7 +238,7 @@ def clip(
         config: the config to bring inside.
         tier: the policy.
         host: the machine that it will run on.
-        bytes_per_sample: bytes of one sample in a batch.
+        bytes_per_sample: of one sample in a batch that waits, see `held_per_sample`.
         base: RAM of the processes without the buffer, where it is known. Processes that alone exceed the
             limit can't be clipped; they leave a config without workers.
         shared_per_sample: what one sample takes in /dev/shm, where that is known.

@@ -17,10 +17,17 @@ class LoaderPlan(Record):
     """Of each training process."""
     prefetch_factor: PositiveInt = 2
     batch_bytes: PositiveInt | None = None
+    held_batch_bytes: PositiveInt | None = None
+    """What a batch takes while it waits in pinned memory; None where that is no more than its data."""
     processes: PositiveInt = 1
     """Training processes on this machine."""
     taken_from: str | None = None
     """Which config of a run it is, such as "balanced of reports/train"; None where flags say it."""
+
+    @property
+    def waiting_bytes(self) -> int | None:
+        """What a batch takes while it waits, as far as it is known."""
+        return self.held_batch_bytes or self.batch_bytes
 
     @property
     def total_workers(self) -> int:

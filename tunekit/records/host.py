@@ -63,7 +63,8 @@ class Accelerator(Record):
     index: NonNegativeInt
     """Its place in the driver's order; torch's where only torch works."""
     name: str
-    memory_bytes: PositiveInt
+    memory_bytes: PositiveInt | None
+    """None where neither the driver nor torch tells."""
     compute_capability: str | None
     """Such as "9.0"; None when nobody told."""
     driver: str | None
@@ -71,6 +72,8 @@ class Accelerator(Record):
     """The profile that its name matches, None for an unknown device."""
     seen_by: tuple[Literal["nvml", "torch"], ...] = ("nvml",)
     uuid: str | None = None
+    pci_bus_id: str | None = None
+    """Where it sits, such as "00000000:65:00.0"; a partition has its GPU's."""
     is_partition: bool = False
     """Whether it is a MIG partition of a GPU."""
     numa_node: NonNegativeInt | None = None
@@ -127,6 +130,8 @@ class Host(Record):
     cpu_name: str | None
     cpu_bf16_native: bool | None = None
     """Whether the CPU multiplies bf16 in hardware; None where the kernel lists no features."""
+    is_virtual: bool | None = None
+    """Whether a hypervisor runs it; None where the kernel lists no features (Arm lists none of that)."""
     numa_nodes: PositiveInt | None = None
     ram_limit_bytes: PositiveInt
     """The smaller of the cgroup's limit and the machine's memory."""

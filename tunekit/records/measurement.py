@@ -32,6 +32,10 @@ class DeviceSeen(Record):
     """Memory that torch sees on the device, or was held to; None on a CPU."""
     whole_bytes: PositiveInt | None = None
     """Memory that torch sees on the device, where it was held to less; None where it was not."""
+    uuid: str | None = None
+    """As torch writes it, without "GPU-"; None on a CPU and from torch below 2.4."""
+    pci_bus_id: str | None = None
+    """Such as "00000000:65:00.0"; None on a CPU and from torch below 2.8."""
 
 
 class LoopMeasurement(Record):

@@ -27,6 +27,11 @@ class GpuTelemetry(Record):
     """Mean of the driver's samples, which cover a part of the time only (arXiv 2312.02741)."""
     max_temperature_c: float | None = None
     sm_clock_mhz: NonNegativeFloat | None = None
+    """Mean; the next four are of the window's first and last third, None in one of fewer than six samples."""
+    first_sm_clock_mhz: NonNegativeFloat | None = None
+    last_sm_clock_mhz: NonNegativeFloat | None = None
+    first_temperature_c: float | None = None
+    last_temperature_c: float | None = None
     throttle_reasons: tuple[str, ...] = ()
     """Every reason seen in the window, by NVML's names."""
     pcie_tx_mb_per_s: NonNegativeFloat | None = None

@@ -99,12 +99,15 @@ def _loader_text(loader: LoaderPlan, ram_limit_bytes: int) -> str:
         ranks = f" in each of {loader.processes} processes" if loader.processes > 1 else ""
         text += f" x prefetch {loader.prefetch_factor}{ranks}"
         if loader.batch_bytes:
-            text += f", batches of {bytes_text(loader.batch_bytes)}: {_buffer_text(loader, ram_limit_bytes)}"
+            held = loader.held_batch_bytes
+            pinned = f" ({bytes_text(held)} pinned)" if held else ""
+            size = f"{bytes_text(loader.batch_bytes)}{pinned}"
+            text += f", batches of {size}: {_buffer_text(loader, ram_limit_bytes)}"
     return text + (f" ({loader.taken_from})" if loader.taken_from else "")
 
 
 def _buffer_text(loader: LoaderPlan, ram_limit_bytes: int) -> str:
-    buffered_bytes = loader.processes * buffer_bytes(loader, loader.batch_bytes or 0)
+    buffered_bytes = loader.processes * buffer_bytes(loader, loader.waiting_bytes or 0)
     share = buffered_bytes / ram_limit_bytes
     share_text = f"{share:.0%}" if share >= 0.01 else "less than 1%"
     return f"buffer {bytes_text(buffered_bytes)} (predicted), {share_text} of the RAM limit"

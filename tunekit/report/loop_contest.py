@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tunekit.memory.ram import buffer_bytes
+from tunekit.memory.ram import buffer_bytes, held_bytes
 from tunekit.plain_text import printable
 from tunekit.recommend.noise import verdict
 from tunekit.records.loop_profile import Ablation, AblationStep, Contender, LoopProfile
@@ -75,7 +75,7 @@ def _memory_rows(shown: Sequence[Measurement | None]) -> list[tuple[str, ...]]:
         (
             "RAM buffer (predicted)",
             *(
-                UNKNOWN if one is None else bytes_text(buffer_bytes(one.loop, one.loop.batch_bytes))
+                UNKNOWN if one is None else bytes_text(buffer_bytes(one.loop, held_bytes(one.loop)))
                 for one in shown
             ),
         ),

@@ -3,7 +3,7 @@
 import math
 
 from tunekit.memory.base import BaseRam, base_ram
-from tunekit.memory.ram import buffer_bytes
+from tunekit.memory.ram import buffer_bytes, held_bytes
 from tunekit.memory.ram_grid import GridCell, ram_grid
 from tunekit.memory.vram_budget import VramBudget, vram_budget
 from tunekit.plain_text import printable
@@ -74,11 +74,12 @@ def buffer_lines(measurement: Measurement) -> tuple[str, ...]:
     loop = measurement.loop
     if not loop.num_workers:
         return ("RAM buffer: none, the training process loads its batches itself",)
-    predicted = buffer_bytes(loop, loop.batch_bytes)
+    held = held_bytes(loop)
     workers = count_text(loop.num_workers, "worker")
+    pinned = "; pinned memory comes in powers of two, a block for each tensor" if loop.pin_memory else ""
     lines = [
-        f"RAM buffer: {workers} x prefetch {loop.prefetch_factor or 0} x {bytes_text(loop.batch_bytes)} = "
-        f"{bytes_text(predicted)} (predicted)"
+        f"RAM buffer: {workers} x prefetch {loop.prefetch_factor or 0} x {bytes_text(held)} = "
+        f"{bytes_text(buffer_bytes(loop, held))} (predicted{pinned if held > loop.batch_bytes else ''})"
     ]
     queue = measurement.details.queue if measurement.details else None
     if queue is None:
@@ -112,7 +113,7 @@ def _grid(measurement: Measurement, host: Host) -> tuple[Table | Passage, ...]:
     shared_bytes = loop.batch.shared_bytes if loop.batch else None
     base = base_ram(measurement)
     present = (loop.num_workers, loop.prefetch_factor)
-    cells = ram_grid(loop.batch_bytes, base.main_bytes, base.worker_bytes, host, present, shared_bytes)
+    cells = ram_grid(held_bytes(loop), base.main_bytes, base.worker_bytes, host, present, shared_bytes)
     if not loop.batch_bytes or not cells or queue_is_needless(loop):
         return ()
     marked = (

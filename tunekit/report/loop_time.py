@@ -182,6 +182,9 @@ def _gpu_line(gpu: GpuTelemetry) -> str:
         ("clock", gpu.sm_clock_mhz, "{:.0f} MHz"),
     )
     told = [f"{name} {form.format(value)}" for name, value, form in figures if value is not None]
+    first, last = gpu.first_sm_clock_mhz, gpu.last_sm_clock_mhz
+    if first is not None and last is not None:
+        told[-1] += f" ({first:.0f} at first, {last:.0f} at last)"
     memory = gpu.peak_used_bytes if gpu.peak_tree_bytes is None else gpu.peak_tree_bytes
     if memory is not None:
         told.append(f"memory {bytes_text(memory)}")

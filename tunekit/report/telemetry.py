@@ -30,6 +30,7 @@ def telemetry_table(run: Run, best: Recommendation | None) -> Table:
         ("SM active", lambda each: _mean(_gpus(each, "sm_activity_percent"), "{:.0f}%")),
         ("tensor", lambda each: _mean(_gpus(each, "tensor_activity_percent"), "{:.0f}%")),
         ("power", lambda each: _mean(_gpus(each, "power_w"), "{:.0f} W")),
+        ("SM clock", _clocks),
         ("GPU memory", _gpu_memory),
         ("storage MB/s", lambda each: _mean((_mb(one.host.read_bytes_per_s) for one in each), "{:.1f}")),
         (
@@ -69,6 +70,14 @@ def _used(each: Sequence[Telemetry]) -> list[GpuTelemetry]:
 def _mean(values: Iterable[float | None], form: str) -> str:
     known = [value for value in values if value is not None]
     return form.format(fmean(known)) if known else _NONE
+
+
+def _clocks(each: Sequence[Telemetry]) -> str:
+    """Return the clock at the first window's start and at the last one's end: heat lowers it over minutes."""
+    firsts = [gpu.first_sm_clock_mhz or gpu.sm_clock_mhz for gpu in _used(each[:1])]
+    lasts = [gpu.last_sm_clock_mhz or gpu.sm_clock_mhz for gpu in _used(each[-1:])]
+    first, last = _mean(firsts, "{:.0f}"), _mean(lasts, "{:.0f}")
+    return _NONE if _NONE in (first, last) else f"{first} to {last} MHz"
 
 
 def _gpu_memory(each: Sequence[Telemetry]) -> str:

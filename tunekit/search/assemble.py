@@ -4,7 +4,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tunekit.recommend.diagnose.device import POWER_CAP
 from tunekit.recommend.diagnose.loop import loop_findings
+from tunekit.recommend.diagnose.loop.gpus import FALL_OF_CLOCK
 from tunekit.recommend.largest import is_too_much, largest_findings, largest_of
 from tunekit.recommend.learning_rate import base_learning_rate, follows_batch, global_batch, rule_of
 from tunekit.recommend.loss_guard import GuardedMode, Mode, barred_modes, guarded_modes, loss_findings
@@ -277,9 +279,15 @@ def _findings(trials: Trials, run: Run, guarded: Sequence[GuardedMode]) -> tuple
     if baseline is not None:
         profile = None if run.is_emulated else run.profile
         of_loop = loop_findings(baseline, run.target, trials.discovery, run.rank_host, profile)
-        # Notes advise what a search has just tried.
-        findings += [finding for finding in of_loop if finding.severity is not Severity.INFO]
+        # Notes advise what a search has just tried, but for this one.
+        findings += [
+            finding
+            for finding in of_loop
+            if finding.severity is not Severity.INFO or finding.code == "fp16-unscaled"
+        ]
     findings += [*loss_findings(guarded), *largest_findings(trials.confirming)]
+    if all(finding.code != "gpu-unsoaked" for finding in findings):
+        findings += _unsoaked(trials)
     findings += [finding for finding in (_diverted(trials), _unsteady(trials)) if finding is not None]
     if run.script_scales_lr:
         findings.append(_scales_lr(trials))
@@ -348,6 +356,36 @@ def _scales_lr(trials: Trials) -> Finding:
         message="the script scales its learning rate itself, so no rule is applied on top",
         evidence=f"it was seen to be {shown}",
     )
+
+
+def _unsoaked(trials: Trials) -> list[Finding]:
+    """Find a GPU whose clock fell at its power limit, from the baseline's first trial to its last.
+
+    A trial's window is often too short to see that, which takes minutes.
+    """
+    clocks: dict[int, list[float]] = {}
+    for record in trials.records:
+        seen = record.telemetry
+        if not record.is_baseline_config or seen is None or not seen.is_of_steady_window:
+            continue
+        for gpu in seen.gpus:
+            if gpu.is_used and gpu.sm_clock_mhz is not None and POWER_CAP in gpu.throttle_reasons:
+                clocks.setdefault(gpu.index, []).append(gpu.sm_clock_mhz)
+    return [
+        Finding(
+            code="gpu-unsoaked",
+            severity=Severity.WARNING,
+            message=f"GPU {index} got warm at its power limit during the search: a long run will be slower",
+            evidence=(
+                f"{POWER_CAP}; the baseline ran at {each[0]:.0f} MHz first and at {each[-1]:.0f} MHz last "
+                "(NVML)"
+            ),
+            remedy="trust the confirmed speed-ups, whose trials took turns, and of the rates the last ones",
+            value=1 - each[-1] / each[0],
+        )
+        for index, each in sorted(clocks.items())
+        if each[-1] <= (1 - FALL_OF_CLOCK) * each[0]
+    ]
 
 
 def _unsteady(trials: Trials) -> Finding | None:

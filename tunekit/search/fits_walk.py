@@ -22,6 +22,7 @@ from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
 from tunekit.search.folder import RunFolder
 from tunekit.search.progress import TrialListener
 from tunekit.search.refusal import baseline_error
+from tunekit.search.trained_on import on_device_of
 from tunekit.trial.executor import Executor, KnownTarget, TrialInterrupted, TrialSpec
 from tunekit.units import count_text
 
@@ -142,10 +143,8 @@ class FitsWalk:
         """Put a trial's record on disk."""
         self._folder.save_trial(record)
         self._attempt.append(record)
-        self._take(trials=(*self._run.trials, record))
-        discovery = record.discovery
-        if discovery is not None and discovery.device_type == "cpu":
-            self._take(measured_on="cpu")
+        run, _ = on_device_of(self._run, record, self._run.profile)
+        self._run = run.model_copy(update={"trials": (*run.trials, record)})
 
     def _predict(self) -> None:
         trials_folder = self._folder.trials_folder

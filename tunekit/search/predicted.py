@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tunekit.errors import RecordError
+from tunekit.recommend.applicable import can_train_in_fp16
 from tunekit.recommend.fits import Fits
 from tunekit.recommend.loader_elsewhere import usual_instance
 from tunekit.recommend.tiers import POLICIES
@@ -161,7 +162,9 @@ def _may_have(precision: Precision, own: Precision, run: Run) -> bool:
     if fixed is not None or precision is own:
         return precision == (fixed or own)
     binding, discovery = run.target.binding_of("precision"), run.discovery
-    if precision is Precision.FP16 or (binding is not None and binding.kind is BindingKind.FIXED):
+    if binding is not None and binding.kind is BindingKind.FIXED:
+        return False
+    if precision is Precision.FP16 and not can_train_in_fp16(run.target, discovery, own):
         return False
     if run.target.is_bound("precision") or discovery is None or run.baseline_config is None:
         return run.target.is_bound("precision")

@@ -21,6 +21,7 @@ from tunekit.search.progress import TrialListener
 from tunekit.search.reach import Surroundings, reach_of, why_inert
 from tunekit.search.refusal import baseline_error, refused_record, why_refused
 from tunekit.search.space import with_settings
+from tunekit.search.trained_on import on_device_of
 from tunekit.trial.executor import Executor, KnownTarget, TrialSpec
 from tunekit.units import count_text, duration_text
 
@@ -338,6 +339,8 @@ class ProfileWalk:
         else:
             record = self._executor.run(spec, self._known, self._listener.trial_moved)
         self._folder.save_trial(record)
+        asked = self._profile.options.gpu
+        self._profile, self._here = on_device_of(self._profile, record, self._here, asked)
         self._records.append(record)
         self._save(RunStatus.RUNNING)
         self._listener.trial_ended(record)
@@ -359,8 +362,6 @@ class ProfileWalk:
     def _assembled(self, profile: LoopProfile) -> LoopProfile:
         """Return the profile with what follows from its trials."""
         discovery = profile.discovery
-        if discovery is not None and discovery.device_type == "cpu":
-            profile = profile.model_copy(update={"measured_on": "cpu"})
         config = self._config or (self._records[0].config if self._records else None)
         if config is None or (self._config is None and profile.options.fixed):
             return profile

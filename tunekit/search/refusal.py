@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from tunekit.errors import BudgetTooSmallError, NoTrainingLoopError, TargetError, TunekitError
 from tunekit.memory.base import predicted_base_ram
-from tunekit.memory.ram import oom_reason
+from tunekit.memory.ram import held_per_sample, oom_reason
 from tunekit.recommend.planned_training import PlannedTraining
 from tunekit.records.config import TrainConfig
 from tunekit.records.host import Host
@@ -105,8 +105,13 @@ def refusals(records: Sequence[TrialRecord], host: Host) -> Callable[[TrainConfi
         return lambda config: None
     base = predicted_base_ram(measured)
     loop = next((one.loop for one in measured if one.loop.batch), measured[-1].loop)
-    sample, shared = loop.bytes_per_sample, loop.shared_bytes_per_sample
-    return lambda config: oom_reason(config, sample, base.with_workers(config.num_workers), host, shared)
+    return lambda config: oom_reason(
+        config,
+        held_per_sample(config, loop),
+        base.with_workers(config.num_workers),
+        host,
+        loop.shared_bytes_per_sample,
+    )
 
 
 def refused_record(spec: TrialSpec, reason: str) -> TrialRecord:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from tunekit.errors import TargetError
 from tunekit.model.boundary import fit_boundary
@@ -45,6 +46,7 @@ from tunekit.search.refusal import (
 from tunekit.search.sizes import LOOK_TRIALS, sizes_to_look_at
 from tunekit.search.space import build_space, is_other_size, nearest
 from tunekit.search.study import Study
+from tunekit.search.trained_on import on_device_of
 from tunekit.search.worth import Stop, expectation, least_gain, next_trial
 from tunekit.trial.executor import Executor, KnownTarget, TrialSpec
 
@@ -102,6 +104,8 @@ class Search:
             TargetError: nothing ran but the baseline, and no tier could be filled.
             KeyboardInterrupt: Ctrl-C; what is finished is saved, as `interrupted_run`.
         """
+        for record in self._records:
+            self._take_device(record)
         self._save(RunStatus.RUNNING)
         try:
             known = self._know_target()
@@ -203,8 +207,7 @@ class Search:
             boundary=fit_boundary(observations([first])) if first else None,
         )
         space = build_space(around, self._run.options)
-        measured_on = "cpu" if known.discovery.device_type == "cpu" else self._run.measured_on
-        self._run = self._run.model_copy(update={"space": space, "measured_on": measured_on})
+        self._run = self._run.model_copy(update={"space": space})
         self._run = begun(self._run, self._records, self._machine, self._folder.trials_folder)
         self._listener.space_known(assemble(self._run, self._records))
 
@@ -411,6 +414,7 @@ class Search:
         else:
             record = self._executor.run(spec, known, self._listener.trial_moved)
         self._folder.save_trial(record)
+        self._take_device(record)
         if Detail.TRACE in spec.details:
             trials = self._folder.trials_folder
             record, self._run = predicted(record, self._records, self._run, self._machine, trials)
@@ -419,6 +423,11 @@ class Search:
         self._save(RunStatus.RUNNING)
         self._listener.trial_ended(record)
         return record
+
+    def _take_device(self, record: TrialRecord) -> None:
+        """Search for the device that a trial trained on from now on, where it was thought to be another."""
+        self._run, here = on_device_of(self._run, record, self._machine.profile, self._run.options.gpu)
+        self._machine = replace(self._machine, profile=here)
 
     def _save(self, status: RunStatus) -> Run:
         updated = self._run.model_copy(update={"status": status, "search_time_s": self._spent_s})

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from tunekit.errors import EmptySpaceError, UsageError
 from tunekit.model.boundary import fit_boundary
+from tunekit.recommend.applicable import can_train_in_fp16
 from tunekit.records.config import KNOBS, WORKER_KNOBS, Precision, TrainConfig
 from tunekit.records.run import FixedKnob, KnobRange, KnobSpace, KnobValue, SearchOptions
 from tunekit.records.target import BindingKind
@@ -169,7 +170,10 @@ def _why_single(knob: str, around: Surroundings) -> str:
     if knob == "batch_size":
         return "the data set is too small"
     if knob == "precision":
-        return f"{around.profile.id} computes natively in {around.baseline.precision} only"
+        own = around.baseline.precision
+        if "fp16" in around.profile.native_precisions and not _can_train_in_fp16(around):
+            return f"beside {own}, {around.profile.id} has fp16, for which the script lacks a GradScaler"
+        return f"{around.profile.id} computes natively in {own} only"
     if knob == "accumulate_grad_batches":
         return "it changes the global batch, not the rate; --global-batch N makes it follow the batch size"
     return "its binding allows no other value"
@@ -186,11 +190,14 @@ def _precisions(around: Surroundings) -> tuple[Precision, ...]:
         values.add(Precision.BF16)
     if around.target.is_bound("precision") and around.baseline.precision is Precision.TF32:
         values.discard(Precision.FP32)  # the script's own matmul precision stays: it would be TF32 too
-    # Without native bf16, fp16 is worth knowing even where only the script could train with it; a loop
-    # that scales its gradients already does.
-    if on_cuda and "fp16" in native and (around.target.is_bound("precision") or not native_bf16):
+    is_wanted = around.target.is_bound("precision") or not native_bf16
+    if on_cuda and "fp16" in native and is_wanted and _can_train_in_fp16(around):
         values.add(Precision.FP16)
     return tuple(precision for precision in Precision if precision in values)
+
+
+def _can_train_in_fp16(around: Surroundings) -> bool:
+    return can_train_in_fp16(around.target, around.discovery, around.baseline.precision)
 
 
 def _at_global_batch(space: Sequence[KnobSpace], global_batch: int, around: Surroundings) -> list[KnobSpace]:

@@ -12,7 +12,7 @@ from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from tunekit.memory.ram import OOM_SHARE, buffer_bytes
+from tunekit.memory.ram import OOM_SHARE, buffer_bytes, held_per_sample
 from tunekit.recommend.tiers import POLICIES, base_ram_bytes, violations
 from tunekit.records.config import TrainConfig
 from tunekit.records.host import Host
@@ -132,6 +132,6 @@ def constraints(record: TrialRecord, host: Host) -> dict[str, float]:
     if loop.peak_reserved_bytes is not None and loop.device.memory_bytes:
         vram = loop.peak_reserved_bytes / loop.device.memory_bytes - share
     needed = base_ram_bytes(record.measurement) + buffer_bytes(
-        record.config, record.config.batch_bytes(loop.bytes_per_sample)
+        record.config, record.config.batch_bytes(held_per_sample(record.config, loop))
     )
     return {"vram": vram, "ram": needed / host.ram_limit_bytes - OOM_SHARE}

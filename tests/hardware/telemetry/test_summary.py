@@ -101,6 +101,19 @@ def test_a_gpu_is_told_by_means_peaks_and_every_throttle_reason() -> None:
     assert one.peak_tree_bytes is None
 
 
+def test_clocks_and_heat_are_told_of_the_windows_first_and_last_third() -> None:
+    heating = [{"sm_clock_mhz": 1700.0 - 10 * t, "temperature_c": 40.0 + t} for t in range(9)]
+    summary = summarise([host_of([0.0] * 9), loop_of("m" * 9), gpu_of(*heating)], 0.0)
+    assert summary is not None
+    (one,) = summary.gpus
+    assert (one.first_sm_clock_mhz, one.sm_clock_mhz, one.last_sm_clock_mhz) == (1690.0, 1660.0, 1630.0)
+    assert (one.first_temperature_c, one.last_temperature_c) == (41.0, 47.0)
+    # Before the window it was colder: that does not count. Of five samples a third is a single one.
+    summary = summarise([host_of([0.0] * 9), loop_of("wwwwmmmmm"), gpu_of(*heating)], 0.0)
+    assert summary is not None
+    assert (summary.gpus[0].first_sm_clock_mhz, summary.gpus[0].last_temperature_c) == (None, None)
+
+
 @given(
     phases=st.text("wm", min_size=2, max_size=30),
     steps=st.lists(st.floats(0, 8), min_size=30, max_size=30),

@@ -177,6 +177,16 @@ def test_a_narrow_link_is_a_warning(lanes: int, max_lanes: int | None, evidence:
     assert finding.value == lanes
 
 
+def test_in_a_virtual_machine_half_the_lanes_may_be_how_its_type_is_wired():
+    """The driver knows the card's most there, not the slot's: an A10G with x8 of 16, say."""
+    finding = only_finding(checkup(is_virtual=True, accelerators=(gpu(pcie=link(8, 16)),)))
+    assert (finding.code, finding.severity) == ("pcie-narrow", Severity.INFO)
+    assert finding.evidence == "x8 now; the GPU could do x16"
+    assert "slot" not in (finding.remedy or "")
+    very_few = checkup(is_virtual=True, accelerators=(gpu(pcie=link(4, 16)),))
+    assert only_finding(very_few).severity is Severity.WARNING
+
+
 @pytest.mark.parametrize("pcie", [link(5, 5), link(16, None), link(8, 8), link(None, 16), None])
 def test_a_link_at_its_best_is_fine(pcie: Any):
     assert codes(checkup(accelerators=(gpu(pcie=pcie),))) == []

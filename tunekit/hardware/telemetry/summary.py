@@ -10,6 +10,8 @@ from tunekit.units import MIB
 
 _CONTEXT_BYTES = 128 * MIB
 """Less than what the driver takes for a process that computes; its own use varies by less."""
+_LEAST_OF_AN_END = 2
+"""Samples: one alone may be a moment between two kernels."""
 STEADY_PHASE = "measuring"
 """What the agent calls the steady window."""
 
@@ -86,6 +88,8 @@ def _gpu(index: int, series: Series, is_used: bool) -> GpuTelemetry:
     def whole(value: float | None) -> int | None:
         return None if value is None else int(value)
 
+    first_clock, last_clock = _ends(series, "sm_clock_mhz")
+    first_heat, last_heat = _ends(series, "temperature_c")
     masks = [int(value) for value in series.column("throttle_mask") if value is not None]
     return GpuTelemetry(
         index=index,
@@ -99,10 +103,21 @@ def _gpu(index: int, series: Series, is_used: bool) -> GpuTelemetry:
         power_w=told("power_w", _mean),
         max_temperature_c=told("temperature_c", max),
         sm_clock_mhz=told("sm_clock_mhz", _mean),
+        first_sm_clock_mhz=first_clock,
+        last_sm_clock_mhz=last_clock,
+        first_temperature_c=first_heat,
+        last_temperature_c=last_heat,
         throttle_reasons=_union(throttle_reasons(mask) for mask in masks),
         pcie_tx_mb_per_s=told("pcie_tx_mb_per_s", _mean),
         pcie_rx_mb_per_s=told("pcie_rx_mb_per_s", _mean),
     )
+
+
+def _ends(series: Series, name: str) -> tuple[float | None, float | None]:
+    """Return the means of a window's first and last third; None where either is a single sample or none."""
+    values = [value for value in series.column(name) if value is not None]
+    third = len(values) // 3
+    return (_mean(values[:third]), _mean(values[-third:])) if third >= _LEAST_OF_AN_END else (None, None)
 
 
 def _is_used(series: Series) -> bool:

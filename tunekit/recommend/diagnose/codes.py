@@ -39,7 +39,7 @@ CODES: dict[str, Code] = {
     "gpu-hot": Code(_WARNING, "the GPU is hot before training has started"),
     "power-limited": Code(_WARNING, "the GPU may draw less power than its kind usually does"),
     "ecc-errors": Code(_WARNING, "the GPU's memory had errors that it could not correct"),
-    "pcie-narrow": Code(_WARNING, "few PCIe lanes link the GPU"),
+    "pcie-narrow": Code((*_WARNING, *_NOTE), "few PCIe lanes link the GPU"),
     "mig-partition": Code(_NOTE, "the GPU is a part of one"),
     "unknown-gpu": Code(_WARNING, "no profile knows the GPU"),
     "less-gpu-memory": Code(_WARNING, "the GPU shows less memory than its kind has"),

@@ -1,21 +1,22 @@
 """GPUs: who else is on them, what holds their clocks down, how they are linked."""
 
-import re
-
+from tunekit.hardware.detect import is_order_known
+from tunekit.hardware.device import has_less_memory
 from tunekit.records.checkup import Checkup
 from tunekit.records.finding import Finding, Severity
-from tunekit.records.host import Accelerator, GpuState
+from tunekit.records.host import Accelerator, GpuState, Host
 from tunekit.records.profile import Profile
 from tunekit.units import bytes_text, count_text
 
 SLOWDOWNS = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")
 """Reasons that an idle GPU does not have."""
+POWER_CAP = "sw_power_cap"
+"""The reason of a GPU that computes at its power limit."""
 _HOT_C = 85.0
 _NARROW_LANES = 4
 _TAKEN_SHARE = 0.05
 """Of the memory; the driver's own share of an idle GPU is below it."""
 _LOW_POWER_SHARE = 0.85
-_LESS_MEMORY_SHARE = 0.97
 _FEW_CPUS_PER_GPU = 4
 
 
@@ -27,7 +28,12 @@ def device_findings(checkup: Checkup, profile: Profile | None) -> list[Finding]:
         return [finding for finding in found if finding is not None]
     found = [_mixed(gpus), _order(checkup), _few_cpus(checkup), *_capabilities(gpus[0], profile)]
     for gpu in gpus:
-        found += [_partition(gpu), _unknown(gpu), _narrow_link(gpu), _less_memory(gpu, gpus[0], profile)]
+        found += [
+            _partition(gpu),
+            _unknown(gpu),
+            _narrow_link(gpu, checkup.host),
+            _less_memory(gpu, gpus[0], profile),
+        ]
         if gpu.state is not None:
             found += _state_findings(gpu, gpu.state, profile if gpu.name == gpus[0].name else None)
     return [finding for finding in found if finding is not None]
@@ -71,8 +77,7 @@ def _state_findings(gpu: Accelerator, state: GpuState, profile: Profile | None) 
 
 def _shared(gpu: Accelerator, state: GpuState) -> Finding | None:
     others = state.processes or ()
-    used_bytes = state.used_bytes or 0
-    if not others and used_bytes <= _TAKEN_SHARE * gpu.memory_bytes:
+    if not others and (state.used_bytes or 0) <= _TAKEN_SHARE * (gpu.memory_bytes or 0):
         return None
     named = ", ".join(f"{one.name or 'process'} {one.pid}" for one in others[:3])
     more = f" and {len(others) - 3} more" if len(others) > 3 else ""
@@ -145,21 +150,26 @@ def _ecc(gpu: Accelerator, state: GpuState) -> Finding | None:
     )
 
 
-def _narrow_link(gpu: Accelerator) -> Finding | None:
+def _narrow_link(gpu: Accelerator, host: Host) -> Finding | None:
+    """Find fewer lanes than there could be; in a virtual machine the driver knows nothing of the slot."""
     link = gpu.pcie
     if link is None or link.lanes is None:
         return None
     is_below = link.max_lanes is not None and link.lanes < link.max_lanes
     if not is_below and link.lanes > _NARROW_LANES:
         return None
-    best = f"; the slot and the GPU could do x{link.max_lanes}" if is_below else ""
+    is_rented = host.is_virtual is True and link.lanes > _NARROW_LANES
+    who = "the GPU" if host.is_virtual else "the slot and the GPU"
+    best = f"; {who} could do x{link.max_lanes}" if is_below else ""
     return Finding(
         code="pcie-narrow",
-        severity=Severity.WARNING,
+        severity=Severity.INFO if is_rented else Severity.WARNING,
         message=f"GPU {gpu.index} is linked by {'fewer' if is_below else 'few'} PCIe lanes"
         f"{' than it could be' if is_below else ''}: batches take longer to reach it",
         evidence=f"x{link.lanes} now{best}",
-        remedy="reseat the card or use another slot; on a rented machine take another",
+        remedy="all machines of its type may be wired so; `tunekit profile` shows whether copies hold it up"
+        if is_rented
+        else "reseat the card or use another slot; on a rented machine take another",
         value=link.lanes,
     )
 
@@ -189,16 +199,15 @@ def _unknown(gpu: Accelerator) -> Finding | None:
 
 
 def _less_memory(gpu: Accelerator, first: Accelerator, profile: Profile | None) -> Finding | None:
-    if profile is None or gpu.name != first.name or gpu.is_partition:
-        return None
-    usual = profile.memory_bytes
-    if usual is None or gpu.memory_bytes >= _LESS_MEMORY_SHARE * usual:
+    if profile is None or gpu.name != first.name or gpu.is_partition or not has_less_memory(gpu, profile):
         return None
     return Finding(
         code="less-gpu-memory",
         severity=Severity.WARNING,
         message=f"GPU {gpu.index} shows less memory than its kind has",
-        evidence=f"{bytes_text(gpu.memory_bytes)}, profile {profile.id} has {bytes_text(usual)}",
+        evidence=(
+            f"{bytes_text(gpu.memory_bytes)}, profile {profile.id} has {bytes_text(profile.memory_bytes)}"
+        ),
         remedy="it may be a virtual GPU's share; tunekit plans with what is here",
         value=gpu.memory_bytes,
     )
@@ -219,11 +228,9 @@ def _mixed(gpus: tuple[Accelerator, ...]) -> Finding | None:
 
 def _order(checkup: Checkup) -> Finding | None:
     models, environment = checkup.host.gpu_models, checkup.environment
-    if len(models) < 2 or environment.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID":
+    if is_order_known(models, environment):
         return None
     chosen = environment.get("CUDA_VISIBLE_DEVICES")
-    if chosen is not None and not re.search(r"(^|,)\s*[0-9]", chosen):
-        return None  # UUIDs name the same GPU in any order
     return Finding(
         code="device-order",
         severity=Severity.WARNING,

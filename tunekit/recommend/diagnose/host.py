@@ -105,9 +105,9 @@ def _bigger_shm(needed_bytes: int) -> str:
 
 def _buffer_against_ram(checkup: Checkup) -> Finding | None:
     loader, limit_bytes = checkup.loader, checkup.host.ram_limit_bytes
-    if loader is None or loader.batch_bytes is None:
+    if loader is None or loader.waiting_bytes is None:
         return None
-    buffered_bytes = loader.processes * buffer_bytes(loader, loader.batch_bytes)
+    buffered_bytes = loader.processes * buffer_bytes(loader, loader.waiting_bytes)
     verdict = buffer_verdict(buffered_bytes, 0, limit_bytes)
     if verdict is RamVerdict.SAFE:
         return None
@@ -216,7 +216,7 @@ def _little_ram_free(host: Host) -> Finding | None:
 
 
 def _ram_below_gpus(host: Host) -> Finding | None:
-    own = [gpu.memory_bytes for gpu in host.accelerators if "nvml" in gpu.seen_by]
+    own = [gpu.memory_bytes for gpu in host.accelerators if gpu.memory_bytes and "nvml" in gpu.seen_by]
     if not own or host.ram_limit_bytes >= sum(own):
         return None
     return Finding(

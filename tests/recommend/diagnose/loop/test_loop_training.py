@@ -20,6 +20,7 @@ from build_loops import (
 )
 from build_records import GIB, discovery, host, profile, target
 
+from tunekit.hardware.profiles import load_profiles
 from tunekit.records.config import Precision
 from tunekit.records.details import Details
 from tunekit.records.finding import Severity
@@ -83,6 +84,41 @@ def test_what_does_not_suit_is_not_advised(overrides: dict[str, Any], absent: st
     remedy = found("compute-bound", busy(), **overrides).remedy
     assert remedy is not None
     assert absent not in remedy
+
+
+OLDER = {"profile": load_profiles()["t4"], "discovery": discovery(bf16_native=False)}
+"""A GPU with fp16 and without bf16, under a script without a gradient scaler."""
+
+
+def test_a_gpu_whose_half_precision_takes_a_scaler_is_told_what_it_would_bring_and_what_to_add():
+    finding = found("fp16-unscaled", busy(), **OLDER)
+    assert finding.severity is Severity.INFO
+    assert finding.evidence == (
+        "profile t4: 65 TFLOPS in fp16 and 8.1 in fp32; 99% of each step are training (CUDA events)"
+    )
+    assert finding.remedy is not None and "torch.amp.GradScaler" in finding.remedy
+    assert finding.gain == pytest.approx(1 / (1 - 0.99 * (1 - 8.1 / 65)))
+    # Training at no cost at all brings the loader's rate, 4 times this one.
+    assert found("fp16-unscaled", busy(floors(0.1, 0.025)), **OLDER).gain == 4.0
+    waiting = record(device_parts=device_parts(stall=0.8))
+    assert found("fp16-unscaled", waiting, **OLDER).gain == pytest.approx(1 / (1 - 0.2 * (1 - 8.1 / 65)))
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"discovery": discovery()},
+        {"discovery": discovery(bf16_native=False, scales_gradients=True)},
+        {"discovery": discovery(bf16_native=False, autocast_dtype="float16")},
+        {"target": target(bindings=(parse_binding("precision=--amp {}"),))},
+        {"profile": profile(native_precisions=("fp32",))},
+        {"profile": None},
+    ],
+)
+def test_a_script_that_scales_or_a_gpu_with_something_better_is_not_told_of_scalers(
+    overrides: dict[str, Any],
+):
+    assert "fp16-unscaled" not in codes(busy(), **{**OLDER, **overrides})
 
 
 def test_an_older_gpu_is_advised_tf32_where_it_has_that():
@@ -292,6 +328,51 @@ def test_heat_in_the_trial_is_told_with_the_clock_that_it_cost():
 def test_usual_reasons_are_no_finding(reasons: tuple[str, ...]):
     of = busy(telemetry=telemetry({}, gpu(throttle_reasons=reasons)))
     assert "gpu-throttled-in-trial" not in codes(of)
+
+
+def capped(**overrides: Any) -> TrialRecord:
+    """A GPU at its power limit."""
+    return busy(telemetry=telemetry({}, gpu(throttle_reasons=("sw_power_cap",), **overrides)))
+
+
+def test_a_clock_that_still_falls_at_the_power_limit_is_a_warning():
+    falling = {"first_sm_clock_mhz": 1710.0, "last_sm_clock_mhz": 1530.0, "sm_clock_mhz": 1600.0}
+    finding = found("gpu-unsoaked", capped(**falling, first_temperature_c=51.2, last_temperature_c=62.8))
+    assert finding.severity is Severity.WARNING
+    assert finding.evidence == "sw_power_cap; 1710 to 1530 MHz and 51 to 63 C within 10 s (NVML)"
+    assert finding.value == pytest.approx(180 / 1710)
+    assert "gpu-power-capped" not in codes(capped(**falling))
+
+
+@pytest.mark.parametrize(
+    ("clocks", "heat", "moves"),
+    [
+        ((1000.0, 981.0), None, False),
+        ((1000.0, 980.0), None, True),
+        ((1000.0, 1000.0), (60.0, 62.9), False),
+        ((1000.0, 1000.0), (60.0, 63.0), True),
+        ((1000.0, 1100.0), (70.0, 60.0), False),
+        (None, None, False),
+    ],
+)
+def test_a_gpu_at_its_power_limit_is_soaked_where_neither_clock_nor_heat_moves(
+    clocks: tuple[float, float] | None, heat: tuple[float, float] | None, moves: bool
+):
+    first, last = clocks or (None, None)
+    cold, warm = heat or (None, None)
+    of = capped(
+        first_sm_clock_mhz=first,
+        last_sm_clock_mhz=last,
+        first_temperature_c=cold,
+        last_temperature_c=warm,
+    )
+    named = {"gpu-unsoaked", "gpu-power-capped"} & set(codes(of))
+    assert named == {"gpu-unsoaked" if moves else "gpu-power-capped"}
+
+
+def test_a_gpu_that_cools_or_warms_below_its_power_limit_is_not_told_of_it():
+    moving = gpu(first_sm_clock_mhz=1710.0, last_sm_clock_mhz=1500.0, throttle_reasons=("gpu_idle",))
+    assert not {"gpu-unsoaked", "gpu-power-capped"} & set(codes(busy(telemetry=telemetry({}, moving))))
 
 
 def test_an_allocator_that_had_to_try_again_is_near_the_limit():

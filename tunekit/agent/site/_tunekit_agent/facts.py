@@ -117,12 +117,27 @@ def _is_own(thing: Any) -> bool:
 
 
 def of_device(device: Any) -> dict:
-    """Return type, name and memory in bytes of a torch device."""
+    """Return type, name and memory in bytes of a torch device, and what the driver knows it by."""
     kind = getattr(device, "type", "cpu")
-    if kind == "cuda":
-        properties = sys.modules["torch"].cuda.get_device_properties(device)
-        return {"type": kind, "name": properties.name, "memory_bytes": int(properties.total_memory)}
-    return {"type": kind, "name": platform.processor() or kind, "memory_bytes": None}
+    if kind != "cuda":
+        return {"type": kind, "name": platform.processor() or kind, "memory_bytes": None}
+    properties = sys.modules["torch"].cuda.get_device_properties(device)
+    uuid = getattr(properties, "uuid", None)
+    return {
+        "type": kind,
+        "name": properties.name,
+        "memory_bytes": int(properties.total_memory),
+        "uuid": None if uuid is None else str(uuid),
+        "pci_bus_id": _pci_bus_id(properties),
+    }
+
+
+def _pci_bus_id(properties: Any) -> str | None:
+    """Return a device's address on the PCI bus as the driver writes it, None from a torch that tells none."""
+    try:
+        return f"{properties.pci_domain_id:08x}:{properties.pci_bus_id:02x}:{properties.pci_device_id:02x}.0"
+    except AttributeError:
+        return None
 
 
 def cuda_devices() -> list[int]:

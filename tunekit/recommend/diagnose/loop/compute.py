@@ -1,8 +1,9 @@
 """The training itself is the longer half: what is left to make it shorter."""
 
+from tunekit.recommend.applicable import can_train_in_fp16
 from tunekit.recommend.diagnose.loop.attribution import Bound, Part, ratio
 from tunekit.recommend.diagnose.loop.facts import LoopFacts
-from tunekit.recommend.diagnose.loop.gains import compute_cap
+from tunekit.recommend.diagnose.loop.gains import capped, compute_cap, without
 from tunekit.records.config import Precision
 from tunekit.records.finding import Finding, Severity
 from tunekit.units import rate_text
@@ -17,7 +18,7 @@ _ROOM_SHARE = 0.45
 
 def compute_findings(facts: LoopFacts) -> list[Finding]:
     """Return whether the training holds the loop back, and whether its memory does."""
-    found = [_compute_bound(facts), _own_batches(facts), _memory_bound(facts)]
+    found = [_compute_bound(facts), _unscaled_fp16(facts), _own_batches(facts), _memory_bound(facts)]
     return [finding for finding in found if finding is not None]
 
 
@@ -51,6 +52,38 @@ def _compute_bound(facts: LoopFacts) -> Finding | None:
         if left
         else "what tunekit sets is in use already: a smaller model, or a faster or another device",
         value=trains,
+    )
+
+
+def _unscaled_fp16(facts: LoopFacts) -> Finding | None:
+    """Find that the GPU's half precision lies idle: it takes a gradient scaler, which can't be injected."""
+    config, discovery, profile = facts.config, facts.discovery, facts.profile
+    if config is None or discovery is None or profile is None or discovery.bf16_native is not False:
+        return None
+    if config.precision is not Precision.FP32 or discovery.autocast_dtype is not None:
+        return None
+    if "fp16" not in profile.native_precisions or not facts.is_cuda:
+        return None
+    if can_train_in_fp16(facts.target, discovery, config.precision):
+        return None
+    half, whole = profile.fp16_tflops, profile.fp32_tflops
+    times = ratio(half, whole) if half is not None and whole is not None else None
+    shares = facts.attribution
+    trains = sum(one.share for part in (Part.COMPUTE, Part.OPTIMIZER) if (one := shares.of(part)))
+    saved_s = trains * facts.loop.step_time_s * (1 - 1 / times) if times and times > 1 else 0.0
+    gain = capped(without(facts.measurement, saved_s), compute_cap(facts.measurement)) if saved_s else None
+    rates = f"{half:g} TFLOPS in fp16 and {whole:g} in fp32" if times else "rates n/a"
+    return Finding(
+        code="fp16-unscaled",
+        severity=Severity.INFO,
+        message="this GPU is faster in fp16, which is not tried: the script has no gradient scaler",
+        evidence=f"profile {profile.id}: {rates}; {trains:.0%} of each step are training ({shares.source})",
+        remedy=(
+            'add to the script `with torch.autocast("cuda", torch.float16):` around forward and loss, and '
+            '`scaler = torch.amp.GradScaler("cuda")` with scaler.scale(loss).backward(), '
+            "scaler.step(optimizer), scaler.update(); then search again"
+        ),
+        gain=gain,
     )
 
 

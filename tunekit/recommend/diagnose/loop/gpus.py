@@ -1,6 +1,6 @@
 """What the driver says of the GPUs while the loop ran, and what the allocator says of their memory."""
 
-from tunekit.recommend.diagnose.device import SLOWDOWNS
+from tunekit.recommend.diagnose.device import POWER_CAP, SLOWDOWNS
 from tunekit.recommend.diagnose.loop.attribution import Bound, ratio
 from tunekit.recommend.diagnose.loop.facts import LoopFacts
 from tunekit.recommend.diagnose.loop.gains import capped, compute_cap, data_gain, launch_gain
@@ -10,6 +10,11 @@ from tunekit.units import bytes_text, count_text
 
 _BUSY_PERCENT = 80.0
 """NVML counts a GPU as busy while any kernel runs: a loop that keeps it fed comes close to 100."""
+
+FALL_OF_CLOCK = 0.02
+"""Between a window's first and last third: clocks at rest move by a step of 15 MHz, 1%."""
+_RISE_C = 3.0
+"""Between the same: a sensor's step is 1 C."""
 
 _CAUSES = {
     Bound.DATA: ("it waits for data", "see data-bound"),
@@ -21,7 +26,10 @@ _CAUSES = {
 
 def gpu_findings(facts: LoopFacts) -> list[Finding]:
     """Return what holds the GPUs of a trial back, or endangers it."""
-    found = [_underused(facts), *(_throttled(facts, gpu) for gpu in facts.gpus), _retries(facts)]
+    found = [_underused(facts)]
+    for gpu in facts.gpus:
+        found += [_throttled(facts, gpu), _power_capped(facts, gpu)]
+    found.append(_retries(facts))
     return [finding for finding in found if finding is not None]
 
 
@@ -34,7 +42,7 @@ def _underused(facts: LoopFacts) -> Finding | None:
         return None
     cause, remedy = _CAUSES.get(
         facts.bound,
-        ("the step's own figures do not say why", "`tunekit profile` with its kernel trace looks closer"),
+        ("the step's own figures do not say why", "`tunekit profile --trace-kernels` looks closer"),
     )
     sm = gpu.sm_activity_percent
     beside = f"; {sm:.0f}% of its multiprocessors had work (NVML GPM)" if sm is not None else ""
@@ -59,11 +67,7 @@ def _throttled(facts: LoopFacts, gpu: GpuTelemetry) -> Finding | None:
     if not reasons:
         return None
     best_mhz = _max_clock_mhz(facts, gpu.index)
-    told = [", ".join(reasons)]
-    if gpu.sm_clock_mhz is not None:
-        told.append(f"{gpu.sm_clock_mhz:.0f} MHz" + (f" of {best_mhz:.0f}" if best_mhz else ""))
-    if gpu.max_temperature_c is not None:
-        told.append(f"up to {gpu.max_temperature_c:.0f} C")
+    told = [", ".join(reasons), *_clock_and_heat(gpu, best_mhz)]
     slower = ratio(best_mhz, gpu.sm_clock_mhz) if best_mhz and gpu.sm_clock_mhz else None
     return Finding(
         code="gpu-throttled-in-trial",
@@ -74,6 +78,59 @@ def _throttled(facts: LoopFacts, gpu: GpuTelemetry) -> Finding | None:
         value=gpu.max_temperature_c if gpu.max_temperature_c and gpu.max_temperature_c > 0 else None,
         gain=capped(max(1.0, slower), compute_cap(facts.measurement)) if slower is not None else None,
     )
+
+
+def _power_capped(facts: LoopFacts, gpu: GpuTelemetry) -> Finding | None:
+    """Find a clock that the power limit holds down: a warning where it had not come to rest yet.
+
+    A GPU that computes at its limit draws more the warmer it is, and its clock falls for minutes.
+    """
+    if POWER_CAP not in gpu.throttle_reasons:
+        return None
+    fall = _fall_of_clock(gpu)
+    first_c, last_c = gpu.first_temperature_c, gpu.last_temperature_c
+    rise_c = last_c - first_c if first_c is not None and last_c is not None else None
+    is_moving = (fall is not None and fall >= FALL_OF_CLOCK) or (rise_c is not None and rise_c >= _RISE_C)
+    moved = []
+    if gpu.first_sm_clock_mhz is not None and gpu.last_sm_clock_mhz is not None:
+        moved.append(f"{gpu.first_sm_clock_mhz:.0f} to {gpu.last_sm_clock_mhz:.0f} MHz")
+    if first_c is not None and last_c is not None:
+        moved.append(f"{first_c:.0f} to {last_c:.0f} C")
+    window = f" within {facts.loop.steady_time_s:.0f} s"
+    if is_moving:
+        return Finding(
+            code="gpu-unsoaked",
+            severity=Severity.WARNING,
+            message=f"GPU {gpu.index} was still getting warm at its power limit: a long run will be slower",
+            evidence=f"{POWER_CAP}; {' and '.join(moved)}{window} (NVML)",
+            remedy="measure for longer, as with --window 120, until clock and temperature stand still",
+            value=fall,
+        )
+    at_rest = [f"{' and '.join(moved)}{window}"] if moved else []
+    told = [POWER_CAP, *_clock_and_heat(gpu, _max_clock_mhz(facts, gpu.index)), *at_rest]
+    return Finding(
+        code="gpu-power-capped",
+        severity=Severity.INFO,
+        message=f"GPU {gpu.index}'s power limit held its clock down, as is usual under full load",
+        evidence=f"{'; '.join(told)} (NVML)",
+        remedy="fewer bits for each number do more at the same power; `nvidia-smi -q -d POWER` has its limit",
+    )
+
+
+def _fall_of_clock(gpu: GpuTelemetry) -> float | None:
+    """Return the share of its clock that a GPU lost within the window, None if unknown."""
+    if not gpu.first_sm_clock_mhz or gpu.last_sm_clock_mhz is None:
+        return None
+    return max(0.0, 1 - gpu.last_sm_clock_mhz / gpu.first_sm_clock_mhz)
+
+
+def _clock_and_heat(gpu: GpuTelemetry, best_mhz: float | None) -> list[str]:
+    told = []
+    if gpu.sm_clock_mhz is not None:
+        told.append(f"{gpu.sm_clock_mhz:.0f} MHz" + (f" of {best_mhz:.0f}" if best_mhz else ""))
+    if gpu.max_temperature_c is not None:
+        told.append(f"up to {gpu.max_temperature_c:.0f} C")
+    return told
 
 
 def _max_clock_mhz(facts: LoopFacts, index: int) -> float | None:
