@@ -71,7 +71,7 @@ class Loop:
     last_samples: int = BATCH
     """Of an epoch's last batch."""
     validates_s: float = 0.0
-    """The script's own doings after each epoch, which wait for the device and are no part of any figure."""
+    """The script's own doings after each epoch, no part of any figure; it waits for its device first."""
     validates_every: int = 0
     """The same after so many batches within an epoch."""
 
@@ -126,11 +126,8 @@ class Simulation:
                 self._fetch()
                 self._train(self._samples(place))
             self.now += self.loop.stop_s
-            if self.loop.validates_s:
-                self.synchronize()
-                self.now += self.loop.validates_s
-                left_out_s += self.loop.validates_s
-        self.synchronize()
+            self._validate()
+            left_out_s += self.loop.validates_s
         return (self.now - started - left_out_s) / epochs
 
     def step_time_s(self, batches: int) -> float:
@@ -231,9 +228,7 @@ class Simulation:
                 self._validate()
 
     def _validate(self) -> None:
-        if self.loop.validates_s:
-            self.now = max(self.now, self._launched[-1])
-            self.now += self.loop.validates_s
+        self.now = max(self.now, self._launched[-1]) + self.loop.validates_s
 
     def _run(self, batches: int) -> None:
         self._new_epoch()

@@ -350,7 +350,7 @@ class LoopClock:
         count, window_s = self.steady_batches, self._window_s
         # Epochs of few batches are mostly boundary: then whole epochs, not steady seconds, use up the time.
         elapsed_s = now - self._opened_at
-        late = elapsed_s >= _LATE_WINDOWS * window_s and count >= _MIN_BATCHES
+        late = elapsed_s >= _LATE_WINDOWS * window_s and count >= max(_MIN_BATCHES, self._group)
         late |= elapsed_s >= _MOST_WINDOWS * window_s and count >= _LEAST_BATCHES
         if not late and (self.steady_time_s < self._next_check_s or count < _LEAST_BATCHES):
             return False
@@ -363,7 +363,8 @@ class LoopClock:
         if self.steady_time_s < window_s and not capped:
             return False
         self._next_check_s = self.steady_time_s + window_s / 10
-        self.interval = interval_relative(self.durations)
+        # Workers may hand over all at once: less than a round of them says nothing.
+        self.interval = interval_relative(self.durations) if count >= self._group else None
         if count >= _MIN_BATCHES and self.interval is not None and self.interval <= self._interval_goal:
             self.stop_reason = "interval"
         elif capped:
