@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from _tunekit_agent.beginnings import Settling
-from _tunekit_agent.steady import DRAINING, FINISHED, MEASURING, LoopClock, ramp_batches
+from _tunekit_agent.steady import DRAINING, FINISHED, LoopClock, ramp_batches
 
 BATCH = 16
 
@@ -116,19 +116,17 @@ class Simulation:
     def epoch_time_s(self, epochs: int) -> float:
         """Run whole epochs and return the mean time of one: the truth that a rate is held against.
 
-        What torch.compile takes in them is left out, and so is the script's own validation.
+        The script's own validation is left out.
         """
-        started, left_out_s = self.now, 0.0
+        started = self.now
         for _ in range(epochs):
             self._new_epoch()
             for place in range(self.loop.epoch_batches):
-                left_out_s += self.loop.captures.get(self.batches, 0.0)
                 self._fetch()
                 self._train(self._samples(place))
             self.now += self.loop.stop_s
             self._validate()
-            left_out_s += self.loop.validates_s
-        return (self.now - started - left_out_s) / epochs
+        return (self.now - started) / epochs - self.loop.validates_s
 
     def step_time_s(self, batches: int) -> float:
         """Run one endless epoch and return the mean time of a batch once its queue is at rest."""
@@ -206,7 +204,7 @@ class Simulation:
             phase = clock.tick(samples, parts, is_interrupted, lambda: settling.is_settled(self.batches))
             if phase == FINISHED or self.now > until:
                 return True
-            is_forced = phase == DRAINING and before == MEASURING
+            is_forced = phase == DRAINING != before
             if is_forced:
                 self._loader.end_epoch()
             if is_forced or done == self.loop.epoch_batches:

@@ -1,6 +1,7 @@
 """What a trial tells of loops whose truth is known: epochs, partial batches, queues, recompiles, slow steps."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from _tunekit_agent.steady import FINISHED
@@ -45,12 +46,13 @@ def test_steady_steps_and_boundaries_make_up_the_wall_time(loop: Loop, learning:
     clock = Simulation(loop).measure(WINDOW_S, learning=learning)
     assert clock.phase == FINISHED
     assert clock.interval is not None
+    plain = Simulation(replace(loop, captures={}))
     few = 2 / clock.steady_batches + 2 / TRUE_BATCHES
     if loop.epoch_batches > TRUE_BATCHES:
-        told_s, truth_s = step_s(clock), Simulation(loop).step_time_s(TRUE_BATCHES)
+        told_s, truth_s = step_s(clock), plain.step_time_s(TRUE_BATCHES)
     else:
         told_s = epoch_s(clock, loop)
-        truth_s = Simulation(loop).epoch_time_s(1 + TRUE_BATCHES // loop.epoch_batches)
+        truth_s = plain.epoch_time_s(1 + TRUE_BATCHES // loop.epoch_batches)
         few += (2 * step_s(clock) + _lead_s(loop)) / truth_s
     assert abs(truth_s - told_s) <= (clock.interval + few) * max(told_s, truth_s)
 

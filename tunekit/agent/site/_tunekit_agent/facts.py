@@ -141,8 +141,16 @@ def cuda_devices() -> list[int]:
     return [device for device, taken_bytes in enumerate(taken) if taken_bytes]
 
 
+def is_capturing() -> bool:
+    """Return whether a CUDA graph is being captured: the device may not be waited for, nor a value read."""
+    torch = sys.modules.get("torch")
+    return torch is not None and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+
+
 def synchronize() -> None:
-    """Return when no CUDA device of this process has work left."""
+    """Return when no CUDA device of this process has work left; at once while a CUDA graph is captured."""
+    if is_capturing():
+        return
     for device in cuda_devices():
         sys.modules["torch"].cuda.synchronize(device)
 

@@ -29,6 +29,8 @@ _MAX_MARKS = 100_000
 _MAX_DURATIONS = 8192
 _SYNCHRONIZE_S = 0.001
 """Waiting for a device that has no work left takes less."""
+_BOUNDARY_TRIES = 3
+"""Something may run within an epoch's first batches: a validation, the compiler."""
 _LEAST_TO_LOOK = 12
 """Batches before which no loop is given up."""
 
@@ -141,6 +143,7 @@ class LoopClock:
         self._looks_left = 0 if rate_to_beat is None else LOOKS
         self._next_check_s = window_s / LOOKS if self._looks_left else window_s
         self._opened_at = self._closed_at = 0.0
+        self._tries_left = _BOUNDARY_TRIES
 
     @property
     def counts_batch(self) -> bool:
@@ -254,7 +257,7 @@ class LoopClock:
         elif self.phase in (WARMING, MEASURING):
             self._open_when_ramped(now, is_settled)
         elif self.phase in (DRAINING, REFILLING):
-            self._await_boundary(now)
+            self._await_boundary(now, is_settled)
         return self.phase
 
     def epoch_ended(self, asked_at: float) -> str:
@@ -334,10 +337,14 @@ class LoopClock:
         if self._epoch_start is not None and self._has_ended and not self._is_disturbed:
             self._boundaries.append((until - self._epoch_start + self._stop_cost_s, self._epoch_batches))
 
-    def _await_boundary(self, now: float) -> None:
+    def _await_boundary(self, now: float, is_settled: bool) -> None:
         """Finish once the next epoch's queue is full; without the boundary where that can't be told."""
         ramped = self._ramped >= self._ramp
         is_late = self._ramped > 0 and now - self._ramped_from > self.boundary_limit_s
+        if self.phase == REFILLING and self._is_disturbed and self._tries_left:
+            if is_settled:
+                self._force_boundary(now)
+            return
         if self.phase == REFILLING and not self._is_disturbed:
             if not (ramped or is_late):
                 return
@@ -345,6 +352,10 @@ class LoopClock:
         elif self.phase == DRAINING and now - self._closed_at <= self.boundary_limit_s:
             return
         self.phase = FINISHED
+
+    def _force_boundary(self, now: float) -> None:
+        self.phase, self._closed_at = DRAINING, now
+        self._tries_left -= 1
 
     def _enough(self, now: float) -> bool:
         count, window_s = self.steady_batches, self._window_s
@@ -393,8 +404,7 @@ class LoopClock:
         if self._boundaries or not self._can_force or self.is_abandoned:
             self.phase = FINISHED
             return
-        self.phase = DRAINING
-        self._closed_at = self._marks[0]
+        self._force_boundary(self._marks[0])
 
     def _drain(self, asked_at: float) -> float:
         """Wait until the device has no work left; returns by how much it was behind the host at an ask."""
