@@ -1,4 +1,4 @@
-"""Training loops with workers and a device that works behind them, on a clock of their own: truth is known."""
+"""Training loops with workers, and a device that works behind them, on a clock of their own."""
 
 import math
 import random
@@ -65,7 +65,7 @@ class Loop:
     ahead: int = 1000
     """Batches in the launch queue: one more blocks the host."""
     captures: Mapping[int, float] = field(default_factory=dict)
-    """Batches, counted from the process's first, in which torch.compile captures a graph, and for how long."""
+    """Batches, from the process's first, in which torch.compile captures a graph, and for how long."""
     slow: Mapping[int, float] = field(default_factory=dict)
     """Batches that take longer by so much, whatever the reason."""
     last_samples: int = BATCH
@@ -179,7 +179,7 @@ class Simulation:
             loop.workers,
             can_force,
             rate_to_beat,
-            None if sees_all else lambda: self._loader.throw_away(),
+            None if sees_all else self._throw_away,
         )
         until = self.now + trial_s
         while not self._epoch(clock, settling, done, until):
@@ -224,6 +224,9 @@ class Simulation:
             is_interrupted = bool(every) and self.batches % every == 0
             if is_interrupted:
                 self._validate()
+
+    def _throw_away(self) -> None:
+        self._loader.throw_away()
 
     def _validate(self) -> None:
         self.now = max(self.now, self._launched[-1]) + self.loop.validates_s

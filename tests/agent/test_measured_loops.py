@@ -1,4 +1,4 @@
-"""What a trial tells of loops whose truth is known: epochs, partial batches, queues, recompiles, slow steps."""
+"""What a trial tells of loops whose truth is known: epochs, partial batches, queues, recompiles."""
 
 import math
 from dataclasses import replace
@@ -18,7 +18,7 @@ TRIAL_S = 300.0
 
 @st.composite
 def loops(draw: st.DrawFn, slowest_ms: int) -> Loop:
-    """Loops whose batches take the same time each, but for their epochs' last and where graphs are captured."""
+    """Loops of even batches, but for each epoch's last and those in which graphs are captured."""
     workers = draw(st.sampled_from([0, 1, 2, 4, 8]))
     epoch_batches = draw(st.integers(max(8, 2 * workers), 400) | st.just(100_000))
     seconds = st.integers(5, slowest_ms).map(lambda ms: ms / 1000)
@@ -64,9 +64,7 @@ def _lead_s(loop: Loop) -> float:
 
 
 @unhurried
-@given(
-    loop=loops(slowest_ms=4000), learning=st.integers(3, 8), sees_all=st.booleans()
-)
+@given(loop=loops(slowest_ms=4000), learning=st.integers(3, 8), sees_all=st.booleans())
 def test_no_measurement_is_lost_to_the_trials_limit(loop: Loop, learning: int, sees_all: bool) -> None:
     trial_s = TRIAL_S + math.fsum(loop.captures.values())
     clock = Simulation(loop).measure(WINDOW_S, learning=learning, sees_all=sees_all, trial_s=trial_s)

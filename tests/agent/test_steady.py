@@ -1,21 +1,21 @@
 """The window and the boundary, proved on loops whose clock, workers and device are simulated."""
 
-from dataclasses import replace
-
 import pytest
 from _tunekit_agent import steady
-from _tunekit_agent.steady import FINISHED, MEASURING, WARMING, LoopClock, Tally, ramp_batches
+from _tunekit_agent.steady import FINISHED, WARMING, LoopClock, Tally, ramp_batches
 from build_records import unhurried
 from hypothesis import given
 from hypothesis import strategies as st
-from simulated_loops import BATCH, Loop, Simulation, always, epoch_s, step_s
+from simulated_loops import Loop, Simulation, always, step_s
 
 ENDLESS = 100_000
 
 
 def loop(step_s: float, epoch_batches: int = ENDLESS, **more: object) -> Loop:
     """A loop whose batches all take the same time, and come for nothing unless said otherwise."""
-    return Loop(**{"compute_s": always(step_s), "load_s": always(0.0), "epoch_batches": epoch_batches, **more})
+    return Loop(
+        **{"compute_s": always(step_s), "load_s": always(0.0), "epoch_batches": epoch_batches, **more}
+    )
 
 
 def measured(of: Loop, window_s: float = 5.0, **options: object) -> LoopClock:
@@ -76,14 +76,14 @@ def test_nothing_is_measured_while_graphs_are_captured() -> None:
     assert step_s(clock) == pytest.approx(0.1)
 
 
-@pytest.mark.parametrize("at", [8, 30, 70])
+@pytest.mark.parametrize("at", [8, 30, 90])
 def test_a_recompile_within_the_window_is_booked_once_and_no_steady_time(at: int) -> None:
     simulation = Simulation(loop(0.1, captures={0: 60.0, at: 35.0}))
     clock = simulation.measure(5.0, can_force=False)
     assert step_s(clock) == pytest.approx(0.1)
     assert max(clock.durations) == pytest.approx(0.1)
-    if simulation.batches > at:
-        assert simulation.recompile_s == pytest.approx(35.0 if at < simulation.batches else 0.0)
+    seen = at < simulation.batches  # the window of 50 batches may be closed by then
+    assert simulation.recompile_s == pytest.approx(35.0 if seen else 0.0)
 
 
 def test_the_compiler_hides_nothing_of_what_the_device_owed() -> None:

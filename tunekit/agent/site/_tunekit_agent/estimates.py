@@ -126,9 +126,11 @@ def _means(durations: list, least: int) -> list:
     groups = min(_GROUPS, len(durations))
     if groups < least:
         return []
-    ends = [place * len(durations) // groups for place in range(groups + 1)]
-    bounds = zip(ends, ends[1:])  # noqa: B905 - Python 3.9
-    return [sum(durations[start:end]) / (end - start) for start, end in bounds]
+    parts = (
+        durations[place * len(durations) // groups : (place + 1) * len(durations) // groups]
+        for place in range(groups)
+    )
+    return [sum(part) / len(part) for part in parts]
 
 
 def _t95(degrees: int) -> float:

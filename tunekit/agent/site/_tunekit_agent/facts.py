@@ -155,6 +155,23 @@ def synchronize() -> None:
         sys.modules["torch"].cuda.synchronize(device)
 
 
+def benchmarks_cudnn(torch: Any, device_type: str) -> bool | None:
+    """Return whether cuDNN tries out its kernels for each new shape; None off CUDA."""
+    return bool(torch.backends.cudnn.benchmark) if device_type == "cuda" else None
+
+
+def forget_cudnn_tries() -> None:
+    """Have torch's peaks begin anew where cuDNN has tried out kernels: in workspaces as large as would fit.
+
+    It makes do with less memory, and gives back what it tried. What training takes comes again in each batch.
+    """
+    torch = sys.modules.get("torch")
+    for device in cuda_devices():
+        if torch is not None and torch.backends.cudnn.benchmark:
+            torch.cuda.reset_peak_memory_stats(device)
+            torch.cuda.reset_accumulated_memory_stats(device)
+
+
 def of_device_memory() -> dict:
     """Return torch's peaks on the CUDA device of this process that is the fullest, None without CUDA."""
     devices = cuda_devices()

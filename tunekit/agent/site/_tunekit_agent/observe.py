@@ -392,6 +392,7 @@ class Observer:
     def _window_moved(self, before: str, phase: str) -> None:
         """The steady window opened or closed."""
         if phase == MEASURING and before != MEASURING:
+            facts.forget_cudnn_tries()
             self._times.open()
             self._work_window.open(self._training.work if self._training is not None else None)
         elif before == MEASURING and phase != MEASURING:

@@ -220,7 +220,6 @@ class StepWatch:
         if not facts.is_capturing():
             self._count(optimizer)
 
-
     def _count(self, optimizer: Any) -> None:
         if not self._owner.is_here:
             return
