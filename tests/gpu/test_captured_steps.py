@@ -30,7 +30,8 @@ watch.install_graphs(importlib.import_module("torch.cuda.graphs"))
 watch.install_autograd(torch.autograd)
 model = torch.nn.Linear(64, 64, device="cuda")
 rate = torch.tensor(0.01, device="cuda")
-optimizer = torch.optim.Adam(model.parameters(), lr=rate, capturable=True)
+optimizer = torch.optim.Adam(model.parameters(), capturable=True)
+optimizer.param_groups[0]["lr"] = rate
 rows = torch.zeros(8, 64, device="cuda")
 
 def step():
