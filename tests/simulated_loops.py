@@ -1,17 +1,23 @@
-"""Training loops with worker processes, simulated on a clock of their own: every truth is known."""
+"""Training loops with workers, and a device that works behind them, on a clock of their own."""
 
 import math
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from _tunekit_agent.beginnings import Settling
 from _tunekit_agent.steady import DRAINING, FINISHED, LoopClock, ramp_batches
 
 BATCH = 16
 
 Times = Callable[[random.Random], float]
 """Draws how long something takes, in seconds."""
+
+
+def always(seconds: float) -> Times:
+    """Return times that are all the same."""
+    return lambda source: seconds
 
 
 def spread(mean_s: float, variation: float) -> Times:
@@ -43,7 +49,7 @@ class Loop:
     """A training loop over a data set; seconds unless said otherwise."""
 
     compute_s: Times
-    """Forward, backward and step of one batch."""
+    """The host's, for forward, backward and step of one batch: all of it where there is no device."""
     load_s: Times
     """What one worker takes for one batch."""
     workers: int = 0
@@ -54,8 +60,25 @@ class Loop:
     stop_s: float = 0.0
     drift_per_s: float = 0.0
     """By how much of itself the compute time grows each second: heat, a filling cache."""
-    compiling_batches: int = 0
-    """Batches at the start that torch.compile still works in, each ten times as long."""
+    device_s: Times | None = None
+    """The device's, for a batch that the host has launched; None where there is no device."""
+    ahead: int = 1000
+    """Batches in the launch queue: one more blocks the host."""
+    captures: Mapping[int, float] = field(default_factory=dict)
+    """Batches, from the process's first, in which torch.compile captures a graph, and for how long."""
+    slow: Mapping[int, float] = field(default_factory=dict)
+    """Batches that take longer by so much, whatever the reason."""
+    last_samples: int = BATCH
+    """Of an epoch's last batch."""
+    validates_s: float = 0.0
+    """The script's own doings after each epoch, no part of any figure; it waits for its device first."""
+    validates_every: int = 0
+    """The same after so many batches within an epoch."""
+
+    @property
+    def epoch_samples(self) -> int:
+        """Samples of an epoch."""
+        return (self.epoch_batches - 1) * BATCH + self.last_samples
 
 
 @dataclass
@@ -68,97 +91,184 @@ class Simulation:
     """
 
     loop: Loop
-    seed: int
+    seed: int = 0
     now: float = 0.0
     batches: int = 0
+    graphs: int = 0
+    synchronised: int = 0
+    ended_epochs: int = 0
+    """That the script saw end."""
     _random: random.Random = field(init=False)
+    _launched: deque[float] = field(init=False)  # when each batch in the launch queue is done
+    _loader: "_Loader" = field(init=False)
+    recompile_s: float = 0.0
+    """As the agent told it."""
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
+        self._launched = deque([self.now], maxlen=self.loop.ahead)
+
+    def synchronize(self) -> None:
+        """Wait until the device has no work left."""
+        self.synchronised += 1
+        self.now = max(self.now, self._launched[-1])
 
     def epoch_time_s(self, epochs: int) -> float:
-        """Run whole epochs and return the mean time of one: the truth that a rate is held against."""
+        """Run whole epochs and return the mean time of one: the truth that a rate is held against.
+
+        The script's own validation is left out.
+        """
         started = self.now
         for _ in range(epochs):
-            loader = self._new_epoch()
-            for _ in range(self.loop.epoch_batches):
-                self._fetch(loader)
-                self._train()
+            self._new_epoch()
+            for place in range(self.loop.epoch_batches):
+                self._fetch()
+                self._train(self._samples(place))
             self.now += self.loop.stop_s
-        return (self.now - started) / epochs
+            self._validate()
+        return (self.now - started) / epochs - self.loop.validates_s
 
     def step_time_s(self, batches: int) -> float:
         """Run one endless epoch and return the mean time of a batch once its queue is at rest."""
-        loader = self._new_epoch()
-        for _ in range(8 * max(1, self.loop.workers * self.loop.prefetch)):
-            self._fetch(loader)
-            self._train()
-        started = self.now
-        for _ in range(batches):
-            self._fetch(loader)
-            self._train()
-        return (self.now - started) / batches
+        self._run(8 * max(1, self.loop.workers * self.loop.prefetch))
+        return self._mean_s(batches)
 
     def first_steps_s(self, skipped: int, counted: int) -> float:
         """Return the mean time of the first few batches after some: what is timed by hand."""
-        loader = self._new_epoch()
-        for _ in range(skipped):
-            self._fetch(loader)
-            self._train()
-        started = self.now
-        for _ in range(counted):
-            self._fetch(loader)
-            self._train()
-        return (self.now - started) / counted
+        self._run(skipped)
+        return self._mean_s(counted)
 
-    def measure(self, window_s: float, goal: float = 0.02, rate_to_beat: float | None = None) -> LoopClock:
-        """Run the loop under a clock of the agent until it has its measurement."""
-        loop = self.loop
+    def measure(
+        self,
+        window_s: float,
+        goal: float = 0.02,
+        rate_to_beat: float | None = None,
+        *,
+        learning: int = 0,
+        can_force: bool = True,
+        sees_all: bool = False,
+        most_epochs: int = 100_000,
+        trial_s: float = math.inf,
+    ) -> LoopClock:
+        """Run the loop under a clock of the agent until it has its measurement.
+
+        Args:
+            window_s: as the agent is asked, as are goal and rate_to_beat.
+            goal: the interval that may do.
+            rate_to_beat: that the loop is given up below.
+            learning: batches before the agent knows the loop.
+            can_force: whether the epoch can be ended.
+            sees_all: whether no batch may be thrown away, as where several ranks train.
+            most_epochs: after which the script ends.
+            trial_s: after which the trial is ended.
+        """
+        loop, settling = self.loop, Settling()
+        self._new_epoch()
+        done = 0
+        for _ in range(learning):
+            self._fetch()
+            self._train(self._samples(done))
+            settling.asked(self.now, self.graphs, self.batches, has_stepped=True)
+            done += 1
         clock = LoopClock(
             lambda: self.now,
-            lambda: None,
+            self.synchronize,
             window_s,
             goal,
             ramp_batches(loop.workers, loop.prefetch, loop.epoch_batches),
             loop.workers,
-            can_force_boundary=True,
-            rate_to_beat=rate_to_beat,
+            can_force,
+            rate_to_beat,
+            None if sees_all else self._throw_away,
         )
-        while True:
+        until = self.now + trial_s
+        while not self._epoch(clock, settling, done, until):
+            self.ended_epochs += 1
+            self._validate()
+            if self.ended_epochs == most_epochs:
+                clock.end()
+                break
+            done = 0
             clock.epoch_started(self.now)
-            if self._epoch(clock, self._new_epoch()):
-                return clock
+            self._new_epoch()
+        self.recompile_s = settling.recompile_s(step_s(clock)) if clock.steady_batches else 0.0
+        return clock
 
-    def _epoch(self, clock: LoopClock, loader: "_Loader") -> bool:
-        samples, wait_s, done = 0, 0.0, 0
+    def _epoch(self, clock: LoopClock, settling: Settling, done: int, until: float) -> bool:
+        """Run an epoch as the script does; return whether there is nothing more to run."""
+        samples, wait_s, is_interrupted = 0, 0.0, False
         while True:
-            phase = clock.tick(
-                samples, (wait_s, 0.0, 0.0, 0.0), False, lambda: self.batches >= self.loop.compiling_batches
-            )
-            if phase == FINISHED:
+            settling.asked(self.now, self.graphs, self.batches, has_stepped=self.batches > 0)
+            before = clock.phase
+            parts = (wait_s, 0.0, 0.0, 0.0)
+            phase = clock.tick(samples, parts, is_interrupted, lambda: settling.is_settled(self.batches))
+            if phase == FINISHED or self.now > until:
                 return True
-            if done == self.loop.epoch_batches or (phase == DRAINING and samples):
+            is_forced = phase == DRAINING != before
+            if is_forced:
+                self._loader.end_epoch()
+            if is_forced or done == self.loop.epoch_batches:
                 asked = self.now
                 self.now += self.loop.stop_s
                 clock.epoch_ended(asked)
-                return False
-            wait_s = self._fetch(loader)
-            self._train()
-            samples, done = BATCH, done + 1
+                if not is_forced:
+                    return False
+                clock.epoch_started(self.now)
+                self._new_epoch()
+                done = 0
+            wait_s = self._fetch()
+            samples = self._samples(done)
+            self._train(samples)
+            done += 1
+            every = self.loop.validates_every
+            is_interrupted = bool(every) and self.batches % every == 0
+            if is_interrupted:
+                self._validate()
 
-    def _new_epoch(self) -> "_Loader":
+    def _throw_away(self) -> None:
+        self._loader.throw_away()
+
+    def _validate(self) -> None:
+        self.now = max(self.now, self._launched[-1]) + self.loop.validates_s
+
+    def _run(self, batches: int) -> None:
+        self._new_epoch()
+        for _ in range(batches):
+            self._fetch()
+            self._train(BATCH)
+
+    def _mean_s(self, batches: int) -> float:
+        self.synchronize()
+        started = self.now
+        for _ in range(batches):
+            self._fetch()
+            self._train(BATCH)
+        self.synchronize()
+        return (self.now - started) / batches
+
+    def _samples(self, place: int) -> int:
+        return self.loop.last_samples if place + 1 == self.loop.epoch_batches else BATCH
+
+    def _new_epoch(self) -> None:
         self.now += self.loop.start_s
-        return _Loader(self)
+        self._loader = _Loader(self)
 
-    def _fetch(self, loader: "_Loader") -> float:
+    def _fetch(self) -> float:
         asked = self.now
-        self.now = loader.next_at(self.now)
+        self.now = self._loader.next_at(self.now)
         return self.now - asked
 
-    def _train(self) -> None:
-        compute_s = self.loop.compute_s(self._random) * (1.0 + self.loop.drift_per_s * self.now)
-        self.now += compute_s * (10.0 if self.batches < self.loop.compiling_batches else 1.0)
+    def _train(self, samples: int) -> None:
+        loop, share = self.loop, samples / BATCH
+        self.now += loop.compute_s(self._random) * (1.0 + loop.drift_per_s * self.now) * share
+        self.now += loop.captures.get(self.batches, 0.0) + loop.slow.get(self.batches, 0.0)
+        self.graphs += self.batches in loop.captures
         self.batches += 1
+        if loop.device_s is not None:
+            if len(self._launched) == loop.ahead:
+                self.now = max(self.now, self._launched[0])
+            begins = max(self.now, self._launched[-1])
+            self._launched.append(begins + loop.device_s(self._random) * share)
 
     def load_s(self) -> float:
         """Return how long the next batch takes a worker."""
@@ -185,6 +295,15 @@ class _Loader:
         self._dispatch(taken_at)
         return taken_at
 
+    def throw_away(self) -> None:
+        """Take the batches that are ready; the workers make others."""
+        for _ in range(sum(ready_at <= self._simulation.now for ready_at in self._ready_at)):
+            self._simulation.now = self.next_at(self._simulation.now)
+
+    def end_epoch(self) -> None:
+        """Take all that the workers make, and have them make nothing more."""
+        self._simulation.now = max(self._simulation.now, *self._ready_at, 0.0)
+
     def _dispatch(self, now: float) -> None:
         worker = self._dispatched % len(self._free_at)
         self._dispatched += 1
@@ -202,7 +321,9 @@ STEADY_LOOPS = {
     "slow in phases": Loop(in_phases(0.05, 0.1, 0.9), spread(0.02, 0.3), workers=2),
     "rare spikes": Loop(with_spikes(spread(0.05, 0.1), 0.02, 6), spread(0.02, 0.3), workers=2),
     "slow files": Loop(spread(0.02, 0.1), with_spikes(spread(0.06, 0.3), 0.03, 10), workers=4),
-    "compiling first": Loop(spread(0.05, 0.05), spread(0.02, 0.3), workers=2, compiling_batches=20),
+    "compiling first": Loop(
+        spread(0.05, 0.05), spread(0.02, 0.3), workers=2, captures=dict.fromkeys(range(20), 0.5)
+    ),
 }
 """Loops without end, whose truth is the mean time of a batch."""
 
@@ -232,4 +353,4 @@ def step_s(clock: LoopClock) -> float:
 
 def epoch_s(clock: LoopClock, loop: Loop) -> float:
     """Return the estimated time of an epoch, its boundary included."""
-    return loop.epoch_batches * step_s(clock) + (clock.boundary_s or 0.0)
+    return clock.steady_time_s / clock.steady_samples * loop.epoch_samples + (clock.boundary_s or 0.0)

@@ -31,10 +31,31 @@ def test_skewed_batches_say_less() -> None:
     assert interval_relative(skewed) > 1.2 * interval_relative(alike)
 
 
-@pytest.mark.parametrize("estimate", [interval_relative, trend_relative])
-def test_too_few_batches_say_nothing(estimate) -> None:
-    assert estimate([1.0] * 9) is None
-    assert estimate([1.0] * 10) == 0.0
+@pytest.mark.parametrize(("estimate", "least"), [(interval_relative, 3), (trend_relative, 10)])
+def test_too_few_batches_say_nothing(estimate, least: int) -> None:
+    assert estimate([1.0] * (least - 1)) is None
+    assert estimate([1.0] * least) == 0.0
+
+
+@given(
+    seconds=st.floats(1e-3, 10.0),
+    batches=st.integers(3, 2000),
+    place=st.floats(0, 1, exclude_max=True),
+    factor=st.floats(1.0, 1e5),
+)
+def test_an_interval_covers_any_single_outlier(
+    seconds: float, batches: int, place: float, factor: float
+) -> None:
+    seen = [seconds] * batches
+    seen[int(place * batches)] *= factor
+    half = interval_relative(seen)
+    assert half is not None
+    assert abs(seconds / fmean(seen) - 1) <= half + 1e-9
+
+
+def test_a_recompile_at_the_end_of_a_window_is_in_its_interval() -> None:
+    seen = [0.01] * 391 + [35.0]
+    assert interval_relative(seen) > 0.85
 
 
 @given(durations, st.floats(0.01, 100.0))
@@ -66,12 +87,12 @@ def test_the_least_of_a_mean_allows_for_several_looks_and_for_phases() -> None:
     assert least_relative(noisy) == pytest.approx(1 - 1.7 * interval_relative(noisy))
     assert least_relative([1.0] * 16) == pytest.approx(0.75)
     assert least_relative([1.0] * 400) == pytest.approx(0.95)
-    assert least_relative([1.0] * 9) == 0.0
+    assert least_relative([1.0] * 2) == 0.0
 
 
-def test_a_slow_batch_that_fills_no_group_says_nothing() -> None:
+def test_a_slow_batch_leaves_little_that_is_sure() -> None:
     seen = [1.0] * 16 + [50.0]
-    assert least_relative(seen) * fmean(seen) == pytest.approx(1 - 1 / math.sqrt(17))
+    assert least_relative(seen) * fmean(seen) <= 1
 
 
 @pytest.mark.parametrize("name", STEADY_LOOPS)

@@ -121,3 +121,61 @@ def test_without_workers_nothing_is_asked_for_ahead() -> None:
     source = Source(SimpleNamespace(), iterator, SimpleNamespace())
     assert source.asked_batches == 0
     assert source.has_all_made is True
+
+
+class Numbers(Dataset[int]):
+    """Samples that are their places."""
+
+    def __len__(self) -> int:
+        return 60
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
+def taken_from(iterator: Any) -> Source:
+    """A source that fetches as the watch does."""
+    watch = SimpleNamespace(fetching=0, original_next=type(iterator).__next__)
+    return Source(watch, iterator, SimpleNamespace())
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_the_queue_is_thrown_away_when_an_epoch_is_ended(persistent: bool) -> None:
+    iterator = iter(DataLoader(Numbers(), 1, num_workers=WORKERS, persistent_workers=persistent))
+    source, told = taken_from(iterator), []
+    next(iterator)
+    source.end_epoch(time.perf_counter() + 60, lambda: told.append(source.asked_batches))
+    assert told == list(reversed(range(QUEUED)))
+    with pytest.raises(StopIteration):
+        source.fetch()
+
+
+def test_what_lies_ready_is_thrown_away_and_the_epoch_goes_on() -> None:
+    iterator = iter(DataLoader(Numbers(), 1, num_workers=WORKERS))
+    source = taken_from(iterator)
+    next(iterator)
+    assert settled(source)
+    source.throw_away(time.perf_counter() + 60, lambda: None)
+    assert source.fetch().item() == 1 + QUEUED
+
+
+def test_throwing_away_ends_in_time_and_at_a_batch_that_is_broken() -> None:
+    iterator = iter(DataLoader(Numbers(), 1, num_workers=WORKERS))
+    source = taken_from(iterator)
+    source.end_epoch(time.perf_counter(), lambda: None)
+    assert source.asked_batches == QUEUED - 1
+    broken = iter(DataLoader([0, 1], 1, sampler=[0, 7, 1], num_workers=1))
+    source = taken_from(broken)
+    source.end_epoch(time.perf_counter() + 60, lambda: None)
+    with pytest.raises(StopIteration):
+        source.fetch()
+
+
+def test_a_loader_without_workers_has_nothing_to_throw_away() -> None:
+    iterator = iter(DataLoader(Numbers(), 1))
+    source = taken_from(iterator)
+    source.throw_away(time.perf_counter() + 60, lambda: None)
+    assert source.fetch().item() == 0
+    source.end_epoch(time.perf_counter() + 60, lambda: None)
+    with pytest.raises(StopIteration):
+        source.fetch()

@@ -206,3 +206,28 @@ def test_nothing_waits_for_a_cpu():
     stage.leave()
     assert stage.facts() is None
     assert cuda.modes == []
+
+
+def test_the_warnings_module_is_no_part_of_the_script_wherever_its_code_lies(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    """From Python 3.14 on `warnings` takes its functions from another file."""
+    elsewhere = tmp_path / "_py_warnings.py"
+    elsewhere.write_text(
+        "def _showwarnmsg(msg):\n"
+        "    warnings.showwarning(msg.message, msg.category, msg.filename, msg.lineno, msg.file, msg.line)\n"
+        "def filterwarnings(*args, **kwargs):\n"
+        "    original(*args, **kwargs)\n"
+    )
+    names: dict[str, Any] = {"warnings": warnings, "original": warnings.filterwarnings}
+    exec(compile(elsewhere.read_text(), str(elsewhere), "exec"), names)
+    for name in ("_showwarnmsg", "filterwarnings"):
+        monkeypatch.setattr(warnings, name, names[name])
+    cuda = Cuda()
+    stage = stage_of(cuda)
+    for _ in range(4):
+        stage.asked(None)
+        cuda.wait()
+    stage.leave()
+    (point,) = stage.facts() or []
+    assert point["where"].startswith(f"{HERE.name}:")

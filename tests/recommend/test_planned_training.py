@@ -62,11 +62,11 @@ def test_a_first_step_that_found_compiled_code_counts_as_the_one_that_had_to_com
         BASELINE,
         trial_record(1, of=compiled, first_step_s=60.0),
         trial_record(2, of=same, first_step_s=8.0),
-        trial_record(3, of=other, first_step_s=9.0),
+        trial_record(3, of=other, first_step_s=9.0, recompile_s=30.0),
     ]
     planned = planned_training(options(), records)
     loops = [record.measurement.loop for record in records]
-    assert planned.first_step_s(same, loops[2]) == 60.0
-    assert planned.first_step_s(other, loops[3]) == 9.0
+    assert planned.once_s(same, loops[2]) == 60.0
+    assert planned.once_s(other, loops[3]) == 39.0
     eager = trial_record(4, first_step_s=2.0).measurement.loop
-    assert planned.first_step_s(config(), eager) == 2.0
+    assert planned.once_s(config(), eager) == 2.0

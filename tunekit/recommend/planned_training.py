@@ -25,7 +25,8 @@ class PlannedTraining:
     judged_by_finish: bool = False
     """Whether the shortest finish time is the best, and not the highest rate."""
     compiling_s: Mapping[_Compiled, float] = field(default_factory=dict)
-    """The slowest first step of what torch.compile made code for: other processes found it in the cache."""
+    """The slowest compilation of what torch.compile made code for, with the first step: other processes found
+    it in the cache."""
 
     @property
     def assumed_samples(self) -> float | None:
@@ -75,15 +76,15 @@ class PlannedTraining:
         known = [one for one in times if one is not None]
         return fmean(known) if known else None
 
-    def first_step_s(self, config: TrainConfig | None, loop: LoopMeasurement) -> float:
-        """Return the seconds of a first step that has to compile what the config compiles."""
+    def once_s(self, config: TrainConfig | None, loop: LoopMeasurement) -> float:
+        """Return the seconds of the first step where all has to be compiled that the config compiles."""
         if config is None or not config.compile:
-            return loop.first_step_s
-        return max(loop.first_step_s, self.compiling_s.get(_compiled(config), 0.0))
+            return loop.once_s
+        return max(loop.once_s, self.compiling_s.get(_compiled(config), 0.0))
 
     def _training_s(self, config: TrainConfig | None, loop: LoopMeasurement, samples: float) -> float:
         """Return the seconds from the start of the process to the last of one rank's samples."""
-        start_s = loop.startup_s + loop.first_batch_s + self.first_step_s(config, loop)
+        start_s = loop.startup_s + loop.first_batch_s + self.once_s(config, loop)
         steady_s = samples * loop.steady_time_s / loop.steady_samples
         boundaries = math.ceil(samples / loop.epoch_samples) - 1 if loop.epoch_samples else 0
         return max(start_s + steady_s + boundaries * (loop.boundary_s or 0.0), 1e-9)
@@ -115,12 +116,12 @@ def planned_training(options: SearchOptions, records: Sequence[TrialRecord]) -> 
 
 
 def _compiling_s(records: Sequence[TrialRecord]) -> dict[_Compiled, float]:
-    """Return the slowest first step of each compiled code that was seen."""
+    """Return the slowest first step, with later compilation, of each compiled code that was seen."""
     slowest: dict[_Compiled, float] = {}
     for record in records:
         if record.measurement is not None and record.config is not None and record.config.compile:
             key = _compiled(record.config)
-            slowest[key] = max(slowest.get(key, 0.0), record.measurement.loop.first_step_s)
+            slowest[key] = max(slowest.get(key, 0.0), record.measurement.loop.once_s)
     return slowest
 
 

@@ -290,10 +290,8 @@ def _host_memory_violations(
 def _where_compile_pays(
     eligible: list[_Candidate], measured: list[_Candidate], planned: PlannedTraining
 ) -> list[_Candidate]:
-    eager_first_steps_s = [
-        candidate.loop.first_step_s for candidate in measured if not candidate.config.compile
-    ]
-    eager_first_step_s = median(eager_first_steps_s) if eager_first_steps_s else 0.0
+    eager_once_s = [candidate.loop.once_s for candidate in measured if not candidate.config.compile]
+    usual_once_s = median(eager_once_s) if eager_once_s else 0.0
     eager = [candidate for candidate in eligible if not candidate.config.compile]
     if not eager:
         # Nothing eager could be run instead, so compile has nothing to pay for.
@@ -304,7 +302,7 @@ def _where_compile_pays(
         loop = candidate.loop
         if planned.assumed_samples is None:
             return False
-        cost_s = max(0.0, planned.first_step_s(candidate.config, loop) - eager_first_step_s)
+        cost_s = max(0.0, planned.once_s(candidate.config, loop) - usual_once_s)
         saved_per_sample_s = 1 / best_eager.rank_rate_samples_per_s - 1 / loop.rank_rate_samples_per_s
         return planned.assumed_samples * saved_per_sample_s > cost_s
 

@@ -90,6 +90,8 @@ class LoopMeasurement(Record):
     first_batch_s: NonNegativeFloat
     first_step_s: NonNegativeFloat
     """From the first batch at hand to the end of the first optimizer step, compilation included."""
+    recompile_s: NonNegativeFloat = 0.0
+    """What later batches took beyond a steady one because torch.compile captured further graphs."""
     batch_bytes: NonNegativeInt
     """Bytes of one full batch, walked in the real batch."""
     batch: BatchSeen | None = None
@@ -104,6 +106,11 @@ class LoopMeasurement(Record):
     """Of the first backward passes, in order; None for one that was NaN or infinite."""
     script_steps: NonNegativeInt
     """Optimizer steps that the process made in all."""
+
+    @property
+    def once_s(self) -> float:
+        """Seconds of the first step and of later compilation: a training pays them once."""
+        return self.first_step_s + self.recompile_s
 
     @property
     def is_abandoned(self) -> bool:

@@ -215,6 +215,8 @@ class Discovery(Record):
     """Whether the device computes float32 matrix products in TF32; None when unknown, as in older runs."""
     tf32_in_conv: bool | None = None
     """The same of convolutions, which torch runs in TF32 unless told not to."""
+    benchmarks_cudnn: bool | None = None
+    """Whether the script has cuDNN try out its kernels (torch.backends.cudnn.benchmark); None off CUDA."""
     device_type: str
     """"cuda", "cpu" or "mps": where the roots' parameters live."""
     bf16_native: bool | None

@@ -132,10 +132,12 @@ def _closure_text(found: Closure) -> str:
 def beginnings(loop: LoopMeasurement, compiles: bool) -> Table:
     """Return what comes before the steady loop, and what comes back at each epoch."""
     first = "first step, with compilation" if compiles else "first step"
+    further = (("further compilation", duration_text(loop.recompile_s)),) if loop.recompile_s else ()
     rows = (
         ("start-up, to the first batch asked for", _of_loader(loop, loop.startup_s)),
         ("first batch", _of_loader(loop, loop.first_batch_s)),
         (first if loop.has_loader else f"start-up and {first}", duration_text(loop.first_step_s)),
+        *further,
         ("each epoch boundary, beyond steady steps", _boundary_text(loop)),
         ("one epoch", _epoch_text(loop)),
     )

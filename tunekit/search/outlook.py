@@ -53,7 +53,7 @@ def _starts_s(measured: Sequence[TrialRecord]) -> tuple[float, float]:
     What compiling takes is what the slowest process has shown: others may have found its code in a cache.
     """
     loops = [
-        (one.config.compile, one.measurement.loop.startup_s + one.measurement.loop.first_step_s)
+        (one.config.compile, one.measurement.loop.startup_s + one.measurement.loop.once_s)
         for one in measured
         if one.measurement and one.config
     ]

@@ -18,7 +18,7 @@ from .process import Owner
 from .ranks import Ranks
 from .request import Request
 from .roots import RootFinder
-from .steps import KeptHooks
+from .steps import KeptHooks, keep_from_dynamo
 
 _WINDOW_S = 60.0
 """Seconds over which the real rate is taken."""
@@ -64,6 +64,7 @@ class StepCounter:
         self._outside: list = []
         self._said_at: float | None = None
 
+    @keep_from_dynamo
     def __call__(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """Count one step of the first optimizer; an optimizer step post-hook."""
         if id(optimizer) != self._optimizer:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from . import knobs
-
 _SETTLED_BATCHES = 3
-_MAX_SETTLE_BATCHES = 200
+_MOST_CAPTURES = 24
+"""Batches with captures: as many recompiles as torch.compile makes of three functions, by default."""
 
 
 class Beginnings:
@@ -49,19 +48,43 @@ class Beginnings:
 
 
 class Settling:
-    """Whether torch.compile still captures graphs."""
+    """Whether torch.compile still captures graphs, and what it took after the first step.
+
+    A loop that captures graphs again and again is taken as it is.
+    """
 
     def __init__(self) -> None:
-        self._graphs = 0
-        self._since = 0
+        self._graphs = self._since = self._captures = 0
+        self._asked_at: float | None = None
+        self._capturing_s, self._captured_batches = 0.0, 0
+
+    def asked(self, now: float, graphs: int, count: int, has_stepped: bool, is_whole: bool = True) -> None:
+        """The loop asks for its next batch.
+
+        Args:
+            now: seconds.
+            graphs: that were captured so far.
+            count: batches of the loop so far.
+            has_stepped: whether an optimizer has; what comes before is the first step.
+            is_whole: whether nothing ran since the last ask but the batch; a validation's time is its own.
+        """
+        if graphs != self._graphs:
+            self._graphs, self._since = graphs, count
+            self._captures += 1
+            if self._asked_at is not None and is_whole:
+                self._capturing_s += now - self._asked_at
+                self._captured_batches += 1
+        self._asked_at = now if has_stepped else None
 
     def is_settled(self, count: int) -> bool:
-        """Return whether it has captured no new graph for a few batches.
+        """Return whether no graph was captured for a few batches.
 
         Args:
             count: batches of the loop so far.
         """
-        graphs = knobs.graphs_captured()
-        if graphs != self._graphs:
-            self._graphs, self._since = graphs, count
-        return not graphs or count - self._since >= _SETTLED_BATCHES or count > _MAX_SETTLE_BATCHES
+        is_quiet = not self._graphs or count - self._since >= _SETTLED_BATCHES
+        return is_quiet or self._captures > _MOST_CAPTURES
+
+    def recompile_s(self, step_s: float) -> float:
+        """Return what batches with captures after the first step took beyond steady ones, in seconds."""
+        return max(0.0, self._capturing_s - self._captured_batches * step_s)

@@ -7,6 +7,8 @@ import time
 import weakref
 from typing import Any
 
+from . import facts
+
 _MOST_NODES = 50_000
 """Of a graph that are walked: a loop that accumulates has it walked once, any other never."""
 _LEAVES, _ELEMENTS = 32, 16
@@ -63,7 +65,7 @@ class UpdatesByHand:
     def _compare(self, losses: tuple) -> None:
         """Count it if a parameter changed since the last backward pass."""
         torch = sys.modules["torch"]
-        if _is_sharded(torch) or (torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()):
+        if _is_sharded(torch) or facts.is_capturing():
             return
         if self._leaves is None:
             self._leaves = [weakref.ref(leaf) for leaf in _parameters_of(torch, losses)]

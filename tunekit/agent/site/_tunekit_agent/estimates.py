@@ -16,7 +16,7 @@ _T95 = (
     2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
 )  # fmt: skip
 _GROUPS = 16
-_LEAST_GROUPS = 10
+_LEAST_GROUPS, _LEAST_OF_TREND = 3, 10
 _MOST_CORRELATION = 0.9
 LOOKS = 5
 """How often a window may be looked at for `least_relative`."""
@@ -35,11 +35,11 @@ def interval_relative(durations: list) -> float | None:
         durations: seconds per loop batch, in order.
 
     Returns:
-        The relative half width, None for fewer than 10 durations.
+        The relative half width, None for fewer than 3 durations.
     """
-    means = _means(durations)
+    means = _means(durations, _LEAST_GROUPS)
     groups = len(means)
-    mean = sum(means) / groups if means else 0.0
+    mean = sum(durations) / len(durations) if means else 0.0
     if mean <= 0:
         return None
     deviations = [value - mean for value in means]
@@ -69,11 +69,7 @@ def least_relative(durations: list) -> float:
     interval = interval_relative(durations)
     if interval is None:
         return 0.0
-    half = max(_LOOK_WIDENING * interval, 1 / math.sqrt(len(durations)))
-    means = _means(durations)
-    # A slow batch among those that fill no group is in the mean but not in the interval.
-    grouped = sum(means) / len(means) * len(durations) / sum(durations)
-    return max(0.0, 1 - half) * min(1.0, grouped)
+    return max(0.0, 1 - max(_LOOK_WIDENING * interval, 1 / math.sqrt(len(durations))))
 
 
 def trend_relative(durations: list) -> float | None:
@@ -85,7 +81,7 @@ def trend_relative(durations: list) -> float | None:
         The relative change (negative: the loop got faster); 0.0 where it is not significant at 95%; None for
         fewer than 10 durations.
     """
-    means = _means(durations)
+    means = _means(durations, _LEAST_OF_TREND)
     groups = len(means)
     mean = sum(means) / groups if means else 0.0
     if mean <= 0:
@@ -120,13 +116,21 @@ def owed_s(left_s: float, batches_s: list) -> float:
     return min(left_s, max(0.0, len(batches_s) * usual_s - sum(batches_s)))
 
 
-def _means(durations: list) -> list:
-    """Return the means of equal groups of consecutive durations; what is left over at the end is left out."""
+def _means(durations: list, least: int) -> list:
+    """Return the means of groups of consecutive durations, as nearly equal as can be: each is in one.
+
+    Args:
+        durations: seconds, in order.
+        least: groups below which there are none.
+    """
     groups = min(_GROUPS, len(durations))
-    if groups < _LEAST_GROUPS:
+    if groups < least:
         return []
-    size = len(durations) // groups
-    return [sum(durations[place * size : (place + 1) * size]) / size for place in range(groups)]
+    parts = (
+        durations[place * len(durations) // groups : (place + 1) * len(durations) // groups]
+        for place in range(groups)
+    )
+    return [sum(part) / len(part) for part in parts]
 
 
 def _t95(degrees: int) -> float:

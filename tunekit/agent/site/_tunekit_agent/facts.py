@@ -156,10 +156,35 @@ def cuda_devices() -> list[int]:
     return [device for device, taken_bytes in enumerate(taken) if taken_bytes]
 
 
+def is_capturing() -> bool:
+    """Return whether a CUDA graph is being captured: the device may not be waited for, nor a value read."""
+    torch = sys.modules.get("torch")
+    return torch is not None and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+
+
 def synchronize() -> None:
-    """Return when no CUDA device of this process has work left."""
+    """Return when no CUDA device of this process has work left; at once while a CUDA graph is captured."""
+    if is_capturing():
+        return
     for device in cuda_devices():
         sys.modules["torch"].cuda.synchronize(device)
+
+
+def benchmarks_cudnn(torch: Any, device_type: str) -> bool | None:
+    """Return whether cuDNN tries out its kernels for each new shape; None off CUDA."""
+    return bool(torch.backends.cudnn.benchmark) if device_type == "cuda" else None
+
+
+def forget_cudnn_tries() -> None:
+    """Have torch's peaks begin anew where cuDNN has tried out kernels: in workspaces as large as would fit.
+
+    It makes do with less memory, and gives back what it tried. What training takes comes again in each batch.
+    """
+    torch = sys.modules.get("torch")
+    for device in cuda_devices():
+        if torch is not None and torch.backends.cudnn.benchmark:
+            torch.cuda.reset_peak_memory_stats(device)
+            torch.cuda.reset_accumulated_memory_stats(device)
 
 
 def of_device_memory() -> dict:

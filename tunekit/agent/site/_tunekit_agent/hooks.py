@@ -23,6 +23,7 @@ def install(request: Request, log: Any, owner: Owner) -> None:
     imports.when_imported("torch.utils.data.dataloader", observer.work.install_start)
     imports.when_imported(_STATEFUL, observer.work.install_stateful)
     imports.when_imported("torch.utils.data._utils.fetch", observer.work.install_fetch)
+    imports.when_imported("torch.cuda.graphs", observer.steps.install_graphs)
     imports.when_imported("torch.autograd", observer.steps.install_autograd)
     for module in ("torch.amp.grad_scaler", "torch.cuda.amp.grad_scaler"):
         imports.when_imported(module, observer.steps.install_scaler)

@@ -24,10 +24,6 @@ _MAX_WRAPPED = 4
 _AGENT = os.path.dirname(os.path.abspath(__file__))
 
 
-DRAIN = object()
-"""The observer's answer to a fetch: this epoch should end now."""
-
-
 class Replay:
     """The observer's answer to a fetch: hand this batch to the script, and fetch none."""
 
@@ -281,15 +277,13 @@ class LoaderWatch:
             self.observer.epoch_started(info, time.perf_counter())
 
     def _next(self, iterator: Any, info: LoaderInfo) -> Any:
-        """Fetch a batch for the script, ending the epoch early when the observer asks for it."""
+        """Fetch a batch for the script, from the next epoch where the observer ended this one early."""
         source = iterator.__dict__.get("_tunekit_source")
         if source is None:
             source = iterator._tunekit_source = Source(self, iterator, info)
         answer = self.observer.fetch_started(info, source)
         if isinstance(answer, Replay):
             return answer.batch
-        if answer is DRAIN:
-            source.live._sampler_iter = iter(())  # nothing more is sent to the workers; the queue runs dry
         cpu_before = time.thread_time()
         asked = time.perf_counter()
         try:

@@ -18,7 +18,7 @@ from .events import FETCHING, TRAINING
 from .learn import Learner
 from .loader_info import LoaderInfo
 from .loader_work import WorkWatch, WorkWindow
-from .loaders import DRAIN, LoaderWatch
+from .loaders import LoaderWatch
 from .loop_at_hand import LoopAtHand
 from .originals import time
 from .own import AutocastWatch
@@ -90,6 +90,7 @@ class Observer:
         self._times: Any = DeviceTimes(None, "cpu")
         self._closer: CloserLook | None = None
         self._others_fetched = False
+        self._source: Any = None  # of the batch that is asked for, while the clock ticks
         self._batch_watch = BatchWatch()
         self._work_window = WorkWindow()
         self._stepped_roots: list = []
@@ -141,30 +142,52 @@ class Observer:
 
     @_never_raises
     def fetch_started(self, info: LoaderInfo, source: Any) -> Any:
-        """The script asks a loader for a batch; returns `loaders.DRAIN`, a `loaders.Replay` or None."""
+        """The script asks a loader for a batch; returns a `loaders.Replay` or None."""
         now = time.perf_counter()
         self._teller.pulse(FETCHING)
         if not self._beginnings.has_asked:
             self._beginnings.asked(now)
             self._progress("fetching")
+        if self._training in (None, info):
+            self._settling.asked(
+                now,
+                knobs.graphs_captured(),
+                self._teller.batches,
+                has_stepped=self._teller.steps > 0,
+                is_whole=not self._others_fetched,
+            )
         if info is not self._training or self._finished:
             return None
         if self._closer is not None:
             return self._look_closer(source)
-        if self._clock is None:
-            return None
+        return self._tick(info, source, now) if self._clock is not None else None
+
+    def _tick(self, info: LoaderInfo, source: Any, now: float) -> Any:
+        """The loop asks its training loader for a batch."""
+        assert self._clock is not None
         parts = self._split.asked(now)
-        before = self._clock.phase
+        before, self._source = self._clock.phase, source
         self._times.asked(self._clock.counts_batch and not self._others_fetched)
         phase = self._clock.tick(self._samples, parts, self._others_fetched, self._settled)
-        self._samples, self._others_fetched = 0, False
+        self._samples, self._others_fetched, self._source = 0, False, None
         if self._window_from is None and phase == MEASURING:
             self._window_from = info.fetches
         self._window_moved(before, phase)
         self._progress(phase)
         if phase == FINISHED:
             return self._measurement_complete(source)
-        return DRAIN if phase == DRAINING and before != DRAINING else None
+        if phase == DRAINING and before != DRAINING:
+            limit_s = self._clock.boundary_limit_s
+            # Told before: what follows may take longer than the trial may, or end the script.
+            tell_done(self._log, self._measurement(), is_final=False, next_within_s=2 * limit_s)
+            source.end_epoch(time.perf_counter() + limit_s, lambda: self._progress(phase))
+        return None
+
+    def _throw_away(self) -> None:
+        """Throw away the batches that lie ready while the clock ticks."""
+        assert self._clock is not None
+        until = time.perf_counter() + self._clock.boundary_limit_s
+        self._source.throw_away(until, lambda: self._progress(None))
 
     @_never_raises
     def epoch_ended(self, info: LoaderInfo, asked_at: float) -> bool:
@@ -284,6 +307,8 @@ class Observer:
             workers,
             can_force_boundary=self._may_end_epoch(epoch_batches),
             rate_to_beat=self._request.rate_to_beat,
+            # Of several ranks, all train on the same count of batches.
+            throw_away=self._throw_away if self._training and self.ranks.world_size == 1 else None,
         )
         self._times = DeviceTimes(
             sys.modules["torch"],
@@ -292,8 +317,6 @@ class Observer:
             has_loader=self._training is not None,
             batches_per_turn=self._batches_per_step if self._training is None else 1,
         )
-        if self._training is not None:
-            self._clock.epoch_started(training.get("epoch_started", self._started))
 
     def _may_end_epoch(self, epoch_batches: int | None) -> bool:
         """Return whether an epoch may be ended early: another follows, and no other rank goes on in this."""
@@ -304,7 +327,9 @@ class Observer:
         if not self.steps.is_first(optimizer):
             return
         samples = self._loaderless_samples * self._batches_per_step
-        parts = self._split.asked(time.perf_counter())
+        now = time.perf_counter()
+        self._settling.asked(now, knobs.graphs_captured(), self._teller.steps, has_stepped=True)
+        parts = self._split.asked(now)
         before = self._clock.phase
         self._times.asked(self._clock.counts_batch)
         phase = self._clock.tick(samples, parts, False, self._settled, self._batches_per_step)
@@ -371,6 +396,7 @@ class Observer:
     def _window_moved(self, before: str, phase: str) -> None:
         """The steady window opened or closed."""
         if phase == MEASURING and before != MEASURING:
+            facts.forget_cudnn_tries()
             self._times.open()
             self._work_window.open(self._training.work if self._training is not None else None)
         elif before == MEASURING and phase != MEASURING:
@@ -381,9 +407,13 @@ class Observer:
         assert self._clock is not None
         samples_unknown = self._training is None and self._request.samples_per_step is None
         wanted = [] if samples_unknown or self._clock.is_abandoned else self._request.details
-        step_s = self._clock.steady_time_s / max(1, self._clock.steady_batches)
-        self._look(self._measurement(), wanted, step_s)
+        self._look(self._measurement(), wanted, self._step_s())
         return self._look_closer(source)
+
+    def _step_s(self) -> float:
+        """Return the seconds of a steady loop batch."""
+        assert self._clock is not None
+        return self._clock.steady_time_s / max(1, self._clock.steady_batches)
 
     def _look(self, known: dict, wanted: list, step_s: float) -> None:
         """Have the loop looked at, from its next turn on.
@@ -434,6 +464,7 @@ class Observer:
             "loader_work": self._work_window.facts(),
             "model": model_bytes.of_model(self._stepped_roots, self.steps.living()),
             "device_parts": self._times.facts(),
+            "recompile_s": self._settling.recompile_s(self._step_s()),
             "script_steps": self._teller.steps,
         }
         if self._training is None:

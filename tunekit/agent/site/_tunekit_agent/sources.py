@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from typing import Any, Callable
+
+from .originals import time
 
 
 class Source:
@@ -46,12 +48,42 @@ class Source:
         A worker that runs out of data leaves what it is asked for beyond its end unmade, until torch reads
         of its end.
         """
-        live, tasks = self.live, self._tasks()
-        if not tasks:
+        if not self._tasks():
             return True
+        made = self._made_batches()
+        return None if made is None else made >= len(self._tasks())
+
+    def throw_away(self, until: float, moved: Callable[[], None]) -> None:
+        """Take the batches that its workers have made by now, which the script does not get.
+
+        Args:
+            until: when to stop, by time.perf_counter.
+            moved: called after each.
+        """
+        self._throw_away(self._made_batches() or 0, until, moved)
+
+    def end_epoch(self, until: float, moved: Callable[[], None]) -> None:
+        """Have the epoch end at the next fetch: its workers get nothing more to do, what they do is taken.
+
+        Where that takes too long the script gets what is left.
+        """
+        self.live._sampler_iter = iter(())
+        self._throw_away(self.asked_batches, until, moved)
+
+    def _throw_away(self, count: int, until: float, moved: Callable[[], None]) -> None:
+        for _ in range(count):
+            try:
+                self.fetch()
+            except Exception:  # the epoch is over, or a batch is broken: the script's next fetch tells it
+                return
+            moved()
+            if time.perf_counter() > until:
+                return
+
+    def _made_batches(self) -> int | None:
+        """Return how many batches its workers have made and the script has not taken; None if unknown."""
         try:
-            early = sum(len(task) == 2 for task in tasks)
-            return live._data_queue.qsize() + early >= len(tasks)
+            return self.live._data_queue.qsize() + sum(len(task) == 2 for task in self._tasks())
         except AttributeError:  # an iterator that keeps its batches elsewhere
             return None
 

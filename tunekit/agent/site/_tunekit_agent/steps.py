@@ -8,6 +8,7 @@ import math
 import weakref
 from typing import Any
 
+from . import facts
 from .by_hand import UpdatesByHand
 from .originals import time
 from .process import Owner
@@ -15,6 +16,16 @@ from .process import Owner
 _LOSSES = 256
 _LR_STEPS = 16
 """Steps over which a learning rate is looked at: a hand-made warm-up moves it at each."""
+
+
+def keep_from_dynamo(hook: Any) -> Any:
+    """Have torch.compile call a hook as it is where it compiles an optimizer's step; returns the hook.
+
+    What it can't look into it warns of, and a script may have warnings raised. This is the mark that
+    `torch.compiler.disable` leaves, which would import the compiler.
+    """
+    hook._torchdynamo_disable = True
+    return hook
 
 
 class StepWatch:
@@ -44,6 +55,7 @@ class StepWatch:
         self.losses: list = []
         self.last_loss: Any = None
         self._inside: set = set()  # optimizers that are within a step
+        self._recorded: list = []  # weak references to those that stepped while a CUDA graph is captured
         self._scaled: tuple | None = None  # the scaler's last result and the loss that it was made of
         self._kept: KeptHooks | None = None
         self._owner = owner
@@ -52,6 +64,27 @@ class StepWatch:
         """Register step hooks in `torch.optim.optimizer`."""
         module.register_optimizer_step_pre_hook(self._before)
         module.register_optimizer_step_post_hook(self._after)
+
+    def install_graphs(self, module: Any) -> None:
+        """Wrap `torch.cuda.CUDAGraph`: each replay makes the steps that were captured."""
+        graph_class = module.CUDAGraph
+        original_end, original_replay = graph_class.capture_end, graph_class.replay
+
+        @functools.wraps(original_end)
+        def capture_end(graph, *args, **kwargs):
+            graph._tunekit_steps, self._recorded = self._recorded, []
+            return original_end(graph, *args, **kwargs)
+
+        @functools.wraps(original_replay)
+        def replay(graph, *args, **kwargs):
+            result = original_replay(graph, *args, **kwargs)
+            for reference in getattr(graph, "_tunekit_steps", ()):
+                optimizer = reference()
+                if optimizer is not None:
+                    self._count(optimizer)
+            return result
+
+        graph_class.capture_end, graph_class.replay = capture_end, replay
 
     def remember_hooks(self, torch: Any) -> None:
         """Remember which classes are hooked, before anything compiled runs."""
@@ -164,21 +197,28 @@ class StepWatch:
                 kept = kept + loss.detach()
         except Exception:
             return  # nothing that torch would go back from, or a tensor of another kind: torch will say
-        if len(self.losses) < _LOSSES:
+        if len(self.losses) < _LOSSES and not facts.is_capturing():
             # A copy: the script may change its loss, and a CUDA graph's next replay overwrites it.
             self.losses.append(kept.clone())
         self.last_loss = kept
 
+    @keep_from_dynamo
     def _before(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if id(optimizer) not in self._inside and self._owner.is_here:
-            self._inside.add(id(optimizer))
+        if id(optimizer) in self._inside or not self._owner.is_here:
+            return
+        self._inside.add(id(optimizer))
+        if facts.is_capturing():  # nothing is computed yet, and the device may not be asked for anything
+            self._recorded.append(weakref.ref(optimizer))
+        else:
             self.observer.step_began(time.perf_counter())
 
+    @keep_from_dynamo
     def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if id(optimizer) not in self._inside:
             return  # the outer end of a step inside a step, as a subclass calling super().step() makes
         self._inside.discard(id(optimizer))
-        self._count(optimizer)
+        if not facts.is_capturing():
+            self._count(optimizer)
 
     def _count(self, optimizer: Any) -> None:
         if not self._owner.is_here:

@@ -38,6 +38,7 @@ class SyncPoints(Stage):
             os.path.dirname(getattr(torch, "__file__", "") or "?"),
             _AGENT,
             os.path.abspath(warnings.__file__),
+            warnings.filterwarnings.__code__.co_filename,  # elsewhere from Python 3.14 on
             "<frozen",
         )
         self._per_turn = max(1, batches_per_turn)
