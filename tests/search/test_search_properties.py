@@ -196,9 +196,9 @@ def check_wishes(whole: Run) -> None:
 
 
 def check_time(whole: Run, world: SearchWorld) -> None:
-    """The budget is not exceeded by more than a trial and the least confirmation; --trials never."""
+    """The budget is not exceeded by more than a trial and a round; --trials never."""
     assert whole.status is RunStatus.FINISHED
-    assert whole.search_time_s <= whole.options.budget_s + (1 + 3 * 4) * world.trial_s
+    assert whole.search_time_s <= whole.options.budget_s + (1 + 4) * world.trial_s
     most = whole.options.max_trials
     assert most is None or 1 + len(searched(whole.trials)) <= most
 

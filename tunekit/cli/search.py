@@ -1,6 +1,7 @@
 """`tunekit search`: tune a training command end to end."""
 
 import argparse
+import math
 import re
 import shlex
 import sys
@@ -77,7 +78,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         check_summary(summary)
     prepared = _resumed(options, command) if options.resume else _new(options, command)
     run, asked = prepared.run, prepared.run.options
-    trial_s = min(asked.trial_limit_s, asked.budget_s)
+    trial_s = min(asked.trial_limit_s, asked.budget_s or math.inf)
     with RunFolder(prepared.folder) as folder, SearchScreen(to_stderr=options.json) as screen:
         screen.opened(run, folder.path)
         executor = executor_for(run, folder, prepared.here, trial_s, command)

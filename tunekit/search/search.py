@@ -1,5 +1,6 @@
 """The walk of a search: baseline, space, proposals, confirmation, recommendation."""
 
+import math
 import time
 from collections.abc import Callable, Sequence
 
@@ -8,7 +9,7 @@ from tunekit.model.boundary import fit_boundary
 from tunekit.model.observation import observations
 from tunekit.recommend.loss_guard import Mode, barred_modes, mode_name, modes_due
 from tunekit.recommend.planned_training import PlannedTraining, planned_training
-from tunekit.recommend.tiers import best_of, made_to_fit
+from tunekit.recommend.tiers import BALANCED_TOLERANCE, best_of, made_to_fit
 from tunekit.records.config import TrainConfig
 from tunekit.records.details import Detail
 from tunekit.records.recommendation import Tier
@@ -16,6 +17,17 @@ from tunekit.records.run import Run, RunStatus
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
 from tunekit.search.abandon import rate_to_beat
 from tunekit.search.assemble import Trials, assemble, is_barred, pick_tiers, run_noise
+from tunekit.search.budget import (
+    FEW_TRIALS,
+    SEARCH_TRIALS,
+    SLACK,
+    USUAL_BUDGET_S,
+    chosen_text,
+    lengths_s,
+    needed_s,
+    rounds_s,
+    short_text,
+)
 from tunekit.search.confirm import (
     FLOOR_PROCESSES,
     details_to_confirm,
@@ -25,7 +37,6 @@ from tunekit.search.confirm import (
     next_round,
     round_order,
     rounds_due,
-    typical_duration_s,
 )
 from tunekit.search.folder import RunFolder
 from tunekit.search.guided import Proposal, Terms
@@ -51,8 +62,8 @@ from tunekit.trial.executor import Executor, KnownTarget, TrialSpec
 _CONFIRM_PASSES = 3
 _BASELINE_DETAILS = (Detail.QUEUE, Detail.SYNCS, Detail.PEAKS, Detail.FLOORS)
 """What the first trial looks at beyond its rate: predictions for other configs follow from it."""
-_CONFIRM_SHARE = 0.55
-"""Most of the budget that is kept back for confirmation."""
+_ANSWERS = (Tier.BALANCED, Tier.AGGRESSIVE, Tier.CONSERVATIVE)
+"""In the order in which they are confirmed where there is not time for all."""
 
 
 class Search:
@@ -86,6 +97,7 @@ class Search:
         self._spent_before_s = sum(record.duration_s for record in self._records)
         self._started_at = clock()
         self._guards_known = (-1, 0.0)
+        self._ran_out_of_time = False
         self.interrupted_run: Run | None = None
         """What Ctrl-C or a failure left, once it is on disk."""
 
@@ -108,10 +120,12 @@ class Search:
             self._trace_other_size(known)
             insist_on_length(self._planned)
             self._build_space(known)
+            self._set_budget()
             self._insist_on_batch(known)
             self._explore(known)
             self._fill_tiers(known)
             self._confirm(known)
+            self._say_what_was_cut()
             insist_on_a_result(self._run)
         except KeyboardInterrupt:
             self.interrupted_run = self._save(RunStatus.INTERRUPTED)
@@ -123,7 +137,13 @@ class Search:
 
     @property
     def _left_s(self) -> float:
-        return self._run.options.budget_s - self._spent_s
+        budget_s = self._run.options.budget_s or self._run.budget_s
+        return math.inf if budget_s is None else budget_s - self._spent_s
+
+    @property
+    def _over_budget(self) -> float | None:
+        """The budget, once it is used up."""
+        return self._run.options.budget_s if self._left_s <= 0 else None
 
     @property
     def _spent_s(self) -> float:
@@ -132,6 +152,10 @@ class Search:
     @property
     def _trials(self) -> Trials:
         return Trials(tuple(self._records))
+
+    @property
+    def _search_trials(self) -> int:
+        return sum(record.role is TrialRole.SEARCH for record in self._records)
 
     @property
     def _planned(self) -> PlannedTraining:
@@ -153,8 +177,8 @@ class Search:
             if baseline.failure is not None:
                 raise refused_target(baseline.failure, self._run.options)
             raise TargetError("what the baseline's agent told can't be read; see output.log of trial 0")
-        if self._left_s <= 0 and len(self._records) == 1:
-            raise used_up(baseline, self._run.options)
+        if (budget_s := self._over_budget) is not None and len(self._records) == 1:
+            raise used_up(baseline, budget_s)
         return self._shrink_until_learnt(baseline.config)
 
     def _shrink_until_learnt(self, config: TrainConfig) -> KnownTarget:
@@ -172,8 +196,8 @@ class Search:
                 )
             config = config.model_copy(update={"batch_size": max(1, config.batch_size // 2)})
             if all(record.config != config for record in self._records):
-                if self._left_s <= 0:
-                    raise ended_before(config, self._run.options)
+                if (budget_s := self._over_budget) is not None:
+                    raise ended_before(config, budget_s)
                 self._try(config, known, "the baseline ran out of memory: half its batch")
 
     def _trace_other_size(self, known: KnownTarget) -> None:
@@ -233,15 +257,27 @@ class Search:
         study = Study(self._run.space, self._run.rank_host, self._folder.journal)
         study.tell(self._records)
         while self._may_add:
-            terms = Terms(self._time_for_a_trial_s, least_gain(run_noise(self._trials)), self._planned)
-            searched = sum(record.role is TrialRole.SEARCH for record in self._records)
-            coming = next_trial(study, terms, searched)
+            terms = self._terms
+            coming = next_trial(study, terms, self._search_trials)
             if isinstance(coming, Stop):
                 self._run = self._run.model_copy(update={"why_stopped": coming.why})
+                self._ran_out_of_time = coming.why is None
                 if coming.why is not None:
                     self._listener.said(coming.why)
                 return
             study.tell([self._try_proposed(coming, known)])
+
+    @property
+    def _terms(self) -> Terms:
+        """What the next trial must promise, and may cost."""
+        least = least_rounds(self._run.options.confirm_rounds)
+        once_s = self._left_s - rounds_s(self._records, (), least) - self._guards_s
+        return Terms(
+            most_s=self._time_for_a_trial_s,
+            most_again_s=once_s / (1 + least),
+            least_gain=least_gain(run_noise(self._trials)),
+            planned=self._planned,
+        )
 
     def _try_proposed(self, proposal: Proposal, known: KnownTarget) -> TrialRecord:
         """Run a proposal; the first of its mode looks at other batch sizes too."""
@@ -259,30 +295,136 @@ class Search:
         explored = sum(record.role.is_candidate for record in self._records)
         return most is None or explored < most
 
+    # --- the budget ------------------------------------------------------------------------
+
+    def _set_budget(self) -> None:
+        """Set the budget that the user left open; say of one that was given what it has no room for."""
+        asked = self._run.options
+        # By the first measured trial alone, so that a resumed search has the same.
+        measured = [place for place, record in enumerate(self._records) if record.measurement]
+        first = self._records[: measured[0] + 1] if measured else []
+        needed = needed_s(first, self._run.space, asked) if first else USUAL_BUDGET_S
+        budget_s = asked.budget_s or self._run.budget_s or max(needed, USUAL_BUDGET_S)
+        self._run = self._run.model_copy(update={"budget_s": budget_s})
+        if not first:
+            return
+        trial_s, _ = lengths_s(first)
+        if asked.budget_s is None:
+            self._listener.said(chosen_text(budget_s, trial_s, asked))
+            return
+        least = least_rounds(asked.confirm_rounds)
+        round_s = rounds_s(first, (), 1) + trial_s
+        trials = max(0, int((self._left_s - least * round_s) // trial_s))
+        if not self._search_trials and trials < min(FEW_TRIALS, asked.max_trials or FEW_TRIALS):
+            rounds = min(least, max(0, int((self._left_s - trials * trial_s) // round_s)))
+            self._listener.said(short_text(budget_s, trials, rounds, needed, asked))
+
     @property
     def _time_for_a_trial_s(self) -> float:
-        """The longest trial that leaves time enough for confirmation, in seconds."""
-        reserve_s = min(
-            4 * self._run.options.confirm_rounds * typical_duration_s(self._records, None),
-            _CONFIRM_SHARE * self._run.options.budget_s,
-        )
-        return self._left_s - reserve_s - self._guards_s
+        """The longest trial that leaves time enough for confirmation, in seconds.
+
+        Until there were SEARCH_TRIALS, only its fewest rounds are kept back: another trial brings more than
+        another round. For the very first trial, fewer do.
+        """
+        asked = self._run.options
+        trial_s, _ = lengths_s(self._records)
+        least = least_rounds(asked.confirm_rounds)
+        rounds = asked.confirm_rounds if self._search_trials >= SEARCH_TRIALS else least
+        most_s = self._left_s - self._reserve_s(rounds, trial_s) - self._guards_s
+        if most_s < trial_s and not self._search_trials:
+            fewer_s = self._reserve_s(min(least, FLOOR_PROCESSES), trial_s)
+            most_s = min(trial_s, self._left_s - fewer_s - self._guards_s)
+        return most_s
+
+    def _reserve_s(self, rounds: int, trial_s: float) -> float:
+        """Return the seconds that confirmation takes, by what would be chosen now."""
+        configs = self._to_confirm(by_more_than=BALANCED_TOLERANCE)
+        reserve_s = rounds_s(self._records, configs, rounds)
+        if not configs:
+            return reserve_s + rounds * trial_s
+        return reserve_s + (1 + rounds) * trial_s if self._answer_is_unfilled else reserve_s
+
+    @property
+    def _answer_is_unfilled(self) -> bool:
+        """Whether the answer's tier has nothing but the baseline, because its limits bar what is faster."""
+        picks = self._confirmable()
+        pick, fastest = picks.get(_ANSWERS[0]), picks.get(Tier.AGGRESSIVE)
+        return fastest is not None and not fastest.is_baseline_config and (pick is None or pick.is_baseline_config)
+
+    def _confirmable(self) -> dict[Tier, TrialRecord]:
+        """Return the tiers' choice among what the time left can confirm; among all, where that is nothing."""
+        fitting = [
+            record
+            for record in self._trials.candidates
+            if record.is_baseline_config or (record.config and self._least_s(record.config) <= self._left_s)
+        ]
+        picks = pick_tiers(self._trials, self._run.rank_host, self._run.options, fitting)
+        return picks if finalists(list(picks.values())) else self._picks()
+
+    def _to_confirm(self, by_more_than: float | None = None) -> tuple[TrainConfig, ...]:
+        """Return the finalists, the answer's first, as many as the time left can confirm; one at the least.
+
+        Args:
+            by_more_than: leave out Aggressive's where it is not faster than the answer by this share.
+        """
+        picks = self._confirmable()
+        answer, fastest = picks.get(_ANSWERS[0]), picks.get(Tier.AGGRESSIVE)
+        if by_more_than is not None and answer and fastest and not answer.is_baseline_config:
+            alike = (answer.rate_samples_per_s or 0.0) * (1 + by_more_than)
+            if (fastest.rate_samples_per_s or 0.0) <= alike:
+                picks = {tier: pick for tier, pick in picks.items() if tier is not Tier.AGGRESSIVE}
+        kept: tuple[TrainConfig, ...] = ()
+        for config in finalists([picks[tier] for tier in _ANSWERS if tier in picks]):
+            if not kept or self._least_s(*kept, config) <= self._left_s:
+                kept = (*kept, config)
+        return kept
+
+    def _least_s(self, *configs: TrainConfig) -> float:
+        """Return the seconds of the fewest rounds of these configs that are still to run."""
+        least = least_rounds(self._run.options.confirm_rounds)
+        rounds = max((least - self._rounds_done(config) for config in configs), default=0)
+        return rounds_s(self._records, configs, max(0, rounds)) - SLACK * (self._run.budget_s or 0.0)
+
+    def _missed(self) -> tuple[int, float] | None:
+        """Return the number of a faster trial that was not confirmed, and its rate over the best that was."""
+        chosen = self._picks().get(Tier.AGGRESSIVE)
+        confirmed = best_of(self._trials.confirmed, self._planned)
+        if chosen is None or confirmed is None or chosen in self._trials.confirmed:
+            return None
+        ratio = (chosen.rate_samples_per_s or 0.0) / (confirmed.rate_samples_per_s or math.inf)
+        return (chosen.number, ratio) if ratio > 1 + BALANCED_TOLERANCE else None
+
+    def _say_what_was_cut(self) -> None:
+        """Say what the budget had no room for, if it was too little to trust."""
+        asked = self._run.options
+        trials = self._search_trials
+        again = {record.config for record in self._trials.confirming if record.config}
+        rounds = max((self._rounds_done(config) for config in again), default=0)
+        missed = self._missed()
+        few = min(FEW_TRIALS, (asked.max_trials or FEW_TRIALS + 1) - 1)
+        is_cut = self._ran_out_of_time and trials < few
+        if is_cut or missed or rounds < least_rounds(asked.confirm_rounds):
+            budget_s = self._run.budget_s or USUAL_BUDGET_S
+            needed = needed_s(self._records, self._run.space, asked)
+            told = short_text(budget_s, trials, rounds, needed, asked, missed)
+            self._run = self._run.model_copy(update={"cut_short": told})
+            self._listener.said(told)
 
     def _fill_tiers(self, known: KnownTarget) -> None:
         """Run a config made to fit for each tier that would otherwise have none, or only the baseline.
 
         It is the best that was measured, in the baseline's own mode where the tier does not take its.
         """
-        for tier in Tier:
-            barred = barred_modes(self._records)
+        for tier in _ANSWERS:
             best = best_of(self._trials.candidates, self._planned)
             pick = self._picks().get(tier)
             if best is None or (pick is not None and (pick is best or not pick.is_baseline_config)):
                 continue
-            if pick is not None and self._left_s < self._least_confirmation_s() + best.duration_s:
+            config = self._made_to_fit(best, tier, known)
+            if pick is not None and self._left_s < expected_duration_s(self._records, config) + self._least_s(
+                config
+            ):
                 continue
-            mode = Mode.of(known.baseline) if is_barred(best, tier, barred) else None
-            config = nearest(self._run.space, made_to_fit(best, tier, self._run.rank_host, mode))
             for _ in range(3):
                 # One that was given up is run to its end where it has nothing to beat.
                 searched = [r for r in self._records if r.role is not TrialRole.NUMERICS]
@@ -299,6 +441,10 @@ class Search:
                 smaller = config.model_copy(update={"batch_size": max(1, config.batch_size // 2)})
                 config = nearest(self._run.space, smaller)
 
+    def _made_to_fit(self, best: TrialRecord, tier: Tier, known: KnownTarget) -> TrainConfig:
+        mode = Mode.of(known.baseline) if is_barred(best, tier, barred_modes(self._records)) else None
+        return nearest(self._run.space, made_to_fit(best, tier, self._run.rank_host, mode))
+
     # --- numerics --------------------------------------------------------------------------
 
     def _guard_losses(self, known: KnownTarget) -> None:
@@ -306,28 +452,21 @@ class Search:
 
         Confirmation comes first: a run that would leave it less time than its fewest rounds is left out.
         """
-        while modes := modes_due(self._records, self._picks().values()):
+        while modes := modes_due(self._records, self._confirmable().values()):
             config = modes[0].applied_to(known.baseline)
-            needed_s = expected_duration_s(self._records, config)
-            if self._left_s < needed_s + self._least_confirmation_s():
+            guard_s = expected_duration_s(self._records, config)
+            if self._left_s < guard_s + self._least_s(*self._to_confirm()):
                 return
             purpose = f"losses of {mode_name(modes[0], known.baseline)} against the baseline's"
             self._run_trial(TrialSpec(self._next_number, TrialRole.NUMERICS, config), known, purpose)
             self._fill_tiers(known)
-
-    def _least_confirmation_s(self) -> float:
-        """Return the seconds of the fewest rounds of what is chosen and not yet confirmed so far."""
-        configs = finalists(list(self._picks().values()))
-        least = least_rounds(self._run.options.confirm_rounds)
-        rounds = max((least - self._rounds_done(config) for config in configs), default=0)
-        return max(0, rounds) * sum(typical_duration_s(self._records, config) for config in (None, *configs))
 
     @property
     def _guards_s(self) -> float:
         """The seconds of the guarding runs that the choice of this moment calls for."""
         count = len(self._records)
         if count != self._guards_known[0]:
-            modes = modes_due(self._records, self._picks().values())
+            modes = modes_due(self._records, self._confirmable().values())
             configs = (mode.applied_to(self._baseline_config()) for mode in modes)
             seconds = sum(expected_duration_s(self._records, config) for config in configs)
             self._guards_known = (count, seconds)
@@ -344,23 +483,31 @@ class Search:
         baseline_runs = baseline is not None and baseline.measurement is not None
         for number in range(_CONFIRM_PASSES):
             self._guard_losses(known)
-            picks = self._picks()
-            if not picks and not baseline_runs:
+            chosen = self._to_confirm()
+            if not chosen and not baseline_runs:
                 return  # nothing ran that could be run again
-            done = {config: self._rounds_done(config) for config in finalists(list(picks.values()))}
-            round_s = sum(typical_duration_s(self._records, config) for config in (None, *done))
+            done = {config: self._rounds_done(config) for config in chosen}
             wanted = self._run.options.confirm_rounds
-            fitting = int(max(0.0, self._left_s) // round_s) if round_s else wanted
+            fitting = self._rounds_fitting(chosen, wanted)
             if number and not fitting:
                 return  # what is confirmed so far has to do
             configs, rounds = rounds_due(done, wanted, fitting)
             if not configs:
                 measured = [one for one in self._trials.baseline_confirm if one.measurement]
                 lacking = FLOOR_PROCESSES - len(measured)
-                if not baseline_runs or lacking <= 0:
+                if not baseline_runs or lacking <= 0 or not fitting:
                     return
-                rounds = max(lacking, min(fitting, wanted))
+                rounds = min(fitting, max(lacking, wanted) if self._search_trials else lacking)
             self._run_rounds(configs, baseline_runs, rounds, known)
+
+    def _rounds_fitting(self, configs: Sequence[TrainConfig], wanted: int) -> int:
+        """Return the rounds that the time left has room for, the fewest with a little beyond it."""
+        round_s = rounds_s(self._records, configs, 1)
+        if not round_s:
+            return wanted
+        least = least_rounds(wanted)
+        with_slack_s = self._left_s + SLACK * (self._run.budget_s or 0.0)
+        return max(int(max(0.0, self._left_s) // round_s), min(least, int(max(0.0, with_slack_s) // round_s)))
 
     def _rounds_done(self, config: TrainConfig) -> int:
         return len({record.round for record in self._trials.confirm_of(config)})
@@ -404,7 +551,8 @@ class Search:
 
     def _run_trial(self, spec: TrialSpec, known: KnownTarget | None, purpose: str) -> TrialRecord:
         """Run (or refuse) one trial and put its record on disk."""
-        self._listener.trial_started(spec, purpose, max(0.0, self._left_s))
+        left_s = None if self._left_s == math.inf else max(0.0, self._left_s)
+        self._listener.trial_started(spec, purpose, left_s)
         refusal = why_refused(spec.config, self._records, self._run.rank_host)
         if refusal is not None:
             record = refused_record(spec, refusal)
