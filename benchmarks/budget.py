@@ -2,11 +2,11 @@
 
     python benchmarks/budget.py [--budgets default 8m 15m] [--seeds 5] [--jobs audio "7B LoRA"]
 
-Runs whole searches of the real Search on a scripted clock (tests/gpu_jobs.py): no process, no GPU, no figure of
-any card. Per job, each the median over the seeds: what was spent of the budget, measured search trials, rounds
-that the answer's config was confirmed in, when the first compiled trial was made, and the share of the reachable
-gain (in logarithms, of the true rates) of the best that was tried within 20 trial-times, of the best that was
-tried at all, and of the answer.
+Runs whole searches of the real Search on a scripted clock (tests/gpu_jobs.py): no process, no GPU, no figure
+of any card. Per job, each the median over the seeds: what was spent of the budget, measured search trials,
+rounds that the answer's config was confirmed in, which search trial was the first compiled one, and the share
+of the reachable gain (in logarithms, of the true rates) of the best that was tried within 20 trial-times, of
+the best that was tried at all, and of the answer. --said prints what each first search said.
 """
 
 import argparse
@@ -26,9 +26,9 @@ from scripted_search import RecordingListener, confirming, search_in, searched  
 
 from tunekit.cli.numbers import duration_s  # noqa: E402
 from tunekit.errors import TunekitError  # noqa: E402
+from tunekit.recommend.recommendation import answer_of  # noqa: E402
 from tunekit.records.run import Run  # noqa: E402
 from tunekit.records.trial import TrialRecord  # noqa: E402
-from tunekit.recommend.recommendation import answer_of  # noqa: E402
 from tunekit.units import duration_text  # noqa: E402
 
 _TRIAL_TIMES = 20
@@ -102,8 +102,8 @@ def row(job: GpuJob, outcomes: Sequence[Outcome]) -> str:
     first = f"{median(compiled):.0f}" if 2 * len(compiled) > len(outcomes) else "never"
     return (
         f"| {job.name} | {job.startup_s:.0f} | {job.step_s(job.baseline):.3g} | {job.compile_s:.0f} "
-        f"| {middle('trial_s'):.0f} | {duration_text(middle('budget_s'))} | {duration_text(middle('spent_s'))} "
-        f"| {middle('trials'):.0f} | {middle('rounds'):.0f} | {first} "
+        f"| {middle('trial_s'):.0f} | {duration_text(middle('budget_s'))} "
+        f"| {duration_text(middle('spent_s'))} | {middle('trials'):.0f} | {middle('rounds'):.0f} | {first} "
         f"| {middle('soon'):.0%} | {middle('tried'):.0%} | {middle('answered'):.0%} |"
     )
 
@@ -120,8 +120,8 @@ def main() -> None:
     for budget in options.budgets:
         budget_s = None if budget == "default" else duration_s(budget)
         print(f"\n--budget {budget}\n")
-        print("| job | start s | step s | compile s | trial s | budget | spent | trials | rounds | compiled", end="")
-        print(" | gain in 20 trial-times | tried | answer |")
+        print("| job | start s | step s | compile s | trial s | budget | spent | trials | rounds ", end="")
+        print("| compiled | gain in 20 trial-times | tried | answer |")
         print("|---|---|---|---|---|---|---|---|---|---|---|---|---|")
         for job in gpu_jobs():
             if options.jobs and job.name not in options.jobs:

@@ -1,14 +1,14 @@
 """Ten GPU jobs as they are, for whole searches on a scripted clock: what a trial of each takes, and shows.
 
-Start-up, steps, compiling and what each knob does are of the order that such jobs have on the cards named; the
-rates follow the throughput model's equations (with the factors below, not the model's beliefs), each config up
-to some per cent off them, and fresh processes differ by a per cent. A trial takes what the agent's own rules
-come to: start, compile, ramp, window, epoch boundary, and what it looks at beside.
+Start-up, steps, compiling and what each knob does are of the order that such jobs have; none is a figure of a
+card. The rates follow the throughput model's equations (with the factors below, not with what the model
+believes), each config a per cent off them, and fresh processes differ by as much. A trial takes what the
+agent's own rules come to: start, compile, ramp, window, epoch boundary, and what it looks at beside.
 """
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -193,7 +193,10 @@ class GpuJob(SearchWorld):
         spec = TrialSpec(1, TrialRole.SEARCH, None)
         for place in np.argsort(-rates, kind="stable"):
             knobs = configs[place]
-            held = self.reserved_bytes(knobs) <= 0.95 * self.device_bytes and knobs.num_workers <= self.machine.cpus
+            held = (
+                self.reserved_bytes(knobs) <= 0.95 * self.device_bytes
+                and knobs.num_workers <= self.machine.cpus
+            )
             if held and self.failing(knobs, spec) is None:
                 return self.truth(knobs)
         raise AssertionError("no config of the space fits")
@@ -283,7 +286,12 @@ def gpu_jobs() -> tuple[GpuJob, ...]:
             step_s=0.33,
             fetch_s=0.25,
             compile_s=60,
-            factors={compiled: 0.82, "bf16_samples": 0.45, "tf32_samples": 0.65, "compute_overhead_share": 0.06},
+            factors={
+                compiled: 0.82,
+                "bf16_samples": 0.45,
+                "tf32_samples": 0.65,
+                "compute_overhead_share": 0.06,
+            },
             epoch_samples=1_281_167,
             activation_bytes=120 * MIB,
             sample_bytes=600_000,
@@ -372,7 +380,12 @@ def gpu_jobs() -> tuple[GpuJob, ...]:
             step_s=0.22,
             fetch_s=1.6,
             compile_s=45,
-            factors={compiled: 0.92, "bf16_samples": 0.6, "tf32_samples": 0.8, "compute_overhead_share": 0.15},
+            factors={
+                compiled: 0.92,
+                "bf16_samples": 0.6,
+                "tf32_samples": 0.8,
+                "compute_overhead_share": 0.15,
+            },
             epoch_samples=280_000,
             activation_bytes=110 * MIB,
             sample_bytes=640_000,

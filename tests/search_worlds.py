@@ -128,7 +128,10 @@ class SearchWorld:
         if self.on_cpu:
             return seen | {"device": cpu()}
         reserved_bytes = min(self.reserved_bytes(knobs), self.device_bytes)
-        return seen | {"device": device(memory_bytes=self.device_bytes), "peak_reserved_bytes": reserved_bytes}
+        return seen | {
+            "device": device(memory_bytes=self.device_bytes),
+            "peak_reserved_bytes": reserved_bytes,
+        }
 
     def losses_of(self, knobs: TrainConfig, spec: TrialSpec) -> tuple[float, ...]:
         """Return the losses of a process."""

@@ -1,4 +1,4 @@
-"""Ten GPU jobs as they are (gpu_jobs.py), each a whole search on a scripted clock: what a budget must hold."""
+"""What a budget must hold, by whole searches of ten GPU jobs (gpu_jobs.py) on a scripted clock."""
 
 import math
 from dataclasses import replace

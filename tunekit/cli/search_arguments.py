@@ -133,8 +133,9 @@ def _add_limits(group: argparse._ArgumentGroup) -> None:
         type=duration_s,
         metavar="TIME",
         help=(
-            "time for the whole search, such as 30m; a plain number is seconds (default: set by the baseline, "
-            "to about 12 search trials and their confirmation, 15m at the least; 4m for the built-in workload)"
+            "time for the whole search, such as 30m; a plain number is seconds (default: what about 12 "
+            "search trials and their confirmation need, told after the baseline, 15m at the least; the built-in "
+            "workload has 4m)"
         ),
     )
     group.add_argument(

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 
-from tunekit.records.config import TrainConfig
 from tunekit.records.run import KnobSpace, SearchOptions
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.search.confirm import expected_duration_s, typical_duration_s
@@ -15,9 +14,6 @@ FEW_TRIALS = 6
 """Search trials below which the budget was too short to tell."""
 USUAL_BUDGET_S = 900.0
 """What a search has at the least where the user gave no budget."""
-SLACK = 0.05
-"""Share of the budget by which the fewest rounds of confirmation may overrun it."""
-
 _COMPILED_TRIALS = 6
 _FINALISTS = 2
 
@@ -25,8 +21,8 @@ _FINALISTS = 2
 def needed_s(records: Sequence[TrialRecord], space: Sequence[KnobSpace], options: SearchOptions) -> float:
     """Return the seconds that a whole search needs, in whole minutes.
 
-    That is what it takes to know the target, SEARCH_TRIALS search trials (some of them compiled where compile is
-    searched), the runs that guard the losses, and all confirming rounds of the baseline and two finalists.
+    That is what it takes to know the target, SEARCH_TRIALS search trials (half of them compiled where compile
+    is searched), the runs that guard the losses, and all confirming rounds of the baseline and two finalists.
 
     Args:
         records: the trials so far, a measured one among them; what they took tells what others will.
@@ -80,21 +76,14 @@ def short_text(
         missed: a trial that it had no room to confirm, and its rate over the best that it had.
     """
     fastest = f" (trial {missed[0]}, {missed[1]:.2f}x as fast, was not confirmed)" if missed else ""
+    enough_s = max(needed, 60.0 * math.ceil(budget_s / 60.0 + 1))
+    held = f"{count_text(trials, 'search trial')} and {count_text(rounds, 'confirming round')}{fastest}"
     return (
-        f"--budget {budget_text(budget_s)} has room for {count_text(trials, 'search trial')} and "
-        f"{count_text(rounds, 'confirming round')}{fastest}; about {SEARCH_TRIALS} and {options.confirm_rounds} take "
-        f"--budget {budget_text(max(needed, 60.0 * math.ceil(budget_s / 60.0 + 1)))}"
+        f"--budget {budget_text(budget_s)} has room for {held}; "
+        f"about {SEARCH_TRIALS} and {options.confirm_rounds} take --budget {budget_text(enough_s)}"
     )
 
 
 def budget_text(seconds: float) -> str:
     """Return a budget as `--budget` takes it."""
     return f"{seconds / 60:.0f}m" if seconds % 60 == 0 else f"{seconds:g}s"
-
-
-def rounds_s(
-    records: Sequence[TrialRecord], configs: Sequence[TrainConfig], rounds: int, with_baseline: bool = True
-) -> float:
-    """Return the seconds of some confirming rounds of these configs beside the baseline."""
-    several: list[TrainConfig | None] = [None, *configs] if with_baseline else list(configs)
-    return rounds * sum(typical_duration_s(records, config) for config in several)

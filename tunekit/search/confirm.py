@@ -30,6 +30,16 @@ def least_rounds(wanted: int) -> int:
     return min(MIN_ROUNDS, wanted)
 
 
+def rounds_done(records: Sequence[TrialRecord], config: TrainConfig) -> int:
+    """Return the rounds in which a config was run again."""
+    return len({r.round for r in records if r.role is TrialRole.CONFIRM and r.config == config})
+
+
+def rounds_s(records: Sequence[TrialRecord], configs: Sequence[TrainConfig], rounds: int) -> float:
+    """Return the seconds of some confirming rounds of these configs and the baseline."""
+    return rounds * sum(typical_duration_s(records, config) for config in (None, *configs))
+
+
 def rounds_due(
     done: Mapping[TrainConfig, int], wanted: int, fitting: int
 ) -> tuple[tuple[TrainConfig, ...], int]:

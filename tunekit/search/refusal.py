@@ -22,8 +22,7 @@ def refused_target(failure: Failure, options: SearchOptions) -> TunekitError:
     budget_s = options.budget_s
     if failure.kind is OutcomeKind.TIMEOUT and budget_s is not None and budget_s <= options.trial_limit_s:
         return BudgetTooSmallError(
-            f"the baseline was not measured within the budget of {budget_s:.0f} s; "
-            "give --budget 15m or more"
+            f"the baseline was not measured within the budget of {budget_s:.0f} s; give --budget 15m or more"
         )
     return baseline_error(failure)
 

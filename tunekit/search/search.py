@@ -9,37 +9,35 @@ from tunekit.model.boundary import fit_boundary
 from tunekit.model.observation import observations
 from tunekit.recommend.loss_guard import Mode, barred_modes, mode_name, modes_due
 from tunekit.recommend.planned_training import PlannedTraining, planned_training
-from tunekit.recommend.tiers import BALANCED_TOLERANCE, best_of, made_to_fit
+from tunekit.recommend.tiers import best_of, made_to_fit
 from tunekit.records.config import TrainConfig
 from tunekit.records.details import Detail
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import Run, RunStatus
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
 from tunekit.search.abandon import rate_to_beat
-from tunekit.search.assemble import Trials, assemble, is_barred, pick_tiers, run_noise
+from tunekit.search.assemble import Trials, assemble, is_barred
 from tunekit.search.budget import (
     FEW_TRIALS,
-    SEARCH_TRIALS,
-    SLACK,
     USUAL_BUDGET_S,
     chosen_text,
     lengths_s,
     needed_s,
-    rounds_s,
     short_text,
 )
 from tunekit.search.confirm import (
     FLOOR_PROCESSES,
     details_to_confirm,
     expected_duration_s,
-    finalists,
     least_rounds,
     next_round,
     round_order,
+    rounds_done,
     rounds_due,
+    rounds_s,
 )
 from tunekit.search.folder import RunFolder
-from tunekit.search.guided import Proposal, Terms
+from tunekit.search.guided import Proposal
 from tunekit.search.predicted import Machine, begun, predicted, second_size, trace_details
 from tunekit.search.progress import SearchListener
 from tunekit.search.reach import Surroundings
@@ -56,14 +54,13 @@ from tunekit.search.refusal import (
 from tunekit.search.sizes import LOOK_TRIALS, sizes_to_look_at
 from tunekit.search.space import build_space, is_other_size, nearest
 from tunekit.search.study import Study
-from tunekit.search.worth import Stop, expectation, least_gain, next_trial
+from tunekit.search.time_left import ANSWERS, TimeLeft
+from tunekit.search.worth import Stop, expectation, next_trial
 from tunekit.trial.executor import Executor, KnownTarget, TrialSpec
 
 _CONFIRM_PASSES = 3
 _BASELINE_DETAILS = (Detail.QUEUE, Detail.SYNCS, Detail.PEAKS, Detail.FLOORS)
 """What the first trial looks at beyond its rate: predictions for other configs follow from it."""
-_ANSWERS = (Tier.BALANCED, Tier.AGGRESSIVE, Tier.CONSERVATIVE)
-"""In the order in which they are confirmed where there is not time for all."""
 
 
 class Search:
@@ -96,7 +93,6 @@ class Search:
         self._records = list(folder.load_trials())
         self._spent_before_s = sum(record.duration_s for record in self._records)
         self._started_at = clock()
-        self._guards_known = (-1, 0.0)
         self._ran_out_of_time = False
         self.interrupted_run: Run | None = None
         """What Ctrl-C or a failure left, once it is on disk."""
@@ -148,6 +144,10 @@ class Search:
     @property
     def _spent_s(self) -> float:
         return self._spent_before_s + self._clock() - self._started_at
+
+    @property
+    def _time(self) -> TimeLeft:
+        return TimeLeft(self._run, tuple(self._records), self._left_s)
 
     @property
     def _trials(self) -> Trials:
@@ -257,7 +257,7 @@ class Search:
         study = Study(self._run.space, self._run.rank_host, self._folder.journal)
         study.tell(self._records)
         while self._may_add:
-            terms = self._terms
+            terms = self._time.terms
             coming = next_trial(study, terms, self._search_trials)
             if isinstance(coming, Stop):
                 self._run = self._run.model_copy(update={"why_stopped": coming.why})
@@ -267,22 +267,10 @@ class Search:
                 return
             study.tell([self._try_proposed(coming, known)])
 
-    @property
-    def _terms(self) -> Terms:
-        """What the next trial must promise, and may cost."""
-        least = least_rounds(self._run.options.confirm_rounds)
-        once_s = self._left_s - rounds_s(self._records, (), least) - self._guards_s
-        return Terms(
-            most_s=self._time_for_a_trial_s,
-            most_again_s=once_s / (1 + least),
-            least_gain=least_gain(run_noise(self._trials)),
-            planned=self._planned,
-        )
-
     def _try_proposed(self, proposal: Proposal, known: KnownTarget) -> TrialRecord:
         """Run a proposal; the first of its mode looks at other batch sizes too."""
         sizes: tuple[int, ...] = ()
-        if self._run.world_size == 1 and self._time_for_a_trial_s >= LOOK_TRIALS * proposal.cost_s:
+        if self._run.world_size == 1 and self._time.for_a_trial_s >= LOOK_TRIALS * proposal.cost_s:
             sizes = sizes_to_look_at(proposal.config, self._records, self._run.space, self._run.rank_host)
         rates = [record.rate_samples_per_s or 0.0 for record in self._trials.candidates]
         purpose = expectation(proposal, self._run.world_size, max(rates, default=None))
@@ -319,91 +307,16 @@ class Search:
             rounds = min(least, max(0, int((self._left_s - trials * trial_s) // round_s)))
             self._listener.said(short_text(budget_s, trials, rounds, needed, asked))
 
-    @property
-    def _time_for_a_trial_s(self) -> float:
-        """The longest trial that leaves time enough for confirmation, in seconds.
-
-        Until there were SEARCH_TRIALS, only its fewest rounds are kept back: another trial brings more than
-        another round. For the very first trial, fewer do.
-        """
-        asked = self._run.options
-        trial_s, _ = lengths_s(self._records)
-        least = least_rounds(asked.confirm_rounds)
-        rounds = asked.confirm_rounds if self._search_trials >= SEARCH_TRIALS else least
-        most_s = self._left_s - self._reserve_s(rounds, trial_s) - self._guards_s
-        if most_s < trial_s and not self._search_trials:
-            fewer_s = self._reserve_s(min(least, FLOOR_PROCESSES), trial_s)
-            most_s = min(trial_s, self._left_s - fewer_s - self._guards_s)
-        return most_s
-
-    def _reserve_s(self, rounds: int, trial_s: float) -> float:
-        """Return the seconds that confirmation takes, by what would be chosen now."""
-        configs = self._to_confirm(by_more_than=BALANCED_TOLERANCE)
-        reserve_s = rounds_s(self._records, configs, rounds)
-        if not configs:
-            return reserve_s + rounds * trial_s
-        return reserve_s + (1 + rounds) * trial_s if self._answer_is_unfilled else reserve_s
-
-    @property
-    def _answer_is_unfilled(self) -> bool:
-        """Whether the answer's tier has nothing but the baseline, because its limits bar what is faster."""
-        picks = self._confirmable()
-        pick, fastest = picks.get(_ANSWERS[0]), picks.get(Tier.AGGRESSIVE)
-        return fastest is not None and not fastest.is_baseline_config and (pick is None or pick.is_baseline_config)
-
-    def _confirmable(self) -> dict[Tier, TrialRecord]:
-        """Return the tiers' choice among what the time left can confirm; among all, where that is nothing."""
-        fitting = [
-            record
-            for record in self._trials.candidates
-            if record.is_baseline_config or (record.config and self._least_s(record.config) <= self._left_s)
-        ]
-        picks = pick_tiers(self._trials, self._run.rank_host, self._run.options, fitting)
-        return picks if finalists(list(picks.values())) else self._picks()
-
-    def _to_confirm(self, by_more_than: float | None = None) -> tuple[TrainConfig, ...]:
-        """Return the finalists, the answer's first, as many as the time left can confirm; one at the least.
-
-        Args:
-            by_more_than: leave out Aggressive's where it is not faster than the answer by this share.
-        """
-        picks = self._confirmable()
-        answer, fastest = picks.get(_ANSWERS[0]), picks.get(Tier.AGGRESSIVE)
-        if by_more_than is not None and answer and fastest and not answer.is_baseline_config:
-            alike = (answer.rate_samples_per_s or 0.0) * (1 + by_more_than)
-            if (fastest.rate_samples_per_s or 0.0) <= alike:
-                picks = {tier: pick for tier, pick in picks.items() if tier is not Tier.AGGRESSIVE}
-        kept: tuple[TrainConfig, ...] = ()
-        for config in finalists([picks[tier] for tier in _ANSWERS if tier in picks]):
-            if not kept or self._least_s(*kept, config) <= self._left_s:
-                kept = (*kept, config)
-        return kept
-
-    def _least_s(self, *configs: TrainConfig) -> float:
-        """Return the seconds of the fewest rounds of these configs that are still to run."""
-        least = least_rounds(self._run.options.confirm_rounds)
-        rounds = max((least - self._rounds_done(config) for config in configs), default=0)
-        return rounds_s(self._records, configs, max(0, rounds)) - SLACK * (self._run.budget_s or 0.0)
-
-    def _missed(self) -> tuple[int, float] | None:
-        """Return the number of a faster trial that was not confirmed, and its rate over the best that was."""
-        chosen = self._picks().get(Tier.AGGRESSIVE)
-        confirmed = best_of(self._trials.confirmed, self._planned)
-        if chosen is None or confirmed is None or chosen in self._trials.confirmed:
-            return None
-        ratio = (chosen.rate_samples_per_s or 0.0) / (confirmed.rate_samples_per_s or math.inf)
-        return (chosen.number, ratio) if ratio > 1 + BALANCED_TOLERANCE else None
-
     def _say_what_was_cut(self) -> None:
         """Say what the budget had no room for, if it was too little to trust."""
         asked = self._run.options
         trials = self._search_trials
         again = {record.config for record in self._trials.confirming if record.config}
-        rounds = max((self._rounds_done(config) for config in again), default=0)
-        missed = self._missed()
+        rounds = max((rounds_done(self._records, config) for config in again), default=0)
+        missed = self._time.missed
         few = min(FEW_TRIALS, (asked.max_trials or FEW_TRIALS + 1) - 1)
-        is_cut = self._ran_out_of_time and trials < few
-        if is_cut or missed or rounds < least_rounds(asked.confirm_rounds):
+        is_too_little = trials < few or rounds < least_rounds(asked.confirm_rounds)
+        if missed or (self._ran_out_of_time and is_too_little):
             budget_s = self._run.budget_s or USUAL_BUDGET_S
             needed = needed_s(self._records, self._run.space, asked)
             told = short_text(budget_s, trials, rounds, needed, asked, missed)
@@ -415,15 +328,14 @@ class Search:
 
         It is the best that was measured, in the baseline's own mode where the tier does not take its.
         """
-        for tier in _ANSWERS:
+        for tier in ANSWERS:
             best = best_of(self._trials.candidates, self._planned)
-            pick = self._picks().get(tier)
+            pick = self._time.picks.get(tier)
             if best is None or (pick is not None and (pick is best or not pick.is_baseline_config)):
                 continue
             config = self._made_to_fit(best, tier, known)
-            if pick is not None and self._left_s < expected_duration_s(self._records, config) + self._least_s(
-                config
-            ):
+            trial_s = expected_duration_s(self._records, config)
+            if pick is not None and not self._time.holds_rounds(config, after_s=trial_s):
                 continue
             for _ in range(3):
                 # One that was given up is run to its end where it has nothing to beat.
@@ -434,7 +346,7 @@ class Search:
                     if not self._may_add or self._left_s <= 0:
                         return
                     record = self._try(config, known, f"made to fit {tier.value}")
-                if tier in self._picks():
+                if tier in self._time.picks:
                     break
                 if record.failure is not None and not record.failure.kind.is_memory:
                     break
@@ -452,28 +364,14 @@ class Search:
 
         Confirmation comes first: a run that would leave it less time than its fewest rounds is left out.
         """
-        while modes := modes_due(self._records, self._confirmable().values()):
+        while modes := modes_due(self._records, self._time.picks.values()):
             config = modes[0].applied_to(known.baseline)
             guard_s = expected_duration_s(self._records, config)
-            if self._left_s < guard_s + self._least_s(*self._to_confirm()):
+            if not self._time.holds_rounds(*self._time.to_confirm, after_s=guard_s):
                 return
             purpose = f"losses of {mode_name(modes[0], known.baseline)} against the baseline's"
             self._run_trial(TrialSpec(self._next_number, TrialRole.NUMERICS, config), known, purpose)
             self._fill_tiers(known)
-
-    @property
-    def _guards_s(self) -> float:
-        """The seconds of the guarding runs that the choice of this moment calls for."""
-        count = len(self._records)
-        if count != self._guards_known[0]:
-            modes = modes_due(self._records, self._confirmable().values())
-            configs = (mode.applied_to(self._baseline_config()) for mode in modes)
-            seconds = sum(expected_duration_s(self._records, config) for config in configs)
-            self._guards_known = (count, seconds)
-        return self._guards_known[1]
-
-    def _picks(self) -> dict[Tier, TrialRecord]:
-        return pick_tiers(self._trials, self._run.rank_host, self._run.options)
 
     # --- confirmation ----------------------------------------------------------------------
 
@@ -483,12 +381,13 @@ class Search:
         baseline_runs = baseline is not None and baseline.measurement is not None
         for number in range(_CONFIRM_PASSES):
             self._guard_losses(known)
-            chosen = self._to_confirm()
+            chosen = self._time.to_confirm
             if not chosen and not baseline_runs:
                 return  # nothing ran that could be run again
-            done = {config: self._rounds_done(config) for config in chosen}
+            done = {config: rounds_done(self._records, config) for config in chosen}
             wanted = self._run.options.confirm_rounds
-            fitting = self._rounds_fitting(chosen, wanted)
+            fitting = self._time.rounds_fitting(chosen)
+            self._ran_out_of_time |= fitting < least_rounds(wanted)
             if number and not fitting:
                 return  # what is confirmed so far has to do
             configs, rounds = rounds_due(done, wanted, fitting)
@@ -499,18 +398,6 @@ class Search:
                     return
                 rounds = min(fitting, max(lacking, wanted) if self._search_trials else lacking)
             self._run_rounds(configs, baseline_runs, rounds, known)
-
-    def _rounds_fitting(self, configs: Sequence[TrainConfig], wanted: int) -> int:
-        """Return the rounds that the time left has room for, the fewest with a little beyond it."""
-        round_s = rounds_s(self._records, configs, 1)
-        if not round_s:
-            return wanted
-        least = least_rounds(wanted)
-        with_slack_s = self._left_s + SLACK * (self._run.budget_s or 0.0)
-        return max(int(max(0.0, self._left_s) // round_s), min(least, int(max(0.0, with_slack_s) // round_s)))
-
-    def _rounds_done(self, config: TrainConfig) -> int:
-        return len({record.round for record in self._trials.confirm_of(config)})
 
     def _run_rounds(
         self, configs: Sequence[TrainConfig], baseline_runs: bool, rounds: int, known: KnownTarget

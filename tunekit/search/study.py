@@ -94,7 +94,7 @@ class Study:
 
     @property
     def _most_workers(self) -> int:
-        """What the answer's tier may have comes first: what only Aggressive may have is confirmed beside it."""
+        """What the answer's tier may have, to begin with: more takes confirming rounds of its own."""
         searched = sum(record.role is TrialRole.SEARCH for record in self._records)
         tier = Tier.BALANCED if searched < FEW_TRIALS else Tier.AGGRESSIVE
         return POLICIES[tier].max_workers(self._host.cpus)
