@@ -134,8 +134,8 @@ def _add_limits(group: argparse._ArgumentGroup) -> None:
         metavar="TIME",
         help=(
             "time for the whole search, such as 30m; a plain number is seconds (default: what about 12 "
-            "search trials and their confirmation need, told after the baseline, 15m at the least; the built-in "
-            "workload has 4m)"
+            "search trials and their confirmation need, 15m at the least, told after the baseline; the "
+            "built-in workload has 4m)"
         ),
     )
     group.add_argument(
