@@ -335,7 +335,8 @@ class Search:
                 continue
             config = self._made_to_fit(best, tier, known)
             trial_s = expected_duration_s(self._records, config)
-            if pick is not None and not self._time.holds_rounds(config, after_s=trial_s):
+            beside = () if tier is ANSWERS[0] else self._time.to_confirm
+            if pick is not None and not self._time.holds_rounds(*beside, config, after_s=trial_s):
                 continue
             for _ in range(3):
                 # One that was given up is run to its end where it has nothing to beat.

@@ -69,7 +69,7 @@ class TimeLeft:
         most_s = self.left_s - self._reserve_s(rounds, trial_s) - self._guards_s
         if most_s < trial_s and not searched:
             fewer_s = self._reserve_s(min(self._least, FLOOR_PROCESSES), trial_s)
-            most_s = min(trial_s, self.left_s - fewer_s - self._guards_s)
+            most_s = min(trial_s, self.left_s + self._slack_s - fewer_s - self._guards_s)
         return most_s
 
     @cached_property
