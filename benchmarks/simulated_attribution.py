@@ -16,10 +16,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "gpu")]
 
-from gpu_environment import SimulatedGpu  # noqa: E402
 from judged_loops import LOOPS, Judged, judge  # noqa: E402
 
 from simgpu.environment import KNOWN_TORCH, find_environment  # noqa: E402
+from simgpu.machine import SimulatedGpu  # noqa: E402
 from simgpu.simulation import state_folder  # noqa: E402
 
 GOAL = 0.03

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -115,7 +115,7 @@ def build(torch: TorchBuild, *, sources: Path = SOURCES, builds: Path = BUILDS) 
         return _read(folder)
     _check_generation(torch)
     builds.mkdir(parents=True, exist_ok=True)
-    with _locked(builds / ".lock"):
+    with locked(builds / ".lock"):
         while not (folder / "built.json").exists():
             _build_into(folder, torch, sources)
             if (now := builds / _key(torch, sources)) != folder:
@@ -206,10 +206,14 @@ def _compiler_version() -> str:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """One build at a time; the kernel drops the lock with the process."""
+def locked(path: Path, waits: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """One process at a time, which `waits` tells who has to; the kernel drops the lock with the process."""
     with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            waits()
+            fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
@@ -290,7 +294,8 @@ class _Work:
         for path in objects:
             with ElfFile(path) as file:
                 defined |= file.defined(".symtab")
-        missing = sorted(wanted - defined)
+        newest = sorted(name for name in wanted - defined if f"{name}_v2" in defined)
+        missing = sorted(wanted - defined - set(newest))
         generated = self.objects / f"{soname}.c"
         generated.write_text(_stubs(missing, library.not_supported))
         script = self.objects / f"{soname}.map"
@@ -298,8 +303,9 @@ class _Work:
             script.write_text(f"{version} {{ global: *; }};\n")
         compiled = self._compile(generated)
         versioned = [f"-Wl,--version-script={script}"] if version else []
+        aliases = [f"-Wl,--defsym={name}={name}_v2" for name in newest]
         common = [f"-L{self._out}", "-lsimgpu", "-Wl,-rpath,$ORIGIN"]
-        self._link(soname, [*objects, compiled, *versioned, *common])
+        self._link(soname, [*objects, compiled, *aliases, *versioned, *common])
         self.implemented[soname] = len(wanted) - len(missing)
         if missing:
             self.missing[soname] = missing

@@ -16,7 +16,14 @@ from simgpu.control import CONTROLS, Core, parsed_bytes
 from simgpu.devices import FOLDER, known_devices, write_files
 from simgpu.environment import KNOWN_TORCH, find_environment, make_environment
 from simgpu.errors import SimgpuError
-from simgpu.simulation import DEFAULT_DEVICES, Simulation, find_any_environment, state_folder
+from simgpu.simulation import (
+    DEFAULT_DEVICES,
+    Simulation,
+    devices_of,
+    find_any_environment,
+    keep_devices,
+    state_folder,
+)
 from simgpu.torch_build import TorchBuild
 
 _FAILED, _USAGE, _NOT_FOUND, _BY_SIGNAL = 1, 2, 127, 128
@@ -73,7 +80,7 @@ def build_parser() -> argparse.ArgumentParser:
     one = verbs.add_parser("set", help="change a device while processes use it")
     one.add_argument("place", type=int, metavar="DEVICE", help="its place in the driver's order, from 0")
     one.add_argument("key", choices=CONTROLS)
-    one.add_argument("value", type=float)
+    one.add_argument("value", type=_value, help="a number, a mask such as 0x8, or a size such as 2GiB")
     _add_simulation(one)
     one.set_defaults(verb=_set)
 
@@ -88,8 +95,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _add_simulation(parser: argparse.ArgumentParser) -> None:
-    devices, state = os.environ.get("SIMGPU", DEFAULT_DEVICES), os.environ.get("SIMGPU_STATE")
-    parser.add_argument("--device", default=devices, metavar="A,B", help=f"the devices ({devices})")
+    devices, state = os.environ.get("SIMGPU"), os.environ.get("SIMGPU_STATE")
+    usual = devices or f"those that the state folder was last used with, or {DEFAULT_DEVICES}"
+    parser.add_argument("--device", default=devices, metavar="A,B", help=f"the devices ({usual})")
     parser.add_argument(
         "--state", type=Path, default=state, metavar="DIR", help="what the processes of one machine share"
     )
@@ -138,7 +146,8 @@ def _devices(options: argparse.Namespace) -> int:
 
 def _simulation(options: argparse.Namespace, state: Path | None) -> Simulation:
     environment = find_any_environment(options.torch)
-    return Simulation(environment, devices=options.device, state=state, trace=options.trace)
+    devices = options.device or devices_of(state)
+    return Simulation(environment, devices=devices, state=state, trace=options.trace)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -148,7 +157,9 @@ def _run(options: argparse.Namespace) -> int:
         return _USAGE
     with ExitStack() as stack:
         state = options.state or stack.enter_context(state_folder())
-        environment = {**os.environ, **_simulation(options, state).variables(os.environ)}
+        simulation = _simulation(options, state)
+        keep_devices(state, simulation.devices)
+        environment = {**os.environ, **simulation.variables(os.environ)}
         # The terminal sends Ctrl-C to both, and what the command makes of it decides.
         signal.signal(signal.SIGINT, lambda number, frame: None)
         try:
@@ -188,6 +199,17 @@ def _hold(options: argparse.Namespace) -> int:
     else:
         time.sleep(options.seconds)
     return 0
+
+
+def _value(text: str) -> float:
+    for read in (float, lambda mask: int(mask, 16), parsed_bytes):
+        try:
+            return float(read(text))
+        except ValueError:
+            continue
+    raise argparse.ArgumentTypeError(
+        f"a value is a number, a mask such as 0x8 or a size such as 2GiB, got '{text}'"
+    )
 
 
 def _size(text: str) -> int:

@@ -1,6 +1,7 @@
 """A running simulation from outside: its controls, and a process that holds memory of its devices."""
 
 import ctypes
+import math
 import re
 from pathlib import Path
 
@@ -34,9 +35,11 @@ class Core:
         """Change a control of a device, named by its place in the driver's order.
 
         Raises:
-            SimgpuError: There is no such device or control.
+            SimgpuError: There is no such device or control, or no control has such a value.
         """
         self._check(device)
+        if not (math.isfinite(value) and value >= 0):
+            raise SimgpuError(f"{key} is 0 or more, got {value}")
         if self._library.sim_control_set(device, key.encode(), value) != 0:
             raise SimgpuError(f"a device has no control '{key}', but {', '.join(CONTROLS)}")
 

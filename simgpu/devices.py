@@ -10,8 +10,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from simgpu.errors import SimgpuError
 
 FOLDER = Path(__file__).parent / "devices"
@@ -152,6 +150,8 @@ def read_profiles(folder: Path) -> dict[str, Device]:
     Raises:
         SimgpuError: There are none, or one of them is of a model or capability that the tables here lack.
     """
+    import yaml  # noqa: PLC0415 - only who makes the files anew needs it
+
     profiles = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.yaml"))]
     devices = {one["id"]: _device(one) for one in profiles if one.get("compute_capability")}
     if not devices:

@@ -6,19 +6,17 @@ is written last, and an environment without it was not finished. A wheel that wa
 then, so that a second try goes on from there.
 """
 
-import fcntl
 import importlib.util
 import re
 import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from simgpu.build import Built, build
+from simgpu.build import Built, build, locked
 from simgpu.errors import NoEnvironmentError, SimgpuError
 from simgpu.torch_build import TorchBuild
 
@@ -100,7 +98,7 @@ def make_environment(
         raise SimgpuError(f"a version of torch is written like 2.8.0, got '{version}'")
     environments.mkdir(parents=True, exist_ok=True)
     interpreter = python or Path(sys.executable)
-    with _locked(environments / ".lock", say):
+    with locked(environments / ".lock", lambda: say("another process makes an environment; waiting for it")):
         if not _is_whole(environments / version):
             _check_disk(version, environments)
             _make(version, interpreter, over or _packages_of(interpreter), environments, say)
@@ -201,15 +199,3 @@ def _packages_of(python: Path) -> Path:
         return Path(subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip())
     except (OSError, subprocess.CalledProcessError) as error:
         raise SimgpuError(f"{python} is no Python that can be run: {error}") from error
-
-
-@contextmanager
-def _locked(path: Path, say: Say) -> Iterator[None]:
-    """One at a time; the kernel drops the lock with the process."""
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            say("another process makes an environment; waiting for it")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield

@@ -16,6 +16,8 @@ SHARED_MEMORY = Path("/dev/shm")
 STATE_PREFIX = "psm_simgpu-"
 """Of state folders there: as Python names its own shared memory, which sandboxes let through."""
 DEFAULT_DEVICES = "a10g"
+_DEVICES_FILE = "devices"
+"""In a state folder: what the commands that use it are to find without being told again."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,27 @@ class Simulation:
         if self.trace is not None:
             variables["SIMGPU_TRACE"] = str(self.trace.absolute())
         return variables
+
+
+def devices_of(state: Path | None) -> str:
+    """The devices that a command was last run on in this state folder, or the usual ones."""
+    try:
+        return (state / _DEVICES_FILE).read_text(encoding="utf-8") if state else DEFAULT_DEVICES
+    except OSError:
+        return DEFAULT_DEVICES
+
+
+def keep_devices(state: Path, devices: str) -> None:
+    """Leave word in a state folder of the devices that it is used with.
+
+    Raises:
+        SimgpuError: It can't be written.
+    """
+    try:
+        state.mkdir(exist_ok=True)
+        (state / _DEVICES_FILE).write_text(devices, encoding="utf-8")
+    except OSError as error:
+        raise SimgpuError(f"the state folder {state} can't be used: {error.strerror}") from error
 
 
 def check_devices(devices: str) -> None:

@@ -4,6 +4,7 @@
    and the codes of factorisations. Memory of the device is memory of the host, so that their results can be written at
    once. */
 #include "abi/cublas.h"
+#include "numbers.h"
 #include "products.h"
 #include <math.h>
 #include <stdlib.h>
@@ -168,36 +169,20 @@ static S pass(handle *h, double bytes, const char *name) {
 }
 
 static double element(const void *x, int type, int64_t i) {
-    uint32_t bits;
-    float f;
     switch (type) {
     case TYPE_64F: return ((const double *)x)[i];
     case TYPE_32F: return ((const float *)x)[i];
-    case TYPE_16BF:
-        bits = (uint32_t)((const uint16_t *)x)[i] << 16;
-        memcpy(&f, &bits, sizeof f);
-        return f;
-    default:
-        bits = ((const uint16_t *)x)[i]; /* fp16 */
-        int exponent = bits >> 10 & 31, fraction = bits & 1023;
-        double size = exponent == 31 ? (fraction ? NAN : INFINITY)
-                      : exponent     ? ldexp(1024 + fraction, exponent - 25)
-                                     : ldexp(fraction, -24);
-        return bits >> 15 ? -size : size;
+    case TYPE_16BF: return from_bfloat16(((const uint16_t *)x)[i]);
+    default: return from_float16(((const uint16_t *)x)[i]);
     }
 }
 
 static void put(void *to, int type, double value) {
-    if (type == TYPE_64F) *(double *)to = value;
-    else if (type == TYPE_32F) *(float *)to = (float)value;
-    else if (type == TYPE_16BF) {
-        float f = (float)value;
-        uint32_t bits;
-        memcpy(&bits, &f, sizeof bits);
-        *(uint16_t *)to = (uint16_t)(bits >> 16);
-    } else {
-        _Float16 half = (_Float16)value;
-        memcpy(to, &half, sizeof half);
+    switch (type) {
+    case TYPE_64F: *(double *)to = value; break;
+    case TYPE_32F: *(float *)to = (float)value; break;
+    case TYPE_16BF: *(uint16_t *)to = to_bfloat16((float)value); break;
+    default: *(uint16_t *)to = to_float16((float)value);
     }
 }
 

@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SIM_DEVICES = 16, SIM_PROCESSES = 128, SIM_BUCKETS = 256, SIM_QUEUE = 4096, SIM_PAGE = 2097152 };
-enum { SIM_BUCKET_NS = 50000000, SIM_GAPS = 8 }; /* busy time is kept in buckets of 50 ms */
+enum { SIM_DEVICES = 16, SIM_PROCESSES = 128, SIM_BUCKETS = 1024, SIM_QUEUE = 4096, SIM_PAGE = 2097152 };
+enum { SIM_BUCKET_NS = 50000000, SIM_GAPS = 8 }; /* busy time is kept in buckets of 50 ms, half of them ahead of now */
 typedef enum { SIM_COMPUTE, SIM_H2D, SIM_D2H, SIM_ENGINES } sim_engine;
 typedef enum { SIM_FP64, SIM_FP32, SIM_TF32, SIM_FP16, SIM_BF16, SIM_FP8, SIM_INT8, SIM_RATES } sim_rate;
 
@@ -32,32 +32,37 @@ typedef struct {
     bool ecc;
     int l2_bytes, shared_bytes_per_block, shared_bytes_per_sm, threads_per_sm, blocks_per_sm;
     int nvlinks;
+    double slower;                        /* what SIMGPU has divided its rates by */
 } sim_device;
 extern sim_device sim_devices[SIM_DEVICES];
 extern int sim_device_count;              /* all of the driver's, MIG instances included */
 extern int sim_cuda_order[SIM_DEVICES];   /* CUDA's ordinal to place in sim_devices; read sim_cuda_count() first */
 extern bool sim_hides_pids;               /* the driver tells of no processes, as in a container */
+bool sim_can_be_cut(const sim_device *device); /* into MIG instances */
 int sim_cuda_count(void);                 /* devices that CUDA sees in this process: CUDA_VISIBLE_DEVICES at the first ask */
 
 /* Settings of the whole host, from the environment (README lists them). */
 extern int64_t sim_copy_limit_bytes;      /* a longer copy moves no data */
 extern int64_t sim_pinned_limit_bytes;    /* pinned host memory that may be had in all, over all processes */
 extern bool sim_spins;                    /* a wait burns a core, as CUDA's default does */
+extern int sim_ranks;                     /* of the largest communicator of nccl that this process has joined */
 
 extern __thread int sim_current;          /* CUDA's ordinal of this thread's current device */
 static inline sim_device *sim_device_of(int ordinal) { return sim_cuda_count(), &sim_devices[sim_cuda_order[ordinal]]; }
+static inline int sim_gpu_of(int index) { return sim_devices[index].parent < 0 ? index : sim_devices[index].parent; }
 static inline sim_device *sim_here(void) { return sim_device_of(sim_current); }
 void sim_init(void);                      /* reads the devices' files, once; every entry to NVML and CUDA comes by here */
 
 /* ---- faults and words ---- */
 
 /* Whether this call is to fail, and with which code: SIMGPU_FAIL=NAME:CODE[@N[+]],... fails the Nth call of NAME
-   (all from the first on without @N; with + all from the Nth on). CODE -1 with a time, NAME:slow=2s, only delays. */
+   (all from the first on without @N; with + all from the Nth on). NAME:slow=2 only delays it, by 2 s. */
 bool sim_fails(const char *name, int *code);
-void sim_say(const char *format, ...);      /* one line to stderr and to the log, always */
+void sim_say(const char *format, ...);      /* one line to stderr, always */
 void sim_note(const char *format, ...);     /* the same, only with SIMGPU_LOG=1 */
 int sim_missing(const char *name, int code); /* says once that NAME is not simulated; returns code */
-bool sim_lost(int index);                   /* the device fell off the bus (Xid); by place in sim_devices */
+int sim_xid(int index);                     /* not 0: it, or the GPU that it is an instance of, is lost; by place */
+static inline bool sim_lost(int index) { return sim_xid(index) != 0; }
 
 /* ---- time ---- */
 
@@ -68,7 +73,7 @@ void sim_wait_until(int64_t ns);
 
 typedef struct { int64_t epoch, busy_ns; } sim_bucket;
 typedef struct {
-    int32_t pid, is_outside;              /* is_outside: another container's, NVML shows it, its pid means nothing here */
+    int32_t pid, is_outside;              /* is_outside: another container's, whose pid means nothing here */
     int32_t context[SIM_DEVICES];
     int64_t used_bytes[SIM_DEVICES], pinned_bytes;
     int64_t moved_bytes[SIM_DEVICES][SIM_ENGINES]; /* copied so far over PCIe: H2D, D2H */
@@ -102,6 +107,7 @@ void sim_give(int index, int64_t bytes);
 bool sim_context(void);                   /* the current device's context, made at its first use; false: no room */
 bool sim_has_context(int ordinal);
 double sim_busy_share(int index, int64_t window_ns);
+bool sim_take_pinned(int64_t bytes);       /* count pinned host memory, false beyond the limit; or give it back: less than 0 */
 void sim_warm(int index, int64_t begin, int64_t end); /* by work; within the lock of the time lines */
 double sim_clock_share(int index, int64_t ns); /* of the full clock at a moment, by heat soak and control */
 int sim_control_set(int index, const char *key, double value); /* 0, or -1: no such device or key */
@@ -119,17 +125,22 @@ sim_where sim_find(const void *at, void **base, size_t *bytes, int *ordinal);
 bool sim_pin(void *at, size_t bytes, bool owned); /* false: no pinned memory left */
 bool sim_unpin(void *at);
 void sim_set(void *at, int byte, size_t bytes); /* zeroing a whole page gives it back to the host */
+void sim_store(void *to, const void *from, size_t bytes); /* leaves pages that are equal: unwritten ones stay so */
 
 /* ---- streams and work (work.c) ---- */
 
-typedef struct sim_graph { double ns; int nodes; bool invalid; int device; } sim_graph;
+enum { SIM_CAPTURED = 16 };               /* streams of one capture whose joining is watched */
+typedef struct sim_graph { double ns; int nodes, streams; bool invalid; int device; } sim_graph;
 typedef struct sim_stream {
     int device, priority;                 /* CUDA's ordinal */
     unsigned flags, launched, number;
     int64_t tail, ends[SIM_QUEUE];        /* when all of it is done; the ends of the last launches */
     const char *last;                     /* the last kernel's name */
+    unsigned grid[3], block[3];           /* of the kernel that is being launched; 0: of a library, which tells none */
     sim_graph *capture;
     uint64_t capture_id;
+    int place;                            /* among the streams of its capture, of which the first began it */
+    unsigned seen[SIM_CAPTURED];          /* how much of each one's captured work lies before what follows here */
     struct sim_stream *next;
 } sim_stream;
 
@@ -137,6 +148,7 @@ sim_stream *sim_stream_of(void *handle);  /* NULL, legacy and per-thread handles
 sim_stream *sim_stream_new(unsigned flags, int priority);
 void sim_stream_free(sim_stream *stream);
 void sim_all_streams(int ordinal, void (*see)(sim_stream *, void *), void *with);
+int64_t sim_tail(const sim_stream *stream); /* when what follows on it may begin: the default one waits for others */
 int64_t sim_device_tail(int ordinal);
 
 /* Queue work of this length at the full clock; return when it ends. Blocks as a full launch queue does. */

@@ -416,3 +416,9 @@ sim_cost sim_cost_of(const char *name, const sim_launch *l) {
     const kernel *k = known(name);
     return l->args ? k->by->cost(k, l) : by_threads(k, l);
 }
+
+void sim_run(sim_stream *s, const char *name, sim_cost cost, const sim_launch *l) {
+    memcpy(s->grid, l->grid, sizeof s->grid), memcpy(s->block, l->block, sizeof s->block);
+    sim_kernel(s, cost.flops, cost.rate, cost.bytes, name);
+    memset(s->grid, 0, sizeof s->grid), memset(s->block, 0, sizeof s->block);
+}

@@ -7,4 +7,9 @@ typedef struct { double flops, bytes; sim_rate rate; } sim_cost;
 
 /* Of a kernel that torch or a library brings compiled: `name` is mangled and lives for ever. */
 sim_cost sim_cost_of(const char *name, const sim_launch *launch);
+void sim_run(sim_stream *stream, const char *name, sim_cost cost, const sim_launch *launch); /* sim_kernel with a shape */
 double sim_threads(const sim_launch *launch);
+static inline bool sim_launch_is_valid(const sim_launch *l) { /* by the limits that all devices have */
+    return sim_threads(l) > 0 && (uint64_t)l->block[0] * l->block[1] * l->block[2] <= 1024 && l->block[2] <= 64 &&
+           l->grid[0] <= INT32_MAX && l->grid[1] <= 65535 && l->grid[2] <= 65535;
+}

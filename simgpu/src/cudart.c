@@ -142,7 +142,8 @@ E cudaDeviceCanAccessPeer(int *can, int ordinal, int peer) {
 E cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
     static bool enabled[SIM_DEVICES][SIM_DEVICES];
     ENTER_CONTEXT();
-    TRY(is_device(peer) && sim_are_peers(sim_current, peer), CUDA_INVALID_DEVICE);
+    TRY(is_device(peer), CUDA_INVALID_DEVICE);
+    TRY(sim_are_peers(sim_current, peer), CUDA_PEER_ACCESS_UNSUPPORTED);
     TRY(!enabled[sim_current][peer], CUDA_PEER_ACCESS_ALREADY_ENABLED);
     enabled[sim_current][peer] = true;
     return CUDA_OK;
@@ -316,13 +317,21 @@ static int64_t queue_copy(sim_stream *s, const route *r, size_t bytes) {
     return sim_work(s, engine, COPY_LATENCY_NS + (double)bytes / per_s * 1e9, name_of(r), bytes);
 }
 
+static void say_empty(const route *r, size_t bytes) { /* what is read back will be looked at */
+    static bool said;
+    if (r->kind != COPY_TO_HOST || __atomic_exchange_n(&said, true, __ATOMIC_RELAXED)) return;
+    sim_say("a copy of %zu bytes to the host moves no data, as all that are longer than SIMGPU_COPY_LIMIT, %lld", bytes,
+            (long long)sim_copy_limit_bytes);
+}
+
 static E copy_rows(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t rows, int kind,
                    sim_stream *s, bool wait) {
     if (!width || !rows) return CUDA_OK;
     route r = route_of(to, from, kind);
     PASS(sim_capture_forbids_work(s));
     if (s->capture && (wait || r.pageable)) return sim_fail(sim_capture_forbids_wait(s));
-    if ((int64_t)(width * rows) <= sim_copy_limit_bytes)
+    if ((int64_t)(width * rows) > sim_copy_limit_bytes) say_empty(&r, width * rows);
+    else
         for (size_t i = 0; i < rows; i++)
             memmove((char *)to + i * to_pitch, (const char *)from + i * from_pitch, width);
     if (r.kind == COPY_TO_HOST && rows == 1) sim_read_back(s, to, width);
@@ -391,25 +400,33 @@ E cudaStreamQuery(void *stream) {
     ENTER_CONTEXT();
     sim_stream *s = sim_stream_of(stream);
     PASS(sim_capture_forbids_wait(s));
-    return sim_now() >= s->tail ? CUDA_OK : sim_fail(CUDA_NOT_READY);
+    return sim_now() >= sim_tail(s) ? CUDA_OK : sim_fail(CUDA_NOT_READY);
 }
 E cudaStreamSynchronize(void *stream) {
     ENTER_CONTEXT();
     sim_stream *s = sim_stream_of(stream);
     PASS(sim_capture_forbids_wait(s));
-    sim_wait_until(s->tail);
+    sim_wait_until(sim_tail(s));
     PASS(sim_refuses("")); /* the device may have been lost meanwhile */
     return CUDA_OK;
 }
 
-/* Host functions run when the stream comes to them. Here that is at once: nothing that they could see is computed. */
+/* Host functions run when the stream comes to them. The caller waits for it and runs them: it loses its lead, and the
+   order holds. A graph would have to call them at each replay. */
+static E come_to(sim_stream *s, const char *call) {
+    if (s->capture) return sim_missing(sim_name("%s in a capture", call), CUDA_NOT_SUPPORTED);
+    sim_wait_until(sim_tail(s));
+    return CUDA_OK;
+}
 E cudaStreamAddCallback(void *stream, void (*f)(void *, E, void *), void *with, unsigned flags) {
     ENTER_CONTEXT();
+    PASS(come_to(sim_stream_of(stream), __func__));
     f(stream, CUDA_OK, with);
     return CUDA_OK;
 }
 E cudaLaunchHostFunc(void *stream, void (*f)(void *), void *with) {
     ENTER_CONTEXT();
+    PASS(come_to(sim_stream_of(stream), __func__));
     f(with);
     return CUDA_OK;
 }
@@ -427,9 +444,10 @@ E cudaEventRecordWithFlags(sim_event *event, void *stream, unsigned flags) {
     sim_stream *s = sim_stream_of(stream);
     TRY(event, CUDA_INVALID_HANDLE);
     event->capture_id = s->capture ? s->capture_id : 0;
+    memcpy(event->seen, s->seen, sizeof event->seen);
     if (s->capture) return CUDA_OK;
-    int64_t now = sim_now();
-    event->at = s->tail > now ? s->tail : now, event->recorded = true;
+    int64_t now = sim_now(), tail = sim_tail(s);
+    event->at = tail > now ? tail : now, event->recorded = true;
     return CUDA_OK;
 }
 E cudaEventRecord(sim_event *event, void *stream) { return cudaEventRecordWithFlags(event, stream, 0); }
@@ -491,12 +509,12 @@ static E launch(const char *call, const void *function, dim3 grid, dim3 block, v
     sim_stream *s = sim_stream_of(stream);
     PASS(sim_capture_forbids_work(s));
     sim_launch l = {{grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, args};
-    TRY(sim_threads(&l) > 0 && (uint64_t)block.x * block.y * block.z <= 1024, CUDA_INVALID_CONFIGURATION);
+    TRY(sim_launch_is_valid(&l), CUDA_INVALID_CONFIGURATION);
     TRY((int)shared <= sim_device_of(s->device)->shared_bytes_per_block, CUDA_INVALID_VALUE);
     const char *name = sim_function_name(function);
     sim_cost cost = sim_cost_of(name, &l);
     if (args) sim_compute(name, &l);
-    sim_kernel(s, cost.flops, cost.rate, cost.bytes, name);
+    sim_run(s, name, cost, &l);
     return CUDA_OK;
 }
 E cudaLaunchKernel(const void *f, dim3 grid, dim3 block, void **args, size_t shared, void *stream) {

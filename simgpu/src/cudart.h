@@ -16,7 +16,13 @@ cuda_error sim_fail(cuda_error error); /* remembers it for cudaGetLastError */
 #define ENTER_CONTEXT() do { ENTER(); PASS(sim_enter_context()); } while (0)
 
 /* An event holds the time that its stream's line had reached, or the capture that it was recorded in. */
-typedef struct { int64_t at; unsigned flags; bool recorded; uint64_t capture_id; } sim_event;
+typedef struct {
+    int64_t at;
+    unsigned flags;
+    bool recorded;
+    uint64_t capture_id;
+    unsigned seen[SIM_CAPTURED];
+} sim_event;
 
 /* ---- capture (cudart_graph.c) ---- */
 

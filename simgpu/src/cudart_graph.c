@@ -66,6 +66,15 @@ E sim_capture_forbids_work(sim_stream *s) {
     return error;
 }
 
+static void join(sim_stream *s, sim_graph *work, uint64_t id) {
+    s->capture = work, s->capture_id = id, s->place = work->streams++;
+    memset(s->seen, 0, sizeof s->seen);
+}
+static void see(sim_stream *s, const sim_event *event) {
+    for (int i = 0; i < SIM_CAPTURED; i++)
+        if (s->seen[i] < event->seen[i]) s->seen[i] = event->seen[i];
+}
+
 /* A stream waits for an event of a capture, and joins it; or a captured stream for an event from outside. */
 E sim_capture_waits(sim_stream *s, const sim_event *event, unsigned flags) {
     E error = CUDA_OK;
@@ -73,8 +82,10 @@ E sim_capture_waits(sim_stream *s, const sim_event *event, unsigned flags) {
     capture *of_event = event->capture_id ? find(event->capture_id) : NULL;
     if (event->capture_id && !of_event) error = CUDA_CAPTURED_EVENT;
     else if (s->capture && of_event && s->capture_id != of_event->id) error = spoil(s->capture, CUDA_CAPTURE_MERGE);
-    else if (of_event) s->capture = &of_event->into->work, s->capture_id = of_event->id;
-    else if (event->recorded && !(flags & EVENT_WAIT_EXTERNAL)) error = spoil(s->capture, CUDA_CAPTURE_ISOLATION);
+    else if (of_event) {
+        if (!s->capture) join(s, &of_event->into->work, of_event->id);
+        see(s, event);
+    } else if (event->recorded && !(flags & EVENT_WAIT_EXTERNAL)) error = spoil(s->capture, CUDA_CAPTURE_ISOLATION);
     pthread_mutex_unlock(&lock);
     return error;
 }
@@ -89,10 +100,10 @@ static E begin(sim_stream *s, graph *into, int mode) {
     capture *c = calloc(1, sizeof *c);
     *c = (capture){.into = into, .fresh = !into, .mode = mode, .thread = pthread_self(), .origin = s};
     if (!into) c->into = calloc(1, sizeof *c->into);
-    c->into->work.device = s->device;
+    c->into->work.device = s->device, c->into->work.streams = 0;
     pthread_mutex_lock(&lock);
     c->id = ++ids, c->next = captures, captures = c;
-    s->capture = &c->into->work, s->capture_id = c->id;
+    join(s, &c->into->work, c->id);
     __atomic_add_fetch(&capture_count, 1, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&lock);
     return CUDA_OK;
@@ -106,6 +117,18 @@ E cudaStreamBeginCaptureToGraph(void *stream, graph *into, void *const *nodes, c
     ENTER_CONTEXT();
     TRY(into, CUDA_INVALID_VALUE);
     return begin(sim_stream_of(stream), into, mode);
+}
+
+typedef struct { const sim_stream *origin; bool found; } unjoined;
+static void find_unjoined(sim_stream *s, void *with) { /* work that nothing on the capture's first stream waits for */
+    unjoined *u = with;
+    if (s->capture == u->origin->capture && s->place < SIM_CAPTURED)
+        u->found |= u->origin->seen[s->place] < s->seen[s->place];
+}
+static bool has_unjoined(const sim_stream *origin) {
+    unjoined u = {origin, false};
+    for (int i = 0; i < sim_cuda_count(); i++) sim_all_streams(i, find_unjoined, &u);
+    return u.found;
 }
 
 static void leave(sim_stream *s, void *work) {
@@ -129,7 +152,8 @@ E cudaStreamEndCapture(void *stream, graph **made) {
     capture *c = find(s->capture_id);
     E error = c->origin != s ? spoil(s->capture, CUDA_CAPTURE_UNMATCHED)
             : c->mode != CAPTURE_RELAXED && !pthread_equal(c->thread, pthread_self()) ? CUDA_CAPTURE_WRONG_THREAD
-            : c->into->work.invalid ? CUDA_CAPTURE_INVALIDATED : CUDA_OK;
+            : c->into->work.invalid ? CUDA_CAPTURE_INVALIDATED
+            : has_unjoined(s) ? CUDA_CAPTURE_UNJOINED : CUDA_OK;
     if (error != CUDA_CAPTURE_UNMATCHED && error != CUDA_CAPTURE_WRONG_THREAD) {
         end(c);
         if (!error) *made = c->into;

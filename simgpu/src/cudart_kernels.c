@@ -4,12 +4,14 @@
    - Fills of any size (GradScaler's scale, torch.ones).
    - Pointwise kernels on at most SMALL contiguous elements: sums, products, quotients, comparisons, absolute values,
      conversions, and, or, not. An operation that isn't among them gives 0.
+   - Products with a constant of any size, in a process that has joined others through nccl: DDP's averages.
    - Whole reductions of at most SMALL contiguous elements by sum, mean, any, all; others give 0, "all" gives true,
      where their outputs are few.
    - The loss of class probabilities is that of guessing, the logarithm of the number of classes. GradScaler's update.
 
    All else leaves in its output what lay there. So a loss is finite, not true. */
 #include "cudart.h"
+#include "numbers.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,22 +25,6 @@ static size_t bytes_of(type t) {
 
 /* ---- numbers of each type ---- */
 
-static double from_half(uint16_t h) {
-    int exponent = h >> 10 & 31, fraction = h & 1023;
-    double size = exponent == 31 ? (fraction ? NAN : INFINITY)
-                : exponent ? ldexp(1024 + fraction, exponent - 25) : ldexp(fraction, -24);
-    return h >> 15 ? -size : size;
-}
-static uint16_t to_half(double x) {
-    uint16_t sign = signbit(x) ? 0x8000 : 0;
-    x = fabs(x);
-    if (isnan(x)) return sign | 0x7e00;
-    if (x >= 65520) return sign | 0x7c00;
-    if (x < ldexp(1, -14)) return sign | (uint16_t)nearbyint(ldexp(x, 24));
-    int exponent;
-    double fraction = nearbyint(ldexp(frexp(x, &exponent), 11)); /* 1024 to 2048 */
-    return (uint16_t)(sign + ((exponent + 13) << 10) + (int)fraction); /* its 1024 and a carry raise the exponent */
-}
 static double get(const void *at, type t, size_t i) {
     switch (t) {
     case BOOL: case BYTE: return ((const uint8_t *)at)[i];
@@ -46,13 +32,8 @@ static double get(const void *at, type t, size_t i) {
     case INT64: return (double)((const int64_t *)at)[i];
     case FLOAT: return ((const float *)at)[i];
     case DOUBLE: return ((const double *)at)[i];
-    case HALF: return from_half(((const uint16_t *)at)[i]);
-    case BFLOAT: {
-        uint32_t bits = (uint32_t)((const uint16_t *)at)[i] << 16;
-        float value;
-        memcpy(&value, &bits, sizeof value);
-        return value;
-    }
+    case HALF: return from_float16(((const uint16_t *)at)[i]);
+    case BFLOAT: return from_bfloat16(((const uint16_t *)at)[i]);
     default: return 0;
     }
 }
@@ -64,14 +45,8 @@ static void put(void *at, type t, size_t i, double x) {
     case INT64: ((int64_t *)at)[i] = (int64_t)x; break;
     case FLOAT: ((float *)at)[i] = (float)x; break;
     case DOUBLE: ((double *)at)[i] = x; break;
-    case HALF: ((uint16_t *)at)[i] = to_half(x); break;
-    case BFLOAT: {
-        float value = (float)x;
-        uint32_t bits;
-        memcpy(&bits, &value, sizeof bits);
-        ((uint16_t *)at)[i] = (uint16_t)((bits + (isnan(x) ? 0 : 0x7fff + (bits >> 16 & 1))) >> 16);
-        break;
-    }
+    case HALF: ((uint16_t *)at)[i] = to_float16((float)x); break;
+    case BFLOAT: ((uint16_t *)at)[i] = to_bfloat16((float)x); break;
     default: break;
     }
 }
@@ -192,10 +167,22 @@ static type type_of_code(int code) { /* as c10::ScalarType numbers them */
     return code >= 0 && code < 16 ? types[code] : NONE;
 }
 
-static bool is_there(const char *data, type t, size_t count) { /* a type misread would lead past its block */
+/* A type misread would lead past its block. One of expandable segments lies in several mappings, side by side. */
+static bool is_there(const char *data, type t, size_t count) {
+    const char *end = data + bytes_of(t) * count;
     char *base = NULL;
-    size_t bytes = 0;
-    return sim_find(data, (void **)&base, &bytes, NULL) == SIM_ON_DEVICE && data + bytes_of(t) * count <= base + bytes;
+    for (size_t bytes = 0; data < end; data = base + bytes)
+        if (sim_find(data, (void **)&base, &bytes, NULL) != SIM_ON_DEVICE) return false;
+    return true;
+}
+
+/* How a functor holds its own numbers, and the constant among them. */
+static type type_of_numbers(const pointwise *p) {
+    return p->does != EQUAL && (p->a == HALF || p->a == BFLOAT) ? FLOAT : p->a;
+}
+static double constant_of(const pointwise *p, const char *functor) {
+    size_t size = bytes_of(type_of_numbers(p));
+    return get(functor + (p->does == EQUAL && size < 4 ? 4 : size), type_of_numbers(p), 0);
 }
 
 static void compute_pointwise(const char *name, void **args) {
@@ -214,11 +201,10 @@ static void compute_pointwise(const char *name, void **args) {
     if (!is_there(data[1], p.a, (size_t)count)) return;
     if (pointers > 2 && !is_there(data[2], p.b, (size_t)count)) return;
     const char *functor = args[1];
-    type full = p.does != EQUAL && (p.a == HALF || p.a == BFLOAT) ? FLOAT : p.a; /* how it holds its own numbers */
-    size_t size = bytes_of(full), constant_at = p.does == EQUAL && size < 4 ? 4 : size;
+    type full = type_of_numbers(&p);
     double constant = 0, alpha = 1;
     bool negated = p.does == EQUAL && *(const int *)functor != 0;
-    if (p.a_is_constant || p.b_is_constant) constant = get(functor + constant_at, full, 0);
+    if (p.a_is_constant || p.b_is_constant) constant = constant_of(&p, functor);
     if (p.does == ADD) alpha = get(functor, full, 0);
     if (p.does == ADD_CONSTANT || p.does == CONSTANT_ADD) {
         double first = get(functor, full, 0), second = get(functor, full, 1);
@@ -233,6 +219,28 @@ static void compute_pointwise(const char *name, void **args) {
         if (p.a_is_constant) b = a, a = constant;
         else if (!p.b_is_constant && pointers > 2) b = get(data[2], p.b, i);
         put(data[0], p.out, i, combine(p.does, a, b, alpha, negated));
+    }
+}
+
+/* What DDP does with its gradients: all of them times a constant. Pages of zeros stay unwritten. */
+static void scale(const char *name, void **args) {
+    enum { CHUNK = 2048 };
+    static const char zeros[CHUNK * sizeof(double)];
+    char product[CHUNK * sizeof(double)];
+    char *const *data = args[2];
+    size_t count = (size_t)*(int *)args[0];
+    pointwise p = read_pointwise(name);
+    size_t bytes = bytes_of(p.out);
+    bool floats = p.out == p.a && p.out >= HALF, one_operand = p.a_is_constant || p.b_is_constant;
+    if (p.does != MULTIPLY || !floats || !one_operand || (int64_t)(count * bytes) > sim_copy_limit_bytes) return;
+    if (!is_there(data[0], p.out, count) || !is_there(data[1], p.a, count)) return;
+    double by = constant_of(&p, args[1]);
+    for (size_t i = 0; i < count; i += CHUNK) {
+        size_t n = count - i < CHUNK ? count - i : CHUNK;
+        const char *from = data[1] + i * bytes;
+        bool zero = isfinite(by) && !memcmp(from, zeros, n * bytes);
+        for (size_t j = 0; !zero && j < n; j++) put(product, p.out, j, get(from, p.a, j) * by);
+        sim_store(data[0] + i * bytes, zero ? zeros : product, n * bytes);
     }
 }
 
@@ -322,6 +330,7 @@ void sim_compute(const char *name, const sim_launch *l) {
         fill(type_after(name, "11FillFunctorI"), (size_t)*(int *)l->args[0], l->args[1], *(char **)l->args[2]);
     else if (plain && strstr(name, "arrayIPcLm")) {
         if (*(int *)l->args[0] <= SMALL) compute_pointwise(name, l->args);
+        else if (sim_ranks > 1 && strstr(name, "MulFunctorI")) scale(name, l->args);
     } else if (strstr(name, "13reduce_kernelI")) compute_reduction(name, l);
     else if (strstr(name, "nll_loss_forward_reduce_cuda_kernel_")) compute_loss(name, l->args);
     else if (strstr(name, "nll_loss2d_forward_kernelI")) compute_image_loss(name, l);

@@ -17,6 +17,7 @@ typedef struct {
     size_t bytes;
     sim_engine engine;
     uint32_t kind, device, stream, thread;
+    int grid[3], block[3];
     int priority;
     bool with_call;
 } piece;
@@ -52,6 +53,10 @@ static void remember(sim_stream *s, sim_engine engine, const char *name, int64_t
     piece p = {.name = name, .kind = kind_of(name), .begin = begin, .end = end, .called = sim_now(), .bytes = bytes,
                .engine = engine, .device = (uint32_t)s->device, .stream = FIRST_STREAM + s->number,
                .thread = (uint32_t)pthread_self(), .priority = s->priority, .with_call = enabled[CUPTI_RUNTIME_CALL]};
+    for (int i = 0; i < 3; i++) {
+        p.grid[i] = s->grid[i] ? (int)s->grid[i] : 1;
+        p.block[i] = s->block[i] ? (int)s->block[i] : 1;
+    }
     for (int i = 0; enabled[CUPTI_WHOSE] && i < CUPTI_WHOSE_KINDS; i++)
         if (stacks[i].depth && stacks[i].depth <= DEPTH) p.whose[i] = stacks[i].ids[stacks[i].depth - 1];
     pthread_mutex_lock(&lock);
@@ -171,7 +176,8 @@ static record write_work(const piece *p, uint32_t correlation) {
             .stream = p->stream, .correlation = correlation, .memory = CUPTI_DEVICE}};
     return (record){.kernel = {
         .kind = kind, .registers = 32, .begin = begin, .end = end, .device = p->device, .context = context,
-        .stream = p->stream, .grid = {1, 1, 1}, .block = {1, 1, 1}, .correlation = correlation, .name = p->name,
+        .stream = p->stream, .grid = {p->grid[0], p->grid[1], p->grid[2]},
+        .block = {p->block[0], p->block[1], p->block[2]}, .correlation = correlation, .name = p->name,
         .priority = p->priority}};
 }
 

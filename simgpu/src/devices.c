@@ -1,11 +1,13 @@
 /* Which devices there are: SIMGPU names their files, CUDA_VISIBLE_DEVICES what CUDA sees of them.
 
    SIMGPU=a10g,t4:memory_bytes=3GiB:slower=16,a100-sxm-40:mig=1g.5gb+2g.10gb gives three GPUs in the driver's order;
-   after a colon stand keys of the device's file, or `slower`, which divides every rate, or `mig`. */
+   after a colon stand keys of the device's file, or `slower`, which divides the rates before it, or `mig`. */
 #define _GNU_SOURCE
 #include "core.h"
 #include <dlfcn.h>
 #include <errno.h>
+#include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +16,7 @@ sim_device sim_devices[SIM_DEVICES];
 int sim_device_count, sim_cuda_order[SIM_DEVICES];
 bool sim_hides_pids, sim_spins;
 int64_t sim_copy_limit_bytes, sim_pinned_limit_bytes;
+int sim_ranks;
 __thread int sim_current;
 
 static void refuse(const char *format, const char *a, const char *b) {
@@ -31,7 +34,7 @@ static double number(const char *key, const char *value) {
         {"", 1}, {"KiB", 1024.}, {"MiB", 1048576.}, {"GiB", 1073741824.}, {"K", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12}};
     char *rest;
     double n = strtod(value, &rest);
-    if (rest == value) refuse("%s must be a number, got '%s'", key, value);
+    if (rest == value || !isfinite(n)) refuse("%s must be a number, got '%s'", key, value);
     while (*rest == ' ') rest++;
     for (size_t i = 0; i < sizeof units / sizeof *units; i++)
         if (!strcmp(rest, units[i].unit)) return n * units[i].size;
@@ -41,37 +44,63 @@ static double number(const char *key, const char *value) {
 
 /* ---- a device's file: lines of `key = value  # comment`, keys as the fields of sim_device ---- */
 
-#define FIELD(name, kind) {#name, offsetof(sim_device, name), kind}
+#define FIELD(name, kind) {#name, offsetof(sim_device, name), kind, false}
+#define NEEDED(name, kind) {#name, offsetof(sim_device, name), kind, true} /* without it there is no device */
+#define RATE(name, rate, needed) {#name, offsetof(sim_device, flops_per_s[rate]), REAL, needed}
 enum { TEXT, INT, LONG, REAL, FLAG };
-static const struct { const char *key; size_t at; int kind; } fields[] = {
-    FIELD(name, TEXT), FIELD(major, INT), FIELD(minor, INT), FIELD(multiprocessors, INT), FIELD(pcie_generation, INT),
-    FIELD(pcie_lanes, INT), FIELD(numa_node, INT), FIELD(driver_bytes, LONG), FIELD(memory_bytes, LONG),
-    FIELD(context_bytes, LONG), FIELD(blas_bytes, LONG), FIELD(module_bytes, LONG), FIELD(bytes_per_s, REAL),
-    FIELD(pinned_bytes_per_s, REAL), FIELD(pageable_bytes_per_s, REAL), FIELD(kernel_ns, REAL), FIELD(launch_ns, REAL),
-    FIELD(queue_depth, INT), FIELD(max_sm_clock_mhz, INT), FIELD(memory_clock_mhz, INT), FIELD(idle_w, REAL),
-    FIELD(limit_w, REAL), FIELD(soak_s, REAL), FIELD(soaked_clock, REAL), FIELD(ecc, FLAG), FIELD(l2_bytes, INT),
-    FIELD(shared_bytes_per_block, INT), FIELD(shared_bytes_per_sm, INT), FIELD(threads_per_sm, INT),
-    FIELD(blocks_per_sm, INT), FIELD(nvlinks, INT),
-    {"fp64_flops_per_s", offsetof(sim_device, flops_per_s[SIM_FP64]), REAL},
-    {"fp32_flops_per_s", offsetof(sim_device, flops_per_s[SIM_FP32]), REAL},
-    {"tf32_flops_per_s", offsetof(sim_device, flops_per_s[SIM_TF32]), REAL},
-    {"fp16_flops_per_s", offsetof(sim_device, flops_per_s[SIM_FP16]), REAL},
-    {"bf16_flops_per_s", offsetof(sim_device, flops_per_s[SIM_BF16]), REAL},
-    {"fp8_flops_per_s", offsetof(sim_device, flops_per_s[SIM_FP8]), REAL},
-    {"int8_flops_per_s", offsetof(sim_device, flops_per_s[SIM_INT8]), REAL}};
+static const struct { const char *key; size_t at; int kind; bool needed; } fields[] = {
+    NEEDED(name, TEXT), NEEDED(major, INT), FIELD(minor, INT), NEEDED(multiprocessors, INT),
+    NEEDED(pcie_generation, INT), NEEDED(pcie_lanes, INT), FIELD(numa_node, INT), NEEDED(driver_bytes, LONG),
+    NEEDED(memory_bytes, LONG), FIELD(context_bytes, LONG), FIELD(blas_bytes, LONG), FIELD(module_bytes, LONG),
+    NEEDED(bytes_per_s, REAL), NEEDED(pinned_bytes_per_s, REAL), NEEDED(pageable_bytes_per_s, REAL),
+    FIELD(kernel_ns, REAL), FIELD(launch_ns, REAL), NEEDED(queue_depth, INT), NEEDED(max_sm_clock_mhz, INT),
+    NEEDED(memory_clock_mhz, INT), FIELD(idle_w, REAL), NEEDED(limit_w, REAL), FIELD(soak_s, REAL),
+    NEEDED(soaked_clock, REAL), FIELD(ecc, FLAG), FIELD(l2_bytes, INT), NEEDED(shared_bytes_per_block, INT),
+    NEEDED(shared_bytes_per_sm, INT), NEEDED(threads_per_sm, INT), NEEDED(blocks_per_sm, INT), FIELD(nvlinks, INT),
+    RATE(fp64_flops_per_s, SIM_FP64, false), RATE(fp32_flops_per_s, SIM_FP32, true),
+    RATE(tf32_flops_per_s, SIM_TF32, false), RATE(fp16_flops_per_s, SIM_FP16, false),
+    RATE(bf16_flops_per_s, SIM_BF16, false), RATE(fp8_flops_per_s, SIM_FP8, false),
+    RATE(int8_flops_per_s, SIM_INT8, false)};
+enum { FIELDS = sizeof fields / sizeof *fields };
+
+static int whole(const char *key, const char *value) {
+    double n = number(key, value);
+    if (fabs(n) > INT_MAX) refuse("%s is too large: '%s'", key, value);
+    return (int)n;
+}
 
 static bool assign(sim_device *d, const char *key, const char *value) {
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+    for (int i = 0; i < FIELDS; i++) {
         if (strcmp(fields[i].key, key)) continue;
         char *at = (char *)d + fields[i].at;
         if (fields[i].kind == TEXT) snprintf(at, sizeof d->name, "%s", value);
-        else if (fields[i].kind == INT) *(int *)at = (int)number(key, value);
+        else if (fields[i].kind == INT) *(int *)at = whole(key, value);
         else if (fields[i].kind == LONG) *(int64_t *)at = (int64_t)number(key, value);
         else if (fields[i].kind == REAL) *(double *)at = number(key, value);
         else *(bool *)at = number(key, value) != 0;
         return true;
     }
     return false;
+}
+
+static double value_of(const sim_device *d, int i) {
+    const char *at = (const char *)d + fields[i].at;
+    switch (fields[i].kind) {
+    case TEXT: return *at != 0;
+    case INT: return *(const int *)at;
+    case LONG: return (double)*(const int64_t *)at;
+    case REAL: return *(const double *)at;
+    default: return *(const bool *)at;
+    }
+}
+
+static void check(const sim_device *d) { /* once all is assigned: a rate of 0 would be divided by */
+    for (int i = 0; i < FIELDS; i++) {
+        const char *key = fields[i].key;
+        if (fields[i].needed && value_of(d, i) <= 0) refuse("the device '%s' needs '%s' above 0", d->id, key);
+        if (value_of(d, i) < 0 && strcmp(key, "numa_node")) refuse("the device '%s' has '%s' below 0", d->id, key);
+    }
+    if (d->soaked_clock > 1) refuse("the device '%s' has a soaked_clock above 1%s", d->id, "");
 }
 
 static char *trimmed(char *text) {
@@ -126,32 +155,52 @@ static void name_device(sim_device *d) { /* the same bytes from cudaDeviceProp a
 static sim_device *new_device(void) {
     if (sim_device_count == SIM_DEVICES) refuse("SIMGPU names more than %s devices%s", "16", "");
     sim_device *d = &sim_devices[sim_device_count];
-    d->index = sim_device_count++, d->parent = -1, d->soaked_clock = 1, d->queue_depth = 1024;
+    d->index = sim_device_count++, d->parent = -1, d->soaked_clock = d->slower = 1, d->queue_depth = 1024;
     return d;
 }
 
 static void slow_down(sim_device *d, double times) {
+    if (times <= 0) refuse("the device '%s' can't be slower by %s", d->id, "0");
     for (int i = 0; i < SIM_RATES; i++) d->flops_per_s[i] /= times;
-    d->bytes_per_s /= times, d->pinned_bytes_per_s /= times, d->pageable_bytes_per_s /= times, d->kernel_ns *= times;
+    d->bytes_per_s /= times, d->pinned_bytes_per_s /= times, d->pageable_bytes_per_s /= times, d->kernel_ns *= times, d->slower *= times;
+}
+
+enum { MIG_SLICES = 7, MIG_EIGHTHS = 8 };
+bool sim_can_be_cut(const sim_device *d) { /* A100, A30, H100, H200, B200 */
+    return (d->major == 8 && d->minor == 0) || d->major == 9 || (d->major == 10 && d->minor == 0);
+}
+
+/* As `nvidia-smi mig -lgip` lists them for an A100, an H100 and a B200; smaller dies of a generation in proportion. */
+static int multiprocessors_of(const sim_device *gpu, int slices) {
+    static const struct { int all, of[MIG_SLICES + 1]; } tables[] = {
+        {108, {0, 14, 28, 42, 56, 70, 84, 98}}, {132, {0, 16, 32, 60, 64, 80, 96, 132}},
+        {148, {0, 18, 36, 70, 72, 90, 108, 148}}};
+    int generation = gpu->major - 8;
+    return tables[generation].of[slices] * gpu->multiprocessors / tables[generation].all / 2 * 2;
 }
 
 static void cut(int parent, char *profiles) { /* 1g.5gb+2g.10gb: compute slices of 7, memory slices of 8 */
-    sim_devices[parent].mig_enabled = true;
-    int instances = 0;
+    sim_device *gpu = &sim_devices[parent];
+    if (!sim_can_be_cut(gpu)) refuse("'%s' can't be cut into MIG instances%s", gpu->id, "");
+    gpu->mig_enabled = true;
+    int instances = 0, slices_left = MIG_SLICES, eighths_left = MIG_EIGHTHS;
     for (char *rest, *one = strtok_r(profiles, "+", &rest); one; one = strtok_r(NULL, "+", &rest)) {
         int slices, gb;
-        if (sscanf(one, "%dg.%dgb", &slices, &gb) != 2) refuse("a MIG instance is written like 1g.5gb, got '%s'%s", one, "");
+        if (sscanf(one, "%dg.%dgb", &slices, &gb) != 2 || slices < 1 || gb < 1)
+            refuse("a MIG instance is written like 1g.5gb, got '%s'%s", one, "");
+        double eighth = (double)gpu->memory_bytes / MIG_EIGHTHS;
+        int eighths = (int)fmax(1, gb * 1e9 / eighth + 0.5);
+        slices_left -= slices, eighths_left -= eighths;
+        if (slices_left < 0 || eighths_left < 0) refuse("'%s' has no room for the MIG instance '%s'", gpu->id, one);
         sim_device *d = new_device();
         int index = d->index;
-        *d = sim_devices[parent];
-        double eighth = (double)d->memory_bytes / 8;
-        int eighths = (int)((double)gb * 1e9 / eighth + 0.5);
-        eighths = eighths < 1 ? 1 : eighths > 8 ? 8 : eighths;
+        *d = *gpu;
         d->index = index, d->parent = parent, d->mig_enabled = false, d->mig_slices = slices, d->mig_index = instances++;
         d->memory_bytes = (int64_t)(eighth * eighths) / SIM_PAGE * SIM_PAGE, d->driver_bytes = d->memory_bytes;
-        int sms = d->multiprocessors * slices / 8 / 2 * 2;
-        for (int i = 0; i < SIM_RATES; i++) d->flops_per_s[i] *= (double)sms / d->multiprocessors;
-        d->bytes_per_s *= eighths / 8., d->multiprocessors = sms;
+        d->multiprocessors = multiprocessors_of(gpu, slices);
+        for (int i = 0; i < SIM_RATES; i++) d->flops_per_s[i] *= (double)d->multiprocessors / gpu->multiprocessors;
+        double share = (double)eighths / MIG_EIGHTHS;
+        d->bytes_per_s *= share, d->l2_bytes = (int)(d->l2_bytes * share);
         size_t n = strlen(d->name);
         snprintf(d->name + n, sizeof d->name - n, " MIG %s", one);
         name_device(d);
@@ -173,6 +222,7 @@ static void describe(char *words) {
         else if (!assign(d, one, value)) refuse("SIMGPU: '%s' has no key '%s'", id, one);
         if (!strcmp(one, "memory_bytes")) d->driver_bytes = d->memory_bytes;
     }
+    check(d);
     name_device(d);
     if (mig) cut(d->index, mig);
 }

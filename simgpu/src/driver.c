@@ -138,7 +138,7 @@ R cuCtxSynchronize(void) {
 R cuStreamSynchronize(void *stream) {
     ENTER();
     TRY(!sim_stream_of(stream)->capture, CUDA_CAPTURE_UNSUPPORTED);
-    sim_wait_until(sim_stream_of(stream)->tail);
+    sim_wait_until(sim_tail(sim_stream_of(stream)));
     return sim_refuses("");
 }
 R cuStreamGetCtx(void *stream, void **context) { *context = context_of(sim_stream_of(stream)->device); return CUDA_OK; }
@@ -294,11 +294,25 @@ typedef struct {
     function *functions;
 } module;
 
+/* The modules of a device lie side by side in pages. */
+static bool take_code(int ordinal, int64_t bytes) { /* or gives it back: less than 0 */
+    static int64_t taken[SIM_DEVICES];
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&lock);
+    int64_t before = (taken[ordinal] + SIM_PAGE - 1) / SIM_PAGE, after = (taken[ordinal] + bytes + SIM_PAGE - 1) / SIM_PAGE;
+    int index = sim_device_of(ordinal)->index;
+    bool fits = after <= before || sim_take(index, (after - before) * SIM_PAGE);
+    if (after < before) sim_give(index, (before - after) * SIM_PAGE);
+    if (fits) taken[ordinal] += bytes;
+    pthread_mutex_unlock(&lock);
+    return fits;
+}
+
 R cuModuleLoadData(module **made, const void *image) {
     ENTER();
     PASS(sim_enter_context());
-    int64_t bytes = (sim_here()->module_bytes + SIM_PAGE - 1) / SIM_PAGE * SIM_PAGE;
-    TRY(sim_take(sim_here()->index, bytes), CUDA_OUT_OF_MEMORY);
+    int64_t bytes = sim_here()->module_bytes;
+    TRY(take_code(sim_current, bytes), CUDA_OUT_OF_MEMORY);
     *made = calloc(1, sizeof **made);
     **made = (module){.ordinal = sim_current, .bytes = bytes};
     size_t length = sim_code_bytes(image);
@@ -319,7 +333,7 @@ R cuModuleLoad(module **made, const char *path) {
     return error;
 }
 R cuModuleUnload(module *m) {
-    sim_give(sim_device_of(m->ordinal)->index, m->bytes);
+    take_code(m->ordinal, -m->bytes);
     for (function *f = m->functions, *next; f; f = next) next = f->next, free(f);
     free(m->image);
     free(m);
@@ -372,10 +386,9 @@ static R launch(const function *f, const driver_launch_config *c, void **args) {
     sim_stream *s = sim_stream_of(c->stream);
     TRY(!s->capture || !s->capture->invalid, CUDA_CAPTURE_INVALIDATED);
     sim_launch l = {{c->grid_x, c->grid_y, c->grid_z}, {c->block_x, c->block_y, c->block_z}, args};
-    TRY(sim_threads(&l) > 0 && (uint64_t)c->block_x * c->block_y * c->block_z <= 1024, CUDA_INVALID_VALUE);
+    TRY(sim_launch_is_valid(&l), CUDA_INVALID_VALUE);
     TRY((int)c->shared_bytes <= sim_here()->shared_bytes_per_block, CUDA_INVALID_VALUE);
-    sim_cost cost = cost_of(f, &l);
-    sim_kernel(s, cost.flops, cost.rate, cost.bytes, f->name);
+    sim_run(s, f->name, cost_of(f, &l), &l);
     return CUDA_OK;
 }
 R cuLaunchKernel(function *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,

@@ -130,7 +130,7 @@ int sim_refuses(const char *call) {
     int index = sim_here()->index;
     if (sim_lost(index)) {
         /* A process that was on the device has lost its context; one that comes later gets none. */
-        return sim_has_context(sim_current) ? stick(error_of_xid((int)sim_state()->control[index].xid))
+        return sim_has_context(sim_current) ? stick(error_of_xid(sim_xid(index)))
                                             : CUDA_DEVICES_UNAVAILABLE;
     }
     if (!sim_fails(call, &code)) return CUDA_OK;

@@ -54,22 +54,39 @@ enum { FAULTS = 32 };
 static fault faults[FAULTS];
 static int fault_count;
 
+static void refuse(const char *one) {
+    sim_say("SIMGPU_FAIL has NAME:CODE[@N[+]] or NAME:slow=SECONDS, up to %d with commas between, got '%s'",
+            (int)FAULTS, one);
+    exit(EXIT_FAILURE);
+}
+
+static fault read_fault(const char *one) {
+    fault f = {.from = 1, .later_too = true};
+    const char *what = strchr(one, ':');
+    if (!what || what == one || what - one >= (int)sizeof f.name) refuse(one);
+    memcpy(f.name, one, (size_t)(what++ - one));
+    bool slow = !strncmp(what, "slow=", 5);
+    if (slow) what += 5;
+    char *rest = NULL;
+    if (slow) f.wait_s = strtod(what, &rest);
+    else f.code = (int)strtol(what, &rest, 10);
+    if (rest == what || (slow ? !(f.wait_s > 0) : !f.code)) refuse(one);
+    if (*rest == '@') {
+        f.from = (int)strtol(rest + 1, &rest, 10), f.later_too = *rest == '+';
+        if (f.from < 1) refuse(one);
+        rest += f.later_too;
+    }
+    if (*rest) refuse(one);
+    return f;
+}
+
 static void read_faults(void) {
     const char *text = getenv("SIMGPU_FAIL");
     if (!text) return;
     char *words = strdup(text), *rest;
-    for (char *one = strtok_r(words, ",", &rest); one && fault_count < FAULTS; one = strtok_r(NULL, ",", &rest)) {
-        fault *f = &faults[fault_count++];
-        char *at = strchr(one, '@'), *what = strchr(one, ':');
-        *f = (fault){.from = 1, .later_too = true};
-        if (!what) {
-            sim_say("SIMGPU_FAIL has NAME:CODE[@N[+]] or NAME:slow=SECONDS, got '%s'", one);
-            exit(EXIT_FAILURE);
-        }
-        if (at) f->from = atoi(at + 1), f->later_too = at[strlen(at) - 1] == '+';
-        snprintf(f->name, sizeof f->name, "%.*s", (int)(what - one), one);
-        if (!strncmp(what, ":slow=", 6)) f->wait_s = atof(what + 6);
-        else f->code = atoi(what + 1);
+    for (char *one = strtok_r(words, ",", &rest); one; one = strtok_r(NULL, ",", &rest)) {
+        if (fault_count == FAULTS) refuse(one);
+        faults[fault_count++] = read_fault(one);
     }
     free(words);
 }
@@ -92,4 +109,8 @@ bool sim_fails(const char *name, int *code) {
     return false;
 }
 
-bool sim_lost(int index) { return sim_state()->control[index].xid != 0; }
+int sim_xid(int index) {
+    const sim_control *controls = sim_state()->control;
+    int own = (int)controls[index].xid;
+    return own ? own : (int)controls[sim_gpu_of(index)].xid;
+}

@@ -89,13 +89,7 @@ sim_where sim_find(const void *at, void **base, size_t *bytes, int *ordinal) {
 }
 
 bool sim_pin(void *at, size_t bytes, bool owned) {
-    sim_shared *state = sim_state();
-    int slot = sim_slot();
-    int64_t pinned = (int64_t)bytes;
-    for (int i = 0; i < SIM_PROCESSES; i++)
-        if (sim_alive(i)) pinned += state->process[i].pinned_bytes;
-    if (pinned > sim_pinned_limit_bytes) return false;
-    __atomic_fetch_add(&state->process[slot].pinned_bytes, (int64_t)bytes, __ATOMIC_RELAXED);
+    if (!sim_take_pinned((int64_t)bytes)) return false;
     add((region){at, bytes, sim_current, true, owned});
     return true;
 }
@@ -103,7 +97,7 @@ bool sim_pin(void *at, size_t bytes, bool owned) {
 bool sim_unpin(void *at) {
     region r;
     if (!drop(at, true, &r)) return false;
-    __atomic_fetch_sub(&sim_state()->process[sim_slot()].pinned_bytes, (int64_t)r.bytes, __ATOMIC_RELAXED);
+    sim_take_pinned(-(int64_t)r.bytes);
     if (r.owned) munmap(r.at, r.bytes);
     return true;
 }
@@ -115,4 +109,12 @@ void sim_set(void *at, int byte, size_t bytes) {
         memset((void *)to, 0, (uintptr_t)at + bytes - to);
     } else
         memset(at, byte, bytes);
+}
+
+void sim_store(void *to, const void *from, size_t bytes) {
+    enum { PAGE = 4096 };
+    for (size_t i = 0; i < bytes; i += PAGE) {
+        size_t n = bytes - i < PAGE ? bytes - i : PAGE;
+        if (memcmp((char *)to + i, (const char *)from + i, n)) memcpy((char *)to + i, (const char *)from + i, n);
+    }
 }

@@ -196,6 +196,7 @@ nccl_result nccl_join(nccl_comm *comm) {
     unlink(path); /* all who are to come are there, or nobody will */
     if (!result) result = refuse_duplicates(comm);
     if (result) nccl_leave(comm);
+    else if (comm->ranks > sim_ranks) sim_ranks = comm->ranks;
     return result;
 }
 

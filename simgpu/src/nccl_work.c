@@ -5,13 +5,14 @@
    itself what it receives, in the ranks' order, so that all get the same. */
 #define _GNU_SOURCE
 #include "nccl_parts.h"
+#include "properties.h"
 #include <string.h>
 
 /* ---- how long it takes ---- */
 
-/* Of one direction: an NVLink, as reached; what begins a kernel and what each step along the ring costs, about as in
-   NCCL's own tables for its low-latency protocol. */
-static const double nvlink_bytes_per_s = 20e9, nvlink_5_bytes_per_s = 40e9;
+/* What is reached of NVLink; what begins a kernel and what each step along the ring costs, about as in NCCL's own
+   tables for its low-latency protocol. */
+static const double nvlink_share = 0.8;
 static const double base_ns = 6000, pcie_step_ns = 1500, nvlink_step_ns = 700;
 
 static double link_bytes_per_s(const nccl_comm *comm, bool *nvlink) { /* the slowest rank's; NVLink if all have it */
@@ -19,7 +20,7 @@ static double link_bytes_per_s(const nccl_comm *comm, bool *nvlink) { /* the slo
     *nvlink = true;
     for (int i = 0; i < comm->ranks; i++) {
         const sim_device *d = &sim_devices[comm->segment->rank[i].device];
-        double own = d->nvlinks * (d->major >= 10 ? nvlink_5_bytes_per_s : nvlink_bytes_per_s);
+        double own = nvlink_share * sim_link_bytes_per_s(d);
         if (!d->nvlinks) *nvlink = false;
         if (own < links) links = own;
         if (d->pinned_bytes_per_s < pcie) pcie = d->pinned_bytes_per_s;
@@ -82,8 +83,8 @@ static bool is_too_long(const nccl_op *op, double bytes) { /* as a long copy wit
 }
 
 static int64_t reached(const sim_stream *stream) { /* when what follows on the stream may begin */
-    int64_t now = sim_now();
-    return stream->tail > now ? stream->tail : now;
+    int64_t now = sim_now(), tail = sim_tail(stream);
+    return tail > now ? tail : now;
 }
 
 /* ---- data: most of it is zero, and memory that was never written is to stay so ---- */
@@ -94,14 +95,6 @@ static bool is_zero(const void *at, size_t bytes) {
     for (size_t i = 0; i < bytes; i += HALF_BYTES)
         if (memcmp((const uint8_t *)at + i, zeros, bytes - i < HALF_BYTES ? bytes - i : HALF_BYTES)) return false;
     return true;
-}
-
-static void store(uint8_t *to, const uint8_t *from, size_t bytes) {
-    enum { PAGE = 4096 };
-    for (size_t i = 0; i < bytes; i += PAGE) {
-        size_t n = bytes - i < PAGE ? bytes - i : PAGE;
-        if (memcmp(to + i, from + i, n)) memcpy(to + i, from + i, n);
-    }
 }
 
 /* ---- collectives ---- */
@@ -161,11 +154,11 @@ static void take(const plan *p, uint64_t at, uint64_t bytes) {
     if (p->reduces) {
         size_t elements = bytes / nccl_type_bytes(op->type);
         nccl_combine(sum, parts, comm->ranks, elements, op->type, (nccl_reduction)op->reduction, factor_of(op));
-        store(to, sum, bytes);
+        sim_store(to, sum, bytes);
     } else if (op->kind == NCCL_BROADCAST || op->kind == NCCL_SCATTER)
-        store(to, parts[op->root], bytes);
+        sim_store(to, parts[op->root], bytes);
     else
-        for (int i = 0; i < comm->ranks; i++) store(to + (uint64_t)i * bytes_of(op), parts[i], bytes);
+        for (int i = 0; i < comm->ranks; i++) sim_store(to + (uint64_t)i * bytes_of(op), parts[i], bytes);
 }
 
 static nccl_result compare_words(nccl_comm *comm, int64_t *begin) {
@@ -290,7 +283,7 @@ static uint64_t pass(nccl_channel *channel, nccl_op *op, bool out) { /* what fit
     if (bytes > CHANNEL_BYTES - at) bytes = CHANNEL_BYTES - at;
     if (!bytes) return 0;
     if (out) memcpy(channel->data + at, (const uint8_t *)op->send + op->done, bytes);
-    else store((uint8_t *)op->receive + op->done, channel->data + at, bytes);
+    else sim_store((uint8_t *)op->receive + op->done, channel->data + at, bytes);
     __atomic_add_fetch(out ? &channel->written : &channel->read, bytes, __ATOMIC_RELEASE);
     op->done += bytes;
     return bytes;

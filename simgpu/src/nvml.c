@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #if CUDA_MAJOR >= 13
@@ -209,26 +210,22 @@ int nvmlDeviceGetMinorNumber(nvml_device handle, unsigned *number) {
 /* ---- MIG ---- */
 
 enum { MIG_SLICES = 7 };
-static bool can_be_cut(const sim_device *d) { /* A100, A30, H100, H200, B200 */
-    return d->mig_enabled || (d->major == 8 && d->minor == 0) || d->major == 9 || (d->major == 10 && d->minor == 0);
-}
-
 int nvmlDeviceGetMigMode(nvml_device handle, unsigned *now, unsigned *after_reset) {
     ASK_GPU(handle);
-    if (!can_be_cut(device_of(handle))) return NVML_NOT_SUPPORTED;
+    if (!sim_can_be_cut(device_of(handle))) return NVML_NOT_SUPPORTED;
     *now = *after_reset = device_of(handle)->mig_enabled;
     return NVML_OK;
 }
 
 int nvmlDeviceGetMaxMigDeviceCount(nvml_device handle, unsigned *count) {
     ASK_GPU(handle);
-    *count = can_be_cut(device_of(handle)) ? MIG_SLICES : 0;
+    *count = sim_can_be_cut(device_of(handle)) ? MIG_SLICES : 0;
     return NVML_OK;
 }
 
 int nvmlDeviceGetMigDeviceHandleByIndex(nvml_device handle, unsigned place, nvml_device *instance) {
     ASK_GPU(handle);
-    if (!can_be_cut(device_of(handle))) return NVML_NOT_SUPPORTED;
+    if (!sim_can_be_cut(device_of(handle))) return NVML_NOT_SUPPORTED;
     return give(instance_at(device_of(handle), place), instance, place < MIG_SLICES ? NVML_NOT_FOUND : NVML_INVALID);
 }
 
@@ -325,10 +322,10 @@ int nvmlDeviceGetNumaNodeId(nvml_device handle, unsigned *node) {
 
 /* ---- memory and who holds it ---- */
 
-static int64_t used_bytes(const sim_device *d) { /* of a GPU: with its instances */
+static int64_t used_bytes(const sim_device *d) { /* of a GPU: with its instances; `set` may have asked for more */
     int64_t sum = sim_used_bytes(d->index);
     for (unsigned i = 0; d->mig_enabled && instance_at(d, i); i++) sum += sim_used_bytes(instance_at(d, i)->index);
-    return sum;
+    return sum < d->memory_bytes ? sum : d->memory_bytes;
 }
 
 int nvmlDeviceGetMemoryInfo_v2(nvml_device handle, nvml_memory_2 *m) { /* what CUDA can't have is the driver's own */
@@ -355,6 +352,12 @@ int nvmlDeviceGetBAR1MemoryInfo(nvml_device handle, nvml_memory *m) { /* total, 
     return NVML_OK;
 }
 
+/* The driver says the host's pids: of another container's process one that nobody has here. */
+static unsigned pid_of(const sim_process *p) {
+    enum { MOST_PIDS = 4194304 };
+    return (unsigned)p->pid + (p->is_outside ? MOST_PIDS : 0);
+}
+
 /* One row for each process and instance: a GPU lists those of its instances too. */
 static unsigned list_processes(const sim_device *d, nvml_process rows[], unsigned room) {
     unsigned found = 0;
@@ -366,7 +369,7 @@ static unsigned list_processes(const sim_device *d, nvml_process rows[], unsigne
             if (!p->context[i] || (on != d && on->parent != d->index)) continue;
             unsigned instance = on->parent < 0 ? ~0u : instance_id(on), compute = on->parent < 0 ? ~0u : 0;
             if (found++ < room)
-                rows[found - 1] = (nvml_process){(unsigned)p->pid, (nvml_long)p->used_bytes[i], instance, compute};
+                rows[found - 1] = (nvml_process){pid_of(p), (nvml_long)p->used_bytes[i], instance, compute};
         }
     }
     return found;
@@ -402,6 +405,12 @@ NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v2)
 NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses)
 NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3)
 
+static nvml_long wall_clock_us(void) { /* NVML's timestamps count from 1970 */
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (nvml_long)t.tv_sec * 1000000u + (nvml_long)t.tv_nsec / 1000;
+}
+
 static double busy_of_process(const sim_process *p, int index) {
     int64_t last = sim_now() / SIM_BUCKET_NS - 1, busy = 0;
     for (int64_t epoch = last - WINDOW_NS / SIM_BUCKET_NS + 1; epoch <= last; epoch++) {
@@ -416,13 +425,13 @@ int nvmlDeviceGetProcessUtilization(nvml_device handle, nvml_process_rates *rows
     if (device_of(handle)->mig_enabled) return NVML_NOT_SUPPORTED;
     int index = device_of(handle)->index;
     unsigned found = 0, room = rows ? *count : 0;
-    nvml_long now_us = (nvml_long)sim_now() / 1000;
+    nvml_long now_us = wall_clock_us();
     for (int slot = 0; slot < SIM_PROCESSES && !sim_hides_pids; slot++) {
         const sim_process *p = &sim_state()->process[slot];
         if (!sim_alive(slot) || !p->context[index]) continue;
         unsigned percent = (unsigned)lround(100 * busy_of_process(p, index));
         if (found++ < room)
-            rows[found - 1] = (nvml_process_rates){.pid = (unsigned)p->pid, .at_us = now_us, .sm = percent};
+            rows[found - 1] = (nvml_process_rates){.pid = pid_of(p), .at_us = now_us, .sm = percent};
     }
     *count = found;
     return !found ? NVML_NOT_FOUND : found > room ? NVML_TOO_SMALL : NVML_OK;
@@ -518,7 +527,7 @@ ANSWER(nvmlDeviceGetSupportedClocksThrottleReasons, nvml_long, MODELLED_REASONS)
 int nvmlDeviceGetFieldValues(nvml_device handle, int count, nvml_field *fields) {
     ASK_GPU(handle);
     for (nvml_field *f = fields; f < fields + count; f++) {
-        f->at_us = sim_now() / 1000, f->latency_us = 0, f->result = NVML_OK;
+        f->at_us = (int64_t)wall_clock_us(), f->latency_us = 0, f->result = NVML_OK;
         if (f->field == NVML_FIELD_POWER_AVERAGE || f->field == NVML_FIELD_POWER_INSTANT)
             f->type = NVML_IS_UINT, f->value.whole = (unsigned)lround(1e3 * watts(device_of(handle)));
         else f->result = NVML_NOT_SUPPORTED;

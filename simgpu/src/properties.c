@@ -3,8 +3,6 @@
 #include "abi/cuda.h"
 #include <string.h>
 
-enum { NVLINK_BYTES_PER_S = 22000000 /* thousands: 25 GB/s a link and direction, of which nine tenths are reached */ };
-
 /* The narrowest bus that there is which, at the memory's clock, can carry what the device reaches. */
 static int bus_bits(const sim_device *d) {
     static const int widths[] = {64, 128, 192, 256, 384, 512, 3072, 4096, 5120, 6144, 8192};
@@ -69,9 +67,14 @@ bool sim_are_peers(int ordinal, int other) {
     return (a->nvlinks && b->nvlinks) || !strstr(a->name, "GeForce"); /* consumer cards refuse it over PCIe */
 }
 
+double sim_link_bytes_per_s(const sim_device *d) { /* a link and direction, by the architectures' datasheets */
+    double each = d->major >= 10 ? 50e9 : d->major == 8 && d->minor == 6 ? 14.0625e9 : d->major < 7 ? 20e9 : 25e9;
+    return d->nvlinks * each / d->slower;
+}
+
 double sim_peer_bytes_per_s(int ordinal, int other) {
     const sim_device *a = sim_device_of(ordinal), *b = sim_device_of(other);
-    int links = a->nvlinks < b->nvlinks ? a->nvlinks : b->nvlinks;
-    if (links) return 1e3 * NVLINK_BYTES_PER_S * links;
+    double one = sim_link_bytes_per_s(a), two = sim_link_bytes_per_s(b), reached = 0.88;
+    if (one > 0 && two > 0) return reached * (one < two ? one : two);
     return a->pinned_bytes_per_s < b->pinned_bytes_per_s ? a->pinned_bytes_per_s : b->pinned_bytes_per_s;
 }

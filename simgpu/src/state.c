@@ -70,7 +70,7 @@ sim_shared *sim_state(void) {
     pthread_mutex_lock(&lock);
     if (!shared) {
         char path[1100];
-        snprintf(path, sizeof path, "%s/state", sim_folder());
+        snprintf(path, sizeof path, "%s/state-%zu", sim_folder(), sizeof(sim_shared)); /* another layout has another */
         state_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
         void *at = state_fd < 0 || ftruncate(state_fd, sizeof(sim_shared)) != 0
                        ? MAP_FAILED
@@ -104,12 +104,12 @@ static void take_slot(void) { /* within enter and leave */
         if (sim_alive(i)) alone = false;
         else empty = i;
     }
+    if (alone) memset(shared->line, 0, sizeof shared->line); /* work of the dead is not waited for */
+    if (empty >= 0) memset(&shared->process[empty], 0, sizeof(sim_process)); /* before its lock says that it lives */
     if (empty < 0 || !lock_byte(1 + empty, F_SETLK, F_WRLCK)) {
         sim_say("more than %d processes use the simulated devices", (int)SIM_PROCESSES);
         abort();
     }
-    if (alone) memset(shared->line, 0, sizeof shared->line); /* work of the dead is not waited for */
-    memset(&shared->process[empty], 0, sizeof(sim_process));
     const char *outside = getenv("SIMGPU_OUTSIDE");
     shared->process[empty].is_outside = outside && *outside == '1';
     shared->process[empty].pid = getpid();
@@ -154,6 +154,18 @@ void sim_give(int index, int64_t bytes) {
     leave();
 }
 
+bool sim_take_pinned(int64_t bytes) {
+    int slot = sim_slot();
+    int64_t pinned = bytes;
+    enter();
+    for (int i = 0; i < SIM_PROCESSES; i++)
+        if (sim_alive(i)) pinned += shared->process[i].pinned_bytes;
+    bool fits = bytes < 0 || pinned <= sim_pinned_limit_bytes;
+    if (fits) shared->process[slot].pinned_bytes += bytes;
+    leave();
+    return fits;
+}
+
 bool sim_context(void) {
     int slot = sim_slot(), index = sim_here()->index;
     if (shared->process[slot].context[index]) return true;
@@ -184,9 +196,9 @@ double sim_busy_share(int index, int64_t window_ns) {
 }
 
 /* Heat follows load as a first-order lag whose time constant is a third of soak_s: after soak_s busy seconds 95%.
-   It is kept as it will be at the end of the work that is queued. */
+   It is kept as it will be at the end of the work that is queued. Heat and clock are the GPU's, not its instances'. */
 static double heat_at(int index, int64_t ns) {
-    const sim_heat *h = &sim_state()->heat[index];
+    const sim_heat *h = &sim_state()->heat[sim_gpu_of(index)];
     double soak_s = sim_devices[index].soak_s, passed_s = (double)(ns - h->at) / 1e9;
     if (soak_s <= 0) return 0;
     return passed_s >= 0 ? h->share * exp(-3 * passed_s / soak_s)
@@ -194,7 +206,7 @@ static double heat_at(int index, int64_t ns) {
 }
 
 void sim_warm(int index, int64_t begin, int64_t end) {
-    sim_heat *h = &shared->heat[index];
+    sim_heat *h = &shared->heat[sim_gpu_of(index)];
     double soak_s = sim_devices[index].soak_s;
     if (soak_s <= 0) return;
     double before = begin > h->at ? heat_at(index, begin) : h->share; /* work in a gap of the line adds to its end */
@@ -203,7 +215,7 @@ void sim_warm(int index, int64_t begin, int64_t end) {
 }
 
 double sim_clock_share(int index, int64_t ns) {
-    double held = sim_state()->control[index].clock_share, soaked = sim_devices[index].soaked_clock;
+    double held = sim_state()->control[sim_gpu_of(index)].clock_share, soaked = sim_devices[index].soaked_clock;
     return (held > 0 ? held : 1) * (1 - (1 - soaked) * heat_at(index, ns));
 }
 

@@ -3,6 +3,7 @@
    A launch adds to its stream's line and returns; a synchronisation sleeps until the line is reached; a full launch
    queue holds the host back. Work takes its engine's earliest idle span after all that its stream waits for. */
 #define _GNU_SOURCE
+#include "abi/cuda.h"
 #include "core.h"
 #include <errno.h>
 #include <stdarg.h>
@@ -73,6 +74,9 @@ __attribute__((destructor)) static void at_exit(void) { flush_trace(); }
 /* ---- streams ---- */
 
 static sim_stream defaults[SIM_DEVICES], *streams;
+static int blocking_streams; /* those that wait for the default stream, and it for them: torch makes none */
+
+static bool is_blocking(const sim_stream *s) { return !(s->flags & STREAM_NON_BLOCKING); }
 
 sim_stream *sim_stream_of(void *handle) {
     if ((uintptr_t)handle > 2) return handle;
@@ -85,7 +89,7 @@ sim_stream *sim_stream_new(unsigned flags, int priority) {
     sim_stream *s = calloc(1, sizeof *s);
     s->device = sim_current, s->flags = flags, s->priority = priority;
     pthread_mutex_lock(&lock);
-    s->number = ++made, s->next = streams, streams = s;
+    s->number = ++made, s->next = streams, streams = s, blocking_streams += is_blocking(s);
     pthread_mutex_unlock(&lock);
     return s;
 }
@@ -94,7 +98,7 @@ void sim_stream_free(sim_stream *stream) {
     pthread_mutex_lock(&lock);
     for (sim_stream **s = &streams; *s; s = &(*s)->next)
         if (*s == stream) {
-            *s = stream->next;
+            *s = stream->next, blocking_streams -= is_blocking(stream);
             free(stream);
             break;
         }
@@ -119,10 +123,23 @@ int64_t sim_device_tail(int ordinal) {
     return ns;
 }
 
+int64_t sim_tail(const sim_stream *stream) {
+    int64_t ns = stream->tail;
+    if (!__atomic_load_n(&blocking_streams, __ATOMIC_RELAXED)) return ns;
+    pthread_mutex_lock(&lock);
+    if (stream->number && is_blocking(stream)) latest(&defaults[stream->device], &ns);
+    for (sim_stream *s = stream->number ? NULL : streams; s; s = s->next)
+        if (s->device == stream->device && is_blocking(s)) latest(s, &ns);
+    pthread_mutex_unlock(&lock);
+    return ns;
+}
+
 /* ---- work ---- */
 
-static void count_busy(int index, int64_t begin, int64_t end) {
+static void count_busy(int index, int64_t begin, int64_t end, int64_t now) {
     sim_bucket *buckets = sim_state()->process[sim_slot()].busy[index];
+    int64_t horizon = (now / SIM_BUCKET_NS + SIM_BUCKETS / 2) * SIM_BUCKET_NS; /* beyond it lie buckets of the past */
+    if (end > horizon) end = horizon;
     while (begin < end) {
         int64_t epoch = begin / SIM_BUCKET_NS, stop = (epoch + 1) * SIM_BUCKET_NS;
         sim_bucket *b = &buckets[epoch % SIM_BUCKETS];
@@ -161,9 +178,9 @@ static sim_gap on_engine(int index, sim_engine engine, int64_t ready, double ful
     sim_line *line = &state->line[index][engine];
     int64_t at = line->free_at > ready ? line->free_at : ready;
     int64_t ns = (int64_t)(engine == SIM_COMPUTE ? full_clock_ns / sim_clock_share(index, at) : full_clock_ns);
-    int64_t begin = place(line, ready, ns, sim_now());
+    int64_t now = sim_now(), begin = place(line, ready, ns, now);
     if (engine == SIM_COMPUTE) {
-        count_busy(index, begin, begin + ns);
+        count_busy(index, begin, begin + ns, now);
         sim_warm(index, begin, begin + ns);
     }
     pthread_mutex_unlock(&state->lock);
@@ -173,6 +190,7 @@ static sim_gap on_engine(int index, sim_engine engine, int64_t ready, double ful
 int64_t sim_work(sim_stream *stream, sim_engine engine, double ns, const char *name, size_t bytes) {
     if (stream->capture) {
         stream->capture->ns += ns, stream->capture->nodes++;
+        if (stream->place < SIM_CAPTURED) stream->seen[stream->place]++;
         return 0;
     }
     sim_device *device = sim_device_of(stream->device);
@@ -184,8 +202,8 @@ int64_t sim_work(sim_stream *stream, sim_engine engine, double ns, const char *n
     pthread_mutex_unlock(&lock);
     sim_wait_until(room_at); /* the launch queue is full: the host waits for the oldest to end */
     pthread_mutex_lock(&lock);
-    int64_t now = sim_now();
-    sim_gap span = on_engine(device->index, engine, stream->tail > now ? stream->tail : now, ns);
+    int64_t now = sim_now(), ready = sim_tail(stream);
+    sim_gap span = on_engine(device->index, engine, ready > now ? ready : now, ns);
     stream->tail = *entry = span.end;
     if (engine != SIM_COMPUTE) sim_state()->process[slot].moved_bytes[device->index][engine] += (int64_t)bytes;
     write_trace(stream, engine, name, span.begin, span.end, bytes);

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -29,6 +30,7 @@ from tunekit.records.trial import TrialRecord
 from tunekit.report.view import RunView, view
 from tunekit.search.folder import RunFolder, load_run
 from tunekit.trial.target import resolve_target
+from tunekit.workloads import images_store
 
 SURFACE = {
     "": {"-h", "--help", "--version"},
@@ -710,6 +712,28 @@ def start_in(folder: Path) -> int:
 def left_in(folder: Path) -> set[str]:
     """The names of what lies in a run's folder beside its trials."""
     return {path.name for path in folder.iterdir()} - {"trials", "run.json", ".lock", "study.journal"}
+
+
+def test_the_built_in_workloads_images_are_made_before_its_first_trial(
+    project: Path, ctrl_c_at: CtrlCAt, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(project))
+    monkeypatch.setitem(images_store.USUAL, "cpu", (28, 64))
+    monkeypatch.setattr(images_store, "PROGRESS_EVERY_S", -1.0)
+    ctrl_c_at(0)
+    assert main(["search", "--gpu", "cpu", "--out", str(project / "run")]) == INTERRUPTED
+    assert (project / "tunekit/images/32-64-v1/images").is_dir()
+    told = re.findall(r"making the images that it trains on, once: (\d+) of 64", capsys.readouterr().out)
+    assert told == ["16", "32", "48", "64"]
+
+
+def test_images_that_can_not_be_written_are_told_with_a_remedy(
+    project: Path, ctrl_c_at: CtrlCAt, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/no/cache")
+    ctrl_c_at(None)
+    assert main(["search", "--gpu", "cpu", "--out", str(project / "run")]) == TargetError.exit_code
+    assert "or name another place for them in XDG_CACHE_HOME" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize(("at", "marked"), [(1, "(status: interrupted)"), (5, "Not final (status: interr")])

@@ -18,17 +18,17 @@ TRAIN = (sys.executable, SCRIPT)
 
 @pytest.fixture(scope="module")
 def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a search that learnt the script's loop, with `lr` bound to its flag."""
-    folder = tmp_path_factory.mktemp("searched")
-    words = ("--trials", "1", "--confirm", "1", "--window", "0.3", "--bind", "lr=--lr {}", "--out", "run")
+    """The folder of a search in the script's own folder, with `lr` bound to its flag; it is run elsewhere."""
+    folder = tmp_path_factory.mktemp("searched") / "run"
+    words = ("--trials", "1", "--confirm", "1", "--window", "0.3", "--bind", "lr=--lr {}", "--out", folder)
     subprocess.run(
         [sys.executable, "-m", "tunekit", "search", *words, "--", *TRAIN, "--epochs", "1000"],
-        cwd=folder,
+        cwd=ZOO,
         check=True,
         capture_output=True,
         timeout=200,
     )
-    return folder / "run"
+    return folder
 
 
 @pytest.fixture(scope="module")

@@ -55,3 +55,15 @@ def test_a_trial_that_was_given_up_is_marked_beside_its_rate_and_is_never_the_be
     (row,) = [line for line in lines if "abandoned" in line]
     assert row.startswith("    2   4,000 samples/s, 31.2 it/s (measured, abandoned)")
     assert max(map(len, lines)) <= width
+
+
+def test_images_that_are_made_are_one_line_on_a_terminal_which_goes_in_the_end():
+    out = io.StringIO()
+    console = Console(file=out, width=80, color_system=None, highlight=False, force_terminal=True)
+    with SearchScreen(console=console) as screen:
+        for made in (16, 32, 48):
+            screen.images_made(made, 64)
+        shown = out.getvalue()
+        assert all(f"once: {made} of 64" in shown for made in (16, 32, 48))
+        assert "\n" not in shown
+    assert out.getvalue().endswith("\x1b[1A\x1b[2K"), "the line is gone"

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpu_environment import SimulatedGpu
-
+from simgpu.machine import SimulatedGpu
 from simgpu.trace import Work
 from tunekit.records.codec import read_json
 from tunekit.records.loop_profile import LoopProfile

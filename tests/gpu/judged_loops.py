@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpu_environment import ROOT, SimulatedGpu
+from gpu_environment import ROOT
 
+from simgpu.machine import SimulatedGpu
 from simgpu.trace import Work
 from tunekit.recommend.diagnose.loop.attribution import Bound, Part, attribution, bound
 from tunekit.records.loop_profile import LoopProfile

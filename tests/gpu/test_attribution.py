@@ -1,8 +1,9 @@
 """What is stated of a step's time on a GPU, held against the device's own time line."""
 
 import pytest
-from gpu_environment import SimulatedGpu
 from judged_loops import LOOPS, KnownLoop, judge
+
+from simgpu.machine import SimulatedGpu
 
 TOLERANCE = 0.03
 MORE_ROOM = {"host wait": 0.05, "GPU utilisation, %": 0.1}

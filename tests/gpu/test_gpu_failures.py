@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 from gpu_commands import Ended, measured, script, tunekit
-from gpu_environment import SimulatedGpu
 
+from simgpu.machine import SimulatedGpu
 from tunekit.records.trial import Failure, OutcomeKind
 
 SHORT = ["--window", "1"]

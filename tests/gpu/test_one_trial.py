@@ -4,7 +4,8 @@ import re
 
 import pytest
 from gpu_commands import SCRIPTS, has_torchs_peaks, measured, of_trials, script, tunekit
-from gpu_environment import SimulatedGpu
+
+from simgpu.machine import SimulatedGpu
 
 SHORT = ["--window", "1"]
 DRIVERS_OWN_BYTES = 24146608128 - 23684186112

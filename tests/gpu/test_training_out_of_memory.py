@@ -3,8 +3,9 @@
 import json
 from pathlib import Path
 
-from gpu_environment import SimulatedGpu, on_both_torches
+from gpu_environment import on_both_torches
 
+from simgpu.machine import SimulatedGpu
 from tunekit.records.agent_messages import ErrorSeen
 from tunekit.records.trial import OutcomeKind
 from tunekit.trial.out_of_memory import is_of_pinning, memory_that_ended

@@ -6,8 +6,8 @@ from collections.abc import Hashable, Iterable
 
 import pytest
 from gpu_commands import SCRIPTS, Ended, has_torchs_peaks, measured, of_trials, script, tunekit
-from gpu_environment import SimulatedGpu
 
+from simgpu.machine import SimulatedGpu
 from simgpu.trace import Work
 from tunekit.records.trial import TrialRecord
 
@@ -62,7 +62,7 @@ def test_a_plain_script_is_searched_and_its_config_then_runs_as_it_says(simulate
     _holds_in(like, trained[0])
 
 
-@pytest.mark.parametrize("name", ["hf_trainer.py", "lightning_fit.py"])
+@pytest.mark.parametrize("name", ["hf_trainer.py", pytest.param("lightning_fit.py", marks=pytest.mark.slow)])
 def test_a_frameworks_loop_is_searched(simulated_gpu: SimulatedGpu, name: str) -> None:
     _searched(simulated_gpu, "python", str(SCRIPTS / name), "--output", str(simulated_gpu.own / "output"))
 

@@ -4,9 +4,10 @@ import json
 from math import prod
 
 import pytest
-from gpu_environment import SimulatedGpu, on_both_torches
+from gpu_environment import on_both_torches
 
 from simgpu.devices import FOLDER
+from simgpu.machine import SimulatedGpu
 from tunekit.hardware.outside_torch import BLAS_BYTES
 from tunekit.records.calibration import Calibration
 from tunekit.units import MIB

@@ -5,8 +5,8 @@ import re
 from pathlib import Path
 
 import pytest
-from gpu_environment import SimulatedGpu
 
+from simgpu.machine import SimulatedGpu
 from tunekit.units import GIB
 
 pytestmark = [pytest.mark.gpu, pytest.mark.real]

@@ -6,8 +6,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from gpu_environment import SimulatedGpu
 
+from simgpu.machine import SimulatedGpu
 from tunekit.recommend.tiers import POLICIES
 from tunekit.records.codec import read_json
 from tunekit.records.run import Run
@@ -61,6 +61,7 @@ def searched(simulated_gpu: SimulatedGpu, tmp_path: Path) -> Run:
     return read_json(out / "run.json", Run)
 
 
+@pytest.mark.slow
 def test_a_search_finds_the_fastest_config_that_each_share_of_the_memory_allows(
     simulated_gpu: SimulatedGpu, searched: Run
 ) -> None:

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_environment import ROOT, SimulatedGpu
+from gpu_environment import ROOT
 
 from simgpu.cli import build_parser, main
 from simgpu.control import CONTROLS, parsed_bytes
 from simgpu.devices import known_devices
 from simgpu.errors import NoEnvironmentError, SimgpuError
+from simgpu.machine import SimulatedGpu
 from simgpu.simulation import check_devices, find_any_environment, state_folder
 
 SEEN = """
@@ -167,6 +168,35 @@ def test_what_nobody_is_named_for_takes_memory_too(simulated_gpu: SimulatedGpu) 
     before = seen(simulated_gpu)["free"]
     simulated_gpu.set(0, "outside_bytes", 2**30)
     assert seen(simulated_gpu) == {"free": before - 2**30, "processes": []}
+
+
+def test_a_state_folder_knows_its_devices(simulated_gpu: SimulatedGpu) -> None:
+    state = ("--state", str(simulated_gpu.state))
+    name = "import torch; print(torch.cuda.get_device_name(1))"
+    assert simgpu("run", *state, "--device", "t4,a10g", "--", "true").returncode == 0
+    assert simgpu("set", "1", "throttle_mask", "0x8", *state).returncode == 0
+    assert simgpu("hold", "1", "1GiB", "--seconds", "0", *state).returncode == 0
+    assert (
+        simgpu("run", *state, "--", "python", "-c", name).stdout == "Tesla T4\n"
+    )  # CUDA's order: fastest first
+
+
+def test_a_state_folder_that_cannot_be_written_is_named(simulated_gpu: SimulatedGpu) -> None:
+    done = simgpu("run", "--state", "/proc/none", "--", "true")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "the state folder /proc/none can't be used" in done.stderr
+
+
+@pytest.mark.parametrize(("text", "value"), [("0.5", 0.5), ("79", 79), ("0x8", 8), ("2GiB", 2 * 2**30)])
+def test_values_are_read_as_people_write_them(text: str, value: float) -> None:
+    assert build_parser().parse_args(["set", "0", "clock_share", text]).value == value
+
+
+@pytest.mark.parametrize("value", ["-1", "nan"])
+def test_a_value_that_no_control_has_is_refused(simulated_gpu: SimulatedGpu, value: str) -> None:
+    done = simgpu("set", "--state", str(simulated_gpu.state), "0", "clock_share", value)
+    assert done.returncode == 1
+    assert "clock_share is 0 or more" in done.stderr
 
 
 def test_a_place_without_a_device_is_refused(simulated_gpu: SimulatedGpu) -> None:

@@ -4,7 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from gpu_environment import SimulatedGpu, on_both_torches
+from gpu_environment import on_both_torches
+
+from simgpu.machine import SimulatedGpu
 
 RANK = """
 import json, os, signal, sys, time, torch, torch.distributed as dist
@@ -67,15 +69,14 @@ for work in dist.batch_isend_irecv(ring):
 check("ring", got, parts[before])
 dist.barrier()
 
-layer = torch.nn.Linear(64, 8).cuda()
+layer = torch.nn.Linear(700, 300).cuda()
 model = torch.nn.parallel.DistributedDataParallel(layer, device_ids=[rank])
-def average(_, bucket):
-    work = dist.all_reduce(bucket.buffer(), op=dist.ReduceOp.AVG, async_op=True)
-    return work.get_future().then(lambda done: done.value()[0])
-model.register_comm_hook(None, average)
-layer.weight.register_hook(lambda gradient: torch.full((8, 64), rank + 1.0).cuda())
-model(torch.ones(4, 64, device="cuda")).sum().backward()
-check("gradient", layer.weight.grad, torch.full((8, 64), (ranks + 1) / 2))
+parts = [torch.randn(300, 700, generator=source) for source in sources]
+own = parts[rank].cuda()
+layer.weight.register_hook(lambda gradient: own)
+loss = model(torch.ones(4, 700, device="cuda")).sum()
+loss.backward()
+check("gradient", layer.weight.grad, added([part * (1 / ranks) for part in parts]))
 torch.optim.SGD(model.parameters(), lr=0.1).step()
 weights = [torch.empty_like(layer.weight) for _ in range(ranks)]
 dist.all_gather(weights, layer.weight.detach())

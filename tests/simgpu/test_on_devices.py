@@ -1,6 +1,7 @@
 """The whole of it: a process of a CUDA torch on the simulated devices."""
 
 import json
+import math
 import subprocess
 import time
 from itertools import pairwise
@@ -8,10 +9,11 @@ from pathlib import Path
 from statistics import median
 
 import pytest
-from gpu_environment import SimulatedGpu, on_both_torches
+from gpu_environment import on_both_torches
 from real_trials import is_alive
 
 from simgpu.environment import Environment
+from simgpu.machine import SimulatedGpu
 
 SEES = """
 import json, torch
@@ -104,3 +106,24 @@ torch.cuda.synchronize()
 def test_a_small_kernel_on_operands_of_two_types_reads_none_past_its_end(simulated_gpu: SimulatedGpu) -> None:
     done = simulated_gpu.run(["-c", DROPS_OUT])
     assert done.returncode == 0, done.stderr
+
+
+PROFILED = """
+import json, sys, torch
+from torch.profiler import ProfilerActivity, profile
+ones = torch.ones(1 << 20, device="cuda")
+with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+    ones.sin()
+    torch.cuda.synchronize()
+profiler.export_chrome_trace(sys.argv[1])
+"""
+
+
+def test_the_profiler_says_what_was_launched(simulated_gpu: SimulatedGpu) -> None:
+    trace = simulated_gpu.own / "trace.json"
+    done = simulated_gpu.run(["-c", PROFILED, trace])
+    assert done.returncode == 0, done.stderr
+    (kernel,) = [one for one in json.loads(trace.read_text())["traceEvents"] if one.get("cat") == "kernel"]
+    (blocks, *others), threads = kernel["args"]["grid"], math.prod(kernel["args"]["block"])
+    assert others == [1, 1]
+    assert blocks * threads * 16 >= 1 << 20 > (blocks - 1) * threads  # a thread has 1 to 16 elements

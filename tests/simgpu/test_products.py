@@ -4,8 +4,9 @@ import json
 import re
 
 import pytest
-from gpu_environment import SimulatedGpu, on_both_torches
+from gpu_environment import on_both_torches
 
+from simgpu.machine import SimulatedGpu
 from simgpu.trace import Work
 
 LINEAR = """
@@ -29,7 +30,8 @@ layer = torch.nn.Conv2d(64, 128, 3, padding=1).cuda().to(memory_format=layout)
 images = torch.ones(64, 64, 56, 56, device="cuda").to(memory_format=layout).requires_grad_()
 for _ in range(2):
     with torch.autocast("cuda", dtype=dtype, enabled=dtype != torch.float32):
-        layer(images).sum().backward()
+        loss = layer(images).sum()
+        loss.backward()
 torch.cuda.synchronize()
 print(json.dumps(torch.cuda.max_memory_allocated()))
 """
@@ -42,7 +44,8 @@ for kind in ("LSTM", "GRU"):
     before = torch.cuda.memory_allocated()
     output = layer(sequences)[0]
     kept = torch.cuda.memory_allocated() - before
-    output.sum().backward()
+    loss = output.sum()
+    loss.backward()
     torch.cuda.synchronize()
     seen[kind] = {"kept": kept, "blocks": len({w.untyped_storage().data_ptr() for w in layer.parameters()})}
     del layer, sequences, output
@@ -54,7 +57,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 shape = {"dtype": torch.bfloat16, "device": "cuda", "requires_grad": True}
 heads = [torch.ones(8, 16, 1024, 64, **shape) for _ in range(3)]
 with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
-    torch.nn.functional.scaled_dot_product_attention(*heads).sum().backward()
+    loss = torch.nn.functional.scaled_dot_product_attention(*heads).sum()
+    loss.backward()
 torch.cuda.synchronize()
 """
 ONE_PRODUCT = "import torch; torch.ones(64, 64, device='cuda') @ torch.ones(64, 64, device='cuda')"

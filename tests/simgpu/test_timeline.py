@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 import timeline_experiments as experiments
-from gpu_environment import SimulatedGpu, on_both_torches
+from gpu_environment import on_both_torches
 
 from simgpu.devices import FOLDER
 from simgpu.environment import Environment
+from simgpu.machine import SimulatedGpu
 from simgpu.simulation import state_folder
 from simgpu.trace import Work, busy_ns
 

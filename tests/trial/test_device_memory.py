@@ -1,9 +1,17 @@
-"""The next trial starts when the GPUs have their memory back, and not before."""
+"""The next trial starts when its GPUs have their memory back, and not before."""
 
+import os
+from collections.abc import Mapping, Sequence
+
+import pytest
 from hardware.scripted_nvml import H200, L4, ScriptedNvml
 
+from tunekit.hardware.nvml import GpuReading
 from tunekit.trial.device_memory import DeviceMemory
 from tunekit.units import GIB
+
+GONE, ABROAD, RUNNING = 2**30, 2**30 + 1, os.getpid()
+"""Processes: of the trial, of another container, and one that runs."""
 
 
 class Clock:
@@ -19,27 +27,85 @@ class Clock:
         self.now_s += seconds
 
 
-def waited_s(nvml: ScriptedNvml) -> float:
-    """Return how long the end of a trial was waited for."""
+class CountingNvml(ScriptedNvml):
+    """Counts how often it was opened."""
+
+    opened = 0
+
+    def __enter__(self) -> ScriptedNvml:
+        self.opened += not self.is_open
+        return super().__enter__()
+
+
+def used(gib: float | None, **by_process: float) -> GpuReading:
+    """Return what a GPU answers: all that is taken on it, and by whom."""
+    pids = {"gone": GONE, "abroad": ABROAD, "running": RUNNING}
+    held = {pids[name]: int(size * GIB) for name, size in by_process.items()} if by_process else None
+    return GpuReading(used_bytes=None if gib is None else gib * GIB, process_bytes=held)
+
+
+def driver(answers: Mapping[int, Sequence[GpuReading | None]]) -> CountingNvml:
+    return CountingNvml([L4, H200], readings=answers)
+
+
+def waited_s(nvml: ScriptedNvml, indexes: Sequence[int] = (0,)) -> float:
+    """Return how long the end of a trial on those GPUs was waited for."""
     clock = Clock()
-    with DeviceMemory(nvml, clock, clock.sleep):
+    with DeviceMemory(nvml, indexes, clock, clock.sleep):
         pass
+    assert not nvml.is_open
     return clock.now_s
 
 
-def test_memory_that_is_back_is_not_waited_for():
-    assert waited_s(ScriptedNvml([L4], used=[[GIB, GIB + (8 << 20)]])) == 0
+def test_memory_that_is_back_is_not_waited_for() -> None:
+    assert waited_s(driver({0: [used(1), used(1.01)]})) == 0
 
 
-def test_memory_that_comes_back_late_is_waited_for_on_every_gpu():
-    late = ScriptedNvml([L4, H200], used=[[GIB, GIB], [0, 9 * GIB, 9 * GIB, 2 * GIB, 0]])
-    assert 0 < waited_s(late) < 1
+def test_memory_that_comes_back_late_is_waited_for_on_every_gpu_of_the_trial() -> None:
+    late = driver({0: [used(1)], 1: [used(0), used(9), used(9), used(2), used(0)]})
+    assert 0 < waited_s(late, (0, 1)) < 1
 
 
-def test_memory_that_another_user_took_is_given_up_after_a_while():
-    assert 9 < waited_s(ScriptedNvml([L4], used=[[0, 5 * GIB]])) < 11
+def test_other_gpus_are_not_asked() -> None:
+    assert waited_s(driver({0: [used(1)], 1: [used(0), used(9)]}), (0,)) == 0
 
 
-def test_without_an_answer_or_a_driver_nothing_is_waited_for():
-    assert waited_s(ScriptedNvml([L4], used=[[None, 5 * GIB]])) == 0
-    assert waited_s(ScriptedNvml([])) == 0
+def test_memory_of_which_nobody_is_told_to_have_it_is_given_up_after_a_while() -> None:
+    assert 9 < waited_s(driver({0: [used(0), used(5)]})) < 11
+    assert 9 < waited_s(driver({0: [used(0), used(5, gone=5)]})) < 11
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (used(0, running=0), used(5, running=5)),
+        (used(2, abroad=2), used(5, abroad=5)),
+        (used(0), used(5, running=5)),
+    ],
+    ids=["it was there before", "it was there before, in another container", "it came meanwhile"],
+)
+def test_what_others_took_meanwhile_is_not_waited_for(before: GpuReading, after: GpuReading) -> None:
+    assert waited_s(driver({0: [before, after]})) == 0
+
+
+def test_the_trials_own_is_waited_for_beside_what_others_took() -> None:
+    both, other = used(9, running=5, gone=4), used(5, running=5)
+    assert 0 < waited_s(driver({0: [used(0), both, both, both, other]})) < 1
+
+
+def test_somebody_who_takes_more_meanwhile_ends_the_wait() -> None:
+    assert 0 < waited_s(driver({0: [used(0), used(5), used(5), used(6)]})) < 1
+
+
+def test_the_driver_is_opened_once_however_long_it_takes() -> None:
+    slow = driver({0: [used(0), used(5)]})
+    waited_s(slow)
+    assert slow.opened == 1
+
+
+def test_without_an_answer_or_a_gpu_nothing_is_waited_for() -> None:
+    assert waited_s(driver({0: [used(None), used(5)]})) == 0
+    assert waited_s(driver({0: [used(0), None]})) == 0
+    nobody = driver({})
+    assert waited_s(nobody, ()) == 0
+    assert nobody.opened == 0

@@ -1,17 +1,27 @@
 """The keeper: how a command ended, and the beginning and the end of whatever it wrote, in bounded room."""
 
 import json
+import mmap
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tunekit.trial import keeper
-from tunekit.trial.keeper import OutputLog
+from tunekit.trial.keeper import NcclSegments, OutputLog
 
+MAPS_A_SEGMENT = """
+import mmap, signal, sys
+with open(sys.argv[1], "w+b") as segment:
+    segment.truncate(4096)
+    shared = mmap.mmap(segment.fileno(), 4096)
+open(sys.argv[2], "w").close()
+signal.pause()
+"""
 Write = Callable[[bytes], None]
 
 
@@ -87,3 +97,58 @@ def test_a_command_that_ends_at_once_is_not_waited_for(tmp_path: Path) -> None:
             assert process.wait(timeout=30) == 0, attempt
             told = {"returncode": 1, "ended": False, "error": None, "left": 0}
             assert json.loads(process.stdout.read()) == told
+
+
+@pytest.fixture
+def segments() -> Iterator[tuple[Path, Path]]:
+    """Two of NCCL's names in /dev/shm: one that nobody has mapped is there, the other is free."""
+    others, own = (Path(f"/dev/shm/nccl-{os.getpid()}-{whose}") for whose in ("others", "own"))
+    others.write_bytes(bytes(4096))
+    yield others, own
+    others.unlink(missing_ok=True)
+    own.unlink(missing_ok=True)
+
+
+def test_what_killed_ranks_shared_by_nccl_is_removed_and_nobody_elses(
+    segments: tuple[Path, Path], tmp_path: Path
+) -> None:
+    others, own = segments
+    ready = tmp_path / "ready"
+    words = [str(tmp_path / "output.log"), str(tmp_path / "scratch"), "--"]
+    rank = [sys.executable, "-c", MAPS_A_SEGMENT, str(own), str(ready)]
+    command = [sys.executable, "-I", "-S", keeper.__file__, *words, *rank]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        while not ready.exists():
+            assert process.poll() is None
+        assert own.exists()
+        process.communicate(timeout=30)
+    assert (own.exists(), others.exists()) == (False, True)
+
+
+@contextmanager
+def seen_mapped(own: Path) -> Iterator[NcclSegments]:
+    """Have a segment seen while this process has it mapped, which lasts as long as this."""
+    known = NcclSegments()
+    with own.open("w+b") as file:
+        file.truncate(4096)
+        with mmap.mmap(file.fileno(), 4096):
+            known.look(lambda: [os.getpid()])
+            yield known
+
+
+def test_a_segment_is_known_though_its_rank_ended_before_the_others(segments: tuple[Path, Path]) -> None:
+    others, own = segments
+    with seen_mapped(own) as known:
+        pass
+    known.look(lambda: [os.getpid()], at_once=True)
+    known.remove()
+    assert (own.exists(), others.exists()) == (False, True)
+
+
+def test_a_segment_of_the_same_name_that_came_later_is_somebody_elses(segments: tuple[Path, Path]) -> None:
+    others, own = segments
+    with seen_mapped(own) as known:
+        own.unlink()
+        own.write_bytes(bytes(4096))
+    known.remove()
+    assert (own.exists(), others.exists()) == (True, True)

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from gpu_environment import SimulatedGpu, on_both_torches
+from gpu_environment import on_both_torches
 from real_trials import RealTrials, zoo_target
 
+from simgpu.machine import SimulatedGpu
 from simgpu.trace import read_trace
 from tunekit.records.config import Precision
 from tunekit.records.trial import TrialRecord

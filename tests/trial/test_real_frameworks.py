@@ -157,6 +157,13 @@ def test_the_rate_is_that_of_all_ranks(words: tuple[str, ...], trials_of: Shared
     assert trials.baseline.rate_samples_per_s == pytest.approx(statistics.median(printed), rel=0.4)
 
 
+def test_no_epoch_is_ended_early_on_one_rank_of_several(trials_of: SharedTrials) -> None:
+    """The others would wait in their next step for a rank that is already somewhere else."""
+    loop = loop_of(trials_of(TORCHRUN).baseline)
+    assert loop.world_size == 2
+    assert (loop.boundaries_seen, loop.boundary_s) == (0, None)
+
+
 def test_bf16_of_the_trainer_is_seen(trials_of: SharedTrials) -> None:
     trials = trials_of((*HF, "--bf16"))
     found_by(trials)

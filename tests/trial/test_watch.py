@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from build_records import discovery, loop
 
+from tunekit.hardware.telemetry.tree import TreeActivity
 from tunekit.records.agent_messages import (
     ByHandEvent,
     DoneEvent,
@@ -24,6 +25,7 @@ from tunekit.records.details import Details
 from tunekit.records.measurement import TreeMemory
 from tunekit.records.target import ScriptOption
 from tunekit.records.trial import OutcomeKind
+from tunekit.trial.at_work import AtWork
 from tunekit.trial.watch import Limits, TrialWatch
 
 
@@ -32,6 +34,11 @@ class Tree:
 
     def __init__(self) -> None:
         self.readings = 3
+        self.cpu_s = 0.0
+        self.read_bytes = 0
+
+    def activity(self) -> TreeActivity:
+        return TreeActivity(self.cpu_s, self.read_bytes, self.read_bytes, processes=1)
 
     def sample(self) -> int:
         self.readings += 1
@@ -48,9 +55,16 @@ class Tree:
 class Watched:
     """A watch whose events and clock are scripted."""
 
-    def __init__(self, folder: Path, trial_s: float = 1000.0, steps: int = 1) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        trial_s: float = 1000.0,
+        steps: int = 1,
+        no_progress_s: float = 1e6,
+        start_s: float = 0.0,
+    ) -> None:
         self.now = 0.0
-        limits = Limits(trial_s=trial_s, no_progress_s=1e6, ram_bytes=100_000)
+        limits = Limits(trial_s, no_progress_s, ram_bytes=100_000, start_s=start_s)
         keeper: Any = SimpleNamespace(pid=os.getpid())
         gpus: Any = SimpleNamespace()
         self.watch = TrialWatch(keeper, folder, limits, gpus, lambda progress: None, lambda: self.now)
@@ -58,6 +72,7 @@ class Watched:
         self.evidence.steps = steps
         self.tree: Any = Tree()
         self.watch._tree = self.tree
+        self.watch._work = AtWork(self.tree, lambda: self.now)
         self.events: list[Any] = []
         self.watch._reader = SimpleNamespace(read_new=self._read)  # type: ignore[assignment]
 
@@ -72,6 +87,15 @@ class Watched:
     def is_over_limit(self, at_s: float) -> bool:
         self.now = at_s
         return self.watch._over_limit()
+
+    def ended_at(self, until_s: float, cores: float = 0.0, read_bytes_per_s: float = 0.0) -> float | None:
+        """Go on second by second while the tree works that much; return when a limit ended it."""
+        while self.now < until_s:
+            self.tree.cpu_s += cores
+            self.tree.read_bytes += int(read_bytes_per_s)
+            if self.is_over_limit(self.now + 1):
+                return self.now
+        return None
 
 
 def done(is_final: bool = False, next_within_s: float = 20.0, *faults: str) -> DoneEvent:
@@ -227,3 +251,78 @@ def test_a_loop_that_began_is_here(tmp_path: Path) -> None:
     watched = Watched(tmp_path)
     assert not watched.is_over_limit(1.0)
     assert not watched.is_over_limit(30.0)
+
+
+def told(batches: int, steps: int, phase: str = "learning") -> ProgressEvent:
+    return ProgressEvent(
+        event="progress", time_s=1.0, phase=phase, batches=batches, steps=steps, graphs=int(steps > 0)
+    )
+
+
+def begun(folder: Path, *, started: bool = True, **limits: float) -> Watched:
+    """Return a watch over a script that has done nothing yet."""
+    watched = Watched(folder, steps=0, **{"no_progress_s": 90.0, **limits})  # type: ignore[arg-type]
+    if started:
+        watched.take(StartEvent(event="start", time_s=1.0, pid=1, python="3.11"))
+    return watched
+
+
+@pytest.mark.parametrize(
+    "work",
+    [{"cores": 1.0}, {"cores": 0.04}, {"read_bytes_per_s": 20e6}],
+    ids=["indexes a folder", "lists a folder of the network", "maps a data set"],
+)
+@pytest.mark.parametrize(
+    "loop",
+    [(), (told(0, 0, "fetching"),), (told(1, 0),), (told(40, 40), told(41, 40))],
+    ids=["before a loader", "its workers start", "its first step compiles", "a new shape compiles"],
+)
+def test_work_is_progress(work: dict[str, float], loop: tuple[ProgressEvent, ...], tmp_path: Path) -> None:
+    watched = begun(tmp_path)
+    watched.take(*loop)
+    assert watched.ended_at(900.0, **work) is None
+    assert watched.ended_at(1500.0) == pytest.approx(990.0, abs=3.0)
+
+
+def test_a_launcher_that_looks_after_its_ranks_is_no_work(tmp_path: Path) -> None:
+    watched = begun(tmp_path)
+    assert watched.ended_at(500.0, cores=0.005) == pytest.approx(90.0, abs=3.0)
+    assert watched.evidence.limit is OutcomeKind.NO_TRAINING_LOOP
+
+
+def test_what_a_process_did_before_its_parent_collected_it_counts_once(tmp_path: Path) -> None:
+    watched = begun(tmp_path)
+    assert watched.ended_at(100.0, cores=1.0) is None
+    watched.tree.cpu_s -= 80.0
+    assert watched.ended_at(120.0) is None
+    watched.tree.cpu_s += 80.0
+    assert watched.ended_at(500.0) == pytest.approx(190.0, abs=3.0)
+
+
+def test_a_start_and_a_first_compile_are_left_out_of_the_trials_limit(tmp_path: Path) -> None:
+    watched = begun(tmp_path, trial_s=300.0, start_s=300.0)
+    assert watched.ended_at(260.0, cores=1.0) is None
+    watched.take(told(1, 1))
+    assert watched.ended_at(1000.0, cores=1.0) == pytest.approx(560.0, abs=2.0)
+
+
+def test_a_start_that_goes_on_and_on_is_ended(tmp_path: Path) -> None:
+    watched = begun(tmp_path, trial_s=300.0, start_s=200.0)
+    assert watched.ended_at(1000.0, cores=1.0) == pytest.approx(500.0, abs=2.0)
+    assert watched.evidence.limit is OutcomeKind.TIMEOUT
+    assert watched.evidence.limit_message == "not measured after 500 s (starting)"
+
+
+def test_loading_without_steps_is_no_training_loop_at_the_trials_limit(tmp_path: Path) -> None:
+    watched = begun(tmp_path, trial_s=300.0, start_s=300.0)
+    assert watched.ended_at(40.0, cores=1.0) is None
+    watched.take(told(16, 0))
+    assert watched.ended_at(1000.0, cores=1.0) == pytest.approx(340.0, abs=2.0)
+    assert watched.evidence.limit is OutcomeKind.NO_TRAINING_LOOP
+    assert "16 batches were loaded in 301 s without one optimizer step" in watched.evidence.limit_message
+
+
+def test_a_program_that_works_without_the_agent_is_told_as_such(tmp_path: Path) -> None:
+    watched = begun(tmp_path, started=False, trial_s=300.0)
+    assert watched.ended_at(1000.0, cores=1.0) == pytest.approx(300.0, abs=2.0)
+    assert watched.evidence.limit is OutcomeKind.AGENT_ABSENT

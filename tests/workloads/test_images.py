@@ -2,10 +2,12 @@
 
 import hashlib
 import math
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -39,15 +41,15 @@ def test_resnet50_has_the_published_parameter_count() -> None:
 
 @pytest.mark.parametrize(("image_size", "stored"), [(64, 72), (224, 256), (32, 32), (7, 8)])
 def test_stored_images_leave_room_to_crop(image_size: int, stored: int) -> None:
-    import images_data
+    import images_store
 
-    assert images_data.stored_size(image_size) == stored
+    assert images_store.stored_size(image_size) == stored
 
 
 def test_images_are_the_same_in_every_folder_and_on_every_machine(tmp_path: Path) -> None:
-    import images_data
+    import images_store
 
-    folders = [images_data.image_folder(tmp_path / name, 28, 40) for name in ("one", "two")]
+    folders = [images_store.image_folder(tmp_path / name, 28, 40) for name in ("one", "two")]
     groups = [zarr.open_group(folder, mode="r") for folder in folders]
     images, labels = groups[0]["images"][:], groups[0]["labels"][:]
     np.testing.assert_array_equal(images, groups[1]["images"][:])
@@ -58,19 +60,19 @@ def test_images_are_the_same_in_every_folder_and_on_every_machine(tmp_path: Path
 
 
 def test_an_image_does_not_depend_on_how_many_there_are(tmp_path: Path) -> None:
-    import images_data
+    import images_store
 
     few, many = (
-        zarr.open_group(images_data.image_folder(tmp_path, 28, count), mode="r") for count in (5, 40)
+        zarr.open_group(images_store.image_folder(tmp_path, 28, count), mode="r") for count in (5, 40)
     )
     np.testing.assert_array_equal(few["images"][:], many["images"][:5])
     np.testing.assert_array_equal(few["labels"][:], many["labels"][:5])
 
 
 def test_images_are_smooth_not_noise(tmp_path: Path) -> None:
-    import images_data
+    import images_store
 
-    image = zarr.open_group(images_data.image_folder(tmp_path, 64, 1), mode="r")["images"][0].astype(int)
+    image = zarr.open_group(images_store.image_folder(tmp_path, 64, 1), mode="r")["images"][0].astype(int)
     steps = np.abs(np.diff(image, axis=0)).mean()
     assert image.std() > 20
     assert steps < image.std() / 2
@@ -79,8 +81,8 @@ def test_images_are_smooth_not_noise(tmp_path: Path) -> None:
 def test_two_processes_that_make_the_images_at_once_both_succeed(tmp_path: Path) -> None:
     code = (
         f"import sys; sys.path.insert(0, {str(WORKLOADS)!r}); sys.stdin.read();"
-        "import pathlib, images_data;"
-        f"print(images_data.image_folder(pathlib.Path({str(tmp_path)!r}), 64, 300))"
+        "import pathlib, images_store;"
+        f"print(images_store.image_folder(pathlib.Path({str(tmp_path)!r}), 64, 300))"
     )
     start = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     makers = [subprocess.Popen([sys.executable, "-c", code], **start) for _ in range(2)]
@@ -96,21 +98,69 @@ def test_two_processes_that_make_the_images_at_once_both_succeed(tmp_path: Path)
 def test_a_failure_while_making_images_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import images_data
+    import images_store
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(images_data, "write_images", full)
+    monkeypatch.setattr(images_store, "write_images", full)
     with pytest.raises(OSError, match="No space left"):
-        images_data.image_folder(tmp_path, 28, 40)
+        images_store.image_folder(tmp_path, 28, 40)
     assert list(tmp_path.iterdir()) == []
+
+
+class EndedError(BaseException):
+    """What ends a process here and there."""
+
+
+def test_images_that_were_written_before_an_end_are_not_made_again(tmp_path: Path) -> None:
+    import images_store
+
+    class Painter(images_store.Painter):
+        painted: ClassVar[list[int]] = []
+
+        def paint(self, index: int, label: int) -> np.ndarray:
+            if index == ends_at:
+                raise EndedError
+            self.painted.append(index)
+            return super().paint(index, label)
+
+    whole = images_store.image_folder(tmp_path / "whole", 28, 200)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(images_store, "Painter", Painter)
+        patched.setattr(os, "sched_getaffinity", lambda pid: {0})  # one chunk after the other
+        ends_at = 170
+        with pytest.raises(EndedError):
+            images_store.image_folder(tmp_path / "resumed", 28, 200)
+        (making,) = (path for path in (tmp_path / "resumed").iterdir() if path.is_dir())
+        with (making / "written").open("a") as told:
+            told.write("19")  # of a line that an end cut off
+        lines = (making / "written").read_text().splitlines()[:-1]
+        before = {index for line in lines for index in range(int(line), int(line) + 16)}
+        Painter.painted.clear()
+        ends_at = -1
+        resumed = images_store.image_folder(tmp_path / "resumed", 28, 200)
+    assert before == set(range(160))
+    assert set(Painter.painted) == set(range(200)) - before
+    assert [path.name for path in resumed.parent.iterdir()] == [resumed.name]
+    one, other = (zarr.open_group(folder, mode="r")["images"][:] for folder in (whole, resumed))
+    np.testing.assert_array_equal(one, other)
+
+
+def test_it_is_told_how_far_the_images_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import images_store
+
+    told: list[tuple[int, int]] = []
+    monkeypatch.setattr(images_store, "PROGRESS_EVERY_S", -1.0)
+    images_store.image_folder(tmp_path, 28, 40, lambda made, count: told.append((made, count)))
+    assert told == [(16, 40), (32, 40), (40, 40)]
 
 
 def test_an_item_is_a_normalised_image_and_its_label(tmp_path: Path) -> None:
     import images_data
+    import images_store
 
-    folder = images_data.image_folder(tmp_path, 28, 40)
+    folder = images_store.image_folder(tmp_path, 28, 40)
     labels = zarr.open_group(folder, mode="r")["labels"][:]
     for augmented in (True, False):
         dataset = images_data.ZarrImages(folder, range(10, 40), 28, augmented)

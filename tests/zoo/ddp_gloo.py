@@ -21,7 +21,7 @@ def main():
     dist.init_process_group("gloo")
     rank = int(os.environ["RANK"])
     torch.manual_seed(0)
-    rows = torch.randn(3200, 128)
+    rows = torch.randn(64_000, 128)  # an epoch that takes longer than any window
     dataset = TensorDataset(rows, rows[:, :8].argmax(1))
     sampler = DistributedSampler(dataset, shuffle=True)
     loader = DataLoader(dataset, batch_size=16, sampler=sampler)

@@ -75,7 +75,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         0; every failure is an exception.
     """
     from tunekit.cli.fits_screen import FitsScreen  # noqa: PLC0415 - slow; --help must be instant
-    from tunekit.cli.trials import executor_for  # noqa: PLC0415
+    from tunekit.cli.trials import executor_for, make_images  # noqa: PLC0415
     from tunekit.hardware.calibrations import load_calibrations  # noqa: PLC0415
     from tunekit.hardware.outside_torch import outside_torch  # noqa: PLC0415
     from tunekit.search.fits_walk import FitsInterrupted, FitsWalk  # noqa: PLC0415
@@ -86,7 +86,8 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     where = _folder(options.out, run.target.name)
     with RunFolder(where, can_resume=False) as folder, FitsScreen(to_stderr=options.json) as screen:
         screen.opened(run, folder.path)
-        executor = executor_for(run, folder, run.host, run.options.trial_limit_s, command)
+        make_images(run, screen)
+        executor = executor_for(run, folder, run.host, command)
         walk = FitsWalk(
             run, folder, executor, screen, profiles, lambda profile: outside_torch(profile, calibrations)
         )

@@ -122,6 +122,7 @@ def _run_trial(
 
     limits = Limits(
         trial_s=options.trial_limit,
+        start_s=options.trial_limit,
         no_progress_s=options.no_progress_limit,
         ram_bytes=int(TREE_RAM_SHARE * host.ram_limit_bytes),
     )

@@ -111,7 +111,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         0; every failure is an exception.
     """
     from tunekit.cli.profile_screen import ProfileScreen  # noqa: PLC0415 - slow; --help must be instant
-    from tunekit.cli.trials import executor_for  # noqa: PLC0415
+    from tunekit.cli.trials import executor_for, make_images  # noqa: PLC0415
     from tunekit.search.folder import RunFolder  # noqa: PLC0415
     from tunekit.search.profile_walk import ProfileWalk  # noqa: PLC0415
 
@@ -120,7 +120,8 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     where = _folder(options.out, profile.target.name)
     with RunFolder(where, can_resume=False) as folder, ProfileScreen(to_stderr=options.json) as screen:
         screen.opened(profile, folder.path)
-        executor = executor_for(profile, folder, profile.host, profile.options.trial_limit_s, command)
+        make_images(profile, screen)
+        executor = executor_for(profile, folder, profile.host, command)
         walk = ProfileWalk(profile, folder, executor, _device_here(profile), screen, against)
         try:
             finished = walk.run()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tunekit.records.recommendation import Recommendation
     from tunekit.records.run import Run
-    from tunekit.records.target import Binding, Target
+    from tunekit.records.target import Target
 
 
 def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -125,6 +125,7 @@ def _run_of(config: Path) -> "Run":
 def _target(run: "Run", command: Sequence[str]) -> "Target":
     """Return the command to train with: the one given, else the one that was searched."""
     from tunekit.trial.target import resolve_target  # noqa: PLC0415
+    from tunekit.trial.training import bindings_here  # noqa: PLC0415
 
     folder = Path.cwd() if command else Path(run.target.working_dir)
     if not command and folder != Path.cwd():
@@ -132,35 +133,10 @@ def _target(run: "Run", command: Sequence[str]) -> "Target":
     target = resolve_target(tuple(command) or run.target.command, folder)
     if target.script_sha256 != run.target.script_sha256:
         _tell("the script is not the text that was searched; what was measured may not hold")
-    _refuse_other_files(run.target, target)
-    bindings = [
-        _where_it_is(binding, folder, Path(run.target.working_dir)) for binding in run.target.bindings
-    ]
+    bindings = bindings_here(run.target, target)
     same_defaults = target.script_sha256 == run.target.script_sha256
     unset = run.target.unset_knobs if same_defaults else ()
-    return target.model_copy(update={"bindings": tuple(bindings), "unset_knobs": unset})
-
-
-def _where_it_is(binding: "Binding", folder: Path, searched: Path) -> "Binding":
-    """Return the binding to a file of this folder, or to the one of the searched folder if here is none."""
-    if binding.path is None or (folder / binding.path).exists() or not (searched / binding.path).exists():
-        return binding
-    return binding.model_copy(update={"path": str(searched / binding.path)})
-
-
-def _refuse_other_files(searched: "Target", target: "Target") -> None:
-    """Refuse a command that reads another config file than the one whose keys are bound.
-
-    Raises:
-        UsageError: a bound file that the searched command names is not named by this one.
-    """
-    for binding in searched.bindings:
-        named = [word for word in searched.command if binding.path and word.endswith(binding.path)]
-        if named and not any(word.endswith(Path(binding.path or "").name) for word in target.command):
-            raise UsageError(
-                f"{binding.knob} is bound to {binding.path}, which this command does not name, so it would "
-                "not be set; name that file, or search with this command"
-            )
+    return target.model_copy(update={"bindings": bindings, "unset_knobs": unset})
 
 
 def _environment(run: "Run") -> dict[str, str]:

@@ -69,7 +69,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         0; every failure is an exception.
     """
     from tunekit.cli.screen import SearchScreen  # noqa: PLC0415 - slow to import; --help must be instant
-    from tunekit.cli.trials import executor_for  # noqa: PLC0415
+    from tunekit.cli.trials import executor_for, make_images  # noqa: PLC0415
     from tunekit.search.folder import RunFolder  # noqa: PLC0415
     from tunekit.search.search import Search  # noqa: PLC0415
 
@@ -78,10 +78,10 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         check_summary(summary)
     prepared = _resumed(options, command) if options.resume else _new(options, command)
     run, asked = prepared.run, prepared.run.options
-    trial_s = min(asked.trial_limit_s, asked.budget_s or math.inf)
     with RunFolder(prepared.folder) as folder, SearchScreen(to_stderr=options.json) as screen:
         screen.opened(run, folder.path)
-        executor = executor_for(run, folder, prepared.here, trial_s, command)
+        make_images(run, screen)
+        executor = executor_for(run, folder, prepared.here, command, asked.budget_s or math.inf)
         search = Search(run, folder, executor, prepared.machine, screen)
         try:
             finished = search.run()

@@ -64,14 +64,18 @@ def add_command_arguments(group: argparse._ArgumentGroup) -> None:
         ),
     )
     group.add_argument(
-        "--trial-limit", type=duration_s, default="5m", metavar="TIME", help="longest trial (default: 5m)"
+        "--trial-limit",
+        type=duration_s,
+        default="5m",
+        metavar="TIME",
+        help="longest trial; one that starts or compiles has as long again for it (default: 5m)",
     )
     group.add_argument(
         "--no-progress-limit",
         type=duration_s,
         default="90s",
         metavar="TIME",
-        help="longest time without a batch (default: 90s)",
+        help="longest time without a batch, a step or other work (default: 90s)",
     )
 
 

@@ -90,6 +90,7 @@ class TrialScreen:
         self._purpose = ""
         self._left_s: float | None = None
         self._started_at = 0.0
+        self._quarters_made = 0
 
     def __enter__(self) -> Self:
         return self
@@ -98,6 +99,17 @@ class TrialScreen:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop_live()
+
+    def images_made(self, made: int, count: int) -> None:
+        """Show how far the built-in workload's images are: a line that moves, or one for each quarter."""
+        text = f"making the images that it trains on, once: {made:,} of {count:,}"
+        if self._console.is_terminal:
+            self._live = self._live or Live(console=self._console, transient=True, auto_refresh=False)
+            self._live.start()
+            self._live.update(shown_text(f"{'':<{_LABEL_WIDTH}}{text}"), refresh=True)
+        elif 4 * made // count > self._quarters_made:
+            self._quarters_made = 4 * made // count
+            self._line("", text)
 
     def trial_started(self, spec: TrialSpec, purpose: str, left_s: float | None) -> None:
         """Show which trial begins."""

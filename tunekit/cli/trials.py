@@ -1,8 +1,11 @@
 """The executor of a verb that runs trials into a folder."""
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tunekit.cli.trial_screen import TrialScreen
+from tunekit.errors import TargetError
 from tunekit.hardware.device import memory_cap_bytes
 from tunekit.search.folder import RunFolder
 from tunekit.trial.executor import ProcessExecutor
@@ -15,12 +18,33 @@ if TYPE_CHECKING:
     from tunekit.records.run import Run
 
 
+def make_images(record: "Run | LoopProfile | FitsRun", screen: TrialScreen) -> None:
+    """Make the images that the built-in workload trains on, before its first trial, if they are not there.
+
+    Raises:
+        TargetError: they can't be written.
+    """
+    if record.target.builtin is None:
+        return
+    from tunekit.workloads.images_store import USUAL, image_folder  # noqa: PLC0415 - slow to import
+
+    gpus = record.host.torch is not None and any(one.type == "cuda" for one in record.host.torch.devices)
+    image_size, count = USUAL["cuda" if gpus and not record.profile.is_cpu else "cpu"]
+    try:
+        image_folder(None, image_size, count, screen.images_made)
+    except OSError as error:
+        raise TargetError(
+            f"the built-in workload's images can't be written ({error.strerror}); free some space, or name "
+            "another place for them in XDG_CACHE_HOME"
+        ) from error
+
+
 def executor_for(
     record: "Run | LoopProfile | FitsRun",
     folder: RunFolder,
     here: "Host",
-    trial_s: float,
     command: Sequence[str] = (),
+    budget_s: float = math.inf,
 ) -> ProcessExecutor:
     """Return what runs the trials of a run, a loop profile or a prediction.
 
@@ -30,11 +54,13 @@ def executor_for(
         record: target, options and the machine whose limits hold.
         folder: owned by the caller.
         here: this machine as it is now.
-        trial_s: longest time of a trial.
         command: the training command with its secrets, which the record lacks; the record's without one.
+        budget_s: time for all of them, which no trial takes longer than.
     """
+    limit_s = record.options.trial_limit_s
     limits = Limits(
-        trial_s=trial_s,
+        trial_s=min(limit_s, budget_s),
+        start_s=max(0.0, min(limit_s, budget_s - limit_s)),
         no_progress_s=record.options.no_progress_limit_s,
         ram_bytes=int(TREE_RAM_SHARE * record.host.ram_limit_bytes),
     )

@@ -55,7 +55,7 @@ class AgentRequest(Record):
     mode: Literal["observe", "apply"] = "observe"
     trial_folder: str
     working_dir: str
-    """Of the script; loader addresses name files from there."""
+    """Of the script."""
     scratch_folder: str
     """Short-named folder for sockets and the like; the keeper removes it."""
     sandbox: SandboxKind = "none"

@@ -66,9 +66,9 @@ class SearchOptions(Record):
     """Optimizer steps of the planned training, with the user's own config."""
     confirm_rounds: PositiveInt = 5
     trial_limit_s: PositiveFloat = 300.0
-    """A trial that has not finished measuring by then is ended."""
+    """A trial that has not finished measuring by then is ended; until its loop runs it has as long again."""
     no_progress_limit_s: PositiveFloat = 90.0
-    """A trial without a batch or step for this long is ended; one that compiles has the whole trial limit."""
+    """A trial without a batch, a step or other work for this long is ended."""
     window_s: PositiveFloat = 5.0
     """Steady time that a trial aims to measure."""
 

@@ -84,7 +84,8 @@ class LoaderAddress(Record):
     """How later trials recognise a loader that the baseline saw."""
 
     call_stack: tuple[str, ...]
-    """Innermost user frames of the construction, as "file:line+instruction", inner first."""
+    """Innermost user frames of the construction, as "file:line+instruction", inner first; the file as it is
+    imported, such as "models/net.py", wherever it lies."""
     ordinals: tuple[NonNegativeInt, ...]
     """Which constructions from that call stack are meant, modulo the period."""
     period: PositiveInt = 1

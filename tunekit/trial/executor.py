@@ -1,13 +1,12 @@
 """Runs one trial and returns its record; the Protocol lets the search be tested without processes."""
 
 import errno
-import math
 import os
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -104,7 +103,7 @@ class ProcessExecutor:
         window_s: steady seconds to measure.
         hide_gpus: train on the CPU although a GPU is here.
         nvml: the GPUs' driver.
-        gpus: the GPUs to sample while a trial runs, by their place in the driver's order.
+        gpus: the GPUs of the trials, by their place in the driver's order.
         telemetry_store: gets the time series of each trial; by default only their summary is kept.
         device_memory_bytes: what torch may reserve on a CUDA device; None for all that it has.
         sandbox: what keeps the user's files from the trials; None for the best that holds here.
@@ -148,11 +147,11 @@ class ProcessExecutor:
         secrets = secrets_of_target(self._target, os.environ)
         stopped = None
         try:
-            with DeviceMemory(self._nvml), _scratch_folder() as scratch:
+            with DeviceMemory(self._nvml, self._gpus), _scratch_folder() as scratch:
                 request = self._request(folder, scratch, bound, spec, known)
                 keeper = self._start(folder, bound, request)
                 gpus = GpuSampler(self._nvml, self._gpus)
-                watch = TrialWatch(keeper, folder, self._limits_of(spec), gpus, on_progress)
+                watch = TrialWatch(keeper, folder, self._limits, gpus, on_progress)
                 try:
                     evidence = watch.run()
                 except KeyboardInterrupt as error:
@@ -255,12 +254,6 @@ class ProcessExecutor:
             return failure
         remedy = failure.remedy.replace("batch_size=--FLAG {}", binding_text(possible))
         return failure.model_copy(update={"remedy": remedy})
-
-    def _limits_of(self, spec: TrialSpec) -> Limits:
-        """Return the limits; while torch.compile works, minutes may pass without a batch."""
-        if spec.config is None or not spec.config.compile:
-            return self._limits
-        return replace(self._limits, no_progress_s=math.inf)
 
     def _fresh_folder(self, number: int) -> Path:
         folder = self._trials_folder / f"{number:04d}"

@@ -5,9 +5,9 @@ Run as a script with nothing but the standard library:
     python -I -S keeper.py OUTPUT_LOG SCRATCH_FOLDER -- COMMAND...
 
 Standard input is the parent's leash: when it closes, or the target ends, every descendant is ended,
-daemons included, and the scratch folder is removed. One JSON line on standard output then tells how
-the target ended, and how many processes it had left running. Whoever is killed with its keeper is ended by
-tunekit (`orphans`).
+daemons included, and the scratch folder is removed, as is what they leave in /dev/shm. One JSON line on
+standard output then tells how the target ended, and how many processes it had left running. Whoever is killed
+with its keeper is ended by tunekit (`orphans`).
 
 The target writes into a pipe that is drained whatever becomes of the log, so that it never waits; the log
 keeps the beginning and the end of what was written.
@@ -31,6 +31,10 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 # Killed before their owners, these leak the semaphores and shared memory that they clean up.
 TRACKERS = (b"multiprocessing.resource_tracker", b"torch_shm_manager")
 TRACKER_GRACE_S = 1.0
+SHARED_MEMORY = "/dev/shm"
+NCCL_SEGMENTS = "nccl-"
+LOOK_EVERY_S = 1.0
+MOST_LOOKS = 2
 END_LIMIT_S = 10.0
 LOG_HEAD_BYTES, LOG_TAIL_BYTES = 1 << 20, 4 << 20
 PIPE_BYTES = 1 << 20
@@ -90,9 +94,74 @@ def reap(target: int) -> int | None:
 def remove_shared_memory(pids: set[int]) -> None:
     """Remove what torch had created but not yet unlinked in /dev/shm when its process was killed."""
     for pid in pids:
-        for path in glob.glob(f"/dev/shm/torch_{pid}_*"):
+        for path in glob.glob(f"{SHARED_MEMORY}/torch_{pid}_*"):
             with contextlib.suppress(OSError):
                 os.unlink(path)
+
+
+class NcclSegments:
+    """What a trial's ranks share in /dev/shm by NCCL: killed, they leave it, and its name says no owner.
+
+    It is the trial's if a process of the trial was seen to have it mapped. A new segment is looked for among
+    them, and once more a while later, for it is there before it is mapped.
+    """
+
+    def __init__(self) -> None:
+        self._own: dict[str, str] = {}
+        self._looks: dict[str, int] = {}
+        self._look_at = 0.0
+
+    def look(self, found: Callable[[], list[int]], *, at_once: bool = False) -> None:
+        """See which segments are the trial's, if it is time.
+
+        Args:
+            found: returns the pids of its processes.
+            at_once: look now, whenever that was done before.
+        """
+        now = time.monotonic()
+        if now < self._look_at and not at_once:
+            return
+        self._look_at = now + LOOK_EVERY_S
+        new = {path: name for path, name in nccl_segments().items() if path not in self._own}
+        new = {path: name for path, name in new.items() if at_once or self._looks.get(path, 0) < MOST_LOOKS}
+        if not new:
+            return
+        mapped = {name for pid in found() for name in mapped_inodes(pid)}
+        for path, name in new.items():
+            self._looks[path] = self._looks.get(path, 0) + 1
+            if name in mapped:
+                self._own[path] = name
+
+    def remove(self) -> None:
+        """Remove those that are left."""
+        there = nccl_segments()
+        for path, name in self._own.items():
+            if there.get(path) == name:
+                with contextlib.suppress(OSError):
+                    os.unlink(path)
+        self._own = {}
+
+
+def nccl_segments() -> dict[str, str]:
+    """Return NCCL's files in /dev/shm, each with what /proc/PID/maps calls it: device and inode."""
+    found = {}
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(SHARED_MEMORY):
+            if entry.name.startswith(NCCL_SEGMENTS):
+                with contextlib.suppress(OSError):
+                    status = entry.stat(follow_symlinks=False)
+                    device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
+                    found[entry.path] = f"{device} {status.st_ino}"
+    return found
+
+
+def mapped_inodes(pid: int) -> set[str]:
+    """Return device and inode of all files that a process has mapped."""
+    try:
+        with open(f"/proc/{pid}/maps", errors="replace") as stream:
+            return {" ".join(line.split(None, 5)[3:5]) for line in stream}
+    except OSError:
+        return set()
 
 
 class OutputLog:
@@ -145,13 +214,18 @@ class OutputLog:
         self._size = self._head_bytes + os.pwrite(self._file, told + tail, self._head_bytes)
 
 
-def end_all(found: Callable[[], list[int]], meanwhile: Callable[[], object]) -> None:
+def end_all(
+    found: Callable[[], list[int]], meanwhile: Callable[[], object], segments: NcclSegments | None = None
+) -> None:
     """End processes, trackers last, and what they had in /dev/shm.
 
     Args:
         found: returns the pids of those that are left.
         meanwhile: called again and again while they end; it collects them.
+        segments: what is known so far of what they share.
     """
+    segments = segments or NcclSegments()
+    segments.look(found, at_once=True)
     started = time.monotonic()
     ended: set[int] = set()
     while time.monotonic() - started < END_LIMIT_S:
@@ -167,16 +241,17 @@ def end_all(found: Callable[[], list[int]], meanwhile: Callable[[], object]) -> 
             break
         time.sleep(0.01)
     remove_shared_memory(ended)
+    segments.remove()
 
 
-def end_tree(target: int, log: OutputLog) -> None:
+def end_tree(target: int, log: OutputLog, segments: NcclSegments) -> None:
     """End every descendant, and take their last words."""
 
     def meanwhile() -> None:
         reap(target)
         log.take()  # a tracker that waits for room in the pipe would never end
 
-    end_all(lambda: descendants(os.getpid()), meanwhile)
+    end_all(lambda: descendants(os.getpid()), meanwhile, segments)
     for _ in range(MOST_LAST_READS):  # whoever could not be ended may still write
         if not log.take():
             break
@@ -194,11 +269,12 @@ def start(output: int, command: list[str]) -> subprocess.Popen[bytes]:
     )
 
 
-def follow(target: int, log: OutputLog, wake: int) -> int | None:
+def follow(target: int, log: OutputLog, segments: NcclSegments, wake: int) -> int | None:
     """Drain the log until the target ends; return its wait status, None when the leash was let go first."""
     while True:
         watched = [sys.stdin, wake] + ([] if log.closed else [log.pipe])
-        ready, _, _ = select.select(watched, [], [])
+        ready, _, _ = select.select(watched, [], [], LOOK_EVERY_S)
+        segments.look(lambda: descendants(os.getpid()))
         if log.pipe in ready:
             log.take()
         if wake in ready:
@@ -234,7 +310,7 @@ def main() -> None:
     output_read, output_write = os.pipe()
     with contextlib.suppress(OSError):
         fcntl.fcntl(output_write, F_SETPIPE_SZ, PIPE_BYTES)
-    log = OutputLog(log_path, output_read)
+    log, segments = OutputLog(log_path, output_read), NcclSegments()
     try:
         process = start(output_write, command)  # kept: forgotten, it would collect the status of its child
     except OSError as error:
@@ -242,10 +318,10 @@ def main() -> None:
         tell(returncode=None, ended=False, error=error.strerror, left=0)
         return
     os.close(output_write)
-    status = follow(process.pid, log, wake_read)
+    status = follow(process.pid, log, segments, wake_read)
     ended = status is None
     left = 0 if ended else left_running()
-    end_tree(process.pid, log)
+    end_tree(process.pid, log, segments)
     shutil.rmtree(scratch, ignore_errors=True)
     returncode = None if status is None else os.waitstatus_to_exitcode(status)
     tell(returncode=returncode, ended=ended, error=None, left=left)

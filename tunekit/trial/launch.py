@@ -11,13 +11,12 @@ from tunekit.agent import REQUEST_VARIABLE, SITE_FOLDER, TRIAL_VARIABLE
 from tunekit.records.agent_messages import AgentRequest, dump_request
 from tunekit.records.codec import write_text
 from tunekit.trial.bindings import Bound
+from tunekit.trial.compile_cache import COMPILE_CACHE, INDUCTOR, TRITON, compile_cache
 from tunekit.trial.isolation import isolated
 from tunekit.trial.orphans import KEEPER, OWNER_VARIABLE, this_owner
 
 REQUEST_FILE = "request.json"
 OUTPUT_FILE = "output.log"
-COMPILE_CACHE = "compile-cache"
-"""Beside the trials: what torch.compile keeps for the next trial, apart from the user's own cache."""
 
 _TRACKERS_OFF = {
     "WANDB_MODE": "disabled",  # Weights & Biases: calls do nothing
@@ -86,8 +85,8 @@ def trial_environment(
     trackers = request_path.parent / "trackers"
     environment.update({variable: str(trackers / name) for variable, name in _TRACKER_FOLDERS.items()})
     caches = request_path.parent.parent / COMPILE_CACHE
-    environment["TORCHINDUCTOR_CACHE_DIR"] = str(caches / "inductor")
-    environment["TRITON_CACHE_DIR"] = str(caches / "triton")
+    environment["TORCHINDUCTOR_CACHE_DIR"] = str(caches / INDUCTOR)
+    environment["TRITON_CACHE_DIR"] = str(caches / TRITON)
     environment["MLFLOW_TRACKING_URI"] = (trackers / "mlruns").as_uri()
     if hide_gpus:
         environment["CUDA_VISIBLE_DEVICES"] = ""
@@ -118,8 +117,7 @@ def start_trial(
     """
     request_path = folder.resolve() / REQUEST_FILE
     write_text(request_path, json.dumps(dump_request(request), indent=2) + "\n")
-    caches = folder.resolve().parent / COMPILE_CACHE
-    caches.mkdir(exist_ok=True)
+    caches = compile_cache(folder.resolve().parent, os.environ)
     command, environment = isolated(
         bound.command,
         sandbox,

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tunekit.agent import REQUEST_VARIABLE, TRIAL_VARIABLE
-from tunekit.errors import RunFolderError, TargetError
+from tunekit.errors import RunFolderError, TargetError, UsageError
 from tunekit.records.agent_messages import AgentRequest, dump_request
 from tunekit.records.codec import write_text
 from tunekit.records.config import TrainConfig
-from tunekit.records.target import Discovery, Target
+from tunekit.records.target import Binding, Discovery, Target
 from tunekit.trial.bindings import Bound, bind, present_values
 from tunekit.trial.isolation import path_with_agent
 from tunekit.trial.launch import REQUEST_FILE, agent_path, write_copies
@@ -43,6 +43,41 @@ class Training:
             os.execvpe(self.command[0], self.command, self.environment)
         except OSError as error:
             raise TargetError(f"{self.command[0]} could not be started: {error.strerror}") from error
+
+
+def bindings_here(searched: Target, target: Target) -> tuple[Binding, ...]:
+    """Return the bindings of a search for a command that starts elsewhere or trains in a copy of the project.
+
+    Args:
+        searched: the command that was searched, with its bindings.
+        target: the command as it will run.
+
+    Raises:
+        UsageError: a bound file that the searched command names is not named by this one.
+    """
+    return tuple(_binding_here(binding, searched, target) for binding in searched.bindings)
+
+
+def _binding_here(binding: Binding, searched: Target, target: Target) -> Binding:
+    """Return the binding to the file that this command reads."""
+    if binding.path is None:
+        return binding
+    before = Path(searched.working_dir) / binding.path
+    places = [Path(target.working_dir) / binding.path]
+    if any(word.endswith(binding.path) for word in searched.command):
+        named = [word.rpartition("=")[2] for word in target.command if word.endswith(before.name)]
+        if not named:
+            raise UsageError(
+                f"{binding.knob} is bound to {binding.path}, which this command does not name, so it would "
+                "not be set; name that file, or search with this command"
+            )
+        alike = sorted(named, key=lambda word: not word.endswith(binding.path or ""))
+        places = [Path(target.working_dir) / word for word in alike] + places
+    if searched.script is not None and target.script is not None:  # it may look for the file beside itself
+        beside = os.path.relpath(before, Path(searched.script).parent)
+        places.append(Path(target.script).parent / beside)
+    found = next((place for place in (*places, before) if place.is_file()), None)
+    return binding if found is None else binding.model_copy(update={"path": str(found)})
 
 
 def prepare_training(

@@ -1,7 +1,6 @@
 """Watches one trial while it runs: its events, its limits, its memory."""
 
 import json
-import math
 import re
 import subprocess
 import time
@@ -34,6 +33,7 @@ from tunekit.records.measurement import DryLoop, TreeMemory
 from tunekit.records.target import Discovery, ScriptOption
 from tunekit.records.trial import MemoryPoint, OutcomeKind, WrittenFile
 from tunekit.trial.agentless import AgentlessTorch
+from tunekit.trial.at_work import AtWork
 from tunekit.trial.elsewhere import Elsewhere, elsewhere_in
 from tunekit.trial.events import EventReader, read_pulse
 from tunekit.trial.keeper import descendants
@@ -48,8 +48,8 @@ _AGENTLESS_POLL_S = 0.5
 _MAX_WRITTEN = 1000
 _MAX_FAULTS = 20
 _MAX_PARSERS = 64
-_NO_STEP_FACTOR = 2
-"""A script may evaluate before it trains: loading without steps is given this many no-progress limits."""
+_LOOP_BATCHES = 16
+"""A script that has loaded so many is in a loop, though it made no step; before, it may still compile."""
 _DETAILS_LIMIT_S = 120.0
 _DETAILS_DEADLINES = 2.0
 """A measured script is given that long for each thing that is looked at, or two of the agent's own deadlines
@@ -80,8 +80,11 @@ class Limits:
 
     trial_s: float
     no_progress_s: float
+    """Without an event, and without work on a CPU or of storage."""
     ram_bytes: int
     """Memory of the whole tree above which it is ended, before the kernel picks a victim."""
+    start_s: float = 0.0
+    """Of the time until the loop runs, what the trial's limit leaves out at the most."""
 
 
 @dataclass(frozen=True)
@@ -195,13 +198,15 @@ class TrialWatch:
         self._reader = EventReader(folder)
         find_processes = partial(descendants, keeper.pid)
         self._tree = TreeMeter(keeper.pid, find_processes, clock)
+        self._work = AtWork(self._tree, clock)
         self._agentless = AgentlessTorch(find_processes)
         self._looked_at = clock()
         self._sampler = Sampler(self._tree, gpus, clock)
         self._is_sampling = True
         self._evidence = Evidence(output=str(folder / OUTPUT_FILE))
         self._oom_kills_before = oom_kills()
-        self._started_at = self._moved_at = self._fetched_at = self._told_at = clock()
+        self._started_at = self._moved_at = self._told_at = clock()
+        self._loops_at: float | None = None
         self._longest_pause_s = 0.0
         self._starts: Counter[int] = Counter()
         self._phase = "starting"
@@ -286,10 +291,10 @@ class TrialWatch:
                     self._evidence.fetched |= event.phase == "fetching"
                     if self._evidence.fetched_at_s is None and self._evidence.fetched:
                         self._evidence.fetched_at_s = self._clock() - self._started_at
-                    if event.batches == 0:
-                        self._fetched_at = self._clock()
                     self._evidence.batches = max(self._evidence.batches, event.batches)
                     self._evidence.steps = max(self._evidence.steps, event.steps)
+                    if self._loops_at is None and (event.steps or event.batches >= _LOOP_BATCHES):
+                        self._loops_at = self._clock()
                 case RankEvent():
                     self._evidence.ranks[event.rank] = event
                 case OptionsEvent() if event.pid in self._evidence.options or (
@@ -385,28 +390,23 @@ class TrialWatch:
 
     def _over_limit(self) -> bool:
         now, limits, evidence = self._clock(), self._limits, self._evidence
+        self._work.look()
         if evidence.agent_error is not None or evidence.by_hand is not None or evidence.limit is not None:
             return True
         if self._trains_elsewhere(now):
             return True
         if now - self._moved_at > _QUIET_S and self._cannot_tell():
             evidence.limit, evidence.limit_message = OutcomeKind.AGENT_ABSENT, ""
-        elif now - self._started_at > limits.trial_s:
+        elif now - self._started_at - self._start_s(now) > limits.trial_s:
             self._reach_trial_limit(now)
         elif evidence.done is not None and now - self._told_at > _details_limit_s(evidence.done):
             evidence.limit = OutcomeKind.TIMEOUT
             evidence.limit_message = (
                 f"looking closer took over {_details_limit_s(evidence.done):.0f} s ({self._phase})"
             )
-        elif now - self._moved_at > limits.no_progress_s:
+        elif now - max(self._moved_at, self._work.last_at) > limits.no_progress_s:
             self._take_pulse()
             evidence.limit, evidence.limit_message = standstill(evidence, limits.no_progress_s)
-        elif evidence.steps == 0 and now - self._fetched_at > _NO_STEP_FACTOR * limits.no_progress_s:
-            evidence.limit = OutcomeKind.NO_TRAINING_LOOP
-            evidence.limit_message = (
-                f"{evidence.batches} batches were loaded in {now - self._fetched_at:.0f} s "
-                "without one optimizer step"
-            )
         elif self._tree.is_above(limits.ram_bytes):
             evidence.limit = OutcomeKind.HOST_OOM
             evidence.limit_message = (
@@ -414,6 +414,10 @@ class TrialWatch:
                 f"more than the limit of {limits.ram_bytes >> 20} MiB"
             )
         return evidence.limit is not None
+
+    def _start_s(self, now: float) -> float:
+        """Return the seconds so far that the trial's limit leaves out: it starts, compiles its first step."""
+        return min(self._limits.start_s, (self._loops_at or now) - self._started_at)
 
     def _trains_elsewhere(self, now: float) -> bool:
         """Return whether a program that stays starts the training elsewhere, while none here has begun to."""
@@ -441,7 +445,7 @@ class TrialWatch:
         return True
 
     def _reach_trial_limit(self, now: float) -> None:
-        """End a trial that took too long; say so if it stood still for long before."""
+        """End a trial that took too long; say so if it stood still for long before, or made no step."""
         limits, evidence = self._limits, self._evidence
         quiet_s = now - self._moved_at
         shorter_s = min(limits.trial_s, limits.no_progress_s)
@@ -449,7 +453,6 @@ class TrialWatch:
         stood_still = (
             evidence.done is None
             and evidence.steps >= _HANG_STEPS
-            and limits.no_progress_s != math.inf
             and quiet_s > max(_HANG_SHARE * shorter_s, _HANG_GAPS * self._longest_pause_s)
         )
         if stood_still:
@@ -457,9 +460,20 @@ class TrialWatch:
             evidence.limit_message = f"{message}; the trial's limit of {limits.trial_s:g} s ended it"
             evidence.limit_remedy = "if it was only slow, raise the limit with --trial-limit"
             return
+        if not evidence.started and evidence.batches == evidence.steps == 0:
+            evidence.limit, evidence.limit_message = standstill(evidence, round(now - self._started_at))
+            return
+        if self._loops_at is not None and evidence.steps == 0:
+            evidence.limit = OutcomeKind.NO_TRAINING_LOOP
+            evidence.limit_message = (
+                f"{evidence.batches} batches were loaded in {now - self._loops_at:.0f} s "
+                "without one optimizer step"
+            )
+            return
         missed = "not measured" if evidence.done is None else "still looking closer"
         evidence.limit = OutcomeKind.TIMEOUT
-        evidence.limit_message = f"{missed} after {limits.trial_s:.0f} s ({self._phase})"
+        taken_s = limits.trial_s + self._start_s(now)
+        evidence.limit_message = f"{missed} after {taken_s:.0f} s ({self._phase})"
 
     def _report(self) -> None:
         elapsed_s = self._clock() - self._started_at

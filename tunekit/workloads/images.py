@@ -9,15 +9,16 @@ import time
 from pathlib import Path
 
 import torch
-from images_data import ZarrImages, image_folder
+from images_data import ZarrImages
 from images_model import MODELS, build
+from images_store import USUAL, image_folder
 from torch import nn
 from torch.optim import SGD
 from torch.utils.data import DataLoader
 
 DEFAULTS = {
-    "cuda": {"model": "resnet50", "image_size": 224, "samples": 12_800, "batch_size": 64, "workers": 2},
-    "cpu": {"model": "resnet11", "image_size": 64, "samples": 2_000, "batch_size": 16, "workers": 0},
+    "cuda": {"model": "resnet50", "batch_size": 64, "workers": 2},
+    "cpu": {"model": "resnet11", "batch_size": 16, "workers": 0},
 }
 
 
@@ -41,7 +42,9 @@ def parse_args() -> argparse.Namespace:
     args = parser.parse_args()
     if args.device == "auto":
         args.device = "cuda" if torch.cuda.is_available() else "cpu"
-    for name, value in DEFAULTS["cuda" if args.device.startswith("cuda") else "cpu"].items():
+    kind = "cuda" if args.device.startswith("cuda") else "cpu"
+    usual_size, usual_samples = USUAL[kind]
+    for name, value in {**DEFAULTS[kind], "image_size": usual_size, "samples": usual_samples}.items():
         if getattr(args, name) is None:
             setattr(args, name, value)
     return args

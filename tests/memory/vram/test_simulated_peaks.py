@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 
 import pytest
-from gpu_environment import SimulatedGpu
 
+from simgpu.machine import SimulatedGpu
 from tunekit.hardware.outside_torch import outside_torch
 from tunekit.hardware.profiles import load_profiles
 from tunekit.recommend.fits import Fits

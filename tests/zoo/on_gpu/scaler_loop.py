@@ -1,4 +1,4 @@
-"""Autocast in fp16 with a gradient scaler, by hand, on one GPU. Prints the scale after each epoch."""
+"""Autocast in fp16 with a gradient scaler, by hand, on one GPU. Prints the scale after every tenth batch."""
 
 import argparse
 
@@ -22,14 +22,15 @@ def main():
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.001)
     scaler = torch.amp.GradScaler("cuda", init_scale=2.0**12)
     for epoch in range(1000):
-        for inputs, labels in loader:
+        for number, (inputs, labels) in enumerate(loader):
             with torch.autocast("cuda", dtype=torch.float16):
                 loss = nn.functional.cross_entropy(model(inputs.cuda(non_blocking=True)), labels.cuda())
             optimizer.zero_grad()
             scaler.scale(loss).backward()
             scaler.step(optimizer)
             scaler.update()
-        print(f"epoch {epoch} scale {scaler.get_scale():g}", flush=True)
+            if number % 10 == 0:
+                print(f"epoch {epoch} scale {scaler.get_scale():g}", flush=True)
 
 
 if __name__ == "__main__":

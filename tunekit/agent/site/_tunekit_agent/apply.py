@@ -123,9 +123,7 @@ class Applier:
         self._log = log
         self._model_knobs = knobs.split(request.knobs)[1]
         self.ranks = Ranks(owner, lambda: None)
-        self.loaders = LoaderWatch(
-            request.loader, knobs.split(request.knobs)[0], self, owner, request.working_dir
-        )
+        self.loaders = LoaderWatch(request.loader, knobs.split(request.knobs)[0], self, owner)
         self.roots = RootFinder(
             request.roots, self._apply_to_root, lambda: False, self.failed, self._keep_hooks
         )

@@ -35,12 +35,8 @@ class Replay:
         self.batch = batch
 
 
-def _user_stack(working_dir: str) -> tuple:
-    """Return where the loader is being built, leaving out torch's and our own frames.
-
-    Files below the working directory are named from there, so that the address holds in a copy of
-    the project elsewhere.
-    """
+def _user_stack() -> tuple:
+    """Return where the loader is being built, leaving out torch's and our own frames."""
     torch = sys.modules.get("torch")
     skipped = (os.path.dirname(getattr(torch, "__file__", "") or "?"), _AGENT)
     frames: list = []
@@ -48,10 +44,19 @@ def _user_stack(working_dir: str) -> tuple:
     while frame is not None and len(frames) < _STACK_FRAMES:
         name = frame.f_code.co_filename
         if not name.startswith(skipped) and not name.startswith("<frozen"):
-            shown = os.path.relpath(name, working_dir) if name.startswith(working_dir + os.sep) else name
-            frames.append(f"{shown}:{frame.f_lineno}+{frame.f_lasti}")
+            frames.append(f"{_imported_as(frame)}:{frame.f_lineno}+{frame.f_lasti}")
         frame = frame.f_back
     return tuple(frames)
+
+
+def _imported_as(frame: Any) -> str:
+    """Return the file of a frame as it is imported: "models/net.py" for models.net, for a script its name.
+
+    It is the same wherever the command is started from, and in a copy of the project or its environment.
+    """
+    *folders, file = frame.f_code.co_filename.split(os.sep)
+    depth = str(frame.f_globals.get("__name__")).count(".") + (file == "__init__.py")
+    return "/".join([*folders[max(0, len(folders) - depth) :], file])
 
 
 def _length(thing: object) -> int | None:
@@ -69,12 +74,9 @@ class LoaderWatch:
         knobs: loader knobs to set on it.
         observer: receives loader_built, epoch_started, fetch_started, epoch_ended and fetched.
         owner: the process that is observed.
-        working_dir: the script's, that file names in addresses are relative to.
     """
 
-    def __init__(
-        self, address: dict | None, knobs: dict, observer: Any, owner: Owner, working_dir: str
-    ) -> None:
+    def __init__(self, address: dict | None, knobs: dict, observer: Any, owner: Owner) -> None:
         self.address = address
         self.knobs = knobs
         self.observer = observer
@@ -83,7 +85,6 @@ class LoaderWatch:
         self._built: dict = {}
         self._shm_before: dict = {}
         self._owner = owner
-        self._working_dir = working_dir
 
     def install(self, module: Any) -> None:
         """Wrap what builds loaders in `torch.utils.data.dataloader`: knobs go in, no fetch is seen."""
@@ -133,7 +134,7 @@ class LoaderWatch:
         self.observer.loader_built(info)
 
     def _register(self) -> LoaderInfo:
-        stack = _user_stack(self._working_dir)
+        stack = _user_stack()
         ordinal = self._built.get(stack, 0)
         self._built[stack] = ordinal + 1
         return LoaderInfo(stack, ordinal)

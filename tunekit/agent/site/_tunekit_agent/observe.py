@@ -69,7 +69,7 @@ class Observer:
         self._started = time.perf_counter()
         loader_knobs, self._model_knobs = knobs.split(request.knobs)
         self.ranks = Ranks(owner, self._joined)
-        self.loaders = LoaderWatch(request.loader, loader_knobs, self, owner, request.working_dir)
+        self.loaders = LoaderWatch(request.loader, loader_knobs, self, owner)
         self.work = WorkWatch(owner, request.scratch_folder)
         self.steps = StepWatch(self, owner, UpdatesByHand(log))
         self.autocasts = AutocastWatch()
@@ -282,7 +282,7 @@ class Observer:
             self._request.interval_goal,
             ramp_batches(workers, prefetch, epoch_batches),
             workers,
-            can_force_boundary=epoch_batches is not None and facts.is_there(self._training),
+            can_force_boundary=self._may_end_epoch(epoch_batches),
             rate_to_beat=self._request.rate_to_beat,
         )
         self._times = DeviceTimes(
@@ -294,6 +294,10 @@ class Observer:
         )
         if self._training is not None:
             self._clock.epoch_started(training.get("epoch_started", self._started))
+
+    def _may_end_epoch(self, epoch_batches: int | None) -> bool:
+        """Return whether an epoch may be ended early: another follows, and no other rank goes on in this."""
+        return epoch_batches is not None and self.ranks.world_size == 1 and facts.is_there(self._training)
 
     def _tick_without_loader(self, optimizer: Any) -> None:
         """A loop that makes its own batches: its clock ticks at the steps of the first optimizer."""

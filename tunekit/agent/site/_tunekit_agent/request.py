@@ -11,7 +11,7 @@ class Request:
     Attributes:
         mode: "observe" measures and waits for the end, "apply" sets the knobs and gets out of the way.
         trial_folder: where events, output and diverted files go.
-        working_dir: of the script; addresses name files from there.
+        working_dir: of the script.
         scratch_folder: where processes put their sockets; gone after the trial.
         sandbox: what the kernel keeps the trial's processes from writing with.
         redirected: files of the user's, by real path, and the rewritten copies that reads see instead.

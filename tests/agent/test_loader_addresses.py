@@ -1,0 +1,82 @@
+"""The address by which a later trial, or the real training, knows a loader again."""
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from _tunekit_agent.loader_info import means
+from _tunekit_agent.loaders import LoaderWatch
+from torch.utils.data import DataLoader, dataloader
+
+MODULES = {
+    "trainer.loop.fit": "def fit():\n    return Loader([1, 2, 3])\n",
+    "shop.data": "def training():\n    return fit()\n",
+    "shop": "def loaders():\n    return training()\n",
+    "__main__": "def main():\n    return loaders()\n",
+}
+"""Each calls into the one before; the first builds the loader."""
+SEARCHED = {
+    "trainer.loop.fit": "/home/me/venv/lib/python3.11/site-packages/trainer/loop/fit.py",
+    "shop.data": "/home/me/project/src/shop/data.py",
+    "shop": "/home/me/project/src/shop/__init__.py",
+    "__main__": "/home/me/project/train.py",
+}
+COPIED = {
+    "trainer.loop.fit": "/usr/lib/python3/dist-packages/trainer/loop/fit.py",
+    "shop.data": "/mnt/jobs/17/src/shop/data.py",
+    "shop": "/mnt/jobs/17/src/shop/__init__.py",
+    "__main__": "/mnt/jobs/17/train.py",
+}
+
+
+class Seen:
+    """A double for the observer, which keeps what it is told of."""
+
+    def __init__(self) -> None:
+        self.infos: list[Any] = []
+
+    def loader_built(self, info: Any) -> None:
+        self.infos.append(info)
+
+
+def built_by(files: Mapping[str, str]) -> tuple[LoaderWatch, Any]:
+    """Build a loader by those modules, lying in those files; returns its watch and what is known of it."""
+
+    class Loader(DataLoader[Any]):
+        """A class of its own: torch's stays as it is."""
+
+    seen = Seen()
+    watch = LoaderWatch(None, {}, seen, SimpleNamespace(is_here=True))  # type: ignore[arg-type]
+    watch.install(SimpleNamespace(DataLoader=Loader, _DatasetKind=dataloader._DatasetKind))
+    scope: dict[str, Any] = {"Loader": Loader}
+    for name, source in MODULES.items():
+        names: dict[str, Any] = {**scope, "__name__": name}
+        exec(compile(source, files[name], "exec"), names)
+        scope |= {key: value for key, value in names.items() if not key.startswith("__")}
+    scope["main"]()
+    return watch, seen.infos[0]
+
+
+def test_an_address_holds_wherever_the_project_and_its_packages_lie() -> None:
+    watch, info = built_by(SEARCHED)
+    address = watch.address_of(info)
+    files = [frame.partition(":")[0] for frame in address["call_stack"]]
+    assert files == ["trainer/loop/fit.py", "shop/data.py", "shop/__init__.py", "train.py"]
+    assert means(address, built_by(COPIED)[1])
+
+
+@pytest.mark.parametrize("other", ["/mnt/jobs/17/train_b.py", "<stdin>"])
+def test_another_script_builds_another_loader(other: str) -> None:
+    watch, info = built_by(SEARCHED)
+    assert not means(watch.address_of(info), built_by({**COPIED, "__main__": other})[1])
+
+
+def test_addresses_of_older_runs_still_hold_where_they_were_made() -> None:
+    """They name files from the working directory where they lie below it, and wholly elsewhere."""
+    watch, info = built_by(SEARCHED)
+    address = watch.address_of(info)
+    for folder in ("/home/me/project/", "/home/me/project/src/shop/"):
+        frames = zip(address["call_stack"], SEARCHED.values(), strict=True)
+        older = [file.removeprefix(folder) + ":" + frame.partition(":")[2] for frame, file in frames]
+        assert means({**address, "call_stack": older}, info), older

@@ -1,0 +1,193 @@
+"""Images for images.py: smooth colour fields striped by class, kept on disk as compressed zarr chunks.
+
+Every pixel comes from integer arithmetic on seeded PCG64 words, so the arrays are the same on every machine.
+"""
+
+import fcntl
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import zarr
+from zarr.codecs import ZstdCodec
+
+USUAL = {"cuda": (224, 12_800), "cpu": (64, 2_000)}
+"""Pixels a side after cropping, and images, by the kind of device that trains on them."""
+CLASSES = 20
+CHUNK_IMAGES = 16
+SEED = 20_240_229
+PROGRESS_EVERY_S = 2.0
+WRITTEN_CHUNKS = "written"
+"""The first image of each chunk that is whole, while they are made."""
+
+
+def print_progress(written: int, count: int) -> None:
+    """Say how far the images are."""
+    print(f"making images, once: {written:,} of {count:,}", file=sys.stderr, flush=True)
+
+
+def image_folder(
+    root: Path | None,
+    image_size: int,
+    count: int,
+    on_progress: Callable[[int, int], object] = print_progress,
+) -> Path:
+    """Return the folder with `count` images for crops of `image_size`, making it on first use.
+
+    It is made under another name and renamed, so it is whole whenever it exists. Who is ended while making it
+    leaves what is written to the next; of two that make it at once, the second waits for the first.
+
+    Args:
+        root: where to keep it; None for the user's cache.
+        image_size: pixels a side after cropping.
+        count: images.
+        on_progress: told every two seconds of the images that are written, and of how many.
+
+    Raises:
+        OSError: it can't be written.
+    """
+    root = root or _cache_folder() / "tunekit" / "images"
+    size = stored_size(image_size)
+    folder = root / f"{size}-{count}-v1"
+    if folder.is_dir():
+        return folder
+    root.mkdir(parents=True, exist_ok=True)
+    with _alone(root / f".{folder.name}.lock"):
+        if not folder.is_dir():
+            making = root / f".{folder.name}"
+            try:
+                write_images(making, size, count, on_progress)
+                (making / WRITTEN_CHUNKS).unlink()
+                making.rename(folder)
+            except OSError:  # such as a full disk, which wants its room back
+                shutil.rmtree(making, ignore_errors=True)
+                raise
+    return folder
+
+
+def _cache_folder() -> Path:
+    """Return the user's; a relative one is to be ignored by the XDG specification."""
+    named = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return named if named.is_absolute() else Path.home() / ".cache"
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """Wait until nobody else is in here; whoever is killed is out."""
+    while True:
+        with lock.open("w") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            if not lock.exists() or not os.path.samestat(os.fstat(held.fileno()), lock.stat()):
+                continue  # whoever was in here took it away
+            try:
+                yield
+            finally:
+                lock.unlink()
+            return
+
+
+def stored_size(image_size: int) -> int:
+    """Return the side of the stored images in pixels, a little over the crop: 224 -> 256, 64 -> 72."""
+    return max(image_size, image_size * 8 // 7 // 8 * 8)
+
+
+def write_images(folder: Path, size: int, count: int, on_progress: Callable[[int, int], object]) -> None:
+    """Write the zarr arrays `images` (uint8, count x size x size x 3) and `labels` (int64, count).
+
+    Chunks that an earlier call wrote are left as they are.
+    """
+    labels = random_bytes(count, 0).astype(np.int64) % CLASSES
+    done_file = folder / WRITTEN_CHUNKS
+    if not done_file.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        make_arrays(folder, size, labels)
+        done_file.touch()
+    lines = [line for line in done_file.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    done_file.write_text("".join(lines))  # without a last one that was being written
+    done = {int(line) for line in lines}
+    images, painter = zarr.open_group(folder, mode="r+")["images"], Painter(size)
+
+    def write_chunk(start: int) -> int:
+        stop = min(start + CHUNK_IMAGES, count)
+        images[start:stop] = np.stack([painter.paint(index, labels[index]) for index in range(start, stop)])
+        return start
+
+    starts = range(0, count, CHUNK_IMAGES)
+    written = min(count, len(done) * CHUNK_IMAGES)
+    next_at = time.monotonic() + PROGRESS_EVERY_S
+    pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
+    try:
+        with done_file.open("a") as told:
+            chunks = [pool.submit(write_chunk, start) for start in starts if start not in done]
+            for chunk in as_completed(chunks):
+                print(chunk.result(), file=told, flush=True)
+                written = min(count, written + CHUNK_IMAGES)
+                if time.monotonic() > next_at:
+                    on_progress(written, count)
+                    next_at = time.monotonic() + PROGRESS_EVERY_S
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def make_arrays(folder: Path, size: int, labels: np.ndarray) -> None:
+    """Make the group with its labels and without images."""
+    group = zarr.open_group(folder, mode="w")
+    group.create_array(
+        "images",
+        shape=(len(labels), size, size, 3),
+        chunks=(CHUNK_IMAGES, size, size, 3),
+        dtype="uint8",
+        compressors=ZstdCodec(level=3),
+    )
+    group.create_array("labels", data=labels)
+
+
+class Painter:
+    """Paints images of one size: a bilinear colour field, the stripes of a class and a little grain."""
+
+    cells = 4  # the colour field is bilinear over a grid of 4 x 4 cells
+    level = 8  # colours are multiples of this, which leaves flat patches for the compressor to find
+    grain = 24  # of 256 pixels, this many are one level brighter
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        at = np.arange(size) * self.cells * 64 // size
+        self.weights = np.zeros((size, self.cells + 1), np.float32)
+        self.weights[np.arange(size), at // 64] = 64 - at % 64
+        self.weights[np.arange(size), at // 64 + 1] = at % 64
+        self.stripes = [self._stripes(label) for label in range(CLASSES)]
+
+    def _stripes(self, label: int) -> np.ndarray:
+        """Return the stripes of a class, int16, larger than an image so that each can start elsewhere."""
+        across, down, width, *colour = random_bytes(6, 1, label).tolist()
+        tint = np.array([channel % 96 - 32 for channel in colour], np.int16)
+        y, x = np.mgrid[0 : self.size * 3 // 2, 0 : self.size * 3 // 2]
+        slope = (across % 7 - 3) * x + (down % 5 + 1) * y
+        stripe = slope * 4 // (self.size * (width % 3 + 1)) % 2
+        return stripe[..., None].astype(np.int16) * tint
+
+    def paint(self, index: int, label: int) -> np.ndarray:
+        """Return one image, uint8 (size, size, 3)."""
+        corners, size = 3 * (self.cells + 1) ** 2, self.size
+        random = random_bytes(corners + 2 + size * size, 2, index)
+        grid = random[:corners].reshape(3, self.cells + 1, self.cells + 1).astype(np.float32)
+        # 8-bit colours times two 6-bit weights stay below 2**24: the float32 products are exact in any order.
+        field = (self.weights @ grid @ self.weights.T).astype(np.int32) >> 12
+        top, left = (random[corners : corners + 2].astype(int) * (size // 2) // 256).tolist()
+        image = field.astype(np.int16).transpose(1, 2, 0) * 3 // 4
+        image += self.stripes[label][top : top + size, left : left + size]
+        image = image // self.level * self.level
+        image += (random[corners + 2 :].reshape(size, size, 1) < self.grain) * np.int16(self.level)
+        return np.clip(image, 0, 255).astype(np.uint8)
+
+
+def random_bytes(count: int, *key: int) -> np.ndarray:
+    """Return `count` uint8s for a key, from raw PCG64 words: numpy may change distributions, not those."""
+    words = np.random.PCG64([SEED, *key]).random_raw((count + 7) // 8)
+    return words.astype("<u8").view(np.uint8)[:count]
