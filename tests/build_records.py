@@ -54,7 +54,7 @@ def loop(
 ) -> LoopMeasurement:
     """A loop with exactly this rate in samples/s: 100 steady batches, no boundary cost, 50,000 samples."""
     knobs = of or config()
-    samples = 100 * knobs.batch_size
+    samples = overrides.get("steady_batches", 100) * knobs.batch_size
     values: dict[str, Any] = {
         "device": device(),
         "batch_size": knobs.batch_size,

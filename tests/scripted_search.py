@@ -147,6 +147,7 @@ class ScriptedExecutor:
         measured: overrides of the measurement of a config.
         losses: of the first backward passes of a config's process.
         looked: the details of a trial that asks for some.
+        trial_s: seconds of a trial; of every one alike, or of each.
     """
 
     trials_folder: Path
@@ -160,8 +161,8 @@ class ScriptedExecutor:
     interrupt_at: int | None = None
     measured: Callable[[TrainConfig], dict[str, Any]] = lambda knobs: {}
     losses: Callable[[TrainConfig, TrialSpec], Sequence[float | None]] = lambda knobs, spec: ()
-    looked: Details = field(default_factory=Details)
-    trial_s: float = TRIAL_S
+    looked: Details | Callable[[TrainConfig, TrialSpec], Details] = field(default_factory=Details)
+    trial_s: float | Callable[[TrainConfig, TrialSpec], float] = TRIAL_S
     baseline_config_known: bool = True
     clock: ScriptedClock = field(default_factory=ScriptedClock)
     specs: list[TrialSpec] = field(default_factory=list)
@@ -170,11 +171,12 @@ class ScriptedExecutor:
     def run(self, spec: TrialSpec, known: KnownTarget | None, on_progress: ProgressCallback) -> TrialRecord:
         self._insist_on_records_before(spec.number)
         self.specs.append(spec)
-        on_progress(TrialProgress("measuring", 10, self.trial_s / 2))
+        knobs = spec.config or self.baseline
+        trial_s = self.trial_s(knobs, spec) if callable(self.trial_s) else self.trial_s
+        on_progress(TrialProgress("measuring", 10, trial_s / 2))
         if spec.number == self.interrupt_at:
             raise KeyboardInterrupt
-        self.clock.now += self.trial_s
-        knobs = spec.config or self.baseline
+        self.clock.now += trial_s
         failed = self.failing(knobs, spec)
         learns = self.learns or (lambda spec: learnt(self.baseline))
         still_unknown = known is None or not known.discovery.complete
@@ -185,7 +187,7 @@ class ScriptedExecutor:
             config=knobs if spec.config or self.baseline_config_known else None,
             is_baseline_config=spec.config is None,
             started_at="2026-01-02T03:04:05+00:00",
-            duration_s=self.trial_s,
+            duration_s=trial_s,
             measurement=None if failed else self._measurement(knobs, spec),
             failure=failed,
             discovery=learns(spec) if still_unknown else None,
@@ -199,7 +201,8 @@ class ScriptedExecutor:
         found = measurement(rate, knobs, **seen)
         if not spec.details:
             return found
-        return found.model_copy(update={"details": self.looked})
+        looked = self.looked(knobs, spec) if callable(self.looked) else self.looked
+        return found.model_copy(update={"details": looked})
 
     def _insist_on_records_before(self, number: int) -> None:
         paths = sorted(self.trials_folder.glob("[0-9]*/trial.json"))
@@ -215,7 +218,7 @@ class RecordingListener:
     def __init__(self) -> None:
         self.told: list[tuple[str, Any]] = []
 
-    def trial_started(self, spec: TrialSpec, purpose: str, left_s: float) -> None:
+    def trial_started(self, spec: TrialSpec, purpose: str, left_s: float | None) -> None:
         self.told.append(("started", (spec.number, purpose, left_s)))
 
     def trial_moved(self, progress: TrialProgress) -> None:

@@ -21,7 +21,6 @@ from tunekit.trial.executor import TrialSpec
 
 GOOD_LOSSES = tuple(curve(decreasing, 64, 1, noise=0.1))
 BAD_LOSSES = (*GOOD_LOSSES[:32], *(loss + 1.0 for loss in GOOD_LOSSES[32:]))
-_DEVICE_BYTES = 22 * GIB
 _MOST_NOISE = 2.5
 """Deviations that a process is off at most."""
 
@@ -41,6 +40,7 @@ class SearchWorld:
         flaky: share of the confirming processes that fail.
         broken: a knob and the value with which the script raises.
         losses: whether it tells any; "bf16 diverges" for worse ones in bf16.
+        device_bytes: of the device's memory.
         model_bytes: on the device, whatever the batch.
         activation_bytes: on the device, of a sample.
         sample_bytes: of a sample in a batch.
@@ -60,6 +60,7 @@ class SearchWorld:
     flaky: float = 0.0
     broken: tuple[str, Any] | None = None
     losses: str = "none"
+    device_bytes: int = 22 * GIB
     model_bytes: int = GIB
     activation_bytes: int = 10 * MIB
     sample_bytes: int = 1000
@@ -104,7 +105,7 @@ class SearchWorld:
         buffered_bytes = knobs.queue_batches * knobs.batch_size * self.sample_bytes
         if self.base_bytes + buffered_bytes > self.machine.ram_limit_bytes:
             return failure(OutcomeKind.HOST_OOM)
-        if not self.on_cpu and self.reserved_bytes(knobs) > 0.98 * _DEVICE_BYTES:
+        if not self.on_cpu and self.reserved_bytes(knobs) > 0.98 * self.device_bytes:
             return failure(OutcomeKind.DEVICE_OOM)
         if knobs != self.baseline and self.broken and getattr(knobs, self.broken[0]) == self.broken[1]:
             return failure(OutcomeKind.SCRIPT_ERROR)
@@ -126,8 +127,11 @@ class SearchWorld:
         }
         if self.on_cpu:
             return seen | {"device": cpu()}
-        reserved_bytes = min(self.reserved_bytes(knobs), _DEVICE_BYTES)
-        return seen | {"device": device(memory_bytes=_DEVICE_BYTES), "peak_reserved_bytes": reserved_bytes}
+        reserved_bytes = min(self.reserved_bytes(knobs), self.device_bytes)
+        return seen | {
+            "device": device(memory_bytes=self.device_bytes),
+            "peak_reserved_bytes": reserved_bytes,
+        }
 
     def losses_of(self, knobs: TrainConfig, spec: TrialSpec) -> tuple[float, ...]:
         """Return the losses of a process."""

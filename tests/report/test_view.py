@@ -125,7 +125,7 @@ def test_a_baseline_that_nothing_beats_is_kept():
 def test_a_budget_without_another_config_says_so():
     own = recommendation(of=config(), is_baseline=True, speedup=interval(1.0))
     shown = view(finished(own, trials=(baseline_record(of=config()),)))
-    assert shown.answer.startswith("No other config was measured in this budget; give a longer --budget.")
+    assert shown.answer.startswith("No other config was measured in this budget: give a longer --budget.")
 
 
 def test_configs_that_all_failed_are_no_matter_of_the_budget():

@@ -172,17 +172,18 @@ def test_a_config_that_no_tier_may_take_is_not_what_has_to_be_beaten():
     own = config(num_workers=CPUS, batch_size=512)
     slower = config(num_workers=1, batch_size=32)
     records = [trial(0, own, 1e-2, 1e-4), trial(1, slower, 1e-2, 1e-4)]
-    anything = Guided(space(), host(), most_workers=2).propose(records)
-    within = Guided(space(), host(), most_workers=2, may_choose=lambda one: one.number == 1).propose(records)
+    two_at_most = Terms(most_workers=2)
+    anything = Guided(space(), host()).propose(records, two_at_most)
+    within = Guided(space(), host(), may_choose=lambda one: one.number == 1).propose(records, two_at_most)
     assert anything is not None and within is not None
     assert anything.gain is not None and within.gain is not None
     assert within.gain > anything.gain + 0.1
 
 
 def test_more_workers_than_a_tier_takes_are_not_proposed():
-    guided, records = Guided(space(), host(), most_workers=2), [trial(0, config(num_workers=0), 1e-2, 1e-3)]
+    guided, records = Guided(space(), host()), [trial(0, config(num_workers=0), 1e-2, 1e-3)]
     for number in range(1, 6):
-        proposal = guided.propose(records)
+        proposal = guided.propose(records, Terms(most_workers=2))
         assert proposal is not None
         assert proposal.config.num_workers <= 2
         records.append(trial(number, proposal.config, 1e-2, 1e-3))

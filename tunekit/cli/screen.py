@@ -42,7 +42,9 @@ class SearchScreen(TrialScreen):
             self._line("", "no command was given; tune your own with: tunekit search -- python train.py")
         self._line("device", device_text(run))
         self._show_findings(run.machine_findings)
-        self._line("budget", f"{duration_text(run.options.budget_s)}, run folder {folder}")
+        budget_s = run.options.budget_s
+        budget = duration_text(budget_s) if budget_s else "set by the baseline (--budget TIME gives one)"
+        self._line("budget", f"{budget}, run folder {folder}")
 
     def space_known(self, run: Run) -> None:
         """Show what is searched and what is not."""

@@ -1,6 +1,7 @@
 """`tunekit search`: tune a training command end to end."""
 
 import argparse
+import math
 import re
 import shlex
 import sys
@@ -80,7 +81,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     with RunFolder(prepared.folder) as folder, SearchScreen(to_stderr=options.json) as screen:
         screen.opened(run, folder.path)
         make_images(run, screen)
-        executor = executor_for(run, folder, prepared.here, command, asked.budget_s)
+        executor = executor_for(run, folder, prepared.here, command, asked.budget_s or math.inf)
         search = Search(run, folder, executor, prepared.machine, screen)
         try:
             finished = search.run()

@@ -47,7 +47,8 @@ class SearchOptions(Record):
     """What the user asked of a search."""
 
     gpu: str = "auto"
-    budget_s: PositiveFloat
+    budget_s: PositiveFloat | None = None
+    """Of the whole search; None for as long as about a dozen trials and their confirmation need."""
     max_trials: PositiveInt | None = None
     """Search trials, the baseline included, confirmation not."""
     fixed: tuple[FixedKnob, ...] = ()
@@ -159,6 +160,10 @@ class Run(TargetRecord):
     """Why it is missing where one was wanted."""
     why_stopped: str | None = None
     """Why no further config was tried; None where time or --trials ended the search, or it goes on."""
+    cut_short: str | None = None
+    """What the budget had no room for, with a budget that would have; None where nothing was left out."""
+    budget_s: PositiveFloat | None = None
+    """That the search had: the user's, or as it was set once the baseline was known."""
     search_time_s: float = Field(default=0.0, ge=0)
 
     @property

@@ -23,6 +23,8 @@ def answer_text(run: Run, best: Recommendation | None) -> str:
     if best is None:
         failed = sum(record.failure is not None for record in run.trials)
         trials = f"{count_text(len(run.trials), 'trial')}, {failed} of them failed"
+        if run.cut_short and run.status is RunStatus.FINISHED:
+            return f"No recommendation in this budget: {printable(run.cut_short)}."
         return f"No recommendation yet: {trials} (status: {run.status})."
     answer = _answer_of(run, best)
     return answer if run.status is RunStatus.FINISHED else f"{answer} Not final (status: {run.status})."
@@ -38,7 +40,8 @@ def _answer_of(run: Run, best: Recommendation) -> str:
         if not tried and any(_searched_and_failed(record) for record in run.trials):
             return f"No other config could be measured: every one that was tried failed. Your own: {rate}."
         if not tried:
-            return f"No other config was measured in this budget; give a longer --budget. Your own: {rate}."
+            short = printable(run.cut_short) if run.cut_short else "give a longer --budget"
+            return f"No other config was measured in this budget: {short}. Your own: {rate}."
         return f"Keep what you have: no measured config beats your own beyond the noise. {name}: {rate}."
     if best.speedup is None:
         if run.baseline is not None and run.baseline.measurement is not None:

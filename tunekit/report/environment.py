@@ -72,4 +72,6 @@ def method_lines(run: Run) -> tuple[str, ...]:
     ]
     if run.why_stopped:
         lines.append(printable(f"Why the search ended: {run.why_stopped}."))
+    if run.cut_short:
+        lines.append(printable(f"What the budget could not hold: {run.cut_short}."))
     return tuple(lines)

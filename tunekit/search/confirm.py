@@ -26,8 +26,18 @@ def finalists(picks: Sequence[TrialRecord]) -> tuple[TrainConfig, ...]:
 
 
 def least_rounds(wanted: int) -> int:
-    """Return the rounds that are run whatever the time."""
+    """Return the rounds that a finalist should have at the least."""
     return min(MIN_ROUNDS, wanted)
+
+
+def rounds_done(records: Sequence[TrialRecord], config: TrainConfig) -> int:
+    """Return the rounds in which a config was run again."""
+    return len({r.round for r in records if r.role is TrialRole.CONFIRM and r.config == config})
+
+
+def rounds_s(records: Sequence[TrialRecord], configs: Sequence[TrainConfig], rounds: int) -> float:
+    """Return the seconds of some confirming rounds of these configs and the baseline."""
+    return rounds * sum(typical_duration_s(records, config) for config in (None, *configs))
 
 
 def rounds_due(
@@ -38,15 +48,13 @@ def rounds_due(
     Args:
         done: rounds that each finalist has behind it.
         wanted: rounds that each should have.
-        fitting: rounds that the time left has room for; MIN_ROUNDS are run in any case.
+        fitting: rounds that the time left has room for; what has none yet is run once in any case.
     """
-    least = least_rounds(wanted)
-    goal = wanted if fitting > 0 else least
+    goal = wanted if fitting > 0 else min(1, wanted)
     configs = tuple(config for config, count in done.items() if count < goal)
     if not configs:
         return (), 0
-    fewest = min(done[config] for config in configs)
-    return configs, max(least - fewest, min(fitting, goal - fewest))
+    return configs, max(1, min(fitting, goal - min(done[config] for config in configs)))
 
 
 def round_order(
@@ -63,24 +71,43 @@ def round_order(
 def typical_duration_s(records: Sequence[TrialRecord], config: TrainConfig | None) -> float:
     """Return the seconds that a trial of a config takes: as it did, else the mean of all measured.
 
-    Runs for losses alone don't count, nor does a trial that went on to look at details or one that was given
-    up early, if there are others.
+    Runs for losses alone don't count, nor does a trial that was given up early, if there are others.
     """
-    measured = [r for r in records if r.measurement and r.role is not TrialRole.NUMERICS]
-    whole = [r for r in measured if not r.is_abandoned] or measured
-    plain = [r for r in whole if r.measurement and r.measurement.details is None] or whole
-    same = [r for r in plain if (r.is_baseline_config if config is None else r.config == config)]
-    durations = [record.duration_s for record in same or plain]
-    return sum(durations) / len(durations) if durations else 0.0
+    whole = _whole(records)
+    same = [r for r in whole if (r.is_baseline_config if config is None else r.config == config)]
+    return _mean([plain_duration_s(record) for record in same or whole])
 
 
 def expected_duration_s(records: Sequence[TrialRecord], config: TrainConfig) -> float:
     """Return the seconds that a trial of a config is taken to need, compiling included."""
-    trial_s = typical_duration_s(records, None)
+    whole = _whole(records)
+    eager = [plain_duration_s(r) for r in whole if r.config and not r.config.compile]
+    eager_s = _mean(eager or [plain_duration_s(r) for r in whole])
     if not config.compile:
-        return trial_s
+        return eager_s
     compiled = [r.duration_s for r in records if r.config and r.config.compile and r.measurement]
-    return max(compiled, default=trial_s + COMPILE_PRIOR_S)
+    return max(compiled, default=eager_s + COMPILE_PRIOR_S)
+
+
+def plain_duration_s(record: TrialRecord) -> float:
+    """Return the seconds of a trial without what it looked at after its measurement, as its parts tell."""
+    loop = record.measurement.loop if record.measurement else None
+    if loop is None or record.measurement is None or record.measurement.details is None:
+        return record.duration_s
+    # What was left out before the window is left out again after the epoch's end.
+    batches = 2 * loop.discarded_batches + loop.steady_batches
+    start_s = loop.startup_s + loop.first_batch_s + loop.first_step_s
+    return min(record.duration_s, start_s + batches * loop.step_time_s + max(0.0, loop.boundary_s or 0.0))
+
+
+def _whole(records: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """Return the measured trials, without those given up early if there are others."""
+    measured = [r for r in records if r.measurement and r.role is not TrialRole.NUMERICS]
+    return [r for r in measured if not r.is_abandoned] or measured
+
+
+def _mean(seconds: Sequence[float]) -> float:
+    return sum(seconds) / len(seconds) if seconds else 0.0
 
 
 def details_to_confirm(records: Sequence[TrialRecord], config: TrainConfig | None) -> tuple[Detail, ...]:

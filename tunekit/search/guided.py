@@ -45,6 +45,10 @@ class Terms:
 
     most_s: float = math.inf
     """Longest that it may take."""
+    most_again_s: float = math.inf
+    """Longest that it may be known to take, so that there is time to confirm it."""
+    most_workers: float = math.inf
+    """Most that it may have."""
     least_gain: float = LEAST_GAIN
     """Of the best rate, as a share."""
     planned: PlannedTraining = NOTHING_PLANNED
@@ -77,7 +81,6 @@ class Guided:
     Args:
         space: the knobs and their values.
         host: the share of the machine that one rank can use.
-        most_workers: that a tier may take; None for as many as the space has.
         may_choose: whether a tier could choose what a trial ran; the fastest of these is to be beaten.
     """
 
@@ -85,12 +88,10 @@ class Guided:
         self,
         space: Sequence[KnobSpace],
         host: Host,
-        most_workers: int | None = None,
         may_choose: Callable[[TrialRecord], bool] = lambda record: True,
     ) -> None:
         self._space = tuple(space)
         self._host = host
-        self._most_workers = math.inf if most_workers is None else most_workers
         self._may_choose = may_choose
 
     @cached_property
@@ -109,8 +110,10 @@ class Guided:
         """
         candidates = [record for record in records if record.role.is_candidate]
         costs = self._costs(records)
-        is_open = self._untried(candidates) & (costs < terms.most_s) & self._fits_host(candidates)
-        is_open &= self._columns.workers <= self._most_workers
+        is_open = self._untried(candidates) & (costs <= terms.most_s) & self._fits_host(candidates)
+        if any(one.config and one.config.compile and one.measurement for one in records):
+            is_open &= ~self._columns.compiled | (costs <= terms.most_again_s)
+        is_open &= self._columns.workers <= terms.most_workers
         fitting = chances_to_fit(candidates, self._columns)
         places = np.flatnonzero(is_open & (fitting >= _LEAST_CHANCE))
         if not len(places):
@@ -159,6 +162,12 @@ class Guided:
             )
         )
         first = order[0]
+        # Of what there is no time for after that, what gains more comes first: else it is never seen.
+        last_call = gains_enough & pays & (rest.costs > terms.most_s - rest.costs[first])
+        if last_call.any():
+            rival = int(np.argmax(np.where(last_call, sure, -math.inf)))
+            if rest.costs[rival] > rest.costs[first] and sure[rival] > sure[first]:
+                first = rival
         return Proposal(
             config=self.configs[rest.places[first]],
             cost_s=float(rest.costs[first]),

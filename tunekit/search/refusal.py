@@ -19,26 +19,26 @@ _SHOWN_LINES = 10
 
 def refused_target(failure: Failure, options: SearchOptions) -> TunekitError:
     """Return the error that says why a target whose baseline failed can't be tuned."""
-    if failure.kind is OutcomeKind.TIMEOUT and options.budget_s <= options.trial_limit_s:
+    budget_s = options.budget_s
+    if failure.kind is OutcomeKind.TIMEOUT and budget_s is not None and budget_s <= options.trial_limit_s:
         return BudgetTooSmallError(
-            f"the baseline was not measured within the budget of {options.budget_s:.0f} s; "
-            "give --budget 15m or more"
+            f"the baseline was not measured within the budget of {budget_s:.0f} s; give --budget 15m or more"
         )
     return baseline_error(failure)
 
 
-def used_up(baseline: TrialRecord, options: SearchOptions) -> BudgetTooSmallError:
+def used_up(baseline: TrialRecord, budget_s: float) -> BudgetTooSmallError:
     """Return the error for a budget that the baseline alone took, with one that would do."""
     return BudgetTooSmallError(
         f"the baseline alone took {baseline.duration_s:.0f} s of the budget of "
-        f"{options.budget_s:.0f} s; use --budget {round(baseline.duration_s * 12)}s or more"
+        f"{budget_s:.0f} s; use --budget {round(baseline.duration_s * 12)}s or more"
     )
 
 
-def ended_before(config: TrainConfig, options: SearchOptions) -> BudgetTooSmallError:
+def ended_before(config: TrainConfig, budget_s: float) -> BudgetTooSmallError:
     """Return the error for a budget that ended while a batch was looked for that fits."""
     return BudgetTooSmallError(
-        f"the baseline ran out of memory, and the budget of {options.budget_s:.0f} s ended before "
+        f"the baseline ran out of memory, and the budget of {budget_s:.0f} s ended before "
         f"batch_size {config.batch_size} could be tried; use a longer --budget"
     )
 

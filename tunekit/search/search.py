@@ -1,5 +1,6 @@
 """The walk of a search: baseline, space, proposals, confirmation, recommendation."""
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -16,20 +17,28 @@ from tunekit.records.recommendation import Tier
 from tunekit.records.run import Run, RunStatus
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
 from tunekit.search.abandon import rate_to_beat
-from tunekit.search.assemble import Trials, assemble, is_barred, pick_tiers, run_noise
+from tunekit.search.assemble import Trials, assemble, is_barred
+from tunekit.search.budget import (
+    FEW_TRIALS,
+    USUAL_BUDGET_S,
+    chosen_text,
+    lengths_s,
+    needed_s,
+    short_text,
+)
 from tunekit.search.confirm import (
     FLOOR_PROCESSES,
     details_to_confirm,
     expected_duration_s,
-    finalists,
     least_rounds,
     next_round,
     round_order,
+    rounds_done,
     rounds_due,
-    typical_duration_s,
+    rounds_s,
 )
 from tunekit.search.folder import RunFolder
-from tunekit.search.guided import Proposal, Terms
+from tunekit.search.guided import Proposal
 from tunekit.search.predicted import Machine, begun, predicted, second_size, trace_details
 from tunekit.search.progress import SearchListener
 from tunekit.search.reach import Surroundings
@@ -46,15 +55,14 @@ from tunekit.search.refusal import (
 from tunekit.search.sizes import LOOK_TRIALS, sizes_to_look_at
 from tunekit.search.space import build_space, is_other_size, nearest
 from tunekit.search.study import Study
+from tunekit.search.time_left import ANSWERS, TimeLeft
 from tunekit.search.trained_on import on_device_of
-from tunekit.search.worth import Stop, expectation, least_gain, next_trial
+from tunekit.search.worth import Stop, expectation, next_trial
 from tunekit.trial.executor import Executor, KnownTarget, TrialSpec
 
 _CONFIRM_PASSES = 3
 _BASELINE_DETAILS = (Detail.QUEUE, Detail.SYNCS, Detail.PEAKS, Detail.FLOORS)
 """What the first trial looks at beyond its rate: predictions for other configs follow from it."""
-_CONFIRM_SHARE = 0.55
-"""Most of the budget that is kept back for confirmation."""
 
 
 class Search:
@@ -87,7 +95,7 @@ class Search:
         self._records = list(folder.load_trials())
         self._spent_before_s = sum(record.duration_s for record in self._records)
         self._started_at = clock()
-        self._guards_known = (-1, 0.0)
+        self._ran_out_of_time = False
         self.interrupted_run: Run | None = None
         """What Ctrl-C or a failure left, once it is on disk."""
 
@@ -112,10 +120,12 @@ class Search:
             self._trace_other_size(known)
             insist_on_length(self._planned)
             self._build_space(known)
+            self._set_budget()
             self._insist_on_batch(known)
             self._explore(known)
             self._fill_tiers(known)
             self._confirm(known)
+            self._say_what_was_cut()
             insist_on_a_result(self._run)
         except KeyboardInterrupt:
             self.interrupted_run = self._save(RunStatus.INTERRUPTED)
@@ -127,15 +137,29 @@ class Search:
 
     @property
     def _left_s(self) -> float:
-        return self._run.options.budget_s - self._spent_s
+        budget_s = self._run.options.budget_s or self._run.budget_s
+        return math.inf if budget_s is None else budget_s - self._spent_s
+
+    @property
+    def _over_budget(self) -> float | None:
+        """The budget, once it is used up."""
+        return self._run.options.budget_s if self._left_s <= 0 else None
 
     @property
     def _spent_s(self) -> float:
         return self._spent_before_s + self._clock() - self._started_at
 
     @property
+    def _time(self) -> TimeLeft:
+        return TimeLeft(self._run, tuple(self._records), self._left_s)
+
+    @property
     def _trials(self) -> Trials:
         return Trials(tuple(self._records))
+
+    @property
+    def _search_trials(self) -> int:
+        return sum(record.role is TrialRole.SEARCH for record in self._records)
 
     @property
     def _planned(self) -> PlannedTraining:
@@ -157,8 +181,8 @@ class Search:
             if baseline.failure is not None:
                 raise refused_target(baseline.failure, self._run.options)
             raise TargetError("what the baseline's agent told can't be read; see output.log of trial 0")
-        if self._left_s <= 0 and len(self._records) == 1:
-            raise used_up(baseline, self._run.options)
+        if (budget_s := self._over_budget) is not None and len(self._records) == 1:
+            raise used_up(baseline, budget_s)
         return self._shrink_until_learnt(baseline.config)
 
     def _shrink_until_learnt(self, config: TrainConfig) -> KnownTarget:
@@ -176,8 +200,8 @@ class Search:
                 )
             config = config.model_copy(update={"batch_size": max(1, config.batch_size // 2)})
             if all(record.config != config for record in self._records):
-                if self._left_s <= 0:
-                    raise ended_before(config, self._run.options)
+                if (budget_s := self._over_budget) is not None:
+                    raise ended_before(config, budget_s)
                 self._try(config, known, "the baseline ran out of memory: half its batch")
 
     def _trace_other_size(self, known: KnownTarget) -> None:
@@ -236,11 +260,11 @@ class Search:
         study = Study(self._run.space, self._run.rank_host, self._folder.journal)
         study.tell(self._records)
         while self._may_add:
-            terms = Terms(self._time_for_a_trial_s, least_gain(run_noise(self._trials)), self._planned)
-            searched = sum(record.role is TrialRole.SEARCH for record in self._records)
-            coming = next_trial(study, terms, searched)
+            terms = self._time.terms
+            coming = next_trial(study, terms, self._search_trials)
             if isinstance(coming, Stop):
                 self._run = self._run.model_copy(update={"why_stopped": coming.why})
+                self._ran_out_of_time = coming.why is None
                 if coming.why is not None:
                     self._listener.said(coming.why)
                 return
@@ -249,7 +273,7 @@ class Search:
     def _try_proposed(self, proposal: Proposal, known: KnownTarget) -> TrialRecord:
         """Run a proposal; the first of its mode looks at other batch sizes too."""
         sizes: tuple[int, ...] = ()
-        if self._run.world_size == 1 and self._time_for_a_trial_s >= LOOK_TRIALS * proposal.cost_s:
+        if self._run.world_size == 1 and self._time.for_a_trial_s >= LOOK_TRIALS * proposal.cost_s:
             sizes = sizes_to_look_at(proposal.config, self._records, self._run.space, self._run.rank_host)
         rates = [record.rate_samples_per_s or 0.0 for record in self._trials.candidates]
         purpose = expectation(proposal, self._run.world_size, max(rates, default=None))
@@ -262,30 +286,61 @@ class Search:
         explored = sum(record.role.is_candidate for record in self._records)
         return most is None or explored < most
 
-    @property
-    def _time_for_a_trial_s(self) -> float:
-        """The longest trial that leaves time enough for confirmation, in seconds."""
-        reserve_s = min(
-            4 * self._run.options.confirm_rounds * typical_duration_s(self._records, None),
-            _CONFIRM_SHARE * self._run.options.budget_s,
-        )
-        return self._left_s - reserve_s - self._guards_s
+    # --- the budget ------------------------------------------------------------------------
+
+    def _set_budget(self) -> None:
+        """Set the budget that the user left open; say of one that was given what it has no room for."""
+        asked = self._run.options
+        # By the first measured trial alone, so that a resumed search has the same.
+        measured = [place for place, record in enumerate(self._records) if record.measurement]
+        first = self._records[: measured[0] + 1] if measured else []
+        needed = needed_s(first, self._run.space, asked) if first else USUAL_BUDGET_S
+        budget_s = asked.budget_s or self._run.budget_s or max(needed, USUAL_BUDGET_S)
+        self._run = self._run.model_copy(update={"budget_s": budget_s})
+        if not first:
+            return
+        trial_s, _ = lengths_s(first)
+        if asked.budget_s is None:
+            self._listener.said(chosen_text(budget_s, trial_s, asked))
+            return
+        least = least_rounds(asked.confirm_rounds)
+        round_s = rounds_s(first, (), 1) + trial_s
+        trials = max(0, int((self._left_s - least * round_s) // trial_s))
+        if not self._search_trials and trials < min(FEW_TRIALS, asked.max_trials or FEW_TRIALS):
+            rounds = min(least, max(0, int((self._left_s - trials * trial_s) // round_s)))
+            self._listener.said(short_text(budget_s, trials, rounds, needed, asked))
+
+    def _say_what_was_cut(self) -> None:
+        """Say what the budget had no room for, if it was too little to trust."""
+        asked = self._run.options
+        trials = self._search_trials
+        again = {record.config for record in self._trials.confirming if record.config}
+        rounds = max((rounds_done(self._records, config) for config in again), default=0)
+        missed = self._time.missed
+        few = min(FEW_TRIALS, (asked.max_trials or FEW_TRIALS + 1) - 1)
+        is_too_little = trials < few or rounds < least_rounds(asked.confirm_rounds)
+        if missed or (self._ran_out_of_time and is_too_little):
+            budget_s = self._run.budget_s or USUAL_BUDGET_S
+            needed = needed_s(self._records, self._run.space, asked)
+            told = short_text(budget_s, trials, rounds, needed, asked, missed)
+            self._run = self._run.model_copy(update={"cut_short": told})
+            self._listener.said(told)
 
     def _fill_tiers(self, known: KnownTarget) -> None:
         """Run a config made to fit for each tier that would otherwise have none, or only the baseline.
 
         It is the best that was measured, in the baseline's own mode where the tier does not take its.
         """
-        for tier in Tier:
-            barred = barred_modes(self._records)
+        for tier in ANSWERS:
             best = best_of(self._trials.candidates, self._planned)
-            pick = self._picks().get(tier)
+            pick = self._time.picks.get(tier)
             if best is None or (pick is not None and (pick is best or not pick.is_baseline_config)):
                 continue
-            if pick is not None and self._left_s < self._least_confirmation_s() + best.duration_s:
+            config = self._made_to_fit(best, tier, known)
+            trial_s = expected_duration_s(self._records, config)
+            beside = () if tier is ANSWERS[0] else self._time.to_confirm
+            if pick is not None and not self._time.holds_rounds(*beside, config, after_s=trial_s):
                 continue
-            mode = Mode.of(known.baseline) if is_barred(best, tier, barred) else None
-            config = nearest(self._run.space, made_to_fit(best, tier, self._run.rank_host, mode))
             for _ in range(3):
                 # One that was given up is run to its end where it has nothing to beat.
                 searched = [r for r in self._records if r.role is not TrialRole.NUMERICS]
@@ -295,12 +350,16 @@ class Search:
                     if not self._may_add or self._left_s <= 0:
                         return
                     record = self._try(config, known, f"made to fit {tier.value}")
-                if tier in self._picks():
+                if tier in self._time.picks:
                     break
                 if record.failure is not None and not record.failure.kind.is_memory:
                     break
                 smaller = config.model_copy(update={"batch_size": max(1, config.batch_size // 2)})
                 config = nearest(self._run.space, smaller)
+
+    def _made_to_fit(self, best: TrialRecord, tier: Tier, known: KnownTarget) -> TrainConfig:
+        mode = Mode.of(known.baseline) if is_barred(best, tier, barred_modes(self._records)) else None
+        return nearest(self._run.space, made_to_fit(best, tier, self._run.rank_host, mode))
 
     # --- numerics --------------------------------------------------------------------------
 
@@ -309,35 +368,14 @@ class Search:
 
         Confirmation comes first: a run that would leave it less time than its fewest rounds is left out.
         """
-        while modes := modes_due(self._records, self._picks().values()):
+        while modes := modes_due(self._records, self._time.picks.values()):
             config = modes[0].applied_to(known.baseline)
-            needed_s = expected_duration_s(self._records, config)
-            if self._left_s < needed_s + self._least_confirmation_s():
+            guard_s = expected_duration_s(self._records, config)
+            if not self._time.holds_rounds(*self._time.to_confirm, after_s=guard_s):
                 return
             purpose = f"losses of {mode_name(modes[0], known.baseline)} against the baseline's"
             self._run_trial(TrialSpec(self._next_number, TrialRole.NUMERICS, config), known, purpose)
             self._fill_tiers(known)
-
-    def _least_confirmation_s(self) -> float:
-        """Return the seconds of the fewest rounds of what is chosen and not yet confirmed so far."""
-        configs = finalists(list(self._picks().values()))
-        least = least_rounds(self._run.options.confirm_rounds)
-        rounds = max((least - self._rounds_done(config) for config in configs), default=0)
-        return max(0, rounds) * sum(typical_duration_s(self._records, config) for config in (None, *configs))
-
-    @property
-    def _guards_s(self) -> float:
-        """The seconds of the guarding runs that the choice of this moment calls for."""
-        count = len(self._records)
-        if count != self._guards_known[0]:
-            modes = modes_due(self._records, self._picks().values())
-            configs = (mode.applied_to(self._baseline_config()) for mode in modes)
-            seconds = sum(expected_duration_s(self._records, config) for config in configs)
-            self._guards_known = (count, seconds)
-        return self._guards_known[1]
-
-    def _picks(self) -> dict[Tier, TrialRecord]:
-        return pick_tiers(self._trials, self._run.rank_host, self._run.options)
 
     # --- confirmation ----------------------------------------------------------------------
 
@@ -347,26 +385,23 @@ class Search:
         baseline_runs = baseline is not None and baseline.measurement is not None
         for number in range(_CONFIRM_PASSES):
             self._guard_losses(known)
-            picks = self._picks()
-            if not picks and not baseline_runs:
+            chosen = self._time.to_confirm
+            if not chosen and not baseline_runs:
                 return  # nothing ran that could be run again
-            done = {config: self._rounds_done(config) for config in finalists(list(picks.values()))}
-            round_s = sum(typical_duration_s(self._records, config) for config in (None, *done))
+            done = {config: rounds_done(self._records, config) for config in chosen}
             wanted = self._run.options.confirm_rounds
-            fitting = int(max(0.0, self._left_s) // round_s) if round_s else wanted
+            fitting = self._time.rounds_fitting(chosen)
+            self._ran_out_of_time |= fitting < least_rounds(wanted)
             if number and not fitting:
                 return  # what is confirmed so far has to do
             configs, rounds = rounds_due(done, wanted, fitting)
             if not configs:
                 measured = [one for one in self._trials.baseline_confirm if one.measurement]
                 lacking = FLOOR_PROCESSES - len(measured)
-                if not baseline_runs or lacking <= 0:
+                if not baseline_runs or lacking <= 0 or not fitting:
                     return
-                rounds = max(lacking, min(fitting, wanted))
+                rounds = min(fitting, max(lacking, wanted) if self._search_trials else lacking)
             self._run_rounds(configs, baseline_runs, rounds, known)
-
-    def _rounds_done(self, config: TrainConfig) -> int:
-        return len({record.round for record in self._trials.confirm_of(config)})
 
     def _run_rounds(
         self, configs: Sequence[TrainConfig], baseline_runs: bool, rounds: int, known: KnownTarget
@@ -407,7 +442,8 @@ class Search:
 
     def _run_trial(self, spec: TrialSpec, known: KnownTarget | None, purpose: str) -> TrialRecord:
         """Run (or refuse) one trial and put its record on disk."""
-        self._listener.trial_started(spec, purpose, max(0.0, self._left_s))
+        left_s = None if self._left_s == math.inf else max(0.0, self._left_s)
+        self._listener.trial_started(spec, purpose, left_s)
         refusal = why_refused(spec.config, self._records, self._run.rank_host)
         if refusal is not None:
             record = refused_record(spec, refusal)

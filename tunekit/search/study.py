@@ -18,7 +18,8 @@ from tunekit.records.config import TrainConfig
 from tunekit.records.host import Host
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import KnobSpace, KnobValue
-from tunekit.records.trial import TrialRecord
+from tunekit.records.trial import TrialRecord, TrialRole
+from tunekit.search.budget import FEW_TRIALS
 from tunekit.search.guided import ANY_TERMS, Guided, Proposal, Terms
 from tunekit.search.sampler import ThroughputSampler, parameters_of
 from tunekit.search.space import config_from, contains
@@ -49,8 +50,7 @@ class Study:
         if journal is not None:
             storage = JournalStorage(JournalFileBackend(str(journal)))
         self._study = optuna.create_study(storage=storage, study_name=STUDY_NAME, direction="maximize")
-        most_workers = POLICIES[Tier.AGGRESSIVE].max_workers(host.cpus)
-        self._guided = Guided(self._space, host, most_workers, self._may_choose)
+        self._guided = Guided(self._space, host, self._may_choose)
         self._records: list[TrialRecord] = []
         self._terms = ANY_TERMS
         self._sampler = ThroughputSampler(
@@ -72,7 +72,7 @@ class Study:
         Args:
             terms: what a trial must promise, and may cost.
         """
-        self._terms = terms
+        self._terms = replace(terms, most_workers=min(terms.most_workers, self._most_workers))
         # Asked of a study of its own, so that no waiting trial is left in the journal.
         scratch = optuna.create_study(direction="maximize", sampler=self._sampler)
         trial = scratch.ask()
@@ -91,6 +91,13 @@ class Study:
     def is_exhausted(self) -> bool:
         """Whether every config of the space was tried."""
         return self._guided.is_exhausted(self._records)
+
+    @property
+    def _most_workers(self) -> int:
+        """What the answer's tier may have, to begin with: more takes confirming rounds of its own."""
+        searched = sum(record.role is TrialRole.SEARCH for record in self._records)
+        tier = Tier.BALANCED if searched < FEW_TRIALS else Tier.AGGRESSIVE
+        return POLICIES[tier].max_workers(self._host.cpus)
 
     def _may_choose(self, record: TrialRecord) -> bool:
         """Return whether a tier could choose a trial's config and the user's own limits allow it."""

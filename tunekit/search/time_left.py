@@ -1,0 +1,172 @@
+"""What the time that a search has left has room for: trials, losses' guards, and confirmation. Pure."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+from tunekit.recommend.loss_guard import modes_due
+from tunekit.recommend.planned_training import planned_training
+from tunekit.recommend.tiers import BALANCED_TOLERANCE, best_of
+from tunekit.records.config import TrainConfig
+from tunekit.records.recommendation import Tier
+from tunekit.records.run import Run
+from tunekit.records.trial import TrialRecord, TrialRole
+from tunekit.search.assemble import Trials, pick_tiers, run_noise
+from tunekit.search.budget import SEARCH_TRIALS, lengths_s
+from tunekit.search.confirm import (
+    FLOOR_PROCESSES,
+    expected_duration_s,
+    finalists,
+    least_rounds,
+    rounds_done,
+    rounds_s,
+)
+from tunekit.search.guided import Terms
+from tunekit.search.worth import least_gain
+
+ANSWERS = (Tier.BALANCED, Tier.AGGRESSIVE, Tier.CONSERVATIVE)
+"""The order in which tiers are filled and confirmed where there is not time for all."""
+_SLACK = 0.05
+"""Share of the budget by which the fewest rounds of confirmation may overrun it."""
+
+
+@dataclass(frozen=True)
+class TimeLeft:
+    """What there is time for, by the trials so far.
+
+    Args:
+        run: options, host and budget; its trials are ignored in favour of the records.
+        records: all trials so far; the baseline's first.
+        left_s: of the budget.
+    """
+
+    run: Run
+    records: tuple[TrialRecord, ...]
+    left_s: float
+
+    @cached_property
+    def terms(self) -> Terms:
+        """What the next trial must promise, and may cost."""
+        # Beside what is chosen; what is known to take longer than that must leave room for its own rounds.
+        alone_s = self.left_s - rounds_s(self.records, (), self._least) - self._guards_s
+        return Terms(
+            most_s=self.for_a_trial_s,
+            most_again_s=alone_s / (1 + self._least),
+            least_gain=least_gain(run_noise(self._trials)),
+            planned=planned_training(self.run.options, self.records),
+        )
+
+    @cached_property
+    def for_a_trial_s(self) -> float:
+        """The longest trial that leaves time enough for confirmation, in seconds.
+
+        Until there were SEARCH_TRIALS, only its fewest rounds are kept back: another trial brings more than
+        another round. For the very first trial, fewer do.
+        """
+        trial_s, _ = lengths_s(self.records)
+        searched = sum(record.role is TrialRole.SEARCH for record in self.records)
+        rounds = self.run.options.confirm_rounds if searched >= SEARCH_TRIALS else self._least
+        most_s = self.left_s - self._reserve_s(rounds, trial_s) - self._guards_s
+        if most_s < trial_s and not searched:
+            fewer_s = self._reserve_s(min(self._least, FLOOR_PROCESSES), trial_s)
+            most_s = min(trial_s, self.left_s + self._slack_s - fewer_s - self._guards_s)
+        return most_s
+
+    @cached_property
+    def picks(self) -> dict[Tier, TrialRecord]:
+        """The tiers' choice among what the time left can confirm; among all, where that is nothing."""
+        fitting = [
+            record
+            for record in self._trials.candidates
+            if record.is_baseline_config or (record.config and self.holds_rounds(record.config))
+        ]
+        picks = pick_tiers(self._trials, self.run.rank_host, self.run.options, fitting)
+        return picks if finalists(list(picks.values())) else self._all_picks
+
+    @property
+    def to_confirm(self) -> tuple[TrainConfig, ...]:
+        """The finalists, the answer's first, as many as the time left can confirm; one at the least."""
+        return self._as_many_as_fit(self.picks)
+
+    @property
+    def missed(self) -> tuple[int, float] | None:
+        """The number of a faster trial that was not confirmed, and its rate over the best that was."""
+        confirmed = self._trials.confirmed
+        chosen = self._all_picks.get(Tier.AGGRESSIVE)
+        best = best_of(confirmed, planned_training(self.run.options, self.records))
+        if chosen is None or best is None or any(one.number == chosen.number for one in confirmed):
+            return None
+        ratio = (chosen.rate_samples_per_s or 0.0) / (best.rate_samples_per_s or math.inf)
+        return (chosen.number, ratio) if ratio > 1 + BALANCED_TOLERANCE else None
+
+    def holds_rounds(self, *configs: TrainConfig, after_s: float = 0.0) -> bool:
+        """Return whether the fewest rounds of these configs that are still to run fit the time left.
+
+        Args:
+            configs: to confirm beside the baseline.
+            after_s: what else is run before, in seconds.
+        """
+        due = max((self._least - rounds_done(self.records, config) for config in configs), default=0)
+        return after_s + rounds_s(self.records, configs, max(0, due)) <= self.left_s + self._slack_s
+
+    def rounds_fitting(self, configs: tuple[TrainConfig, ...]) -> int:
+        """Return how many rounds of these configs fit the time left, the fewest with a little beyond it."""
+        round_s = rounds_s(self.records, configs, 1)
+        if not round_s:
+            return self.run.options.confirm_rounds
+        fitting, with_slack = (
+            int(max(0.0, s) // round_s) for s in (self.left_s, self.left_s + self._slack_s)
+        )
+        return max(fitting, min(self._least, with_slack))
+
+    @cached_property
+    def _trials(self) -> Trials:
+        return Trials(self.records)
+
+    @cached_property
+    def _all_picks(self) -> dict[Tier, TrialRecord]:
+        return pick_tiers(self._trials, self.run.rank_host, self.run.options)
+
+    @property
+    def _least(self) -> int:
+        return least_rounds(self.run.options.confirm_rounds)
+
+    @property
+    def _slack_s(self) -> float:
+        return _SLACK * (self.run.budget_s or 0.0)
+
+    @cached_property
+    def _guards_s(self) -> float:
+        """The seconds of the runs for losses that the choice of this moment calls for."""
+        own = next(record.config for record in self.records if record.config is not None)
+        configs = (mode.applied_to(own) for mode in modes_due(self.records, self.picks.values()))
+        return sum(expected_duration_s(self.records, config) for config in configs)
+
+    def _reserve_s(self, rounds: int, trial_s: float) -> float:
+        """Return the seconds that confirmation takes, by what would be chosen now.
+
+        Aggressive's is left out where it is as fast as the answer: that stands for it if need be.
+        """
+        picks = self.picks
+        answer, fastest = picks.get(ANSWERS[0]), picks.get(Tier.AGGRESSIVE)
+        is_filled = answer is not None and not answer.is_baseline_config
+        if is_filled and fastest is not None and _is_as_fast(answer, fastest):
+            picks = {tier: pick for tier, pick in picks.items() if tier is not Tier.AGGRESSIVE}
+        configs = self._as_many_as_fit(picks)
+        reserve_s = rounds_s(self.records, configs, rounds)
+        if not configs:
+            return reserve_s + rounds * trial_s
+        # What is faster breaks the answer's limits: one made to fit them is to be run and confirmed.
+        return reserve_s if is_filled else reserve_s + (1 + rounds) * trial_s
+
+    def _as_many_as_fit(self, picks: dict[Tier, TrialRecord]) -> tuple[TrainConfig, ...]:
+        kept: tuple[TrainConfig, ...] = ()
+        for config in finalists([picks[tier] for tier in ANSWERS if tier in picks]):
+            if not kept or self.holds_rounds(*kept, config):
+                kept = (*kept, config)
+        return kept
+
+
+def _is_as_fast(answer: TrialRecord | None, fastest: TrialRecord) -> bool:
+    rate = answer.rate_samples_per_s if answer else None
+    return (fastest.rate_samples_per_s or 0.0) <= (rate or 0.0) * (1 + BALANCED_TOLERANCE)
