@@ -106,7 +106,11 @@ def check_prediction(add: Add, host: Host, folder: Path) -> None:
         seen = list(pool.map(lambda config: _measured(config, host), configs))
     for config, one in zip(configs, seen, strict=True):
         precision = "fp32" if config.precision == "tf32" else config.precision
-        _check_config(add, config, predicted[config.model, precision], one, on_gpu)
+        peaks = predicted[config.model, precision]
+        if isinstance(one, str) and _OUT_OF_MEMORY in one and not isinstance(peaks, str):
+            _check_end(add, config, peaks[config.batch], host.accelerators[0].memory_bytes, beside)
+        else:
+            _check_config(add, config, peaks, one, on_gpu)
     if on_gpu:
         _check_context(add, configs, seen, beside)
     add("predictions and measurements took", f"{time.monotonic() - began_s:.0f} s", None)
@@ -198,10 +202,11 @@ class _Told:
     errors: IO[str]
 
     def last_words(self) -> str:
-        """Return why it told nothing."""
+        """Return why it told nothing: that memory ended, wherever that is said, or else its last line."""
         self.errors.seek(0)
         lines = [line.strip() for line in self.errors if line.strip()]
-        return lines[-1][:200] if lines else "it ended and wrote nothing"
+        ends = [line for line in lines if _OUT_OF_MEMORY in line]
+        return (ends or lines or ["it ended and wrote nothing"])[-1][:200]
 
 
 @contextmanager
@@ -250,6 +255,18 @@ def _check_config(
         f"{bytes_text(seen.context)}"
     )
     add(config.name, figure, off >= -GOAL if config.is_compiled else abs(off) <= GOAL)
+
+
+def _check_end(
+    add: Add, config: Config, peak: PeakPredicted, memory_bytes: int | None, beside: OutsideTorch
+) -> None:
+    """Hold a training that ran out of memory against what was predicted: more than the device has."""
+    needed = peak.reserved_bytes + beside.context.low
+    figure = (
+        f"ran out of memory; reserved {bytes_text(peak.reserved_bytes)} predicted and context "
+        f"{bytes_text(beside.context.low)} of the device's {bytes_text(memory_bytes)}"
+    )
+    add(config.name, figure, memory_bytes is not None and needed > memory_bytes)
 
 
 def _check_context(

@@ -30,7 +30,7 @@ class Seen:
 
 @pytest.fixture
 def registered() -> Iterator[None]:
-    """Hooks that are gone after the test."""
+    """Hooks, and the count of captured graphs, that are gone after the test."""
     hooks = (OPTIMIZERS._global_optimizer_pre_hooks, OPTIMIZERS._global_optimizer_post_hooks)
     before = [dict(one) for one in hooks]
     yield
@@ -38,6 +38,7 @@ def registered() -> Iterator[None]:
         one.clear()
         one.update(kept)
     torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
 
 
 def train(steps: int) -> None:
