@@ -46,6 +46,7 @@ GOAL = 0.04
 _GIB_EACH = 30
 """What the largest of the configs takes, at most: so many run at a time as fit."""
 _MOST_AT_ONCE = 4
+_OUT_OF_MEMORY = "out of memory"
 _SETTLE_S = 0.5
 
 Add = Callable[[str, str, bool | None], None]
