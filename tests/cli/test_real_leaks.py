@@ -80,7 +80,7 @@ def test_no_planted_secret_is_written_or_shown(tmp_path: Path):
 
     bound = ("--bind", "batch_size=config.yaml:data.batch_size", "--window", "0.3")
     tunekit(
-        "search", *bound, "--trials", "2", "--confirm", "1", "--budget", "120", "--out", "run", "--", *command
+        "search", *bound, "--trials", "2", "--confirm", "1", "--budget", "10m", "--out", "run", "--", *command
     )
     tunekit("search", *bound, "--out", "run", "--", *command, code=2)
     tunekit("report", "run")

@@ -13,7 +13,7 @@ from tunekit.records.trial import TrialRole
 
 pytestmark = pytest.mark.real
 
-QUICK = ("--window", "0.3", "--confirm", "1", "--budget", "150s", "--gpu", "cpu", "--fix", "compile=false")
+QUICK = ("--window", "0.3", "--confirm", "1", "--budget", "10m", "--gpu", "cpu", "--fix", "compile=false")
 SCRIPT = str(ZOO / "language_model.py")
 
 

@@ -134,7 +134,7 @@ def test_garbage_among_the_events_is_passed_over(tmp_path: Path) -> None:
 def test_a_search_whose_every_trial_with_workers_fails_goes_on_to_its_end(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     search = [sys.executable, "-m", "tunekit", "search", "--out", str(folder)]
-    search += ["--budget", "60s", "--window", "0.3", "--confirm", "1", "--trials", "4"]
+    search += ["--budget", "5m", "--window", "0.3", "--confirm", "1", "--trials", "4"]
     for fixed in (
         "compile=false",
         "precision=fp32",
