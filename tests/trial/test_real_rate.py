@@ -13,8 +13,8 @@ pytestmark = pytest.mark.real
 
 def test_the_rate_is_what_the_script_prints_for_the_same_steps(tmp_path: Path) -> None:
     # One step more or less is over 1% in each; waiting for a core between the two clocks spoils some.
-    ratios = [rate_over_printed(tmp_path / str(number)) for number in range(3)]
-    assert min(ratios, key=lambda ratio: abs(ratio - 1)) == pytest.approx(1.0, rel=0.01)
+    ratios = (rate_over_printed(tmp_path / str(number)) for number in range(6))
+    assert any(ratio == pytest.approx(1.0, rel=0.01) for ratio in ratios)
 
 
 def rate_over_printed(folder: Path) -> float:
