@@ -97,8 +97,10 @@ for _ in range(600):  # a mask of a byte per element ends where its segment does
     between.append(torch.empty(24 << 20, dtype=torch.uint8, device="cuda"))
 del between, values
 torch.cuda.empty_cache()
-for values, dropped in kept:
-    dropped.backward(torch.ones_like(values))
+# Held until the end, so that backward's thread drops no last reference while Python exits.
+gradients = [torch.ones_like(values) for values, _ in kept]
+for gradient, (_, dropped) in zip(gradients, kept):
+    dropped.backward(gradient)
 torch.cuda.synchronize()
 """
 
