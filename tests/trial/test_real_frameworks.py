@@ -151,10 +151,13 @@ def test_the_ranks_are_counted(words: tuple[str, ...], trials_of: SharedTrials) 
 )
 def test_the_rate_is_that_of_all_ranks(words: tuple[str, ...], trials_of: SharedTrials) -> None:
     trials = trials_of(words)
-    loop_of(trials.baseline)
+    loop = loop_of(trials.baseline)
     printed = [float(rate) for rate in re.findall(r"samples/s (\d+)", trials.output(0))]
+    # Every five steps the script prints their rate; other work may slow any of them down.
+    first, last = loop.discarded_batches, loop.discarded_batches + loop.steady_batches
+    within = printed[-(-first // 5) : last // 5]
     assert trials.baseline is not None
-    assert trials.baseline.rate_samples_per_s == pytest.approx(statistics.median(printed), rel=0.4)
+    assert trials.baseline.rate_samples_per_s == pytest.approx(statistics.harmonic_mean(within), rel=0.4)
 
 
 def test_no_epoch_is_ended_early_on_one_rank_of_several(trials_of: SharedTrials) -> None:
