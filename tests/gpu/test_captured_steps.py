@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from gpu_environment import SimulatedGpu
+from gpu_environment import ON_THIS_THREAD, SimulatedGpu
 
 from tunekit.agent import SITE_FOLDER
 
@@ -61,7 +61,7 @@ def test_captured_steps_are_left_alone_and_their_replays_counted(
     simulated_gpu: SimulatedGpu, tmp_path: Path
 ) -> None:
     script = tmp_path / "captured.py"
-    script.write_text(SCRIPT)
+    script.write_text(ON_THIS_THREAD + SCRIPT)
     done = simulated_gpu.run([script], more={"PYTHONPATH": str(SITE_FOLDER)})
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == [3, 3, 8, 3, True]

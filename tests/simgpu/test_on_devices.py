@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 
 import pytest
-from gpu_environment import on_both_torches
+from gpu_environment import ON_THIS_THREAD, on_both_torches
 from real_trials import is_alive
 
 from simgpu.environment import Environment
@@ -97,16 +97,14 @@ for _ in range(600):  # a mask of a byte per element ends where its segment does
     between.append(torch.empty(24 << 20, dtype=torch.uint8, device="cuda"))
 del between, values
 torch.cuda.empty_cache()
-# Held until the end, so that backward's thread drops no last reference while Python exits.
-gradients = [torch.ones_like(values) for values, _ in kept]
-for gradient, (_, dropped) in zip(gradients, kept):
-    dropped.backward(gradient)
+for _, dropped in kept:
+    dropped.backward(torch.ones_like(dropped))
 torch.cuda.synchronize()
 """
 
 
 def test_a_small_kernel_on_operands_of_two_types_reads_none_past_its_end(simulated_gpu: SimulatedGpu) -> None:
-    done = simulated_gpu.run(["-c", DROPS_OUT])
+    done = simulated_gpu.run(["-c", ON_THIS_THREAD + DROPS_OUT])
     assert done.returncode == 0, done.stderr
 
 

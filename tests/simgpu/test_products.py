@@ -4,7 +4,7 @@ import json
 import re
 
 import pytest
-from gpu_environment import on_both_torches
+from gpu_environment import ON_THIS_THREAD, on_both_torches
 
 from simgpu.machine import SimulatedGpu
 from simgpu.trace import Work
@@ -30,8 +30,7 @@ layer = torch.nn.Conv2d(64, 128, 3, padding=1).cuda().to(memory_format=layout)
 images = torch.ones(64, 64, 56, 56, device="cuda").to(memory_format=layout).requires_grad_()
 for _ in range(2):
     with torch.autocast("cuda", dtype=dtype, enabled=dtype != torch.float32):
-        loss = layer(images).sum()
-        loss.backward()
+        layer(images).sum().backward()
 torch.cuda.synchronize()
 print(json.dumps(torch.cuda.max_memory_allocated()))
 """
@@ -44,8 +43,7 @@ for kind in ("LSTM", "GRU"):
     before = torch.cuda.memory_allocated()
     output = layer(sequences)[0]
     kept = torch.cuda.memory_allocated() - before
-    loss = output.sum()
-    loss.backward()
+    output.sum().backward()
     torch.cuda.synchronize()
     seen[kind] = {"kept": kept, "blocks": len({w.untyped_storage().data_ptr() for w in layer.parameters()})}
     del layer, sequences, output
@@ -57,8 +55,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 shape = {"dtype": torch.bfloat16, "device": "cuda", "requires_grad": True}
 heads = [torch.ones(8, 16, 1024, 64, **shape) for _ in range(3)]
 with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
-    loss = torch.nn.functional.scaled_dot_product_attention(*heads).sum()
-    loss.backward()
+    torch.nn.functional.scaled_dot_product_attention(*heads).sum().backward()
 torch.cuda.synchronize()
 """
 ONE_PRODUCT = "import torch; torch.ones(64, 64, device='cuda') @ torch.ones(64, 64, device='cuda')"
@@ -72,7 +69,7 @@ def named(gpu: SimulatedGpu, pattern: str) -> list[Work]:
 
 def peak(gpu: SimulatedGpu, *how: str, devices: str = "a10g") -> int:
     """The most that torch had allocated while it trained a convolution."""
-    done = gpu.run(["-c", CONVOLUTION, *how], devices)
+    done = gpu.run(["-c", ON_THIS_THREAD + CONVOLUTION, *how], devices)
     assert done.returncode == 0, done.stderr
     return int(json.loads(done.stdout))
 
@@ -131,7 +128,7 @@ def test_tf32_is_used_where_it_is_allowed(simulated_gpu: SimulatedGpu) -> None:
 
 @on_both_torches
 def test_recurrent_layers_keep_what_cudnn_was_seen_to_keep(simulated_gpu: SimulatedGpu) -> None:
-    done = simulated_gpu.run(["-c", RECURRENT])
+    done = simulated_gpu.run(["-c", ON_THIS_THREAD + RECURRENT])
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout)
     output = 4 * 250 * 100 * 320
@@ -144,7 +141,7 @@ def test_recurrent_layers_keep_what_cudnn_was_seen_to_keep(simulated_gpu: Simula
 
 @on_both_torches
 def test_attention_by_cudnn_has_two_products_and_five_backward(simulated_gpu: SimulatedGpu) -> None:
-    done = simulated_gpu.run(["-c", ATTENTION], "h100-sxm")
+    done = simulated_gpu.run(["-c", ON_THIS_THREAD + ATTENTION], "h100-sxm")
     assert done.returncode == 0, done.stderr
     forward, backward = named(simulated_gpu, "attention .* bf16 heads 128 1024x1024x64")
     assert backward.duration_ns == pytest.approx(2.5 * forward.duration_ns, rel=0.05)
