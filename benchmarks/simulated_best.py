@@ -4,8 +4,8 @@
     python benchmarks/simulated_best.py --device a10g --loop tokens       # one of them; both may be repeated
     python benchmarks/simulated_best.py --table                           # what was measured so far
 
-For each device and loop of `simulated_loop.py` a small grid of configs is run plainly, without tunekit; then
-`tunekit search` looks for the best by itself. Its Balanced and Aggressive are then run plainly too, in turns
+For each device and loop of `simulated_loop.py`, `tunekit search` looks for the best by itself; then a small grid
+of configs is run plainly, without tunekit. The search's Balanced and Aggressive are then run plainly too, in turns
 with the grid's best, each in fresh processes; the noise floor is that of the grid's best. Everything is kept
 in --out, and what is there already is not run again. Needs the environment of `python -m simgpu environment`.
 """
@@ -32,12 +32,19 @@ ROOT = Path(__file__).resolve().parents[1]
 LOOP = ROOT / "benchmarks" / "simulated_loop.py"
 SLOWER = {"t4": 8, "a10g": 32, "a100-sxm-80": 32, "h200": 96}
 """By device: how much slower than described, so that the host's own time is small beside it."""
+AS_DESCRIBED = "resnet50"
+"""The loop whose steps are long enough by themselves."""
 LAUNCHES = {"clicks": ":launch_ns=100000"}
 """A slow launch is what bounds it."""
-LOOPS = ("images", "tokens", "clicks")
+LOOPS = ("images", "tokens", "clicks", AS_DESCRIBED)
 FLAGS = ("pin_memory", "compile", "channels_last")
 KNOBS = ("batch_size", "num_workers", "prefetch_factor", "precision", *FLAGS)
-BATCHES = (16, 64, 256)
+BATCHES = {
+    "images": (16, 64, 256),
+    "tokens": (16, 64, 256),
+    "clicks": (16, 64, 256),
+    "resnet50": (64, 128, 192),
+}
 ROUNDS = 3
 
 Knobs = dict[str, Any]
@@ -46,10 +53,10 @@ Knobs = dict[str, Any]
 def grid_of(device: str, loop: str) -> list[Knobs]:
     """Return the configs that are run plainly; compiled ones in 16 bit alone, where they are fastest."""
     half = "fp16" if device == "t4" else "bf16"
-    precisions = ["fp32", half] if device == "t4" else ["fp32", "tf32", half]
+    precisions = ["fp32", half] if device == "t4" or loop == "resnet50" else ["fp32", "tf32", half]
     modes = [(precision, False) for precision in precisions] + [(half, True)]
-    workers = (0,) if loop == "tokens" else (0, 2)
-    layouts = (False, True) if loop == "images" else (False,)
+    workers = {"tokens": (0,), "resnet50": (1,)}.get(loop, (0, 2))
+    layouts = (False, True) if loop in ("images", "resnet50") else (False,)
     return [
         {
             "batch_size": batch,
@@ -57,9 +64,10 @@ def grid_of(device: str, loop: str) -> list[Knobs]:
             "precision": precision,
             "compile": is_compiled,
             "channels_last": layout,
+            "pin_memory": loop == AS_DESCRIBED,
         }
         for (precision, is_compiled), layout, count, batch in itertools.product(
-            modes, layouts, workers, BATCHES
+            modes, layouts, workers, BATCHES[loop]
         )
     ]
 
@@ -72,26 +80,29 @@ class Bench:
         folder: where everything is kept.
         torch: version of the environment.
         seconds: that each plain config is measured for.
-        budget: of the search.
+        budget: of the search; None: what it gives itself.
     """
 
-    def __init__(self, device: str, loop: str, folder: Path, torch: str, seconds: float, budget: str) -> None:
+    def __init__(
+        self, device: str, loop: str, folder: Path, torch: str, seconds: float, budget: str | None
+    ) -> None:
         self.device, self.loop, self.folder = device, loop, folder / f"{device}-{loop}"
         self._made = find_environment(torch)
         self._seconds, self._budget = seconds, budget
-        self._described = f"{device}:slower={SLOWER[device]}{LAUNCHES.get(loop, '')}"
+        slower = "" if loop == AS_DESCRIBED else f":slower={SLOWER[device]}"
+        self._described = f"{device}{slower}{LAUNCHES.get(loop, '')}"
 
     def run(self) -> None:
-        """Do what is not there yet."""
+        """Do what is not there yet; the search first, which shall find nothing compiled."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        if self._searched() is None:
+            shutil.rmtree(self.folder / "run", ignore_errors=True)
+            words = [] if self._budget is None else ["--budget", self._budget]
+            out = ["--out", str(self.folder / "run")]
+            self._python(["-m", "tunekit", "search", *words, *out, "--", "python", str(LOOP), self.loop])
         known = [line["knobs"] for line in self._lines("grid")]
         if missing := [knobs for knobs in grid_of(self.device, self.loop) if knobs not in known]:
             self._plain("grid", missing)
-        if self._searched() is None:
-            shutil.rmtree(self.folder / "run", ignore_errors=True)
-            words = ["--budget", self._budget, "--window", "2", "--confirm", "3"]
-            out = ["--out", str(self.folder / "run")]
-            self._python(["-m", "tunekit", "search", *words, *out, "--", "python", str(LOOP), self.loop])
         contenders = self._contenders()
         for _ in range(ROUNDS - len(self._lines("again")) // len(contenders)):
             for knobs in contenders:
@@ -161,7 +172,7 @@ def main() -> None:
     parser.add_argument("--loop", action="append", choices=LOOPS)
     parser.add_argument("--torch", default="2.15.0")
     parser.add_argument("--seconds", type=float, default=3.0)
-    parser.add_argument("--budget", default="8m")
+    parser.add_argument("--budget")
     parser.add_argument("--out", type=Path, default=ROOT / "reports" / "simulated-best")
     parser.add_argument("--table", action="store_true")
     asked = parser.parse_args()

@@ -1,11 +1,12 @@
-"""Three small training loops for simulated devices, and what each does with given knobs, without tunekit.
+"""Four training loops for simulated devices, and what each does with given knobs, without tunekit.
 
-    python benchmarks/simulated_loop.py images|tokens|clicks        # train for ever, fp32, batch 16
+    python benchmarks/simulated_loop.py images|tokens|clicks|resnet50        # train for ever, fp32
     python benchmarks/simulated_loop.py images --plain '[{"batch_size": 64, "precision": "bf16"}]'
 
 `images`: a convolutional net whose samples come from far away; `tokens`: a small GPT, which computes;
-`clicks`: a small net of many launches. With --plain it trains with each of the knobs in turn, as people write
-them, and prints a line of JSON with the steady samples/s of each; one that runs out of memory has null.
+`clicks`: a small net of many launches; `resnet50`: what people train on ImageNet, whose files are listed first.
+With --plain it trains with each of the knobs in turn, as people write them, and prints a line of JSON with the
+steady samples/s of each; one that runs out of memory has null.
 """
 
 import argparse
@@ -19,8 +20,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
+from vram_models import resnet50
 
-BATCH = 16
+BATCHES = {"images": 16, "tokens": 16, "clicks": 16, "resnet50": 64}
+LISTS_S = {"resnet50": 30.0}
+"""How long a loop is at its data before it begins."""
 SAMPLES = 1 << 20
 LATENCY_S = 0.002
 """Of one image."""
@@ -42,6 +46,19 @@ class Images(Dataset[tuple[Tensor, int]]):
     def __getitem__(self, place: int) -> tuple[Tensor, int]:
         time.sleep(LATENCY_S)
         return self._image, place % 10
+
+
+class Decoded(Dataset[tuple[Tensor, int]]):
+    """ImageNet's images, as decoders that keep up hand them over."""
+
+    def __init__(self) -> None:
+        self._image = torch.zeros(3, 224, 224)
+
+    def __len__(self) -> int:
+        return 1_281_167
+
+    def __getitem__(self, place: int) -> tuple[Tensor, int]:
+        return self._image, place % 1000
 
 
 class Rows(Dataset[Any]):
@@ -104,6 +121,8 @@ def loop_parts(name: str) -> tuple[nn.Module, Dataset[Any]]:
     """Return a loop's model and its data."""
     if name == "images":
         return conv_net(), Images()
+    if name == "resnet50":
+        return resnet50(1000), Decoded()
     if name == "tokens":
         return Gpt(), Rows(torch.zeros(1024, Gpt.length, dtype=torch.long), 0)
     layers = [layer for _ in range(6) for layer in (nn.Linear(64, 64), nn.ReLU())]
@@ -128,11 +147,12 @@ def optimizer_of(model: nn.Module) -> torch.optim.Optimizer:
 
 def train(name: str) -> None:
     """Train for ever in one obvious way."""
+    time.sleep(LISTS_S.get(name, 0))
     model, data = loop_parts(name)
     model.cuda()
     optimizer = optimizer_of(model)
     while True:
-        for inputs, labels in loader_of(data, BATCH, 0):
+        for inputs, labels in loader_of(data, BATCHES[name], 0):
             loss = nn.functional.cross_entropy(model(inputs.cuda(non_blocking=True)), labels.cuda())
             optimizer.zero_grad()
             loss.backward()
@@ -151,7 +171,7 @@ def steps(name: str, knobs: dict[str, Any]) -> Iterator[int]:
     call = torch.compile(model) if knobs.get("compile") else model
     workers = knobs.get("num_workers", 0)
     prefetch = {"prefetch_factor": knobs.get("prefetch_factor") or 2} if workers else {}
-    batch_size = knobs.get("batch_size", BATCH)
+    batch_size = knobs.get("batch_size", BATCHES[name])
     loader = loader_of(data, batch_size, workers, pin_memory=knobs.get("pin_memory", False), **prefetch)
     for batch in loader:
         inputs, labels = (one.cuda(non_blocking=True) for one in batch)
@@ -205,7 +225,7 @@ def run_plainly(name: str, every: list[dict[str, Any]], seconds: float) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("loop", choices=["images", "tokens", "clicks"])
+    parser.add_argument("loop", choices=list(BATCHES))
     parser.add_argument("--plain", type=json.loads)
     parser.add_argument("--seconds", type=float, default=3.0)
     asked = parser.parse_args()
