@@ -4,10 +4,11 @@
     python benchmarks/simulated_best.py --device a10g --loop tokens       # one of them; both may be repeated
     python benchmarks/simulated_best.py --table                           # what was measured so far
 
-For each device and loop of `simulated_loop.py`, `tunekit search` looks for the best by itself; then a small grid
-of configs is run plainly, without tunekit. The search's Balanced and Aggressive are then run plainly too, in turns
-with the grid's best, each in fresh processes; the noise floor is that of the grid's best. Everything is kept
-in --out, and what is there already is not run again. Needs the environment of `python -m simgpu environment`.
+For each device and loop of `simulated_loop.py`, `tunekit search` looks for the best by itself; then a small
+grid of configs is run plainly, without tunekit. The search's Balanced and Aggressive are then run plainly
+too, in turns with the grid's best, each in fresh processes; the noise floor is that of the grid's best.
+Everything is kept in --out, and what is there already is not run again. Needs the environment of `python -m
+simgpu environment`.
 """
 
 import argparse

@@ -4,9 +4,9 @@
     python benchmarks/simulated_loop.py images --plain '[{"batch_size": 64, "precision": "bf16"}]'
 
 `images`: a convolutional net whose samples come from far away; `tokens`: a small GPT, which computes;
-`clicks`: a small net of many launches; `resnet50`: what people train on ImageNet, whose files are listed first.
-With --plain it trains with each of the knobs in turn, as people write them, and prints a line of JSON with the
-steady samples/s of each; one that runs out of memory has null.
+`clicks`: a small net of many launches; `resnet50`: what people train on ImageNet, whose files are listed
+first. With --plain it trains with each of the knobs in turn, as people write them, and prints a line of
+JSON with the steady samples/s of each; one that runs out of memory has null.
 """
 
 import argparse
