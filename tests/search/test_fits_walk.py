@@ -4,8 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import build_fits
 import pytest
-from build_fits import A10G, K80, T4, fits_run, outside, traced_trial
+from build_fits import A10G, K80, T4, fits_run, traced_trial
 from build_records import baseline_record, failure, profile, trial_record
 from scripted_search import RecordingListener
 
@@ -14,11 +15,13 @@ from tunekit.records.agent_messages import Arithmetic
 from tunekit.records.config import Precision
 from tunekit.records.details import Detail
 from tunekit.records.fits import FitsOptions, FitsRun, Verdict
+from tunekit.records.prediction import OutsideTorch
 from tunekit.records.profile import Profile
 from tunekit.records.run import RunStatus
 from tunekit.records.trial import OutcomeKind, TrialRecord
 from tunekit.search.fits_walk import FitsInterrupted, FitsWalk
 from tunekit.search.folder import RunFolder, load_fits_run
+from tunekit.search.predicted import Outside
 from tunekit.trial.executor import KnownTarget, ProgressCallback, TrialInterrupted, TrialSpec
 
 
@@ -57,6 +60,7 @@ def walk_in(
     instead: TrialRecord | BaseException | None = None,
     options: FitsOptions | None = None,
     here: Profile | None = None,
+    outside: Outside = lambda profile, benchmarks_cudnn: build_fits.outside(),
     **traced: Any,
 ) -> tuple[FitsRun, TracingExecutor]:
     with RunFolder(path, can_resume=False) as folder:
@@ -67,7 +71,7 @@ def walk_in(
             trials=(),
             profile=here or profile("cpu"),
         )
-        walk = FitsWalk(run, folder, executor, RecordingListener(), profiles, lambda profile: outside())
+        walk = FitsWalk(run, folder, executor, RecordingListener(), profiles, outside)
         return walk.run(), executor
 
 
@@ -95,6 +99,24 @@ def test_the_scripts_own_batch_is_told_of_on_every_gpu_and_precision(tmp_path: P
         assert own.verdict is Verdict.YES
         assert own.rate is not None
         assert 0 < own.rate.low < own.rate.value < own.rate.high
+
+
+@pytest.mark.parametrize("benchmarks_cudnn", [True, False, None])
+def test_a_training_that_has_cudnn_try_its_kernels_out_is_left_the_room_for_it(
+    tmp_path: Path, benchmarks_cudnn: bool | None
+):
+    made = traced_trial(tmp_path / "made")
+    assert made.discovery is not None
+    discovery = made.discovery.model_copy(update={"benchmarks_cudnn": benchmarks_cudnn})
+    asked: list[bool] = []
+
+    def outside(of: Profile, benchmarks: bool) -> OutsideTorch:
+        asked.append(benchmarks)
+        return build_fits.outside()
+
+    traced_trial(tmp_path / "run" / "trials")
+    walk_in(tmp_path / "run", instead=made.model_copy(update={"discovery": discovery}), outside=outside)
+    assert asked == [bool(benchmarks_cudnn)] * 3
 
 
 def test_what_an_epoch_has_is_saved_beside_what_memory_holds(tmp_path: Path):

@@ -107,6 +107,20 @@ def test_a_gpu_that_is_here_is_predicted_and_then_corrected(tmp_path: Path):
     assert own.factor == pytest.approx(1.05, rel=0.02)
 
 
+def test_a_training_that_has_cudnn_try_its_kernels_out_is_promised_less(tmp_path: Path):
+    tries, plain = (
+        searched_in(
+            tmp_path / str(benchmarks),
+            learns=lambda spec, told=benchmarks: learnt(config(batch_size=32)).model_copy(
+                update={"benchmarks_cudnn": told}
+            ),
+        ).prediction
+        for benchmarks in (True, False)
+    )
+    assert tries is not None and plain is not None
+    assert tries.fits[0].largest.low < plain.fits[0].largest.low
+
+
 def test_what_was_predicted_tells_large_batches_apart_before_any_was_tried(tmp_path: Path):
     (first, *_) = searched_in(tmp_path).trials
     asked = Columns.of([config(batch_size=size) for size in (128, 160, 208, 320)])

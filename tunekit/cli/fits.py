@@ -89,7 +89,12 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         make_images(run, screen)
         executor = executor_for(run, folder, run.host, command)
         walk = FitsWalk(
-            run, folder, executor, screen, profiles, lambda profile: outside_torch(profile, calibrations)
+            run,
+            folder,
+            executor,
+            screen,
+            profiles,
+            lambda profile, benchmarks_cudnn: outside_torch(profile, calibrations, benchmarks_cudnn),
         )
         try:
             finished = walk.run()

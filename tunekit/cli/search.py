@@ -257,7 +257,7 @@ def _machine(run: "Run", profiles: "dict[str, Profile]") -> "Machine":
     return Machine(
         profile=profile_here(run.measured_on, run.host, profiles),
         native_bf16=run.host.cpu_bf16_native,
-        outside=lambda profile: outside_torch(profile, calibrations),
+        outside=lambda profile, benchmarks_cudnn: outside_torch(profile, calibrations, benchmarks_cudnn),
     )
 
 

@@ -216,7 +216,8 @@ class Discovery(Record):
     tf32_in_conv: bool | None = None
     """The same of convolutions, which torch runs in TF32 unless told not to."""
     benchmarks_cudnn: bool | None = None
-    """Whether the script has cuDNN try out its kernels (torch.backends.cudnn.benchmark); None off CUDA."""
+    """Whether the script has cuDNN try out its kernels for each new shape, on a device that has cuDNN
+    (torch.backends.cudnn.benchmark)."""
     device_type: str
     """"cuda", "cpu" or "mps": where the roots' parameters live."""
     bf16_native: bool | None

@@ -15,11 +15,11 @@ from tunekit.recommend.traced import Unpredictable, other_size, trace_of
 from tunekit.records.agent_messages import Arithmetic
 from tunekit.records.details import Detail
 from tunekit.records.fits import FitsRun, GpuFacts
-from tunekit.records.prediction import OutsideTorch
 from tunekit.records.profile import Profile
 from tunekit.records.run import RunStatus
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
 from tunekit.search.folder import RunFolder
+from tunekit.search.predicted import Outside, outside_of
 from tunekit.search.progress import TrialListener
 from tunekit.search.refusal import baseline_error
 from tunekit.search.trained_on import on_device_of
@@ -53,7 +53,8 @@ class FitsWalk:
         executor: runs trials.
         listener: hears what happens.
         profiles: of the GPUs to tell of.
-        outside: returns what a GPU's memory holds beside torch's tensors.
+        outside: returns what a GPU's memory holds beside torch's tensors, given whether the training
+            benchmarks cuDNN's kernels.
         clock: returns seconds.
     """
 
@@ -64,7 +65,7 @@ class FitsWalk:
         executor: Executor,
         listener: TrialListener,
         profiles: Sequence[Profile],
-        outside: Callable[[Profile], OutsideTorch],
+        outside: Outside,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._run = run.model_copy(update={"trials": ()})
@@ -174,7 +175,7 @@ class FitsWalk:
         vcpus = machine.vcpus / machine.gpus if machine is not None and machine.vcpus else None
         return GpuFacts(
             profile_id=profile.id,
-            outside=self._outside(profile),
+            outside=outside_of(self._attempt, self._outside)(profile),
             instance=machine.name if machine is not None else None,
             vcpus=vcpus,
         )

@@ -1,6 +1,6 @@
 """What the first trial's own steps say of GPUs: the one that is asked for, and the one that is here."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,8 +26,8 @@ _FACTORS = (1, 2, 4, 8, 16)
 """Of the trial's own batch, at which its device's memory is predicted: as far as a space reaches."""
 _MOST_CORRECTIONS = 8
 
-Outside = Callable[[Profile], OutsideTorch]
-"""What the memory of a GPU holds beside torch's tensors."""
+Outside = Callable[[Profile, bool], OutsideTorch]
+"""What a GPU's memory holds beside torch's tensors, by whether the training benchmarks cuDNN's kernels."""
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ def predicted(
         machine: the device that is here.
         trials_folder: where the trial wrote its steps.
     """
-    outside = machine.outside
-    if outside is None or run.profile.is_cpu:
+    if machine.outside is None or run.profile.is_cpu:
         return record, run
+    outside = outside_of((*before, record), machine.outside)
     try:
         fits = Fits((*before, record), trials_folder, run.rank_host.cpus, machine.profile)
         prediction = fits.for_profiles([run.profile], outside)
@@ -107,7 +107,8 @@ def begun(run: Run, records: Sequence[TrialRecord], machine: Machine, trials_fol
         fits = Fits(records, trials_folder, run.rank_host.cpus, machine.profile)
     except (Unpredictable, RecordError):  # it was told when it was predicted
         return run
-    start = fits.at(run.profile, config.precision, config.batch_size, machine.outside(run.profile))
+    outside = outside_of(records, machine.outside)(run.profile)
+    start = fits.at(run.profile, config.precision, config.batch_size, outside)
     prediction = run.prediction.model_copy(update={"config": config, "start": start})
     return run.model_copy(update={"prediction": prediction})
 
@@ -202,7 +203,16 @@ def corrected(prediction: DevicePrediction, records: tuple[TrialRecord, ...]) ->
     return prediction.model_copy(update={"corrections": corrections[:_MOST_CORRECTIONS]})
 
 
-def _peaks_here(record: TrialRecord, fits: Fits, here: Profile, outside: Outside) -> tuple[PeakAt, ...]:
+def outside_of(records: Iterable[TrialRecord], outside: Outside) -> Callable[[Profile], OutsideTorch]:
+    """Return what GPUs hold beside torch's tensors while they run the training that some trials ran."""
+    found = next((record.discovery for record in records if record.discovery), None)
+    benchmarks_cudnn = found is not None and bool(found.benchmarks_cudnn)
+    return lambda profile: outside(profile, benchmarks_cudnn)
+
+
+def _peaks_here(
+    record: TrialRecord, fits: Fits, here: Profile, outside: Callable[[Profile], OutsideTorch]
+) -> tuple[PeakAt, ...]:
     """Return the memory that other batch sizes reserve on the GPU that is here; nothing on a CPU."""
     if here.is_cpu or record.config is None:
         return ()

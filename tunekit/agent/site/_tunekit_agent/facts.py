@@ -170,11 +170,6 @@ def synchronize() -> None:
         sys.modules["torch"].cuda.synchronize(device)
 
 
-def benchmarks_cudnn(torch: Any, device_type: str) -> bool | None:
-    """Return whether cuDNN tries out its kernels for each new shape; None off CUDA."""
-    return bool(torch.backends.cudnn.benchmark) if device_type == "cuda" else None
-
-
 def forget_cudnn_tries() -> None:
     """Have torch's peaks begin anew where cuDNN has tried out kernels: in workspaces as large as would fit.
 

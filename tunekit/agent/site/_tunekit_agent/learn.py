@@ -140,7 +140,7 @@ class Learner:
             "world_size": self._ranks.world_size,
             "float32_matmul_precision": knobs.matmul_precision(torch, self.device["type"]),
             **knobs.tf32_in_use(torch, self._roots.device()),
-            "benchmarks_cudnn": facts.benchmarks_cudnn(torch, self.device["type"]),
+            "benchmarks_cudnn": bool(torch.backends.cudnn.benchmark),
             "device_type": self.device["type"],
             "bf16_native": facts.bf16_native(torch, self._roots.device()),
             "torch_version": str(torch.__version__),
