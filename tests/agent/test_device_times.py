@@ -1,72 +1,13 @@
 """The device's parts of a step, on a device whose every moment is known."""
 
-from dataclasses import dataclass, field
-
 import pytest
 from _tunekit_agent.device_times import DeviceTimes
 from build_records import unhurried
 from hypothesis import given
 from hypothesis import strategies as st
-from simulated_cuda import SimulatedCuda, Torch
+from simulated_cuda import Loop, SimulatedCuda, Torch
 
 from tunekit.records.attribution import DeviceParts
-
-
-@dataclass
-class Loop:
-    """A training loop on a simulated device; seconds of each batch."""
-
-    wait_s: float
-    """The host's, for a batch."""
-    host_s: float
-    """To launch the batch's work."""
-    work_s: float
-    """The device's, forward and backward."""
-    step_s: float = 0.0
-    """The device's, of one optimizer's step."""
-    log_s: float = 0.0
-    """The device's, after the step."""
-    steps: int = 1
-    launches: int = 20
-    cuda: SimulatedCuda = field(default_factory=SimulatedCuda)
-    bounds_s: list[float] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.times = DeviceTimes(Torch(self.cuda), "cuda", "cuda:1", clock=lambda: self.cuda.now_s)
-
-    def measure(self, batches: int) -> DeviceParts | None:
-        """Warm up, open the window, run it and close it."""
-        for _ in range(5):
-            self.batch()
-            self.times.asked(False)
-        self.cuda.synchronize()
-        self.times.open()
-        self.bounds_s.append(self.cuda.now_s)
-        for _ in range(batches):
-            self.batch()
-            self.times.asked(True)
-            self.bounds_s.append(max(self.cuda.now_s, self.cuda.free_at_s))
-        self.cuda.synchronize()
-        facts = self.times.facts()
-        return None if facts is None else DeviceParts.model_validate(facts)
-
-    def batch(self) -> None:
-        cuda, times = self.cuda, self.times
-        cuda.host(self.wait_s)
-        times.fetched()
-        self._launch(self.host_s, self.work_s)
-        for _ in range(self.steps):
-            times.step_began()
-            self._launch(20e-6, self.step_s)
-            times.step_ended()
-        if self.log_s:
-            cuda.launch(self.log_s)
-        cuda.host(10e-6)
-
-    def _launch(self, host_s: float, work_s: float) -> None:
-        for _ in range(self.launches):
-            self.cuda.host(host_s / self.launches)
-            self.cuda.launch(work_s / self.launches)
 
 
 def test_while_the_device_is_behind_a_wait_of_the_host_is_no_stall():
@@ -112,11 +53,12 @@ def test_a_device_that_lags_a_millisecond_behind_is_not_drained():
     step_s=st.floats(0, 0.01),
     log_s=st.floats(0, 0.01),
     steps=st.integers(0, 3),
+    depth=st.integers(1, 1024),
 )
 def test_the_parts_add_up_to_the_devices_time_from_step_to_step(
-    wait_s: float, host_s: float, work_s: float, step_s: float, log_s: float, steps: int
+    wait_s: float, host_s: float, work_s: float, step_s: float, log_s: float, steps: int, depth: int
 ):
-    loop = Loop(wait_s, host_s, work_s, step_s, log_s, steps)
+    loop = Loop(wait_s, host_s, work_s, step_s, log_s, steps, cuda=SimulatedCuda(depth=depth))
     parts = loop.measure(20)
     assert parts is not None
     assert parts.batches == 20
@@ -124,6 +66,7 @@ def test_the_parts_add_up_to_the_devices_time_from_step_to_step(
     assert parts.optimizer_s >= steps * step_s * parts.batches - 1e-6
     assert parts.other_s >= (log_s if steps else 0.0) * parts.batches - 1e-6
     assert parts.stall_s <= wait_s * parts.batches + 1e-6
+    assert parts.time_s - parts.stall_s >= loop.cuda.busy_s - loop.busy_before_s - 1e-6
 
 
 def test_a_host_that_runs_far_ahead_holds_few_events():
@@ -141,7 +84,7 @@ def test_events_go_back_to_the_pool():
     assert parts is not None
     assert parts.batches == 500
     assert len(loop.cuda.events) < 20
-    assert loop.cuda.record_count == 4 * 500 + 1
+    assert loop.cuda.record_count == 4 * 500 + 2
 
 
 def test_nothing_is_synchronised_within_the_window():

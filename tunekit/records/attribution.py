@@ -42,7 +42,7 @@ class DeviceParts(Record):
     other_s: NonNegativeFloat
     """From the last step to asking for the next batch."""
     drained_batches: NonNegativeInt
-    """Of the batches, those that were asked for when the device had no work left."""
+    """Of the batches, those at whose end the device had next to no work left, when another was asked for."""
 
     @property
     def time_s(self) -> float:

@@ -3,7 +3,9 @@
 import pytest
 from build_loops import CPU, any_loops, device_parts, floors, gpu, kernels, measured, parts, telemetry
 from build_records import unhurried
-from hypothesis import given
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from simulated_cuda import Loop, SimulatedCuda
 
 from tunekit.recommend.diagnose.loop.attribution import Bound, Part, attribution, bound, closure
 from tunekit.records.details import Details
@@ -180,3 +182,40 @@ def test_the_parts_of_any_loop_are_shares(of: TrialRecord):
     summed = sum(one.share for one in seen.shares if one.is_of_sum)
     assert summed == pytest.approx(1) or summed == 0
     assert bound(of.measurement) in Bound
+
+
+MILLISECONDS = st.floats(-1, 1.7).map(lambda power: 10**power)
+
+
+@unhurried
+@given(
+    wait_ms=MILLISECONDS,
+    host_ms=MILLISECONDS,
+    work_ms=MILLISECONDS,
+    depth=st.integers(2, 1024),
+    reads_loss=st.booleans(),
+)
+def test_what_is_said_to_hold_a_loop_back_is_what_would_speed_it_up_most_if_it_were_free(
+    wait_ms: float, host_ms: float, work_ms: float, depth: int, reads_loss: bool
+):
+    times = {Bound.DATA: wait_ms / 1000, Bound.HOST: host_ms / 1000, Bound.COMPUTE: work_ms / 1000}
+
+    def ran(free: Bound | None = None) -> Loop:
+        wait_s, host_s, work_s = (0.0 if one is free else seconds for one, seconds in times.items())
+        loop = Loop(wait_s, host_s, work_s, reads_loss=reads_loss, cuda=SimulatedCuda(depth=depth))
+        loop.measure(40)
+        return loop
+
+    as_it_is = ran()
+    gains = {one: as_it_is.time_s / ran(free=one).time_s for one in times}
+    most, second, _ = sorted(gains, key=gains.__getitem__, reverse=True)
+    assume(gains[most] > 1.3 and gains[second] < 1.1)
+    made = measured(
+        device_parts=as_it_is.seen,
+        parts=as_it_is.host_parts,
+        steady_batches=40,
+        steady_samples=40 * 128,
+        steady_time_s=as_it_is.time_s,
+    )
+    busy = telemetry(None, gpu(utilization_percent=100 * as_it_is.busy_share))
+    assert bound(made, busy) is most

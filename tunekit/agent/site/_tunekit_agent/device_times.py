@@ -16,8 +16,9 @@ _MAX_PENDING = 32
 _MAX_STEPS = 16
 """Optimizer steps of one batch that are marked; a script that makes more is left alone."""
 _LEAST_BATCHES = 3
-_LAG_S = 50e-6
-"""A device that is done this soon after a batch was asked for had no work left but its last launches."""
+_LAG_SHARE, _LAG_S = 0.05, 50e-6
+"""A device that is done so soon after a batch was asked for, as a share of a batch or at all, had no work
+left but its last launches."""
 
 
 def _ends_at_a_fault(method: Any) -> Any:
@@ -38,14 +39,14 @@ def _ends_at_a_fault(method: Any) -> Any:
 class _Turn:
     """The events of one loop batch, from its ask to the next."""
 
-    def __init__(self, asked: Any, asked_at: float, is_drained: bool | None) -> None:
+    def __init__(self, asked: Any, asked_at: float) -> None:
         self.asked = asked
         self.asked_at = asked_at
-        self.is_drained = is_drained  # None where something else than a batch came before
         self.fetched: Any = None
-        self.wait_s: float | None = None  # by the host, where the ask had come to pass at the fetch
         self.steps: list = []  # (began, ended); no beginning for a step that a gradient scaler skipped
         self.ended: Any = None  # the next turn's ask
+        self.ended_at = 0.0
+        self.opened: tuple = ()  # of the segment
         self.owns_end = False  # where that turn is gone already
 
     def within(self) -> list:
@@ -86,6 +87,7 @@ class DeviceTimes:
         self._pool: list = []
         self._pending: deque = deque()
         self._turn: _Turn | None = None
+        self._opened: tuple = ()  # an event, and when it came to pass by the host's clock
         self._began: Any = None
         self._depth = self._turns = self._drained = 0
         self._totals_s = [0.0, 0.0, 0.0, 0.0]
@@ -99,7 +101,8 @@ class DeviceTimes:
         if self._stream is None:
             self._stream = self._cuda.current_stream(self._device)
         self._is_open = True
-        self._begin(is_drained=None)
+        self._opened = (self._mark(), self._clock())  # the device has no work left: it passes at once
+        self._begin()
 
     @_ends_at_a_fault
     def asked(self, counts: bool) -> None:
@@ -111,9 +114,7 @@ class DeviceTimes:
         if not self._is_open:
             return
         turn, self._turn = self._turn, None
-        last = turn.steps[-1][1] if turn is not None and turn.steps else None
-        is_drained = last is not None and bool(last.query())
-        self._begin(is_drained if counts else None)
+        self._begin()
         if turn is not None:
             self._close(turn, counts)
         self._resolve(2)  # more than comes in, so that what is late is caught up with
@@ -126,8 +127,6 @@ class DeviceTimes:
             return
         if self._is_capturing():
             return
-        if turn.is_drained is False and turn.asked.query():
-            turn.wait_s = self._clock() - turn.asked_at
         turn.fetched = self._mark()
 
     @_ends_at_a_fault
@@ -177,10 +176,10 @@ class DeviceTimes:
         if self._is_open:
             self._resolve(len(self._pending))
 
-    def _begin(self, is_drained: bool | None) -> None:
+    def _begin(self) -> None:
         if self._is_capturing():
             return
-        self._turn = _Turn(self._mark(), self._clock(), is_drained)
+        self._turn = _Turn(self._mark(), self._clock())
 
     def _close(self, turn: _Turn, counts: bool) -> None:
         """Await a turn's events where it is one of the window and whole, else take them back."""
@@ -193,6 +192,7 @@ class DeviceTimes:
                 self._pool.append(turn.asked)
             return
         turn.ended = self._turn.asked
+        turn.ended_at, turn.opened = self._turn.asked_at, self._opened
         self._pending.append(turn)
 
     def _resolve(self, most: int) -> None:
@@ -214,9 +214,9 @@ class DeviceTimes:
         for place, seconds in enumerate(parts_s):
             self._totals_s[place] += seconds
         self._turns += 1
-        # The device waited all the time that the host did, but for what it still had to do at the ask.
-        is_drained = turn.wait_s is not None and turn.wait_s - stall_s <= _LAG_S
-        self._drained += bool(turn.is_drained) or is_drained
+        opened, opened_at = turn.opened
+        lag_s = _between_s(opened, turn.ended) - (turn.ended_at - opened_at)
+        self._drained += lag_s <= max(_LAG_S, _LAG_SHARE * total_s)
 
     def _mark(self) -> Any:
         event = self._pool.pop() if self._pool else self._cuda.Event(enable_timing=True)
