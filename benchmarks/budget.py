@@ -1,19 +1,23 @@
 """What ten GPU jobs as they are get for their budget: trials, confirming rounds, and how much of the gain?
 
-    python benchmarks/budget.py [--budgets default 8m 15m] [--seeds 5] [--jobs audio "7B LoRA"]
+    python benchmarks/budget.py [--budgets default 8m 15m] [--seeds 5] [--jobs audio "7B LoRA"] [--tells 3]
 
-Runs whole searches of the real Search on a scripted clock (tests/gpu_jobs.py): no process, no GPU, no figure
-of any card. Per job, each the median over the seeds: what was spent of the budget, measured search trials,
-rounds that the answer's config was confirmed in, which search trial was the first compiled one, and the share
-of the reachable gain (in logarithms, of the true rates) of the best that was tried within 20 trial-times, of
-the best that was tried at all, and of the answer. --said prints what each first search said.
+Runs whole searches of the real Search on a scripted clock (tests/gpu_jobs.py): no process, no GPU, no
+figure of any card. Per job, each the median over the seeds: what was spent of the budget, measured search
+trials, rounds that the answer's config was confirmed in, which search trial was the first compiled one, and
+the share of the reachable gain (in logarithms, of the true rates) of the best that was tried within 20
+trial-times, of the best that was tried at all, and of the answer. --said prints what each first search
+said. With --tells N each measured trial also tells the steps of the N fastest configs of its mode, at no
+cost: the most that several trials in one process could bring.
 """
 
 import argparse
+import itertools
+import random
 import shlex
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -26,9 +30,14 @@ from scripted_search import RecordingListener, confirming, search_in, searched  
 
 from tunekit.cli.numbers import duration_s  # noqa: E402
 from tunekit.errors import TunekitError  # noqa: E402
+from tunekit.model.evidence import STEP_NOISE  # noqa: E402
+from tunekit.model.observation import Observation, observations  # noqa: E402
 from tunekit.recommend.recommendation import answer_of  # noqa: E402
+from tunekit.records.config import TrainConfig  # noqa: E402
 from tunekit.records.run import Run  # noqa: E402
-from tunekit.records.trial import TrialRecord  # noqa: E402
+from tunekit.records.trial import TrialRecord, TrialRole  # noqa: E402
+from tunekit.search import guided  # noqa: E402
+from tunekit.trial.executor import TrialSpec  # noqa: E402
 from tunekit.units import duration_text  # noqa: E402
 
 _TRIAL_TIMES = 20
@@ -50,8 +59,51 @@ class Outcome:
     said: str
 
 
-def outcome(job: GpuJob, budget_s: float | None) -> Outcome:
+class Teller:
+    """Takes the place of `observations` for a search of a job.
+
+    Args:
+        job: that is searched.
+        tells: how many configs of its mode each trial tells of.
+    """
+
+    def __init__(self, job: GpuJob, tells: int) -> None:
+        self._job, self._tells = job, tells
+        self._random = random.Random(job.seed)
+        self._told: dict[TrainConfig, list[Observation]] = {}
+
+    def __call__(self, records: Iterable[TrialRecord]) -> tuple[Observation, ...]:
+        """Return what the trials tell, and of each what it is made to tell besides."""
+        records = list(records)
+        besides = [one for record in records if record.config for one in self._besides(record.config)]
+        return (*observations(records), *besides)
+
+    def _besides(self, config: TrainConfig) -> list[Observation]:
+        if config not in self._told:
+            self._told[config] = [self._seen(one) for one in self._fastest_like(config)]
+        return self._told[config]
+
+    def _fastest_like(self, config: TrainConfig) -> list[TrainConfig]:
+        """Return the fastest configs of a mode, those that the loop's own loader could be changed to."""
+        own = self._job.baseline.batch_size
+        alike = [
+            config.model_copy(
+                update={"batch_size": own << more, "num_workers": workers, "prefetch_factor": 2}
+            )
+            for more, workers in itertools.product(range(6), range(1, self._job.machine.cpus + 1))
+        ]
+        spec = TrialSpec(0, TrialRole.SEARCH, config)
+        fitting = [one for one in alike if self._job.failing(one, spec) is None]
+        return sorted(fitting, key=self._job.truth)[-self._tells :]
+
+    def _seen(self, config: TrainConfig) -> Observation:
+        step_s = self._job.step_s(config) * self._random.lognormvariate(0, STEP_NOISE)
+        return Observation(config, step_s, None, None, None, None, None, None, None)
+
+
+def outcome(job: GpuJob, budget_s: float | None, tells: int = 0) -> Outcome:
     """Search a job and return what came of it."""
+    guided.observations = Teller(job, tells) if tells else observations  # type: ignore[attr-defined]
     asked = job.asked.model_copy(update={"budget_s": budget_s})
     listener = RecordingListener()
     with tempfile.TemporaryDirectory() as folder:
@@ -114,6 +166,7 @@ def main() -> None:
     parser.add_argument("--budgets", nargs="+", default=["default", "8m", "15m"])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--jobs", nargs="*", default=[], help="names; all by default")
+    parser.add_argument("--tells", type=int, default=0, help="configs that each trial tells of besides")
     parser.add_argument("--said", action="store_true", help="print what each first search said, too")
     options = parser.parse_args()
     print(f"`{shlex.join(['python', 'benchmarks/budget.py', *sys.argv[1:]])}`")
@@ -127,7 +180,9 @@ def main() -> None:
             if options.jobs and job.name not in options.jobs:
                 continue
             try:
-                outcomes = [outcome(replace(job, seed=seed), budget_s) for seed in range(options.seeds)]
+                outcomes = [
+                    outcome(replace(job, seed=seed), budget_s, options.tells) for seed in range(options.seeds)
+                ]
             except TunekitError as error:
                 print(f"| {job.name} | {error} |")
                 continue
