@@ -149,15 +149,16 @@ class TimeLeft:
         """
         picks = self.picks
         answer, fastest = picks.get(ANSWERS[0]), picks.get(Tier.AGGRESSIVE)
-        is_filled = answer is not None and not answer.is_baseline_config
-        if is_filled and fastest is not None and _is_as_fast(answer, fastest):
+        if answer is not None and answer.is_baseline_config:
+            answer = None
+        if answer is not None and fastest is not None and _is_as_fast(answer, fastest):
             picks = {tier: pick for tier, pick in picks.items() if tier is not Tier.AGGRESSIVE}
         configs = self._as_many_as_fit(picks)
         reserve_s = rounds_s(self.records, configs, rounds)
         if not configs:
             return reserve_s + rounds * trial_s
         # What is faster breaks the answer's limits: one made to fit them is to be run and confirmed.
-        return reserve_s if is_filled else reserve_s + (1 + rounds) * trial_s
+        return reserve_s if answer is not None else reserve_s + (1 + rounds) * trial_s
 
     def _as_many_as_fit(self, picks: dict[Tier, TrialRecord]) -> tuple[TrainConfig, ...]:
         kept: tuple[TrainConfig, ...] = ()
@@ -167,6 +168,6 @@ class TimeLeft:
         return kept
 
 
-def _is_as_fast(answer: TrialRecord | None, fastest: TrialRecord) -> bool:
-    rate = answer.rate_samples_per_s if answer else None
-    return (fastest.rate_samples_per_s or 0.0) <= (rate or 0.0) * (1 + BALANCED_TOLERANCE)
+def _is_as_fast(answer: TrialRecord, fastest: TrialRecord) -> bool:
+    least = (answer.rate_samples_per_s or 0.0) * (1 + BALANCED_TOLERANCE)
+    return (fastest.rate_samples_per_s or 0.0) <= least
