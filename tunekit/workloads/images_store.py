@@ -47,7 +47,7 @@ def image_folder(
         root: where to keep it; None for the user's cache.
         image_size: pixels a side after cropping.
         count: images.
-        on_progress: told every two seconds of the images that are written, and of how many.
+        on_progress: called every two seconds with the images that are written, and with the count of all.
 
     Raises:
         OSError: it can't be written.
@@ -123,10 +123,10 @@ def write_images(folder: Path, size: int, count: int, on_progress: Callable[[int
     next_at = time.monotonic() + PROGRESS_EVERY_S
     pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
     try:
-        with done_file.open("a") as told:
+        with done_file.open("a") as list_of_done:
             chunks = [pool.submit(write_chunk, start) for start in starts if start not in done]
             for chunk in as_completed(chunks):
-                print(chunk.result(), file=told, flush=True)
+                print(chunk.result(), file=list_of_done, flush=True)
                 written = min(count, written + CHUNK_IMAGES)
                 if time.monotonic() > next_at:
                     on_progress(written, count)

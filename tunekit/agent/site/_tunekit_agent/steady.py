@@ -23,8 +23,8 @@ _MIN_BATCHES, _LEAST_BATCHES = 10, 3
 """Of a window; the fewer where steps are so slow that more would take too long."""
 _LEAST_RAMP = 3
 _CAP_WINDOWS, _LATE_WINDOWS, _MOST_WINDOWS = 2, 4, 12
-"""Times the window that one segment, the ramp, or what is left of a boundary takes at most; that many
-batches may take; and that few may."""
+"""Limits in windows: of steady time, the ramp or a boundary; of a measurement of _MIN_BATCHES; of one of
+_LEAST_BATCHES, or of the ramp of a loop that was held up."""
 _MAX_MARKS = 100_000
 _MAX_DURATIONS = 8192
 _SYNCHRONIZE_S = 0.001
