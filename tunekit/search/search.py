@@ -153,10 +153,6 @@ class Search:
         return Trials(tuple(self._records))
 
     @property
-    def _search_trials(self) -> int:
-        return sum(record.role is TrialRole.SEARCH for record in self._records)
-
-    @property
     def _planned(self) -> PlannedTraining:
         return planned_training(self._run.options, self._records)
 
@@ -256,7 +252,7 @@ class Search:
         study.tell(self._records)
         while self._may_add:
             terms = self._time.terms
-            coming = next_trial(study, terms, self._search_trials)
+            coming = next_trial(study, terms, len(self._trials.searched))
             if isinstance(coming, Stop):
                 self._run = self._run.model_copy(update={"why_stopped": coming.why})
                 self._ran_out_of_time = coming.why is None
@@ -371,7 +367,7 @@ class Search:
                 lacking = FLOOR_PROCESSES - len(measured)
                 if not baseline_runs or lacking <= 0 or not fitting:
                     return
-                rounds = min(fitting, max(lacking, wanted) if self._search_trials else lacking)
+                rounds = min(fitting, max(lacking, wanted) if self._trials.searched else lacking)
             self._run_rounds(configs, baseline_runs, rounds, known)
 
     def _run_rounds(

@@ -10,7 +10,7 @@ from tunekit.recommend.tiers import BALANCED_TOLERANCE, best_of
 from tunekit.records.config import TrainConfig
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import Run
-from tunekit.records.trial import TrialRecord, TrialRole
+from tunekit.records.trial import TrialRecord
 from tunekit.search.assemble import Trials, pick_tiers, run_noise
 from tunekit.search.budget import (
     FEW_TRIALS,
@@ -72,9 +72,10 @@ class TimeLeft:
         another round. For the very first trial, fewer do.
         """
         trial_s, _ = lengths_s(self.records)
-        rounds = self.run.options.confirm_rounds if self._searched >= SEARCH_TRIALS else self._least
+        searched = len(self._trials.searched)
+        rounds = self.run.options.confirm_rounds if searched >= SEARCH_TRIALS else self._least
         most_s = self.left_s - self._reserve_s(rounds, trial_s) - self._guards_s
-        if most_s < trial_s and not self._searched:
+        if most_s < trial_s and not searched:
             fewer_s = self._reserve_s(min(self._least, FLOOR_PROCESSES), trial_s)
             most_s = min(trial_s, self.left_s + self._slack_s - fewer_s - self._guards_s)
         return most_s
@@ -109,7 +110,7 @@ class TimeLeft:
             return chosen_text(self._budget_s, trial_s, asked)
         round_s = rounds_s(first, (), 1) + trial_s
         trials = max(0, int((self.left_s - self._least * round_s) // trial_s))
-        if self._searched or trials >= min(FEW_TRIALS, asked.max_trials or FEW_TRIALS):
+        if self._trials.searched or trials >= min(FEW_TRIALS, asked.max_trials or FEW_TRIALS):
             return None
         rounds = min(self._least, max(0, int((self.left_s - trials * trial_s) // round_s)))
         return short_text(self._budget_s, trials, rounds, needed_s(first, self.run.space, asked), asked)
@@ -120,15 +121,15 @@ class TimeLeft:
         Args:
             ran_out: whether something was left out for want of time.
         """
-        asked, missed = self.run.options, self._missed
+        asked, missed, searched = self.run.options, self._missed, len(self._trials.searched)
         again = {record.config for record in self._trials.confirming if record.config}
         rounds = max((rounds_done(self.records, config) for config in again), default=0)
         few = min(FEW_TRIALS, (asked.max_trials or FEW_TRIALS + 1) - 1)
-        is_too_little = self._searched < few or rounds < self._least
+        is_too_little = searched < few or rounds < self._least
         if not missed and not (ran_out and is_too_little):
             return None
         needed = needed_s(self.records, self.run.space, asked)
-        return short_text(self._budget_s, self._searched, rounds, needed, asked, missed)
+        return short_text(self._budget_s, searched, rounds, needed, asked, missed)
 
     @property
     def _missed(self) -> tuple[int, float] | None:
@@ -172,11 +173,6 @@ class TimeLeft:
     @property
     def _least(self) -> int:
         return least_rounds(self.run.options.confirm_rounds)
-
-    @property
-    def _searched(self) -> int:
-        """Search trials so far."""
-        return sum(record.role is TrialRole.SEARCH for record in self.records)
 
     @property
     def _budget_s(self) -> float:
