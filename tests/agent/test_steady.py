@@ -2,6 +2,7 @@
 
 import pytest
 from _tunekit_agent import steady
+from _tunekit_agent.beginnings import Settling
 from _tunekit_agent.steady import FINISHED, WARMING, LoopClock, Tally, ramp_batches
 from build_records import unhurried
 from hypothesis import given
@@ -84,6 +85,21 @@ def test_a_recompile_within_the_window_is_booked_once_and_no_steady_time(at: int
     assert max(clock.durations) == pytest.approx(0.1)
     seen = at < simulation.batches  # the window of 50 batches may be closed by then
     assert simulation.recompile_s == pytest.approx(35.0 if seen else 0.0)
+
+
+def test_where_only_steps_can_be_seen_each_counts_for_its_batches() -> None:
+    settling, seconds = Settling(), [0.0]
+    clock = LoopClock(lambda: seconds[0], lambda: None, 5.0, 0.05, ramp=1, group=1, can_force_boundary=False)
+    for step in range(200):
+        is_captured = step in (3, 9)
+        seconds[0] += 31.0 if is_captured else 1.0
+        graphs = 1 + (step >= 3) + (step >= 9)
+        settling.asked(seconds[0], graphs, step, has_stepped=True, batches=4)
+        if clock.tick(8, (0.0,) * 4, False, lambda at=step: settling.is_settled(at), 4) == FINISHED:
+            break
+    assert step_s(clock) == pytest.approx(0.25)
+    assert clock.discarded_batches == 4 * (9 + 1)  # up to the last capture
+    assert settling.recompile_s(0.25) == pytest.approx(60.0)
 
 
 def test_the_compiler_hides_nothing_of_what_the_device_owed() -> None:

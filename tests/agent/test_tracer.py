@@ -399,6 +399,15 @@ def test_gradients_of_one_tensor_are_added_in_place_as_without_a_trace() -> None
     assert len(sizes) == len(with_mode) - 1
 
 
+def test_sparse_gradients_that_are_added_up_are_blocks_of_their_parts() -> None:
+    rows = nn.Embedding(KIB, 4, sparse=True)
+    with Tracer(torch, "cpu") as tracer:
+        (rows(torch.arange(4)) * rows(torch.arange(4))).sum().backward()
+    assert tracer.fault is None
+    assert rows.weight.grad is not None and rows.weight.grad.is_sparse
+    assert validated(tracer).blocks
+
+
 def test_a_bias_is_added_to_the_product_in_place_where_linear_does_it() -> None:
     layer = nn.Linear(32, 64)
     inputs = torch.ones(32, 8, 12).transpose(0, 2)  # not in one row, so that no kernel does both
@@ -419,7 +428,7 @@ def test_steps_begin_without_gradients_and_optimizer_state() -> None:
     with tracer:
         gradient = None
         kept = weight + 1
-        tracer.steps()
+        tracer.step_begins()
         update = kept * 2
         told = [(size, purpose) for _, size, purpose in events(tracer)]
     assert told == [

@@ -468,3 +468,9 @@ def test_the_largest_samples_are_one_line_and_count_in_the_memory_of_a_tier():
     assert view(finished(lived, other)).largest.startswith(f"{told}{lived.tier.value} trained on")
     assert view(finished(other)).largest.startswith(f"{told}no tier trained on")
     assert view(finished()).largest == ""
+
+
+def test_a_speed_up_whose_inverse_no_float_holds_has_no_price():
+    assert "billed by the hour" in view(finished(), "reports/x").price
+    next_to_nothing = recommendation(of=fast, speedup=Interval(value=5e-324, low=5e-324, high=5e-324))
+    assert view(finished(next_to_nothing), "reports/x").price == ""

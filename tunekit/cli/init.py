@@ -218,7 +218,7 @@ def _notes(record: "TrialRecord", tried: "Sequence[TriedBinding]") -> list[str]:
 
 
 def _surroundings(target: "Target", host: "Host", record: "TrialRecord", gpu: str) -> "Surroundings":
-    from tunekit.hardware.device import CPU, profile_here, with_first  # noqa: PLC0415
+    from tunekit.hardware.device import AUTO, CPU, profile_here, with_first  # noqa: PLC0415
     from tunekit.hardware.profiles import load_profiles  # noqa: PLC0415
     from tunekit.search.reach import Surroundings  # noqa: PLC0415
 
@@ -227,7 +227,7 @@ def _surroundings(target: "Target", host: "Host", record: "TrialRecord", gpu: st
     if measured is not None:
         host = with_first(host, measured.loop.device)
     on_cpu = CPU in (record.discovery.device_type, gpu)
-    profile = profile_here(CPU if on_cpu else "", host, load_profiles())
+    profile = profile_here(CPU if on_cpu else AUTO, host, load_profiles())
     return Surroundings(
         host=host.per_rank(record.discovery.world_size),
         profile=profile,

@@ -1,4 +1,4 @@
-"""The executor of a verb that runs trials into a folder."""
+"""What a verb needs that runs trials into a folder: their executor, and the built-in workload's images."""
 
 import math
 from collections.abc import Sequence
@@ -28,8 +28,7 @@ def make_images(record: "Run | LoopProfile | FitsRun", screen: TrialScreen) -> N
         return
     from tunekit.workloads.images_store import USUAL, image_folder  # noqa: PLC0415 - slow to import
 
-    gpus = record.host.torch is not None and any(one.type == "cuda" for one in record.host.torch.devices)
-    image_size, count = USUAL["cuda" if gpus and not record.profile.is_cpu else "cpu"]
+    image_size, count = USUAL["cuda" if _trains_on_gpu(record) else "cpu"]
     try:
         image_folder(None, image_size, count, screen.images_made)
     except OSError as error:
@@ -37,6 +36,17 @@ def make_images(record: "Run | LoopProfile | FitsRun", screen: TrialScreen) -> N
             f"the built-in workload's images can't be written ({error.strerror}); free some space, or name "
             "another place for them in XDG_CACHE_HOME"
         ) from error
+
+
+def _trains_on_gpu(record: "Run | LoopProfile | FitsRun") -> bool:
+    """Return whether the built-in workload trains on a GPU: this Python's torch tells, in seconds."""
+    from tunekit.cli.machine import ask_torch  # noqa: PLC0415
+    from tunekit.hardware.torch_build import TorchAbsent  # noqa: PLC0415
+
+    if record.profile.is_cpu or not record.host.accelerators:
+        return False
+    build = record.host.torch or ask_torch(())
+    return not isinstance(build, TorchAbsent) and any(one.type == "cuda" for one in build.devices)
 
 
 def executor_for(

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from tunekit import __version__
 from tunekit.errors import TargetError, UsageError
+from tunekit.hardware.merge import is_same_uuid
 from tunekit.hardware.nvml import Nvml
 from tunekit.records.calibration import Calibration
 from tunekit.records.host import Accelerator
@@ -110,7 +111,7 @@ def _taken(
 def _place_of(gpus: Sequence[Accelerator], uuid: str | None) -> int | None:
     """Return the place in the driver's order of torch's first GPU: by UUID, else the first one."""
     shown = [gpu for gpu in gpus if "nvml" in gpu.seen_by]
-    same = (gpu for gpu in shown if uuid and gpu.uuid and gpu.uuid.lower() in (uuid, f"gpu-{uuid.lower()}"))
+    same = (gpu for gpu in shown if is_same_uuid(gpu.uuid, uuid))
     found = next(same, shown[0] if shown else None)
     return None if found is None else found.index
 

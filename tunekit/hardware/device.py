@@ -2,17 +2,17 @@
 
 from collections.abc import Callable, Mapping
 
-from tunekit.hardware.merge import bare_uuid
+from tunekit.hardware.merge import is_same_uuid
 from tunekit.hardware.profiles import device_slug, find_profile, profile_from_device
 from tunekit.records.host import Accelerator, Host
 from tunekit.records.measurement import DeviceSeen
 from tunekit.records.profile import Profile
 
-LESS_MEMORY_SHARE = 0.97
-"""Of what its kind has, below which a device has less: a virtual GPU's share, say."""
-
 AUTO = "auto"
 CPU = "cpu"
+
+_LESS_MEMORY_SHARE = 0.97
+"""Of what its kind has, below which a device has less: a virtual GPU's share, say."""
 
 
 def device_profile(gpu_option: str, host: Host, profiles: Mapping[str, Profile]) -> tuple[Profile, str]:
@@ -55,7 +55,7 @@ def with_first(host: Host, device: DeviceSeen) -> Host:
     the place on the bus, else the name, by which two of a kind are as good as one.
     """
     ways: tuple[Callable[[Accelerator], bool], ...] = (
-        lambda gpu: _is_same(device.uuid and bare_uuid(device.uuid), gpu.uuid and bare_uuid(gpu.uuid)),
+        lambda gpu: is_same_uuid(device.uuid, gpu.uuid),
         lambda gpu: _is_same(device.pci_bus_id, gpu.pci_bus_id),
         lambda gpu: _is_same(device.name, gpu.name),
     )
@@ -93,6 +93,12 @@ def usual_profile(device: Accelerator, profiles: Mapping[str, Profile]) -> Profi
     return profile_from_device(device.name, device.memory_bytes, device.compute_capability)
 
 
+def has_less_memory(device: Accelerator, profile: Profile) -> bool:
+    """Return whether a device shows less memory than its kind has."""
+    usual_bytes, own_bytes = profile.memory_bytes, device.memory_bytes
+    return usual_bytes is not None and own_bytes is not None and own_bytes < _LESS_MEMORY_SHARE * usual_bytes
+
+
 def _id_of(device: Accelerator) -> str:
     return device.profile_id or device_slug(device.name)
 
@@ -106,13 +112,7 @@ def _with_first(host: Host, gpu: Accelerator | None) -> Host:
 
 
 def _is_same(one: str | None, other: str | None) -> bool:
-    return bool(one and other) and str(one).lower() == str(other).lower()
-
-
-def has_less_memory(device: Accelerator, profile: Profile) -> bool:
-    """Return whether a device shows less memory than its kind has."""
-    usual_bytes, own_bytes = profile.memory_bytes, device.memory_bytes
-    return usual_bytes is not None and own_bytes is not None and own_bytes < LESS_MEMORY_SHARE * usual_bytes
+    return one is not None and other is not None and one.casefold() == other.casefold()
 
 
 def _with_own_memory(profile: Profile, device: Accelerator) -> Profile:

@@ -61,9 +61,7 @@ def _pair(
 
 
 def _has_same_uuid(accelerator: Accelerator, device: TorchDevice) -> bool:
-    if accelerator.uuid is None or device.uuid is None:
-        return False
-    return bare_uuid(accelerator.uuid) == bare_uuid(device.uuid)
+    return is_same_uuid(accelerator.uuid, device.uuid)
 
 
 def _may_be_same(accelerator: Accelerator, device: TorchDevice) -> bool:
@@ -75,6 +73,11 @@ def _may_be_same(accelerator: Accelerator, device: TorchDevice) -> bool:
 def bare_uuid(uuid: str) -> str:
     """Return a UUID as torch writes it: only the driver puts "GPU-" or "MIG-" before it."""
     return uuid.lower().removeprefix("gpu-").removeprefix("mig-")
+
+
+def is_same_uuid(one: str | None, other: str | None) -> bool:
+    """Return whether two UUIDs are surely of one device, whoever wrote them."""
+    return one is not None and other is not None and bare_uuid(one) == bare_uuid(other)
 
 
 def _seen_by_both(accelerator: Accelerator, device: TorchDevice) -> Accelerator:

@@ -37,7 +37,7 @@ class NvmlDevice:
     partitions: tuple["NvmlDevice", ...] | None = None
     """The MIG partitions made so far; None when MIG is off."""
     has_own_memory: bool = True
-    """Whether it does not use the machine's."""
+    """False for an integrated GPU, which uses the machine's memory."""
     instances: tuple[int, int] | None = None
     """Of a partition its GPU instance and its compute instance, by which older drivers name it."""
 

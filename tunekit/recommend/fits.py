@@ -364,14 +364,13 @@ class Fits:
         Whether it does was seen in the trace, where that ran on a GPU: those that don't stay are among its
         temporaries.
         """
-        whole, is_kept = outside.blas_workspace_bytes, outside.blas_is_kept
-        seen = self._seen.kept
-        stays = is_kept is not False if seen is None else any(size in _BLAS_BYTES for size in seen)
+        whole, is_kept = outside.blas_workspace_bytes, outside.blas_is_kept is not False
         if not whole:
             return ()
-        if stays:
-            return (whole // 2, whole // 2) if is_kept is not False else (whole, whole)
-        return () if seen is not None else (whole if is_kept is False else whole // 2,)
+        seen, of_thread = self._seen.kept, whole // 2 if is_kept else whole
+        if seen is None:
+            return (of_thread, of_thread) if is_kept else (of_thread,)
+        return (of_thread, of_thread) if any(size in _BLAS_BYTES for size in seen) else ()
 
     def _loader_here(self) -> float | None:
         """Return the samples/s of the loader alone on this machine, as it was measured."""

@@ -1,10 +1,11 @@
 """The answer of a run and how it came about, in sentences. Pure."""
 
+import math
+
 from tunekit.plain_text import printable
 from tunekit.recommend.noise import verdict
 from tunekit.recommend.recommendation import answer_of
 from tunekit.records.config import KNOBS
-from tunekit.records.measurement import Interval
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Objective, Run, RunStatus
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
@@ -160,9 +161,11 @@ def price_text(run: Run, best: Recommendation | None) -> str:
     judged = verdict(best.speedup, run.noise_floor)
     if judged == "no significant difference":
         return "Price: no significant difference."
-    share = Interval(value=1 / best.speedup.value, low=1 / best.speedup.high, high=1 / best.speedup.low)
+    share, least, most = (1 / one for one in (best.speedup.value, best.speedup.high, best.speedup.low))
+    if not math.isfinite(most):
+        return ""
     what = "the planned training" if run.options.objective is Objective.FINISH_TIME else "every epoch"
     return (
-        f"Price: on a machine that is billed by the hour, {what} costs {share_text(share.value)} of what it "
-        f"costs now ({share_text(share.low)} to {share_text(share.high)}; predicted from the speed-up)."
+        f"Price: on a machine that is billed by the hour, {what} costs {share_text(share)} of what it "
+        f"costs now ({share_text(least)} to {share_text(most)}; predicted from the speed-up)."
     )

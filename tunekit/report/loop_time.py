@@ -175,18 +175,17 @@ def telemetry_lines(telemetry: Telemetry | None, cpus: int) -> tuple[str, ...]:
 
 
 def _gpu_line(gpu: GpuTelemetry) -> str:
+    first, last = gpu.first_sm_clock_mhz, gpu.last_sm_clock_mhz
+    ends = "" if first is None or last is None else f" ({first:.0f} at first, {last:.0f} at last)"
     figures = (
         ("busy", gpu.utilization_percent, "{:.0f}%"),
         ("SM active", gpu.sm_activity_percent, "{:.0f}%"),
         ("tensor cores", gpu.tensor_activity_percent, "{:.0f}%"),
         ("DRAM", gpu.dram_activity_percent, "{:.0f}%"),
         ("power", gpu.power_w, "{:.0f} W"),
-        ("clock", gpu.sm_clock_mhz, "{:.0f} MHz"),
+        ("clock", gpu.sm_clock_mhz, "{:.0f} MHz" + ends),
     )
     told = [f"{name} {form.format(value)}" for name, value, form in figures if value is not None]
-    first, last = gpu.first_sm_clock_mhz, gpu.last_sm_clock_mhz
-    if first is not None and last is not None:
-        told[-1] += f" ({first:.0f} at first, {last:.0f} at last)"
     memory = gpu.peak_used_bytes if gpu.peak_tree_bytes is None else gpu.peak_tree_bytes
     if memory is not None:
         told.append(f"memory {bytes_text(memory)}")

@@ -82,6 +82,11 @@ class Trials:
         return tuple(record for record in self.candidates if record.config in confirmed)
 
     @property
+    def searched(self) -> tuple[TrialRecord, ...]:
+        """Search trials, those that failed too."""
+        return tuple(record for record in self.records if record.role is TrialRole.SEARCH)
+
+    @property
     def confirming(self) -> tuple[TrialRecord, ...]:
         """Fresh interleaved processes."""
         return tuple(record for record in self.records if record.role is TrialRole.CONFIRM)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from tunekit.records.run import KnobSpace, SearchOptions
+from tunekit.records.run import KnobSpace, Run, SearchOptions
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.search.confirm import expected_duration_s, typical_duration_s
 from tunekit.units import count_text, duration_text
@@ -37,6 +37,26 @@ def needed_s(records: Sequence[TrialRecord], space: Sequence[KnobSpace], options
     round_s = typical_duration_s(records, None) + _FINALISTS * eager_s + extra_s
     guards_s = 2 * eager_s + extra_s
     return 60.0 * math.ceil((known_s + search_s + guards_s + options.confirm_rounds * round_s) / 60.0)
+
+
+def first_measured(records: Sequence[TrialRecord]) -> Sequence[TrialRecord]:
+    """Return the trials up to the first measured one, none without it: a resumed search has the same."""
+    place = next((place for place, record in enumerate(records) if record.measurement), None)
+    return () if place is None else records[: place + 1]
+
+
+def budget_s_of(run: Run, records: Sequence[TrialRecord]) -> float:
+    """Return the seconds that a search has: what the user gave, else what it had, else what it needs.
+
+    Args:
+        run: options, space and the budget of a search that is resumed.
+        records: the trials so far.
+    """
+    given_s = run.options.budget_s or run.budget_s
+    if given_s is not None:
+        return given_s
+    first = first_measured(records)
+    return max(USUAL_BUDGET_S, needed_s(first, run.space, run.options) if first else 0.0)
 
 
 def lengths_s(records: Sequence[TrialRecord]) -> tuple[float, float]:

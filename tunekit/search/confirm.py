@@ -96,7 +96,7 @@ def plain_duration_s(record: TrialRecord) -> float:
         return record.duration_s
     # What was left out before the window is left out again after the epoch's end.
     batches = 2 * loop.discarded_batches + loop.steady_batches
-    start_s = loop.startup_s + loop.first_batch_s + loop.first_step_s
+    start_s = loop.startup_s + loop.first_batch_s + loop.once_s
     return min(record.duration_s, start_s + batches * loop.step_time_s + max(0.0, loop.boundary_s or 0.0))
 
 

@@ -46,7 +46,7 @@ class Terms:
     most_s: float = math.inf
     """Longest that it may take."""
     most_again_s: float = math.inf
-    """Longest that it may be known to take, so that there is time to confirm it."""
+    """Longest that a compiled one may take, once one was measured: its confirming rounds must fit too."""
     most_workers: float = math.inf
     """Most that it may have."""
     least_gain: float = LEAST_GAIN

@@ -18,14 +18,7 @@ from tunekit.records.run import Run, RunStatus
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
 from tunekit.search.abandon import rate_to_beat
 from tunekit.search.assemble import Trials, assemble, is_barred
-from tunekit.search.budget import (
-    FEW_TRIALS,
-    USUAL_BUDGET_S,
-    chosen_text,
-    lengths_s,
-    needed_s,
-    short_text,
-)
+from tunekit.search.budget import budget_s_of
 from tunekit.search.confirm import (
     FLOOR_PROCESSES,
     details_to_confirm,
@@ -35,7 +28,6 @@ from tunekit.search.confirm import (
     round_order,
     rounds_done,
     rounds_due,
-    rounds_s,
 )
 from tunekit.search.folder import RunFolder
 from tunekit.search.guided import Proposal
@@ -136,14 +128,17 @@ class Search:
         return self._save(RunStatus.FINISHED)
 
     @property
+    def _budget_s(self) -> float | None:
+        return self._run.options.budget_s or self._run.budget_s
+
+    @property
     def _left_s(self) -> float:
-        budget_s = self._run.options.budget_s or self._run.budget_s
-        return math.inf if budget_s is None else budget_s - self._spent_s
+        return math.inf if self._budget_s is None else self._budget_s - self._spent_s
 
     @property
     def _over_budget(self) -> float | None:
         """The budget, once it is used up."""
-        return self._run.options.budget_s if self._left_s <= 0 else None
+        return self._budget_s if self._left_s <= 0 else None
 
     @property
     def _spent_s(self) -> float:
@@ -156,10 +151,6 @@ class Search:
     @property
     def _trials(self) -> Trials:
         return Trials(tuple(self._records))
-
-    @property
-    def _search_trials(self) -> int:
-        return sum(record.role is TrialRole.SEARCH for record in self._records)
 
     @property
     def _planned(self) -> PlannedTraining:
@@ -261,7 +252,7 @@ class Search:
         study.tell(self._records)
         while self._may_add:
             terms = self._time.terms
-            coming = next_trial(study, terms, self._search_trials)
+            coming = next_trial(study, terms, len(self._trials.searched))
             if isinstance(coming, Stop):
                 self._run = self._run.model_copy(update={"why_stopped": coming.why})
                 self._ran_out_of_time = coming.why is None
@@ -290,41 +281,17 @@ class Search:
 
     def _set_budget(self) -> None:
         """Set the budget that the user left open; say of one that was given what it has no room for."""
-        asked = self._run.options
-        # By the first measured trial alone, so that a resumed search has the same.
-        measured = [place for place, record in enumerate(self._records) if record.measurement]
-        first = self._records[: measured[0] + 1] if measured else []
-        needed = needed_s(first, self._run.space, asked) if first else USUAL_BUDGET_S
-        budget_s = asked.budget_s or self._run.budget_s or max(needed, USUAL_BUDGET_S)
-        self._run = self._run.model_copy(update={"budget_s": budget_s})
-        if not first:
-            return
-        trial_s, _ = lengths_s(first)
-        if asked.budget_s is None:
-            self._listener.said(chosen_text(budget_s, trial_s, asked))
-            return
-        least = least_rounds(asked.confirm_rounds)
-        round_s = rounds_s(first, (), 1) + trial_s
-        trials = max(0, int((self._left_s - least * round_s) // trial_s))
-        if not self._search_trials and trials < min(FEW_TRIALS, asked.max_trials or FEW_TRIALS):
-            rounds = min(least, max(0, int((self._left_s - trials * trial_s) // round_s)))
-            self._listener.said(short_text(budget_s, trials, rounds, needed, asked))
+        self._run = self._run.model_copy(update={"budget_s": budget_s_of(self._run, self._records)})
+        if (said := self._time.said_at_start) is not None:
+            self._listener.said(said)
 
     def _say_what_was_cut(self) -> None:
         """Say what the budget had no room for, if it was too little to trust."""
-        asked = self._run.options
-        trials = self._search_trials
-        again = {record.config for record in self._trials.confirming if record.config}
-        rounds = max((rounds_done(self._records, config) for config in again), default=0)
-        missed = self._time.missed
-        few = min(FEW_TRIALS, (asked.max_trials or FEW_TRIALS + 1) - 1)
-        is_too_little = trials < few or rounds < least_rounds(asked.confirm_rounds)
-        if missed or (self._ran_out_of_time and is_too_little):
-            budget_s = self._run.budget_s or USUAL_BUDGET_S
-            needed = needed_s(self._records, self._run.space, asked)
-            told = short_text(budget_s, trials, rounds, needed, asked, missed)
-            self._run = self._run.model_copy(update={"cut_short": told})
-            self._listener.said(told)
+        if (cut_short := self._time.cut_short(self._ran_out_of_time)) is not None:
+            self._run = self._run.model_copy(update={"cut_short": cut_short})
+            self._listener.said(cut_short)
+
+    # --- tiers -----------------------------------------------------------------------------
 
     def _fill_tiers(self, known: KnownTarget) -> None:
         """Run a config made to fit for each tier that would otherwise have none, or only the baseline.
@@ -400,7 +367,7 @@ class Search:
                 lacking = FLOOR_PROCESSES - len(measured)
                 if not baseline_runs or lacking <= 0 or not fitting:
                     return
-                rounds = min(fitting, max(lacking, wanted) if self._search_trials else lacking)
+                rounds = min(fitting, max(lacking, wanted) if self._trials.searched else lacking)
             self._run_rounds(configs, baseline_runs, rounds, known)
 
     def _run_rounds(

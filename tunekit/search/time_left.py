@@ -10,9 +10,17 @@ from tunekit.recommend.tiers import BALANCED_TOLERANCE, best_of
 from tunekit.records.config import TrainConfig
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import Run
-from tunekit.records.trial import TrialRecord, TrialRole
+from tunekit.records.trial import TrialRecord
 from tunekit.search.assemble import Trials, pick_tiers, run_noise
-from tunekit.search.budget import SEARCH_TRIALS, lengths_s
+from tunekit.search.budget import (
+    FEW_TRIALS,
+    SEARCH_TRIALS,
+    chosen_text,
+    first_measured,
+    lengths_s,
+    needed_s,
+    short_text,
+)
 from tunekit.search.confirm import (
     FLOOR_PROCESSES,
     expected_duration_s,
@@ -64,7 +72,7 @@ class TimeLeft:
         another round. For the very first trial, fewer do.
         """
         trial_s, _ = lengths_s(self.records)
-        searched = sum(record.role is TrialRole.SEARCH for record in self.records)
+        searched = len(self._trials.searched)
         rounds = self.run.options.confirm_rounds if searched >= SEARCH_TRIALS else self._least
         most_s = self.left_s - self._reserve_s(rounds, trial_s) - self._guards_s
         if most_s < trial_s and not searched:
@@ -89,7 +97,42 @@ class TimeLeft:
         return self._as_many_as_fit(self.picks)
 
     @property
-    def missed(self) -> tuple[int, float] | None:
+    def said_at_start(self) -> str | None:
+        """Of a budget that the user left open, how it was set; of one that was given, what it can't hold.
+
+        None where it holds enough or search trials have run, and while nothing is measured.
+        """
+        asked, first = self.run.options, first_measured(self.records)
+        if not first:
+            return None
+        trial_s, _ = lengths_s(first)
+        if asked.budget_s is None:
+            return chosen_text(self._budget_s, trial_s, asked)
+        round_s = rounds_s(first, (), 1) + trial_s
+        trials = max(0, int((self.left_s - self._least * round_s) // trial_s))
+        if self._trials.searched or trials >= min(FEW_TRIALS, asked.max_trials or FEW_TRIALS):
+            return None
+        rounds = min(self._least, max(0, int((self.left_s - trials * trial_s) // round_s)))
+        return short_text(self._budget_s, trials, rounds, needed_s(first, self.run.space, asked), asked)
+
+    def cut_short(self, ran_out: bool) -> str | None:
+        """Return what the budget had no room for, if that was too little to trust; None otherwise.
+
+        Args:
+            ran_out: whether something was left out for want of time.
+        """
+        asked, missed, searched = self.run.options, self._missed, len(self._trials.searched)
+        again = {record.config for record in self._trials.confirming if record.config}
+        rounds = max((rounds_done(self.records, config) for config in again), default=0)
+        few = min(FEW_TRIALS, (asked.max_trials or FEW_TRIALS + 1) - 1)
+        is_too_little = searched < few or rounds < self._least
+        if not missed and not (ran_out and is_too_little):
+            return None
+        needed = needed_s(self.records, self.run.space, asked)
+        return short_text(self._budget_s, searched, rounds, needed, asked, missed)
+
+    @property
+    def _missed(self) -> tuple[int, float] | None:
         """The number of a faster trial that was not confirmed, and its rate over the best that was."""
         confirmed = self._trials.confirmed
         chosen = self._all_picks.get(Tier.AGGRESSIVE)
@@ -132,6 +175,11 @@ class TimeLeft:
         return least_rounds(self.run.options.confirm_rounds)
 
     @property
+    def _budget_s(self) -> float:
+        assert self.run.budget_s is not None
+        return self.run.budget_s
+
+    @property
     def _slack_s(self) -> float:
         return _SLACK * (self.run.budget_s or 0.0)
 
@@ -149,15 +197,16 @@ class TimeLeft:
         """
         picks = self.picks
         answer, fastest = picks.get(ANSWERS[0]), picks.get(Tier.AGGRESSIVE)
-        is_filled = answer is not None and not answer.is_baseline_config
-        if is_filled and fastest is not None and _is_as_fast(answer, fastest):
+        if answer is not None and answer.is_baseline_config:
+            answer = None
+        if answer is not None and fastest is not None and _is_as_fast(answer, fastest):
             picks = {tier: pick for tier, pick in picks.items() if tier is not Tier.AGGRESSIVE}
         configs = self._as_many_as_fit(picks)
         reserve_s = rounds_s(self.records, configs, rounds)
         if not configs:
             return reserve_s + rounds * trial_s
         # What is faster breaks the answer's limits: one made to fit them is to be run and confirmed.
-        return reserve_s if is_filled else reserve_s + (1 + rounds) * trial_s
+        return reserve_s if answer is not None else reserve_s + (1 + rounds) * trial_s
 
     def _as_many_as_fit(self, picks: dict[Tier, TrialRecord]) -> tuple[TrainConfig, ...]:
         kept: tuple[TrainConfig, ...] = ()
@@ -167,6 +216,6 @@ class TimeLeft:
         return kept
 
 
-def _is_as_fast(answer: TrialRecord | None, fastest: TrialRecord) -> bool:
-    rate = answer.rate_samples_per_s if answer else None
-    return (fastest.rate_samples_per_s or 0.0) <= (rate or 0.0) * (1 + BALANCED_TOLERANCE)
+def _is_as_fast(answer: TrialRecord, fastest: TrialRecord) -> bool:
+    least = (answer.rate_samples_per_s or 0.0) * (1 + BALANCED_TOLERANCE)
+    return (fastest.rate_samples_per_s or 0.0) <= least

@@ -1,4 +1,4 @@
-"""The device that trials really run on: a guess before the first of them, and what it told from then on."""
+"""The device that trials really run on: a guess before the first of them, then the one that it used."""
 
 from typing import TypeVar
 

@@ -168,8 +168,9 @@ def _missed_in_roots(injected: KnobsAsked, learnt: LearntEvent, roots: Sequence[
 
 def _missed_matmul(injected: KnobsAsked, found: Discovery) -> str | None:
     """Return whether the script took back the precision of its matrix products, or the device lacks it."""
-    wanted = {Precision.FP32: False, Precision.TF32: True}.get(injected.precision or Precision.BF16)
-    if None in (wanted, found.tf32_in_matmul) or wanted == found.tf32_in_matmul:
+    if injected.precision not in (Precision.FP32, Precision.TF32) or found.tf32_in_matmul is None:
+        return None
+    if found.tf32_in_matmul == (injected.precision is Precision.TF32):
         return None
     real = "TF32" if found.tf32_in_matmul else "IEEE float32"
     return f"precision was set to {injected.precision}, but matrix products run in {real}"

@@ -363,8 +363,8 @@ def _said(error: ErrorSeen) -> str:
     is_anothers = _TRACEBACK in error.message or _is_of_a_worker(error)
     if not is_anothers and len(error.message.strip().splitlines()) > 1:
         first = re.split(r"\n\s*\n", error.message.strip())[0].splitlines()
-        told = " ".join(" ".join(line for line in first if not line.startswith(_CUDA_HINTS)).split())
-        return f"{error.types[0].rpartition('.')[2]}: {told}"[:500]
+        text = " ".join(" ".join(line for line in first if not line.startswith(_CUDA_HINTS)).split())
+        return f"{error.types[0].rpartition('.')[2]}: {text}"[:500]
     return (lines[-1] if lines else error.types[0])[:500]
 
 

@@ -47,7 +47,7 @@ def image_folder(
         root: where to keep it; None for the user's cache.
         image_size: pixels a side after cropping.
         count: images.
-        on_progress: told every two seconds of the images that are written, and of how many.
+        on_progress: called every two seconds with the images that are written, and with the count of all.
 
     Raises:
         OSError: it can't be written.
@@ -111,7 +111,7 @@ def write_images(folder: Path, size: int, count: int, on_progress: Callable[[int
     lines = [line for line in done_file.read_text().splitlines(keepends=True) if line.endswith("\n")]
     done_file.write_text("".join(lines))  # without a last one that was being written
     done = {int(line) for line in lines}
-    images, painter = zarr.open_group(folder, mode="r+")["images"], Painter(size)
+    images, painter = zarr.open_array(folder / "images", mode="r+"), Painter(size)
 
     def write_chunk(start: int) -> int:
         stop = min(start + CHUNK_IMAGES, count)
@@ -123,10 +123,10 @@ def write_images(folder: Path, size: int, count: int, on_progress: Callable[[int
     next_at = time.monotonic() + PROGRESS_EVERY_S
     pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
     try:
-        with done_file.open("a") as told:
+        with done_file.open("a") as list_of_done:
             chunks = [pool.submit(write_chunk, start) for start in starts if start not in done]
             for chunk in as_completed(chunks):
-                print(chunk.result(), file=told, flush=True)
+                print(chunk.result(), file=list_of_done, flush=True)
                 written = min(count, written + CHUNK_IMAGES)
                 if time.monotonic() > next_at:
                     on_progress(written, count)
@@ -169,8 +169,8 @@ class Painter:
         tint = np.array([channel % 96 - 32 for channel in colour], np.int16)
         y, x = np.mgrid[0 : self.size * 3 // 2, 0 : self.size * 3 // 2]
         slope = (across % 7 - 3) * x + (down % 5 + 1) * y
-        stripe = slope * 4 // (self.size * (width % 3 + 1)) % 2
-        return stripe[..., None].astype(np.int16) * tint
+        stripe: np.ndarray = slope * 4 // (self.size * (width % 3 + 1)) % 2
+        return np.multiply(stripe[..., None].astype(np.int16), tint)
 
     def paint(self, index: int, label: int) -> np.ndarray:
         """Return one image, uint8 (size, size, 3)."""

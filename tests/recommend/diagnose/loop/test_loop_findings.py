@@ -60,7 +60,7 @@ def test_no_figures_break_it_and_every_gain_is_within_the_closure(
             assert one.gain <= max(1.0, seen.step_s / seen.compute_s) * (1 + 1e-9)
         if seen is not None and one.code in _OF_COMPUTE:
             assert one.gain <= max(1.0, seen.step_s / seen.loader_s) * (1 + 1e-9)
-    held_by = bound(of.measurement)
+    held_by = bound(of.measurement, of.telemetry)
     assert ("data-bound" in {one.code for one in found}) == (held_by is Bound.DATA)
     assert ("host-bound" in {one.code for one in found}) == (held_by is Bound.HOST)
 

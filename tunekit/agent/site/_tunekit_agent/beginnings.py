@@ -58,7 +58,15 @@ class Settling:
         self._asked_at: float | None = None
         self._capturing_s, self._captured_batches = 0.0, 0
 
-    def asked(self, now: float, graphs: int, count: int, has_stepped: bool, is_whole: bool = True) -> None:
+    def asked(
+        self,
+        now: float,
+        graphs: int,
+        count: int,
+        has_stepped: bool,
+        is_whole: bool = True,
+        batches: int = 1,
+    ) -> None:
         """The loop asks for its next batch.
 
         Args:
@@ -67,13 +75,14 @@ class Settling:
             count: batches of the loop so far.
             has_stepped: whether an optimizer has; what comes before is the first step.
             is_whole: whether nothing ran since the last ask but the batch; a validation's time is its own.
+            batches: since the last ask; more than one where only steps can be seen.
         """
         if graphs != self._graphs:
             self._graphs, self._since = graphs, count
             self._captures += 1
             if self._asked_at is not None and is_whole:
                 self._capturing_s += now - self._asked_at
-                self._captured_batches += 1
+                self._captured_batches += batches
         self._asked_at = now if has_stepped else None
 
     def is_settled(self, count: int) -> bool:

@@ -175,9 +175,9 @@ def forget_cudnn_tries() -> None:
 
     It makes do with less memory, and gives back what it tried. What training takes comes again in each batch.
     """
-    torch = sys.modules.get("torch")
     for device in cuda_devices():
-        if torch is not None and torch.backends.cudnn.benchmark:
+        torch = sys.modules["torch"]
+        if torch.backends.cudnn.benchmark:
             torch.cuda.reset_peak_memory_stats(device)
             torch.cuda.reset_accumulated_memory_stats(device)
 

@@ -63,13 +63,13 @@ def matmul_precision(torch: Any, device_type: str) -> str | None:
     The older getter raises, or tells what holds no more, where a script used torch 2.9's `fp32_precision`.
     """
     try:
-        told = torch.get_float32_matmul_precision()
+        older = torch.get_float32_matmul_precision()
     except Exception:
-        told = None
-    held = _fp32_precision(torch.backends.cuda.matmul) if device_type == "cuda" else None
-    if held is None or (told is not None and (held == "tf32") == (told != "highest")):
-        return told
-    return "high" if held == "tf32" else "highest"
+        older = None
+    newer = _fp32_precision(torch.backends.cuda.matmul) if device_type == "cuda" else None
+    if newer is None or (older is not None and (newer == "tf32") == (older != "highest")):
+        return older
+    return "high" if newer == "tf32" else "highest"
 
 
 def tf32_in_use(torch: Any, device: Any) -> dict:

@@ -328,7 +328,13 @@ class Observer:
             return
         samples = self._loaderless_samples * self._batches_per_step
         now = time.perf_counter()
-        self._settling.asked(now, knobs.graphs_captured(), self._teller.steps, has_stepped=True)
+        self._settling.asked(
+            now,
+            knobs.graphs_captured(),
+            self._teller.steps,
+            has_stepped=True,
+            batches=self._batches_per_step,
+        )
         parts = self._split.asked(now)
         before = self._clock.phase
         self._times.asked(self._clock.counts_batch)

@@ -74,7 +74,7 @@ class Source:
         for _ in range(count):
             try:
                 self.fetch()
-            except Exception:  # the epoch is over, or a batch is broken: the script's next fetch tells it
+            except Exception:  # the epoch is over, as the script's next fetch says too, or a batch is broken
                 return
             moved()
             if time.perf_counter() > until:

@@ -23,8 +23,8 @@ _MIN_BATCHES, _LEAST_BATCHES = 10, 3
 """Of a window; the fewer where steps are so slow that more would take too long."""
 _LEAST_RAMP = 3
 _CAP_WINDOWS, _LATE_WINDOWS, _MOST_WINDOWS = 2, 4, 12
-"""Times the window that one segment, the ramp, or what is left of a boundary takes at most; that many
-batches may take; and that few may."""
+"""Limits in windows: of steady time, the ramp or a boundary; of a measurement of _MIN_BATCHES; of one of
+_LEAST_BATCHES, or of the ramp of a loop that was held up."""
 _MAX_MARKS = 100_000
 _MAX_DURATIONS = 8192
 _SYNCHRONIZE_S = 0.001
@@ -243,9 +243,9 @@ class LoopClock:
             if len(self._marks) < _MAX_MARKS:
                 self._marks.append(now)
         if self.phase == WARMING:
-            self.discarded_batches += ended
+            self.discarded_batches += batches if ended else 0
         elif self.counts_batch and not is_settled and ended:
-            self._begin_anew(now)
+            self._begin_anew(now, batches)
         elif self.counts_batch and ended:
             self._add(now, samples, parts, interrupted, batches)
         self._is_disturbed |= interrupted and ended  # between epochs it is no part of either
@@ -293,10 +293,10 @@ class LoopClock:
             self._tally.add(now - self._last_tick, samples, parts, batches)
         self._last_tick = now
 
-    def _begin_anew(self, now: float) -> None:
+    def _begin_anew(self, now: float, batches: int) -> None:
         """Graphs were captured within the segment: go back to where it was opened."""
         assert self._last_tick is not None
-        self.discarded_batches += self._tally.batches - self._kept.batches + 1
+        self.discarded_batches += self._tally.batches - self._kept.batches + batches
         self._opened_at += now - self._last_tick  # compiling is no part of the window's time
         self._tally, self._last_tick = self._kept, None
 

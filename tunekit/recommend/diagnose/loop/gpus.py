@@ -67,13 +67,13 @@ def _throttled(facts: LoopFacts, gpu: GpuTelemetry) -> Finding | None:
     if not reasons:
         return None
     best_mhz = _max_clock_mhz(facts, gpu.index)
-    told = [", ".join(reasons), *_clock_and_heat(gpu, best_mhz)]
+    parts = [", ".join(reasons), *_clock_and_heat(gpu, best_mhz)]
     slower = ratio(best_mhz, gpu.sm_clock_mhz) if best_mhz and gpu.sm_clock_mhz else None
     return Finding(
         code="gpu-throttled-in-trial",
         severity=Severity.WARNING,
         message=f"GPU {gpu.index} was slowed down by heat or by its power supply while the loop ran",
-        evidence=f"{'; '.join(told)} (NVML)",
+        evidence=f"{'; '.join(parts)} (NVML)",
         remedy="look after its cooling and power, or take another machine: a long run will be slower still",
         value=gpu.max_temperature_c if gpu.max_temperature_c and gpu.max_temperature_c > 0 else None,
         gain=capped(max(1.0, slower), compute_cap(facts.measurement)) if slower is not None else None,
@@ -107,12 +107,12 @@ def _power_capped(facts: LoopFacts, gpu: GpuTelemetry) -> Finding | None:
             value=fall,
         )
     at_rest = [f"{' and '.join(moved)}{window}"] if moved else []
-    told = [POWER_CAP, *_clock_and_heat(gpu, _max_clock_mhz(facts, gpu.index)), *at_rest]
+    parts = [POWER_CAP, *_clock_and_heat(gpu, _max_clock_mhz(facts, gpu.index)), *at_rest]
     return Finding(
         code="gpu-power-capped",
         severity=Severity.INFO,
         message=f"GPU {gpu.index}'s power limit held its clock down, as is usual under full load",
-        evidence=f"{'; '.join(told)} (NVML)",
+        evidence=f"{'; '.join(parts)} (NVML)",
         remedy="fewer bits for each number do more at the same power; `nvidia-smi -q -d POWER` has its limit",
     )
 
@@ -125,12 +125,12 @@ def _fall_of_clock(gpu: GpuTelemetry) -> float | None:
 
 
 def _clock_and_heat(gpu: GpuTelemetry, best_mhz: float | None) -> list[str]:
-    told = []
+    parts = []
     if gpu.sm_clock_mhz is not None:
-        told.append(f"{gpu.sm_clock_mhz:.0f} MHz" + (f" of {best_mhz:.0f}" if best_mhz else ""))
+        parts.append(f"{gpu.sm_clock_mhz:.0f} MHz" + (f" of {best_mhz:.0f}" if best_mhz else ""))
     if gpu.max_temperature_c is not None:
-        told.append(f"up to {gpu.max_temperature_c:.0f} C")
-    return told
+        parts.append(f"up to {gpu.max_temperature_c:.0f} C")
+    return parts
 
 
 def _max_clock_mhz(facts: LoopFacts, index: int) -> float | None:

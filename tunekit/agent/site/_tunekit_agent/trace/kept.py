@@ -7,6 +7,7 @@ from typing import Any
 _LEAST_BYTES = 1 << 20
 """Smaller blocks come and go with losses and counters that a script gathers, and are no matter."""
 _MOST = 1000
+"""Blocks, the largest: as many as the record holds."""
 
 
 class KeptBlocks:
@@ -56,7 +57,7 @@ class KeptBlocks:
                         found[address] = size
                     address += block["size"]
             return found
-        except Exception:
+        except Exception:  # a function of torch's own, which may go or answer otherwise in any version
             return None
 
 
@@ -92,6 +93,6 @@ class TemporaryBytes:
         try:
             counts = self._c._cuda_memoryStats(self._device)["allocated_bytes"]["all"]
             return max(0, int(counts["peak"]) - int(counts["current"]))
-        except Exception:
+        except Exception:  # nor is this
             self._is_broken = True
             return 0

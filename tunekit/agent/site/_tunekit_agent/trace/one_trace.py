@@ -124,7 +124,7 @@ class OneTrace:
     def step_began(self) -> None:
         """An optimizer begins a step: every gradient is there."""
         if self._is_entered:
-            self._tracer.steps()
+            self._tracer.step_begins()
             self._tracer.is_for("gradients", _gradients(self._loop))
 
     def step_ended(self) -> None:

@@ -216,8 +216,8 @@ class LoopTrace(GivesBatch):
         """Return whether torch's allocator has expandable segments: as it says, on a CPU as it is told to."""
         if not self._on_cpu:
             with contextlib.suppress(Exception):  # no such figure in this torch
-                told = self._torch._C._cuda_memorySnapshot(None)["allocator_settings"]
-                return bool(told["expandable_segments"])
+                settings = self._torch._C._cuda_memorySnapshot(None)["allocator_settings"]
+                return bool(settings["expandable_segments"])
         words = ",".join(os.environ.get(name, "") for name in _ALLOCATOR_VARIABLES)
         return "expandable_segments:true" in words.replace(" ", "").lower()
 

@@ -108,7 +108,7 @@ class Tracer:
         """Addresses of all that is known to be alive."""
         return set(self._places.values())
 
-    def steps(self) -> None:
+    def step_begins(self) -> None:
         """An optimizer begins its step: what it holds from then on, it made in its first."""
         if self._optimizer_began is None:
             self._optimizer_began = len(self._events)
@@ -277,7 +277,9 @@ class Tracer:
             self._sums[self._block_of(total)] = [self._block_of(first)]
 
     def _block_of(self, tensor: Any) -> int | None:
-        return self._alive.get(tensor.untyped_storage()._cdata)
+        """Return the block of a tensor; None of one with several, as a sparse one has."""
+        parts = dense(tensor)
+        return self._alive.get(parts[0].untyped_storage()._cdata) if len(parts) == 1 else None
 
     def _is_of_parameter(self, tensor: Any) -> bool:
         whole = tensor if tensor._base is None else tensor._base
