@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from gpu_jobs import GpuJob, gpu_jobs  # noqa: E402
-from scripted_search import RecordingListener, confirming, search_in, searched  # noqa: E402
+from scripted_search import RecordingListener, rounds_of_answer, search_in, searched  # noqa: E402
 
 from tunekit.cli.numbers import duration_s  # noqa: E402
 from tunekit.errors import TunekitError  # noqa: E402
@@ -131,7 +131,7 @@ def judged(job: GpuJob, whole: Run, said: str = "") -> Outcome:
         spent_s=whole.search_time_s,
         trial_s=trial_s,
         trials=len(measured),
-        rounds=len({one.round for one in confirming(whole.trials) if answer and one.config == answer.config}),
+        rounds=rounds_of_answer(whole),
         first_compiled=compiled[0] if compiled else None,
         soon=_best_share(job, soon, best),
         tried=_best_share(job, [whole.trials[0], *measured], best),

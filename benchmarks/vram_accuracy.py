@@ -29,8 +29,6 @@ from real_trials_of import traced_fits  # noqa: E402
 from tunekit.hardware.outside_torch import BLAS_BYTES, outside_torch  # noqa: E402
 from tunekit.hardware.profiles import load_profiles  # noqa: E402
 from tunekit.memory.vram.predict import PeakPredicted  # noqa: E402
-from tunekit.recommend.fits import Fits  # noqa: E402
-from tunekit.records.config import Precision  # noqa: E402
 from tunekit.units import MIB  # noqa: E402
 
 SCRIPT = Path(__file__).with_name("vram_accuracy_script.py")
@@ -97,12 +95,12 @@ class Predicted:
 
     def __init__(self, name: str) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            self._fits: Fits = traced_fits(SCRIPT, [name], Path(folder))
+            self._fits = traced_fits(SCRIPT, [name], Path(folder))
         self._outside = outside_torch(load_profiles()["rtx3090"])
 
     def peak(self, batch_size: int) -> PeakPredicted:
         """Return the peak of a batch size, without a margin."""
-        peak = self._fits.unlimited_peak(Precision(self._fits.precisions[0]), batch_size, self._outside)
+        peak = self._fits.unlimited_peak(self._fits.precisions[0], batch_size, self._outside)
         assert peak is not None
         return peak
 
@@ -142,7 +140,8 @@ def tell_ladders() -> None:
     margins = [margin for margin, right in zip(_MARGINS, fixed_on, strict=True) if right == best]
     chosen = margins[len(margins) // 2]
     counts = [
-        sum(1 + (LADDERS[place].failed is not None) for place in range(start, 15, 2)) for start in (0, 1)
+        sum(1 + (LADDERS[place].failed is not None) for place in range(start, len(LADDERS), 2))
+        for start in (0, 1)
     ]
     at = _MARGINS.index(chosen)
     right = fixed_on[0] + tried_on[0]

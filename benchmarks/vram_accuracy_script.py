@@ -1,6 +1,6 @@
 """Trains one of the models whose device memory is known in public, as it was trained there.
 
-    python benchmarks/vram_accuracy_script.py resnet50 --as notebook --batch 8
+    python benchmarks/vram_accuracy_script.py ResNet-50 --batch 8
 
 What vram_accuracy.py has traced. As the notebook WSShiro/vramexp: float32, SGD, class shares for targets.
 As timm's benchmark: float16 under autocast, channels_last, SGD with momentum one parameter at a time. There

@@ -202,7 +202,7 @@ def _hold(options: argparse.Namespace) -> int:
 
 
 def _value(text: str) -> float:
-    for read in (float, lambda mask: int(mask, 16), parsed_bytes):
+    for read in (float, lambda mask: int(mask, 0), parsed_bytes):
         try:
             return float(read(text))
         except ValueError:

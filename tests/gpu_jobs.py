@@ -132,17 +132,16 @@ class GpuJob(SearchWorld):
         batches = self._steady_batches(knobs)
         compute_s = min(float(times.compute_s[0]), 0.99 * step_s)
         wait_s, fetch_s = 0.98 * (step_s - compute_s), float(times.fetch_s[0])
-        seconds = {name: batches * each for name, each in (("wait", wait_s), ("compute", compute_s))}
         one = WorkerWork(batches=batches, time_s=batches * fetch_s, first_batch_s=fetch_s)
         works = max(1, knobs.num_workers)
         return super().measured(knobs) | {
             "parts": StepParts(
-                data_wait_s=seconds["wait"], compute_s=seconds["compute"], optimizer_s=0.0, other_s=0.0
+                data_wait_s=batches * wait_s, compute_s=batches * compute_s, optimizer_s=0.0, other_s=0.0
             ),
             "device_parts": DeviceParts(
                 batches=batches,
-                stall_s=seconds["wait"],
-                compute_s=seconds["compute"],
+                stall_s=batches * wait_s,
+                compute_s=batches * compute_s,
                 optimizer_s=0.0,
                 other_s=0.0,
                 drained_batches=0,
@@ -154,7 +153,7 @@ class GpuJob(SearchWorld):
                 p99_batch_s=fetch_s,
                 slowest_batch_s=fetch_s,
             ),
-            "steady_batches": self._steady_batches(knobs),
+            "steady_batches": batches,
             "discarded_batches": self._ramp_batches(knobs),
             "epoch_samples": self.epoch_samples,
             "epoch_batches": math.ceil(self.epoch_samples / knobs.batch_size),

@@ -23,6 +23,7 @@ from build_records import (
 )
 from hypothesis import strategies as st
 
+from tunekit.recommend.recommendation import answer_of
 from tunekit.records.codec import read_json
 from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.details import Details
@@ -274,6 +275,12 @@ def guarding(records: tuple[TrialRecord, ...]) -> list[TrialRecord]:
 
 def confirming(records: tuple[TrialRecord, ...]) -> list[TrialRecord]:
     return [record for record in records if record.role is TrialRole.CONFIRM]
+
+
+def rounds_of_answer(whole: Run) -> int:
+    """Return how many rounds the config that is the answer was confirmed in."""
+    answer = answer_of(whole.recommendations)
+    return len({one.round for one in confirming(whole.trials) if answer and one.config == answer.config})
 
 
 def out_of_memory_above(batch_size: int) -> Callable[[TrainConfig, TrialSpec], Failure | None]:

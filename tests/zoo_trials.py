@@ -43,6 +43,19 @@ class Script:
     is_slow: bool = False
     """Whether it is left out unless asked for: another script nearly covers it."""
 
+    @property
+    def understood(self) -> dict[str, object]:
+        """What its baseline is to say of it."""
+        return {
+            "is whole": True,
+            "roots": sorted(self.roots),
+            "optimizers": sorted(self.optimizers),
+            "loader": (self.batch_size, self.workers),
+            "loop": (self.batch_size, self.workers),
+            "batches per step": self.batches_per_step,
+            "modes": (self.precision, self.compiled),
+        }
+
     def __str__(self) -> str:
         return "-".join(word.strip("-") for word in self.words if word[0] not in "{/" and word != "python")
 
@@ -115,36 +128,32 @@ def loop_of(record: TrialRecord | None) -> LoopMeasurement:
     return record.measurement.loop
 
 
-def check_baseline(script: Script, trials: RealTrials) -> None:
-    """Check what the baseline says of a script."""
-    found = found_by(trials)
-    assert found.complete
-    assert found.roots_cover_step
-    assert sorted((root.class_name, root.parameters) for root in found.roots) == sorted(script.roots)
-    assert sorted((o.class_name, o.base_lr) for o in found.optimizers) == sorted(script.optimizers)
-    assert found.training_loader is not None
-    assert found.training_loader.batch_size == script.batch_size
-    assert found.training_loader.num_workers == script.workers
-    assert found.batches_per_step == script.batches_per_step
-    assert trials.baseline is not None
-    config = trials.baseline.config
-    assert config is not None
-    assert config.precision == script.precision
-    assert config.compile is script.compiled
-    loop = loop_of(trials.baseline)
-    assert loop.batch_size == script.batch_size
-    assert loop.num_workers == script.workers
-    assert loop.rate_samples_per_s > 0
+def understood_of(trials: RealTrials) -> dict[str, object]:
+    """Return what the baseline says of its script, as `Script.understood` has it."""
+    found, loop = found_by(trials), loop_of(trials.baseline)
+    loader, config = found.training_loader, trials.baseline and trials.baseline.config
+    assert loader is not None and config is not None
+    return {
+        "is whole": found.complete and found.roots_cover_step and loop.rate_samples_per_s > 0,
+        "roots": sorted((root.class_name, root.parameters) for root in found.roots),
+        "optimizers": sorted((one.class_name, one.base_lr) for one in found.optimizers),
+        "loader": (loader.batch_size, loader.num_workers),
+        "loop": (loop.batch_size, loop.num_workers),
+        "batches per step": found.batches_per_step,
+        "modes": (config.precision, config.compile),
+    }
 
 
-def check_tuned(script: Script, trials: RealTrials) -> None:
-    """Check that a trial with other knobs reaches the loop."""
+def is_reached(script: Script, trials: RealTrials) -> bool:
+    """Return whether a trial with the script's other knobs has them in its loop."""
     loop = loop_of(trials.run(**script.tuned))
-    wanted_batch = script.tuned.get("batch_size", script.batch_size)
-    assert loop.batch_size == wanted_batch
-    assert loop.num_workers == script.tuned.get("num_workers", script.workers)
-    if isinstance(wanted_batch, int) and script.batch_size is not None:
-        assert script.batch_size < loop.steady_samples / loop.steady_batches <= wanted_batch
+    batch_size = script.tuned.get("batch_size", script.batch_size)
+    workers = script.tuned.get("num_workers", script.workers)
+    if (loop.batch_size, loop.num_workers) != (batch_size, workers):
+        return False
+    if not isinstance(batch_size, int) or script.batch_size is None:
+        return True
+    return script.batch_size < loop.steady_samples / loop.steady_batches <= batch_size
 
 
 def python_without_tunekit(folder: Path) -> Path:

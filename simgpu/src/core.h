@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 enum { SIM_DEVICES = 16, SIM_PROCESSES = 128, SIM_BUCKETS = 1024, SIM_QUEUE = 4096, SIM_PAGE = 2097152 };
+enum { SIM_MIG_SLICES = 7 }; /* compute slices that a GPU is cut into */
 enum { SIM_BUCKET_NS = 50000000, SIM_GAPS = 8 }; /* busy time is kept in buckets of 50 ms, half of them ahead of now */
 typedef enum { SIM_COMPUTE, SIM_H2D, SIM_D2H, SIM_ENGINES } sim_engine;
 typedef enum { SIM_FP64, SIM_FP32, SIM_TF32, SIM_FP16, SIM_BF16, SIM_FP8, SIM_INT8, SIM_RATES } sim_rate;

@@ -200,17 +200,18 @@ static sim_cost strided(const kernel *k, const sim_launch *l) {
     return moves(bytes);
 }
 
-/* A reduction holds its configuration a few words in; that the block's shape stands in it tells where. */
-typedef struct { int element, inputs, outputs, steps[3], input_by[3], output_by[2], width, height, threads; } reduction;
-static sim_cost reduced(const kernel *k, const sim_launch *l) {
+const sim_reduction *sim_reduction_of(const sim_launch *l) {
     for (int at = 0; at <= 64; at += 4) {
-        const reduction *r = (const reduction *)((char *)l->args[0] + at);
+        const sim_reduction *r = (const sim_reduction *)((char *)l->args[0] + at);
         if (r->width != (int)l->block[0] || r->height != (int)l->block[1] || r->threads != r->width * r->height)
             continue;
-        if (r->element < 1 || r->element > 32 || r->inputs < 1 || r->outputs < 1) continue;
-        return moves(((double)r->inputs + 1) * r->outputs * k->element_bytes);
+        if (r->element >= 1 && r->element <= 32 && r->inputs >= 1 && r->outputs >= 1) return r;
     }
-    return by_threads(k, l);
+    return NULL;
+}
+static sim_cost reduced(const kernel *k, const sim_launch *l) {
+    const sim_reduction *r = sim_reduction_of(l);
+    return r ? moves(((double)r->inputs + 1) * r->outputs * k->element_bytes) : by_threads(k, l);
 }
 
 /* ---- lists of tensors: optimizers and torch._foreach_* ---- */

@@ -246,21 +246,12 @@ static void scale(const char *name, void **args) {
 
 /* ---- reductions ---- */
 
-/* Behind its operation a reduction holds its configuration (its block's shape tells where), two offset calculators of
-   25 dimensions with one and two operands, then where it reads and writes. */
-typedef struct {
-    int element, inputs, outputs, steps[3], input_by[3], output_by[2], width, height, threads, vectorized, vector;
-} configuration;
+/* Behind its configuration a reduction holds two offset calculators of 25 dimensions with one and two operands, then
+   where it reads and writes. */
 enum { CALCULATOR_1 = 404, CALCULATOR_2 = 504 };
 
 static void compute_reduction(const char *name, const sim_launch *l) {
-    const char *of = l->args[0];
-    const configuration *c = NULL;
-    for (int at = 0; at <= 64 && !c; at += 4) {
-        const configuration *r = (const configuration *)(of + at);
-        if (r->width == (int)l->block[0] && r->height == (int)l->block[1] && r->threads == r->width * r->height &&
-            r->element > 0 && r->element <= 32 && r->inputs > 0 && r->outputs > 0) c = r;
-    }
+    const sim_reduction *c = sim_reduction_of(l);
     const char *types = strstr(name, "8ReduceOpI");
     if (!c || !types) return;
     types += strlen("8ReduceOpI");

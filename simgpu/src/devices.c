@@ -165,14 +165,14 @@ static void slow_down(sim_device *d, double times) {
     d->bytes_per_s /= times, d->pinned_bytes_per_s /= times, d->pageable_bytes_per_s /= times, d->kernel_ns *= times, d->slower *= times;
 }
 
-enum { MIG_SLICES = 7, MIG_EIGHTHS = 8 };
+enum { MIG_EIGHTHS = 8 };
 bool sim_can_be_cut(const sim_device *d) { /* A100, A30, H100, H200, B200 */
     return (d->major == 8 && d->minor == 0) || d->major == 9 || (d->major == 10 && d->minor == 0);
 }
 
 /* As `nvidia-smi mig -lgip` lists them for an A100, an H100 and a B200; smaller dies of a generation in proportion. */
 static int multiprocessors_of(const sim_device *gpu, int slices) {
-    static const struct { int all, of[MIG_SLICES + 1]; } tables[] = {
+    static const struct { int all, of[SIM_MIG_SLICES + 1]; } tables[] = {
         {108, {0, 14, 28, 42, 56, 70, 84, 98}}, {132, {0, 16, 32, 60, 64, 80, 96, 132}},
         {148, {0, 18, 36, 70, 72, 90, 108, 148}}};
     int generation = gpu->major - 8;
@@ -183,7 +183,7 @@ static void cut(int parent, char *profiles) { /* 1g.5gb+2g.10gb: compute slices 
     sim_device *gpu = &sim_devices[parent];
     if (!sim_can_be_cut(gpu)) refuse("'%s' can't be cut into MIG instances%s", gpu->id, "");
     gpu->mig_enabled = true;
-    int instances = 0, slices_left = MIG_SLICES, eighths_left = MIG_EIGHTHS;
+    int instances = 0, slices_left = SIM_MIG_SLICES, eighths_left = MIG_EIGHTHS;
     for (char *rest, *one = strtok_r(profiles, "+", &rest); one; one = strtok_r(NULL, "+", &rest)) {
         int slices, gb;
         if (sscanf(one, "%dg.%dgb", &slices, &gb) != 2 || slices < 1 || gb < 1)

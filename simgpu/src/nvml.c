@@ -209,7 +209,6 @@ int nvmlDeviceGetMinorNumber(nvml_device handle, unsigned *number) {
 
 /* ---- MIG ---- */
 
-enum { MIG_SLICES = 7 };
 int nvmlDeviceGetMigMode(nvml_device handle, unsigned *now, unsigned *after_reset) {
     ASK_GPU(handle);
     if (!sim_can_be_cut(device_of(handle))) return NVML_NOT_SUPPORTED;
@@ -219,14 +218,14 @@ int nvmlDeviceGetMigMode(nvml_device handle, unsigned *now, unsigned *after_rese
 
 int nvmlDeviceGetMaxMigDeviceCount(nvml_device handle, unsigned *count) {
     ASK_GPU(handle);
-    *count = sim_can_be_cut(device_of(handle)) ? MIG_SLICES : 0;
+    *count = sim_can_be_cut(device_of(handle)) ? SIM_MIG_SLICES : 0;
     return NVML_OK;
 }
 
 int nvmlDeviceGetMigDeviceHandleByIndex(nvml_device handle, unsigned place, nvml_device *instance) {
     ASK_GPU(handle);
     if (!sim_can_be_cut(device_of(handle))) return NVML_NOT_SUPPORTED;
-    return give(instance_at(device_of(handle), place), instance, place < MIG_SLICES ? NVML_NOT_FOUND : NVML_INVALID);
+    return give(instance_at(device_of(handle), place), instance, place < SIM_MIG_SLICES ? NVML_NOT_FOUND : NVML_INVALID);
 }
 
 int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvml_device handle, nvml_device *gpu) {
@@ -442,7 +441,7 @@ int nvmlDeviceGetProcessUtilization(nvml_device handle, nvml_process_rates *rows
 static double busy_share(const sim_device *d) { /* of a GPU that is cut: its instances' by their slices */
     double share = sim_busy_share(d->index, WINDOW_NS);
     for (unsigned i = 0; d->mig_enabled && instance_at(d, i); i++)
-        share += sim_busy_share(instance_at(d, i)->index, WINDOW_NS) * instance_at(d, i)->mig_slices / MIG_SLICES;
+        share += sim_busy_share(instance_at(d, i)->index, WINDOW_NS) * instance_at(d, i)->mig_slices / SIM_MIG_SLICES;
     return fmin(1, share);
 }
 

@@ -47,9 +47,9 @@ def source_of(data: Any, **options: Any) -> tuple[Source, Any]:
     return Source(SimpleNamespace(), iterator, SimpleNamespace()), iterator
 
 
-def settled(source: Source) -> bool | None:
-    """Return whether all is made, once the workers had time."""
-    until = time.monotonic() + 1
+def settled(source: Source, within_s: float = 30.0) -> bool | None:
+    """Return whether all is made, once it is or the workers had so much time."""
+    until = time.monotonic() + within_s
     while not source.has_all_made and time.monotonic() < until:
         time.sleep(0.01)
     return source.has_all_made
@@ -77,7 +77,7 @@ def test_batches_that_came_before_their_turn_count_once() -> None:
         next(iterator)
     look_for_a_batch(iterator)
     assert source.asked_batches == QUEUED
-    assert settled(source) is False  # the slow worker has made neither of its own
+    assert settled(source, within_s=1.0) is False  # the slow worker has made neither of its own
     data.may_go.set()
     assert settled(source) is True
     assert source.asked_batches == QUEUED
@@ -93,7 +93,7 @@ def test_batches_taken_out_of_order_are_owed_no_more() -> None:
     for _ in range(8):
         next(iterator)
     assert source.asked_batches == QUEUED
-    assert settled(source) is False
+    assert settled(source, within_s=1.0) is False
     data.may_go.set()
     assert settled(source) is True
 

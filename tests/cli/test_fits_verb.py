@@ -13,6 +13,7 @@ from real_trials import ZOO
 from rich.console import Console
 
 from tunekit.cli import fits as verb
+from tunekit.cli import machine
 from tunekit.cli.fits_screen import FitsScreen
 from tunekit.cli.main import main
 from tunekit.hardware.profiles import load_profiles
@@ -70,8 +71,6 @@ def test_gpus_are_named_as_elsewhere_and_each_once(project: Path, monkeypatch: p
 
 def test_the_gpu_that_is_here_is_told_of_by_its_own_memory(project: Path, monkeypatch: pytest.MonkeyPatch):
     """A virtual GPU may show a part of its kind's; of the kinds that are not here the profile tells."""
-    from tunekit.cli import machine
-
     whole = host()
     part = whole.accelerators[0].model_copy(update={"memory_bytes": 3 * GIB})
     here = whole.model_copy(update={"accelerators": (part,)})

@@ -2,7 +2,7 @@
 
 import re
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,14 +52,13 @@ def tunekit(
     options: Sequence[str],
     command: Sequence[str] = (),
     devices: str = SLOWED,
-    more: Mapping[str, str] | None = None,
     **settings: object,
 ) -> Ended:
     """Run a verb on simulated devices; it writes to a folder of the test's."""
     folder = gpu.own / verb
     out = ["--out", str(folder)] if verb in ("search", "profile", "fits") else []
     words = ["-m", "tunekit", verb, *out, *options, *(["--", *command] if command else [])]
-    return Ended(gpu.run(words, devices, timeout_s=600, more=more, **settings), folder)
+    return Ended(gpu.run(words, devices, timeout_s=600, **settings), folder)
 
 
 def has_torchs_peaks(ended: Ended, record: TrialRecord) -> bool:

@@ -3,12 +3,10 @@
 import json
 from pathlib import Path
 
-import pytest
-from gpu_environment import ON_THIS_THREAD, SimulatedGpu
+from gpu_environment import ON_THIS_THREAD
 
+from simgpu.machine import SimulatedGpu
 from tunekit.agent import SITE_FOLDER
-
-pytestmark = pytest.mark.gpu
 
 SCRIPT = """
 import importlib, json, sys

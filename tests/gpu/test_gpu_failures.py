@@ -1,7 +1,6 @@
 """What can go wrong on a GPU, met by a trial: its outcome, and what is told of it."""
 
 import threading
-from collections.abc import Callable
 
 import pytest
 from gpu_commands import Ended, measured, script, tunekit
@@ -35,7 +34,7 @@ def test_no_room_for_the_context_beside_another_process(simulated_gpu: Simulated
 
 def test_a_gpu_that_falls_off_the_bus_ends_the_trial_and_tunekit_goes_on(simulated_gpu: SimulatedGpu) -> None:
     stops = threading.Event()
-    lost = threading.Thread(target=_when_it_trains, args=(simulated_gpu, stops, lambda: _lose(simulated_gpu)))
+    lost = threading.Thread(target=_lose_when_it_trains, args=(simulated_gpu, stops))
     lost.start()
     try:
         ended = tunekit(simulated_gpu, "profile", ["--window", "60"], script("plain.py"))
@@ -48,14 +47,10 @@ def test_a_gpu_that_falls_off_the_bus_ends_the_trial_and_tunekit_goes_on(simulat
         assert "dmesg | grep Xid" in (failure.remedy or ""), failure.message
 
 
-def _lose(gpu: SimulatedGpu) -> None:
-    gpu.set(0, "xid", 79)
-
-
-def _when_it_trains(gpu: SimulatedGpu, stops: threading.Event, does: Callable[[], None]) -> None:
+def _lose_when_it_trains(gpu: SimulatedGpu, stops: threading.Event) -> None:
     while not stops.wait(0.5):
         if any(work.name.startswith("conv ") for work in gpu.trace()):
-            does()
+            gpu.set(0, "xid", 79)
             return
 
 

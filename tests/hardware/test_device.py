@@ -153,5 +153,5 @@ def test_a_device_with_less_memory_than_its_kind_is_planned_with_by_what_it_has(
     assert device_profile("auto", untold, PROFILES)[0] == PROFILES["l4"]
 
 
-def test_where_the_memory_here_is_not_told_the_trial_itself_leaves_a_cap_out_that_is_none() -> None:
+def test_memory_is_capped_where_nobody_knows_how_much_there_is_here() -> None:
     assert cap("a10g", replace(H200, memory_bytes=None)) == 22587 * MIB

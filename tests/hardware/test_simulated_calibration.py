@@ -12,7 +12,7 @@ from tunekit.hardware.outside_torch import BLAS_BYTES
 from tunekit.records.calibration import Calibration
 from tunekit.units import MIB
 
-pytestmark = [pytest.mark.gpu, pytest.mark.real]
+pytestmark = pytest.mark.real
 
 SLOW = "a10g:slower=64"
 """Slow enough for cuDNN's other engine, which needs a workspace, to win wherever there is one."""

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 from build_records import GIB, MIB, baseline_record, config, cpu, host, loop, trial_record
-from gpu_environment import SimulatedGpu
 
+from simgpu.machine import SimulatedGpu
 from tunekit.memory.ram import buffer_bytes, held_per_sample, pinned_growth
 from tunekit.recommend.ram_buffer import measured_sample, ram_buffer
 from tunekit.recommend.tiers import violations
@@ -104,7 +104,6 @@ print(torch.cuda.host_memory_stats()["allocated_bytes.peak"])
 """
 
 
-@pytest.mark.gpu
 def test_torchs_own_host_allocator_takes_what_is_predicted(simulated_gpu: SimulatedGpu) -> None:
     """All of workers x prefetch batches wait there, beside the one that the loop has at hand."""
     batch = batch_of(3 * 40 * 40 * 4, 50)

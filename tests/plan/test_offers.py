@@ -21,7 +21,7 @@ from tunekit.hardware.profiles import load_profiles
 from tunekit.plan.offers import NO_TORCH_BUILD, offered_machines
 from tunekit.records.config import Precision
 from tunekit.records.measurement import Interval
-from tunekit.records.plan import How, PlanAssumptions, PlanRow
+from tunekit.records.plan import How, PlanAssumptions
 from tunekit.records.profile import Profile
 
 H = 3600.0
@@ -325,27 +325,22 @@ def test_hours_times_rate_are_the_samples_whatever_the_machines(
         measured_vcpus_per_gpu=4,
         assumptions=assumed,
     )
+    samples = pytest.approx(50_000 * 90, rel=1e-9)
     for row in plan_of(one, other, request=asked).rows:
-        check(row, 50_000 * 90)
-
-
-def check(row: PlanRow, samples: int) -> None:
-    if row.hours is None:
-        assert row.how is None or row.obstacle is not None
-        assert row.usd_on_demand is None
-        return
-    assert row.rate_samples_per_s is not None
-    if row.sessions is None or row.sessions.high == 1:
-        for hours, per_s in (
-            (row.hours.low, row.rate_samples_per_s.high),
-            (row.hours.value, row.rate_samples_per_s.value),
-            (row.hours.high, row.rate_samples_per_s.low),
-        ):
-            assert hours * H * per_s == pytest.approx(samples, rel=1e-9)
-    else:
-        assert row.hours.value * H * row.rate_samples_per_s.value >= samples * (1 - 1e-9)
-    if row.spot_hours is not None:
-        assert row.spot_hours.value >= row.hours.value * (1 - 1e-9) or row.sessions is not None
+        if row.hours is None:
+            assert row.how is None or row.obstacle is not None
+            assert row.usd_on_demand is None
+            continue
+        hours, per_s = row.hours, row.rate_samples_per_s
+        assert per_s is not None
+        if row.sessions is None or row.sessions.high == 1:
+            assert hours.low * H * per_s.high == samples
+            assert hours.value * H * per_s.value == samples
+            assert hours.high * H * per_s.low == samples
+        else:
+            assert hours.value * H * per_s.value >= 50_000 * 90 * (1 - 1e-9)
+        if row.spot_hours is not None:
+            assert row.spot_hours.value >= hours.value * (1 - 1e-9) or row.sessions is not None
 
 
 def test_no_order_of_profiles_changes_the_plan():

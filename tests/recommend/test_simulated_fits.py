@@ -9,7 +9,7 @@ import pytest
 from simgpu.machine import SimulatedGpu
 from tunekit.units import GIB
 
-pytestmark = [pytest.mark.gpu, pytest.mark.real]
+pytestmark = pytest.mark.real
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "benchmarks" / "peaks_script.py"

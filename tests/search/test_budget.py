@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 from build_records import baseline_record, config, options, trial_record
 from gpu_jobs import GpuJob, gpu_jobs
-from scripted_search import RecordingListener, confirming, search_in, searched, surroundings
+from scripted_search import (
+    RecordingListener,
+    confirming,
+    rounds_of_answer,
+    search_in,
+    searched,
+    surroundings,
+)
 
 from tunekit.recommend.recommendation import answer_of
 from tunekit.records.details import Details
@@ -20,7 +27,7 @@ from tunekit.search.confirm import expected_duration_s, typical_duration_s
 from tunekit.search.space import build_space
 
 JOBS = {job.name: job for job in gpu_jobs()}
-_OVERRUN = 1.07
+OVERRUN = 1.07
 """The fewest rounds may overrun a budget by a twentieth, and processes differ."""
 
 
@@ -33,11 +40,6 @@ def search(
         folder / "run", wanted, listener, executor_options=job.executor_options, host=job.machine
     )
     return whole, listener
-
-
-def rounds_of_answer(whole: Run) -> int:
-    answer = answer_of(whole.recommendations)
-    return len({one.round for one in confirming(whole.trials) if answer and one.config == answer.config})
 
 
 def plain_trial_s(whole: Run) -> float:
@@ -68,14 +70,14 @@ def test_without_a_budget_a_job_gets_its_trials_and_its_rounds_or_is_told_what_i
     tried = [record for record in searched(whole.trials) if record.measurement]
     assert (len(tried) >= 6 and rounds_of_answer(whole) >= 3) or "take --budget" in (whole.cut_short or "")
     assert gain_within(job, whole, 20) >= 0.9
-    assert whole.search_time_s <= _OVERRUN * whole.budget_s
+    assert whole.search_time_s <= OVERRUN * whole.budget_s
 
 
 @pytest.mark.parametrize("name", ["GPT pre-train", "U-Net", "diffusion fine-tune"])
 def test_a_budget_that_is_given_is_kept_and_what_it_can_not_hold_is_said(name: str, tmp_path: Path):
     whole, listener = search(tmp_path, JOBS[name], 480.0)
     assert whole.budget_s == 480.0
-    assert whole.search_time_s <= _OVERRUN * 480
+    assert whole.search_time_s <= OVERRUN * 480
     assert whole.cut_short is not None
     assert listener.heard("said")[-1] == whole.cut_short
     assert "take --budget" in whole.cut_short
@@ -114,7 +116,7 @@ def test_what_the_fewest_rounds_of_would_overrun_the_budget_is_not_confirmed_but
     answer = best_recommendation(whole)
     assert answer is not None and not answer.config.compile
     assert rounds_of_answer(whole) >= 3
-    assert whole.search_time_s <= _OVERRUN * 900
+    assert whole.search_time_s <= OVERRUN * 900
 
 
 def test_a_budget_without_room_for_a_trial_and_its_rounds_ends_in_time_and_says_so(tmp_path: Path):

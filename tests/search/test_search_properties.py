@@ -113,7 +113,7 @@ def choosable(whole: Run, tier: Tier, world: SearchWorld) -> list[TrialRecord]:
 # --- what is checked -----------------------------------------------------------------------
 
 
-def check_evidence(whole: Run) -> None:
+def assert_evidence(whole: Run) -> None:
     """Every emitted config was found by a trial of this run and confirmed by fresh processes."""
     by_number = {record.number: record for record in whole.trials}
     for found in whole.recommendations:
@@ -131,14 +131,14 @@ def check_evidence(whole: Run) -> None:
     assert sorted(tiers) == sorted(Tier)
 
 
-def check_limits(whole: Run, world: SearchWorld) -> None:
+def assert_limits(whole: Run, world: SearchWorld) -> None:
     """Every measured process of an emitted config kept its tier's limits."""
     for found in whole.recommendations:
         for record in processes_of(whole, found.config):
             assert is_within(record, found.tier, world)
 
 
-def check_highest(whole: Run, world: SearchWorld) -> None:
+def assert_highest(whole: Run, world: SearchWorld) -> None:
     """Conservative and Aggressive emit the fastest that they may, Balanced one within its tolerance."""
     confirmed = {record.config for record in confirming(whole.trials) if record.measurement}
     for tier in Tier:
@@ -155,7 +155,7 @@ def check_highest(whole: Run, world: SearchWorld) -> None:
             assert chosen >= max(map(rate_of, allowed)) * (1 - 1e-12)
 
 
-def check_fastest_was_confirmed(whole: Run, world: SearchWorld) -> None:
+def assert_fastest_was_confirmed(whole: Run, world: SearchWorld) -> None:
     """Where no process failed and no loss was worse, no tier was left with less than it had found for no
     other reason than that the time left could not hold its fewest rounds."""
     if world.losses == "bf16 diverges" or any(record.failure for record in confirming(whole.trials)):
@@ -170,7 +170,7 @@ def check_fastest_was_confirmed(whole: Run, world: SearchWorld) -> None:
         assert not allowed or any(one.config in confirmed for one in allowed if rate_of(one) == fastest)
 
 
-def check_order(whole: Run) -> None:
+def assert_order(whole: Run) -> None:
     """What one tier allows, the next allows too, and it is never slower for that."""
     chosen = [emitted(whole, tier) for tier in (Tier.CONSERVATIVE, Tier.BALANCED, Tier.AGGRESSIVE)]
     for small, large in ((chosen[0], chosen[1]), (chosen[1], chosen[2])):
@@ -181,7 +181,7 @@ def check_order(whole: Run) -> None:
             assert rates[0] <= rates[1]
 
 
-def check_wishes(whole: Run) -> None:
+def assert_wishes(whole: Run) -> None:
     """Every proposed config keeps what the user fixed and bounded; the baseline stays as it is."""
     asked = whole.options
     proposed = [
@@ -199,24 +199,20 @@ def check_wishes(whole: Run) -> None:
         assert asked.global_batch in (None, knobs.batch_size * knobs.accumulate_grad_batches)
 
 
-def check_time(whole: Run, world: SearchWorld) -> None:
-    """The budget is not exceeded by more than a trial and a round; --trials never."""
-    assert whole.status is RunStatus.FINISHED
-    assert whole.search_time_s <= whole.options.budget_s + (1 + 4) * world.trial_s
+def keeps_budget(whole: Run, world: SearchWorld) -> bool:
+    """Return whether the budget was exceeded by a trial and a round at most, and --trials never."""
     most = whole.options.max_trials
-    assert most is None or 1 + len(searched(whole.trials)) <= most
+    return whole.search_time_s <= whole.options.budget_s + (1 + 4) * world.trial_s and (
+        most is None or 1 + len(searched(whole.trials)) <= most
+    )
 
 
-def check_unit(whole: Run) -> None:
-    """All times twice as long, so that all rates are half of what they were, change no choice."""
-    slower = assemble(whole, [half_as_fast(record) for record in whole.trials])
-    for before, after in zip(whole.recommendations, slower.recommendations, strict=True):
-        assert (after.tier, after.config, after.search_trial) == (
-            before.tier,
-            before.config,
-            before.search_trial,
-        )
-        assert after.rate_samples_per_s.value == pytest.approx(before.rate_samples_per_s.value / 2)
+def choices(whole: Run) -> list[tuple[Tier, TrainConfig, int]]:
+    return [(one.tier, one.config, one.search_trial) for one in whole.recommendations]
+
+
+def rates(whole: Run) -> list[float]:
+    return [one.rate_samples_per_s.value for one in whole.recommendations]
 
 
 def half_as_fast(record: TrialRecord) -> TrialRecord:
@@ -234,14 +230,18 @@ def test_any_search_emits_the_fastest_of_what_it_ran_confirmed_and_within_every_
     tmp_path_factory: Folders, world: SearchWorld
 ):
     whole = run_world(tmp_path_factory, world)
-    check_evidence(whole)
-    check_limits(whole, world)
-    check_highest(whole, world)
-    check_fastest_was_confirmed(whole, world)
-    check_order(whole)
-    check_wishes(whole)
-    check_time(whole, world)
-    check_unit(whole)
+    assert_evidence(whole)
+    assert_limits(whole, world)
+    assert_highest(whole, world)
+    assert_fastest_was_confirmed(whole, world)
+    assert_order(whole)
+    assert_wishes(whole)
+    assert whole.status is RunStatus.FINISHED
+    assert keeps_budget(whole, world)
+    # Times that are twice as long, so that all rates are half of what they were, change no choice.
+    slower = assemble(whole, [half_as_fast(record) for record in whole.trials])
+    assert choices(slower) == choices(whole)
+    assert rates(slower) == pytest.approx([rate / 2 for rate in rates(whole)])
 
 
 @given(search_worlds(), st.integers(0, 100), st.sampled_from([1.1, 1.3, 3.0]))
@@ -291,9 +291,9 @@ def test_a_resumed_search_goes_on_as_if_never_interrupted(
         resumed = start_search(owned, executor, world.asked, host=world.machine).run()
     assert resumed.status is RunStatus.FINISHED
     assert resumed.trials[:at] == finished
-    check_evidence(resumed)
-    check_limits(resumed, world)
-    check_highest(resumed, world)
+    assert_evidence(resumed)
+    assert_limits(resumed, world)
+    assert_highest(resumed, world)
     if any(record.role is TrialRole.CONFIRM for record in finished):
         return  # a round that was cut off is not made whole: rounds after it may be one more or one less
     assert [spec.number for spec in executor.specs] == [number for number in started if number >= at]
@@ -336,7 +336,7 @@ def test_whichever_trials_fail_a_search_ends_with_an_answer_or_says_what_failed(
         assert any(str(kind) in str(error) for kind in ends)
         assert (error.exit_code == 5) == (f"({OutcomeKind.NO_TRAINING_LOOP})" in str(error))
     else:
-        check_evidence(whole)
+        assert_evidence(whole)
         assert whole.recommendations or any(r.measurement for r in whole.trials if r.number)
 
 

@@ -171,7 +171,7 @@ print(cuda.cudaStreamSynchronize(None))
 
 
 def test_the_default_stream_and_those_that_block_wait_for_each_other(simulated_gpu: SimulatedGpu) -> None:
-    assert ask(simulated_gpu, STREAMS, "a10g:slower=1000") == 0
+    assert ask(simulated_gpu, STREAMS, "a10g:slower=10000") == 0  # the copy takes longer than any pause here
     by_stream: dict[int, list[Work]] = {}
     for one in simulated_gpu.trace():
         by_stream.setdefault(one.stream, []).append(one)

@@ -62,6 +62,8 @@ def test_an_unknown_device_is_refused_with_those_that_there_are() -> None:
 
 def test_a_device_file_of_ones_own_is_named_by_its_path(tmp_path: Path) -> None:
     path = tmp_path / "mine.conf"
+    with pytest.raises(SimgpuError, match=r"no device file of '.*mine\.conf'"):
+        check_devices(f"{path},t4")
     path.write_text("name = Mine\n")
     check_devices(f"{path},t4")
 
@@ -176,9 +178,8 @@ def test_a_state_folder_knows_its_devices(simulated_gpu: SimulatedGpu) -> None:
     assert simgpu("run", *state, "--device", "t4,a10g", "--", "true").returncode == 0
     assert simgpu("set", "1", "throttle_mask", "0x8", *state).returncode == 0
     assert simgpu("hold", "1", "1GiB", "--seconds", "0", *state).returncode == 0
-    assert (
-        simgpu("run", *state, "--", "python", "-c", name).stdout == "Tesla T4\n"
-    )  # CUDA's order: fastest first
+    second = simgpu("run", *state, "--", "python", "-c", name).stdout
+    assert second == "Tesla T4\n", "CUDA's order: fastest first"
 
 
 def test_a_state_folder_that_cannot_be_written_is_named(simulated_gpu: SimulatedGpu) -> None:
@@ -190,6 +191,11 @@ def test_a_state_folder_that_cannot_be_written_is_named(simulated_gpu: Simulated
 @pytest.mark.parametrize(("text", "value"), [("0.5", 0.5), ("79", 79), ("0x8", 8), ("2GiB", 2 * 2**30)])
 def test_values_are_read_as_people_write_them(text: str, value: float) -> None:
     assert build_parser().parse_args(["set", "0", "clock_share", text]).value == value
+
+
+def test_a_word_is_no_mask_though_its_letters_are_digits() -> None:
+    with pytest.raises(SystemExit):
+        build_parser().parse_args(["set", "0", "throttle_mask", "bad"])
 
 
 @pytest.mark.parametrize("value", ["-1", "nan"])

@@ -1,7 +1,6 @@
 """Knobs that trials set, counted by what the simulated device then did: its kernels and its copies."""
 
 import re
-import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,6 @@ from gpu_environment import on_both_torches
 from real_trials import RealTrials, zoo_target
 
 from simgpu.machine import SimulatedGpu
-from simgpu.trace import read_trace
 from tunekit.records.config import Precision
 from tunekit.records.trial import TrialRecord
 
@@ -21,11 +19,11 @@ BATCH = 16
 class TrialsOnGpu:
     """Trials on a simulated device, each with what the device did in it."""
 
-    def __init__(self, gpu: SimulatedGpu, devices: str, folder: Path, *words: str) -> None:
+    def __init__(self, gpu: SimulatedGpu, folder: Path, *words: str) -> None:
         target = zoo_target("knobs_on_gpu.py", *words)
         command = (str(gpu.python), *target.command[1:])
         self._trials = RealTrials(target.model_copy(update={"command": command}), folder)
-        self._trace = gpu.state / "trace"  # a trial's sandbox lets writes through to nothing else
+        self._gpu = gpu
         self.did: Counter[str] = Counter()
 
     def baseline(self) -> TrialRecord:
@@ -41,9 +39,9 @@ class TrialsOnGpu:
         return sum(count for name, count in self.did.items() if re.match(pattern, name))
 
     def _after(self, trial: Callable[[], TrialRecord]) -> TrialRecord:
-        shutil.rmtree(self._trace, ignore_errors=True)
+        before = Counter(work.name for work in self._gpu.trace())
         record = trial()
-        self.did = Counter(work.name for work in read_trace(self._trace))
+        self.did = Counter(work.name for work in self._gpu.trace()) - before
         return record
 
 
@@ -58,7 +56,7 @@ def on_device(simulated_gpu: SimulatedGpu, tmp_path: Path, monkeypatch: pytest.M
         for name, value in simulated_gpu.environment(devices).items():
             monkeypatch.setenv(name, value)
         monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "1")  # no pool of processes for a few kernels
-        return TrialsOnGpu(simulated_gpu, devices, tmp_path / "trials", *words)
+        return TrialsOnGpu(simulated_gpu, tmp_path / "trials", *words)
 
     return begin
 

@@ -14,12 +14,12 @@ from zoo_trials import (
     Script,
     SharedTrials,
     as_parameters,
-    check_baseline,
-    check_tuned,
     command_target,
     found_by,
+    is_reached,
     loop_of,
     python_without_tunekit,
+    understood_of,
 )
 
 pytestmark = pytest.mark.real
@@ -116,8 +116,8 @@ def trials_of(tmp_path_factory: pytest.TempPathFactory) -> SharedTrials:
 @pytest.mark.parametrize("script", as_parameters(SCRIPTS))
 def test_the_loop_inside_is_understood_and_reached(script: Script, trials_of: SharedTrials) -> None:
     trials = trials_of(script.words)
-    check_baseline(script, trials)
-    check_tuned(script, trials)
+    assert understood_of(trials) == script.understood
+    assert is_reached(script, trials)
 
 
 @pytest.mark.parametrize(
@@ -286,8 +286,8 @@ def test_a_script_runs_in_an_environment_without_tunekit(other_python: Path, tmp
     trials = RealTrials(command_target(words, tmp_path / "output"), tmp_path / "trials")
     trials.run_baseline()
     script = Script(words, ((SEQUENTIAL, 1595402),), (("SGD", 0.05),), workers=1)
-    check_baseline(script, trials)
-    check_tuned(script, trials)
+    assert understood_of(trials) == script.understood
+    assert is_reached(script, trials)
 
 
 def test_a_console_script_is_understood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,5 +304,5 @@ def test_a_console_script_is_understood(tmp_path: Path, monkeypatch: pytest.Monk
     trials = RealTrials(command_target(words, tmp_path / "output"), tmp_path / "trials")
     trials.run_baseline()
     script = Script(words, (("pkg.model.Net", 140296),), (("AdamW", 0.001),))
-    check_baseline(script, trials)
-    check_tuned(script, trials)
+    assert understood_of(trials) == script.understood
+    assert is_reached(script, trials)

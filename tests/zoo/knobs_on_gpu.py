@@ -1,6 +1,6 @@
 """A net with convolutions and matrix products, in fp32 as torch has it by default; its loader has no workers.
 
-With `fp32_precision` it sets its products to IEEE by torch's interface of that name, where there is one.
+With `fp32_precision VALUE` it sets that of its products, where torch has an interface of this name.
 """
 
 import sys

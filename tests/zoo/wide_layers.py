@@ -1,7 +1,7 @@
 """Wide layers, whose update takes most of a step: the larger the batch the better, until memory ends.
 
 With words of JSON it trains a few steps with each of these configs, as people write them, and prints for each
-what torch then says of its memory and when its last steps began; a config that memory ends on has null.
+what torch then says of its memory and when its steps had ended; a config that memory ends on has null.
 """
 
 import contextlib

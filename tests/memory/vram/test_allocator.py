@@ -26,9 +26,7 @@ def histories(draw: st.DrawFn) -> list[tuple[int, int]]:
     return events
 
 
-def run(
-    events, capacity_bytes: int | None = None, is_expandable: bool = False
-) -> CachingAllocator | ExpandableAllocator:
+def run(events, capacity_bytes: int | None = None, is_expandable: bool = False) -> CachingAllocator:
     allocator = (ExpandableAllocator if is_expandable else CachingAllocator)(capacity_bytes)
     for key, size in events:
         allocator.free(key) if size < 0 else allocator.allocate(key, size)

@@ -11,11 +11,10 @@ from torch.utils.data import DataLoader, TensorDataset
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--mixed_precision", default="no")
-    parser.add_argument("--batch_size", type=int, default=64)
     args = parser.parse_args()
     accelerator = Accelerator(mixed_precision=args.mixed_precision)
     rows = torch.randn(12800, 512)
-    loader = DataLoader(TensorDataset(rows, rows[:, :8].argmax(1)), batch_size=args.batch_size, shuffle=True)
+    loader = DataLoader(TensorDataset(rows, rows[:, :8].argmax(1)), batch_size=64, shuffle=True)
     model = nn.Sequential(
         nn.Linear(512, 2048), nn.ReLU(), nn.Linear(2048, 2048), nn.ReLU(), nn.Linear(2048, 8)
     )

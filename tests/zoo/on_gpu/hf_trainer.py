@@ -24,8 +24,6 @@ class Sentences(Dataset):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--output", required=True)
-    parser.add_argument("--per_device_train_batch_size", type=int, default=8)
-    parser.add_argument("--fp16", action="store_true")
     args = parser.parse_args()
     set_seed(0)
     config = BertConfig(
@@ -40,13 +38,12 @@ def main():
         model=BertForSequenceClassification(config),
         args=TrainingArguments(
             output_dir=args.output,
-            per_device_train_batch_size=args.per_device_train_batch_size,
+            per_device_train_batch_size=8,
             num_train_epochs=1000,
             learning_rate=3e-4,
             save_strategy="no",
             logging_steps=100,
             report_to="none",
-            fp16=args.fp16,
             disable_tqdm=True,
             seed=0,
         ),

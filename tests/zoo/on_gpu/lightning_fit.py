@@ -34,7 +34,6 @@ class Classifier(pl.LightningModule):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--output", required=True)
-    parser.add_argument("--precision", default="32-true")
     args = parser.parse_args()
     pl.seed_everything(0)
     rows = torch.randn(12800, 512)
@@ -44,7 +43,6 @@ def main():
         accelerator="gpu",
         devices=1,
         max_epochs=1000,
-        precision=args.precision,
         default_root_dir=args.output,
         logger=False,
         enable_checkpointing=False,

@@ -36,19 +36,12 @@ def network():
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--epochs", type=int, default=1000)
     parser.add_argument("--samples", type=int, default=6400)
     parser.add_argument("--device", default="cuda")
     args = parser.parse_args()
     device = torch.device(args.device)
-    loader = DataLoader(
-        Pictures(args.samples),
-        batch_size=args.batch_size,
-        shuffle=True,
-        num_workers=args.workers,
-        pin_memory=True,
-    )
+    loader = DataLoader(Pictures(args.samples), batch_size=args.batch_size, shuffle=True, pin_memory=True)
     model = network().to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     for epoch in range(args.epochs):
@@ -61,6 +54,9 @@ def main():
             if step % 20 == 0:
                 peaks = torch.cuda.max_memory_allocated(device), torch.cuda.max_memory_reserved(device)
                 print(f"epoch {epoch} step {step} loss {loss.item():.3f} peaks {peaks}", flush=True)
+    print(
+        f"last loss {loss.item():.3f}"
+    )  # waits for the device: torch may abort at an end right after backward()
 
 
 if __name__ == "__main__":

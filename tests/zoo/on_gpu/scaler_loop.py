@@ -1,19 +1,14 @@
 """Autocast in fp16 with a gradient scaler, by hand, on one GPU. Prints the scale after every tenth batch."""
 
-import argparse
-
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--batch-size", type=int, default=64)
-    args = parser.parse_args()
     rows = torch.randn(6400, 512)
     loader = DataLoader(
-        TensorDataset(rows, rows[:, :8].argmax(1)), batch_size=args.batch_size, shuffle=True, pin_memory=True
+        TensorDataset(rows, rows[:, :8].argmax(1)), batch_size=64, shuffle=True, pin_memory=True
     )
     model = nn.Sequential(
         nn.Linear(512, 2048), nn.ReLU(), nn.Linear(2048, 2048), nn.ReLU(), nn.Linear(2048, 8)
