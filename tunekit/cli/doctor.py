@@ -106,7 +106,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     found = {finding.code for finding in checkup.findings}
     silenced = tuple(code for code in dict.fromkeys(options.ignore) if code in found)
     shown = tuple(finding for finding in checkup.findings if finding.code not in options.ignore)
-    checkup = checkup.model_copy(update={"findings": shown})
+    checkup = checkup.changed(findings=shown)
     if options.json:
         sys.stdout.write(to_json(checkup) + "\n")
     else:
@@ -163,7 +163,7 @@ def _checkup(data: Sequence[Path], loader: "LoaderPlan | None", command: Sequenc
     build = ask_torch(command)
     host = with_sandbox(detect_host(torch=None if isinstance(build, TorchAbsent) else build))
     return look_over(
-        host.model_copy(update={"load_average": load_before}),
+        host.changed(load_average=load_before),
         absent=build if isinstance(build, TorchAbsent) else None,
         why_no_command=_why_not_to_run(command),
         storage=storage,

@@ -70,14 +70,14 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         record = _baseline(target, host, options)
         possible = _possible_batch(target, record)
         if possible is not None:
-            target = target.model_copy(update={"bindings": (*target.bindings, possible)})
+            target = target.changed(bindings=(*target.bindings, possible))
             record = _baseline(target, host, options)
         _insist_on_loop(record)
     assert record.discovery is not None and record.config is not None
     loop = record.measurement.loop if record.measurement else None
     say(console, loop_sentence(record.discovery, record.config, loop), "bold")
     tried = _tried(target, host, record, options, console)
-    target = target.model_copy(update={"bindings": _kept(target, tried)})
+    target = target.changed(bindings=_kept(target, tried))
     rows = _knob_rows(_surroundings(target, host, record, options.gpu))
     for table in (*discovery_tables(record.discovery, rows), _tried_table(tried)):
         if table.rows:

@@ -58,7 +58,7 @@ def with_sandbox(host: "Host") -> "Host":
 
     here = Path.cwd()
     place = here if os.access(here, os.W_OK) else Path(tempfile.gettempdir())
-    return host.model_copy(update={"sandbox": best_sandbox(place)})
+    return host.changed(sandbox=best_sandbox(place))
 
 
 def ask_torch(command: Sequence[str], working_dir: "Path | None" = None) -> "TorchBuild | TorchAbsent":
@@ -121,7 +121,7 @@ def look_over(
         environment={name: _text(os.environ[name]) for name in VARIABLES if name in os.environ},
         compiler=_text(compiler) if compiler else None,
     )
-    return checkup.model_copy(update={"findings": machine_findings(checkup, profile)})
+    return checkup.changed(findings=machine_findings(checkup, profile))
 
 
 def warnings_of(host: "Host", gpu_option: str) -> "tuple[Finding, ...]":

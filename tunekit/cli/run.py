@@ -136,7 +136,7 @@ def _target(run: "Run", command: Sequence[str]) -> "Target":
     bindings = bindings_here(run.target, target)
     same_defaults = target.script_sha256 == run.target.script_sha256
     unset = run.target.unset_knobs if same_defaults else ()
-    return target.model_copy(update={"bindings": bindings, "unset_knobs": unset})
+    return target.changed(bindings=bindings, unset_knobs=unset)
 
 
 def _environment(run: "Run") -> dict[str, str]:

@@ -185,11 +185,8 @@ def _resumed(options: argparse.Namespace, command: Sequence[str]) -> _Prepared:
         updates["budget_s"] = options.budget
     if options.trials:
         updates["max_trials"] = options.trials
-    run = run.model_copy(
-        update={
-            "options": run.options.model_copy(update=updates),
-            "machine_findings": warnings_of(here, run.options.gpu),
-        }
+    run = run.changed(
+        options=run.options.changed(**updates), machine_findings=warnings_of(here, run.options.gpu)
     )
     return _Prepared(run, _machine(run, load_profiles()), options.resume, here)
 

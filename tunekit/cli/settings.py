@@ -193,4 +193,4 @@ def _moved(bindings: Sequence["Binding"], origin: Path, folder: Path) -> Iterato
         if binding.path is None or origin == folder or Path(binding.path).is_absolute():
             yield binding
         else:
-            yield binding.model_copy(update={"path": os.path.relpath(origin / binding.path, folder)})
+            yield binding.changed(path=os.path.relpath(origin / binding.path, folder))

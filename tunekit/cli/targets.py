@@ -38,15 +38,13 @@ def target_of(options: argparse.Namespace, command: Sequence[str], builtin: str 
             f"the command starts `{elsewhere.words}`: the training runs behind it, where tunekit does not "
             f"see it; {elsewhere.remedy}"
         )
-    target = target.model_copy(
-        update={"bindings": bindings_of(options.bind), "samples_per_step": options.samples_per_step}
-    )
+    target = target.changed(bindings=bindings_of(options.bind), samples_per_step=options.samples_per_step)
     check_bindings(target)
     present = present_values(target)
     unset = tuple(
         one.knob for one in target.bindings if target.is_bound(one.knob) and one.knob not in present
     )
-    return target.model_copy(update={"unset_knobs": unset})
+    return target.changed(unset_knobs=unset)
 
 
 def target_or_builtin(options: argparse.Namespace, command: Sequence[str]) -> "Target":

@@ -75,7 +75,7 @@ def executor_for(
         ram_bytes=int(TREE_RAM_SHARE * record.host.ram_limit_bytes),
     )
     return ProcessExecutor(
-        record.target.model_copy(update={"command": tuple(command) or record.target.command}),
+        record.target.changed(command=tuple(command) or record.target.command),
         folder.trials_folder,
         limits,
         record.options.window_s,

@@ -15,10 +15,6 @@ from tunekit.records.run import Run
 from tunekit.records.target import Target
 from tunekit.untrusted import parse_yaml, read_text
 
-_TORCH_PREFETCH = 2
-"""What a DataLoader with workers has where nobody says otherwise."""
-
-
 _TO_GIVE = "give a YAML file that a search wrote, or one with a line such as `num_workers: 4` for each knob"
 
 
@@ -130,18 +126,13 @@ def _keys(path: Path) -> dict[str, Any]:
 
 
 def _config(path: Path, baseline: TrainConfig, asked: dict[str, Any]) -> TrainConfig:
-    values = baseline.model_dump() | asked
-    if values["num_workers"] == 0:
-        values |= {"prefetch_factor": None, "persistent_workers": False}
-    elif values["prefetch_factor"] is None and "prefetch_factor" not in asked:
-        values["prefetch_factor"] = _TORCH_PREFETCH
     try:
-        return TrainConfig.model_validate(values)
+        return baseline.changed(**asked)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "config"
         raise UsageError(
-            f"{path}: {where} = {_short(values.get(where, '?'))}: {first['msg']}; correct it, or take the "
+            f"{path}: {where} = {_short(asked.get(where, '?'))}: {first['msg']}; correct it, or take the "
             "key out to keep the script's own"
         ) from error
 

@@ -196,7 +196,7 @@ def _state(state: GpuState | None, is_partition: bool) -> GpuState | None:
     """Return what holds of the device: heat and clocks are the whole GPU's, memory and load are not."""
     if state is None or not is_partition:
         return state
-    return state.model_copy(update={"used_bytes": None, "utilization_percent": None, "processes": None})
+    return state.changed(used_bytes=None, utilization_percent=None, processes=None)
 
 
 def _named(gpus: Sequence[NvmlDevice], entry: str) -> NvmlDevice | None:

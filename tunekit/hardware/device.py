@@ -106,9 +106,7 @@ def _id_of(device: Accelerator) -> str:
 def _with_first(host: Host, gpu: Accelerator | None) -> Host:
     if gpu is None or gpu == host.accelerators[0]:
         return host
-    return host.model_copy(
-        update={"accelerators": (gpu, *(other for other in host.accelerators if other != gpu))}
-    )
+    return host.changed(accelerators=(gpu, *(other for other in host.accelerators if other != gpu)))
 
 
 def _is_same(one: str | None, other: str | None) -> bool:
@@ -118,4 +116,4 @@ def _is_same(one: str | None, other: str | None) -> bool:
 def _with_own_memory(profile: Profile, device: Accelerator) -> Profile:
     if not has_less_memory(device, profile):
         return profile
-    return profile.model_copy(update={"memory_bytes": device.memory_bytes, "torch_memory_bytes": None})
+    return profile.changed(memory_bytes=device.memory_bytes, torch_memory_bytes=None)

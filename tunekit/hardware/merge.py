@@ -81,13 +81,11 @@ def is_same_uuid(one: str | None, other: str | None) -> bool:
 
 
 def _seen_by_both(accelerator: Accelerator, device: TorchDevice) -> Accelerator:
-    return accelerator.model_copy(
-        update={
-            "memory_bytes": accelerator.memory_bytes or device.memory_bytes,
-            "compute_capability": accelerator.compute_capability or device.compute_capability,
-            "uuid": accelerator.uuid or device.uuid,
-            "seen_by": ("nvml", "torch"),
-        }
+    return accelerator.changed(
+        memory_bytes=accelerator.memory_bytes or device.memory_bytes,
+        compute_capability=accelerator.compute_capability or device.compute_capability,
+        uuid=accelerator.uuid or device.uuid,
+        seen_by=("nvml", "torch"),
     )
 
 

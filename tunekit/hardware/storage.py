@@ -78,7 +78,7 @@ def inspect_storage(
         is_walk_complete=files.is_complete,
     )
     problem = _reason_not_to_read(files, seen)
-    return seen.model_copy(update={"problem": problem} if problem else _measured(files, budget_s, clock))
+    return seen.changed(**{"problem": problem} if problem else _measured(files, budget_s, clock))
 
 
 def _reason_not_to_read(files: DataFiles, seen: Storage) -> str | None:

@@ -63,7 +63,7 @@ def peaks_seen(records: Sequence[TrialRecord]) -> tuple[PeakSeen, ...]:
 def _peaks_at_sizes(config: TrainConfig, measurement: Measurement | None) -> list[PeakSeen]:
     sizes = measurement.details.sizes if measurement and measurement.details else None
     return [
-        PeakSeen(config.model_copy(update={"batch_size": one.batch_size}), float(one.peak_reserved_bytes))
+        PeakSeen(config.changed(batch_size=one.batch_size), float(one.peak_reserved_bytes))
         for one in (sizes.sizes if sizes else ())
         if one.peak_reserved_bytes
     ]
@@ -81,7 +81,7 @@ def _peaks_predicted(record: TrialRecord) -> list[PeakSeen]:
     factor = loop.peak_reserved_bytes / told.pop(own)
     return [
         PeakSeen(
-            config.model_copy(update={"precision": precision, "batch_size": batch_size}),
+            config.changed(precision=precision, batch_size=batch_size),
             factor * reserved_bytes,
             is_predicted=True,
         )

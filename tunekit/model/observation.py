@@ -58,7 +58,7 @@ def _at_sizes(config: TrainConfig, measurement: Measurement) -> tuple[Observatio
     sizes = measurement.details.sizes if measurement.details else None
     return tuple(
         Observation(
-            config=config.model_copy(update={"batch_size": one.batch_size}),
+            config=config.changed(batch_size=one.batch_size),
             step_s=None,
             compute_s=None,
             fetch_s=None,

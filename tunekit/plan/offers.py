@@ -295,7 +295,7 @@ def _has_less_memory(profile: Profile, measured: Profile | None) -> bool:
 
 def _doubted(row: PlanRow) -> PlanRow:
     """Return the row of a GPU with less memory than the measured one, which holds it or may not."""
-    return row.model_copy(update={"may_not_fit": row.fits is None})
+    return row.changed(may_not_fit=row.fits is None)
 
 
 def _obstacle(request: PlanRequest, profile: Profile, fits: bool | None) -> str | None:

@@ -28,7 +28,7 @@ class Mode(NamedTuple):
 
     def applied_to(self, config: TrainConfig) -> TrainConfig:
         """Return the config with its mode changed."""
-        return config.model_copy(update=self._asdict())
+        return config.changed(**self._asdict())
 
 
 @dataclass(frozen=True)

@@ -133,7 +133,7 @@ def settle(
         against: the baseline's side of the comparison.
         earlier: settled recommendations of the tiers before.
     """
-    kept = recommendation.model_copy(update={"same_as": _same_as(recommendation.config, earlier)})
+    kept = recommendation.changed(same_as=_same_as(recommendation.config, earlier))
     ratio = recommendation.speedup
     if recommendation.is_baseline or ratio is None:
         return kept
@@ -150,13 +150,9 @@ def settle(
     if isinstance(own, MissingTier):
         return kept
     outcome = "confirmed slower" if judged == "slower" else "no significant difference"
-    return own.model_copy(
-        update={
-            "reason": (
-                f"The baseline's own config stays: the tier's pick (trial {recommendation.search_trial}) "
-                f"was {_factor_text(ratio)} {against.planned.compared_text}, {outcome}."
-            )
-        }
+    return own.changed(
+        reason=f"The baseline's own config stays: the tier's pick (trial {recommendation.search_trial}) "
+        f"was {_factor_text(ratio)} {against.planned.compared_text}, {outcome}."
     )
 
 

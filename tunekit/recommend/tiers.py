@@ -245,7 +245,7 @@ def clip(
     """
     policy = POLICIES[tier]
     sample = _Sample(bytes_per_sample, bytes_per_sample if shared_per_sample is None else shared_per_sample)
-    clipped = _changed(config, compile=config.compile and policy.compile != "off")
+    clipped = config.changed(compile=config.compile and policy.compile != "off")
     if clipped.num_workers == 0:
         return clipped
 
@@ -253,15 +253,15 @@ def clip(
         return not _host_memory_violations(candidate, policy, host, sample, base or BaseRam())
 
     workers = min(config.num_workers, policy.max_workers(host.cpus))
-    while workers > 0 and not fits(_changed(clipped, num_workers=workers, prefetch_factor=1, batch_size=1)):
+    while workers > 0 and not fits(clipped.changed(num_workers=workers, prefetch_factor=1, batch_size=1)):
         workers -= 1
     if workers == 0:
-        return _changed(clipped, num_workers=0, prefetch_factor=None, persistent_workers=False)
-    clipped = _changed(clipped, num_workers=workers)
+        return clipped.changed(num_workers=0)
+    clipped = clipped.changed(num_workers=workers)
     while not fits(clipped) and (clipped.prefetch_factor or 1) > 1:
-        clipped = _changed(clipped, prefetch_factor=(clipped.prefetch_factor or 1) - 1)
+        clipped = clipped.changed(prefetch_factor=(clipped.prefetch_factor or 1) - 1)
     while not fits(clipped):
-        clipped = _changed(clipped, batch_size=clipped.batch_size // 2)
+        clipped = clipped.changed(batch_size=clipped.batch_size // 2)
     return clipped
 
 
@@ -319,10 +319,6 @@ def _size(candidate: _Candidate) -> tuple[float, int, int, int, bool, int]:
         config.compile,
         candidate.record.number,
     )
-
-
-def _changed(config: TrainConfig, **knobs: bool | int | None) -> TrainConfig:
-    return TrainConfig.model_validate(config.model_dump() | knobs)
 
 
 def _above(value_bytes: int, limit_bytes: int, what: str, limit_text: str) -> list[str]:

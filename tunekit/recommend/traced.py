@@ -45,7 +45,7 @@ def other_size(trial: TrialRecord, target: Target) -> TrainConfig | None:
     if not _makes_own_batches(trial) or trial.config is None or not target.is_bound("batch_size"):
         return None
     half = trial.config.batch_size // 2
-    return trial.config.model_copy(update={"batch_size": half if half > 1 else 2 * trial.config.batch_size})
+    return trial.config.changed(batch_size=half if half > 1 else 2 * trial.config.batch_size)
 
 
 def _makes_own_batches(trial: TrialRecord) -> bool:

@@ -1,7 +1,7 @@
 """The base of every record."""
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
 from pydantic_core import CoreSchema
@@ -38,6 +38,14 @@ class Record(BaseModel):
         _give_up_at_first(schema)
         return schema
 
+    def changed(self, **values: Any) -> Self:
+        """Return the record with other values in some of its fields, all of it validated anew.
+
+        Raises:
+            ValidationError: the values are none of the record's, or not together.
+        """
+        return type(self).model_validate({**dict(self), **values})
+
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 
@@ -47,11 +55,14 @@ def with_texts(record: AnyRecord, change: Callable[[str], str]) -> AnyRecord:
 
     Args:
         record: any.
-        change: must keep what a text has to fulfil; it is not validated again.
+        change: must keep what a text has to fulfil.
+
+    Raises:
+        ValidationError: it does not.
     """
     values = {name: getattr(record, name) for name in type(record).model_fields}
     changed = {name: _changed(value, change) for name, value in values.items()}
-    return record.model_copy(update={name: new for name, new in changed.items() if new is not values[name]})
+    return record.changed(**{name: new for name, new in changed.items() if new is not values[name]})
 
 
 def _changed(value: Any, change: Callable[[str], str]) -> Any:

@@ -1,7 +1,7 @@
 """A value for every knob."""
 
 from enum import StrEnum
-from typing import Self
+from typing import Any, Self
 
 from pydantic import NonNegativeInt, PositiveInt, model_validator
 
@@ -18,6 +18,9 @@ MODEL_KNOBS = ("compile", "precision", "channels_last")
 
 KNOBS = (*LOADER_KNOBS, *MODEL_KNOBS, "accumulate_grad_batches")
 """Every knob, in the order in which it is shown."""
+
+USUAL_PREFETCH = 2
+"""Batches that each worker keeps ready where nothing says otherwise: torch's own."""
 
 
 class Precision(StrEnum):
@@ -61,6 +64,18 @@ class TrainConfig(Record):
                 f"prefetch_factor must be at least 1 with num_workers {self.num_workers}, got null"
             )
         return self
+
+    def changed(self, **values: Any) -> Self:
+        """Return the config with other values of some knobs.
+
+        Without workers nothing is prefetched and no worker persists, whatever was said; the first workers
+        prefetch as many batches as torch has it, where nothing was said.
+        """
+        if values.get("num_workers", self.num_workers) == 0:
+            values |= {"prefetch_factor": None, "persistent_workers": False}
+        elif self.prefetch_factor is None:
+            values.setdefault("prefetch_factor", USUAL_PREFETCH)
+        return super().changed(**values)
 
     @property
     def queue_batches(self) -> int:

@@ -176,20 +176,16 @@ class Host(Record):
 
     def without_gpus(self) -> "Host":
         """Return this machine as a process sees it that all GPUs are hidden from."""
-        torch = None if self.torch is None else self.torch.model_copy(update={"devices": ()})
-        return self.model_copy(update={"accelerators": (), "gpu_models": (), "torch": torch})
+        torch = None if self.torch is None else self.torch.changed(devices=())
+        return self.changed(accelerators=(), gpu_models=(), torch=torch)
 
     def per_rank(self, world_size: int) -> "Host":
         """Return the share of this machine that each of the processes that train together can use."""
         if world_size == 1:
             return self
-        return self.model_copy(
-            update={
-                "cpus": max(1, self.cpus // world_size),
-                "ram_limit_bytes": max(1, self.ram_limit_bytes // world_size),
-                "shm_bytes": None if self.shm_bytes is None else self.shm_bytes // world_size,
-                "shm_used_bytes": None
-                if self.shm_used_bytes is None
-                else -(-self.shm_used_bytes // world_size),
-            }
+        return self.changed(
+            cpus=max(1, self.cpus // world_size),
+            ram_limit_bytes=max(1, self.ram_limit_bytes // world_size),
+            shm_bytes=None if self.shm_bytes is None else self.shm_bytes // world_size,
+            shm_used_bytes=None if self.shm_used_bytes is None else -(-self.shm_used_bytes // world_size),
         )

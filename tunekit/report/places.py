@@ -27,5 +27,5 @@ def shortener(home: Path) -> Callable[[str], str]:
 
 def without_places(run: Run, home: Path) -> Run:
     """Return the run as it is shown to others: without home folders and the name of the machine."""
-    host = run.host.model_copy(update={"hostname": HIDDEN_NAME})
-    return with_texts(run.model_copy(update={"host": host}), shortener(home))
+    host = run.host.changed(hostname=HIDDEN_NAME)
+    return with_texts(run.changed(host=host), shortener(home))

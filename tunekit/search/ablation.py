@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tunekit.records.config import Precision, TrainConfig
+from tunekit.records.config import USUAL_PREFETCH, Precision, TrainConfig
 from tunekit.records.loop_profile import Ablation, AblationStep, Contender
 from tunekit.records.recommendation import NoiseFloor
 from tunekit.records.run import FixedKnob, KnobValue
@@ -11,9 +11,7 @@ from tunekit.records.target import BindingKind
 from tunekit.records.trial import TrialRecord
 from tunekit.search.compare import contender, factor, product
 from tunekit.search.reach import Surroundings, reach_of, why_inert
-from tunekit.search.space import knob_space, legal
-
-_PREFETCH = 2
+from tunekit.search.space import knob_space
 
 TrialsOf = Callable[[TrainConfig], Sequence[TrialRecord]]
 """The interleaved trials of a config so far."""
@@ -28,7 +26,7 @@ class Optimisation:
 
     def on(self, config: TrainConfig) -> TrainConfig:
         """Return a config with it."""
-        return legal(config.model_dump() | {one.knob: one.value for one in self.changes})
+        return config.changed(**{one.knob: one.value for one in self.changes})
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ def _loader_workers(config: TrainConfig, around: Surroundings, wanted: int | Non
         return name, (), f"there are {config.num_workers} already, with {around.host.cpus} CPUs"
     values: dict[str, KnobValue] = {"num_workers": count}
     if not config.num_workers:
-        values["prefetch_factor"] = _PREFETCH
+        values["prefetch_factor"] = USUAL_PREFETCH
     values["persistent_workers"] = True
     settable = {
         knob: value for knob, value in values.items() if reach_of(knob, around).kind is not BindingKind.FIXED

@@ -171,7 +171,7 @@ def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
     """Return the run with everything that follows from its trial records computed anew."""
     trials = Trials(tuple(records))
     scales_lr = follows_batch(trials.records)
-    run = run.model_copy(update={"trials": trials.records, "script_scales_lr": scales_lr})
+    run = run.changed(trials=trials.records, script_scales_lr=scales_lr)
     host = run.rank_host
     noise = run_noise(trials)
     against = Comparison(
@@ -202,17 +202,15 @@ def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
             own = trials.baseline
             may_settle = own is None or trials.keeps_global_batch(own, run.options)
             settled.append(settle(result, against, earlier=settled) if may_settle else result)
-    return run.model_copy(
-        update={
-            "trials": trials.records,
-            "noise_floor": noise,
-            "recommendations": tuple(settled),
-            "missing_tiers": tuple(missing),
-            "scaling": _scaling(settled, trials, run),
-            "prediction": corrected(run.prediction, trials.records) if run.prediction else None,
-            "findings": _findings(trials, run, _guarded(trials, run, tuple(chosen.values()))),
-            "model": explain(trials.records, host, settled) if run.status in _EXPLAINED else None,
-        }
+    return run.changed(
+        trials=trials.records,
+        noise_floor=noise,
+        recommendations=tuple(settled),
+        missing_tiers=tuple(missing),
+        scaling=_scaling(settled, trials, run),
+        prediction=corrected(run.prediction, trials.records) if run.prediction else None,
+        findings=_findings(trials, run, _guarded(trials, run, tuple(chosen.values()))),
+        model=explain(trials.records, host, settled) if run.status in _EXPLAINED else None,
     )
 
 

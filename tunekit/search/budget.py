@@ -62,9 +62,7 @@ def budget_s_of(run: Run, records: Sequence[TrialRecord]) -> float:
 def lengths_s(records: Sequence[TrialRecord]) -> tuple[float, float]:
     """Return the seconds that a trial is taken to need without compile, and with it."""
     known = next(record.config for record in records if record.config is not None)
-    eager, compiled = (
-        expected_duration_s(records, known.model_copy(update={"compile": value})) for value in (False, True)
-    )
+    eager, compiled = (expected_duration_s(records, known.changed(compile=value)) for value in (False, True))
     return eager, compiled
 
 

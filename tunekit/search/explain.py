@@ -73,7 +73,7 @@ def knobs_put_back(config: TrainConfig, before: TrainConfig) -> dict[str, TrainC
             continue
         if is_of_workers and knob == "num_workers":
             moved |= {name: getattr(before, name) for name in WORKER_KNOBS}
-        found[knob] = TrainConfig.model_validate({**config.model_dump(), **moved})
+        found[knob] = config.changed(**moved)
     return found
 
 

@@ -68,7 +68,7 @@ class FitsWalk:
         outside: Outside,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._run = run.model_copy(update={"trials": ()})
+        self._run = run.changed(trials=())
         self._folder = folder
         self._executor = executor
         self._listener = listener
@@ -145,7 +145,7 @@ class FitsWalk:
         self._folder.save_trial(record)
         self._attempt.append(record)
         run, _ = on_device_of(self._run, record, self._run.profile)
-        self._run = run.model_copy(update={"trials": (*run.trials, record)})
+        self._run = run.changed(trials=(*run.trials, record))
 
     def _predict(self) -> None:
         trials_folder = self._folder.trials_folder
@@ -181,7 +181,7 @@ class FitsWalk:
         )
 
     def _take(self, **updates: object) -> None:
-        self._run = self._run.model_copy(update=updates)
+        self._run = self._run.changed(**updates)
 
     def _save(self, status: RunStatus) -> FitsRun:
         self._take(status=status, fits_time_s=self._clock() - self._started_at)

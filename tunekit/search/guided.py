@@ -222,9 +222,7 @@ class Guided:
         """The place of each config with page-locked memory, its own where that is not in the space."""
         return np.array(
             [
-                place
-                if config.pin_memory
-                else self._place_of.get(config.model_copy(update={"pin_memory": True}), place)
+                place if config.pin_memory else self._place_of.get(config.changed(pin_memory=True), place)
                 for config, place in self._place_of.items()
             ],
             dtype=np.int64,
@@ -258,8 +256,7 @@ class Guided:
         """Return the seconds that a trial of each config is taken to need: more where it compiles."""
         any_config = self.configs[0]
         eager_s, compiled_s = (
-            expected_duration_s(records, any_config.model_copy(update={"compile": compiled}))
-            for compiled in (False, True)
+            expected_duration_s(records, any_config.changed(compile=compiled)) for compiled in (False, True)
         )
         return np.where(self._columns.compiled, compiled_s, eager_s)
 

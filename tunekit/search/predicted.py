@@ -20,7 +20,6 @@ from tunekit.records.run import KnobSpace, KnobValue, Run
 from tunekit.records.target import BindingKind
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.search.reach import why_not_in_roots
-from tunekit.search.space import legal
 
 _FACTORS = (1, 2, 4, 8, 16)
 """Of the trial's own batch, at which its device's memory is predicted: as far as a space reaches."""
@@ -77,12 +76,12 @@ def predicted(
         prediction = fits.for_profiles([run.profile], outside)
         peaks = _peaks_here(record, fits, machine.profile, outside)
     except Unpredictable as why:
-        return record, run.model_copy(update={"why_not_predicted": f"{why}; {why.remedy}"[:500]})
+        return record, run.changed(why_not_predicted=f"{why}; {why.remedy}"[:500])
     except Exception as error:  # a search goes on without a prediction
         told = str(error) if isinstance(error, RecordError) else f"{type(error).__name__}: {error}"
-        return record, run.model_copy(update={"why_not_predicted": told[:500]})
-    run = run.model_copy(update={"prediction": prediction, "why_not_predicted": None})
-    return record.model_copy(update={"predicted_peaks": peaks}), run
+        return record, run.changed(why_not_predicted=told[:500])
+    run = run.changed(prediction=prediction, why_not_predicted=None)
+    return record.changed(predicted_peaks=peaks), run
 
 
 def begun(run: Run, records: Sequence[TrialRecord], machine: Machine, trials_folder: Path) -> Run:
@@ -109,8 +108,8 @@ def begun(run: Run, records: Sequence[TrialRecord], machine: Machine, trials_fol
         return run
     outside = outside_of(records, machine.outside)(run.profile)
     start = fits.at(run.profile, config.precision, config.batch_size, outside)
-    prediction = run.prediction.model_copy(update={"config": config, "start": start})
-    return run.model_copy(update={"prediction": prediction})
+    prediction = run.prediction.changed(config=config, start=start)
+    return run.changed(prediction=prediction)
 
 
 def starting_config(run: Run) -> TrainConfig | None:
@@ -142,7 +141,7 @@ def starting_config(run: Run) -> TrainConfig | None:
     for entry in run.space:
         if entry.batch_product is not None:
             changed[entry.knob] = entry.batch_product // batch_size
-    return legal({**own.model_dump(), **changed})
+    return own.changed(**changed)
 
 
 def _most(fit: PredictedFit, own_size: int) -> int:
@@ -200,7 +199,7 @@ def corrected(prediction: DevicePrediction, records: tuple[TrialRecord, ...]) ->
         for key, seen in sorted(measured.items())
         if key in told
     )
-    return prediction.model_copy(update={"corrections": corrections[:_MOST_CORRECTIONS]})
+    return prediction.changed(corrections=corrections[:_MOST_CORRECTIONS])
 
 
 def outside_of(records: Iterable[TrialRecord], outside: Outside) -> Callable[[Profile], OutsideTorch]:

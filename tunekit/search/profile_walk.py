@@ -61,7 +61,7 @@ class ProfileWalk:
         against: Against | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._profile = profile.model_copy(update={"trials": ()})
+        self._profile = profile.changed(trials=())
         self._folder = folder
         self._executor = executor
         self._here = here
@@ -209,7 +209,7 @@ class ProfileWalk:
                     f"--against {self._against.name}: {knob} {value} can't be set ({reach.why_fixed}); "
                     f"the script has {present}: take it out of the file"
                 )
-        return wanted.model_copy(update=kept)
+        return wanted.changed(**kept)
 
     @property
     def _compares(self) -> bool:
@@ -347,8 +347,8 @@ class ProfileWalk:
         return record
 
     def _save(self, status: RunStatus) -> LoopProfile:
-        profile = self._profile.model_copy(
-            update={"status": status, "profile_time_s": self._spent_s, "trials": tuple(self._records)}
+        profile = self._profile.changed(
+            status=status, profile_time_s=self._spent_s, trials=tuple(self._records)
         )
         self._profile = self._assembled(profile)
         self._folder.save_profile(self._profile)
@@ -356,7 +356,7 @@ class ProfileWalk:
 
     def _save_as_it_is(self, status: RunStatus) -> None:
         """Save without working anything out anew: that may be what failed."""
-        self._profile = self._profile.model_copy(update={"status": status, "trials": tuple(self._records)})
+        self._profile = self._profile.changed(status=status, trials=tuple(self._records))
         self._folder.save_profile(self._profile)
 
     def _assembled(self, profile: LoopProfile) -> LoopProfile:
@@ -376,9 +376,9 @@ class ProfileWalk:
         updates: dict[str, object] = {"contenders": tuple(contenders), "noise_floor": noise}
         if self._plan is not None:
             updates["ablation"] = ablation_of(config, self._plan, self._trials_of, noise)
-        profile = profile.model_copy(update=updates)
+        profile = profile.changed(**updates)
         seen = profile.looked_into
         if seen is not None:
             found = loop_findings(seen, profile.target, discovery, profile.rank_host, self._here)
-            profile = profile.model_copy(update={"findings": tuple(found)})
+            profile = profile.changed(findings=tuple(found))
         return profile

@@ -189,7 +189,7 @@ class Search:
                 raise TargetError(
                     f"no batch size down to 1 could be measured{why}; see the trials' output.log"
                 )
-            config = config.model_copy(update={"batch_size": max(1, config.batch_size // 2)})
+            config = config.changed(batch_size=max(1, config.batch_size // 2))
             if all(record.config != config for record in self._records):
                 if (budget_s := self._over_budget) is not None:
                     raise ended_before(config, budget_s)
@@ -222,7 +222,7 @@ class Search:
             boundary=fit_boundary(observations([first])) if first else None,
         )
         space = build_space(around, self._run.options)
-        self._run = self._run.model_copy(update={"space": space})
+        self._run = self._run.changed(space=space)
         self._run = begun(self._run, self._records, self._machine, self._folder.trials_folder)
         self._listener.space_known(assemble(self._run, self._records))
 
@@ -238,7 +238,7 @@ class Search:
             return
         others = [one for one in self._records if one.config and is_other_size(one.config, known.baseline)]
         if not others and self._may_add and self._left_s > 0:
-            other = known.baseline.model_copy(update={"batch_size": max(1, own // 2) if own > 1 else 2})
+            other = known.baseline.changed(batch_size=max(1, own // 2) if own > 1 else 2)
             config = nearest(self._run.space, other)
             if config.batch_size != own:
                 others = [self._try(config, known, "another batch size, to see that it reaches the loop")]
@@ -254,7 +254,7 @@ class Search:
             terms = self._time.terms
             coming = next_trial(study, terms, len(self._trials.searched))
             if isinstance(coming, Stop):
-                self._run = self._run.model_copy(update={"why_stopped": coming.why})
+                self._run = self._run.changed(why_stopped=coming.why)
                 self._ran_out_of_time = coming.why is None
                 if coming.why is not None:
                     self._listener.said(coming.why)
@@ -281,14 +281,14 @@ class Search:
 
     def _set_budget(self) -> None:
         """Set the budget that the user left open; say of one that was given what it has no room for."""
-        self._run = self._run.model_copy(update={"budget_s": budget_s_of(self._run, self._records)})
+        self._run = self._run.changed(budget_s=budget_s_of(self._run, self._records))
         if (said := self._time.said_at_start) is not None:
             self._listener.said(said)
 
     def _say_what_was_cut(self) -> None:
         """Say what the budget had no room for, if it was too little to trust."""
         if (cut_short := self._time.cut_short(self._ran_out_of_time)) is not None:
-            self._run = self._run.model_copy(update={"cut_short": cut_short})
+            self._run = self._run.changed(cut_short=cut_short)
             self._listener.said(cut_short)
 
     # --- tiers -----------------------------------------------------------------------------
@@ -321,7 +321,7 @@ class Search:
                     break
                 if record.failure is not None and not record.failure.kind.is_memory:
                     break
-                smaller = config.model_copy(update={"batch_size": max(1, config.batch_size // 2)})
+                smaller = config.changed(batch_size=max(1, config.batch_size // 2))
                 config = nearest(self._run.space, smaller)
 
     def _made_to_fit(self, best: TrialRecord, tier: Tier, known: KnownTarget) -> TrainConfig:
@@ -433,7 +433,7 @@ class Search:
         self._machine = replace(self._machine, profile=here)
 
     def _save(self, status: RunStatus) -> Run:
-        updated = self._run.model_copy(update={"status": status, "search_time_s": self._spent_s})
+        updated = self._run.changed(status=status, search_time_s=self._spent_s)
         self._run = assemble(updated, self._records)
         self._folder.save_run(self._run)
         return self._run

@@ -39,9 +39,7 @@ def sizes_to_look_at(
         min(known, key=lambda size: abs(math.log(size / (config.batch_size * factor)))) for factor in _FACTORS
     ]
     too_large = _ran_out(config, records)
-    configs = [
-        config.model_copy(update={"batch_size": size}) for size in dict.fromkeys(wanted) if size < too_large
-    ]
+    configs = [config.changed(batch_size=size) for size in dict.fromkeys(wanted) if size < too_large]
     if not configs:
         return ()
     fits_device = chances_to_fit(records, Columns.of(configs)) >= _LEAST_CHANCE

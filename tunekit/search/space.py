@@ -72,21 +72,11 @@ def with_settings(config: TrainConfig, settings: Sequence[FixedKnob], around: Su
     Raises:
         UsageError: a knob can't have the value.
     """
-    values = config.model_dump()
+    values: dict[str, KnobValue] = {}
     for setting in settings:
         entry = _fixed(knob_space(setting.knob, around), setting.value, around)
         values[setting.knob] = _spelled(entry, around).values[0]
-    return legal(values)
-
-
-def legal(values: Mapping[str, KnobValue]) -> TrainConfig:
-    """Return a config of these values, what hangs on the workers brought in line with their number."""
-    whole = dict(values)
-    if whole["num_workers"] == 0:
-        whole |= {"prefetch_factor": None, "persistent_workers": False}
-    elif whole["prefetch_factor"] is None:
-        whole["prefetch_factor"] = _PREFETCH[0]
-    return TrainConfig.model_validate(whole)
+    return config.changed(**values)
 
 
 def knob_space(knob: str, around: Surroundings) -> KnobSpace:
@@ -127,8 +117,8 @@ def nearest(space: Sequence[KnobSpace], config: TrainConfig) -> TrainConfig:
 def is_other_size(config: TrainConfig, own: TrainConfig) -> bool:
     """Return whether a config differs from the script's own in the batch size, and else in accumulation."""
     names = ("batch_size", "accumulate_grad_batches")
-    return config.batch_size != own.batch_size and own == config.model_copy(
-        update={name: getattr(own, name) for name in names}
+    return config.batch_size != own.batch_size and own == config.changed(
+        **{name: getattr(own, name) for name in names}
     )
 
 
@@ -318,7 +308,7 @@ def _spelled(entry: KnobSpace, around: Surroundings) -> KnobSpace:
             f"it knows {', '.join(map(str, possible))}"
         )
     why = entry.why_fixed or ("its binding allows no other value" if len(values) == 1 else None)
-    return entry.model_copy(update={"values": values, "why_fixed": why})
+    return entry.changed(values=values, why_fixed=why)
 
 
 def _fixed(entry: KnobSpace, value: KnobValue, around: Surroundings) -> KnobSpace:

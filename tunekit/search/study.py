@@ -110,7 +110,7 @@ class Study:
     def _as_searched(self, config: TrainConfig) -> TrainConfig:
         """Return a config with the space's persistent_workers, which is no parameter of the study."""
         persistent = next(entry.values[0] for entry in self._space if entry.knob == "persistent_workers")
-        return config.model_copy(update={"persistent_workers": bool(config.num_workers and persistent)})
+        return config.changed(persistent_workers=bool(config.num_workers and persistent))
 
     def _frozen(self, record: TrialRecord, config: TrainConfig) -> FrozenTrial:
         parameters = parameters_of(config, self._space)

@@ -34,11 +34,11 @@ def on_device_of(run: AnyRun, record: TrialRecord, here: Profile, gpu: str = AUT
     if device.type == CPU:
         if run.measured_on == CPU:
             return run, here
-        return run.model_copy(update={"measured_on": CPU}), profile_here(CPU, run.host, load_profiles())
+        return run.changed(measured_on=CPU), profile_here(CPU, run.host, load_profiles())
     host = with_first(run.host, device)
     if host == run.host:
         return run, here
     profiles = load_profiles()
     asked, measured_on = device_profile(gpu, host, profiles)
-    run = run.model_copy(update={"host": host, "profile": asked, "measured_on": measured_on})
+    run = run.changed(host=host, profile=asked, measured_on=measured_on)
     return run, profile_here(measured_on, host, profiles)

@@ -253,7 +253,7 @@ class ProcessExecutor:
         if possible is None or failure.remedy is None:
             return failure
         remedy = failure.remedy.replace("batch_size=--FLAG {}", binding_text(possible))
-        return failure.model_copy(update={"remedy": remedy})
+        return failure.changed(remedy=remedy)
 
     def _fresh_folder(self, number: int) -> Path:
         folder = self._trials_folder / f"{number:04d}"

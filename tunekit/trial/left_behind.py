@@ -76,14 +76,10 @@ def masked_record(record: TrialRecord, secrets: Secrets) -> TrialRecord:
     measured = record.measurement
     if measured is not None and measured.details is not None:
         details = with_texts(measured.details, secrets.masked)
-        measured = measured.model_copy(update={"details": details})
-    return record.model_copy(
-        update={
-            "measurement": measured,
-            "failure": with_texts(record.failure, secrets.masked) if record.failure else None,
-            "faults": tuple(secrets.masked(fault) for fault in record.faults),
-            "written": tuple(
-                one.model_copy(update={"path": secrets.masked(one.path)}) for one in record.written
-            ),
-        }
+        measured = measured.changed(details=details)
+    return record.changed(
+        measurement=measured,
+        failure=with_texts(record.failure, secrets.masked) if record.failure else None,
+        faults=tuple(secrets.masked(fault) for fault in record.faults),
+        written=tuple(one.changed(path=secrets.masked(one.path)) for one in record.written),
     )

@@ -190,7 +190,7 @@ def _ended_on_largest(evidence: Evidence) -> Failure | None:
     if not failure.kind.is_memory:
         return None
     told = f"ran out of memory on a batch of the data set's largest samples ({_largest_text(seen)})"
-    return failure.model_copy(update={"message": f"{told}: {failure.message}", "largest": seen})
+    return failure.changed(message=f"{told}: {failure.message}", largest=seen)
 
 
 def _largest_text(seen: LargestSeen) -> str:
@@ -208,15 +208,15 @@ def _cut_short(evidence: Evidence, sizes: Sequence[int]) -> Details:
     if seen.sizes is not None and seen.sizes.why_ended is None and len(seen.sizes.sizes) < len(sizes):
         at_work = sizes[len(seen.sizes.sizes)]
         ended = plain(f"{_who_ended(evidence)} at batch size {at_work}: {why}"[:500])
-        update["sizes"] = seen.sizes.model_copy(update={"why_ended": ended})
+        update["sizes"] = seen.sizes.changed(why_ended=ended)
     if seen.trace is not None and seen.trace.why_ended is None:
         ended = plain(f"{_who_ended(evidence)} while it was traced: {why}"[:500])
-        update["trace"] = seen.trace.model_copy(update={"why_ended": ended})
+        update["trace"] = seen.trace.changed(why_ended=ended)
     at_largest = seen.largest
     if at_largest is not None and at_largest.is_given and not at_largest.is_lived_through:
         ended = plain(f"{_who_ended(evidence)} on the batch: {why}"[:500])
-        update["largest"] = at_largest.model_copy(update={"why_ended": at_largest.why_ended or ended})
-    return seen.model_copy(update=update)
+        update["largest"] = at_largest.changed(why_ended=at_largest.why_ended or ended)
+    return seen.changed(**update)
 
 
 def _who_ended(evidence: Evidence) -> str:
@@ -250,7 +250,7 @@ def _blaming_bindings(failure: Failure, evidence: Evidence, bound: Bound) -> Fai
         return failure
     told = ", ".join(f"{knob} {bound.changed[knob]}" for knob in ours)
     remedy = f"check what --bind puts into the script for {told}: it may not know it there"
-    return failure.model_copy(update={"remedy": remedy})
+    return failure.changed(remedy=remedy)
 
 
 def _with_other_ranks(loop: LoopMeasurement, others: Iterable[RankEvent]) -> LoopMeasurement:
@@ -259,7 +259,7 @@ def _with_other_ranks(loop: LoopMeasurement, others: Iterable[RankEvent]) -> Loo
     for name in ("peak_allocated_bytes", "peak_reserved_bytes", "allocation_retries"):
         known = [value for one in (loop, *others) if (value := getattr(one, name)) is not None]
         peaks[name] = max(known, default=None)
-    return loop.model_copy(update=peaks)
+    return loop.changed(**peaks)
 
 
 def _failure_without_measurement(evidence: Evidence) -> Failure:

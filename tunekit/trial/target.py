@@ -71,7 +71,7 @@ def _refuse_agentless(command: Sequence[str]) -> None:
 
 def without_secrets(target: Target) -> Target:
     """Return the target as it may be stored and shown: its command masked."""
-    return target.model_copy(update={"command": masked_words(target.command)})
+    return target.changed(command=masked_words(target.command))
 
 
 def _script_of(command: Sequence[str], working_dir: Path) -> Path | None:

@@ -77,7 +77,7 @@ def _binding_here(binding: Binding, searched: Target, target: Target) -> Binding
         beside = os.path.relpath(before, Path(searched.script).parent)
         places.append(Path(target.script).parent / beside)
     found = next((place for place in (*places, before) if place.is_file()), None)
-    return binding if found is None else binding.model_copy(update={"path": str(found)})
+    return binding if found is None else binding.changed(path=str(found))
 
 
 def prepare_training(

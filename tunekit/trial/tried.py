@@ -3,14 +3,12 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tunekit.records.config import Precision, TrainConfig
+from tunekit.records.config import Precision
 from tunekit.records.target import Binding, BindingKind, Target
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
 from tunekit.trial.executor import KnownTarget, TrialSpec
 from tunekit.trial.spelling import LEARNING_RATE, BoundValue, value_text
 from tunekit.units import count_text
-
-_PREFETCH = 2
 
 RunTrial = Callable[[Target, TrialSpec, KnownTarget], TrialRecord]
 """Runs one trial of a target with these bindings."""
@@ -58,9 +56,9 @@ def _try(binding: Binding, target: Target, known: KnownTarget, run: RunTrial, nu
     config = known.baseline
     lr = value if binding.knob == LEARNING_RATE and isinstance(value, float) else None
     if lr is None:
-        config = _with(known.baseline, binding.knob, value)
+        config = known.baseline.changed(**{binding.knob: value})
     others = tuple(one for one in target.bindings if one.knob != binding.knob)
-    bound = target.model_copy(update={"bindings": (*others, binding)})
+    bound = target.changed(bindings=(*others, binding))
     record = run(bound, TrialSpec(number, TrialRole.SEARCH, config, lr=lr), known)
     if record.failure is None:
         return TriedBinding(binding, value, what_it_did(binding.knob, record), works=True, record=record)
@@ -105,14 +103,6 @@ def what_it_did(knob: str, record: TrialRecord) -> str:
         LEARNING_RATE: f"the optimizer had {lr}",
     }
     return texts[knob] if knob in texts else f"{knob} was {value_text(getattr(config, knob))}"
-
-
-def _with(baseline: TrainConfig, knob: str, value: BoundValue) -> TrainConfig:
-    """Return the baseline with one knob changed, and what that knob needs."""
-    values = baseline.model_dump() | {knob: value}
-    if knob == "num_workers" and value and baseline.prefetch_factor is None:
-        values["prefetch_factor"] = _PREFETCH
-    return TrainConfig.model_validate(values)
 
 
 def is_tryable(binding: Binding) -> bool:

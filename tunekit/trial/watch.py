@@ -166,7 +166,7 @@ class Evidence:
             return None
         last = next(reversed(self.options.values()), ())
         options = self.options.get(self.learnt.pid, last)
-        return self.learnt.discovery.model_copy(update={"options": options})
+        return self.learnt.discovery.changed(options=options)
 
 
 class TrialWatch:

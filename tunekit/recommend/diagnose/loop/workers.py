@@ -5,6 +5,7 @@ from statistics import median
 from tunekit.recommend.diagnose.loop.attribution import Bound, ratio
 from tunekit.recommend.diagnose.loop.facts import LoopFacts
 from tunekit.recommend.diagnose.loop.gains import capped, data_gain
+from tunekit.records.config import USUAL_PREFETCH
 from tunekit.records.finding import Finding, Severity
 from tunekit.units import count_text, duration_text
 
@@ -17,7 +18,6 @@ _TAIL_P99 = 4.0
 _TAIL_SLOWEST = 10.0
 _EXPOSED_SHARE = 0.02
 """Stalls below it are hidden well enough by what is prefetched."""
-_USUAL_PREFETCH = 2
 
 
 def worker_findings(facts: LoopFacts) -> list[Finding]:
@@ -60,7 +60,7 @@ def _tail(facts: LoopFacts) -> Finding | None:
         return None
     if facts.attribution.stall_share < _EXPOSED_SHARE:
         return None
-    prefetch = 2 * (loop.prefetch_factor or _USUAL_PREFETCH)
+    prefetch = 2 * (loop.prefetch_factor or USUAL_PREFETCH)
     return Finding(
         code="batch-time-tail",
         severity=Severity.WARNING if facts.bound is Bound.DATA else Severity.INFO,
