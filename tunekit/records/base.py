@@ -55,14 +55,11 @@ def with_texts(record: AnyRecord, change: Callable[[str], str]) -> AnyRecord:
 
     Args:
         record: any.
-        change: must keep what a text has to fulfil.
-
-    Raises:
-        ValidationError: it does not.
+        change: must keep what a text has to fulfil; it is not validated again.
     """
     values = {name: getattr(record, name) for name in type(record).model_fields}
     changed = {name: _changed(value, change) for name, value in values.items()}
-    return record.changed(**{name: new for name, new in changed.items() if new is not values[name]})
+    return record.model_copy(update={name: new for name, new in changed.items() if new is not values[name]})
 
 
 def _changed(value: Any, change: Callable[[str], str]) -> Any:
