@@ -245,6 +245,13 @@ def test_the_batch_size_at_which_a_script_ended_is_told_with_those_before(
     assert "OutOfMemoryError: CUDA out of memory" in sizes.why_ended
 
 
+def test_an_end_that_is_told_in_control_characters_can_be_read_back():
+    details = cut_short(Details(sizes=SizesSeen(sizes=(SIZE,))), (64, 128), agent_error="\a" * 400)
+    assert Details.model_validate_json(details.model_dump_json()) == details
+    assert details.sizes is not None and details.sizes.why_ended is not None
+    assert r"\x07\x07" in details.sizes.why_ended
+
+
 @pytest.mark.parametrize(
     "seen",
     [None, SizesSeen(sizes=(SIZE,)), SizesSeen(why_ended="the loop has no DataLoader")],

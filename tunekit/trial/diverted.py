@@ -38,7 +38,7 @@ def bound_in_size(folder: Path) -> list[str]:
     if not removed:
         return []
     told = ", ".join(removed[:_MOST_TOLD]) + (" and others" if len(removed) > _MOST_TOLD else "")
-    return [plain(f"copies beyond {bytes_text(MOST_BYTES)} are not kept in {folder.name}/: {told}"[:1000])]
+    return [plain(f"copies beyond {bytes_text(MOST_BYTES)} are not kept in {folder.name}/: {told}")[:1000]]
 
 
 def _disk_bytes(path: Path) -> int:

@@ -203,18 +203,18 @@ def _cut_short(evidence: Evidence, sizes: Sequence[int]) -> Details:
     assert evidence.done is not None
     seen = evidence.done.details or Details()
     why = _why_cut_short(evidence)
-    fault = plain(f"what was to be looked at then is missing: {why}"[:500])
+    fault = plain(f"what was to be looked at then is missing: {why}")[:500]
     update: dict[str, object] = {"faults": (*seen.faults[: _MOST_FAULTS - 1], fault)}
     if seen.sizes is not None and seen.sizes.why_ended is None and len(seen.sizes.sizes) < len(sizes):
         at_work = sizes[len(seen.sizes.sizes)]
-        ended = plain(f"{_who_ended(evidence)} at batch size {at_work}: {why}"[:500])
+        ended = plain(f"{_who_ended(evidence)} at batch size {at_work}: {why}")[:500]
         update["sizes"] = seen.sizes.changed(why_ended=ended)
     if seen.trace is not None and seen.trace.why_ended is None:
-        ended = plain(f"{_who_ended(evidence)} while it was traced: {why}"[:500])
+        ended = plain(f"{_who_ended(evidence)} while it was traced: {why}")[:500]
         update["trace"] = seen.trace.changed(why_ended=ended)
     at_largest = seen.largest
     if at_largest is not None and at_largest.is_given and not at_largest.is_lived_through:
-        ended = plain(f"{_who_ended(evidence)} on the batch: {why}"[:500])
+        ended = plain(f"{_who_ended(evidence)} on the batch: {why}")[:500]
         update["largest"] = at_largest.changed(why_ended=at_largest.why_ended or ended)
     return seen.changed(**update)
 

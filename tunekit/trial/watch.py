@@ -314,7 +314,7 @@ class TrialWatch:
                 case WrittenEvent() if len(self._evidence.written) < _MAX_WRITTEN:
                     self._evidence.written.append(WrittenFile(path=event.path, action=event.action))
                 case GuardErrorEvent() if len(self._evidence.faults) < _MAX_FAULTS:
-                    self._evidence.faults.append(plain(event.message[:500]))
+                    self._evidence.faults.append(plain(event.message)[:500])
                 case AgentErrorEvent():
                     self._evidence.agent_error = event.message
 
