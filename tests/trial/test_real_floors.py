@@ -48,7 +48,7 @@ def test_two_workers_fill_the_queue_as_predicted_and_each_half_shows_its_own_tim
     assert floors.loader_batches % 2 == 0
     assert floors.loader_batches >= 4
     assert floors.compute_batches >= 4
-    check_bounds(measurement, floors, workers=2)
+    check_bounds(measurement, floors, queue.batches, workers=2)
 
 
 def test_one_worker_alone_takes_what_its_batches_take(tmp_path: Path) -> None:
@@ -56,14 +56,18 @@ def test_one_worker_alone_takes_what_its_batches_take(tmp_path: Path) -> None:
     queue, floors = both(details)
     assert queue.batches == 3
     assert queue.is_full
-    check_bounds(measurement, floors, workers=1)
+    check_bounds(measurement, floors, queue.batches, workers=1)
 
 
-def check_bounds(measurement: Measurement, floors: LoopFloors, workers: int) -> None:
-    """Check that the loop takes no less than its slower half, nor more than both one after another."""
+def check_bounds(measurement: Measurement, floors: LoopFloors, queued: int, workers: int) -> None:
+    """Check that the loop takes no less than its slower half, nor more than both one after another.
+
+    A busy machine may look at the clock late when it begins to count: a full queue came for free then.
+    """
     assert floors.loader_step_s is not None
     assert floors.compute_step_s is not None
-    assert 0.020 / workers < floors.loader_step_s < 0.2
+    made = floors.loader_batches - queued
+    assert 0.020 / workers * made < floors.loader_step_s * floors.loader_batches < 0.2 * floors.loader_batches
     assert 0.010 < floors.compute_step_s < 0.1
     loop = measurement.loop
     step_s = loop.steady_time_s / loop.steady_batches
