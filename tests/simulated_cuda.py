@@ -132,7 +132,7 @@ class Torch:
 
 
 @dataclass
-class Loop:
+class DeviceLoop:
     """A training loop on a simulated device; seconds of each batch."""
 
     wait_s: float

@@ -5,13 +5,13 @@ from _tunekit_agent.device_times import DeviceTimes
 from build_records import unhurried
 from hypothesis import given
 from hypothesis import strategies as st
-from simulated_cuda import Loop, SimulatedCuda, Torch
+from simulated_cuda import DeviceLoop, SimulatedCuda, Torch
 
 from tunekit.records.attribution import DeviceParts
 
 
 def test_while_the_device_is_behind_a_wait_of_the_host_is_no_stall():
-    parts = Loop(wait_s=0.004, host_s=0.001, work_s=0.02, step_s=0.002).measure(50)
+    parts = DeviceLoop(wait_s=0.004, host_s=0.001, work_s=0.02, step_s=0.002).measure(50)
     assert parts is not None
     assert parts.stall_s / parts.batches < 0.0002  # of the first batch, before which the window synchronised
     assert parts.optimizer_s / parts.batches == pytest.approx(0.002, rel=1e-3)
@@ -20,27 +20,27 @@ def test_while_the_device_is_behind_a_wait_of_the_host_is_no_stall():
 
 
 def test_an_idle_device_stalls_for_all_of_the_hosts_wait():
-    parts = Loop(wait_s=0.03, host_s=0.001, work_s=0.004).measure(50)
+    parts = DeviceLoop(wait_s=0.03, host_s=0.001, work_s=0.004).measure(50)
     assert parts is not None
     assert parts.stall_s / parts.batches == pytest.approx(0.03 - 0.004, rel=0.15)
 
 
 def test_a_device_that_is_done_before_the_batch_is_asked_for_stalls_exactly_as_long_as_the_host():
-    parts = Loop(wait_s=0.03, host_s=0.004, work_s=0.002).measure(50)
+    parts = DeviceLoop(wait_s=0.03, host_s=0.004, work_s=0.002).measure(50)
     assert parts is not None
     assert parts.stall_s / parts.batches == pytest.approx(0.03, rel=0.01)
 
 
 @pytest.mark.parametrize("wait_s", [20e-6, 300e-6, 0.01])
 def test_a_host_bound_loop_drains_the_device_at_every_batch(wait_s: float):
-    parts = Loop(wait_s=wait_s, host_s=0.005, work_s=0.001, launches=100).measure(50)
+    parts = DeviceLoop(wait_s=wait_s, host_s=0.005, work_s=0.001, launches=100).measure(50)
     assert parts is not None
     assert parts.drained_batches >= 49  # the window's synchronisation says nothing of the first
     assert parts.stall_s / parts.batches == pytest.approx(wait_s, abs=20e-6)
 
 
 def test_a_device_that_lags_a_millisecond_behind_is_not_drained():
-    parts = Loop(wait_s=0.005, host_s=0.0001, work_s=0.001).measure(50)
+    parts = DeviceLoop(wait_s=0.005, host_s=0.0001, work_s=0.001).measure(50)
     assert parts is not None
     assert parts.drained_batches == 0
 
@@ -58,7 +58,7 @@ def test_a_device_that_lags_a_millisecond_behind_is_not_drained():
 def test_the_parts_add_up_to_the_devices_time_from_step_to_step(
     wait_s: float, host_s: float, work_s: float, step_s: float, log_s: float, steps: int, depth: int
 ):
-    loop = Loop(wait_s, host_s, work_s, step_s, log_s, steps, cuda=SimulatedCuda(depth=depth))
+    loop = DeviceLoop(wait_s, host_s, work_s, step_s, log_s, steps, cuda=SimulatedCuda(depth=depth))
     parts = loop.measure(20)
     assert parts is not None
     assert parts.batches == 20
@@ -70,7 +70,7 @@ def test_the_parts_add_up_to_the_devices_time_from_step_to_step(
 
 
 def test_a_host_that_runs_far_ahead_holds_few_events():
-    loop = Loop(wait_s=0.0, host_s=0.0001, work_s=0.5)
+    loop = DeviceLoop(wait_s=0.0, host_s=0.0001, work_s=0.5)
     parts = loop.measure(1000)
     assert parts is not None
     assert parts.batches >= 3
@@ -79,7 +79,7 @@ def test_a_host_that_runs_far_ahead_holds_few_events():
 
 
 def test_events_go_back_to_the_pool():
-    loop = Loop(wait_s=0.01, host_s=0.001, work_s=0.005, step_s=0.001)
+    loop = DeviceLoop(wait_s=0.01, host_s=0.001, work_s=0.005, step_s=0.001)
     parts = loop.measure(500)
     assert parts is not None
     assert parts.batches == 500
@@ -88,13 +88,13 @@ def test_events_go_back_to_the_pool():
 
 
 def test_nothing_is_synchronised_within_the_window():
-    loop = Loop(wait_s=0.001, host_s=0.001, work_s=0.005)
+    loop = DeviceLoop(wait_s=0.001, host_s=0.001, work_s=0.005)
     loop.measure(100)
     assert loop.cuda.synchronised == 2  # the test's own, at the window's ends
 
 
 def test_what_does_not_count_is_left_out_and_spoils_nothing_before_it():
-    loop = Loop(wait_s=0.0, host_s=0.0001, work_s=0.01)
+    loop = DeviceLoop(wait_s=0.0, host_s=0.0001, work_s=0.01)
     loop.times.open()
     for number in range(30):
         loop.batch()
@@ -110,7 +110,7 @@ def test_what_does_not_count_is_left_out_and_spoils_nothing_before_it():
 
 
 def test_an_ask_that_gave_no_batch_is_no_batch():
-    loop = Loop(wait_s=0.0, host_s=0.0001, work_s=0.01)
+    loop = DeviceLoop(wait_s=0.0, host_s=0.0001, work_s=0.01)
     loop.times.open()
     for _ in range(5):
         for _ in range(4):
@@ -124,7 +124,7 @@ def test_an_ask_that_gave_no_batch_is_no_batch():
 
 
 def test_a_step_within_a_step_belongs_to_it():
-    loop = Loop(wait_s=0.0, host_s=0.001, work_s=0.01)
+    loop = DeviceLoop(wait_s=0.0, host_s=0.001, work_s=0.01)
     loop.times.open()
     for _ in range(10):
         loop.times.fetched()
@@ -144,7 +144,7 @@ def test_a_step_within_a_step_belongs_to_it():
 
 
 def test_a_step_that_the_scaler_skipped_ends_the_compute_part():
-    loop = Loop(wait_s=0.0, host_s=0.001, work_s=0.01)
+    loop = DeviceLoop(wait_s=0.0, host_s=0.001, work_s=0.01)
     loop.times.open()
     for _ in range(10):
         loop.times.fetched()
@@ -160,13 +160,13 @@ def test_a_step_that_the_scaler_skipped_ends_the_compute_part():
 
 
 def test_a_script_with_an_optimizer_for_every_parameter_is_left_alone():
-    loop = Loop(wait_s=0.0, host_s=0.001, work_s=0.01, steps=300)
+    loop = DeviceLoop(wait_s=0.0, host_s=0.001, work_s=0.01, steps=300)
     assert loop.measure(10) is None
     assert loop.cuda.record_count < 100
 
 
 def test_a_batch_within_which_a_graph_is_captured_is_left_out():
-    loop = Loop(wait_s=0.001, host_s=0.001, work_s=0.01)
+    loop = DeviceLoop(wait_s=0.001, host_s=0.001, work_s=0.01)
     loop.times.open()
     for number in range(10):
         loop.cuda.is_capturing = number == 4
@@ -202,11 +202,11 @@ def test_a_loop_without_a_loader_has_no_stall():
 
 @pytest.mark.parametrize("batches", [0, 2])
 def test_too_few_batches_say_nothing(batches: int):
-    assert Loop(wait_s=0.0, host_s=0.001, work_s=0.01).measure(batches) is None
+    assert DeviceLoop(wait_s=0.0, host_s=0.001, work_s=0.01).measure(batches) is None
 
 
 def test_events_are_of_the_device_that_trains():
-    loop = Loop(wait_s=0.0, host_s=0.001, work_s=0.01)
+    loop = DeviceLoop(wait_s=0.0, host_s=0.001, work_s=0.01)
     loop.measure(5)
     assert loop.cuda.asked_devices == {"cuda:1"}
 
@@ -225,7 +225,7 @@ def test_without_cuda_there_are_no_events():
 
 
 def test_a_fault_of_the_device_ends_the_events_for_good(monkeypatch: pytest.MonkeyPatch):
-    loop = Loop(wait_s=0.0, host_s=0.001, work_s=0.01)
+    loop = DeviceLoop(wait_s=0.0, host_s=0.001, work_s=0.01)
     loop.times.open()
     loop.batch()
 

@@ -5,7 +5,7 @@ from build_loops import CPU, any_loops, device_parts, floors, gpu, kernels, meas
 from build_records import unhurried
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from simulated_cuda import Loop, SimulatedCuda
+from simulated_cuda import DeviceLoop, SimulatedCuda
 
 from tunekit.recommend.diagnose.loop.attribution import Bound, Part, attribution, bound, closure
 from tunekit.records.details import Details
@@ -200,9 +200,9 @@ def test_what_is_said_to_hold_a_loop_back_is_what_would_speed_it_up_most_if_it_w
 ):
     times = {Bound.DATA: wait_ms / 1000, Bound.HOST: host_ms / 1000, Bound.COMPUTE: work_ms / 1000}
 
-    def ran(free: Bound | None = None) -> Loop:
+    def ran(free: Bound | None = None) -> DeviceLoop:
         wait_s, host_s, work_s = (0.0 if one is free else seconds for one, seconds in times.items())
-        loop = Loop(wait_s, host_s, work_s, reads_loss=reads_loss, cuda=SimulatedCuda(depth=depth))
+        loop = DeviceLoop(wait_s, host_s, work_s, reads_loss=reads_loss, cuda=SimulatedCuda(depth=depth))
         loop.measure(40)
         return loop
 
