@@ -1,6 +1,8 @@
 """Runs the zoo's scripts as real trials: real child processes, real loaders, real workers."""
 
+import itertools
 import os
+import socket
 import sys
 import tempfile
 import time
@@ -90,6 +92,22 @@ class RealTrials:
         return self._executor.run(spec, known, lambda progress: None)
 
 
+def free_port() -> int:
+    """Return a TCP port that nobody listens at, below those that the kernel hands out by itself.
+
+    So nothing that connects or binds to any port takes it before the test's own process does. Tests that run
+    side by side, in processes of their own, look in ranges of their own.
+    """
+    for port in itertools.count(20_000 + os.getpid() % 1_000 * 12):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise AssertionError("there is always another port")
+
+
 def is_alive(pid: int) -> bool:
     """Return whether a process runs; a zombie does not."""
     try:
@@ -114,25 +132,26 @@ def processes_with(word: str) -> list[int]:
     return found
 
 
-def leaked_shared_memory(before: set[Path], limit_s: float = 10.0) -> list[Path]:
+def leaked_shared_memory(before: set[Path], limit_s: float = 60.0) -> list[Path]:
     """Return what came into /dev/shm, is used by no process, and stays.
 
-    Tests run side by side: what another one makes and has not mapped yet is gone a moment later.
+    Tests run side by side: what another one makes and has not mapped yet is gone a moment later. A folder is
+    the state of a simulated GPU, which another test keeps for as long as it likes; segments are files.
     """
     end = time.monotonic() + limit_s
-    while leaked := [path for path in set(Path("/dev/shm").iterdir()) - before if not _is_mapped(path)]:
+    while leaked := [path for path in set(Path("/dev/shm").iterdir()) - before if _is_left(path)]:
         if time.monotonic() > end:
             break
         time.sleep(0.2)
     return leaked
 
 
-def _is_mapped(shared: Path) -> bool:
-    """Return whether a process that runs uses the shared memory, or it is gone by now."""
+def _is_left(shared: Path) -> bool:
+    """Return whether this is a segment that no process uses."""
     for maps in Path("/proc").glob("[0-9]*/maps"):
         try:
             if str(shared) in maps.read_text():
-                return True
+                return False
         except OSError:
             continue
-    return not shared.exists()
+    return shared.exists() and not shared.is_dir()

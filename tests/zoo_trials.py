@@ -1,6 +1,5 @@
 """What a script of the zoo must be understood as, and the check of it; baselines are shared between tests."""
 
-import socket
 import sys
 import venv
 from collections.abc import Callable, Sequence
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from real_trials import ZOO, RealTrials
+from real_trials import ZOO, RealTrials, free_port
 
 from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.target import Discovery, Target
@@ -92,7 +91,7 @@ def command_target(words: tuple[str, ...], output: Path) -> Target:
     output.mkdir(parents=True, exist_ok=True)
     beside = Path(sys.executable).parent / words[0]
     program = sys.executable if words[0] == "python" else str(beside) if beside.exists() else words[0]
-    values = {"{output}": str(output), "{port}": str(_free_port())}
+    values = {"{output}": str(output), "{port}": str(free_port())}
     rest = [values.get(word, word) for word in words[1:]]
     is_bound = "--batch_size" in rest  # of a script without a DataLoader
     return Target(
@@ -103,12 +102,6 @@ def command_target(words: tuple[str, ...], output: Path) -> Target:
         script_sha256=None,
         bindings=(parse_binding("batch_size=--batch_size {}"),) if is_bound else (),
     )
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def found_by(trials: RealTrials) -> Discovery:

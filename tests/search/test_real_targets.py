@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from real_trials import ZOO, processes_with
+from real_trials import ZOO, free_port, processes_with
 from zoo_trials import python_without_tunekit
 
 from tunekit.records.codec import read_json
@@ -36,12 +35,6 @@ OLD_FILES = {
 
 def launcher(name: str) -> str:
     return str(Path(sys.executable).with_name(name))
-
-
-def free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
 
 
 @dataclass(frozen=True)
@@ -139,7 +132,7 @@ def test_a_project_is_tuned_unmodified_and_unharmed(
         (tmp_path / name).write_bytes(content)
         os.utime(tmp_path / name, (1, 1))
     before = hashes(tmp_path)
-    places = {"PORT": free_port(), "OTHER_PYTHON": other_python}
+    places = {"PORT": str(free_port()), "OTHER_PYTHON": other_python}
     command = [places.get(word, word) for word in project.command]
 
     searching = [PYTHON, "-m", "tunekit", "search", *QUICK, *project.flags, "--out", "run", "--", *command]
