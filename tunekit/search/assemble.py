@@ -21,7 +21,7 @@ from tunekit.records.host import Host
 from tunekit.records.recommendation import MissingTier, NoiseFloor, Recommendation, ScalingRow, Tier
 from tunekit.records.run import Run, RunStatus, SearchOptions
 from tunekit.records.target import Discovery
-from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
+from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole, without_superseded
 from tunekit.search.explain import explain
 from tunekit.search.predicted import corrected
 from tunekit.units import bytes_text, rate_text
@@ -63,11 +63,13 @@ class Trials:
         """Measured baseline and search trials whose config no confirming process proved unfit.
 
         Nor is one that needs no less device memory than what ran out of it on the data set's largest samples.
-        What was given up early as too slow is none: its rate says no more than that.
+        What was given up early as too slow is none: its rate says no more than that. Of a config that was
+        run twice the surer one is.
         """
         confirming = self.confirming
         unfit = {r.config for r in confirming if r.failure and r.failure.kind is not OutcomeKind.REFUSED}
-        measured = (r for r in self.records if r.role.is_candidate and r.measurement and not r.is_abandoned)
+        sure = without_superseded(self.records)
+        measured = (r for r in sure if r.role.is_candidate and r.measurement and not r.is_abandoned)
         fit = (record for record in measured if record.config not in unfit)
         return tuple(r for r in fit if r.config is None or not is_too_much(r.config, confirming))
 

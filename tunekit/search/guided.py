@@ -17,7 +17,7 @@ from tunekit.recommend.planned_training import NOTHING_PLANNED, PlannedTraining
 from tunekit.records.config import KNOBS, TrainConfig
 from tunekit.records.host import Host
 from tunekit.records.run import KnobSpace, KnobValue
-from tunekit.records.trial import TrialRecord
+from tunekit.records.trial import TrialRecord, without_superseded
 from tunekit.search.confirm import expected_duration_s
 from tunekit.search.failures import chances_to_run
 from tunekit.search.fitting import chances_to_fit, fits_host
@@ -306,9 +306,13 @@ def _model(
 
 
 def most_telling(measured: Sequence[TrialRecord]) -> list[TrialRecord]:
-    """Return the trials to learn from: the first, the fastest, and some of the others, from fast to slow."""
+    """Return the trials to learn from: the first, the fastest, and some of the others, from fast to slow.
+
+    Of a config that was run twice it is the surer one.
+    """
+    measured = without_superseded(measured)
     if len(measured) <= _MOST_LEARNT_FROM:
-        return list(measured)
+        return measured
     rates = np.array([record.rate_samples_per_s or 0.0 for record in measured[1:]])
     order = np.argsort(-rates, kind="stable") + 1
     fastest = order[: _MOST_LEARNT_FROM * 3 // 4]

@@ -49,7 +49,7 @@ from tunekit.search.space import build_space, is_other_size, nearest
 from tunekit.search.study import Study
 from tunekit.search.time_left import ANSWERS, TimeLeft
 from tunekit.search.trained_on import on_device_of
-from tunekit.search.worth import Stop, expectation, next_trial
+from tunekit.search.worth import Stop, disturbed_trial, expectation, next_trial, why_again
 from tunekit.trial.executor import Executor, KnownTarget, TrialSpec
 
 _CONFIRM_PASSES = 3
@@ -252,6 +252,14 @@ class Search:
         study.tell(self._records)
         while self._may_add:
             terms = self._time.terms
+            disturbed = disturbed_trial(self._trials)
+            if (
+                disturbed is not None
+                and disturbed.config is not None
+                and disturbed.duration_s <= terms.most_s
+            ):
+                study.tell([self._try(disturbed.config, known, why_again(disturbed))])
+                continue
             coming = next_trial(study, terms, len(self._trials.searched))
             if isinstance(coming, Stop):
                 self._run = self._run.changed(why_stopped=coming.why)

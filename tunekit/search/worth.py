@@ -4,6 +4,8 @@ import math
 from dataclasses import dataclass, replace
 
 from tunekit.records.recommendation import NoiseFloor
+from tunekit.records.trial import TrialRecord
+from tunekit.search.assemble import Trials
 from tunekit.search.guided import LEAST_GAIN, Proposal, Terms
 from tunekit.search.study import Study
 from tunekit.units import rate_text
@@ -12,6 +14,12 @@ _SMALLEST_GAIN = 0.001
 """Of the best rate: no machine is quieter than that."""
 LEAST_TRIALS = 4
 """Search trials that are made however little is expected of them: so that a wrong model is found out."""
+
+_UNSURE = 0.5
+"""Half width of a rate's interval, as a share of it, from which a trial hardly tells anything. No trial of a
+quiet machine is that wide; one that something else disturbed for seconds is."""
+_MOST_RERUNS = 2
+"""Of a search: a loop whose every trial is that wide is not run twice as often for it."""
 
 
 def least_gain(noise: NoiseFloor | None) -> float:
@@ -50,6 +58,31 @@ def next_trial(study: Study, terms: Terms, search_trials: int) -> Proposal | Sto
         # Something may be worth its time, but there is none left for it.
         return Stop()
     return Stop(_why_not_worth(best, terms))
+
+
+def disturbed_trial(trials: Trials) -> TrialRecord | None:
+    """Return the last search trial where it has to be run again; None where it need not.
+
+    Its interval is so wide that its rate tells next to nothing, and the best rate lies within it.
+    """
+    searched = [record for record in trials.searched if record.measurement is not None]
+    last = searched[-1] if searched else None
+    if last is None or last.measurement is None or last.is_abandoned:
+        return None
+    reruns = len(searched) - len({record.config for record in searched})
+    is_rerun = any(record.config == last.config for record in searched[:-1])
+    if is_rerun or reruns >= _MOST_RERUNS:
+        return None
+    half_width = last.measurement.loop.rate_interval_relative or 0.0
+    best = max((record.rate_samples_per_s or 0.0 for record in trials.candidates), default=0.0)
+    highest = (last.rate_samples_per_s or 0.0) * (1 + half_width)
+    return last if half_width >= _UNSURE and highest >= best else None
+
+
+def why_again(disturbed: TrialRecord) -> str:
+    """Return why a trial is run again, such as "again: disturbed, 576 samples/s within 223%"."""
+    interval = disturbed.measurement.loop.rate_interval_relative if disturbed.measurement else None
+    return f"again: disturbed, {rate_text(disturbed.rate_samples_per_s)} samples/s within {interval or 0:.0%}"
 
 
 def _why_not_worth(proposal: Proposal, terms: Terms) -> str | None:
