@@ -22,7 +22,8 @@ from simgpu.torch_build import TorchBuild
 
 ENVIRONMENTS = Path(__file__).parent / "environments"
 _OVER = "zz_simgpu_over.pth"
-_WITHOUT_MORE = ("--no-deps", "--no-compile")
+_INSTALL = ("install", "--no-deps", "--compile")
+"""With bytecode: what a process in a sandbox compiles is lost, so that each would compile torch again."""
 _GIB = 2**30
 
 Say = Callable[[str], None]
@@ -117,11 +118,11 @@ def _make(version: str, python: Path, over: Path, environments: Path, say: Say) 
             say(f"downloading torch {version} ({known.wheel_bytes / 1e6:.0f} MB)")
             _pip(["download", "--no-deps", "--no-cache-dir", "--dest", wheels, f"torch=={version}"], folder)
         say("installing it")
-        _pip(["install", *_WITHOUT_MORE, "--no-index", "--find-links", wheels, f"torch=={version}"], folder)
+        _pip([*_INSTALL, "--no-index", "--find-links", wheels, f"torch=={version}"], folder)
         _check_torch(site, wheels)
         if triton := _triton(site, version):
             say(f"installing {triton}")
-            _pip(["install", *_WITHOUT_MORE, "--no-cache-dir", triton], folder)
+            _pip([*_INSTALL, "--no-cache-dir", triton], folder)
         # Read with addsitedir, so that packages installed in place there are found too.
         (site / _OVER).write_text(f"import site; site.addsitedir({str(over)!r})\n")
     except BaseException:

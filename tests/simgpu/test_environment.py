@@ -78,6 +78,8 @@ def test_an_environment_has_this_torch_its_triton_and_the_packages_below(folders
     )
     assert subprocess.check_output([python, "-c", code], text=True) == f"9.1.0+made {sys.hexversion}\n"
     assert any("downloading torch 9.1.0" in line for line in said)
+    site = python.parents[1] / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
+    assert list(site.glob("torch/__pycache__/version.*.pyc"))
     assert not list(folders.environments.glob(".wheels*"))
     again: list[str] = []
     assert make(folders, "9.1.0", again) == python
