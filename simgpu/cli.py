@@ -155,6 +155,16 @@ def _run(options: argparse.Namespace) -> int:
     if not command:
         sys.stderr.write("simgpu: what is to be run? python -m simgpu run --device a10g -- python train.py\n")
         return _USAGE
+    child: subprocess.Popen[bytes] | None = None
+    is_terminated = False
+
+    def terminate(number: int, frame: object) -> None:
+        nonlocal is_terminated
+        is_terminated = True
+        if child is not None:
+            child.terminate()
+
+    signal.signal(signal.SIGTERM, terminate)
     with ExitStack() as stack:
         state = options.state or stack.enter_context(state_folder())
         simulation = _simulation(options, state)
@@ -167,7 +177,8 @@ def _run(options: argparse.Namespace) -> int:
         except OSError as error:
             sys.stderr.write(f"simgpu: {command[0]} can't be run: {error.strerror}\n")
             return _NOT_FOUND
-        signal.signal(signal.SIGTERM, lambda number, frame: child.terminate())
+        if is_terminated:  # before there was a child to pass it on to
+            child.terminate()
         code = child.wait()
     return code if code >= 0 else _BY_SIGNAL - code
 

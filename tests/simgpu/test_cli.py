@@ -120,6 +120,13 @@ def test_run_passes_a_termination_on(simulated_gpu: SimulatedGpu) -> None:
         os.kill(int(pid), 0)
 
 
+def test_a_termination_before_the_command_runs_leaves_nothing_either(simulated_gpu: SimulatedGpu) -> None:
+    """By the command's first act, which may come before its start is known here."""
+    done = simgpu("run", "--", "sh", "-c", "kill -TERM $PPID; echo $SIMGPU_STATE; exec sleep 60")
+    assert done.returncode == 128 + signal.SIGTERM
+    assert not Path(done.stdout.strip() or "nothing was said").exists()
+
+
 def test_a_command_that_is_not_there_is_said(simulated_gpu: SimulatedGpu) -> None:
     done = simgpu("run", "--", "no-such-command")
     assert (done.returncode, done.stderr) == (
