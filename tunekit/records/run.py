@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from tunekit.records.base import SCHEMA_VERSION, Record
-from tunekit.records.config import TrainConfig
+from tunekit.records.config import KnobValue, TrainConfig
 from tunekit.records.finding import Finding
 from tunekit.records.host import Host
 from tunekit.records.model_summary import ModelSummary
@@ -15,8 +15,6 @@ from tunekit.records.profile import Profile
 from tunekit.records.recommendation import MissingTier, NoiseFloor, Recommendation, ScalingRow
 from tunekit.records.target import Discovery, Target
 from tunekit.records.trial import TrialRecord
-
-KnobValue = bool | int | str | None
 
 
 class FixedKnob(Record):
