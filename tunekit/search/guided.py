@@ -17,7 +17,8 @@ from tunekit.recommend.planned_training import NOTHING_PLANNED, PlannedTraining
 from tunekit.records.config import KNOBS, KnobValue, TrainConfig
 from tunekit.records.host import Host
 from tunekit.records.run import KnobSpace
-from tunekit.records.trial import TrialRecord, without_superseded
+from tunekit.records.trial import TrialRecord
+from tunekit.records.trials import without_superseded
 from tunekit.search.confirm import expected_duration_s
 from tunekit.search.failures import chances_to_run
 from tunekit.search.fitting import chances_to_fit, fits_host
