@@ -11,7 +11,7 @@ from rich.console import Console
 
 from tunekit.errors import NoChartError, UsageError
 from tunekit.plain_text import printable
-from tunekit.plan.of_run import plan_of_run
+from tunekit.plan.from_run import plan_of_run
 from tunekit.records.config import KNOBS, TABLE, Knob
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord

@@ -17,7 +17,7 @@ from tunekit.recommend.tiers import POLICIES
 from tunekit.records.codec import write_text
 from tunekit.records.config import Precision
 from tunekit.records.details import LargestSeen
-from tunekit.records.measurement import Interval
+from tunekit.records.interval import Interval
 from tunekit.records.recommendation import LearningRateRule, Recommendation, Tier
 from tunekit.records.run import Run
 from tunekit.records.target import Target

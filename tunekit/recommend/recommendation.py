@@ -12,7 +12,8 @@ from tunekit.recommend.tiers import balanced_tolerance, base_ram_bytes, violatio
 from tunekit.records.config import TrainConfig
 from tunekit.records.details import LargestSeen
 from tunekit.records.host import Host
-from tunekit.records.measurement import Interval, LoopMeasurement
+from tunekit.records.interval import Interval
+from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.recommendation import MissingTier, NoiseFloor, Recommendation, Tier
 from tunekit.records.run import SearchOptions
 from tunekit.records.target import Discovery

@@ -1,27 +1,11 @@
 """What one trial measured."""
 
-from typing import Self
-
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from tunekit.records.attribution import BatchSeen, DeviceParts, LoaderWork, ModelBytes, StepParts
 from tunekit.records.base import Record
 from tunekit.records.config import LoaderKnobs
 from tunekit.records.details import Details
-
-
-class Interval(Record):
-    """A figure with the range that it lies in."""
-
-    value: float
-    low: float
-    high: float
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if not self.low <= self.value <= self.high:
-            raise ValueError(f"interval must be ordered, got {self.low} <= {self.value} <= {self.high}")
-        return self
 
 
 class DeviceSeen(Record):

@@ -8,7 +8,7 @@ from tunekit.plain_text import printable
 from tunekit.records.config import KNOBS, Precision, TrainConfig
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Host, SandboxKind
-from tunekit.records.measurement import Interval
+from tunekit.records.interval import Interval
 from tunekit.records.target import Discovery, Target
 from tunekit.records.trial import TrialRecord
 from tunekit.units import bytes_text, count_text, digits_text, rate_text

@@ -12,7 +12,8 @@ from tunekit.recommend.noise import mean_interval
 from tunekit.recommend.recommendation import answer_of
 from tunekit.records.config import INJECTED_KNOBS, WORKER_KNOBS, TrainConfig
 from tunekit.records.host import Host
-from tunekit.records.measurement import Interval, LoopMeasurement
+from tunekit.records.interval import Interval
+from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.model_summary import KnobWorth, ModelSummary, PredictedLimits
 from tunekit.records.recommendation import Recommendation, Tier
 from tunekit.records.trial import TrialRecord, TrialRole

@@ -12,7 +12,7 @@ from tunekit.recommend.tiers import POLICIES
 from tunekit.recommend.traced import Unpredictable, other_size, trace_of
 from tunekit.records.config import KnobValue, Precision, TrainConfig
 from tunekit.records.details import Detail
-from tunekit.records.measurement import Interval
+from tunekit.records.interval import Interval
 from tunekit.records.prediction import Correction, DevicePrediction, OutsideTorch, PeakAt, PredictedFit
 from tunekit.records.profile import Profile
 from tunekit.records.recommendation import Tier

@@ -4,7 +4,8 @@ from dataclasses import dataclass, replace
 
 from tunekit.recommend.noise import mean_of_known
 from tunekit.records.config import TrainConfig
-from tunekit.records.measurement import Interval, Measurement
+from tunekit.records.interval import Interval
+from tunekit.records.measurement import Measurement
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
