@@ -5,9 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tunekit.model.limit import limit_of
 from tunekit.model.observation import observations
-from tunekit.model.throughput import ThroughputModel
+from tunekit.model.throughput import ThroughputModel, limit_of
 from tunekit.recommend.noise import mean_interval
 from tunekit.recommend.recommendation import answer_of
 from tunekit.records.config import INJECTED_KNOBS, WORKER_KNOBS, TrainConfig
