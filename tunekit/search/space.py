@@ -150,7 +150,8 @@ def _candidates(knob: str, around: Surroundings) -> tuple[KnobValue, ...]:
             return _precisions(around)
         case "accumulate_grad_batches":
             return (baseline.accumulate_grad_batches,)
-    return KNOB[knob].choices or (False, True)
+    choices = KNOB[knob].choices
+    return tuple(dict.fromkeys((getattr(baseline, knob), *choices))) if choices else (False, True)
 
 
 def _why_single(knob: str, around: Surroundings) -> str:

@@ -35,12 +35,12 @@ def parse_value(knob: str, text: str) -> BoundValue:
         if lowered in _SWITCH_WORDS:
             return _SWITCH_WORDS[lowered]
         raise ValueError("true or false")
+    if known.off is None and lowered in _NOTHING:
+        return None
     if known.choices:
         if lowered in known.choices:
             return known.choices[known.choices.index(lowered)]
         raise ValueError(f"one of {', '.join(known.choices)}")
-    if known.off is None and lowered in _NOTHING:
-        return None
     least = known.least or 0
     if not re.fullmatch(r"[0-9]{1,15}", lowered) or int(lowered) < least:
         raise ValueError(f"a whole number, at least {least}")
