@@ -6,9 +6,9 @@ from typing import Protocol
 
 import optuna
 
-from tunekit.records.config import WORKER_KNOBS, TrainConfig
+from tunekit.records.config import WORKER_KNOBS, KnobValue, TrainConfig
 from tunekit.records.host import Host
-from tunekit.records.run import KnobSpace, KnobValue
+from tunekit.records.run import KnobSpace
 from tunekit.records.trial import TrialRecord
 from tunekit.search.guided import Guided
 from tunekit.search.space import config_from, nearest

@@ -11,11 +11,11 @@ import random
 from functools import cached_property
 
 from tunekit.records.attribution import DeviceParts, LoaderWork, StepParts, WorkerWork
-from tunekit.records.config import Precision, TrainConfig
+from tunekit.records.config import KnobValue, Precision, TrainConfig
 from tunekit.records.details import Details, LoopFloors
 from tunekit.records.host import Host
 from tunekit.records.measurement import DeviceSeen, LoopMeasurement, Measurement, TreeMemory
-from tunekit.records.run import KnobSpace, KnobValue
+from tunekit.records.run import KnobSpace
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.search.guided import all_configs
 

@@ -17,8 +17,8 @@ sys.path.insert(0, str(ROOT))
 from tunekit.recommend.noise import noise_floor, speedup, verdict  # noqa: E402
 from tunekit.records.config import TrainConfig  # noqa: E402
 from tunekit.records.trial import TrialRole  # noqa: E402
+from tunekit.records.trials import Trials  # noqa: E402
 from tunekit.report.text import config_text, speedup_text  # noqa: E402
-from tunekit.search.assemble import Trials  # noqa: E402
 from tunekit.search.confirm import round_order  # noqa: E402
 from tunekit.search.folder import load_run  # noqa: E402
 from tunekit.trial.executor import KnownTarget, ProcessExecutor, TrialSpec  # noqa: E402

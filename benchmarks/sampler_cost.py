@@ -16,7 +16,8 @@ from statistics import median
 
 from random_world import RandomWorld
 
-from tunekit.records.run import KnobSpace, KnobValue
+from tunekit.records.config import KnobValue
+from tunekit.records.run import KnobSpace
 from tunekit.search.guided import Guided
 from tunekit.search.study import Study
 

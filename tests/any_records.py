@@ -9,7 +9,8 @@ from tunekit.records.attribution import StepParts
 from tunekit.records.config import TrainConfig
 from tunekit.records.details import LargestSeen
 from tunekit.records.finding import Finding
-from tunekit.records.measurement import DeviceSeen, Interval, LoopMeasurement, Measurement, TreeMemory
+from tunekit.records.interval import Interval
+from tunekit.records.measurement import DeviceSeen, LoopMeasurement, Measurement, TreeMemory
 from tunekit.records.model_summary import KnobWorth, Limit, ModelSummary, PredictedLimits
 from tunekit.records.recommendation import MissingTier, NoiseFloor, Recommendation, Tier
 from tunekit.records.run import FixedKnob, KnobRange, KnobSpace, Run, RunStatus, SearchOptions

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tunekit.plan.plan import make_plan
 from tunekit.records.config import Precision
-from tunekit.records.measurement import Interval
+from tunekit.records.interval import Interval
 from tunekit.records.plan import How, Plan, PlanRequest, PlanRow
 from tunekit.records.profile import Confidence, Instance, Profile, SpotPrice
 

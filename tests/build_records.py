@@ -10,7 +10,8 @@ from tunekit.records.attribution import StepParts
 from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.details import LargestSeen
 from tunekit.records.host import Accelerator, Host
-from tunekit.records.measurement import DeviceSeen, Interval, LoopMeasurement, Measurement, TreeMemory
+from tunekit.records.interval import Interval
+from tunekit.records.measurement import DeviceSeen, LoopMeasurement, Measurement, TreeMemory
 from tunekit.records.profile import Confidence, FactGroup, Profile, ProfileFacts
 from tunekit.records.recommendation import Recommendation, Tier
 from tunekit.records.run import Run, RunStatus, SearchOptions

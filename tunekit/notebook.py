@@ -11,8 +11,8 @@ from rich.console import Console
 
 from tunekit.errors import NoChartError, UsageError
 from tunekit.plain_text import printable
-from tunekit.plan.of_run import plan_of_run
-from tunekit.records.config import KNOBS
+from tunekit.plan.from_run import plan_of_run
+from tunekit.records.config import KNOBS, TABLE, Knob
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
 from tunekit.report.summary_html import summary_html
@@ -27,21 +27,18 @@ if TYPE_CHECKING:
 _WIDTH = 100
 """Columns of the report as text."""
 
+
+def _knob_type(knob: Knob) -> str:
+    return "boolean" if knob.is_switch else "string" if knob.choices else "Int64"
+
+
 _TYPES = {
     "number": "Int64",
     "role": "string",
     "state": "string",
     "samples_per_s": "Float64",
     "rate_interval_relative": "Float64",
-    "batch_size": "Int64",
-    "num_workers": "Int64",
-    "prefetch_factor": "Int64",
-    "pin_memory": "boolean",
-    "persistent_workers": "boolean",
-    "compile": "boolean",
-    "precision": "string",
-    "channels_last": "boolean",
-    "accumulate_grad_batches": "Int64",
+    **{knob.name: _knob_type(knob) for knob in TABLE},
     "it_per_s": "Float64",
     "data_wait_s": "Float64",
     "peak_reserved_bytes": "Int64",

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from real_trials import ZOO
 
-from tunekit.records.agent_messages import AgentRequest, KnobsAsked, OptionsEvent, dump_request
+from tunekit.records.agent_messages import AgentRequest, OptionsEvent, dump_request
+from tunekit.records.config import KnobsAsked
 from tunekit.records.target import ScriptOption
 from tunekit.trial import option_names
 from tunekit.trial.events import EventReader

@@ -1,12 +1,10 @@
 """A config to begin with on a GPU that is not here."""
 
-from pathlib import Path
-
 import pytest
 import yaml
 from build_records import GIB, config, interval, run, trial_record
 
-from tunekit.export.predicted_yaml import predicted_yaml, write_predicted
+from tunekit.export.predicted_yaml import predicted_files, predicted_yaml
 from tunekit.records.config import Precision
 from tunekit.records.prediction import (
     DevicePrediction,
@@ -90,14 +88,11 @@ def test_no_batch_is_told_of_that_an_epoch_has_no_samples_for(samples: int, told
     assert f"largest batch in bf16: {told}" in " ".join(text.replace("\n#", " ").split())
 
 
-def test_it_is_written_under_the_name_of_the_gpu(tmp_path: Path):
-    (path,) = write_predicted(emulated(), tmp_path)
-    assert path.name == "a10g.predicted.yaml"
-    assert path.read_text() == predicted_yaml(emulated())
+def test_the_file_has_the_name_of_the_gpu():
+    assert predicted_files(emulated()) == {"a10g.predicted.yaml": predicted_yaml(emulated())}
 
 
-def test_nothing_is_written_where_the_gpu_is_here_or_nothing_fits(tmp_path: Path):
-    assert write_predicted(run(), tmp_path) == ()
-    nothing = prediction.model_copy(update={"config": None, "start": None})
-    assert write_predicted(emulated(prediction=nothing, trials=(trial_record(),)), tmp_path) == ()
-    assert list(tmp_path.iterdir()) == []
+def test_there_is_no_file_where_the_gpu_is_here_or_nothing_fits():
+    assert predicted_files(run()) == {}
+    nothing = prediction.changed(config=None, start=None)
+    assert predicted_files(emulated(prediction=nothing, trials=(trial_record(),))) == {}

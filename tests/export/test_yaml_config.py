@@ -18,7 +18,7 @@ from build_records import (
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tunekit.export.yaml_config import knobs_yaml, tier_yaml, write_tiers
+from tunekit.export.yaml_config import knobs_yaml, tier_yaml
 from tunekit.recommend.scaling import scaling_rows
 from tunekit.records.config import Precision
 from tunekit.records.recommendation import LearningRate, LearningRateRule, NoiseFloor, Tier
@@ -295,18 +295,6 @@ def test_what_a_smaller_batch_told_of_the_target_is_the_reason_where_the_baselin
     smaller = trial_record(1, 500.0, overrides={"discovery": discovery("LAMB", 0.1)})
     found = lines(recommendation(of=config(batch_size=256)), trials=(baseline, smaller))
     assert any("no scaling rule is published for the optimizer (LAMB)" in line for line in found)
-
-
-def test_one_file_per_tier_is_written(tmp_path):
-    saved = run(
-        recommendations=(recommendation(Tier.CONSERVATIVE), recommendation(Tier.AGGRESSIVE)),
-        options=options(epochs=90),
-    )
-    paths = write_tiers(saved, tmp_path)
-    assert paths == (tmp_path / "conservative.yaml", tmp_path / "aggressive.yaml")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["aggressive.yaml", "conservative.yaml"]
-    for path, recommended in zip(paths, saved.recommendations, strict=True):
-        assert path.read_text(encoding="utf-8") == tier_yaml(saved, recommended)
 
 
 def test_what_was_seen_of_the_largest_samples_is_one_comment():

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.model.limit import limit_of
-from tunekit.model.throughput import Ceilings
+from tunekit.model.throughput import Ceilings, limit_of
 from tunekit.records.model_summary import Limit
 
 rates = st.floats(1e-3, 1e9)

@@ -92,7 +92,7 @@ def test_a_config_that_is_run_becomes_no_less_sure(world, shown):
 @same_worlds
 @given(equation_worlds(), several_small)
 def test_ceilings_grow_with_workers_and_with_the_batch(world, shown):
-    """But for what the equations leave to the remainder, which may go down a little again."""
+    """But for what the equations leave to the residual, which may go down a little again."""
     model = model_of(world, [world.home, *shown])
     loaders = [model.ceilings(config(num_workers=count)).loader_samples_per_s for count in range(1, 17)]
     assert np.all(np.diff(loaders) >= -0.03 * np.array(loaders[1:]))

@@ -3,7 +3,7 @@
 import pytest
 from build_records import baseline_record, interval, options, profile, recommendation, run
 
-from tunekit.plan.of_run import plan_of_run
+from tunekit.plan.from_run import plan_of_run
 from tunekit.records.run import Run
 
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from tunekit.hardware.profiles import load_profiles
 from tunekit.plan.offers import NO_TORCH_BUILD, offered_machines
 from tunekit.records.config import Precision
-from tunekit.records.measurement import Interval
+from tunekit.records.interval import Interval
 from tunekit.records.plan import How, PlanAssumptions
 from tunekit.records.profile import Profile
 

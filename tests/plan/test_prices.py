@@ -4,7 +4,7 @@ from datetime import date, timedelta
 
 import pytest
 
-from tunekit.plan.prices import is_stale, seen_on
+from tunekit.plan.offers import is_stale, seen_on
 
 
 @pytest.mark.parametrize(

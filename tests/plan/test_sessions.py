@@ -7,7 +7,7 @@ from build_records import unhurried
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.plan.sessions import session_time_s, sessions_needed, with_checkpoints_s
+from tunekit.plan.interruptions import session_time_s, sessions_needed, with_checkpoints_s
 
 
 @given(st.integers(1, 10_000_000), st.integers(60, 100_000), st.integers(0, 3600))

@@ -8,7 +8,7 @@ from build_records import unhurried
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.plan.spot import (
+from tunekit.plan.interruptions import (
     daly_interval_s,
     spot_time_s,
     time_with_checkpoints_s,

@@ -11,7 +11,7 @@ from tunekit.recommend.applicable import (
     watched_it_per_s,
 )
 from tunekit.records.config import Precision
-from tunekit.records.measurement import Interval
+from tunekit.records.interval import Interval
 from tunekit.records.target import Binding, BindingKind, Target
 
 SAME = config(num_workers=4)

@@ -272,8 +272,8 @@ def test_the_best_is_what_does_best_in_what_is_looked_for():
     slow = trial_record(1, 1000.0, startup_s=1.0, first_batch_s=0.0, first_step_s=0.0)
     fast = trial_record(2, 2000.0, startup_s=90.0, first_batch_s=0.0, first_step_s=0.0)
     failed = trial_record(3, None)
-    assert best_of((slow, fast, failed), PlannedTraining(100.0)) is fast
-    assert best_of((slow, fast, failed), PlannedTraining(100.0, judged_by_finish=True)) is slow
+    assert best_of((slow, fast, failed), PlannedTraining(100.0)).record is fast
+    assert best_of((slow, fast, failed), PlannedTraining(100.0, judged_by_finish=True)).record is slow
     assert best_of((failed,), PlannedTraining()) is None
 
 

@@ -9,7 +9,6 @@ from tunekit.recommend.time_breakdown import (
     have_device_parts,
     mean_s,
 )
-from tunekit.recommend.trials_of import loops_of
 from tunekit.records.attribution import DeviceParts, StepParts
 
 DEVICE = DeviceParts(batches=50, stall_s=1.0, compute_s=2.0, optimizer_s=0.5, other_s=0.25, drained_batches=0)
@@ -56,10 +55,10 @@ def test_loops_are_those_of_the_fresh_processes():
     of = run(trials=(baseline_record(), trial_record(), *own, *fresh))
 
     def rates(best: object) -> list[float]:
-        return [round(one.rate_samples_per_s) for one in loops_of(of, best)]
+        return [round(one.loop.rate_samples_per_s) for one in of.history.evidence(best)]
 
     assert rates(None) == [500, 510]
     assert rates(recommendation(confirm_trials=(100, 101))) == [900, 910]
     assert rates(recommendation(confirm_trials=())) == [1000]
     alone = of.model_copy(update={"trials": of.trials[:2]})
-    assert [round(one.rate_samples_per_s) for one in loops_of(alone, None)] == [500]
+    assert [round(one.loop.rate_samples_per_s) for one in alone.history.evidence(None)] == [500]

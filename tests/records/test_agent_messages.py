@@ -15,7 +15,6 @@ from tunekit.records.agent_messages import (
     AgentRequest,
     DoneEvent,
     ExitEvent,
-    KnobsAsked,
     LearntEvent,
     NonfiniteEvent,
     ProgressEvent,
@@ -24,7 +23,7 @@ from tunekit.records.agent_messages import (
     dump_request,
     parse_event,
 )
-from tunekit.records.config import Precision
+from tunekit.records.config import KnobsAsked, Precision
 
 APPLIED = {
     "batch_size": 64,

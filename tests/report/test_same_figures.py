@@ -14,7 +14,7 @@ from build_searched import walked
 from hypothesis import given, settings
 from rich.console import Console
 
-from tunekit.plan.of_run import plan_of_run
+from tunekit.plan.from_run import plan_of_run
 from tunekit.records.recommendation import NoiseFloor, Tier
 from tunekit.records.run import Run
 from tunekit.report.html.page import page

@@ -21,7 +21,7 @@ from build_records import (
 
 from tunekit.plain_text import printable
 from tunekit.records.finding import Finding
-from tunekit.records.measurement import Interval
+from tunekit.records.interval import Interval
 from tunekit.records.recommendation import LearningRate, LearningRateRule, NoiseFloor, ScalingRow, Tier
 from tunekit.records.run import FixedKnob, KnobRange, Objective, Run, RunStatus
 from tunekit.records.target import Target

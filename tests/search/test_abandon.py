@@ -21,8 +21,9 @@ from simulated_losses import curve, decreasing
 from tunekit.records.config import Precision
 from tunekit.records.recommendation import Tier
 from tunekit.records.trial import TrialRecord, TrialRole
+from tunekit.records.trials import Trials
 from tunekit.search.abandon import rate_to_beat
-from tunekit.search.assemble import Trials, pick_tiers
+from tunekit.search.assemble import pick_tiers
 
 OWN = config()
 BF16 = config(precision=Precision.BF16)

@@ -6,8 +6,7 @@ import pytest
 from build_records import config, host, profile, root, target
 from scripted_search import surroundings
 
-from tunekit.records.config import Precision, TrainConfig
-from tunekit.records.run import KnobValue
+from tunekit.records.config import KnobValue, Precision, TrainConfig
 from tunekit.records.target import Binding, BindingKind
 from tunekit.search.ablation import AblationPlan, plan_ablation
 

@@ -30,7 +30,8 @@ from tunekit.records.recommendation import Tier
 from tunekit.records.run import Run
 from tunekit.records.telemetry import GpuTelemetry, HostTelemetry, Telemetry
 from tunekit.records.trial import OutcomeKind, TrialRecord, WrittenFile
-from tunekit.search.assemble import Trials, assemble, pick_tiers, run_noise
+from tunekit.records.trials import Trials
+from tunekit.search.assemble import assemble, pick_tiers, run_noise
 
 own = config()
 fast = config(batch_size=256)

@@ -23,7 +23,8 @@ from tunekit.records.details import Detail, Details, LargestSeen
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import Run
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord
-from tunekit.search.assemble import Trials, pick_tiers
+from tunekit.records.trials import Trials
+from tunekit.search.assemble import pick_tiers
 from tunekit.search.confirm import details_to_confirm
 from tunekit.trial.executor import TrialSpec
 

@@ -11,7 +11,8 @@ from tunekit.records.config import Precision
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import FixedKnob
 from tunekit.records.trial import TrialRole
-from tunekit.search.assemble import Trials, pick_tiers
+from tunekit.records.trials import Trials
+from tunekit.search.assemble import pick_tiers
 from tunekit.search.folder import RunFolder, load_run
 from tunekit.search.predicted import Machine
 from tunekit.search.search import Search

@@ -11,14 +11,13 @@ from scripted_search import any_surroundings, learnt, loader, surroundings
 
 from tunekit.errors import EmptySpaceError, UsageError
 from tunekit.model.boundary import Boundary
-from tunekit.records.config import Precision, TrainConfig
+from tunekit.records.config import NUMERIC_KNOBS, Precision, TrainConfig
 from tunekit.records.run import FixedKnob, KnobRange, KnobSpace
 from tunekit.records.target import ScriptOption
 from tunekit.search.guided import all_configs
 from tunekit.search.reach import Surroundings
 from tunekit.search.space import (
     KNOBS,
-    NUMERIC_KNOBS,
     build_space,
     config_from,
     contains,

@@ -10,8 +10,8 @@ from scripted_search import RecordingListener, search_in, searched, smooth_rate
 from tunekit.recommend.recommendation import answer_of
 from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.recommendation import NoiseFloor
-from tunekit.records.trial import TrialRecord, TrialRole, without_superseded
-from tunekit.search.assemble import Trials
+from tunekit.records.trial import TrialRecord, TrialRole
+from tunekit.records.trials import Trials, without_superseded
 from tunekit.search.guided import Proposal, Terms
 from tunekit.search.worth import Stop, disturbed_trial, expectation, least_gain, next_trial
 from tunekit.trial.executor import TrialSpec

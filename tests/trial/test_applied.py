@@ -7,8 +7,8 @@ from build_records import discovery, loop, root
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.records.agent_messages import KnobsApplied, KnobsAsked, LearntEvent
-from tunekit.records.config import Precision
+from tunekit.records.agent_messages import KnobsApplied, LearntEvent
+from tunekit.records.config import KnobsAsked, Precision
 from tunekit.records.target import Discovery, InputSeen
 from tunekit.trial.applied import batch_contradicted, inputs_text, knob_missed
 

@@ -6,10 +6,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tunekit.errors import UsageError
-from tunekit.records.config import KNOBS, Precision
+from tunekit.records.config import KNOBS, SWITCH_KNOBS, Precision
 from tunekit.records.target import Binding, BindingKind
 from tunekit.trial.binding_syntax import PLACE, binding_text, parse_binding, values_possible
-from tunekit.trial.spelling import BINDABLE, SWITCH_KNOBS, parse_value, value_text
+from tunekit.trial.spelling import BINDABLE, parse_value, value_text
 
 VALUES = {
     "precision": list(Precision),

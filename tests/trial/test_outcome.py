@@ -13,11 +13,10 @@ from tunekit.records.agent_messages import (
     ErrorSeen,
     ExitEvent,
     KnobsApplied,
-    KnobsAsked,
     LearntEvent,
     NonfiniteEvent,
 )
-from tunekit.records.config import Precision
+from tunekit.records.config import KnobsAsked, Precision
 from tunekit.records.details import (
     Details,
     LargestSeen,

@@ -6,8 +6,8 @@ import pytest
 from build_records import config, discovery, failure, loop, target, trial_record
 from scripted_search import learnt
 
-from tunekit.records.agent_messages import KnobsApplied, KnobsAsked, LearntEvent
-from tunekit.records.config import TrainConfig
+from tunekit.records.agent_messages import KnobsApplied, LearntEvent
+from tunekit.records.config import KnobsAsked, TrainConfig
 from tunekit.records.target import Discovery, Target
 from tunekit.records.trial import OutcomeKind, TrialRecord
 from tunekit.trial.applied import knob_missed

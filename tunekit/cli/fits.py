@@ -118,7 +118,6 @@ def _new(options: argparse.Namespace, command: Sequence[str]) -> "tuple[FitsRun,
     from tunekit.cli.targets import target_or_builtin  # noqa: PLC0415
     from tunekit.hardware.device import AUTO, device_profile  # noqa: PLC0415
     from tunekit.hardware.profiles import load_profiles  # noqa: PLC0415
-    from tunekit.recommend.room import has_own_memory  # noqa: PLC0415
     from tunekit.records.fits import FitsOptions, FitsRun  # noqa: PLC0415
     from tunekit.records.run import RunStatus  # noqa: PLC0415
 
@@ -144,7 +143,7 @@ def _new(options: argparse.Namespace, command: Sequence[str]) -> "tuple[FitsRun,
         measured_on=measured_on,
         machine_findings=warnings_of(host, AUTO),
     )
-    return run, asked or [profile for profile in known.values() if has_own_memory(profile)]
+    return run, asked or [profile for profile in known.values() if profile.has_own_memory]
 
 
 def _named(names: Sequence[str], known: "dict[str, Profile]") -> "list[Profile]":
@@ -155,11 +154,10 @@ def _named(names: Sequence[str], known: "dict[str, Profile]") -> "list[Profile]"
         UsageError: one has no memory of its own that is known.
     """
     from tunekit.hardware.profiles import find_profile  # noqa: PLC0415
-    from tunekit.recommend.room import has_own_memory  # noqa: PLC0415
 
     asked = {profile.id: profile for profile in (find_profile(name, known) for name in names)}
     for profile in asked.values():
-        if not has_own_memory(profile):
+        if not profile.has_own_memory:
             raise UsageError(
                 f"--gpu {profile.id}: it has no memory of its own that is known, so nothing can be said of "
                 "what fits; tunekit gpus lists those that have"

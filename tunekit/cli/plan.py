@@ -240,7 +240,7 @@ def _request_of_rate(
 ) -> "PlanRequest":
     from tunekit.hardware.profiles import find_profile  # noqa: PLC0415
     from tunekit.records.config import Precision  # noqa: PLC0415
-    from tunekit.records.measurement import Interval  # noqa: PLC0415
+    from tunekit.records.interval import Interval  # noqa: PLC0415
     from tunekit.records.plan import PlanRequest  # noqa: PLC0415
 
     rate: float = options.rate

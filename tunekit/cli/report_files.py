@@ -39,7 +39,7 @@ def shown_run(run: "Run", folder: Path, full_paths: bool = False) -> "tuple[Run,
         full_paths: keep the home folder and the machine's name.
     """
     from tunekit.plain_text import printable  # noqa: PLC0415
-    from tunekit.plan.of_run import plan_of_run  # noqa: PLC0415 - slow to import; --help must be instant
+    from tunekit.plan.from_run import plan_of_run  # noqa: PLC0415 - slow to import; --help must be instant
     from tunekit.report.places import shortener, without_places  # noqa: PLC0415
     from tunekit.report.view import view  # noqa: PLC0415
 

@@ -281,9 +281,6 @@ def _report_so_far(run: "Run", folder: Path, full_paths: bool, screen: "SearchSc
 
 
 def _write_files(run: "Run", folder: Path) -> tuple[Path, ...]:
-    from tunekit.export.predicted_yaml import write_predicted  # noqa: PLC0415
-    from tunekit.export.scaling_csv import write_scaling  # noqa: PLC0415
-    from tunekit.export.yaml_config import write_tiers  # noqa: PLC0415
+    from tunekit.export.files import write_exports  # noqa: PLC0415
 
-    configs = (*write_tiers(run, folder), *write_predicted(run, folder))
-    return (*configs, write_scaling(run, folder), folder / "run.json")
+    return (*write_exports(run, folder), folder / "run.json")

@@ -11,7 +11,8 @@ from tunekit.cli.report_files import add_full_paths
 from tunekit.errors import UsageError
 
 if TYPE_CHECKING:
-    from tunekit.records.run import FixedKnob, KnobRange, KnobValue, SearchOptions
+    from tunekit.records.config import KnobValue
+    from tunekit.records.run import FixedKnob, KnobRange, SearchOptions
 
 _BUILTIN_BUDGET_S = 240.0
 DEFAULT_EPOCHS = 10
@@ -253,8 +254,8 @@ def _value(knob: str, text: str) -> "KnobValue":
 
 def _range(text: str) -> "KnobRange":
     """Return the bounds in "knob=lo..hi"."""
+    from tunekit.records.config import NUMERIC_KNOBS  # noqa: PLC0415
     from tunekit.records.run import KnobRange  # noqa: PLC0415
-    from tunekit.search.space import NUMERIC_KNOBS  # noqa: PLC0415
 
     match = re.fullmatch(rf"(\w+)=({WHOLE})\.\.({WHOLE})", text)
     if match is None or match[1] not in NUMERIC_KNOBS:

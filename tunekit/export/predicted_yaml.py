@@ -1,13 +1,10 @@
 """A config to begin with on a GPU that is not here, as YAML: predicted, and headed so."""
 
-from pathlib import Path
-
 import yaml
 
 from tunekit.export.comments import comment
 from tunekit.export.keys import config_keys, nested
 from tunekit.recommend.learning_rate import global_batch
-from tunekit.records.codec import write_text
 from tunekit.records.config import Precision
 from tunekit.records.prediction import DevicePrediction, PredictedFit
 from tunekit.records.run import Run
@@ -27,18 +24,10 @@ def predicted_yaml(run: Run) -> str | None:
     return "\n".join([*_header(run, prediction, fit), "", *dumped]) + "\n"
 
 
-def write_predicted(run: Run, folder: Path) -> tuple[Path, ...]:
-    """Write `<gpu>.predicted.yaml` into the folder, atomically; nothing where there is none.
-
-    Raises:
-        OSError: the folder can't be written.
-    """
+def predicted_files(run: Run) -> dict[str, str]:
+    """Return `<gpu>.predicted.yaml`; nothing where there is none."""
     text = predicted_yaml(run)
-    if text is None:
-        return ()
-    path = folder / f"{run.profile.id}.predicted.yaml"
-    write_text(path, text)
-    return (path,)
+    return {} if text is None else {f"{run.profile.id}.predicted.yaml": text}
 
 
 def _header(run: Run, prediction: DevicePrediction, fit: PredictedFit) -> list[str]:

@@ -2,14 +2,10 @@
 
 import csv
 import io
-from pathlib import Path
 
 from tunekit.recommend.learning_rate import rule_of
-from tunekit.records.codec import write_text
 from tunekit.records.recommendation import LearningRateRule, Tier
 from tunekit.records.run import Run
-
-FILE_NAME = "scaling.csv"
 
 COLUMNS = (
     "tier",
@@ -47,15 +43,9 @@ def scaling_csv(run: Run) -> str:
     return text.getvalue()
 
 
-def write_scaling(run: Run, folder: Path) -> Path:
-    """Write `scaling.csv` into the folder atomically and return its path.
-
-    Raises:
-        OSError: the folder can't be written.
-    """
-    path = folder / FILE_NAME
-    write_text(path, scaling_csv(run))
-    return path
+def scaling_files(run: Run) -> dict[str, str]:
+    """Return `scaling.csv`."""
+    return {"scaling.csv": scaling_csv(run)}
 
 
 def recommended_rule(run: Run, tier: Tier) -> LearningRateRule | None:

@@ -13,6 +13,7 @@ from tunekit.near import did_you_mean
 from tunekit.records.config import KNOBS, Precision, TrainConfig
 from tunekit.records.run import Run
 from tunekit.records.target import Target
+from tunekit.records.trials import measured
 from tunekit.untrusted import parse_yaml, read_text
 
 _TO_GIVE = "give a YAML file that a search wrote, or one with a line such as `num_workers: 4` for each knob"
@@ -144,4 +145,4 @@ def _short(value: Any) -> str:
 
 
 def _on_gpu(run: Run) -> bool:
-    return any(t.measurement and t.measurement.loop.device.type == "cuda" for t in run.trials)
+    return any(one.loop.device.type == "cuda" for one in measured(run.trials))

@@ -1,6 +1,5 @@
 """A tier's config as YAML: knob values that drop into a training config, their evidence as comments."""
 
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -14,10 +13,9 @@ from tunekit.recommend.noise import verdict
 from tunekit.recommend.planned_training import planned_training
 from tunekit.recommend.scaling import LARGEST_SQRT_FACTOR
 from tunekit.recommend.tiers import POLICIES
-from tunekit.records.codec import write_text
 from tunekit.records.config import Precision
 from tunekit.records.details import LargestSeen
-from tunekit.records.measurement import Interval
+from tunekit.records.interval import Interval
 from tunekit.records.recommendation import LearningRateRule, Recommendation, Tier
 from tunekit.records.run import Run
 from tunekit.records.target import Target
@@ -48,18 +46,9 @@ def tier_yaml(run: Run, recommendation: Recommendation) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write_tiers(run: Run, folder: Path) -> tuple[Path, ...]:
-    """Write one YAML file per recommended tier into the folder, atomically, and return their paths.
-
-    Raises:
-        OSError: the folder can't be written.
-    """
-    paths = []
-    for recommendation in run.recommendations:
-        path = folder / f"{recommendation.tier.value}.yaml"
-        write_text(path, tier_yaml(run, recommendation))
-        paths.append(path)
-    return tuple(paths)
+def tier_files(run: Run) -> dict[str, str]:
+    """Return one YAML file per recommended tier."""
+    return {f"{one.tier.value}.yaml": tier_yaml(run, one) for one in run.recommendations}
 
 
 def knob_values(recommendation: Recommendation, target: Target) -> dict[str, Any]:

@@ -79,7 +79,7 @@ def memory_cap_bytes(asked: Profile, measured_on: str, host: Host) -> int | None
     """
     if measured_on in (asked.id, CPU) or asked.is_cpu or not host.accelerators:
         return None
-    asked_bytes = asked.torch_memory_bytes or asked.memory_bytes
+    asked_bytes = asked.capacity_bytes
     # What torch sees here is a little less than this: the trial itself leaves a cap out that is no cap.
     here_bytes = host.accelerators[0].memory_bytes
     is_smaller = asked_bytes is not None and (here_bytes is None or asked_bytes < here_bytes)

@@ -4,7 +4,6 @@ import math
 from enum import StrEnum
 from typing import Protocol
 
-from tunekit.records.config import TrainConfig
 from tunekit.records.host import Host
 from tunekit.records.measurement import LoopMeasurement
 from tunekit.units import bytes_text
@@ -34,6 +33,14 @@ class Loader(Protocol):
     @property
     def prefetch_factor(self) -> int | None:
         """Batches that each worker keeps ready."""
+
+
+class BatchLoader(Loader, Protocol):
+    """A loader with the batch that it makes."""
+
+    @property
+    def batch_size(self) -> int:
+        """Samples in it."""
 
 
 def buffer_bytes(loader: Loader, batch_bytes: float) -> int:
@@ -118,82 +125,47 @@ def fits_shm(queued_bytes: int, host: Host) -> bool:
 
 
 def ram_verdict(
-    config: TrainConfig,
+    loader: BatchLoader,
     bytes_per_sample: float,
     base_bytes: int,
     host: Host,
     shared_per_sample: float | None = None,
 ) -> RamVerdict:
-    """Return the verdict on a config's buffer.
+    """Return the verdict on a loader's buffer.
 
     Args:
-        config: the knobs.
+        loader: a config, or another loader with its batch.
         bytes_per_sample: of one sample in a batch that waits, see `held_per_sample`.
         base_bytes: host memory of the process tree without the buffer.
         host: its RAM limit and what is free of /dev/shm are the limits.
-        shared_per_sample: what one sample takes in /dev/shm, where that is known.
+        shared_per_sample: what one sample takes in /dev/shm: whole pages of tensors; None where that is not
+            known to be another figure.
     """
-    return loader_verdict(
-        config,
-        config.batch_bytes(bytes_per_sample),
-        base_bytes,
-        host,
-        _batch_shared_bytes(config, shared_per_sample),
-    )
-
-
-def loader_verdict(
-    loader: Loader, batch_bytes: float, base_bytes: int, host: Host, batch_shared_bytes: float | None = None
-) -> RamVerdict:
-    """Return the verdict on the buffer of a loader with batches of this size.
-
-    Args:
-        loader: its workers and prefetch.
-        batch_bytes: of the data of one batch.
-        base_bytes: host memory of the process tree without the buffer.
-        host: its RAM limit and what is free of /dev/shm are the limits.
-        batch_shared_bytes: what one batch takes in /dev/shm, where that is known to be another figure.
-    """
-    if not fits_shm(_queued_bytes(loader, batch_bytes, batch_shared_bytes), host):
+    if not fits_shm(_queued_bytes(loader, bytes_per_sample, shared_per_sample), host):
         return RamVerdict.OOM
-    return buffer_verdict(buffer_bytes(loader, batch_bytes), base_bytes, host.ram_limit_bytes)
+    buffered_bytes = buffer_bytes(loader, loader.batch_size * bytes_per_sample)
+    return buffer_verdict(buffered_bytes, base_bytes, host.ram_limit_bytes)
 
 
 def oom_reason(
-    config: TrainConfig,
+    loader: BatchLoader,
     bytes_per_sample: float,
     base_bytes: int,
     host: Host,
     shared_per_sample: float | None = None,
 ) -> str | None:
-    """Return why a config must not be started on this host, with the figures; None if it may.
+    """Return why a loader must not be started on this host, with the figures; None if it may.
 
     The arguments are those of `ram_verdict`.
     """
-    return loader_oom_reason(
-        config,
-        config.batch_bytes(bytes_per_sample),
-        base_bytes,
-        host,
-        _batch_shared_bytes(config, shared_per_sample),
-    )
-
-
-def loader_oom_reason(
-    loader: Loader, batch_bytes: float, base_bytes: int, host: Host, batch_shared_bytes: float | None = None
-) -> str | None:
-    """Return why a loader with batches of this size must not be started; None if it may.
-
-    The arguments are those of `loader_verdict`.
-    """
-    buffered = buffer_bytes(loader, batch_bytes)
+    buffered = buffer_bytes(loader, loader.batch_size * bytes_per_sample)
     if buffer_verdict(buffered, base_bytes, host.ram_limit_bytes) is RamVerdict.OOM:
         limit_bytes = math.floor(OOM_SHARE * host.ram_limit_bytes)
         return (
             f"base {bytes_text(base_bytes)} + buffer {bytes_text(buffered)} (predicted) exceed "
             f"{OOM_SHARE:.0%} of the RAM limit ({bytes_text(limit_bytes)})"
         )
-    queued = _queued_bytes(loader, batch_bytes, batch_shared_bytes)
+    queued = _queued_bytes(loader, bytes_per_sample, shared_per_sample)
     if not fits_shm(queued, host):
         return (
             f"the loader's queue needs {bytes_text(queued)} of /dev/shm (predicted), "
@@ -202,13 +174,9 @@ def loader_oom_reason(
     return None
 
 
-def _queued_bytes(loader: Loader, batch_bytes: float, batch_shared_bytes: float | None) -> int:
-    """Return a full queue's bytes in /dev/shm: whole pages of tensors where they were seen, else all."""
-    return queue_bytes(loader, batch_bytes if batch_shared_bytes is None else batch_shared_bytes)
-
-
-def _batch_shared_bytes(config: TrainConfig, shared_per_sample: float | None) -> float | None:
-    return None if shared_per_sample is None else config.batch_bytes(shared_per_sample)
+def _queued_bytes(loader: BatchLoader, bytes_per_sample: float, shared_per_sample: float | None) -> int:
+    per_sample = bytes_per_sample if shared_per_sample is None else shared_per_sample
+    return queue_bytes(loader, loader.batch_size * per_sample)
 
 
 def shm_text(host: Host) -> str:

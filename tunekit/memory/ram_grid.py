@@ -9,8 +9,8 @@ from tunekit.memory.ram import (
     RamVerdict,
     buffer_bytes,
     buffer_verdict,
-    loader_oom_reason,
-    loader_verdict,
+    oom_reason,
+    ram_verdict,
 )
 from tunekit.records.host import Host
 from tunekit.units import bytes_text
@@ -45,6 +45,8 @@ class GridCell:
 class _Point:
     num_workers: int
     prefetch_factor: int | None
+    batch_size: int = 1
+    """A batch counts as one sample."""
 
 
 @dataclass(frozen=True)
@@ -103,8 +105,8 @@ def _cell(
     point: _Point, batch: _Batch, base_bytes: int, host: Host, present: tuple[int, int | None] | None
 ) -> GridCell:
     buffered = buffer_bytes(point, batch.data_bytes)
-    verdict = loader_verdict(point, batch.data_bytes, base_bytes, host, batch.shared_bytes)
-    why = loader_oom_reason(point, batch.data_bytes, base_bytes, host, batch.shared_bytes)
+    verdict = ram_verdict(point, batch.data_bytes, base_bytes, host, batch.shared_bytes)
+    why = oom_reason(point, batch.data_bytes, base_bytes, host, batch.shared_bytes)
     limit: Limit | None = None
     if verdict is RamVerdict.OOM:
         in_ram = buffer_verdict(buffered, base_bytes, host.ram_limit_bytes)

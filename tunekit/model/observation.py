@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tunekit.records.config import TrainConfig
-from tunekit.records.measurement import Measurement
 from tunekit.records.trial import TrialRecord, TrialRole
+from tunekit.records.trials import Measured, measured
 
 _LEAST_CPU_SHARE = 0.02
 
@@ -43,22 +43,17 @@ def observations(records: Iterable[TrialRecord]) -> tuple[Observation, ...]:
     """
     return tuple(
         one
-        for record in records
-        if record.config is not None
-        and record.measurement is not None
-        and record.role is not TrialRole.NUMERICS
-        for one in (
-            _observed(record.config, record.measurement),
-            *_at_sizes(record.config, record.measurement),
-        )
+        for trial in measured(records)
+        if trial.record.role is not TrialRole.NUMERICS
+        for one in (_observed(trial), *_at_sizes(trial))
     )
 
 
-def _at_sizes(config: TrainConfig, measurement: Measurement) -> tuple[Observation, ...]:
-    sizes = measurement.details.sizes if measurement.details else None
+def _at_sizes(trial: Measured) -> tuple[Observation, ...]:
+    sizes = trial.measurement.details.sizes if trial.measurement.details else None
     return tuple(
         Observation(
-            config=config.changed(batch_size=one.batch_size),
+            config=trial.config.changed(batch_size=one.batch_size),
             step_s=None,
             compute_s=None,
             fetch_s=None,
@@ -72,8 +67,8 @@ def _at_sizes(config: TrainConfig, measurement: Measurement) -> tuple[Observatio
     )
 
 
-def _observed(config: TrainConfig, measurement: Measurement) -> Observation:
-    loop, details = measurement.loop, measurement.details
+def _observed(trial: Measured) -> Observation:
+    config, loop, details = trial.config, trial.loop, trial.measurement.details
     floors = details.floors if details else None
     work = loop.loader_work
     fetch_s = work.batch_s if work else None

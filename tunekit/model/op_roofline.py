@@ -12,7 +12,7 @@ are invisible to it, so that no figure of it is told without +-30%.
 
 from collections.abc import Sequence
 
-from tunekit.records.measurement import Interval
+from tunekit.records.interval import Interval
 from tunekit.records.profile import Profile
 from tunekit.records.step_trace import OpCost
 

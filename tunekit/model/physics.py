@@ -15,7 +15,7 @@ What is assumed, and where it ends:
 
 - Times are means over steady state. Epoch boundaries are another model's; stalls by a loader that is uneven,
   and so the prefetch factor, pinned memory and persistent workers, have no term here: what they do to a step
-  is left to the remainder.
+  is left to the residual.
 - Training is a straight line in the batch. Kernels that run in waves, caches that overflow and algorithms
   that change with the shape bend it; a mode that pays only from some batch on has one factor here for all.
 - The factors of precision and compile multiply: what they do together is not known apart.

@@ -11,12 +11,15 @@ from tunekit.model.evidence import Evidence, Reading
 from tunekit.model.fit import Beliefs, Fit, fit, slopes
 from tunekit.model.observation import Observation
 from tunekit.model.physics import Anchor, Physics
-from tunekit.model.remainder import Remainder, Weights
+from tunekit.model.residual import Residual, Weights
 from tunekit.records.config import TrainConfig
+from tunekit.records.model_summary import Limit
 
+_CLOSE = 0.1
+"""Ceilings nearer than this, as a share, bind alike."""
 _LEAST_S = 1e-9
 _MOST_LEFT_OVER = 300
-"""Readings that the remainder is drawn from."""
+"""Readings that the residual is drawn from."""
 _UNKNOWN_CPU_SHARE = 0.8
 _DIFFERENCE = 1e-4
 
@@ -43,6 +46,28 @@ class Ceilings:
     """What the cores allow that loader and training share; None without workers."""
 
 
+def limit_of(ceilings: Ceilings, with_workers: bool) -> Limit | None:
+    """Return what binds; None where loader or training are unknown.
+
+    Args:
+        ceilings: of the config.
+        with_workers: whether it loads beside the training; else the two wait for each other.
+    """
+    loader, training = ceilings.loader_samples_per_s, ceilings.compute_samples_per_s
+    if loader is None or training is None:
+        return None
+    lower = min(loader, training)
+    slower = Limit.LOADER if loader < training else Limit.TRAINING
+    if not with_workers:
+        in_turns = 1 / (1 / loader + 1 / training)
+        return slower if in_turns > (1 - _CLOSE) * lower else Limit.TURNS
+    cores = ceilings.cores_samples_per_s
+    # Training that keeps all cores busy leaves none to the loader: they bind a little wherever it binds.
+    if cores is not None and cores < (1 - _CLOSE) * lower:
+        return Limit.CORES
+    return Limit.BOTH if lower > (1 - _CLOSE) * max(loader, training) else slower
+
+
 class ThroughputModel:
     """What the trials so far say of configs that were not run.
 
@@ -66,7 +91,7 @@ class ThroughputModel:
             lambda values: evidence.misfits(lambda columns: physics.times(values, columns)),
             Beliefs(physics.means, physics.deviations),
         )
-        self._remainder = self._left_over(evidence)
+        self._residual = self._fitted_residual(evidence)
         self._boundary: Boundary = fit_boundary(observations)
 
     def predict(self, configs: Sequence[TrainConfig]) -> Prediction:
@@ -76,7 +101,7 @@ class ThroughputModel:
     def predict_columns(self, columns: Columns) -> Prediction:
         """Return what some configs would give."""
         log_step, steepness = self._log_steps(columns)
-        left, left_variance = self._remainder.predict(columns, self._weights(steepness))
+        left, left_variance = self._residual.predict(columns, self._weights(steepness))
         variance = np.maximum(((steepness @ self._fit.covariance) * steepness).sum(1), 0.0) + left_variance
         return self._over_epochs(columns, np.exp(log_step + left), np.sqrt(variance))
 
@@ -88,9 +113,9 @@ class ThroughputModel:
         columns = Columns.of([config, *others])
         log_step, steepness = self._log_steps(columns)
         weights = self._weights(steepness)
-        step_s = np.exp(log_step + self._remainder.predict(columns, weights)[0])
+        step_s = np.exp(log_step + self._residual.predict(columns, weights)[0])
         log_rate = self._over_epochs(columns, step_s, np.zeros(len(columns))).log_rate
-        unsure = steepness @ self._fit.covariance @ steepness.T + self._remainder.covariance(columns, weights)
+        unsure = steepness @ self._fit.covariance @ steepness.T + self._residual.covariance(columns, weights)
         if self._epoch_samples is not None:
             steady_s = self._epoch_samples / columns.batch_size * step_s
             boundary_s, unsure_s = self._boundary.predict(columns)
@@ -119,7 +144,7 @@ class ThroughputModel:
         moves = np.full(len(values), _DIFFERENCE)
         return log_step, slopes(log_step_of, values, log_step, moves)
 
-    def _left_over(self, evidence: Evidence) -> Remainder:
+    def _fitted_residual(self, evidence: Evidence) -> Residual:
         """Return what the equations leave of the readings that are of the step, or of one half alone."""
         of_step = evidence.kinds == Reading.STEP
         of_training, of_loader = evidence.kinds == Reading.TRAINING, evidence.kinds == Reading.LOADER
@@ -134,7 +159,7 @@ class ThroughputModel:
         # The fastest tell most of where the best is. By what was left over itself, only luck would be kept.
         sample_s = (evidence.log_s - np.log(evidence.columns.batch_size))[kept]
         kept = kept[np.argsort(sample_s, kind="stable")[:_MOST_LEFT_OVER]]
-        return Remainder(
+        return Residual(
             evidence.columns.take(kept),
             Weights(weights.training[kept], weights.loader[kept]),
             (evidence.log_s - told)[kept],
@@ -152,8 +177,8 @@ class ThroughputModel:
         columns = Columns.of([config])
         times = self._physics.times(self._fit.values, columns)
         one, none = np.ones(1), np.zeros(1)
-        training_left = np.exp(self._remainder.predict(columns, Weights(training=one, loader=none))[0])
-        loader_left = np.exp(self._remainder.predict(columns, Weights(training=none, loader=one))[0])
+        training_left = np.exp(self._residual.predict(columns, Weights(training=one, loader=none))[0])
+        loader_left = np.exp(self._residual.predict(columns, Weights(training=none, loader=one))[0])
         loader_s = (times.loader_s if config.num_workers else times.fetch_s) * loader_left
         fetch_core_s = times.fetch_cpu_s / self._physics.anchor.cpus
         cores_s = (times.shared_s - fetch_core_s) * training_left + fetch_core_s * loader_left

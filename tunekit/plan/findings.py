@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from tunekit.plan.offers import NO_TORCH_BUILD
 from tunekit.records.finding import Finding, Severity
-from tunekit.records.measurement import Interval
+from tunekit.records.interval import Interval
 from tunekit.records.plan import Choice, How, PlanRequest, PlanRow
 from tunekit.records.profile import Profile
 from tunekit.units import bytes_text, digits_text

@@ -1,11 +1,16 @@
-"""What a run says of the training to be planned."""
+"""What a run says of the training to be planned, and the plan that its report shows."""
 
+from datetime import date, datetime
 from typing import NamedTuple
 
-from tunekit.errors import UsageError
+from pydantic import ValidationError
+
+from tunekit.errors import RecordError, UsageError
+from tunekit.hardware.profiles import load_profiles
+from tunekit.plan.plan import make_plan
 from tunekit.recommend.recommendation import answer_of
 from tunekit.records.config import TrainConfig
-from tunekit.records.plan import PlanAssumptions, PlanRequest
+from tunekit.records.plan import Plan, PlanAssumptions, PlanRequest
 from tunekit.records.profile import Profile
 from tunekit.records.recommendation import Recommendation, Tier
 from tunekit.records.run import Run
@@ -97,3 +102,30 @@ def _rate_source(best: Recommendation) -> str:
 def _vcpus_used(config: TrainConfig, cpus: int) -> int:
     """Return the CPUs that one process and its workers kept busy, of those that it had."""
     return min(cpus, config.num_workers + 1)
+
+
+def plan_of_run(run: Run) -> Plan | None:
+    """Return what the training costs with the recommended config; None where the run does not know enough.
+
+    Prices are judged by the day of the run, so that a report that is drawn again with the same profiles reads
+    the same.
+    """
+    made_on = _day_of(run)
+    if made_on is None:
+        return None
+    try:
+        profiles = load_profiles()
+        own = measured_profile(run)
+        if own is not None:
+            profiles = {own.id: own} | profiles
+        return make_plan(request_of_run(run, Wishes()), profiles, made_on)
+    except (UsageError, RecordError, ValidationError):
+        # No rate, no length of an epoch, a profile that can't be read, a training that would never end.
+        return None
+
+
+def _day_of(run: Run) -> date | None:
+    try:
+        return datetime.fromisoformat(run.created_at).date()
+    except ValueError:
+        return None

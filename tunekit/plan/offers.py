@@ -4,13 +4,16 @@ from collections.abc import Iterator, Mapping
 from datetime import date
 from typing import NamedTuple
 
-from tunekit.plan.intervals import EXACTLY_ONE, between, inverse, scaled, through, times
-from tunekit.plan.prices import is_stale
+from tunekit.plan.interruptions import (
+    daly_interval_s,
+    session_time_s,
+    sessions_needed,
+    spot_time_s,
+    with_checkpoints_s,
+)
 from tunekit.plan.roofline import SpeedRatio, speed_ratio
-from tunekit.plan.sessions import session_time_s, sessions_needed, with_checkpoints_s
-from tunekit.plan.spot import daly_interval_s, spot_time_s
 from tunekit.recommend.tiers import POLICIES
-from tunekit.records.measurement import Interval
+from tunekit.records.interval import EXACTLY_ONE, Interval
 from tunekit.records.plan import How, PlanAssumptions, PlanRequest, PlanRow
 from tunekit.records.profile import Instance, Profile, SpotPrice
 from tunekit.records.recommendation import Tier
@@ -153,11 +156,11 @@ def _offer(
         hours=hours,
         sessions=sessions,
         checkpoint_interval_s=between_s,
-        usd_on_demand=scaled(hours, instance.usd_per_h) if hours and instance.usd_per_h else None,
+        usd_on_demand=hours.times(instance.usd_per_h) if hours and instance.usd_per_h else None,
         spot_hours=spot.hours,
         usd_spot=spot.usd,
         spot_refused=spot.refused,
-        compute_units=scaled(hours, instance.compute_units_per_h)
+        compute_units=hours.times(instance.compute_units_per_h)
         if hours and instance.compute_units_per_h
         else None,
         price_as_of=instance.as_of,
@@ -181,7 +184,7 @@ def _rate(request: PlanRequest, speed: SpeedRatio, profile: Profile, gpus: int, 
     is_short = vcpus is not None and needed is not None and vcpus / gpus < needed
     same_gpu = profile.id == request.measured_on
     efficiency, scaling = _efficiency(request, gpus, same_gpu)
-    per_gpu = times(scaled(request.rate_samples_per_s, 1 / request.measured_gpus), speed.ratio)
+    per_gpu = request.rate_samples_per_s.times(1 / request.measured_gpus).times(speed.ratio)
     if same_gpu and gpus == request.measured_gpus:
         rate = request.rate_samples_per_s
         how = How.PREDICTED if is_short else How.MEASURED
@@ -190,7 +193,7 @@ def _rate(request: PlanRequest, speed: SpeedRatio, profile: Profile, gpus: int, 
     basis = speed.why
     if not same_gpu:
         basis += f": x {speed.ratio.value:.2f} ({speed.ratio.low:.2f} to {speed.ratio.high:.2f})"
-    return _Rate(scaled(times(per_gpu, efficiency), gpus), How.PREDICTED, basis, scaling, is_short)
+    return _Rate(per_gpu.times(efficiency).times(gpus), How.PREDICTED, basis, scaling, is_short)
 
 
 def _efficiency(request: PlanRequest, gpus: int, same_gpu: bool) -> tuple[Interval, str | None]:
@@ -201,20 +204,20 @@ def _efficiency(request: PlanRequest, gpus: int, same_gpu: bool) -> tuple[Interv
     """
     measured = request.measured_gpus
     low, high = request.assumptions.scaling_low, request.assumptions.scaling_high
-    more = between(low, high)
+    more = Interval.between(low, high)
     if gpus > measured:
         factor = more
     elif gpus < measured:
-        factor = inverse(1.0, more)
+        factor = more.under(1.0)
     elif gpus > 1 and not same_gpu:
-        factor = between(low / high, high / low)
+        factor = Interval.between(low / high, high / low)
     else:
         return EXACTLY_ONE, None
     return factor, f"{gpus} GPUs from {measured}: rate per GPU x {factor.low:.2f} to {factor.high:.2f}"
 
 
 def _hours(request: PlanRequest, rate: Interval) -> Interval:
-    return inverse(request.samples / _H, rate)
+    return rate.under(request.samples / _H)
 
 
 def _in_sessions(
@@ -233,8 +236,8 @@ def _in_sessions(
     overhead_s = assumed.checkpoint_cost_s + assumed.restart_cost_s
     if overhead_s >= longest_s and work.high * _H > longest_s:
         return None, None, "a session is too short for one restart and one checkpoint"
-    sessions = through(lambda h: sessions_needed(h * _H, longest_s, overhead_s), work)
-    hours = through(lambda h: session_time_s(h * _H, longest_s, overhead_s) / _H, work)
+    sessions = work.through(lambda h: sessions_needed(h * _H, longest_s, overhead_s))
+    hours = work.through(lambda h: session_time_s(h * _H, longest_s, overhead_s) / _H)
     return hours, sessions, None
 
 
@@ -244,7 +247,7 @@ def _with_checkpoints(work: Interval | None, assumed: PlanAssumptions) -> Interv
     if work is None or cost_s is None:
         return work
     interval_s = daly_interval_s(cost_s, longest_s)
-    return through(lambda h: with_checkpoints_s(h * _H, interval_s, cost_s, longest_s) / _H, work)
+    return work.through(lambda h: with_checkpoints_s(h * _H, interval_s, cost_s, longest_s) / _H)
 
 
 def _checkpoints_between_sessions_s(sessions: Interval, assumed: PlanAssumptions) -> float | None:
@@ -267,19 +270,19 @@ def _on_spot(work: Interval | None, price: SpotPrice | None, assumed: PlanAssump
 
     if with_interruptions(work.high) > LONGEST_H:
         return _Spot(refused="interruptions come too fast for it to get anywhere")
-    hours = through(with_interruptions, work)
+    hours = work.through(with_interruptions)
     low, high = price.low_usd_per_h, price.high_usd_per_h
-    per_h = between(low, high)
+    per_h = Interval.between(low, high)
     interval_s = None if cost_s is None else daly_interval_s(cost_s, every_s)
     is_worth_it = interval_s is not None and interval_s < work.high * _H
-    return _Spot(hours, times(hours, per_h), interval_s if is_worth_it else None)
+    return _Spot(hours, hours.times(per_h), interval_s if is_worth_it else None)
 
 
 def _fits(request: PlanRequest, profile: Profile, speed: SpeedRatio) -> bool | None:
     """Return whether the measured peak fits; None if unknown, as it is in another precision."""
     if profile.id == request.measured_on:
         return True
-    memory_bytes = profile.torch_memory_bytes or profile.memory_bytes
+    memory_bytes = profile.capacity_bytes
     if request.peak_reserved_bytes is None or memory_bytes is None:
         return None
     if request.peak_reserved_bytes > POLICIES[Tier.AGGRESSIVE].vram_share * memory_bytes:
@@ -306,3 +309,24 @@ def _obstacle(request: PlanRequest, profile: Profile, fits: bool | None) -> str 
         return None
     capability = tuple(int(part) for part in profile.compute_capability.split("."))
     return NO_TORCH_BUILD if capability < _OLDEST_CAPABILITY else None
+
+
+def seen_on(as_of: str) -> date:
+    """Return the day that a price was seen on; of a month or a year that is all that is known, the first day.
+
+    Args:
+        as_of: "2026-03-10", "2026-03" or "2026".
+
+    Raises:
+        ValueError: there is no such day.
+    """
+    year, month, day = (*(int(part) for part in as_of.split("-")), 1, 1)[:3]
+    return date(year, month, day)
+
+
+def is_stale(as_of: str, today: date, stale_after_days: int) -> bool:
+    """Return whether a price may be older than it should be; one of no real day is."""
+    try:
+        return (today - seen_on(as_of)).days > stale_after_days
+    except ValueError:
+        return True

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 
 from tunekit.errors import UsageError
-from tunekit.plan import roofline, spot
+from tunekit.plan import interruptions, roofline
 from tunekit.plan.choices import choose
 from tunekit.plan.findings import findings_of
 from tunekit.plan.offers import LONGEST_H, measured_machine, offered_machines
@@ -81,7 +81,7 @@ def _sources(rows: Sequence[PlanRow], choices: Sequence[Choice]) -> tuple[str, .
     return (
         *(" ".join(line.split()) for line in prices),
         *([roofline.SOURCE] if has_other_gpu else []),
-        *([spot.SOURCE] if has_checkpoints else []),
+        *([interruptions.SOURCE] if has_checkpoints else []),
     )
 
 

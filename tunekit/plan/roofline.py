@@ -20,9 +20,8 @@ is of steps that keep the GPU busy.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from tunekit.plan.intervals import EXACTLY_ONE, between
 from tunekit.records.config import Precision
-from tunekit.records.measurement import Interval
+from tunekit.records.interval import EXACTLY_ONE, Interval
 from tunekit.records.profile import Profile
 
 MODEL_ERROR = 1.118
@@ -84,7 +83,7 @@ def speed_ratio(measured: Profile, other: Profile, precision: Precision) -> Spee
         return SpeedRatio(None, used, f"unknown: {', '.join(unknown)}")
     bounds = [*_memory_ratios(measured, other, fallback=used is not precision)]
     bounds += _compute_ratios(measured, precision, other, used)
-    ratio = between(min(bounds) / MODEL_ERROR, max(bounds) * MODEL_ERROR)
+    ratio = Interval.between(min(bounds) / MODEL_ERROR, max(bounds) * MODEL_ERROR)
     fallback = "" if used is precision else f" to {used}, since {other.id} has no {precision}"
     return SpeedRatio(ratio, used, f"roofline from {measured.id} in {precision}{fallback}")
 

@@ -17,11 +17,10 @@ from tunekit.memory.vram.predict import MemoryPrediction, PeakPredicted
 from tunekit.memory.vram.trace import AllocationTrace, TracesDiffer, ops_between, with_more
 from tunekit.model.op_roofline import compute_rate
 from tunekit.recommend.loader_elsewhere import loader_rate, loader_work_of, usual_instance
-from tunekit.recommend.room import Room, capacity_bytes, has_own_memory, room_of
 from tunekit.recommend.traced import Unpredictable, path_of, trace_of, why_not
 from tunekit.records.config import Precision
 from tunekit.records.fits import AskedBatch, Verdict
-from tunekit.records.measurement import Interval
+from tunekit.records.interval import Interval
 from tunekit.records.prediction import (
     DevicePrediction,
     LargestBatch,
@@ -63,11 +62,7 @@ class _Rates:
         compute, loader = self.compute, self.loader
         if compute is None or loader is None:
             return compute
-        return Interval(
-            low=min(compute.low, loader.low),
-            value=min(compute.value, loader.value),
-            high=min(compute.high, loader.high),
-        )
+        return compute.at_most(loader)
 
     @property
     def bound_by(self) -> Literal["loader", "compute"] | None:
@@ -75,6 +70,28 @@ class _Rates:
         if self.compute is None:
             return None
         return "loader" if self.loader and self.loader.value < self.compute.value else "compute"
+
+
+@dataclass(frozen=True)
+class _Headroom:
+    """What torch can reserve of a GPU's memory beside cuDNN's workspaces, in bytes; 0 for nothing."""
+
+    least_bytes: int
+    most_bytes: int
+
+    @classmethod
+    def of(cls, capacity_bytes: int, outside: OutsideTorch) -> "_Headroom":
+        """Return it of a device's capacity as torch sees it, and what its memory holds beside tensors."""
+        context, workspace = outside.context, outside.workspace
+        return cls(
+            least_bytes=max(0, capacity_bytes - context.high - workspace.high),
+            most_bytes=max(0, capacity_bytes - context.low - workspace.low),
+        )
+
+    @property
+    def middle_bytes(self) -> int:
+        """Half-way between both."""
+        return (self.least_bytes + self.most_bytes) // 2
 
 
 class Fits:
@@ -151,7 +168,7 @@ class Fits:
         fits = [
             self._fit(profile, precision, outside(profile))
             for profile in profiles
-            if has_own_memory(profile)
+            if profile.has_own_memory
             for precision in self._precisions(profile)
         ]
         return DevicePrediction(
@@ -175,11 +192,13 @@ class Fits:
             return None
         return self._memory_of(traced, self._blas_blocks(outside)).peak(batch_size)
 
-    def fits_in(self, precision: Precision, batch_size: int, room_bytes: int, outside: OutsideTorch) -> bool:
+    def fits_in(
+        self, precision: Precision, batch_size: int, headroom_bytes: int, outside: OutsideTorch
+    ) -> bool:
         """Return whether a batch size runs where torch can reserve so much, without the margin."""
         traced = self._traced(precision)
         assert traced is not None
-        return self._memory_of(traced, self._blas_blocks(outside)).fits(batch_size, room_bytes)
+        return self._memory_of(traced, self._blas_blocks(outside)).fits(batch_size, headroom_bytes)
 
     def at(
         self, profile: Profile, precision: Precision, batch_size: int, outside: OutsideTorch
@@ -194,7 +213,7 @@ class Fits:
             batch_size: up to the largest that may fit.
             outside: what the GPU's memory holds beside torch's tensors.
         """
-        if self._traced(precision) is None or not has_own_memory(profile):
+        if self._traced(precision) is None or not profile.has_own_memory:
             return None
         return self._fit(profile, precision, outside, batch_size)
 
@@ -212,9 +231,9 @@ class Fits:
             outside: what the GPU's memory holds beside torch's tensors.
             batch_size: per device.
         """
-        room = room_of(fit.capacity_bytes, outside)
-        rooms = (*self._rooms(room), None)
-        peak = self._peak(fit.precision, outside, batch_size, rooms)
+        headroom = _Headroom.of(fit.capacity_bytes, outside)
+        headrooms = (*self._headrooms(headroom), None)
+        peak = self._peak(fit.precision, outside, batch_size, headrooms)
         runs = batch_size <= min(fit.largest.high, self._made(batch_size))
         rates = self._rates(profile, fit.precision, batch_size) if runs else _Rates(None, None)
         verdict = Verdict.NO if batch_size > fit.largest.high else Verdict.TIGHT
@@ -224,8 +243,8 @@ class Fits:
             batch_size=batch_size,
             verdict=Verdict.YES if batch_size <= fit.largest.low else verdict,
             reserved_bytes=peak.reserved_bytes,
-            least_bytes=room.least_bytes,
-            most_bytes=room.most_bytes,
+            least_bytes=headroom.least_bytes,
+            most_bytes=headroom.most_bytes,
             rate=rates.slower,
             loader=rates.loader,
         )
@@ -240,7 +259,7 @@ class Fits:
     def _fit(
         self, profile: Profile, precision: Precision, outside: OutsideTorch, batch_size: int | None = None
     ) -> PredictedFit:
-        capacity = capacity_bytes(profile)
+        capacity = profile.capacity_bytes
         traced = self._traced(precision)
         assert capacity is not None
         assert traced is not None
@@ -248,8 +267,8 @@ class Fits:
         batch = self._made(batch_size or largest.low)
         peak, rates = None, _Rates(None, None)
         if batch:
-            rooms = self._rooms(room_of(capacity, outside))
-            found = self._peak(precision, outside, batch, rooms)
+            headrooms = self._headrooms(_Headroom.of(capacity, outside))
+            found = self._peak(precision, outside, batch, headrooms)
             peak = PeakShown(
                 batch_size=batch,
                 allocated_bytes=found.allocated_bytes,
@@ -309,37 +328,37 @@ class Fits:
         return batch / step_s / roofline.value if roofline else None
 
     def _largest_batch(self, traced: Precision, capacity: int, outside: OutsideTorch) -> LargestBatch:
-        rooms = self._rooms(room_of(capacity, outside))
+        headrooms = self._headrooms(_Headroom.of(capacity, outside))
         blas = self._blas_blocks(outside)
-        low, value, high = sorted(self._fitting(traced, blas, room_bytes) for room_bytes in rooms)
+        low, value, high = sorted(self._fitting(traced, blas, headroom_bytes) for headroom_bytes in headrooms)
         return LargestBatch(low=low, value=value, high=high)
 
-    def _rooms(self, room: Room) -> tuple[int, int, int]:
+    def _headrooms(self, headroom: _Headroom) -> tuple[int, int, int]:
         """Return what a prediction may reserve: with the margin on it, without, and with it for good luck."""
         above = 1 + self.margin
-        return int(room.least_bytes / above), room.middle_bytes, int(room.most_bytes * above)
+        return int(headroom.least_bytes / above), headroom.middle_bytes, int(headroom.most_bytes * above)
 
-    def _fitting(self, traced: Precision, blas_blocks: tuple[int, ...], room_bytes: int) -> int:
-        key = (traced, blas_blocks, room_bytes)
+    def _fitting(self, traced: Precision, blas_blocks: tuple[int, ...], headroom_bytes: int) -> int:
+        key = (traced, blas_blocks, headroom_bytes)
         if key not in self._largest:
             memory = self._memory_of(traced, blas_blocks)
-            self._largest[key] = memory.largest_batch(room_bytes) if room_bytes > 0 else 0
+            self._largest[key] = memory.largest_batch(headroom_bytes) if headroom_bytes > 0 else 0
         return self._largest[key]
 
     def _peak(
-        self, precision: Precision, outside: OutsideTorch, batch_size: int, rooms: Sequence[int | None]
+        self, precision: Precision, outside: OutsideTorch, batch_size: int, headrooms: Sequence[int | None]
     ) -> PeakPredicted:
-        """Return the peak with the first room that is enough, None being all that is asked for.
+        """Return the peak with the first headroom that is enough, None being all that is asked for.
 
         Where there is less, torch gives back what it kept before it asks for more.
         """
         traced = self._traced(precision)
         assert traced is not None
         memory = self._memory_of(traced, self._blas_blocks(outside))
-        for room_bytes in rooms:
+        for headroom_bytes in headrooms:
             with contextlib.suppress(OutOfDeviceMemory):
-                return memory.peak(batch_size, room_bytes)
-        raise AssertionError(f"batch size {batch_size} fits none of {rooms}")
+                return memory.peak(batch_size, headroom_bytes)
+        raise AssertionError(f"batch size {batch_size} fits none of {headrooms}")
 
     def _traced(self, precision: Precision) -> Precision | None:
         """Return the traced precision that takes as much memory: either 16 bit, or fp32 and TF32."""

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
-from tunekit.records.config import TrainConfig
 from tunekit.records.details import LargestSeen
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.measurement import Measurement
 from tunekit.records.recommendation import Recommendation
-from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
+from tunekit.records.trial import TrialRecord
 
 
 def largest_of(measurements: Iterable[Measurement]) -> LargestSeen | None:
@@ -27,27 +26,6 @@ def peak_reserved_bytes(measurement: Measurement) -> int | None:
 def ran_out(records: Sequence[TrialRecord]) -> list[TrialRecord]:
     """Return the trials that a batch of the largest samples ended."""
     return [record for record in records if record.failure is not None and record.failure.largest is not None]
-
-
-def is_too_much(config: TrainConfig, records: Sequence[TrialRecord]) -> bool:
-    """Return whether a config needs no less device memory than one that ran out of it on the largest samples.
-
-    That depends on batch, precision, compile and channels_last. What a confirming process of its own was
-    measured with is believed before others.
-    """
-    confirming = [record for record in records if record.role is TrialRole.CONFIRM]
-    if any(record.config == config and record.measurement for record in confirming):
-        return False
-    failed = (
-        record.config
-        for record in ran_out(confirming)
-        if record.config is not None and record.failure and record.failure.kind is OutcomeKind.DEVICE_OOM
-    )
-    return any(one.batch_size <= config.batch_size and _mode(one) == _mode(config) for one in failed)
-
-
-def _mode(config: TrainConfig) -> tuple[object, ...]:
-    return config.precision, config.compile, config.channels_last
 
 
 def largest_findings(records: Sequence[TrialRecord]) -> list[Finding]:

@@ -14,6 +14,7 @@ from tunekit.records.recommendation import LearningRate, LearningRateRule
 from tunekit.records.run import SearchOptions
 from tunekit.records.target import Discovery
 from tunekit.records.trial import TrialRecord
+from tunekit.records.trials import measured
 
 _RULES = {
     "sgd": LearningRateRule.LINEAR,
@@ -75,11 +76,7 @@ def global_batch(config: TrainConfig, gpus: int = 1) -> int:
 
 def follows_batch(trials: Sequence[TrialRecord]) -> bool:
     """Return whether the script scales its learning rate itself, as seen at two global batches."""
-    known = [
-        (one.config, one.learning_rate)
-        for one in trials
-        if one.config and one.learning_rate and one.measurement
-    ]
+    known = [(one.config, one.record.learning_rate) for one in measured(trials) if one.record.learning_rate]
     if not known:
         return False
     config, lr = known[0]

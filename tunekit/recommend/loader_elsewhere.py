@@ -4,7 +4,8 @@ import math
 
 from tunekit.records.attribution import LoaderWork
 from tunekit.records.details import LoopFloors
-from tunekit.records.measurement import DryLoop, Interval, LoopMeasurement
+from tunekit.records.interval import Interval
+from tunekit.records.measurement import DryLoop, LoopMeasurement
 from tunekit.records.profile import Instance, Profile
 
 _HYPERTHREAD_SHARE = 0.5

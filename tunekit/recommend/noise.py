@@ -11,7 +11,7 @@ from statistics import NormalDist
 from typing import NamedTuple
 
 from tunekit.records.comparison import Verdict
-from tunekit.records.measurement import Interval
+from tunekit.records.interval import Interval
 from tunekit.records.recommendation import NoiseFloor
 
 CONFIDENCE = 0.95

@@ -9,6 +9,7 @@ from tunekit.records.config import TrainConfig
 from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.run import Objective, SearchOptions
 from tunekit.records.trial import TrialRecord
+from tunekit.records.trials import measured
 
 _Compiled = tuple[int, str, bool]
 """What torch.compile makes code for: batch size, precision, channels_last."""
@@ -118,10 +119,10 @@ def planned_training(options: SearchOptions, records: Sequence[TrialRecord]) -> 
 def _compiling_s(records: Sequence[TrialRecord]) -> dict[_Compiled, float]:
     """Return the slowest first step, with later compilation, of each compiled code that was seen."""
     slowest: dict[_Compiled, float] = {}
-    for record in records:
-        if record.measurement is not None and record.config is not None and record.config.compile:
-            key = _compiled(record.config)
-            slowest[key] = max(slowest.get(key, 0.0), record.measurement.loop.once_s)
+    for one in measured(records):
+        if one.config.compile:
+            key = _compiled(one.config)
+            slowest[key] = max(slowest.get(key, 0.0), one.loop.once_s)
     return slowest
 
 

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 from tunekit.memory.ram import RamVerdict, buffer_bytes, held_per_sample, pinned_growth, ram_verdict
 from tunekit.recommend.largest import largest_of
-from tunekit.recommend.trials_of import measurements_of
 from tunekit.records.config import TrainConfig
 from tunekit.records.host import Host
 from tunekit.records.measurement import Measurement
@@ -58,7 +57,7 @@ def measured_sample(config: TrainConfig, measured: Sequence[Measurement]) -> Sam
 
 def baseline_sample(run: Run) -> SampleBytes:
     """Return what a sample of the baseline takes; nothing where it was not measured."""
-    config, measured = run.baseline_config, measurements_of(run, None)
+    config, measured = run.baseline_config, [one.measurement for one in run.history.evidence(None)]
     return measured_sample(config, measured) if config and measured else SampleBytes(0.0, None)
 
 

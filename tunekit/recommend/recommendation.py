@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from tunekit.memory.ram import buffer_bytes, pinned_growth
 from tunekit.recommend.largest import largest_of, peak_reserved_bytes, ran_out
@@ -13,11 +12,13 @@ from tunekit.recommend.tiers import balanced_tolerance, base_ram_bytes, violatio
 from tunekit.records.config import TrainConfig
 from tunekit.records.details import LargestSeen
 from tunekit.records.host import Host
-from tunekit.records.measurement import Interval, LoopMeasurement, Measurement
+from tunekit.records.interval import Interval
+from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.recommendation import MissingTier, NoiseFloor, Recommendation, Tier
 from tunekit.records.run import SearchOptions
 from tunekit.records.target import Discovery
 from tunekit.records.trial import TrialRecord
+from tunekit.records.trials import Measured, measured
 
 _ANSWERS = (Tier.BALANCED, Tier.CONSERVATIVE, Tier.AGGRESSIVE)
 
@@ -52,12 +53,6 @@ class Comparison:
         return self.baseline.config if self.baseline else None
 
 
-class _Confirmed(NamedTuple):
-    record: TrialRecord
-    measurement: Measurement
-    objective_samples_per_s: float
-
-
 def recommend(
     tier: Tier,
     pick: TrialRecord,
@@ -78,11 +73,11 @@ def recommend(
         against: the baseline's side of the comparison.
         earlier: recommendations of the tiers before, to say which have the same config.
     """
-    confirmed = _successes(confirm, against.planned)
+    confirmed = measured(confirm)
     if pick.config is None or not confirmed:
         return MissingTier(tier=tier, reason=_unconfirmed_reason(pick, confirm))
     config = pick.config
-    loops = [one.measurement.loop for one in confirmed]
+    loops = [one.loop for one in confirmed]
     largest = largest_of(one.measurement for one in confirmed)
     rate = mean_interval([loop.rate_samples_per_s for loop in loops], against.noise)
     is_baseline = pick.is_baseline_config or config == against.baseline_config
@@ -141,12 +136,12 @@ def settle(
     if judged == "faster" or (judged != "slower" and not _prefers_baseline(recommendation, against)):
         return kept
     trials = ((against.baseline,) if against.baseline else ()) + against.baseline_confirm
-    measured = [record for record in trials if record.measurement is not None]
-    if not measured or ran_out(against.baseline_confirm):
+    ran = [record for record in trials if record.measurement is not None]
+    if not ran or ran_out(against.baseline_confirm):
         return kept
-    if any(violations(record, recommendation.tier, against.host) for record in measured):
+    if any(violations(record, recommendation.tier, against.host) for record in ran):
         return kept
-    own = recommend(recommendation.tier, measured[0], against.baseline_confirm, against, earlier=earlier)
+    own = recommend(recommendation.tier, ran[0], against.baseline_confirm, against, earlier=earlier)
     if isinstance(own, MissingTier):
         return kept
     outcome = "confirmed slower" if judged == "slower" else "no significant difference"
@@ -170,43 +165,33 @@ def _size(config: TrainConfig) -> tuple[int, int, int, bool]:
     return (config.batch_size, config.queue_batches, config.num_workers, config.compile)
 
 
-def _successes(records: Sequence[TrialRecord], planned: PlannedTraining) -> list[_Confirmed]:
-    return [
-        _Confirmed(
-            record,
-            record.measurement,
-            planned.objective_samples_per_s(record.config, record.measurement.loop),
-        )
-        for record in records
-        if record.measurement is not None
-    ]
-
-
-def _speedup_over_baseline(confirmed: Sequence[_Confirmed], against: Comparison) -> Interval | None:
-    baseline = _successes(against.baseline_confirm, against.planned)
-    ours, theirs = _by_round(confirmed), _by_round(baseline)
+def _speedup_over_baseline(confirmed: Sequence[Measured], against: Comparison) -> Interval | None:
+    planned, baseline = against.planned, measured(against.baseline_confirm)
+    ours, theirs = _by_round(confirmed, planned), _by_round(baseline, planned)
     rounds = sorted(ours.keys() & theirs.keys())
     if rounds:
         return speedup(
             [ours[number] for number in rounds], [theirs[number] for number in rounds], against.noise
         )
     # No round has both: the processes are still independent, only drift no longer cancels out.
-    pairs = list(zip(_in_order(confirmed), _in_order(baseline), strict=False))
+    pairs = list(zip(_in_order(confirmed, planned), _in_order(baseline, planned), strict=False))
     return speedup([rate for rate, _ in pairs], [rate for _, rate in pairs], against.noise)
 
 
-def _by_round(confirmed: Sequence[_Confirmed]) -> dict[int, float]:
+def _by_round(confirmed: Sequence[Measured], planned: PlannedTraining) -> dict[int, float]:
     return {
-        one.record.round: one.objective_samples_per_s for one in confirmed if one.record.round is not None
+        one.record.round: planned.objective_samples_per_s(one.config, one.loop)
+        for one in confirmed
+        if one.record.round is not None
     }
 
 
-def _in_order(confirmed: Sequence[_Confirmed]) -> list[float]:
+def _in_order(confirmed: Sequence[Measured], planned: PlannedTraining) -> list[float]:
     ordered = sorted(confirmed, key=lambda one: one.record.number)
-    return [one.objective_samples_per_s for one in ordered]
+    return [planned.objective_samples_per_s(one.config, one.loop) for one in ordered]
 
 
-def _peak_reserved_bytes(confirmed: Sequence[_Confirmed]) -> int | None:
+def _peak_reserved_bytes(confirmed: Sequence[Measured]) -> int | None:
     peaks = [peak_reserved_bytes(one.measurement) for one in confirmed]
     return max((peak for peak in peaks if peak is not None), default=None)
 

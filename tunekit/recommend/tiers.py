@@ -13,9 +13,10 @@ from tunekit.recommend.loss_guard import Mode
 from tunekit.recommend.planned_training import PlannedTraining
 from tunekit.records.config import TrainConfig
 from tunekit.records.host import Host
-from tunekit.records.measurement import LoopMeasurement, Measurement
+from tunekit.records.measurement import Measurement
 from tunekit.records.recommendation import Tier
 from tunekit.records.trial import TrialRecord
+from tunekit.records.trials import Measured, measured
 from tunekit.units import bytes_text
 
 BALANCED_TOLERANCE = 0.03
@@ -85,13 +86,6 @@ class _Sample(NamedTuple):
     """In /dev/shm."""
 
 
-class _Candidate(NamedTuple):
-    record: TrialRecord
-    config: TrainConfig
-    loop: LoopMeasurement
-    objective_samples_per_s: float
-
-
 def base_ram_bytes(measurement: Measurement) -> int:
     """Return the RAM in bytes of one rank's processes, as they ran, without their loader's buffer."""
     return base_ram(measurement).with_workers(measurement.loop.num_workers)
@@ -156,38 +150,28 @@ def pick(
         noise_relative: the run's noise floor as a relative difference, None when it is unknown.
         planned: the training to come.
     """
-    measured = [
-        _Candidate(
-            record,
-            record.config,
-            record.measurement.loop,
-            planned.objective_samples_per_s(record.config, record.measurement.loop),
-        )
-        for record in trials
-        if record.role.is_candidate and record.measurement is not None and record.config is not None
-        if not record.is_abandoned
+    candidates = [
+        one for one in measured(trials) if one.record.role.is_candidate and not one.record.is_abandoned
     ]
-    eligible = [candidate for candidate in measured if not violations(candidate.record, tier, host)]
+    eligible = [one for one in candidates if not violations(one.record, tier, host)]
     if tier is Tier.BALANCED:
-        eligible = _where_compile_pays(eligible, measured, planned)
+        eligible = _where_compile_pays(eligible, candidates, planned)
     if not eligible:
         return None
+    rated = [(planned.objective_samples_per_s(one.config, one.loop), one) for one in eligible]
     if tier is Tier.BALANCED:
-        tolerance = balanced_tolerance(noise_relative)
-        lowest = (1.0 - tolerance) * max(candidate.objective_samples_per_s for candidate in eligible)
-        close = [candidate for candidate in eligible if candidate.objective_samples_per_s >= lowest]
-        return min(close, key=_size).record
-    return min(eligible, key=lambda candidate: (-candidate.objective_samples_per_s, _size(candidate))).record
+        lowest = (1.0 - balanced_tolerance(noise_relative)) * max(rate for rate, _ in rated)
+        return min((one for rate, one in rated if rate >= lowest), key=_size).record
+    return min(rated, key=lambda pair: (-pair[0], _size(pair[1])))[1].record
 
 
-def best_of(trials: Sequence[TrialRecord], planned: PlannedTraining) -> TrialRecord | None:
+def best_of(trials: Sequence[TrialRecord], planned: PlannedTraining) -> Measured | None:
     """Return the measured trial that does best in what is looked for; None without one."""
-    measured = [
-        (planned.objective_samples_per_s(one.config, one.measurement.loop), one)
-        for one in trials
-        if one.measurement and one.config
-    ]
-    return max(measured, key=lambda pair: pair[0])[1] if measured else None
+    return max(
+        measured(trials),
+        key=lambda one: planned.objective_samples_per_s(one.config, one.loop),
+        default=None,
+    )
 
 
 def balanced_tolerance(noise_relative: float | None) -> float:
@@ -198,24 +182,22 @@ def balanced_tolerance(noise_relative: float | None) -> float:
     return min(max(BALANCED_TOLERANCE, noise_relative or 0.0), MOST_TOLERANCE)
 
 
-def made_to_fit(best: TrialRecord, tier: Tier, host: Host, mode: Mode | None = None) -> TrainConfig:
+def made_to_fit(best: Measured, tier: Tier, host: Host, mode: Mode | None = None) -> TrainConfig:
     """Return a measured trial's config, brought inside the limits of the tier.
 
     Args:
-        best: the trial; it has a measurement and a config.
+        best: the trial.
         tier: the policy.
         host: the machine that it will run on.
         mode: precision and compile to have instead of its own.
     """
-    assert best.config is not None and best.measurement is not None
-    loop = best.measurement.loop
     return clip(
         mode.applied_to(best.config) if mode else best.config,
         tier,
         host,
-        held_per_sample(best.config, loop),
+        held_per_sample(best.config, best.loop),
         base=base_ram(best.measurement),
-        shared_per_sample=loop.shared_bytes_per_sample,
+        shared_per_sample=best.loop.shared_bytes_per_sample,
     )
 
 
@@ -288,9 +270,9 @@ def _host_memory_violations(
 
 
 def _where_compile_pays(
-    eligible: list[_Candidate], measured: list[_Candidate], planned: PlannedTraining
-) -> list[_Candidate]:
-    eager_once_s = [candidate.loop.once_s for candidate in measured if not candidate.config.compile]
+    eligible: list[Measured], candidates: list[Measured], planned: PlannedTraining
+) -> list[Measured]:
+    eager_once_s = [candidate.loop.once_s for candidate in candidates if not candidate.config.compile]
     usual_once_s = median(eager_once_s) if eager_once_s else 0.0
     eager = [candidate for candidate in eligible if not candidate.config.compile]
     if not eager:
@@ -298,7 +280,7 @@ def _where_compile_pays(
         return eligible
     best_eager = max(eager, key=lambda candidate: candidate.loop.rate_samples_per_s).loop
 
-    def pays(candidate: _Candidate) -> bool:
+    def pays(candidate: Measured) -> bool:
         loop = candidate.loop
         if planned.assumed_samples is None:
             return False
@@ -309,7 +291,7 @@ def _where_compile_pays(
     return [candidate for candidate in eligible if not candidate.config.compile or pays(candidate)]
 
 
-def _size(candidate: _Candidate) -> tuple[float, int, int, int, bool, int]:
+def _size(candidate: Measured) -> tuple[float, int, int, int, bool, int]:
     config, loop = candidate.config, candidate.loop
     return (
         math.inf if loop.peak_reserved_bytes is None else loop.peak_reserved_bytes,

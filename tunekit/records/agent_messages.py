@@ -18,24 +18,11 @@ from pydantic import (
 )
 
 from tunekit.records.base import Record
-from tunekit.records.config import Precision
+from tunekit.records.config import KnobsAsked
 from tunekit.records.details import Detail, Details
 from tunekit.records.host import SandboxKind
 from tunekit.records.measurement import DryLoop, LoopMeasurement
 from tunekit.records.target import Discovery, LoaderAddress, RootSeen, ScriptOption
-
-
-class KnobsAsked(Record):
-    """Knob values to set inside the process; None leaves what the script has."""
-
-    batch_size: int | None = None
-    num_workers: int | None = None
-    prefetch_factor: int | None = None
-    pin_memory: bool | None = None
-    persistent_workers: bool | None = None
-    compile: bool | None = None
-    precision: Precision | None = None
-    channels_last: bool | None = None
 
 
 class Arithmetic(StrEnum):
@@ -119,15 +106,10 @@ class ProgressEvent(AgentEvent):
     graphs: NonNegativeInt
 
 
-class KnobsApplied(Record):
-    """What really holds in the training process."""
+class KnobsApplied(KnobsAsked):
+    """What of the loader's knobs really holds in the training process."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
-    batch_size: int | None
-    num_workers: int | None
-    prefetch_factor: int | None
-    pin_memory: bool | None
-    persistent_workers: bool | None
     addressed: bool
     """Whether the loader that trains is the one that the address meant."""
     roots_applied: tuple[RootSeen, ...]

@@ -15,7 +15,7 @@ from pydantic import (
 from tunekit.records.base import SCHEMA_VERSION, Record
 from tunekit.records.config import TrainConfig
 from tunekit.records.finding import Finding
-from tunekit.records.measurement import Interval
+from tunekit.records.interval import Interval
 from tunekit.records.recommendation import NoiseFloor, Tier
 from tunekit.records.run import Objective
 

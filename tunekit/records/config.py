@@ -1,5 +1,10 @@
-"""A value for every knob."""
+"""The knobs, one entry each, and a config: a value for every one of them.
 
+A knob that the agent can set is an entry of TABLE and a field of TrainConfig, of KnobsAsked and, where it
+belongs to the loader, of LoaderKnobs; the agent sets it by its name.
+"""
+
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self
 
@@ -7,17 +12,7 @@ from pydantic import NonNegativeInt, PositiveInt, model_validator
 
 from tunekit.records.base import Record
 
-LOADER_KNOBS = ("batch_size", "num_workers", "prefetch_factor", "pin_memory", "persistent_workers")
-"""Knobs of the training loader."""
-
-WORKER_KNOBS = ("prefetch_factor", "persistent_workers")
-"""Of these, the ones that mean nothing without workers."""
-
-MODEL_KNOBS = ("compile", "precision", "channels_last")
-"""Knobs that are applied to the root modules."""
-
-KNOBS = (*LOADER_KNOBS, *MODEL_KNOBS, "accumulate_grad_batches")
-"""Every knob, in the order in which it is shown."""
+KnobValue = bool | int | str | None
 
 USUAL_PREFETCH = 2
 """Batches that each worker keeps ready where nothing says otherwise: torch's own."""
@@ -34,6 +29,199 @@ class Precision(StrEnum):
     """bfloat16 autocast over float32 parameters."""
     FP16 = "fp16"
     """float16 autocast over float32 parameters; needs a gradient scaler in the script."""
+
+
+class Place(StrEnum):
+    """Where a knob lives in a script; what the agent can set it in, but for the loop."""
+
+    LOADER = "loader"
+    MODEL = "model"
+    LOOP = "loop"
+
+
+class Effect(StrEnum):
+    """What a knob changes in the numbers that a training computes, at most."""
+
+    EXACT = "exact"
+    """Nothing."""
+    ROUNDING = "rounding"
+    SAMPLE_ORDER = "order of samples"
+    """Which samples meet in a step."""
+    RANDOM_STREAM = "random stream"
+    """Which random numbers a sample is augmented with."""
+
+
+@dataclass(frozen=True)
+class Knob:
+    """What is known of a knob beside its value in a config; one without `least` or `choices` is a switch."""
+
+    name: str
+    place: Place
+    effect: Effect
+    least: int | None = None
+    """Of whole numbers."""
+    choices: tuple[str, ...] = ()
+    """The only values, where they are words."""
+    needs_workers: bool = False
+    off: KnobValue = False
+    """Its value without effect: what it has without workers, where it needs them."""
+    can_be_bounded: bool = False
+    """Whether `--range` bounds it."""
+    label: str = ""
+    """What a line of knobs calls a switch that is on; its name where nothing else is said."""
+    option_names: tuple[str, ...] = ()
+    """What people call it, in small letters and digits; the clearest first."""
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether it is true or false."""
+        return self.least is None and not self.choices
+
+    @property
+    def shown(self) -> str:
+        """Its word in a line of knobs."""
+        return self.label or self.name
+
+
+def _names(words: str) -> tuple[str, ...]:
+    return tuple(words.split())
+
+
+TABLE = (
+    Knob(
+        "batch_size",
+        Place.LOADER,
+        Effect.SAMPLE_ORDER,
+        least=1,
+        can_be_bounded=True,
+        option_names=_names(
+            """
+            batchsize perdevicetrainbatchsize trainbatchsize microbatchsize perdevicebatchsize
+            pergpubatchsize pergputrainbatchsize batchsizeperdevice batchsizepergpu
+            devicebatchsize localbatchsize minibatchsize batchsizetrain trainbatch batch bsz bs
+            mbs b samplespergpu imgspergpu imsperbatch maxsentences globalbatchsize
+            totalbatchsize
+            """
+        ),
+    ),
+    Knob(
+        "num_workers",
+        Place.LOADER,
+        Effect.RANDOM_STREAM,
+        least=0,
+        off=0,
+        can_be_bounded=True,
+        option_names=_names(
+            """
+            numworkers dataloadernumworkers loadernumworkers numdataloaderworkers
+            dataloaderworkers loaderworkers dataworkers workerspergpu workers worker nworkers
+            nworker numthreads nthreads jobs j
+            """
+        ),
+    ),
+    Knob(
+        "prefetch_factor",
+        Place.LOADER,
+        Effect.EXACT,
+        least=1,
+        needs_workers=True,
+        off=None,
+        can_be_bounded=True,
+        option_names=_names("prefetchfactor dataloaderprefetchfactor prefetchbatches prefetch"),
+    ),
+    Knob(
+        "pin_memory",
+        Place.LOADER,
+        Effect.EXACT,
+        label="pinned",
+        option_names=_names("pinmemory dataloaderpinmemory pinmem"),
+    ),
+    Knob(
+        "persistent_workers",
+        Place.LOADER,
+        Effect.RANDOM_STREAM,
+        needs_workers=True,
+        label="persistent",
+        option_names=_names("persistentworkers dataloaderpersistentworkers"),
+    ),
+    Knob(
+        "compile",
+        Place.MODEL,
+        Effect.ROUNDING,
+        option_names=_names("torchcompile compile usecompile compilemodel torchcompilemodel"),
+    ),
+    Knob(
+        "precision",
+        Place.MODEL,
+        Effect.ROUNDING,
+        choices=tuple(Precision),
+        off=Precision.FP32,
+        option_names=_names("precision mixedprecision ampdtype dtype torchdtype"),
+    ),
+    Knob("channels_last", Place.MODEL, Effect.ROUNDING, option_names=_names("channelslast")),
+    Knob(
+        "accumulate_grad_batches",
+        Place.LOOP,
+        Effect.SAMPLE_ORDER,
+        least=1,
+        off=1,
+        option_names=_names(
+            """
+            accumulategradbatches gradientaccumulationsteps gradaccumulationsteps
+            gradientaccumulation gradaccumulation accumulationsteps gradaccumsteps accumsteps
+            gradaccum accumiter accumulate accum updatefreq itersize
+            """
+        ),
+    ),
+)
+"""Every knob, in the order in which they are shown."""
+
+KNOB = {knob.name: knob for knob in TABLE}
+"""The table by name."""
+
+KNOBS = tuple(KNOB)
+
+LOADER_KNOBS = tuple(knob.name for knob in TABLE if knob.place is Place.LOADER)
+"""Knobs of the training loader."""
+
+MODEL_KNOBS = tuple(knob.name for knob in TABLE if knob.place is Place.MODEL)
+"""Knobs that are applied to the root modules."""
+
+INJECTED_KNOBS = (*LOADER_KNOBS, *MODEL_KNOBS)
+"""Knobs that the agent can set inside the process."""
+
+SWITCH_KNOBS = tuple(knob.name for knob in TABLE if knob.is_switch)
+"""Knobs that are true or false."""
+
+NUMERIC_KNOBS = tuple(knob.name for knob in TABLE if knob.can_be_bounded)
+"""Knobs that `--range` can bound."""
+
+WORKER_KNOBS = {knob.name: knob.off for knob in TABLE if knob.needs_workers}
+"""Knobs that mean nothing without workers, with what they then are."""
+
+
+class LoaderKnobs(Record):
+    """The loader's knobs as they are in a training process."""
+
+    batch_size: PositiveInt | None
+    """None where the script batches by itself."""
+    num_workers: NonNegativeInt
+    prefetch_factor: PositiveInt | None
+    pin_memory: bool
+    persistent_workers: bool
+
+
+class KnobsAsked(Record):
+    """Knob values to set inside the process; None leaves what the script has."""
+
+    batch_size: int | None = None
+    num_workers: int | None = None
+    prefetch_factor: int | None = None
+    pin_memory: bool | None = None
+    persistent_workers: bool | None = None
+    compile: bool | None = None
+    precision: Precision | None = None
+    channels_last: bool | None = None
 
 
 class TrainConfig(Record):
@@ -72,10 +260,16 @@ class TrainConfig(Record):
         prefetch as many batches as torch has it, where nothing was said.
         """
         if values.get("num_workers", self.num_workers) == 0:
-            values |= {"prefetch_factor": None, "persistent_workers": False}
+            values |= WORKER_KNOBS
         elif self.prefetch_factor is None:
             values.setdefault("prefetch_factor", USUAL_PREFETCH)
         return super().changed(**values)
+
+    @property
+    def switched_on(self) -> list[str]:
+        """Words of the switches that are on, those of the workers first."""
+        switches = sorted((knob for knob in TABLE if knob.is_switch), key=lambda knob: not knob.needs_workers)
+        return [knob.shown for knob in switches if getattr(self, knob.name)]
 
     @property
     def queue_batches(self) -> int:

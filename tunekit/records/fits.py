@@ -6,7 +6,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 
 from tunekit.records.base import Record
 from tunekit.records.config import Precision
-from tunekit.records.measurement import Interval
+from tunekit.records.interval import Interval
 from tunekit.records.prediction import DevicePrediction, OutsideTorch
 from tunekit.records.run import TargetRecord
 

@@ -5,7 +5,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from tunekit.records.base import Record
 from tunekit.records.config import TrainConfig
 from tunekit.records.finding import Finding
-from tunekit.records.measurement import Interval
+from tunekit.records.interval import Interval
 from tunekit.records.recommendation import NoiseFloor
 from tunekit.records.run import FixedKnob, TargetRecord
 from tunekit.records.trial import TrialRecord

@@ -1,26 +1,11 @@
 """What one trial measured."""
 
-from typing import Self
-
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from tunekit.records.attribution import BatchSeen, DeviceParts, LoaderWork, ModelBytes, StepParts
 from tunekit.records.base import Record
+from tunekit.records.config import LoaderKnobs
 from tunekit.records.details import Details
-
-
-class Interval(Record):
-    """A figure with the range that it lies in."""
-
-    value: float
-    low: float
-    high: float
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if not self.low <= self.value <= self.high:
-            raise ValueError(f"interval must be ordered, got {self.low} <= {self.value} <= {self.high}")
-        return self
 
 
 class DeviceSeen(Record):
@@ -38,7 +23,7 @@ class DeviceSeen(Record):
     """Such as "00000000:65:00.0"; None on a CPU and from torch below 2.8."""
 
 
-class LoopMeasurement(Record):
+class LoopMeasurement(LoaderKnobs):
     """The training loop, as the agent saw it from inside the process."""
 
     device: DeviceSeen
@@ -46,12 +31,6 @@ class LoopMeasurement(Record):
     """Processes that train together; rank 0 is measured, peaks are the maximum over ranks."""
     has_loader: bool = True
     """Whether a DataLoader makes the batches; the script by itself otherwise."""
-    batch_size: PositiveInt | None
-    """Of the training loader as it really ran; None when the script batches by itself."""
-    num_workers: NonNegativeInt
-    prefetch_factor: PositiveInt | None
-    pin_memory: bool
-    persistent_workers: bool
     compile_graphs: NonNegativeInt
     """Graphs that torch.compile captured in this process."""
     float32_matmul_precision: str | None

@@ -5,7 +5,7 @@ from enum import StrEnum
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from tunekit.records.base import Record
-from tunekit.records.measurement import Interval
+from tunekit.records.interval import Interval
 from tunekit.records.recommendation import Tier
 
 

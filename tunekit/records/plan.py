@@ -8,7 +8,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_va
 from tunekit.records.base import SCHEMA_VERSION, Record
 from tunekit.records.config import Precision
 from tunekit.records.finding import Finding
-from tunekit.records.measurement import Interval
+from tunekit.records.interval import Interval
 
 
 class PlanAssumptions(Record):

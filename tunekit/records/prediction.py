@@ -7,7 +7,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, Pos
 
 from tunekit.records.base import Record
 from tunekit.records.config import Precision, TrainConfig
-from tunekit.records.measurement import Interval
+from tunekit.records.interval import Interval
 from tunekit.records.step_trace import Purpose
 
 

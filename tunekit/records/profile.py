@@ -129,6 +129,16 @@ class Profile(Record):
     """Whether it was made up from what the device says of itself, since no profile has its name."""
 
     @property
+    def capacity_bytes(self) -> int | None:
+        """Memory as torch sees it, else as the driver does; None where it is not known."""
+        return self.torch_memory_bytes or self.memory_bytes
+
+    @property
+    def has_own_memory(self) -> bool:
+        """Whether it is of a GPU whose own memory is known: not a CPU, nor an Apple chip."""
+        return not self.is_cpu and self.capacity_bytes is not None
+
+    @property
     def is_cpu(self) -> bool:
         """Whether this is the profile of training without an accelerator."""
         return self.id == "cpu"

@@ -8,7 +8,7 @@ from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveIn
 from tunekit.records.base import Record
 from tunekit.records.config import TrainConfig
 from tunekit.records.details import LargestSeen
-from tunekit.records.measurement import Interval
+from tunekit.records.interval import Interval
 
 
 class Tier(StrEnum):

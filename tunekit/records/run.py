@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 
 from tunekit.records.base import SCHEMA_VERSION, Record
-from tunekit.records.config import TrainConfig
+from tunekit.records.config import KnobValue, TrainConfig
 from tunekit.records.finding import Finding
 from tunekit.records.host import Host
 from tunekit.records.model_summary import ModelSummary
@@ -15,8 +15,7 @@ from tunekit.records.profile import Profile
 from tunekit.records.recommendation import MissingTier, NoiseFloor, Recommendation, ScalingRow
 from tunekit.records.target import Discovery, Target
 from tunekit.records.trial import TrialRecord
-
-KnobValue = bool | int | str | None
+from tunekit.records.trials import Trials
 
 
 class FixedKnob(Record):
@@ -118,10 +117,14 @@ class TargetRecord(Record):
     trials: tuple[TrialRecord, ...] = ()
 
     @property
+    def history(self) -> Trials:
+        """The trials by what they were run for."""
+        return Trials(self.trials)
+
+    @property
     def discovery(self) -> Discovery | None:
         """What is known of the target: the first complete discovery, else the last partial one."""
-        seen = [trial.discovery for trial in self.trials if trial.discovery is not None]
-        return next((one for one in seen if one.complete), seen[-1] if seen else None)
+        return self.history.discovery
 
     @property
     def world_size(self) -> int:
@@ -169,7 +172,7 @@ class Run(TargetRecord):
     @property
     def baseline(self) -> TrialRecord | None:
         """The first baseline trial."""
-        return next((trial for trial in self.trials if trial.role == "baseline"), None)
+        return self.history.baseline
 
     @property
     def baseline_config(self) -> TrainConfig | None:

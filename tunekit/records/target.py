@@ -6,6 +6,7 @@ from typing import Self
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from tunekit.records.base import Record
+from tunekit.records.config import LoaderKnobs
 
 
 class BindingKind(StrEnum):
@@ -95,7 +96,7 @@ class LoaderAddress(Record):
     size is set there."""
 
 
-class LoaderSeen(Record):
+class LoaderSeen(LoaderKnobs):
     """One DataLoader as the baseline's script built it."""
 
     address: LoaderAddress
@@ -103,12 +104,6 @@ class LoaderSeen(Record):
     """Class name of the data set."""
     dataset_samples: NonNegativeInt | None
     """Length of the data set; None for one without a length."""
-    batch_size: PositiveInt | None
-    """None when the script batches by itself."""
-    num_workers: NonNegativeInt
-    prefetch_factor: PositiveInt | None
-    pin_memory: bool
-    persistent_workers: bool
     drop_last: bool
     iterable: bool
     shards_itself: bool = False

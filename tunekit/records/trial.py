@@ -1,7 +1,5 @@
 """One trial on disk: what was asked, what came of it."""
 
-import math
-from collections.abc import Iterable
 from enum import StrEnum
 from typing import Literal, Self
 
@@ -150,27 +148,3 @@ class TrialRecord(Record):
     def is_abandoned(self) -> bool:
         """Whether it was given up early as too slow: its rate is real, wide, and no ground for a choice."""
         return self.measurement is not None and self.measurement.loop.is_abandoned
-
-
-def without_superseded(records: Iterable[TrialRecord]) -> list[TrialRecord]:
-    """Return the records without the search trials whose config another one measured with more certainty.
-
-    A trial that was disturbed is run again, and one that was given up may be run to its end: the surer of
-    the two stands for the config.
-    """
-    kept = list(records)
-    surest: dict[TrainConfig | None, TrialRecord] = {}
-    for record in filter(_is_measured_search, kept):
-        known = surest.setdefault(record.config, record)
-        if _uncertainty(record) < _uncertainty(known):
-            surest[record.config] = record
-    return [one for one in kept if not _is_measured_search(one) or surest[one.config] is one]
-
-
-def _is_measured_search(record: TrialRecord) -> bool:
-    return record.role is TrialRole.SEARCH and record.measurement is not None
-
-
-def _uncertainty(record: TrialRecord) -> tuple[bool, float]:
-    interval = record.measurement.loop.rate_interval_relative if record.measurement else None
-    return record.is_abandoned, math.inf if interval is None else interval

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tunekit.plain_text import printable
 from tunekit.records.config import Precision
 from tunekit.records.fits import AskedBatch, FitsRun, GpuFacts, Verdict
-from tunekit.records.measurement import Interval
+from tunekit.records.interval import Interval
 from tunekit.records.prediction import DevicePrediction, PredictedFit
 from tunekit.report.columns import Column
 from tunekit.report.memory_bar import memory_bar

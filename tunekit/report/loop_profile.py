@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from tunekit.plain_text import printable
 from tunekit.recommend.noise import verdict
 from tunekit.records.finding import Severity
+from tunekit.records.interval import Interval
 from tunekit.records.loop_profile import Contender, LoopProfile, ProfileOptions
-from tunekit.records.measurement import Interval, Measurement
+from tunekit.records.measurement import Measurement
 from tunekit.records.run import RunStatus
 from tunekit.records.trial import TrialRecord
 from tunekit.report.commands import command_text

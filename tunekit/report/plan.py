@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tunekit.plain_text import printable
 from tunekit.records.finding import Finding
-from tunekit.records.measurement import Interval
+from tunekit.records.interval import Interval
 from tunekit.records.plan import Choice, How, Plan, PlanRow
 from tunekit.report.columns import Column, fitted_table
 from tunekit.report.plan_assumptions import assumptions

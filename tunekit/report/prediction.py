@@ -1,6 +1,5 @@
 """What was predicted of the GPU that a search was asked for, in sentences. Pure."""
 
-from tunekit.recommend.room import has_own_memory
 from tunekit.records.prediction import Correction, DevicePrediction, PredictedFit
 from tunekit.records.run import Run
 from tunekit.report.table import Basis, Passage
@@ -59,7 +58,7 @@ def _size_text(batch_size: int, prediction: DevicePrediction) -> str:
 
 
 def _why_nothing(run: Run) -> str:
-    if not has_own_memory(run.profile):
+    if not run.profile.has_own_memory:
         return f"VRAM is n/a: the memory of {run.profile.id} is unknown"
     return f"VRAM and speed are n/a: {run.profile.id} does not compute in the script's own precision"
 

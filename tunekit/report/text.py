@@ -8,7 +8,7 @@ from tunekit.plain_text import printable
 from tunekit.records.config import KNOBS, Precision, TrainConfig
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Host, SandboxKind
-from tunekit.records.measurement import Interval
+from tunekit.records.interval import Interval
 from tunekit.records.target import Discovery, Target
 from tunekit.records.trial import TrialRecord
 from tunekit.units import bytes_text, count_text, digits_text, rate_text
@@ -127,19 +127,9 @@ def config_text(config: TrainConfig | None, own: Discovery | None = None) -> str
     loader = f"workers {config.num_workers}"
     if config.prefetch_factor:
         loader += f" x prefetch {config.prefetch_factor}"
-    flags = [
-        text
-        for on, text in (
-            (config.persistent_workers, "persistent"),
-            (config.pin_memory, "pinned"),
-            (config.compile, "compile"),
-            (config.channels_last, "channels_last"),
-        )
-        if on
-    ]
     steps = config.accumulate_grad_batches
     batch = f"batch {config.batch_size}" + (f" x {steps} accumulated" if steps > 1 else "")
-    return ", ".join([batch, loader, own_precision_text(config, own), *flags])
+    return ", ".join([batch, loader, own_precision_text(config, own), *config.switched_on])
 
 
 def own_precision_text(config: TrainConfig, found: Discovery | None) -> str:

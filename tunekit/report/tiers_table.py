@@ -7,7 +7,6 @@ from tunekit.recommend.noise import mean_of_known
 from tunekit.recommend.planned_training import planned_training
 from tunekit.recommend.ram_buffer import RamBuffer, measured_sample, ram_buffer, tier_sample
 from tunekit.recommend.tiers import base_ram_bytes
-from tunekit.recommend.trials_of import measurements_of
 from tunekit.records.config import TrainConfig
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Objective, Run
@@ -93,7 +92,7 @@ def ram_text(tier: Recommendation, run: Run) -> str:
 
 def baseline_column(run: Run) -> Column:
     """The baseline by its fresh confirming processes, or by its one trial while there are none."""
-    measured = measurements_of(run, None)
+    measured = [one.measurement for one in run.history.evidence(None)]
     loops = [one.loop for one in measured]
     rate = mean_of_known([loop.rate_samples_per_s for loop in loops])
     pace = mean_of_known([loop.epoch_it_per_s for loop in loops])

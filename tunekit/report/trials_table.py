@@ -119,16 +119,9 @@ def _reason(record: TrialRecord) -> str:
 def _knobs(config: TrainConfig | None) -> list[tuple[str, Key]]:
     if config is None:
         return [("n/a", None)] * 6
-    others = [
-        name
-        for name, on in (
-            ("persistent", config.persistent_workers),
-            ("pinned", config.pin_memory),
-            ("channels_last", config.channels_last),
-            (f"{config.accumulate_grad_batches} accumulated", config.accumulate_grad_batches > 1),
-        )
-        if on
-    ]
+    steps = config.accumulate_grad_batches
+    others = [word for word in config.switched_on if word != "compile"]
+    others += [f"{steps} accumulated"] if steps > 1 else []
     compiles = value_text(config.compile)
     return [
         (f"{config.batch_size:,}", config.batch_size),

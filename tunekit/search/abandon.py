@@ -14,7 +14,8 @@ from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.recommendation import NoiseFloor, Tier
 from tunekit.records.run import SearchOptions
 from tunekit.records.trial import TrialRecord
-from tunekit.search.assemble import Trials, pick_tiers, run_noise
+from tunekit.records.trials import Trials
+from tunekit.search.assemble import pick_tiers, run_noise
 
 UNKNOWN_FLOOR = 0.10
 """By how much fresh processes of one config are taken to differ until the run has shown it."""

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tunekit.records.config import USUAL_PREFETCH, Precision, TrainConfig
+from tunekit.records.config import USUAL_PREFETCH, KnobValue, Precision, TrainConfig
 from tunekit.records.loop_profile import Ablation, AblationStep, Contender
 from tunekit.records.recommendation import NoiseFloor
-from tunekit.records.run import FixedKnob, KnobValue
+from tunekit.records.run import FixedKnob
 from tunekit.records.target import BindingKind
 from tunekit.records.trial import TrialRecord
 from tunekit.search.compare import contender, factor, product

@@ -2,12 +2,11 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tunekit.recommend.diagnose.device import POWER_CAP
 from tunekit.recommend.diagnose.loop import loop_findings
 from tunekit.recommend.diagnose.loop.gpus import FALL_OF_CLOCK
-from tunekit.recommend.largest import is_too_much, largest_findings, largest_of
+from tunekit.recommend.largest import largest_findings, largest_of
 from tunekit.recommend.learning_rate import base_learning_rate, follows_batch, global_batch, rule_of
 from tunekit.recommend.loss_guard import GuardedMode, Mode, barred_modes, guarded_modes, loss_findings
 from tunekit.recommend.noise import noise_floor
@@ -20,8 +19,8 @@ from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Host
 from tunekit.records.recommendation import MissingTier, NoiseFloor, Recommendation, ScalingRow, Tier
 from tunekit.records.run import Run, RunStatus, SearchOptions
-from tunekit.records.target import Discovery
-from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole, without_superseded
+from tunekit.records.trial import TrialRecord, TrialRole
+from tunekit.records.trials import Trials
 from tunekit.search.explain import explain
 from tunekit.search.predicted import corrected
 from tunekit.units import bytes_text, rate_text
@@ -39,75 +38,6 @@ _EXPLAINED = (RunStatus.FINISHED, RunStatus.INTERRUPTED)
 
 _BARRING = (Tier.CONSERVATIVE, Tier.BALANCED)
 """Tiers that don't take a mode whose losses are worse than the baseline's."""
-
-
-@dataclass(frozen=True)
-class Trials:
-    """The records of one run, by what they were run for."""
-
-    records: tuple[TrialRecord, ...]
-
-    @property
-    def baseline(self) -> TrialRecord | None:
-        """The first baseline trial; it may have failed."""
-        return next((record for record in self.records if record.role is TrialRole.BASELINE), None)
-
-    @property
-    def discovery(self) -> Discovery | None:
-        """What was learnt about the target: the first complete discovery, else the last partial one."""
-        seen = [record.discovery for record in self.records if record.discovery is not None]
-        return next((one for one in seen if one.complete), seen[-1] if seen else None)
-
-    @property
-    def candidates(self) -> tuple[TrialRecord, ...]:
-        """Measured baseline and search trials whose config no confirming process proved unfit.
-
-        Nor is one that needs no less device memory than what ran out of it on the data set's largest samples.
-        What was given up early as too slow is none: its rate says no more than that. Of a config that was
-        run twice the surer one is.
-        """
-        confirming = self.confirming
-        unfit = {r.config for r in confirming if r.failure and r.failure.kind is not OutcomeKind.REFUSED}
-        sure = without_superseded(self.records)
-        measured = (r for r in sure if r.role.is_candidate and r.measurement and not r.is_abandoned)
-        fit = (record for record in measured if record.config not in unfit)
-        return tuple(r for r in fit if r.config is None or not is_too_much(r.config, confirming))
-
-    @property
-    def confirmed(self) -> tuple[TrialRecord, ...]:
-        """The candidates that fresh processes confirmed.
-
-        A finished search chooses among them: the noise floor, known only after confirmation, can make
-        another config the smallest that is close enough, when there is no time left to confirm it.
-        """
-        confirmed = {record.config for record in self.confirming if record.measurement}
-        return tuple(record for record in self.candidates if record.config in confirmed)
-
-    @property
-    def searched(self) -> tuple[TrialRecord, ...]:
-        """Search trials, those that failed too."""
-        return tuple(record for record in self.records if record.role is TrialRole.SEARCH)
-
-    @property
-    def confirming(self) -> tuple[TrialRecord, ...]:
-        """Fresh interleaved processes."""
-        return tuple(record for record in self.records if record.role is TrialRole.CONFIRM)
-
-    @property
-    def baseline_confirm(self) -> tuple[TrialRecord, ...]:
-        """Fresh processes of the baseline."""
-        return tuple(record for record in self.confirming if record.is_baseline_config)
-
-    def keeps_global_batch(self, record: TrialRecord, options: SearchOptions) -> bool:
-        """Return whether a trial's config has the global batch that is asked for, if one is."""
-        if options.global_batch is None or record.config is None:
-            return options.global_batch is None
-        world_size = self.discovery.world_size if self.discovery else 1
-        return global_batch(record.config, world_size) == options.global_batch
-
-    def confirm_of(self, config: TrainConfig) -> tuple[TrialRecord, ...]:
-        """Return the fresh processes of one config."""
-        return tuple(record for record in self.confirming if record.config == config)
 
 
 def run_noise(trials: Trials) -> NoiseFloor | None:
@@ -131,7 +61,7 @@ def pick_tiers(
     allowed = [
         record
         for record in (trials.candidates if among is None else among)
-        if trials.keeps_global_batch(record, options)
+        if keeps_global_batch(record, trials, options)
     ]
     barred = barred_modes(trials.records)
     planned = planned_training(options, trials.records)
@@ -152,6 +82,14 @@ def pick_tiers(
         if record is not None:
             chosen[tier] = record
     return chosen
+
+
+def keeps_global_batch(record: TrialRecord, trials: Trials, options: SearchOptions) -> bool:
+    """Return whether a trial's config has the global batch that is asked for, if one is."""
+    if options.global_batch is None or record.config is None:
+        return options.global_batch is None
+    world_size = trials.discovery.world_size if trials.discovery else 1
+    return global_batch(record.config, world_size) == options.global_batch
 
 
 def _breaks_limit_on_largest(record: TrialRecord, tier: Tier, trials: Trials, host: Host) -> bool:
@@ -202,7 +140,7 @@ def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
             missing.append(result)
         else:
             own = trials.baseline
-            may_settle = own is None or trials.keeps_global_batch(own, run.options)
+            may_settle = own is None or keeps_global_batch(own, trials, run.options)
             settled.append(settle(result, against, earlier=settled) if may_settle else result)
     return run.changed(
         trials=trials.records,

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 
 from tunekit.recommend.noise import mean_interval, noise_floor, speedup
 from tunekit.records.config import TrainConfig
+from tunekit.records.interval import Interval
 from tunekit.records.loop_profile import Contender
-from tunekit.records.measurement import Interval, Measurement
+from tunekit.records.measurement import Measurement
 from tunekit.records.recommendation import NoiseFloor
 from tunekit.records.trial import TrialRecord
 

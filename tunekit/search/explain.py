@@ -5,14 +5,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tunekit.model.limit import limit_of
 from tunekit.model.observation import observations
-from tunekit.model.throughput import ThroughputModel
+from tunekit.model.throughput import ThroughputModel, limit_of
 from tunekit.recommend.noise import mean_interval
 from tunekit.recommend.recommendation import answer_of
-from tunekit.records.config import LOADER_KNOBS, MODEL_KNOBS, WORKER_KNOBS, TrainConfig
+from tunekit.records.config import INJECTED_KNOBS, WORKER_KNOBS, TrainConfig
 from tunekit.records.host import Host
-from tunekit.records.measurement import Interval, LoopMeasurement
+from tunekit.records.interval import Interval
+from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.model_summary import KnobWorth, ModelSummary, PredictedLimits
 from tunekit.records.recommendation import Recommendation, Tier
 from tunekit.records.trial import TrialRecord, TrialRole
@@ -64,7 +64,7 @@ def knobs_put_back(config: TrainConfig, before: TrainConfig) -> dict[str, TrainC
         before: the baseline's.
     """
     found = {}
-    for knob in (*LOADER_KNOBS, *MODEL_KNOBS):
+    for knob in INJECTED_KNOBS:
         if getattr(config, knob) == getattr(before, knob):
             continue
         moved = {knob: getattr(before, knob)}

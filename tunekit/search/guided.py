@@ -14,10 +14,11 @@ from tunekit.model.evidence import STEP_NOISE
 from tunekit.model.observation import observations
 from tunekit.model.throughput import Prediction, ThroughputModel
 from tunekit.recommend.planned_training import NOTHING_PLANNED, PlannedTraining
-from tunekit.records.config import KNOBS, TrainConfig
+from tunekit.records.config import KNOBS, KnobValue, TrainConfig
 from tunekit.records.host import Host
-from tunekit.records.run import KnobSpace, KnobValue
-from tunekit.records.trial import TrialRecord, without_superseded
+from tunekit.records.run import KnobSpace
+from tunekit.records.trial import TrialRecord
+from tunekit.records.trials import without_superseded
 from tunekit.search.confirm import expected_duration_s
 from tunekit.search.failures import chances_to_run
 from tunekit.search.fitting import chances_to_fit, fits_host

@@ -10,13 +10,13 @@ from tunekit.recommend.fits import Fits
 from tunekit.recommend.loader_elsewhere import usual_instance
 from tunekit.recommend.tiers import POLICIES
 from tunekit.recommend.traced import Unpredictable, other_size, trace_of
-from tunekit.records.config import Precision, TrainConfig
+from tunekit.records.config import KnobValue, Precision, TrainConfig
 from tunekit.records.details import Detail
-from tunekit.records.measurement import Interval
+from tunekit.records.interval import Interval
 from tunekit.records.prediction import Correction, DevicePrediction, OutsideTorch, PeakAt, PredictedFit
 from tunekit.records.profile import Profile
 from tunekit.records.recommendation import Tier
-from tunekit.records.run import KnobSpace, KnobValue, Run
+from tunekit.records.run import KnobSpace, Run
 from tunekit.records.target import BindingKind
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.search.reach import why_not_in_roots

@@ -7,8 +7,8 @@ import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.trial import FrozenTrial
 
-from tunekit.records.config import WORKER_KNOBS, TrainConfig
-from tunekit.records.run import KnobSpace, KnobValue
+from tunekit.records.config import WORKER_KNOBS, KnobValue, TrainConfig
+from tunekit.records.run import KnobSpace
 from tunekit.search.guided import Proposal
 
 

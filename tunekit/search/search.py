@@ -16,8 +16,9 @@ from tunekit.records.details import Detail
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import Run, RunStatus
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
+from tunekit.records.trials import Measured, Trials
 from tunekit.search.abandon import rate_to_beat
-from tunekit.search.assemble import Trials, assemble, is_barred
+from tunekit.search.assemble import assemble, is_barred
 from tunekit.search.budget import budget_s_of
 from tunekit.search.confirm import (
     FLOOR_PROCESSES,
@@ -309,7 +310,7 @@ class Search:
         for tier in ANSWERS:
             best = best_of(self._trials.candidates, self._planned)
             pick = self._time.picks.get(tier)
-            if best is None or (pick is not None and (pick is best or not pick.is_baseline_config)):
+            if best is None or (pick is not None and (pick is best.record or not pick.is_baseline_config)):
                 continue
             config = self._made_to_fit(best, tier, known)
             trial_s = expected_duration_s(self._records, config)
@@ -332,8 +333,8 @@ class Search:
                 smaller = config.changed(batch_size=max(1, config.batch_size // 2))
                 config = nearest(self._run.space, smaller)
 
-    def _made_to_fit(self, best: TrialRecord, tier: Tier, known: KnownTarget) -> TrainConfig:
-        mode = Mode.of(known.baseline) if is_barred(best, tier, barred_modes(self._records)) else None
+    def _made_to_fit(self, best: Measured, tier: Tier, known: KnownTarget) -> TrainConfig:
+        mode = Mode.of(known.baseline) if is_barred(best.record, tier, barred_modes(self._records)) else None
         return nearest(self._run.space, made_to_fit(best, tier, self._run.rank_host, mode))
 
     # --- numerics --------------------------------------------------------------------------

@@ -5,16 +5,13 @@ from collections.abc import Mapping, Sequence
 from tunekit.errors import EmptySpaceError, UsageError
 from tunekit.model.boundary import fit_boundary
 from tunekit.recommend.applicable import can_train_in_fp16
-from tunekit.records.config import KNOBS, WORKER_KNOBS, Precision, TrainConfig
-from tunekit.records.run import FixedKnob, KnobRange, KnobSpace, KnobValue, SearchOptions
+from tunekit.records.config import KNOB, KNOBS, NUMERIC_KNOBS, WORKER_KNOBS, KnobValue, Precision, TrainConfig
+from tunekit.records.run import FixedKnob, KnobRange, KnobSpace, SearchOptions
 from tunekit.records.target import BindingKind
 from tunekit.search.reach import Surroundings, reach_of
 from tunekit.trial.binding_syntax import values_possible
 from tunekit.trial.suggest import binding_hint
 from tunekit.units import duration_text
-
-NUMERIC_KNOBS = ("batch_size", "num_workers", "prefetch_factor")
-"""Knobs that `--range` can bound."""
 
 _BATCH_FACTORS = (0.25, 0.5, 1, 1.5, 2, 3, 4, 6, 8, 12, 16)
 _PREFETCH = (2, 4, 8)
@@ -60,7 +57,7 @@ def config_from(values: Mapping[str, KnobValue], space: Sequence[KnobSpace]) -> 
         if entry.batch_product is not None:
             chosen[entry.knob] = entry.batch_product // batch_size
     if chosen["num_workers"] == 0:
-        chosen["prefetch_factor"], chosen["persistent_workers"] = None, False
+        chosen |= WORKER_KNOBS
     elif chosen["prefetch_factor"] is None:
         chosen["prefetch_factor"] = next((v for v in _values(space, "prefetch_factor") if v), _PREFETCH[0])
     return TrainConfig.model_validate(chosen)
@@ -153,7 +150,8 @@ def _candidates(knob: str, around: Surroundings) -> tuple[KnobValue, ...]:
             return _precisions(around)
         case "accumulate_grad_batches":
             return (baseline.accumulate_grad_batches,)
-    return (False, True)
+    choices = KNOB[knob].choices
+    return tuple(dict.fromkeys((getattr(baseline, knob), *choices))) if choices else (False, True)
 
 
 def _why_single(knob: str, around: Surroundings) -> str:
@@ -321,8 +319,8 @@ def _fixed(entry: KnobSpace, value: KnobValue, around: Surroundings) -> KnobSpac
                 f"--fix {entry.knob}={value}: can't be set here ({entry.why_fixed}); the script has {present}"
             )
         return KnobSpace(knob=entry.knob, values=entry.values, why_fixed="fixed by --fix")
-    if entry.knob in (*NUMERIC_KNOBS, "accumulate_grad_batches"):
-        least = 0 if entry.knob == "num_workers" else 1
+    least = KNOB[entry.knob].least
+    if least is not None:
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise UsageError(f"--fix {entry.knob}={value}: must be a whole number, at least {least}")
     elif isinstance(present, bool) != isinstance(value, bool):
@@ -337,10 +335,9 @@ def _without_worker_knobs(space: tuple[KnobSpace, ...]) -> tuple[KnobSpace, ...]
     """Reduce prefetch_factor and persistent_workers to one value when there can be no workers."""
     if any(value != 0 for value in _values(space, "num_workers")):
         return space
-    inert = {"prefetch_factor": None, "persistent_workers": False}
     return tuple(
-        KnobSpace(knob=entry.knob, values=(inert[entry.knob],), why_fixed="no effect without workers")
-        if entry.knob in inert
+        KnobSpace(knob=entry.knob, values=(WORKER_KNOBS[entry.knob],), why_fixed="no effect without workers")
+        if entry.knob in WORKER_KNOBS
         else entry
         for entry in space
     )

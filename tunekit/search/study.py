@@ -14,10 +14,10 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from tunekit.memory.ram import OOM_SHARE, buffer_bytes, held_per_sample
 from tunekit.recommend.tiers import POLICIES, base_ram_bytes, violations
-from tunekit.records.config import TrainConfig
+from tunekit.records.config import KnobValue, TrainConfig
 from tunekit.records.host import Host
 from tunekit.records.recommendation import Tier
-from tunekit.records.run import KnobSpace, KnobValue
+from tunekit.records.run import KnobSpace
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.search.budget import FEW_TRIALS
 from tunekit.search.guided import ANY_TERMS, Guided, Proposal, Terms

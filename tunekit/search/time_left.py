@@ -1,6 +1,5 @@
 """What the time that a search has left has room for: trials, losses' guards, and confirmation. Pure."""
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,7 +10,8 @@ from tunekit.records.config import TrainConfig
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
-from tunekit.search.assemble import Trials, pick_tiers, run_noise
+from tunekit.records.trials import Trials
+from tunekit.search.assemble import pick_tiers, run_noise
 from tunekit.search.budget import (
     FEW_TRIALS,
     SEARCH_TRIALS,
@@ -139,7 +139,7 @@ class TimeLeft:
         best = best_of(confirmed, planned_training(self.run.options, self.records))
         if chosen is None or best is None or any(one.number == chosen.number for one in confirmed):
             return None
-        ratio = (chosen.rate_samples_per_s or 0.0) / (best.rate_samples_per_s or math.inf)
+        ratio = (chosen.rate_samples_per_s or 0.0) / best.loop.rate_samples_per_s
         return (chosen.number, ratio) if ratio > 1 + BALANCED_TOLERANCE else None
 
     def holds_rounds(self, *configs: TrainConfig, after_s: float = 0.0) -> bool:

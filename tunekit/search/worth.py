@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from tunekit.records.recommendation import NoiseFloor
 from tunekit.records.trial import TrialRecord
-from tunekit.search.assemble import Trials
+from tunekit.records.trials import Trials
 from tunekit.search.guided import LEAST_GAIN, Proposal, Terms
 from tunekit.search.study import Study
 from tunekit.units import rate_text

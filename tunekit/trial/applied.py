@@ -7,8 +7,8 @@ the command line or in a file is read back from the loop itself.
 import math
 from collections.abc import Mapping, Sequence
 
-from tunekit.records.agent_messages import KnobsAsked, LearntEvent
-from tunekit.records.config import LOADER_KNOBS, MODEL_KNOBS, Precision
+from tunekit.records.agent_messages import LearntEvent
+from tunekit.records.config import LOADER_KNOBS, MODEL_KNOBS, KnobsAsked, Precision
 from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.target import Discovery, RootSeen
 

@@ -18,11 +18,10 @@ from collections.abc import Sequence
 
 from tunekit.errors import UsageError
 from tunekit.near import did_you_mean
-from tunekit.records.config import LOADER_KNOBS, MODEL_KNOBS
+from tunekit.records.config import INJECTED_KNOBS, SWITCH_KNOBS
 from tunekit.records.target import Binding, BindingKind
 from tunekit.trial.spelling import (
     BINDABLE,
-    SWITCH_KNOBS,
     BoundValue,
     parse_spelling,
     parse_value,
@@ -90,7 +89,7 @@ def _binding(knob: str, how: str) -> Binding:
     if how == BindingKind.FIXED:
         return Binding(knob=knob, kind=BindingKind.FIXED)
     if how == BindingKind.INJECT:
-        if knob not in (*LOADER_KNOBS, *MODEL_KNOBS):
+        if knob not in INJECTED_KNOBS:
             raise UsageError(f"{knob} can't be injected; bind it to words, a file's key or a variable")
         return Binding(knob=knob, kind=BindingKind.INJECT)
     if how.startswith("env:"):

@@ -6,16 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tunekit.errors import TunekitError, UsageError
-from tunekit.records.agent_messages import KnobsAsked
-from tunekit.records.config import LOADER_KNOBS, MODEL_KNOBS, TrainConfig
+from tunekit.records.config import INJECTED_KNOBS, KnobsAsked, TrainConfig
 from tunekit.records.target import Binding, BindingKind, ScriptOption, Target
 from tunekit.trial.binding_syntax import PLACE
 from tunekit.trial.command_words import switch_in, value_in, with_switch, with_value, without_value
 from tunekit.trial.config_files import Scalar, read_key, with_values
 from tunekit.trial.spelling import BINDABLE, LEARNING_RATE, BoundValue, spelled, value_read, value_text
-
-INJECTED_KNOBS = (*LOADER_KNOBS, *MODEL_KNOBS)
-"""Knobs that the agent can set inside the process."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from tunekit.errors import TargetError
 from tunekit.hardware.nvml import Nvml
@@ -18,7 +18,7 @@ from tunekit.hardware.telemetry.gpu import GpuSampler
 from tunekit.hardware.telemetry.store import save_series
 from tunekit.hardware.telemetry.summary import summarise
 from tunekit.records.agent_messages import AgentRequest, Arithmetic
-from tunekit.records.config import Precision, TrainConfig
+from tunekit.records.config import KNOB, LOADER_KNOBS, WORKER_KNOBS, Precision, TrainConfig
 from tunekit.records.details import Detail
 from tunekit.records.host import SandboxKind
 from tunekit.records.measurement import DryLoop, DryRun, LoopMeasurement, Measurement
@@ -310,13 +310,10 @@ def baseline_config(evidence: Evidence) -> TrainConfig | None:
     loader = discovery.training_loader
     loop = evidence.done.loop if evidence.done else None
     measured_batch = (loop.batch_size or _mean_batch(loop)) if loop else None
-    workers = loader.num_workers if loader else 0
+    own: dict[str, Any] = {name: getattr(loader, name) if loader else KNOB[name].off for name in LOADER_KNOBS}
+    own["batch_size"] = own["batch_size"] or measured_batch or 1
     return TrainConfig(
-        batch_size=(loader.batch_size if loader else None) or measured_batch or 1,
-        num_workers=workers,
-        prefetch_factor=loader.prefetch_factor if loader and workers else None,
-        pin_memory=loader.pin_memory if loader else False,
-        persistent_workers=bool(loader and workers and loader.persistent_workers),
+        **own | ({} if own["num_workers"] else WORKER_KNOBS),
         compile=discovery.compiles or any(root.compiled for root in discovery.roots),
         precision=_baseline_precision(discovery),
         channels_last=any(root.channels_last for root in discovery.roots),

@@ -4,8 +4,7 @@ import math
 import re
 
 from tunekit.errors import UsageError
-from tunekit.records.config import KNOBS, Precision
-from tunekit.records.run import KnobValue
+from tunekit.records.config import KNOB, KNOBS, KnobValue
 from tunekit.records.target import Binding
 
 LEARNING_RATE = "lr"
@@ -13,9 +12,6 @@ LEARNING_RATE = "lr"
 
 BINDABLE = (*KNOBS, LEARNING_RATE)
 """Everything that a binding can be for."""
-
-SWITCH_KNOBS = ("pin_memory", "persistent_workers", "compile", "channels_last")
-"""Knobs that are true or false."""
 
 BoundValue = KnobValue | float
 """A value of a knob or of `lr`."""
@@ -32,19 +28,20 @@ def parse_value(knob: str, text: str) -> BoundValue:
         ValueError: the knob can't have such a value; the message says which it can have.
     """
     lowered = text.strip().lower()
-    if knob in SWITCH_KNOBS:
+    if knob == LEARNING_RATE:
+        return _positive_number(lowered)
+    known = KNOB[knob]
+    if known.is_switch:
         if lowered in _SWITCH_WORDS:
             return _SWITCH_WORDS[lowered]
         raise ValueError("true or false")
-    if knob == "precision":
-        if lowered in tuple(Precision):
-            return Precision(lowered)
-        raise ValueError(f"one of {', '.join(Precision)}")
-    if knob == LEARNING_RATE:
-        return _positive_number(lowered)
-    if knob == "prefetch_factor" and lowered in _NOTHING:
+    if known.off is None and lowered in _NOTHING:
         return None
-    least = 0 if knob == "num_workers" else 1
+    if known.choices:
+        if lowered in known.choices:
+            return known.choices[known.choices.index(lowered)]
+        raise ValueError(f"one of {', '.join(known.choices)}")
+    least = known.least or 0
     if not re.fullmatch(r"[0-9]{1,15}", lowered) or int(lowered) < least:
         raise ValueError(f"a whole number, at least {least}")
     return int(lowered)

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tunekit.errors import TunekitError, UnreadableError
-from tunekit.records.config import Precision
+from tunekit.records.config import SWITCH_KNOBS, Precision
 from tunekit.records.target import Binding, BindingKind, Discovery, OptionForm, ScriptOption, Target
 from tunekit.trial.applied import batch_contradicted
 from tunekit.trial.binding_syntax import PLACE, binding_text, parse_binding
 from tunekit.trial.config_files import all_keys
 from tunekit.trial.option_names import OPTION_NAMES, PRECISION_SWITCHES, is_of_training, plain_name
-from tunekit.trial.spelling import SWITCH_KNOBS, BoundValue, value_read
+from tunekit.trial.spelling import BoundValue, value_read
 from tunekit.untrusted import read_text
 
 _DIALECTS: tuple[dict[Precision, str], ...] = (

@@ -3,7 +3,7 @@
 import pytest
 from build_records import config, interval, recommendation, run
 
-from tunekit.records.measurement import Interval
+from tunekit.records.interval import Interval
 from tunekit.records.model_summary import KnobWorth, ModelSummary
 from tunekit.report.charts.chart import has_figures
 from tunekit.report.charts.knobs import knobs_chart

@@ -9,7 +9,7 @@ from tunekit.recommend.noise import larger_noise, unpaired_factor, verdict
 from tunekit.recommend.time_breakdown import DEVICE_PARTS, HOST_PARTS, have_device_parts
 from tunekit.records.comparison import AgainstReference, ComparedRun, RunComparison, Verdict
 from tunekit.records.finding import Finding, Severity
-from tunekit.records.measurement import Interval
+from tunekit.records.interval import Interval
 from tunekit.records.recommendation import NoiseFloor
 from tunekit.units import bytes_text, percent_text
 

@@ -10,7 +10,6 @@ from tunekit.recommend.noise import mean_interval
 from tunekit.recommend.ram_buffer import measured_sample, ram_buffer
 from tunekit.recommend.tiers import base_ram_bytes
 from tunekit.recommend.time_breakdown import SAMPLES, Seconds, mean_s
-from tunekit.recommend.trials_of import measurements_of
 from tunekit.records.comparison import ComparedRun, TimePart
 from tunekit.records.config import TrainConfig
 from tunekit.records.measurement import LoopMeasurement, Measurement
@@ -37,7 +36,7 @@ class Side:
     @cached_property
     def measured(self) -> list[Measurement]:
         """Its fresh processes; none where the baseline could not be measured."""
-        return measurements_of(self.run, self.chosen)
+        return [one.measurement for one in self.run.history.evidence(self.chosen)]
 
     @property
     def loop(self) -> LoopMeasurement:
@@ -52,7 +51,7 @@ class Side:
     @cached_property
     def baseline_rates(self) -> list[float]:
         """samples/s of each process of the run's own baseline."""
-        return [one.rate_samples_per_s for one in measurements_of(self.run, None)]
+        return [one.loop.rate_samples_per_s for one in self.run.history.evidence(None)]
 
     @property
     def config(self) -> TrainConfig | None:

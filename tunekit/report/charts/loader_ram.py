@@ -6,7 +6,6 @@ from tunekit.memory.base import BaseRam, base_ram
 from tunekit.memory.ram import RamVerdict
 from tunekit.memory.ram_grid import GridCell, ram_grid
 from tunekit.recommend.ram_buffer import baseline_sample, tier_sample
-from tunekit.recommend.trials_of import measurements_of
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
 from tunekit.report.charts.chart import HeatCell, HeatMap
@@ -54,7 +53,7 @@ def _cells(
 ) -> tuple[tuple[GridCell, ...], str]:
     """Return the cells and what they go by; none where nothing was measured, or there is no loader."""
     config = best.config if best is not None else run.baseline_config
-    measured = measurements_of(run, best)
+    measured = [one.measurement for one in run.history.evidence(best)]
     if config is None or not measured or queue_is_needless(measured[0].loop):
         return (), ""
     own, shared = baseline_sample(run) if best is None else tier_sample(best, run)

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, replace
 
 from tunekit.recommend.noise import mean_of_known
-from tunekit.recommend.trials_of import records_of
 from tunekit.records.config import TrainConfig
-from tunekit.records.measurement import Interval, Measurement
+from tunekit.records.interval import Interval
+from tunekit.records.measurement import Measurement
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
@@ -44,13 +44,14 @@ def marked_configs(run: Run) -> tuple[Marked, ...]:
     found: list[Marked] = []
     own = run.baseline_config
     if own is not None:
-        records = records_of(run, None)
+        records = tuple(one.record for one in run.history.evidence(None))
         rate = mean_of_known([one.rate_samples_per_s or 0.0 for one in records], run.noise_floor)
         found.append(Marked((BASELINE,), own, rate, records, None))
     for tier in run.recommendations:
         place = next((place for place, one in enumerate(found) if one.config == tier.config), None)
         if place is None:
-            records, rate = records_of(run, tier), tier.rate_samples_per_s
+            records = tuple(one.record for one in run.history.evidence(tier))
+            rate = tier.rate_samples_per_s
             found.append(Marked((tier.tier.value,), tier.config, rate, records, tier))
             continue
         same = found[place]

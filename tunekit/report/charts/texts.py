@@ -1,7 +1,7 @@
 """What a chart writes beside its points. Pure."""
 
 from tunekit.plain_text import printable
-from tunekit.records.measurement import Interval
+from tunekit.records.interval import Interval
 from tunekit.records.trial import OutcomeKind, TrialRecord
 from tunekit.report.charts.chart import Point
 from tunekit.report.text import config_text, interval_text, is_too_wide

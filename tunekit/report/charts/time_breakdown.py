@@ -10,7 +10,6 @@ from tunekit.recommend.time_breakdown import (
     have_device_parts,
     mean_s,
 )
-from tunekit.recommend.trials_of import loops_of
 from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
@@ -26,9 +25,9 @@ def time_breakdown_chart(run: Run, best: Recommendation | None) -> Chart:
     By the device's clock where both have it: the host only queues work for a GPU, and waits wherever the
     queue is full. Else by the host's.
     """
-    loops = [(BASELINE, loops_of(run, None))]
+    loops = [(BASELINE, [one.loop for one in run.history.evidence(None)])]
     if best is not None and not best.is_baseline:
-        loops.append((best.tier.value, loops_of(run, best)))
+        loops.append((best.tier.value, [one.loop for one in run.history.evidence(best)]))
     known = [(name, each) for name, each in loops if each]
     by_device = have_device_parts([loop for _, each in known for loop in each])
     parts = DEVICE_PARTS if by_device else HOST_PARTS

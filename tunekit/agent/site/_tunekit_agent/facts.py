@@ -9,14 +9,12 @@ import traceback
 import types
 from typing import Any
 
+from .knobs import LOADER_KNOBS
+
 _LOADER_FACTS = (
     "dataset",
     "dataset_samples",
-    "batch_size",
-    "num_workers",
-    "prefetch_factor",
-    "pin_memory",
-    "persistent_workers",
+    *LOADER_KNOBS,
     "drop_last",
     "iterable",
     "shards_itself",

@@ -12,6 +12,7 @@ from typing import Any
 
 from . import facts
 from .host_memory import shm_used_bytes
+from .knobs import LOADER_KNOBS
 from .loader_info import LoaderInfo, means
 from .originals import time
 from .process import Owner
@@ -189,8 +190,8 @@ class LoaderWatch:
 
     def _set_knobs(self, arguments: dict, knobs: dict) -> None:
         """Put knobs into the constructor's bound arguments, legally for any worker count."""
-        for name in ("num_workers", "pin_memory", "prefetch_factor", "persistent_workers"):
-            if knobs.get(name) is not None:
+        for name in LOADER_KNOBS:
+            if name != "batch_size" and knobs.get(name) is not None:
                 arguments[name] = knobs[name]
         if not arguments.get("num_workers"):
             for name in ("prefetch_factor", "persistent_workers", "timeout", "multiprocessing_context"):

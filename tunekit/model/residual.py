@@ -39,25 +39,25 @@ class Weights:
     loader: Floats
 
 
-class Remainder:
+class Residual:
     """The processes after their observations; the amplitudes are those of the highest likelihood.
 
     Args:
         columns: of the trials.
         weights: of their halves.
-        leftovers: log step times less what the equations say.
+        residuals: log step times less what the equations say.
         noise: their deviations.
     """
 
-    def __init__(self, columns: Columns, weights: Weights, leftovers: Floats, noise: Floats) -> None:
+    def __init__(self, columns: Columns, weights: Weights, residuals: Floats, noise: Floats) -> None:
         self._columns, self._weights = columns, weights
         own = _kernels(columns, weights, columns, weights)
         found = []
         for amplitudes in itertools.product(_AMPLITUDES, _AMPLITUDES):
             kernel = _mixed(own, amplitudes) + np.diag(noise**2)
             inverse = np.linalg.inv(kernel)
-            solved = inverse @ leftovers
-            likelihood = -0.5 * float(leftovers @ solved) - 0.5 * float(np.linalg.slogdet(kernel)[1])
+            solved = inverse @ residuals
+            likelihood = -0.5 * float(residuals @ solved) - 0.5 * float(np.linalg.slogdet(kernel)[1])
             strange = np.log(np.array(amplitudes) / _BELIEVED_AMPLITUDE) / _BELIEVED_SPREAD
             found.append((likelihood - 0.5 * float(strange @ strange), amplitudes, inverse, solved))
         _, self.amplitudes, self._inverse, self._solved = max(found, key=lambda one: one[0])

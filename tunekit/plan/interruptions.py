@@ -1,4 +1,4 @@
-"""Training on a machine that may be taken away: how often to checkpoint, how long it takes.
+"""Training that is cut into pieces: by interruptions of a spot machine, and by sessions of limited length.
 
 Interruptions are taken as a Poisson process: the time to the next one does not depend on the last.
 
@@ -76,3 +76,44 @@ def spot_time_s(
     if interval_s >= work_s:
         return time_without_checkpoints_s(work_s, interrupted_every_s, restart_s)
     return time_with_checkpoints_s(work_s, interval_s, checkpoint_s, interrupted_every_s, restart_s)
+
+
+def sessions_needed(work_s: float, max_session_s: float, overhead_s: float) -> float:
+    """Return the least number of sessions that the work fits in.
+
+    Every session but the last ends with a checkpoint and every one but the first begins with a restart, so
+    n sessions hold n x max_session_s - (n - 1) x overhead_s of work.
+
+    Args:
+        work_s: time of the training itself.
+        max_session_s: longest session.
+        overhead_s: one checkpoint and one restart.
+
+    Returns:
+        A whole number; infinity when a session is too short to get anywhere.
+    """
+    if work_s <= max_session_s:
+        return 1.0
+    if overhead_s >= max_session_s:
+        return math.inf
+    return float(math.ceil((work_s - overhead_s) / (max_session_s - overhead_s)))
+
+
+def with_checkpoints_s(work_s: float, interval_s: float, checkpoint_s: float, max_session_s: float) -> float:
+    """Return the work with a checkpoint after every interval of it; what fits one session writes none.
+
+    Args:
+        work_s: time of the training itself.
+        interval_s: work between two checkpoints.
+        checkpoint_s: time to write one.
+        max_session_s: longest session.
+    """
+    if work_s <= max_session_s:
+        return work_s
+    return work_s * (1 + checkpoint_s / interval_s)
+
+
+def session_time_s(work_s: float, max_session_s: float, overhead_s: float) -> float:
+    """Return the time of all sessions together: the work, and what lies between two of them."""
+    sessions = sessions_needed(work_s, max_session_s, overhead_s)
+    return work_s + (sessions - 1) * overhead_s

@@ -1,11 +1,11 @@
-"""The remainder: what is left over is followed where it was seen, and forgotten far away."""
+"""The residual: what is left over is followed where it was seen, and forgotten far away."""
 
 import numpy as np
 import pytest
 from build_records import config
 
 from tunekit.model.columns import Columns
-from tunekit.model.remainder import Remainder, Weights
+from tunekit.model.residual import Residual, Weights
 
 HERE, NEAR, FAR = config(batch_size=32), config(batch_size=40), config(batch_size=32 * 64)
 
@@ -14,10 +14,10 @@ def weights(training: float, loader: float, count: int) -> Weights:
     return Weights(np.full(count, training), np.full(count, loader))
 
 
-def left_at(config_seen, leftovers: list[float], noise: float = 0.01) -> Remainder:
-    count = len(leftovers)
+def left_at(config_seen, residuals: list[float], noise: float = 0.01) -> Residual:
+    count = len(residuals)
     columns = Columns.of([config_seen] * count)
-    return Remainder(columns, weights(1.0, 0.0, count), np.array(leftovers), np.full(count, noise))
+    return Residual(columns, weights(1.0, 0.0, count), np.array(residuals), np.full(count, noise))
 
 
 def test_a_leftover_is_followed_at_its_config_fades_with_distance_and_grows_unsure():
@@ -42,11 +42,11 @@ def test_many_of_the_same_make_it_surer():
 
 
 def test_without_any_leftover_nothing_is_known():
-    empty = Remainder(Columns.of([]), weights(1.0, 0.0, 0), np.zeros(0), np.zeros(0))
+    empty = Residual(Columns.of([]), weights(1.0, 0.0, 0), np.zeros(0), np.zeros(0))
     mean, variance = empty.predict(Columns.of([HERE]), weights(1.0, 1.0, 1))
     assert mean[0] == 0.0
     assert variance[0] > 0.01
 
 
-def test_large_leftovers_are_taken_for_large_amplitudes():
+def test_large_residuals_are_taken_for_large_amplitudes():
     assert max(left_at(HERE, [1.0, 1.0]).amplitudes) > max(left_at(HERE, [0.01, 0.01]).amplitudes)

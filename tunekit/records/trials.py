@@ -1,0 +1,155 @@
+"""The trials of one run: by what they were run for, and those that were measured in a known config."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tunekit.records.config import TrainConfig
+from tunekit.records.measurement import LoopMeasurement, Measurement
+from tunekit.records.recommendation import Recommendation
+from tunekit.records.target import Discovery
+from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
+
+
+class Measured(NamedTuple):
+    """A trial of a known config that gave a measurement."""
+
+    record: TrialRecord
+    config: TrainConfig
+    measurement: Measurement
+
+    @property
+    def loop(self) -> LoopMeasurement:
+        """The training loop, as the agent saw it."""
+        return self.measurement.loop
+
+
+def measured(records: Iterable[TrialRecord]) -> list[Measured]:
+    """Return the trials that were measured, with what that makes certain, in their order."""
+    return [
+        Measured(record, record.config, record.measurement)
+        for record in records
+        if record.config is not None and record.measurement is not None
+    ]
+
+
+@dataclass(frozen=True)
+class Trials:
+    """The records of one run, by what they were run for."""
+
+    records: tuple[TrialRecord, ...]
+
+    @property
+    def baseline(self) -> TrialRecord | None:
+        """The first baseline trial; it may have failed."""
+        return next((record for record in self.records if record.role is TrialRole.BASELINE), None)
+
+    @property
+    def discovery(self) -> Discovery | None:
+        """What was learnt about the target: the first complete discovery, else the last partial one."""
+        seen = [record.discovery for record in self.records if record.discovery is not None]
+        return next((one for one in seen if one.complete), seen[-1] if seen else None)
+
+    @property
+    def candidates(self) -> tuple[TrialRecord, ...]:
+        """Measured baseline and search trials whose config no confirming process proved unfit.
+
+        Nor is one that needs no less device memory than what ran out of it on the data set's largest samples.
+        What was given up early as too slow is none: its rate says no more than that. Of a config that was
+        run twice the surer one is.
+        """
+        unfit = {r.config for r in self.confirming if r.failure and r.failure.kind is not OutcomeKind.REFUSED}
+        sure = without_superseded(self.records)
+        measured = (r for r in sure if r.role.is_candidate and r.measurement and not r.is_abandoned)
+        fit = (record for record in measured if record.config not in unfit)
+        return tuple(r for r in fit if r.config is None or not self._is_too_much(r.config))
+
+    @property
+    def confirmed(self) -> tuple[TrialRecord, ...]:
+        """The candidates that fresh processes confirmed.
+
+        A finished search chooses among them: the noise floor, known only after confirmation, can make
+        another config the smallest that is close enough, when there is no time left to confirm it.
+        """
+        confirmed = {record.config for record in self.confirming if record.measurement}
+        return tuple(record for record in self.candidates if record.config in confirmed)
+
+    @property
+    def searched(self) -> tuple[TrialRecord, ...]:
+        """Search trials, those that failed too."""
+        return tuple(record for record in self.records if record.role is TrialRole.SEARCH)
+
+    @property
+    def confirming(self) -> tuple[TrialRecord, ...]:
+        """Fresh interleaved processes."""
+        return tuple(record for record in self.records if record.role is TrialRole.CONFIRM)
+
+    @property
+    def baseline_confirm(self) -> tuple[TrialRecord, ...]:
+        """Fresh processes of the baseline."""
+        return tuple(record for record in self.confirming if record.is_baseline_config)
+
+    def confirm_of(self, config: TrainConfig) -> tuple[TrialRecord, ...]:
+        """Return the fresh processes of one config."""
+        return tuple(record for record in self.confirming if record.config == config)
+
+    def evidence(self, tier: Recommendation | None) -> list[Measured]:
+        """Return what the figures of a config come from: a tier's, or the baseline's for None.
+
+        Its fresh processes, else the trial that found it.
+        """
+        known = measured(self.records)
+        if tier is None:
+            own = [one for one in known if one.record.is_baseline_config]
+            return [one for one in own if one.record.round is not None] or own[:1]
+        confirming = [one for one in known if one.record.number in tier.confirm_trials]
+        return confirming or [one for one in known if one.record.number == tier.search_trial]
+
+    def _is_too_much(self, config: TrainConfig) -> bool:
+        """Return whether a config needs no less device memory than one that ran out of it when confirmed.
+
+        On a batch of the data set's largest samples; that depends on batch, precision, compile and
+        channels_last. What a confirming process of its own was measured with is believed before others.
+        """
+        if any(record.config == config and record.measurement for record in self.confirming):
+            return False
+        failed = (
+            record.config
+            for record in self.confirming
+            if record.failure and record.failure.largest and record.failure.kind is OutcomeKind.DEVICE_OOM
+        )
+        return any(
+            one is not None
+            and one.batch_size <= config.batch_size
+            and _memory_mode(one) == _memory_mode(config)
+            for one in failed
+        )
+
+
+def _memory_mode(config: TrainConfig) -> tuple[object, ...]:
+    return config.precision, config.compile, config.channels_last
+
+
+def without_superseded(records: Iterable[TrialRecord]) -> list[TrialRecord]:
+    """Return the records without the search trials whose config another one measured with more certainty.
+
+    A trial that was disturbed is run again, and one that was given up may be run to its end: the surer of
+    the two stands for the config.
+    """
+    kept = list(records)
+    surest: dict[TrainConfig | None, TrialRecord] = {}
+    for record in filter(_is_measured_search, kept):
+        known = surest.setdefault(record.config, record)
+        if _uncertainty(record) < _uncertainty(known):
+            surest[record.config] = record
+    return [one for one in kept if not _is_measured_search(one) or surest[one.config] is one]
+
+
+def _is_measured_search(record: TrialRecord) -> bool:
+    return record.role is TrialRole.SEARCH and record.measurement is not None
+
+
+def _uncertainty(record: TrialRecord) -> tuple[bool, float]:
+    interval = record.measurement.loop.rate_interval_relative if record.measurement else None
+    return record.is_abandoned, math.inf if interval is None else interval
