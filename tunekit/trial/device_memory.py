@@ -6,7 +6,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tunekit.hardware.nvml import GpuReading, Nvml
+from tunekit.hardware.gpu.nvml import GpuReading, Nvml
 
 _SLACK_BYTES = 64 << 20
 """Growth that is not waited for: the driver's own, or a desktop's."""

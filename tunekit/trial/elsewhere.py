@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tunekit.hardware.interpreter import is_python
+from tunekit.hardware.host.interpreter import is_python
 
 _IN_CONTAINER = "put tunekit into the container: docker run ... IMAGE tunekit search -- python train.py"
 _IN_JOB = "put tunekit into the job that trains: tunekit search -- python train.py in the job's own script"

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tunekit.errors import TargetError
-from tunekit.hardware.nvml import Nvml
-from tunekit.hardware.nvml_library import NvmlLibrary
+from tunekit.hardware.gpu.nvml import Nvml
 from tunekit.hardware.telemetry.gpu import GpuSampler
 from tunekit.hardware.telemetry.store import save_series
 from tunekit.hardware.telemetry.summary import summarise
@@ -129,7 +128,7 @@ class ProcessExecutor:
         self._limits = limits
         self._window_s = window_s
         self._hide_gpus = hide_gpus
-        self._nvml = nvml or NvmlLibrary()
+        self._nvml = nvml or Nvml()
         self._telemetry_store = telemetry_store
         self._device_memory_bytes = device_memory_bytes
         self._gpus = () if hide_gpus else tuple(gpus)

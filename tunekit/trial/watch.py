@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from tunekit.hardware.limits import oom_kills
+from tunekit.hardware.host.limits import oom_kills
 from tunekit.hardware.telemetry.gpu import GpuSampler
 from tunekit.hardware.telemetry.sampler import LoopSample, Sampler, Series
 from tunekit.hardware.telemetry.tree import TreeMeter

@@ -7,7 +7,7 @@ from typing import Any
 
 import psutil
 
-from tunekit.hardware.limits import shm_used_bytes
+from tunekit.hardware.host.limits import shm_used_bytes
 from tunekit.records.measurement import TreeMemory
 from tunekit.records.trial import MemoryPoint
 
