@@ -2,11 +2,11 @@
 
 import pytest
 from hardware.scripted_nvml import L4, T4, ScriptedNvml
+from hardware.telemetry.saved_series import load_series
 from real_trials import LIMITS, zoo_target
 
 from tunekit.hardware.gpu.nvml import GpuReading
 from tunekit.hardware.telemetry.sampler import Series
-from hardware.telemetry.saved_series import load_series
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.trial.executor import KnownTarget, ProcessExecutor, TrialSpec
 

@@ -2,98 +2,48 @@
 
 import re
 
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
 OPTION_NAMES = {
-    "batch_size": (
-        "batchsize",
-        "perdevicetrainbatchsize",
-        "trainbatchsize",
-        "microbatchsize",
-        "perdevicebatchsize",
-        "pergpubatchsize",
-        "pergputrainbatchsize",
-        "batchsizeperdevice",
-        "batchsizepergpu",
-        "devicebatchsize",
-        "localbatchsize",
-        "minibatchsize",
-        "batchsizetrain",
-        "trainbatch",
-        "batch",
-        "bsz",
-        "bs",
-        "mbs",
-        "b",
-        "samplespergpu",
-        "imgspergpu",
-        "imsperbatch",
-        "maxsentences",
-        "globalbatchsize",
-        "totalbatchsize",
+    "batch_size": _names(
+        "batchsize perdevicetrainbatchsize trainbatchsize microbatchsize perdevicebatchsize pergpubatchsize "
+        "pergputrainbatchsize batchsizeperdevice batchsizepergpu devicebatchsize localbatchsize "
+        "minibatchsize batchsizetrain trainbatch batch bsz bs mbs b samplespergpu imgspergpu imsperbatch "
+        "maxsentences globalbatchsize totalbatchsize"
     ),
-    "num_workers": (
-        "numworkers",
-        "dataloadernumworkers",
-        "loadernumworkers",
-        "numdataloaderworkers",
-        "dataloaderworkers",
-        "loaderworkers",
-        "dataworkers",
-        "workerspergpu",
-        "workers",
-        "worker",
-        "nworkers",
-        "nworker",
-        "numthreads",
-        "nthreads",
-        "jobs",
-        "j",
+    "num_workers": _names(
+        "numworkers dataloadernumworkers loadernumworkers numdataloaderworkers dataloaderworkers "
+        "loaderworkers dataworkers workerspergpu workers worker nworkers nworker numthreads nthreads jobs j"
     ),
-    "prefetch_factor": ("prefetchfactor", "dataloaderprefetchfactor", "prefetchbatches", "prefetch"),
-    "accumulate_grad_batches": (
-        "accumulategradbatches",
-        "gradientaccumulationsteps",
-        "gradaccumulationsteps",
-        "gradientaccumulation",
-        "gradaccumulation",
-        "accumulationsteps",
-        "gradaccumsteps",
-        "accumsteps",
-        "gradaccum",
-        "accumiter",
-        "accumulate",
-        "accum",
-        "updatefreq",
-        "itersize",
+    "prefetch_factor": _names("prefetchfactor dataloaderprefetchfactor prefetchbatches prefetch"),
+    "accumulate_grad_batches": _names(
+        "accumulategradbatches gradientaccumulationsteps gradaccumulationsteps gradientaccumulation "
+        "gradaccumulation accumulationsteps gradaccumsteps accumsteps gradaccum accumiter accumulate accum "
+        "updatefreq itersize"
     ),
-    "precision": ("precision", "mixedprecision", "ampdtype", "dtype", "torchdtype"),
-    "compile": ("torchcompile", "compile", "usecompile", "compilemodel", "torchcompilemodel"),
-    "channels_last": ("channelslast",),
-    "pin_memory": ("pinmemory", "dataloaderpinmemory", "pinmem"),
-    "persistent_workers": ("persistentworkers", "dataloaderpersistentworkers"),
-    "lr": ("learningrate", "lr", "maxlr", "baselr", "lrbase", "initiallr", "initlr", "peaklr", "lr0"),
+    "precision": _names("precision mixedprecision ampdtype dtype torchdtype"),
+    "compile": _names("torchcompile compile usecompile compilemodel torchcompilemodel"),
+    "channels_last": _names("channelslast"),
+    "pin_memory": _names("pinmemory dataloaderpinmemory pinmem"),
+    "persistent_workers": _names("persistentworkers dataloaderpersistentworkers"),
+    "lr": _names("learningrate lr maxlr baselr lrbase initiallr initlr peaklr lr0"),
 }
 """Plain names by knob, and of `lr`; the clearest first."""
 
 PRECISION_SWITCHES = {
-    "bf16": "bf16",
-    "usebf16": "bf16",
-    "fp16": "fp16",
-    "usefp16": "fp16",
-    "half": "fp16",
-    "amp": None,
-    "useamp": None,
-    "mixedprecision": None,
-    "usemixedprecision": None,
-    "autocast": None,
+    **dict.fromkeys(_names("bf16 usebf16"), "bf16"),
+    **dict.fromkeys(_names("fp16 usefp16 half"), "fp16"),
+    **dict.fromkeys(_names("amp useamp mixedprecision usemixedprecision autocast"), None),
 }
 """Switches of a precision, by plain name, with the one that they mean; None where the script decides."""
 
 ALL_NAMES = tuple(sorted({name for names in OPTION_NAMES.values() for name in names} | {*PRECISION_SWITCHES}))
 """What the agent is asked for."""
 
-_NOT_OF_TRAINING = frozenset(
-    ("eval", "evaluation", "val", "valid", "validation", "test", "predict", "inference")
-)
+_NOT_OF_TRAINING = frozenset(_names("eval evaluation val valid validation test predict inference"))
 
 
 def plain_name(name: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tunekit.trial.agentless import AgentlessTorch
+from tunekit.trial.processes import AgentlessTorch
 
 IMAGE = 140_720_000_000_000
 
