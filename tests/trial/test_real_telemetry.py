@@ -19,7 +19,7 @@ BUSY = GpuReading(utilization_percent=80.0, used_bytes=3e9, power_w=60.0)
 def trial(tmp_path_factory: pytest.TempPathFactory) -> tuple[TrialRecord, dict[str, Series]]:
     """A trial with two workers beside two GPUs, one of whose drivers gives up half-way."""
     folder = tmp_path_factory.mktemp("run")
-    nvml = ScriptedNvml([T4, L4], used=([0], [0]), readings={0: [BUSY], 1: [BUSY]})
+    nvml = ScriptedNvml([T4, L4], readings={0: [BUSY], 1: [BUSY]})
     store = folder / "telemetry.zarr"
     executor = ProcessExecutor(
         zoo_target("plain_with_validation.py"),

@@ -8,7 +8,6 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from tempfile import TemporaryFile
-from types import TracebackType
 from typing import IO, Any, Self
 
 from tunekit.units import MIB
@@ -78,14 +77,12 @@ class ChildProbe:
             raise NoReplyError(f"can't be started: {reason}") from error
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._process.stdin is not None:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
         try:
-            self._process.wait(_END_S if kind is None else 0)
+            self._process.wait(_END_S if error[0] is None else 0)
         except subprocess.TimeoutExpired:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)

@@ -213,13 +213,9 @@ def _profile_files(folder: Path) -> list[Path]:
     return sorted(path for path in files if not path.name.startswith("."))
 
 
-def _tokens(name: str) -> tuple[str, ...]:
-    return tuple(re.findall(r"[^\W_]+", name.lower()))
-
-
 def _model_tokens(name: str) -> tuple[str, ...]:
     """Return a name's words without those that only tell the vendor, unless it has no others."""
-    tokens = _tokens(name)
+    tokens = tuple(re.findall(r"[^\W_]+", name.lower()))
     return tuple(token for token in tokens if token not in _VENDOR_TOKENS) or tokens
 
 

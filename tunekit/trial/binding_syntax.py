@@ -211,7 +211,6 @@ def _file_binding(knob: str, match: re.Match[str]) -> Binding:
 
 
 def _value_words(knob: str, how: str) -> Binding:
-    """Return the binding to words that hold the value."""
     spelling: Spelling = ()
     places = how.count(PLACE)
     if places == 0:
@@ -237,7 +236,6 @@ def _are_switches(spelling: Spelling) -> bool:
 
 
 def _switch_words(knob: str, how: str) -> Binding:
-    """Return the binding to words that are there for true."""
     if knob not in SWITCH_KNOBS:
         what = "'--precision {fp32:32-true,bf16:bf16-mixed}'" if knob == "precision" else f"'{how} {PLACE}'"
         raise UsageError(f"{knob} is not true or false; say where its value goes, as in: {what}")

@@ -156,11 +156,6 @@ def _changed(
     lr: float | None,
     stale: Collection[str],
 ) -> dict[str, BoundValue]:
-    """Return the knobs to set, with their values.
-
-    Raises:
-        UsageError: nothing can set one of them.
-    """
     wanted: dict[str, BoundValue] = config.model_dump(mode="json") if config else {}
     present: dict[str, BoundValue] = baseline.model_dump(mode="json") if baseline else {}
     if lr is not None:
@@ -183,7 +178,6 @@ def _changed(
 
 
 def _is_reachable(target: Target, knob: str) -> bool:
-    """Return whether the agent or a binding can set the knob."""
     binding = target.binding_of(knob)
     return knob in INJECTED_KNOBS or (binding is not None and binding.kind is not BindingKind.INJECT)
 
@@ -217,7 +211,6 @@ def _file_of(target: Target, binding: Binding) -> Path:
 
 
 def _present_text(target: Target, binding: Binding) -> str | None:
-    """Return what stands in the binding's place, as text; None when nothing does."""
     if binding.kind is BindingKind.ARG:
         return _InCommand(target.command[_first_argument(target) :], binding).text()
     if binding.kind is BindingKind.ENV:
@@ -229,8 +222,6 @@ def _present_text(target: Target, binding: Binding) -> str | None:
 
 @dataclass(frozen=True)
 class _Occurrence:
-    """One place where a command has the words of a binding."""
-
     start: int
     form: Words
     value: str | None
@@ -288,7 +279,6 @@ class _InCommand:
 def _occurrences(
     words: Sequence[str], forms: Sequence[Words], spellings: Sequence[str] = ()
 ) -> Iterator[_Occurrence]:
-    """Yield the places of any of the forms, in order, none within another."""
     start = 0
     while start < len(words):
         found = next((seen for form in forms if (seen := _at(words, start, form, spellings))), None)
@@ -298,7 +288,6 @@ def _occurrences(
 
 
 def _at(words: Sequence[str], start: int, form: Words, spellings: Sequence[str]) -> _Occurrence | None:
-    """Return the occurrence of a form that begins at a word; None when none does."""
     there = words[start : start + len(form)]
     if len(there) < len(form):
         return None

@@ -85,7 +85,6 @@ def with_values(path: Path, values: Mapping[str, Scalar]) -> str:
 
 
 def _fitting(present: Scalar, value: Scalar) -> Scalar:
-    """Return the value in the type that the file has there."""
     if isinstance(value, str):
         return value if isinstance(present, str) else _plain(value)
     if isinstance(present, str) and value is not None and not isinstance(_plain(present), str):
@@ -121,7 +120,6 @@ def _missing(path: Path) -> str:
 
 
 def _parsed(path: Path, text: str) -> Any:
-    """Return the file's content as mappings, lists and scalars."""
     try:
         if path.suffix.lower() == ".json":
             return parse_json(text)
@@ -146,7 +144,6 @@ def _first_line(error: Exception) -> str:
 
 
 def _value_at(data: Any, key: str, path: Path) -> tuple[list[str | int], Scalar]:
-    """Return the steps to the value at a dotted key, and the value."""
     steps: list[str | int] = []
     parts, node = key.split("."), data
     while parts:
@@ -169,7 +166,6 @@ def _value_at(data: Any, key: str, path: Path) -> tuple[list[str | int], Scalar]
 
 
 def _step(node: Any, part: str) -> str | int | None:
-    """Return the key or index that a part of a dotted key means; None when there is none."""
     if isinstance(node, Mapping):
         number = int(part) if re.fullmatch(r"[0-9]{1,9}", part) else None
         return part if part in node else number if number in node else None
@@ -267,7 +263,6 @@ def _yaml_with(path: Path, text: str, steps: list[str | int], value: Scalar) -> 
 
 
 def _with_value(text: str, key: Node, held: Node, value: Scalar) -> str:
-    """Return the text with another value of a mapping's key."""
     after_key = key.end_mark.index
     if held.start_mark.index < after_key:  # an alias: the node stands where its anchor is
         alias = _ALIAS.match(text, after_key)

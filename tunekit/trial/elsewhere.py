@@ -100,7 +100,6 @@ def _commands_of(words: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def _shell_text(words: Sequence[str]) -> str | None:
-    """Return what a shell is to run by `-c`, None for any other command."""
     if not words or _name(words[0]) not in _SHELLS:
         return None
     options = [at for at, word in enumerate(words[:-1]) if word.startswith("-") and word.endswith("c")]

@@ -161,7 +161,6 @@ class ProcessExecutor:
         request: AgentRequest,
         evidence: Evidence,
     ) -> TrialRecord:
-        """Return the record of a trial whose tree is gone."""
         telemetry = self._telemetry_of(spec, evidence)
         result = measurement_of(
             evidence,
@@ -281,7 +280,6 @@ def _scratch_folder() -> tempfile.TemporaryDirectory[str]:
 
 
 def _config_seen(evidence: Evidence, result: Measurement | DryRun | Failure) -> TrainConfig | None:
-    """Return the script's own knob values; None where the loop or its batch size is not known."""
     is_unknown = isinstance(result, Failure) and result.kind is OutcomeKind.SAMPLES_UNKNOWN
     if evidence.learnt is None or is_unknown:
         return None

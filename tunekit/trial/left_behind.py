@@ -37,7 +37,6 @@ def secrets_of_target(target: Target, environment: Mapping[str, str]) -> Secrets
 
 
 def _settings_text(path: Path) -> str:
-    """Return the text of a settings file; an empty one for what is none, or can't be read."""
     try:
         if path.suffix not in _SETTINGS and path.name != ".env":
             return ""

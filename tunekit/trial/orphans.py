@@ -9,7 +9,6 @@ import contextlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from tunekit.trial import keeper
@@ -63,9 +62,7 @@ class Orphans:
         libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
     def end(self) -> None:

@@ -210,7 +210,6 @@ def _cut_short(evidence: Evidence, sizes: Sequence[int]) -> Details:
 
 
 def _who_ended(evidence: Evidence) -> str:
-    """Return who ended a script that was looked at closer, as the beginning of a sentence."""
     if evidence.limit is not None:
         return "tunekit ended the script"
     return "the trial ended" if evidence.agent_error is not None else "the script ended"

@@ -43,8 +43,6 @@ _MOST_CANDIDATES = 4
 
 @dataclass(frozen=True)
 class _Place:
-    """A place where a value stands."""
-
     names: tuple[str, ...]
     """What it is called, each as a plain name."""
     value: Scalar
@@ -171,13 +169,11 @@ def _can_be_written(binding: Binding) -> bool:
 
 
 def _named(knob: str, places: Sequence[_Place]) -> list[_Place]:
-    """Return the places that are called like the knob, those with the clearest names first."""
     named = (place for name in OPTION_NAMES[knob] for place in places if name in place.names)
     return list(dict.fromkeys(named))
 
 
 def _bindings_to(knob: str, places: Sequence[_Place], seen: Scalar) -> Iterator[Binding]:
-    """Yield bindings to the places that hold the value."""
     for place in places:
         if knob in SWITCH_KNOBS:
             # The agent sets them all; only what the script itself turns on has to be turned off there.
@@ -247,7 +243,6 @@ def _precision_switches(places: Sequence[_Place], seen: Scalar) -> Iterator[Bind
 
 
 def _on_or_off(place: _Place, on: str, off: str, is_on: bool) -> Binding:
-    """Return the binding of two precisions to one switch or true-or-false value."""
     if not place.is_switch:
         return place.binding("precision", ((on, "true"), (off, "false")))
     text_off = " ".join(place.words_off)
@@ -263,7 +258,6 @@ def _on_the_line(target: Target, discovery: Discovery | None) -> tuple[_Place, .
 
 
 def _places_of(options: Sequence[ScriptOption], command: Sequence[str]) -> tuple[_Place, ...]:
-    """Return the options of the script's parser, each under the flag that the user's command has."""
     return tuple(_place_of(option, command) for option in options if is_of_training(option.name))
 
 
@@ -314,7 +308,6 @@ def _on_the_command_line(target: Target) -> Iterator[_Place]:
 
 
 def _in_files(target: Target) -> Iterator[_Place]:
-    """Yield the keys of every config file that the command names."""
     for word in target.command:
         path = word.rpartition("=")[2]
         file = Path(target.working_dir) / path

@@ -57,7 +57,6 @@ def bindings_here(searched: Target, target: Target) -> tuple[Binding, ...]:
 
 
 def _binding_here(binding: Binding, searched: Target, target: Target) -> Binding:
-    """Return the binding to the file that this command reads."""
     if binding.path is None:
         return binding
     before = Path(searched.working_dir) / binding.path

@@ -246,7 +246,6 @@ class TrialWatch:
         return evidence
 
     def _follow(self) -> None:
-        """Take events and samples until the measurement is done, a limit is reached or the target ends."""
         while self._keeper.poll() is None:
             self._take_events()
             if self._is_waiting_for_its_end() or self._over_limit() or self._has_agentless_torch():
@@ -322,7 +321,6 @@ class TrialWatch:
                     self._evidence.agent_error = event.message
 
     def _moved(self) -> None:
-        """Something was told: the loop lives."""
         now = self._clock()
         if self._evidence.steps >= _HANG_STEPS:
             self._longest_pause_s = max(self._longest_pause_s, now - self._moved_at)
@@ -494,7 +492,6 @@ class TrialWatch:
 
 
 def _details_limit_s(done: DoneEvent) -> float:
-    """Return for how long what is looked at may take since the agent last told."""
     return max(_DETAILS_LIMIT_S, _DETAILS_DEADLINES * done.next_within_s)
 
 

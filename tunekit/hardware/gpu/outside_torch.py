@@ -69,9 +69,12 @@ def outside_torch(
         f"torch {measured.torch_version}, and {_MEASURED_WITHIN:.0%} either way"
     )
     workspaces = measured.workspaces_bytes(benchmarks_cudnn)
+    workspace = _range(_CUDNN_BYTES, _CUDNN_SOURCE)
+    if workspaces:
+        workspace = _range(workspaces, source, _MEASURED_WITHIN)
     return OutsideTorch(
-        context=_around((measured.context_bytes, measured.context_bytes), source),
-        workspace=_around(workspaces, source) if workspaces else _range(_CUDNN_BYTES, _CUDNN_SOURCE),
+        context=_range((measured.context_bytes, measured.context_bytes), source, _MEASURED_WITHIN),
+        workspace=workspace,
         blas_workspace_bytes=measured.blas_workspace_bytes,
         blas_is_kept=measured.blas_is_kept,
     )
@@ -97,14 +100,7 @@ def _newest_of(profile: Profile, calibrations: Sequence[Calibration]) -> Calibra
     return max(own, key=lambda one: one.created_at, default=None)
 
 
-def _range(bounds_bytes: tuple[int, int], source: str) -> BytesRange:
-    return BytesRange(low=bounds_bytes[0], high=bounds_bytes[1], source=source)
-
-
-def _around(bounds_bytes: tuple[int, int], source: str) -> BytesRange:
+def _range(bounds_bytes: tuple[int, int], source: str, within: float = 0.0) -> BytesRange:
+    """Return the bounds, that share wider at either end."""
     low, high = bounds_bytes
-    return BytesRange(
-        low=math.floor(low * (1 - _MEASURED_WITHIN)),
-        high=math.ceil(high * (1 + _MEASURED_WITHIN)),
-        source=source,
-    )
+    return BytesRange(low=math.floor(low * (1 - within)), high=math.ceil(high * (1 + within)), source=source)

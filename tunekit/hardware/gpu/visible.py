@@ -198,7 +198,6 @@ def _computing(gpu: NvmlDevice) -> NvmlDevice | None:
 
 
 def _pairs(accelerators: Sequence[Accelerator], devices: Sequence[TorchDevice]) -> dict[int, int]:
-    """Return for the place of an accelerator that of the torch device which is the same."""
     pairs: dict[int, int] = {}
     for is_same in (_has_same_uuid, _may_be_same):
         for place, accelerator in enumerate(accelerators):

@@ -26,19 +26,7 @@ _MEMORY_FILES = {
 _DEFAULT_PERIOD_US = 100_000
 
 
-class _CgroupMount(NamedTuple):
-    """One mounted cgroup hierarchy."""
-
-    version: int
-    controllers: frozenset[str]
-    root: PurePosixPath
-    """The cgroup that shows at the mount point."""
-    point: Path
-
-
 class _MemoryGroup(NamedTuple):
-    """One cgroup with a limit on memory."""
-
     limit_bytes: int
     used_bytes: int
     """Without the page cache that the kernel gives back first; 0 where the kernel does not tell."""
@@ -167,7 +155,6 @@ def text_of(path: Path) -> str | None:
 
 
 def _memory_groups(root: Path) -> Iterator[_MemoryGroup]:
-    """Yield every cgroup over this process that has a limit."""
     for version, (limits, used, reclaimable) in _MEMORY_FILES.items():
         for folder in _cgroup_folders(root, version, "memory"):
             numbers = [_number(folder / name) for name in limits]
@@ -182,20 +169,19 @@ def _cgroup_folders(root: Path, version: int, controller: str) -> Iterator[Path]
     path = _cgroup_path(root, version, controller)
     if path is None:
         return
-    mounts = [
-        mount
-        for mount in _cgroup_mounts(root)
-        if mount.version == version and (version == 2 or controller in mount.controllers)
-    ]
+    kind = "cgroup2" if version == 2 else "cgroup"
+    mounts = [mount for mount in mounts_of(root) if mount.filesystem == kind]
+    if version == 1:
+        mounts = [mount for mount in mounts if controller in mount.options.split(",")]
     is_visible = ".." not in path.parts
     holding = [mount for mount in mounts if is_visible and path.is_relative_to(mount.root)]
     for mount in holding:
         inside = path.relative_to(mount.root)
         for part in (inside, *inside.parents):
-            yield mount.point / part
+            yield root / str(mount.point).lstrip("/") / part
     if not holding:
         # A container may see its own cgroup at the mount point under a path that only the host knows.
-        yield from (mount.point for mount in mounts)
+        yield from (root / str(mount.point).lstrip("/") for mount in mounts)
 
 
 def _cgroup_path(root: Path, version: int, controller: str) -> PurePosixPath | None:
@@ -206,19 +192,6 @@ def _cgroup_path(root: Path, version: int, controller: str) -> PurePosixPath | N
         if (version == 2 and is_v2) or (version == 1 and controller in controllers.split(",")):
             return PurePosixPath(path or "/")
     return None
-
-
-def _cgroup_mounts(root: Path) -> list[_CgroupMount]:
-    return [
-        _CgroupMount(
-            version=2 if mount.filesystem == "cgroup2" else 1,
-            controllers=frozenset(mount.options.split(",")),
-            root=mount.root,
-            point=root / str(mount.point).lstrip("/"),
-        )
-        for mount in mounts_of(root)
-        if mount.filesystem in ("cgroup", "cgroup2")
-    ]
 
 
 def _v1_quota(folder: Path) -> float | None:

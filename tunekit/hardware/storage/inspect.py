@@ -131,7 +131,6 @@ def _reason_not_to_read(files: DataFiles, seen: Storage) -> str | None:
 
 
 def _measured(files: DataFiles, budget_s: float, clock: Callable[[], float]) -> dict[str, object]:
-    """Read the sample and return the fields that it tells."""
     plan = read_probe.plan_of(files.sample)
     sequential = read_probe.read_parts(plan.sequential, False, clock() + budget_s / 2, clock)
     at_random = read_probe.read_parts(plan.random, True, clock() + budget_s / 2, clock)
@@ -165,7 +164,6 @@ def _disk_under(mount: Mount | None, root: Path) -> tuple[str | None, StorageKin
 
 
 def _mount_of(files: DataFiles, mounts: list[Mount]) -> Mount | None:
-    """Return the mount that most of the sampled files lie on, None where there are none."""
     places = files.sample[:: max(1, len(files.sample) // _LOCATED_FILES)]
     found = Counter(_mount_at(file.path, mounts) for file in places)
     return found.most_common(1)[0][0] if found else None

@@ -71,7 +71,6 @@ def _is_told(descriptor: int) -> bool:
 
 @cache
 def _has_capability() -> bool:
-    """Return whether this process counts as the owner of every file."""
     try:
         with open("/proc/self/status", encoding="utf-8", errors="replace") as status:  # noqa: PTH123
             effective = next((line.split()[1] for line in status if line.startswith("CapEff:")), "0")

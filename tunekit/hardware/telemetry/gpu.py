@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
-from types import TracebackType
 from typing import Self
 
 from tunekit.hardware.gpu.nvml import GpuReading, Nvml
@@ -43,13 +42,11 @@ class GpuSampler:
             self._nvml.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for index in tuple(self._counted):
             self._forget(index)
         if self._indexes:
-            self._nvml.__exit__(kind, error, trace)
+            self._nvml.__exit__(*error)
 
     def sample(self, pids: frozenset[int] = frozenset()) -> dict[int, GpuReading]:
         """Return what each GPU does now, by its place, in the order in which they were named.

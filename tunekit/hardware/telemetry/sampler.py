@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from types import TracebackType
 from typing import Self
 
 from tunekit.hardware.gpu.nvml import GpuReading
@@ -81,10 +80,8 @@ class Sampler:
         self._gpus.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._gpus.__exit__(kind, error, trace)
+    def __exit__(self, *error: object) -> None:
+        self._gpus.__exit__(*error)
 
     def tick(self, loop: LoopSample) -> None:
         """Take the samples that are due; call it a few times a second."""
