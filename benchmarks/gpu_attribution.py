@@ -15,7 +15,7 @@ from statistics import mean
 
 from agent_overhead import interleaved, ratio_text
 
-from tunekit.hardware.nvml_library import NvmlLibrary
+from tunekit.hardware.gpu.nvml import Nvml
 from tunekit.hardware.telemetry.gpu import GpuSampler
 from tunekit.memory.vram_budget import vram_budget
 from tunekit.records.details import Detail, Details
@@ -167,13 +167,13 @@ def _context_bytes(host: Host) -> int | None:
     """Return what the driver counts for a process with a CUDA context, beyond what torch reserved in it."""
     command = [sys.executable, "-c", CONTEXT]
     with (
-        GpuSampler(NvmlLibrary(), [host.accelerators[0].index]) as sampler,
+        GpuSampler(Nvml(), [host.accelerators[0].index]) as sampler,
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child,
     ):
         assert child.stdout is not None
         reserved_bytes = int(child.stdout.readline())
         time.sleep(1.0)
-        (sample,) = sampler.sample(frozenset({child.pid}))
+        (sample,) = sampler.sample(frozenset({child.pid})).values()
         child.communicate("")
     return None if sample.tree_bytes is None else round(sample.tree_bytes) - reserved_bytes
 

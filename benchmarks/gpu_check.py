@@ -36,7 +36,7 @@ from gpu_prediction import check_prediction  # noqa: E402
 
 from tunekit.agent import TRIAL_VARIABLE  # noqa: E402
 from tunekit.hardware.detect import detect_host  # noqa: E402
-from tunekit.hardware.nvml_library import NvmlLibrary  # noqa: E402
+from tunekit.hardware.gpu.nvml import Nvml  # noqa: E402
 from tunekit.records.codec import read_json  # noqa: E402
 from tunekit.records.config import TrainConfig  # noqa: E402
 from tunekit.records.host import Host  # noqa: E402
@@ -186,7 +186,7 @@ def check_out_of_memory(report: Report, trials: Trials, base: TrialRecord, host:
 
 def _own_processes(index: int) -> list[int] | None:
     """Return who of our trials still is on a GPU; None where the driver tells of no processes."""
-    with NvmlLibrary() as nvml:
+    with Nvml() as nvml:
         reading = nvml.reading(index, pcie=False)
     if reading is None or reading.process_bytes is None:
         return None

@@ -16,10 +16,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from tunekit.hardware.nvml import throttle_reasons
-from tunekit.hardware.nvml_library import NvmlLibrary
+from tunekit.hardware.gpu.nvml import GpuReading, Nvml, throttle_reasons
 from tunekit.hardware.profiles import load_profiles
-from tunekit.hardware.telemetry.gpu import GpuSample, GpuSampler
+from tunekit.hardware.telemetry.gpu import GpuSampler
 from tunekit.records.host import Accelerator, Host
 from tunekit.records.profile import Profile
 from tunekit.units import bytes_text
@@ -39,7 +38,7 @@ class Loaded:
     """What the load reached, and what the counters said meanwhile."""
 
     reached: dict[str, Any]
-    samples: list[GpuSample]
+    samples: list[GpuReading]
     costs_s: list[float] = field(default_factory=list)
 
     def median(self, column: str) -> float | None:
@@ -127,7 +126,7 @@ def _under_load(load: str, indexes: Sequence[int], seconds: float) -> Loaded:
     command = [sys.executable, str(LOAD), load, str(seconds)]
     seen = Loaded({}, [])
     with (
-        GpuSampler(NvmlLibrary(), indexes) as sampler,
+        GpuSampler(Nvml(), indexes) as sampler,
         subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as child,
     ):
         assert child.stdout is not None
@@ -149,7 +148,7 @@ def _sample_until(sampler: GpuSampler, pid: int, end: float, seen: Loaded) -> No
     while time.monotonic() + INTERVAL_S < end:
         time.sleep(INTERVAL_S)
         begin = time.perf_counter()
-        seen.samples += sampler.sample(pids)
+        seen.samples += sampler.sample(pids).values()
         seen.costs_s.append(time.perf_counter() - begin)
 
 
@@ -208,7 +207,7 @@ def _counters_text(seen: Loaded) -> str:
 def _units() -> dict[str, str]:
     """Return every figure of a sample with its unit, which its name ends in."""
     units = {"percent": "%", "bytes": "bytes", "w": "W", "c": "C", "mhz": "MHz", "s": "MB/s"}
-    names = [one.name for one in fields(GpuSample) if one.name not in ("index", "throttle_mask")]
+    names = [one.name for one in fields(GpuReading) if one.name not in ("process_bytes", "throttle_mask")]
     return {name: units[name.rpartition("_")[2]] for name in names}
 
 

@@ -24,8 +24,8 @@ from real_trials_of import traced_fits
 
 from tunekit.errors import UsageError
 from tunekit.hardware.device import device_profile
-from tunekit.hardware.nvml_library import NvmlLibrary
-from tunekit.hardware.outside_torch import outside_torch
+from tunekit.hardware.gpu.nvml import Nvml
+from tunekit.hardware.gpu.outside_torch import outside_torch
 from tunekit.hardware.profiles import load_profiles
 from tunekit.memory.vram.predict import PeakPredicted
 from tunekit.recommend.traced import Unpredictable
@@ -227,7 +227,7 @@ def _loop(words: Sequence[str]) -> Iterator[_Told]:
 
 
 def _taken_bytes(index: int, pid: int) -> int | None:
-    with NvmlLibrary() as nvml:
+    with Nvml() as nvml:
         reading = nvml.reading(index, pcie=False)
     return (reading.process_bytes or {}).get(pid) if reading is not None else None
 

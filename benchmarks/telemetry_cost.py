@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from tunekit.hardware.detect import detect_host  # noqa: E402
-from tunekit.hardware.nvml_library import NvmlLibrary  # noqa: E402
+from tunekit.hardware.gpu.nvml import Nvml  # noqa: E402
 from tunekit.hardware.telemetry.gpu import GpuSampler  # noqa: E402
 from tunekit.hardware.telemetry.sampler import LoopSample, Sampler  # noqa: E402
 from tunekit.hardware.telemetry.store import save_series  # noqa: E402
@@ -63,7 +63,7 @@ def _measure(pid: int, duration_s: float, store: Path) -> None:
     tree = TreeMeter(pid, lambda: [pid, *descendants(pid)])
     gpus = detect_host().nvml_indexes
     started, cpu_before, memory_cpu_s, most = time.monotonic(), time.process_time(), 0.0, 0
-    with Sampler(tree, GpuSampler(NvmlLibrary(), gpus)) as sampler:
+    with Sampler(tree, GpuSampler(Nvml(), gpus)) as sampler:
         while time.monotonic() - started < duration_s:
             before = time.process_time()
             tree.is_above(1 << 50)

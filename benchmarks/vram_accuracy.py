@@ -26,7 +26,7 @@ sys.path.insert(0, str(ROOT))
 
 from real_trials_of import traced_fits  # noqa: E402
 
-from tunekit.hardware.outside_torch import BLAS_BYTES, outside_torch  # noqa: E402
+from tunekit.hardware.gpu.outside_torch import BLAS_BYTES, outside_torch  # noqa: E402
 from tunekit.hardware.profiles import load_profiles  # noqa: E402
 from tunekit.memory.vram.predict import PeakPredicted  # noqa: E402
 from tunekit.units import MIB  # noqa: E402

@@ -16,9 +16,10 @@ from build_checkups import checkup, gpu, gpu_state, link, torch_of, without_gpu
 from build_records import GIB, MIB, baseline_record, config, recommendation, run, trial_record
 
 from tunekit.cli.main import main
-from tunekit.hardware import detect, limits
-from tunekit.hardware import torch_build as torch_room
-from tunekit.hardware.torch_build import TorchAbsent
+from tunekit.hardware import detect
+from tunekit.hardware.host import limits
+from tunekit.hardware.host import torch_build as torch_room
+from tunekit.hardware.host.torch_build import TorchAbsent
 from tunekit.recommend.diagnose.codes import CODES
 from tunekit.recommend.diagnose.environment import VARIABLES
 from tunekit.records.attribution import BatchSeen, LeafSeen
@@ -337,7 +338,9 @@ def test_a_python_that_fails_is_an_error_with_its_last_words(capsys: Captured, t
     python = fake_python(tmp_path, "echo 'GLIBC_2.34 not found' >&2; exit 1")
     assert main(["doctor", "--json", "--", python, "train.py"]) == FAILED
     (finding,) = printed(capsys).findings
-    assert finding.evidence == f"{python} ended with status 1 and told nothing of torch: GLIBC_2.34 not found"
+    assert finding.evidence == (
+        f"{python}, asked for its torch, ended with status 1 without an answer: GLIBC_2.34 not found"
+    )
 
 
 def test_without_a_command_tunekits_own_python_may_lack_torch(

@@ -10,7 +10,7 @@ from build_checkups import checkup, gpu, without_gpu
 
 from tunekit.cli.machine import ask_torch, host_here, look_over, warnings_of
 from tunekit.hardware import detect
-from tunekit.hardware.torch_build import TorchAbsent
+from tunekit.hardware.host.torch_build import TorchAbsent
 from tunekit.records.finding import Severity
 from tunekit.records.host import TorchBuild
 

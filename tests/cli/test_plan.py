@@ -10,7 +10,7 @@ from build_records import baseline_record, host, interval, options, recommendati
 
 from tunekit.cli.main import main
 from tunekit.hardware import detect
-from tunekit.hardware import torch_build as torch_room
+from tunekit.hardware.host import torch_build as torch_room
 from tunekit.records.codec import from_json, to_json
 from tunekit.records.host import Host, TorchBuild
 from tunekit.records.plan import How, Plan

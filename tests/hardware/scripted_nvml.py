@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from tunekit.hardware.nvml import GpmActivity, GpuReading, NvmlDevice
+from tunekit.hardware.gpu.nvml import GpuReading, NvmlDevice
 from tunekit.records.host import GpuState, PcieLink, TorchBuild, TorchDevice
 from tunekit.units import GIB
 
@@ -62,7 +62,6 @@ class ScriptedNvml:
     Args:
         devices: what the driver shows.
         driver: its version.
-        used: for each device the used bytes that it answers one after another.
         readings: by device the readings that it answers one after another.
         states: by device what it says of itself.
         links: by device its link to the CPU.
@@ -74,15 +73,13 @@ class ScriptedNvml:
         self,
         devices: Sequence[NvmlDevice | None],
         driver: str | None = "550.54.15",
-        used: Sequence[list[int | None]] = (),
         readings: Mapping[int, Sequence[GpuReading | None]] = NOTHING,
         states: Mapping[int, GpuState] = NOTHING,
         links: Mapping[int, PcieLink] = NOTHING,
         bus_ids: Mapping[int, str] = NOTHING,
-        activities: Mapping[int, Sequence[GpmActivity | None]] = NOTHING,
+        activities: Mapping[int, Sequence[GpuReading | None]] = NOTHING,
     ) -> None:
         self.devices = devices
-        self.used = used
         self.driver = driver
         self.readings = {index: list(answers) for index, answers in readings.items()}
         self.states = states
@@ -113,10 +110,6 @@ class ScriptedNvml:
     def device_count(self) -> int:
         assert self.is_open
         return len(self.devices)
-
-    def used_bytes(self, index: int) -> int | None:
-        assert self.is_open
-        return _next(self.used[index])
 
     def device(self, index: int) -> NvmlDevice | None:
         assert self.is_open
@@ -151,7 +144,7 @@ class ScriptedNvml:
         self.samples.append(sample)
         return sample
 
-    def gpm_between(self, index: int, first: object, second: object) -> GpmActivity | None:
+    def gpm_between(self, index: int, first: object, second: object) -> GpuReading | None:
         assert first in self.samples
         assert second in self.samples
         assert isinstance(first, ScriptedSample)
@@ -167,7 +160,7 @@ class ScriptedNvml:
 class ScriptedSample:
     """Where the counters of a GPU stood, and what they saw since they were asked the time before."""
 
-    def __init__(self, index: int, activity: GpmActivity) -> None:
+    def __init__(self, index: int, activity: GpuReading) -> None:
         self.index = index
         self.activity = activity
 

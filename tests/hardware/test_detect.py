@@ -4,17 +4,27 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from scripted_nvml import H200, L4, SLICED, SLICES, T4, UNKNOWN, ScriptedNvml, torch_device, torch_with
-from shipped import PROFILES
+from hardware.scripted_nvml import (
+    H200,
+    L4,
+    SLICED,
+    SLICES,
+    T4,
+    UNKNOWN,
+    ScriptedNvml,
+    torch_device,
+    torch_with,
+)
+from hardware.shipped import PROFILES
 
 from tunekit.hardware.detect import (
     cpu_has_native_bf16,
     cpu_name,
     detect_host,
     is_virtual_machine,
-    visible_devices,
 )
-from tunekit.hardware.nvml import NvmlDevice
+from tunekit.hardware.gpu.nvml import NvmlDevice
+from tunekit.hardware.gpu.visible import visible_devices
 from tunekit.records.host import GpuProcess, GpuState, PcieLink
 from tunekit.units import GIB
 

@@ -1,8 +1,8 @@
 from dataclasses import replace
 
 import pytest
-from scripted_nvml import H200, L4, SLICED, T4, UNKNOWN, ScriptedNvml
-from shipped import PROFILES
+from hardware.scripted_nvml import H200, L4, SLICED, T4, UNKNOWN, ScriptedNvml
+from hardware.shipped import PROFILES
 
 from tunekit.errors import UnknownGpuError
 from tunekit.hardware.detect import detect_host
@@ -14,7 +14,7 @@ from tunekit.hardware.device import (
     with_first,
     with_named_first,
 )
-from tunekit.hardware.nvml import NvmlDevice
+from tunekit.hardware.gpu.nvml import NvmlDevice
 from tunekit.records.host import Host
 from tunekit.records.measurement import DeviceSeen
 from tunekit.units import GIB, MIB

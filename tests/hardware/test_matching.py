@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 import pytest
+from hardware.shipped import PROFILES
 from hypothesis import given
 from hypothesis import strategies as st
-from shipped import PROFILES
 
 from tunekit.errors import UnknownGpuError
 from tunekit.hardware.profiles import find_profile, match_device

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 import yaml
+from hardware.profile_schema import profile_schema, schema_text
+from hardware.shipped import FILES, FOLDER
 from jsonschema import Draft202012Validator
 from pydantic import ValidationError
-from shipped import FILES, FOLDER
 
-from tunekit.hardware.profile_schema import profile_schema, schema_text
 from tunekit.records.profile import Profile
 
 COMMITTED = FOLDER / "schema.json"

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from hardware.shipped import FOLDER, PROFILES
 from hypothesis import given
 from hypothesis import strategies as st
-from shipped import FOLDER, PROFILES
 
 import tunekit.hardware.profiles as module
 from tunekit.errors import DamagedRecordError, UsageError

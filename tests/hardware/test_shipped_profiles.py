@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from shipped import FILES, FOLDER, PROFILES, read
+from hardware.shipped import FILES, FOLDER, PROFILES, read
 
 from tunekit.hardware.profiles import match_device
 from tunekit.records.profile import Confidence, Profile

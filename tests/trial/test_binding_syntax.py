@@ -8,8 +8,15 @@ from hypothesis import strategies as st
 from tunekit.errors import UsageError
 from tunekit.records.config import KNOBS, SWITCH_KNOBS, Precision
 from tunekit.records.target import Binding, BindingKind
-from tunekit.trial.binding_syntax import PLACE, binding_text, parse_binding, values_possible
-from tunekit.trial.spelling import BINDABLE, parse_value, value_text
+from tunekit.trial.binding_syntax import (
+    BINDABLE,
+    PLACE,
+    binding_text,
+    parse_binding,
+    parse_value,
+    value_text,
+    values_possible,
+)
 
 VALUES = {
     "precision": list(Precision),

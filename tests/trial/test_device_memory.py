@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 from hardware.scripted_nvml import H200, L4, ScriptedNvml
 
-from tunekit.hardware.nvml import GpuReading
+from tunekit.hardware.gpu.nvml import GpuReading
 from tunekit.trial.device_memory import DeviceMemory
 from tunekit.units import GIB
 

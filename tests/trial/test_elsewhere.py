@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tunekit.trial.elsewhere import elsewhere_in, starts_elsewhere
+from tunekit.trial.elsewhere import starts_elsewhere
+from tunekit.trial.processes import elsewhere_in
 
 
 @pytest.mark.parametrize(

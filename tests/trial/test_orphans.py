@@ -14,6 +14,7 @@ from real_trials import is_alive
 from tunekit.trial import orphans
 from tunekit.trial.keeper import children_of
 from tunekit.trial.orphans import KEEPER, OWNER_VARIABLE, Orphans, Owner, end_leftovers, this_owner
+from tunekit.trial.processes import stat_of
 
 _DAEMON = """
 import os, sys
@@ -189,7 +190,7 @@ def test_a_pid_that_another_process_has_by_now_is_no_owner(marked: Callable[[str
 
 def test_an_owner_that_is_dead_and_not_yet_collected_is_dead(marked: Callable[[str], int]) -> None:
     with subprocess.Popen(["sleep", "600"]) as owner:
-        told = Owner(owner.pid, orphans._started_ticks(owner.pid), this_owner().pid_namespace).text()
+        told = Owner(owner.pid, int(stat_of(owner.pid)[19]), this_owner().pid_namespace).text()
         pid = marked(told)
         end_leftovers()
         assert is_alive(pid)
@@ -203,9 +204,9 @@ def test_without_proc_nothing_is_ended(monkeypatch: pytest.MonkeyPatch, marked: 
     here = this_owner()
     pid = marked(Owner(here.pid, here.started_ticks + 1, here.pid_namespace).text())
 
-    def gone(pid: int) -> int:
+    def gone(pid: int) -> list[str]:
         raise FileNotFoundError(2, "No such file or directory")
 
-    monkeypatch.setattr(orphans, "_started_ticks", gone)
+    monkeypatch.setattr(orphans, "stat_of", gone)
     end_leftovers()
     assert is_alive(pid)

@@ -329,10 +329,6 @@ def test_any_other_end_at_the_largest_samples_keeps_the_measurement_with_a_fault
     assert ("on the batch: " in (found.details.largest.why_ended or "")) is is_at_work
 
 
-def test_quiet_output_excuses_nothing():
-    assert failed(ended(1, last_lines=("all good",))).kind is OutcomeKind.SCRIPT_ERROR
-
-
 @pytest.mark.parametrize(
     "name",
     ["torch.OutOfMemoryError", "torch.cuda.OutOfMemoryError", "torch._C.OutOfMemoryError"],
@@ -341,19 +337,6 @@ def test_torchs_own_type_says_that_the_device_ran_out(name: str):
     found = failed(raised(name, *OOM_MRO, message="CUDA out of memory. Tried to allocate 2 GiB"))
     assert found.kind is OutcomeKind.DEVICE_OOM
     assert found.remedy == "use a smaller batch or bf16"
-
-
-def test_a_device_that_is_held_to_less_than_it_has_runs_out_like_any_other():
-    said = (
-        "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 139.80 GiB of which "
-        "117.00 GiB is free. 22.06 GiB allowed; Of the allocated memory 21.50 GiB is allocated by PyTorch"
-    )
-    assert failed(raised("torch.OutOfMemoryError", *OOM_MRO, message=said)).kind is OutcomeKind.DEVICE_OOM
-
-
-def test_a_user_error_derived_from_torchs_counts_like_it():
-    found = failed(raised("train.BatchTooLarge", "torch.OutOfMemoryError", *OOM_MRO))
-    assert found.kind is OutcomeKind.DEVICE_OOM
 
 
 @pytest.mark.parametrize(
@@ -378,13 +361,6 @@ def test_a_library_whose_kernels_fail_sends_to_the_driver_too(library: str):
     found = failed(raised(*OOM_MRO, message=f"{library}_STATUS_EXECUTION_FAILED"))
     assert found.kind is OutcomeKind.SCRIPT_ERROR
     assert "dmesg | grep Xid" in (found.remedy or "")
-
-
-def test_memory_that_could_not_be_pinned_is_no_reason_for_another_precision():
-    said = "Caught AcceleratorError in pin memory thread for device 0.\nCUDA error: out of memory"
-    found = failed(raised("torch.AcceleratorError", *OOM_MRO, message=said))
-    assert found.kind is OutcomeKind.HOST_OOM
-    assert "pin_memory=false" in (found.remedy or "")
 
 
 @pytest.mark.parametrize(
@@ -461,15 +437,6 @@ def test_a_loop_that_waits_for_a_batch_lost_for_want_of_shm_did_not_hang():
     assert failed(waiting).kind is OutcomeKind.HANG
 
 
-def test_a_script_error_says_where_it_ended():
-    found = failed(
-        raised("builtins.KeyError", traceback=("  File 'train.py', line 3", "KeyError: 'image'\n"))
-    )
-    assert found.message == "after 5 steps: KeyError: 'image'"
-    assert found.last_lines == ALARMING
-    assert found.returncode == 1
-
-
 NO_GUARD = """
         An attempt has been made to start a new process before the
         current process has finished its bootstrapping phase.
@@ -508,10 +475,6 @@ def test_an_error_of_many_lines_says_its_first_paragraph(message: str, said: str
     assert failure.message == f"after 5 steps: {said}"
 
 
-def test_a_script_error_without_a_traceback_names_the_type():
-    assert failed(raised("builtins.KeyError")).message == "after 5 steps: builtins.KeyError"
-
-
 def test_an_endless_message_is_shortened():
     assert len(failed(raised("builtins.ValueError", traceback=("x" * 10_000,))).message) < 600
 
@@ -546,11 +509,6 @@ def test_a_killed_script_names_the_signal(number: int, name: str):
     assert found.message == f"ended by {name} after 5 steps"
 
 
-def test_native_code_that_crashed_is_told_how_to_show_where():
-    assert "PYTHONFAULTHANDLER" in (failed(ended(-signal.SIGSEGV)).remedy or "")
-    assert "PYTHONFAULTHANDLER" not in (failed(ended(-signal.SIGKILL)).remedy or "")
-
-
 @pytest.mark.parametrize("returncode", [-signal.SIGKILL, 128 + signal.SIGKILL])
 def test_what_the_kernel_killed_for_want_of_memory_is_out_of_host_memory(returncode: int):
     found = failed(ended(returncode, oom_kills=1))
@@ -561,16 +519,6 @@ def test_what_the_kernel_killed_for_want_of_memory_is_out_of_host_memory(returnc
 @pytest.mark.parametrize("returncode", [-signal.SIGSEGV, -signal.SIGTERM, 1])
 def test_the_kernels_kills_explain_no_other_end(returncode: int):
     assert failed(ended(returncode, oom_kills=1)).kind is not OutcomeKind.HOST_OOM
-
-
-def test_a_workers_own_exception_is_a_worker_crash():
-    found = failed(
-        raised_in_a_worker(
-            "builtins.KeyError", message="Original Traceback", traceback=("KeyError: 'label'", "")
-        )
-    )
-    assert found.kind is OutcomeKind.WORKER_CRASH
-    assert found.message == "in a loader worker, after 5 steps: KeyError: 'label'"
 
 
 @pytest.mark.parametrize(
@@ -584,11 +532,6 @@ def test_a_workers_own_exception_is_a_worker_crash():
 )
 def test_a_worker_may_run_out_like_the_script(types: tuple[str, ...], message: str, kind: OutcomeKind):
     assert failed(raised_in_a_worker(*types, message=message)).kind is kind
-
-
-def test_a_users_error_with_torchs_words_comes_from_no_worker():
-    found = failed(raised("builtins.ValueError", message="Caught KeyError in DataLoader worker process 0."))
-    assert found.kind is OutcomeKind.SCRIPT_ERROR
 
 
 @pytest.mark.parametrize(
@@ -606,28 +549,6 @@ def test_a_connection_that_a_dead_worker_reset_is_its_crash(
     found = failed(ended_with_its_workers(code, oom_kills=oom_kills))
     assert found.kind is kind
     assert told in found.message
-
-
-def test_a_connection_that_no_dead_worker_reset_is_the_scripts_own():
-    assert failed(ended_with_its_workers()).kind is OutcomeKind.SCRIPT_ERROR
-
-
-def test_harm_that_the_trial_denied_is_told_from_other_permission_errors():
-    denied = failed(raised("_tunekit_agent.harm.HarmDenied", "builtins.PermissionError", "builtins.OSError"))
-    assert denied.kind is OutcomeKind.HARM_DENIED
-    assert "tunekit run" in (denied.remedy or "")
-    assert failed(raised("builtins.PermissionError", "builtins.OSError")).kind is OutcomeKind.SCRIPT_ERROR
-
-
-def test_a_process_that_vanished_did_not_end_by_itself():
-    vanished = failed(ended(0, exit=None))
-    assert vanished.kind is OutcomeKind.TOO_SHORT
-    assert "as os._exit and exec do" in vanished.message
-
-
-def test_no_message_gives_orders_to_a_terminal():
-    found = failed(raised("builtins.ValueError", traceback=("ValueError: \x1b[31mred\x1b[0m \x00\x07",)))
-    assert found.message == r"after 5 steps: ValueError: red \x00\x07"
 
 
 @pytest.mark.parametrize(
@@ -652,41 +573,112 @@ def test_a_standstill_says_where_it_stands(seen: dict[str, Any], kind: OutcomeKi
     assert (kind is OutcomeKind.HANG) == ("trials/0007/output.log" in message)
 
 
-def test_an_exit_status_without_an_exception_is_a_script_error():
-    found = failed(ended(3))
-    assert found.kind is OutcomeKind.SCRIPT_ERROR
-    assert found.message == "exit status 3 after 5 steps; its last line: loss nan"
-    assert failed(ended(3, last_lines=())).message == "exit status 3 after 5 steps"
+HELD_TO_LESS = (
+    "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 139.80 GiB of which "
+    "117.00 GiB is free. 22.06 GiB allowed; Of the allocated memory 21.50 GiB is allocated by PyTorch"
+)
+NOT_PINNED = "Caught AcceleratorError in pin memory thread for device 0.\nCUDA error: out of memory"
+DENIED = ("builtins.PermissionError", "builtins.OSError")
 
 
-def test_a_command_that_can_not_start_says_why():
-    found = failed(Evidence(start_error="Permission denied", memory=MEMORY))
-    assert found.kind is OutcomeKind.SCRIPT_ERROR
-    assert found.message == "could not be started: Permission denied"
+def exited(steps: int = 5, batches: int = 6, gradients: int = 0) -> ExitEvent:
+    """The end of a process that no exception ended."""
+    return ExitEvent(event="exit", time_s=2.0, steps=steps, batches=batches, gradients=gradients, error=None)
 
 
-def test_a_process_that_never_loaded_the_agent_is_told_how_to():
-    found = failed(ended(0, started=False, steps=0))
-    assert found.kind is OutcomeKind.AGENT_ABSENT
-    assert "python -I" in (found.remedy or "")
-
-
-def test_an_agent_that_failed_is_no_fault_of_the_script():
-    found = failed(ended(0, agent_error="no request file"))
-    assert found.kind is OutcomeKind.AGENT_ABSENT
-    assert found.message == "the agent failed: no request file"
-
-
-def test_a_script_that_only_loads_never_trains():
-    found = failed(ended(0, steps=0, batches=40))
-    assert found.kind is OutcomeKind.NO_TRAINING_LOOP
-    assert "40 batches" in found.message
-
-
-def test_a_script_that_neither_loads_nor_steps_never_trains():
-    found = failed(ended(0, steps=0, batches=0))
-    assert found.kind is OutcomeKind.NO_TRAINING_LOOP
-    assert "without asking a loader for a batch" in found.message
+@pytest.mark.parametrize(
+    ("evidence", "kind", "told", "remedy"),
+    [
+        (ended(1, last_lines=("all good",)), OutcomeKind.SCRIPT_ERROR, "", ""),
+        (ended(3), OutcomeKind.SCRIPT_ERROR, "exit status 3 after 5 steps; its last line: loss nan", ""),
+        (ended(3, last_lines=()), OutcomeKind.SCRIPT_ERROR, "exit status 3 after 5 steps", ""),
+        (
+            Evidence(start_error="Permission denied", memory=MEMORY),
+            OutcomeKind.SCRIPT_ERROR,
+            "could not be started: Permission denied",
+            "",
+        ),
+        (ended(0, started=False, steps=0), OutcomeKind.AGENT_ABSENT, "", "python -I"),
+        (ended(0, agent_error="no file"), OutcomeKind.AGENT_ABSENT, "the agent failed: no file", ""),
+        (
+            ended(-9, elsewhere=Elsewhere("docker run", "put it in"), started=False, steps=0),
+            OutcomeKind.AGENT_ABSENT,
+            "`docker run`",
+            "put it in",
+        ),
+        (ended(0, steps=0, batches=40), OutcomeKind.NO_TRAINING_LOOP, "40 batches", ""),
+        (ended(0, steps=0, batches=0), OutcomeKind.NO_TRAINING_LOOP, "without asking a loader", ""),
+        (
+            ended(0, exit=exited(0, 0, gradients=40), steps=0, batches=0),
+            OutcomeKind.NO_TRAINING_LOOP,
+            "40 backward passes",
+            "optimizer.step()",
+        ),
+        (
+            ended(0, left_running=1, steps=0, batches=0),
+            OutcomeKind.NO_TRAINING_LOOP,
+            "left 1 process running in the background",
+            "in the foreground",
+        ),
+        (ended(0, exit=exited()), OutcomeKind.TOO_SHORT, "after 5 optimizer steps, before a steady", ""),
+        (ended(0, exit=None), OutcomeKind.TOO_SHORT, "as os._exit and exec do", ""),
+        (
+            measured(nonfinite=NonfiniteEvent(event="nonfinite", time_s=3.0, loss="nan", steps=12)),
+            OutcomeKind.NONFINITE_LOSS,
+            "the loss was nan after 12 steps",
+            "",
+        ),
+        (ended(-signal.SIGSEGV), OutcomeKind.KILLED, "SIGSEGV", "PYTHONFAULTHANDLER"),
+        (ended(-signal.SIGKILL), OutcomeKind.KILLED, "SIGKILL", "a job scheduler, a supervisor"),
+        (
+            raised("torch.OutOfMemoryError", *OOM_MRO, message=HELD_TO_LESS),
+            OutcomeKind.DEVICE_OOM,
+            "",
+            "",
+        ),
+        (raised("train.TooLarge", "torch.OutOfMemoryError", *OOM_MRO), OutcomeKind.DEVICE_OOM, "", ""),
+        (
+            raised("torch.AcceleratorError", *OOM_MRO, message=NOT_PINNED),
+            OutcomeKind.HOST_OOM,
+            "",
+            "pin_memory=false",
+        ),
+        (
+            raised("builtins.KeyError", traceback=("  File 'train.py', line 3", "KeyError: 'image'\n")),
+            OutcomeKind.SCRIPT_ERROR,
+            "after 5 steps: KeyError: 'image'",
+            "",
+        ),
+        (raised("builtins.KeyError"), OutcomeKind.SCRIPT_ERROR, "after 5 steps: builtins.KeyError", ""),
+        (
+            raised("builtins.ValueError", traceback=("ValueError: \x1b[31mred\x1b[0m \x00\x07",)),
+            OutcomeKind.SCRIPT_ERROR,
+            r"after 5 steps: ValueError: red \x00\x07",
+            "",
+        ),
+        (
+            raised("builtins.ValueError", message="Caught KeyError in DataLoader worker process 0."),
+            OutcomeKind.SCRIPT_ERROR,
+            "",
+            "",
+        ),
+        (
+            raised_in_a_worker("builtins.KeyError", message="Original", traceback=("KeyError: 'label'", "")),
+            OutcomeKind.WORKER_CRASH,
+            "in a loader worker, after 5 steps: KeyError: 'label'",
+            "num_workers=0",
+        ),
+        (ended_with_its_workers(), OutcomeKind.SCRIPT_ERROR, "", ""),
+        (raised("_tunekit_agent.harm.HarmDenied", *DENIED), OutcomeKind.HARM_DENIED, "", "tunekit run"),
+        (raised(*DENIED), OutcomeKind.SCRIPT_ERROR, "", ""),
+    ],
+)
+def test_how_a_script_ended_gives_its_outcome(evidence: Evidence, kind: OutcomeKind, told: str, remedy: str):
+    found = failed(evidence)
+    assert found.kind is kind
+    assert told in found.message
+    assert remedy in (found.remedy or "")
+    assert (found.last_lines, found.returncode) == (evidence.last_lines, evidence.returncode)
 
 
 @pytest.mark.parametrize(("changes", "told"), [(3, "by hand"), (0, "does not know")])
@@ -697,35 +689,6 @@ def test_a_loop_that_updates_by_hand_is_told_how_to_use_an_optimizer(changes: in
     assert "80 backward passes" in found.message
     assert told in found.message
     assert "optimizer.step()" in (found.remedy or "")
-
-
-def test_a_script_that_ended_without_a_step_says_how_many_backward_passes_it_made():
-    seen = ExitEvent(event="exit", time_s=2.0, steps=0, batches=0, gradients=40, error=None)
-    found = failed(ended(0, exit=seen, steps=0, batches=0))
-    assert found.kind is OutcomeKind.NO_TRAINING_LOOP
-    assert "40 backward passes" in found.message
-
-
-def test_a_training_behind_another_program_names_it_and_its_remedy():
-    seen = Elsewhere("docker run", "put tunekit into the container")
-    found = failed(ended(-signal.SIGKILL, elsewhere=seen, started=False, steps=0))
-    assert found.kind is OutcomeKind.AGENT_ABSENT
-    assert "`docker run`" in found.message
-    assert found.remedy == "put tunekit into the container"
-
-
-def test_a_script_that_ends_too_soon_is_too_short():
-    by_itself = ExitEvent(event="exit", time_s=2.0, steps=5, batches=6, error=None)
-    found = failed(ended(0, exit=by_itself))
-    assert found.kind is OutcomeKind.TOO_SHORT
-    assert "5 optimizer steps" in found.message
-
-
-def test_a_loss_that_is_no_number_is_no_measurement():
-    lost = NonfiniteEvent(event="nonfinite", time_s=3.0, loss="nan", steps=12)
-    found = failed(measured(nonfinite=lost))
-    assert found.kind is OutcomeKind.NONFINITE_LOSS
-    assert found.message == "the loss was nan after 12 steps"
 
 
 @pytest.mark.parametrize(

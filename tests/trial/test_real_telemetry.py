@@ -2,11 +2,11 @@
 
 import pytest
 from hardware.scripted_nvml import L4, T4, ScriptedNvml
+from hardware.telemetry.saved_series import load_series
 from real_trials import LIMITS, zoo_target
 
-from tunekit.hardware.nvml import GpuReading
+from tunekit.hardware.gpu.nvml import GpuReading
 from tunekit.hardware.telemetry.sampler import Series
-from tunekit.hardware.telemetry.store import load_series
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.trial.executor import KnownTarget, ProcessExecutor, TrialSpec
 
@@ -19,7 +19,7 @@ BUSY = GpuReading(utilization_percent=80.0, used_bytes=3e9, power_w=60.0)
 def trial(tmp_path_factory: pytest.TempPathFactory) -> tuple[TrialRecord, dict[str, Series]]:
     """A trial with two workers beside two GPUs, one of whose drivers gives up half-way."""
     folder = tmp_path_factory.mktemp("run")
-    nvml = ScriptedNvml([T4, L4], used=([0], [0]), readings={0: [BUSY], 1: [BUSY]})
+    nvml = ScriptedNvml([T4, L4], readings={0: [BUSY], 1: [BUSY]})
     store = folder / "telemetry.zarr"
     executor = ProcessExecutor(
         zoo_target("plain_with_validation.py"),

@@ -25,7 +25,7 @@ from tunekit.records.details import Details
 from tunekit.records.measurement import TreeMemory
 from tunekit.records.target import ScriptOption
 from tunekit.records.trial import OutcomeKind
-from tunekit.trial.at_work import AtWork
+from tunekit.trial.processes import AtWork
 from tunekit.trial.watch import Limits, TrialWatch
 
 

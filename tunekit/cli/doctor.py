@@ -155,8 +155,8 @@ def _data_path(text: str) -> Path:
 def _checkup(data: Sequence[Path], loader: "LoaderPlan | None", command: Sequence[str]) -> "Checkup":
     from tunekit.cli.machine import ask_torch, look_over, with_sandbox  # noqa: PLC0415
     from tunekit.hardware.detect import detect_host  # noqa: PLC0415
-    from tunekit.hardware.limits import load_average  # noqa: PLC0415
-    from tunekit.hardware.torch_build import TorchAbsent  # noqa: PLC0415
+    from tunekit.hardware.host.limits import load_average  # noqa: PLC0415
+    from tunekit.hardware.host.torch_build import TorchAbsent  # noqa: PLC0415
 
     load_before = load_average()  # this verb's own work is none of the machine's
     storage = _storage(data)
@@ -186,6 +186,6 @@ def _why_not_to_run(command: Sequence[str]) -> str | None:
 def _storage(data: Sequence[Path]) -> "list[Storage]":
     if not data:
         return []
-    from tunekit.hardware.storage_child import inspect_storage_apart  # noqa: PLC0415
+    from tunekit.hardware.storage.inspect import inspect_storage_apart  # noqa: PLC0415
 
     return [inspect_storage_apart(path) for path in dict.fromkeys(data)]

@@ -22,10 +22,10 @@ def calibrate_gpu(console: "Console", command: Sequence[str], as_json: bool) -> 
         TargetError: the Python or its torch breaks.
     """
     from tunekit.cli.pipes import lasting_console  # noqa: PLC0415 - slow to import; --help must be instant
-    from tunekit.hardware.calibrate import calibrate  # noqa: PLC0415
-    from tunekit.hardware.calibrations import folder_to_save_in, save_calibration  # noqa: PLC0415
     from tunekit.hardware.detect import detect_host  # noqa: PLC0415
-    from tunekit.hardware.nvml_library import NvmlLibrary  # noqa: PLC0415
+    from tunekit.hardware.gpu.calibrate import calibrate  # noqa: PLC0415
+    from tunekit.hardware.gpu.calibrations import folder_to_save_in, save_calibration  # noqa: PLC0415
+    from tunekit.hardware.gpu.nvml import Nvml  # noqa: PLC0415
     from tunekit.records.codec import to_json  # noqa: PLC0415
     from tunekit.report.calibration import calibration_view  # noqa: PLC0415
     from tunekit.report.terminal import draw_parts  # noqa: PLC0415
@@ -33,7 +33,7 @@ def calibrate_gpu(console: "Console", command: Sequence[str], as_json: bool) -> 
     python = _python_of(command)
     folder_to_save_in()  # refuse one that can't be written before a minute is spent
     with lasting_console(to_stderr=True).status("measuring what the GPU's memory holds beside tensors"):
-        measured = calibrate(python, detect_host().accelerators, NvmlLibrary())
+        measured = calibrate(python, detect_host().accelerators, Nvml())
     path: str | None = None
     try:
         path = str(save_calibration(measured))
@@ -51,7 +51,7 @@ def _python_of(command: Sequence[str]) -> str:
     Raises:
         UsageError: it is not known before it runs.
     """
-    from tunekit.hardware.interpreter import interpreter_of  # noqa: PLC0415
+    from tunekit.hardware.host.interpreter import interpreter_of  # noqa: PLC0415
 
     if not command:
         return sys.executable

@@ -76,8 +76,8 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     """
     from tunekit.cli.fits_screen import FitsScreen  # noqa: PLC0415 - slow; --help must be instant
     from tunekit.cli.trials import executor_for, make_images  # noqa: PLC0415
-    from tunekit.hardware.calibrations import load_calibrations  # noqa: PLC0415
-    from tunekit.hardware.outside_torch import outside_torch  # noqa: PLC0415
+    from tunekit.hardware.gpu.calibrations import load_calibrations  # noqa: PLC0415
+    from tunekit.hardware.gpu.outside_torch import outside_torch  # noqa: PLC0415
     from tunekit.search.fits_walk import FitsInterrupted, FitsWalk  # noqa: PLC0415
     from tunekit.search.folder import RunFolder  # noqa: PLC0415
 

@@ -190,8 +190,7 @@ def _kept(target: "Target", tried: "Sequence[TriedBinding]") -> "tuple[Binding, 
 
 def _tried_table(tried: "Sequence[TriedBinding]") -> "Table":
     from tunekit.report.discovered import TriedRow, tried_table  # noqa: PLC0415
-    from tunekit.trial.binding_syntax import binding_text  # noqa: PLC0415
-    from tunekit.trial.spelling import value_text  # noqa: PLC0415
+    from tunekit.trial.binding_syntax import binding_text, value_text  # noqa: PLC0415
 
     return tried_table(
         [TriedRow(binding_text(one.binding), value_text(one.value), one.did, one.works) for one in tried]

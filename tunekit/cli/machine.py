@@ -13,7 +13,7 @@ from tunekit import __version__
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tunekit.hardware.torch_build import TorchAbsent
+    from tunekit.hardware.host.torch_build import TorchAbsent
     from tunekit.records.checkup import Checkup, LoaderPlan
     from tunekit.records.finding import Finding
     from tunekit.records.host import Host, TorchBuild
@@ -39,9 +39,9 @@ def host_here(
     from tunekit.hardware.detect import (  # noqa: PLC0415 - --help must be instant
         detect_host,
         has_gpu_file,
-        is_order_known,
     )
-    from tunekit.hardware.torch_build import TorchAbsent  # noqa: PLC0415
+    from tunekit.hardware.gpu.visible import is_order_known  # noqa: PLC0415
+    from tunekit.hardware.host.torch_build import TorchAbsent  # noqa: PLC0415
 
     host = detect_host(profiles=profiles)
     is_hidden = not host.accelerators and has_gpu_file()
@@ -66,8 +66,8 @@ def ask_torch(command: Sequence[str], working_dir: "Path | None" = None) -> "Tor
 
     This one may well have none where training has it: tunekit can live in an environment of its own.
     """
-    from tunekit.hardware.interpreter import interpreter_of  # noqa: PLC0415
-    from tunekit.hardware.torch_build import TorchAbsent, torch_build  # noqa: PLC0415
+    from tunekit.hardware.host.interpreter import interpreter_of  # noqa: PLC0415
+    from tunekit.hardware.host.torch_build import TorchAbsent, torch_build  # noqa: PLC0415
 
     if not command:
         own = torch_build(sys.executable)

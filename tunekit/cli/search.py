@@ -245,9 +245,9 @@ def _target_today(run: "Run", command: Sequence[str]) -> "Target":
 
 def _machine(run: "Run", profiles: "dict[str, Profile]") -> "Machine":
     """Return the device that is here, as a profile."""
-    from tunekit.hardware.calibrations import load_calibrations  # noqa: PLC0415
     from tunekit.hardware.device import profile_here  # noqa: PLC0415
-    from tunekit.hardware.outside_torch import outside_torch  # noqa: PLC0415
+    from tunekit.hardware.gpu.calibrations import load_calibrations  # noqa: PLC0415
+    from tunekit.hardware.gpu.outside_torch import outside_torch  # noqa: PLC0415
     from tunekit.search.predicted import Machine  # noqa: PLC0415
 
     calibrations = load_calibrations()

@@ -241,7 +241,7 @@ def _fixed(text: str) -> "FixedKnob":
 
 
 def _value(knob: str, text: str) -> "KnobValue":
-    from tunekit.trial.spelling import parse_value  # noqa: PLC0415
+    from tunekit.trial.binding_syntax import parse_value  # noqa: PLC0415
 
     try:
         value = parse_value(knob, text)

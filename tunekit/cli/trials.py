@@ -41,7 +41,7 @@ def make_images(record: "Run | LoopProfile | FitsRun", screen: TrialScreen) -> N
 def _trains_on_gpu(record: "Run | LoopProfile | FitsRun") -> bool:
     """Return whether the built-in workload trains on a GPU: this Python's torch tells, in seconds."""
     from tunekit.cli.machine import ask_torch  # noqa: PLC0415
-    from tunekit.hardware.torch_build import TorchAbsent  # noqa: PLC0415
+    from tunekit.hardware.host.torch_build import TorchAbsent  # noqa: PLC0415
 
     if record.profile.is_cpu or not record.host.accelerators:
         return False

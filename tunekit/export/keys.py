@@ -10,7 +10,7 @@ from typing import Any
 
 from tunekit.records.config import KNOBS, Precision, TrainConfig
 from tunekit.records.target import Binding, BindingKind, Target
-from tunekit.trial.spelling import spelled, value_read, value_text
+from tunekit.trial.binding_syntax import spelled, value_read, value_text
 
 OWN_KEYS = {knob: knob for knob in KNOBS} | {"compile": "compile_model", "lr": "lr"}
 MATMUL_KEY = "float32_matmul_precision"

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from tunekit.hardware.merge import is_same_uuid
+from tunekit.hardware.gpu.visible import is_same_uuid
 from tunekit.hardware.profiles import device_slug, find_profile, profile_from_device
 from tunekit.records.host import Accelerator, Host
 from tunekit.records.measurement import DeviceSeen

@@ -67,14 +67,11 @@ def read_profile(path: Path, is_yours: bool = False, today: datetime.date | None
         profile = Profile.model_validate(content)
     except ValidationError as error:
         raise DamagedRecordError(f"{path} is not a profile: {_problem(error)}; {remedy}") from error
-    wrong = _implausible(profile) or _bad_date(profile, _today(today) if is_yours else None)
+    latest = (today or datetime.datetime.now(datetime.UTC).date()) if is_yours else None
+    wrong = _implausible(profile) or _bad_date(profile, latest)
     if wrong:
         raise DamagedRecordError(f"{path} is not a profile: {wrong}; {remedy}")
     return profile
-
-
-def _today(day: datetime.date | None) -> datetime.date:
-    return day or datetime.datetime.now(datetime.UTC).date()
 
 
 def _content(path: Path, remedy: str) -> dict[str, Any]:
@@ -129,7 +126,6 @@ def _problem(error: ValidationError) -> str:
 
 
 def _may_be_null(loc: tuple[int | str, ...]) -> bool:
-    """Return whether the field at this place of a profile may be unknown."""
     kind: Any = Profile
     for part in loc:
         if isinstance(part, int):
@@ -155,7 +151,6 @@ def _implausible(profile: Profile) -> str | None:
 
 
 def _bad_date(profile: Profile, today: datetime.date | None) -> str | None:
-    """Return which price was seen on no real day, or later than today."""
     for number, offer in enumerate(profile.instances):
         dates = [("as_of", offer.as_of)] + ([("spot.as_of", offer.spot.as_of)] if offer.spot else [])
         for field, text in dates:

@@ -32,6 +32,9 @@ _ARCHITECTURES = {
 """The first compute capability of each architecture."""
 
 
+_NO_PROFILE = "Read from the device; no profile has its name, so its rates, bandwidth and price are unknown."
+
+
 @dataclass(frozen=True)
 class ProfileFile:
     """A profile with the file that it was read from."""
@@ -44,6 +47,19 @@ class ProfileFile:
     """Files of the same id in later folders, which are not used."""
 
 
+def named_folders(variable: str) -> list[Path]:
+    """Return the folders that an environment variable names, separated as in PATH.
+
+    Raises:
+        UsageError: it names something that is no folder.
+    """
+    folders = [Path(text) for text in os.environ.get(variable, "").split(os.pathsep) if text]
+    for folder in folders:
+        if not folder.is_dir():
+            raise UsageError(f"{variable} names {str(folder)!r}, which is no folder; create it or unset it")
+    return folders
+
+
 def profile_folders() -> list[Path]:
     """Return the folders that profiles are read from, the user's first; a later folder yields to an earlier.
 
@@ -53,16 +69,9 @@ def profile_folders() -> list[Path]:
     Raises:
         UsageError: $TUNEKIT_PROFILES names something that is no folder.
     """
-    folders = []
-    for text in os.environ.get(PROFILES_VARIABLE, "").split(os.pathsep):
-        if not text:
-            continue
-        folder = Path(text)
-        if not folder.is_dir():
-            raise UsageError(f"{PROFILES_VARIABLE} names {text!r}, which is no folder; create it or unset it")
-        folders.append(folder)
+    folders = named_folders(PROFILES_VARIABLE)
     with contextlib.suppress(RuntimeError):  # a container's user may have no home
-        folders.append(_user_folder())
+        folders.append(Path.home() / ".config" / "tunekit" / "profiles")
     return [*folders, _shipped_folder()]
 
 
@@ -170,42 +179,23 @@ def profile_from_device(
         compute_capability: such as "8.9"; it tells the architecture and the native precisions.
     """
     capability = _capability(compute_capability)
-    return Profile(
-        id=device_slug(device_name),
-        device_names=(device_name,),
-        architecture=_architecture(capability),
-        memory_bytes=memory_bytes,
-        torch_memory_bytes=None,
-        bandwidth_gb_per_s=None,
-        fp32_tflops=None,
-        tf32_tflops=None,
-        fp16_tflops=None,
-        bf16_tflops=None,
-        fp8_tflops=None,
-        achievable_bf16_fraction=None,
-        compute_capability=None if capability is None else compute_capability,
-        multiprocessors=None,
-        tdp_w=None,
-        pcie_generation=None,
-        pcie_lanes=None,
-        nvlink_gb_per_s=None,
-        native_precisions=_native_precisions(capability),
-        compile_supported=None if capability is None else capability >= (7, 0),
-        notes="Read from the device; no profile has its name, so its rates, bandwidth and price are unknown.",
-        facts=_read_facts(),
-        is_read_from_device=True,
-    )
-
-
-def _read_facts() -> ProfileFacts:
+    unknown = dict.fromkeys(name for name, field in Profile.model_fields.items() if field.is_required())
     told = FactGroup(source="the driver of this machine", confidence=Confidence.HIGH)
-    unknown = FactGroup(source="none; no figure is claimed", confidence=Confidence.NONE)
+    not_told = FactGroup(source="none; no figure is claimed", confidence=Confidence.NONE)
     derived = FactGroup(source="the compute capability that the driver tells", confidence=Confidence.MEDIUM)
-    return ProfileFacts(memory=told, rates=unknown, device=told, software=derived)
-
-
-def _user_folder() -> Path:
-    return Path.home() / ".config" / "tunekit" / "profiles"
+    known = {
+        "id": device_slug(device_name),
+        "device_names": (device_name,),
+        "architecture": _architecture(capability),
+        "memory_bytes": memory_bytes,
+        "compute_capability": None if capability is None else compute_capability,
+        "native_precisions": _native_precisions(capability),
+        "compile_supported": None if capability is None else capability >= (7, 0),
+        "notes": _NO_PROFILE,
+        "facts": ProfileFacts(memory=told, rates=not_told, device=told, software=derived),
+        "is_read_from_device": True,
+    }
+    return Profile.model_validate({**unknown, **known})
 
 
 def _shipped_folder() -> Path:
@@ -223,13 +213,9 @@ def _profile_files(folder: Path) -> list[Path]:
     return sorted(path for path in files if not path.name.startswith("."))
 
 
-def _tokens(name: str) -> tuple[str, ...]:
-    return tuple(re.findall(r"[^\W_]+", name.lower()))
-
-
 def _model_tokens(name: str) -> tuple[str, ...]:
     """Return a name's words without those that only tell the vendor, unless it has no others."""
-    tokens = _tokens(name)
+    tokens = tuple(re.findall(r"[^\W_]+", name.lower()))
     return tuple(token for token in tokens if token not in _VENDOR_TOKENS) or tokens
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tunekit.hardware.outside_torch import BLAS_BYTES, LARGE_BLAS_BYTES
+from tunekit.hardware.gpu.outside_torch import BLAS_BYTES, LARGE_BLAS_BYTES
 from tunekit.memory.vram.allocator import OutOfDeviceMemory
 from tunekit.memory.vram.loop_trace import TracedPair, read_traces
 from tunekit.memory.vram.predict import MemoryPrediction, PeakPredicted

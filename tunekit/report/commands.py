@@ -7,8 +7,7 @@ from tunekit.records.run import FixedKnob, Objective, Run
 from tunekit.records.target import Target
 from tunekit.report.text import quoted, target_text
 from tunekit.secret_words import MASK, has_mask
-from tunekit.trial.binding_syntax import binding_text
-from tunekit.trial.spelling import value_text
+from tunekit.trial.binding_syntax import binding_text, value_text
 
 
 def command_text(

@@ -126,7 +126,6 @@ def inputs_text(found: Discovery) -> str:
 
 
 def _sizes_of_both(before: Discovery, now: Discovery) -> list[tuple[int, int]]:
-    """Return each dimension of the models' inputs, as it was and as it is."""
     pairs: list[tuple[int, int]] = []
     for old, new in zip(before.roots, now.roots, strict=False):
         known = {one.path: one.sizes for one in new.inputs}
@@ -143,7 +142,6 @@ def _holds(batch_size: int, size: int) -> bool:
 
 
 def _is_scaled(before: int, now: int, own_batch: int, wanted: int) -> bool:
-    """Return whether a size went with the batch size."""
     are_bounds = (before, now) == (own_batch + 1, wanted + 1)
     return before > 0 and (before * wanted == now * own_batch or are_bounds)
 
@@ -179,7 +177,6 @@ def _missed_matmul(injected: KnobsAsked, found: Discovery) -> str | None:
 def _missed_by_the_script(
     changed: Mapping[str, object], injected: KnobsAsked, found: Discovery
 ) -> str | None:
-    """Return which knob the script was told to set by itself, but did not."""
     bound = {name: value for name, value in changed.items() if getattr(injected, name, None) is None}
     accumulation = bound.get("accumulate_grad_batches")
     if accumulation is not None and accumulation != found.batches_per_step:

@@ -1,4 +1,4 @@
-"""Bindings as text: `--bind KNOB=HOW`, read and written.
+"""Values of knobs and bindings as text: `--bind KNOB=HOW`, read and written.
 
 HOW is one of
 
@@ -12,25 +12,35 @@ HOW is one of
 and the last place of a value may spell it: `env:AMP{bf16:1,fp32:0}`, `--precision {fp32:32-true}`.
 """
 
+import math
 import re
 import shlex
 from collections.abc import Sequence
 
 from tunekit.errors import UsageError
 from tunekit.near import did_you_mean
-from tunekit.records.config import INJECTED_KNOBS, SWITCH_KNOBS
+from tunekit.records.config import INJECTED_KNOBS, KNOB, KNOBS, SWITCH_KNOBS, KnobValue
 from tunekit.records.target import Binding, BindingKind
-from tunekit.trial.spelling import (
-    BINDABLE,
-    BoundValue,
-    parse_spelling,
-    parse_value,
-    spelling_text,
-)
+
+LEARNING_RATE = "lr"
+"""Not a knob that is searched, but bound like one."""
+
+BINDABLE = (*KNOBS, LEARNING_RATE)
+"""Everything that a binding can be for."""
+
 
 PLACE = "{}"
 """Where the value goes."""
 
+BoundValue = KnobValue | float
+"""A value of a knob or of `lr`."""
+
+Spelling = tuple[tuple[str, str], ...]
+"""Values of a knob as tunekit writes them, each with the text that the script has for it."""
+
+_SWITCH_WORDS = dict.fromkeys(("true", "on", "yes", "1"), True)
+_SWITCH_WORDS |= dict.fromkeys(("false", "off", "no", "0"), False)
+_NOTHING = ("null", "none")
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _ENV = re.compile(r"env:([^{}]*)(?:\{([^{}]*)\})?", re.DOTALL)
 _FILE = re.compile(
@@ -38,6 +48,76 @@ _FILE = re.compile(
 )
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OTHER_FILE = re.compile(r"[^\s{}=:]+\.\w+:[^\s{}=:]+")
+
+
+def parse_value(knob: str, text: str) -> BoundValue:
+    """Return the value of a knob that a text names.
+
+    Raises:
+        ValueError: the knob can't have such a value; the message says which it can have.
+    """
+    lowered = text.strip().lower()
+    if knob == LEARNING_RATE:
+        return _positive_number(lowered)
+    known = KNOB[knob]
+    if known.is_switch:
+        if lowered in _SWITCH_WORDS:
+            return _SWITCH_WORDS[lowered]
+        raise ValueError("true or false")
+    if known.off is None and lowered in _NOTHING:
+        return None
+    if known.choices:
+        if lowered in known.choices:
+            return known.choices[known.choices.index(lowered)]
+        raise ValueError(f"one of {', '.join(known.choices)}")
+    least = known.least or 0
+    if not re.fullmatch(r"[0-9]{1,15}", lowered) or int(lowered) < least:
+        raise ValueError(f"a whole number, at least {least}")
+    return int(lowered)
+
+
+def value_text(value: BoundValue) -> str:
+    """Return a value as tunekit writes it: true, false, null, a number or a name."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def spelled(binding: Binding, value: BoundValue) -> str | None:
+    """Return the text that the binding spells a value with.
+
+    Returns:
+        None when it spells nothing, or when it has no text for "no value".
+
+    Raises:
+        UsageError: the binding spells other values, but not this one.
+    """
+    if not binding.spelling:
+        return None
+    text = dict(binding.spelling).get(value_text(value))
+    if text is None and value is not None:
+        known = ", ".join(name for name, _ in binding.spelling)
+        raise UsageError(
+            f"{binding.knob}={value_text(value)} has no spelling in its binding, which knows {known}; "
+            f"add {value_text(value)}:TEXT to it, or leave the value out with --fix or --range"
+        )
+    return text
+
+
+def value_read(binding: Binding, text: str) -> BoundValue:
+    """Return the value that a text in the script's own spelling stands for.
+
+    Raises:
+        ValueError: it stands for none.
+    """
+    if not binding.spelling:
+        return parse_value(binding.knob, text)
+    for value, written in binding.spelling:
+        if written == text:
+            return parse_value(binding.knob, value)
+    raise ValueError(f"one of {', '.join(written for _, written in binding.spelling)}")
 
 
 def parse_binding(text: str) -> Binding:
@@ -67,7 +147,8 @@ def binding_text(binding: Binding) -> str:
 
 def how_text(binding: Binding) -> str:
     """Return the part of a binding after "KNOB="."""
-    spelling = f"{{{spelling_text(binding.spelling)}}}" if binding.spelling else ""
+    pairs = ",".join(f"{value}:{written}" for value, written in binding.spelling)
+    spelling = f"{{{pairs}}}" if pairs else ""
     if binding.kind is BindingKind.ENV:
         return f"env:{binding.variable}{spelling}"
     if binding.kind is BindingKind.FILE:
@@ -115,7 +196,7 @@ def _env_binding(knob: str, how: str) -> Binding:
             "not the name of a variable; write env:NAME or env:NAME{value:text}, "
             "the name in letters, digits and _"
         )
-    spelling = _spelling(knob, match[2])
+    spelling = _parse_spelling(knob, match[2])
     return Binding(knob=knob, kind=BindingKind.ENV, variable=match[1], spelling=spelling)
 
 
@@ -123,19 +204,18 @@ def _file_binding(knob: str, match: re.Match[str]) -> Binding:
     key = match["key"]
     if not all(key.split(".")):
         raise UsageError(f"the key {key!r} has an empty part; write it as data.batch_size")
-    spelling = _spelling(knob, match["spelling"])
+    spelling = _parse_spelling(knob, match["spelling"])
     return Binding(knob=knob, kind=BindingKind.FILE, path=match["path"], key=key, spelling=spelling)
 
 
 def _value_words(knob: str, how: str) -> Binding:
-    """Return the binding to words that hold the value."""
-    spelling: tuple[tuple[str, str], ...] = ()
+    spelling: Spelling = ()
     places = how.count(PLACE)
     if places == 0:
         braces = _BRACES.findall(how)
         if len(braces) > 1:
             raise UsageError("braces in more than one place; the value goes into one")
-        spelling = parse_spelling(knob, braces[0])
+        spelling = _parse_spelling(knob, braces[0])
         how = _BRACES.sub(PLACE, how)
     elif places > 1:
         raise UsageError(f"{PLACE} stands in {places} places; the value goes into one")
@@ -147,14 +227,13 @@ def _value_words(knob: str, how: str) -> Binding:
     return Binding(knob=knob, kind=BindingKind.ARG, words=words, spelling=spelling)
 
 
-def _are_switches(spelling: tuple[tuple[str, str], ...]) -> bool:
+def _are_switches(spelling: Spelling) -> bool:
     """Return whether each value has a switch of its own, one of them perhaps none."""
     texts = [text for _, text in spelling]
     return any(texts) and all(text.startswith("-") for text in texts if text)
 
 
 def _switch_words(knob: str, how: str) -> Binding:
-    """Return the binding to words that are there for true."""
     if knob not in SWITCH_KNOBS:
         what = "'--precision {fp32:32-true,bf16:bf16-mixed}'" if knob == "precision" else f"'{how} {PLACE}'"
         raise UsageError(f"{knob} is not true or false; say where its value goes, as in: {what}")
@@ -167,11 +246,6 @@ def _switch_words(knob: str, how: str) -> Binding:
     if words == words_off:
         raise UsageError("the words for true and those for false are the same")
     return Binding(knob=knob, kind=BindingKind.ARG, words=words, words_off=words_off)
-
-
-def _spelling(knob: str, text: str | None) -> tuple[tuple[str, str], ...]:
-    """Return the spelling in braces at the end; `{}` spells nothing, like no braces."""
-    return parse_spelling(knob, text) if text else ()
 
 
 def _split(text: str) -> tuple[str, ...]:
@@ -188,3 +262,44 @@ def _joined(words: Sequence[str]) -> str:
         rest = word.replace(PLACE, "")
         quoted.append(word if rest == shlex.quote(rest) or word == PLACE else shlex.quote(word))
     return " ".join(quoted)
+
+
+def _parse_spelling(knob: str, text: str | None) -> Spelling:
+    """Return the (value, text) pairs in "fp32:32-true,bf16:bf16-mixed"; none for no braces and for `{}`.
+
+    Raises:
+        UsageError: a pair is not one, the knob can't have the value, or two values read alike.
+    """
+    if not text:
+        return ()
+    pairs: dict[str, str] = {}
+    for part in text.split(","):
+        name, colon, written = (piece.strip() for piece in part.partition(":"))
+        if not colon:
+            raise UsageError(
+                f"{{{text}}}: {part.strip()!r} spells no value of {knob}; "
+                "write {value:text,value:text}, or {} for values as they are"
+            )
+        try:
+            value = value_text(parse_value(knob, name))
+        except ValueError as error:
+            raise UsageError(f"{{{text}}}: {name!r} is no value of {knob}; use {error}") from error
+        if value in pairs:
+            raise UsageError(f"{{{text}}}: {value} is spelled twice; keep one of them")
+        if written in pairs.values():
+            raise UsageError(
+                f"{{{text}}}: two values of {knob} are spelled {written!r}, so the script would see no "
+                "difference between them; keep one of them"
+            )
+        pairs[value] = written
+    return tuple(pairs.items())
+
+
+def _positive_number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise ValueError("a positive number")
+    return number

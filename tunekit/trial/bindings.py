@@ -1,17 +1,26 @@
 """How a config reaches the training process: by the agent, the command, the user's files or variables."""
 
 import os
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tunekit.errors import TunekitError, UsageError
 from tunekit.records.config import INJECTED_KNOBS, KnobsAsked, TrainConfig
 from tunekit.records.target import Binding, BindingKind, ScriptOption, Target
-from tunekit.trial.binding_syntax import PLACE
-from tunekit.trial.command_words import switch_in, value_in, with_switch, with_value, without_value
+from tunekit.trial.binding_syntax import (
+    BINDABLE,
+    LEARNING_RATE,
+    PLACE,
+    BoundValue,
+    spelled,
+    value_read,
+    value_text,
+)
 from tunekit.trial.config_files import Scalar, read_key, with_values
-from tunekit.trial.spelling import BINDABLE, LEARNING_RATE, BoundValue, spelled, value_read, value_text
+
+Words = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -63,7 +72,8 @@ def bind(
         if binding is None or binding.kind is BindingKind.INJECT:
             injected[knob] = value
         elif binding.kind is BindingKind.ARG:
-            command = _in_command(command, _first_argument(target), binding, value)
+            first = _first_argument(target)
+            command = (*command[:first], *_InCommand(command[first:], binding).set_to(value))
         elif binding.kind is BindingKind.ENV:
             environment |= _in_environment(binding, value)
         else:
@@ -90,13 +100,8 @@ def present_values(target: Target, options: Collection[ScriptOption] = ()) -> di
     values: dict[str, BoundValue] = {}
     for binding in target.bindings:
         try:
-            if binding.kind is BindingKind.ARG and not _has_place(binding):
-                on = switch_in(_arguments(target), binding)
-                if on is not None:
-                    values[binding.knob] = on
-                continue
             text = _present_text(target, binding)
-            if text is None and binding.kind is BindingKind.ARG:
+            if text is None and binding.kind is BindingKind.ARG and not _is_switch(binding):
                 text = _text_in_force(binding, options)
             if text is not None:
                 values[binding.knob] = value_read(binding, text)
@@ -147,11 +152,6 @@ def _changed(
     lr: float | None,
     stale: Collection[str],
 ) -> dict[str, BoundValue]:
-    """Return the knobs to set, with their values.
-
-    Raises:
-        UsageError: nothing can set one of them.
-    """
     wanted: dict[str, BoundValue] = config.model_dump(mode="json") if config else {}
     present: dict[str, BoundValue] = baseline.model_dump(mode="json") if baseline else {}
     if lr is not None:
@@ -174,7 +174,6 @@ def _changed(
 
 
 def _is_reachable(target: Target, knob: str) -> bool:
-    """Return whether the agent or a binding can set the knob."""
     binding = target.binding_of(knob)
     return knob in INJECTED_KNOBS or (binding is not None and binding.kind is not BindingKind.INJECT)
 
@@ -184,16 +183,6 @@ def _is_fixed(target: Target, knob: str) -> bool:
     return binding is not None and binding.kind is BindingKind.FIXED
 
 
-def _in_command(command: tuple[str, ...], first: int, binding: Binding, value: BoundValue) -> tuple[str, ...]:
-    before, words = command[:first], command[first:]
-    if not _has_place(binding):
-        return (*before, *with_switch(words, binding, bool(value)))
-    text = spelled(binding, value)
-    if text is None and value is None:
-        return (*before, *without_value(words, binding))
-    return (*before, *with_value(words, binding, value_text(value) if text is None else text))
-
-
 def _in_environment(binding: Binding, value: BoundValue) -> dict[str, str]:
     text = spelled(binding, value)
     if text is None and value is None:
@@ -201,10 +190,6 @@ def _in_environment(binding: Binding, value: BoundValue) -> dict[str, str]:
     if text is None:
         text = str(int(value)) if isinstance(value, bool) else value_text(value)
     return {binding.variable or "": text}
-
-
-def _has_place(binding: Binding) -> bool:
-    return any(PLACE in word for word in binding.words)
 
 
 def _first_argument(target: Target) -> int:
@@ -217,20 +202,132 @@ def _first_argument(target: Target) -> int:
     return next(places, 0) + 1
 
 
-def _arguments(target: Target) -> tuple[str, ...]:
-    return target.command[_first_argument(target) :]
-
-
 def _file_of(target: Target, binding: Binding) -> Path:
     return (Path(target.working_dir) / (binding.path or "")).resolve()
 
 
 def _present_text(target: Target, binding: Binding) -> str | None:
-    """Return what stands in the binding's place, as text; None when nothing does."""
     if binding.kind is BindingKind.ARG:
-        return value_in(_arguments(target), binding)
+        return _InCommand(target.command[_first_argument(target) :], binding).text()
     if binding.kind is BindingKind.ENV:
         return os.environ.get(binding.variable or "")
     if binding.kind is BindingKind.FILE:
         return value_text(read_key(_file_of(target, binding), binding.key or ""))
     return None
+
+
+@dataclass(frozen=True)
+class _Occurrence:
+    start: int
+    form: Words
+    value: str | None
+    """What stands in the place of the value; None for words without one."""
+
+
+class _InCommand:
+    """A binding's words in a training command: found, replaced in place, taken away, read.
+
+    A flag is known in both of its forms, `--bs 32` and `--bs=32`, and an override with or without Hydra's
+    plus signs, `data.bs=32` and `+data.bs=32`; what is there keeps its form.
+    """
+
+    def __init__(self, words: Sequence[str], binding: Binding) -> None:
+        self._words, self._binding = words, binding
+        self._texts = [text for _, text in binding.spelling]
+        self._found = list(_occurrences(words, _forms(binding), self._texts))
+
+    def set_to(self, value: BoundValue) -> Words:
+        """Return the words for a value: in its first place, and at the end where it has none."""
+        binding = self._binding
+        if _is_switch(binding):
+            return self._replaced(binding.words if value else binding.words_off)
+        text = spelled(binding, value)
+        if text is None and value is None:
+            return self._replaced(())
+        text = value_text(value) if text is None else text
+        if binding.words == (PLACE,):
+            return self._replaced(tuple(text.split()))
+        form = self._found[0].form if self._found else binding.words
+        return self._replaced(tuple(word.replace(PLACE, text, 1) for word in form))
+
+    def text(self) -> str | None:
+        """Return the text in the place of the value, the last one as most parsers do; None without one."""
+        binding, last = self._binding, self._found[-1] if self._found else None
+        if _is_switch(binding):
+            is_unsaid = last is None and binding.words_off
+            return None if is_unsaid else value_text(last is not None and last.form == binding.words)
+        if binding.words == (PLACE,):
+            return " ".join(last.form) if last else "" if "" in self._texts else None
+        return last.value if last else None
+
+    def _replaced(self, new: Words) -> Words:
+        """Return the words with new ones for the first occurrence and without the others."""
+        result: list[str] = []
+        after = 0
+        for occurrence in self._found:
+            result += self._words[after : occurrence.start]
+            result += new if occurrence is self._found[0] else ()
+            after = occurrence.start + len(occurrence.form)
+        result += self._words[after:]
+        return tuple(result) if self._found else (*result, *new)
+
+
+def _occurrences(
+    words: Sequence[str], forms: Sequence[Words], spellings: Sequence[str] = ()
+) -> Iterator[_Occurrence]:
+    start = 0
+    while start < len(words):
+        found = next((seen for form in forms if (seen := _at(words, start, form, spellings))), None)
+        if found:
+            yield found
+        start += len(found.form) if found else 1
+
+
+def _at(words: Sequence[str], start: int, form: Words, spellings: Sequence[str]) -> _Occurrence | None:
+    there = words[start : start + len(form)]
+    if len(there) < len(form):
+        return None
+    value = None
+    for wanted, word in zip(form, there, strict=True):
+        if PLACE not in wanted:
+            if word != wanted:
+                return None
+            continue
+        before, _, after = wanted.partition(PLACE)
+        whole = len(word) >= len(before) + len(after)
+        if not (whole and word.startswith(before) and word.endswith(after)):
+            return None
+        if wanted == PLACE and _is_flag(word) and word not in spellings:
+            return None  # the flag before it has no value here
+        value = word[len(before) : len(word) - len(after)]
+    return _Occurrence(start, form, value)
+
+
+def _forms(binding: Binding) -> Sequence[Words]:
+    """Return the binding's words in every form that parsers take for the same, longer ones first."""
+    words = binding.words
+    if _is_switch(binding):
+        return sorted(filter(None, (words, binding.words_off)), key=len, reverse=True)
+    if words == (PLACE,):  # each value has words of its own
+        forms = (tuple(text.split()) for _, text in binding.spelling)
+        return sorted(filter(None, forms), key=len, reverse=True)
+    if len(words) == 2 and _is_flag(words[0]) and words[1] == PLACE:
+        return words, (f"{words[0]}={PLACE}",)
+    if len(words) > 1:
+        return (words,)
+    flag, equals, place = words[0].partition("=")
+    if not equals or place != PLACE:
+        return (words,)
+    if _is_flag(flag):
+        return words, (flag, PLACE)
+    name = words[0].lstrip("+")
+    return words, *((f"{pluses}{name}",) for pluses in ("", "+", "++") if f"{pluses}{name}" != words[0])
+
+
+def _is_flag(word: str) -> bool:
+    return re.fullmatch(r"-[^\d.].*", word, re.DOTALL) is not None
+
+
+def _is_switch(binding: Binding) -> bool:
+    """Return whether the binding's words stand for true, rather than hold the value."""
+    return not any(PLACE in word for word in binding.words)

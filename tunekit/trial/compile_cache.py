@@ -53,7 +53,6 @@ def _own_folders(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 
 def _own_files(environment: Mapping[str, str]) -> Iterator[tuple[Path, str, os.stat_result]]:
-    """Yield the user's files in them: each with its place in the trials' cache, and its status."""
     for kind, folder in _own_folders(environment):
         for place, folders, names in os.walk(folder):
             if kind == INDUCTOR and place == str(folder):

@@ -16,12 +16,12 @@ import tomlkit
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import TaggedScalar
 from ruamel.yaml.error import YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.scalarbool import ScalarBoolean
 from tomlkit.exceptions import TOMLKitError
 
 from tunekit.errors import TargetError, UnreadableError, UsageError
 from tunekit.near import did_you_mean
-from tunekit.trial.yaml_scalars import with_scalar
 from tunekit.untrusted import check_yaml, parse_json, parse_toml, read_text
 
 Scalar = bool | int | float | str | None
@@ -29,6 +29,13 @@ Scalar = bool | int | float | str | None
 
 _MOST_KEYS = 5000
 _DEEPEST = 20
+
+_PROPERTIES = re.compile(r"(?:[&!]\S*\s+)+(?=\S)")
+_ALIAS = re.compile(r"\s*:\s+(\*[^\s,\]}]+)")
+_COLON = re.compile(r"\s*:")
+_PLAIN = re.compile(r"[A-Za-z_][\w./+-]*", re.ASCII)
+_READ_AS_OTHERS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
+"""Words that one version of YAML or another takes for no string."""
 
 
 def read_key(path: Path, key: str) -> Scalar:
@@ -78,7 +85,6 @@ def with_values(path: Path, values: Mapping[str, Scalar]) -> str:
 
 
 def _fitting(present: Scalar, value: Scalar) -> Scalar:
-    """Return the value in the type that the file has there."""
     if isinstance(value, str):
         return value if isinstance(present, str) else _plain(value)
     if isinstance(present, str) and value is not None and not isinstance(_plain(present), str):
@@ -114,7 +120,6 @@ def _missing(path: Path) -> str:
 
 
 def _parsed(path: Path, text: str) -> Any:
-    """Return the file's content as mappings, lists and scalars."""
     try:
         if path.suffix.lower() == ".json":
             return parse_json(text)
@@ -139,7 +144,6 @@ def _first_line(error: Exception) -> str:
 
 
 def _value_at(data: Any, key: str, path: Path) -> tuple[list[str | int], Scalar]:
-    """Return the steps to the value at a dotted key, and the value."""
     steps: list[str | int] = []
     parts, node = key.split("."), data
     while parts:
@@ -162,7 +166,6 @@ def _value_at(data: Any, key: str, path: Path) -> tuple[list[str | int], Scalar]
 
 
 def _step(node: Any, part: str) -> str | int | None:
-    """Return the key or index that a part of a dotted key means; None when there is none."""
     if isinstance(node, Mapping):
         number = int(part) if re.fullmatch(r"[0-9]{1,9}", part) else None
         return part if part in node else number if number in node else None
@@ -207,13 +210,6 @@ def _as_scalar(node: Any) -> Scalar:
     return str(node.value) if isinstance(node, TaggedScalar) else str(node)
 
 
-def _yaml_with(path: Path, text: str, steps: list[str | int], value: Scalar) -> str:
-    try:
-        return with_scalar(text, [str(step) for step in steps], value)
-    except TargetError as error:
-        raise TargetError(f"{path}: {error}") from error
-
-
 def _json_with(text: str, data: Any, steps: list[str | int], value: Scalar) -> str:
     _set(data, steps, value)
     indents = re.search(r"\n([ \t]+)\S", text)
@@ -239,3 +235,123 @@ def _set(data: Any, steps: list[str | int], value: Scalar) -> None:
     for step in steps[:-1]:
         data = data[step]
     data[steps[-1]] = value
+
+
+def _yaml_with(path: Path, text: str, steps: list[str | int], value: Scalar) -> str:
+    """Return the YAML text with another scalar at the steps, all else byte for byte.
+
+    The text is composed, not constructed and dumped again, which would write it in the dumper's own way: the
+    nodes know where they stand, so that comments, quotes, anchors, order and line breaks stay what they are.
+    An alias is replaced by the value, and what its anchor names stays; a value that a merge (`<<`) brings in
+    is overridden where it is merged.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an anchor that stands twice
+        node = YAML(typ="rt", pure=True).compose(text)
+    names = [str(step) for step in steps]
+    try:
+        for name in names[:-1]:
+            node = _child(node, name)
+        if isinstance(node, SequenceNode):
+            return _replaced(text, _own_item(node, int(names[-1])), value)
+        pair = _own_pair(node, names[-1])
+        if pair is None:
+            return _inserted(text, node, names[-1], value)
+        return _with_value(text, *pair, value)
+    except TargetError as error:
+        raise TargetError(f"{path}: {'.'.join(names)}: {error}") from error
+
+
+def _with_value(text: str, key: Node, held: Node, value: Scalar) -> str:
+    after_key = key.end_mark.index
+    if held.start_mark.index < after_key:  # an alias: the node stands where its anchor is
+        alias = _ALIAS.match(text, after_key)
+        if alias is None:
+            raise TargetError("the alias can't be rewritten; write its value there")
+        return text[: alias.start(1)] + _yaml_text(value) + text[alias.end(1) :]
+    if held.start_mark.index == held.end_mark.index:
+        colon = _COLON.match(text, after_key)
+        if colon is None:
+            raise TargetError("there is no value to rewrite; write one, after a colon")
+        return f"{text[: colon.end()]} {_yaml_text(value)}{text[colon.end() :]}"
+    return _replaced(text, held, value)
+
+
+def _replaced(text: str, node: Node, value: Scalar) -> str:
+    """Return the text with the scalar's own span replaced; its anchor stays, its tag goes."""
+    if not isinstance(node, ScalarNode) or node.style in ("|", ">") or node.start_mark == node.end_mark:
+        raise TargetError("the place holds no scalar on one line; write a plain value there")
+    start, end = node.start_mark.index, node.end_mark.index
+    properties = _PROPERTIES.match(text, start, end)
+    anchor = f"&{node.anchor} " if node.anchor and properties else ""
+    style = node.style if isinstance(value, str) else None
+    return f"{text[:start]}{anchor}{_yaml_text(value, style)}{text[end:]}"
+
+
+def _inserted(text: str, node: MappingNode, key: str, value: Scalar) -> str:
+    """Return the text with a key of its own put before the first key of a mapping that merges it in."""
+    first: Node = node.value[0][0]
+    place = first.start_mark.index
+    between = ", " if node.flow_style else "\n" + " " * first.start_mark.column
+    return f"{text[:place]}{key}: {_yaml_text(value)}{between}{text[place:]}"
+
+
+def _own_item(node: SequenceNode, index: int) -> Node:
+    item: Node = node.value[index]
+    if item.start_mark.index < node.start_mark.index or item in node.value[:index]:
+        raise TargetError("the place in the list is an alias; write its value there")
+    return item
+
+
+def _own_pair(node: Node, step: str) -> tuple[Node, Node] | None:
+    """Return key and value of a mapping's own entry; the last one, as readers of doubled keys do."""
+    if not isinstance(node, MappingNode):
+        raise TargetError(f"no mapping holds {step!r}; write the key on lines of its own")
+    return next(((key, held) for key, held in reversed(node.value) if key.value == step), None)
+
+
+def _child(node: Node, step: str) -> Node:
+    if isinstance(node, SequenceNode):
+        child: Node = node.value[int(step)]
+        return child
+    pair = _own_pair(node, step)
+    if pair is not None:
+        return pair[1]
+    for merge, held in node.value:
+        if merge.value != "<<":
+            continue
+        for merged in held.value if isinstance(held, SequenceNode) else [held]:
+            try:
+                return _child(merged, step)
+            except TargetError:
+                continue
+    raise TargetError(f"the key {step!r} can't be rewritten where it stands; write it on a line of its own")
+
+
+def _yaml_text(value: Scalar, style: str | None = None) -> str:
+    """Return a scalar that YAML 1.1 and 1.2 read alike.
+
+    Args:
+        value: the scalar.
+        style: quotes that a string should have; None for as few as it needs.
+    """
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        text = repr(value)  # YAML 1.1 takes 5e-05 for a string: it wants the point
+        return text if "." in text or "e" not in text else text.replace("e", ".0e")
+    if style is None and _PLAIN.fullmatch(value) and value.lower() not in _READ_AS_OTHERS:
+        return value
+    if style == "'" and value.isprintable():
+        return "'" + value.replace("'", "''") + "'"
+    return '"' + "".join(_escaped(letter) for letter in value) + '"'
+
+
+def _escaped(letter: str) -> str:
+    if letter in '"\\':
+        return "\\" + letter
+    return letter if letter.isprintable() else f"\\U{ord(letter):08x}"

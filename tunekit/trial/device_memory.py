@@ -3,10 +3,9 @@
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
-from tunekit.hardware.nvml import GpuReading, Nvml
+from tunekit.hardware.gpu.nvml import GpuReading, Nvml
 
 _SLACK_BYTES = 64 << 20
 """Growth that is not waited for: the driver's own, or a desktop's."""
@@ -47,15 +46,13 @@ class DeviceMemory:
         self._before = {index: self._reading(index) for index in self._indexes}
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if not self._indexes:
             return
         try:
             self._wait()
         finally:
-            self._nvml.__exit__(kind, error, trace)
+            self._nvml.__exit__(*error)
 
     def _wait(self) -> None:
         end = self._clock() + _LIMIT_S

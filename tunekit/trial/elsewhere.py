@@ -1,11 +1,12 @@
 """Programs that start a training where the agent can't be: in a container, on another machine, as a job."""
 
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import dropwhile
 
-from tunekit.hardware.interpreter import is_python
+from tunekit.hardware.host.interpreter import is_python, unwrapped
 
 _IN_CONTAINER = "put tunekit into the container: docker run ... IMAGE tunekit search -- python train.py"
 _IN_JOB = "put tunekit into the job that trains: tunekit search -- python train.py in the job's own script"
@@ -34,12 +35,11 @@ _LAUNCHERS: dict[str, tuple[tuple[str, ...], str]] = {
     "mosh": ((), _OVER_THERE),
 }
 """Program -> words of which one must follow for it to start something (none: any), and what to do instead."""
-_WRAPPERS = ("env", "exec", "ionice", "nice", "nohup", "setsid", "stdbuf", "sudo", "time", "timeout")
-"""Programs that become the command after their own options."""
 _SHELLS = ("bash", "dash", "sh", "zsh")
 _BETWEEN = frozenset((";", "&", "&&", "|", "||", "(", "{", "do", "then", "else"))
 _LAUNCHING_PYTHON = ("accelerate", "deepspeed", "torchrun", "uv", "poetry", "conda")
-_TUNNEL_OPTIONS = frozenset("Nf")
+_ASSIGNMENT = re.compile(r"[^=/]*=")
+_TUNNEL_OPTION = re.compile(r"-[A-Za-z]*[Nf]")
 _MOST_WORDS = 4
 
 
@@ -57,17 +57,25 @@ def starts_elsewhere(command: Sequence[str]) -> Elsewhere | None:
 
     A shell's text that starts Python here too is let through.
     """
-    commands = [_unwrapped(words) for words in _commands_of(_unwrapped(command))]
+    commands = [_bare(words) for words in _commands_of(_bare(command))]
     if any(words and (is_python(words[0]) or _name(words[0]) in _LAUNCHING_PYTHON) for words in commands):
         return None
-    found = (_launcher(words) for words in commands)
-    return next((one for one in found if one is not None), None)
+    return next((one for words in commands if (one := launcher_in(words)) is not None), None)
 
 
-def elsewhere_in(pids: Sequence[int]) -> Elsewhere | None:
-    """Return which of these processes started a training elsewhere; None where one has torch itself."""
-    found = [one for one in (_launcher(_words_of(pid)) for pid in pids) if one is not None]
-    return None if not found or any(_has_torch(pid) for pid in pids) else found[0]
+def launcher_in(words: Sequence[str]) -> Elsewhere | None:
+    """Return what the words of one command start elsewhere."""
+    known = _LAUNCHERS.get(_name(words[0])) if words else None
+    if known is None:
+        return None
+    needed, remedy = known
+    following = [word for word in words[1:] if not word.startswith("-")]
+    if needed and not any(word in needed for word in following[:_MOST_WORDS]):
+        return None
+    if _name(words[0]) == "ssh" and any(_TUNNEL_OPTION.match(word) for word in words[1:]):
+        return None  # it runs no command
+    shown = next((word for word in following if word in needed), "")
+    return Elsewhere(f"{_name(words[0])} {shown}".strip(), remedy)
 
 
 def _commands_of(words: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -92,60 +100,27 @@ def _commands_of(words: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def _shell_text(words: Sequence[str]) -> str | None:
-    """Return what a shell is to run by `-c`, None for any other command."""
     if not words or _name(words[0]) not in _SHELLS:
         return None
     options = [at for at, word in enumerate(words[:-1]) if word.startswith("-") and word.endswith("c")]
     return words[options[0] + 1] if options else None
 
 
-def _unwrapped(words: Sequence[str]) -> Sequence[str]:
-    """Return a command without the variables and the programs that only wrap it."""
-    at, is_wrapped = 0, False
-    while at < len(words):
-        word = words[at]
-        is_variable = "=" in word and "/" not in word.partition("=")[0]
-        is_option = is_wrapped and (word.startswith("-") or word.rstrip("smhd").replace(".", "").isdigit())
-        is_wrapper = _name(word) in _WRAPPERS
-        if not (is_variable or is_option or is_wrapper):
+def _bare(command: Sequence[str]) -> Sequence[str]:
+    """Return a command without the variables, the sudo and the programs that only prepare it."""
+    words = list(command)
+    while words:
+        name = _name(words[0])
+        if _ASSIGNMENT.match(words[0]):
+            del words[0]
+        elif name == "sudo":
+            words = list(dropwhile(lambda word: word.startswith("-"), words[1:]))
+        elif len(inner := unwrapped(words)) < len(words):
+            words = inner
+        else:
             break
-        is_wrapped |= is_wrapper
-        at += 1
-    return words[at:]
-
-
-def _launcher(words: Sequence[str]) -> Elsewhere | None:
-    known = _LAUNCHERS.get(_name(words[0])) if words else None
-    if known is None:
-        return None
-    needed, remedy = known
-    following = [word for word in words[1:] if not word.startswith("-")]
-    if needed and not any(word in needed for word in following[:_MOST_WORDS]):
-        return None
-    if _name(words[0]) == "ssh" and any(_is_tunnel(word) for word in words[1:]):
-        return None
-    shown = next((word for word in following if word in needed), "")
-    return Elsewhere(f"{_name(words[0])} {shown}".strip(), remedy)
-
-
-def _is_tunnel(word: str) -> bool:
-    """Return whether an option of ssh keeps it from running a command."""
-    return word.startswith("-") and not word.startswith("--") and bool(_TUNNEL_OPTIONS & set(word[1:]))
+    return words
 
 
 def _name(word: str) -> str:
     return word.rpartition("/")[2]
-
-
-def _words_of(pid: int) -> list[str]:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace").split("\0")[:-1]
-    except OSError:
-        return []
-
-
-def _has_torch(pid: int) -> bool:
-    try:
-        return b"/libtorch" in Path(f"/proc/{pid}/maps").read_bytes()
-    except OSError:
-        return False

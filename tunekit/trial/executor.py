@@ -6,14 +6,13 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
 from tunekit.errors import TargetError
-from tunekit.hardware.nvml import Nvml
-from tunekit.hardware.nvml_library import NvmlLibrary
+from tunekit.hardware.gpu.nvml import Nvml
 from tunekit.hardware.telemetry.gpu import GpuSampler
 from tunekit.hardware.telemetry.store import save_series
 from tunekit.hardware.telemetry.summary import summarise
@@ -28,10 +27,9 @@ from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.trial.binding_syntax import binding_text
 from tunekit.trial.bindings import Bound, bind, present_values
 from tunekit.trial.device_memory import DeviceMemory
-from tunekit.trial.diverted import DIVERTED, bound_in_size
 from tunekit.trial.isolation import best_sandbox, own_cache, take_writes
 from tunekit.trial.launch import start_trial, write_copies
-from tunekit.trial.left_behind import mask_files, masked_record, secrets_of_target
+from tunekit.trial.left_behind import DIVERTED, bound_in_size, mask_files, masked_record, secrets_of_target
 from tunekit.trial.option_names import ALL_NAMES
 from tunekit.trial.orphans import end_leftovers
 from tunekit.trial.outcome import measurement_of
@@ -93,46 +91,32 @@ class Executor(Protocol):
         ...
 
 
+@dataclass
 class ProcessExecutor:
-    """Runs each trial as a real child process under a keeper.
+    """Runs each trial as a real child process under a keeper."""
 
-    Args:
-        target: the training command.
-        trials_folder: gets one sub-folder per trial.
-        limits: when a trial is ended from outside.
-        window_s: steady seconds to measure.
-        hide_gpus: train on the CPU although a GPU is here.
-        nvml: the GPUs' driver.
-        gpus: the GPUs of the trials, by their place in the driver's order.
-        telemetry_store: gets the time series of each trial; by default only their summary is kept.
-        device_memory_bytes: what torch may reserve on a CUDA device; None for all that it has.
-        sandbox: what keeps the user's files from the trials; None for the best that holds here.
-    """
+    target: Target
+    trials_folder: Path
+    """Gets one sub-folder per trial."""
+    limits: Limits
+    window_s: float
+    """Steady seconds to measure."""
+    hide_gpus: bool = False
+    """Train on the CPU although a GPU is here."""
+    nvml: Nvml = field(default_factory=Nvml)
+    gpus: Sequence[int] = ()
+    """The GPUs of the trials, by their place in the driver's order."""
+    telemetry_store: Path | None = None
+    """Gets the time series of each trial; by default only their summary is kept."""
+    device_memory_bytes: int | None = None
+    """What torch may reserve on a CUDA device; None for all that it has."""
+    sandbox: SandboxKind | None = None
+    """What keeps the user's files from the trials; None for the best that holds here."""
 
-    def __init__(
-        self,
-        target: Target,
-        trials_folder: Path,
-        limits: Limits,
-        window_s: float,
-        hide_gpus: bool = False,
-        nvml: Nvml | None = None,
-        gpus: Sequence[int] = (),
-        telemetry_store: Path | None = None,
-        device_memory_bytes: int | None = None,
-        sandbox: SandboxKind | None = None,
-    ) -> None:
-        self._target = target
-        self._sandbox = sandbox
+    def __post_init__(self) -> None:
         # The children run in the target's folder, where a relative path would mean another place.
-        self._trials_folder = trials_folder.resolve()
-        self._limits = limits
-        self._window_s = window_s
-        self._hide_gpus = hide_gpus
-        self._nvml = nvml or NvmlLibrary()
-        self._telemetry_store = telemetry_store
-        self._device_memory_bytes = device_memory_bytes
-        self._gpus = () if hide_gpus else tuple(gpus)
+        self.trials_folder = self.trials_folder.resolve()
+        self.gpus = () if self.hide_gpus else tuple(self.gpus)
 
     def run(self, spec: TrialSpec, known: KnownTarget | None, on_progress: ProgressCallback) -> TrialRecord:
         """Run one trial in a fresh process tree.
@@ -143,15 +127,15 @@ class ProcessExecutor:
         """
         end_leftovers()
         folder = self._fresh_folder(spec.number)
-        bound = bind(self._target, spec.config, known.baseline if known else None, spec.lr)
-        secrets = secrets_of_target(self._target, os.environ)
+        bound = bind(self.target, spec.config, known.baseline if known else None, spec.lr)
+        secrets = secrets_of_target(self.target, os.environ)
         stopped = None
         try:
-            with DeviceMemory(self._nvml, self._gpus), _scratch_folder() as scratch:
+            with DeviceMemory(self.nvml, self.gpus), _scratch_folder() as scratch:
                 request = self._request(folder, scratch, bound, spec, known)
                 keeper = self._start(folder, bound, request)
-                gpus = GpuSampler(self._nvml, self._gpus)
-                watch = TrialWatch(keeper, folder, self._limits, gpus, on_progress)
+                gpus = GpuSampler(self.nvml, self.gpus)
+                watch = TrialWatch(keeper, folder, self.limits, gpus, on_progress)
                 try:
                     evidence = watch.run()
                 except KeyboardInterrupt as error:
@@ -159,7 +143,7 @@ class ProcessExecutor:
                     if evidence.done is None:
                         raise
         finally:
-            written = take_writes(folder, self._target.working_dir)
+            written = take_writes(folder, self.target.working_dir)
             faults = [*bound_in_size(folder / DIVERTED), *mask_files(folder, secrets)]
         told = {one.path for one in evidence.written}
         evidence.written += [one for one in written if one.path not in told]
@@ -177,7 +161,6 @@ class ProcessExecutor:
         request: AgentRequest,
         evidence: Evidence,
     ) -> TrialRecord:
-        """Return the record of a trial whose tree is gone."""
         telemetry = self._telemetry_of(spec, evidence)
         result = measurement_of(
             evidence,
@@ -212,8 +195,8 @@ class ProcessExecutor:
     def _telemetry_of(self, spec: TrialSpec, evidence: Evidence) -> Telemetry | None:
         """Keep the time series where that is wanted, and return their summary; no trial fails for them."""
         try:
-            if self._telemetry_store is not None:
-                save_series(self._telemetry_store, spec.number, evidence.series)
+            if self.telemetry_store is not None:
+                save_series(self.telemetry_store, spec.number, evidence.series)
             return summarise(evidence.series, evidence.sampling_cpu_s)
         except Exception as error:  # a full disk, a store that something else has broken
             evidence.faults.append(f"the time series are lost: {type(error).__name__}: {error}")
@@ -221,12 +204,12 @@ class ProcessExecutor:
 
     def _start(self, folder: Path, bound: Bound, request: AgentRequest) -> subprocess.Popen[bytes]:
         try:
-            writable = (own_cache(os.environ),) if self._target.builtin else ()
-            return start_trial(folder, bound, request, request.sandbox, self._hide_gpus, writable)
+            writable = (own_cache(os.environ),) if self.target.builtin else ()
+            return start_trial(bound, request, self.hide_gpus, writable)
         except OSError as error:
             is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
             raise TargetError(
-                f"the trial could not be started in {self._target.working_dir} ({error.strerror}); "
+                f"the trial could not be started in {self.target.working_dir} ({error.strerror}); "
                 + (f"free some space for {folder}" if is_full else "check that the folder is there")
             ) from error
 
@@ -236,27 +219,27 @@ class ProcessExecutor:
         A bound batch size is what it says; the baseline's is what command, file or variable say, what the
         user declared, or the script's own default.
         """
-        if spec.config is not None and self._target.is_bound("batch_size"):
+        if spec.config is not None and self.target.is_bound("batch_size"):
             return spec.config.batch_size
-        return self._bound_batch() or self._target.samples_per_step
+        return self._bound_batch() or self.target.samples_per_step
 
     def _bound_batch(self) -> int | None:
         """Return the batch size of the script by the place that it is bound to, unless the user says it."""
-        present = present_values(self._target).get("batch_size")
-        if present is None and self._target.samples_per_step is None:
-            present = default_values(self._target).get("batch_size")
-        return present if isinstance(present, int) and present != self._target.samples_per_step else None
+        present = present_values(self.target).get("batch_size")
+        if present is None and self.target.samples_per_step is None:
+            present = default_values(self.target).get("batch_size")
+        return present if isinstance(present, int) and present != self.target.samples_per_step else None
 
     def _naming_a_flag(self, failure: Failure, evidence: Evidence) -> Failure:
         """Return the failure with a place of the script's own for its batch size, if it seems to have one."""
-        possible = possible_batch(self._target, evidence.learnt.discovery) if evidence.learnt else None
+        possible = possible_batch(self.target, evidence.learnt.discovery) if evidence.learnt else None
         if possible is None or failure.remedy is None:
             return failure
         remedy = failure.remedy.replace("batch_size=--FLAG {}", binding_text(possible))
         return failure.changed(remedy=remedy)
 
     def _fresh_folder(self, number: int) -> Path:
-        folder = self._trials_folder / f"{number:04d}"
+        folder = self.trials_folder / f"{number:04d}"
         remove_layer(str(folder))  # left half-done by a search that was killed
         folder.mkdir(parents=True)
         return folder
@@ -268,8 +251,8 @@ class ProcessExecutor:
         return AgentRequest(
             trial_folder=str(folder),
             scratch_folder=scratch,
-            sandbox=self._sandbox or best_sandbox(self._trials_folder).kind,
-            working_dir=self._target.working_dir,
+            sandbox=self.sandbox or best_sandbox(self.trials_folder).kind,
+            working_dir=self.target.working_dir,
             started_at_s=time.time(),
             redirected=write_copies(bound.file_texts, folder),
             option_names=ALL_NAMES,
@@ -281,8 +264,8 @@ class ProcessExecutor:
             skips=spec.skips,
             sizes=spec.sizes,
             rate_to_beat=spec.rate_to_beat,
-            device_memory_bytes=self._device_memory_bytes,
-            window_s=self._window_s,
+            device_memory_bytes=self.device_memory_bytes,
+            window_s=self.window_s,
         )
 
 
@@ -297,14 +280,8 @@ def _scratch_folder() -> tempfile.TemporaryDirectory[str]:
 
 
 def _config_seen(evidence: Evidence, result: Measurement | DryRun | Failure) -> TrainConfig | None:
-    """Return the script's own knob values; None too where its batch size is not known."""
     is_unknown = isinstance(result, Failure) and result.kind is OutcomeKind.SAMPLES_UNKNOWN
-    return None if is_unknown else baseline_config(evidence)
-
-
-def baseline_config(evidence: Evidence) -> TrainConfig | None:
-    """Return the knob values that the script itself has, once they are known."""
-    if evidence.learnt is None:
+    if evidence.learnt is None or is_unknown:
         return None
     discovery = evidence.learnt.discovery
     loader = discovery.training_loader

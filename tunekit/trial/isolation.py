@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tunekit.agent import REQUEST_VARIABLE, SITE_FOLDER, TRIAL_VARIABLE
 from tunekit.errors import UsageError
-from tunekit.hardware.interpreter import interpreter_of, is_python
+from tunekit.hardware.host.interpreter import interpreter_of, is_python
 from tunekit.records.host import Sandbox
 from tunekit.records.trial import WrittenFile
 from tunekit.trial import sandbox
@@ -142,7 +142,6 @@ def _named_pythons(command: tuple[str, ...], working_dir: str) -> list[str]:
 
 
 def _site_folder(python: str) -> str | None:
-    """Return the first folder of packages that a Python has; None if it doesn't answer."""
     home = Path(python).parent.parent
     if (home / "pyvenv.cfg").is_file():
         return next((str(place) for place in sorted(home.glob("lib/python3*/site-packages"))), None)

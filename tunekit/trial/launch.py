@@ -47,6 +47,13 @@ def agent_path(environment: Mapping[str, str]) -> str:
     return f"{SITE_FOLDER}{os.pathsep}{own}" if own else str(SITE_FOLDER)
 
 
+def write_request(request: AgentRequest) -> Path:
+    """Write what the agent is asked into its folder, and return where it stands."""
+    path = Path(request.trial_folder) / REQUEST_FILE
+    write_text(path, json.dumps(dump_request(request), indent=2) + "\n")
+    return path
+
+
 def write_copies(file_texts: Mapping[str, str], folder: Path) -> dict[str, str]:
     """Write the rewritten texts of the user's files into `FOLDER/bound` and return where each one lies.
 
@@ -94,20 +101,13 @@ def trial_environment(
 
 
 def start_trial(
-    folder: Path,
-    bound: Bound,
-    request: AgentRequest,
-    sandbox: str,
-    hide_gpus: bool = False,
-    writable: Sequence[str] = (),
+    bound: Bound, request: AgentRequest, hide_gpus: bool = False, writable: Sequence[str] = ()
 ) -> subprocess.Popen[bytes]:
     """Write the request and start the target under a keeper.
 
     Args:
-        folder: the trial's, absolute: its processes run elsewhere.
         bound: the command and its variables, with the trial's knobs in them.
-        request: what the agent is asked.
-        sandbox: kind of the sandbox.
+        request: what the agent is asked, in which folder and in which sandbox.
         hide_gpus: train on the CPU although a GPU is here.
         writable: folders outside the trial's in which writes of its stay.
 
@@ -115,17 +115,16 @@ def start_trial(
         The keeper. Closing its standard input ends the whole tree; its standard output then holds
         one line of JSON with the target's exit status.
     """
-    request_path = folder.resolve() / REQUEST_FILE
-    write_text(request_path, json.dumps(dump_request(request), indent=2) + "\n")
-    caches = compile_cache(folder.resolve().parent, os.environ)
+    request_path = write_request(request)
+    caches = compile_cache(request_path.parent.parent, os.environ)
     command, environment = isolated(
         bound.command,
-        sandbox,
+        request.sandbox,
         request_path,
         (request.scratch_folder, str(caches.resolve()), *writable),
         trial_environment(request_path, {**os.environ, **bound.environment}, hide_gpus),
     )
-    output = str(folder / OUTPUT_FILE)
+    output = str(request_path.parent / OUTPUT_FILE)
     return subprocess.Popen(
         [sys.executable, "-I", "-S", KEEPER, output, request.scratch_folder, "--", *command],
         stdin=subprocess.PIPE,

@@ -1,5 +1,7 @@
-"""What a trial leaves behind, without secrets: the files of its folder and its record."""
+"""What a trial leaves behind: bounded in size, and its files and its record without secrets."""
 
+import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -7,7 +9,14 @@ from tunekit.records.base import with_texts
 from tunekit.records.target import Target
 from tunekit.records.trial import TrialRecord
 from tunekit.secret_words import Secrets, secrets_of
+from tunekit.trial.watch import plain
+from tunekit.units import bytes_text
 
+DIVERTED = "diverted"
+"""In the trial's folder: the copies of the user's files that it wrote to in their place."""
+MOST_DIVERTED_BYTES = 64 << 20
+"""Of all copies of one trial: checkpoints of every trial of a search would fill the disk."""
+_MOST_TOLD = 8
 _OF_FIGURES = ("trace-", "pulse-")
 """How files begin that hold no text of the script's."""
 _MOST_BYTES = 64 << 20
@@ -28,7 +37,6 @@ def secrets_of_target(target: Target, environment: Mapping[str, str]) -> Secrets
 
 
 def _settings_text(path: Path) -> str:
-    """Return the text of a settings file; an empty one for what is none, or can't be read."""
     try:
         if path.suffix not in _SETTINGS and path.name != ".env":
             return ""
@@ -83,3 +91,36 @@ def masked_record(record: TrialRecord, secrets: Secrets) -> TrialRecord:
         faults=tuple(secrets.masked(fault) for fault in record.faults),
         written=tuple(one.changed(path=secrets.masked(one.path)) for one in record.written),
     )
+
+
+def bound_in_size(folder: Path) -> list[str]:
+    """Remove the largest copies until the rest is small enough, and return a line that says which.
+
+    Args:
+        folder: of the copies; it need not be there.
+    """
+    sizes = {
+        path: _disk_bytes(path) for path in folder.rglob("*") if path.is_file() and not path.is_symlink()
+    }
+    total_bytes = sum(sizes.values())
+    removed = []
+    for path in sorted(sizes, key=lambda path: sizes[path], reverse=True):
+        if total_bytes <= MOST_DIVERTED_BYTES:
+            break
+        path.unlink(missing_ok=True)
+        total_bytes -= sizes[path]
+        removed.append(f"{path.relative_to(folder)} ({bytes_text(sizes[path])})")
+    if not sizes:
+        shutil.rmtree(folder, ignore_errors=True)
+    if not removed:
+        return []
+    told = ", ".join(removed[:_MOST_TOLD]) + (" and others" if len(removed) > _MOST_TOLD else "")
+    most = bytes_text(MOST_DIVERTED_BYTES)
+    return [plain(f"copies beyond {most} are not kept in {folder.name}/: {told}")[:1000]]
+
+
+def _disk_bytes(path: Path) -> int:
+    try:
+        return os.lstat(path).st_blocks * 512
+    except OSError:
+        return 0

@@ -11,16 +11,9 @@ OPTION_NAMES = {
 """Plain names by knob, and of `lr`; the clearest first."""
 
 PRECISION_SWITCHES = {
-    "bf16": "bf16",
-    "usebf16": "bf16",
-    "fp16": "fp16",
-    "usefp16": "fp16",
-    "half": "fp16",
-    "amp": None,
-    "useamp": None,
-    "mixedprecision": None,
-    "usemixedprecision": None,
-    "autocast": None,
+    **dict.fromkeys(("bf16", "usebf16"), "bf16"),
+    **dict.fromkeys(("fp16", "usefp16", "half"), "fp16"),
+    **dict.fromkeys(("amp", "useamp", "mixedprecision", "usemixedprecision", "autocast"), None),
 }
 """Switches of a precision, by plain name, with the one that they mean; None where the script decides."""
 

@@ -9,11 +9,11 @@ import contextlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from tunekit.trial import keeper
 from tunekit.trial.keeper import PR_SET_CHILD_SUBREAPER, children_of, descendants, end_all, libc
+from tunekit.trial.processes import PROC, command_of, stat_of
 
 KEEPER = str(Path(keeper.__file__))
 """The script that keepers run."""
@@ -21,8 +21,8 @@ KEEPER = str(Path(keeper.__file__))
 OWNER_VARIABLE = "TUNEKIT_OWNER"
 """Which tunekit a trial belongs to: its pid, when it started, and where that pid holds."""
 
-_START_FIELD = 22
-"""Of /proc/PID/stat: clock ticks since the machine started."""
+_START_TICKS = 19
+"""Place of `starttime` among the fields of /proc/PID/stat that follow the program's name."""
 
 
 @dataclass(frozen=True)
@@ -44,20 +44,7 @@ def this_owner() -> Owner:
     Raises:
         OSError: there is no /proc.
     """
-    return Owner(os.getpid(), _started_ticks(os.getpid()), _pid_namespace(os.getpid()))
-
-
-def _started_ticks(pid: int) -> int:
-    return int(_stat(pid)[_START_FIELD - 3])
-
-
-def _state(pid: int) -> str:
-    return _stat(pid)[0]
-
-
-def _stat(pid: int) -> list[str]:
-    """Return the fields of /proc/PID/stat from the third on: the second, a name, may hold anything."""
-    return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    return Owner(os.getpid(), int(stat_of(os.getpid())[_START_TICKS]), _pid_namespace(os.getpid()))
 
 
 def _pid_namespace(pid: int) -> str:
@@ -75,9 +62,7 @@ class Orphans:
         libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
     def end(self) -> None:
@@ -110,14 +95,11 @@ def _left_over(pid_namespace: str) -> list[int]:
 
     A process or an owner of another pid namespace is another machine's, as far as can be told from here.
     """
-    abandoned = [pid for pid in _processes() if _is_abandoned(pid, pid_namespace)]
-    keepers = [pid for pid in abandoned if _is_keeper(pid)]
+    pids = [int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit()]
+    abandoned = [pid for pid in pids if _is_abandoned(pid, pid_namespace)]
+    keepers = [pid for pid in abandoned if KEEPER in command_of(pid)]
     kept = {*keepers, *(pid for each in keepers for pid in descendants(each))}
     return [pid for pid in abandoned if pid not in kept]
-
-
-def _processes() -> list[int]:
-    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
 
 
 def _is_abandoned(pid: int, pid_namespace: str) -> bool:
@@ -128,12 +110,6 @@ def _is_abandoned(pid: int, pid_namespace: str) -> bool:
         return _pid_namespace(pid) == pid_namespace
     except (OSError, ValueError):  # gone, somebody else's, or something else by that name
         return False
-
-
-def _is_keeper(pid: int) -> bool:
-    with contextlib.suppress(OSError):
-        return os.fsencode(KEEPER) in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    return False
 
 
 def _owner_of(pid: int) -> Owner | None:
@@ -154,6 +130,7 @@ def _owner_of(pid: int) -> Owner | None:
 def _is_alive(owner: Owner) -> bool:
     """Return whether it runs; killed and not yet collected by its parent, it does not."""
     try:
-        return _started_ticks(owner.pid) == owner.started_ticks and _state(owner.pid) != "Z"
+        fields = stat_of(owner.pid)
+        return int(fields[_START_TICKS]) == owner.started_ticks and fields[0] != "Z"
     except OSError:
         return False

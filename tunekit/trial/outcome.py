@@ -4,9 +4,9 @@ Outcomes are told apart by exception types, exit status and our own limits, neve
 "error" in the output: a good run may print that word.
 """
 
-import re
 import signal
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from tunekit.records.agent_messages import ByHandEvent, ErrorSeen, RankEvent
 from tunekit.records.details import Details, LargestSeen
@@ -15,7 +15,7 @@ from tunekit.records.target import Discovery
 from tunekit.records.trial import Failure, MemoryPoint, OutcomeKind
 from tunekit.trial.applied import batch_contradicted, inputs_text, knob_missed
 from tunekit.trial.bindings import Bound
-from tunekit.trial.out_of_memory import PINNED_REMEDY, is_of_pinning, memory_that_ended
+from tunekit.trial.exceptions import NO_ROOM_IN_SHM, error_text, is_of_a_worker, kind_of_error, remedy_of
 from tunekit.trial.watch import Evidence, plain
 from tunekit.units import count_text
 
@@ -71,31 +71,14 @@ _NATIVE_REMEDY = "native code crashed: PYTHONFAULTHANDLER=1 before the command s
 _MOST_FAULTS = 16
 """Of a Details record."""
 _SHELL_KILLED = 128 + signal.SIGKILL
-_TRACEBACK = "Traceback (most recent call last)"
-_NO_GUARD = "before the current process has finished its bootstrapping phase"
-_NO_GUARD_REMEDY = (
-    'put what the script runs under `if __name__ == "__main__":`: processes that are started by spawn or '
-    "forkserver import the script again; or keep it from starting any, with --fix num_workers=0"
-)
-_GPU_FAILED = re.compile(
-    r"CUDA error: (?:unknown error|uncorrectable |unspecified launch failure|the launch timed out)"
-    r"|CUDA error: (?:CUDA-capable device\(s\) is/are busy|no CUDA-capable device|hardware stack)"
-    r"|\bCU(?:DNN|BLAS)_STATUS_EXECUTION_FAILED\b"
-)
-_GPU_FAILED_REMEDY = (
-    "the GPU or its driver failed, or a kernel broke it: `nvidia-smi` and `dmesg | grep Xid` say which; a "
-    "GPU that is lost needs a reset or another machine"
-)
-_CUDA_HINTS = (
-    "Search for `cuda",
-    "CUDA kernel errors might be",
-    "For debugging consider",
-    "Compile with `TORCH",
-)
-_RERAISED = "torch._utils.reraise"
-_IN_WORKER = re.compile(r"Caught \w+ in DataLoader worker process \d+\.")
-_NO_ROOM_IN_SHM = "unable to allocate shared memory(shm) for file </torch_"
-_OUT_OF_SHM = ("insufficient shared memory (shm)", "unable to write to file </torch_")
+
+
+class _Why(NamedTuple):
+    """Which outcome, why, and what to do about it where that is not what the outcome always says."""
+
+    kind: OutcomeKind
+    message: str
+    remedy: str | None = None
 
 
 def measurement_of(
@@ -114,36 +97,47 @@ def measurement_of(
         own_batch: samples in a batch of the script as it is; at the baseline what a bound place says.
         sizes: batch sizes that its training alone was to be timed at, in order.
     """
-    if evidence.done is None or (evidence.done.is_final and not _ended_well(evidence)):
-        return _blaming_bindings(_failure_without_measurement(evidence), evidence, bound)
-    if isinstance(evidence.done.loop, DryLoop):
+    ended_well = evidence.limit is None and evidence.returncode in (0, None)
+    if evidence.done is None or (evidence.done.is_final and not ended_well):
+        return _blaming_bindings(_failure(_why_not_measured(evidence), evidence), evidence, bound)
+    loop = evidence.done.loop
+    if isinstance(loop, DryLoop):
         seen = _details(evidence, sizes) or Details()
-        return DryRun(loop=evidence.done.loop, details=seen, is_whole=evidence.done.is_final)
+        return DryRun(loop=loop, details=seen, is_whole=evidence.done.is_final)
     too_large = _ended_on_largest(evidence)
     if too_large is not None:
         return too_large
-    loop = evidence.done.loop
-    if evidence.nonfinite is not None:
-        message = f"the loss was {evidence.nonfinite.loss} after {evidence.nonfinite.steps} steps"
-        return _failure(OutcomeKind.NONFINITE_LOSS, message, evidence)
-    if evidence.learnt is None or not evidence.learnt.discovery.complete:
-        message = f"what the agent told could not be read ({evidence.rejected_lines} lines rejected)"
-        return _failure(OutcomeKind.AGENT_ABSENT, message, evidence)
-    unknown = _unknown_samples(loop, evidence.learnt.discovery, own_batch if baseline is None else None)
-    if unknown:
-        return _failure(OutcomeKind.SAMPLES_UNKNOWN, unknown, evidence)
-    missed = knob_missed(loop, bound.changed, bound.injected, evidence.learnt, baseline, own_batch)
-    if missed:
-        return _failure(OutcomeKind.KNOB_NOT_APPLIED, missed, evidence)
-    if bound.changed.get("compile") and loop.compile_graphs == 0:
-        message = "torch.compile was applied but captured 0 graphs"
-        return _failure(OutcomeKind.COMPILE_NO_EFFECT, message, evidence)
+    why = _why_unusable(loop, evidence, bound, baseline, own_batch)
+    if why is not None:
+        return _failure(why, evidence)
     assert evidence.memory is not None
     return Measurement(
         loop=_with_other_ranks(loop, evidence.ranks.values()),
         memory=evidence.memory,
         details=_details(evidence, sizes),
     )
+
+
+def _why_unusable(
+    loop: LoopMeasurement, evidence: Evidence, bound: Bound, baseline: Discovery | None, own_batch: int | None
+) -> _Why | None:
+    """Return why a loop's figures are not those of the config that was asked for."""
+    if evidence.nonfinite is not None:
+        loss, steps = evidence.nonfinite.loss, evidence.nonfinite.steps
+        return _Why(OutcomeKind.NONFINITE_LOSS, f"the loss was {loss} after {steps} steps")
+    if evidence.learnt is None or not evidence.learnt.discovery.complete:
+        lines = evidence.rejected_lines
+        message = f"what the agent told could not be read ({lines} lines rejected)"
+        return _Why(OutcomeKind.AGENT_ABSENT, message)
+    unknown = _unknown_samples(loop, evidence.learnt.discovery, own_batch if baseline is None else None)
+    if unknown:
+        return _Why(OutcomeKind.SAMPLES_UNKNOWN, unknown)
+    missed = knob_missed(loop, bound.changed, bound.injected, evidence.learnt, baseline, own_batch)
+    if missed:
+        return _Why(OutcomeKind.KNOB_NOT_APPLIED, missed)
+    if bound.changed.get("compile") and loop.compile_graphs == 0:
+        return _Why(OutcomeKind.COMPILE_NO_EFFECT, "torch.compile was applied but captured 0 graphs")
+    return None
 
 
 def _details(evidence: Evidence, sizes: Sequence[int]) -> Details | None:
@@ -173,10 +167,6 @@ def _unknown_samples(loop: LoopMeasurement, found: Discovery, said: int | None) 
     return None
 
 
-def _ended_well(evidence: Evidence) -> bool:
-    return evidence.limit is None and evidence.returncode in (0, None)
-
-
 def _ended_on_largest(evidence: Evidence) -> Failure | None:
     """Return the failure of a measured script that ran out of memory on the data set's largest samples.
 
@@ -186,7 +176,7 @@ def _ended_on_largest(evidence: Evidence) -> Failure | None:
     seen = evidence.done.details.largest if evidence.done.details else None
     if evidence.done.is_final or seen is None or not seen.is_given or seen.is_lived_through:
         return None
-    failure = _failure_without_measurement(evidence)
+    failure = _failure(_why_not_measured(evidence), evidence)
     if not failure.kind.is_memory:
         return None
     told = f"ran out of memory on a batch of the data set's largest samples ({_largest_text(seen)})"
@@ -220,7 +210,6 @@ def _cut_short(evidence: Evidence, sizes: Sequence[int]) -> Details:
 
 
 def _who_ended(evidence: Evidence) -> str:
-    """Return who ended a script that was looked at closer, as the beginning of a sentence."""
     if evidence.limit is not None:
         return "tunekit ended the script"
     return "the trial ended" if evidence.agent_error is not None else "the script ended"
@@ -233,9 +222,9 @@ def _why_cut_short(evidence: Evidence) -> str:
         remedy = _REMEDIES.get(evidence.limit)
         return f"{evidence.limit_message}; {remedy}" if remedy else evidence.limit_message
     if evidence.exit is not None and evidence.exit.error is not None:
-        return _failure_by_exception(evidence.exit.error, evidence).message
+        return _failure(_why_by_exception(evidence.exit.error, evidence), evidence).message
     if evidence.returncode:
-        return _failure_by_status(evidence.returncode, evidence).message
+        return _failure(_why_by_status(evidence.returncode, evidence), evidence).message
     if evidence.keeper_end is not None:
         return f"tunekit's keeper process {evidence.keeper_end}"
     if evidence.returncode == 0:
@@ -262,157 +251,126 @@ def _with_other_ranks(loop: LoopMeasurement, others: Iterable[RankEvent]) -> Loo
     return loop.changed(**peaks)
 
 
-def _failure_without_measurement(evidence: Evidence) -> Failure:
+def _why_not_measured(evidence: Evidence) -> _Why:
     if evidence.start_error is not None:
-        return _failure(OutcomeKind.SCRIPT_ERROR, f"could not be started: {evidence.start_error}", evidence)
+        return _Why(OutcomeKind.SCRIPT_ERROR, f"could not be started: {evidence.start_error}")
     if evidence.agent_error is not None:
-        return _failure(OutcomeKind.AGENT_ABSENT, f"the agent failed: {evidence.agent_error}", evidence)
+        return _Why(OutcomeKind.AGENT_ABSENT, f"the agent failed: {evidence.agent_error}")
     if evidence.by_hand is not None:
-        return _failure_of_updates_by_hand(evidence.by_hand, evidence)
+        return _why_by_hand(evidence.by_hand)
     if evidence.elsewhere is not None:
-        message = (
+        return _Why(
+            OutcomeKind.AGENT_ABSENT,
             f"the command started `{evidence.elsewhere.words}` and no Python with torch runs here: the "
-            "training is behind it, where tunekit does not see it"
+            "training is behind it, where tunekit does not see it",
+            evidence.elsewhere.remedy,
         )
-        return _failure(OutcomeKind.AGENT_ABSENT, message, evidence, evidence.elsewhere.remedy)
     if evidence.limit is not None:
-        return _failure_by_limit(evidence.limit, evidence)
+        return _why_by_limit(evidence.limit, evidence)
     if evidence.exit is not None and evidence.exit.error is not None:
-        return _failure_by_exception(evidence.exit.error, evidence)
+        return _why_by_exception(evidence.exit.error, evidence)
     if evidence.returncode not in (0, None):
-        return _failure_by_status(evidence.returncode, evidence)
+        return _why_by_status(evidence.returncode, evidence)
     if evidence.keeper_end is not None:
-        return _failure_by_keeper(evidence)
+        message = (
+            f"tunekit's keeper process {evidence.keeper_end} after {evidence.steps} steps; "
+            "the script's processes were ended with it"
+        )
+        if evidence.oom_kills:
+            return _Why(OutcomeKind.HOST_OOM, f"{message}; {_oom_text(evidence)}")
+        return _Why(OutcomeKind.KILLED, message, _KEEPER_REMEDY)
     if evidence.cannot_tell is not None:
-        return _failure_of_the_agent(evidence)
-    return _failure_of_a_good_end(evidence)
+        return _why_untold(evidence)
+    return _why_too_little(evidence)
 
 
-def _failure_by_keeper(evidence: Evidence) -> Failure:
-    """Return the failure of a trial whose keeper ended before its script."""
-    message = (
-        f"tunekit's keeper process {evidence.keeper_end} after {evidence.steps} steps; "
-        "the script's processes were ended with it"
-    )
-    if evidence.oom_kills:
-        return _failure(OutcomeKind.HOST_OOM, f"{message}; {_oom_text(evidence)}", evidence)
-    return _failure(OutcomeKind.KILLED, message, evidence, _KEEPER_REMEDY)
-
-
-def _failure_of_the_agent(evidence: Evidence) -> Failure:
+def _why_untold(evidence: Evidence) -> _Why:
     """Return the failure of a script in which the agent could not write its events."""
     message = f"the agent could not report after {evidence.steps} steps: {evidence.cannot_tell}"
-    return _failure(OutcomeKind.AGENT_ABSENT, message, evidence, _CANNOT_TELL_REMEDY)
+    return _Why(OutcomeKind.AGENT_ABSENT, message, _CANNOT_TELL_REMEDY)
 
 
-def _failure_of_updates_by_hand(seen: ByHandEvent, evidence: Evidence) -> Failure:
+def _why_by_hand(seen: ByHandEvent) -> _Why:
     ran = f"{seen.passes} backward passes ran without a step of a torch.optim optimizer"
     told = "and the script made no such optimizer: it updates by hand, or with one that torch does not know"
     if seen.changes:
         told = f"and parameters had changed after {seen.changes} of them: the loop updates them by hand"
-    message = f"{ran} in {seen.seconds:.1f} s, {told}"
-    return _failure(OutcomeKind.NO_TRAINING_LOOP, message, evidence, _BY_HAND_REMEDY)
+    return _Why(OutcomeKind.NO_TRAINING_LOOP, f"{ran} in {seen.seconds:.1f} s, {told}", _BY_HAND_REMEDY)
 
 
-def _failure_by_limit(limit: OutcomeKind, evidence: Evidence) -> Failure:
+def _why_by_limit(limit: OutcomeKind, evidence: Evidence) -> _Why:
     """Return the failure of a trial that was ended from outside.
 
     A batch that a worker's sending thread finds no room for is lost with a traceback on the script's output:
     the loop waits for it for ever.
     """
     if evidence.cannot_tell is not None and limit is not OutcomeKind.HOST_OOM:
-        return _failure_of_the_agent(evidence)
-    lost = [line for line in evidence.last_lines if _NO_ROOM_IN_SHM in line]
+        return _why_untold(evidence)
+    lost = [line for line in evidence.last_lines if NO_ROOM_IN_SHM in line]
     if limit is OutcomeKind.HANG and lost:
         message = f"{evidence.limit_message}; a worker had lost it: {lost[-1].strip()}"
-        return _failure(OutcomeKind.SHM_EXHAUSTED, message, evidence)
-    return _failure(limit, evidence.limit_message, evidence, evidence.limit_remedy)
+        return _Why(OutcomeKind.SHM_EXHAUSTED, message)
+    return _Why(limit, evidence.limit_message, evidence.limit_remedy)
 
 
-def _failure_by_exception(error: ErrorSeen, evidence: Evidence) -> Failure:
-    kind = _kind_of_error(error)
-    said = _said(error)
+def _why_by_exception(error: ErrorSeen, evidence: Evidence) -> _Why:
+    kind = kind_of_error(error)
+    said = error_text(error)
     message = f"after {evidence.steps} steps: {said}"
     if kind is OutcomeKind.SCRIPT_ERROR and error.worker_exit_codes:
         ends = " and ".join(_end_text(code) for code in error.worker_exit_codes)
         message = f"a loader worker's end ({ends}) after {evidence.steps} steps; the loop saw {said}"
         out_of_shm = -signal.SIGBUS in error.worker_exit_codes
         kind = OutcomeKind.SHM_EXHAUSTED if out_of_shm else OutcomeKind.WORKER_CRASH
-    elif _is_of_a_worker(error):
+    elif is_of_a_worker(error):
         message = f"in a loader worker, {message}"
     if kind is OutcomeKind.WORKER_CRASH and evidence.oom_kills:
         kind, message = OutcomeKind.HOST_OOM, f"{message}; {_oom_text(evidence)}"
-    return _failure(kind, message, evidence, _remedy_of(error))
+    return _Why(kind, message, remedy_of(error))
 
 
-def _remedy_of(error: ErrorSeen) -> str | None:
-    """Return what to do about an exception that the outcome's usual remedy does not fit."""
-    if is_of_pinning(error):
-        return PINNED_REMEDY
-    if _GPU_FAILED.search(error.message):
-        return _GPU_FAILED_REMEDY
-    return _NO_GUARD_REMEDY if _NO_GUARD in " ".join(error.message.split()) else None
-
-
-def _said(error: ErrorSeen) -> str:
-    """Return an exception in a line: its first paragraph, unless another process's traceback stands in it.
-
-    What follows is hints and addresses.
-    """
-    lines = [line.strip() for line in error.traceback if line.strip()]
-    is_anothers = _TRACEBACK in error.message or _is_of_a_worker(error)
-    if not is_anothers and len(error.message.strip().splitlines()) > 1:
-        first = re.split(r"\n\s*\n", error.message.strip())[0].splitlines()
-        text = " ".join(" ".join(line for line in first if not line.startswith(_CUDA_HINTS)).split())
-        return f"{error.types[0].rpartition('.')[2]}: {text}"[:500]
-    return (lines[-1] if lines else error.types[0])[:500]
-
-
-def _failure_by_status(code: int, evidence: Evidence) -> Failure:
+def _why_by_status(code: int, evidence: Evidence) -> _Why:
     message = f"{_end_text(code)} after {evidence.steps} steps"
     if code in (-signal.SIGKILL, _SHELL_KILLED) and evidence.oom_kills:
-        return _failure(OutcomeKind.HOST_OOM, f"{message}; {_oom_text(evidence)}", evidence)
+        return _Why(OutcomeKind.HOST_OOM, f"{message}; {_oom_text(evidence)}")
     if code < 0:
-        remedy = _NATIVE_REMEDY if -code in _NATIVE_CRASHES else None
-        return _failure(OutcomeKind.KILLED, message, evidence, remedy)
+        return _Why(OutcomeKind.KILLED, message, _NATIVE_REMEDY if -code in _NATIVE_CRASHES else None)
     if evidence.last_lines:
         message = f"{message}; its last line: {evidence.last_lines[-1]}"
-    return _failure(OutcomeKind.SCRIPT_ERROR, message, evidence)
+    return _Why(OutcomeKind.SCRIPT_ERROR, message)
 
 
-def _failure_of_a_good_end(evidence: Evidence) -> Failure:
+def _why_too_little(evidence: Evidence) -> _Why:
     """Return the failure of a script that ended with exit status 0 and without a measurement."""
+    exit_seen, steps, batches = evidence.exit, evidence.steps, evidence.batches
     if not evidence.started:
-        message = "the script ended without the agent having run in it"
-        return _failure(OutcomeKind.AGENT_ABSENT, message, evidence)
-    if evidence.steps == evidence.batches == 0 and evidence.left_running:
-        message = (
-            "the command ended before any training, and left "
-            f"{count_text(evidence.left_running, 'process', 'processes')} running in the background; a trial "
-            "is over with its command"
+        return _Why(OutcomeKind.AGENT_ABSENT, "the script ended without the agent having run in it")
+    if steps == batches == 0 and evidence.left_running:
+        left = count_text(evidence.left_running, "process", "processes")
+        return _Why(
+            OutcomeKind.NO_TRAINING_LOOP,
+            f"the command ended before any training, and left {left} running in the background; a trial is "
+            "over with its command",
+            "run the training in the foreground: without & or nohup, and not as a daemon",
         )
-        remedy = "run the training in the foreground: without & or nohup, and not as a daemon"
-        return _failure(OutcomeKind.NO_TRAINING_LOOP, message, evidence, remedy)
-    gradients = evidence.exit.gradients if evidence.exit else 0
-    if evidence.steps == 0 and gradients:
-        message = (
-            f"the script ended after {gradients} backward passes without a step of a torch.optim optimizer"
+    if steps == 0:
+        gradients = exit_seen.gradients if exit_seen else 0
+        if gradients:
+            done = f"after {gradients} backward passes without a step of a torch.optim optimizer"
+        elif batches:
+            done = f"after {batches} batches without one optimizer step"
+        else:
+            done = "without asking a loader for a batch and without an optimizer step"
+        remedy = _BY_HAND_REMEDY if gradients else None
+        return _Why(OutcomeKind.NO_TRAINING_LOOP, f"the script ended {done}", remedy)
+    if exit_seen is None or exit_seen.steps == exit_seen.batches == 0:
+        return _Why(
+            OutcomeKind.TOO_SHORT,
+            f"the training process was gone after {steps} optimizer steps, before a steady window "
+            "and without ending its interpreter, as os._exit and exec do",
         )
-        return _failure(OutcomeKind.NO_TRAINING_LOOP, message, evidence, _BY_HAND_REMEDY)
-    if evidence.steps == evidence.batches == 0:
-        message = "the script ended without asking a loader for a batch and without an optimizer step"
-        return _failure(OutcomeKind.NO_TRAINING_LOOP, message, evidence)
-    if evidence.steps == 0:
-        message = f"the script ended after {evidence.batches} batches without one optimizer step"
-        return _failure(OutcomeKind.NO_TRAINING_LOOP, message, evidence)
-    if evidence.exit is None or evidence.exit.steps == evidence.exit.batches == 0:
-        message = (
-            f"the training process was gone after {evidence.steps} optimizer steps, before a steady window "
-            "and without ending its interpreter, as os._exit and exec do"
-        )
-        return _failure(OutcomeKind.TOO_SHORT, message, evidence)
-    message = f"the script ended after {evidence.steps} optimizer steps, before a steady window"
-    return _failure(OutcomeKind.TOO_SHORT, message, evidence)
+    message = f"the script ended after {steps} optimizer steps, before a steady window"
+    return _Why(OutcomeKind.TOO_SHORT, message)
 
 
 def _end_text(code: int) -> str:
@@ -424,45 +382,17 @@ def _end_text(code: int) -> str:
 
 
 def _oom_text(evidence: Evidence) -> str:
-    count = evidence.oom_kills
-    return f"meanwhile the kernel killed {count} process{'es' if count > 1 else ''} for want of memory"
+    killed = count_text(evidence.oom_kills, "process", "processes")
+    return f"meanwhile the kernel killed {killed} for want of memory"
 
 
-def _is_of_a_worker(error: ErrorSeen) -> bool:
-    """Return whether torch re-raised in the main process what one of its loader's workers had raised."""
-    return error.raised_in == _RERAISED and _IN_WORKER.match(error.message) is not None
-
-
-def _kind_of_error(error: ErrorSeen) -> OutcomeKind:
-    """Return the outcome for an uncaught exception, by its type and, for torch's own, its message."""
-    if any(name.rpartition(".")[2] == "HarmDenied" for name in error.types):
-        return OutcomeKind.HARM_DENIED
-    ended = memory_that_ended(error)
-    if ended is not None:
-        return ended
-    if "builtins.RuntimeError" in error.types or "builtins.OSError" in error.types:
-        kind = _kind_of_torchs_error(error.message)
-        if kind is not None:
-            return kind
-    return OutcomeKind.WORKER_CRASH if _is_of_a_worker(error) else OutcomeKind.SCRIPT_ERROR
-
-
-def _kind_of_torchs_error(message: str) -> OutcomeKind | None:
-    """Return the outcome for a RuntimeError or OSError that torch's own code raises, None for another."""
-    if any(said in message for said in (*_OUT_OF_SHM, _NO_ROOM_IN_SHM)):
-        return OutcomeKind.SHM_EXHAUSTED
-    if message.startswith("DataLoader worker (pid"):
-        return OutcomeKind.SHM_EXHAUSTED if "Bus error" in message else OutcomeKind.WORKER_CRASH
-    return None
-
-
-def _failure(kind: OutcomeKind, message: str, evidence: Evidence, remedy: str | None = None) -> Failure:
-    growth = evidence.growth if kind is OutcomeKind.HOST_OOM else ()
+def _failure(why: _Why, evidence: Evidence) -> Failure:
+    growth = evidence.growth if why.kind is OutcomeKind.HOST_OOM else ()
     grew = _growth_text(growth, evidence.fetched_at_s)
     return Failure(
-        kind=kind,
-        message=plain(f"{message}; {grew}" if grew else message),
-        remedy=remedy or _REMEDIES.get(kind),
+        kind=why.kind,
+        message=plain(f"{why.message}; {grew}" if grew else why.message),
+        remedy=why.remedy or _REMEDIES.get(why.kind),
         last_lines=evidence.last_lines,
         growth=growth,
         returncode=evidence.returncode,

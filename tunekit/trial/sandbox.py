@@ -74,11 +74,6 @@ class SandboxError(Exception):
 
 
 def _check(result: int, what: str) -> int:
-    """Return a libc call's result.
-
-    Raises:
-        SandboxError: the call failed.
-    """
     if result < 0:
         code = ctypes.get_errno()
         raise SandboxError(f"{what}: {os.strerror(code)}")
@@ -235,7 +230,6 @@ class OverlayNet:
                         self._remount_read_only(self._stage + entry.path)
 
     def _folders_in(self, path: str) -> list[str]:
-        """Return the folders in a folder, links left out."""
         try:
             entries = [entry for entry in os.scandir(path) if entry.is_dir(follow_symlinks=False)]
         except OSError:
@@ -292,7 +286,6 @@ class OverlayNet:
             stream.write(text)
 
     def _become_root(self) -> None:
-        """Make the stage this process's root, and let go of the old one."""
         os.chdir(self._stage)
         number = _PIVOT_ROOT.get(platform.machine())
         if number is not None and _libc.syscall(number, b".", b".") == 0:
@@ -420,13 +413,7 @@ def _why_not(kind: str, folder: str) -> str | None:
         os.mkdir(kept)
         with open(victim, "w", encoding="ascii") as stream:
             stream.write("old")
-        spec = {
-            "kind": kind,
-            "layer": f"{place}/layer",
-            "kept": [kept],
-            "shared": {},
-            "startup_files": {},
-        }
+        spec = {"kind": kind, "layer": f"{place}/layer", "kept": [kept], "shared": {}, "startup_files": {}}
         return _why_not_held(spec, victim, kept)
     except (OSError, subprocess.SubprocessError) as error:
         return f"{type(error).__name__}: {error}"
@@ -446,7 +433,6 @@ except OSError:
 
 
 def _why_not_held(spec: dict[str, Any], victim: str, kept: str) -> str | None:
-    """Return why a net doesn't hold, None if it does."""
     inner = [sys.executable, "-I", "-S", "-c", _PROBE_SCRIPT, victim, kept]
     ran = subprocess.run(
         [sys.executable, "-I", "-S", __file__, json.dumps(spec), "--", *inner],

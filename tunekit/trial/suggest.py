@@ -14,10 +14,16 @@ from tunekit.errors import TunekitError, UnreadableError
 from tunekit.records.config import SWITCH_KNOBS, Precision
 from tunekit.records.target import Binding, BindingKind, Discovery, OptionForm, ScriptOption, Target
 from tunekit.trial.applied import batch_contradicted
-from tunekit.trial.binding_syntax import PLACE, binding_text, parse_binding
-from tunekit.trial.config_files import all_keys
+from tunekit.trial.binding_syntax import (
+    PLACE,
+    BoundValue,
+    Spelling,
+    binding_text,
+    parse_binding,
+    value_read,
+)
+from tunekit.trial.config_files import Scalar, all_keys
 from tunekit.trial.option_names import OPTION_NAMES, PRECISION_SWITCHES, is_of_training, plain_name
-from tunekit.trial.spelling import BoundValue, value_read
 from tunekit.untrusted import read_text
 
 _DIALECTS: tuple[dict[Precision, str], ...] = (
@@ -33,17 +39,12 @@ _DIALECTS: tuple[dict[Precision, str], ...] = (
 _CONFIG_FILES = (".yaml", ".yml", ".json", ".toml")
 _MOST_CANDIDATES = 4
 
-_Value = bool | int | float | str | None
-_Spelling = tuple[tuple[str, str], ...]
-
 
 @dataclass(frozen=True)
 class _Place:
-    """A place where a value stands."""
-
     names: tuple[str, ...]
     """What it is called, each as a plain name."""
-    value: _Value
+    value: Scalar
     words: tuple[str, ...] = ()
     words_off: tuple[str, ...] = ()
     """Of a switch: what turns it off."""
@@ -56,22 +57,15 @@ class _Place:
     path: str | None = None
     key: str | None = None
 
-    def binding(self, knob: str, spelling: _Spelling = ()) -> Binding:
+    def binding(self, knob: str, spelling: Spelling = ()) -> Binding:
         kind = BindingKind.FILE if self.path else BindingKind.ARG
         off = self.words_off if self.is_switch else ()
-        return Binding(
-            knob=knob,
-            kind=kind,
-            words=self.words,
-            words_off=off,
-            path=self.path,
-            key=self.key,
-            spelling=spelling,
-        )
+        held = {"words": self.words, "words_off": off, "path": self.path, "key": self.key}
+        return Binding.model_validate({"knob": knob, "kind": kind, "spelling": spelling, **held})
 
 
 def candidate_bindings(
-    target: Target, seen: Mapping[str, _Value], discovery: Discovery | None = None
+    target: Target, seen: Mapping[str, Scalar], discovery: Discovery | None = None
 ) -> dict[str, tuple[Binding, ...]]:
     """Return, for each knob that is not bound, the places that the user has for it, the likeliest first.
 
@@ -83,8 +77,7 @@ def candidate_bindings(
         discovery: what the baseline learnt, the options of the script's parser among it.
     """
     files = tuple(_in_files(target))
-    options = discovery.options if discovery else ()
-    words = _places_of(options, target.command) if options else tuple(_without_a_parser(target))
+    words = _on_the_line(target, discovery)
     found = {}
     for knob in OPTION_NAMES:
         if knob in seen and target.binding_of(knob) is None:
@@ -96,7 +89,7 @@ def candidate_bindings(
     return {knob: candidates for knob, candidates in found.items() if candidates}
 
 
-def binding_hint(knob: str, discovery: Discovery | None, seen: _Value, target: Target | None = None) -> str:
+def binding_hint(knob: str, discovery: Discovery | None, seen: Scalar, target: Target | None = None) -> str:
     """Return the flag of tunekit that binds a knob, with an option that the script is known to have.
 
     Args:
@@ -142,12 +135,12 @@ def possible_batch(target: Target, found: Discovery) -> Binding | None:
     """
     if target.binding_of("batch_size") is not None:
         return None
-    words = _places_of(found.options, target.command) if found.options else tuple(_without_a_parser(target))
-    named = [*_named("batch_size", tuple(_in_files(target))), *_named("batch_size", words)]
+    places = (tuple(_in_files(target)), _on_the_line(target, found))
+    named = [place for one in places for place in _named("batch_size", one)]
     for place in sorted(named, key=lambda place: not place.is_typed):
         text = str(place.value)
         if text.isdecimal() and int(text) > 0 and not batch_contradicted(found, int(text)):
-            binding = place.binding("batch_size", ())
+            binding = place.binding("batch_size")
             if _can_be_written(binding):
                 return binding
     return None
@@ -175,13 +168,11 @@ def _can_be_written(binding: Binding) -> bool:
 
 
 def _named(knob: str, places: Sequence[_Place]) -> list[_Place]:
-    """Return the places that are called like the knob, those with the clearest names first."""
     named = (place for name in OPTION_NAMES[knob] for place in places if name in place.names)
     return list(dict.fromkeys(named))
 
 
-def _bindings_to(knob: str, places: Sequence[_Place], seen: _Value) -> Iterator[Binding]:
-    """Yield bindings to the places that hold the value."""
+def _bindings_to(knob: str, places: Sequence[_Place], seen: Scalar) -> Iterator[Binding]:
     for place in places:
         if knob in SWITCH_KNOBS:
             # The agent sets them all; only what the script itself turns on has to be turned off there.
@@ -198,7 +189,7 @@ def _bindings_to(knob: str, places: Sequence[_Place], seen: _Value) -> Iterator[
             yield place.binding(knob)
 
 
-def _is_same(value: _Value, seen: _Value) -> bool:
+def _is_same(value: Scalar, seen: Scalar) -> bool:
     if isinstance(value, bool) or seen is None or value is None:
         return False
     try:
@@ -207,7 +198,7 @@ def _is_same(value: _Value, seen: _Value) -> bool:
         return False
 
 
-def _dialect(place: _Place, seen: _Value) -> _Spelling:
+def _dialect(place: _Place, seen: Scalar) -> Spelling:
     """Return how the place spells precisions; empty when it does not hold what was seen.
 
     accelerate's flag has no value until it is given one.
@@ -225,7 +216,7 @@ def _dialect(place: _Place, seen: _Value) -> _Spelling:
     return max(known, key=len, default=())
 
 
-def _precision_switches(places: Sequence[_Place], seen: _Value) -> Iterator[Binding]:
+def _precision_switches(places: Sequence[_Place], seen: Scalar) -> Iterator[Binding]:
     """Yield bindings of the precision to switches and true-or-false values: `--amp`, `--bf16`, `amp=true`."""
     meant = [
         (place, PRECISION_SWITCHES[name])
@@ -251,7 +242,6 @@ def _precision_switches(places: Sequence[_Place], seen: _Value) -> Iterator[Bind
 
 
 def _on_or_off(place: _Place, on: str, off: str, is_on: bool) -> Binding:
-    """Return the binding of two precisions to one switch or true-or-false value."""
     if not place.is_switch:
         return place.binding("precision", ((on, "true"), (off, "false")))
     text_off = " ".join(place.words_off)
@@ -260,8 +250,13 @@ def _on_or_off(place: _Place, on: str, off: str, is_on: bool) -> Binding:
     return Binding(knob="precision", kind=BindingKind.ARG, words=(PLACE,), spelling=spelling)
 
 
+def _on_the_line(target: Target, discovery: Discovery | None) -> tuple[_Place, ...]:
+    """Return the places on the command line: of the script's parser, or without one what its text shows."""
+    options = discovery.options if discovery else ()
+    return _places_of(options, target.command) if options else tuple(_without_a_parser(target))
+
+
 def _places_of(options: Sequence[ScriptOption], command: Sequence[str]) -> tuple[_Place, ...]:
-    """Return the options of the script's parser, each under the flag that the user's command has."""
     return tuple(_place_of(option, command) for option in options if is_of_training(option.name))
 
 
@@ -312,7 +307,6 @@ def _on_the_command_line(target: Target) -> Iterator[_Place]:
 
 
 def _in_files(target: Target) -> Iterator[_Place]:
-    """Yield the keys of every config file that the command names."""
     for word in target.command:
         path = word.rpartition("=")[2]
         file = Path(target.working_dir) / path

@@ -4,7 +4,6 @@ The command replaces the tunekit process, so that its standard input, its signal
 its own. Nothing is diverted: checkpoints go where the script puts them.
 """
 
-import json
 import os
 import signal
 import time
@@ -14,13 +13,12 @@ from pathlib import Path
 
 from tunekit.agent import REQUEST_VARIABLE, TRIAL_VARIABLE
 from tunekit.errors import RunFolderError, TargetError, UsageError
-from tunekit.records.agent_messages import AgentRequest, dump_request
-from tunekit.records.codec import write_text
+from tunekit.records.agent_messages import AgentRequest
 from tunekit.records.config import TrainConfig
 from tunekit.records.target import Binding, Discovery, Target
 from tunekit.trial.bindings import Bound, bind, present_values
 from tunekit.trial.isolation import path_with_agent
-from tunekit.trial.launch import REQUEST_FILE, agent_path, write_copies
+from tunekit.trial.launch import agent_path, write_copies, write_request
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,6 @@ def bindings_here(searched: Target, target: Target) -> tuple[Binding, ...]:
 
 
 def _binding_here(binding: Binding, searched: Target, target: Target) -> Binding:
-    """Return the binding to the file that this command reads."""
     if binding.path is None:
         return binding
     before = Path(searched.working_dir) / binding.path
@@ -129,14 +126,14 @@ def prepare_training(
             batches_per_step=config.accumulate_grad_batches,
             window_s=1.0,
         )
-        write_text(folder / REQUEST_FILE, json.dumps(dump_request(request), indent=2) + "\n")
+        request_path = write_request(request)
     except OSError as error:
         raise RunFolderError(f"{folder} can't be written ({error.strerror})") from error
     environment = {name: value for name, value in inherited.items() if name != TRIAL_VARIABLE}
     environment |= bound.environment
     environment["PYTHONPATH"] = agent_path(environment)
     environment["PATH"] = path_with_agent(folder, environment)
-    environment[REQUEST_VARIABLE] = str(folder / REQUEST_FILE)
+    environment[REQUEST_VARIABLE] = str(request_path)
     return Training(bound.command, environment, bound)
 
 

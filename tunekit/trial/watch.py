@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from tunekit.hardware.limits import oom_kills
+from tunekit.hardware.host.limits import oom_kills
 from tunekit.hardware.telemetry.gpu import GpuSampler
 from tunekit.hardware.telemetry.sampler import LoopSample, Sampler, Series
 from tunekit.hardware.telemetry.tree import TreeMeter
@@ -32,13 +32,12 @@ from tunekit.records.agent_messages import (
 from tunekit.records.measurement import DryLoop, TreeMemory
 from tunekit.records.target import Discovery, ScriptOption
 from tunekit.records.trial import MemoryPoint, OutcomeKind, WrittenFile
-from tunekit.trial.agentless import AgentlessTorch
-from tunekit.trial.at_work import AtWork
-from tunekit.trial.elsewhere import Elsewhere, elsewhere_in
+from tunekit.trial.elsewhere import Elsewhere
 from tunekit.trial.events import EventReader, read_pulse
 from tunekit.trial.keeper import descendants
 from tunekit.trial.launch import OUTPUT_FILE
 from tunekit.trial.orphans import Orphans
+from tunekit.trial.processes import AgentlessTorch, AtWork, elsewhere_in
 
 TREE_RAM_SHARE = 0.90
 """Share of the RAM limit at which a trial's process tree is ended."""
@@ -156,6 +155,10 @@ class Evidence:
     """Processes that the kernel killed for want of memory, here and during the trial."""
     duration_s: float = 0.0
 
+    def reach(self, limit: OutcomeKind, message: str, remedy: str | None = None) -> None:
+        """Note which of our limits ends the trial, and what to say of it."""
+        self.limit, self.limit_message, self.limit_remedy = limit, message, remedy
+
     @property
     def discovery(self) -> Discovery | None:
         """What was learnt of the loop, with the options of the command line.
@@ -243,7 +246,6 @@ class TrialWatch:
         return evidence
 
     def _follow(self) -> None:
-        """Take events and samples until the measurement is done, a limit is reached or the target ends."""
         while self._keeper.poll() is None:
             self._take_events()
             if self._is_waiting_for_its_end() or self._over_limit() or self._has_agentless_torch():
@@ -259,8 +261,8 @@ class TrialWatch:
         self._looked_at = self._clock()
         found = self._agentless.find(self._evidence.images)
         if found is not None:
-            self._evidence.limit = OutcomeKind.AGENT_ABSENT
-            self._evidence.limit_message = f"torch was loaded by a Python without tunekit's agent: {found}"
+            message = f"torch was loaded by a Python without tunekit's agent: {found}"
+            self._evidence.reach(OutcomeKind.AGENT_ABSENT, message)
         return found is not None
 
     def _sample(self) -> None:
@@ -319,7 +321,6 @@ class TrialWatch:
                     self._evidence.agent_error = event.message
 
     def _moved(self) -> None:
-        """Something was told: the loop lives."""
         now = self._clock()
         if self._evidence.steps >= _HANG_STEPS:
             self._longest_pause_s = max(self._longest_pause_s, now - self._moved_at)
@@ -334,14 +335,12 @@ class TrialWatch:
         if self._starts[event.pid] == 1:
             self._moved()
         elif self._starts[event.pid] > _MOST_EXECS and evidence.batches == evidence.steps == 0:
-            evidence.limit = OutcomeKind.SCRIPT_ERROR
-            evidence.limit_message = (
+            evidence.reach(
+                OutcomeKind.SCRIPT_ERROR,
                 f"process {event.pid} started Python anew {_MOST_EXECS} times in its own place (os.exec) "
-                "and never asked for a batch"
-            )
-            evidence.limit_remedy = (
+                "and never asked for a batch",
                 "see by what the script decides to start itself again: a variable or flag that it sets for "
-                "that may not arrive"
+                "that may not arrive",
             )
 
     def _take_pulse(self) -> None:
@@ -396,22 +395,20 @@ class TrialWatch:
         if self._trains_elsewhere(now):
             return True
         if now - self._moved_at > _QUIET_S and self._cannot_tell():
-            evidence.limit, evidence.limit_message = OutcomeKind.AGENT_ABSENT, ""
+            evidence.reach(OutcomeKind.AGENT_ABSENT, "")
         elif now - self._started_at - self._start_s(now) > limits.trial_s:
             self._reach_trial_limit(now)
         elif evidence.done is not None and now - self._told_at > _details_limit_s(evidence.done):
-            evidence.limit = OutcomeKind.TIMEOUT
-            evidence.limit_message = (
-                f"looking closer took over {_details_limit_s(evidence.done):.0f} s ({self._phase})"
-            )
+            taken_s = _details_limit_s(evidence.done)
+            evidence.reach(OutcomeKind.TIMEOUT, f"looking closer took over {taken_s:.0f} s ({self._phase})")
         elif now - max(self._moved_at, self._work.last_at) > limits.no_progress_s:
             self._take_pulse()
-            evidence.limit, evidence.limit_message = standstill(evidence, limits.no_progress_s)
+            evidence.reach(*standstill(evidence, limits.no_progress_s))
         elif self._tree.is_above(limits.ram_bytes):
-            evidence.limit = OutcomeKind.HOST_OOM
-            evidence.limit_message = (
+            evidence.reach(
+                OutcomeKind.HOST_OOM,
                 f"the process tree used {self._tree.last_pss_bytes >> 20} MiB of host memory, "
-                f"more than the limit of {limits.ram_bytes >> 20} MiB"
+                f"more than the limit of {limits.ram_bytes >> 20} MiB",
             )
         return evidence.limit is not None
 
@@ -456,24 +453,18 @@ class TrialWatch:
             and quiet_s > max(_HANG_SHARE * shorter_s, _HANG_GAPS * self._longest_pause_s)
         )
         if stood_still:
-            evidence.limit, message = standstill(evidence, round(quiet_s))
-            evidence.limit_message = f"{message}; the trial's limit of {limits.trial_s:g} s ended it"
-            evidence.limit_remedy = "if it was only slow, raise the limit with --trial-limit"
-            return
-        if not evidence.started and evidence.batches == evidence.steps == 0:
-            evidence.limit, evidence.limit_message = standstill(evidence, round(now - self._started_at))
-            return
-        if self._loops_at is not None and evidence.steps == 0:
-            evidence.limit = OutcomeKind.NO_TRAINING_LOOP
-            evidence.limit_message = (
-                f"{evidence.batches} batches were loaded in {now - self._loops_at:.0f} s "
-                "without one optimizer step"
-            )
-            return
-        missed = "not measured" if evidence.done is None else "still looking closer"
-        evidence.limit = OutcomeKind.TIMEOUT
-        taken_s = limits.trial_s + self._start_s(now)
-        evidence.limit_message = f"{missed} after {taken_s:.0f} s ({self._phase})"
+            kind, message = standstill(evidence, round(quiet_s))
+            message += f"; the trial's limit of {limits.trial_s:g} s ended it"
+            evidence.reach(kind, message, "if it was only slow, raise the limit with --trial-limit")
+        elif not evidence.started and evidence.batches == evidence.steps == 0:
+            evidence.reach(*standstill(evidence, round(now - self._started_at)))
+        elif self._loops_at is not None and evidence.steps == 0:
+            loaded = f"{evidence.batches} batches were loaded in {now - self._loops_at:.0f} s"
+            evidence.reach(OutcomeKind.NO_TRAINING_LOOP, f"{loaded} without one optimizer step")
+        else:
+            missed = "not measured" if evidence.done is None else "still looking closer"
+            taken_s = limits.trial_s + self._start_s(now)
+            evidence.reach(OutcomeKind.TIMEOUT, f"{missed} after {taken_s:.0f} s ({self._phase})")
 
     def _report(self) -> None:
         elapsed_s = self._clock() - self._started_at
@@ -501,26 +492,19 @@ class TrialWatch:
 
 
 def _details_limit_s(done: DoneEvent) -> float:
-    """Return for how long what is looked at may take since the agent last told."""
     return max(_DETAILS_LIMIT_S, _DETAILS_DEADLINES * done.next_within_s)
 
 
 def standstill(evidence: Evidence, limit_s: float) -> tuple[OutcomeKind, str]:
     """Return what it is when nothing moves any more, and how to say so."""
-    if not evidence.started and evidence.batches == evidence.steps == 0:
-        message = f"no Python with tunekit's agent has started within {limit_s:g} s"
-        return OutcomeKind.AGENT_ABSENT, message
-    if not evidence.fetched and evidence.batches == evidence.steps == 0:
+    if evidence.batches == evidence.steps == 0 and not evidence.started:
+        return OutcomeKind.AGENT_ABSENT, f"no Python with tunekit's agent has started within {limit_s:g} s"
+    if evidence.batches == evidence.steps == 0 and not evidence.fetched:
         message = f"no batch was asked for and no optimizer step was made for {limit_s:g} s"
         return OutcomeKind.NO_TRAINING_LOOP, message
+    still = "the loop waited for a batch from its loader" if evidence.fetching else "no batch and no step"
     seen = f"after {evidence.batches} batches and {evidence.steps} steps"
-    where = f"its output is in {evidence.output}"
-    if evidence.fetching:
-        return (
-            OutcomeKind.HANG,
-            f"the loop waited for a batch from its loader for {limit_s:g} s {seen}; {where}",
-        )
-    return OutcomeKind.HANG, f"no batch and no step for {limit_s:g} s {seen}; {where}"
+    return OutcomeKind.HANG, f"{still} for {limit_s:g} s {seen}; its output is in {evidence.output}"
 
 
 def plain(text: str) -> str:

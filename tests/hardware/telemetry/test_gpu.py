@@ -5,9 +5,8 @@ from dataclasses import fields, replace
 import pytest
 from hardware.scripted_nvml import H200, L4, T4, ScriptedNvml
 
-from tunekit.hardware.nvml import GpmActivity, GpuReading
-from tunekit.hardware.nvml_library import NvmlLibrary
-from tunekit.hardware.telemetry.gpu import GpuSample, GpuSampler
+from tunekit.hardware.gpu.nvml import GpuReading, Nvml
+from tunekit.hardware.telemetry.gpu import GpuSampler
 from tunekit.units import GIB
 
 READING = GpuReading(
@@ -23,7 +22,7 @@ READING = GpuReading(
     pcie_tx_mb_per_s=12.5,
     pcie_rx_mb_per_s=250,
 )
-ACTIVITY = GpmActivity(
+ACTIVITY = GpuReading(
     graphics_activity_percent=99,
     sm_activity_percent=97.5,
     sm_occupancy_percent=18,
@@ -32,20 +31,7 @@ ACTIVITY = GpmActivity(
     pcie_tx_mb_per_s=105,
     pcie_rx_mb_per_s=1050,
 )
-READ = GpuSample(
-    index=0,
-    utilization_percent=98,
-    memory_utilization_percent=41,
-    used_bytes=9 * GIB,
-    tree_bytes=3 * GIB,
-    power_w=655.25,
-    temperature_c=64,
-    sm_clock_mhz=1755,
-    memory_clock_mhz=3201,
-    throttle_mask=0x44,
-    pcie_tx_mb_per_s=12.5,
-    pcie_rx_mb_per_s=250,
-)
+READ = replace(READING, tree_bytes=3 * GIB)
 """Of a GPU without counters of its own."""
 COUNTED = replace(
     READ,
@@ -75,7 +61,7 @@ class Clock:
 def test_a_gpu_without_counters_is_read_from_the_first_sample_on() -> None:
     nvml = ScriptedNvml([L4], readings={0: [READING]})
     with GpuSampler(nvml, [0], Clock()) as sampler:
-        assert sampler.sample(OURS) == [READ]
+        assert sampler.sample(OURS) == {0: READ}
 
 
 def test_the_driver_is_asked_for_the_link_now_and_then_for_it_takes_its_time() -> None:
@@ -84,7 +70,7 @@ def test_the_driver_is_asked_for_the_link_now_and_then_for_it_takes_its_time() -
     with GpuSampler(nvml, [0], clock) as sampler:
         seen = []
         for clock.now_s in range(7):
-            seen += sampler.sample(OURS)
+            seen += sampler.sample(OURS).values()
     assert seen == [READ, *[UNCOUNTED] * 4, READ, UNCOUNTED]
     assert nvml.asked_for_pcie == [True, *[False] * 4, True, False]
 
@@ -99,8 +85,8 @@ def test_a_gpu_that_takes_its_time_is_asked_no_more() -> None:
 
     nvml = Slow([T4, L4], readings={0: [READING], 1: [READING]})
     with GpuSampler(nvml, [0, 1], clock) as sampler:
-        assert [sample.index for sample in sampler.sample(OURS)] == [0, 1]
-        assert [sample.index for sample in sampler.sample(OURS)] == [1]
+        assert list(sampler.sample(OURS)) == [0, 1]
+        assert list(sampler.sample(OURS)) == [1]
 
 
 def test_counters_tell_what_happened_since_the_sample_before() -> None:
@@ -108,11 +94,11 @@ def test_counters_tell_what_happened_since_the_sample_before() -> None:
     nvml = ScriptedNvml([H200], readings={0: [READING]}, activities={0: [ACTIVITY, ACTIVITY, busier]})
     clock = Clock()
     with GpuSampler(nvml, [0], clock) as sampler:
-        assert sampler.sample(OURS) == [UNCOUNTED]
+        assert sampler.sample(OURS) == {0: UNCOUNTED}
         clock.now_s = 1.0
-        assert sampler.sample(OURS) == [COUNTED]
+        assert sampler.sample(OURS) == {0: COUNTED}
         clock.now_s = 2.0
-        assert sampler.sample(OURS) == [replace(COUNTED, sm_activity_percent=99.0)]
+        assert sampler.sample(OURS) == {0: replace(COUNTED, sm_activity_percent=99.0)}
         assert len(nvml.samples) == 1
     assert nvml.samples == []
     assert nvml.asked_for_pcie == [False] * 3
@@ -125,9 +111,9 @@ def test_samples_too_close_together_are_not_compared_and_cost_the_next_nothing()
     with GpuSampler(nvml, [0], clock) as sampler:
         sampler.sample()
         clock.now_s = 0.099
-        assert sampler.sample(OURS) == [UNCOUNTED]
+        assert sampler.sample(OURS) == {0: UNCOUNTED}
         clock.now_s = 0.1
-        assert sampler.sample(OURS) == [COUNTED]
+        assert sampler.sample(OURS) == {0: COUNTED}
 
 
 def test_counters_that_count_no_link_leave_it_to_the_driver() -> None:
@@ -137,7 +123,7 @@ def test_counters_that_count_no_link_leave_it_to_the_driver() -> None:
     with GpuSampler(nvml, [0], clock) as sampler:
         sampler.sample()
         clock.now_s = 1.0
-        assert sampler.sample(OURS) == [replace(COUNTED, pcie_tx_mb_per_s=12.5, pcie_rx_mb_per_s=250)]
+        assert sampler.sample(OURS) == {0: replace(COUNTED, pcie_tx_mb_per_s=12.5, pcie_rx_mb_per_s=250)}
     assert nvml.asked_for_pcie == [False, True]
 
 
@@ -151,9 +137,9 @@ def test_a_driver_that_fails_for_a_while_leaves_a_gap() -> None:
     seen = []
     with GpuSampler(nvml, [0], clock) as sampler:
         for clock.now_s in range(5):
-            seen += sampler.sample(OURS)
+            seen += sampler.sample(OURS).values()
             assert len(nvml.samples) <= 1
-    assert seen == [UNCOUNTED, COUNTED, GpuSample(index=0), UNCOUNTED, COUNTED]
+    assert seen == [UNCOUNTED, COUNTED, GpuReading(), UNCOUNTED, COUNTED]
 
 
 def test_each_gpu_is_read_by_itself_and_in_the_callers_order() -> None:
@@ -166,11 +152,9 @@ def test_each_gpu_is_read_by_itself_and_in_the_callers_order() -> None:
     with GpuSampler(nvml, [2, 0, 2, 1], clock) as sampler:
         sampler.sample()
         clock.now_s = 5.0
-        assert sampler.sample(OURS) == [
-            replace(COUNTED, index=2),
-            replace(READ, index=0, power_w=70),
-            GpuSample(index=1),
-        ]
+        seen = sampler.sample(OURS)
+        assert seen == {2: COUNTED, 0: replace(READ, power_w=70), 1: GpuReading()}
+        assert list(seen) == [2, 0, 1]
 
 
 @pytest.mark.parametrize(
@@ -199,12 +183,12 @@ def test_without_gpus_the_driver_is_not_even_opened() -> None:
     nvml = ScriptedNvml([])
     with GpuSampler(nvml, [], Clock()) as sampler:
         assert not nvml.is_open
-        assert sampler.sample(OURS) == []
+        assert sampler.sample(OURS) == {}
 
 
 def test_a_gpu_that_is_not_there_answers_nothing() -> None:
-    with GpuSampler(NvmlLibrary(), [63]) as sampler:
-        assert sampler.sample(OURS) == [GpuSample(index=63)]
+    with GpuSampler(Nvml(), [63]) as sampler:
+        assert sampler.sample(OURS) == {63: GpuReading()}
 
 
 def test_the_library_stays_open_for_others_and_closes_with_the_sampler() -> None:
@@ -212,10 +196,10 @@ def test_the_library_stays_open_for_others_and_closes_with_the_sampler() -> None
     with GpuSampler(nvml, [0], Clock()) as sampler:
         with nvml:
             assert nvml.openings == 2
-        assert sampler.sample(OURS) == [READ]
+        assert sampler.sample(OURS) == {0: READ}
     assert not nvml.is_open
 
 
 def test_every_figure_says_its_unit_in_its_name() -> None:
     endings = ("percent", "bytes", "_w", "_c", "_mhz", "_mb_per_s", "_mask")
-    assert all(field.name.endswith(endings) for field in fields(GpuSample) if field.name != "index")
+    assert all(field.name.endswith(endings) for field in fields(GpuReading))

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from hardware.scripted_nvml import H200, L4, T4, ScriptedNvml
 
-from tunekit.hardware.nvml import GpuReading
+from tunekit.hardware.gpu.nvml import GpuReading
 from tunekit.hardware.telemetry import sampler as sampler_module
 from tunekit.hardware.telemetry.gpu import GpuSampler
 from tunekit.hardware.telemetry.sampler import LoopSample, Sampler, Series

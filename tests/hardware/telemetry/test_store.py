@@ -5,11 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
+from hardware.telemetry.saved_series import load_series
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tunekit.hardware.telemetry.sampler import Series
-from tunekit.hardware.telemetry.store import load_series, save_series
+from tunekit.hardware.telemetry.store import save_series
 
 numbers = st.none() | st.floats(allow_nan=False, allow_infinity=False)
 HOST = Series("host", ("t_s", "cpu_s"), ((0.0, 0.25), (0.5, None)))

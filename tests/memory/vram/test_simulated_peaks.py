@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from simgpu.machine import SimulatedGpu
-from tunekit.hardware.outside_torch import outside_torch
+from tunekit.hardware.gpu.outside_torch import outside_torch
 from tunekit.hardware.profiles import load_profiles
 from tunekit.recommend.fits import Fits
 from tunekit.records.details import Detail

@@ -3,10 +3,10 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from types import TracebackType
 from typing import Self
 
-from tunekit.hardware.telemetry.gpu import GpuSample, GpuSampler
+from tunekit.hardware.gpu.nvml import GpuReading
+from tunekit.hardware.telemetry.gpu import GpuSampler
 from tunekit.hardware.telemetry.tree import TreeMeter
 
 HOST_EVERY_S = 0.5
@@ -14,23 +14,12 @@ GPU_EVERY_S = 1.0
 MOST_SAMPLES = 20_000
 """Rows kept per series: nearly three hours of host samples; a longer trial is thinned out evenly."""
 
-
-@dataclass(frozen=True)
-class HostSample:
-    """The process tree at one moment; counters are since its start."""
-
-    cpu_s: float
-    pss_bytes: float
-    """The latest exact reading, a second old or older."""
-    anonymous_bytes: float
-    """Resident pages of no file now; what a fork left shared counts in every process."""
-    shm_bytes: float
-    """Growth of /dev/shm."""
-    read_bytes: float
-    """Fetched from storage."""
-    rchar_bytes: float
-    """Asked for by read calls."""
-    processes: float
+_HOST_COLUMNS = (
+    *("t_s", "cpu_s", "pss_bytes", "anonymous_bytes", "shm_bytes"),
+    *("read_bytes", "rchar_bytes", "processes"),
+)
+"""CPU time and reads are since the tree's start, PSS is the latest exact reading, /dev/shm its growth."""
+_GPU_COLUMNS = tuple(field.name for field in fields(GpuReading) if field.name != "process_bytes")
 
 
 @dataclass(frozen=True)
@@ -91,10 +80,8 @@ class Sampler:
         self._gpus.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._gpus.__exit__(kind, error, trace)
+    def __exit__(self, *error: object) -> None:
+        self._gpus.__exit__(*error)
 
     def tick(self, loop: LoopSample) -> None:
         """Take the samples that are due; call it a few times a second."""
@@ -121,36 +108,25 @@ class Sampler:
             if any(value is not None for row in rows.kept for value in row[1:])
         ]
         return (
-            Series("host", ("t_s", *_HOST_COLUMNS), self._host.kept),
+            Series("host", _HOST_COLUMNS, self._host.kept),
             Series("loop", ("t_s", "phase", "batches", "steps"), self._loop.kept, tuple(self._phases)),
             *gpus,
         )
 
     def _take_host(self, t_s: float, loop: LoopSample) -> None:
-        activity = self._tree.activity()
-        sample = HostSample(
-            cpu_s=activity.cpu_s,
-            pss_bytes=self._tree.last_pss_bytes,
-            anonymous_bytes=self._tree.anonymous_bytes(),
-            shm_bytes=self._tree.shm_growth_bytes(),
-            read_bytes=activity.read_bytes,
-            rchar_bytes=activity.rchar_bytes,
-            processes=activity.processes,
-        )
+        tree, activity = self._tree, self._tree.activity()
+        memory = (tree.last_pss_bytes, tree.anonymous_bytes(), tree.shm_growth_bytes())
+        counters = (activity.read_bytes, activity.rchar_bytes, activity.processes)
+        self._host.add((t_s, activity.cpu_s, *memory, *counters))
         if loop.phase not in self._phases:
             self._phases.append(loop.phase)
-        self._host.add((t_s, *(getattr(sample, name) for name in _HOST_COLUMNS)))
         phase = self._phases.index(loop.phase)
         self._loop.add((t_s, float(phase), float(loop.batches), float(loop.steps)))
 
     def _take_gpus(self, t_s: float) -> None:
-        for sample in self._gpus.sample(self._tree.pids):
-            rows = self._gpu.setdefault(sample.index, _Rows())
-            rows.add((t_s, *(getattr(sample, name) for name in _GPU_COLUMNS)))
-
-
-_HOST_COLUMNS = tuple(field.name for field in fields(HostSample))
-_GPU_COLUMNS = tuple(field.name for field in fields(GpuSample) if field.name != "index")
+        for index, reading in self._gpus.sample(self._tree.pids).items():
+            rows = self._gpu.setdefault(index, _Rows())
+            rows.add((t_s, *(getattr(reading, name) for name in _GPU_COLUMNS)))
 
 
 def _next(planned_at: float, every_s: float, now: float) -> float:

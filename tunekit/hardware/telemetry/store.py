@@ -1,10 +1,8 @@
 """Time series on disk: telemetry.zarr, one group per trial, one table per series."""
 
-import math
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -30,7 +28,13 @@ def save_series(store: Path, trial: int, series: Sequence[Series]) -> None:
     """
     import zarr  # noqa: PLC0415 - half a second to import, which only a process that ran a trial pays
 
-    _make_root(store)
+    root = store / "zarr.json"
+    if not _is_group(root):  # a new store, or one that a crash has left unreadable
+        store.mkdir(parents=True, exist_ok=True)
+        unfinished = store / ".root.unfinished"
+        zarr.open_group(unfinished, mode="w")
+        (unfinished / root.name).replace(root)
+        shutil.rmtree(unfinished, ignore_errors=True)
     unfinished = store / f".{trial:04d}.unfinished"
     shutil.rmtree(unfinished, ignore_errors=True)
     group = zarr.open_group(unfinished, mode="w")
@@ -48,39 +52,8 @@ def save_series(store: Path, trial: int, series: Sequence[Series]) -> None:
     unfinished.rename(final)
 
 
-def load_series(store: Path, trial: int) -> tuple[Series, ...]:
-    """Return a trial's series; none if it has left none.
-
-    Args:
-        store: the folder telemetry.zarr.
-        trial: the trial's number.
-    """
-    import zarr  # noqa: PLC0415
-
-    if not (store / f"{trial:04d}").is_dir():
-        return ()
-    group = zarr.open_group(store / f"{trial:04d}", mode="r")
-    return tuple(_series(name, array) for name, array in sorted(group.arrays()))
-
-
-def _make_root(store: Path) -> None:
-    """Make the group that all trials are in, anew if a crash has left it unreadable."""
-    import zarr  # noqa: PLC0415
-
-    root = store / "zarr.json"
+def _is_group(root: Path) -> bool:
     try:
-        if parse_json(read_text(root))["node_type"] == "group":
-            return
+        return bool(parse_json(read_text(root))["node_type"] == "group")
     except (UnreadableError, KeyError, TypeError):
-        store.mkdir(parents=True, exist_ok=True)
-    unfinished = store / ".root.unfinished"
-    zarr.open_group(unfinished, mode="w")
-    (unfinished / root.name).replace(root)
-    shutil.rmtree(unfinished, ignore_errors=True)
-
-
-def _series(name: str, array: Any) -> Series:
-    rows = tuple(
-        tuple(None if math.isnan(value) else float(value) for value in row) for row in np.asarray(array[:])
-    )
-    return Series(name, tuple(array.attrs["columns"]), rows, tuple(array.attrs.get("labels", ())))
+        return False

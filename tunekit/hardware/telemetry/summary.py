@@ -1,9 +1,9 @@
 """From a trial's time series to the few figures of its record. Pure."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 
-from tunekit.hardware.nvml import throttle_reasons
+from tunekit.hardware.gpu.nvml import throttle_reasons
 from tunekit.hardware.telemetry.sampler import Series
 from tunekit.records.telemetry import GpuTelemetry, HostTelemetry, Telemetry
 from tunekit.units import MIB
@@ -12,6 +12,11 @@ _CONTEXT_BYTES = 128 * MIB
 """Less than what the driver takes for a process that computes; its own use varies by less."""
 _LEAST_OF_AN_END = 2
 """Samples: one alone may be a moment between two kernels."""
+_MEANS = (
+    *("utilization_percent", "sm_activity_percent", "tensor_activity_percent", "dram_activity_percent"),
+    *("power_w", "sm_clock_mhz", "pcie_tx_mb_per_s", "pcie_rx_mb_per_s"),
+)
+"""Figures of GpuTelemetry that are the mean of the column of their name."""
 STEADY_PHASE = "measuring"
 """What the agent calls the steady window."""
 
@@ -81,57 +86,44 @@ def _per_s(series: Series, counter: str) -> float | None:
 
 
 def _gpu(index: int, series: Series, is_used: bool) -> GpuTelemetry:
-    def told(name: str, combined: Callable[[list[float]], float]) -> float | None:
-        values = [value for value in series.column(name) if value is not None]
-        return combined(values) if values else None
-
-    def whole(value: float | None) -> int | None:
-        return None if value is None else int(value)
-
     first_clock, last_clock = _ends(series, "sm_clock_mhz")
     first_heat, last_heat = _ends(series, "temperature_c")
-    masks = [int(value) for value in series.column("throttle_mask") if value is not None]
+    used_bytes, tree_bytes = (max(_told(series, name), default=None) for name in ("used_bytes", "tree_bytes"))
+    masks = [throttle_reasons(int(mask)) for mask in _told(series, "throttle_mask")]
     return GpuTelemetry(
         index=index,
         is_used=is_used,
-        utilization_percent=told("utilization_percent", _mean),
-        sm_activity_percent=told("sm_activity_percent", _mean),
-        tensor_activity_percent=told("tensor_activity_percent", _mean),
-        dram_activity_percent=told("dram_activity_percent", _mean),
-        peak_used_bytes=whole(told("used_bytes", max)),
-        peak_tree_bytes=whole(told("tree_bytes", max)),
-        power_w=told("power_w", _mean),
-        max_temperature_c=told("temperature_c", max),
-        sm_clock_mhz=told("sm_clock_mhz", _mean),
+        peak_used_bytes=None if used_bytes is None else int(used_bytes),
+        peak_tree_bytes=None if tree_bytes is None else int(tree_bytes),
+        max_temperature_c=max(_told(series, "temperature_c"), default=None),
         first_sm_clock_mhz=first_clock,
         last_sm_clock_mhz=last_clock,
         first_temperature_c=first_heat,
         last_temperature_c=last_heat,
-        throttle_reasons=_union(throttle_reasons(mask) for mask in masks),
-        pcie_tx_mb_per_s=told("pcie_tx_mb_per_s", _mean),
-        pcie_rx_mb_per_s=told("pcie_rx_mb_per_s", _mean),
+        throttle_reasons=tuple(dict.fromkeys(reason for reasons in masks for reason in reasons)),
+        **{name: _mean(told) if (told := _told(series, name)) else None for name in _MEANS},
     )
 
 
 def _ends(series: Series, name: str) -> tuple[float | None, float | None]:
     """Return the means of a window's first and last third; None where either is a single sample or none."""
-    values = [value for value in series.column(name) if value is not None]
+    values = _told(series, name)
     third = len(values) // 3
     return (_mean(values[:third]), _mean(values[-third:])) if third >= _LEAST_OF_AN_END else (None, None)
 
 
 def _is_used(series: Series) -> bool:
     """Return whether the trial's processes held memory there; where nobody tells, whether memory grew."""
-    told = [value for value in series.column("tree_bytes") if value is not None]
-    if told:
-        return max(told) > 0
-    used = [value for value in series.column("used_bytes") if value is not None]
+    trees = _told(series, "tree_bytes")
+    if trees:
+        return max(trees) > 0
+    used = _told(series, "used_bytes")
     return len(used) > 1 and max(used) - used[0] > _CONTEXT_BYTES
+
+
+def _told(series: Series, name: str) -> list[float]:
+    return [value for value in series.column(name) if value is not None]
 
 
 def _mean(values: list[float]) -> float:
     return sum(values) / len(values)
-
-
-def _union(groups: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(reason for group in groups for reason in group))

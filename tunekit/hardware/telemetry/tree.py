@@ -7,7 +7,7 @@ from typing import Any
 
 import psutil
 
-from tunekit.hardware.limits import shm_used_bytes
+from tunekit.hardware.host.limits import shm_used_bytes
 from tunekit.records.measurement import TreeMemory
 from tunekit.records.trial import MemoryPoint
 
@@ -77,7 +77,9 @@ class TreeMeter:
         grown_bytes = anonymous_bytes - self._anonymous_at_sample
         is_urgent = now - self._sampled_at >= _PSS_EVERY_S or self._pss_bytes + grown_bytes > limit_bytes
         if now < self._next_pss_at and not (could_be and is_urgent):
-            self._read_at_least(max(each, default=0))
+            largest_bytes = max(each, default=0)  # a bound from below: what one process has for itself
+            if largest_bytes > self._pss_bytes:
+                self._keep_reading(largest_bytes)
             return False
         return self.sample() > limit_bytes
 
@@ -89,13 +91,7 @@ class TreeMeter:
         return sum(self._anonymous_each())
 
     def _anonymous_each(self) -> list[int]:
-        self._list()
         return [_anonymous_bytes(process) for process in self._tree()]
-
-    def _read_at_least(self, bound_bytes: int) -> None:
-        """Keep a bound from below: the largest process's own pages; nothing new unless it tops the PSS."""
-        if bound_bytes > self._pss_bytes:
-            self._keep_reading(bound_bytes)
 
     def _keep_reading(self, tree_bytes: int) -> None:
         self._readings.append(MemoryPoint(at_s=self._clock() - self._started_at, pss_bytes=tree_bytes))
@@ -105,8 +101,7 @@ class TreeMeter:
     def sample(self) -> int:
         """Read the tree's PSS, remember the peaks and return it in bytes."""
         started_at = time.process_time()
-        self._list(fresh=True)
-        tree = self._tree()
+        tree = self._tree(fresh=True)
         self._pss_bytes = sum(_pss_bytes(process) for process in tree)
         self._anonymous_at_sample = sum(_anonymous_bytes(process) for process in tree)
         self._peak_pss_bytes = max(self._peak_pss_bytes, self._pss_bytes)
@@ -135,14 +130,14 @@ class TreeMeter:
 
         A process that ends leaves its counters to the one that waits for it, at last to the root.
         """
-        self._list()
-        cpu_s, read_bytes, rchar_bytes = 0.0, 0, 0
-        for process in (_process(self._root_pid), *self._tree()):
-            cpu_s += _cpu_s(process)
-            reads = _reads(process)
-            read_bytes += reads[0]
-            rchar_bytes += reads[1]
-        return TreeActivity(cpu_s, read_bytes, rchar_bytes, len(self._processes))
+        processes = (_process(self._root_pid), *self._tree())
+        reads = [_reads(process) for process in processes]
+        return TreeActivity(
+            cpu_s=sum(_cpu_s(process) for process in processes),
+            read_bytes=sum(fetched for fetched, _ in reads),
+            rchar_bytes=sum(asked for _, asked in reads),
+            processes=len(self._processes),
+        )
 
     def peaks(self) -> TreeMemory:
         """Return the largest readings so far."""
@@ -161,16 +156,12 @@ class TreeMeter:
         """Return how much fuller /dev/shm is than at the start."""
         return max(0, (shm_used_bytes() or 0) - self._shm_before_bytes)
 
-    def _list(self, *, fresh: bool = False) -> None:
+    def _tree(self, *, fresh: bool = False) -> list[psutil.Process]:
         now = self._clock()
-        if not fresh and now - self._listed_at < _PIDS_EVERY_S:
-            return
-        self._listed_at = now
-        known = self._processes
-        found = {pid: known.get(pid) or _process(pid) for pid in self._below()}
-        self._processes = {pid: process for pid, process in found.items() if process is not None}
-
-    def _tree(self) -> list[psutil.Process]:
+        if fresh or now - self._listed_at >= _PIDS_EVERY_S:
+            self._listed_at = now
+            found = {pid: self._processes.get(pid) or _process(pid) for pid in self._below()}
+            self._processes = {pid: process for pid, process in found.items() if process is not None}
         return list(self._processes.values())
 
 

@@ -1,7 +1,7 @@
 """GPUs: who else is on them, what holds their clocks down, how they are linked."""
 
-from tunekit.hardware.detect import is_order_known
 from tunekit.hardware.device import has_less_memory
+from tunekit.hardware.gpu.visible import is_order_known
 from tunekit.records.checkup import Checkup
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Accelerator, GpuState, Host

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from tunekit.recommend.diagnose.loop.remedies import set_knob
 from tunekit.records.config import Precision
-from tunekit.trial.binding_syntax import parse_binding
-from tunekit.trial.spelling import BoundValue
+from tunekit.trial.binding_syntax import BoundValue, parse_binding
 
 
 @pytest.mark.parametrize(

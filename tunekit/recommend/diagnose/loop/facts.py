@@ -23,7 +23,7 @@ from tunekit.records.measurement import LoopMeasurement, Measurement
 from tunekit.records.profile import Profile
 from tunekit.records.target import Discovery, Target
 from tunekit.records.telemetry import GpuTelemetry, Telemetry
-from tunekit.trial.spelling import BoundValue
+from tunekit.trial.binding_syntax import BoundValue
 
 _FIRST_WORKERS = 4
 """Where nobody timed a batch: it hides loading that takes up to four times as long as the step."""

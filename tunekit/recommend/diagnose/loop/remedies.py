@@ -5,8 +5,7 @@ import shlex
 from tunekit.errors import UsageError
 from tunekit.records.config import LOADER_KNOBS, Precision
 from tunekit.records.target import Binding, BindingKind, Target
-from tunekit.trial.binding_syntax import PLACE
-from tunekit.trial.spelling import BoundValue, spelled, value_text
+from tunekit.trial.binding_syntax import PLACE, BoundValue, spelled, value_text
 
 _PRECISIONS = {
     Precision.FP32: "no autocast",

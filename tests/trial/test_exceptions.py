@@ -1,0 +1,106 @@
+"""Messages of memory that ended, as users of several versions of torch have filed them."""
+
+import pytest
+
+from tunekit.records.agent_messages import ErrorSeen
+from tunekit.records.trial import OutcomeKind
+from tunekit.trial.exceptions import is_of_pinning, memory_that_ended
+
+RUNTIME = ("builtins.RuntimeError", "builtins.Exception", "builtins.BaseException", "builtins.object")
+CALL = "    loss = model(batch).sum()"
+
+
+def error(message: str, *types: str, line: str = CALL, free_share: float | None = None) -> ErrorSeen:
+    said = (
+        "Traceback (most recent call last):",
+        '  File "train.py", line 9, in step',
+        line,
+        "    ^^^^",
+        message,
+    )
+    return ErrorSeen(types=(*types, *RUNTIME), message=message, traceback=said, device_free_share=free_share)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported",
+        "CUDA driver error: out of memory",
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "cuDNN error: CUDNN_STATUS_ALLOC_FAILED",
+        "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
+        "cuFFT error: CUFFT_ALLOC_FAILED",
+        "cusolver error: CUSOLVER_STATUS_ALLOC_FAILED, when calling `cusolverDnCreate(handle)`",
+        "Triton Error [CUDA]: out of memory",
+        "backend='inductor' raised:\nOutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
+        "NCCL error in: ProcessGroupNCCL.cpp:1970, unhandled cuda error (run with NCCL_DEBUG=INFO for "
+        "details), NCCL version 2.20.5\nncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\n"
+        "Cuda failure 'out of memory'",
+        "ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\nCuda failure 2 'out of memory'",
+        "ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\nFailed to CUDA calloc 608 bytes",
+        "MPS backend out of memory (MPS allocated: 7.96 GB, other allocations: 9.94 GB)",
+    ],
+)
+def test_what_is_of_the_device_however_full_it_is(message: str) -> None:
+    assert memory_that_ended(error(message)) is OutcomeKind.DEVICE_OOM
+    assert (
+        memory_that_ended(error(message, "torch.AcceleratorError", free_share=0.9)) is OutcomeKind.DEVICE_OOM
+    )
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
+        "CUDA error: CUBLAS_STATUS_INTERNAL_ERROR when calling `cublasLtMatmul( ltHandle, ...)`",
+        "cuDNN error: CUDNN_STATUS_NOT_INITIALIZED",
+        "cuDNN error: CUDNN_STATUS_SUCCESS",
+        "cusolver error: CUSOLVER_STATUS_INTERNAL_ERROR, when calling `cusolverDnCreate(handle)`",
+        "GET was unable to find an engine to execute this computation",
+        "FIND was unable to find an engine to execute this computation",
+        "Unable to find a valid cuDNN algorithm to run convolution",
+    ],
+)
+@pytest.mark.parametrize(
+    ("free_share", "kind"), [(0.03, OutcomeKind.DEVICE_OOM), (0.5, None), (None, None)], ids=str
+)
+def test_what_a_broken_library_says_too_counts_on_a_full_device(
+    message: str, free_share: float | None, kind: OutcomeKind | None
+) -> None:
+    assert memory_that_ended(error(message, free_share=free_share)) is kind
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        error("CUDA error: out of memory", line="    batch = batch.pin_memory()"),
+        error("CUDA error: out of memory", line="    held = torch.empty(9, pin_memory=True)"),
+        error("Caught AcceleratorError in pin memory thread for device 0.\nCUDA error: out of memory"),
+    ],
+    ids=["call", "new", "thread"],
+)
+def test_memory_that_could_not_be_pinned_is_the_hosts(seen: ErrorSeen) -> None:
+    assert memory_that_ended(seen) is OutcomeKind.HOST_OOM
+    assert is_of_pinning(seen)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "CUDA error: an illegal memory access was encountered",
+        "CUDA error: unspecified launch failure",
+        "CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling `cublasGemmEx( handle, opa, ...)`",
+        "out of resource: shared memory, Required: 131072, Hardware limit: 101376.",
+        "mat1 and mat2 shapes cannot be multiplied (2x3 and 5x6)",
+        "the tokenizer ran out of memory slots",
+    ],
+)
+def test_no_other_failure_is_taken_for_it_even_on_a_full_device(message: str) -> None:
+    assert memory_that_ended(error(message, free_share=0.0)) is None
+
+
+def test_a_message_of_another_type_says_nothing() -> None:
+    seen = error("CUDA error: out of memory").model_copy(
+        update={"types": ("train.Odd", "builtins.Exception")}
+    )
+    assert memory_that_ended(seen) is None

@@ -1,0 +1,1 @@
+"""GPUs: what the driver and torch say of them, which are visible, and what their memory holds."""

@@ -1,0 +1,1 @@
+"""What lies under a data set, and how fast it is read."""

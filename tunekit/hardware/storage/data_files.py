@@ -1,0 +1,159 @@
+"""The regular files below a path: counted, and a fair sample of them kept."""
+
+import os
+import random
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from tunekit.errors import UsageError
+
+MAX_FILES = 200_000
+"""The walk counts no further."""
+
+MAX_SAMPLE = 512
+
+_CLOCK_EVERY = 64
+"""Entries between two looks at the clock."""
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """One regular file."""
+
+    path: bytes
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class DataFiles:
+    """What a walk met."""
+
+    count: int
+    total_bytes: int
+    is_complete: bool
+    sample: tuple[DataFile, ...]
+    """Any file with content is as likely in it as another, in the order of the walk."""
+    problem: str | None
+    """The first thing that could not be looked at."""
+
+
+def walk(path: bytes, deadline_s: float, clock: Callable[[], float], max_files: int = MAX_FILES) -> DataFiles:
+    """Return the regular files below a path, or the path itself if it is one.
+
+    Links to files and folders are followed, each folder once, so that no circle of links holds the walk up.
+    Nothing is opened but folders: a fifo or a device is never waited for. What vanishes is left out.
+
+    Args:
+        path: a file or a folder.
+        deadline_s: when the walk ends, by the clock.
+        clock: seconds that only grow.
+        max_files: how many files are counted at the most.
+
+    Raises:
+        UsageError: the path is neither a file nor a folder.
+    """
+    found = _Walk()
+    status = _status_of(path)
+    if stat.S_ISREG(status.st_mode):
+        found.add(path, status.st_size)
+        return found.result()
+    for number, entry in enumerate(found.entries(path)):
+        is_late = number % _CLOCK_EVERY == _CLOCK_EVERY - 1 and clock() >= deadline_s
+        if found.count >= max_files or is_late:
+            found.is_complete = False
+            break
+        found.look_at(entry)
+    return found.result()
+
+
+def _status_of(path: bytes) -> os.stat_result:
+    shown = os.fsdecode(path)
+    remedy = "give the file or folder that training reads"
+    try:
+        status = os.stat(path)  # noqa: PTH116  a path of bytes
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise UsageError(f"the data set can't be looked at: {shown!r}: {reason}; {remedy}") from error
+    if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+        raise UsageError(
+            f"the data set must be a file or a folder, got a device, pipe or socket: {shown!r}; {remedy}"
+        )
+    return status
+
+
+class _Walk:
+    """What was met so far, with a sample of fixed size (Vitter's algorithm R)."""
+
+    def __init__(self) -> None:
+        self.is_complete = True
+        self.count = 0
+        self._problem: str | None = None
+        self._with_content = 0
+        self._total_bytes = 0
+        self._sample: list[tuple[int, DataFile]] = []
+        self._random = random.Random(0)
+        self._folders: set[tuple[int, int]] = set()
+
+    def entries(self, path: bytes) -> Iterator["os.DirEntry[bytes]"]:
+        """Yield every entry below a folder that is no folder itself, one folder after another."""
+        waiting = [path]
+        while waiting:
+            folder = waiting.pop()
+            inner = []
+            try:
+                status = os.stat(folder)  # noqa: PTH116
+                if (status.st_dev, status.st_ino) in self._folders:
+                    continue
+                self._folders.add((status.st_dev, status.st_ino))
+                with os.scandir(folder) as entries:
+                    for entry in entries:
+                        if _is_folder(entry):
+                            inner.append(entry.path)
+                        else:
+                            yield entry
+            except OSError as error:
+                self._note(error)
+            waiting.extend(sorted(inner, reverse=True))
+
+    def look_at(self, entry: "os.DirEntry[bytes]") -> None:
+        """Count an entry if it is, or links to, a regular file."""
+        try:
+            status = entry.stat()
+        except OSError as error:
+            # A link to nothing or to itself is no file, and what has vanished no longer is one.
+            if isinstance(error, PermissionError):
+                self._note(error)
+            return
+        if stat.S_ISREG(status.st_mode):
+            self.add(entry.path, status.st_size)
+
+    def add(self, path: bytes, size_bytes: int) -> None:
+        self.count += 1
+        self._total_bytes += size_bytes
+        if size_bytes == 0:
+            return
+        self._with_content += 1
+        file = (self._with_content, DataFile(path, size_bytes))
+        if len(self._sample) < MAX_SAMPLE:
+            self._sample.append(file)
+        elif (place := self._random.randrange(self._with_content)) < MAX_SAMPLE:
+            self._sample[place] = file
+
+    def result(self) -> DataFiles:
+        sample = tuple(file for _, file in sorted(self._sample, key=lambda numbered: numbered[0]))
+        return DataFiles(self.count, self._total_bytes, self.is_complete, sample, self._problem)
+
+    def _note(self, error: OSError) -> None:
+        name = error.filename
+        shown = os.fsdecode(name) if isinstance(name, bytes) else str(name)
+        self._problem = self._problem or f"{shown}: {error.strerror}"
+        if not isinstance(error, FileNotFoundError):
+            self.is_complete = False
+
+
+def _is_folder(entry: "os.DirEntry[bytes]") -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
