@@ -11,11 +11,9 @@ from tunekit.plan.sessions import session_time_s, sessions_needed, with_checkpoi
 from tunekit.plan.spot import daly_interval_s, spot_time_s
 from tunekit.recommend.tiers import POLICIES
 from tunekit.records.measurement import Interval
-from tunekit.records.plan import How, PlanAssumptions, PlanRequest, PlanRow
+from tunekit.records.plan import NO_TORCH_BUILD, How, PlanAssumptions, PlanRequest, PlanRow
 from tunekit.records.profile import Instance, Profile, SpotPrice
 from tunekit.records.recommendation import Tier
-
-NO_TORCH_BUILD = "no build of torch for CUDA 12 or later has code for its generation"
 
 _OLDEST_CAPABILITY = (5, 0)
 """The first that CUDA 12 compiles for (its release notes): it dropped Kepler."""
