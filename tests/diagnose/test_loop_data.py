@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from build_loops import CPU, batch, codes, device_parts, floors, found, parts, record, telemetry, work
 from build_records import MIB, host, target
+from finding_texts import assert_texts
 
 from tunekit.records.attribution import LoaderWork
 from tunekit.records.trial import TrialRecord
@@ -36,246 +37,62 @@ def bound_to(text: str) -> dict[str, Any]:
 
 
 UNPACKS = {"parts": parts(wait=0.4, fetch_cpu=0.3), "device_parts": device_parts(stall=0.2)}
-RAN_50_MS = "50% of each step goes by until its batch is there: 50.0 of 100 ms (host clock)"
-MAKING = (
-    "making a batch takes a worker 200 ms, {} of it on a CPU "
-    "(clocks of the loader's processes over 100 batches)"
-)
 
 
-@pytest.mark.parametrize(
-    ("code", "severity", "of", "overrides", "evidence", "value", "gain", "remedy"),
-    [
+ROWS = [
+    ("data-bound", waiting(workers=0, loader_work=work(0.05, workers=1)), {}),
+    ("data-bound", waiting(floors(0.08, 0.1)), {}),
+    (
+        "data-bound",
+        waiting(floors(0.05, 0.4), workers=0, loader_work=work(0.4, cpu=0.02, workers=1)),
+        {"host": host(cpus=2)},
+    ),
+    ("data-bound", waiting(floors(0.02, 0.1), loader_work=work(0.2, cpu=0.02)), {"host": host(cpus=2)}),
+    ("loader-cpu", waiting(loader_work=work(0.2, cpu=0.95)), {}),
+    ("loader-cpu", waiting(loader_work=work(0.2, cpu=0.95)), bound_to("num_workers=--workers {}")),
+    ("loader-cpu", waiting(loader_work=work(0.2), workers=8), {}),
+    (
+        "loader-cpu",
+        waiting(
+            loader_work=work(0.2, cpu=0.3),
+            telemetry=telemetry({"cpu_cores": 7.5, "read_bytes_per_s": 50 * MIB}),
+        ),
+        {},
+    ),
+    (
+        "loader-storage",
+        waiting(loader_work=work(0.2, cpu=0.1), telemetry=telemetry({"read_bytes_per_s": 50 * MIB})),
+        {},
+    ),
+    ("first-batch-slow", slow_first(), {}),
+    ("first-batch-slow", slow_first(boundary_s=0.5), {}),
+    ("unpickling", waiting(parts=parts(wait=0.4, fetch_cpu=0.3), batch=batch(piped_bytes=3 * MIB)), {}),
+    ("unpickling", record(**UNPACKS), {}),
+    ("worker-imbalance", waiting(loader_work=work(0.1, workers=4, slow=3.0)), {}),
+    ("worker-imbalance", computing(loader_work=work(0.1, workers=4, slow=2.0)), {}),
+    *(
         (
-            "data-bound",
-            "warning",
-            waiting(workers=0, loader_work=work(0.05, workers=1)),
-            {},
-            f"{RAN_50_MS}; num_workers is 0, 8 CPUs may be used",
-            0.5,
-            2,
-            "load in workers: num_workers=1 in the DataLoader; then measure again",
-        ),
-        # The floors say what either half allows, and bound the gain.
-        (
-            "data-bound",
-            "warning",
-            waiting(floors(0.08, 0.1)),
-            {},
-            f"{RAN_50_MS}; the loader alone makes 1,280 samples/s, training alone takes 1,600; 2 workers, "
-            "8 CPUs may be used",
-            0.5,
-            1.25,
-            "num_workers=3 in the DataLoader, or make a batch cheaper",
-        ),
-        # 0.1 s a step; 8 workers that mostly wait share 0.4 s, more than there are CPUs.
-        (
-            "data-bound",
-            "warning",
-            waiting(floors(0.05, 0.4), workers=0, loader_work=work(0.4, cpu=0.02, workers=1)),
-            {"host": host(cpus=2)},
-            f"{RAN_50_MS}; the loader alone makes 320 samples/s, training alone takes 2,560; num_workers is "
-            "0, 2 CPUs may be used",
-            0.5,
-            2,
-            "load in workers: num_workers=8 in the DataLoader: they wait at the same time",
-        ),
-        (
-            "data-bound",
-            "warning",
-            waiting(floors(0.02, 0.1), loader_work=work(0.2, cpu=0.02)),
-            {"host": host(cpus=2)},
-            f"{RAN_50_MS}; the loader alone makes 1,280 samples/s, training alone takes 6,400; 2 workers, "
-            "2 CPUs may be used",
-            0.5,
-            5,
-            "num_workers=10 in the DataLoader: they wait at the same time",
-        ),
-        (
-            "loader-cpu",
-            "warning",
-            waiting(loader_work=work(0.2, cpu=0.95)),
-            {},
-            MAKING.format("95%"),
-            0.95,
-            2,
-            "num_workers=4 in the DataLoader, or make a batch cheaper",
-        ),
-        (
-            "loader-cpu",
-            "warning",
-            waiting(loader_work=work(0.2, cpu=0.95)),
-            bound_to("num_workers=--workers {}"),
-            MAKING.format("95%"),
-            0.95,
-            2,
-            "--workers 4, or make a batch cheaper",
-        ),
-        (
-            "loader-cpu",
-            "warning",
-            waiting(loader_work=work(0.2), workers=8),
-            {},
-            MAKING.format("100%"),
-            1,
-            2,
-            "there are as many workers as CPUs to spare, so make a batch cheaper",
-        ),
-        # Workers that wait for a CPU do not wait for storage.
-        (
-            "loader-cpu",
-            "warning",
-            waiting(
-                loader_work=work(0.2, cpu=0.3),
-                telemetry=telemetry({"cpu_cores": 7.5, "read_bytes_per_s": 50 * MIB}),
-            ),
-            {},
-            MAKING.format("30%") + "; every CPU is at work (telemetry)",
-            0.3,
-            2,
-            "every CPU is at work, so make a batch cheaper",
-        ),
-        (
-            "loader-storage",
-            "warning",
-            waiting(loader_work=work(0.2, cpu=0.1), telemetry=telemetry({"read_bytes_per_s": 50 * MIB})),
-            {},
-            MAKING.format("10%") + "; 50.0 MiB/s come from storage (/proc/PID/io)",
-            0.1,
-            2,
-            "num_workers=4 in the DataLoader waits for 4 batches at once",
-        ),
-        (
-            "first-batch-slow",
-            "warning",
-            slow_first(),
-            {},
-            "2.0 s for the first, 50 ms for the others (mean of 2 workers, their own clocks)",
-            2.05,
-            (STEADY_S + 2.5) / (STEADY_S + 0.5),
-            "persistent_workers=True in the DataLoader keeps",
-        ),
-        # The boundary bounds what a faster first batch brings.
-        (
-            "first-batch-slow",
-            "warning",
-            slow_first(boundary_s=0.5),
-            {},
-            "2.0 s for the first, 50 ms for the others (mean of 2 workers, their own clocks)",
-            2.05,
-            (STEADY_S + 0.5) / STEADY_S,
-            "",
-        ),
-        (
-            "unpickling",
-            "warning",
-            waiting(parts=parts(wait=0.4, fetch_cpu=0.3), batch=batch(piped_bytes=3 * MIB)),
-            {},
-            "30.0 ms of CPU time per batch, 75% of its wait (clock of its thread); 3.0 MiB of each batch are "
-            "no tensors",
-            0.75,
-            1 / 0.7,
-            "return tensors",
-        ),
-        # Beside a GPU, pinning moves unpacking to a thread.
-        (
-            "unpickling",
-            "warning",
-            record(**UNPACKS),
-            {},
-            "30.0 ms of CPU time per batch, 75% of its wait (clock of its thread)",
-            0.75,
-            1.25,
-            "return few large tensors instead of many small ones; pin_memory=True in the DataLoader moves it "
-            "to a thread",
-        ),
-        (
-            "worker-imbalance",
-            "warning",
-            waiting(loader_work=work(0.1, workers=4, slow=3.0)),
-            {},
-            "300 ms per batch against 100 ms of the median of 4 workers (their own clocks)",
-            3,
-            2,
-            "shards of equal cost",
-        ),
-        (
-            "worker-imbalance",
-            "info",
-            computing(loader_work=work(0.1, workers=4, slow=2.0)),
-            {},
-            "200 ms per batch against 100 ms of the median of 4 workers (their own clocks)",
-            2,
-            None,
-            "",
-        ),
-        *(
-            (
-                "batch-time-tail",
-                "info",
-                computing(loader_work=work(0.1, **tail)),
-                bound_to("prefetch_factor=c.yaml:data.prefetch"),
-                f"median 100 ms, {evidence} of 100 (clocks of the workers); 5% of each step is stall "
-                "(host clock)",
-                value,
-                1 / 0.95,
-                "data.prefetch: 4 in c.yaml",
-            )
-            for tail, evidence, value in [
-                ({"p99_batch_s": 0.41}, "p99 410 ms, slowest 150 ms", 4.1),
-                ({"p99_batch_s": 0.3, "slowest_batch_s": 1.1}, "p99 300 ms, slowest 1.1 s", 11),
-            ]
-        ),
-        (
-            "costly-epochs",
-            "warning",
-            record(boundary_s=STEADY_S / 3, persistent_workers=False),
-            bound_to("persistent_workers=--keep-workers"),
-            "13.0 s at each boundary, 25% of an epoch of 52.1 s (host clock, 1 boundary timed)",
-            0.25,
-            4 / 3,
-            "--keep-workers keeps the workers from epoch to epoch",
-        ),
-        *(
-            (
-                "costly-epochs",
-                "warning",
-                record(boundary_s=STEADY_S, knobs={"num_workers": workers}),
-                {},
-                "39.1 s at each boundary, 50% of an epoch of 1m 18s (host clock, 1 boundary timed)",
-                0.5,
-                2,
-                remedy,
-            )
-            for workers, remedy in [(0, "look at what the script does"), (2, "the workers stay")]
-        ),
-        (
-            "short-epochs",
-            "info",
-            record(knobs={"num_workers": 8}, epoch_batches=10, persistent_workers=False),
-            {},
-            "10 batches per epoch; 8 workers with prefetch 2 queue 16",
-            10,
-            None,
-            "num_workers=3 in the DataLoader, or persistent_workers=True in the DataLoader, or longer epochs",
-        ),
-    ],
-)
-def test_what_keeps_training_waiting_is_told(
-    code: str,
-    severity: str,
-    of: TrialRecord,
-    overrides: dict[str, Any],
-    evidence: str,
-    value: float,
-    gain: float | None,
-    remedy: str,
-):
-    finding = found(code, of, **overrides)
-    assert (finding.severity, finding.evidence) == (severity, evidence)
-    assert finding.value == pytest.approx(value)
-    assert finding.gain == (None if gain is None else pytest.approx(gain))
-    assert remedy in (finding.remedy or "")
+            "batch-time-tail",
+            computing(loader_work=work(0.1, **tail)),
+            bound_to("prefetch_factor=c.yaml:data.prefetch"),
+        )
+        for tail in ({"p99_batch_s": 0.41}, {"p99_batch_s": 0.3, "slowest_batch_s": 1.1})
+    ),
+    (
+        "costly-epochs",
+        record(boundary_s=STEADY_S / 3, persistent_workers=False),
+        bound_to("persistent_workers=--keep-workers"),
+    ),
+    *(
+        ("costly-epochs", record(boundary_s=STEADY_S, knobs={"num_workers": workers}), {})
+        for workers in (0, 2)
+    ),
+    ("short-epochs", record(knobs={"num_workers": 8}, epoch_batches=10, persistent_workers=False), {}),
+]
+
+
+def test_what_keeps_training_waiting_is_told():
+    assert_texts([found(code, of, **overrides) for code, of, overrides in ROWS], "loop_data")
 
 
 def few_batches() -> LoaderWork:

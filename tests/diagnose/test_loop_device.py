@@ -18,6 +18,7 @@ from build_loops import (
     telemetry,
 )
 from build_records import GIB, discovery, host, profile, target
+from finding_texts import assert_texts
 
 from tunekit.hardware.profiles import load_profiles
 from tunekit.records.config import Precision
@@ -66,13 +67,6 @@ HOT = {
 }
 FALLING = {"first_sm_clock_mhz": 1710.0, "last_sm_clock_mhz": 1530.0, "sm_clock_mhz": 1600.0}
 SYNCS = Details(syncs=(sync("train.py:9", 0.5), sync("train.py:42", 2.0), sync("log.py:3", 0.01)))
-SYNCS_TEXT = "train.py:42 loss.item(), 2.00 per batch; train.py:9 loss.item(), 0.50 per batch"
-DRY = (
-    "after 100% of the batches the GPU had nothing left to do when the next was asked for, 1% of the step is "
-    "data stall (CUDA events)"
-)
-TRAINS = "99% of each step are forward, backward and optimizer (CUDA events), 1% data stall"
-T4_RATES = "profile t4: 65 TFLOPS in fp16 and 8.1 in fp32"
 
 
 def both(compute_s: float, loader_s: float, busy_share: float) -> Details:
@@ -80,224 +74,50 @@ def both(compute_s: float, loader_s: float, busy_share: float) -> Details:
     return floors(compute_s, loader_s).model_copy(update={"kernels": kernels(busy=busy_share).kernels})
 
 
-@pytest.mark.parametrize(
-    ("code", "severity", "of", "overrides", "evidence", "value", "gain", "remedy"),
-    [
-        (
-            "compute-bound",
-            "info",
-            busy(floors(0.1, 0.025), peak_reserved_bytes=5 * GIB),
-            {},
-            f"{TRAINS}; the loader alone makes 5,120 samples/s, so faster training brings 4.00x at the very "
-            "most",
-            0.99,
-            None,
-            "not used yet: torch.autocast(..., dtype=torch.bfloat16) around forward and loss, "
-            "torch.compile(model), model.to(memory_format=torch.channels_last), and its input too, "
-            "batch_size=256 in the DataLoader; `tunekit search` measures what they bring",
+ROWS = [
+    ("compute-bound", busy(floors(0.1, 0.025), peak_reserved_bytes=5 * GIB), {}),
+    (
+        "compute-bound",
+        busy(
+            knobs={"precision": Precision.BF16, "compile": True, "channels_last": True},
+            peak_reserved_bytes=15 * GIB,
         ),
-        (
-            "compute-bound",
-            "info",
-            busy(
-                knobs={"precision": Precision.BF16, "compile": True, "channels_last": True},
-                peak_reserved_bytes=15 * GIB,
-            ),
-            {},
-            TRAINS,
-            0.99,
-            None,
-            "what tunekit sets is in use already",
-        ),
-        (
-            "fp16-unscaled",
-            "info",
-            busy(),
-            OLDER,
-            f"{T4_RATES}; 99% of each step are training (CUDA events)",
-            None,
-            1 / (1 - 0.99 * (1 - 8.1 / 65)),
-            "torch.amp.GradScaler",
-        ),
-        # Training at no cost at all brings the loader's rate, 4 times this one.
-        (
-            "fp16-unscaled",
-            "info",
-            busy(floors(0.1, 0.025)),
-            OLDER,
-            f"{T4_RATES}; 99% of each step are training (CUDA events)",
-            None,
-            4,
-            "",
-        ),
-        (
-            "fp16-unscaled",
-            "info",
-            record(device_parts=device_parts(stall=0.8)),
-            OLDER,
-            f"{T4_RATES}; 20% of each step are training (CUDA events)",
-            None,
-            1 / (1 - 0.2 * (1 - 8.1 / 65)),
-            "",
-        ),
-        (
-            "memory-bound",
-            "info",
-            seeing(dram_activity_percent=75, tensor_activity_percent=5, sm_activity_percent=90),
-            {},
-            "GPU 0: memory 75% active, tensor cores 5% (NVML GPM)",
-            75,
-            None,
-            "torch.compile(model)",
-        ),
-        (
-            "memory-bound",
-            "info",
-            seeing(dram_activity_percent=75, sm_activity_percent=40),
-            {},
-            "GPU 0: memory 75% active, multiprocessors 40% (NVML GPM)",
-            75,
-            None,
-            "",
-        ),
-        (
-            "host-bound",
-            "warning",
-            drained(kernels(busy=0.5)),
-            {},
-            f"{DRY}; nothing runs on it in 50% of the step (torch.profiler, 5 batches)",
-            1,
-            2,
-            "torch.compile(model) makes fewer launches; batch_size=256",
-        ),
-        # Gaps that only the trace made do not count.
-        (
-            "host-bound",
-            "warning",
-            drained(kernels(busy=0.5, idle=6.0)),
-            {},
-            f"{DRY}; nothing runs on it in 50% of the step (torch.profiler, 5 batches)",
-            1,
-            2,
-            "",
-        ),
-        (
-            "host-bound",
-            "warning",
-            drained(both(0.1, 0.08, busy_share=0.5)),
-            {},
-            f"{DRY}; nothing runs on it in 50% of the step (torch.profiler, 5 batches)",
-            1,
-            1.25,
-            "",
-        ),
-        (
-            "host-bound",
-            "warning",
-            seeing(drained(), utilization_percent=40),
-            {},
-            f"{DRY}; a kernel ran in 40% of the time (NVML)",
-            1,
-            None,
-            "CUDA graphs",
-        ),
-        (
-            "copy-bound",
-            "warning",
-            record(kernels(busy=0.95, copies_alone_s=0.35, h2d_s=0.4), device_parts=device_parts()),
-            {},
-            "nothing but copies from and to the host runs on it in 70% of the step; 80.0 ms per batch to it "
-            "(torch.profiler, 5 batches)",
-            0.7,
-            1 / 0.3,
-            "pin_memory=True",
-        ),
-        ("sync-points", "warning", drained(SYNCS), {}, SYNCS_TEXT, 2, None, "every 50th step"),
-        ("sync-points", "info", busy(SYNCS), {}, SYNCS_TEXT, 2, None, ""),
-        *(
-            (
-                "gpu-underused",
-                "warning",
-                seeing(of, utilization_percent=54, sm_activity_percent=20),
-                {},
-                "a kernel ran in 54% of the time (NVML); 20% of its multiprocessors had work (NVML GPM)",
-                54,
-                gain,
-                remedy,
-            )
-            for of, gain, remedy in [
-                (record(parts=parts(wait=0.5), device_parts=device_parts(stall=0.5)), 2, "see data-bound"),
-                (drained(), None, "see host-bound"),
-                (busy(), None, "`tunekit profile --trace-kernels`"),
-            ]
-        ),
-        (
-            "gpu-throttled-in-trial",
-            "warning",
-            seeing(**HOT),
-            {"host": host(accelerators=(CARD,))},
-            "hw_thermal_slowdown; 1000 MHz of 1500; up to 91 C (NVML)",
-            91,
-            1.5,
-            "cooling",
-        ),
-        (
-            "gpu-throttled-in-trial",
-            "warning",
-            seeing(**HOT),
-            {},
-            "hw_thermal_slowdown; 1000 MHz; up to 91 C (NVML)",
-            91,
-            None,
-            "",
-        ),
-        (
-            "gpu-unsoaked",
-            "warning",
-            capped(**FALLING, first_temperature_c=51.2, last_temperature_c=62.8),
-            {},
-            "sw_power_cap; 1710 to 1530 MHz and 51 to 63 C within 10 s (NVML)",
-            180 / 1710,
-            None,
-            "--window 120",
-        ),
-        (
-            "gpu-power-capped",
-            "info",
-            capped(sm_clock_mhz=1600.0, first_temperature_c=60.0, last_temperature_c=61.0),
-            {},
-            "sw_power_cap; 1600 MHz; 60 to 61 C within 10 s (NVML)",
-            None,
-            None,
-            "fewer bits",
-        ),
-        (
-            "allocation-retries",
-            "warning",
-            busy(allocation_retries=3),
-            {"target": target(bindings=(parse_binding("batch_size=--bs {}"),))},
-            "3 times (torch's allocator); at most 5.0 GiB of 22.0 GiB reserved",
-            3,
-            None,
-            "--bs 64 or PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
-        ),
-    ],
-)
-def test_what_holds_a_device_up_is_told(
-    code: str,
-    severity: str,
-    of: TrialRecord,
-    overrides: dict[str, Any],
-    evidence: str,
-    value: float | None,
-    gain: float | None,
-    remedy: str,
-):
-    finding = found(code, of, **overrides)
-    assert (finding.severity, finding.evidence) == (severity, evidence)
-    assert finding.value == (None if value is None else pytest.approx(value))
-    assert finding.gain == (None if gain is None else pytest.approx(gain))
-    assert remedy in (finding.remedy or "")
+        {},
+    ),
+    ("fp16-unscaled", busy(), OLDER),
+    ("fp16-unscaled", busy(floors(0.1, 0.025)), OLDER),
+    ("fp16-unscaled", record(device_parts=device_parts(stall=0.8)), OLDER),
+    ("memory-bound", seeing(dram_activity_percent=75, tensor_activity_percent=5, sm_activity_percent=90), {}),
+    ("memory-bound", seeing(dram_activity_percent=75, sm_activity_percent=40), {}),
+    ("host-bound", drained(kernels(busy=0.5)), {}),
+    ("host-bound", drained(kernels(busy=0.5, idle=6.0)), {}),
+    ("host-bound", drained(both(0.1, 0.08, busy_share=0.5)), {}),
+    ("host-bound", seeing(drained(), utilization_percent=40), {}),
+    (
+        "copy-bound",
+        record(kernels(busy=0.95, copies_alone_s=0.35, h2d_s=0.4), device_parts=device_parts()),
+        {},
+    ),
+    ("sync-points", drained(SYNCS), {}),
+    ("sync-points", busy(SYNCS), {}),
+    *(
+        ("gpu-underused", seeing(of, utilization_percent=54, sm_activity_percent=20), {})
+        for of in (record(parts=parts(wait=0.5), device_parts=device_parts(stall=0.5)), drained(), busy())
+    ),
+    ("gpu-throttled-in-trial", seeing(**HOT), {"host": host(accelerators=(CARD,))}),
+    ("gpu-throttled-in-trial", seeing(**HOT), {}),
+    ("gpu-unsoaked", capped(**FALLING, first_temperature_c=51.2, last_temperature_c=62.8), {}),
+    ("gpu-power-capped", capped(sm_clock_mhz=1600.0, first_temperature_c=60.0, last_temperature_c=61.0), {}),
+    (
+        "allocation-retries",
+        busy(allocation_retries=3),
+        {"target": target(bindings=(parse_binding("batch_size=--bs {}"),))},
+    ),
+]
+
+
+def test_what_holds_a_device_up_is_told():
+    assert_texts([found(code, of, **overrides) for code, of, overrides in ROWS], "loop_device")
 
 
 LITTLE_TENSOR = {"dram_activity_percent": 75, "tensor_activity_percent": 5}

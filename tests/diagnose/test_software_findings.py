@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from build_checkups import (
     CU126,
-    CU130,
     H200,
     T4,
     checkup,
@@ -21,6 +20,7 @@ from build_checkups import (
     without_gpu,
 )
 from build_records import profile
+from finding_texts import assert_texts
 
 from tunekit.records.checkup import Checkup
 from tunekit.records.profile import Profile
@@ -47,232 +47,69 @@ def only_torch_sees(**build: Any) -> Checkup:
     return checkup(accelerators=(gpu(seen_by=("torch",)),), torch=torch_of(**build))
 
 
-@pytest.mark.parametrize(
-    ("code", "severity", "seen", "evidence", "value", "remedy"),
-    [
-        (
-            "command-absent",
-            "error",
-            checkup(why_no_command="no script 'a.py' in /x; did you mean b.py?"),
-            "no script 'a.py' in /x",
-            None,
-            "did you mean b.py?",
-        ),
-        ("torch-absent", "error", checkup(torch=None, why_no_torch=WHY), WHY, None, "install torch there"),
-        (
-            "torch-unknown",
-            "info",
-            unknown_python(),
-            "which Python 'uv' runs is not known before it runs",
-            None,
-            "tunekit doctor -- /path/to/env/bin/python train.py",
-        ),
-        *(
-            (
-                "torch-cpu-build",
-                "error",
-                checkup(torch=torch_of(**CPU_BUILD, hip_version=hip)),
-                "torch 2.13.0+cpu in /env/bin/python; the driver shows NVIDIA H200",
-                None,
-                "pytorch.org/get-started",
-            )
-            for hip in (None, "6.4")
-        ),
-        *(
-            (
-                "torch-sees-no-gpu",
-                "error",
-                checkup(accelerators=(gpu(driver=driver),), torch=torch_of(devices=(), problem=problem)),
-                f"torch 2.13.0+cu130 for CUDA 13.0, driver {evidence}",
-                None,
-                "update the driver",
-            )
-            for driver, problem, evidence in [
-                ("470.1", "The NVIDIA driver is too old", "470.1: The NVIDIA driver is too old"),
-                (None, None, "n/a: torch.cuda.is_available() is False and says no more"),
-            ]
-        ),
-        (
-            "torch-lacks-architecture",
-            "error",
-            checkup(accelerators=(gpu(**VOLTA, profile_id="v100-sxm-16"),)),
-            f"the GPU is sm_70; torch 2.13.0+cu130 has {', '.join(CU130)}",
-            None,
-            "`tunekit gpus v100-sxm-16` names the builds",
-        ),
-        (
-            "no-gpu-telemetry",
-            "warning",
-            only_torch_sees(),
-            "NVIDIA H200 is seen by torch alone",
-            None,
-            "NVIDIA_DRIVER_CAPABILITIES=compute,utility",
-        ),
-        (
-            "threads-above-cpus",
-            "warning",
-            checkup(torch=torch_of(threads=33)),
-            "torch.get_num_threads() is 33; affinity and quota allow 32 CPUs",
-            33,
-            "export OMP_NUM_THREADS=32",
-        ),
-        *(
-            (
-                "threads-above-cpus",
-                "warning",
-                omp(text, loader=loader),
-                f"OMP_NUM_THREADS={threads}; affinity and quota allow 32 CPUs",
-                threads,
-                "export OMP_NUM_THREADS=32",
-            )
-            for text, threads in [("64", 64), ("64,2", 64), ("33", 33)]
-            for loader in (None, loader_plan(1))
-        ),
-        # What torch starts is not told twice.
-        (
-            "threads-above-cpus",
-            "warning",
-            omp("64", torch=torch_of(threads=64)),
-            "torch.get_num_threads() is 64; affinity and quota allow 32 CPUs",
-            64,
-            "",
-        ),
-        (
-            "tf32-off",
-            "info",
-            checkup(torch=torch_of(float32_matmul_precision="highest")),
-            'torch.get_float32_matmul_precision() is "highest", its default',
-            None,
-            'set_float32_matmul_precision("high")',
-        ),
-        (
-            "omp-threads",
-            "info",
-            omp("11", loader=loader_plan(3)),
-            "OMP_NUM_THREADS=11 x 3 workers = 33, 32 CPUs",
-            33,
-            "threadpool_limits(10)",
-        ),
-        (
-            "omp-threads",
-            "info",
-            checkup(unset=("OMP_NUM_THREADS",), loader=loader_plan(2, processes=2)),
-            "OMP_NUM_THREADS is not set; 4 workers on 32 CPUs",
-            None,
-            "cv2.setNumThreads(0)",
-        ),
-        *(
-            (
-                "omp-ignored",
-                "warning",
-                omp(text, loader=loader),
-                f"OMP_NUM_THREADS={text!r}",
-                None,
-                "unset OMP_NUM_THREADS",
-            )
-            for text in ("abc", "4;2", "-1", "4.0", "9" * 400, "4,", "$N")
-            for loader in (None, loader_plan(8))
-        ),
-        *(
-            (
-                "slow-environment",
-                "warning",
-                under(**{name: text}),
-                f"{name}={text}: {why}",
-                None,
-                f"unset {name}",
-            )
-            for name, text, why in [
-                ("CUDA_LAUNCH_BLOCKING", "1", "every kernel is waited for"),
-                ("PYTORCH_NO_CUDA_MEMORY_CACHING", "1", "every tensor is allocated by the driver anew"),
-                ("PYTORCH_NO_CUDA_MEMORY_CACHING", "0", "every tensor is allocated by the driver anew"),
-                ("PYTORCH_NO_CUDA_MEMORY_CACHING", "", "every tensor is allocated by the driver anew"),
-                ("TORCH_DISTRIBUTED_DEBUG", "DETAIL", "every collective is checked"),
-                ("TORCH_DISTRIBUTED_DEBUG", "detail", "every collective is checked"),
-                ("NCCL_P2P_DISABLE", "1", "GPUs don't talk to each other directly"),
-                ("NCCL_IB_DISABLE", "1", "InfiniBand is not used"),
-                ("PYTHONDEVMODE", "1", "Python checks itself"),
-                ("PYTHONDEVMODE", "0", "Python checks itself"),
-                ("PYTHONDEVMODE", "info", "Python checks itself"),
-                ("PYTHONMALLOC", "malloc_debug", "Python checks its memory"),
-            ]
-        ),
-        (
-            "slow-environment",
-            "warning",
-            under(CUDA_LAUNCH_BLOCKING="1", NCCL_P2P_DISABLE="1"),
-            "CUDA_LAUNCH_BLOCKING=1: every kernel is waited for; "
-            "NCCL_P2P_DISABLE=1: GPUs don't talk to each other directly",
-            None,
-            "unset CUDA_LAUNCH_BLOCKING NCCL_P2P_DISABLE",
-        ),
-        *(
-            (
-                "compile-disabled",
-                "warning",
-                under(**dict.fromkeys(names, "1")),
-                ", ".join(f"{name}=1" for name in names),
-                None,
-                f"unset {' '.join(names)}",
-            )
-            for names in [
-                ("TORCH_COMPILE_DISABLE",),
-                ("TORCHDYNAMO_DISABLE",),
-                ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"),
-            ]
-        ),
-        *(
-            (
-                "expandable-segments-off",
-                "info",
-                checkup(environment={"PYTORCH_CUDA_ALLOC_CONF": "", **variables}),
-                evidence,
-                None,
-                f"export {remedy}",
-            )
-            for variables, evidence, remedy in [
-                (
-                    {},
-                    "PYTORCH_CUDA_ALLOC_CONF is not set",
-                    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
-                ),
-                (
-                    {"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:128,expandable_segments:False"},
-                    "PYTORCH_CUDA_ALLOC_CONF is 'max_split_size_mb:128,expandable_segments:False'",
-                    "PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:128,expandable_segments:True",
-                ),
-                (
-                    {"PYTORCH_ALLOC_CONF": "expandable_segments:False, backend:native"},
-                    "PYTORCH_ALLOC_CONF is 'expandable_segments:False, backend:native'",
-                    "PYTORCH_ALLOC_CONF=backend:native,expandable_segments:True",
-                ),
-            ]
-        ),
-        (
-            "tf32-forbidden",
-            "warning",
-            under(NVIDIA_TF32_OVERRIDE="0"),
-            "NVIDIA_TF32_OVERRIDE=0",
-            None,
-            "unset NVIDIA_TF32_OVERRIDE",
-        ),
-        (
-            "no-compiler",
-            "warning",
-            checkup(compiler=None),
-            "PATH holds neither gcc nor clang nor cc, or not what $CC names",
-            None,
-            "apt install gcc",
-        ),
-    ],
-)
-def test_what_is_wrong_with_the_software_is_told(
-    code: str, severity: str, seen: Checkup, evidence: str, value: float | None, remedy: str
-):
-    finding = only_finding(seen)
-    assert (finding.code, finding.severity) == (code, severity)
-    assert (finding.evidence, finding.value) == (evidence, value)
-    assert remedy in (finding.remedy or "")
+ROWS = [
+    checkup(why_no_command="no script 'a.py' in /x; did you mean b.py?"),
+    checkup(torch=None, why_no_torch=WHY),
+    unknown_python(),
+    *(checkup(torch=torch_of(**CPU_BUILD, hip_version=hip)) for hip in (None, "6.4")),
+    *(
+        checkup(accelerators=(gpu(driver=driver),), torch=torch_of(devices=(), problem=problem))
+        for driver, problem in [("470.1", "The NVIDIA driver is too old"), (None, None)]
+    ),
+    checkup(accelerators=(gpu(**VOLTA, profile_id="v100-sxm-16"),)),
+    only_torch_sees(),
+    checkup(torch=torch_of(threads=33)),
+    *(omp(text, loader=loader) for text in ("64", "64,2", "33") for loader in (None, loader_plan(1))),
+    omp("64", torch=torch_of(threads=64)),
+    checkup(torch=torch_of(float32_matmul_precision="highest")),
+    omp("11", loader=loader_plan(3)),
+    checkup(unset=("OMP_NUM_THREADS",), loader=loader_plan(2, processes=2)),
+    *(
+        omp(text, loader=loader)
+        for text in ("abc", "4;2", "-1", "4.0", "9" * 400, "4,", "$N")
+        for loader in (None, loader_plan(8))
+    ),
+    *(
+        under(**{name: text})
+        for name, text in [
+            ("CUDA_LAUNCH_BLOCKING", "1"),
+            ("PYTORCH_NO_CUDA_MEMORY_CACHING", "1"),
+            ("PYTORCH_NO_CUDA_MEMORY_CACHING", "0"),
+            ("PYTORCH_NO_CUDA_MEMORY_CACHING", ""),
+            ("TORCH_DISTRIBUTED_DEBUG", "DETAIL"),
+            ("TORCH_DISTRIBUTED_DEBUG", "detail"),
+            ("NCCL_P2P_DISABLE", "1"),
+            ("NCCL_IB_DISABLE", "1"),
+            ("PYTHONDEVMODE", "1"),
+            ("PYTHONDEVMODE", "0"),
+            ("PYTHONDEVMODE", "info"),
+            ("PYTHONMALLOC", "malloc_debug"),
+        ]
+    ),
+    under(CUDA_LAUNCH_BLOCKING="1", NCCL_P2P_DISABLE="1"),
+    *(
+        under(**dict.fromkeys(names, "1"))
+        for names in [
+            ("TORCH_COMPILE_DISABLE",),
+            ("TORCHDYNAMO_DISABLE",),
+            ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"),
+        ]
+    ),
+    *(
+        checkup(environment={"PYTORCH_CUDA_ALLOC_CONF": "", **variables})
+        for variables in (
+            {},
+            {"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:128,expandable_segments:False"},
+            {"PYTORCH_ALLOC_CONF": "expandable_segments:False, backend:native"},
+        )
+    ),
+    under(NVIDIA_TF32_OVERRIDE="0"),
+    checkup(compiler=None),
+]
+
+
+def test_what_is_wrong_with_the_software_is_told():
+    assert_texts([only_finding(seen) for seen in ROWS], "software")
 
 
 @pytest.mark.parametrize(
