@@ -14,8 +14,8 @@ def text_of(finding: Finding) -> str:
     parts = {
         "seen": finding.evidence,
         "do": finding.remedy,
-        "value": None if finding.value is None else f"{finding.value:.6g}",
-        "gain": None if finding.gain is None else f"{finding.gain:.6g}",
+        "value": None if finding.value is None else f"{finding.value:.12g}",
+        "gain": None if finding.gain is None else f"{finding.gain:.12g}",
     }
     lines = [f"{finding.severity} {finding.code}: {finding.message}"]
     return "\n".join([*lines, *(f"  {name}: {text}" for name, text in parts.items() if text is not None)])

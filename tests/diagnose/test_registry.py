@@ -18,12 +18,11 @@ from tunekit.diagnose.registry import (
     Hit,
     check,
     findings_of,
-    without_findings,
     worst,
     worst_first,
 )
 from tunekit.records.checkup import Checkup
-from tunekit.records.finding import WORST_FIRST, Finding, Severity
+from tunekit.records.finding import WORST_FIRST, Finding, Severity, without_findings
 from tunekit.records.profile import Profile
 
 

@@ -103,7 +103,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     summary = summary_file("--markdown FILE") if options.github_summary else None
     _check(options)
     from tunekit.diagnose.compare import compare_runs  # noqa: PLC0415 - --help must be instant
-    from tunekit.diagnose.registry import without_findings  # noqa: PLC0415
+    from tunekit.records.finding import without_findings  # noqa: PLC0415
 
     sides = [
         _side(name, path, options.tier)

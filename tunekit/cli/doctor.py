@@ -86,8 +86,9 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     from rich.console import Console  # noqa: PLC0415 - slow to import; --help must be instant
 
     from tunekit.cli.pipes import lasting_console  # noqa: PLC0415
-    from tunekit.diagnose.registry import without_findings, worst  # noqa: PLC0415
+    from tunekit.diagnose.registry import worst  # noqa: PLC0415
     from tunekit.records.codec import to_json  # noqa: PLC0415
+    from tunekit.records.finding import without_findings  # noqa: PLC0415
     from tunekit.report.doctor import draw_checkup, view_checkup  # noqa: PLC0415
 
     console = Console(highlight=False)

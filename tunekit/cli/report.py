@@ -94,8 +94,8 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     asked = _files_asked(options)
     from rich.console import Console  # noqa: PLC0415 - slow to import; --help must be instant
 
-    from tunekit.diagnose.registry import without_findings  # noqa: PLC0415
     from tunekit.records.codec import to_json  # noqa: PLC0415
+    from tunekit.records.finding import without_findings  # noqa: PLC0415
     from tunekit.report.terminal import draw  # noqa: PLC0415
     from tunekit.report.view import view  # noqa: PLC0415
     from tunekit.search.folder import (  # noqa: PLC0415
@@ -225,8 +225,8 @@ def _show(
     """Draw a record for the width of the terminal, or print it as JSON, and return 0."""
     from rich.console import Console  # noqa: PLC0415
 
-    from tunekit.diagnose.registry import without_findings  # noqa: PLC0415
     from tunekit.records.codec import to_json  # noqa: PLC0415
+    from tunekit.records.finding import without_findings  # noqa: PLC0415
 
     record = without_findings(load(options.run), options.ignore)
     if options.json:

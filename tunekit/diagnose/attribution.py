@@ -110,11 +110,6 @@ class Closure:
     meaning: str | None
     """Why T lies outside, in words; None when it lies within."""
 
-    @property
-    def holds(self) -> bool:
-        """Whether the halves account for the whole."""
-        return self.meaning is None
-
 
 class Bound(StrEnum):
     """What holds a loop back."""

@@ -150,11 +150,7 @@ _differs(
     _device_memory_text,
 )
 _differs(
-    "other-cpu",
-    WARNING,
-    "the CPUs are different models",
-    _ONE_MACHINE,
-    lambda side: side.run.host.cpu_name,
+    "other-cpu", WARNING, "the CPUs are different models", _ONE_MACHINE, lambda side: side.run.host.cpu_name
 )
 _differs(
     "other-cpu-count",

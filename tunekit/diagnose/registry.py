@@ -8,10 +8,9 @@
 `--codes` lists what is registered and `--ignore` takes it; there is no second table.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, TypeVar, get_type_hints
 
-from tunekit.records.base import AnyRecord, Record
 from tunekit.records.finding import WORST_FIRST, Finding, Severity
 
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
@@ -113,14 +112,3 @@ def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 def worst(findings: Iterable[Finding]) -> Severity | None:
     """Return the highest severity, None without a finding."""
     return min((one.severity for one in findings), key=WORST_FIRST.index, default=None)
-
-
-def without_findings(record: AnyRecord, codes: Collection[str]) -> AnyRecord:
-    """Return a record without the findings of some codes, in the records that it holds as well."""
-    changed: dict[str, tuple[object, ...]] = {}
-    for name in type(record).model_fields if codes else ():
-        held = getattr(record, name)
-        if isinstance(held, tuple) and held and isinstance(held[0], Record):
-            shown = (one for one in held if not (isinstance(one, Finding) and one.code in codes))
-            changed[name] = tuple(without_findings(one, codes) for one in shown)
-    return record.changed(**changed) if changed else record
