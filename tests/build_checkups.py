@@ -7,8 +7,9 @@ from build_records import GIB, MIB
 from build_records import host as any_host
 from hypothesis import strategies as st
 
+from tunekit.diagnose.machine import machine_findings
+from tunekit.diagnose.software import VARIABLES
 from tunekit.hardware.profiles import load_profiles
-from tunekit.recommend.diagnose.machine import machine_findings
 from tunekit.records.checkup import Checkup, LoaderPlan
 from tunekit.records.finding import Finding
 from tunekit.records.host import Accelerator, GpuProcess, GpuState, PcieLink, TorchBuild, TorchDevice
@@ -174,20 +175,25 @@ def without_gpu(**more: Any) -> Checkup:
     return checkup(**({"accelerators": (), "torch": build} | more))
 
 
+def found(seen: Checkup, profile: Profile | None = H200) -> list[Finding]:
+    """Return all that is wrong with the machine, the worst first."""
+    return list(machine_findings(seen, profile))
+
+
 def codes(seen: Checkup, profile: Profile | None = H200) -> list[str]:
     """Return the codes of all that is wrong with the machine, the worst first."""
-    return [finding.code for finding in machine_findings(seen, profile)]
+    return [finding.code for finding in found(seen, profile)]
 
 
 def only_finding(seen: Checkup, profile: Profile | None = H200) -> Finding:
     """Return the one thing that is wrong with the machine."""
-    (finding,) = machine_findings(seen, profile)
+    (finding,) = found(seen, profile)
     return finding
 
 
 def finding_of(code: str, seen: Checkup, profile: Profile | None = H200) -> Finding:
     """Return the one finding that has the code."""
-    (finding,) = [one for one in machine_findings(seen, profile) if one.code == code]
+    (finding,) = [one for one in found(seen, profile) if one.code == code]
     return finding
 
 
@@ -308,8 +314,6 @@ def _storages() -> st.SearchStrategy[Storage]:
 
 
 def _environments() -> st.SearchStrategy[dict[str, str]]:
-    from tunekit.recommend.diagnose.environment import VARIABLES
-
     texts = st.sampled_from(["", "0", "1", "4", "64", "off", "9" * 400, "expandable_segments:True"]) | _names
     return st.dictionaries(st.sampled_from(VARIABLES), texts)
 

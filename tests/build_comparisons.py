@@ -5,8 +5,8 @@ from typing import Any
 
 from build_records import baseline_record, config, confirm_records, run, trial_record
 
-from tunekit.recommend.across_runs.compare import compare_runs
-from tunekit.recommend.across_runs.side import Side
+from tunekit.diagnose.compare import compare_runs
+from tunekit.diagnose.side import Side
 from tunekit.records.attribution import StepParts
 from tunekit.records.comparison import RunComparison
 from tunekit.records.config import TrainConfig

@@ -17,7 +17,7 @@ from build_records import (
 )
 from hypothesis import strategies as st
 
-from tunekit.recommend.diagnose.loop import loop_findings
+from tunekit.diagnose.loop import LoopFacts, loop_findings
 from tunekit.records.attribution import BatchSeen, DeviceParts, LoaderWork, StepParts, WorkerWork
 from tunekit.records.details import Details, KernelWindow, LoopFloors, SyncPoint
 from tunekit.records.finding import Finding
@@ -158,7 +158,7 @@ def findings(of: TrialRecord, **overrides: Any) -> list[Finding]:
         "host": host(),
         "profile": profile(),
     }
-    return loop_findings(of, **(values | overrides))
+    return loop_findings(LoopFacts(of, **(values | overrides)))
 
 
 def found(code: str, of: TrialRecord, **overrides: Any) -> Finding:

@@ -57,6 +57,8 @@ SURFACE = {
         "--out",
         "--resume",
         "--json",
+        "--ignore",
+        "--codes",
         "--github-summary",
         "--full-paths",
     },
@@ -77,6 +79,8 @@ SURFACE = {
         "--trace-kernels",
         "--out",
         "--json",
+        "--ignore",
+        "--codes",
     },
     "fits": {
         "-h",
@@ -90,6 +94,8 @@ SURFACE = {
         "--window",
         "--out",
         "--json",
+        "--ignore",
+        "--codes",
     },
     "init": {
         "-h",
@@ -126,15 +132,30 @@ SURFACE = {
         "--spot",
         "--all",
         "--json",
+        "--ignore",
+        "--codes",
         "RUN",
     },
-    "report": {"-h", "--help", "--html", "--markdown", "--github-summary", "--full-paths", "--json", "RUN"},
+    "report": {
+        "-h",
+        "--help",
+        "--html",
+        "--markdown",
+        "--github-summary",
+        "--full-paths",
+        "--json",
+        "--ignore",
+        "--codes",
+        "RUN",
+    },
     "compare": {
         "-h",
         "--help",
         "--tolerance",
         "--tier",
         "--json",
+        "--ignore",
+        "--codes",
         "--markdown",
         "--github-summary",
         "--full-paths",
@@ -667,7 +688,7 @@ def test_a_resumed_run_is_warned_of_the_machine_as_it_is_now(finished: Path, mon
     run = load_run(finished)
     (finished / "run.json").write_text(to_json(run.model_copy(update={"machine_findings": (gone,)})))
     now = Finding(code="small-shm", severity=Severity.WARNING, message="/dev/shm is small")
-    monkeypatch.setattr(machine, "warnings_of", lambda host, gpu_option: (now,))
+    monkeypatch.setattr(machine, "warnings_of", lambda host, gpu_option, ignored: (now,))
     assert main(["search", "--resume", str(finished)]) == 0
     resumed = load_run(finished)
     assert resumed.machine_findings == (now,)

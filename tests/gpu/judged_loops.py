@@ -9,7 +9,7 @@ from gpu_environment import ROOT
 
 from simgpu.machine import SimulatedGpu
 from simgpu.trace import Work
-from tunekit.recommend.diagnose.loop.attribution import Bound, Part, attribution, bound
+from tunekit.diagnose.attribution import Bound, Part, attribution, bound
 from tunekit.records.loop_profile import LoopProfile
 from tunekit.records.measurement import Measurement
 from tunekit.records.trial import TrialRecord

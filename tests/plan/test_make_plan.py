@@ -10,10 +10,8 @@ from build_plans import (
     instances,
     plan_of,
     plan_request,
-    row_on,
     spot_price,
     twice_as_fast,
-    without_bf16,
 )
 from build_records import GIB, profile, unhurried
 from hypothesis import given
@@ -146,12 +144,6 @@ def test_smaller_gpus_are_named_until_the_memory_need_is_known():
     assert found.evidence == "20.0 GiB per GPU, as given"
 
 
-def test_a_measured_gpu_of_unknown_memory_leaves_every_other_in_doubt():
-    plan = plan_of(profile(memory_bytes=None), twice_as_fast(instances=(instance(name="2x"),)))
-    assert finding(plan, "memory-unknown").evidence == "how much a10g has is unknown too"
-    assert plan.choices
-
-
 def test_the_share_of_the_peak_is_assumed_only_where_nobody_published_it():
     measured, other = profile(achievable_bf16_fraction=0.8), twice_as_fast(achievable_bf16_fraction=0.8)
     assert plan_of(measured, other).model_assumptions == ()
@@ -164,31 +156,11 @@ def test_the_share_of_the_peak_is_assumed_only_where_nobody_published_it():
     assert in_fp32[1] == "in fp32, convolutions run in TF32 where the GPU has it, as torch does by default"
 
 
-def test_a_range_says_that_it_is_too_wide_to_book_by():
-    """Ten times the bandwidth and twice the rate: 0.78/0.95/1.118 x 2 to 10 x 1.118 is a factor of 7.6."""
-    other = twice_as_fast(bandwidth_gb_per_s=6000.0, instances=(instance(name="2x"),))
-    found = finding(plan_of(profile(), other), "range-too-wide")
-    assert found.message == "Too wide to book by is the range of aws 2x"
-    assert found.evidence == "its high end is 7.6x its low end"
-
-
-def test_a_rate_in_a_precision_that_the_gpu_lacks_asks_for_one_that_it_has():
-    old = without_bf16("a10g")
-    found = finding(plan_of(old, twice_as_fast()), "rates-unknown")
-    assert found.evidence == "a10g has no bf16 of its own to go by"
-    assert found.remedy == "give a rate in fp16 or fp32"
-
-
 def test_what_keeps_the_most_machines_out_comes_first_where_none_is_left():
     nameless = twice_as_fast(bandwidth_gb_per_s=None)
     plan = plan_of(*machines(), nameless.model_copy(update={"id": "x"}), request=plan_request(max_hours=1.0))
     assert plan.choices == ()
     assert [one.code for one in plan.findings][:2] == ["too-slow", "rates-unknown"]
-
-
-def test_a_mac_is_not_rented_and_so_lacks_no_price():
-    mac = twice_as_fast("mps-m9", device_names=("Apple M9",))
-    assert "no-price" not in codes(plan_of(profile(instances=(instance(),)), mac))
 
 
 def test_a_provider_without_a_machine_is_an_error_that_lists_those_with_one():
@@ -208,61 +180,8 @@ def test_a_rate_that_may_be_nothing_is_too_uncertain():
         plan_of(*machines(), request=plan_request(rate_samples_per_s=rate))
 
 
-def test_a_plan_without_trouble_has_no_finding():
-    assert codes(plan_of(profile(instances=(instance(),)))) == set()
-
-
-@pytest.mark.parametrize(
-    ("code", "gpu", "asked"),
-    [
-        ("stale-price", profile(instances=(instance(as_of="2025-01"),)), {}),
-        ("stale-price", profile(instances=(instance(spot=spot_price(as_of="2024")),)), {}),
-        ("no-price", profile(instances=(instance(usd_per_h=None),)), {}),
-        ("loader-not-counted", twice_as_fast(instances=(instance(),)), {}),
-        ("rates-unknown", twice_as_fast(bandwidth_gb_per_s=None), {}),
-        ("rates-unknown", twice_as_fast(), {"measured_on": "cpu"}),
-        ("memory-unknown", twice_as_fast(memory_bytes=GIB), {}),
-        ("range-too-wide", twice_as_fast(bandwidth_gb_per_s=6000.0, instances=(instance(),)), {}),
-        ("colab-promises-nothing", profile(instances=(instance(provider="colab"),)), {}),
-        ("other-precision", without_bf16(), {}),
-        ("no-torch-build", twice_as_fast(compute_capability="3.7"), {}),
-        ("memory-too-small", twice_as_fast(), {"peak_reserved_bytes": 100 * GIB}),
-        (
-            "spot-refused",
-            profile(instances=(instance(spot=spot_price()),)),
-            {"assumptions": PlanAssumptions(checkpoint_cost_s=None)},
-        ),
-        (
-            "session-too-short",
-            profile(instances=(instance(provider="colab", compute_units_per_h=5.0),)),
-            {"assumptions": PlanAssumptions(checkpoint_cost_s=None)},
-        ),
-    ],
-)
-def test_what_should_be_known_is_a_finding_with_a_remedy(code: str, gpu: Profile, asked: dict[str, object]):
-    quiet = profile(instances=(instance(name="quiet"),))
-    found = plan_of(*((gpu,) if gpu.id == "a10g" else (quiet, gpu)), request=plan_request(**asked))
-    assert code in codes(found)
-    assert finding(found, code).remedy
-
-
 def test_one_source_of_two_chosen_prices_is_named_once():
     plan = plan_of(
         profile(instances=(instance(),)), twice_as_fast(instances=(instance(name="2x", usd_per_h=9),))
     )
     assert plan.sources[0] == "aws g5.xlarge, aws 2x: a price list"
-
-
-def test_a_loader_with_too_few_cpus_is_named():
-    asked = plan_request(measured_vcpus_per_gpu=8)
-    plan = plan_of(profile(instances=(instance(vcpus=4),)), request=asked)
-    found = finding(plan, "loader-not-counted")
-    assert found.severity == "warning"
-    assert "aws g5.xlarge" in found.message
-    assert row_on(plan, "g5.xlarge").how is How.PREDICTED
-
-
-def test_many_machines_are_counted_after_the_first_four():
-    offered = tuple(instance(name=f"m{number}", usd_per_h=None) for number in range(7))
-    message = finding(plan_of(profile(instances=offered)), "no-price").message
-    assert message == "No price is known of 7 machines: aws m0, aws m1, aws m2, aws m3 and 3 more"

@@ -18,10 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunekit.hardware.profiles import load_profiles
-from tunekit.plan.offers import NO_TORCH_BUILD, offered_machines
+from tunekit.plan.offers import offered_machines
 from tunekit.records.config import Precision
 from tunekit.records.interval import Interval
-from tunekit.records.plan import How, PlanAssumptions
+from tunekit.records.plan import NO_TORCH_BUILD, How, PlanAssumptions
 from tunekit.records.profile import Profile
 
 H = 3600.0

@@ -4,11 +4,11 @@ import pytest
 from build_records import baseline_record, config, confirm_records, failure, trial_record
 from simulated_losses import curve, decreasing
 
+from tunekit.diagnose.registry import findings_of
 from tunekit.recommend.loss_guard import (
     Mode,
     barred_modes,
     guarded_modes,
-    loss_findings,
     losses_line,
     modes_due,
 )
@@ -73,7 +73,7 @@ def test_nothing_is_due_where_the_baseline_told_too_few_losses(losses: tuple):
     known = baseline_record(of=OWN, losses=losses)
     pick = trial_record(1, of=FAST)
     assert modes_due((known,), [pick]) == []
-    (finding,) = loss_findings(guarded_modes((known,), [pick]))
+    (finding,) = findings_of(*guarded_modes((known,), [pick]))
     assert (finding.code, finding.evidence) == ("loss-unknown", f"the baseline told {len(losses)} losses")
 
 
@@ -81,7 +81,7 @@ def test_a_baseline_that_failed_leaves_every_mode_unknown():
     known = baseline_record(rate=None, of=OWN)
     pick = trial_record(1, of=FAST)
     assert modes_due((known,), [pick]) == []
-    (finding,) = loss_findings(guarded_modes((known,), [pick]))
+    (finding,) = findings_of(*guarded_modes((known,), [pick]))
     assert (finding.code, finding.evidence) == ("loss-unknown", "the baseline was not measured")
 
 
@@ -95,7 +95,7 @@ def test_a_loss_that_is_none_bars_by_its_figures_and_by_its_failure():
     nan = guard(BF16, (*GOOD[:40], None, *GOOD[41:]))
     failed = guard_failed(BF16, OutcomeKind.NONFINITE_LOSS, "the loss was nan after 90 steps")
     assert outcomes(nan) == outcomes(failed) == {"bf16": LossOutcome.NONFINITE}
-    (finding,) = loss_findings(guarded_modes((BASELINE, failed)))
+    (finding,) = findings_of(*guarded_modes((BASELINE, failed)))
     assert finding.code == "loss-nonfinite"
     assert finding.evidence == "trial 7: the loss was nan after 90 steps (measured)"
     assert "--fix precision=fp32" in (finding.remedy or "")
@@ -104,20 +104,20 @@ def test_a_loss_that_is_none_bars_by_its_figures_and_by_its_failure():
 def test_a_guard_that_failed_otherwise_is_unknown_and_bars_nothing():
     failed = guard_failed(BF16, OutcomeKind.HANG, "no batch for 90 s")
     assert barred_modes((BASELINE, failed)) == frozenset()
-    (finding,) = loss_findings(guarded_modes((BASELINE, failed)))
+    (finding,) = findings_of(*guarded_modes((BASELINE, failed)))
     assert finding.code == "loss-unknown"
     assert finding.evidence == "its run ended as hang: no batch for 90 s"
 
 
 def test_a_pick_that_no_run_guards_is_told():
-    (finding,) = loss_findings(guarded_modes((BASELINE,), [trial_record(1, of=FAST)]))
+    (finding,) = findings_of(*guarded_modes((BASELINE,), [trial_record(1, of=FAST)]))
     assert finding.code == "loss-unknown"
     assert finding.evidence == "no time was left in the budget to run it"
 
 
 def test_a_divergence_is_told_with_its_figures():
     both = config(precision=Precision.BF16, compile=True)
-    (finding,) = loss_findings(guarded_modes((BASELINE, guard(both, BAD))))
+    (finding,) = findings_of(*guarded_modes((BASELINE, guard(both, BAD))))
     assert finding.code == "loss-diverges"
     assert finding.message == "with bf16 + compile the loss ends higher than the baseline's"
     end = sum(GOOD[48:]) / 16

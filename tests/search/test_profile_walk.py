@@ -8,8 +8,8 @@ from build_records import config, failure
 from scripted_profile import LookingExecutor, against, fix, loop_profile, walk_in
 from scripted_search import SMALL_HOST, RecordingListener, learnt
 
+from tunekit.diagnose.loop import LoopFacts
 from tunekit.errors import NoTrainingLoopError, TargetError, UsageError
-from tunekit.recommend.diagnose.loop import suggested_workers
 from tunekit.records.attribution import LoaderWork, WorkerWork
 from tunekit.records.details import Detail
 from tunekit.records.loop_profile import LoopProfile, ProfileOptions
@@ -317,7 +317,8 @@ def test_an_ablation_tries_the_workers_that_the_look_asks_for(tmp_path: Path):
         whole = ProfileWalk(bare, owned, executor, bare.profile, heard, clock=executor.clock).run()
     look = whole.looked_into
     assert look is not None
-    suggested = suggested_workers(look, whole.target, whole.discovery, whole.rank_host, whole.profile)
+    facts = LoopFacts(look, whole.target, whole.discovery, whole.rank_host, whole.profile)
+    suggested = facts.suggested_workers
     assert suggested is not None
     assert suggested != whole.rank_host.cpus // 2
     assert whole.ablation is not None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tunekit import __version__
+from tunekit.cli.findings import add_findings
 from tunekit.cli.numbers import share
 from tunekit.cli.pipes import discard_output, until_the_reader_leaves
 from tunekit.cli.report_files import (
@@ -26,7 +27,7 @@ from tunekit.errors import RunFolderError, UsageError
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
 
-    from tunekit.recommend.across_runs.side import Side
+    from tunekit.diagnose.side import Side
     from tunekit.records.comparison import RunComparison
     from tunekit.records.recommendation import Recommendation
     from tunekit.records.run import Run
@@ -72,6 +73,7 @@ def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> None:
         help="whose config to compare; baseline is the user's own (default: that of each run's answer)",
     )
     parser.add_argument("--json", action="store_true", help="print the comparison as JSON instead")
+    add_findings(parser)
     parser.add_argument(
         "--markdown",
         nargs="?",
@@ -100,13 +102,14 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         raise UsageError(f"compare takes no training command, got {' '.join(command)!r}")
     summary = summary_file("--markdown FILE") if options.github_summary else None
     _check(options)
-    from tunekit.recommend.across_runs.compare import compare_runs  # noqa: PLC0415 - --help must be instant
+    from tunekit.diagnose.compare import compare_runs  # noqa: PLC0415 - --help must be instant
+    from tunekit.records.finding import without_findings  # noqa: PLC0415
 
     sides = [
         _side(name, path, options.tier)
         for name, path in zip(string.ascii_uppercase, options.run, strict=False)
     ]
-    comparison = compare_runs(sides, options.tolerance, __version__)
+    comparison = without_findings(compare_runs(sides, options.tolerance, __version__), options.ignore)
     _write(comparison, options, summary)
     try:
         until_the_reader_leaves(lambda: _show(comparison, options))
@@ -149,7 +152,7 @@ def _side(name: str, path: Path, tier: str | None) -> "Side":
     Raises:
         RunFolderError: there is no run, or no such config in it.
     """
-    from tunekit.recommend.across_runs.side import Side  # noqa: PLC0415
+    from tunekit.diagnose.side import Side  # noqa: PLC0415
     from tunekit.search.folder import load_run  # noqa: PLC0415
 
     run = load_run(path)

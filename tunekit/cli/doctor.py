@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from tunekit.cli.doctor_calibrate import calibrate_gpu
 from tunekit.cli.doctor_loader import BASELINE, TIERS, loader_of
+from tunekit.cli.findings import add_findings
 from tunekit.cli.numbers import natural, positive, positive_number
-from tunekit.errors import TargetError, UsageError
-from tunekit.near import did_you_mean
+from tunekit.errors import TargetError
 
 if TYPE_CHECKING:
     from argparse import _SubParsersAction
@@ -66,15 +66,12 @@ def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> None:
         "--processes", metavar="N", type=positive, help="training processes on this machine (default 1)"
     )
     parser.add_argument(
-        "--ignore", metavar="CODE", action="append", default=[], help="silence a finding (repeatable)"
-    )
-    parser.add_argument(
         "--calibrate",
         action="store_true",
         help="measure what the GPU's memory holds beside torch's tensors, keep it for predictions, and "
         "nothing else (a minute, on the GPU)",
     )
-    parser.add_argument("--codes", action="store_true", help="list every code of a finding, and nothing else")
+    add_findings(parser)
     parser.add_argument("--json", action="store_true", help="print facts and findings as JSON instead")
     parser.set_defaults(verb=run_verb)
 
@@ -89,47 +86,29 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     from rich.console import Console  # noqa: PLC0415 - slow to import; --help must be instant
 
     from tunekit.cli.pipes import lasting_console  # noqa: PLC0415
-    from tunekit.recommend.diagnose.machine import worst  # noqa: PLC0415
+    from tunekit.diagnose.registry import worst  # noqa: PLC0415
     from tunekit.records.codec import to_json  # noqa: PLC0415
-    from tunekit.report.doctor import draw_checkup, draw_codes, view_checkup  # noqa: PLC0415
+    from tunekit.records.finding import without_findings  # noqa: PLC0415
+    from tunekit.report.doctor import draw_checkup, view_checkup  # noqa: PLC0415
 
     console = Console(highlight=False)
-    if options.codes:
-        draw_codes(console)
-        return 0
     if options.calibrate:
         return calibrate_gpu(console, command, as_json=options.json)
-    _check_codes(options.ignore)
     loader = loader_of(options)
     with lasting_console(to_stderr=True).status("looking this machine over"):
         checkup = _checkup(options.data, loader, command)
     found = {finding.code for finding in checkup.findings}
     silenced = tuple(code for code in dict.fromkeys(options.ignore) if code in found)
-    shown = tuple(finding for finding in checkup.findings if finding.code not in options.ignore)
-    checkup = checkup.changed(findings=shown)
+    checkup = without_findings(checkup, options.ignore)
     if options.json:
         sys.stdout.write(to_json(checkup) + "\n")
     else:
         draw_checkup(console, view_checkup(checkup, silenced))
-    return _exit_code(worst(shown))
+    return _exit_code(worst(checkup.findings))
 
 
 def _exit_code(severity: "Severity | None") -> int:
     return {"error": FAILED, "warning": WARNED}.get(severity or "", 0)
-
-
-def _check_codes(codes: Sequence[str]) -> None:
-    """Refuse codes that no finding has.
-
-    Raises:
-        UsageError: there is one.
-    """
-    from tunekit.recommend.diagnose.codes import CODES  # noqa: PLC0415
-
-    for code in codes:
-        if code not in CODES:
-            hint = did_you_mean(code, CODES, f"known: {', '.join(CODES)}")
-            raise UsageError(f"--ignore {code}: no finding has this code; {hint}")
 
 
 def _data_path(text: str) -> Path:

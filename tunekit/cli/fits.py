@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tunekit import __version__
+from tunekit.cli.findings import add_findings
 from tunekit.cli.numbers import positive, positive_number
 from tunekit.cli.search_arguments import add_command_arguments
 from tunekit.errors import UsageError
@@ -64,6 +65,7 @@ def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> argparse.Ar
         action="store_true",
         help="print the prediction as JSON instead of the report; progress on stderr",
     )
+    add_findings(output)
     parser.set_defaults(verb=run_verb)
     return parser
 
@@ -141,7 +143,7 @@ def _new(options: argparse.Namespace, command: Sequence[str]) -> "tuple[FitsRun,
         host=host,
         profile=here,
         measured_on=measured_on,
-        machine_findings=warnings_of(host, AUTO),
+        machine_findings=warnings_of(host, AUTO, options.ignore),
     )
     return run, asked or [profile for profile in known.values() if profile.has_own_memory]
 

@@ -3,7 +3,7 @@
 import os
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -98,11 +98,11 @@ def look_over(
     """
     from datetime import UTC, datetime  # noqa: PLC0415
 
+    from tunekit.diagnose.machine import machine_findings  # noqa: PLC0415
+    from tunekit.diagnose.software import VARIABLES  # noqa: PLC0415
     from tunekit.hardware.detect import c_compiler, cpp_compiler  # noqa: PLC0415
     from tunekit.hardware.device import CPU, usual_profile  # noqa: PLC0415
     from tunekit.hardware.profiles import load_profiles  # noqa: PLC0415
-    from tunekit.recommend.diagnose.environment import VARIABLES  # noqa: PLC0415
-    from tunekit.recommend.diagnose.machine import machine_findings  # noqa: PLC0415
     from tunekit.records.checkup import Checkup  # noqa: PLC0415
 
     compiler = (c_compiler if host.compiles_with_triton else cpp_compiler)(os.environ)
@@ -124,19 +124,20 @@ def look_over(
     return checkup.changed(findings=machine_findings(checkup, profile))
 
 
-def warnings_of(host: "Host", gpu_option: str) -> "tuple[Finding, ...]":
+def warnings_of(host: "Host", gpu_option: str, ignored: Collection[str] = ()) -> "tuple[Finding, ...]":
     """Return what would spoil figures that are measured here: warnings and errors, no notes.
 
     Args:
         host: as it was detected.
         gpu_option: what `--gpu` says; with "cpu" the GPUs are hidden from the target, and so from this.
+        ignored: codes of findings that the user silenced.
     """
     from tunekit.hardware.device import CPU  # noqa: PLC0415
     from tunekit.records.finding import Severity  # noqa: PLC0415
 
     hides_gpus = gpu_option.strip().lower() == CPU
     seen = look_over(host.without_gpus() if hides_gpus else host)
-    hidden = {"gpus-hidden"} if hides_gpus else set()
+    hidden = {*ignored, *(["gpus-hidden"] if hides_gpus else [])}
     return tuple(
         finding
         for finding in seen.findings

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tunekit.cli.findings import add_findings
 from tunekit.cli.numbers import duration_s, long_duration_s, positive, positive_count, positive_number
 from tunekit.errors import UsageError
 from tunekit.units import GIB, bytes_text
@@ -126,6 +127,7 @@ def _add_machines(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--spot", action="store_true", help="let the choices use spot prices too")
     group.add_argument("--all", action="store_true", help="show every machine, not only the first")
     group.add_argument("--json", action="store_true", help="print the plan as JSON")
+    add_findings(group)
 
 
 def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
@@ -153,7 +155,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         request = _request_of_rate(options, wishes, profiles)
     else:
         request, profiles = _request_of_run(options, wishes, profiles)
-    plan = make_plan(request, profiles, datetime.now(UTC).date())
+    plan = make_plan(request, profiles, datetime.now(UTC).date(), options.ignore)
     if options.json:
         sys.stdout.write(to_json(plan) + "\n")
         return 0

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tunekit import __version__
+from tunekit.cli.findings import add_findings
 from tunekit.cli.numbers import duration_s, positive, positive_number
 from tunekit.cli.search_arguments import add_fix, add_target_arguments, fixed_knobs, window_s
 from tunekit.errors import UsageError
@@ -67,6 +68,7 @@ def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> argparse.Ar
         action="store_true",
         help="print the profile as JSON instead of the report; progress on stderr",
     )
+    add_findings(output)
     parser.set_defaults(verb=run_verb)
     return parser
 
@@ -157,7 +159,7 @@ def _new(options: argparse.Namespace, command: Sequence[str]) -> "LoopProfile":
         host=host,
         profile=profile,
         measured_on=measured_on,
-        machine_findings=warnings_of(host, options.gpu),
+        machine_findings=warnings_of(host, options.gpu, options.ignore),
     )
 
 
@@ -180,6 +182,7 @@ def _options(options: argparse.Namespace, builtin: bool) -> "ProfileOptions":
         budget_s=options.budget,
         kernels=options.trace_kernels,
         ablate=options.ablate,
+        ignored=tuple(options.ignore),
         against=str(options.against) if options.against else None,
     )
 

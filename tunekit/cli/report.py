@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from tunekit.cli.findings import add_findings
 from tunekit.cli.report_files import (
     HTML_FILE,
     MARKDOWN_FILE,
@@ -67,6 +68,7 @@ def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> None:
     parser.add_argument(
         "--json", action="store_true", help="print run.json (profile.json, fits.json) instead"
     )
+    add_findings(parser)
     parser.set_defaults(verb=run_verb)
 
 
@@ -93,6 +95,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     from rich.console import Console  # noqa: PLC0415 - slow to import; --help must be instant
 
     from tunekit.records.codec import to_json  # noqa: PLC0415
+    from tunekit.records.finding import without_findings  # noqa: PLC0415
     from tunekit.report.terminal import draw  # noqa: PLC0415
     from tunekit.report.view import view  # noqa: PLC0415
     from tunekit.search.folder import (  # noqa: PLC0415
@@ -122,7 +125,10 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
                     f"tunekit report {given}, and printed with --json"
                 )
             return show(options)
-    run = load_run(given)
+    run = without_findings(load_run(given), options.ignore)
+    if options.ignore:  # what is worked out of it for the report goes by its own options
+        ignored = (*run.options.ignored, *options.ignore)
+        run = run.changed(options=run.options.changed(ignored=ignored))
     if options.json:
         sys.stdout.write(to_json(run) + "\n")
         return 0
@@ -220,8 +226,9 @@ def _show(
     from rich.console import Console  # noqa: PLC0415
 
     from tunekit.records.codec import to_json  # noqa: PLC0415
+    from tunekit.records.finding import without_findings  # noqa: PLC0415
 
-    record = load(options.run)
+    record = without_findings(load(options.run), options.ignore)
     if options.json:
         sys.stdout.write(to_json(record) + "\n")
         return 0

@@ -137,7 +137,7 @@ def _new(options: argparse.Namespace, command: Sequence[str], folder: Path | Non
         host=host,
         profile=profile,
         measured_on=measured_on,
-        machine_findings=warnings_of(host, options.gpu),
+        machine_findings=warnings_of(host, options.gpu, options.ignore),
     )
     if folder is not None:
         return _Prepared(run, _machine(run, profiles), folder, host)
@@ -185,9 +185,10 @@ def _resumed(options: argparse.Namespace, command: Sequence[str]) -> _Prepared:
         updates["budget_s"] = options.budget
     if options.trials:
         updates["max_trials"] = options.trials
-    run = run.changed(
-        options=run.options.changed(**updates), machine_findings=warnings_of(here, run.options.gpu)
-    )
+    if options.ignore:
+        updates["ignored"] = tuple(options.ignore)
+    asked = run.options.changed(**updates)
+    run = run.changed(options=asked, machine_findings=warnings_of(here, asked.gpu, asked.ignored))
     return _Prepared(run, _machine(run, load_profiles()), options.resume, here)
 
 
@@ -218,7 +219,7 @@ def _refuse_other_options(options: argparse.Namespace) -> None:
         UsageError: one was given.
     """
     usual = default_options()
-    changeable = ("resume", "budget", "trials", "json", "github_summary", "full_paths")
+    changeable = ("resume", "budget", "trials", "ignore", "json", "github_summary", "full_paths")
     given = [
         name for name, value in usual.items() if name not in changeable and getattr(options, name) != value
     ]
@@ -226,7 +227,7 @@ def _refuse_other_options(options: argparse.Namespace) -> None:
         flags = ", ".join("--" + name.replace("_", "-") for name in given)
         raise UsageError(
             f"--resume goes on with the run's own options, so {flags} can't be changed; "
-            "only --budget and --trials can"
+            "only --budget, --trials and --ignore can"
         )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tunekit.cli.findings import add_findings
 from tunekit.cli.numbers import WHOLE, duration_s, positive, positive_number
 from tunekit.cli.report_files import add_full_paths
 from tunekit.errors import UsageError
@@ -164,6 +165,7 @@ def _add_output(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--json", action="store_true", help="print the run as JSON instead of the report; progress on stderr"
     )
+    add_findings(group)
     group.add_argument(
         "--github-summary",
         action="store_true",
@@ -211,6 +213,7 @@ def search_options(options: argparse.Namespace, builtin: bool) -> "SearchOptions
         trial_limit_s=options.trial_limit,
         no_progress_limit_s=options.no_progress_limit,
         window_s=window_s(options, builtin),
+        ignored=tuple(options.ignore),
     )
 
 

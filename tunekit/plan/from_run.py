@@ -118,7 +118,7 @@ def plan_of_run(run: Run) -> Plan | None:
         own = measured_profile(run)
         if own is not None:
             profiles = {own.id: own} | profiles
-        return make_plan(request_of_run(run, Wishes()), profiles, made_on)
+        return make_plan(request_of_run(run, Wishes()), profiles, made_on, run.options.ignored)
     except (UsageError, RecordError, ValidationError):
         # No rate, no length of an epoch, a profile that can't be read, a training that would never end.
         return None

@@ -14,11 +14,9 @@ from tunekit.plan.interruptions import (
 from tunekit.plan.roofline import SpeedRatio, speed_ratio
 from tunekit.recommend.tiers import POLICIES
 from tunekit.records.interval import EXACTLY_ONE, Interval
-from tunekit.records.plan import How, PlanAssumptions, PlanRequest, PlanRow
+from tunekit.records.plan import NO_TORCH_BUILD, How, PlanAssumptions, PlanRequest, PlanRow
 from tunekit.records.profile import Instance, Profile, SpotPrice
 from tunekit.records.recommendation import Tier
-
-NO_TORCH_BUILD = "no build of torch for CUDA 12 or later has code for its generation"
 
 _OLDEST_CAPABILITY = (5, 0)
 """The first that CUDA 12 compiles for (its release notes): it dropped Kepler."""

@@ -1,25 +1,28 @@
 """From one measured rate to a plan: every machine, the ones that stand out, and what to know."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date
 
+from tunekit.diagnose.plan import PlanFacts, plan_findings
 from tunekit.errors import UsageError
 from tunekit.plan import interruptions, roofline
 from tunekit.plan.choices import choose
-from tunekit.plan.findings import findings_of
 from tunekit.plan.offers import LONGEST_H, measured_machine, offered_machines
 from tunekit.records.plan import Choice, Plan, PlanRequest, PlanRow
 from tunekit.records.profile import Profile
 
 
-def make_plan(request: PlanRequest, profiles: Mapping[str, Profile], today: date) -> Plan:
+def make_plan(
+    request: PlanRequest, profiles: Mapping[str, Profile], today: date, ignored: Collection[str] = ()
+) -> Plan:
     """Return what the training costs on every machine of the profiles.
 
     Args:
         request: the training and its measured rate.
         profiles: every GPU by id.
         today: the day to judge prices by.
+        ignored: codes of findings to leave out.
 
     Raises:
         UsageError: a provider has no machine in any profile, or the training would never end.
@@ -32,12 +35,13 @@ def make_plan(request: PlanRequest, profiles: Mapping[str, Profile], today: date
     kept.sort(key=lambda row: _order(row, request.may_use_spot))
     rows = (measured_machine(request, measured), *kept)
     choices = choose(rows, request.may_use_spot)
+    facts = PlanFacts(request, rows, choices, measured, left_out=len(offered) - len(kept))
     return Plan(
         made_on=today.isoformat(),
         request=request,
         rows=rows,
         choices=choices,
-        findings=findings_of(request, rows, choices, measured, left_out=len(offered) - len(kept)),
+        findings=plan_findings(facts, ignored),
         model_assumptions=_model_assumptions(rows, profiles),
         sources=_sources(rows, choices),
     )

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 
 from tunekit.records.details import LargestSeen
-from tunekit.records.finding import Finding, Severity
 from tunekit.records.measurement import Measurement
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.trial import TrialRecord
@@ -26,37 +25,6 @@ def peak_reserved_bytes(measurement: Measurement) -> int | None:
 def ran_out(records: Sequence[TrialRecord]) -> list[TrialRecord]:
     """Return the trials that a batch of the largest samples ended."""
     return [record for record in records if record.failure is not None and record.failure.largest is not None]
-
-
-def largest_findings(records: Sequence[TrialRecord]) -> list[Finding]:
-    """Return a finding for the baseline and one for other configs that such a batch was too much for."""
-    failed = ran_out(records)
-    own = [record for record in failed if record.is_baseline_config]
-    others = [record for record in failed if not record.is_baseline_config]
-    return [*_finding(own, True), *_finding(others, False)]
-
-
-def _finding(failed: Sequence[TrialRecord], is_own: bool) -> list[Finding]:
-    if not failed or failed[0].failure is None or failed[0].failure.largest is None:
-        return []
-    sizes = sorted({record.config.batch_size for record in failed if record.config})
-    batches = ", ".join(f"{size:,}" for size in sizes)
-    who = "your own config" if is_own else f"what was chosen first (batch {batches})"
-    remedy = (
-        "use a smaller batch, or cap or bucket sizes: where batches are padded, one such sample is enough"
-        if is_own
-        else "it gave way to what trained on such a batch; cap or bucket the sizes of samples to use more"
-    )
-    return [
-        Finding(
-            code="largest-samples-own" if is_own else "largest-samples",
-            severity=Severity.WARNING,
-            message=f"{who} ran out of memory on a batch of the data set's largest samples",
-            evidence=batches_text(failed[0].failure.largest),
-            remedy=remedy,
-            value=failed[0].failure.largest.times_usual,
-        )
-    ]
 
 
 def batches_text(seen: LargestSeen) -> str:

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from tunekit.recommend.numerics import LEAST_STEPS, LossOutcome, LossVerdict, judge_losses
 from tunekit.records.config import Precision, TrainConfig
-from tunekit.records.finding import Finding, Severity
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
 
 _FLAGS = {True: "compile", False: "no compile"}
@@ -101,11 +100,6 @@ def mode_name(mode: Mode, own: TrainConfig) -> str:
     return " + ".join([*changes, *([_FLAGS[mode.compile]] if mode.compile != own.compile else [])])
 
 
-def loss_findings(guarded: Iterable[GuardedMode]) -> list[Finding]:
-    """Return a finding for each mode whose losses are worse than the baseline's, or unknown."""
-    return [found for one in guarded if (found := _finding(one)) is not None]
-
-
 def losses_line(guarded: Iterable[GuardedMode]) -> str:
     """Return the verdicts in one line; nothing for modes without a run.
 
@@ -178,38 +172,3 @@ def _remedy(mode: Mode, own: TrainConfig) -> str:
     if mode.compile != own.compile:
         flags.append(f"--fix compile={str(own.compile).lower()}")
     return " or ".join(flags)
-
-
-def _finding(one: GuardedMode) -> Finding | None:
-    verdict = one.verdict
-    if verdict.outcome is LossOutcome.OK:
-        return None
-    if verdict.outcome is LossOutcome.UNKNOWN:
-        return Finding(
-            code="loss-unknown",
-            severity=Severity.INFO,
-            message=f"whether the losses with {one.name} are as good as the baseline's is unknown",
-            evidence=verdict.why,
-            remedy=f"compare a short training by hand, or keep it out of the search with {one.remedy}",
-        )
-    keep_out = f"it is kept out of Conservative and Balanced; keep it out of the search with {one.remedy}"
-    if verdict.outcome is LossOutcome.NONFINITE:
-        return Finding(
-            code="loss-nonfinite",
-            severity=Severity.WARNING,
-            message=f"with {one.name} the loss becomes NaN or infinite, and the baseline's does not",
-            evidence=f"trial {one.trial}: {verdict.why or f'within {verdict.steps} losses'} (measured)",
-            remedy=keep_out,
-        )
-    assert verdict.candidate_end is not None and verdict.baseline_end is not None
-    spread = f" +- {verdict.spread:.2g}" if verdict.spread is not None else ""
-    return Finding(
-        code="loss-diverges",
-        severity=Severity.WARNING,
-        message=f"with {one.name} the loss ends higher than the baseline's",
-        evidence=(
-            f"trial {one.trial}: mean loss {verdict.candidate_end:.4g} over the last {verdict.end_steps} of "
-            f"{verdict.steps} steps against {verdict.baseline_end:.4g}{spread} (measured)"
-        ),
-        remedy=keep_out,
-    )

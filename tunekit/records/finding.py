@@ -1,10 +1,11 @@
 """What is wrong, or worth knowing, as data: it can be shown, counted, and silenced by its code."""
 
+from collections.abc import Collection
 from enum import StrEnum
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
-from tunekit.records.base import Record
+from tunekit.records.base import AnyRecord, Record
 
 
 class Severity(StrEnum):
@@ -34,3 +35,14 @@ class Finding(Record):
     value: NonNegativeFloat | None = None
     gain: PositiveFloat | None = None
     """What mending it could bring at most, as a factor of the present rate; predicted. None if unknown."""
+
+
+def without_findings(record: AnyRecord, codes: Collection[str]) -> AnyRecord:
+    """Return a record without the findings of some codes, in the records that it holds as well."""
+    changed: dict[str, tuple[object, ...]] = {}
+    for name in type(record).model_fields if codes else ():
+        held = getattr(record, name)
+        if isinstance(held, tuple) and held and isinstance(held[0], Record):
+            shown = (one for one in held if not (isinstance(one, Finding) and one.code in codes))
+            changed[name] = tuple(without_findings(one, codes) for one in shown)
+    return record.changed(**changed) if changed else record

@@ -28,6 +28,8 @@ class ProfileOptions(Record):
     ablate: bool = False
     against: str | None = None
     """The config file that was compared."""
+    ignored: tuple[str, ...] = ()
+    """Codes of findings to leave out."""
 
 
 class Contender(Record):

@@ -10,6 +10,9 @@ from tunekit.records.config import Precision
 from tunekit.records.finding import Finding
 from tunekit.records.interval import Interval
 
+NO_TORCH_BUILD = "no build of torch for CUDA 12 or later has code for its generation"
+"""The obstacle of a GPU that is too old."""
+
 
 class PlanAssumptions(Record):
     """What a plan takes for granted. None of it is measured."""

@@ -70,6 +70,8 @@ class SearchOptions(Record):
     """A trial without a batch, a step or other work for this long is ended."""
     window_s: PositiveFloat = 5.0
     """Steady time that a trial aims to measure."""
+    ignored: tuple[str, ...] = ()
+    """Codes of findings to leave out."""
 
 
 class KnobSpace(Record):

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
+from tunekit.diagnose.registry import CODES
 from tunekit.memory.ram import buffer_bytes
 from tunekit.plain_text import printable
-from tunekit.recommend.diagnose.codes import CODES
 from tunekit.records.checkup import Checkup, LoaderPlan
 from tunekit.records.finding import WORST_FIRST, Finding, Severity
 from tunekit.records.host import Accelerator, GpuState, Host, TorchBuild
@@ -63,9 +63,9 @@ def draw_checkup(console: Console, shown: CheckupView) -> None:
 def draw_codes(console: Console) -> None:
     """Print every code of a finding with its severities and its meaning."""
     width = max(map(len, CODES)) + 2
-    for code, one in CODES.items():
+    for code, one in sorted(CODES.items()):
         words = " or ".join(SEVERITY_WORDS[severity] for severity in one.severities)
-        hang(console, f"{words}: {one.summary}", code.ljust(width), " " * width)
+        hang(console, f"{words}: {one.message}", code.ljust(width), " " * width)
 
 
 def _answer(findings: Sequence[Finding]) -> str:

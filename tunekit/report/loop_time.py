@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from tunekit.plain_text import printable
-from tunekit.recommend.diagnose.loop.attribution import (
+from tunekit.diagnose.attribution import (
     DRAINED_SHARE,
     Bound,
     Closure,
@@ -15,6 +14,7 @@ from tunekit.recommend.diagnose.loop.attribution import (
     drained_share,
     idle_for_host,
 )
+from tunekit.plain_text import printable
 from tunekit.records.details import Details, KernelWindow
 from tunekit.records.measurement import LoopMeasurement, Measurement
 from tunekit.records.telemetry import GpuTelemetry, Telemetry

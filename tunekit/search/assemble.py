@@ -3,38 +3,26 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from tunekit.recommend.diagnose.device import POWER_CAP
-from tunekit.recommend.diagnose.loop import loop_findings
-from tunekit.recommend.diagnose.loop.gpus import FALL_OF_CLOCK
-from tunekit.recommend.largest import largest_findings, largest_of
+from tunekit.diagnose.run import run_findings
+from tunekit.recommend.largest import largest_of
 from tunekit.recommend.learning_rate import base_learning_rate, follows_batch, global_batch, rule_of
-from tunekit.recommend.loss_guard import GuardedMode, Mode, barred_modes, guarded_modes, loss_findings
+from tunekit.recommend.loss_guard import GuardedMode, Mode, barred_modes, guarded_modes
 from tunekit.recommend.noise import noise_floor
 from tunekit.recommend.planned_training import planned_training
 from tunekit.recommend.recommendation import Comparison, recommend, settle
 from tunekit.recommend.scaling import scaling_rows
 from tunekit.recommend.tiers import pick, violations
-from tunekit.records.config import TrainConfig
-from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Host
+from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.recommendation import MissingTier, NoiseFloor, Recommendation, ScalingRow, Tier
 from tunekit.records.run import Run, RunStatus, SearchOptions
-from tunekit.records.trial import TrialRecord, TrialRole
+from tunekit.records.trial import TrialRecord
 from tunekit.records.trials import Trials
 from tunekit.search.explain import explain
 from tunekit.search.predicted import corrected
-from tunekit.units import bytes_text, rate_text
-
-_UNSTEADY_RATIO = 1.5
-"""Fresh processes of one config differ by 1.1 at most on a shared machine that nobody else loads."""
-
-
-_TORCHS_OWN = "/torchinductor_"
-"""Where torch.compile keeps headers, whatever TORCHINDUCTOR_CACHE_DIR says: no file of the script's."""
 
 _EXPLAINED = (RunStatus.FINISHED, RunStatus.INTERRUPTED)
 """How a search is left: only then is there time for the models of what was measured."""
-
 
 _BARRING = (Tier.CONSERVATIVE, Tier.BALANCED)
 """Tiers that don't take a mode whose losses are worse than the baseline's."""
@@ -149,7 +137,7 @@ def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
         missing_tiers=tuple(missing),
         scaling=_scaling(settled, trials, run),
         prediction=corrected(run.prediction, trials.records) if run.prediction else None,
-        findings=_findings(trials, run, _guarded(trials, run, tuple(chosen.values()))),
+        findings=run_findings(run, _guarded(trials, run, tuple(chosen.values())), _any_loop(trials)),
         model=explain(trials.records, host, settled) if run.status in _EXPLAINED else None,
     )
 
@@ -203,152 +191,5 @@ def _guarded(trials: Trials, run: Run, picks: Sequence[TrialRecord]) -> list[Gua
     return guarded_modes(trials.records, picks if run.status is RunStatus.FINISHED else ())
 
 
-def _findings(trials: Trials, run: Run, guarded: Sequence[GuardedMode]) -> tuple[Finding, ...]:
-    findings = list(run.machine_findings)
-    if run.is_emulated:
-        findings.append(_other_device(trials, run))
-    baseline = trials.baseline
-    if baseline is not None and baseline.failure is not None:
-        findings.append(
-            Finding(
-                code="baseline-failed",
-                severity=Severity.WARNING,
-                message=(
-                    f"the baseline did not run here ({baseline.failure.kind}): {baseline.failure.message}"
-                ),
-                remedy="speed-ups are n/a; the tiers were searched from smaller batches",
-            )
-        )
-    if baseline is not None:
-        profile = None if run.is_emulated else run.profile
-        of_loop = loop_findings(baseline, run.target, trials.discovery, run.rank_host, profile)
-        # Notes advise what a search has just tried, but for this one.
-        findings += [
-            finding
-            for finding in of_loop
-            if finding.severity is not Severity.INFO or finding.code == "fp16-unscaled"
-        ]
-    findings += [*loss_findings(guarded), *largest_findings(trials.confirming)]
-    if all(finding.code != "gpu-unsoaked" for finding in findings):
-        findings += _unsoaked(trials)
-    findings += [finding for finding in (_diverted(trials), _unsteady(trials)) if finding is not None]
-    if run.script_scales_lr:
-        findings.append(_scales_lr(trials))
-    loop = next((r.measurement.loop for r in trials.candidates if r.measurement), None)
-    if loop is not None and loop.epoch_samples is None:
-        findings.append(
-            Finding(
-                code="epoch-unknown",
-                severity=Severity.INFO,
-                message="the data set has no length, so epoch boundaries are not in the rate",
-                evidence="it is an IterableDataset, or len() of its loader fails",
-                remedy="where you know the length, tell it to `tunekit plan` with --samples",
-            )
-        )
-    return tuple(findings)
-
-
-def _other_device(trials: Trials, run: Run) -> Finding:
-    """Find that the trials ran on another device than the one asked for."""
-    devices = (record.measurement.loop.device for record in trials.records if record.measurement)
-    capped = next((device for device in devices if device.whole_bytes is not None), None)
-    if capped is None:
-        message = f"measured on {run.measured_on}, not on {run.profile.id}: the tiers are for this machine"
-    else:
-        message = (
-            f"measured on {run.measured_on} with its memory capped to {run.profile.id}'s "
-            f"{bytes_text(capped.memory_bytes)}: what fits is held against that, of which a CUDA context on "
-            f"{run.profile.id} takes 0.3 to 1.5 GiB; rates are those of {run.measured_on}"
-        )
-    return Finding(
-        code="other-device",
-        severity=Severity.WARNING,
-        message=message,
-        remedy=f"run the same command on a machine with {run.profile.device_names[0]}",
-    )
-
-
-def _diverted(trials: Trials) -> Finding | None:
-    """Find writes of the script that went elsewhere."""
-    written = (one for record in trials.records for one in record.written)
-    diverted = sorted(
-        {one.path for one in written if one.action == "diverted" and _TORCHS_OWN not in one.path}
-    )
-    if not diverted:
-        return None
-    shown = ", ".join(diverted[:3]) + (" ..." if len(diverted) > 3 else "")
-    return Finding(
-        code="writes-diverted",
-        severity=Severity.INFO,
-        message=f"writes to {len(diverted)} of the script's files went to the trials' folders: {shown}",
-        value=len(diverted),
-    )
-
-
-def _scales_lr(trials: Trials) -> Finding:
-    """Find that the script scales its learning rate itself."""
-    seen = {
-        global_batch(one.config): one.learning_rate
-        for one in trials.records
-        if one.config is not None and one.learning_rate and one.measurement
-    }
-    shown = ", ".join(f"{lr:.4g} at batch {batch}" for batch, lr in sorted(seen.items()))
-    return Finding(
-        code="lr-scaled-by-script",
-        severity=Severity.INFO,
-        message="the script scales its learning rate itself, so no rule is applied on top",
-        evidence=f"it was seen to be {shown}",
-    )
-
-
-def _unsoaked(trials: Trials) -> list[Finding]:
-    """Find a GPU whose clock fell at its power limit, from the baseline's first trial to its last.
-
-    A trial's window is often too short to see that, which takes minutes.
-    """
-    clocks: dict[int, list[float]] = {}
-    for record in trials.records:
-        seen = record.telemetry
-        if not record.is_baseline_config or seen is None or not seen.is_of_steady_window:
-            continue
-        for gpu in seen.gpus:
-            if gpu.is_used and gpu.sm_clock_mhz is not None and POWER_CAP in gpu.throttle_reasons:
-                clocks.setdefault(gpu.index, []).append(gpu.sm_clock_mhz)
-    return [
-        Finding(
-            code="gpu-unsoaked",
-            severity=Severity.WARNING,
-            message=f"GPU {index} got warm at its power limit during the search: a long run will be slower",
-            evidence=(
-                f"{POWER_CAP}; the baseline ran at {each[0]:.0f} MHz first and at {each[-1]:.0f} MHz last "
-                "(NVML)"
-            ),
-            remedy="trust the confirmed speed-ups, whose trials took turns, and of the rates the last ones",
-            value=1 - each[-1] / each[0],
-        )
-        for index, each in sorted(clocks.items())
-        if each[-1] <= (1 - FALL_OF_CLOCK) * each[0]
-    ]
-
-
-def _unsteady(trials: Trials) -> Finding | None:
-    """Find a config whose own trials differ more than configs usually do."""
-    rates: dict[TrainConfig, list[float]] = {}
-    for record in trials.records:
-        if record.role is TrialRole.NUMERICS or record.is_abandoned:
-            continue
-        if record.config is not None and record.rate_samples_per_s is not None:
-            rates.setdefault(record.config, []).append(record.rate_samples_per_s)
-    spreads = {config: max(seen) / min(seen) for config, seen in rates.items() if min(seen) > 0}
-    worst = max(spreads, key=lambda config: spreads[config], default=None)
-    if worst is None or spreads[worst] < _UNSTEADY_RATIO:
-        return None
-    low, high = min(rates[worst]), max(rates[worst])
-    return Finding(
-        code="unsteady-machine",
-        severity=Severity.WARNING,
-        message="the same config ran at very different rates: something else was at work on this machine",
-        evidence=f"{rate_text(low)} to {rate_text(high)} samples/s in {len(rates[worst])} fresh processes",
-        remedy="search again when it is quiet; until then trust the confirmed speed-ups only",
-        value=spreads[worst],
-    )
+def _any_loop(trials: Trials) -> LoopMeasurement | None:
+    return next((record.measurement.loop for record in trials.candidates if record.measurement), None)

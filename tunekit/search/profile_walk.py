@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tunekit.diagnose.loop import LoopFacts, loop_findings
 from tunekit.errors import TargetError, UsageError
-from tunekit.recommend.diagnose.loop import loop_findings, suggested_workers
 from tunekit.records.config import KNOBS, TrainConfig
 from tunekit.records.details import Detail
 from tunekit.records.loop_profile import LoopProfile
@@ -184,7 +184,7 @@ class ProfileWalk:
         look = next(own, None)
         if look is None:
             return None
-        return suggested_workers(look, around.target, around.discovery, around.host, self._here)
+        return LoopFacts(look, around.target, around.discovery, around.host, self._here).suggested_workers
 
     def _settable(self, wanted: TrainConfig, around: Surroundings) -> TrainConfig:
         """Return the config to compare with; what has no effect here stays as the script has it.
@@ -379,6 +379,7 @@ class ProfileWalk:
         profile = profile.changed(**updates)
         seen = profile.looked_into
         if seen is not None:
-            found = loop_findings(seen, profile.target, discovery, profile.rank_host, self._here)
-            profile = profile.changed(findings=tuple(found))
+            facts = LoopFacts(seen, profile.target, discovery, profile.rank_host, self._here)
+            shown = (one for one in loop_findings(facts) if one.code not in profile.options.ignored)
+            profile = profile.changed(findings=tuple(shown))
         return profile

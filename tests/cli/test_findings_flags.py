@@ -1,0 +1,94 @@
+"""`--ignore` and `--codes`, on every verb that shows findings."""
+
+import json
+from pathlib import Path
+
+import pytest
+from build_comparisons import searched
+from build_loop_profiles import profiled
+from build_records import host, options
+
+from tunekit.cli import machine
+from tunekit.cli.main import main
+from tunekit.diagnose.registry import CODES
+from tunekit.diagnose.run import run_findings
+from tunekit.records.codec import to_json
+from tunekit.records.finding import Finding, Severity
+
+VERBS = ("doctor", "search", "profile", "fits", "plan", "compare", "report")
+RATE = ["plan", "--rate", "180", "--samples", "1281167", "--epochs", "90", "--gpu", "a10g", "--json"]
+BUSY = Finding(code="busy-cpus", severity=Severity.WARNING, message="the CPUs are at work")
+
+
+def codes_of(findings: list[dict[str, str]]) -> list[str]:
+    return [one["code"] for one in findings]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_code_is_listed(verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "400")
+    with pytest.raises(SystemExit) as stop:
+        main([verb, "--codes"])
+    assert stop.value.code == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == sorted(CODES)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_code_that_no_finding_has_is_refused(verb: str, capsys: pytest.CaptureFixture[str]):
+    assert main([verb, "--ignore", "stale-prise"]) == 2
+    hint = "--ignore stale-prise: no finding has this code; did you mean stale-price?"
+    assert hint in capsys.readouterr().err
+
+
+def test_a_plan_leaves_out_what_is_ignored(capsys: pytest.CaptureFixture[str]):
+    assert main(RATE) == 0
+    codes = codes_of(json.loads(capsys.readouterr().out)["findings"])
+    assert "memory-unknown" in codes
+    assert main([*RATE, "--ignore", "memory-unknown"]) == 0
+    shown = codes_of(json.loads(capsys.readouterr().out)["findings"])
+    assert shown == [code for code in codes if code != "memory-unknown"]
+
+
+def test_why_no_machine_is_left_can_not_be_ignored(capsys: pytest.CaptureFixture[str]):
+    assert main([*RATE, "--max-hours", "0.01", "--ignore", "too-slow", "--ignore", "memory-unknown"]) == 0
+    assert codes_of(json.loads(capsys.readouterr().out)["findings"])[0] == "too-slow"
+
+
+def test_a_comparison_leaves_out_what_is_ignored(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text(to_json(searched()), encoding="utf-8")
+    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--json", "--ignore", "same-run"]) == 0
+    assert json.loads(capsys.readouterr().out)["against"][0]["findings"] == []
+
+
+def test_a_report_leaves_out_what_is_ignored(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    run = searched().model_copy(update={"findings": (BUSY,)})
+    (tmp_path / "run.json").write_text(to_json(run), encoding="utf-8")
+    assert main(["report", str(tmp_path)]) == 0
+    assert "busy-cpus" in capsys.readouterr().out
+    assert main(["report", str(tmp_path), "--ignore", "busy-cpus"]) == 0
+    assert "busy-cpus" not in capsys.readouterr().out
+
+
+def test_a_profile_is_shown_without_what_is_ignored(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "profile.json").write_text(to_json(profiled(findings=(BUSY,))), encoding="utf-8")
+    assert main(["report", str(tmp_path)]) == 0
+    assert "busy-cpus" in capsys.readouterr().out
+    assert main(["report", str(tmp_path), "--ignore", "busy-cpus"]) == 0
+    assert "busy-cpus" not in capsys.readouterr().out
+
+
+def test_a_search_leaves_out_what_is_ignored_from_its_record():
+    whole = searched().changed(machine_findings=(BUSY,))
+    assert BUSY in run_findings(whole, [], None)
+    quiet = whole.changed(options=options(ignored=("busy-cpus",)))
+    assert BUSY not in run_findings(quiet, [], None)
+
+
+def test_the_machine_is_looked_over_but_for_what_is_ignored():
+    here = host(load_average=100.0)
+    all_of_it = {finding.code for finding in machine.warnings_of(here, "auto")}
+    assert "busy-cpus" in all_of_it
+    shown = {finding.code for finding in machine.warnings_of(here, "auto", ["busy-cpus"])}
+    assert shown == all_of_it - {"busy-cpus"}

@@ -1,0 +1,332 @@
+"""Runs against the first of them: what is a regression, what the machine explains, what can't be told."""
+
+import math
+
+import pytest
+from build_comparisons import OWN, TUNED, compared, searched, side, slower, waiting
+from build_records import GIB, cpu, target, unhurried
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tunekit.diagnose.compare import compare_runs
+from tunekit.diagnose.side import Side
+from tunekit.records.attribution import DeviceParts
+from tunekit.records.codec import from_json, to_json
+from tunekit.records.comparison import RunComparison
+from tunekit.records.recommendation import Tier
+
+
+def codes(comparison: RunComparison, place: int = 0) -> set[str]:
+    return {finding.code for finding in comparison.against[place].findings}
+
+
+def test_a_run_that_is_slower_beyond_the_tolerance_is_a_regression():
+    found = compared(searched(), slower(0.25))
+    (one,) = found.against
+    assert one.factor is not None
+    assert one.factor.value == pytest.approx(0.8, rel=1e-9)
+    assert one.factor.high < 1
+    assert (one.verdict, one.is_regression, found.has_regression) == ("slower", True, True)
+
+
+def test_a_run_that_is_slower_within_the_tolerance_is_none():
+    found = compared(searched(), slower(0.25), tolerance=0.21)
+    assert (found.against[0].verdict, found.has_regression) == ("slower", False)
+
+
+def test_the_tolerance_is_a_share_of_the_references_rate():
+    assert compared(searched(), slower(0.25), tolerance=0.19).has_regression
+    assert compared(searched(), slower(0.06), tolerance=0.0).has_regression
+
+
+def test_a_faster_run_is_no_regression():
+    found = compared(slower(0.25), searched(), tolerance=0.0)
+    assert (found.against[0].verdict, found.has_regression) == ("faster", False)
+
+
+def test_a_difference_below_the_larger_noise_floor_does_not_count():
+    noisy = slower(0.08, own_rates=(400.0, 500.0, 420.0))
+    assert noisy.noise_floor is not None
+    assert noisy.noise_floor.relative > 0.1
+    found = compared(searched(), noisy)
+    assert found.against[0].factor is not None
+    assert found.against[0].factor.high < 1
+    assert found.against[0].verdict == "no significant difference"
+    assert not found.has_regression
+
+
+@settings(unhurried, max_examples=15)
+@given(st.lists(st.floats(600, 1500), min_size=2, max_size=5), st.floats(0, 0.9))
+def test_a_copy_of_a_run_is_never_a_regression(rates: list[float], tolerance: float):
+    one = searched(rates=rates)
+    found = compared(one, one, tolerance=tolerance)
+    assert found.against[0].rate_ratio == pytest.approx(1)
+    assert found.against[0].verdict == "no significant difference"
+    assert not found.has_regression
+    assert "same-run" in codes(found)
+    assert "undecided" not in codes(found), "more processes would tell nothing"
+
+
+def test_one_process_each_takes_its_range_from_the_runs_noise():
+    found = compared(searched(rates=[980.0]), searched(rates=[490.0 * 1.5]))
+    (one,) = found.against
+    assert one.factor is not None
+    assert one.factor.low < 0.75 < one.factor.high
+    assert one.relative_factor is None
+
+
+def test_too_few_processes_are_no_regression_and_say_what_would_tell():
+    alone = [searched(rates=[rate], own_rates=[500.0]) for rate in (980.0, 735.0)]
+    assert [one.noise_floor for one in alone] == [None, None]
+    found = compared(*alone)
+    (one,) = found.against
+    assert (one.factor, one.verdict, one.is_regression) == (None, None, False)
+    assert one.rate_ratio == pytest.approx(0.75)
+    (finding,) = [each for each in one.findings if each.code == "too-few-processes"]
+    assert finding.evidence == "1 in A, 1 in B"
+    assert "--confirm 3" in (finding.remedy or "")
+
+
+def test_a_regression_that_can_not_be_excluded_is_said():
+    found = compared(searched(), searched(rates=(850.0, 1100.0, 930.0)))
+    assert found.against[0].verdict == "no significant difference"
+    (finding,) = [each for each in found.against[0].findings if each.code == "undecided"]
+    assert "tolerance of 5% can't be excluded" in finding.message
+    assert "--confirm 5" in (finding.remedy or "")
+    assert "undecided" not in codes(compared(searched(), searched()))
+
+
+# --- the machine ---------------------------------------------------------------------------
+
+
+def test_a_slower_machine_explains_what_both_baselines_show():
+    slow = searched(rates=(784.0, 776.0, 792.0), own_rates=(400.0, 404.0, 396.0))
+    (one,) = compared(searched(), slow).against
+    assert one.verdict == one.baseline_verdict == "slower"
+    assert one.baseline_factor is not None
+    assert one.baseline_factor.value == pytest.approx(0.8)
+    assert one.relative_factor is not None
+    assert one.relative_factor.value == pytest.approx(1.0)
+    assert one.relative_verdict == "no significant difference"
+    assert one.machine_explains
+    assert one.is_regression  # there is one rule; what explains it is said beside
+
+
+def test_a_slower_config_on_the_same_machine_is_the_configs():
+    (one,) = compared(searched(), slower(0.25)).against
+    assert one.baseline_verdict == "no significant difference"
+    assert one.relative_verdict == "slower"
+    assert not one.machine_explains
+
+
+def test_a_machine_that_explains_a_part_does_not_explain_all():
+    slow = searched(rates=(490.0, 485.0, 495.0), own_rates=(400.0, 404.0, 396.0))
+    (one,) = compared(searched(), slow).against
+    assert one.baseline_verdict == one.relative_verdict == "slower"
+    assert not one.machine_explains
+
+
+def test_one_round_compares_the_ranges_instead():
+    first = searched(rates=[980.0], own_rates=(500.0, 501.0))
+    (one,) = compared(first, searched(rates=[784.0], own_rates=(400.0, 400.5))).against
+    assert one.relative_factor is None
+    assert one.machine_explains
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"target": target(command=("python", "train.py", "--depth", "50"))},
+        {"target": target(script_sha256="b" * 64)},
+    ],
+)
+def test_baselines_of_other_trainings_say_nothing_of_the_machine(other: dict[str, object]):
+    (one,) = compared(searched(), slower(0.25, **other)).against
+    assert (one.baseline_factor, one.relative_factor, one.machine_explains) == (None, None, False)
+
+
+def test_where_a_checkout_lies_does_not_make_it_another_training():
+    here = target(command=("/a/.venv/bin/python3", "/a/train.py"), script="/a/train.py")
+    there = target(command=("python", "train.py"), script="/b/train.py")
+    (one,) = compared(searched(target=here), slower(0.25, target=there)).against
+    assert one.baseline_factor is not None
+    assert "other-command" not in {finding.code for finding in one.findings}
+
+
+def test_baselines_are_compared_where_they_are_asked_for():
+    before, after = searched(), searched(own_rates=(400.0, 404.0, 396.0))
+    found = compare_runs([Side("A", "a", before, None), Side("B", "b", after, None)], 0.05, "1.0.0")
+    (one,) = found.against
+    assert [run.config for run in found.runs] == [OWN, OWN]
+    assert [run.tier for run in found.runs] == [None, None]
+    assert (one.verdict, one.is_regression) == ("slower", True)
+    assert (one.baseline_factor, one.relative_factor) == (None, None)  # they are what is compared
+
+
+# --- what is shown -------------------------------------------------------------------------
+
+
+def test_figures_are_those_of_the_runs_own_report():
+    of = searched()
+    (shown, _) = compared(of, slower(0.25)).runs
+    (best,) = [one for one in of.recommendations if one.tier is Tier.BALANCED]
+    assert (shown.config, shown.tier) == (TUNED, Tier.BALANCED)
+    assert shown.rates_samples_per_s == pytest.approx((980.0, 970.0, 990.0))
+    assert shown.rate_samples_per_s == best.rate_samples_per_s
+    assert shown.it_per_s == best.it_per_s
+    assert shown.speedup == best.speedup
+    assert shown.epoch_time_s == best.epoch_time_s
+    assert shown.peak_reserved_bytes == best.peak_reserved_bytes
+    assert (shown.buffer_bytes, shown.base_ram_bytes) == (best.buffer_bytes, best.base_ram_bytes)
+    assert shown.buffer_verdict == "Safe"
+
+
+def test_changed_knobs_are_named():
+    other = searched(tuned=config_of(batch_size=256, compile=True))
+    assert compared(searched(), other).against[0].changed_knobs == ("batch_size", "compile")
+    assert compared(searched(), slower(0.25)).against[0].changed_knobs == ()
+
+
+def config_of(**knobs: object):
+    return TUNED.model_copy(update=knobs)
+
+
+def test_the_parts_of_the_time_close_to_the_rate():
+    ends = {"boundary_s": 2.5}
+    found = compared(searched(loop=ends), waiting(searched(loop=ends), 0.3))
+    for run in found.runs:
+        mean_s = sum(1000 / rate for rate in run.rates_samples_per_s) / len(run.rates_samples_per_s)
+        assert run.time_s == pytest.approx(mean_s, rel=1e-9)
+    before, after = ({part.name: part.seconds for part in run.time_parts} for run in found.runs)
+    assert after["waiting for data"] - before["waiting for data"] == pytest.approx(0.3)
+    assert after["between epochs"] == pytest.approx(1000 * 2.5 / 50_000)
+    assert found.clock == "host"
+
+
+def test_the_devices_clock_tells_where_every_process_has_it():
+    seen = DeviceParts(
+        batches=50, stall_s=1.0, compute_s=2.0, optimizer_s=0.5, other_s=0.25, drained_batches=0
+    )
+    both = compared(searched(loop={"device_parts": seen}), slower(0.25, loop={"device_parts": seen}))
+    assert both.clock == "device"
+    # 50 batches of 512 samples took these seconds.
+    waited = next(part for part in both.runs[0].time_parts if part.name == "waiting for data")
+    assert waited.seconds == pytest.approx(1000 * 1.0 / (50 * 512))
+    assert compared(searched(loop={"device_parts": seen}), searched()).clock == "host"
+
+
+def test_vram_that_grew_is_a_finding_and_no_regression():
+    found = compared(searched(), searched(loop={"peak_reserved_bytes": 8 * GIB}))
+    (one,) = found.against
+    assert one.reserved_ratio == pytest.approx(1.6)
+    (finding,) = [each for each in one.findings if each.code == "memory-grew"]
+    assert finding.evidence == "5.0 GiB in A, 8.0 GiB of 22.0 GiB in B, 1.60x (measured)"
+    assert not found.has_regression
+    grown_within = compared(searched(), searched(loop={"peak_reserved_bytes": int(5.2 * GIB)}))
+    assert "memory-grew" not in codes(grown_within)
+
+
+def test_runs_without_a_device_have_no_device_memory():
+    on_cpu = {"device": cpu()}
+    found = compared(searched(loop=on_cpu), slower(0.25, loop=on_cpu))
+    assert found.against[0].reserved_ratio is None
+    assert [run.peak_reserved_bytes for run in found.runs] == [None, None]
+
+
+def test_every_later_run_is_set_against_the_first():
+    found = compared(searched(), slower(0.25), searched(), slower(-0.2))
+    assert [one.name for one in found.against] == ["B", "C", "D"]
+    assert [one.is_regression for one in found.against] == [True, False, False]
+    assert [one.verdict for one in found.against] == ["slower", "no significant difference", "faster"]
+    assert found.has_regression
+
+
+def test_a_side_with_nothing_measured_is_refused():
+    empty = searched().model_copy(update={"trials": ()})
+    with pytest.raises(ValueError, match="nothing measured to compare"):
+        compare_runs([side("A", searched()), Side("B", "b", empty, None)], 0.05, "1.0.0")
+
+
+# --- the record ----------------------------------------------------------------------------
+
+
+def test_a_comparison_survives_json():
+    found = compared(searched(), slower(0.25), searched(loop={"peak_reserved_bytes": 8 * GIB}))
+    assert from_json(to_json(found), RunComparison) == found
+
+
+def test_a_comparison_that_contradicts_itself_is_refused():
+    found = compared(searched(), slower(0.25))
+    with pytest.raises(ValueError, match="has_regression must say"):
+        RunComparison(**(dict(found) | {"has_regression": False}))
+    with pytest.raises(ValueError, match="every run but the first"):
+        RunComparison(**(dict(found) | {"against": ()}))
+
+
+def test_the_factor_is_of_the_other_way_round_the_inverse():
+    there, back = compared(searched(), slower(0.25)).against[0], compared(slower(0.25), searched()).against[0]
+    assert there.factor is not None
+    assert back.factor is not None
+    assert math.log(there.factor.low) == pytest.approx(-math.log(back.factor.high))
+
+
+FIELDS = {
+    "RunComparison": {
+        "schema_version",
+        "tunekit_version",
+        "tolerance",
+        "has_regression",
+        "clock",
+        "runs",
+        "against",
+    },
+    "ComparedRun": {
+        "name",
+        "folder",
+        "created_at",
+        "measured_on",
+        "device",
+        "tier",
+        "config",
+        "rates_samples_per_s",
+        "rate_samples_per_s",
+        "it_per_s",
+        "epoch_time_s",
+        "objective",
+        "speedup",
+        "is_baseline",
+        "baseline_rate_samples_per_s",
+        "noise_floor",
+        "peak_reserved_bytes",
+        "device_memory_bytes",
+        "base_ram_bytes",
+        "buffer_bytes",
+        "buffer_verdict",
+        "time_parts",
+    },
+    "AgainstReference": {
+        "name",
+        "rate_ratio",
+        "factor",
+        "verdict",
+        "baseline_factor",
+        "baseline_verdict",
+        "relative_factor",
+        "relative_verdict",
+        "machine_explains",
+        "changed_knobs",
+        "reserved_ratio",
+        "is_regression",
+        "findings",
+    },
+}
+"""What `--json` prints. A change here is a decision, and a line in CHANGELOG.md."""
+
+
+def test_the_json_is_frozen():
+    found = compared(searched(), searched())
+    assert found.schema_version == 1
+    shown = {
+        type(one).__name__: set(type(one).model_fields) for one in (found, found.runs[0], found.against[0])
+    }
+    assert shown == FIELDS

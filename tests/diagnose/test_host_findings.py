@@ -1,0 +1,184 @@
+"""CPUs, memory and /dev/shm: which machine is warned of, and which just not."""
+
+from typing import Any
+
+import pytest
+from build_checkups import (
+    H200_BYTES,
+    checkup,
+    codes,
+    finding_of,
+    found,
+    gpu,
+    loader_plan,
+    only_finding,
+    without_gpu,
+)
+from build_records import GIB, MIB
+from finding_texts import assert_texts
+
+from tunekit.records.finding import Severity
+from tunekit.records.host import Sandbox
+
+QUEUE = 17 * 147 * MIB
+"""Of `loader_plan()` in /dev/shm: 8 workers x prefetch 2 + 1 batches."""
+
+BUFFER = 16 * 147 * MIB
+"""Of `loader_plan()` in memory: 8 workers x prefetch 2 batches."""
+
+ONE_THREAD = {"environment": {"OMP_NUM_THREADS": "1"}}
+NO_TORCH = {"torch": None}
+
+
+def cpus(count: int, **more: Any) -> dict[str, Any]:
+    return {"cpus": count, "cpus_total": count, "cpus_affinity": count, "torch": None} | more
+
+
+def ram(limit_bytes: int, **more: Any) -> dict[str, Any]:
+    sizes = {"ram_limit_bytes": limit_bytes, "ram_total_bytes": limit_bytes, "ram_available_bytes": None}
+    return sizes | more
+
+
+ROWS = [
+    {"shm_bytes": QUEUE - 1, "loader": loader_plan()},
+    {"shm_bytes": 4 * GIB, "shm_used_bytes": 4 * GIB - QUEUE + 1, "loader": loader_plan()},
+    {"shm_bytes": 512 * MIB - 1},
+    {"shm_bytes": 64 * MIB, "loader": loader_plan(batch_bytes=None)},
+    {"shm_bytes": 0},
+    {"shm_bytes": None},
+    {"shm_bytes": None, "loader": loader_plan()},
+    {"shm_bytes": 64 * GIB, "shm_used_bytes": 32 * GIB + 1},
+    {"loader": loader_plan(33), "environment": {"OMP_NUM_THREADS": "0"}},
+    {"loader": loader_plan(11, processes=3), "environment": {"OMP_NUM_THREADS": "0"}},
+    {"cpus": 6, "cpus_affinity": 16, "cpu_quota": 6.0, **NO_TORCH},
+    {"cpus": 12, "cpu_quota": 12.5, **NO_TORCH},
+    {"cpus": 31, "cpus_affinity": None, **NO_TORCH},
+    {"ram_limit_bytes": 256 * GIB, "ram_available_bytes": 200 * GIB},
+    ram(500 * GIB, ram_available_bytes=100 * GIB - 1),
+    ram(2 * H200_BYTES - 1, accelerators=(gpu(0), gpu(1))),
+    {"load_average": 16.04},
+    {"numa_nodes": 2, "accelerators": (gpu(0, numa_node=1), gpu(1, numa_node=None), gpu(2, numa_node=0))},
+    {"open_files_limit": 1024, "loader": loader_plan(8)},
+    {"open_files_limit": 256},
+    {"cpu_governor": "powersave"},
+    {"sandbox": Sandbox(kind="landlock", reasons={"overlay": "no user namespaces"})},
+    {"sandbox": Sandbox(kind="none", reasons={"overlay": "none", "landlock": "old"})},
+]
+
+
+def test_what_a_machine_lacks_is_told():
+    assert_texts([only_finding(checkup(**machine)) for machine in ROWS], "host")
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [
+        {"shm_bytes": QUEUE, "loader": loader_plan()},
+        {"shm_bytes": 4 * GIB, "shm_used_bytes": 4 * GIB - QUEUE, "loader": loader_plan()},
+        {"shm_bytes": 512 * MIB},
+        {"shm_bytes": None, "loader": loader_plan(0)},
+        {"shm_bytes": 64 * MIB, "loader": loader_plan(0)},
+        {"shm_bytes": 64 * GIB, "shm_used_bytes": 32 * GIB},
+        {"shm_used_bytes": None},
+        {"loader": loader_plan(32), **ONE_THREAD},
+        {"ram_limit_bytes": int(0.98 * 512 * GIB) + 1},
+        {"ram_limit_bytes": 490 * GIB, "ram_total_bytes": 500 * GIB},
+        ram(500 * GIB, ram_available_bytes=100 * GIB),
+        {"ram_available_bytes": None},
+        ram(2 * H200_BYTES, accelerators=(gpu(0), gpu(1))),
+        {"load_average": 16.0},
+        {"load_average": None},
+        {"numa_nodes": 1, "accelerators": (gpu(numa_node=0),)},
+        {"numa_nodes": 2, "accelerators": (gpu(numa_node=None),)},
+        {"numa_nodes": None, "accelerators": (gpu(numa_node=0),)},
+        {"open_files_limit": 1024, "loader": loader_plan(7)},
+        {"open_files_limit": 1025, "loader": loader_plan(8)},
+        {"open_files_limit": None, "loader": loader_plan(8)},
+        {"cpu_governor": "schedutil"},
+        {"cpu_governor": None},
+        {"sandbox": Sandbox(kind="overlay")},
+    ],
+)
+def test_what_just_suffices_is_no_finding(machine: dict[str, Any]):
+    assert codes(checkup(**machine)) == []
+
+
+def test_just_less_memory_than_the_machine_has_is_told():
+    assert codes(checkup(ram_limit_bytes=int(0.98 * 512 * GIB) - 1)) == ["cgroup-below-host-ram"]
+
+
+def test_the_size_to_ask_for_holds_what_others_keep_there():
+    full = checkup(shm_bytes=8 * GIB, shm_used_bytes=8 * GIB - QUEUE + 1, loader=loader_plan())
+    assert "--shm-size=9g" in finding_of("small-shm", full).remedy
+
+
+def test_every_process_brings_its_queue():
+    seen = checkup(shm_bytes=16 * GIB, loader=loader_plan(processes=7), **ONE_THREAD)
+    finding = finding_of("small-shm", seen)
+    assert finding.value == 7 * QUEUE
+    assert "(8 workers x prefetch 2 + 1) x 7 processes batches of 147.0 MiB are 17.1 GiB" in finding.evidence
+    assert "--shm-size=18g" in finding.remedy
+
+
+@pytest.mark.parametrize(
+    ("ram_bytes", "severity", "evidence"),
+    [
+        (5 * BUFFER, None, ""),
+        (5 * BUFFER - 5, "warning", "20% of the 11.5 GiB that may be used; safe is up to 20%"),
+        (2 * BUFFER, "warning", "50% of the 4.6 GiB that may be used"),
+        (int(BUFFER / 0.85) + 1, "warning", "85% of the 2.7 GiB that may be used"),
+        (int(BUFFER / 0.85) - 1, "error", "85% of the 2.7 GiB that may be used"),
+    ],
+)
+def test_the_buffer_is_held_against_memory(ram_bytes: int, severity: str | None, evidence: str):
+    seen = found(without_gpu(**ram(ram_bytes, loader=loader_plan())), None)
+    of_buffer = [one for one in seen if one.code != "no-gpu"]
+    expected = [("large-buffer", severity)] if severity else []
+    assert [(one.code, one.severity) for one in of_buffer] == expected
+    for one in of_buffer:
+        assert one.evidence.startswith(f"2.3 GiB (predicted) are {evidence}")
+        assert one.value == BUFFER
+
+
+@pytest.mark.parametrize(("batch_bytes", "severity"), [(17, Severity.WARNING), (18, Severity.ERROR)])
+def test_at_the_very_share_of_memory_that_kills_the_buffer_still_fits(batch_bytes: int, severity: Severity):
+    plan = loader_plan(84, prefetch_factor=1, batch_bytes=batch_bytes)
+    seen = found(without_gpu(**ram(1700, loader=plan)), None)
+    assert [one.severity for one in seen if one.code == "large-buffer"] == [severity]
+
+
+def test_a_gpu_that_shares_the_machines_memory_needs_no_memory_beside_it():
+    own = gpu(seen_by=("torch",), memory_bytes=600 * GIB)
+    assert "ram-below-gpu-memory" not in codes(checkup(accelerators=(own,)))
+
+
+@pytest.mark.parametrize(
+    ("count", "load", "severity"),
+    [
+        (2, 1.0, None),
+        (2, 1.05, "info"),
+        (2, 1.5, "info"),
+        (2, 1.55, "warning"),
+        (1, 0.6, "info"),
+        (8, 4.0, None),
+        (8, 4.05, "warning"),
+    ],
+)
+def test_what_one_process_that_has_just_ended_leaves_is_a_note(count: int, load: float, severity: str | None):
+    seen = found(checkup(**cpus(count, load_average=load)))
+    assert [one.severity for one in seen if one.code == "busy-cpus"] == ([severity] if severity else [])
+
+
+@pytest.mark.parametrize(
+    ("count", "processes", "remedy"),
+    [
+        (2, 4, "start at most 2 processes with 1 worker each, or load with workers 0"),
+        (1, 2, "start at most 1 process with 1 worker each, or load with workers 0"),
+        (4, 4, "use at most 1 worker in each of 4 processes; `tunekit search` finds the best"),
+    ],
+)
+def test_where_one_worker_each_is_too_many_fewer_processes_are_the_remedy(
+    count: int, processes: int, remedy: str
+):
+    seen = found(checkup(**cpus(count, loader=loader_plan(2, processes=processes))))
+    assert [one.remedy for one in seen if one.code == "more-workers-than-cpus"] == [remedy]

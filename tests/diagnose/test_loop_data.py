@@ -1,0 +1,206 @@
+"""Training that waits for its data: which loop is told so, why, with which figures, and which just is not."""
+
+from typing import Any
+
+import pytest
+from build_loops import CPU, batch, codes, device_parts, floors, found, parts, record, telemetry, work
+from build_records import MIB, host, target
+from finding_texts import assert_texts
+
+from tunekit.records.attribution import LoaderWork
+from tunekit.records.trial import TrialRecord
+from tunekit.trial.binding_syntax import parse_binding
+
+CAUSES = {"loader-cpu", "loader-storage"}
+STEADY_S = 50_000 / 1280
+"""Of an epoch, without its boundary."""
+
+
+def waiting(details: Any = None, *, workers: int = 2, **overrides: Any) -> TrialRecord:
+    """A loop on a CPU that waits for half of each step of 0.1 s."""
+    values: dict[str, Any] = {"device": CPU, "parts": parts(wait=0.5)} | overrides
+    return record(details, knobs={"num_workers": workers}, **values)
+
+
+def computing(**overrides: Any) -> TrialRecord:
+    """A loop on a CPU that hardly waits."""
+    return record(**({"device": CPU, "parts": parts(wait=0.05)} | overrides))
+
+
+def slow_first(**overrides: Any) -> TrialRecord:
+    work_of = {"loader_work": work(0.05, first_s=2.05), "persistent_workers": False, "boundary_s": 2.5}
+    return record(**(work_of | overrides))
+
+
+def bound_to(text: str) -> dict[str, Any]:
+    return {"target": target(bindings=(parse_binding(text),))}
+
+
+UNPACKS = {"parts": parts(wait=0.4, fetch_cpu=0.3), "device_parts": device_parts(stall=0.2)}
+
+
+ROWS = [
+    ("data-bound", waiting(workers=0, loader_work=work(0.05, workers=1)), {}),
+    ("data-bound", waiting(floors(0.08, 0.1)), {}),
+    (
+        "data-bound",
+        waiting(floors(0.05, 0.4), workers=0, loader_work=work(0.4, cpu=0.02, workers=1)),
+        {"host": host(cpus=2)},
+    ),
+    ("data-bound", waiting(floors(0.02, 0.1), loader_work=work(0.2, cpu=0.02)), {"host": host(cpus=2)}),
+    ("loader-cpu", waiting(loader_work=work(0.2, cpu=0.95)), {}),
+    ("loader-cpu", waiting(loader_work=work(0.2, cpu=0.95)), bound_to("num_workers=--workers {}")),
+    ("loader-cpu", waiting(loader_work=work(0.2), workers=8), {}),
+    (
+        "loader-cpu",
+        waiting(
+            loader_work=work(0.2, cpu=0.3),
+            telemetry=telemetry({"cpu_cores": 7.5, "read_bytes_per_s": 50 * MIB}),
+        ),
+        {},
+    ),
+    (
+        "loader-storage",
+        waiting(loader_work=work(0.2, cpu=0.1), telemetry=telemetry({"read_bytes_per_s": 50 * MIB})),
+        {},
+    ),
+    ("first-batch-slow", slow_first(), {}),
+    ("first-batch-slow", slow_first(boundary_s=0.5), {}),
+    ("unpickling", waiting(parts=parts(wait=0.4, fetch_cpu=0.3), batch=batch(piped_bytes=3 * MIB)), {}),
+    ("unpickling", record(**UNPACKS), {}),
+    ("worker-imbalance", waiting(loader_work=work(0.1, workers=4, slow=3.0)), {}),
+    ("worker-imbalance", computing(loader_work=work(0.1, workers=4, slow=2.0)), {}),
+    *(
+        (
+            "batch-time-tail",
+            computing(loader_work=work(0.1, **tail)),
+            bound_to("prefetch_factor=c.yaml:data.prefetch"),
+        )
+        for tail in ({"p99_batch_s": 0.41}, {"p99_batch_s": 0.3, "slowest_batch_s": 1.1})
+    ),
+    (
+        "costly-epochs",
+        record(boundary_s=STEADY_S / 3, persistent_workers=False),
+        bound_to("persistent_workers=--keep-workers"),
+    ),
+    *(
+        ("costly-epochs", record(boundary_s=STEADY_S, knobs={"num_workers": workers}), {})
+        for workers in (0, 2)
+    ),
+    ("short-epochs", record(knobs={"num_workers": 8}, epoch_batches=10, persistent_workers=False), {}),
+]
+
+
+def test_what_keeps_training_waiting_is_told():
+    assert_texts([found(code, of, **overrides) for code, of, overrides in ROWS], "loop_data")
+
+
+def few_batches() -> LoaderWork:
+    whole = work(0.1, workers=3, slow=5.0)
+    few = whole.workers[-1].model_copy(update={"batches": 4})
+    return whole.model_copy(update={"workers": (*whole.workers[:-1], few)})
+
+
+TAIL = {"loader_work": work(0.1, p99_batch_s=9.0)}
+BOUNDARY = {"boundary_s": STEADY_S, "persistent_workers": False}
+
+
+@pytest.mark.parametrize(
+    ("absent", "of"),
+    [
+        *(("data-bound", waiting(parts=parts(wait=wait), loader_work=work())) for wait in (0.0, 0.05, 0.099)),
+        # A wait that the GPU does not feel.
+        *(
+            (code, record(parts=parts(wait=0.8), device_parts=device_parts(stall=0.01), loader_work=work()))
+            for code in ("data-bound", *CAUSES)
+        ),
+        # Half computing names no cause, nor does a loader that nobody timed.
+        *((code, waiting(loader_work=work(cpu=0.55))) for code in CAUSES),
+        *((code, waiting()) for code in CAUSES),
+        # Threads that decode in the loop's own process are not called waiting.
+        (
+            "loader-storage",
+            waiting(
+                workers=0,
+                loader_work=work(0.05, cpu=0.3, workers=1),
+                telemetry=telemetry({"cpu_cores": 1.7}),
+            ),
+        ),
+        ("first-batch-slow", slow_first(persistent_workers=True)),
+        ("first-batch-slow", slow_first(loader_work=None)),
+        ("first-batch-slow", slow_first(loader_work=work(0.05, first_s=0.2))),
+        ("first-batch-slow", slow_first(loader_work=work(0.001, first_s=0.1))),
+        ("first-batch-slow", slow_first(loader_work=work(1.0, first_s=3.0))),
+        *(
+            ("unpickling", waiting(workers=workers, parts=parts(wait=wait, fetch_cpu=fetch_cpu)))
+            for workers, wait, fetch_cpu in [(0, 0.4, 0.4), (2, 0.4, 0.1), (2, 0.04, 0.04), (2, 0.0, 0.0)]
+        ),
+        *(
+            ("worker-imbalance", waiting(loader_work=seen))
+            for seen in (None, work(0.1, workers=4, slow=1.4), work(0.1, workers=1), few_batches())
+        ),
+        ("batch-time-tail", computing(loader_work=work(0.1))),
+        ("batch-time-tail", computing(parts=parts(wait=0.01), **TAIL)),
+        ("batch-time-tail", computing(loader_work=work(0.1, p99_batch_s=9.0, workers=1, batches=19))),
+        ("batch-time-tail", computing(num_workers=0, **TAIL)),
+        ("batch-time-tail", computing(loader_work=None)),
+        ("costly-epochs", record(**(BOUNDARY | {"boundary_s": 0.03 * STEADY_S}))),
+        ("costly-epochs", record(**(BOUNDARY | {"boundary_s": None}))),
+        ("costly-epochs", record(**(BOUNDARY | {"boundary_s": -5.0}))),
+        ("costly-epochs", record(**BOUNDARY, epoch_samples=None)),
+        ("short-epochs", record(epoch_batches=None, epoch_samples=None)),
+        *(
+            ("short-epochs", record(knobs={"num_workers": n, "prefetch_factor": of}, epoch_batches=batches))
+            for batches, n, of in [(16, 4, 4), (6, 2, 1), (1, 0, None)]
+        ),
+    ],
+)
+def test_what_training_does_not_feel_is_no_finding(absent: str, of: TrialRecord):
+    assert absent not in codes(of)
+
+
+@pytest.mark.parametrize(("batches", "workers", "prefetch"), [(15, 4, 4), (5, 2, 1)])
+def test_an_epoch_just_shorter_than_its_queue_is_told(batches: int, workers: int, prefetch: int):
+    of = record(knobs={"num_workers": workers, "prefetch_factor": prefetch}, epoch_batches=batches)
+    assert "short-epochs" in codes(of)
+
+
+@pytest.mark.parametrize(
+    ("cpus", "batch_s", "workers"), [(8, 0.19, 4), (8, 2.0, 7), (2, 0.19, 1), (1, 2.0, 1)]
+)
+def test_the_workers_named_keep_up_with_training_as_far_as_the_cpus_go(
+    cpus: int, batch_s: float, workers: int
+):
+    of = waiting(workers=0, loader_work=work(batch_s, workers=1))
+    remedy = found("data-bound", of, host=host(cpus=cpus)).remedy
+    assert f"num_workers={workers} in the DataLoader" in (remedy or "")
+
+
+def test_a_gain_is_of_the_rate_over_whole_epochs():
+    assert found("data-bound", waiting(boundary_s=STEADY_S)).gain == pytest.approx(2 / 1.5)
+
+
+@pytest.mark.parametrize("details", [floors(0.01, 0.08), None])
+def test_one_worker_promises_no_more_than_it_can_make(details: Any):
+    of = waiting(details, workers=0, loader_work=work(0.08, workers=1))
+    assert found("data-bound", of, host=host(cpus=2)).gain == pytest.approx(0.1 / 0.08)
+
+
+@pytest.mark.parametrize("reads", [{"read_bytes_per_s": 0.5 * MIB}, {}])
+def test_a_wait_that_no_storage_explains_is_not_called_one_for_storage(reads: dict[str, float]):
+    seen = found("loader-storage", waiting(loader_work=work(0.2, cpu=0.1), telemetry=telemetry(reads)))
+    assert "storage" not in seen.message
+    assert "come from storage" not in (seen.evidence or "")
+
+
+def test_a_cause_of_waiting_comes_first_and_names_the_process_that_waits():
+    of = waiting(workers=0, loader_work=work(0.05, workers=1))
+    assert codes(of)[0] == "data-bound"
+    assert "in its own process" in found("data-bound", of).message
+    assert found("costly-epochs", record(**BOUNDARY)).message.startswith("each epoch starts its workers anew")
+
+
+def test_memory_that_is_pinned_already_is_not_advised():
+    assert "pin_memory" not in (found("unpickling", record(pin_memory=True, **UNPACKS)).remedy or "")
+    on_cpu = waiting(parts=parts(wait=0.4, fetch_cpu=0.3))
+    assert "pin_memory" not in (found("unpickling", on_cpu).remedy or "")

@@ -1,0 +1,60 @@
+"""How far a loop's figures can be trusted: drift, page cache, closure."""
+
+from typing import Any
+
+import pytest
+from build_loops import codes, floors, found, record, telemetry
+from build_records import MIB, host
+from finding_texts import assert_texts
+
+from tunekit.records.trial import TrialRecord
+
+READS = {"rchar_bytes_per_s": 200 * MIB, "read_bytes_per_s": 4 * MIB}
+SMALL = {"host": host(ram_limit_bytes=1024 * MIB, ram_total_bytes=1024 * MIB)}
+
+
+def reading(reads: dict[str, float], **overrides: Any) -> TrialRecord:
+    return record(telemetry=telemetry(reads), **overrides)
+
+
+ROWS = [
+    ("rate-drifts", record(rate_trend_relative=0.12)),
+    ("rate-drifts", record(rate_trend_relative=-0.05)),
+    ("page-cache", reading(READS)),
+    ("closure-broken", record(floors(0.05, 0.03))),
+]
+
+
+def test_what_makes_a_rate_less_sure_is_told():
+    assert_texts([found(code, of, **SMALL) for code, of in ROWS], "loop_figures")
+
+
+@pytest.mark.parametrize(
+    ("absent", "of"),
+    [
+        *(("rate-drifts", record(rate_trend_relative=trend)) for trend in (None, 0.0, 0.049, -0.049)),
+        *(
+            ("page-cache", reading(reads))
+            for reads in (
+                {},
+                {"rchar_bytes_per_s": 9 * MIB, "read_bytes_per_s": 0},
+                {"rchar_bytes_per_s": 200 * MIB},
+                {"rchar_bytes_per_s": 200 * MIB, "read_bytes_per_s": 60 * MIB},
+            )
+        ),
+        ("closure-broken", record(floors(0.09, 0.03))),
+    ],
+)
+def test_a_rate_that_holds_is_no_finding(absent: str, of: TrialRecord):
+    assert absent not in codes(of, **SMALL)
+
+
+def test_an_epoch_that_fits_the_page_cache_is_no_danger():
+    assert "page-cache" not in codes(reading(READS))  # 7.6 of 32 GiB
+    assert "page-cache" in codes(reading(READS, epoch_samples=None, epoch_batches=None))
+
+
+@pytest.mark.parametrize(("trend", "how"), [(0.12, "slower"), (-0.05, "faster")])
+def test_a_drift_says_which_way(trend: float, how: str):
+    message = found("rate-drifts", record(rate_trend_relative=trend)).message
+    assert message == f"the loop got {how} while it was measured"

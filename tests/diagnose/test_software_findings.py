@@ -1,0 +1,262 @@
+"""The command, its torch and the environment: what is warned of, at which values."""
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from build_checkups import (
+    CU126,
+    H200,
+    T4,
+    checkup,
+    codes,
+    finding_of,
+    gpu,
+    loader_plan,
+    only_finding,
+    seen_device,
+    torch_of,
+    without_gpu,
+)
+from build_records import profile
+from finding_texts import assert_texts
+
+from tunekit.records.checkup import Checkup
+from tunekit.records.profile import Profile
+
+VOLTA = {"name": "Tesla V100-SXM2-16GB", "compute_capability": "7.0", "state": None}
+CPU_BUILD = {"version": "2.13.0+cpu", "cuda_version": None, "architectures": (), "devices": ()}
+WHY = "/env/bin/python has no torch that can be imported: No module named 'torch'"
+
+
+def under(**environment: str) -> Checkup:
+    return checkup(environment=environment)
+
+
+def omp(text: str, **more: Any) -> Checkup:
+    return checkup(environment={"OMP_NUM_THREADS": text}, **more)
+
+
+def unknown_python(**more: Any) -> Checkup:
+    seen = checkup(torch=None, why_no_torch="which Python 'uv' runs is not known before it runs", **more)
+    return seen.model_copy(update={"has_python_answered": False})
+
+
+def only_torch_sees(**build: Any) -> Checkup:
+    return checkup(accelerators=(gpu(seen_by=("torch",)),), torch=torch_of(**build))
+
+
+ROWS = [
+    checkup(why_no_command="no script 'a.py' in /x; did you mean b.py?"),
+    checkup(torch=None, why_no_torch=WHY),
+    unknown_python(),
+    *(checkup(torch=torch_of(**CPU_BUILD, hip_version=hip)) for hip in (None, "6.4")),
+    *(
+        checkup(accelerators=(gpu(driver=driver),), torch=torch_of(devices=(), problem=problem))
+        for driver, problem in [("470.1", "The NVIDIA driver is too old"), (None, None)]
+    ),
+    checkup(accelerators=(gpu(**VOLTA, profile_id="v100-sxm-16"),)),
+    only_torch_sees(),
+    checkup(torch=torch_of(threads=33)),
+    *(omp(text, loader=loader) for text in ("64", "64,2", "33") for loader in (None, loader_plan(1))),
+    omp("64", torch=torch_of(threads=64)),
+    checkup(torch=torch_of(float32_matmul_precision="highest")),
+    omp("11", loader=loader_plan(3)),
+    checkup(unset=("OMP_NUM_THREADS",), loader=loader_plan(2, processes=2)),
+    *(
+        omp(text, loader=loader)
+        for text in ("abc", "4;2", "-1", "4.0", "9" * 400, "4,", "$N")
+        for loader in (None, loader_plan(8))
+    ),
+    *(
+        under(**{name: text})
+        for name, text in [
+            ("CUDA_LAUNCH_BLOCKING", "1"),
+            ("PYTORCH_NO_CUDA_MEMORY_CACHING", "1"),
+            ("PYTORCH_NO_CUDA_MEMORY_CACHING", "0"),
+            ("PYTORCH_NO_CUDA_MEMORY_CACHING", ""),
+            ("TORCH_DISTRIBUTED_DEBUG", "DETAIL"),
+            ("TORCH_DISTRIBUTED_DEBUG", "detail"),
+            ("NCCL_P2P_DISABLE", "1"),
+            ("NCCL_IB_DISABLE", "1"),
+            ("PYTHONDEVMODE", "1"),
+            ("PYTHONDEVMODE", "0"),
+            ("PYTHONDEVMODE", "info"),
+            ("PYTHONMALLOC", "malloc_debug"),
+        ]
+    ),
+    under(CUDA_LAUNCH_BLOCKING="1", NCCL_P2P_DISABLE="1"),
+    *(
+        under(**dict.fromkeys(names, "1"))
+        for names in [
+            ("TORCH_COMPILE_DISABLE",),
+            ("TORCHDYNAMO_DISABLE",),
+            ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"),
+        ]
+    ),
+    *(
+        checkup(environment={"PYTORCH_CUDA_ALLOC_CONF": "", **variables})
+        for variables in (
+            {},
+            {"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:128,expandable_segments:False"},
+            {"PYTORCH_ALLOC_CONF": "expandable_segments:False, backend:native"},
+        )
+    ),
+    under(NVIDIA_TF32_OVERRIDE="0"),
+    checkup(compiler=None),
+]
+
+
+def test_what_is_wrong_with_the_software_is_told():
+    assert_texts([only_finding(seen) for seen in ROWS], "software")
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        checkup(torch=None),  # nobody asked for it
+        checkup(torch=torch_of(threads=32)),
+        checkup(torch=torch_of(float32_matmul_precision="medium")),
+        checkup(torch=torch_of(float32_matmul_precision=None)),
+        omp("4", loader=loader_plan(8)),
+        omp("32", loader=loader_plan(1)),
+        omp("", loader=loader_plan(1)),
+        omp("4,2", loader=loader_plan(8)),
+        omp(" 4 , 2 ", loader=loader_plan(8)),
+        checkup(unset=("OMP_NUM_THREADS",), loader=loader_plan(1)),
+        checkup(unset=("OMP_NUM_THREADS",), loader=loader_plan(0)),
+        under(CUDA_LAUNCH_BLOCKING="0"),
+        under(TORCH_DISTRIBUTED_DEBUG="OFF"),
+        under(TORCH_DISTRIBUTED_DEBUG="INFO"),
+        under(NCCL_P2P_DISABLE="0"),
+        under(NCCL_IB_DISABLE=""),
+        under(PYTHONMALLOC="malloc"),
+        under(PYTHONDEVMODE=""),
+        under(TORCH_COMPILE_DISABLE="0", TORCHDYNAMO_DISABLE="0"),
+        under(CUDA_VISIBLE_DEVICES="0"),
+        under(NVIDIA_TF32_OVERRIDE="1"),
+        under(NVIDIA_TF32_OVERRIDE=""),
+        *(
+            under(**{"PYTORCH_CUDA_ALLOC_CONF": "", name: "backend:native,expandable_segments:true"})
+            for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+        ),
+        *(
+            checkup(accelerators=(gpu(profile_id="h200", compute_capability=of),))
+            for of in ("7.5", None, "unheard of")
+        ),
+    ],
+)
+def test_what_can_do_no_harm_is_no_finding(seen: Checkup):
+    assert codes(seen) == []
+
+
+@pytest.mark.parametrize(
+    ("absent", "seen", "profile"),
+    [
+        ("torch-lacks-architecture", checkup(accelerators=(gpu(**VOLTA),), torch=torch_of(**build)), H200)
+        for build in ({"architectures": ()}, {"architectures": CU126})
+    ]
+    + [
+        ("torch-lacks-architecture", checkup(accelerators=(gpu(**VOLTA, seen_by=("torch",)),)), H200),
+        ("tf32-off", checkup(torch=torch_of(float32_matmul_precision="highest")), T4),
+        ("tf32-off", checkup(torch=torch_of(float32_matmul_precision="highest")), None),
+        ("tf32-off", checkup(torch=torch_of(float32_matmul_precision="highest", devices=())), H200),
+        ("tf32-forbidden", under(NVIDIA_TF32_OVERRIDE="0"), T4),
+        ("tf32-forbidden", under(NVIDIA_TF32_OVERRIDE="0"), None),
+        # GPUs of others have no driver of NVIDIA's.
+        (
+            "no-gpu-telemetry",
+            only_torch_sees(devices=(seen_device(type="mps", compute_capability=None),), cuda_version=None),
+            H200,
+        ),
+        (
+            "no-gpu-telemetry",
+            only_torch_sees(hip_version="6.4", cuda_version=None, architectures=("gfx942",)),
+            H200,
+        ),
+        (
+            "omp-threads",
+            checkup(
+                unset=("OMP_NUM_THREADS",),
+                loader=loader_plan(2),
+                cpus=1,
+                cpus_total=1,
+                cpus_affinity=1,
+                torch=torch_of(threads=1),
+            ),
+            H200,
+        ),
+    ],
+)
+def test_what_does_not_concern_a_machine_is_not_told(absent: str, seen: Checkup, profile: Profile | None):
+    assert absent not in codes(seen, profile)
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {},
+        {"CUDA_LAUNCH_BLOCKING": "1"},
+        {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"},
+        {"NCCL_P2P_DISABLE": "1"},
+    ],
+)
+def test_without_a_gpu_neither_the_cpu_build_nor_cudas_variables_matter(environment: dict[str, str]):
+    assert codes(without_gpu(environment=environment, unset=("PYTORCH_CUDA_ALLOC_CONF",)), None) == ["no-gpu"]
+
+
+def test_a_program_that_is_not_there_has_no_torch_to_ask_after():
+    missing = {"why_no_command": "no program 'a' on PATH; give it"}
+    assert codes(unknown_python(**missing)) == ["command-absent"]
+    assert codes(checkup(torch=None, why_no_torch=WHY, **missing)) == ["command-absent", "torch-absent"]
+
+
+def test_the_gpu_that_lacks_code_is_named_among_others():
+    seen = checkup(accelerators=(gpu(0), gpu(1, **VOLTA, profile_id=None)))
+    finding = finding_of("torch-lacks-architecture", seen)
+    assert finding.message.startswith("this torch holds no code for Tesla V100-SXM2-16GB")
+    assert "pytorch.org/get-started" in (finding.remedy or "")
+
+
+@pytest.mark.parametrize("chosen", ["", "-1", "7"])
+def test_hidden_gpus_are_a_warning(chosen: str):
+    finding = finding_of("gpus-hidden", without_gpu(environment={"CUDA_VISIBLE_DEVICES": chosen}), None)
+    assert (finding.severity, finding.evidence) == ("warning", f"CUDA_VISIBLE_DEVICES={chosen!r}")
+    assert "nvidia-smi -L" in (finding.remedy or "")
+
+
+@pytest.mark.parametrize("text", ["", "0", "1"])
+def test_python_itself_agrees_when_its_development_mode_is_on(text: str):
+    told = subprocess.run(
+        [sys.executable, "-c", "import sys; print(sys.flags.dev_mode)"],
+        env={"PYTHONDEVMODE": text},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ("slow-environment" in codes(under(PYTHONDEVMODE=text))) is (told.stdout == "True\n")
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        without_gpu(compiler=None),
+        checkup(
+            accelerators=(gpu(seen_by=("torch",), profile_id=None),),
+            torch=torch_of(devices=(seen_device(type="mps"),)),
+            compiler=None,
+        ),
+    ],
+)
+def test_without_triton_torch_compiles_with_cpp(seen: Checkup):
+    finding = finding_of("no-compiler", seen, None)
+    assert (finding.severity, finding.evidence) == (
+        "warning",
+        "PATH does not hold g++, or not what $CXX names",
+    )
+
+
+def test_a_gpu_without_torch_compile_needs_no_compiler():
+    old = profile(compile_supported=False, memory_bytes=None, tdp_w=None)
+    assert codes(checkup(compiler=None), old) == ["compile-unsupported"]

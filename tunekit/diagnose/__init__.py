@@ -1,0 +1,27 @@
+"""What is wrong, or worth knowing, as findings. Pure.
+
+registry      `@check`: the code, severities and sentence of each finding; --codes and --ignore go by it
+machine       a machine before training; its checks are in gpus, host, software, storage
+loop          a measured loop; its checks are in loop_data, loop_device, loop_figures
+attribution   where a step's time goes and what holds it back; gains: what mending that could bring
+run           a whole search
+plan          machines to rent
+compare       runs side by side, each a `side`; confounders: what makes two of them unfair to compare
+
+To add a finding, write one decorated function in the file of its subject, and its row in that file's test.
+"""
+
+# All checks are registered before one is run, in the order in which findings of one severity are shown.
+# isort: off
+from tunekit.diagnose import (  # noqa: F401
+    software,
+    gpus,
+    host,
+    storage,
+    loop_data,
+    loop_device,
+    loop_figures,
+    run,
+    plan,
+    confounders,
+)

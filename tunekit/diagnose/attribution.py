@@ -1,0 +1,347 @@
+"""Where a step's time goes, whether the loop's halves account for it, and which one holds it back. Pure."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tunekit.records.details import KernelWindow, LoopFloors
+from tunekit.records.measurement import LoopMeasurement, Measurement
+from tunekit.records.telemetry import Telemetry
+from tunekit.units import rate_text
+
+DEVICE_CLOCK = "CUDA events"
+HOST_CLOCK = "host clock"
+
+CLEAR_STALL_SHARE = 0.10
+"""A stall below it is within what fresh processes of one config differ by on a shared machine."""
+
+DRAINED_SHARE = 0.5
+"""The device runs dry in most batches."""
+
+_CLEAR_IDLE_SHARE = 0.10
+"""A device that idles less, data stall aside, is held back by its work, however often it runs dry."""
+
+_LAUNCHING_SHARE = 0.5
+"""Of the host's time, from a batch to the end of its steps: a host that mostly waits keeps nobody waiting."""
+
+_COPIES_SHARE = 0.25
+"""Of the step in which nothing but copies runs: beyond it, and beyond the stall, they are to mend first."""
+
+_BALANCED = 0.10
+"""Halves that differ less are taken for equal: making one of them free brings no more than the other."""
+
+_EPOCHS_SHARE = 0.25
+"""Of an epoch at its boundary: beyond it, and beyond the stall, the boundary is what to mend first."""
+
+_LEAST_SLACK = 0.05
+"""Fresh processes, and floors after the window, differ by this much without a cause."""
+
+
+class Part(StrEnum):
+    """What a step's time can be spent on."""
+
+    STALL = "data stall"
+    """The loop, or the device, has nothing to do until the batch is there."""
+    HOST_WAIT = "host wait"
+    """The host waits for the loader; queued work may hide it from the device."""
+    H2D = "copy to the device"
+    COMPUTE = "compute"
+    BATCH_AND_COMPUTE = "batch and compute"
+    """Of a loop without a DataLoader: nobody sees where making a batch ends."""
+    OPTIMIZER = "optimizer"
+    OTHER = "other"
+    DEVICE_IDLE = "device idle"
+    """Nothing runs: data, launches or waits for the device come late."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """One part of a step."""
+
+    part: Part
+    batch_ms: float
+    """Milliseconds per loop batch."""
+    share: float
+    """Of the step by the same clock, 0 to 1."""
+    source: str
+    """Where it was read: "CUDA events", "host clock" or "torch.profiler, 5 steps"."""
+    is_of_sum: bool
+    """Whether it is one of those that add up to the step; the others lie within them or beside them."""
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """Where the time of a loop batch goes; all measured."""
+
+    source: str
+    """The clock whose parts add up: "CUDA events" or "host clock"."""
+    step_ms: float
+    """Of one loop batch, by that clock."""
+    shares: tuple[Share, ...]
+
+    def of(self, part: Part) -> Share | None:
+        """Return the share of a part, None if nothing saw it."""
+        return next((share for share in self.shares if share.part is part), None)
+
+    @property
+    def stall(self) -> Share | None:
+        """Exposed data stall, which every clock shows; None for a loop without a DataLoader."""
+        return self.of(Part.STALL)
+
+    @property
+    def stall_share(self) -> float:
+        """Exposed data stall, as a share of the step; 0 where there is no DataLoader to wait for."""
+        return self.stall.share if self.stall is not None else 0.0
+
+
+@dataclass(frozen=True)
+class Closure:
+    """The loop's time per batch against what either half takes alone: max(Tc, Tl) <= T <= Tc + Tl."""
+
+    step_s: float
+    """T: the whole loop."""
+    compute_s: float
+    """Tc: training on one batch over and over."""
+    loader_s: float
+    """Tl: the loader alone."""
+    slack: float
+    """How far T may lie outside, as a share."""
+    meaning: str | None
+    """Why T lies outside, in words; None when it lies within."""
+
+
+class Bound(StrEnum):
+    """What holds a loop back."""
+
+    DATA = "data"
+    COMPUTE = "compute"
+    HOST = "host"
+    """The host gives a GPU its work too late: launches, Python, synchronisation."""
+    COPIES = "copies"
+    """Batches are copied to the GPU while it computes nothing."""
+    BALANCED = "balanced"
+    """Loader and training take the same time side by side."""
+    EPOCHS = "epochs"
+    """What happens between epochs, not within their steps."""
+    NO_LOADER = "no loader"
+    """The script makes its batches itself, which can't be told from computing."""
+    UNCLEAR = "unclear"
+    """The host waits for data beside a device whose own time nobody saw."""
+
+
+def ratio(dividend: float, divisor: float) -> float | None:
+    """Return the quotient of two times, None where it is no number."""
+    if divisor <= 0:
+        return None
+    quotient = dividend / divisor
+    return quotient if math.isfinite(quotient) else None
+
+
+def attribution(measurement: Measurement) -> Attribution:
+    """Return where a loop batch's time goes: by the device's clock where it was read, else by the host's."""
+    loop, details, device = measurement.loop, measurement.details, measurement.loop.device_parts
+    has_events = device is not None and device.time_s > 0
+    if device is not None and has_events:
+        source, batches, step_s = DEVICE_CLOCK, device.batches, device.time_s / device.batches
+        wait_s, compute_s = device.stall_s, device.compute_s
+        rest = {Part.OPTIMIZER: device.optimizer_s, Part.OTHER: device.other_s}
+    else:
+        parts = loop.parts
+        source, batches, step_s = HOST_CLOCK, loop.steady_batches, loop.step_time_s
+        wait_s, compute_s = parts.data_wait_s, parts.compute_s
+        rest = {Part.OPTIMIZER: parts.optimizer_s, Part.OTHER: parts.other_s}
+    if loop.has_loader:
+        seconds = {Part.STALL: wait_s, Part.COMPUTE: compute_s, **rest}
+    else:
+        seconds = {Part.BATCH_AND_COMPUTE: wait_s + compute_s, **rest}
+    shares = list(_adding_up(seconds, batches, source))
+    if has_events and loop.has_loader:
+        shares.insert(1, _host_wait(loop))
+    if details is not None and details.kernels is not None:
+        shares += _of_kernels(details.kernels, 1000 * step_s)
+    return Attribution(source=source, step_ms=1000 * step_s, shares=tuple(shares))
+
+
+def _adding_up(seconds: dict[Part, float], batches: int, source: str) -> Iterator[Share]:
+    whole_s = sum(seconds.values())
+    for part, part_s in seconds.items():
+        yield Share(part, 1000 * part_s / batches, ratio(part_s, whole_s) or 0.0, source, is_of_sum=True)
+
+
+def _host_wait(loop: LoopMeasurement) -> Share:
+    wait_s = loop.data_wait_s
+    share = min(1.0, ratio(wait_s, loop.steady_time_s) or 0.0)
+    return Share(Part.HOST_WAIT, 1000 * wait_s / loop.steady_batches, share, HOST_CLOCK, is_of_sum=False)
+
+
+def _of_kernels(kernels: KernelWindow, step_ms: float) -> Iterator[Share]:
+    """Yield what only a trace sees. Kernels and copies last as long untraced; gaps are what they leave."""
+    source = _trace_source(kernels)
+    if kernels.h2d_s is not None:
+        copy_ms = 1000 * kernels.h2d_s / kernels.batches
+        yield Share(Part.H2D, copy_ms, min(1.0, ratio(copy_ms, step_ms) or 0.0), source, is_of_sum=False)
+    if kernels.device_busy_s is not None:
+        idle_ms = max(0.0, step_ms - 1000 * kernels.device_busy_s / kernels.batches)
+        yield Share(Part.DEVICE_IDLE, idle_ms, ratio(idle_ms, step_ms) or 0.0, source, is_of_sum=False)
+
+
+def _trace_source(kernels: KernelWindow) -> str:
+    return f"torch.profiler, {kernels.batches:,} {'batch' if kernels.batches == 1 else 'batches'}"
+
+
+def floors_of(measurement: Measurement) -> LoopFloors | None:
+    """Return what either half of the loop took alone, None where that was not looked at."""
+    return measurement.details.floors if measurement.details else None
+
+
+def closure(measurement: Measurement) -> Closure | None:
+    """Return whether the loop's halves account for its time, None unless both were measured alone."""
+    floors = floors_of(measurement)
+    if floors is None or floors.compute_step_s is None or floors.loader_step_s is None:
+        return None
+    loop = measurement.loop
+    slack = max(_LEAST_SLACK, loop.rate_interval_relative or 0.0)
+    step_s, compute_s, loader_s = loop.step_time_s, floors.compute_step_s, floors.loader_step_s
+    meaning = None
+    if step_s > (compute_s + loader_s) * (1 + slack):
+        meaning = _slower_together(loop)
+    elif step_s < max(compute_s, loader_s) * (1 - slack):
+        slower = "the training" if compute_s >= loader_s else "the loader"
+        meaning = (
+            f"{slower} alone was slower than the whole loop: its figure is too high, so gains are too low"
+        )
+    return Closure(step_s, compute_s, loader_s, slack, meaning)
+
+
+def _slower_together(loop: LoopMeasurement) -> str:
+    if loop.num_workers:
+        return (
+            "loader and training disturb each other when they run together: they share CPU cores, or "
+            "memory bandwidth"
+        )
+    return (
+        "each is slower after the other than by itself: caches and threads are cold by then, or another "
+        "program was at work"
+    )
+
+
+def closure_text(seen: Closure) -> str:
+    """Return the figures of a closure: "loop 10.0 ms per batch, training alone 8.00 ms, loader alone ..."."""
+    return (
+        f"the loop takes {rate_text(1000 * seen.step_s)} ms per batch, training alone "
+        f"{rate_text(1000 * seen.compute_s)} ms, the loader alone {rate_text(1000 * seen.loader_s)} ms"
+    )
+
+
+def is_own_clock(measurement: Measurement) -> bool:
+    """Return whether the attribution is by the clock of the device that trains."""
+    device_parts = measurement.loop.device_parts
+    has_events = device_parts is not None and device_parts.time_s > 0
+    return has_events or measurement.loop.device.type == "cpu"
+
+
+def bound(measurement: Measurement, telemetry: Telemetry | None = None) -> Bound:
+    """Return what holds the loop back.
+
+    Args:
+        measurement: of the loop.
+        telemetry: of the same trial: where no trace was made, NVML shows whether the device idled.
+    """
+    stall_share, copies_share = attribution(measurement).stall_share, copies_alone_share(measurement)
+    idle_share = idle_for_host(measurement, telemetry)
+    host_share = idle_share or 0.0
+    if boundary_share(measurement.loop) > max(_EPOCHS_SHARE, stall_share, host_share):
+        return Bound.EPOCHS
+    if host_share > max(_CLEAR_IDLE_SHARE, stall_share, copies_share):
+        return Bound.HOST
+    if copies_share > max(_COPIES_SHARE, stall_share):
+        return Bound.COPIES
+    stalls = stall_share > CLEAR_STALL_SHARE
+    if not is_own_clock(measurement) and stalls:
+        return _by_floors(measurement) or Bound.UNCLEAR
+    if stalls:
+        return Bound.DATA
+    if idle_share is None and _launches_all_the_time(measurement.loop):
+        return Bound.HOST
+    if not measurement.loop.has_loader:
+        return Bound.NO_LOADER
+    return Bound.BALANCED if _by_floors(measurement) is Bound.BALANCED else Bound.COMPUTE
+
+
+def boundary_share(loop: LoopMeasurement) -> float:
+    """Return the share of an epoch that goes by at its boundary; 0 where that is not known."""
+    if loop.epoch_time_s is None or loop.boundary_s is None:
+        return 0.0
+    return max(0.0, ratio(loop.boundary_s, loop.epoch_time_s) or 0.0)
+
+
+def drained_share(loop: LoopMeasurement) -> float:
+    """Return the share of batches at whose end the device had nothing left to do; 0 on a CPU."""
+    parts = loop.device_parts
+    if parts is None or loop.device.type != "cuda":
+        return 0.0
+    return min(1.0, parts.drained_batches / parts.batches)
+
+
+def device_busy_s(measurement: Measurement) -> float | None:
+    """Return the seconds per batch in which the device works, by a trace; None without one."""
+    kernels = measurement.details.kernels if measurement.details else None
+    if kernels is None or kernels.device_busy_s is None:
+        return None
+    return kernels.device_busy_s / kernels.batches
+
+
+def idle_for_host(measurement: Measurement, telemetry: Telemetry | None = None) -> float | None:
+    """Return the share of the step in which a GPU had nothing to do though its data was there.
+
+    A trace shows it. Without one NVML does, but not whom the GPU waited for: it must also have run dry in
+    most batches, which a script that reads its loss in each step brings about by itself.
+
+    Returns:
+        None without either.
+    """
+    loop = measurement.loop
+    if loop.device.type != "cuda":
+        return 0.0
+    busy_s = device_busy_s(measurement)
+    busy_share = nvml_busy_share(telemetry) if busy_s is None else ratio(busy_s, loop.step_time_s)
+    if busy_share is None:
+        return None
+    if busy_s is None and drained_share(loop) < DRAINED_SHARE:
+        return 0.0
+    return max(0.0, 1 - busy_share - attribution(measurement).stall_share)
+
+
+def _launches_all_the_time(loop: LoopMeasurement) -> bool:
+    """Return whether the device ran dry in most batches while the host was at work, not waiting for it."""
+    launching = ratio(loop.parts.compute_s + loop.parts.optimizer_s, loop.steady_time_s) or 0.0
+    return drained_share(loop) >= DRAINED_SHARE and launching >= _LAUNCHING_SHARE
+
+
+def nvml_busy_share(telemetry: Telemetry | None) -> float | None:
+    """Return the share of the steady window in which a kernel ran on the busiest GPU; None if unknown."""
+    if telemetry is None or not telemetry.is_of_steady_window:
+        return None
+    readings = (gpu.utilization_percent for gpu in telemetry.gpus if gpu.is_used)
+    return max((percent / 100 for percent in readings if percent is not None), default=None)
+
+
+def copies_alone_share(measurement: Measurement) -> float:
+    """Return the share of the step in which a GPU only copied from and to the host; 0 if unknown."""
+    kernels = measurement.details.kernels if measurement.details else None
+    if kernels is None or kernels.copies_alone_s is None:
+        return 0.0
+    return min(1.0, ratio(kernels.copies_alone_s / kernels.batches, measurement.loop.step_time_s) or 0.0)
+
+
+def _by_floors(measurement: Measurement) -> Bound | None:
+    """Return which half is longer when each runs alone, None where that is not known."""
+    seen = closure(measurement)
+    if seen is None:
+        return None
+    longer_s = max(seen.compute_s, seen.loader_s)
+    is_hidden = longer_s >= (1 - _BALANCED) * seen.step_s
+    if is_hidden and min(seen.compute_s, seen.loader_s) >= (1 - _BALANCED) * longer_s:
+        return Bound.BALANCED
+    return Bound.DATA if seen.loader_s > seen.compute_s else Bound.COMPUTE

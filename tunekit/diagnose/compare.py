@@ -1,0 +1,155 @@
+"""Runs set against the first of them: factors, regressions, what the machines differ by. Pure."""
+
+from collections.abc import Mapping, Sequence
+from statistics import geometric_mean
+
+from tunekit.diagnose.registry import findings_of, worst_first
+from tunekit.diagnose.side import SAME, Pair, Side
+from tunekit.recommend.noise import mean_interval, unpaired_factor
+from tunekit.recommend.ram_buffer import measured_sample, ram_buffer
+from tunekit.recommend.tiers import base_ram_bytes
+from tunekit.recommend.time_breakdown import (
+    DEVICE_PARTS,
+    HOST_PARTS,
+    SAMPLES,
+    Seconds,
+    have_device_parts,
+    mean_s,
+)
+from tunekit.records.comparison import AgainstReference, ComparedRun, RunComparison, TimePart
+from tunekit.records.interval import Interval
+from tunekit.records.measurement import LoopMeasurement
+
+BETWEEN_EPOCHS = "between epochs"
+"""The part of the time that is not in the steady window, and is in the rate."""
+
+
+def compare_runs(sides: Sequence[Side], tolerance: float, tunekit_version: str) -> RunComparison:
+    """Return runs side by side, each but the first set against the first.
+
+    A regression is a rate that is significantly lower than the reference's, and by more than the tolerance.
+    Where too few processes ran to say, there is none, and a finding says what would decide it.
+
+    Args:
+        sides: the reference first; two at least.
+        tolerance: how much slower a run may be, as a share of the reference's rate.
+        tunekit_version: of the one that compares.
+
+    Raises:
+        ValueError: a side has nothing measured, or there are fewer than two.
+    """
+    by_device = have_device_parts(one.loop for side in sides for one in side.measured)
+    parts = DEVICE_PARTS if by_device else HOST_PARTS
+    runs = tuple(_compared_run(side, parts) for side in sides)
+    against = tuple(
+        _against(Pair(sides[0], side, tolerance), runs[0], shown)
+        for side, shown in zip(sides[1:], runs[1:], strict=True)
+    )
+    return RunComparison(
+        tunekit_version=tunekit_version,
+        tolerance=tolerance,
+        has_regression=any(one.is_regression for one in against),
+        clock="device" if by_device else "host",
+        runs=runs,
+        against=against,
+    )
+
+
+def _against(pair: Pair, before: ComparedRun, after: ComparedRun) -> AgainstReference:
+    reference, other, factor = pair.reference, pair.other, pair.factor
+    own = relative = None
+    if pair.is_same_training and not (reference.is_baseline and other.is_baseline):
+        own = unpaired_factor(
+            other.baseline_rates,
+            reference.baseline_rates,
+            other.run.noise_floor,
+            reference.run.noise_floor,
+        )
+        relative = unpaired_factor(other.speedups_by_round, reference.speedups_by_round)
+    verdict = pair.verdict_on(factor)
+    changed = after.config.model_dump()
+    return AgainstReference(
+        name=other.name,
+        rate_ratio=geometric_mean(other.rates) / geometric_mean(reference.rates),
+        factor=factor,
+        verdict=verdict,
+        baseline_factor=own,
+        baseline_verdict=pair.verdict_on(own),
+        relative_factor=relative,
+        relative_verdict=pair.verdict_on(relative),
+        machine_explains=_machine_explains(pair, own, relative),
+        changed_knobs=tuple(
+            knob for knob, value in before.config.model_dump().items() if value != changed[knob]
+        ),
+        reserved_ratio=pair.reserved_ratio,
+        is_regression=verdict == "slower" and factor is not None and factor.value < 1 - pair.tolerance,
+        findings=worst_first(findings_of(pair)),
+    )
+
+
+def _machine_explains(pair: Pair, own: Interval | None, relative: Interval | None) -> bool:
+    """Return whether the baselines differ the same way, and the configs beside their baselines do not."""
+    factor, verdict = pair.factor, pair.verdict_on(pair.factor)
+    if factor is None or own is None or verdict != pair.verdict_on(own) or verdict == SAME:
+        return False
+    if relative is not None:
+        return pair.verdict_on(relative) == SAME
+    return factor.low <= own.high and own.low <= factor.high
+
+
+def _compared_run(side: Side, parts: Mapping[str, Seconds]) -> ComparedRun:
+    """Return what is shown of one run.
+
+    Args:
+        side: the run.
+        parts: those of the time, by the clock that all runs have.
+
+    Raises:
+        ValueError: it has no measured process, or its config is unknown.
+    """
+    run, config, measured = side.run, side.config, side.measured
+    if not measured or config is None:
+        raise ValueError(f"{side.folder} has nothing measured to compare; choose another tier")
+    rate = mean_interval(side.rates, run.noise_floor)
+    base_bytes = max(base_ram_bytes(one) for one in measured)
+    buffer = ram_buffer(config, measured_sample(config, measured), base_bytes, run.rank_host)
+    epoch_samples = side.loop.epoch_samples_total
+    own = side.baseline_rates
+    return ComparedRun(
+        name=side.name,
+        folder=side.folder,
+        created_at=run.created_at,
+        measured_on=run.measured_on,
+        device=side.loop.device.name,
+        tier=side.chosen.tier if side.chosen else None,
+        config=config,
+        rates_samples_per_s=tuple(side.rates),
+        rate_samples_per_s=rate,
+        it_per_s=mean_interval([one.loop.epoch_it_per_s for one in measured], run.noise_floor),
+        epoch_time_s=epoch_samples / rate.value if epoch_samples else None,
+        objective=run.options.objective,
+        speedup=side.chosen.speedup if side.chosen and not side.is_baseline else None,
+        is_baseline=side.is_baseline,
+        baseline_rate_samples_per_s=mean_interval(own, run.noise_floor) if own else None,
+        noise_floor=run.noise_floor,
+        peak_reserved_bytes=side.peak_reserved_bytes,
+        device_memory_bytes=side.loop.device.memory_bytes,
+        base_ram_bytes=base_bytes,
+        buffer_bytes=buffer.size_bytes,
+        buffer_verdict=None if buffer.verdict is None else buffer.verdict.value,
+        time_parts=_time_parts([one.loop for one in measured], parts),
+    )
+
+
+def _time_parts(loops: Sequence[LoopMeasurement], parts: Mapping[str, Seconds]) -> tuple[TimePart, ...]:
+    """Return where the time for 1,000 samples goes: the steady window's parts, and what epochs' ends cost."""
+    shown = [TimePart(name=name, seconds=mean_s(loops, seconds)) for name, seconds in parts.items()]
+    if any(loop.boundary_s is not None and loop.epoch_samples is not None for loop in loops):
+        shown.append(TimePart(name=BETWEEN_EPOCHS, seconds=mean_s(loops, _between_epochs_s)))
+    return tuple(shown)
+
+
+def _between_epochs_s(loop: LoopMeasurement) -> float:
+    if loop.epoch_samples_total is None:
+        return 0.0
+    return SAMPLES * (loop.boundary_s or 0.0) / loop.epoch_samples_total

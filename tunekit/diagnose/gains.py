@@ -1,0 +1,107 @@
+"""What mending a cause could bring at most, as a factor of the present rate; all predicted. Pure."""
+
+from tunekit.diagnose.attribution import (
+    attribution,
+    copies_alone_share,
+    device_busy_s,
+    floors_of,
+    is_own_clock,
+    ratio,
+)
+from tunekit.records.measurement import LoopMeasurement, Measurement
+
+
+def without(measurement: Measurement, saved_s: float) -> float | None:
+    """Return the factor by which the rate grows when each batch takes saved_s less; None if unbounded."""
+    step_s = measurement.loop.step_time_s
+    return _of_rate(measurement.loop, ratio(step_s, step_s - saved_s))
+
+
+def data_gain(measurement: Measurement) -> float | None:
+    """Return what data that costs no time would bring: T/Tc, or T/(T - stall) without floors.
+
+    Returns:
+        None beside a device whose own stall nobody saw, and where nothing but stall was seen.
+    """
+    floors = floors_of(measurement)
+    if floors is not None and floors.compute_step_s is not None:
+        return _of_rate(measurement.loop, ratio(measurement.loop.step_time_s, floors.compute_step_s))
+    if not is_own_clock(measurement):
+        return None
+    return _of_rate(measurement.loop, ratio(1.0, 1.0 - attribution(measurement).stall_share))
+
+
+def workers_gain(measurement: Measurement, workers: int) -> float | None:
+    """Return what so many workers could bring at most: T / max(Tc, Tl shared among them).
+
+    They make batches as much faster as they are more, at best. Tl is the loader's floor, else what its
+    processes took for a batch; without either it is `data_gain`.
+    """
+    gain, loader_s = data_gain(measurement), loader_alone_s(measurement)
+    if loader_s is None:
+        return gain
+    loop = measurement.loop
+    shared_s = loader_s * max(1, loop.num_workers) / workers
+    return capped(gain, _of_rate(loop, ratio(loop.step_time_s, shared_s)))
+
+
+def loader_alone_s(measurement: Measurement) -> float | None:
+    """Return seconds per batch of the loader alone: its floor, else its processes' time; None if unknown."""
+    floors, work = floors_of(measurement), measurement.loop.loader_work
+    if floors is not None and floors.loader_step_s is not None:
+        return floors.loader_step_s
+    if work is None or work.batch_s is None:
+        return None
+    return work.batch_s / max(1, measurement.loop.num_workers)
+
+
+def compute_cap(measurement: Measurement) -> float | None:
+    """Return what training that costs no time would bring: T/Tl; None without the loader's floor."""
+    floors = floors_of(measurement)
+    if floors is None or floors.loader_step_s is None:
+        return None
+    return _of_rate(measurement.loop, ratio(measurement.loop.step_time_s, floors.loader_step_s))
+
+
+def launch_gain(measurement: Measurement) -> float | None:
+    """Return what a device without gaps between its kernels would bring; None without a trace.
+
+    Tracing widens the gaps: counted is what an untraced step leaves beside the device's work.
+    """
+    busy_s = device_busy_s(measurement)
+    if busy_s is None:
+        return None
+    idle_s = max(0.0, measurement.loop.step_time_s - busy_s)
+    return capped(without(measurement, idle_s), compute_cap(measurement))
+
+
+def copy_gain(measurement: Measurement) -> float | None:
+    """Return what copies that all run beside kernels would bring, as long as those cover them."""
+    saved_s = copies_alone_share(measurement) * measurement.loop.step_time_s
+    return capped(without(measurement, saved_s), compute_cap(measurement))
+
+
+def boundary_gain(loop: LoopMeasurement, saved_s: float) -> float | None:
+    """Return what an epoch that takes saved_s less would bring; None without an epoch length."""
+    epoch_s = loop.epoch_time_s
+    if epoch_s is None:
+        return None
+    factor = ratio(epoch_s, epoch_s - saved_s)
+    return None if factor is None else max(1.0, factor)
+
+
+def capped(gain: float | None, cap: float | None) -> float | None:
+    """Return the smaller of two bounds that may be unknown; None where the gain itself is."""
+    return gain if gain is None or cap is None else min(gain, cap)
+
+
+def _of_rate(loop: LoopMeasurement, steady: float | None) -> float | None:
+    """Return a factor of the steady rate as one of the rate over whole epochs, whose boundaries stay."""
+    if steady is None:
+        return None
+    steady = max(1.0, steady)
+    epoch_s, boundary_s = loop.epoch_time_s, max(0.0, loop.boundary_s or 0.0)
+    if epoch_s is None or not 0 < boundary_s < epoch_s:
+        return steady
+    whole = ratio(epoch_s, (epoch_s - boundary_s) / steady + boundary_s)
+    return steady if whole is None else min(steady, max(1.0, whole))

@@ -1,0 +1,285 @@
+"""CPUs, memory, /dev/shm and the sandbox: what the machine grants against what training asks for."""
+
+from tunekit.diagnose.machine import Machine
+from tunekit.diagnose.registry import ERROR, INFO, WARNING, Hit, Hits, check
+from tunekit.memory.ram import (
+    SAFE_BUFFER_SHARE,
+    RamVerdict,
+    buffer_bytes,
+    buffer_verdict,
+    fits_shm,
+    queue_bytes,
+    shm_text,
+)
+from tunekit.units import GIB, MIB, bytes_text, count_text
+
+_DOCKER_SHM_BYTES = 64 * MIB
+"""Docker's default for /dev/shm."""
+_SMALL_SHM_BYTES = 512 * MIB
+"""One batch of 256 ImageNet pictures in fp32 is 147 MiB, and a queue holds several."""
+_FULL_SHM_SHARE = 0.5
+_LOW_RAM_SHARE = 0.2
+_ALL_RAM_SHARE = 0.98
+"""A cgroup that grants this much of the machine's memory limits nothing that matters."""
+_BUSY_SHARE = 0.5
+_BUSY_LOAD = 1.5
+"""One process that has just ended, such as a training of tunekit's own, still makes a load of about 1."""
+_USUAL_OPEN_FILES = 1024
+_MANY_WORKERS = 8
+_USUAL_SHM_GIB = 8
+"""What a container is usually given when Docker's default is too small."""
+
+
+def _may_use_workers(machine: Machine) -> bool:
+    return machine.loader is None or machine.loader.num_workers > 0
+
+
+@check(
+    "no-shm", (ERROR, WARNING), "there is no /dev/shm, through which loader workers hand over their batches"
+)
+def _no_shm(machine: Machine) -> Hits:
+    if machine.host.shm_bytes is None and _may_use_workers(machine):
+        yield Hit(
+            "/dev/shm is not mounted",
+            "mount a tmpfs at /dev/shm, or load with num_workers 0",
+            severity=ERROR if machine.loader else WARNING,
+        )
+
+
+@check(
+    "small-shm",
+    (ERROR, WARNING),
+    "/dev/shm has too little room for the loader's full queue: workers die with a bus error",
+)
+def _small_shm(machine: Machine) -> Hits:
+    host, loader = machine.host, machine.loader
+    if host.shm_bytes is None or not _may_use_workers(machine):
+        return
+    if loader is not None and loader.batch_bytes is not None:
+        queued_bytes = loader.processes * queue_bytes(loader, loader.batch_bytes)
+        if not fits_shm(queued_bytes, host):
+            queues = f"{count_text(loader.num_workers, 'worker')} x prefetch {loader.prefetch_factor} + 1"
+            ranks = f" x {loader.processes} processes" if loader.processes > 1 else ""
+            yield Hit(
+                f"({queues}){ranks} batches of {bytes_text(loader.batch_bytes)} are "
+                f"{bytes_text(queued_bytes)} (predicted); /dev/shm has {shm_text(host)}",
+                _bigger_shm(queued_bytes + (host.shm_used_bytes or 0)),
+                queued_bytes,
+            )
+    elif host.shm_bytes < _SMALL_SHM_BYTES:
+        usual = ", Docker's default" if host.shm_bytes == _DOCKER_SHM_BYTES else ""
+        yield Hit(
+            f"/dev/shm has {bytes_text(host.shm_bytes)}{usual}",
+            _bigger_shm(0),
+            host.shm_bytes,
+            message="/dev/shm is small: loader workers that fill it die with a bus error",
+            severity=WARNING,
+        )
+
+
+def _bigger_shm(needed_bytes: int) -> str:
+    gib = max(_USUAL_SHM_GIB, -(-needed_bytes // GIB))
+    return (
+        f"start the container with --ipc=host or --shm-size={gib}g (Kubernetes: an emptyDir of medium Memory "
+        "at /dev/shm), or load with fewer workers or a smaller prefetch"
+    )
+
+
+@check(
+    "large-buffer",
+    (ERROR, WARNING),
+    "the loader's buffer leaves little memory for the page cache, forks and spikes",
+)
+def _large_buffer(machine: Machine) -> Hits:
+    loader, limit_bytes = machine.loader, machine.host.ram_limit_bytes
+    if loader is None or loader.waiting_bytes is None:
+        return
+    buffered_bytes = loader.processes * buffer_bytes(loader, loader.waiting_bytes)
+    verdict = buffer_verdict(buffered_bytes, 0, limit_bytes)
+    if verdict is not RamVerdict.SAFE:
+        is_fatal = verdict is RamVerdict.OOM
+        yield Hit(
+            f"{bytes_text(buffered_bytes)} (predicted) are {buffered_bytes / limit_bytes:.0%} of the "
+            f"{bytes_text(limit_bytes)} that may be used; safe is up to {SAFE_BUFFER_SHARE:.0%}",
+            "fewer workers, a smaller prefetch_factor or a smaller batch",
+            buffered_bytes,
+            message="the loader's buffer alone is out of memory" if is_fatal else None,
+            severity=ERROR if is_fatal else WARNING,
+        )
+
+
+@check("shm-in-use", WARNING, "much of /dev/shm is taken before training has started")
+def _shm_in_use(machine: Machine) -> Hits:
+    size_bytes, used_bytes = machine.host.shm_bytes, machine.host.shm_used_bytes
+    if size_bytes and used_bytes is not None and used_bytes > _FULL_SHM_SHARE * size_bytes:
+        yield Hit(
+            f"{bytes_text(used_bytes)} of {bytes_text(size_bytes)} are used",
+            "look at `ls -l /dev/shm`: killed trainings leave torch_* files; remove those of the dead",
+            used_bytes,
+        )
+
+
+@check(
+    "more-workers-than-cpus",
+    WARNING,
+    "more loader workers than CPUs: they wait for each other and for the training process",
+)
+def _more_workers_than_cpus(machine: Machine) -> Hits:
+    loader, cpus = machine.loader, machine.host.cpus
+    if loader is None or loader.total_workers <= cpus:
+        return
+    ranks = f" in each of {loader.processes} processes" if loader.processes > 1 else ""
+    yield Hit(
+        f"{count_text(loader.num_workers, 'worker')}{ranks}, {count_text(cpus, 'CPU')} that may be used",
+        f"use at most {count_text(cpus // loader.processes, 'worker')}{ranks}; "
+        "`tunekit search` finds the best"
+        if cpus >= loader.processes
+        else f"start at most {count_text(cpus, 'process', 'processes')} with 1 worker each, or load with "
+        "workers 0",
+        loader.total_workers,
+    )
+
+
+@check("fewer-cpus-than-seen", INFO, "fewer CPUs may be used than os.cpu_count() says")
+def _fewer_cpus_than_seen(machine: Machine) -> Hits:
+    host = machine.host
+    if host.cpus >= host.cpus_total:
+        return
+    reasons = []
+    if host.cpus_affinity is not None and host.cpus_affinity < host.cpus_total:
+        reasons.append(f"affinity allows {host.cpus_affinity}")
+    if host.cpu_quota is not None and host.cpu_quota < host.cpus_total:
+        reasons.append(f"the cgroup's quota is {host.cpu_quota:g}")
+    yield Hit(
+        ", ".join(reasons) or None,
+        "take len(os.sched_getaffinity(0)) and the quota instead, or name the workers in the config",
+        host.cpus,
+        message=(
+            f"{host.cpus} of {host.cpus_total} CPUs may be used; scripts that take os.cpu_count() "
+            "for their workers start too many"
+        ),
+    )
+
+
+@check("cgroup-below-host-ram", INFO, "the container may use less memory than `free` and /proc/meminfo show")
+def _cgroup_below_host_ram(machine: Machine) -> Hits:
+    limit_bytes, total_bytes = machine.host.ram_limit_bytes, machine.host.ram_total_bytes
+    if limit_bytes < _ALL_RAM_SHARE * total_bytes:
+        yield Hit(
+            f"the cgroup grants {bytes_text(limit_bytes)} of {bytes_text(total_bytes)}; "
+            "beyond it the kernel kills a process",
+            "plan with the limit: tunekit does",
+            limit_bytes,
+        )
+
+
+@check(
+    "low-free-ram",
+    WARNING,
+    "little memory is free: the loader's buffer and the page cache will compete for it",
+)
+def _low_free_ram(machine: Machine) -> Hits:
+    free_bytes, limit_bytes = machine.host.ram_available_bytes, machine.host.ram_limit_bytes
+    if free_bytes is not None and free_bytes < _LOW_RAM_SHARE * limit_bytes:
+        yield Hit(
+            f"{bytes_text(free_bytes)} of {bytes_text(limit_bytes)} are available",
+            "end what else runs here: `ps aux --sort -rss | head`",
+            free_bytes,
+        )
+
+
+@check(
+    "ram-below-gpu-memory",
+    INFO,
+    "the machine has less memory than its GPUs: checkpoints may not fit while they are written",
+)
+def _ram_below_gpu_memory(machine: Machine) -> Hits:
+    sizes = [gpu.memory_bytes for gpu in machine.nvidia_gpus if gpu.memory_bytes]
+    if machine.host.ram_limit_bytes < sum(sizes):
+        yield Hit(
+            f"{bytes_text(machine.host.ram_limit_bytes)} RAM, {bytes_text(sum(sizes))} on "
+            f"{count_text(len(sizes), 'GPU')}",
+            "save sharded or per rank, and load with mmap=True",
+        )
+
+
+@check(
+    "busy-cpus",
+    (WARNING, INFO),
+    "the machine is at work already: figures measured now would be noisy and too low",
+)
+def _busy_cpus(machine: Machine) -> Hits:
+    load, cpus = machine.host.load_average, machine.host.cpus_total
+    if load is None or load <= _BUSY_SHARE * cpus:
+        return
+    is_busy = load > _BUSY_LOAD
+    yield Hit(
+        f"load average {load:.1f} over the last minute, {count_text(cpus, 'CPU')}",
+        "measure when it is quiet: `top` shows who is at work",
+        load,
+        message=None
+        if is_busy
+        else "the machine may be at work, or just has been: the load average falls slowly",
+        severity=WARNING if is_busy else INFO,
+    )
+
+
+@check("numa", INFO, "the CPUs are in several NUMA nodes: a loader on the far one feeds the GPU more slowly")
+def _numa(machine: Machine) -> Hits:
+    host = machine.host
+    nodes = {gpu.index: gpu.numa_node for gpu in host.accelerators if gpu.numa_node is not None}
+    if (host.numa_nodes or 1) > 1 and nodes:
+        index, node = next(iter(nodes.items()))
+        yield Hit(
+            f"{host.numa_nodes} nodes; " + ", ".join(f"GPU {gpu} on node {at}" for gpu, at in nodes.items()),
+            f"for GPU {index}: numactl --cpunodebind={node} --membind={node} python train.py",
+        )
+
+
+@check("few-open-files", INFO, "workers pass every tensor as an open file, and few may be open")
+def _few_open_files(machine: Machine) -> Hits:
+    limit, loader = machine.host.open_files_limit, machine.loader
+    workers = loader.total_workers if loader else machine.host.cpus
+    if limit is not None and limit <= _USUAL_OPEN_FILES and workers >= _MANY_WORKERS:
+        who = f"{workers} workers" if loader else f"a worker for each CPU would be {workers}"
+        yield Hit(f"ulimit -n is {limit}; {who}", "ulimit -n 65536 before training", limit)
+
+
+@check("cpu-powersave", INFO, "the CPUs may run below their clock")
+def _cpu_powersave(machine: Machine) -> Hits:
+    if machine.host.cpu_governor == "powersave":
+        yield Hit(
+            "the scaling governor is powersave",
+            "cpupower frequency-set -g performance, if the machine is yours",
+        )
+
+
+def _why_no_overlay(machine: Machine) -> str:
+    reasons = machine.host.sandbox.reasons if machine.host.sandbox else {}
+    return "; ".join(f"{kind}: {reason}" for kind, reason in reasons.items())
+
+
+@check(
+    "sandbox-landlock",
+    INFO,
+    "trials can't write outside their folders: programs other than Python get an error",
+)
+def _sandbox_landlock(machine: Machine) -> Hits:
+    if machine.host.sandbox is not None and machine.host.sandbox.kind == "landlock":
+        yield Hit(
+            f"Landlock holds here, an overlay does not ({_why_no_overlay(machine)})",
+            "allow user namespaces or CAP_SYS_ADMIN to let every program of a trial write to a layer",
+        )
+
+
+@check(
+    "no-sandbox",
+    WARNING,
+    "only the agent's file guard protects your files: programs other than Python get past it",
+)
+def _no_sandbox(machine: Machine) -> Hits:
+    if machine.host.sandbox is not None and machine.host.sandbox.kind == "none":
+        yield Hit(
+            f"neither an overlay nor Landlock holds here ({_why_no_overlay(machine)})",
+            "allow user namespaces, or Landlock (Linux 5.13) in the container's seccomp profile",
+        )

@@ -1,0 +1,234 @@
+"""A measured training loop, as its checks see it, and all that they find of it."""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from tunekit.diagnose.attribution import (
+    Attribution,
+    Bound,
+    Closure,
+    Part,
+    attribution,
+    bound,
+    closure,
+    floors_of,
+    ratio,
+)
+from tunekit.diagnose.knob_words import set_knob
+from tunekit.diagnose.registry import findings_of, worst_first
+from tunekit.records.attribution import LoaderWork
+from tunekit.records.config import TrainConfig
+from tunekit.records.details import Details
+from tunekit.records.finding import Finding
+from tunekit.records.host import Host
+from tunekit.records.measurement import LoopMeasurement, Measurement
+from tunekit.records.profile import Profile
+from tunekit.records.target import Discovery, Target
+from tunekit.records.telemetry import GpuTelemetry, Telemetry
+from tunekit.records.trial import TrialRecord
+from tunekit.trial.binding_syntax import BoundValue
+
+_FIRST_WORKERS = 4
+"""Where nobody timed a batch: it hides loading that takes up to four times as long as the step."""
+
+_ALL_CPUS_SHARE = 0.9
+"""CPUs that work this much have nothing to give."""
+
+_WAITS_SHARE = 0.4
+"""Of making a batch on a CPU: below it, making is mostly waiting, and more processes can wait at once."""
+
+_MOST_WAITING_WORKERS = 16
+"""Each still takes memory and a process."""
+
+
+@dataclass(frozen=True)
+class LoopFacts:
+    """What one trial is known to be."""
+
+    record: TrialRecord
+    """A measured one; of one that failed nothing but its config can be asked."""
+    target: Target
+    """The command, in whose terms the remedies are."""
+    discovery: Discovery | None
+    """What the baseline learnt of it."""
+    host: Host
+    """One rank's share of the machine."""
+    profile: Profile | None
+    """Of the device that the trial ran on; None if no profile has its name."""
+
+    @property
+    def measurement(self) -> Measurement:
+        """What the trial measured."""
+        assert self.record.measurement is not None, "a trial that failed has no findings"
+        return self.record.measurement
+
+    @property
+    def config(self) -> TrainConfig | None:
+        """Its knobs; None if they could not be read."""
+        return self.record.config
+
+    @property
+    def telemetry(self) -> Telemetry | None:
+        """What the machine did meanwhile."""
+        return self.record.telemetry
+
+    @property
+    def loop(self) -> LoopMeasurement:
+        """The loop from inside."""
+        return self.measurement.loop
+
+    @property
+    def details(self) -> Details:
+        """What was looked at afterwards; empty where nothing was."""
+        return self.measurement.details or Details()
+
+    @property
+    def work(self) -> LoaderWork | None:
+        """What making batches costs."""
+        return self.loop.loader_work
+
+    @property
+    def batch_s(self) -> float | None:
+        """Mean seconds that one of the loader's processes takes for a batch; None if unknown."""
+        return None if self.work is None else ratio(self.work.time_s, self.work.batches)
+
+    @property
+    def cpu_share(self) -> float | None:
+        """CPU seconds per second of making batches; None if unknown."""
+        return None if self.work is None else ratio(self.work.cpu_s, self.work.time_s)
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the loop trains on a CUDA device."""
+        return self.loop.device.type == "cuda"
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether the model was compiled, or was asked to be."""
+        return bool(self.loop.compile_graphs or (self.config and self.config.compile))
+
+    @cached_property
+    def attribution(self) -> Attribution:
+        """Where the step's time goes."""
+        return attribution(self.measurement)
+
+    @cached_property
+    def closure(self) -> Closure | None:
+        """Whether the halves account for the whole."""
+        return closure(self.measurement)
+
+    @cached_property
+    def bound(self) -> Bound:
+        """What holds the loop back."""
+        return bound(self.measurement, self.telemetry)
+
+    @property
+    def trains_share(self) -> float:
+        """Share of the step that is forward, backward and optimizer."""
+        parts = (self.attribution.of(part) for part in (Part.COMPUTE, Part.OPTIMIZER))
+        return sum(one.share for one in parts if one)
+
+    @property
+    def gpus(self) -> tuple[GpuTelemetry, ...]:
+        """GPUs that the trial computed on; none where figures are not of the steady window."""
+        seen = self.telemetry
+        if seen is None or not seen.is_of_steady_window or not self.is_cuda:
+            return ()
+        return tuple(gpu for gpu in seen.gpus if gpu.is_used)
+
+    @property
+    def making_waits(self) -> bool:
+        """Whether making a batch is mostly waiting, for storage, a network or a sleep, not computing.
+
+        The loop's own process is timed in its one thread only: a data set may decode in others.
+        """
+        share = self.cpu_share
+        cores = self.telemetry.host.cpu_cores if self.telemetry is not None else None
+        if self.loop.num_workers == 0 and cores is not None and cores > 1.0:
+            return False
+        return share is not None and share < _WAITS_SHARE and not self.cpus_are_taken
+
+    @property
+    def cpus_are_taken(self) -> bool:
+        """Whether the training itself uses every CPU that it may, by the parent's look at its processes."""
+        if self.telemetry is None or self.telemetry.host.cpu_cores is None:
+            return False
+        return self.telemetry.host.cpu_cores >= _ALL_CPUS_SHARE * self.host.cpus * self.loop.world_size
+
+    @property
+    def more_workers(self) -> int | None:
+        """A number of workers that could keep up with the training; None where the CPUs carry no more."""
+        present = self.loop.num_workers
+        wanted = present + 1 if present else _FIRST_WORKERS
+        floors = floors_of(self.measurement)
+        step_s = self.loop.step_time_s * (1 - self.attribution.stall_share)
+        if floors is not None and floors.compute_step_s is not None:
+            step_s = floors.compute_step_s
+        needed = ratio(self.batch_s, step_s) if self.batch_s is not None else None
+        if needed is not None:
+            wanted = max(present + 1, math.ceil(needed))
+        # Beside the training process; more where they mostly wait.
+        most = _MOST_WAITING_WORKERS if self.making_waits else max(1, self.host.cpus - 1)
+        return min(wanted, most) if min(wanted, most) > present else None
+
+    @property
+    def suggested_workers(self) -> int | None:
+        """Like `more_workers`, but None where nobody timed how long a batch takes."""
+        return None if self.batch_s is None else self.more_workers
+
+    def set_knob(self, knob: str, value: BoundValue) -> str:
+        """Return words that set a knob where the target keeps it."""
+        return set_knob(self.target, knob, value)
+
+
+@dataclass(frozen=True)
+class TrialGpu:
+    """A GPU that such a trial computed on."""
+
+    called: ClassVar = "the GPU"
+    gpu: GpuTelemetry
+    facts: LoopFacts
+
+    @property
+    def name(self) -> str:
+        """As the driver numbers it."""
+        return f"GPU {self.gpu.index}"
+
+    @property
+    def max_clock_mhz(self) -> float | None:
+        """What the driver says it could do at most."""
+        gpus = (gpu for gpu in self.facts.host.accelerators if gpu.index == self.gpu.index)
+        return next((gpu.state.max_sm_clock_mhz for gpu in gpus if gpu.state), None)
+
+    @property
+    def clock_and_heat(self) -> list[str]:
+        """Mean clock and highest temperature, as far as they are known."""
+        gpu, best_mhz = self.gpu, self.max_clock_mhz
+        parts = []
+        if gpu.sm_clock_mhz is not None:
+            parts.append(f"{gpu.sm_clock_mhz:.0f} MHz" + (f" of {best_mhz:.0f}" if best_mhz else ""))
+        if gpu.max_temperature_c is not None:
+            parts.append(f"up to {gpu.max_temperature_c:.0f} C")
+        return parts
+
+    @property
+    def fall_of_clock(self) -> float | None:
+        """The share of its clock that it lost within the window."""
+        first, last = self.gpu.first_sm_clock_mhz, self.gpu.last_sm_clock_mhz
+        return None if not first or last is None else max(0.0, 1 - last / first)
+
+    @property
+    def rise_c(self) -> float | None:
+        """How much warmer it became within the window."""
+        first, last = self.gpu.first_temperature_c, self.gpu.last_temperature_c
+        return None if first is None or last is None else last - first
+
+
+def loop_findings(facts: LoopFacts) -> list[Finding]:
+    """Return what holds a loop back, what could gain most first; of equal gain, the worst first."""
+    if facts.record.measurement is None:
+        return []
+    found = findings_of(facts, *(TrialGpu(gpu, facts) for gpu in facts.gpus))
+    return sorted(worst_first(found), key=lambda one: -(one.gain or 1.0))

@@ -1,0 +1,289 @@
+"""Training that waits for its data: that it does, what the loader's figures say of why, what epochs cost."""
+
+from statistics import median
+
+from tunekit.diagnose.attribution import Bound, ratio
+from tunekit.diagnose.gains import boundary_gain, capped, data_gain, without, workers_gain
+from tunekit.diagnose.loop import LoopFacts
+from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
+from tunekit.records.config import USUAL_PREFETCH
+from tunekit.units import MIB, bytes_text, count_text, duration_text, rate_text
+
+_COMPUTES_SHARE = 0.7
+"""Of making a batch on a CPU: the rest is too little for storage to matter."""
+_FROM_STORAGE_BYTES_PER_S = 1 * MIB
+"""Less is logs and modules, not a data set."""
+_SLOW_FIRST = 5.0
+_SLOW_FIRST_S = 0.2
+"""A first batch is slow when it is many times the mean, and long enough for its epoch to feel it."""
+_UNPICKLES_SHARE = 0.5
+_FELT_SHARE = 0.05
+"""Of the step, below which mending would not show beyond the noise."""
+_FASTER_DATA = "keep the data on a local disk and in few large files"
+_IMBALANCE = 1.5
+"""Workers of one data set that is shuffled differ by a few percent."""
+_LEAST_BATCHES_EACH = 5
+_LEAST_BATCHES = 20
+"""Fewer say nothing of the slowest hundredth."""
+_TAIL_P99 = 4.0
+_TAIL_SLOWEST = 10.0
+_EXPOSED_SHARE = 0.02
+"""Stalls below it are hidden well enough by what is prefetched."""
+_COSTLY_SHARE = 0.03
+"""Of the epoch; less is within the noise of a good machine."""
+_FEW_PER_WORKER = 3
+"""Batches that each worker should make in an epoch, or starting it takes longer than using it."""
+
+
+@check("data-bound", WARNING, "training waits for its data")
+def _data_bound(facts: LoopFacts) -> Hits:
+    loop, floors, stall = facts.loop, facts.details.floors, facts.attribution.stall
+    if facts.bound is not Bound.DATA or stall is None:
+        return
+    figures = [
+        f"{stall.share:.0%} of each step goes by until its batch is there: {rate_text(stall.batch_ms)} of "
+        f"{rate_text(facts.attribution.step_ms)} ms ({stall.source})"
+    ]
+    if floors is not None and floors.loader_step_s is not None and floors.compute_step_s is not None:
+        samples = loop.steady_samples / loop.steady_batches
+        figures.append(
+            f"the loader alone makes {rate_text(ratio(samples, floors.loader_step_s))} samples/s, training "
+            f"alone takes {rate_text(ratio(samples, floors.compute_step_s))}"
+        )
+    workers = count_text(loop.num_workers, "worker") if loop.num_workers else "num_workers is 0"
+    figures.append(f"{workers}, {count_text(facts.host.cpus, 'CPU')} may be used")
+    yield Hit(
+        "; ".join(figures),
+        _more_or_cheaper(facts),
+        stall.share,
+        _gain(facts),
+        None
+        if loop.num_workers
+        else "the loop loads its data in its own process, so training stands still meanwhile",
+    )
+
+
+def _more_or_cheaper(facts: LoopFacts) -> str:
+    """Return what makes batches come faster, as far as the CPUs go."""
+    more = facts.more_workers
+    cheaper = (
+        "make a batch cheaper: smaller images, fewer or faster transforms, or store the data as the "
+        "transforms leave it"
+    )
+    if facts.loop.num_workers == 0:
+        at_once = ": they wait at the same time" if facts.making_waits else "; then measure again"
+        return f"load in workers: {facts.set_knob('num_workers', more or 1)}{at_once}"
+    if facts.making_waits:
+        return f"{facts.set_knob('num_workers', more)}: they wait at the same time" if more else _FASTER_DATA
+    if more is None or facts.cpus_are_taken:
+        why = "every CPU is at work" if facts.cpus_are_taken else "there are as many workers as CPUs to spare"
+        return f"{why}, so {cheaper}"
+    return f"{facts.set_knob('num_workers', more)}, or {cheaper}"
+
+
+def _gain(facts: LoopFacts) -> float | None:
+    """Return what the remedy could bring: where it is a number of workers, no more than they can make."""
+    more = facts.more_workers
+    if facts.loop.num_workers == 0:
+        return workers_gain(facts.measurement, more or 1)
+    if facts.making_waits and more:
+        return workers_gain(facts.measurement, more)
+    return data_gain(facts.measurement)
+
+
+def _making_text(facts: LoopFacts) -> str | None:
+    """Return what making a batch takes; None where nobody timed it, or nobody waits for it."""
+    work, batch_s, cpu_share = facts.work, facts.batch_s, facts.cpu_share
+    if facts.bound is not Bound.DATA or work is None or batch_s is None or cpu_share is None:
+        return None
+    who = "a worker" if facts.loop.num_workers else "the loop's own process"
+    return (
+        f"making a batch takes {who} {duration_text(batch_s)}, {cpu_share:.0%} of it on a CPU "
+        f"(clocks of the loader's processes over {work.batches:,} batches)"
+    )
+
+
+@check("loader-cpu", WARNING, "making batches is CPU work, and too few CPUs do it")
+def _loader_cpu(facts: LoopFacts) -> Hits:
+    making, cpu_share = _making_text(facts), facts.cpu_share or 0.0
+    if making is None or facts.making_waits:
+        return
+    if cpu_share >= _COMPUTES_SHARE or facts.cpus_are_taken:
+        taken = "; every CPU is at work (telemetry)" if facts.cpus_are_taken else ""
+        yield Hit(making + taken, _more_or_cheaper(facts), cpu_share, _gain(facts))
+
+
+@check("loader-storage", WARNING, "making batches is waiting for storage, not computing")
+def _loader_storage(facts: LoopFacts) -> Hits:
+    making, more = _making_text(facts), facts.more_workers
+    if making is None or not facts.making_waits:
+        return
+    seen = facts.telemetry.host.read_bytes_per_s if facts.telemetry else None
+    reads = seen is not None and seen >= _FROM_STORAGE_BYTES_PER_S
+    wait = ""
+    if more and more > 1:
+        wait = f"{facts.set_knob('num_workers', more)} waits for {more} batches at once, or "
+    yield Hit(
+        making + (f"; {bytes_text(seen)}/s come from storage (/proc/PID/io)" if reads else ""),
+        f"{wait}{_FASTER_DATA}; `tunekit doctor --data PATH` measures the storage",
+        facts.cpu_share,
+        _gain(facts),
+        None
+        if reads
+        else "making batches is waiting, not computing: for a file system, a network, a lock or a sleep",
+    )
+
+
+@check(
+    "first-batch-slow", WARNING, "each worker is slow with its first batch, and each epoch starts new workers"
+)
+def _first_batch_slow(facts: LoopFacts) -> Hits:
+    loop, work, batch_s = facts.loop, facts.work, facts.batch_s
+    if work is None or batch_s is None or not loop.num_workers or loop.persistent_workers:
+        return
+    first_s = ratio(sum(worker.first_batch_s for worker in work.workers), len(work.workers))
+    if first_s is None or first_s < _SLOW_FIRST * batch_s or first_s - batch_s < _SLOW_FIRST_S:
+        return
+    boundary_s = first_s if loop.boundary_s is None else max(0.0, loop.boundary_s)
+    yield Hit(
+        f"{duration_text(first_s)} for the first, {duration_text(batch_s)} for the others (mean of "
+        f"{count_text(len(work.workers), 'worker')}, their own clocks)",
+        f"{facts.set_knob('persistent_workers', True)} keeps what they opened and imported; else open "
+        "less in the data set's first item",
+        first_s,
+        boundary_gain(loop, min(first_s - batch_s, boundary_s)),
+    )
+
+
+@check(
+    "unpickling", WARNING, "the training process itself is busy unpacking the batches that its workers made"
+)
+def _unpickling(facts: LoopFacts) -> Hits:
+    """Find a training process that is at work while it waits for its workers."""
+    loop = facts.loop
+    share = ratio(loop.parts.fetch_cpu_s, loop.parts.data_wait_s)
+    of_step = ratio(loop.parts.fetch_cpu_s, loop.steady_time_s)
+    if not loop.num_workers or share is None or share < _UNPICKLES_SHARE:
+        return
+    if of_step is None or of_step < _FELT_SHARE:
+        return
+    fetch_s = loop.parts.fetch_cpu_s / loop.steady_batches
+    piped_bytes = loop.batch.piped_bytes if loop.batch else None
+    piped = f"; {bytes_text(piped_bytes)} of each batch are no tensors" if piped_bytes else ""
+    advice = (
+        "return tensors from the data set or the collate function, not arrays or lists: they are handed over "
+        "in shared memory"
+        if piped_bytes
+        else "return few large tensors instead of many small ones"
+    )
+    if facts.is_cuda and not loop.pin_memory:
+        advice += f"; {facts.set_knob('pin_memory', True)} moves it to a thread"
+    exposed_s = facts.attribution.stall_share * loop.step_time_s
+    yield Hit(
+        f"{rate_text(1000 * fetch_s)} ms of CPU time per batch, {min(share, 1.0):.0%} of its wait "
+        f"(clock of its thread){piped}",
+        advice,
+        min(share, 1.0),
+        capped(without(facts.measurement, min(fetch_s, exposed_s)), data_gain(facts.measurement)),
+    )
+
+
+@check(
+    "worker-imbalance",
+    (WARNING, INFO),
+    "one worker takes much longer for a batch than the others, and batches come in turn",
+)
+def _worker_imbalance(facts: LoopFacts) -> Hits:
+    workers = facts.work.workers if facts.work else ()
+    means = [one.time_s / one.batches for one in workers if one.batches >= _LEAST_BATCHES_EACH]
+    if not facts.loop.num_workers or len(means) < 2:
+        return
+    slowest_s, usual_s = max(means), median(means)
+    times = ratio(slowest_s, usual_s)
+    if times is None or times < _IMBALANCE:
+        return
+    evened = ratio(slowest_s, sum(means) / len(means))
+    yield Hit(
+        f"{duration_text(slowest_s)} per batch against {duration_text(usual_s)} of the median of "
+        f"{count_text(len(means), 'worker')} (their own clocks)",
+        "give the workers shards of equal cost, or shuffle what each of them reads",
+        times,
+        capped(evened, data_gain(facts.measurement)) if facts.bound is Bound.DATA else None,
+        severity=WARNING if facts.bound is Bound.DATA else INFO,
+    )
+
+
+@check(
+    "batch-time-tail",
+    (WARNING, INFO),
+    "a few batches take far longer than the rest, and those behind them wait in turn",
+)
+def _batch_time_tail(facts: LoopFacts) -> Hits:
+    work, loop = facts.work, facts.loop
+    if work is None or not loop.num_workers or work.batches < _LEAST_BATCHES:
+        return
+    p99 = ratio(work.p99_batch_s, work.median_batch_s)
+    slowest = ratio(work.slowest_batch_s, work.median_batch_s)
+    if p99 is None or slowest is None or (p99 < _TAIL_P99 and slowest < _TAIL_SLOWEST):
+        return
+    if facts.attribution.stall_share < _EXPOSED_SHARE:
+        return
+    longer = facts.set_knob("prefetch_factor", 2 * (loop.prefetch_factor or USUAL_PREFETCH))
+    yield Hit(
+        f"median {duration_text(work.median_batch_s)}, p99 {duration_text(work.p99_batch_s)}, slowest "
+        f"{duration_text(work.slowest_batch_s)} of {work.batches:,} (clocks of the workers); "
+        f"{facts.attribution.stall_share:.0%} of each step is stall ({facts.attribution.source})",
+        f"a longer queue hides them while RAM allows: {longer}; or find the samples that take so long",
+        max(p99, slowest),
+        data_gain(facts.measurement),
+        severity=WARNING if facts.bound is Bound.DATA else INFO,
+    )
+
+
+@check("costly-epochs", WARNING, "a clear share of each epoch goes by at its boundary")
+def _costly_epochs(facts: LoopFacts) -> Hits:
+    loop, epoch_s, boundary_s = facts.loop, facts.loop.epoch_time_s, facts.loop.boundary_s
+    if epoch_s is None or boundary_s is None:
+        return
+    share = ratio(boundary_s, epoch_s)
+    if share is None or share <= _COSTLY_SHARE:
+        return
+    restarts = loop.num_workers > 0 and not loop.persistent_workers
+    if restarts:
+        remedy = f"{facts.set_knob('persistent_workers', True)} keeps the workers from epoch to epoch"
+    elif loop.num_workers:
+        remedy = (
+            "the workers stay, so it is the queue that fills anew, or what the script does between epochs; "
+            "longer epochs have fewer boundaries"
+        )
+    else:
+        remedy = "look at what the script does between epochs; longer epochs have fewer boundaries"
+    yield Hit(
+        f"{duration_text(boundary_s)} at each boundary, {share:.0%} of an epoch of {duration_text(epoch_s)} "
+        f"(host clock, {count_text(loop.boundaries_seen, 'boundary', 'boundaries')} timed)",
+        remedy,
+        share,
+        boundary_gain(loop, boundary_s),
+        "each epoch starts its workers anew, and training waits for them" if restarts else None,
+    )
+
+
+@check("short-epochs", INFO, "an epoch is over before its loader is up to speed")
+def _short_epochs(facts: LoopFacts) -> Hits:
+    loop = facts.loop
+    queue = loop.num_workers * (loop.prefetch_factor or 0)
+    if loop.epoch_batches is None or not loop.num_workers:
+        return
+    if loop.epoch_batches >= max(queue, _FEW_PER_WORKER * loop.num_workers):
+        return
+    fewer = max(1, loop.epoch_batches // _FEW_PER_WORKER)
+    ways = [facts.set_knob("num_workers", fewer)] if fewer < loop.num_workers else []
+    if not loop.persistent_workers:
+        ways.append(facts.set_knob("persistent_workers", True))
+    ways.append("longer epochs, such as a sampler that goes over the data several times")
+    yield Hit(
+        f"{count_text(loop.epoch_batches, 'batch', 'batches')} per epoch; "
+        f"{count_text(loop.num_workers, 'worker')} with prefetch {loop.prefetch_factor} queue {queue:,}",
+        ", or ".join(ways),
+        loop.epoch_batches,
+    )

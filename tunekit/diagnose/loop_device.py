@@ -1,0 +1,348 @@
+"""A training that its device holds up: its work, a host that is late, copies, clocks and memory."""
+
+from tunekit.diagnose.attribution import (
+    Bound,
+    Part,
+    copies_alone_share,
+    drained_share,
+    nvml_busy_share,
+    ratio,
+)
+from tunekit.diagnose.gains import capped, compute_cap, copy_gain, data_gain, launch_gain, without
+from tunekit.diagnose.gpus import POWER_CAP, SLOWDOWNS
+from tunekit.diagnose.loop import LoopFacts, TrialGpu
+from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
+from tunekit.recommend.applicable import can_train_in_fp16
+from tunekit.records.config import Precision
+from tunekit.units import bytes_text, count_text, rate_text
+
+_DRAM_PERCENT = 60.0
+"""Of the peak; what copies alone reach is 80 to 90%."""
+_LITTLE_TENSOR_PERCENT = 25.0
+_LITTLE_SM_PERCENT = 50.0
+_ROOM_SHARE = 0.45
+"""Twice as much, which twice the batch never needs, is still below the 95% that any tier allows."""
+_RARE_PER_BATCH = 0.1
+"""A wait in every tenth batch or less often lets the host get ahead in between."""
+_SHOWN_SYNCS = 3
+_BUSY_PERCENT = 80.0
+"""NVML counts a GPU as busy while any kernel runs: a loop that keeps it fed comes close to 100."""
+FALL_OF_CLOCK = 0.02
+"""Between a window's first and last third: clocks at rest move by a step of 15 MHz, 1%."""
+_RISE_C = 3.0
+"""Between the same: a sensor's step is 1 C."""
+_WHY_IDLE = {
+    Bound.DATA: ("it waits for data", "see data-bound"),
+    Bound.HOST: ("it waits for the host", "see host-bound"),
+    Bound.COPIES: ("it waits for copies", "see copy-bound"),
+    Bound.BALANCED: ("loader and training take turns to wait", "see compute-bound"),
+}
+
+
+# --- what makes training faster -------------------------------------------------------------
+
+
+def _unused(facts: LoopFacts) -> list[str]:
+    """Return words for what makes training faster, suits this device and is not in use."""
+    words = [_lower_precision(facts), _compiled(facts), _channels_last(facts), _larger_batch(facts)]
+    return [word for word in words if word is not None]
+
+
+def _lower_precision(facts: LoopFacts) -> str | None:
+    config, discovery, loop = facts.config, facts.discovery, facts.loop
+    if config is None or config.precision in (Precision.BF16, Precision.FP16):
+        return None
+    if discovery is not None and discovery.autocast_dtype is not None:
+        return None
+    native = discovery.bf16_native if discovery is not None else None
+    if native is None and loop.device.type == "cpu":
+        native = facts.host.cpu_bf16_native
+    offered = facts.profile.native_precisions if facts.profile is not None and facts.is_cuda else ()
+    if native or "bf16" in offered:
+        return facts.set_knob("precision", Precision.BF16)
+    if "tf32" in offered and loop.float32_matmul_precision == "highest":
+        return facts.set_knob("precision", Precision.TF32)
+    return None
+
+
+def _compiled(facts: LoopFacts) -> str | None:
+    compiles = facts.discovery is not None and facts.discovery.compiles
+    can = facts.profile is None or facts.profile.compile_supported is not False
+    return None if compiles or facts.is_compiled or not can else facts.set_knob("compile", True)
+
+
+def _channels_last(facts: LoopFacts) -> str | None:
+    roots = facts.discovery.roots if facts.discovery is not None else ()
+    suits = any(root.has_4d_weights and not root.channels_last for root in roots)
+    if not suits or facts.config is None or facts.config.channels_last:
+        return None
+    return facts.set_knob("channels_last", True)
+
+
+def _larger_batch(facts: LoopFacts) -> str | None:
+    """Return words for twice the batch where the device's memory surely holds it; None where not."""
+    loop = facts.loop
+    total, reserved = loop.device.memory_bytes, loop.peak_reserved_bytes
+    if not facts.is_cuda or total is None or reserved is None or loop.batch_size is None:
+        return None
+    return facts.set_knob("batch_size", 2 * loop.batch_size) if reserved <= _ROOM_SHARE * total else None
+
+
+# --- training takes the time ----------------------------------------------------------------
+
+
+@check("compute-bound", INFO, "the training itself takes the time, not its data")
+def _compute_bound(facts: LoopFacts) -> Hits:
+    if facts.bound not in (Bound.COMPUTE, Bound.BALANCED):
+        return
+    loop, shares, floors = facts.loop, facts.attribution, facts.details.floors
+    figures = [
+        f"{facts.trains_share:.0%} of each step are forward, backward and optimizer ({shares.source}), "
+        f"{shares.stall_share:.0%} data stall"
+    ]
+    if floors is not None and floors.loader_step_s is not None:
+        alone = ratio(loop.steady_samples / loop.steady_batches, floors.loader_step_s)
+        figures.append(
+            f"the loader alone makes {rate_text(alone)} samples/s, so faster training brings "
+            f"{rate_text(compute_cap(facts.measurement))}x at the very most"
+        )
+    left = _unused(facts)
+    yield Hit(
+        "; ".join(figures),
+        f"not used yet: {', '.join(left)}; `tunekit search` measures what they bring"
+        if left
+        else "what tunekit sets is in use already: a smaller model, or a faster or another device",
+        facts.trains_share,
+        message="loader and training take the same time: only both together make the loop faster"
+        if facts.bound is Bound.BALANCED
+        else None,
+    )
+
+
+@check(
+    "fp16-unscaled", INFO, "this GPU is faster in fp16, which is not tried: the script has no gradient scaler"
+)
+def _fp16_unscaled(facts: LoopFacts) -> Hits:
+    """Find that the GPU's half precision lies idle: it takes a gradient scaler, which can't be injected."""
+    config, discovery, profile = facts.config, facts.discovery, facts.profile
+    if config is None or discovery is None or profile is None or discovery.bf16_native is not False:
+        return
+    if config.precision is not Precision.FP32 or discovery.autocast_dtype is not None:
+        return
+    if "fp16" not in profile.native_precisions or not facts.is_cuda:
+        return
+    if can_train_in_fp16(facts.target, discovery, config.precision):
+        return
+    half, whole = profile.fp16_tflops, profile.fp32_tflops
+    times = ratio(half, whole) if half is not None and whole is not None else None
+    saved_s = facts.trains_share * facts.loop.step_time_s * (1 - 1 / times) if times and times > 1 else 0.0
+    rates = f"{half:g} TFLOPS in fp16 and {whole:g} in fp32" if times else "rates n/a"
+    yield Hit(
+        f"profile {profile.id}: {rates}; {facts.trains_share:.0%} of each step are training "
+        f"({facts.attribution.source})",
+        'add to the script `with torch.autocast("cuda", torch.float16):` around forward and loss, and '
+        '`scaler = torch.amp.GradScaler("cuda")` with scaler.scale(loss).backward(), '
+        "scaler.step(optimizer), scaler.update(); then search again",
+        gain=capped(without(facts.measurement, saved_s), compute_cap(facts.measurement)) if saved_s else None,
+    )
+
+
+@check("no-loader", INFO, "the script makes its batches itself, so making them can't be told from computing")
+def _no_loader(facts: LoopFacts) -> Hits:
+    share = facts.attribution.of(Part.BATCH_AND_COMPUTE)
+    if facts.bound is not Bound.NO_LOADER or share is None:
+        return
+    left = _unused(facts)
+    faster = f"; for the training, not used yet: {', '.join(left)}" if left else ""
+    yield Hit(
+        f"{share.share:.0%} of each step are both together ({share.source})",
+        f"time your batch function by itself{faster}; `tunekit search` measures what that brings",
+        share.share,
+    )
+
+
+@check("memory-bound", INFO, "the GPU moves data in its memory more than it computes")
+def _memory_bound(facts: LoopFacts) -> Hits:
+    for gpu in facts.gpus if facts.bound is not Bound.DATA else ():
+        dram, sm, tensor = gpu.dram_activity_percent, gpu.sm_activity_percent, gpu.tensor_activity_percent
+        if dram is None or dram < _DRAM_PERCENT:
+            continue
+        if tensor is not None and tensor < _LITTLE_TENSOR_PERCENT:
+            beside = f"tensor cores {tensor:.0f}%"
+        elif tensor is None and sm is not None and sm < _LITTLE_SM_PERCENT:
+            beside = f"multiprocessors {sm:.0f}%"
+        else:
+            continue
+        ways = [word for word in (_compiled(facts), _lower_precision(facts), _channels_last(facts)) if word]
+        yield Hit(
+            f"GPU {gpu.index}: memory {dram:.0f}% active, {beside} (NVML GPM)",
+            "fused kernels and smaller numbers move fewer bytes: "
+            + (", ".join(ways) or "fused optimizer and attention kernels"),
+            dram,
+        )
+        return
+
+
+# --- the GPU waits for its host -------------------------------------------------------------
+
+
+@check("host-bound", WARNING, "the GPU waits for the host: kernel launches, Python, or .item() and the like")
+def _host_bound(facts: LoopFacts) -> Hits:
+    if facts.bound is not Bound.HOST:
+        return
+    drained = drained_share(facts.loop)
+    figures = [
+        f"after {drained:.0%} of the batches the GPU had nothing left to do when the next was asked for, "
+        f"{facts.attribution.stall_share:.0%} of the step is data stall (CUDA events)"
+    ]
+    idle = facts.attribution.of(Part.DEVICE_IDLE)
+    busy_share = nvml_busy_share(facts.telemetry)
+    if idle is not None:
+        figures.append(f"nothing runs on it in {idle.share:.0%} of the step ({idle.source})")
+    elif busy_share is not None:
+        figures.append(f"a kernel ran in {busy_share:.0%} of the time (NVML)")
+    bigger = _larger_batch(facts)
+    ways = [
+        *([] if facts.is_compiled else [f"{facts.set_knob('compile', True)} makes fewer launches"]),
+        *([f"{bigger} gives each launch more work"] if bigger else []),
+        "CUDA graphs (mode='reduce-overhead' of torch.compile) launch a step at once",
+    ]
+    yield Hit("; ".join(figures), "; ".join(ways), drained, launch_gain(facts.measurement))
+
+
+@check("copy-bound", WARNING, "the GPU waits for its batches to be copied")
+def _copy_bound(facts: LoopFacts) -> Hits:
+    if facts.bound is not Bound.COPIES:
+        return
+    share, copies = copies_alone_share(facts.measurement), facts.attribution.of(Part.H2D)
+    whole = f"; {rate_text(copies.batch_ms)} ms per batch to it ({copies.source})" if copies else ""
+    ways = [
+        *([] if facts.loop.pin_memory else [facts.set_knob("pin_memory", True)]),
+        "copy with non_blocking=True on a stream of its own while the batch before is trained on",
+        "send what is smaller, such as uint8 images, and convert it on the GPU",
+    ]
+    yield Hit(
+        f"nothing but copies from and to the host runs on it in {share:.0%} of the step{whole}",
+        "; ".join(ways),
+        share,
+        copy_gain(facts.measurement),
+    )
+
+
+@check(
+    "sync-points",
+    (WARNING, INFO),
+    "the script waits for the GPU in its steps, so the host can't get ahead of it",
+)
+def _sync_points(facts: LoopFacts) -> Hits:
+    seen = [point for point in facts.details.syncs or () if point.per_batch > _RARE_PER_BATCH]
+    if not seen or not facts.is_cuda:
+        return
+    seen.sort(key=lambda point: -point.per_batch)
+    places = [f"{one.where} {one.what}, {rate_text(one.per_batch)} per batch" for one in seen[:_SHOWN_SYNCS]]
+    more = [f"and {len(seen) - _SHOWN_SYNCS} more"] if len(seen) > _SHOWN_SYNCS else []
+    is_bound = facts.bound is Bound.HOST
+    yield Hit(
+        "; ".join(places + more),
+        "do it in every 50th step only, keep sums as tensors on the GPU, and copy to it with "
+        "non_blocking=True from pinned memory",
+        len(seen),
+        launch_gain(facts.measurement) if is_bound else None,
+        severity=WARNING if is_bound else INFO,
+    )
+
+
+# --- what the driver and the allocator say --------------------------------------------------
+
+
+@check("gpu-underused", WARNING, "the GPU is idle for a good part of the time")
+def _gpu_underused(facts: LoopFacts) -> Hits:
+    seen = [(gpu.utilization_percent, gpu) for gpu in facts.gpus if gpu.utilization_percent is not None]
+    busy_percent, gpu = min(seen, key=lambda one: one[0], default=(100.0, None))
+    if gpu is None or busy_percent >= _BUSY_PERCENT:
+        return
+    why, remedy = _WHY_IDLE.get(
+        facts.bound,
+        ("the step's own figures do not say why", "`tunekit profile --trace-kernels` looks closer"),
+    )
+    sm = gpu.sm_activity_percent
+    beside = f"; {sm:.0f}% of its multiprocessors had work (NVML GPM)" if sm is not None else ""
+    gain_of = {Bound.DATA: data_gain, Bound.HOST: launch_gain}.get(facts.bound)
+    yield Hit(
+        f"a kernel ran in {busy_percent:.0f}% of the time (NVML){beside}",
+        remedy,
+        busy_percent,
+        gain_of(facts.measurement) if gain_of else None,
+        f"GPU {gpu.index} is idle for a good part of the time: {why}",
+    )
+
+
+@check(
+    "gpu-throttled-in-trial", WARNING, "{} was slowed down by heat or by its power supply while the loop ran"
+)
+def _gpu_throttled_in_trial(one: TrialGpu) -> Hits:
+    gpu, best_mhz = one.gpu, one.max_clock_mhz
+    reasons = [reason for reason in gpu.throttle_reasons if reason in SLOWDOWNS]
+    if not reasons:
+        return
+    slower = ratio(best_mhz, gpu.sm_clock_mhz) if best_mhz and gpu.sm_clock_mhz else None
+    yield Hit(
+        f"{'; '.join([', '.join(reasons), *one.clock_and_heat])} (NVML)",
+        "look after its cooling and power, or take another machine: a long run will be slower still",
+        gpu.max_temperature_c if gpu.max_temperature_c and gpu.max_temperature_c > 0 else None,
+        capped(max(1.0, slower), compute_cap(one.facts.measurement)) if slower is not None else None,
+    )
+
+
+def _is_getting_warm(one: TrialGpu) -> bool:
+    """Return whether the clock was still falling: at its limit a GPU draws more the warmer it is."""
+    fall, rise_c = one.fall_of_clock, one.rise_c
+    return (fall is not None and fall >= FALL_OF_CLOCK) or (rise_c is not None and rise_c >= _RISE_C)
+
+
+def _moved_text(one: TrialGpu) -> str:
+    """Return what clock and temperature did, such as "1710 to 1530 MHz and 51 to 63 C within 10 s"."""
+    gpu, moved = one.gpu, []
+    if gpu.first_sm_clock_mhz is not None and gpu.last_sm_clock_mhz is not None:
+        moved.append(f"{gpu.first_sm_clock_mhz:.0f} to {gpu.last_sm_clock_mhz:.0f} MHz")
+    if gpu.first_temperature_c is not None and gpu.last_temperature_c is not None:
+        moved.append(f"{gpu.first_temperature_c:.0f} to {gpu.last_temperature_c:.0f} C")
+    return f"{' and '.join(moved)} within {one.facts.loop.steady_time_s:.0f} s" if moved else ""
+
+
+@check("gpu-unsoaked", WARNING, "{} was still getting warm at its power limit: a long run will be slower")
+def _gpu_unsoaked(one: TrialGpu) -> Hits:
+    if POWER_CAP in one.gpu.throttle_reasons and _is_getting_warm(one):
+        yield Hit(
+            f"{POWER_CAP}; {_moved_text(one)} (NVML)",
+            "measure for longer, as with --window 120, until clock and temperature stand still",
+            one.fall_of_clock,
+        )
+
+
+@check("gpu-power-capped", INFO, "{}'s power limit held its clock down, as is usual under full load")
+def _gpu_power_capped(one: TrialGpu) -> Hits:
+    if POWER_CAP in one.gpu.throttle_reasons and not _is_getting_warm(one):
+        at_rest = [text] if (text := _moved_text(one)) else []
+        yield Hit(
+            f"{'; '.join([POWER_CAP, *one.clock_and_heat, *at_rest])} (NVML)",
+            "fewer bits for each number do more at the same power; `nvidia-smi -q -d POWER` has its limit",
+        )
+
+
+@check(
+    "allocation-retries",
+    WARNING,
+    "the GPU's memory ran out for a moment: the allocator had to free its cache and try again",
+)
+def _allocation_retries(facts: LoopFacts) -> Hits:
+    loop = facts.loop
+    if loop.allocation_retries:
+        smaller = [facts.set_knob("batch_size", max(1, loop.batch_size // 2))] if loop.batch_size else []
+        ways = [*smaller, "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"]
+        yield Hit(
+            f"{count_text(loop.allocation_retries, 'time')} (torch's allocator); at most "
+            f"{bytes_text(loop.peak_reserved_bytes)} of {bytes_text(loop.device.memory_bytes)} reserved",
+            f"{' or '.join(ways)}: each retry stops the GPU, and the next batch may not fit",
+            loop.allocation_retries,
+        )

@@ -1,0 +1,79 @@
+"""How far the figures of a measured loop can be trusted."""
+
+from tunekit.diagnose.attribution import closure_text, floors_of
+from tunekit.diagnose.loop import LoopFacts
+from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
+from tunekit.units import MIB, bytes_text
+
+_DRIFT = 0.05
+"""A loop that changes less within its window is steady enough for its rate."""
+_CACHED_SHARE = 0.8
+"""Of what is read: with less, the figures already hold a good deal of the storage's own speed."""
+_READS_BYTES_PER_S = 10 * MIB
+"""Slower reads are served in time by any storage."""
+_FITS_SHARE = 0.5
+"""Of the RAM limit: what an epoch reads below it stays in the page cache beside the training itself."""
+
+
+@check("rate-drifts", WARNING, "the loop got faster or slower while it was measured")
+def _rate_drifts(facts: LoopFacts) -> Hits:
+    trend = facts.loop.rate_trend_relative
+    if trend is None or abs(trend) < _DRIFT:
+        return
+    slower = trend > 0
+    yield Hit(
+        f"batches took {abs(trend):.0%} {'longer' if slower else 'less time'} at the end of a window of "
+        f"{facts.loop.steady_time_s:.1f} s than at its start",
+        "heat, a filling memory or another program may slow it down: measure longer with --window 30"
+        if slower
+        else "caches were still warming up: measure longer with --window 30",
+        abs(trend),
+        message=f"the loop got {'slower' if slower else 'faster'} while it was measured",
+    )
+
+
+@check(
+    "page-cache",
+    WARNING,
+    "the page cache answers most reads: if the data set does not fit into it, training will be slower than "
+    "measured",
+)
+def _page_cache(facts: LoopFacts) -> Hits:
+    """Find reads that the page cache answers, where an epoch may read more than it can keep."""
+    host = facts.telemetry.host if facts.telemetry else None
+    if host is None or host.rchar_bytes_per_s is None or host.rchar_bytes_per_s < _READS_BYTES_PER_S:
+        return
+    share = host.unfetched_share
+    if share is None or share < _CACHED_SHARE:
+        return
+    ram_bytes = facts.host.ram_limit_bytes * facts.loop.world_size
+    epoch = ""
+    if facts.loop.epoch_time_s is not None:
+        epoch_bytes = facts.loop.epoch_time_s * host.rchar_bytes_per_s
+        if epoch_bytes <= _FITS_SHARE * ram_bytes:
+            return
+        epoch = f"; an epoch reads about {bytes_text(epoch_bytes)} (predicted)"
+    yield Hit(
+        f"{share:.0%} of {bytes_text(host.rchar_bytes_per_s)}/s read came from no storage "
+        f"(/proc/PID/io); {bytes_text(ram_bytes)} of RAM may be used{epoch}",
+        "`tunekit doctor --data PATH` says how large it is and how fast its storage reads",
+        share,
+    )
+
+
+@check(
+    "closure-broken",
+    INFO,
+    "the loop's halves do not add up to the loop: what mending either would bring is less sure",
+)
+def _closure_broken(facts: LoopFacts) -> Hits:
+    seen, floors = facts.closure, floors_of(facts.measurement)
+    if seen is None or seen.meaning is None or floors is None:
+        return
+    yield Hit(
+        f"{closure_text(seen)} ({floors.compute_batches:,} and {floors.loader_batches:,} batches alone, "
+        f"within {seen.slack:.0%}): {seen.meaning}",
+        "measure again on a quiet machine, longer: --window 30"
+        if not facts.loop.num_workers or seen.step_s < max(seen.compute_s, seen.loader_s)
+        else "fewer workers, or fewer threads in each, leave the training its CPUs",
+    )

@@ -1,0 +1,81 @@
+"""A machine that training is about to start on, as its checks see it."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tunekit.diagnose.registry import findings_of, worst_first
+from tunekit.records.checkup import Checkup, LoaderPlan
+from tunekit.records.finding import Finding
+from tunekit.records.host import Accelerator, GpuState, Host
+from tunekit.records.profile import Profile
+from tunekit.records.storage import Storage, StorageKind
+
+
+@dataclass(frozen=True)
+class Machine:
+    """All of it."""
+
+    checkup: Checkup
+    host: Host
+    loader: LoaderPlan | None
+    environment: dict[str, str]
+    profile: Profile | None
+    """Of its first GPU, or of its CPU; None if no profile has its name."""
+
+    @property
+    def nvidia_gpus(self) -> tuple[Accelerator, ...]:
+        """The GPUs that NVIDIA's driver shows."""
+        return tuple(gpu for gpu in self.host.accelerators if "nvml" in gpu.seen_by)
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One of its GPUs."""
+
+    called: ClassVar = "the GPU"
+    gpu: Accelerator
+    machine: Machine
+
+    @property
+    def name(self) -> str:
+        """As the driver numbers it."""
+        return f"GPU {self.gpu.index}"
+
+    @property
+    def state(self) -> GpuState:
+        """The driver's readings of the moment; empty where it gave none."""
+        return self.gpu.state or GpuState()
+
+    @property
+    def profile(self) -> Profile | None:
+        """The machine's profile, None for a GPU of another kind than its first."""
+        return self.machine.profile if self.gpu.name == self.machine.host.accelerators[0].name else None
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """What one data set lies on."""
+
+    called: ClassVar = "the data set"
+    storage: Storage
+    ram_bytes: int
+    """That may be used."""
+
+    @property
+    def name(self) -> str:
+        """Its folder or file."""
+        return self.storage.path
+
+
+def machine_findings(checkup: Checkup, profile: Profile | None) -> tuple[Finding, ...]:
+    """Return what is wrong, the worst first.
+
+    Args:
+        checkup: the machine; its own findings are ignored.
+        profile: of its first GPU, or of its CPU; None if no profile has its name.
+    """
+    machine = Machine(checkup, checkup.host, checkup.loader, checkup.environment, profile)
+    gpus = [Gpu(gpu, machine) for gpu in checkup.host.accelerators]
+    storage = (one for one in checkup.storage if one.kind is not StorageKind.NONE)
+    data_sets = [DataSet(one, checkup.host.ram_limit_bytes) for one in storage]
+    return worst_first(findings_of(machine, *gpus, *data_sets))

@@ -1,0 +1,282 @@
+"""Machines to rent: what is wrong with a plan's figures, or worth knowing before money is spent on them."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check, findings_of
+from tunekit.records.finding import Finding
+from tunekit.records.interval import Interval
+from tunekit.records.plan import NO_TORCH_BUILD, Choice, How, PlanRequest, PlanRow
+from tunekit.records.profile import Profile
+from tunekit.units import bytes_text, count_text, digits_text
+
+_NAMED = 4
+"""Machines that a finding names before it only counts them."""
+
+_TOO_WIDE = 5.0
+"""A range whose ends are further apart than this factor says too little of what will be paid."""
+
+_MEASURE_THERE = "rent for an hour and run tunekit search there before the long training"
+
+
+@dataclass(frozen=True)
+class PlanFacts:
+    """A training and the machines that it could be run on."""
+
+    request: PlanRequest
+    rows: Sequence[PlanRow]
+    choices: Sequence[Choice]
+    """The machines that stand out."""
+    measured: Profile | None
+    """The GPU that the rate was measured on, where it has a profile."""
+    left_out: int
+    """Machines that would need longer than asked for, and are not among the rows."""
+
+    @property
+    def without_session(self) -> list[PlanRow]:
+        """Machines that hold it, but whose sessions are too short for it."""
+        return [row for row in self.rows if row.is_without_session and row.fits is not False]
+
+
+def plan_findings(facts: PlanFacts, ignored: Collection[str] = ()) -> tuple[Finding, ...]:
+    """Return what to know about a plan's machines, the gravest first, but for codes that are ignored.
+
+    Without a choice, what keeps the most machines from being one comes before everything else. That is the
+    plan's answer then, and can't be ignored.
+    """
+    findings, answer = findings_of(facts), None
+    if not facts.choices:
+        prevented = _prevented(facts)
+        findings.sort(key=lambda one: -prevented.get(one.code, 0))
+        answer = next((one for one in findings if one.code in prevented), None)
+    return tuple(one for one in findings if one is answer or one.code not in ignored)
+
+
+def _prevented(facts: PlanFacts) -> dict[str, int]:
+    """Return how many machines each finding keeps from being chosen."""
+    others = [row for row in facts.rows if not row.is_measured_machine]
+    return {
+        "rates-unknown": sum(row.how is None for row in others),
+        "memory-too-small": sum(row.fits is False for row in others),
+        "session-too-short": len(facts.without_session),
+        "no-torch-build": sum(row.obstacle == NO_TORCH_BUILD for row in others),
+        "no-price": sum(bool(row.hours) and row.lower_usd is None for row in others),
+        "too-slow": facts.left_out,
+    }
+
+
+@check("rates-unknown", WARNING, "The rate is unknown on some GPUs")
+def _rates_unknown(facts: PlanFacts) -> Hits:
+    request = facts.request
+    unknown = [row for row in facts.rows if row.how is None]
+    if unknown and request.measured_on == "cpu":
+        yield Hit(
+            None,
+            "search on a machine with a GPU and plan from that run, or give a rate that you saw on one: "
+            f"tunekit plan --rate R --samples {request.samples_per_epoch} --epochs {request.epochs} --gpu t4",
+            message="The rate was measured on a CPU, so the hours on a GPU are unknown",
+        )
+    elif unknown:
+        native = facts.measured.native_precisions if facts.measured else []
+        own = [one for one in ("bf16", "fp16", "fp32") if one in native]
+        yield Hit(
+            "; ".join(sorted({row.basis for row in unknown})[:_NAMED]),
+            f"give a rate in {' or '.join(own)}"
+            if native and request.precision not in native
+            else "fill in the profile in ~/.config/tunekit/profiles, or measure there",
+            message=f"The rate is unknown on {_gpus(unknown)}",
+        )
+
+
+@check(
+    "memory-unknown",
+    WARNING,
+    "Memory need unknown: a GPU with less memory than the measured one may not hold it",
+)
+def _memory_unknown(facts: PlanFacts) -> Hits:
+    request = facts.request
+    doubted = [row for row in facts.rows if row.fits is None and row.how is not None]
+    smaller = [row for row in doubted if row.may_not_fit]
+    is_comparable = facts.measured is not None and facts.measured.memory_bytes is not None
+    if (smaller if is_comparable else doubted) and request.peak_reserved_bytes is None:
+        yield Hit(
+            f"less than {request.measured_on}: {_gpus(smaller)}"
+            if is_comparable
+            else f"how much {request.measured_on} has is unknown too",
+            "give the peak memory per GPU with --memory-gib",
+        )
+
+
+@check("range-too-wide", WARNING, "The range of a machine is too wide to book by")
+def _range_too_wide(facts: PlanFacts) -> Hits:
+    factors = {}
+    for choice in facts.choices:
+        row = facts.rows[choice.row]
+        ranges = (row.spot_hours, row.usd_spot) if choice.on_spot else (row.hours, row.usd_on_demand)
+        factors[_name(row)] = max(_factor(one) for one in ranges)
+    wide = {name: factor for name, factor in factors.items() if factor > _TOO_WIDE}
+    if wide:
+        times = ", ".join(f"{digits_text(factor, '.1f')}x" for factor in list(wide.values())[:_NAMED])
+        yield Hit(
+            f"its high end is {times} its low end",
+            _MEASURE_THERE,
+            message=f"Too wide to book by is the range of {_listed([*wide])}",
+        )
+
+
+def _factor(interval: Interval | None) -> float:
+    return 1.0 if interval is None else interval.high / interval.low
+
+
+@check("memory-too-small", WARNING, "The training does not fit the memory of some GPUs")
+def _memory_too_small(facts: PlanFacts) -> Hits:
+    request = facts.request
+    small = [row for row in facts.rows if row.fits is False]
+    if small:
+        peak = bytes_text(request.peak_reserved_bytes)
+        yield Hit(
+            f"{peak} per GPU, as given"
+            if request.peak_is_given
+            else f"{peak} were reserved per GPU where it was measured",
+            "a smaller batch may fit: "
+            + ("measure its rate" if request.peak_is_given else "search there, or plan with another --tier"),
+            message=f"The training does not fit the memory of {_gpus(small)}",
+        )
+
+
+@check("session-too-short", WARNING, "The training does not fit into the sessions of some machines")
+def _session_too_short(facts: PlanFacts) -> Hits:
+    blocked = facts.without_session
+    if blocked:
+        yield Hit(
+            "; ".join(sorted({row.obstacle for row in blocked if row.obstacle})),
+            "let the script write checkpoints and resume from them"
+            if facts.request.assumptions.checkpoint_cost_s is None
+            else "give a longer --max-session, or a shorter --restart-cost or --checkpoint-cost",
+            message=f"The training does not fit into sessions on {_names(blocked)}",
+        )
+
+
+@check("stale-price", WARNING, "Some prices are old")
+def _stale_price(facts: PlanFacts) -> Hits:
+    days = facts.request.assumptions.stale_after_days
+    stale = [row.price_as_of or "" for row in facts.rows if row.usd_on_demand is not None and row.is_stale]
+    spot = [row.spot_as_of or "" for row in facts.rows if row.usd_spot is not None and row.is_spot_stale]
+    if stale or spot:
+        of_spot = f", {len(spot)} of them on spot" if spot else ""
+        yield Hit(
+            None,
+            "look them up before you book; correct them in ~/.config/tunekit/profiles",
+            message=f"{count_text(len(stale + spot), 'price')} older than {days} days{of_spot}, "
+            f"the oldest of {min(stale + spot)}",
+        )
+
+
+@check(
+    "loader-not-counted",
+    (WARNING, INFO),
+    "Predicted rates are those of the GPU; a loader that can't keep up makes them lower",
+)
+def _loader_not_counted(facts: PlanFacts) -> Hits:
+    vcpus = facts.request.measured_vcpus_per_gpu
+    predicted = [row for row in facts.rows if row.how is How.PREDICTED]
+    short = [row for row in predicted if row.loader_may_limit]
+    if short:
+        yield Hit(
+            f"measured with {vcpus} CPUs at work per GPU; a GPU that is x times "
+            "as fast needs x times as many, and they have fewer",
+            _MEASURE_THERE,
+            message=f"Predicted rates are those of the GPU; on {_count(short)} the loader may not keep up: "
+            f"{_names(short)}",
+        )
+    elif predicted:
+        yield Hit(
+            None if vcpus else "it is unknown how many CPUs fed the measured rate",
+            "run tunekit search on the machine before the long training",
+            severity=INFO,
+        )
+
+
+@check("spot-refused", WARNING, "Spot is no option on some machines")
+def _spot_refused(facts: PlanFacts) -> Hits:
+    refused = [row for row in facts.rows if row.spot_refused is not None]
+    if refused:
+        yield Hit(
+            "; ".join(sorted({row.spot_refused for row in refused if row.spot_refused})),
+            "let the script write checkpoints and resume from them",
+            message=f"Spot is no option on {_count(refused)}: {_names(refused)}",
+        )
+
+
+@check("no-torch-build", INFO, "Current torch does not run on some GPUs")
+def _no_torch_build(facts: PlanFacts) -> Hits:
+    old = [row for row in facts.rows if row.how is not None and row.obstacle == NO_TORCH_BUILD]
+    if old:
+        yield Hit(NO_TORCH_BUILD, "take a newer GPU", message=f"Current torch does not run on {_gpus(old)}")
+
+
+@check("no-price", INFO, "No price is known of some machines")
+def _no_price(facts: PlanFacts) -> Hits:
+    # Nobody rents Macs by the hour.
+    offered = [
+        row for row in facts.rows if not row.is_measured_machine and not row.device_name.startswith("Apple ")
+    ]
+    without = [row for row in offered if row.hours and row.lower_usd is None]
+    if without:
+        yield Hit(
+            None,
+            "add one to its profile in ~/.config/tunekit/profiles",
+            message=f"No price is known of {_count(without)}: {_names(without)}",
+        )
+
+
+@check("too-slow", INFO, "Machines that need longer than --max-hours are left out")
+def _too_slow(facts: PlanFacts) -> Hits:
+    count, most_h = facts.left_out, facts.request.max_hours
+    if count and most_h is not None:
+        yield Hit(
+            None,
+            "give a higher --max-hours to see them",
+            message=f"1 machine that needs more than {most_h:g} h is left out"
+            if count == 1
+            else f"{count} machines that need more than {most_h:g} h are left out",
+        )
+
+
+@check("other-precision", INFO, "Some GPUs would train in another precision")
+def _other_precision(facts: PlanFacts) -> Hits:
+    asked = facts.request.precision
+    other = [row for row in facts.rows if row.how is not None and row.precision is not asked]
+    if other:
+        yield Hit(
+            "their memory need in it was not measured",
+            "where the script can train in fp16, plan with a rate measured in fp16",
+            message=f"Without {asked}, these would train in {other[0].precision}: {_gpus(other)}",
+        )
+
+
+@check("colab-promises-nothing", INFO, "Colab promises neither a certain GPU nor that a session lasts")
+def _colab_promises_nothing(facts: PlanFacts) -> Hits:
+    if any(row.provider == "colab" and row.hours is not None for row in facts.rows):
+        yield Hit(None, "keep the checkpoints where they outlive the session")
+
+
+def _count(rows: Sequence[PlanRow]) -> str:
+    return count_text(len(rows), "machine")
+
+
+def _names(rows: Sequence[PlanRow]) -> str:
+    return _listed([_name(row) for row in rows])
+
+
+def _gpus(rows: Sequence[PlanRow]) -> str:
+    return _listed(sorted({row.profile_id for row in rows}))
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _name(row: PlanRow) -> str:
+    return row.profile_id if row.instance is None else f"{row.provider} {row.instance}"

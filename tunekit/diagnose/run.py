@@ -1,0 +1,271 @@
+"""A whole search: how far its figures can be trusted, and what its trials showed on the way."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tunekit.diagnose.gpus import POWER_CAP
+from tunekit.diagnose.loop import LoopFacts, loop_findings
+from tunekit.diagnose.loop_device import FALL_OF_CLOCK
+from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check, findings_of
+from tunekit.recommend.largest import batches_text, ran_out
+from tunekit.recommend.learning_rate import global_batch
+from tunekit.recommend.loss_guard import GuardedMode
+from tunekit.recommend.numerics import LossOutcome
+from tunekit.records.config import TrainConfig
+from tunekit.records.finding import Finding, Severity
+from tunekit.records.measurement import LoopMeasurement
+from tunekit.records.run import Run
+from tunekit.records.trial import TrialRecord, TrialRole
+from tunekit.units import bytes_text, rate_text
+
+_UNSTEADY_RATIO = 1.5
+"""Fresh processes of one config differ by 1.1 at most on a shared machine that nobody else loads."""
+
+_TORCHS_OWN = "/torchinductor_"
+"""Where torch.compile keeps headers, whatever TORCHINDUCTOR_CACHE_DIR says: no file of the script's."""
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """A search with all its trials."""
+
+    run: Run
+    loop: LoopMeasurement | None
+    """Of any config that may be chosen; None where none was measured."""
+
+    @property
+    def confirming(self) -> tuple[TrialRecord, ...]:
+        """Fresh interleaved processes."""
+        return tuple(record for record in self.run.trials if record.role is TrialRole.CONFIRM)
+
+
+def run_findings(
+    run: Run, guarded: Sequence[GuardedMode], loop: LoopMeasurement | None
+) -> tuple[Finding, ...]:
+    """Return what is to be known of a search: of its machine, its baseline's loop and its trials.
+
+    Args:
+        run: with its trials.
+        guarded: the modes of precision and compile whose losses were compared, or should have been.
+        loop: of any config that may be chosen; None where none was measured.
+    """
+    of_loop: list[Finding] = []
+    if run.baseline is not None:
+        profile = None if run.is_emulated else run.profile
+        facts = LoopFacts(run.baseline, run.target, run.discovery, run.rank_host, profile)
+        # Notes advise what a search has just tried, but for this one.
+        of_loop = [
+            one
+            for one in loop_findings(facts)
+            if one.severity is not Severity.INFO or one.code == "fp16-unscaled"
+        ]
+    known = {one.code for one in of_loop}
+    of_run = [one for one in findings_of(*guarded, RunFacts(run, loop)) if one.code not in known]
+    found = (*run.machine_findings, *of_loop, *of_run)
+    return tuple(one for one in found if one.code not in run.options.ignored)
+
+
+@check("other-device", WARNING, "what was measured is not of the device that was asked for, or of another")
+def _other_device(facts: RunFacts) -> Hits:
+    run = facts.run
+    if not run.is_emulated:
+        return
+    devices = (record.measurement.loop.device for record in run.trials if record.measurement)
+    capped = next((device for device in devices if device.whole_bytes is not None), None)
+    if capped is None:
+        message = f"measured on {run.measured_on}, not on {run.profile.id}: the tiers are for this machine"
+    else:
+        message = (
+            f"measured on {run.measured_on} with its memory capped to {run.profile.id}'s "
+            f"{bytes_text(capped.memory_bytes)}: what fits is held against that, of which a CUDA context on "
+            f"{run.profile.id} takes 0.3 to 1.5 GiB; rates are those of {run.measured_on}"
+        )
+    remedy = f"run the same command on a machine with {run.profile.device_names[0]}"
+    yield Hit(None, remedy, message=message)
+
+
+@check("baseline-failed", WARNING, "the baseline did not run here")
+def _baseline_failed(facts: RunFacts) -> Hits:
+    failure = facts.run.baseline.failure if facts.run.baseline else None
+    if failure is not None:
+        yield Hit(
+            None,
+            "speed-ups are n/a; the tiers were searched from smaller batches",
+            message=f"the baseline did not run here ({failure.kind}): {failure.message}",
+        )
+
+
+# --- losses ---------------------------------------------------------------------------------
+
+
+@check(
+    "loss-unknown", INFO, "whether the losses in another precision are as good as the baseline's is unknown"
+)
+def _loss_unknown(one: GuardedMode) -> Hits:
+    if one.verdict.outcome is LossOutcome.UNKNOWN:
+        yield Hit(
+            one.verdict.why,
+            f"compare a short training by hand, or keep it out of the search with {one.remedy}",
+            message=f"whether the losses with {one.name} are as good as the baseline's is unknown",
+        )
+
+
+def _keep_out(one: GuardedMode) -> str:
+    return f"it is kept out of Conservative and Balanced; keep it out of the search with {one.remedy}"
+
+
+@check("loss-nonfinite", WARNING, "in another precision the loss becomes NaN or infinite")
+def _loss_nonfinite(one: GuardedMode) -> Hits:
+    verdict = one.verdict
+    if verdict.outcome is LossOutcome.NONFINITE:
+        yield Hit(
+            f"trial {one.trial}: {verdict.why or f'within {verdict.steps} losses'} (measured)",
+            _keep_out(one),
+            message=f"with {one.name} the loss becomes NaN or infinite, and the baseline's does not",
+        )
+
+
+@check("loss-diverges", WARNING, "in another precision the loss ends higher than the baseline's")
+def _loss_diverges(one: GuardedMode) -> Hits:
+    verdict = one.verdict
+    if verdict.outcome is not LossOutcome.DIVERGENT:
+        return
+    spread = f" +- {verdict.spread:.2g}" if verdict.spread is not None else ""
+    yield Hit(
+        f"trial {one.trial}: mean loss {verdict.candidate_end:.4g} over the last {verdict.end_steps} of "
+        f"{verdict.steps} steps against {verdict.baseline_end:.4g}{spread} (measured)",
+        _keep_out(one),
+        message=f"with {one.name} the loss ends higher than the baseline's",
+    )
+
+
+# --- the data set's largest samples ---------------------------------------------------------
+
+
+def _largest_hit(failed: Sequence[TrialRecord], remedy: str, message: str | None = None) -> Iterator[Hit]:
+    seen = failed[0].failure.largest if failed and failed[0].failure else None
+    if seen is not None:
+        yield Hit(batches_text(seen), remedy, seen.times_usual, message=message)
+
+
+@check(
+    "largest-samples-own",
+    WARNING,
+    "your own config ran out of memory on a batch of the data set's largest samples",
+)
+def _largest_samples_own(facts: RunFacts) -> Hits:
+    failed = [record for record in ran_out(facts.confirming) if record.is_baseline_config]
+    yield from _largest_hit(
+        failed,
+        "use a smaller batch, or cap or bucket sizes: where batches are padded, one such sample is enough",
+    )
+
+
+@check(
+    "largest-samples",
+    WARNING,
+    "what was chosen first ran out of memory on a batch of the data set's largest samples",
+)
+def _largest_samples(facts: RunFacts) -> Hits:
+    failed = [record for record in ran_out(facts.confirming) if not record.is_baseline_config]
+    sizes = sorted({record.config.batch_size for record in failed if record.config})
+    batches = ", ".join(f"{size:,}" for size in sizes)
+    yield from _largest_hit(
+        failed,
+        "it gave way to what trained on such a batch; cap or bucket the sizes of samples to use more",
+        f"what was chosen first (batch {batches}) ran out of memory on a batch of the data set's largest "
+        "samples",
+    )
+
+
+# --- the trials together --------------------------------------------------------------------
+
+
+@check(
+    "gpu-unsoaked", WARNING, "the GPU was still getting warm at its power limit: a long run will be slower"
+)
+def _gpu_unsoaked(facts: RunFacts) -> Hits:
+    """Find a GPU whose clock fell from the baseline's first trial to its last, not within one window."""
+    clocks: dict[int, list[float]] = {}
+    for record in facts.run.trials:
+        seen = record.telemetry
+        if not record.is_baseline_config or seen is None or not seen.is_of_steady_window:
+            continue
+        for gpu in seen.gpus:
+            if gpu.is_used and gpu.sm_clock_mhz is not None and POWER_CAP in gpu.throttle_reasons:
+                clocks.setdefault(gpu.index, []).append(gpu.sm_clock_mhz)
+    for index, each in sorted(clocks.items()):
+        if each[-1] <= (1 - FALL_OF_CLOCK) * each[0]:
+            yield Hit(
+                f"{POWER_CAP}; the baseline ran at {each[0]:.0f} MHz first and at {each[-1]:.0f} MHz last "
+                "(NVML)",
+                "trust the confirmed speed-ups, whose trials took turns, and of the rates the last ones",
+                1 - each[-1] / each[0],
+                message=f"GPU {index} got warm at its power limit during the search: a long run will be "
+                "slower",
+            )
+
+
+@check("writes-diverted", INFO, "writes to the script's files went to the trials' folders")
+def _writes_diverted(facts: RunFacts) -> Hits:
+    written = (one for record in facts.run.trials for one in record.written)
+    diverted = sorted(
+        {one.path for one in written if one.action == "diverted" and _TORCHS_OWN not in one.path}
+    )
+    if diverted:
+        shown = ", ".join(diverted[:3]) + (" ..." if len(diverted) > 3 else "")
+        yield Hit(
+            None,
+            None,
+            len(diverted),
+            message=f"writes to {len(diverted)} of the script's files went to the trials' folders: {shown}",
+        )
+
+
+@check(
+    "unsteady-machine",
+    WARNING,
+    "the same config ran at very different rates: something else was at work on this machine",
+)
+def _unsteady_machine(facts: RunFacts) -> Hits:
+    rates: dict[TrainConfig, list[float]] = {}
+    for record in facts.run.trials:
+        if record.role is TrialRole.NUMERICS or record.is_abandoned:
+            continue
+        if record.config is not None and record.rate_samples_per_s is not None:
+            rates.setdefault(record.config, []).append(record.rate_samples_per_s)
+    widest = max((seen for seen in rates.values() if min(seen) > 0), key=_spread, default=[1.0])
+    if _spread(widest) >= _UNSTEADY_RATIO:
+        yield Hit(
+            f"{rate_text(min(widest))} to {rate_text(max(widest))} samples/s in {len(widest)} fresh "
+            "processes",
+            "search again when it is quiet; until then trust the confirmed speed-ups only",
+            _spread(widest),
+        )
+
+
+def _spread(rates: Sequence[float]) -> float:
+    return max(rates) / min(rates)
+
+
+@check(
+    "lr-scaled-by-script", INFO, "the script scales its learning rate itself, so no rule is applied on top"
+)
+def _lr_scaled_by_script(facts: RunFacts) -> Hits:
+    if facts.run.script_scales_lr:
+        seen = {
+            global_batch(one.config): one.learning_rate
+            for one in facts.run.trials
+            if one.config is not None and one.learning_rate and one.measurement
+        }
+        shown = ", ".join(f"{lr:.4g} at batch {batch}" for batch, lr in sorted(seen.items()))
+        yield Hit(f"it was seen to be {shown}", None)
+
+
+@check("epoch-unknown", INFO, "the data set has no length, so epoch boundaries are not in the rate")
+def _epoch_unknown(facts: RunFacts) -> Hits:
+    if facts.loop is not None and facts.loop.epoch_samples is None:
+        yield Hit(
+            "it is an IterableDataset, or len() of its loader fails",
+            "where you know the length, tell it to `tunekit plan` with --samples",
+        )

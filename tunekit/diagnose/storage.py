@@ -1,0 +1,151 @@
+"""What the data set lies on, held against what training reads."""
+
+from tunekit.diagnose.machine import DataSet, Machine
+from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
+from tunekit.records.storage import Storage, StorageKind
+from tunekit.units import KIB, bytes_text, count_text, duration_text
+
+_SLOW_MB_PER_S = 100.0
+"""About 900 ImageNet pictures of 110 kB a second."""
+_SHORT_READ_S = 30.0
+"""Whoever waits no longer than this, once, for files that memory keeps afterwards has no problem."""
+_SMALL_FILE_BYTES = 128 * KIB
+_TINY_FILE_BYTES = 64 * KIB
+"""Below it a low rate is what opening the files costs, on the fastest disk too."""
+_MANY_FILES = 10_000
+_CACHEABLE_SHARE = 0.8
+"""Of the RAM limit; the rest is needed for training itself."""
+
+
+def _where(storage: Storage) -> str:
+    where = f"{storage.path} is on {storage.filesystem or 'an unknown file system'}"
+    return where + (f", mounted at {storage.mount_point}" if storage.mount_point else "")
+
+
+@check("no-storage", INFO, "the data set is no storage: the kernel makes up its files")
+def _no_storage(machine: Machine) -> Hits:
+    for storage in machine.checkup.storage:
+        if storage.kind is StorageKind.NONE:
+            yield Hit(
+                _where(storage),
+                "name the folder that training reads with --data",
+                message=f"{storage.path} is no storage: the kernel makes up its files",
+            )
+
+
+@check(
+    "network-storage", WARNING, "{} is read over a network: every epoch pays its latency, and others share it"
+)
+def _network_storage(data: DataSet) -> Hits:
+    if data.storage.is_network:
+        yield Hit(
+            _where(data.storage),
+            "copy it to a local disk, or pack it into large shards and read ahead with more workers",
+        )
+
+
+@check("spinning-disk", WARNING, "{} is on a spinning disk: shuffled reads of small files are seeks")
+def _spinning_disk(data: DataSet) -> Hits:
+    storage = data.storage
+    if storage.kind is StorageKind.HDD:
+        yield Hit(
+            _where(storage) + (f", disk {storage.device}" if storage.device else ""),
+            "copy it to an SSD, or pack it into large shards that are read in sequence",
+        )
+
+
+def _slow_rate(data: DataSet) -> float | None:
+    """Return the lower of the rates in MB/s if it makes training wait, else None."""
+    storage = data.storage
+    rates = [rate for rate in (storage.sequential_mb_per_s, storage.random_mb_per_s) if rate is not None]
+    if not rates or storage.measured_cold is False or min(rates) >= _SLOW_MB_PER_S:
+        return None
+    is_kept = storage.is_walk_complete and storage.total_bytes <= _CACHEABLE_SHARE * data.ram_bytes
+    return None if is_kept and _epoch_s(storage, min(rates)) < _SHORT_READ_S else min(rates)
+
+
+def _epoch_s(storage: Storage, mb_per_s: float) -> float:
+    return storage.total_bytes / (mb_per_s * 1e6)
+
+
+def _rates_text(storage: Storage, mb_per_s: float) -> str:
+    at_least = "" if storage.is_walk_complete else "at least "
+    return (
+        f"{storage.rates_text}; reading all {bytes_text(storage.total_bytes)} once at the lower rate "
+        f"takes {at_least}{duration_text(_epoch_s(storage, mb_per_s))}"
+    )
+
+
+@check("slow-storage", WARNING, "the storage under {} is slow")
+def _slow_storage(data: DataSet) -> Hits:
+    storage, rate, mean = data.storage, _slow_rate(data), data.storage.mean_file_bytes
+    if rate is None or (mean is not None and mean < _TINY_FILE_BYTES):
+        return
+    yield Hit(
+        _rates_text(storage, rate),
+        "move the data to faster storage, read ahead with more workers, or keep it smaller on disk",
+        rate,
+    )
+
+
+@check(
+    "data-larger-than-ram",
+    INFO,
+    "{} does not fit the page cache: every epoch reads storage again, and a short measurement that re-reads "
+    "a part of it is too fast",
+)
+def _data_larger_than_ram(data: DataSet) -> Hits:
+    storage = data.storage
+    if storage.kind is not StorageKind.MEMORY and storage.total_bytes > _CACHEABLE_SHARE * data.ram_bytes:
+        yield Hit(
+            f"{bytes_text(storage.total_bytes)} of files, {bytes_text(data.ram_bytes)} RAM may be used",
+            "trust rates of cold reads only; keep the data on fast local storage",
+            storage.total_bytes,
+        )
+
+
+@check(
+    "many-small-files", (WARNING, INFO), "{} is many small files: opening them costs more than reading them"
+)
+def _many_small_files(data: DataSet) -> Hits:
+    storage, mean, rate = data.storage, data.storage.mean_file_bytes, _slow_rate(data)
+    if mean is None or storage.kind is StorageKind.MEMORY:
+        return
+    is_slowed = rate is not None and mean < _TINY_FILE_BYTES
+    if not is_slowed and (storage.files < _MANY_FILES or mean >= _SMALL_FILE_BYTES):
+        return
+    is_far = storage.is_network or storage.kind is StorageKind.HDD
+    count = count_text(storage.files, "file") + ("" if storage.is_walk_complete else " or more")
+    rates = f"; {_rates_text(storage, rate)}" if is_slowed and rate is not None else ""
+    yield Hit(
+        f"{count} of {bytes_text(mean)} on average{rates}",
+        "pack them into shards (WebDataset, zarr shards, Parquet, LMDB)",
+        storage.files,
+        severity=WARNING if is_far or is_slowed else INFO,
+    )
+
+
+@check(
+    "storage-measured-warm", INFO, "{} stayed in the page cache while it was read: the rate is the memory's"
+)
+def _storage_measured_warm(data: DataSet) -> Hits:
+    storage = data.storage
+    if storage.measured_cold is False:
+        yield Hit(
+            storage.rates_text,
+            "measure on a data set that was not read lately, or after a reboot",
+        )
+
+
+@check("storage-not-measured", INFO, "how fast {} can be read was not measured")
+def _storage_not_measured(data: DataSet) -> Hits:
+    storage = data.storage
+    is_on_disk = storage.kind is not StorageKind.MEMORY
+    if is_on_disk and storage.measured_cold is not False and storage.problem is not None:
+        is_partial = storage.sequential_mb_per_s is not None or storage.random_mb_per_s is not None
+        how = "only partly" if is_partial else "not"
+        yield Hit(
+            storage.problem,
+            "name the whole data set with --data",
+            message=f"how fast {storage.path} can be read was {how} measured",
+        )
