@@ -9,7 +9,7 @@ from tunekit.recommend.diagnose.loop import loop_findings
 from tunekit.recommend.diagnose.loop.gpus import FALL_OF_CLOCK
 from tunekit.recommend.largest import is_too_much, largest_findings, largest_of
 from tunekit.recommend.learning_rate import base_learning_rate, follows_batch, global_batch, rule_of
-from tunekit.recommend.loss_guard import GuardedMode, Mode, barred_modes, guarded_modes, loss_findings
+from tunekit.recommend.loss_guard import Mode, barred_modes, guarded_modes, loss_findings
 from tunekit.recommend.noise import noise_floor
 from tunekit.recommend.planned_training import planned_training
 from tunekit.recommend.recommendation import Comparison, recommend, settle
@@ -119,36 +119,22 @@ def run_noise(trials: Trials) -> NoiseFloor | None:
 def pick_tiers(
     trials: Trials, host: Host, options: SearchOptions, among: Sequence[TrialRecord] | None = None
 ) -> dict[Tier, TrialRecord]:
-    """Return each tier's choice among the measured trials; a tier without one is absent.
-
-    Args:
-        trials: of the run; they give the noise floor.
-        host: the machine whose limits hold.
-        options: what the user asked.
-        among: the trials to choose from; all candidates by default.
-    """
+    """Return each tier's choice among the measured trials; a tier without one is absent."""
     noise = run_noise(trials)
-    allowed = [
-        record
-        for record in (trials.candidates if among is None else among)
-        if trials.keeps_global_batch(record, options)
-    ]
+    noise_relative = noise.relative if noise else None
     barred = barred_modes(trials.records)
     planned = planned_training(options, trials.records)
+    records = trials.candidates if among is None else among
     chosen = {}
     for tier in Tier:
-        record = pick(
-            tier,
-            [
-                record
-                for record in allowed
-                if not is_barred(record, tier, barred)
-                if not _breaks_limit_on_largest(record, tier, trials, host)
-            ],
-            host,
-            noise_relative=noise.relative if noise else None,
-            planned=planned,
-        )
+        allowed = [
+            record
+            for record in records
+            if trials.keeps_global_batch(record, options)
+            and not is_barred(record, tier, barred)
+            and not _breaks_limit_on_largest(record, tier, trials, host)
+        ]
+        record = pick(tier, allowed, host, noise_relative=noise_relative, planned=planned)
         if record is not None:
             chosen[tier] = record
     return chosen
@@ -211,7 +197,7 @@ def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
         missing_tiers=tuple(missing),
         scaling=_scaling(settled, trials, run),
         prediction=corrected(run.prediction, trials.records) if run.prediction else None,
-        findings=_findings(trials, run, _guarded(trials, run, tuple(chosen.values()))),
+        findings=_findings(trials, run, tuple(chosen.values())),
         model=explain(trials.records, host, settled) if run.status in _EXPLAINED else None,
     )
 
@@ -260,12 +246,7 @@ def _scaling(settled: Sequence[Recommendation], trials: Trials, run: Run) -> tup
     return tuple(rows)
 
 
-def _guarded(trials: Trials, run: Run, picks: Sequence[TrialRecord]) -> list[GuardedMode]:
-    """Return the modes that losses are known of; once the search is over, also those they should be of."""
-    return guarded_modes(trials.records, picks if run.status is RunStatus.FINISHED else ())
-
-
-def _findings(trials: Trials, run: Run, guarded: Sequence[GuardedMode]) -> tuple[Finding, ...]:
+def _findings(trials: Trials, run: Run, picks: Sequence[TrialRecord]) -> tuple[Finding, ...]:
     findings = list(run.machine_findings)
     if run.is_emulated:
         findings.append(_other_device(trials, run))
@@ -290,6 +271,8 @@ def _findings(trials: Trials, run: Run, guarded: Sequence[GuardedMode]) -> tuple
             for finding in of_loop
             if finding.severity is not Severity.INFO or finding.code == "fp16-unscaled"
         ]
+    # Once the search is over, also of the modes whose losses should be known.
+    guarded = guarded_modes(trials.records, picks if run.status is RunStatus.FINISHED else ())
     findings += [*loss_findings(guarded), *largest_findings(trials.confirming)]
     if all(finding.code != "gpu-unsoaked" for finding in findings):
         findings += _unsoaked(trials)
