@@ -36,7 +36,7 @@ from tunekit.recommend.recommendation import answer_of  # noqa: E402
 from tunekit.records.config import TrainConfig  # noqa: E402
 from tunekit.records.run import Run  # noqa: E402
 from tunekit.records.trial import TrialRecord, TrialRole  # noqa: E402
-from tunekit.search import guided  # noqa: E402
+from tunekit.search import acquisition  # noqa: E402
 from tunekit.trial.executor import TrialSpec  # noqa: E402
 from tunekit.units import duration_text  # noqa: E402
 
@@ -103,7 +103,7 @@ class Teller:
 
 def outcome(job: GpuJob, budget_s: float | None, tells: int = 0) -> Outcome:
     """Search a job and return what came of it."""
-    guided.observations = Teller(job, tells) if tells else observations  # type: ignore[attr-defined]
+    acquisition.observations = Teller(job, tells) if tells else observations  # type: ignore[attr-defined]
     asked = job.asked.model_copy(update={"budget_s": budget_s})
     listener = RecordingListener()
     with tempfile.TemporaryDirectory() as folder:

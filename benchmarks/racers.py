@@ -10,7 +10,7 @@ from tunekit.records.config import WORKER_KNOBS, KnobValue, TrainConfig
 from tunekit.records.host import Host
 from tunekit.records.run import KnobSpace
 from tunekit.records.trial import TrialRecord
-from tunekit.search.guided import Guided
+from tunekit.search.acquisition import Acquisition
 from tunekit.search.space import config_from, nearest
 
 _WORTH_GOING_ON = 1.01
@@ -133,7 +133,7 @@ class Model:
     """The throughput model's proposals, from the first trial on."""
 
     def __init__(self, space: Sequence[KnobSpace], host: Host, baseline: TrainConfig, seed: int) -> None:
-        self._guided = Guided(space, host)
+        self._guided = Acquisition(space, host)
 
     def propose(self, records: Sequence[TrialRecord]) -> TrainConfig | None:
         """Return the model's proposal."""
@@ -145,7 +145,7 @@ class Chance:
     """Any config that was not tried, by chance: what knowing nothing would do."""
 
     def __init__(self, space: Sequence[KnobSpace], host: Host, baseline: TrainConfig, seed: int) -> None:
-        self._configs = list(Guided(space, host).configs)
+        self._configs = list(Acquisition(space, host).configs)
         random.Random(seed).shuffle(self._configs)
 
     def propose(self, records: Sequence[TrialRecord]) -> TrainConfig | None:

@@ -18,7 +18,7 @@ from random_world import RandomWorld
 
 from tunekit.records.config import KnobValue
 from tunekit.records.run import KnobSpace
-from tunekit.search.guided import Guided
+from tunekit.search.acquisition import Acquisition
 from tunekit.search.study import Study
 
 _VALUES: dict[str, tuple[KnobValue, ...]] = {
@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("--proposals", type=int, default=10)
     options = parser.parse_args()
     chance = random.Random(0)
-    configs = list(Guided(SPACE, WORLD.host).configs)
+    configs = list(Acquisition(SPACE, WORLD.host).configs)
     print(f"`{shlex.join(['python', 'benchmarks/sampler_cost.py', *sys.argv[1:]])}`")
     print(f"\n{len(configs):,} configs\n")
     print("| trials | ms per proposal, median | longest | first |")

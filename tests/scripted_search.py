@@ -33,8 +33,8 @@ from tunekit.records.run import Run, SearchOptions
 from tunekit.records.target import Discovery, LoaderAddress, LoaderSeen
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.search.folder import RunFolder
+from tunekit.search.knob_access import Surroundings
 from tunekit.search.predicted import Machine
-from tunekit.search.reach import Surroundings
 from tunekit.search.search import Search
 from tunekit.trial.executor import KnownTarget, ProgressCallback, TrialSpec
 from tunekit.trial.watch import TrialProgress
@@ -257,11 +257,12 @@ def start_search(
     executor: ScriptedExecutor,
     asked: SearchOptions | None = None,
     listener: RecordingListener | None = None,
+    machine: Machine | None = None,
     **run_overrides: Any,
 ) -> Search:
     """Return a search over an owned folder, on the executor's clock."""
     bare = run(**({"options": asked or options(), "trials": (), "search_time_s": 0.0} | run_overrides))
-    machine = Machine(profile=bare.profile, native_bf16=True)
+    machine = machine or Machine(profile=bare.profile, native_bf16=True)
     return Search(bare, owned, executor, machine, listener or RecordingListener(), clock=executor.clock)
 
 

@@ -22,7 +22,7 @@ from tunekit.search.folder import RunFolder
 
 def saved(folder: Path, of: Run) -> str:
     with RunFolder(folder) as opened:
-        opened.save_run(of)
+        opened.save(of)
     return str(folder)
 
 
@@ -122,7 +122,7 @@ def test_a_folder_without_a_run_is_refused(fast: str, tmp_path: Path, capsys: py
 
 def test_what_is_no_search_is_refused(fast: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     with RunFolder(tmp_path / "looked", can_resume=False) as folder:
-        folder.save_fits(fits_run((fit("a10g", 22.1, (219, 250, 294)),)))
+        folder.save(fits_run((fit("a10g", 22.1, (219, 250, 294)),)))
     code, told = refused([fast, str(tmp_path / "looked")], capsys)
     assert (code, "it holds what fits which GPU" in told) == (8, True)
     (tmp_path / "profiled").mkdir()

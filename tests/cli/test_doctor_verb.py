@@ -19,7 +19,6 @@ from tunekit.cli.main import main
 from tunekit.diagnose.registry import CODES
 from tunekit.diagnose.software import VARIABLES
 from tunekit.hardware import detect
-from tunekit.hardware.host import limits
 from tunekit.hardware.host import torch_build as torch_room
 from tunekit.hardware.host.torch_build import TorchAbsent
 from tunekit.records.attribution import BatchSeen, LeafSeen
@@ -45,7 +44,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.delenv("TUNEKIT_PROFILES", raising=False)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
-    monkeypatch.setattr(limits, "load_average", lambda: 0.25)
+    monkeypatch.setattr("tunekit.cli.doctor.load_average", lambda: 0.25)
     monkeypatch.setattr(detect, "c_compiler", lambda environment: "/usr/bin/gcc")
     monkeypatch.setattr(detect, "cpp_compiler", lambda environment: "/usr/bin/g++")
     monkeypatch.setattr(torch_room, "torch_build", lambda python: torch_of(python=python))
@@ -217,7 +216,7 @@ def test_flags_that_contradict_or_make_no_sense(
 
 def saved(folder: Path, **overrides: Any) -> Path:
     with RunFolder(folder) as owned:
-        owned.save_run(run(**overrides))
+        owned.save(run(**overrides))
     return folder
 
 

@@ -13,9 +13,8 @@ from real_trials import ZOO
 from rich.console import Console
 
 from tunekit.cli import fits as verb
-from tunekit.cli import machine
-from tunekit.cli.fits_screen import FitsScreen
 from tunekit.cli.main import main
+from tunekit.cli.screen import FitsScreen
 from tunekit.hardware.profiles import load_profiles
 from tunekit.records.codec import from_json, to_json
 from tunekit.records.config import Precision
@@ -37,7 +36,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def finished(project: Path) -> Path:
     with RunFolder(project / "looked", can_resume=False) as folder:
-        folder.save_fits(fits_run((fit("a10g", 22.1, (219, 250, 294)),)))
+        folder.save(fits_run((fit("a10g", 22.1, (219, 250, 294)),)))
         return folder.path
 
 
@@ -74,7 +73,7 @@ def test_the_gpu_that_is_here_is_told_of_by_its_own_memory(project: Path, monkey
     whole = host()
     part = whole.accelerators[0].model_copy(update={"memory_bytes": 3 * GIB})
     here = whole.model_copy(update={"accelerators": (part,)})
-    monkeypatch.setattr(machine, "host_here", lambda command: here)
+    monkeypatch.setattr(verb, "host_here", lambda command: here)
     new, seen = verb._new, []
     monkeypatch.setattr(
         verb, "_new", lambda options, command: seen.append(new(options, command)) or sys.exit(0)
@@ -127,13 +126,13 @@ def test_other_verbs_are_told_what_the_folder_holds(finished: Path, capsys: pyte
 def test_a_damaged_prediction_says_where_its_trial_is(finished: Path, capsys: pytest.CaptureFixture[str]):
     (finished / "fits.json").write_text("{")
     assert main(["report", str(finished)]) == 10
-    assert f"its trial is in {finished}/trials" in capsys.readouterr().err
+    assert f"its trials are in {finished}/trials" in capsys.readouterr().err
 
 
 def test_ctrl_c_says_that_nothing_was_predicted():
     out = io.StringIO()
     with FitsScreen(console=Console(file=out, width=80, color_system=None, highlight=False)) as screen:
-        screen.interrupted()
+        screen.interrupted(fits_run(prediction=None), Path("here"))
     assert out.getvalue() == "interrupted; nothing was predicted\n"
 
 

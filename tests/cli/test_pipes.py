@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tunekit.cli.console import _Lasting
 from tunekit.cli.main import main
-from tunekit.cli.pipes import _Lasting
 from tunekit.errors import UnknownGpuError
 
 RATE = ("--rate", "180", "--samples", "1281167", "--epochs", "90", "--gpu", "a10g")
@@ -72,7 +72,7 @@ def test_an_error_that_nobody_reads_keeps_its_exit_code():
 def test_what_works_for_hours_goes_on_though_nobody_reads_what_it_says(tmp_path: Path):
     script = (
         "import sys\n"
-        "from tunekit.cli.pipes import lasting_console\n"
+        "from tunekit.cli.console import lasting_console\n"
         "for to_stderr in (False, True):\n"
         "    console = lasting_console(to_stderr)\n"
         "    for number in range(2000):\n"

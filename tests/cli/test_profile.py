@@ -13,9 +13,10 @@ from real_trials import ZOO
 from rich.console import Console
 
 from tunekit.cli import profile as verb
-from tunekit.cli.main import build_parser, main
-from tunekit.cli.profile import _against, _options
-from tunekit.cli.profile_screen import ProfileScreen
+from tunekit.cli.main import main
+from tunekit.cli.parser import build_parser
+from tunekit.cli.profile import against_file, profile_options
+from tunekit.cli.screen import ProfileScreen
 from tunekit.records.codec import from_json, to_json
 from tunekit.records.config import Precision
 from tunekit.records.loop_profile import LoopProfile
@@ -34,7 +35,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def finished(project: Path) -> Path:
     with RunFolder(project / "looked", can_resume=False) as folder:
-        folder.save_profile(profiled())
+        folder.save(profiled())
         return folder.path
 
 
@@ -53,7 +54,7 @@ TRAIN = ("--", sys.executable, "train.py")
 )
 def test_comparisons_have_three_rounds_by_default(words: list[str], rounds: int):
     options = build_parser().parse_args(["profile", *words])
-    assert _options(options, builtin=False).rounds == rounds
+    assert profile_options(options, builtin=False).rounds == rounds
 
 
 def test_a_projects_settings_hold_for_a_profile_too(project: Path, monkeypatch: pytest.MonkeyPatch):
@@ -94,7 +95,7 @@ def test_a_file_that_is_no_config_is_refused_in_one_line_before_anything_runs(
 @pytest.mark.parametrize("key", ["compile", "compile_model"])
 def test_a_knob_has_its_own_name_or_that_of_an_exported_file(key: str, project: Path):
     (project / "other.yaml").write_text(f"{key}: true\n")
-    asked = _against(Path("other.yaml"), resolve_target([sys.executable, "train.py"], project))
+    asked = against_file(Path("other.yaml"), resolve_target([sys.executable, "train.py"], project))
     assert asked.config_of(profiled().contenders[0].config, False).compile
 
 
@@ -113,7 +114,7 @@ def test_ctrl_c_before_the_first_trial_ends_speaks_of_no_trials():
 def test_a_file_of_knobs_changes_the_scripts_own_config(project: Path):
     (project / "other.yaml").write_text("num_workers: 4\nprecision: bf16-mixed\n")
     own = profiled().contenders[0].config
-    asked = _against(Path("other.yaml"), resolve_target([sys.executable, "train.py"], project))
+    asked = against_file(Path("other.yaml"), resolve_target([sys.executable, "train.py"], project))
     assert asked.name == "other.yaml"
     assert asked.config_of(own, True) == own.model_copy(
         update={"num_workers": 4, "precision": Precision.BF16}
@@ -127,7 +128,7 @@ def test_workers_alone_bring_torchs_own_prefetch(project: Path):
         .contenders[0]
         .config.model_copy(update={"num_workers": 0, "prefetch_factor": None, "persistent_workers": False})
     )
-    asked = _against(Path("other.yaml"), resolve_target([sys.executable, "train.py"], project))
+    asked = against_file(Path("other.yaml"), resolve_target([sys.executable, "train.py"], project))
     assert asked.config_of(own, False).prefetch_factor == 2
 
 

@@ -8,8 +8,7 @@ from build_checkups import gpu
 from build_records import GIB, failure, host, run, trial_record
 from rich.console import Console
 
-from tunekit.cli.screen import SearchScreen
-from tunekit.cli.trial_screen import device_text
+from tunekit.cli.screen import SearchScreen, device_text
 from tunekit.records.trial import OutcomeKind
 
 

@@ -9,9 +9,8 @@ from build_records import unhurried
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.cli.search_arguments import add_arguments, default_options
-from tunekit.cli.settings import SETTINGS, Settings, load_settings
-from tunekit.cli.settings_text import with_bindings, write_settings
+from tunekit.cli.parser import build_parser, defaults_of
+from tunekit.cli.settings import SETTINGS, Settings, load_settings, with_bindings, write_settings
 from tunekit.errors import UsageError
 from tunekit.records.target import Binding
 from tunekit.trial.binding_syntax import binding_text, parse_binding
@@ -64,10 +63,7 @@ def loaded(folder: Path) -> Settings:
 
 
 def parsed(settings: Settings, *words: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    parser.set_defaults(**settings.defaults())
-    return parser.parse_args(words)
+    return build_parser(settings.defaults()).parse_args(["search", *words])
 
 
 # --- reading -------------------------------------------------------------------------------
@@ -97,7 +93,7 @@ def test_every_setting_is_read_under_its_flags_own_name(folder: Path):
 
 
 def test_every_flag_that_makes_sense_in_a_file_is_a_setting():
-    flags = {name.replace("_", "-") for name in default_options()}
+    flags = {name.replace("_", "-") for name in defaults_of("search")}
     of_one_call = {"out", "resume", "json", "bind", "github-summary", "full-paths", "ignore"}
     assert flags - of_one_call <= set(SETTINGS)
 

@@ -6,8 +6,7 @@ import pytest
 from build_checkups import gpu, seen_device, torch_of
 from build_records import host, run, target
 
-from tunekit.cli import machine
-from tunekit.cli.trial_screen import TrialScreen
+from tunekit.cli.screen import TrialScreen
 from tunekit.cli.trials import make_images
 from tunekit.hardware.profiles import load_profiles
 from tunekit.records.host import TorchBuild
@@ -34,7 +33,7 @@ def test_the_images_are_those_of_the_device_that_trains_on_them(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(images_store, "USUAL", {"cuda": (35, 2), "cpu": (28, 2)})
-    monkeypatch.setattr(machine, "ask_torch", lambda command: build)
+    monkeypatch.setattr("tunekit.cli.trials.ask_torch", lambda command: build)
     searched = run(
         host=host(accelerators=gpus),
         profile=load_profiles()[profile_id],

@@ -12,7 +12,7 @@ from tunekit.recommend.tiers import violations
 from tunekit.records.attribution import BatchSeen, LeafSeen
 from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.recommendation import Tier
-from tunekit.search.refusal import why_refused
+from tunekit.search.feasibility import why_refused
 
 LABEL_BYTES = 8
 

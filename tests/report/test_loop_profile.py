@@ -18,7 +18,7 @@ from tunekit.report.loop_memory import batch_lines, leaf_text
 from tunekit.report.loop_profile import loop_profile_view
 from tunekit.report.loop_time import step_text
 from tunekit.report.terminal import draw_loop_profile
-from tunekit.search.compare import contender
+from tunekit.search.ablation import contender
 from tunekit.trial.binding_syntax import parse_binding
 
 AT_80 = """

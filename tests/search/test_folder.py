@@ -143,7 +143,7 @@ def test_a_trial_of_a_newer_tunekit_is_not_touched(folder: Path):
 def test_a_saved_run_is_loaded_from_its_folder_or_its_file(folder: Path):
     whole = run()
     with RunFolder(folder) as owned:
-        owned.save_run(whole)
+        owned.save(whole)
     assert load_run(folder) == whole
     assert load_run(folder / RUN_FILE) == whole
 
@@ -159,7 +159,7 @@ def test_a_folder_without_a_run_says_so(tmp_path: Path, name: str):
 @pytest.mark.parametrize("name", ["balanced.yaml", "trials/0003/trial.json", "telemetry/zarr.json"])
 def test_a_file_that_is_no_run_asks_for_its_folder(folder: Path, name: str):
     with RunFolder(folder) as owned:
-        owned.save_run(run())
+        owned.save(run())
     file = folder / name
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("{}" if name.endswith("json") else "batch_size: 64\n")
@@ -190,7 +190,7 @@ def test_nobody_is_told_to_delete_a_run(folder: Path):
 
 def test_a_damaged_run_is_named_and_its_trials_pointed_at(folder: Path):
     with RunFolder(folder) as owned:
-        owned.save_run(run())
+        owned.save(run())
     payload = json.loads((folder / RUN_FILE).read_text())
     payload["options"]["budget_s"] = -1
     (folder / RUN_FILE).write_text(json.dumps(payload))

@@ -25,7 +25,7 @@ from tunekit.records.prediction import (
 from tunekit.records.run import FixedKnob, KnobSpace, Run
 from tunekit.records.target import Binding, BindingKind
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
-from tunekit.search.fitting import chances_to_fit
+from tunekit.search.feasibility import chances_to_fit
 from tunekit.search.folder import RunFolder
 from tunekit.search.predicted import Machine, starting_config
 from tunekit.search.search import Search
@@ -90,10 +90,8 @@ def searched_in(
             **({} if here is CPU else on_gpu),
         )
         overrides.setdefault("asked", options(budget_s=400.0))
-        search = start_search(owned, executor, **overrides)
         machine = Machine(here or profile(), native_bf16=True, outside=outside if predicts else None)
-        search = Search(search._run, owned, executor, machine, RecordingListener(), clock=executor.clock)
-        return search.run()
+        return start_search(owned, executor, machine=machine, **overrides).run()
 
 
 def test_a_gpu_that_is_here_is_predicted_and_then_corrected(tmp_path: Path):

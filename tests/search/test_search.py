@@ -35,7 +35,7 @@ from tunekit.records.run import FixedKnob, Objective, Run, RunStatus
 from tunekit.records.trial import Failure, OutcomeKind, TrialRole
 from tunekit.search.confirm import round_order, rounds_due
 from tunekit.search.folder import RunFolder, load_run
-from tunekit.search.reach import Surroundings
+from tunekit.search.knob_access import Surroundings
 from tunekit.search.space import contains
 from tunekit.trial.binding_syntax import parse_binding
 from tunekit.trial.executor import TrialSpec
@@ -496,7 +496,7 @@ def test_ctrl_c_in_a_trial_keeps_what_was_finished(folder: Path, at: int):
             search.run()
     saved = load_run(folder)
     assert saved.status is RunStatus.INTERRUPTED
-    assert search.interrupted_run == saved
+    assert search.found == saved
     assert [record.number for record in saved.trials] == list(range(at))
     assert saved.search_time_s == pytest.approx(at * TRIAL_S)
 

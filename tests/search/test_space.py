@@ -14,8 +14,8 @@ from tunekit.model.boundary import Boundary
 from tunekit.records.config import NUMERIC_KNOBS, Precision, TrainConfig
 from tunekit.records.run import FixedKnob, KnobRange, KnobSpace
 from tunekit.records.target import ScriptOption
-from tunekit.search.guided import all_configs
-from tunekit.search.reach import Surroundings
+from tunekit.search.acquisition import all_configs
+from tunekit.search.knob_access import Surroundings
 from tunekit.search.space import (
     KNOBS,
     build_space,

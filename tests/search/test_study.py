@@ -1,22 +1,26 @@
 """The study proposes what is legal and new, and the same again from the same records."""
 
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import optuna
 import pytest
-from build_records import GIB, config, cpu, host, options, trial_record, unhurried
+from build_records import GIB, config, cpu, failure, host, options, trial_record, unhurried
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
-from scripted_search import any_surroundings, smooth_rate, surroundings
+from optuna.trial import TrialState
+from scripted_search import any_surroundings, search_in, searched, smooth_rate, surroundings
 
 from tunekit.errors import EmptySpaceError
 from tunekit.records.config import TrainConfig
 from tunekit.records.run import FixedKnob, KnobSpace
-from tunekit.records.trial import TrialRecord, TrialRole
-from tunekit.search.reach import Surroundings
+from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
+from tunekit.search.knob_access import Surroundings
 from tunekit.search.space import build_space, contains
-from tunekit.search.study import STUDY_NAME, Study, constraints
+from tunekit.search.study import STUDY_NAME, Study, ThroughputSampler, constraints
 
 SMALL_FIXES = {
     "batch_size": 128,
@@ -140,7 +144,8 @@ def test_optuna_reads_the_journal(space: tuple[KnobSpace, ...], tmp_path: Path):
     trials = stored(journal)
     assert len(trials) == 7
     for record, trial in zip(records, trials, strict=True):
-        assert trial.value == (record.rate_samples_per_s or 0.0)
+        assert trial.value == record.rate_samples_per_s
+        assert trial.state is (TrialState.FAIL if record.failure else TrialState.COMPLETE)
         assert trial.user_attrs["number"] == record.number
         assert trial.user_attrs["failure"] == (record.failure.kind if record.failure else None)
         knobs = record.config
@@ -148,6 +153,80 @@ def test_optuna_reads_the_journal(space: tuple[KnobSpace, ...], tmp_path: Path):
         assert trial.params["batch_size"] == knobs.batch_size
         assert ("prefetch_factor" in trial.params) == (knobs.num_workers > 0)
         assert "accumulate_grad_batches" not in trial.params
+
+
+def test_a_proposal_is_in_the_journal_while_it_runs(space: tuple[KnobSpace, ...], tmp_path: Path):
+    journal = tmp_path / "study.journal"
+    study = Study(space, host(), journal=journal)
+    walk(study, 2)
+    proposal = study.propose()
+    assert proposal is not None
+    with study.running(proposal):
+        running = stored(journal)[-1]
+        assert running.state is TrialState.RUNNING
+        assert running.params["batch_size"] == proposal.config.batch_size
+        assert running.user_attrs["predicted_samples_per_s"] == proposal.expected_rate_samples_per_s
+        record = record_of(2, proposal.config)
+        study.tell([record])
+    *_, ended = stored(journal)
+    assert (len(stored(journal)), ended.number) == (3, running.number)
+    assert (ended.state, ended.value) == (TrialState.COMPLETE, record.rate_samples_per_s)
+    assert set(ended.constraints) == {"vram", "ram"}
+    assert ended.user_attrs["number"] == 2
+
+
+def test_a_proposal_that_ended_without_a_record_is_a_failed_trial(
+    space: tuple[KnobSpace, ...], tmp_path: Path
+):
+    study = Study(space, host(), journal=tmp_path / "study.journal")
+    proposal = study.propose()
+    assert proposal is not None
+    with pytest.raises(KeyboardInterrupt), study.running(proposal):
+        raise KeyboardInterrupt
+    (trial,) = stored(tmp_path / "study.journal")
+    assert trial.state is TrialState.FAIL
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_a_trial_that_was_given_up_is_a_pruned_one(space: tuple[KnobSpace, ...], tmp_path: Path, runs: bool):
+    study = Study(space, host(), journal=tmp_path / "study.journal")
+    proposal = study.propose()
+    assert proposal is not None
+    record = trial_record(
+        0, 50.0, proposal.config, stop_reason="abandoned", boundary_s=None, boundaries_seen=0
+    )
+    with study.running(proposal) if runs else nullcontext():
+        study.tell([record])
+    (trial,) = stored(tmp_path / "study.journal")
+    assert (trial.state, trial.value) == (TrialState.PRUNED, record.rate_samples_per_s)
+
+
+def test_what_is_no_searched_knob_can_not_be_sampled(space: tuple[KnobSpace, ...]):
+    trial = optuna.create_study(sampler=ThroughputSampler(space)).ask()
+    with pytest.raises(ValueError, match="only the knobs of the search can be sampled, got 'lr'"):
+        trial.suggest_float("lr", 0.0, 1.0)
+
+
+@given(st.integers(1, 9), st.integers(2, 6))
+@settings(unhurried, max_examples=5)
+def test_a_study_of_replayed_records_proposes_what_the_search_did(
+    tmp_path_factory: pytest.TempPathFactory, most: int, failing: int
+):
+    """At every trial of a whole search, whatever failed in it."""
+
+    def fails(knobs: Any, spec: Any) -> Any:
+        return failure(OutcomeKind.SCRIPT_ERROR) if spec.number and spec.number % failing == 0 else None
+
+    folder = tmp_path_factory.mktemp("replayed") / "run"
+    whole, _ = search_in(folder, options(max_trials=most + 1), executor_options={"failing": fails})
+    proposed = [record for record in searched(whole.trials) if record.number <= most]
+    assert proposed
+    for record in proposed:
+        study = Study(whole.space, whole.rank_host)
+        study.tell(whole.trials[: record.number])
+        proposal = study.propose()
+        assert proposal is not None
+        assert proposal.config == record.config
 
 
 def test_failed_trials_are_told_as_infeasible(space: tuple[KnobSpace, ...], tmp_path: Path):

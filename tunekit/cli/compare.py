@@ -6,88 +6,42 @@ import string
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from rich.console import Console
 
 from tunekit import __version__
-from tunekit.cli.findings import add_findings
-from tunekit.cli.numbers import share
+from tunekit.cli.parser import BASELINE, STANDARD_OUTPUT
 from tunekit.cli.pipes import discard_output, until_the_reader_leaves
 from tunekit.cli.report_files import (
-    STANDARD_OUTPUT,
-    SUMMARY_VARIABLE,
-    add_full_paths,
     append_summary,
     print_text,
     refuse_records,
     summary_file,
     write_report,
 )
+from tunekit.diagnose.compare import compare_runs
+from tunekit.diagnose.side import Side
 from tunekit.errors import RunFolderError, UsageError
-
-if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
-    from tunekit.diagnose.side import Side
-    from tunekit.records.comparison import RunComparison
-    from tunekit.records.recommendation import Recommendation
-    from tunekit.records.run import Run
+from tunekit.records.base import with_texts
+from tunekit.records.codec import to_json
+from tunekit.records.comparison import RunComparison
+from tunekit.records.finding import without_findings
+from tunekit.records.recommendation import Recommendation
+from tunekit.records.run import Run
+from tunekit.report.answer import best_recommendation
+from tunekit.report.comparison import comparison_view
+from tunekit.report.comparison_markdown import comparison_markdown
+from tunekit.report.places import shortener
+from tunekit.report.terminal import draw_comparison
+from tunekit.search.folder import load_run
 
 REGRESSION = 1
 """Exit code where a later run is a regression."""
 
-_BASELINE = "baseline"
-_TIERS = ("conservative", "balanced", "aggressive", _BASELINE)
 _MOST_RUNS = 10
 """As many as a comment of Markdown has lines for."""
 _WIDE = 160
 """Letters in a line of Markdown's tables, which can be scrolled."""
-
-
-def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the verb to the parser."""
-    parser = verbs.add_parser(
-        "compare",
-        help="set runs side by side: which is faster, and is a later one a regression",
-        usage="tunekit compare RUN RUN [RUN ...] [options]",
-        description=(
-            "Compare the runs that searches wrote. The first is the reference. Shows what is faster, by how "
-            "much and how sure that is, where the time went, and what makes the comparison unfair. Ends with "
-            "1 where a run is significantly slower than the first, and by more than the tolerance; else "
-            "with 0."
-        ),
-        epilog="example: tunekit compare reports/main reports/branch --tolerance 5% --github-summary",
-    )
-    parser.add_argument(
-        "run", metavar="RUN", type=Path, nargs="+", help="folders that searches wrote, the reference first"
-    )
-    parser.add_argument(
-        "--tolerance",
-        type=share,
-        default=0.05,
-        metavar="SHARE",
-        help="how much slower a run may be, as 5%% or 0.05 (default: 5%%)",
-    )
-    parser.add_argument(
-        "--tier",
-        choices=_TIERS,
-        help="whose config to compare; baseline is the user's own (default: that of each run's answer)",
-    )
-    parser.add_argument("--json", action="store_true", help="print the comparison as JSON instead")
-    add_findings(parser)
-    parser.add_argument(
-        "--markdown",
-        nargs="?",
-        const=STANDARD_OUTPUT,
-        metavar="FILE",
-        help="print it as Markdown for a pull request instead (also as -), or write that to FILE",
-    )
-    parser.add_argument(
-        "--github-summary",
-        action="store_true",
-        help=f"append the Markdown to the file that {SUMMARY_VARIABLE} names, as GitHub Actions sets it",
-    )
-    add_full_paths(parser)
-    parser.set_defaults(verb=run_verb)
 
 
 def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
@@ -98,13 +52,8 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         RunFolderError: a folder holds no run, or nothing to compare, or a file can't be written.
         RecordError: a run is damaged or newer than this tunekit.
     """
-    if command:
-        raise UsageError(f"compare takes no training command, got {' '.join(command)!r}")
     summary = summary_file("--markdown FILE") if options.github_summary else None
     _check(options)
-    from tunekit.diagnose.compare import compare_runs  # noqa: PLC0415 - --help must be instant
-    from tunekit.records.finding import without_findings  # noqa: PLC0415
-
     sides = [
         _side(name, path, options.tier)
         for name, path in zip(string.ascii_uppercase, options.run, strict=False)
@@ -120,11 +69,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Refuse runs and flags that do not fit each other.
-
-    Raises:
-        UsageError: they do not.
-    """
+    """Refuse runs and flags that do not fit each other."""
     runs: list[Path] = options.run
     if options.markdown is not None and Path(options.markdown).is_dir():
         raise UsageError(
@@ -146,17 +91,10 @@ def _check(options: argparse.Namespace) -> None:
         seen[folder] = given
 
 
-def _side(name: str, path: Path, tier: str | None) -> "Side":
-    """Return a run with the config of it to compare.
-
-    Raises:
-        RunFolderError: there is no run, or no such config in it.
-    """
-    from tunekit.diagnose.side import Side  # noqa: PLC0415
-    from tunekit.search.folder import load_run  # noqa: PLC0415
-
+def _side(name: str, path: Path, tier: str | None) -> Side:
+    """Return a run with the config of it to compare."""
     run = load_run(path)
-    chosen = None if tier == _BASELINE else _recommendation(run, path, tier)
+    chosen = None if tier == BASELINE else _recommendation(run, path, tier)
     side = Side(name, str(_folder(path)), run, chosen)
     if not side.measured or side.config is None:
         raise RunFolderError(
@@ -170,19 +108,13 @@ def _folder(given: Path) -> Path:
     return given.parent if given.is_file() else given
 
 
-def _recommendation(run: "Run", path: Path, tier: str | None) -> "Recommendation":
-    """Return the recommendation of a tier, or the one that the run's answer speaks of.
-
-    Raises:
-        RunFolderError: there is none.
-    """
-    from tunekit.report.answer import best_recommendation  # noqa: PLC0415
-
+def _recommendation(run: Run, path: Path, tier: str | None) -> Recommendation:
+    """Return the recommendation of a tier, or the one that the run's answer speaks of."""
     if not run.recommendations:
         raise RunFolderError(
             f"{path} recommends nothing yet (status: {run.status}); go on with "
             f"tunekit search --resume {shlex.quote(str(_folder(path)))}, or compare the user's own "
-            f"configs with --tier {_BASELINE}"
+            f"configs with --tier {BASELINE}"
         )
     if tier is None:
         best = best_recommendation(run)
@@ -196,37 +128,22 @@ def _recommendation(run: "Run", path: Path, tier: str | None) -> "Recommendation
     return found
 
 
-def _markdown(comparison: "RunComparison", full_paths: bool) -> str:
-    from tunekit.records.base import with_texts  # noqa: PLC0415
-    from tunekit.report.comparison import comparison_view  # noqa: PLC0415
-    from tunekit.report.comparison_markdown import comparison_markdown  # noqa: PLC0415
-    from tunekit.report.places import shortener  # noqa: PLC0415
-
+def _markdown(comparison: RunComparison, full_paths: bool) -> str:
     if not full_paths:
         comparison = with_texts(comparison, shortener(Path.home()))
     return comparison_markdown(comparison_view(comparison, _WIDE))
 
 
-def _write(comparison: "RunComparison", options: argparse.Namespace, summary: Path | None) -> None:
-    """Write the Markdown to where it was asked for.
-
-    Raises:
-        RunFolderError: a file can't be written. An OSError would end with 1, which means a regression.
-    """
+def _write(comparison: RunComparison, options: argparse.Namespace, summary: Path | None) -> None:
+    """Write the Markdown to where it was asked for."""
     if options.markdown not in (None, STANDARD_OUTPUT):
         write_report(Path(options.markdown), _markdown(comparison, options.full_paths), "name another file")
     if summary is not None:
         append_summary(summary, _markdown(comparison, options.full_paths))
 
 
-def _show(comparison: "RunComparison", options: argparse.Namespace) -> int:
+def _show(comparison: RunComparison, options: argparse.Namespace) -> int:
     """Print the comparison as it was asked for, and return 0."""
-    from rich.console import Console  # noqa: PLC0415 - slow to import
-
-    from tunekit.records.codec import to_json  # noqa: PLC0415
-    from tunekit.report.comparison import comparison_view  # noqa: PLC0415
-    from tunekit.report.terminal import draw_comparison  # noqa: PLC0415
-
     if options.json:
         sys.stdout.write(to_json(comparison) + "\n")
     elif options.markdown == STANDARD_OUTPUT:

@@ -4,76 +4,41 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from tunekit.cli.doctor_calibrate import calibrate_gpu
-from tunekit.cli.doctor_loader import BASELINE, TIERS, loader_of
-from tunekit.cli.findings import add_findings
-from tunekit.cli.numbers import natural, positive, positive_number
-from tunekit.errors import TargetError
+from rich.console import Console
 
-if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
-    from tunekit.records.checkup import Checkup, LoaderPlan
-    from tunekit.records.finding import Severity
-    from tunekit.records.storage import Storage
+from tunekit.cli.console import lasting_console
+from tunekit.cli.machine import ask_torch, look_over, with_sandbox
+from tunekit.cli.parser import BASELINE
+from tunekit.diagnose.registry import worst
+from tunekit.errors import TargetError, UsageError
+from tunekit.hardware import detect
+from tunekit.hardware.gpu import calibrate
+from tunekit.hardware.gpu.calibrations import folder_to_save_in, save_calibration
+from tunekit.hardware.gpu.nvml import Nvml
+from tunekit.hardware.host.interpreter import interpreter_of
+from tunekit.hardware.host.limits import load_average
+from tunekit.hardware.host.torch_build import TorchAbsent
+from tunekit.hardware.storage.inspect import inspect_storage_apart
+from tunekit.memory.ram import held_per_sample
+from tunekit.records.checkup import Checkup, LoaderPlan
+from tunekit.records.codec import to_json
+from tunekit.records.config import TrainConfig
+from tunekit.records.finding import Severity, without_findings
+from tunekit.records.measurement import LoopMeasurement
+from tunekit.records.run import Run
+from tunekit.report.calibration import calibration_view
+from tunekit.report.doctor import draw_checkup, view_checkup
+from tunekit.report.terminal import draw_parts
+from tunekit.search.folder import load_run
+from tunekit.trial.target import resolve_target
+from tunekit.units import MIB
 
 WARNED = 11
 FAILED = 12
-_MAX_BATCH_MIB = 1e6
-
-
-def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the verb to the parser."""
-    parser = verbs.add_parser(
-        "doctor",
-        help="look this machine over before training: GPUs, limits, storage, torch",
-        usage="tunekit doctor [options] [-- COMMAND ...]",
-        description=(
-            "Look over what training gets here: GPUs, CPUs and memory that the container grants, /dev/shm, "
-            "the storage under the data set, the training environment's torch; and say what is wrong, with "
-            "evidence and remedy. With a training command its own Python is asked for its torch."
-        ),
-        epilog=(
-            "exit code: 0 nothing or notes only, 11 warnings, 12 errors; "
-            "tunekit doctor --codes lists every finding there is; with --calibrate 0, or an error's own"
-        ),
-    )
-    parser.add_argument(
-        "--data",
-        metavar="PATH",
-        type=_data_path,
-        action="append",
-        default=[],
-        help="a data set: its storage is measured, at most 3 s of reading, and a part of it leaves the cache "
-        "(repeatable)",
-    )
-    parser.add_argument("--run", metavar="RUN", type=Path, help="take workers and batch size from this run")
-    parser.add_argument(
-        "--tier",
-        choices=(*TIERS, BASELINE),
-        help="which config of the run (default: balanced, or the nearest that it has)",
-    )
-    parser.add_argument(
-        "--workers", metavar="N", type=natural, help="loader workers of each training process"
-    )
-    parser.add_argument("--prefetch", metavar="N", type=positive, help="prefetch factor (default 2)")
-    parser.add_argument(
-        "--batch-mib", metavar="MIB", type=positive_number("MiB", _MAX_BATCH_MIB), help="size of one batch"
-    )
-    parser.add_argument(
-        "--processes", metavar="N", type=positive, help="training processes on this machine (default 1)"
-    )
-    parser.add_argument(
-        "--calibrate",
-        action="store_true",
-        help="measure what the GPU's memory holds beside torch's tensors, keep it for predictions, and "
-        "nothing else (a minute, on the GPU)",
-    )
-    add_findings(parser)
-    parser.add_argument("--json", action="store_true", help="print facts and findings as JSON instead")
-    parser.set_defaults(verb=run_verb)
+_EXIT_CODES = {Severity.ERROR: FAILED, Severity.WARNING: WARNED}
+_LOADER_FLAGS = ("workers", "prefetch", "batch_mib", "processes")
+_NEAREST_FIRST = ("balanced", "conservative", "aggressive")
 
 
 def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
@@ -83,18 +48,10 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         UsageError: a flag can't be used, or there is no GPU to calibrate.
         TargetError: the Python that should calibrate it breaks.
     """
-    from rich.console import Console  # noqa: PLC0415 - slow to import; --help must be instant
-
-    from tunekit.cli.pipes import lasting_console  # noqa: PLC0415
-    from tunekit.diagnose.registry import worst  # noqa: PLC0415
-    from tunekit.records.codec import to_json  # noqa: PLC0415
-    from tunekit.records.finding import without_findings  # noqa: PLC0415
-    from tunekit.report.doctor import draw_checkup, view_checkup  # noqa: PLC0415
-
     console = Console(highlight=False)
     if options.calibrate:
-        return calibrate_gpu(console, command, as_json=options.json)
-    loader = loader_of(options)
+        return _calibrate(console, command, as_json=options.json)
+    loader = _loader(options)
     with lasting_console(to_stderr=True).status("looking this machine over"):
         checkup = _checkup(options.data, loader, command)
     found = {finding.code for finding in checkup.findings}
@@ -104,43 +61,15 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         sys.stdout.write(to_json(checkup) + "\n")
     else:
         draw_checkup(console, view_checkup(checkup, silenced))
-    return _exit_code(worst(checkup.findings))
+    severity = worst(checkup.findings)
+    return _EXIT_CODES.get(severity, 0) if severity else 0
 
 
-def _exit_code(severity: "Severity | None") -> int:
-    return {"error": FAILED, "warning": WARNED}.get(severity or "", 0)
-
-
-def _data_path(text: str) -> Path:
-    """Return the path of a data set.
-
-    Raises:
-        argparse.ArgumentTypeError: the text is empty, or an address.
-    """
-    if not text.strip():
-        raise argparse.ArgumentTypeError(
-            "must be the path of a data set, got an empty text; is the variable that holds it set?"
-        )
-    if "://" in text and not Path(text).exists():
-        raise argparse.ArgumentTypeError(
-            f"must be a path, got {text!r}; only mounted paths can be measured: mount it and give that folder"
-        )
-    try:
-        return Path(text).expanduser()
-    except RuntimeError:  # "~name" of nobody
-        return Path(text)
-
-
-def _checkup(data: Sequence[Path], loader: "LoaderPlan | None", command: Sequence[str]) -> "Checkup":
-    from tunekit.cli.machine import ask_torch, look_over, with_sandbox  # noqa: PLC0415
-    from tunekit.hardware.detect import detect_host  # noqa: PLC0415
-    from tunekit.hardware.host.limits import load_average  # noqa: PLC0415
-    from tunekit.hardware.host.torch_build import TorchAbsent  # noqa: PLC0415
-
+def _checkup(data: Sequence[Path], loader: LoaderPlan | None, command: Sequence[str]) -> Checkup:
     load_before = load_average()  # this verb's own work is none of the machine's
-    storage = _storage(data)
+    storage = [inspect_storage_apart(path) for path in dict.fromkeys(data)]
     build = ask_torch(command)
-    host = with_sandbox(detect_host(torch=None if isinstance(build, TorchAbsent) else build))
+    host = with_sandbox(detect.detect_host(torch=None if isinstance(build, TorchAbsent) else build))
     return look_over(
         host.changed(load_average=load_before),
         absent=build if isinstance(build, TorchAbsent) else None,
@@ -152,8 +81,6 @@ def _checkup(data: Sequence[Path], loader: "LoaderPlan | None", command: Sequenc
 
 def _why_not_to_run(command: Sequence[str]) -> str | None:
     """Return why the command can't be run, in the words in which a search would refuse it."""
-    from tunekit.trial.target import resolve_target  # noqa: PLC0415
-
     try:
         if command:
             resolve_target(command, Path.cwd())
@@ -162,9 +89,92 @@ def _why_not_to_run(command: Sequence[str]) -> str | None:
     return None
 
 
-def _storage(data: Sequence[Path]) -> "list[Storage]":
-    if not data:
-        return []
-    from tunekit.hardware.storage.inspect import inspect_storage_apart  # noqa: PLC0415
+# --- how the data will be loaded -----------------------------------------------------------
 
-    return [inspect_storage_apart(path) for path in dict.fromkeys(data)]
+
+def _loader(options: argparse.Namespace) -> LoaderPlan | None:
+    """Return how the data will be loaded, by flags or by a run."""
+    given = [name for name in _LOADER_FLAGS if getattr(options, name) is not None]
+    if options.run is not None:
+        if given:
+            names = ", ".join("--" + name.replace("_", "-") for name in given)
+            raise UsageError(f"--run {options.run} knows {names} already; drop one or the other")
+        return _loader_of_run(options.run, options.tier)
+    if options.tier is not None:
+        raise UsageError(f"--tier {options.tier} says nothing without --run; add --run RUN")
+    if not given:
+        return None
+    if options.workers is None:
+        raise UsageError(f"--{given[0].replace('_', '-')} says nothing without --workers; add --workers N")
+    return LoaderPlan(
+        num_workers=options.workers,
+        prefetch_factor=options.prefetch or 2,
+        batch_bytes=None if options.batch_mib is None else max(1, int(options.batch_mib * MIB)),
+        processes=options.processes or 1,
+    )
+
+
+def _loader_of_run(folder: Path, wanted: str | None) -> LoaderPlan:
+    """Return how a config of a run loads its data: the wanted one, else what is nearest to balanced."""
+    run = load_run(folder)
+    configs = _configs(run)
+    name = wanted or next(iter(configs), None)
+    if name is None or (name == BASELINE and name not in configs):
+        raise UsageError(f"the baseline of {folder} was not measured; say --workers and --batch-mib instead")
+    if name not in configs:
+        raise UsageError(
+            f"{folder} has no {name} config (it has: {', '.join(configs)}); choose another --tier"
+        )
+    config, loop = configs[name]
+    held_bytes = config.batch_bytes(held_per_sample(config, loop))
+    batch_bytes = config.batch_bytes(loop.bytes_per_sample)
+    return LoaderPlan(
+        num_workers=config.num_workers,
+        prefetch_factor=config.prefetch_factor or 2,
+        batch_bytes=round(batch_bytes) or None,
+        held_batch_bytes=round(held_bytes) if held_bytes > batch_bytes else None,
+        processes=loop.world_size,
+        taken_from=f"{name} of {folder}",
+    )
+
+
+def _configs(run: Run) -> dict[str, tuple[TrainConfig, LoopMeasurement]]:
+    """Return the measured configs by their tier, the nearest to balanced first and the baseline last."""
+    loops = {trial.number: trial.measurement.loop for trial in run.trials if trial.measurement is not None}
+    by_tier = {one.tier.value: one for one in run.recommendations}
+    found = {}
+    for tier in _NEAREST_FIRST:
+        best = by_tier.get(tier)
+        numbers = (*best.confirm_trials, best.search_trial) if best else ()
+        measured = [loops[number] for number in numbers if number in loops]
+        if best and measured:
+            found[tier] = (best.config, max(measured, key=lambda loop: loop.bytes_per_sample))
+    baseline = run.baseline
+    if baseline is not None and baseline.config is not None and baseline.number in loops:
+        found[BASELINE] = (baseline.config, loops[baseline.number])
+    return found
+
+
+# --- --calibrate ---------------------------------------------------------------------------
+
+
+def _calibrate(console: Console, command: Sequence[str], as_json: bool) -> int:
+    """Measure what the first GPU's memory holds beside tensors, with the Python that the command runs."""
+    python = interpreter_of(command) if command else sys.executable
+    if python is None:
+        raise UsageError(
+            f"which Python {command[0]!r} runs is not known before it runs; name it: "
+            "tunekit doctor --calibrate -- /path/to/python"
+        )
+    folder_to_save_in()  # refuse one that can't be written before a minute is spent
+    with lasting_console(to_stderr=True).status("measuring what the GPU's memory holds beside tensors"):
+        measured = calibrate.calibrate(python, detect.detect_host().accelerators, Nvml())
+    path: str | None = None
+    try:
+        path = str(save_calibration(measured))
+    finally:  # what was measured is shown where it can't be saved, too
+        if as_json:
+            sys.stdout.write(to_json(measured) + "\n")
+        else:
+            draw_parts(console, calibration_view(measured, path, console.width))
+    return 0

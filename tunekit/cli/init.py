@@ -4,47 +4,39 @@ import argparse
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from tunekit.cli.search_arguments import add_target_arguments
+from rich.console import Console
+
+from tunekit.cli.console import lasting_console
+from tunekit.cli.machine import host_here
+from tunekit.cli.settings import write_settings
+from tunekit.cli.trials import target_of
 from tunekit.errors import UsageError
-
-if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
-    from rich.console import Console
-
-    from tunekit.records.host import Host
-    from tunekit.records.target import Binding, Target
-    from tunekit.records.trial import TrialRecord
-    from tunekit.report.discovered import KnobRow
-    from tunekit.report.table import Table
-    from tunekit.search.reach import Surroundings
-    from tunekit.trial.executor import KnownTarget, TrialSpec
-    from tunekit.trial.tried import TriedBinding
+from tunekit.hardware.device import AUTO, CPU, profile_here, with_first
+from tunekit.hardware.profiles import load_profiles
+from tunekit.recommend.learning_rate import follows_batch
+from tunekit.records.config import KNOBS
+from tunekit.records.host import Host
+from tunekit.records.target import Target
+from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
+from tunekit.report.discovered import (
+    KnobRow,
+    TriedRow,
+    discovery_tables,
+    loop_sentence,
+    tried_table,
+    why_left_alone,
+)
+from tunekit.report.terminal import draw_table, say
+from tunekit.search.knob_access import Surroundings, access_of
+from tunekit.search.session import baseline_error
+from tunekit.trial.binding_syntax import binding_text, value_text
+from tunekit.trial.executor import KnownTarget, ProcessExecutor, TrialSpec
+from tunekit.trial.suggest import batch_of_all_ranks, candidate_bindings, possible_batch
+from tunekit.trial.tried import TriedBinding, is_tryable, try_bindings
+from tunekit.trial.watch import TREE_RAM_SHARE, Limits
 
 _WINDOW_S = 1.0
-
-
-def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
-    """Add the verb to the parser and return its own."""
-    parser = verbs.add_parser(
-        "init",
-        help="run a training command briefly, show its loop, write how knobs reach it",
-        usage="tunekit init [options] -- COMMAND ...",
-        description=(
-            "Run the training command for a moment as it is, show the loaders, modules and optimizers that "
-            "were found and how each knob reaches them. What the command's own options, words and files can "
-            "set is tried once with another value; what the loop followed is written to [tool.tunekit.bind] "
-            "in pyproject.toml, or to tunekit.toml where there is no pyproject.toml."
-        ),
-        epilog="example: tunekit init -- python train.py --config configs/full.yaml",
-    )
-    add_target_arguments(parser.add_argument_group("the target"))
-    parser.add_argument("--dry-run", action="store_true", help="show what was found, write nothing")
-    parser.add_argument("--replace", action="store_true", help="replace bindings that were written before")
-    parser.set_defaults(verb=run_verb)
-    return parser
 
 
 def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
@@ -56,30 +48,23 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     """
     if not command:
         raise UsageError("no training command; give it after --, as in: tunekit init -- python train.py")
-    from tunekit.cli.machine import host_here  # noqa: PLC0415 - slow to import; --help must be instant
-    from tunekit.cli.pipes import lasting_console  # noqa: PLC0415
-    from tunekit.cli.settings_text import write_settings  # noqa: PLC0415
-    from tunekit.cli.targets import target_of  # noqa: PLC0415
-    from tunekit.report.discovered import discovery_tables, loop_sentence, why_left_alone  # noqa: PLC0415
-    from tunekit.report.terminal import draw_table, say  # noqa: PLC0415
-
     console = lasting_console(highlight=False)
     target = target_of(options, command)
     with console.status("running the script once, for a few seconds of its loop"):
         host = host_here(target.command)
-        record = _baseline(target, host, options)
-        possible = _possible_batch(target, record)
-        if possible is not None:
-            target = target.changed(bindings=(*target.bindings, possible))
-            record = _baseline(target, host, options)
-        _insist_on_loop(record)
+        target, record = _learnt(target, host, options)
     assert record.discovery is not None and record.config is not None
     loop = record.measurement.loop if record.measurement else None
     say(console, loop_sentence(record.discovery, record.config, loop), "bold")
     tried = _tried(target, host, record, options, console)
-    target = target.changed(bindings=_kept(target, tried))
+    # What worked is kept, and what no trial can show to work.
+    untried = (one for one in target.bindings if not is_tryable(one))
+    target = target.changed(bindings=(*untried, *(one.binding for one in tried if one.works)))
     rows = _knob_rows(_surroundings(target, host, record, options.gpu))
-    for table in (*discovery_tables(record.discovery, rows), _tried_table(tried)):
+    attempts = [
+        TriedRow(binding_text(one.binding), value_text(one.value), one.did, one.works) for one in tried
+    ]
+    for table in (*discovery_tables(record.discovery, rows), tried_table(attempts)):
         if table.rows:
             console.print()
             draw_table(console, table)
@@ -101,25 +86,33 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     return 0
 
 
-def _baseline(target: "Target", host: "Host", options: argparse.Namespace) -> "TrialRecord":
+def _baseline(target: Target, host: Host, options: argparse.Namespace) -> TrialRecord:
     """Run the script as it is until its loop is known."""
-    from tunekit.records.trial import TrialRole  # noqa: PLC0415
-    from tunekit.trial.executor import TrialSpec  # noqa: PLC0415
-
     return _run_trial(target, TrialSpec(0, TrialRole.BASELINE, None), None, host, options)
 
 
-def _run_trial(
-    target: "Target",
-    spec: "TrialSpec",
-    known: "KnownTarget | None",
-    host: "Host",
-    options: argparse.Namespace,
-) -> "TrialRecord":
-    """Run one short trial in a folder that goes with it."""
-    from tunekit.trial.executor import ProcessExecutor  # noqa: PLC0415
-    from tunekit.trial.watch import TREE_RAM_SHARE, Limits  # noqa: PLC0415
+def _learnt(target: Target, host: Host, options: argparse.Namespace) -> tuple[Target, TrialRecord]:
+    """Return the trial of the script as it is, and the target, with a place for its batch size if need be."""
+    record = _baseline(target, host, options)
+    if record.failure and record.failure.kind is OutcomeKind.SAMPLES_UNKNOWN and record.discovery:
+        place = possible_batch(target, record.discovery)
+        if place is not None:
+            target = target.changed(bindings=(*target.bindings, place))
+            record = _baseline(target, host, options)
+    known = record.discovery is not None and record.discovery.complete and record.config is not None
+    if record.failure is not None and not known:
+        raise baseline_error(record.failure)
+    return target, record
 
+
+def _run_trial(
+    target: Target,
+    spec: TrialSpec,
+    known: KnownTarget | None,
+    host: Host,
+    options: argparse.Namespace,
+) -> TrialRecord:
+    """Run one short trial in a folder that goes with it."""
     limits = Limits(
         trial_s=options.trial_limit,
         start_s=options.trial_limit,
@@ -131,40 +124,14 @@ def _run_trial(
         return executor.run(spec, known, lambda progress: None)
 
 
-def _possible_batch(target: "Target", record: "TrialRecord") -> "Binding | None":
-    """Return the place that a script seems to have for its batch size, where that is not known."""
-    from tunekit.records.trial import OutcomeKind  # noqa: PLC0415
-    from tunekit.trial.suggest import possible_batch  # noqa: PLC0415
-
-    is_unknown = record.failure is not None and record.failure.kind is OutcomeKind.SAMPLES_UNKNOWN
-    return possible_batch(target, record.discovery) if is_unknown and record.discovery else None
-
-
-def _insist_on_loop(record: "TrialRecord") -> None:
-    """Refuse a script whose loop is not known.
-
-    Raises:
-        TargetError: it fails, or never trains.
-    """
-    from tunekit.search.refusal import baseline_error  # noqa: PLC0415
-
-    known = record.discovery is not None and record.discovery.complete and record.config is not None
-    if record.failure is not None and not known:
-        raise baseline_error(record.failure)
-
-
 def _tried(
-    target: "Target",
-    host: "Host",
-    record: "TrialRecord",
+    target: Target,
+    host: Host,
+    record: TrialRecord,
     options: argparse.Namespace,
-    console: "Console",
-) -> "tuple[TriedBinding, ...]":
+    console: Console,
+) -> tuple[TriedBinding, ...]:
     """Try the user's own bindings, and the places that the command, its files and its options have."""
-    from tunekit.trial.executor import KnownTarget  # noqa: PLC0415
-    from tunekit.trial.suggest import candidate_bindings  # noqa: PLC0415
-    from tunekit.trial.tried import is_tryable, try_bindings  # noqa: PLC0415
-
     assert record.config is not None and record.discovery is not None
     seen = record.config.model_dump() | {"lr": record.discovery.learning_rate}
     own = {one.knob: (one,) for one in target.bindings if is_tryable(one)}
@@ -180,28 +147,8 @@ def _tried(
     return tuple(tried)
 
 
-def _kept(target: "Target", tried: "Sequence[TriedBinding]") -> "tuple[Binding, ...]":
-    """Return the bindings that worked, and those that no trial can show to work."""
-    from tunekit.trial.tried import is_tryable  # noqa: PLC0415
-
-    untried = (one for one in target.bindings if not is_tryable(one))
-    return (*untried, *(one.binding for one in tried if one.works))
-
-
-def _tried_table(tried: "Sequence[TriedBinding]") -> "Table":
-    from tunekit.report.discovered import TriedRow, tried_table  # noqa: PLC0415
-    from tunekit.trial.binding_syntax import binding_text, value_text  # noqa: PLC0415
-
-    return tried_table(
-        [TriedRow(binding_text(one.binding), value_text(one.value), one.did, one.works) for one in tried]
-    )
-
-
-def _notes(record: "TrialRecord", tried: "Sequence[TriedBinding]") -> list[str]:
+def _notes(record: TrialRecord, tried: Sequence[TriedBinding]) -> list[str]:
     """Return what else a reader has to know of the command line."""
-    from tunekit.recommend.learning_rate import follows_batch  # noqa: PLC0415
-    from tunekit.trial.suggest import batch_of_all_ranks  # noqa: PLC0415
-
     assert record.discovery is not None and record.config is not None
     notes = []
     whole = batch_of_all_ranks(record.discovery, record.config.batch_size)
@@ -216,11 +163,7 @@ def _notes(record: "TrialRecord", tried: "Sequence[TriedBinding]") -> list[str]:
     return notes
 
 
-def _surroundings(target: "Target", host: "Host", record: "TrialRecord", gpu: str) -> "Surroundings":
-    from tunekit.hardware.device import AUTO, CPU, profile_here, with_first  # noqa: PLC0415
-    from tunekit.hardware.profiles import load_profiles  # noqa: PLC0415
-    from tunekit.search.reach import Surroundings  # noqa: PLC0415
-
+def _surroundings(target: Target, host: Host, record: TrialRecord, gpu: str) -> Surroundings:
     assert record.config is not None and record.discovery is not None
     measured = record.measurement or record.dry
     if measured is not None:
@@ -237,18 +180,15 @@ def _surroundings(target: "Target", host: "Host", record: "TrialRecord", gpu: st
     )
 
 
-def _knob_rows(around: "Surroundings") -> "list[KnobRow]":
-    from tunekit.records.config import KNOBS  # noqa: PLC0415
-    from tunekit.report.discovered import KnobRow  # noqa: PLC0415
-    from tunekit.search.reach import reach_of  # noqa: PLC0415
-    from tunekit.trial.binding_syntax import binding_text  # noqa: PLC0415
-
+def _knob_rows(around: Surroundings) -> list[KnobRow]:
     rows = []
     for knob in KNOBS:
-        reach = reach_of(knob, around)
+        access = access_of(knob, around)
         binding = around.target.binding_of(knob)
-        how = binding_text(binding).partition("=")[2] if binding and not reach.why_fixed else str(reach.kind)
-        rows.append(KnobRow(knob, str(getattr(around.baseline, knob)), how, reach.why_fixed or ""))
+        how = (
+            binding_text(binding).partition("=")[2] if binding and not access.why_fixed else str(access.kind)
+        )
+        rows.append(KnobRow(knob, str(getattr(around.baseline, knob)), how, access.why_fixed or ""))
     lr = around.target.binding_of("lr")
     if lr is not None:
         seen = around.discovery.learning_rate

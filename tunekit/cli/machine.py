@@ -5,27 +5,32 @@ import sys
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tunekit import __version__
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tunekit.hardware.host.torch_build import TorchAbsent
-    from tunekit.records.checkup import Checkup, LoaderPlan
-    from tunekit.records.finding import Finding
-    from tunekit.records.host import Host, TorchBuild
-    from tunekit.records.profile import Profile
-    from tunekit.records.storage import Storage
+from tunekit.diagnose.machine import machine_findings
+from tunekit.diagnose.software import VARIABLES
+from tunekit.hardware import detect
+from tunekit.hardware.device import CPU, usual_profile
+from tunekit.hardware.gpu.visible import is_order_known
+from tunekit.hardware.host import torch_build
+from tunekit.hardware.host.interpreter import interpreter_of
+from tunekit.hardware.host.torch_build import TorchAbsent
+from tunekit.hardware.profiles import load_profiles
+from tunekit.records.checkup import Checkup, LoaderPlan
+from tunekit.records.finding import Finding, Severity
+from tunekit.records.host import Host, TorchBuild
+from tunekit.records.profile import Profile
+from tunekit.records.storage import Storage
+from tunekit.trial.isolation import best_sandbox
 
 
 def host_here(
     command: Sequence[str] = (),
-    profiles: "Mapping[str, Profile] | None" = None,
-    working_dir: "Path | None" = None,
-) -> "Host":
+    profiles: Mapping[str, Profile] | None = None,
+    working_dir: Path | None = None,
+) -> Host:
     """Return this machine.
 
     Where the driver's library shows no GPU although there seems to be one, and where it shows several kinds,
@@ -36,57 +41,45 @@ def host_here(
         profiles: those that name the GPUs; every one that is found by default.
         working_dir: where the command runs; the present folder by default.
     """
-    from tunekit.hardware.detect import (  # noqa: PLC0415 - --help must be instant
-        detect_host,
-        has_gpu_file,
-    )
-    from tunekit.hardware.gpu.visible import is_order_known  # noqa: PLC0415
-    from tunekit.hardware.host.torch_build import TorchAbsent  # noqa: PLC0415
-
-    host = detect_host(profiles=profiles)
-    is_hidden = not host.accelerators and has_gpu_file()
+    host = detect.detect_host(profiles=profiles)
+    is_hidden = not host.accelerators and detect.has_gpu_file()
     if is_hidden or not is_order_known(host.gpu_models, os.environ):
         build = ask_torch(command, working_dir)
         if not isinstance(build, TorchAbsent):
-            host = detect_host(profiles=profiles, torch=build)
+            host = detect.detect_host(profiles=profiles, torch=build)
     return with_sandbox(host)
 
 
-def with_sandbox(host: "Host") -> "Host":
+def with_sandbox(host: Host) -> Host:
     """Return the machine with what keeps the user's files from trials that run in the present folder."""
-    from tunekit.trial.isolation import best_sandbox  # noqa: PLC0415
-
     here = Path.cwd()
     place = here if os.access(here, os.W_OK) else Path(tempfile.gettempdir())
     return host.changed(sandbox=best_sandbox(place))
 
 
-def ask_torch(command: Sequence[str], working_dir: "Path | None" = None) -> "TorchBuild | TorchAbsent":
+def ask_torch(command: Sequence[str], working_dir: Path | None = None) -> TorchBuild | TorchAbsent:
     """Return the torch of the Python that the command runs, of this one without a command.
 
     This one may well have none where training has it: tunekit can live in an environment of its own.
     """
-    from tunekit.hardware.host.interpreter import interpreter_of  # noqa: PLC0415
-    from tunekit.hardware.host.torch_build import TorchAbsent, torch_build  # noqa: PLC0415
-
     if not command:
-        own = torch_build(sys.executable)
+        own = torch_build.torch_build(sys.executable)
         return replace(own, has_python_answered=False) if isinstance(own, TorchAbsent) else own
     python = interpreter_of(command, working_dir)
     if python is None:
         return TorchAbsent(
             f"which Python {command[0]!r} runs is not known before it runs", has_python_answered=False
         )
-    return torch_build(python)
+    return torch_build.torch_build(python)
 
 
 def look_over(
-    host: "Host",
-    absent: "TorchAbsent | None" = None,
+    host: Host,
+    absent: TorchAbsent | None = None,
     why_no_command: str | None = None,
-    storage: "Sequence[Storage]" = (),
-    loader: "LoaderPlan | None" = None,
-) -> "Checkup":
+    storage: Sequence[Storage] = (),
+    loader: LoaderPlan | None = None,
+) -> Checkup:
     """Return a checkup of the machine with its findings.
 
     Args:
@@ -96,16 +89,7 @@ def look_over(
         storage: what each data set lies on, as far as they were looked at.
         loader: how the data will be loaded, if it is known.
     """
-    from datetime import UTC, datetime  # noqa: PLC0415
-
-    from tunekit.diagnose.machine import machine_findings  # noqa: PLC0415
-    from tunekit.diagnose.software import VARIABLES  # noqa: PLC0415
-    from tunekit.hardware.detect import c_compiler, cpp_compiler  # noqa: PLC0415
-    from tunekit.hardware.device import CPU, usual_profile  # noqa: PLC0415
-    from tunekit.hardware.profiles import load_profiles  # noqa: PLC0415
-    from tunekit.records.checkup import Checkup  # noqa: PLC0415
-
-    compiler = (c_compiler if host.compiles_with_triton else cpp_compiler)(os.environ)
+    compiler = (detect.c_compiler if host.compiles_with_triton else detect.cpp_compiler)(os.environ)
     profiles = load_profiles()
     first = next(iter(host.accelerators), None)
     profile = usual_profile(first, profiles) if first is not None else profiles[CPU]
@@ -124,7 +108,7 @@ def look_over(
     return checkup.changed(findings=machine_findings(checkup, profile))
 
 
-def warnings_of(host: "Host", gpu_option: str, ignored: Collection[str] = ()) -> "tuple[Finding, ...]":
+def warnings_of(host: Host, gpu_option: str, ignored: Collection[str] = ()) -> tuple[Finding, ...]:
     """Return what would spoil figures that are measured here: warnings and errors, no notes.
 
     Args:
@@ -132,9 +116,6 @@ def warnings_of(host: "Host", gpu_option: str, ignored: Collection[str] = ()) ->
         gpu_option: what `--gpu` says; with "cpu" the GPUs are hidden from the target, and so from this.
         ignored: codes of findings that the user silenced.
     """
-    from tunekit.hardware.device import CPU  # noqa: PLC0415
-    from tunekit.records.finding import Severity  # noqa: PLC0415
-
     hides_gpus = gpu_option.strip().lower() == CPU
     seen = look_over(host.without_gpus() if hides_gpus else host)
     hidden = {*ignored, *(["gpus-hidden"] if hides_gpus else [])}

@@ -1,9 +1,13 @@
-"""Numbers on the command line: what argparse calls to read them, with the sentences for what is none."""
+"""Values on the command line: what argparse calls to read them.
+
+Each raises argparse.ArgumentTypeError for a text that is none, with the sentence that says what it must be.
+"""
 
 import argparse
 import math
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 from tunekit.errors import UsageError
 from tunekit.units import duration_text, parse_duration_s
@@ -16,29 +20,17 @@ _LONG_S = 600.0
 
 
 def natural(text: str) -> int:
-    """Return the whole number, at least 0.
-
-    Raises:
-        argparse.ArgumentTypeError: the text is none.
-    """
+    """Return the whole number, at least 0."""
     return _whole(text, least=0)
 
 
 def positive(text: str) -> int:
-    """Return the whole number, at least 1.
-
-    Raises:
-        argparse.ArgumentTypeError: the text is none.
-    """
+    """Return the whole number, at least 1."""
     return _whole(text, least=1)
 
 
 def positive_count(text: str) -> int:
-    """Return the whole number, at least 1, also written as 1_281_167, 1,281,167 or 1e6.
-
-    Raises:
-        argparse.ArgumentTypeError: the text is none.
-    """
+    """Return the whole number, at least 1, also written as 1_281_167, 1,281,167 or 1e6."""
     grouped = re.fullmatch(r"\d{1,3}([,_])\d{3}(?:\1\d{3})*", text)
     if grouped:
         return _whole(text.replace(grouped[1], ""), least=1)
@@ -75,11 +67,7 @@ def positive_number(of: str = "", most: float = math.inf) -> Callable[[str], flo
 
 
 def share(text: str) -> float:
-    """Return a share of a whole, 0 to below 1, written as 5% or 0.05; 5 alone could mean either.
-
-    Raises:
-        argparse.ArgumentTypeError: the text is none.
-    """
+    """Return a share of a whole, 0 to below 1, written as 5% or 0.05; 5 alone could mean either."""
     number = text.strip().removesuffix("%")
     is_plain = re.fullmatch(r"\d{1,15}(\.\d{1,15})?|\.\d{1,15}", number) is not None
     value = float(number) / (100 if text.strip().endswith("%") else 1) if is_plain else math.inf
@@ -91,11 +79,7 @@ def share(text: str) -> float:
 
 
 def duration_s(text: str) -> float:
-    """Return the seconds of a duration such as 90s, 15m or 1h30m; a plain number is seconds.
-
-    Raises:
-        argparse.ArgumentTypeError: the text is none.
-    """
+    """Return the seconds of a duration such as 90s, 15m or 1h30m; a plain number is seconds."""
     try:
         return parse_duration_s(text)
     except UsageError as error:
@@ -103,11 +87,7 @@ def duration_s(text: str) -> float:
 
 
 def long_duration_s(text: str) -> float:
-    """Return the seconds of a duration that is hours rather than seconds.
-
-    Raises:
-        argparse.ArgumentTypeError: the text is none, or so short that its unit was forgotten.
-    """
+    """Return the seconds of a duration that is hours rather than seconds."""
     seconds = duration_s(text)
     if seconds < _LONG_S:
         number = text.strip().rstrip("smhdSMHD")
@@ -116,6 +96,22 @@ def long_duration_s(text: str) -> float:
             f"write {number}h" + (" if hours are meant" if text.strip() != number else "")
         )
     return seconds
+
+
+def data_path(text: str) -> Path:
+    """Return the path of a data set."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError(
+            "must be the path of a data set, got an empty text; is the variable that holds it set?"
+        )
+    if "://" in text and not Path(text).exists():
+        raise argparse.ArgumentTypeError(
+            f"must be a path, got {text!r}; only mounted paths can be measured: mount it and give that folder"
+        )
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:  # "~name" of nobody
+        return Path(text)
 
 
 def _whole(text: str, least: int) -> int:

@@ -1,16 +1,61 @@
-"""How the words of one verb are read: as argparse does, with an answer to what it would only refuse."""
+"""The command line's surface: every verb with its flags. What a verb does is in the module of its name.
+
+Nothing here imports what a verb needs to run, so that help and a mistyped flag answer at once.
+"""
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn
 
+from tunekit import __version__
+from tunekit.cli.findings import add_findings
+from tunekit.cli.numbers import (
+    data_path,
+    duration_s,
+    long_duration_s,
+    natural,
+    positive,
+    positive_count,
+    positive_number,
+    share,
+)
 from tunekit.errors import UsageError
 from tunekit.near import did_you_mean
 from tunekit.plain_text import printable
 
+TIERS = ("conservative", "balanced", "aggressive")
+BASELINE = "baseline"
+STANDARD_OUTPUT = "-"
+"""What a flag takes for it in place of a file."""
+IN_THE_FOLDER = ""
+"""What a report's flag holds where no file is named."""
+COMPARED_ROUNDS = 3
+"""Rounds of a loop profile that compares configs."""
+
+_PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
+_MAX_RATE = 1e12
+_MAX_MEMORY = 1e6
+"""GiB or MiB, that a flag takes at the most."""
 _NEGATIVE = re.compile(r"-\.?\d")
 """How a negative value begins: -5, -.5, -5%, -5m. No flag does."""
+
+
+@dataclass(frozen=True)
+class Verb:
+    """One verb; the module `tunekit.cli.NAME` has the `run_verb(options, command)` that runs it."""
+
+    flags: Callable[[argparse.ArgumentParser], None]
+    help: str
+    usage: str
+    description: str
+    epilog: str | None = None
+    before_command: str | None = None
+    """What stands before the `--` of a training command; None where the verb takes none."""
+    reads_settings: bool = False
+    """Whether flags of the project's settings file hold for it."""
 
 
 class VerbParser(argparse.ArgumentParser):
@@ -44,6 +89,516 @@ class VerbParser(argparse.ArgumentParser):
         super().error(printable(message))
 
 
+class _KeepsIndentedLines(argparse.HelpFormatter):
+    """Wraps each line of a text by itself, but for those that are indented."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n".join(
+            line if line.startswith(" ") else super(_KeepsIndentedLines, self)._fill_text(line, width, indent)
+            for line in text.splitlines()
+        )
+
+
 def flag_of(word: str) -> str:
     """Return the flag of a word that may hold its value too, as in `--budget=60s`."""
     return word.partition("=")[0]
+
+
+def build_parser(project_defaults: Mapping[str, object] | None = None) -> argparse.ArgumentParser:
+    """Return the parser of every verb.
+
+    Args:
+        project_defaults: what the project's settings file says, for the verbs that run the target.
+    """
+    parser = argparse.ArgumentParser(
+        prog="tunekit",
+        description="Measure and tune the PyTorch training command you already have, without changing it.",
+        epilog=(
+            "example: tunekit search --gpu a10g -- python train.py --config configs/full.yaml. "
+            "Ctrl-C, and also SIGTERM, SIGQUIT and SIGHUP (a lost connection), end the trial at work, keep "
+            "what is finished, say how to go on, and exit with 130."
+        ),
+    )
+    parser.add_argument("--version", action="version", version=f"tunekit {__version__}")
+    verbs: argparse._SubParsersAction[argparse.ArgumentParser] = parser.add_subparsers(
+        title="verbs", metavar="VERB", dest="verb", required=True, parser_class=VerbParser
+    )
+    for name, verb in VERBS.items():
+        one = verbs.add_parser(
+            name,
+            help=verb.help,
+            usage=verb.usage,
+            description=verb.description,
+            epilog=verb.epilog,
+            formatter_class=_KeepsIndentedLines,
+        )
+        verb.flags(one)
+        if verb.reads_settings:
+            one.set_defaults(**(project_defaults or {}))
+    return parser
+
+
+def defaults_of(verb: str) -> dict[str, object]:
+    """Return what every flag of a verb has when it is not given, by its name in the namespace."""
+    parser = argparse.ArgumentParser(add_help=False)
+    VERBS[verb].flags(parser)
+    return vars(parser.parse_args([]))
+
+
+# --- kinds of flags ------------------------------------------------------------------------
+
+Flags = argparse._ArgumentGroup | argparse.ArgumentParser
+
+
+@dataclass(frozen=True)
+class _Value:
+    """What follows a flag: how help names it, and how it is read."""
+
+    metavar: str
+    read: Callable[[str], Any] = str
+
+
+_TIME, _LONG_TIME = _Value("TIME", duration_s), _Value("TIME", long_duration_s)
+_COUNT, _SECONDS = _Value("N", positive), _Value("S", positive_number())
+_NAME, _RUN, _FOLDER = _Value("NAME"), _Value("RUN", Path), _Value("FOLDER", Path)
+
+
+def _option(
+    to: Flags,
+    flag: str,
+    value: _Value,
+    meaning: str,
+    default: object = None,
+    repeatable: bool = False,
+    **more: Any,
+) -> None:
+    """Add a flag that takes a value; help ends with its default, where there is one."""
+    if repeatable:
+        more |= {"action": "append"}
+    ending = f" (default: {default})" if default is not None else " (repeatable)" if repeatable else ""
+    to.add_argument(
+        flag,
+        type=value.read,
+        metavar=value.metavar,
+        default=[] if repeatable else default,
+        help=meaning + ending,
+        **more,
+    )
+
+
+def _choice(to: Flags, flag: str, choices: Sequence[str], meaning: str, default: str | None = None) -> None:
+    to.add_argument(flag, choices=choices, default=default, help=meaning)
+
+
+def _switch(to: Flags, flag: str, meaning: str) -> None:
+    to.add_argument(flag, action="store_true", help=meaning)
+
+
+# --- flags that several verbs have ---------------------------------------------------------
+
+
+def _target(parser: argparse.ArgumentParser, with_gpu: bool = True) -> argparse._ArgumentGroup:
+    group = parser.add_argument_group("the target")
+    if with_gpu:
+        _option(group, "--gpu", _NAME, "device to tune for, auto for what is here", default="auto")
+    _option(
+        group,
+        "--bind",
+        _Value("KNOB=HOW"),
+        "how a knob, or lr, reaches the script: 'batch_size=--bs {}', "
+        "'batch_size=config.yaml:data.batch_size', batch_size=env:BS, batch_size=fixed or =inject",
+        repeatable=True,
+    )
+    _option(
+        group,
+        "--samples-per-step",
+        _COUNT,
+        "samples that one process takes in one forward and backward pass, for a script without a "
+        "DataLoader (default: as batch_size is bound; asked for where that is not known)",
+    )
+    _option(
+        group,
+        "--trial-limit",
+        _TIME,
+        "longest trial; one that starts or compiles has as long again for it",
+        default="5m",
+    )
+    _option(
+        group,
+        "--no-progress-limit",
+        _TIME,
+        "longest time without a batch, a step or other work",
+        default="90s",
+    )
+    return group
+
+
+def _fix(to: Flags, meaning: str) -> None:
+    _option(to, "--fix", _Value("KNOB=VALUE"), meaning, repeatable=True)
+
+
+def _window(to: Flags, meaning: str = "steady seconds per trial (default: 5)") -> None:
+    _option(to, "--window", _SECONDS, meaning)
+
+
+def _folder(parser: argparse.ArgumentParser, kind: str, what: str) -> None:
+    group = parser.add_argument_group("where it goes")
+    _option(group, "--out", _FOLDER, f"folder (default: reports/TARGET-{kind}-DATE)")
+    _switch(group, "--json", f"print the {what} as JSON instead of the report; progress on stderr")
+    add_findings(group)
+
+
+def _full_paths(to: Flags) -> None:
+    meaning = "keep the home folder and the machine's name in HTML and Markdown (default: ~, and no name)"
+    _switch(to, "--full-paths", meaning)
+
+
+# --- each verb's own -----------------------------------------------------------------------
+
+
+def _search(parser: argparse.ArgumentParser) -> None:
+    _target(parser)
+    _search_knobs(parser.add_argument_group("what to search"))
+    limits = parser.add_argument_group("how long")
+    _option(
+        limits,
+        "--budget",
+        _TIME,
+        "time for the whole search, such as 30m; a plain number is seconds (default: what about 12 "
+        "search trials and their confirmation need, 15m at the least, said after the baseline; the "
+        "built-in workload has 4m)",
+    )
+    _option(limits, "--trials", _COUNT, "most search trials, the baseline included")
+    _option(limits, "--confirm", _COUNT, "interleaved confirmation rounds", default=5)
+    _window(limits)
+    output = parser.add_argument_group("where it goes")
+    _option(output, "--out", _FOLDER, "run folder (default: reports/TARGET-DATE)")
+    _option(output, "--resume", _FOLDER, "go on with an earlier run")
+    _switch(output, "--json", "print the run as JSON instead of the report; progress on stderr")
+    add_findings(output)
+    _switch(
+        output,
+        "--github-summary",
+        "append the report as Markdown to the summary of the GitHub Actions step that this runs in",
+    )
+    _full_paths(output)
+
+
+def _search_knobs(group: argparse._ArgumentGroup) -> None:
+    _option(
+        group,
+        "--global-batch",
+        _COUNT,
+        "keep N samples per optimizer step over all ranks: accumulation follows the batch size",
+    )
+    _fix(group, "take a knob out of the search")
+    _option(group, "--range", _Value("KNOB=LO..HI"), "bound a numeric knob", repeatable=True)
+    _option(group, "--lr", _Value("LR", positive_number()), "base learning rate (default: as seen)")
+    _option(group, "--base-batch", _COUNT, "global batch that the base lr is for")
+    _choice(
+        group,
+        "--objective",
+        ("rate", "finish-time"),
+        "what to look for: samples/s over whole epochs (default), or the shortest planned run, its "
+        "start-up and compiling included (with --epochs or --planned-steps)",
+        default="rate",
+    )
+    _option(
+        group,
+        "--epochs",
+        _COUNT,
+        "how long the training is to be: no trial after the first four may take longer than it saves "
+        "(default: 10 are assumed, only to decide whether compiling pays)",
+    )
+    _option(
+        group,
+        "--planned-steps",
+        _COUNT,
+        "the same in optimizer steps of the script's own setting; comes before --epochs",
+    )
+
+
+def _profile(parser: argparse.ArgumentParser) -> None:
+    _fix(_target(parser), "change a knob before looking")
+    group = parser.add_argument_group("what to measure")
+    _window(group)
+    _option(
+        group,
+        "--rounds",
+        _COUNT,
+        f"fresh processes of each config, interleaved (default: 1; {COMPARED_ROUNDS} with --against or "
+        "--ablate)",
+    )
+    _option(
+        group,
+        "--against",
+        _Value("FILE.yaml", Path),
+        "compare with this config: a search's, or knobs",
+    )
+    _switch(group, "--ablate", "measure each optimisation by itself and added in turn")
+    _option(
+        group,
+        "--budget",
+        _TIME,
+        "run fewer rounds where all would take longer, but one of each config at least, such as 15m; "
+        "a plain number is seconds (default: no limit)",
+    )
+    _switch(group, "--trace-kernels", "trace a few steps with torch.profiler as well")
+    _folder(parser, "profile", "profile")
+
+
+def _fits(parser: argparse.ArgumentParser) -> None:
+    _target(parser, with_gpu=False)
+    group = parser.add_argument_group("what to predict")
+    meaning = "only this GPU, all that tunekit gpus lists by default"
+    _option(group, "--gpu", _NAME, meaning, repeatable=True, dest="gpus")
+    _option(group, "--batch", _COUNT, "say where this batch size fits, and how fast it would be")
+    _window(group, "seconds that the loader alone, or on a GPU the loop, is timed (default: 2)")
+    _folder(parser, "fits", "prediction")
+
+
+def _init(parser: argparse.ArgumentParser) -> None:
+    _target(parser)
+    _switch(parser, "--dry-run", "show what was found, write nothing")
+    _switch(parser, "--replace", "replace bindings that were written before")
+
+
+def _run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", metavar="CONFIG.yaml", type=Path, help="a config that a search wrote")
+    _switch(parser, "--keep-lr", "keep the script's own learning rate although the global batch changes")
+    _switch(parser, "--force", "apply it although it was measured on another device")
+    _switch(parser, "--dry-run", "show what would be set and started, and stop there")
+
+
+def _plan(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", type=Path, nargs="?", help="the folder that a search wrote")
+    training = parser.add_argument_group("the training")
+    _choice(training, "--tier", TIERS, "whose rate to take from the run (default: balanced)")
+    rate = _Value("R", positive_number("samples/s", _MAX_RATE))
+    _option(training, "--rate", rate, "measured samples/s, instead of a run")
+    samples = _Value("N", positive_count)
+    _option(training, "--samples", samples, "samples per epoch (default: what the run saw)")
+    _option(training, "--epochs", _COUNT, "epochs (default: the run's)")
+    _option(training, "--gpu", _NAME, "where --rate was measured (default: the GPU here)")
+    _option(training, "--gpus", _COUNT, "GPUs that --rate was measured on (default: 1)")
+    _choice(training, "--precision", _PRECISIONS, "what --rate was measured in (default: fp32, assumed)")
+    _option(
+        training,
+        "--memory-gib",
+        _Value("N", positive_number("GiB", _MAX_MEMORY)),
+        "peak memory per GPU, which decides where it fits (default: what the run reserved)",
+    )
+    assumed = parser.add_argument_group("assumptions")
+    _option(assumed, "--max-session", _LONG_TIME, "longest Colab session", default="12h")
+    checkpoints = assumed.add_mutually_exclusive_group()
+    _option(checkpoints, "--checkpoint-cost", _TIME, "time to write a checkpoint", default="30s")
+    _switch(checkpoints, "--no-checkpoints", "the script writes none that it could resume from")
+    meaning = "from an interruption to the first step after it"
+    _option(assumed, "--restart-cost", _TIME, meaning, default="5m")
+    meaning = "mean time between interruptions of a spot machine"
+    _option(assumed, "--interrupted-every", _LONG_TIME, meaning, default="4h")
+    meaning = "efficiency of more GPUs than measured: rate per GPU, as a share"
+    _option(assumed, "--scaling", _Value("LO..HI"), meaning, default="0.8..1.0")
+    machines = parser.add_argument_group("the machines")
+    _option(machines, "--provider", _NAME, "only of this provider", repeatable=True)
+    _option(machines, "--only", _Value("GPU"), "only with this GPU", repeatable=True)
+    _option(machines, "--max-hours", _Value("H", positive_number("hours")), "leave out what needs longer")
+    _switch(machines, "--spot", "let the choices use spot prices too")
+    _switch(machines, "--all", "show every machine, not only the first")
+    _switch(machines, "--json", "print the plan as JSON")
+    add_findings(machines)
+
+
+def _report(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "run",
+        metavar="RUN",
+        type=Path,
+        help="the folder that a search, tunekit profile or tunekit fits wrote, or its run.json",
+    )
+    for flag, name, what in (
+        ("--html", "report.html", "one HTML file that needs no network"),
+        ("--markdown", "report.md", "Markdown for a pull-request comment, under 60 lines"),
+    ):
+        meaning = f"write the report of a run as {what} (default: RUN/{name}; - is standard output)"
+        _option(parser, flag, _Value("FILE"), meaning, nargs="?", const=IN_THE_FOLDER)
+    meaning = "append the Markdown to the summary of the GitHub Actions step that this runs in"
+    _switch(parser, "--github-summary", meaning)
+    _full_paths(parser)
+    _switch(parser, "--json", "print run.json (profile.json, fits.json) instead")
+    add_findings(parser)
+
+
+def _compare(parser: argparse.ArgumentParser) -> None:
+    meaning = "folders that searches wrote, the reference first"
+    parser.add_argument("run", metavar="RUN", type=Path, nargs="+", help=meaning)
+    meaning = "how much slower a run may be, as 5%% or 0.05"
+    _option(parser, "--tolerance", _Value("SHARE", share), meaning, default=0.05)
+    meaning = "whose config to compare; baseline is the user's own (default: that of each run's answer)"
+    _choice(parser, "--tier", (*TIERS, BASELINE), meaning)
+    _switch(parser, "--json", "print the comparison as JSON instead")
+    add_findings(parser)
+    meaning = "print it as Markdown for a pull request instead (also as -), or write that to FILE"
+    _option(parser, "--markdown", _Value("FILE"), meaning, nargs="?", const=STANDARD_OUTPUT)
+    meaning = "append the Markdown to the file that GITHUB_STEP_SUMMARY names, as GitHub Actions sets it"
+    _switch(parser, "--github-summary", meaning)
+    _full_paths(parser)
+
+
+def _gpus(parser: argparse.ArgumentParser) -> None:
+    meaning = "an id, an alias or what the driver calls it; all by default"
+    parser.add_argument("name", metavar="NAME", nargs="*", help=meaning)
+    _switch(parser, "--json", "print the profiles as JSON instead")
+
+
+def _doctor(parser: argparse.ArgumentParser) -> None:
+    meaning = "a data set: its storage is measured, at most 3 s of reading, and a part of it leaves the cache"
+    _option(parser, "--data", _Value("PATH", data_path), meaning, repeatable=True)
+    _option(parser, "--run", _RUN, "take workers and batch size from this run")
+    meaning = "which config of the run (default: balanced, or the nearest that it has)"
+    _choice(parser, "--tier", (*TIERS, BASELINE), meaning)
+    _option(parser, "--workers", _Value("N", natural), "loader workers of each training process")
+    _option(parser, "--prefetch", _COUNT, "prefetch factor (default: 2)")
+    _option(parser, "--batch-mib", _Value("MIB", positive_number("MiB", _MAX_MEMORY)), "size of one batch")
+    _option(parser, "--processes", _COUNT, "training processes on this machine (default: 1)")
+    add_findings(parser)
+    _switch(
+        parser,
+        "--calibrate",
+        "measure what the GPU's memory holds beside torch's tensors, keep it for predictions, and "
+        "nothing else (a minute, on the GPU)",
+    )
+    _switch(parser, "--json", "print facts and findings as JSON instead")
+
+
+VERBS = {
+    "search": Verb(
+        _search,
+        help="tune a training command: baseline, search, confirmation, three configs",
+        usage="tunekit search [options] [-- COMMAND ...]",
+        description=(
+            "Run the training command as it is, measure it, search batch size, loader, precision and "
+            "compile, confirm the winners against the baseline in fresh processes, and write three configs "
+            "and a report. Without a command it tunes the built-in workload `images`."
+        ),
+        epilog=(
+            "example: tunekit search --gpu a10g --budget 20m -- python train.py --config configs/full.yaml"
+        ),
+        before_command="search",
+        reads_settings=True,
+    ),
+    "profile": Verb(
+        _profile,
+        help="look into one config's loop: where a step's time and memory go, and what would help",
+        usage="tunekit profile [options] [-- COMMAND ...]",
+        description=(
+            "Run the training command as it is, measure it, and show where a step's time goes, what the "
+            "loader and the model take of the memory, and what would help. --against compares it with "
+            "another config, --ablate measures each optimisation by itself and added in turn. Without a "
+            "command it looks into the built-in workload `images`."
+        ),
+        epilog=(
+            "example: tunekit profile --ablate -- python train.py --config configs/full.yaml\n"
+            "a file for --against, written by hand; what it does not name stays as the script has it:\n"
+            "  num_workers: 4\n"
+            "  precision: bf16"
+        ),
+        before_command="profile",
+        reads_settings=True,
+    ),
+    "fits": Verb(
+        _fits,
+        help="predict the largest batch and the rate on every GPU, from one short trial here",
+        usage="tunekit fits [options] [-- COMMAND ...]",
+        description=(
+            "Run the training command once as it is, on whatever this machine has: a CPU will do. It traces "
+            "what a step allocates and computes at two small batch sizes (on a CPU by shapes alone, without "
+            "the arithmetic), and predicts from that the largest batch that fits each GPU, what takes the "
+            "memory, and the samples/s that GPU and loader would reach. Nothing is run on those GPUs. "
+            "Without a command it looks at the built-in workload `images`."
+        ),
+        epilog="example: tunekit fits --gpu t4 --gpu a10g --batch 256 -- python train.py",
+        before_command="fits",
+        reads_settings=True,
+    ),
+    "init": Verb(
+        _init,
+        help="run a training command briefly, show its loop, write how knobs reach it",
+        usage="tunekit init [options] -- COMMAND ...",
+        description=(
+            "Run the training command for a moment as it is, show the loaders, modules and optimizers that "
+            "were found and how each knob reaches them. What the command's own options, words and files can "
+            "set is tried once with another value; what the loop followed is written to [tool.tunekit.bind] "
+            "in pyproject.toml, or to tunekit.toml where there is no pyproject.toml."
+        ),
+        epilog="example: tunekit init -- python train.py --config configs/full.yaml",
+        before_command="init",
+        reads_settings=True,
+    ),
+    "run": Verb(
+        _run,
+        help="train for real with a tuned config, the script unchanged",
+        usage="tunekit run [options] CONFIG.yaml [-- COMMAND ...]",
+        description=(
+            "Start the training command with the knobs of a config that a search wrote. The command takes "
+            "this process's place: standard input, signals and exit status are its own, and checkpoints go "
+            "where the script puts them. Without a command it is the one that was searched."
+        ),
+        epilog="example: tunekit run reports/train-2026-01-31/balanced.yaml -- python train.py --epochs 90",
+        before_command="run CONFIG.yaml",
+    ),
+    "plan": Verb(
+        _plan,
+        help="hours and dollars of the whole training on each GPU and machine",
+        usage="tunekit plan RUN [options]\n       tunekit plan --rate R --samples N --epochs N [options]",
+        description=(
+            "Show what a training takes on each GPU and rentable machine, from a run's confirmed rate or "
+            "from one that you know. Hours on another GPU, or on more of them, are predictions."
+        ),
+        epilog=("example: tunekit plan --rate 180 --samples 1281167 --epochs 90 --gpu a10g --precision bf16"),
+    ),
+    "report": Verb(
+        _report,
+        help="show a run again, or write its report as HTML or Markdown, without a GPU or torch",
+        usage="tunekit report RUN [options]",
+        description=(
+            "Show a run, a loop profile or what fits which GPU again from its folder, as it was shown at its "
+            "end; or write the report of a run as one HTML file, and as Markdown for a pull request."
+        ),
+        epilog="example: tunekit report reports/train-2026-01-02 --markdown - | gh pr comment --body-file -",
+    ),
+    "compare": Verb(
+        _compare,
+        help="set runs side by side: which is faster, and is a later one a regression",
+        usage="tunekit compare RUN RUN [RUN ...] [options]",
+        description=(
+            "Compare the runs that searches wrote. The first is the reference. Shows what is faster, by how "
+            "much and how sure that is, where the time went, and what makes the comparison unfair. Ends with "
+            "1 where a run is significantly slower than the first, and by more than the tolerance; else "
+            "with 0."
+        ),
+        epilog="example: tunekit compare reports/main reports/branch --tolerance 5% --github-summary",
+    ),
+    "gpus": Verb(
+        _gpus,
+        help="list the GPUs that --gpu takes, with their figures and prices",
+        usage="tunekit gpus [options] [NAME ...]",
+        description="List every GPU profile, or show some with their figures, sources and machines.",
+    ),
+    "doctor": Verb(
+        _doctor,
+        help="look this machine over before training: GPUs, limits, storage, torch",
+        usage="tunekit doctor [options] [-- COMMAND ...]",
+        description=(
+            "Look over what training gets here: GPUs, CPUs and memory that the container grants, /dev/shm, "
+            "the storage under the data set, the training environment's torch; and say what is wrong, with "
+            "evidence and remedy. With a training command its own Python is asked for its torch."
+        ),
+        epilog=(
+            "exit code: 0 nothing or notes only, 11 warnings, 12 errors; "
+            "tunekit doctor --codes lists every finding there is; with --calibrate 0, or an error's own"
+        ),
+        before_command="doctor",
+    ),
+}
+"""Every verb, in the order of the help."""

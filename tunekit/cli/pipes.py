@@ -5,12 +5,9 @@ import os
 import select
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TextIO
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-_GONE = (errno.EPIPE, errno.EIO)
+GONE = (errno.EPIPE, errno.EIO)
 """What writing to a pipe that nobody reads, or to a terminal that hung up, comes back with."""
 
 
@@ -30,7 +27,7 @@ def until_the_reader_leaves(run: Callable[[], int]) -> int:
         finally:
             sys.stdout.flush()
     except OSError as error:
-        if error.errno not in _GONE:
+        if error.errno not in GONE:
             raise
         discard_the_rest()
     except SystemExit as ended:
@@ -43,7 +40,7 @@ def until_the_reader_leaves(run: Callable[[], int]) -> int:
 
 def reader_has_left(error: OSError) -> bool:
     """Return whether an error is that of standard output or error which nobody reads."""
-    return error.errno in _GONE and any(_is_unread(stream) for stream in (sys.stdout, sys.stderr))
+    return error.errno in GONE and any(_is_unread(stream) for stream in (sys.stdout, sys.stderr))
 
 
 def say_error(text: str) -> None:
@@ -51,53 +48,6 @@ def say_error(text: str) -> None:
     try:
         print(text, file=sys.stderr, flush=True)  # noqa: T201
     except OSError:
-        discard_the_rest()
-
-
-def lasting_console(to_stderr: bool = False, **options: Any) -> "Console":
-    """Return a console that what works for hours may write to: once nobody reads it, it is silent.
-
-    Args:
-        to_stderr: write to standard error.
-        options: of `rich.console.Console`.
-    """
-    from rich.console import Console  # noqa: PLC0415 - slow to import; --help must be instant
-
-    return Console(file=_Lasting(sys.stderr if to_stderr else sys.stdout), **options)  # type: ignore[arg-type]
-
-
-class _Lasting:
-    """A stream whose reader may leave."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def write(self, text: str) -> int:
-        """Write a text, or nothing."""
-        try:
-            return self._stream.write(text)
-        except OSError as error:
-            self._lose(error)
-            return len(text)
-
-    def flush(self) -> None:
-        """Write what waits, or nothing."""
-        try:
-            self._stream.flush()
-        except OSError as error:
-            self._lose(error)
-
-    def _lose(self, error: OSError) -> None:
-        """Let what was said go nowhere from now on.
-
-        Raises:
-            OSError: it is another fault.
-        """
-        if error.errno not in _GONE:
-            raise error
         discard_the_rest()
 
 

@@ -4,151 +4,37 @@ import argparse
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
 
-from tunekit.cli.findings import add_findings
-from tunekit.cli.numbers import duration_s, long_duration_s, positive, positive_count, positive_number
+from rich.console import Console
+
+from tunekit.cli.machine import host_here
 from tunekit.errors import UsageError
+from tunekit.hardware.device import AUTO, device_profile
+from tunekit.hardware.profiles import find_profile, load_profiles
+from tunekit.plan.from_run import Wishes, measured_profile, request_of_run
+from tunekit.plan.plan import make_plan
+from tunekit.records.codec import to_json
+from tunekit.records.config import Precision
+from tunekit.records.interval import Interval
+from tunekit.records.plan import PlanAssumptions, PlanRequest
+from tunekit.records.profile import Profile
+from tunekit.records.recommendation import Tier
+from tunekit.report.plan import view_plan
+from tunekit.report.terminal import draw_plan
+from tunekit.search.folder import load_run
 from tunekit.units import GIB, bytes_text
 
-if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
-    from tunekit.plan.from_run import Wishes
-    from tunekit.records.plan import PlanAssumptions, PlanRequest
-    from tunekit.records.profile import Profile
-
-_TIERS = ("conservative", "balanced", "aggressive")
-_PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
-_MAX_RATE = 1e12
-_MAX_GIB = 1e6
-
 _OF_A_RATE = ("gpu", "gpus", "precision")
-
-
-def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the verb to the parser."""
-    parser = verbs.add_parser(
-        "plan",
-        help="hours and dollars of the whole training on each GPU and machine",
-        usage="tunekit plan RUN [options]\n       tunekit plan --rate R --samples N --epochs N [options]",
-        description=(
-            "Show what a training takes on each GPU and rentable machine, from a run's confirmed rate or "
-            "from one that you know. Hours on another GPU, or on more of them, are predictions."
-        ),
-        epilog="example: tunekit plan --rate 180 --samples 1281167 --epochs 90 --gpu a10g --precision bf16",
-    )
-    parser.add_argument("run", metavar="RUN", type=Path, nargs="?", help="the folder that a search wrote")
-    _add_training(parser.add_argument_group("the training"))
-    _add_assumptions(parser.add_argument_group("assumptions"))
-    _add_machines(parser.add_argument_group("the machines"))
-    parser.set_defaults(verb=run_verb)
-
-
-def _add_training(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--tier", choices=_TIERS, help="whose rate to take from the run (default: balanced)")
-    group.add_argument(
-        "--rate",
-        type=positive_number("samples/s", _MAX_RATE),
-        metavar="R",
-        help="measured samples/s, instead of a run",
-    )
-    group.add_argument(
-        "--samples", type=positive_count, metavar="N", help="samples per epoch (default: what the run saw)"
-    )
-    group.add_argument("--epochs", type=positive, metavar="N", help="epochs (default: the run's)")
-    group.add_argument("--gpu", metavar="NAME", help="where --rate was measured (default: the GPU here)")
-    group.add_argument(
-        "--gpus", type=positive, metavar="N", help="GPUs that --rate was measured on (default: 1)"
-    )
-    group.add_argument(
-        "--precision", choices=_PRECISIONS, help="what --rate was measured in (default: fp32, assumed)"
-    )
-    group.add_argument(
-        "--memory-gib",
-        type=positive_number("GiB", _MAX_GIB),
-        metavar="N",
-        help="peak memory per GPU, which decides where it fits (default: what the run reserved)",
-    )
-
-
-def _add_assumptions(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--max-session",
-        type=long_duration_s,
-        default="12h",
-        metavar="TIME",
-        help="longest Colab session (default: 12h)",
-    )
-    checkpoints = group.add_mutually_exclusive_group()
-    checkpoints.add_argument(
-        "--checkpoint-cost",
-        type=duration_s,
-        default="30s",
-        metavar="TIME",
-        help="time to write a checkpoint (default: 30s)",
-    )
-    checkpoints.add_argument(
-        "--no-checkpoints", action="store_true", help="the script writes none that it could resume from"
-    )
-    group.add_argument(
-        "--restart-cost",
-        type=duration_s,
-        default="5m",
-        metavar="TIME",
-        help="from an interruption to the first step after it (default: 5m)",
-    )
-    group.add_argument(
-        "--interrupted-every",
-        type=long_duration_s,
-        default="4h",
-        metavar="TIME",
-        help="mean time between interruptions of a spot machine (default: 4h)",
-    )
-    group.add_argument(
-        "--scaling",
-        default="0.8..1.0",
-        metavar="LO..HI",
-        help="efficiency of more GPUs than measured: rate per GPU, as a share (default: 0.8..1.0)",
-    )
-
-
-def _add_machines(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--provider", action="append", default=[], metavar="NAME", help="only of this provider (repeatable)"
-    )
-    group.add_argument(
-        "--only", action="append", default=[], metavar="GPU", help="only with this GPU (repeatable)"
-    )
-    group.add_argument(
-        "--max-hours", type=positive_number("hours"), metavar="H", help="leave out what needs longer"
-    )
-    group.add_argument("--spot", action="store_true", help="let the choices use spot prices too")
-    group.add_argument("--all", action="store_true", help="show every machine, not only the first")
-    group.add_argument("--json", action="store_true", help="print the plan as JSON")
-    add_findings(group)
 
 
 def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     """Make the plan, show it and return 0.
 
     Raises:
-        UsageError: there is a training command, which this verb has no use for, or a flag can't be used.
+        UsageError: a flag can't be used.
     """
-    if command:
-        raise UsageError(f"plan takes no training command, got {' '.join(command)!r}; give a run or --rate")
     _refuse_mixtures(options)
-    from datetime import UTC, datetime  # noqa: PLC0415 - as below, --help must be instant
-
-    from rich.console import Console  # noqa: PLC0415
-
-    from tunekit.hardware.profiles import load_profiles  # noqa: PLC0415
-    from tunekit.plan.plan import make_plan  # noqa: PLC0415
-    from tunekit.records.codec import to_json  # noqa: PLC0415
-    from tunekit.report.plan import view_plan  # noqa: PLC0415
-    from tunekit.report.terminal import draw_plan  # noqa: PLC0415
-
     profiles = load_profiles()
     wishes = _wishes(options, profiles)
     if options.run is None:
@@ -165,11 +51,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
 
 
 def _refuse_mixtures(options: argparse.Namespace) -> None:
-    """Refuse flags that contradict each other, or would be ignored.
-
-    Raises:
-        UsageError: there are some.
-    """
+    """Refuse flags that contradict each other, or would be ignored."""
     if options.run is None and options.rate is None:
         raise UsageError("plan needs a rate: give a run folder, or --rate with --samples and --epochs")
     if options.run is not None and options.rate is not None:
@@ -191,9 +73,7 @@ def _refuse_mixtures(options: argparse.Namespace) -> None:
         raise UsageError(f"{', '.join(given)} {belong} to --rate; {options.run} knows {them}, so drop {them}")
 
 
-def _wishes(options: argparse.Namespace, profiles: "Mapping[str, Profile]") -> "Wishes":
-    from tunekit.hardware.profiles import find_profile  # noqa: PLC0415
-    from tunekit.plan.from_run import Wishes  # noqa: PLC0415
+def _wishes(options: argparse.Namespace, profiles: Mapping[str, Profile]) -> Wishes:
 
     return Wishes(
         samples_per_epoch=options.samples,
@@ -207,8 +87,7 @@ def _wishes(options: argparse.Namespace, profiles: "Mapping[str, Profile]") -> "
     )
 
 
-def _assumptions(options: argparse.Namespace) -> "PlanAssumptions":
-    from tunekit.records.plan import PlanAssumptions  # noqa: PLC0415
+def _assumptions(options: argparse.Namespace) -> PlanAssumptions:
 
     low, high = _scaling(options.scaling)
     return PlanAssumptions(
@@ -223,12 +102,8 @@ def _assumptions(options: argparse.Namespace) -> "PlanAssumptions":
 
 def _request_of_run(
     options: argparse.Namespace, wishes: "Wishes", profiles: "dict[str, Profile]"
-) -> "tuple[PlanRequest, dict[str, Profile]]":
+) -> tuple[PlanRequest, dict[str, Profile]]:
     """Return what a run asks for, and the profiles with the one that the run itself may hold."""
-    from tunekit.plan.from_run import measured_profile, request_of_run  # noqa: PLC0415
-    from tunekit.records.recommendation import Tier  # noqa: PLC0415
-    from tunekit.search.folder import load_run  # noqa: PLC0415
-
     run = load_run(options.run)
     own = measured_profile(run)
     if own is not None:
@@ -239,11 +114,7 @@ def _request_of_run(
 
 def _request_of_rate(
     options: argparse.Namespace, wishes: "Wishes", profiles: "Mapping[str, Profile]"
-) -> "PlanRequest":
-    from tunekit.hardware.profiles import find_profile  # noqa: PLC0415
-    from tunekit.records.config import Precision  # noqa: PLC0415
-    from tunekit.records.interval import Interval  # noqa: PLC0415
-    from tunekit.records.plan import PlanRequest  # noqa: PLC0415
+) -> PlanRequest:
 
     rate: float = options.rate
     measured_on = find_profile(options.gpu, profiles).id if options.gpu else _gpu_here(profiles)
@@ -267,12 +138,8 @@ def _request_of_rate(
     )
 
 
-def _refuse_more_than_there_was(peak_bytes: int | None, measured: "Profile | None") -> None:
-    """Refuse a peak that the GPU which the rate was measured on can't have held.
-
-    Raises:
-        UsageError: it is one.
-    """
+def _refuse_more_than_there_was(peak_bytes: int | None, measured: Profile | None) -> None:
+    """Refuse a peak that the GPU which the rate was measured on can't have held."""
     memory_bytes = None if measured is None else measured.memory_bytes
     if measured is None or peak_bytes is None or memory_bytes is None or peak_bytes <= memory_bytes:
         return
@@ -282,15 +149,8 @@ def _refuse_more_than_there_was(peak_bytes: int | None, measured: "Profile | Non
     )
 
 
-def _gpu_here(profiles: "Mapping[str, Profile]") -> str:
-    """Return the profile id of the GPU that is here.
-
-    Raises:
-        UsageError: there is none.
-    """
-    from tunekit.cli.machine import host_here  # noqa: PLC0415
-    from tunekit.hardware.device import AUTO, device_profile  # noqa: PLC0415
-
+def _gpu_here(profiles: Mapping[str, Profile]) -> str:
+    """Return the profile id of the GPU that is here."""
     host = host_here(profiles=profiles)
     if not host.accelerators:
         raise UsageError("no GPU is here, so say where the rate was measured: --gpu a10g, or --gpu cpu")

@@ -6,12 +6,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from tunekit.cli.findings import add_findings
+from tunekit.cli.parser import IN_THE_FOLDER
 from tunekit.cli.report_files import (
     HTML_FILE,
     MARKDOWN_FILE,
     STANDARD_OUTPUT,
-    add_full_paths,
     append_summary,
     check_summary,
     html_text,
@@ -25,72 +24,22 @@ from tunekit.cli.report_files import (
 from tunekit.errors import RunFolderError, UsageError
 
 if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
     from rich.console import Console
 
     from tunekit.records.base import Record
     from tunekit.records.run import Run
 
-_IN_THE_FOLDER = ""
-"""What stands for a file that the user did not name."""
-
 AnyRecord = TypeVar("AnyRecord", bound="Record")
 View = TypeVar("View")
-
-
-def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the verb to the parser."""
-    parser = verbs.add_parser(
-        "report",
-        help="show a run again, or write its report as HTML or Markdown, without a GPU or torch",
-        usage="tunekit report RUN [options]",
-        description=(
-            "Show a run, a loop profile or what fits which GPU again from its folder, as it was shown at its "
-            "end; or write the report of a run as one HTML file, and as Markdown for a pull request."
-        ),
-        epilog="example: tunekit report reports/train-2026-01-02 --markdown - | gh pr comment --body-file -",
-    )
-    parser.add_argument(
-        "run",
-        metavar="RUN",
-        type=Path,
-        help="the folder that a search, tunekit profile or tunekit fits wrote, or its run.json",
-    )
-    _add_file(parser, "--html", HTML_FILE, "one HTML file that needs no network")
-    _add_file(parser, "--markdown", MARKDOWN_FILE, "Markdown for a pull-request comment, under 60 lines")
-    parser.add_argument(
-        "--github-summary",
-        action="store_true",
-        help="append the Markdown to the summary of the GitHub Actions step that this runs in",
-    )
-    add_full_paths(parser)
-    parser.add_argument(
-        "--json", action="store_true", help="print run.json (profile.json, fits.json) instead"
-    )
-    add_findings(parser)
-    parser.set_defaults(verb=run_verb)
-
-
-def _add_file(parser: argparse.ArgumentParser, flag: str, name: str, what: str) -> None:
-    parser.add_argument(
-        flag,
-        nargs="?",
-        const=_IN_THE_FOLDER,
-        metavar="FILE",
-        help=f"write the report of a run as {what} (default: RUN/{name}; - is standard output)",
-    )
 
 
 def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     """Draw the run, or write its reports, and return 0.
 
     Raises:
-        UsageError: there is a training command, which this verb has no use for, or flags contradict.
+        UsageError: flags contradict each other.
         RunFolderError: there is nothing to show, or a file can't be written.
     """
-    if command:
-        raise UsageError(f"report takes no training command, got {' '.join(command)!r}")
     asked = _files_asked(options)
     from rich.console import Console  # noqa: PLC0415 - slow to import; --help must be instant
 
@@ -159,7 +108,7 @@ def _files_asked(options: argparse.Namespace) -> list[str]:
     named = [
         (flag, Path(file))
         for flag, file in (("--html", options.html), ("--markdown", options.markdown))
-        if file not in (None, _IN_THE_FOLDER, STANDARD_OUTPUT)
+        if file not in (None, IN_THE_FOLDER, STANDARD_OUTPUT)
     ]
     for flag, file in named:
         refuse_records(file, flag)
@@ -187,7 +136,7 @@ def _write(run: "Run", folder: Path, options: argparse.Namespace) -> None:
         if asked == STANDARD_OUTPUT:
             print_text(text_of(public, shown))
         elif asked is not None:
-            path = folder / name if asked == _IN_THE_FOLDER else Path(asked)
+            path = folder / name if asked == IN_THE_FOLDER else Path(asked)
             write_report(path, text_of(public, shown), f"name another file: {flag} FILE")
             written.append(f"written to {path}")
     if options.github_summary:

@@ -1,6 +1,5 @@
 """The reports of a run as files: `report.html`, `report.md`, and a GitHub step's summary."""
 
-import argparse
 import os
 import sys
 from pathlib import Path
@@ -19,15 +18,6 @@ MARKDOWN_FILE = "report.md"
 STANDARD_OUTPUT = "-"
 SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
 """Names the file that a step of GitHub Actions shows below itself."""
-
-
-def add_full_paths(parser: "argparse.ArgumentParser | argparse._ArgumentGroup") -> None:
-    """Add `--full-paths`."""
-    parser.add_argument(
-        "--full-paths",
-        action="store_true",
-        help="keep the home folder and the machine's name in HTML and Markdown (default: ~, and no name)",
-    )
 
 
 def shown_run(run: "Run", folder: Path, full_paths: bool = False) -> "tuple[Run, RunView]":

@@ -1,27 +1,226 @@
-"""What a search shows while it runs."""
+"""What the verbs that run trials show: a live line on a terminal, plain lines elsewhere."""
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
-from tunekit.cli.trial_screen import TrialScreen, device_text
-from tunekit.records.run import Run
+from tunekit.cli.console import lasting_console
+from tunekit.hardware.device import memory_cap_bytes
+from tunekit.records.config import TrainConfig
+from tunekit.records.finding import Finding
+from tunekit.records.fits import FitsRun
+from tunekit.records.loop_profile import LoopProfile
+from tunekit.records.run import Run, TargetRecord
+from tunekit.records.target import Discovery
 from tunekit.records.trial import TrialRecord
 from tunekit.report.commands import missing_command
-from tunekit.report.terminal import draw, shown_text
-from tunekit.report.text import host_text, target_text
+from tunekit.report.fits import fits_view
+from tunekit.report.loop_profile import loop_profile_view
+from tunekit.report.terminal import SEVERITY_STYLES, draw, draw_fits, draw_loop_profile, shown_text
+from tunekit.report.text import (
+    SEVERITY_WORDS,
+    config_text,
+    finding_text,
+    host_text,
+    outcome_text,
+    target_text,
+)
 from tunekit.report.view import view
-from tunekit.units import duration_text, rate_text
+from tunekit.trial.executor import TrialSpec
+from tunekit.trial.watch import TrialProgress
+from tunekit.units import bytes_text, duration_text, rate_text
+
+_PHASES = {
+    "starting": "starting the script",
+    "learning": "learning the loop",
+    "warming": "warming up",
+    "measuring": "measuring",
+    "boundary": "timing an epoch boundary",
+    "refill": "timing an epoch boundary",
+    "validating": "validating",
+    "queue": "filling the loader's queue",
+    "kernels": "tracing kernels",
+    "syncs": "looking for waits on the device",
+    "peaks": "reading memory peaks",
+    "floors": "loader alone, then training alone",
+    "largest": "training on the largest samples",
+    "sizes": "training alone at other batch sizes",
+    "trace": "tracing steps at two small batch sizes",
+    "loader": "loader alone",
+    "finished": "ending",
+}
 
 
-class SearchScreen(TrialScreen):
-    """Shows a search; a `SearchListener`.
+_LABEL_WIDTH = 8
+
+
+def phase_text(phase: str) -> str:
+    """Return what a trial is doing, such as "tracing steps at batch 4 under bf16" for "trace bf16 4"."""
+    name, *words = phase.split()
+    if name == "trace" and len(words) == 2:
+        under = "" if words[0] == "own" else f" under {words[0]}"
+        return f"tracing steps at batch {words[1]}{under}"
+    return _PHASES.get(phase, phase)
+
+
+def _who(is_baseline: bool, config: TrainConfig | None, found: Discovery | None = None) -> str:
+    """Return a config in one line, the baseline by its name and with what was found of the script."""
+    if not is_baseline:
+        return config_text(config)
+    return f"baseline: {config_text(config, found)}" if config else "baseline"
+
+
+def device_text(record: TargetRecord) -> str:
+    """Return the device that was asked for, and what is measured on where it is not here."""
+    device = record.profile.device_names[0]
+    if not record.is_emulated:
+        return device
+    cap_bytes = memory_cap_bytes(record.profile, record.measured_on, record.host)
+    capped = f", its memory capped to {bytes_text(cap_bytes)}" if cap_bytes else ""
+    return f"{device} is not here; measuring on {record.measured_on}{capped}"
+
+
+class TrialScreen:
+    """Shows trials; a `TrialListener`.
 
     Args:
         to_stderr: leave standard output to the JSON.
-        console: where to show it instead.
+        console: where to show them instead.
     """
+
+    def __init__(self, to_stderr: bool = False, console: Console | None = None) -> None:
+        self._to_stderr = to_stderr
+        self._ended = 0
+        self._console = console or lasting_console(to_stderr, highlight=False)
+        self._live: Live | None = None
+        self._spec: TrialSpec | None = None
+        self._purpose = ""
+        self._left_s: float | None = None
+        self._started_at = 0.0
+        self._quarters_made = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop_live()
+
+    def _show_target(self, record: TargetRecord, verb: str, instead: str, device: bool = True) -> None:
+        """Show host, target and device before anything runs, and what is wrong with the machine."""
+        target = record.target
+        self._line("host", host_text(record.host))
+        builtin = f"the built-in workload `{target.builtin}`" if target.builtin else None
+        self._line("target", builtin or target_text(target))
+        if builtin:
+            self._line("", f"no command was given; {instead}: tunekit {verb} -- python train.py")
+        if device:
+            self._line("device", device_text(record))
+        for finding in record.machine_findings:
+            self._show_finding(finding)
+
+    def images_made(self, made: int, count: int) -> None:
+        """Show how far the built-in workload's images are: a line that moves, or one for each quarter."""
+        text = f"making the images that it trains on, once: {made:,} of {count:,}"
+        if self._console.is_terminal:
+            self._live = self._live or Live(console=self._console, transient=True, auto_refresh=False)
+            self._live.start()
+            self._live.update(shown_text(f"{'':<{_LABEL_WIDTH}}{text}"), refresh=True)
+        elif 4 * made // count > self._quarters_made:
+            self._quarters_made = 4 * made // count
+            self._line("", text)
+
+    def trial_started(self, spec: TrialSpec, purpose: str, left_s: float | None) -> None:
+        """Show which trial begins."""
+        self._spec, self._purpose, self._left_s = spec, purpose, left_s
+        self._started_at = time.monotonic()
+        if self._console.is_terminal:
+            self._stop_live()
+            self._live = Live(
+                self._status("starting", 0), console=self._console, transient=True, auto_refresh=False
+            )
+            self._live.start()
+
+    def trial_moved(self, progress: TrialProgress) -> None:
+        """Update the live line."""
+        if self._live is not None:
+            self._live.update(self._status(progress.phase, progress.batches), refresh=True)
+
+    def trial_ended(self, record: TrialRecord) -> None:
+        """Show a trial's result, one line each."""
+        self._stop_live()
+        self._ended += 1
+        if record.number == 0:
+            self._print(_LABEL_WIDTH, "trial", shown_text("measured, then the config", "dim"))
+        text = shown_text(f"{outcome_text(record):<29}", "red" if record.failure else "bold")
+        text.append(
+            "  " + _who(record.is_baseline_config, record.config, record.discovery), style="not bold default"
+        )
+        self._print(_LABEL_WIDTH, f"{record.number:5d}", text)
+
+    def _interrupted_text(self, folder: Path) -> str:
+        """Return what is left of trials that were interrupted."""
+        if self._ended:
+            return f"interrupted; finished trials are in {folder}"
+        return "interrupted before the first trial ended; nothing was measured"
+
+    def said(self, message: str) -> None:
+        """Show a sentence."""
+        self._line("", message)
+
+    def _status(self, phase: str, batches: int) -> Text:
+        assert self._spec is not None
+        indent = "\n" + " " * _LABEL_WIDTH
+        who = _who(self._spec.config is None, self._spec.config)
+        text = Text(overflow="ellipsis", no_wrap=True).append(shown_text(f"{self._spec.number:5d}   {who}"))
+        doing = f"{self._purpose}: {phase_text(phase)}, {batches} batches"
+        text.append(indent).append(shown_text(doing, "cyan"))
+        below = self._below_status()
+        if below:
+            text.append(indent + below, style="dim")
+        return text
+
+    def _below_status(self) -> str:
+        """Return the last of the live lines; empty for none."""
+        if self._left_s is None:
+            return ""
+        elapsed_s = time.monotonic() - self._started_at
+        return f"{duration_text(max(0.0, self._left_s - elapsed_s))} left"
+
+    def _show_finding(self, finding: Finding) -> None:
+        style = SEVERITY_STYLES[finding.severity]
+        self._line(SEVERITY_WORDS[finding.severity], finding_text(finding), style=style)
+
+    def _line(self, label: str, text: str, style: str = "") -> None:
+        self._print(_LABEL_WIDTH, label, shown_text(text, style))
+
+    def _print(self, width: int, label: str, text: Text) -> None:
+        """Print a label and a text that wraps beside it; one long line where nobody looks at the width."""
+        if not self._console.is_terminal:
+            self._console.print(shown_text(f"{label:<{width}}").append(text), soft_wrap=True)
+            return
+        grid = Table.grid()
+        grid.add_column(width=width)
+        grid.add_column()
+        grid.add_row(shown_text(label), text)
+        self._console.print(grid)
+
+    def _stop_live(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+
+class SearchScreen(TrialScreen):
+    """Shows a search; a `SearchListener`."""
 
     def __init__(self, to_stderr: bool = False, console: Console | None = None) -> None:
         super().__init__(to_stderr, console)
@@ -33,15 +232,7 @@ class SearchScreen(TrialScreen):
         """Show host and target before anything runs."""
         self._ended = len(run.trials)
         self._words = missing_command(run.target)
-        self._line("host", host_text(run.host))
-        what = (
-            f"the built-in workload `{run.target.builtin}`" if run.target.builtin else target_text(run.target)
-        )
-        self._line("target", what)
-        if run.target.builtin:
-            self._line("", "no command was given; tune your own with: tunekit search -- python train.py")
-        self._line("device", device_text(run))
-        self._show_findings(run.machine_findings)
+        self._show_target(run, "search", "tune your own with")
         budget_s = run.options.budget_s
         budget = duration_text(budget_s) if budget_s else "set by the baseline (--budget TIME gives one)"
         self._line("budget", f"{budget}, run folder {folder}")
@@ -84,3 +275,62 @@ class SearchScreen(TrialScreen):
     def _below_status(self) -> str:
         best = f", best {rate_text(self._best.rate_samples_per_s)} samples/s" if self._best else ""
         return super()._below_status() + best
+
+
+class ProfileScreen(TrialScreen):
+    """Shows a loop profile; a `TrialListener`."""
+
+    def opened(self, profile: LoopProfile, folder: Path) -> None:
+        """Show host and target before anything runs."""
+        self._show_target(profile, "profile", "look at your own with")
+        self._line("folder", str(folder))
+
+    def interrupted(self, folder: Path) -> None:
+        """Say that nothing is lost and where it is."""
+        self._stop_live()
+        said = self._interrupted_text(folder)
+        if not self._ended:
+            self._console.print(shown_text(said))
+            return
+        self._console.print(shown_text(f"{said}. Show them with:"))
+        self._console.print(shown_text(f"  tunekit report {folder}"), soft_wrap=True)
+
+    def closed(self, profile: LoopProfile, folder: Path) -> None:
+        """Show the answer, if standard output is not the JSON's."""
+        self._stop_live()
+        if not self._to_stderr:
+            shown = loop_profile_view(profile, str(folder), self._console.width)
+            draw_loop_profile(self._console, shown)
+
+
+class FitsScreen(TrialScreen):
+    """Shows the trial of a prediction; a `TrialListener`."""
+
+    _phase = ""
+
+    def opened(self, run: FitsRun, folder: Path) -> None:
+        """Show host and target before anything runs."""
+        self._show_target(run, "fits", "look at your own with", device=False)
+        self._line("folder", str(folder))
+
+    def trial_moved(self, progress: TrialProgress) -> None:
+        """Update the live line; where there is none, a line for each thing that the trial goes on to."""
+        super().trial_moved(progress)
+        if not self._console.is_terminal and progress.phase != self._phase:
+            self._phase = progress.phase
+            self._line(f"{progress.elapsed_s:5.0f} s", phase_text(progress.phase))
+
+    def interrupted(self, run: FitsRun, folder: Path) -> None:
+        """Show what was known when it was interrupted."""
+        self._stop_live()
+        if run.prediction is None:
+            self._console.print(shown_text("interrupted; nothing was predicted"))
+            return
+        self._console.print(shown_text("interrupted; this was known by then"))
+        self.closed(run, folder)
+
+    def closed(self, run: FitsRun, folder: Path) -> None:
+        """Show the answer, if standard output is not the JSON's."""
+        self._stop_live()
+        if not self._to_stderr:
+            draw_fits(self._console, fits_view(run, str(folder), self._console.width))

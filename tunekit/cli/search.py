@@ -6,11 +6,12 @@ import re
 import shlex
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from tunekit import __version__
+from tunekit.cli.machine import host_here, warnings_of
+from tunekit.cli.numbers import WHOLE
+from tunekit.cli.parser import defaults_of
 from tunekit.cli.report_files import (
     append_summary,
     check_summary,
@@ -19,47 +20,43 @@ from tunekit.cli.report_files import (
     summary_file,
     write_reports,
 )
-from tunekit.cli.search_arguments import add_arguments, default_options, search_options
+from tunekit.cli.screen import SearchScreen
+from tunekit.cli.trials import (
+    before_trials,
+    executor_for,
+    fixed_knobs,
+    make_images,
+    memory_outside,
+    new_folder,
+    target_or_builtin,
+    window_s,
+)
 from tunekit.errors import DamagedRecordError, RunFolderError, TargetChangedError, TunekitError, UsageError
+from tunekit.export.files import write_exports
+from tunekit.hardware.device import profile_here
+from tunekit.hardware.profiles import load_profiles
+from tunekit.records.codec import to_json
+from tunekit.records.config import NUMERIC_KNOBS
+from tunekit.records.host import Host
+from tunekit.records.run import KnobRange, Objective, Run, SearchOptions
+from tunekit.records.target import Target
+from tunekit.search.folder import RUN_FILE, RunFolder, load_run
+from tunekit.search.predicted import Machine
+from tunekit.search.search import Search
+from tunekit.trial.target import resolve_target, without_secrets
 from tunekit.units import count_text
 
-if TYPE_CHECKING:
-    from argparse import _SubParsersAction
-
-    from tunekit.cli.screen import SearchScreen
-    from tunekit.records.host import Host
-    from tunekit.records.profile import Profile
-    from tunekit.records.run import Run
-    from tunekit.records.target import Target
-    from tunekit.search.predicted import Machine
+_BUILTIN_BUDGET_S = 240.0
+_DEFAULT_EPOCHS = 10
+_CHANGEABLE = ("resume", "budget", "trials", "json", "ignore", "github_summary", "full_paths")
+"""Flags that a resumed run takes."""
 
 
 class _Prepared(NamedTuple):
-    run: "Run"
-    machine: "Machine"
+    run: Run
     folder: Path
-    here: "Host"
+    here: Host
     """This machine as it is now; a resumed run holds it as it was."""
-
-
-def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> argparse.ArgumentParser:
-    """Add the verb to the parser and return its own."""
-    parser = verbs.add_parser(
-        "search",
-        help="tune a training command: baseline, search, confirmation, three configs",
-        usage="tunekit search [options] [-- COMMAND ...]",
-        description=(
-            "Run the training command as it is, measure it, search batch size, loader, precision and "
-            "compile, confirm the winners against the baseline in fresh processes, and write three configs "
-            "and a report. Without a command it tunes the built-in workload `images`."
-        ),
-        epilog=(
-            "example: tunekit search --gpu a10g --budget 20m -- python train.py --config configs/full.yaml"
-        ),
-    )
-    add_arguments(parser)
-    parser.set_defaults(verb=run_verb)
-    return parser
 
 
 def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
@@ -68,30 +65,28 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     Returns:
         0; every failure is an exception.
     """
-    from tunekit.cli.screen import SearchScreen  # noqa: PLC0415 - slow to import; --help must be instant
-    from tunekit.cli.trials import executor_for, make_images  # noqa: PLC0415
-    from tunekit.search.folder import RunFolder  # noqa: PLC0415
-    from tunekit.search.search import Search  # noqa: PLC0415
-
     summary = summary_file() if options.github_summary else None
     if summary is not None:
         check_summary(summary)
-    prepared = _resumed(options, command) if options.resume else _new(options, command)
-    run, asked = prepared.run, prepared.run.options
-    with RunFolder(prepared.folder) as folder, SearchScreen(to_stderr=options.json) as screen:
+    run, where, here = _resumed(options, command) if options.resume else _new(options, command)
+    machine = Machine(
+        profile=profile_here(run.measured_on, run.host, load_profiles()),
+        native_bf16=run.host.cpu_bf16_native,
+        outside=memory_outside(),
+    )
+    with RunFolder(where) as folder, SearchScreen(to_stderr=options.json) as screen:
         screen.opened(run, folder.path)
         make_images(run, screen)
-        executor = executor_for(run, folder, prepared.here, command, asked.budget_s or math.inf)
-        search = Search(run, folder, executor, prepared.machine, screen)
+        executor = executor_for(run, folder, here, command, run.options.budget_s or math.inf)
+        search = Search(run, folder, executor, machine, screen)
         try:
             finished = search.run()
         except (KeyboardInterrupt, TunekitError) as error:
             if isinstance(error, KeyboardInterrupt):
                 screen.interrupted(folder.path)
-            if search.interrupted_run is not None:
-                _report_so_far(search.interrupted_run, folder.path, options.full_paths, screen)
+            _report_so_far(search.found, folder.path, options.full_paths, screen)
             raise
-        files = _write_files(finished, folder.path)
+        files = (*write_exports(finished, folder.path), folder.path / RUN_FILE)
         try:
             public, shown = shown_run(finished, folder.path, options.full_paths)
             files += write_reports(public, shown, folder.path)
@@ -100,64 +95,73 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         finally:  # the answer is shown whether or not it could be drawn in files
             screen.closed(finished, folder.path, files)
             if options.json:
-                from tunekit.records.codec import to_json  # noqa: PLC0415
-
                 sys.stdout.write(to_json(finished) + "\n")
     return 0
 
 
 def _new(options: argparse.Namespace, command: Sequence[str], folder: Path | None = None) -> _Prepared:
-    """Return a new run for the options; nothing is written yet.
-
-    Args:
-        options: the flags.
-        command: the training command.
-        folder: where it goes, if not where the flags say.
-
-    Raises:
-        UsageError: the folder already holds a run.
-    """
-    from tunekit.cli.machine import host_here, warnings_of  # noqa: PLC0415
-    from tunekit.cli.targets import target_or_builtin  # noqa: PLC0415
-    from tunekit.hardware.device import device_profile  # noqa: PLC0415
-    from tunekit.hardware.profiles import load_profiles  # noqa: PLC0415
-    from tunekit.records.run import Run, RunStatus  # noqa: PLC0415
-
-    profiles = load_profiles()
+    """Return a new run for the options; nothing is written yet."""
     host = host_here(command)
-    profile, measured_on = device_profile(options.gpu, host, profiles)
     target = target_or_builtin(options, command)
     asked = search_options(options, builtin=target.builtin is not None)
-    run = Run(
-        tunekit_version=__version__,
-        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        status=RunStatus.RUNNING,
-        target=target,
-        options=asked,
-        host=host,
-        profile=profile,
-        measured_on=measured_on,
-        machine_findings=warnings_of(host, options.gpu, options.ignore),
+    run = Run(options=asked, **before_trials(target, options.gpu, host, load_profiles(), asked.ignored))
+    return _Prepared(run, folder or new_folder(options.out, target.name, resume="a run"), host)
+
+
+def search_options(options: argparse.Namespace, builtin: bool) -> SearchOptions:
+    """Return the typed options.
+
+    Args:
+        options: what the parser read.
+        builtin: the target is the built-in workload, which has a shorter budget and window of its own.
+
+    Raises:
+        UsageError: a value can't be understood.
+    """
+    try:
+        objective = Objective(options.objective)
+    except ValueError:  # from a settings file, where the parser checks nothing
+        known = " or ".join(Objective)
+        raise UsageError(f"objective {options.objective!r}: it is {known}") from None
+    if objective is Objective.FINISH_TIME and options.epochs is None and options.planned_steps is None:
+        raise UsageError(
+            "--objective finish-time: the length of the planned run decides it; "
+            "add --epochs N or --planned-steps N"
+        )
+    return SearchOptions(
+        gpu=options.gpu,
+        budget_s=options.budget or (_BUILTIN_BUDGET_S if builtin else None),
+        max_trials=options.trials,
+        fixed=fixed_knobs(options.fix),
+        ranges=tuple(_range(text) for text in options.range),
+        base_lr=options.lr,
+        base_batch=options.base_batch,
+        global_batch=options.global_batch,
+        objective=objective,
+        epochs=options.epochs or _DEFAULT_EPOCHS,
+        epochs_given=options.epochs is not None,
+        planned_steps=options.planned_steps,
+        confirm_rounds=options.confirm,
+        trial_limit_s=options.trial_limit,
+        no_progress_limit_s=options.no_progress_limit,
+        window_s=window_s(options, builtin),
+        ignored=tuple(options.ignore),
     )
-    if folder is not None:
-        return _Prepared(run, _machine(run, profiles), folder, host)
-    folder = options.out or default_folder(target.name)
-    if (folder / "run.json").exists() or any(folder.glob("trials/*/trial.json")):
-        raise UsageError(f"{folder} already holds a run; use --resume {folder} or another --out")
-    return _Prepared(run, _machine(run, profiles), folder, host)
+
+
+def _range(text: str) -> KnobRange:
+    """Return the bounds in "knob=lo..hi"."""
+    match = re.fullmatch(rf"(\w+)=({WHOLE})\.\.({WHOLE})", text)
+    if match is None or match[1] not in NUMERIC_KNOBS:
+        raise UsageError(f"--range {text}: write it as KNOB=LO..HI with one of {', '.join(NUMERIC_KNOBS)}")
+    return KnobRange(knob=match[1], low=int(match[2]), high=int(match[3]))
+
+
+# --- resuming ------------------------------------------------------------------------------
 
 
 def _resumed(options: argparse.Namespace, command: Sequence[str]) -> _Prepared:
-    """Return the run in the folder, its budget renewed by --budget.
-
-    Raises:
-        TargetChangedError: the command or the script's text is not what the run was made for.
-    """
-    from tunekit.cli.machine import warnings_of  # noqa: PLC0415
-    from tunekit.hardware.profiles import load_profiles  # noqa: PLC0415
-    from tunekit.search.folder import load_run  # noqa: PLC0415
-    from tunekit.trial.target import without_secrets  # noqa: PLC0415
-
+    """Return the run in the folder, its budget renewed by --budget."""
     try:
         run = load_run(options.resume)
     except DamagedRecordError as error:
@@ -168,17 +172,7 @@ def _resumed(options: argparse.Namespace, command: Sequence[str]) -> _Prepared:
             ) from error
         return _new(options, command, options.resume)
     _refuse_other_options(options)
-    target = _target_today(run, command)
-    if without_secrets(target).command != run.target.command:
-        raise TargetChangedError(
-            f"the run in {options.resume} is for {shlex.join(run.target.command)!r}; "
-            "start a new one for this command"
-        )
-    if target.script_sha256 != run.target.script_sha256:
-        raise TargetChangedError(
-            f"{run.target.script} has changed since the run in {options.resume}; its figures would not be "
-            "comparable: start a new run"
-        )
+    _refuse_other_target(run, command, options.resume)
     here = _same_machine(run)
     updates: dict[str, object] = {}
     if options.budget:
@@ -189,39 +183,15 @@ def _resumed(options: argparse.Namespace, command: Sequence[str]) -> _Prepared:
         updates["ignored"] = tuple(options.ignore)
     asked = run.options.changed(**updates)
     run = run.changed(options=asked, machine_findings=warnings_of(here, asked.gpu, asked.ignored))
-    return _Prepared(run, _machine(run, load_profiles()), options.resume, here)
-
-
-def _same_machine(run: "Run") -> "Host":
-    """Return the machine of the run as it is now; the figures of two machines are never mixed.
-
-    Raises:
-        UsageError: CPUs or GPUs here are not those of the run.
-    """
-    from tunekit.cli.machine import host_here  # noqa: PLC0415
-
-    here = host_here(run.target.command, working_dir=Path(run.target.working_dir))
-    was, now = _machine_text(run.host), _machine_text(here)
-    if was != now:
-        raise UsageError(f"the run was measured on {was}; this machine is {now}: start a new run here")
-    return here
-
-
-def _machine_text(host: "Host") -> str:
-    gpus = ", ".join(gpu.name for gpu in host.accelerators) or "no GPU"
-    return f"{host.cpu_name or 'unknown CPU'} with {count_text(host.cpus, 'CPU')} and {gpus}"
+    return _Prepared(run, options.resume, here)
 
 
 def _refuse_other_options(options: argparse.Namespace) -> None:
-    """Refuse flags that a resumed run could only ignore: it goes on with its own.
-
-    Raises:
-        UsageError: one was given.
-    """
-    usual = default_options()
-    changeable = ("resume", "budget", "trials", "ignore", "json", "github_summary", "full_paths")
+    """Refuse flags that a resumed run could only ignore: it goes on with its own."""
     given = [
-        name for name, value in usual.items() if name not in changeable and getattr(options, name) != value
+        name
+        for name, value in defaults_of("search").items()
+        if name not in _CHANGEABLE and getattr(options, name) != value
     ]
     if given:
         flags = ", ".join("--" + name.replace("_", "-") for name in given)
@@ -231,45 +201,39 @@ def _refuse_other_options(options: argparse.Namespace) -> None:
         )
 
 
-def _target_today(run: "Run", command: Sequence[str]) -> "Target":
-    """Return the run's target as it is today, in the folder that it was made in, wherever this is run.
-
-    Args:
-        run: as it was saved.
-        command: as it was given again, with the secrets that are not saved; it may be empty.
-    """
-    from tunekit.trial.target import resolve_target  # noqa: PLC0415
-
+def _refuse_other_target(run: Run, command: Sequence[str], folder: Path) -> None:
+    """Refuse a command, given again with its secrets, or a script that the run was not made for."""
     known = run.target
-    return resolve_target(tuple(command) or known.command, Path(known.working_dir), builtin=known.builtin)
-
-
-def _machine(run: "Run", profiles: "dict[str, Profile]") -> "Machine":
-    """Return the device that is here, as a profile."""
-    from tunekit.hardware.device import profile_here  # noqa: PLC0415
-    from tunekit.hardware.gpu.calibrations import load_calibrations  # noqa: PLC0415
-    from tunekit.hardware.gpu.outside_torch import outside_torch  # noqa: PLC0415
-    from tunekit.search.predicted import Machine  # noqa: PLC0415
-
-    calibrations = load_calibrations()
-    return Machine(
-        profile=profile_here(run.measured_on, run.host, profiles),
-        native_bf16=run.host.cpu_bf16_native,
-        outside=lambda profile, benchmarks_cudnn: outside_torch(profile, calibrations, benchmarks_cudnn),
+    # In the folder that it was made in, wherever this is run.
+    target: Target = resolve_target(
+        tuple(command) or known.command, Path(known.working_dir), builtin=known.builtin
     )
+    if without_secrets(target).command != known.command:
+        raise TargetChangedError(
+            f"the run in {folder} is for {shlex.join(known.command)!r}; start a new one for this command"
+        )
+    if target.script_sha256 != known.script_sha256:
+        raise TargetChangedError(
+            f"{known.script} has changed since the run in {folder}; its figures would not be "
+            "comparable: start a new run"
+        )
 
 
-def default_folder(name: str) -> Path:
-    """Return a folder under reports/ that is not there yet."""
-    stem = re.sub(r"[^\w.-]+", "-", name).strip("-.") or "run"
-    base = Path("reports") / f"{stem}-{datetime.now():%Y-%m-%d}"
-    folder, number = base, 2
-    while folder.exists():
-        folder, number = base.with_name(f"{base.name}-{number}"), number + 1
-    return folder
+def _same_machine(run: Run) -> Host:
+    """Return the machine of the run as it is now; the figures of two machines are never mixed."""
+    here = host_here(run.target.command, working_dir=Path(run.target.working_dir))
+    was, now = _machine_text(run.host), _machine_text(here)
+    if was != now:
+        raise UsageError(f"the run was measured on {was}; this machine is {now}: start a new run here")
+    return here
 
 
-def _report_so_far(run: "Run", folder: Path, full_paths: bool, screen: "SearchScreen") -> None:
+def _machine_text(host: Host) -> str:
+    gpus = ", ".join(gpu.name for gpu in host.accelerators) or "no GPU"
+    return f"{host.cpu_name or 'unknown CPU'} with {count_text(host.cpus, 'CPU')} and {gpus}"
+
+
+def _report_so_far(run: Run, folder: Path, full_paths: bool, screen: SearchScreen) -> None:
     """Leave the reports of a search that was interrupted or failed, if it measured anything."""
     if all(record.measurement is None for record in run.trials):
         return
@@ -279,9 +243,3 @@ def _report_so_far(run: "Run", folder: Path, full_paths: bool, screen: "SearchSc
         screen.said(str(error))
     else:
         screen.reported_so_far(html)
-
-
-def _write_files(run: "Run", folder: Path) -> tuple[Path, ...]:
-    from tunekit.export.files import write_exports  # noqa: PLC0415
-
-    return (*write_exports(run, folder), folder / "run.json")

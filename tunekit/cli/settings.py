@@ -1,18 +1,22 @@
-"""Flags and bindings that stay with a project: `[tool.tunekit]` of pyproject.toml, or tunekit.toml."""
+"""A project's settings, flags and bindings: `[tool.tunekit]` of pyproject.toml, or tunekit.toml."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import tomllib
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
 
 from tunekit.errors import UnreadableError, UsageError
 from tunekit.near import did_you_mean
+from tunekit.records.codec import write_text
+from tunekit.records.target import Binding
+from tunekit.trial.binding_syntax import binding_text, how_text, parse_binding
 from tunekit.units import parse_duration_s
-from tunekit.untrusted import decoded, parse_toml, read_bytes
-
-if TYPE_CHECKING:
-    from tunekit.records.target import Binding
+from tunekit.untrusted import decoded, parse_toml, read_bytes, read_text
 
 OWN_FILE = "tunekit.toml"
 PROJECT_FILE = "pyproject.toml"
@@ -55,7 +59,7 @@ class Settings:
     """The file, absolute."""
     flags: Mapping[str, object]
     """Values of flags, by the flag's name without its dashes."""
-    bindings: tuple["Binding", ...]
+    bindings: tuple[Binding, ...]
     """Paths in them are relative to the folder that the settings were loaded for."""
 
     def defaults(self) -> dict[str, object]:
@@ -66,8 +70,6 @@ class Settings:
         """
         values = {name.replace("-", "_"): value for name, value in self.flags.items()}
         if self.bindings:
-            from tunekit.trial.binding_syntax import binding_text  # noqa: PLC0415 - slow; --help is instant
-
             values["bind"] = [binding_text(binding) for binding in self.bindings]
         return values
 
@@ -154,11 +156,7 @@ def _flags(table: Mapping[str, Any], path: Path) -> dict[str, object]:
 
 
 def _fits(kind: str, value: object) -> bool:
-    """Return whether a value is of a kind.
-
-    Raises:
-        UsageError: a time that is none.
-    """
+    """Return whether a value is of a kind."""
     if kind == "texts":
         return isinstance(value, list) and all(isinstance(item, str) for item in value)
     if kind == "text":
@@ -172,14 +170,12 @@ def _fits(kind: str, value: object) -> bool:
     return isinstance(value, int) and value >= 1
 
 
-def _bindings(table: Mapping[str, Any], path: Path, folder: Path) -> tuple["Binding", ...]:
+def _bindings(table: Mapping[str, Any], path: Path, folder: Path) -> tuple[Binding, ...]:
     bound = table.get("bind", {})
     if not isinstance(bound, dict) or not all(isinstance(how, str) for how in bound.values()):
         raise UsageError(f"{path}: bind = {bound!r}: must be {_EXPECTED['bind']}")
     if not bound:
         return ()
-    from tunekit.trial.binding_syntax import parse_binding  # noqa: PLC0415 - slow; --help is instant
-
     try:
         parsed = [parse_binding(f"{knob}={how}") for knob, how in bound.items()]
     except UsageError as error:
@@ -187,10 +183,128 @@ def _bindings(table: Mapping[str, Any], path: Path, folder: Path) -> tuple["Bind
     return tuple(_moved(parsed, path.parent, folder))
 
 
-def _moved(bindings: Sequence["Binding"], origin: Path, folder: Path) -> Iterator["Binding"]:
+def _moved(bindings: Sequence[Binding], origin: Path, folder: Path) -> Iterator[Binding]:
     """Yield bindings whose relative paths mean from `folder` what they meant from `origin`."""
     for binding in bindings:
         if binding.path is None or origin == folder or Path(binding.path).is_absolute():
             yield binding
         else:
             yield binding.changed(path=os.path.relpath(origin / binding.path, folder))
+
+
+_IN_PROJECT = ("tool", "tunekit", "bind")
+_IN_OWN = ("bind",)
+
+
+def write_settings(folder: Path, bindings: Sequence[Binding], replace: bool = False) -> Path:
+    """Write bindings into the folder's settings, everything else in the file kept byte for byte.
+
+    They go to tunekit.toml where there is one, else to pyproject.toml, else to a new tunekit.toml.
+
+    Args:
+        folder: gets the settings; paths in the bindings are relative to it.
+        bindings: all that the project has from now on.
+        replace: whether other bindings that are there may go.
+
+    Returns:
+        The file.
+
+    Raises:
+        UsageError: other bindings are there, or the file can't be read or written.
+    """
+    own, project = folder / OWN_FILE, folder / PROJECT_FILE
+    path = own if own.exists() or not project.exists() else project
+    table = _IN_OWN if path == own else _IN_PROJECT
+    try:
+        path = path.resolve()
+        existing = read_text(path) if path.exists() else ""
+        text = with_bindings(existing, bindings, table, replace)
+        if text != existing:
+            mode = path.stat().st_mode & 0o777 if path.exists() else None
+            write_text(path, text)
+            if mode is not None:
+                path.chmod(mode)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from error
+    except OSError as error:
+        raise UsageError(f"{path} can't be written ({error.strerror}); check its permissions") from error
+    except UnreadableError as error:
+        raise UsageError(f"{path} {error}") from error
+    return path
+
+
+def with_bindings(
+    existing: str, bindings: Sequence[Binding], table: Sequence[str] = _IN_OWN, replace: bool = False
+) -> str:
+    """Return the text of a settings file with bindings in it.
+
+    Args:
+        existing: TOML, possibly empty.
+        bindings: one per knob.
+        table: names of the table that holds them, outermost first.
+        replace: whether other bindings that are there may go.
+
+    Raises:
+        UsageError: the text is no TOML, or other bindings are there.
+    """
+    wanted = {binding.knob: how_text(binding) for binding in bindings}
+    try:
+        present = _table_of(parse_toml(existing), table)
+        if (present or {}) == wanted:
+            return existing
+        if present is None:
+            return _appended(existing, wanted, table)
+        if present and not replace:
+            raise UsageError(
+                f"[{'.'.join(table)}] holds other bindings ({', '.join(sorted(present))}); "
+                "remove it, or ask to replace it"
+            )
+        return _replaced(existing, wanted, table)
+    except UnreadableError as error:
+        raise UsageError(f"{error}; correct it") from error
+    except TOMLKitError as error:
+        raise UsageError(f"can't be rewritten as TOML ({error}); correct it") from error
+
+
+def _table_of(data: Any, table: Sequence[str]) -> dict[str, Any] | None:
+    for name in table:
+        if not isinstance(data, dict) or name not in data:
+            return None
+        data = data[name]
+    if not isinstance(data, dict):
+        raise UsageError(f"{'.'.join(table)} is no table; write it as [{'.'.join(table)}]")
+    return data
+
+
+def _appended(existing: str, wanted: dict[str, str], table: Sequence[str]) -> str:
+    """Return the text with the table at its end, or set within it where a table can't be reopened."""
+    ending = "\r\n" if "\r\n" in existing else "\n"
+    lines = [f"[{'.'.join(table)}]", *_lines(wanted)]
+    gap = "" if not existing else ending if existing.endswith("\n") else ending * 2
+    text = existing + gap + ending.join(lines) + ending
+    try:
+        tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return _replaced(existing, wanted, table)
+    return text
+
+
+def _lines(wanted: dict[str, str]) -> Iterator[str]:
+    for knob, how in wanted.items():
+        yield f"{knob} = {tomlkit.item(how).as_string()}"
+
+
+def _replaced(existing: str, wanted: dict[str, str], table: Sequence[str]) -> str:
+    """Return the text with the table's entries made those wanted; its comments stay."""
+    document = tomlkit.parse(existing)
+    entries: MutableMapping[str, Any] = document
+    for name in table:
+        if name not in entries:
+            entries[name] = {}
+        entries = entries[name]
+    for knob in [knob for knob in entries if knob not in wanted]:
+        del entries[knob]
+    for knob, how in wanted.items():
+        if entries.get(knob) != how:
+            entries[knob] = how
+    return tomlkit.dumps(document)

@@ -1,24 +1,160 @@
-"""What a verb needs that runs trials into a folder: their executor, and the built-in workload's images."""
+"""What the verbs share that run trials into a folder: target, first record, folder, executor, options."""
 
+import argparse
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import re
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
-from tunekit.cli.trial_screen import TrialScreen
-from tunekit.errors import TargetError
-from tunekit.hardware.device import memory_cap_bytes
-from tunekit.search.folder import RunFolder
+from tunekit import __version__
+from tunekit.cli.machine import ask_torch, warnings_of
+from tunekit.cli.screen import TrialScreen
+from tunekit.errors import TargetError, UsageError
+from tunekit.hardware.device import device_profile, memory_cap_bytes
+from tunekit.hardware.gpu.calibrations import load_calibrations
+from tunekit.hardware.gpu.outside_torch import outside_torch
+from tunekit.hardware.host.torch_build import TorchAbsent
+from tunekit.records.config import KNOBS
+from tunekit.records.host import Host
+from tunekit.records.profile import Profile
+from tunekit.records.run import FixedKnob, RunStatus, TargetRecord
+from tunekit.records.target import Target
+from tunekit.search.folder import FITS_FILE, PROFILE_FILE, RUN_FILE, RunFolder, SavedRun
+from tunekit.search.predicted import Outside
+from tunekit.trial.binding_syntax import parse_binding, parse_value
+from tunekit.trial.bindings import check_bindings, present_values
+from tunekit.trial.elsewhere import starts_elsewhere
 from tunekit.trial.executor import ProcessExecutor
+from tunekit.trial.target import resolve_target, without_secrets
 from tunekit.trial.watch import TREE_RAM_SHARE, Limits
+from tunekit.workloads import IMAGES_SCRIPT, images_store
 
-if TYPE_CHECKING:
-    from tunekit.records.fits import FitsRun
-    from tunekit.records.host import Host
-    from tunekit.records.loop_profile import LoopProfile
-    from tunekit.records.run import Run
+_WINDOW_S = 5.0
+_BUILTIN_WINDOW_S = 3.0
 
 
-def make_images(record: "Run | LoopProfile | FitsRun", screen: TrialScreen) -> None:
+def target_of(options: argparse.Namespace, command: Sequence[str], builtin: str | None = None) -> Target:
+    """Return the target that the command line means, its files and keys checked.
+
+    Args:
+        options: the flags; `--bind` and `--samples-per-step` belong to the target.
+        command: program and arguments.
+        builtin: name of the built-in workload, when the command is ours.
+
+    Raises:
+        TargetError: there is no such program, script or file, or it has the training run elsewhere.
+        UsageError: a binding can't be understood, or names a key that is not there.
+    """
+    target = resolve_target(command, Path.cwd(), builtin=builtin)
+    elsewhere = starts_elsewhere(command)
+    if elsewhere is not None:
+        raise TargetError(
+            f"the command starts `{elsewhere.words}`: the training runs behind it, where tunekit does not "
+            f"see it; {elsewhere.remedy}"
+        )
+    # A later binding replaces an earlier one of the same knob.
+    bindings = {binding.knob: binding for binding in map(parse_binding, options.bind)}
+    target = target.changed(bindings=tuple(bindings.values()), samples_per_step=options.samples_per_step)
+    check_bindings(target)
+    present = present_values(target)
+    unset = tuple(
+        one.knob for one in target.bindings if target.is_bound(one.knob) and one.knob not in present
+    )
+    return target.changed(unset_knobs=unset)
+
+
+def target_or_builtin(options: argparse.Namespace, command: Sequence[str]) -> Target:
+    """Return the target that the command line means, without its secrets; the built-in one without a command.
+
+    Raises:
+        TargetError: there is no such program, script or file.
+        UsageError: a binding can't be understood, or names a key that is not there.
+    """
+    if command:
+        return without_secrets(target_of(options, command))
+    return target_of(options, (sys.executable, str(IMAGES_SCRIPT)), builtin="images")
+
+
+def before_trials(
+    target: Target, gpu: str, host: Host, profiles: Mapping[str, Profile], ignored: Collection[str]
+) -> dict[str, Any]:
+    """Return what the record of a run holds before its first trial, but for its options."""
+    profile, measured_on = device_profile(gpu, host, profiles)
+    return {
+        "tunekit_version": __version__,
+        "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "status": RunStatus.RUNNING,
+        "target": target,
+        "host": host,
+        "profile": profile,
+        "measured_on": measured_on,
+        "machine_findings": warnings_of(host, gpu, ignored),
+    }
+
+
+def new_folder(asked: Path | None, name: str, resume: str = "") -> Path:
+    """Return the folder to write: the one that is asked for, else one under reports/ that is not there yet.
+
+    Args:
+        asked: with `--out`.
+        name: of the target and of what is written.
+        resume: how else to go on in a folder that holds trials, where there is a way.
+
+    Raises:
+        UsageError: it holds something already.
+    """
+    if asked is None:
+        stem = re.sub(r"[^\w.-]+", "-", name).strip("-.") or "run"
+        base = Path("reports") / f"{stem}-{datetime.now():%Y-%m-%d}"
+        folder, number = base, 2
+        while folder.exists():
+            folder, number = base.with_name(f"{base.name}-{number}"), number + 1
+        return folder
+    taken = any((asked / file).exists() for file in (RUN_FILE, PROFILE_FILE, FITS_FILE))
+    if taken or any(asked.glob("trials/*/trial.json")):
+        how = f"use --resume {asked} or another --out" if resume else "give another folder with --out"
+        raise UsageError(f"{asked} already holds {resume or 'trials'}; {how}")
+    return asked
+
+
+def window_s(options: argparse.Namespace, builtin: bool) -> float:
+    """Return the steady seconds that a trial measures; the built-in workload has a shorter window."""
+    asked: float | None = options.window
+    return asked or (_BUILTIN_WINDOW_S if builtin else _WINDOW_S)
+
+
+def fixed_knobs(texts: Sequence[str]) -> tuple[FixedKnob, ...]:
+    """Return the settings in "knob=value" texts.
+
+    Raises:
+        UsageError: one can't be understood.
+    """
+    return tuple(_fixed(text) for text in texts)
+
+
+def _fixed(text: str) -> FixedKnob:
+    knob, equals, written = text.partition("=")
+    if not equals or knob not in KNOBS:
+        raise UsageError(f"--fix {text}: write it as KNOB=VALUE with one of {', '.join(KNOBS)}")
+    try:
+        value = parse_value(knob, written)
+    except ValueError as error:
+        raise UsageError(f"--fix {text}: {knob} takes {error}") from error
+    if isinstance(value, float):
+        raise UsageError(f"--fix {text}: only knobs of the search can be fixed")
+    return FixedKnob(knob=knob, value=value)
+
+
+def memory_outside() -> Outside:
+    """Return a function for what a GPU holds beside torch's tensors, by this machine's calibrations."""
+    calibrations = load_calibrations()
+    return lambda profile, benchmarks_cudnn: outside_torch(profile, calibrations, benchmarks_cudnn)
+
+
+def make_images(record: TargetRecord, screen: TrialScreen) -> None:
     """Make the images that the built-in workload trains on, before its first trial, if they are not there.
 
     Raises:
@@ -26,11 +162,9 @@ def make_images(record: "Run | LoopProfile | FitsRun", screen: TrialScreen) -> N
     """
     if record.target.builtin is None:
         return
-    from tunekit.workloads.images_store import USUAL, image_folder  # noqa: PLC0415 - slow to import
-
-    image_size, count = USUAL["cuda" if _trains_on_gpu(record) else "cpu"]
+    image_size, count = images_store.USUAL["cuda" if _trains_on_gpu(record) else "cpu"]
     try:
-        image_folder(None, image_size, count, screen.images_made)
+        images_store.image_folder(None, image_size, count, screen.images_made)
     except OSError as error:
         raise TargetError(
             f"the built-in workload's images can't be written ({error.strerror}); free some space, or name "
@@ -38,11 +172,8 @@ def make_images(record: "Run | LoopProfile | FitsRun", screen: TrialScreen) -> N
         ) from error
 
 
-def _trains_on_gpu(record: "Run | LoopProfile | FitsRun") -> bool:
-    """Return whether the built-in workload trains on a GPU: this Python's torch tells, in seconds."""
-    from tunekit.cli.machine import ask_torch  # noqa: PLC0415
-    from tunekit.hardware.host.torch_build import TorchAbsent  # noqa: PLC0415
-
+def _trains_on_gpu(record: TargetRecord) -> bool:
+    """Return whether the built-in workload trains on a GPU: this Python's torch knows, in seconds."""
     if record.profile.is_cpu or not record.host.accelerators:
         return False
     build = record.host.torch or ask_torch(())
@@ -50,9 +181,9 @@ def _trains_on_gpu(record: "Run | LoopProfile | FitsRun") -> bool:
 
 
 def executor_for(
-    record: "Run | LoopProfile | FitsRun",
+    record: SavedRun,
     folder: RunFolder,
-    here: "Host",
+    here: Host,
     command: Sequence[str] = (),
     budget_s: float = math.inf,
 ) -> ProcessExecutor:
@@ -67,18 +198,18 @@ def executor_for(
         command: the training command with its secrets, which the record lacks; the record's without one.
         budget_s: time for all of them, which no trial takes longer than.
     """
-    limit_s = record.options.trial_limit_s
+    asked = record.options
     limits = Limits(
-        trial_s=min(limit_s, budget_s),
-        start_s=max(0.0, min(limit_s, budget_s - limit_s)),
-        no_progress_s=record.options.no_progress_limit_s,
+        trial_s=min(asked.trial_limit_s, budget_s),
+        start_s=max(0.0, min(asked.trial_limit_s, budget_s - asked.trial_limit_s)),
+        no_progress_s=asked.no_progress_limit_s,
         ram_bytes=int(TREE_RAM_SHARE * record.host.ram_limit_bytes),
     )
     return ProcessExecutor(
         record.target.changed(command=tuple(command) or record.target.command),
         folder.trials_folder,
         limits,
-        record.options.window_s,
+        asked.window_s,
         hide_gpus=record.profile.is_cpu,
         gpus=here.nvml_indexes,
         telemetry_store=folder.telemetry_store,

@@ -1,20 +1,88 @@
-"""What each optimisation brings: which apply here, what is run for them, what it comes to. Pure."""
+"""Configs side by side, paired by round; and what each optimisation brings by itself and in turn. Pure."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tunekit.recommend.noise import mean_interval, noise_floor, speedup
 from tunekit.records.config import USUAL_PREFETCH, KnobValue, Precision, TrainConfig
+from tunekit.records.interval import Interval
 from tunekit.records.loop_profile import Ablation, AblationStep, Contender
+from tunekit.records.measurement import Measurement
 from tunekit.records.recommendation import NoiseFloor
 from tunekit.records.run import FixedKnob
 from tunekit.records.target import BindingKind
 from tunekit.records.trial import TrialRecord
-from tunekit.search.compare import contender, factor, product
-from tunekit.search.reach import Surroundings, reach_of, why_inert
+from tunekit.search.knob_access import Surroundings, access_of, why_inert
 from tunekit.search.space import knob_space
 
 TrialsOf = Callable[[TrainConfig], Sequence[TrialRecord]]
 """The interleaved trials of a config so far."""
+
+
+def contender(
+    name: str,
+    config: TrainConfig,
+    records: Sequence[TrialRecord],
+    beside: Sequence[TrialRecord] | None = None,
+    noise: NoiseFloor | None = None,
+) -> Contender:
+    """Return a config with what its trials come to, beside those of the config that it is compared with."""
+    measured = [record.measurement for record in records if record.measurement]
+    return Contender(
+        name=name,
+        config=config,
+        trials=tuple(record.number for record in records),
+        rate_samples_per_s=_rate(measured, noise),
+        factor=None if beside is None else factor(records, beside, noise),
+        why_missing=None if measured else _why_missing(records),
+    )
+
+
+def factor(
+    records: Sequence[TrialRecord], beside: Sequence[TrialRecord], noise: NoiseFloor | None
+) -> Interval | None:
+    """Return the rate of one config over another's in the rounds in which both ran; None without one."""
+    own, others = rates_by_round(records), rates_by_round(beside)
+    rounds = sorted(own.keys() & others.keys())
+    return speedup([own[one] for one in rounds], [others[one] for one in rounds], noise)
+
+
+def rates_by_round(records: Sequence[TrialRecord]) -> dict[int, float]:
+    """Return samples/s of the measured trials that belong to a round."""
+    return {
+        record.round: record.measurement.rate_samples_per_s
+        for record in records
+        if record.round is not None and record.measurement
+    }
+
+
+def processes_noise(records: Sequence[TrialRecord]) -> NoiseFloor | None:
+    """Return how much the fresh processes of one config differ; None with fewer than two."""
+    return noise_floor([record.measurement.rate_samples_per_s for record in records if record.measurement])
+
+
+def _why_missing(records: Sequence[TrialRecord]) -> str:
+    """Return why a config has no figures."""
+    failure = next((record.failure for record in records if record.failure), None)
+    if failure is None:
+        return "not run"
+    remedy = f"; {failure.remedy}" if failure.remedy else ""
+    return f"{failure.kind}: {failure.message}{remedy}"
+
+
+def _rate(measured: Sequence[Measurement], noise: NoiseFloor | None) -> Interval | None:
+    """Return samples/s; of a single process with the interval that it gives itself, if no other is known."""
+    if not measured:
+        return None
+    own = measured[0].loop.rate_interval_relative
+    if len(measured) > 1 or noise is not None or own is None:
+        return mean_interval([one.rate_samples_per_s for one in measured], noise)
+    rate, half = measured[0].rate_samples_per_s, min(1.0, own)
+    return Interval(value=rate, low=rate * (1 - half), high=rate * (1 + half))
+
+
+# --- what each optimisation brings ---------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -51,14 +119,7 @@ class AblationPlan:
 
 
 def plan_ablation(config: TrainConfig, around: Surroundings, workers: int | None = None) -> AblationPlan:
-    """Return the optimisations that apply to a config on this target and device.
-
-    Args:
-        config: the plain one.
-        around: the target and the device.
-        workers: loader workers that could keep up with the training, as it was measured; None for half
-            the CPUs.
-    """
+    """Return the optimisations that apply to a config on this target and device."""
     kept: list[Optimisation] = []
     left_out: list[str] = []
     for name, changes, why_not in (
@@ -81,9 +142,9 @@ _Choice = tuple[str, tuple[FixedKnob, ...], str | None]
 
 def _loader_workers(config: TrainConfig, around: Surroundings, wanted: int | None) -> _Choice:
     name, count = "loader workers", wanted or max(1, around.host.cpus // 2)
-    reach = reach_of("num_workers", around)
-    if reach.kind is BindingKind.FIXED:
-        return name, (), reach.why_fixed
+    access = access_of("num_workers", around)
+    if access.kind is BindingKind.FIXED:
+        return name, (), access.why_fixed
     if config.num_workers >= count:
         return name, (), f"there are {config.num_workers} already, with {around.host.cpus} CPUs"
     values: dict[str, KnobValue] = {"num_workers": count}
@@ -91,7 +152,7 @@ def _loader_workers(config: TrainConfig, around: Surroundings, wanted: int | Non
         values["prefetch_factor"] = USUAL_PREFETCH
     values["persistent_workers"] = True
     settable = {
-        knob: value for knob, value in values.items() if reach_of(knob, around).kind is not BindingKind.FIXED
+        knob: value for knob, value in values.items() if access_of(knob, around).kind is not BindingKind.FIXED
     }
     return name, tuple(FixedKnob(knob=knob, value=value) for knob, value in settable.items()), None
 
@@ -111,8 +172,8 @@ def _precision(precision: Precision, config: TrainConfig, around: Surroundings) 
         why_not = f"it computes in {config.precision} already"
     elif precision is Precision.TF32 and config.precision is not Precision.FP32:
         why_not = f"it computes in {config.precision}, not in fp32"
-    elif reach_of("precision", around).kind is BindingKind.FIXED:
-        why_not = reach_of("precision", around).why_fixed
+    elif access_of("precision", around).kind is BindingKind.FIXED:
+        why_not = access_of("precision", around).why_fixed
     elif precision not in knob_space("precision", around).values:
         why_not = f"{around.profile.id} does not compute natively in it"
     return precision.value, changes, why_not
@@ -124,12 +185,6 @@ def ablation_of(
     """Return what the trials so far say of each optimisation.
 
     An optimisation that failed by itself or when it was added is left out of those that follow.
-
-    Args:
-        config: the plain one.
-        plan: what is tried.
-        trials_of: gives the trials of a config.
-        noise: of the fresh processes of the plain config.
     """
     plain = trials_of(config)
     steps: list[AblationStep] = []
@@ -154,6 +209,12 @@ def ablation_of(
     return Ablation(
         steps=tuple(steps), left_out=plan.left_out, product_of_alone=product(used), together=together
     )
+
+
+def product(contenders: Sequence[Contender]) -> float | None:
+    """Return what factors would come to if they multiplied; None where one is unknown."""
+    values = [one.factor.value for one in contenders if one.factor is not None]
+    return math.prod(values) if values and len(values) == len(contenders) else None
 
 
 def next_added(config: TrainConfig, plan: AblationPlan, trials_of: TrialsOf) -> TrainConfig | None:

@@ -37,36 +37,22 @@ def run_noise(trials: Trials) -> NoiseFloor | None:
 def pick_tiers(
     trials: Trials, host: Host, options: SearchOptions, among: Sequence[TrialRecord] | None = None
 ) -> dict[Tier, TrialRecord]:
-    """Return each tier's choice among the measured trials; a tier without one is absent.
-
-    Args:
-        trials: of the run; they give the noise floor.
-        host: the machine whose limits hold.
-        options: what the user asked.
-        among: the trials to choose from; all candidates by default.
-    """
+    """Return each tier's choice among the measured trials; a tier without one is absent."""
     noise = run_noise(trials)
-    allowed = [
-        record
-        for record in (trials.candidates if among is None else among)
-        if keeps_global_batch(record, trials, options)
-    ]
+    noise_relative = noise.relative if noise else None
     barred = barred_modes(trials.records)
     planned = planned_training(options, trials.records)
+    records = trials.candidates if among is None else among
     chosen = {}
     for tier in Tier:
-        record = pick(
-            tier,
-            [
-                record
-                for record in allowed
-                if not is_barred(record, tier, barred)
-                if not _breaks_limit_on_largest(record, tier, trials, host)
-            ],
-            host,
-            noise_relative=noise.relative if noise else None,
-            planned=planned,
-        )
+        allowed = [
+            record
+            for record in records
+            if keeps_global_batch(record, trials, options)
+            and not is_barred(record, tier, barred)
+            and not _breaks_limit_on_largest(record, tier, trials, host)
+        ]
+        record = pick(tier, allowed, host, noise_relative=noise_relative, planned=planned)
         if record is not None:
             chosen[tier] = record
     return chosen

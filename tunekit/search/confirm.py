@@ -115,10 +115,6 @@ def details_to_confirm(records: Sequence[TrialRecord], config: TrainConfig | Non
 
     Nobody looks again where an earlier process saw that sizes do not vary, that they can't be told, or did
     not come to it.
-
-    Args:
-        records: the trials so far.
-        config: of the process; None is the baseline.
     """
     confirming = [record for record in records if record.role is TrialRole.CONFIRM]
     if any(r.is_baseline_config if config is None else r.config == config for r in confirming):

@@ -16,7 +16,7 @@ from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.model_summary import KnobWorth, ModelSummary, PredictedLimits
 from tunekit.records.recommendation import Recommendation, Tier
 from tunekit.records.trial import TrialRecord, TrialRole
-from tunekit.search.guided import most_telling
+from tunekit.search.acquisition import most_informative
 
 LEAST_TRIALS = 3
 """Measured trials that a model has to rest on before it says why."""
@@ -31,11 +31,6 @@ def explain(
 ) -> ModelSummary | None:
     """Return what the throughput model says of the baseline and of each tier.
 
-    Args:
-        records: of the run; the first measured one sets the scale.
-        host: the share of the machine that one rank can use.
-        recommendations: of the tiers.
-
     Returns:
         None with fewer than three measured trials, or where their figures carry no model.
     """
@@ -48,7 +43,7 @@ def explain(
         return None
     try:
         with np.errstate(all="ignore"):  # figures beyond all bounds end as infinities, which are left out
-            return _Explanation(records, most_telling(measured), host).summary(recommendations)
+            return _Explanation(records, most_informative(measured), host).summary(recommendations)
     except (np.linalg.LinAlgError, ArithmeticError):
         return None
 
@@ -58,10 +53,6 @@ def knobs_put_back(config: TrainConfig, before: TrainConfig) -> dict[str, TrainC
 
     The number of workers takes along what means nothing without workers; knobs that can't be put back
     without it are left out.
-
-    Args:
-        config: the recommended one.
-        before: the baseline's.
     """
     found = {}
     for knob in INJECTED_KNOBS:
@@ -117,9 +108,9 @@ class _Explanation:
         put_back = knobs_put_back(best.config, before)
         if not put_back:
             return ()
-        told = model.ratios(best.config, list(put_back.values()))
+        ratios = model.ratios(best.config, list(put_back.values()))
         worths = []
-        for knob, log_ratio, deviation in zip(put_back, told.log_rate, told.deviation, strict=True):
+        for knob, log_ratio, deviation in zip(put_back, ratios.log_rate, ratios.deviation, strict=True):
             low, value, high = (math.exp(log_ratio + away * _RANGE_95 * deviation) for away in (-1, 0, 1))
             if all(math.isfinite(one) for one in (low, value, high)):
                 worths.append(
@@ -187,6 +178,6 @@ class _Explanation:
             others = [record for record in self._learnt_from if record.config != config]
             if not others:
                 continue
-            told = math.exp(float(self._model(others).predict([config]).log_rate[0]))
-            missed.append(abs(told * len(rates[config]) / sum(rates[config]) - 1))
+            predicted = math.exp(float(self._model(others).predict([config]).log_rate[0]))
+            missed.append(abs(predicted * len(rates[config]) / sum(rates[config]) - 1))
         return [one for one in missed if math.isfinite(one)]

@@ -16,13 +16,10 @@ from tunekit.records.agent_messages import Arithmetic
 from tunekit.records.details import Detail
 from tunekit.records.fits import FitsRun, GpuFacts
 from tunekit.records.profile import Profile
-from tunekit.records.run import RunStatus
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
 from tunekit.search.folder import RunFolder
 from tunekit.search.predicted import Outside, outside_of
-from tunekit.search.progress import TrialListener
-from tunekit.search.refusal import baseline_error
-from tunekit.search.trained_on import on_device_of
+from tunekit.search.session import Session, TrialListener, baseline_error
 from tunekit.trial.executor import Executor, KnownTarget, TrialInterrupted, TrialSpec
 from tunekit.units import count_text
 
@@ -30,18 +27,6 @@ _DETAILS = (Detail.KERNELS, Detail.FLOORS, Detail.TRACE)
 _PURPOSE = "shapes of the script's own steps"
 _MAY_LIE_IN_NUMBERS = (OutcomeKind.SCRIPT_ERROR, OutcomeKind.KILLED, OutcomeKind.NONFINITE_LOSS)
 """How a script may end on figures that nobody computed."""
-
-
-class FitsInterrupted(KeyboardInterrupt):
-    """Ctrl-C, after something was known.
-
-    Args:
-        run: with the prediction, if there is one.
-    """
-
-    def __init__(self, run: FitsRun) -> None:
-        super().__init__()
-        self.run = run
 
 
 class FitsWalk:
@@ -52,7 +37,7 @@ class FitsWalk:
         folder: owned by the caller, without trials.
         executor: runs trials.
         listener: hears what happens.
-        profiles: of the GPUs to tell of.
+        profiles: of the GPUs to predict for.
         outside: returns what a GPU's memory holds beside torch's tensors, given whether the training
             benchmarks cuDNN's kernels.
         clock: returns seconds.
@@ -68,53 +53,51 @@ class FitsWalk:
         outside: Outside,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._run = run.changed(trials=())
-        self._folder = folder
-        self._executor = executor
+        self._session = Session(
+            run,
+            folder,
+            executor,
+            listener,
+            run.profile,
+            lambda found, spent_s: found.changed(fits_time_s=spent_s),
+            clock=clock,
+        )
         self._listener = listener
         self._profiles = profiles
         self._outside = outside
-        self._clock = clock
-        self._started_at = clock()
         self._attempt: list[TrialRecord] = []  # the script at one size or two, all with or without arithmetic
+
+    @property
+    def found(self) -> FitsRun:
+        """What is known so far, also after Ctrl-C."""
+        return self._session.run
 
     def run(self) -> FitsRun:
         """Run the trial, predict, and return the whole; fits.json has it too.
 
         Raises:
             TargetError: the script can't be looked at, or its steps can't be traced.
-            FitsInterrupted: Ctrl-C, after enough was known to predict from: it holds that.
-            KeyboardInterrupt: Ctrl-C before; what is finished is saved.
+            KeyboardInterrupt: Ctrl-C; what is known by then is saved, as `found`.
         """
-        self._save(RunStatus.RUNNING)
-        try:
-            self._trace()
+        with self._session.saved():
+            try:
+                self._trace()
+            except TrialInterrupted as stopped:
+                self._keep(stopped.record)
+                with contextlib.suppress(TargetError):
+                    self._predict()
+                raise
             self._predict()
-        except TrialInterrupted as stopped:
-            self._keep(stopped.record)
-            with contextlib.suppress(TargetError):
-                self._predict()
-            raise FitsInterrupted(self._save(RunStatus.INTERRUPTED)) from stopped
-        except KeyboardInterrupt:
-            self._save(RunStatus.INTERRUPTED)
-            raise
-        except Exception:
-            self._save(RunStatus.FAILED)
-            raise
-        return self._save(RunStatus.FINISHED)
+        return self.found
 
     def _trace(self) -> None:
-        """Have the script's steps traced: without their arithmetic, and with it where that may help.
-
-        Raises:
-            TargetError: the script fails either way.
-        """
+        """Have the script's steps traced: without their arithmetic, and with it where that may help."""
         record = self._traced(Arithmetic.ALL, _PURPOSE)
         why = _why_compute(record)
         if why is not None:
             self._listener.said(
                 f"without arithmetic {why}; running it as it is instead, for up to "
-                f"{self._run.options.trial_limit_s:g} s (--trial-limit)"
+                f"{self.found.options.trial_limit_s:g} s (--trial-limit)"
             )
             record = self._traced(Arithmetic.NOTHING, "the script as it is")
         if record.failure is not None:
@@ -123,52 +106,48 @@ class FitsWalk:
     def _traced(self, skips: Arithmetic, purpose: str) -> TrialRecord:
         """Run the script, and with another batch size too where it makes its batches itself."""
         self._attempt = []
-        spec = TrialSpec(len(self._run.trials), TrialRole.BASELINE, None, details=_DETAILS, skips=skips)
+        number = self._session.next_number
+        spec = TrialSpec(number, TrialRole.BASELINE, None, details=_DETAILS, skips=skips)
         record = self._trial(spec, None, purpose)
-        config, discovery = other_size(record, self._run.target), self._run.discovery
+        config, discovery = other_size(record, self.found.target), self.found.discovery
         if config is not None and discovery is not None and record.config is not None:
-            number = len(self._run.trials)
-            spec = TrialSpec(number, TrialRole.TRACE, config, details=(Detail.TRACE,), skips=skips)
+            spec = TrialSpec(number + 1, TrialRole.TRACE, config, details=(Detail.TRACE,), skips=skips)
             self._trial(spec, KnownTarget(discovery, record.config), "the second batch size")
         return record
 
     def _trial(self, spec: TrialSpec, known: KnownTarget | None, purpose: str) -> TrialRecord:
-        """Run a trial and put its record on disk."""
-        self._listener.trial_started(spec, purpose, None)
-        record = self._executor.run(spec, known, self._listener.trial_moved)
-        self._keep(record)
-        self._listener.trial_ended(record)
+        record = self._session.trial(spec, known, purpose)
+        self._attempt.append(record)
         return record
 
     def _keep(self, record: TrialRecord) -> None:
-        """Put a trial's record on disk."""
-        self._folder.save_trial(record)
+        self._session.keep(record)
         self._attempt.append(record)
-        run, _ = on_device_of(self._run, record, self._run.profile)
-        self._run = run.changed(trials=(*run.trials, record))
 
     def _predict(self) -> None:
-        trials_folder = self._folder.trials_folder
+        trials_folder = self._session.folder.trials_folder
         profiles = {profile.id: profile for profile in self._profiles}
         facts = {name: self._facts(profile) for name, profile in profiles.items()}
         try:
-            fits = Fits(self._attempt, trials_folder, self._run.rank_host.cpus, self._run.profile)
+            fits = Fits(self._attempt, trials_folder, self.found.rank_host.cpus, self.found.profile)
         except Unpredictable as why:
-            self._take(why_not=str(why))
+            self._session.change(why_not=str(why))
             raise TargetError(f"nothing can be predicted: {why}; {why.remedy}") from why
         self._listener.said(f"predicting for {count_text(len(self._profiles), 'GPU')}")
         prediction = fits.for_profiles(self._profiles, lambda profile: facts[profile.id].outside)
-        batch_size = self._run.batch_size
+        batch_size = self.found.batch_size
         asked = tuple(
             fits.asked(profiles[one.profile_id], one, facts[one.profile_id].outside, batch_size)
             for one in prediction.fits
             if batch_size is not None
         )
         if not prediction.fits:
-            traced = " or ".join(fits.precisions)
-            self._take(why_not=f"no GPU that was asked for computes in {traced}, as the script does")
-            raise TargetError(f"nothing can be predicted: {self._run.why_not}; give another --gpu")
-        self._take(prediction=prediction, gpus=tuple(facts.values()), asked=asked)
+            why_not = (
+                f"no GPU that was asked for computes in {' or '.join(fits.precisions)}, as the script does"
+            )
+            self._session.change(why_not=why_not)
+            raise TargetError(f"nothing can be predicted: {why_not}; give another --gpu")
+        self._session.change(prediction=prediction, gpus=tuple(facts.values()), asked=asked)
 
     def _facts(self, profile: Profile) -> GpuFacts:
         machine = usual_instance(profile)
@@ -179,14 +158,6 @@ class FitsWalk:
             instance=machine.name if machine is not None else None,
             vcpus=vcpus,
         )
-
-    def _take(self, **updates: object) -> None:
-        self._run = self._run.changed(**updates)
-
-    def _save(self, status: RunStatus) -> FitsRun:
-        self._take(status=status, fits_time_s=self._clock() - self._started_at)
-        self._folder.save_fits(self._run)
-        return self._run
 
 
 def _why_compute(record: TrialRecord) -> str | None:

@@ -3,9 +3,10 @@
 import fcntl
 import os
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, Self, TypeVar
 
 from tunekit.errors import DamagedRecordError, RunFolderError, RunFolderLockedError
 from tunekit.records.base import Record
@@ -23,6 +24,28 @@ TRIAL_FILE = "trial.json"
 JOURNAL_FILE = "study.journal"
 TELEMETRY_STORE = "telemetry.zarr"
 _LOCK_FILE = ".lock"
+
+SavedRun = Run | LoopProfile | FitsRun
+"""What a folder holds: what a search, `tunekit profile` or `tunekit fits` learned."""
+AnyRun = TypeVar("AnyRun", Run, LoopProfile, FitsRun)
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """One kind of run."""
+
+    file: str
+    what: str
+    holds: str
+    """In "it holds ..."."""
+    writer: str
+
+
+_KINDS: dict[type[SavedRun], _Kind] = {
+    Run: _Kind(RUN_FILE, "run", "a run", "a search"),
+    LoopProfile: _Kind(PROFILE_FILE, "loop profile", "a loop profile", "tunekit profile"),
+    FitsRun: _Kind(FITS_FILE, "prediction", "what fits which GPU", "tunekit fits"),
+}
 
 
 class RunFolder:
@@ -90,20 +113,11 @@ class RunFolder:
 
     def save_trial(self, record: TrialRecord) -> None:
         """Write one finished trial; it is safe on disk when this returns."""
-        folder = self.trials_folder / f"{record.number:04d}"
-        self._write(folder / TRIAL_FILE, record)
+        self._write(self.trials_folder / f"{record.number:04d}" / TRIAL_FILE, record)
 
-    def save_run(self, run: Run) -> None:
-        """Write run.json, which is rebuilt from the trial records."""
-        self._write(self.path / RUN_FILE, run)
-
-    def save_profile(self, profile: LoopProfile) -> None:
-        """Write profile.json, which is rebuilt from the trial records."""
-        self._write(self.path / PROFILE_FILE, profile)
-
-    def save_fits(self, fits: FitsRun) -> None:
-        """Write fits.json, which is rebuilt from the trial's files."""
-        self._write(self.path / FITS_FILE, fits)
+    def save(self, run: SavedRun) -> None:
+        """Write what follows from the trials, into the file of its kind."""
+        self._write(self.path / _KINDS[type(run)].file, run)
 
     def _write(self, path: Path, record: Record) -> None:
         try:
@@ -139,75 +153,58 @@ def load_run(path: Path) -> Run:
         RunFolderError: there is no run.
         RecordError: run.json is damaged or newer than this tunekit.
     """
-    file = path if path.is_file() else path / RUN_FILE
-    if not file.exists():
-        for other, what in ((PROFILE_FILE, "a loop profile"), (FITS_FILE, "what fits which GPU")):
-            if (path / other).is_file():
-                raise RunFolderError(f"no run in {path}: it holds {what}; show it with tunekit report {path}")
-        raise RunFolderError(f"no run in {path}: {RUN_FILE} is missing; give the folder that a search wrote")
-    try:
-        return read_json(file, Run)
-    except DamagedRecordError as error:
-        if file.name != RUN_FILE:
-            raise RunFolderError(f"{file} is no run; {_folder_to_give(file)}") from error
-        raise DamagedRecordError(f"{error}; its trials are in {file.parent / 'trials'}") from error
+    other = kind_held(path)
+    if other is not None and not path.is_file():
+        raise RunFolderError(
+            f"no run in {path}: it holds {_KINDS[other].holds}; show it with tunekit report {path}"
+        )
+    return _load(path, Run)
 
 
 def load_profile_run(path: Path) -> LoopProfile:
-    """Return the loop profile in a folder (or in its profile.json).
-
-    Raises:
-        RunFolderError: there is none.
-        RecordError: profile.json is damaged or newer than this tunekit.
-    """
-    file = path if path.is_file() else path / PROFILE_FILE
-    if not file.exists():
-        raise RunFolderError(
-            f"no loop profile in {path}: {PROFILE_FILE} is missing; "
-            "give the folder that tunekit profile wrote"
-        )
-    try:
-        return read_json(file, LoopProfile)
-    except DamagedRecordError as error:
-        raise DamagedRecordError(f"{error}; its trials are in {file.parent / 'trials'}") from error
+    """Return the loop profile in a folder (or in its profile.json); raises as `load_run` does."""
+    return _load(path, LoopProfile)
 
 
 def load_fits_run(path: Path) -> FitsRun:
-    """Return what fits which GPU, from a folder (or from its fits.json).
+    """Return what fits which GPU, from a folder (or from its fits.json); raises as `load_run` does."""
+    return _load(path, FitsRun)
 
-    Raises:
-        RunFolderError: there is none.
-        RecordError: fits.json is damaged or newer than this tunekit.
-    """
-    file = path if path.is_file() else path / FITS_FILE
+
+def _load(path: Path, kind: type[AnyRun]) -> AnyRun:
+    name, what, writer = _KINDS[kind].file, _KINDS[kind].what, _KINDS[kind].writer
+    file = path if path.is_file() else path / name
     if not file.exists():
-        raise RunFolderError(
-            f"no prediction in {path}: {FITS_FILE} is missing; give the folder that tunekit fits wrote"
-        )
+        raise RunFolderError(f"no {what} in {path}: {name} is missing; give the folder that {writer} wrote")
     try:
-        return read_json(file, FitsRun)
+        return read_json(file, kind)
     except DamagedRecordError as error:
-        raise DamagedRecordError(f"{error}; its trial is in {file.parent / 'trials'}") from error
+        if file.name != name:
+            # A file of the run's, such as a trial's: the run that it belongs to, if it belongs to one.
+            holding = next((folder for folder in file.parents if (folder / name).is_file()), None)
+            to_give = f": {holding}" if holding else f" that {writer} wrote"
+            raise RunFolderError(f"{file} is no {what}; give the folder{to_give}") from error
+        raise DamagedRecordError(f"{error}; its trials are in {file.parent / 'trials'}") from error
+
+
+def kind_held(path: Path) -> type[LoopProfile] | type[FitsRun] | None:
+    """Return what a folder, or a file, holds instead of a run; None for a run, or for nothing."""
+    for kind in (LoopProfile, FitsRun):
+        name = _KINDS[kind].file
+        if path.name == name if path.is_file() else _holds_alone(path, name):
+            return kind
+    return None
 
 
 def holds_profile(path: Path) -> bool:
     """Return whether a folder, or a file, holds a loop profile and not a run."""
-    return _holds(path, PROFILE_FILE)
+    return kind_held(path) is LoopProfile
 
 
 def holds_fits(path: Path) -> bool:
     """Return whether a folder, or a file, holds what fits which GPU and not a run."""
-    return _holds(path, FITS_FILE)
+    return kind_held(path) is FitsRun
 
 
-def _holds(path: Path, name: str) -> bool:
-    if path.is_file():
-        return path.name == name
-    return (path / name).is_file() and not (path / RUN_FILE).is_file()
-
-
-def _folder_to_give(file: Path) -> str:
-    """Return what to give instead of a file: the run it belongs to, if it belongs to one."""
-    holding = (folder for folder in file.parents if (folder / RUN_FILE).is_file())
-    folder = next(holding, None)
-    return f"give the folder: {folder}" if folder else "give the folder that a search wrote"
+def _holds_alone(folder: Path, name: str) -> bool:
+    return (folder / name).is_file() and not (folder / RUN_FILE).is_file()

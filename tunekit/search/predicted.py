@@ -19,7 +19,7 @@ from tunekit.records.recommendation import Tier
 from tunekit.records.run import KnobSpace, Run
 from tunekit.records.target import BindingKind
 from tunekit.records.trial import TrialRecord, TrialRole
-from tunekit.search.reach import why_not_in_roots
+from tunekit.search.knob_access import why_not_in_roots
 
 _FACTORS = (1, 2, 4, 8, 16)
 """Of the trial's own batch, at which its device's memory is predicted: as far as a space reaches."""
@@ -39,72 +39,58 @@ class Machine:
     """None to predict nothing of GPUs."""
 
 
-def trace_details(run: Run, machine: Machine, before: Sequence[TrialRecord]) -> tuple[Detail, ...]:
+def trace_details(run: Run, machine: Machine) -> tuple[Detail, ...]:
     """Return what else a trial looks at: its steps, until one is measured, where a GPU is asked for.
 
     The baseline may run out of memory, as smaller batches may.
     """
     is_wanted = machine.outside is not None and not run.profile.is_cpu
-    return (Detail.TRACE,) if is_wanted and not any(one.measurement for one in before) else ()
+    return (Detail.TRACE,) if is_wanted and not any(one.measurement for one in run.trials) else ()
 
 
-def second_size(run: Run, records: Sequence[TrialRecord]) -> TrainConfig | None:
+def second_size(run: Run) -> TrainConfig | None:
     """Return the config of the trial that is still to trace its steps at a second size, if one is."""
-    baseline = next((one for one in records if one.role is TrialRole.BASELINE), None)
-    if baseline is None or any(record.role is TrialRole.TRACE for record in records):
+    if run.baseline is None or any(record.role is TrialRole.TRACE for record in run.trials):
         return None
-    return other_size(baseline, run.target)
+    return other_size(run.baseline, run.target)
 
 
 def predicted(
-    record: TrialRecord, before: Sequence[TrialRecord], run: Run, machine: Machine, trials_folder: Path
+    run: Run, records: Sequence[TrialRecord], machine: Machine, trials_folder: Path
 ) -> tuple[TrialRecord, Run]:
-    """Return a trial that traced its own steps, and its run, with what these predict.
-
-    Args:
-        record: of the trial.
-        before: the trials before it.
-        run: whose GPU is asked for.
-        machine: the device that is here.
-        trials_folder: where the trial wrote its steps.
-    """
+    """Return the last of some trials, which traced its own steps, and its run, with what these predict."""
+    record = records[-1]
     if machine.outside is None or run.profile.is_cpu:
         return record, run
-    outside = outside_of((*before, record), machine.outside)
+    outside = outside_of(records, machine.outside)
     try:
-        fits = Fits((*before, record), trials_folder, run.rank_host.cpus, machine.profile)
+        fits = Fits(records, trials_folder, run.rank_host.cpus, machine.profile)
         prediction = fits.for_profiles([run.profile], outside)
         peaks = _peaks_here(record, fits, machine.profile, outside)
     except Unpredictable as why:
         return record, run.changed(why_not_predicted=f"{why}; {why.remedy}"[:500])
     except Exception as error:  # a search goes on without a prediction
-        told = str(error) if isinstance(error, RecordError) else f"{type(error).__name__}: {error}"
-        return record, run.changed(why_not_predicted=told[:500])
+        reason = str(error) if isinstance(error, RecordError) else f"{type(error).__name__}: {error}"
+        return record, run.changed(why_not_predicted=reason[:500])
     run = run.changed(prediction=prediction, why_not_predicted=None)
     return record.changed(predicted_peaks=peaks), run
 
 
-def begun(run: Run, records: Sequence[TrialRecord], machine: Machine, trials_folder: Path) -> Run:
+def begun(run: Run, machine: Machine, trials_folder: Path) -> Run:
     """Return the run with the config to begin with on the GPU that is asked for, where that is not here.
 
     What was predicted before is worked out anew where the run does not hold it any more.
-
-    Args:
-        run: with its space.
-        records: of its trials; one traced its own steps.
-        machine: the device that is here.
-        trials_folder: where that trial wrote them.
     """
+    records = run.trials
     traced = [place for place, record in enumerate(records) if trace_of(record)]
     if run.prediction is None and run.why_not_predicted is None and traced:
-        last = traced[-1]
-        _, run = predicted(records[last], records[:last], run, machine, trials_folder)
+        _, run = predicted(run, records[: traced[-1] + 1], machine, trials_folder)
     config = starting_config(run) if run.is_emulated else None
     if run.prediction is None or machine.outside is None or config is None:
         return run
     try:
         fits = Fits(records, trials_folder, run.rank_host.cpus, machine.profile)
-    except (Unpredictable, RecordError):  # it was told when it was predicted
+    except (Unpredictable, RecordError):  # said already, when it was predicted
         return run
     outside = outside_of(records, machine.outside)(run.profile)
     start = fits.at(run.profile, config.precision, config.batch_size, outside)
@@ -182,7 +168,7 @@ def _workers(run: Run, persistent: KnobSpace) -> dict[str, KnobValue]:
 
 def corrected(prediction: DevicePrediction, records: tuple[TrialRecord, ...]) -> DevicePrediction:
     """Return the prediction beside what trials on the GPU reserved at the same batch size and precision."""
-    told = {
+    predicted_bytes = {
         (one.precision, one.batch_size): one.reserved_bytes
         for record in records
         for one in record.predicted_peaks
@@ -195,9 +181,11 @@ def corrected(prediction: DevicePrediction, records: tuple[TrialRecord, ...]) ->
         key = (record.config.precision, record.config.batch_size)
         measured[key] = max(measured.get(key, 0), loop.peak_reserved_bytes)
     corrections = tuple(
-        Correction(precision=key[0], batch_size=key[1], predicted_bytes=told[key], measured_bytes=seen)
+        Correction(
+            precision=key[0], batch_size=key[1], predicted_bytes=predicted_bytes[key], measured_bytes=seen
+        )
         for key, seen in sorted(measured.items())
-        if key in told
+        if key in predicted_bytes
     )
     return prediction.changed(corrections=corrections[:_MOST_CORRECTIONS])
 

@@ -10,18 +10,21 @@ from tunekit.records.config import KNOBS, TrainConfig
 from tunekit.records.details import Detail
 from tunekit.records.loop_profile import LoopProfile
 from tunekit.records.profile import Profile
-from tunekit.records.run import RunStatus
 from tunekit.records.target import BindingKind
 from tunekit.records.trial import TrialRecord, TrialRole
-from tunekit.search.ablation import AblationPlan, ablation_of, next_added, plan_ablation
-from tunekit.search.compare import contender, processes_noise
+from tunekit.search.ablation import (
+    AblationPlan,
+    ablation_of,
+    contender,
+    next_added,
+    plan_ablation,
+    processes_noise,
+)
 from tunekit.search.confirm import expected_duration_s, round_order, typical_duration_s
 from tunekit.search.folder import RunFolder
-from tunekit.search.progress import TrialListener
-from tunekit.search.reach import Surroundings, reach_of, why_inert
-from tunekit.search.refusal import baseline_error, refused_record, why_refused
+from tunekit.search.knob_access import Surroundings, access_of, why_inert
+from tunekit.search.session import Session, TrialListener, baseline_error
 from tunekit.search.space import with_settings
-from tunekit.search.trained_on import on_device_of
 from tunekit.trial.executor import Executor, KnownTarget, TrialSpec
 from tunekit.units import count_text, duration_text
 
@@ -61,18 +64,12 @@ class ProfileWalk:
         against: Against | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._profile = profile.changed(trials=())
-        self._folder = folder
-        self._executor = executor
-        self._here = here
+        self._session = Session(profile, folder, executor, listener, here, self._derived, clock=clock)
         self._listener = listener
         self._against = against
-        self._clock = clock
-        self._records: list[TrialRecord] = []
         self._config: TrainConfig | None = None
         self._other: TrainConfig | None = None
         self._plan: AblationPlan | None = None
-        self._started_at = clock()
 
     def run(self) -> LoopProfile:
         """Look into the loop, run the rounds, and return the whole profile.
@@ -84,19 +81,20 @@ class ProfileWalk:
             UsageError: a knob can't have the value that `--fix` or `--against` gives it.
             KeyboardInterrupt: Ctrl-C; what is finished is saved.
         """
-        self._save(RunStatus.RUNNING)
-        try:
+        with self._session.saved():
             self._learn()
             self._look()
             self._plan_rounds()
             self._run_rounds()
-        except KeyboardInterrupt:
-            self._save(RunStatus.INTERRUPTED)
-            raise
-        except Exception:
-            self._save_as_it_is(RunStatus.FAILED)
-            raise
-        return self._save(RunStatus.FINISHED)
+        return self._profile
+
+    @property
+    def _profile(self) -> LoopProfile:
+        return self._session.run
+
+    @property
+    def _records(self) -> tuple[TrialRecord, ...]:
+        return self._session.records
 
     # --- one config ------------------------------------------------------------------------
 
@@ -114,7 +112,9 @@ class ProfileWalk:
         if failure is not None and not (fixed and failure.kind.is_memory and record.discovery):
             raise baseline_error(failure)
         if record.config is None or record.discovery is None:
-            raise TargetError("what the script's agent told can't be read; see output.log of trial 0")
+            raise TargetError(
+                "what the agent reported of the script can't be read; see output.log of trial 0"
+            )
 
     def _look(self) -> None:
         """Settle the config that is looked into, and look into it where the baseline is another."""
@@ -146,7 +146,7 @@ class ProfileWalk:
         assert known is not None
         return Surroundings(
             host=self._profile.rank_host,
-            profile=self._here,
+            profile=self._session.here,
             native_bf16=self._profile.host.cpu_bf16_native,
             discovery=known.discovery,
             baseline=known.baseline,
@@ -180,18 +180,14 @@ class ProfileWalk:
 
     def _suggested_workers(self, around: Surroundings) -> int | None:
         """Return how many workers could keep up, as the look at the config shows; None if it can't tell."""
-        own = (record for record in self._records if record.config == self._config and record.measurement)
-        look = next(own, None)
-        if look is None:
+        looks = [r for r in self._records if r.config == self._config and r.measurement]
+        if not looks:
             return None
-        return LoopFacts(look, around.target, around.discovery, around.host, self._here).suggested_workers
+        facts = LoopFacts(looks[0], around.target, around.discovery, around.host, self._session.here)
+        return facts.suggested_workers
 
     def _settable(self, wanted: TrainConfig, around: Surroundings) -> TrainConfig:
-        """Return the config to compare with; what has no effect here stays as the script has it.
-
-        Raises:
-            UsageError: a knob is out of reach.
-        """
+        """Return the config to compare with; what has no effect here stays as the script has it."""
         assert self._against is not None
         kept = {}
         for knob in KNOBS:
@@ -203,10 +199,10 @@ class ProfileWalk:
                 self._listener.said(f"{knob} of {self._against.name} stays {present}: {inert}")
                 kept[knob] = present
                 continue
-            reach = reach_of(knob, around)
-            if reach.kind is BindingKind.FIXED:
+            access = access_of(knob, around)
+            if access.kind is BindingKind.FIXED:
                 raise UsageError(
-                    f"--against {self._against.name}: {knob} {value} can't be set ({reach.why_fixed}); "
+                    f"--against {self._against.name}: {knob} {value} can't be set ({access.why_fixed}); "
                     f"the script has {present}: take it out of the file"
                 )
         return wanted.changed(**kept)
@@ -217,7 +213,8 @@ class ProfileWalk:
 
     def _run_rounds(self) -> None:
         """Run fresh processes of every config, in turn; of one config alone the look was the first."""
-        done = len(self._rounds_done) if not self._compares else 0
+        looked = [r for r in self._records if r.config == self._config and r.measurement]
+        done = 0 if self._compares else len(looked)
         wanted = self._profile.options.rounds
         planned = self._configs_at_most
         configs = len(planned)
@@ -233,14 +230,11 @@ class ProfileWalk:
             )
         for place, number in enumerate(range(first, first + rounds)):
             left_s = self._left_s
-            if place and left_s is not None and left_s < self._round_s:
+            round_s = sum(typical_duration_s(self._records, config) for config in self._measured_configs)
+            if place and left_s is not None and left_s < round_s:
                 self._listener.said(f"the budget ends after {count_text(place, 'round')} of {rounds}")
                 return
             self._run_round(number, f"round {place + 1} of {rounds}", is_first=place == 0)
-
-    @property
-    def _rounds_done(self) -> Sequence[TrialRecord]:
-        return [record for record in self._records if record.config == self._config and record.measurement]
 
     def _rounds_that_fit(self, wanted: int, first_s: float, next_s: float, configs: int) -> int:
         """Return the rounds to run; of a comparison one at least, whatever the budget, which is then said."""
@@ -265,11 +259,6 @@ class ProfileWalk:
         assert self._config is not None
         planned = self._plan.configs_at_most(self._config) if self._plan else frozenset({self._config})
         return planned | ({self._other} if self._other is not None else set())
-
-    @property
-    def _round_s(self) -> float:
-        """Seconds that one more round takes, as its configs did so far."""
-        return sum(typical_duration_s(self._records, config) for config in self._measured_configs)
 
     @property
     def _measured_configs(self) -> tuple[TrainConfig, ...]:
@@ -313,13 +302,9 @@ class ProfileWalk:
     # --- one trial -------------------------------------------------------------------------
 
     @property
-    def _spent_s(self) -> float:
-        return self._clock() - self._started_at
-
-    @property
     def _left_s(self) -> float | None:
         budget_s = self._profile.options.budget_s
-        return None if budget_s is None else budget_s - self._spent_s
+        return None if budget_s is None else budget_s - self._session.spent_s
 
     def _run_trial(
         self,
@@ -330,42 +315,18 @@ class ProfileWalk:
         details: tuple[Detail, ...] = (),
     ) -> TrialRecord:
         """Run (or refuse) one trial and put its record on disk."""
-        spec = TrialSpec(len(self._records), role, config, round_number, details)
-        left_s = self._left_s
-        self._listener.trial_started(spec, purpose, None if left_s is None else max(0.0, left_s))
-        refusal = why_refused(config, self._records, self._profile.rank_host)
-        if refusal is not None:
-            record = refused_record(spec, refusal)
-        else:
-            record = self._executor.run(spec, self._known, self._listener.trial_moved)
-        self._folder.save_trial(record)
-        asked = self._profile.options.gpu
-        self._profile, self._here = on_device_of(self._profile, record, self._here, asked)
-        self._records.append(record)
-        self._save(RunStatus.RUNNING)
-        self._listener.trial_ended(record)
-        return record
+        spec = TrialSpec(self._session.next_number, role, config, round_number, details)
+        left_s = None if self._left_s is None else max(0.0, self._left_s)
+        return self._session.trial(spec, self._known, purpose, left_s)
 
-    def _save(self, status: RunStatus) -> LoopProfile:
-        profile = self._profile.changed(
-            status=status, profile_time_s=self._spent_s, trials=tuple(self._records)
-        )
-        self._profile = self._assembled(profile)
-        self._folder.save_profile(self._profile)
-        return self._profile
-
-    def _save_as_it_is(self, status: RunStatus) -> None:
-        """Save without working anything out anew: that may be what failed."""
-        self._profile = self._profile.changed(status=status, trials=tuple(self._records))
-        self._folder.save_profile(self._profile)
-
-    def _assembled(self, profile: LoopProfile) -> LoopProfile:
+    def _derived(self, profile: LoopProfile, spent_s: float) -> LoopProfile:
         """Return the profile with what follows from its trials."""
-        discovery = profile.discovery
-        config = self._config or (self._records[0].config if self._records else None)
+        profile = profile.changed(profile_time_s=spent_s)
+        first = next(iter(profile.trials), None)
+        config = self._config or (first.config if first else None)
         if config is None or (self._config is None and profile.options.fixed):
             return profile
-        own = [record for record in self._records if record.config == config]
+        own = [record for record in profile.trials if record.config == config]
         noise = processes_noise(own)
         rounds = [record for record in own if record.round is not None]
         compared = rounds if self._compares and rounds else own
@@ -377,9 +338,8 @@ class ProfileWalk:
         if self._plan is not None:
             updates["ablation"] = ablation_of(config, self._plan, self._trials_of, noise)
         profile = profile.changed(**updates)
-        seen = profile.looked_into
-        if seen is not None:
-            facts = LoopFacts(seen, profile.target, discovery, profile.rank_host, self._here)
-            shown = (one for one in loop_findings(facts) if one.code not in profile.options.ignored)
-            profile = profile.changed(findings=tuple(shown))
-        return profile
+        if (seen := profile.looked_into) is None:
+            return profile
+        facts = LoopFacts(seen, profile.target, profile.discovery, profile.rank_host, self._session.here)
+        shown = (one for one in loop_findings(facts) if one.code not in profile.options.ignored)
+        return profile.changed(findings=tuple(shown))

@@ -8,7 +8,7 @@ from tunekit.recommend.applicable import can_train_in_fp16
 from tunekit.records.config import KNOB, KNOBS, NUMERIC_KNOBS, WORKER_KNOBS, KnobValue, Precision, TrainConfig
 from tunekit.records.run import FixedKnob, KnobRange, KnobSpace, SearchOptions
 from tunekit.records.target import BindingKind
-from tunekit.search.reach import Surroundings, reach_of
+from tunekit.search.knob_access import Surroundings, access_of
 from tunekit.trial.binding_syntax import values_possible
 from tunekit.trial.suggest import binding_hint
 from tunekit.units import duration_text
@@ -126,9 +126,9 @@ def _values(space: Sequence[KnobSpace], knob: str) -> tuple[KnobValue, ...]:
 def _natural(knob: str, around: Surroundings) -> KnobSpace:
     """Return the knob's entry before the user's own wishes."""
     present: KnobValue = getattr(around.baseline, knob)
-    reach = reach_of(knob, around)
-    if reach.kind is BindingKind.FIXED:
-        return KnobSpace(knob=knob, values=(present,), why_fixed=reach.why_fixed)
+    access = access_of(knob, around)
+    if access.kind is BindingKind.FIXED:
+        return KnobSpace(knob=knob, values=(present,), why_fixed=access.why_fixed)
     values = _candidates(knob, around)
     if len(values) == 1:
         return KnobSpace(knob=knob, values=values, why_fixed=_why_single(knob, around))
@@ -192,21 +192,18 @@ def _at_global_batch(space: Sequence[KnobSpace], global_batch: int, around: Surr
     """Return the space whose every config keeps the global batch.
 
     Where accumulation is bound it follows the batch size; elsewhere the batch size can't move.
-
-    Raises:
-        UsageError: no batch size keeps it.
     """
     entries = {entry.knob: entry for entry in space}
     batches, accumulation = entries["batch_size"], entries["accumulate_grad_batches"]
     ranks, present = around.discovery.world_size, around.baseline.accumulate_grad_batches
-    told = f"--global-batch {global_batch}"
+    asked = f"--global-batch {global_batch}"
     if global_batch % ranks:
-        raise UsageError(f"{told} can't be split over {ranks} ranks; give a multiple of {ranks}")
+        raise UsageError(f"{asked} can't be split over {ranks} ranks; give a multiple of {ranks}")
     per_rank = global_batch // ranks
     if not around.target.is_bound("accumulate_grad_batches"):
         hint = binding_hint("accumulate_grad_batches", around.discovery, present, around.target)
-        batch_size = _only_batch(batches, per_rank, present, told, hint)
-        why = f"{told}, and accumulate_grad_batches has no binding that could make up for another batch"
+        batch_size = _only_batch(batches, per_rank, present, asked, hint)
+        why = f"{asked}, and accumulate_grad_batches has no binding that could make up for another batch"
         entries["batch_size"] = KnobSpace(knob="batch_size", values=(batch_size,), why_fixed=why)
         return list(entries.values())
     numbers = [value for value in batches.values if isinstance(value, int)]
@@ -216,11 +213,11 @@ def _at_global_batch(space: Sequence[KnobSpace], global_batch: int, around: Surr
     sizes = tuple(size for size in inside if per_rank % size == 0 and (spelled is None or size in spelled))
     if not sizes:
         raise UsageError(
-            f"{told}: no batch size from {inside[0]} to {inside[-1]} on {ranks} rank(s) divides it; "
+            f"{asked}: no batch size from {inside[0]} to {inside[-1]} on {ranks} rank(s) divides it; "
             "widen --range batch_size or give another number"
         )
     entries["batch_size"] = KnobSpace(
-        knob="batch_size", values=sizes, why_fixed=None if len(sizes) > 1 else f"{told} allows only this"
+        knob="batch_size", values=sizes, why_fixed=None if len(sizes) > 1 else f"{asked} allows only this"
     )
     entries["accumulate_grad_batches"] = KnobSpace(
         knob=accumulation.knob,
@@ -231,13 +228,13 @@ def _at_global_batch(space: Sequence[KnobSpace], global_batch: int, around: Surr
     return list(entries.values())
 
 
-def _only_batch(batches: KnobSpace, per_rank: int, accumulation: int, told: str, hint: str) -> int:
+def _only_batch(batches: KnobSpace, per_rank: int, accumulation: int, asked: str, hint: str) -> int:
     """Return the one batch size that keeps the global batch with the script's own accumulation."""
     numbers = [value for value in batches.values if isinstance(value, int)]
     batch_size = per_rank // accumulation
     if per_rank % accumulation or not min(numbers) <= batch_size <= max(numbers):
         raise UsageError(
-            f"{told} can't be kept: the script accumulates {accumulation} batches per step, which is not "
+            f"{asked} can't be kept: the script accumulates {accumulation} batches per step, which is not "
             f"bound, and batch_size can be {min(numbers)} to {max(numbers)}; "
             f"bind it with {hint}"
         )
@@ -289,11 +286,7 @@ def _decided(entry: KnobSpace, around: Surroundings) -> KnobSpace:
 
 
 def _spelled(entry: KnobSpace, around: Surroundings) -> KnobSpace:
-    """Return the entry without values that the knob's binding has no text for.
-
-    Raises:
-        UsageError: none is left.
-    """
+    """Return the entry without values that the knob's binding has no text for."""
     binding = around.target.binding_of(entry.knob)
     possible = values_possible(binding, entry.knob) if binding is not None else None
     present = getattr(around.baseline, entry.knob)

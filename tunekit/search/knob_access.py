@@ -27,7 +27,7 @@ class Surroundings:
 
 
 @dataclass(frozen=True)
-class Reach:
+class Access:
     """How a knob reaches the loop."""
 
     kind: BindingKind
@@ -35,21 +35,21 @@ class Reach:
     """Why it is left as it is: fixed, out of reach, or without effect here."""
 
 
-def reach_of(knob: str, around: Surroundings) -> Reach:
+def access_of(knob: str, around: Surroundings) -> Access:
     """Return how a knob reaches the loop; FIXED, with the reason, when it does not or has no effect."""
     binding = around.target.binding_of(knob)
     if binding is not None and binding.kind is BindingKind.FIXED:
-        return Reach(BindingKind.FIXED, "bound as fixed")
+        return Access(BindingKind.FIXED, "bound as fixed")
     inert = why_inert(knob, around)
     if inert is not None:
-        return Reach(BindingKind.FIXED, inert)
+        return Access(BindingKind.FIXED, inert)
     if binding is not None and around.target.is_bound(knob):
-        return Reach(binding.kind)
+        return Access(binding.kind)
     insisted = around.target.binding_of("num_workers" if knob in WORKER_KNOBS else knob) is not None
-    out_of_reach = _why_out_of_reach(knob, around, insisted=insisted)
-    if out_of_reach is not None:
-        return Reach(BindingKind.FIXED, out_of_reach)
-    return Reach(BindingKind.INJECT)
+    inaccessible = _why_inaccessible(knob, around, insisted=insisted)
+    if inaccessible is not None:
+        return Access(BindingKind.FIXED, inaccessible)
+    return Access(BindingKind.INJECT)
 
 
 def why_inert(knob: str, around: Surroundings) -> str | None:
@@ -64,7 +64,7 @@ def why_inert(knob: str, around: Surroundings) -> str | None:
     return None
 
 
-def _why_out_of_reach(knob: str, around: Surroundings, insisted: bool) -> str | None:
+def _why_inaccessible(knob: str, around: Surroundings, insisted: bool) -> str | None:
     """Return why the agent can't set a knob inside the process."""
     if knob == "accumulate_grad_batches":
         hint = _bind_hint(knob, around.discovery, around.baseline, around.target)

@@ -1,10 +1,11 @@
-"""Which config to try next: the one whose trial is expected to gain most per second that it costs."""
+"""Which config to try next: the one whose trial is expected to gain most per second that it costs. Pure."""
 
 import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,23 +17,24 @@ from tunekit.model.throughput import Prediction, ThroughputModel
 from tunekit.recommend.planned_training import NOTHING_PLANNED, PlannedTraining
 from tunekit.records.config import KNOBS, KnobValue, TrainConfig
 from tunekit.records.host import Host
+from tunekit.records.recommendation import NoiseFloor
 from tunekit.records.run import KnobSpace
 from tunekit.records.trial import TrialRecord
 from tunekit.records.trials import without_superseded
-from tunekit.search.confirm import expected_duration_s
-from tunekit.search.failures import chances_to_run
-from tunekit.search.fitting import chances_to_fit, fits_host
-from tunekit.search.outlook import Outlook
+from tunekit.search.confirm import COMPILE_PRIOR_S, expected_duration_s
+from tunekit.search.feasibility import chances_to_fit, chances_to_run, fits_host
 from tunekit.search.space import config_from
 
-LEAST_GAIN = 0.005
+_LEAST_GAIN = 0.005
 """Share of the best rate that a trial has to be expected to gain, if it is to be worth its time."""
+_SMALLEST_GAIN = 0.001
+"""The same on the quietest machine."""
 
 _MOST_LOOKED_AT = 1000
 """Configs whose prediction is worked out in full: the fastest by the equations alone."""
 _MOST_LEARNT_FROM = 60
 """Trials that the model is fitted to."""
-_SAME_WORTH = 0.1
+_SAME_GAIN = 0.1
 """Logarithm of gain per second within which two configs count as equal."""
 _LEAST_CHANCE = 0.1
 """Of fitting in the device's memory, below which a config is not tried."""
@@ -50,13 +52,21 @@ class Terms:
     """Longest that a compiled one may take, once one was measured: its confirming rounds must fit too."""
     most_workers: float = math.inf
     """Most that it may have."""
-    least_gain: float = LEAST_GAIN
+    least_gain: float = _LEAST_GAIN
     """Of the best rate, as a share."""
     planned: PlannedTraining = NOTHING_PLANNED
     """The training to come."""
 
 
 ANY_TERMS = Terms()
+
+
+def least_gain(noise: NoiseFloor | None) -> float:
+    """Return the share of the best rate below which a gain is not worth a trial.
+
+    No gain that the run could tell from noise is passed over.
+    """
+    return _LEAST_GAIN if noise is None else max(_SMALLEST_GAIN, min(_LEAST_GAIN, noise.relative))
 
 
 @dataclass(frozen=True)
@@ -74,7 +84,57 @@ class Proposal:
     """Whether it is expected to save more of the planned training than it costs; true without a plan."""
 
 
-class Guided:
+class PlannedObjective:
+    """Turns predicted rates into what is to be high: the rate, or that of the whole planned training.
+
+    Args:
+        planned: the training to come.
+        measured: trials that have shown how long configs take to start.
+    """
+
+    def __init__(self, planned: PlannedTraining, measured: Sequence[TrialRecord]) -> None:
+        self._samples = planned.finish_samples
+        self._eager_s, self._compiled_s = _starts_s(measured)
+
+    def of(self, columns: Columns, predicted: Prediction) -> Prediction:
+        """Return the prediction with log_rate that of samples/s over the whole planned training.
+
+        Args:
+            columns: of the configs.
+            predicted: their rates over whole epochs.
+        """
+        if self._samples is None:
+            return predicted
+        start_s = np.where(columns.compiled, self._compiled_s, self._eager_s) / self._samples
+        sample_s = np.exp(-predicted.log_rate)
+        whole_s = start_s + sample_s
+        return replace(
+            predicted, log_rate=-np.log(whole_s), deviation=predicted.deviation * sample_s / whole_s
+        )
+
+    def rough(self, columns: Columns, log_rate: Floats) -> Floats:
+        """Return the same for logarithms of rates alone."""
+        return self.of(columns, Prediction(log_rate, np.zeros(len(columns)))).log_rate
+
+
+def _starts_s(measured: Sequence[TrialRecord]) -> tuple[float, float]:
+    """Return the seconds to the end of the first step, without torch.compile and with it.
+
+    The wait for the first batch is left out: every epoch of a predicted rate has a boundary already.
+    What compiling takes is what the slowest process has shown: others may have found its code in a cache.
+    """
+    loops = [
+        (one.config.compile, one.measurement.loop.startup_s + one.measurement.loop.once_s)
+        for one in measured
+        if one.measurement and one.config
+    ]
+    eager_s = [start_s for compiled, start_s in loops if not compiled]
+    compiled_s = [start_s for compiled, start_s in loops if compiled]
+    usual_s = median(eager_s) if eager_s else 0.0
+    return usual_s, max(compiled_s, default=usual_s + COMPILE_PRIOR_S)
+
+
+class Acquisition:
     """Proposes configs by a throughput model; the same records always give the same proposal.
 
     Only what the baseline and the search tried is learnt from, so that confirmation changes no proposal.
@@ -104,10 +164,6 @@ class Guided:
         """Return the config to try next; None when there is none.
 
         A config that keeps the terms comes before one that does not.
-
-        Args:
-            records: all trials so far; the first measured one sets the scale.
-            terms: what a trial must promise, and may cost.
         """
         candidates = [record for record in records if record.role.is_candidate]
         costs = self._costs(records)
@@ -115,17 +171,17 @@ class Guided:
         if any(one.config and one.config.compile and one.measurement for one in records):
             is_open &= ~self._columns.compiled | (costs <= terms.most_again_s)
         is_open &= self._columns.workers <= terms.most_workers
-        fitting = chances_to_fit(candidates, self._columns)
-        places = np.flatnonzero(is_open & (fitting >= _LEAST_CHANCE))
+        fit_chances = chances_to_fit(candidates, self._columns)
+        places = np.flatnonzero(is_open & (fit_chances >= _LEAST_CHANCE))
         if not len(places):
             return None
-        chances = fitting * chances_to_run(candidates, self._columns)
+        chances = fit_chances * chances_to_run(candidates, self._columns)
         measured = [record for record in candidates if record.measurement is not None]
         if measured:
             try:
                 with np.errstate(all="ignore"):  # figures beyond all bounds end as infinities
-                    outlook = Outlook(terms.planned, measured)
-                    fitted = _model(measured, self._host, self._may_choose, outlook)
+                    objective = PlannedObjective(terms.planned, measured)
+                    fitted = _model(measured, self._host, self._may_choose, objective)
                     return self._best(fitted, _rest_of(places, chances, costs), terms)
             except np.linalg.LinAlgError:
                 pass  # figures that no model explains: go on as without any
@@ -140,15 +196,15 @@ class Guided:
         """Return the config that gains most per second, equal ones by their size."""
         columns = self._columns.take(rest.places)
         if len(rest.places) > _MOST_LOOKED_AT:
-            rough = fitted.outlook.rough(columns, fitted.model.rough_log_rate(columns))
+            rough = fitted.objective.rough(columns, fitted.model.rough_log_rate(columns))
             promising = rough + np.log(rest.chances)
             rest = rest.take(np.sort(np.argsort(-promising, kind="stable")[:_MOST_LOOKED_AT]))
             columns = self._columns.take(rest.places)
         rates = fitted.model.predict_columns(columns)
-        told = fitted.outlook.of(columns, rates)
-        gains = expected_improvement(told, fitted.best_log_rate) * rest.chances
-        worth = np.log(np.maximum(gains / np.maximum(rest.costs, 1e-3), 1e-300))
-        sure = expected_improvement(_as_one_trial_tells(told), fitted.best_log_rate) * rest.chances
+        expected = fitted.objective.of(columns, rates)
+        gains = expected_improvement(expected, fitted.best_log_rate) * rest.chances
+        log_gain_per_s = np.log(np.maximum(gains / np.maximum(rest.costs, 1e-3), 1e-300))
+        sure = expected_improvement(_as_one_trial_tells(expected), fitted.best_log_rate) * rest.chances
         gains_enough = sure >= terms.least_gain
         pays = np.ones(len(gains), dtype=bool)
         if terms.planned.samples is not None:
@@ -157,7 +213,7 @@ class Guided:
         order = np.lexsort(
             (
                 self._size_rank[rest.places],
-                -np.round(worth / _SAME_WORTH),
+                -np.round(log_gain_per_s / _SAME_GAIN),
                 ~gains_enough,
                 ~(gains_enough & pays),
             )
@@ -281,7 +337,7 @@ def _rest_of(places: Places, chances: Floats, costs: Floats) -> _Rest:
 @dataclass(frozen=True)
 class _Fitted:
     model: ThroughputModel
-    outlook: Outlook
+    objective: PlannedObjective
     best_log_rate: float
     """Of the configs that were tried and may be chosen, as the model has it: what their noise leaves.
     Of the whole planned training where its finish counts."""
@@ -291,22 +347,23 @@ def _model(
     measured: Sequence[TrialRecord],
     host: Host,
     may_choose: Callable[[TrialRecord], bool],
-    outlook: Outlook,
+    objective: PlannedObjective,
 ) -> _Fitted:
-    learnt_from = most_telling(measured)
-    seen = observations(learnt_from)
+    informative = most_informative(measured)
     first = measured[0].measurement
     assert first is not None
     loop = first.loop
-    model = ThroughputModel(seen, host.cpus, loop.device.type == "cpu", loop.epoch_samples)
-    configs = [(record.config, may_choose(record)) for record in learnt_from if record.config]
+    model = ThroughputModel(
+        observations(informative), host.cpus, loop.device.type == "cpu", loop.epoch_samples
+    )
+    configs = [(record.config, may_choose(record)) for record in informative if record.config]
     tried = [config for config, may in configs if may] or [config for config, _ in configs]
     columns = Columns.of(tried)
-    told = outlook.of(columns, model.predict_columns(columns))
-    return _Fitted(model, outlook, float(np.max(told.log_rate)))
+    expected = objective.of(columns, model.predict_columns(columns))
+    return _Fitted(model, objective, float(np.max(expected.log_rate)))
 
 
-def most_telling(measured: Sequence[TrialRecord]) -> list[TrialRecord]:
+def most_informative(measured: Sequence[TrialRecord]) -> list[TrialRecord]:
     """Return the trials to learn from: the first, the fastest, and some of the others, from fast to slow.
 
     Of a config that was run twice it is the surer one.

@@ -11,7 +11,7 @@ from tunekit.records.host import Accelerator
 from tunekit.records.measurement import DeviceSeen
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
-from tunekit.search.trained_on import on_device_of
+from tunekit.search.session import on_device_of
 
 PROFILES = load_profiles()
 
