@@ -614,7 +614,7 @@ def test_a_connection_that_no_dead_worker_reset_is_the_scripts_own():
 
 
 def test_harm_that_the_trial_denied_is_told_from_other_permission_errors():
-    denied = failed(raised("_tunekit_agent.harm.HarmDenied", "builtins.PermissionError", "builtins.OSError"))
+    denied = failed(raised("_tunekit_agent.file_guard.HarmDenied", "builtins.PermissionError", "builtins.OSError"))
     assert denied.kind is OutcomeKind.HARM_DENIED
     assert "tunekit run" in (denied.remedy or "")
     assert failed(raised("builtins.PermissionError", "builtins.OSError")).kind is OutcomeKind.SCRIPT_ERROR
