@@ -73,7 +73,7 @@ from _tunekit_agent.observe import Observer
 (observer,) = (one for one in gc.get_objects() if isinstance(one, Observer))
 assert observer._clock.phase == "measuring", observer._clock.phase
 info = loader._tunekit_info
-from _tunekit_agent.loader_work import Slots, Tally
+from _tunekit_agent.loader.work import Slots, Tally
 
 class Fetcher:
     pass

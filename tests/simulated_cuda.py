@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from _tunekit_agent.device_times import DeviceTimes
+from _tunekit_agent.measure.device_times import DeviceTimes
 
 from tunekit.records.attribution import DeviceParts, StepParts
 

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from _tunekit_agent.beginnings import Settling
-from _tunekit_agent.steady import DRAINING, FINISHED, LoopClock, ramp_batches
+from _tunekit_agent.measure.startup import CompileSettling
+from _tunekit_agent.measure.steady import DRAINING, FINISHED, LoopClock, ramp_batches
 
 BATCH = 16
 
@@ -162,7 +162,7 @@ class Simulation:
             most_epochs: after which the script ends.
             trial_s: after which the trial is ended.
         """
-        loop, settling = self.loop, Settling()
+        loop, settling = self.loop, CompileSettling()
         self._new_epoch()
         done = 0
         for _ in range(learning):
@@ -194,7 +194,7 @@ class Simulation:
         self.recompile_s = settling.recompile_s(step_s(clock)) if clock.steady_batches else 0.0
         return clock
 
-    def _epoch(self, clock: LoopClock, settling: Settling, done: int, until: float) -> bool:
+    def _epoch(self, clock: LoopClock, settling: CompileSettling, done: int, until: float) -> bool:
         """Run an epoch as the script does; return whether there is nothing more to run."""
         samples, wait_s, is_interrupted = 0, 0.0, False
         while True:

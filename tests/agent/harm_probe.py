@@ -69,10 +69,12 @@ def run(request):
     os.chdir(request["root"])
     os.umask(0o022)
     if request["trial"]:
-        from _tunekit_agent import harm
+        from _tunekit_agent import file_guard
 
         more = {name: request[name] for name in ("divert_new",) if name in request}
-        harm.install(request["trial"], request["trial"], request.get("redirected", {}), SilentLog(), **more)
+        file_guard.install(
+            request["trial"], request["trial"], request.get("redirected", {}), SilentLog(), **more
+        )
     return [attempt(*op) for op in request["ops"]]
 
 

@@ -77,8 +77,8 @@ class Log:
         os.write(told, (json.dumps({"event": event, **fields}) + "\\n").encode())
 request = json.loads(sys.argv[1])
 told = os.open(request["events"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-from _tunekit_agent import harm
-harm.install(request["trial"], request["trial"], request["redirected"], Log(), **request["more"])
+from _tunekit_agent import file_guard
+file_guard.install(request["trial"], request["trial"], request["redirected"], Log(), **request["more"])
 exec(compile(sys.argv[2], "script", "exec"))
 """
 

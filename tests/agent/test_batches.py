@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from _tunekit_agent.batches import BatchWatch, extent_of, leading_size, seen, size_bytes, sizes_in
-from _tunekit_agent.loader_info import LoaderInfo
+from _tunekit_agent.loader.batches import BatchWatch, extent_of, leading_size, seen, size_bytes, sizes_in
+from _tunekit_agent.loader.info import LoaderInfo
 
 from tunekit.records.attribution import BatchSeen
 from tunekit.records.target import InputSeen

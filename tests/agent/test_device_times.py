@@ -1,7 +1,7 @@
 """The device's parts of a step, on a device whose every moment is known."""
 
 import pytest
-from _tunekit_agent.device_times import DeviceTimes
+from _tunekit_agent.measure.device_times import DeviceTimes
 from build_records import unhurried
 from hypothesis import given
 from hypothesis import strategies as st

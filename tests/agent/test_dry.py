@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from _tunekit_agent.trace import cuda_ways
-from _tunekit_agent.trace.dry import DrySteps
-from _tunekit_agent.trace.tracer import Tracer
+from _tunekit_agent.stages.trace import cuda_memory
+from _tunekit_agent.stages.trace.dry import DrySteps
+from _tunekit_agent.stages.trace.tracer import Tracer
 from torch import nn
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
@@ -63,7 +63,7 @@ def test_the_same_tensors_come_and_go_as_with_the_arithmetic(kind: Any, half: bo
             steps.enter()
         tracer = Tracer(torch, "cpu")
         tracer.holds("parameters", own.parameters())
-        with tracer, torch.autocast("cpu", torch.bfloat16, enabled=half), cuda_ways.lists_of_parameters():
+        with tracer, torch.autocast("cpu", torch.bfloat16, enabled=half), cuda_memory.lists_of_parameters():
             for _ in range(2):
                 tracer.mark()
                 trained(own, optimizer, images, labels)

@@ -4,7 +4,7 @@ import math
 from statistics import fmean
 
 import pytest
-from _tunekit_agent.estimates import interval_relative, least_relative, trend_relative
+from _tunekit_agent.measure.estimates import interval_relative, least_relative, trend_relative
 from hypothesis import given
 from hypothesis import strategies as st
 from simulated_loops import BATCH, EPOCH_LOOPS, STEADY_LOOPS, Loop, Simulation, epoch_s, spread, step_s

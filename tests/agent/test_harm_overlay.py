@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from _tunekit_agent.harm import overlay as overlays
-from _tunekit_agent.harm.denied import Answer, HarmDenied
-from _tunekit_agent.harm.overlay import Listing, Overlay
-from _tunekit_agent.harm.paths import Locator, real_path
+from _tunekit_agent.file_guard import overlay as overlays
+from _tunekit_agent.file_guard.overlay import Answer, HarmDenied, Listing, Overlay
+from _tunekit_agent.file_guard.paths import Locator, real_path
 
 
 class Told(list[tuple[str, str]]):

@@ -248,7 +248,7 @@ def test_what_a_large_attached_database_would_take_is_refused(user: Path, tmp_pa
         tmp_path / "trial",
         """
         import sqlite3
-        from _tunekit_agent.harm import overlay
+        from _tunekit_agent.file_guard import overlay
         overlay.LARGEST_COPY_BYTES = 10
         try: sqlite3.connect(":memory:").execute("attach 'runs.db' as runs")
         except PermissionError as error: print(error)
@@ -290,7 +290,7 @@ def test_a_database_is_copied_with_its_journal_and_a_large_one_is_read(user: Pat
         tmp_path / "other",
         """
         import sqlite3
-        from _tunekit_agent.harm import overlay
+        from _tunekit_agent.file_guard import overlay
         overlay.LARGEST_COPY_BYTES = 10
         connection = sqlite3.connect("runs.db")
         print(connection.execute("select name from runs").fetchall())
@@ -352,12 +352,12 @@ def test_reads_see_rewritten_configs(user: Path, tmp_path: Path) -> None:
 def test_redirecting_alone_guards_nothing(
     user: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from _tunekit_agent import harm
+    from _tunekit_agent import file_guard
 
     (tmp_path / "rewritten.txt").write_text("rewritten")
     monkeypatch.setattr("builtins.open", builtins.open)  # put back when the test is over
     monkeypatch.setattr("io.open", io.open)
-    harm.redirect({str(user / "a.txt"): str(tmp_path / "rewritten.txt")})
+    file_guard.redirect({str(user / "a.txt"): str(tmp_path / "rewritten.txt")})
     assert (user / "a.txt").read_text() == "rewritten"
     assert (user / "b.txt").read_text() == "old b.txt"
     (user / "b.txt").write_text("changed")
@@ -365,8 +365,8 @@ def test_redirecting_alone_guards_nothing(
 
 
 def test_without_anything_to_redirect_open_is_left_alone() -> None:
-    from _tunekit_agent import harm
+    from _tunekit_agent import file_guard
 
     before = builtins.open, io.open
-    harm.redirect({})
+    file_guard.redirect({})
     assert (builtins.open, io.open) == before

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 import torch
-from _tunekit_agent.details import Details
-from _tunekit_agent.kernel_window import KernelWindow, of_events
+from _tunekit_agent.stages.kernel_window import KernelWindow, of_events
+from _tunekit_agent.stages.runner import StageRunner
+from build_loop import loop_of
 from build_records import unhurried
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,7 +31,7 @@ def traced_loop(stage: KernelWindow, asks: int) -> None:
 
 
 def test_operators_of_five_real_steps_are_counted():
-    stage = KernelWindow(torch, on_cuda=False)
+    stage = KernelWindow(loop_of())
     traced_loop(stage, asks=10)
     stage.leave()
     seen = KernelWindowSeen.model_validate(stage.facts())
@@ -48,7 +49,7 @@ def test_operators_of_five_real_steps_are_counted():
 
 @pytest.mark.parametrize("asks", [1, 3])
 def test_a_trace_that_is_cut_short_leaves_the_profiler_to_the_script(asks: int):
-    stage = KernelWindow(torch, on_cuda=False)
+    stage = KernelWindow(loop_of())
     traced_loop(stage, asks)
     stage.leave()
     assert stage.facts() is None
@@ -59,7 +60,7 @@ def test_a_trace_that_is_cut_short_leaves_the_profiler_to_the_script(asks: int):
 
 def test_beside_a_profiler_of_the_script_nothing_is_traced():
     moved: list[str] = []
-    details = Details([KernelWindow(torch, on_cuda=False)], window_s=1.0, moved=moved.append)
+    details = StageRunner([KernelWindow(loop_of())], window_s=1.0, moved=moved.append)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as own:
         details.asked(None)
         torch.ones(3) + 1
@@ -86,7 +87,7 @@ def epochs(stage: KernelWindow, batches: int, most: int = 6) -> int:
 
 
 def test_an_epoch_ends_within_no_trace():
-    stage = KernelWindow(torch, on_cuda=False)
+    stage = KernelWindow(loop_of())
     traced_loop(stage, asks=3)
     epochs(stage, batches=20)
     seen = KernelWindowSeen.model_validate(stage.facts())
@@ -96,7 +97,7 @@ def test_an_epoch_ends_within_no_trace():
 
 
 def test_short_epochs_are_traced_as_far_as_they_go():
-    stage = KernelWindow(torch, on_cuda=False)
+    stage = KernelWindow(loop_of())
     assert epochs(stage, batches=3) == 3
     seen = KernelWindowSeen.model_validate(stage.facts())
     calls = {kernel.name: kernel.calls for kernel in seen.kernels}
@@ -105,7 +106,7 @@ def test_short_epochs_are_traced_as_far_as_they_go():
 
 
 def test_a_turn_of_several_batches_counts_them_all():
-    stage = KernelWindow(torch, on_cuda=False, batches_per_turn=3)
+    stage = KernelWindow(loop_of(batches_per_turn=3))
     traced_loop(stage, asks=10)
     seen = KernelWindowSeen.model_validate(stage.facts())
     assert seen.batches == 6
@@ -113,10 +114,10 @@ def test_a_turn_of_several_batches_counts_them_all():
 
 
 def test_a_loop_that_reads_two_loaders_in_each_step_is_not_traced():
-    details = Details([KernelWindow(torch, on_cuda=False)], window_s=1.0, moved=lambda name: None)
+    details = StageRunner([KernelWindow(loop_of())], window_s=1.0, moved=lambda name: None)
     for _ in range(20):
         details.asked(None)
-        details.interrupted()
+        details.call("interrupted")
     assert details.is_over
     (fault,) = details.facts()["faults"]
     assert "another loader" in fault

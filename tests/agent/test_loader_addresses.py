@@ -5,8 +5,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from _tunekit_agent.loader_info import means
-from _tunekit_agent.loaders import LoaderWatch
+from _tunekit_agent.loader.info import means
+from _tunekit_agent.loader.watch import LoaderWatch
 from torch.utils.data import DataLoader, dataloader
 
 MODULES = {

@@ -7,8 +7,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from _tunekit_agent.loader_info import LoaderInfo
-from _tunekit_agent.loader_work import Slots, Tally, WorkWindow, bucket_of, quantile_s
+from _tunekit_agent.loader.info import LoaderInfo
+from _tunekit_agent.loader.work import Slots, Tally, WorkWindow, bucket_of, quantile_s
 
 from tunekit.records.attribution import LoaderWork
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from _tunekit_agent.knobs import matmul_precision, set_matmul_precision
+from _tunekit_agent.model.knobs import matmul_precision, set_matmul_precision
 
 MATMUL = torch.backends.cuda.matmul
 

@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from _tunekit_agent.steady import FINISHED
+from _tunekit_agent.measure.steady import FINISHED
 from build_records import unhurried
 from hypothesis import given
 from hypothesis import strategies as st

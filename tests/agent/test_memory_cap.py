@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from _tunekit_agent.memory_cap import MemoryCap
-from _tunekit_agent.roots import RootFinder
+from _tunekit_agent.model.roots import MemoryCap, RootFinder
 from torch import nn
 
 GIB = 1 << 30

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from _tunekit_agent.trace import op_costs
-from _tunekit_agent.trace.tracer import Tracer
+from _tunekit_agent.stages.trace import op_costs
+from _tunekit_agent.stages.trace.tracer import Tracer
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 

@@ -2,8 +2,9 @@
 
 import pytest
 import torch
-from _tunekit_agent.details import Details
-from _tunekit_agent.peaks import Peaks
+from _tunekit_agent.stages.peaks import Peaks
+from _tunekit_agent.stages.runner import StageRunner
+from build_loop import loop_of
 from simulated_cuda import SimulatedCuda, Torch
 
 from tunekit.records.details import PeaksSeen
@@ -19,7 +20,13 @@ class Training:
         self.weight = torch.nn.Parameter(torch.zeros(10))
         self.loss = torch.zeros(1)
         parameters = [self.weight, self.weight]
-        self.stage = Peaks(Torch(self.cuda), "cuda:1", lambda: parameters, lambda: self.loss)
+        loop = loop_of(
+            torch=Torch(self.cuda),
+            device="cuda:1",
+            parameters=lambda: parameters,
+            last_loss=lambda: self.loss,
+        )
+        self.stage = Peaks(loop)
 
     def batch(self, activations: int, in_step: int, steps: int = 1) -> None:
         self.stage.asked(None)
@@ -115,12 +122,12 @@ def test_a_step_within_a_step_is_one():
 
 def test_a_closure_is_told_for_its_passes_are_within_the_step():
     training = Training()
-    details = Details([training.stage], 1.0, lambda name: None)
+    details = StageRunner([training.stage], 1.0, lambda name: None)
     details.asked(None)
     training.loss = torch.ones(1)
-    details.step_began()
+    details.call("step_began")
     training.loss = torch.ones(1)
-    details.step_ended()
+    details.call("step_ended")
     details.asked(None)
     (fault,) = details.facts()["faults"]
     assert "closure" in fault
@@ -152,7 +159,7 @@ def test_a_batch_that_does_not_end_says_nothing(batches: int):
 
 
 def test_a_cpu_has_no_device_memory():
-    stage = Peaks(torch, None, list)
+    stage = Peaks(loop_of())
     stage.asked(None)
     assert stage.is_over
     assert stage.facts() is None

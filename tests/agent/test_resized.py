@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from _tunekit_agent.details import Missing
-from _tunekit_agent.resized import resized
+from _tunekit_agent.stages.replay import resized
+from _tunekit_agent.stages.runner import Missing
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.utils.rnn import pack_sequence

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from _tunekit_agent.roots import RootFinder
+from _tunekit_agent.model.roots import RootFinder
 
 
 @pytest.fixture

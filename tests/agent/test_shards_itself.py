@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch.utils.data
-from _tunekit_agent.facts import shards_itself
+from _tunekit_agent.loader.info import shards_itself
 from torch.utils.data import IterableDataset, get_worker_info
 
 

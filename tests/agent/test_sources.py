@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from _tunekit_agent.sources import Source
+from _tunekit_agent.loader.source import Source
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore:This DataLoader will create")]

@@ -1,9 +1,9 @@
 """The window and the boundary, proved on loops whose clock, workers and device are simulated."""
 
 import pytest
-from _tunekit_agent import steady
-from _tunekit_agent.beginnings import Settling
-from _tunekit_agent.steady import FINISHED, WARMING, LoopClock, Tally, ramp_batches
+from _tunekit_agent.measure import steady
+from _tunekit_agent.measure.startup import CompileSettling
+from _tunekit_agent.measure.steady import FINISHED, WARMING, LoopClock, Tally, ramp_batches
 from build_records import unhurried
 from hypothesis import given
 from hypothesis import strategies as st
@@ -88,7 +88,7 @@ def test_a_recompile_within_the_window_is_booked_once_and_no_steady_time(at: int
 
 
 def test_where_only_steps_can_be_seen_each_counts_for_its_batches() -> None:
-    settling, seconds = Settling(), [0.0]
+    settling, seconds = CompileSettling(), [0.0]
     clock = LoopClock(lambda: seconds[0], lambda: None, 5.0, 0.05, ramp=1, group=1, can_force_boundary=False)
     for step in range(200):
         is_captured = step in (3, 9)

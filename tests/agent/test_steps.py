@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from _tunekit_agent.apply import StepCounter
-from _tunekit_agent.steps import StepWatch
+from _tunekit_agent.model.steps import StepWatch
 
 OPTIMIZERS = importlib.import_module("torch.optim.optimizer")
 

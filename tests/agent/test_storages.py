@@ -1,7 +1,7 @@
 """Storages are counted once, on the device that is asked for."""
 
 import torch
-from _tunekit_agent.storages import Storages, data_bytes, is_tensor
+from _tunekit_agent.loader.storages import Storages, data_bytes, is_tensor
 
 
 def test_a_storage_counts_once_and_as_a_whole() -> None:

@@ -9,8 +9,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from _tunekit_agent.details import Details
-from _tunekit_agent.sync_points import SyncPoints
+from _tunekit_agent.stages.runner import StageRunner
+from _tunekit_agent.stages.sync_points import SyncPoints
+from build_loop import loop_of
 
 from tunekit.records.details import SyncPoint
 
@@ -42,8 +43,13 @@ def torch_at(folder: str, cuda: Cuda) -> Any:
     return SimpleNamespace(cuda=cuda, __file__=f"{folder}/__init__.py")
 
 
+def seen_by(torch: Any, on_cuda: bool = True, **known: Any) -> Any:
+    device_type = "cuda" if on_cuda else "cpu"
+    return loop_of(torch=torch, device_type=device_type, working_dir=str(HERE.parent), **known)
+
+
 def stage_of(cuda: Cuda, torch_folder: str = "/nowhere/torch", on_cuda: bool = True) -> SyncPoints:
-    return SyncPoints(torch_at(torch_folder, cuda), on_cuda, str(HERE.parent))
+    return SyncPoints(seen_by(torch_at(torch_folder, cuda), on_cuda))
 
 
 def test_each_place_is_counted_per_batch():
@@ -143,14 +149,14 @@ def test_a_handler_that_the_script_sets_meanwhile_stays():
 @pytest.mark.parametrize("recorded", [True, False])
 def test_a_script_that_catches_warnings_while_it_trains_is_told_so(recorded: bool):
     cuda = Cuda()
-    details = Details([stage_of(cuda)], 1.0, lambda name: None)
+    details = StageRunner([stage_of(cuda)], 1.0, lambda name: None)
     for _ in range(6):
         details.asked(None)
         with warnings.catch_warnings(record=recorded):
             warnings.simplefilter("ignore")
             cuda.wait()
-            details.step_began()
-            details.step_ended()
+            details.call("step_began")
+            details.call("step_ended")
     assert cuda.mode == 0
     facts = details.facts()
     assert "syncs" not in facts
@@ -159,7 +165,7 @@ def test_a_script_that_catches_warnings_while_it_trains_is_told_so(recorded: boo
 
 def test_a_block_that_ends_while_it_is_looked_takes_the_warnings_away():
     cuda = Cuda()
-    details = Details([stage_of(cuda)], 1.0, lambda name: None)
+    details = StageRunner([stage_of(cuda)], 1.0, lambda name: None)
     with warnings.catch_warnings():
         details.asked(None)
         cuda.wait()
@@ -188,7 +194,7 @@ def test_what_waits_in_a_validation_or_at_an_epochs_end_is_of_no_batch():
 
 def test_a_turn_of_several_batches_counts_them_all():
     cuda = Cuda()
-    stage = SyncPoints(torch_at("/nowhere/torch", cuda), True, str(HERE.parent), batches_per_turn=4)
+    stage = SyncPoints(seen_by(torch_at("/nowhere/torch", cuda), batches_per_turn=4))
     stage.asked(None)
     cuda.wait()
     stage.asked(None)

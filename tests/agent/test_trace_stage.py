@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 import torch
-from _tunekit_agent.details import Details
-from _tunekit_agent.loaders import Replay
-from _tunekit_agent.trace import cuda_ways, stage
-from _tunekit_agent.trace.dry import DrySteps
-from _tunekit_agent.trace.one_trace import OneTrace
-from _tunekit_agent.trace.stage import LoopTrace
+from _tunekit_agent.loader.source import Replay
+from _tunekit_agent.stages.runner import StageRunner
+from _tunekit_agent.stages.trace import cuda_memory, stage
+from _tunekit_agent.stages.trace.dry import DrySteps
+from _tunekit_agent.stages.trace.stage import LoopTrace
+from _tunekit_agent.stages.trace.step_trace import TracedSteps
+from build_loop import loop_of
 from real_trials import ZOO
 from torch import nn
 from torch.utils._python_dispatch import _get_current_dispatch_mode
@@ -31,7 +32,7 @@ WIDTH = 16
 @pytest.fixture(autouse=True)
 def _torch_keeps_its_ways(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave torch's kernels to the other tests of this process; theirs are tested in one of their own."""
-    monkeypatch.setattr(cuda_ways, "take", lambda torch: None)
+    monkeypatch.setattr(cuda_memory, "take", lambda torch: None)
 
 
 class ScriptedLoader:
@@ -56,24 +57,20 @@ class Loop:
         self.model = model or nn.Sequential(nn.Linear(WIDTH, 32), nn.ReLU(), nn.Linear(32, 1))
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.9)
         self.per_step = known.pop("batches_per_step", 1)
-        at_hand = SimpleNamespace(
-            device_type=known.pop("device_type", "cpu"),
+        loop = loop_of(
+            trial_folder=str(folder),
             batches_per_step=self.per_step,
-            batches_per_turn=known.pop("batches_per_turn", 1),
-            loaderless_samples=known.pop("loaderless_samples", 1),
-            ranks=SimpleNamespace(world_size=known.pop("world_size", 1)),
-            has_own_autocast=known.pop("has_own_autocast", False),
-            roots_cover_step=known.pop("roots_cover_step", True),
             dry=known.pop("dry", DrySteps(torch, lambda: False)),
             modules=lambda: [self.model],
             parameters=lambda: list(self.model.parameters()),
             buffers=lambda: list(self.model.buffers()),
             optimizers=lambda: [self.optimizer],
+            **known,
         )
-        self.stage = LoopTrace(known.pop("torch", torch), at_hand, str(folder))  # type: ignore[arg-type]
+        self.stage = LoopTrace(loop)
         self.told: list[dict[str, Any]] = []
         self.now = 100.0
-        self.details = Details([self.stage], 1.0, lambda name: None, lambda: self.now, passed=self.tell)
+        self.details = StageRunner([self.stage], 1.0, lambda name: None, lambda: self.now, passed=self.tell)
         self.given: list[int] = []
         self.dtypes: list[torch.dtype] = []
         self.turns = 0
@@ -90,9 +87,9 @@ class Loop:
             self.step()
 
     def step(self) -> None:
-        self.details.step_began()
+        self.details.call("step_began")
         self.optimizer.step()
-        self.details.step_ended()
+        self.details.call("step_ended")
         self.optimizer.zero_grad()
 
     def run(self, train: Callable[[Any], None] | None = None, source: Any = "loader") -> TraceSeen:
@@ -252,7 +249,7 @@ def test_a_step_with_a_validation_in_it_is_traced_anew(tmp_path: Path) -> None:
     def train(batch: Any) -> None:
         loop.train(batch)
         if len(loop.given) in (3, 9):
-            loop.details.interrupted()
+            loop.details.call("interrupted")
             loop.model(torch.zeros(100, WIDTH)).exp().exp()
 
     seen = loop.run(train)
@@ -327,9 +324,9 @@ def test_a_forward_within_the_step_or_on_detached_parameters_is_traced(tmp_path:
             loss.backward()
             return float(loss.detach())
 
-        loop.details.step_began()
+        loop.details.call("step_began")
         loop.optimizer.step(closure)
-        loop.details.step_ended()
+        loop.details.call("step_ended")
 
     def functional(batch: Any) -> None:
         def loss_of(parameters: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -353,7 +350,7 @@ def never_steps(loop: Loop, batch: Any) -> None:
 
 def reads_another(loop: Loop, batch: Any) -> None:
     loop.train(batch)
-    loop.details.interrupted()
+    loop.details.call("interrupted")
 
 
 def leaves_batches(loop: Loop, batch: Any) -> None:
@@ -387,7 +384,7 @@ def test_a_loop_without_steps_to_trace_says_why(
 def test_a_loop_that_makes_its_batches_itself_is_traced_at_its_own_size(
     tmp_path: Path, per_step: int
 ) -> None:
-    known = {"loaderless_samples": 6, "batches_per_step": per_step, "batches_per_turn": per_step}
+    known = {"own_batch_samples": 6, "batches_per_step": per_step, "batches_per_turn": per_step}
     loop = Loop(tmp_path, **known)
     for _ in range(100):
         for _ in range(per_step):
@@ -443,7 +440,7 @@ def test_a_loop_that_can_not_be_traced_says_why(
 
 
 def test_a_loop_without_a_loader_is_traced_at_its_own_size(tmp_path: Path) -> None:
-    loop = Loop(tmp_path, loaderless_samples=6)
+    loop = Loop(tmp_path, own_batch_samples=6)
     for _ in range(100):
         loop.train({"rows": torch.randn(6, WIDTH)})
         assert loop.details.asked(None) is None
@@ -460,7 +457,7 @@ def test_a_loop_without_a_loader_is_traced_at_its_own_size(tmp_path: Path) -> No
 def test_compiled_steps_are_traced_as_they_were_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("_tunekit_agent.knobs.graphs_captured", lambda: 1)
+    monkeypatch.setattr("_tunekit_agent.model.knobs.graphs_captured", lambda: 1)
     assert "without torch.compile" in Loop(tmp_path).run().doubts[0]
 
 
@@ -494,19 +491,19 @@ def test_a_fault_within_a_step_keeps_what_was_traced_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     loop = Loop(tmp_path)
-    original = getattr(OneTrace, method)
+    original = getattr(TracedSteps, method)
 
-    def faulty(one: OneTrace) -> None:
+    def faulty(one: TracedSteps) -> None:
         original(one)
         if one.precision is not None:
             raise ValueError(f"broken {method}")
 
-    monkeypatch.setattr(OneTrace, method, faulty)
+    monkeypatch.setattr(TracedSteps, method, faulty)
 
     def train(batch: Any) -> None:
         loop.train(batch)
         if method == "interrupted" and len(loop.given) == 16:
-            loop.details.interrupted()
+            loop.details.call("interrupted")
 
     seen = loop.run(train)
     assert [one.file for one in seen.steps] == ["trace-own-2.json", "trace-own-4.json"]

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from _tunekit_agent.trace.alike import Alike
-from _tunekit_agent.trace.tracer import PURPOSES, Tracer
+from _tunekit_agent.stages.trace.matching import MatchingTraces
+from _tunekit_agent.stages.trace.tracer import PURPOSES, Tracer
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -316,7 +316,7 @@ def step(size: int, logs: bool = False, width: int = 16) -> dict[str, Any]:
 
 
 def test_two_sizes_are_traced_once_where_they_are_alike() -> None:
-    alike = Alike((2, 4))
+    alike = MatchingTraces((2, 4))
     assert alike.next_size == 2
     alike.add(step(2))
     assert alike.next_size == 4
@@ -327,7 +327,7 @@ def test_two_sizes_are_traced_once_where_they_are_alike() -> None:
 
 
 def test_a_step_that_does_more_is_traced_anew() -> None:
-    alike = Alike((2, 4))
+    alike = MatchingTraces((2, 4))
     alike.add(step(2, logs=True))
     alike.add(step(4))
     assert not alike.are_found
@@ -338,7 +338,7 @@ def test_a_step_that_does_more_is_traced_anew() -> None:
 
 
 def test_steps_that_always_differ_end_with_the_latest() -> None:
-    alike, count = Alike((2, 4)), 0
+    alike, count = MatchingTraces((2, 4)), 0
     while (size := alike.next_size) is not None:
         alike.add(step(size, logs=size == 2))
         count += 1
@@ -348,7 +348,7 @@ def test_steps_that_always_differ_end_with_the_latest() -> None:
 
 
 def test_frees_that_follow_one_another_have_no_order() -> None:
-    alike = Alike((2, 4))
+    alike = MatchingTraces((2, 4))
     common = {"purposes": [5, 5], "ops": []}
     alike.add({"batch_size": 2, "blocks": [0, 1, 0, 1], "sizes": [8, 8, -1, -1], **common})
     alike.add({"batch_size": 4, "blocks": [0, 1, 1, 0], "sizes": [16, 16, -1, -1], **common})

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 from tunekit.agent import SITE_FOLDER
 
 sys.path.insert(0, str(SITE_FOLDER))
-from _tunekit_agent import facts
+from _tunekit_agent.measure import errors
 
 EXPANDABLE = dict.fromkeys(("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"), "expandable_segments:True")
 CASES = {}
@@ -177,7 +177,7 @@ def run(name):
     try:
         function()
     except BaseException as error:
-        told = facts.of_error(error)
+        told = errors.of_error(error)
     sys.stdout.write(json.dumps({"case": name, "error": told}) + "\n")
     sys.stdout.flush()
 

@@ -11,15 +11,15 @@ from tunekit.agent import SITE_FOLDER
 SCRIPT = """
 import importlib, json, sys
 import torch
-from _tunekit_agent import facts
-from _tunekit_agent.steps import StepWatch
+from _tunekit_agent.measure import device, errors
+from _tunekit_agent.model.steps import StepWatch
 
 class Seen:
     is_here, ended = True, 0
     def step_began(self, now): pass
     def stepped(self, optimizer, now):
         Seen.ended += 1
-        facts.synchronize()
+        device.synchronize()
     def saw_gradients(self, losses): pass
 
 watch = StepWatch(Seen(), Seen(), Seen())

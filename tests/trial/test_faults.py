@@ -14,9 +14,9 @@ from typing import Any
 import _tunekit_agent
 import pytest
 from _tunekit_agent import events as agent_events
-from _tunekit_agent import facts
 from _tunekit_agent.events import EventLog
 from _tunekit_agent.events import Pulse as AgentPulse
+from _tunekit_agent.measure import errors
 from _tunekit_agent.process import Owner
 from test_outcome import ended, failed
 from test_watch import Watched, done
@@ -167,7 +167,7 @@ def test_an_exception_that_cannot_be_shown_is_told_by_its_type() -> None:
         def __str__(self) -> str:
             raise KeyError
 
-    told = facts.of_error(Odd())
+    told = errors.of_error(Odd())
     assert told is not None
     assert told["message"] == "<Odd whose str() failed>"
 

@@ -669,7 +669,12 @@ def exited(steps: int = 5, batches: int = 6, gradients: int = 0) -> ExitEvent:
             "num_workers=0",
         ),
         (ended_with_its_workers(), OutcomeKind.SCRIPT_ERROR, "", ""),
-        (raised("_tunekit_agent.harm.HarmDenied", *DENIED), OutcomeKind.HARM_DENIED, "", "tunekit run"),
+        (
+            raised("_tunekit_agent.file_guard.overlay.HarmDenied", *DENIED),
+            OutcomeKind.HARM_DENIED,
+            "",
+            "tunekit run",
+        ),
         (raised(*DENIED), OutcomeKind.SCRIPT_ERROR, "", ""),
     ],
 )

@@ -10,15 +10,15 @@ import contextlib
 import sys
 from typing import Any, Callable
 
-from . import harm, hooks, knobs
-from .loader_info import LoaderInfo
-from .loaders import LoaderWatch
+from . import file_guard, hooks
+from .loader.info import LoaderInfo
+from .loader.watch import LoaderWatch
+from .model import knobs
+from .model.roots import RootFinder
+from .model.steps import KeptHooks, keep_from_dynamo
 from .originals import time
-from .process import Owner
-from .ranks import Ranks
+from .process import Owner, Ranks
 from .request import Request
-from .roots import RootFinder
-from .steps import KeptHooks, keep_from_dynamo
 
 _WINDOW_S = 60.0
 """Seconds over which the real rate is taken."""
@@ -195,6 +195,6 @@ class Applier:
 
 def install(request: Request, log: Any, owner: Owner) -> None:
     """Hang the knobs into torch's modules as the script imports them."""
-    harm.redirect(request.redirected)
+    file_guard.redirect(request.redirected)
     applier = Applier(request, log, owner)
     hooks.hook_torch(applier, applier.install_optimizer)

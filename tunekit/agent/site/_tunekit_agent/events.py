@@ -1,4 +1,4 @@
-"""Append-only JSON lines, one file per process that loads the agent, and its pulse."""
+"""What the parent hears: JSON lines, a file for each process; its pulse; the progress of the loop."""
 
 from __future__ import annotations
 
@@ -6,12 +6,19 @@ import errno
 import mmap
 import resource
 import struct
+import sys
 import threading
+from typing import Any
 
+from .measure import device
+from .model import knobs
 from .originals import as_json, os, time
-from .process import Owner
+from .process import Owner, Ranks
 
 TRAINING, FETCHING = 0, 1
+_PROGRESS_EVERY_S = 0.5
+_EARLY_PROGRESS = 32
+"""Batches and steps that are each reported: a script that stops early should be known to the batch."""
 _PULSE = struct.Struct("<3Q")
 _MOST_FAULT_BYTES = 500
 
@@ -137,3 +144,34 @@ def _limit_reached(error: OSError) -> str:
     name = "RLIMIT_FSIZE" if error.errno == errno.EFBIG else "RLIMIT_NOFILE"
     unit = "bytes" if error.errno == errno.EFBIG else "files"
     return f" ({name} of {resource.getrlimit(getattr(resource, name))[0]} {unit})"
+
+
+class Progress:
+    """Counts batches and steps, and reports them: at every turn in the pulse, now and then in an event.
+
+    Attributes:
+        batches: of the loop so far.
+        steps: of its optimizers so far.
+    """
+
+    def __init__(self, log: Any) -> None:
+        self._log = log
+        self._reported_at = 0.0
+        self.batches = self.steps = 0
+
+    def pulse(self, doing: int) -> None:
+        """Report what the loop does now: FETCHING or TRAINING."""
+        self._log.pulse.tell(doing, self.batches, self.steps)
+
+    def report(self, phase: str, ranks: Ranks) -> None:
+        """Report the phase, unless that was done a moment ago; other ranks report their memory."""
+        now = time.perf_counter()
+        if now - self._reported_at < _PROGRESS_EVERY_S and self.batches + self.steps > _EARLY_PROGRESS:
+            return
+        self._reported_at = now
+        if ranks.rank == 0:
+            graphs = knobs.graphs_captured()
+            self._log.emit("progress", phase=phase, batches=self.batches, steps=self.steps, graphs=graphs)
+            return
+        memory = device.memory_facts() if "torch" in sys.modules else {}
+        self._log.emit("rank", rank=ranks.rank, world_size=ranks.world_size, **memory)

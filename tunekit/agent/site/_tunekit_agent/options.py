@@ -15,7 +15,7 @@ from typing import Any, Callable, Iterable, Iterator
 from . import imports
 
 _MOST_OPTIONS = 64
-_MOST_TOLD = 16
+_MOST_REPORTS = 16
 _MOST_CHOICES = 16
 _MOST_LEAVES = 5000
 _LONGEST_TEXT = 80
@@ -43,68 +43,42 @@ class OptionWatch:
         self._names = frozenset(names)
         self._log = log
         self._seen: dict = {}
-        self._told = 0
+        self._reported = 0
         self._typed: list = []  # OmegaConf's configs of what was typed, kept so that no other gets their id
 
     def install(self) -> None:
         """Hang into each parser as the script imports it."""
-        for name, hang in (
-            ("argparse", self._hang_in_argparse),
-            ("jsonargparse._core", self._hang_in_jsonargparse),
-            ("jsonargparse.core", self._hang_in_jsonargparse),
-            ("click.core", self._hang_in_click),
-            ("typer._click.core", self._hang_in_click),
-            ("absl.flags._flagvalues", self._hang_in_absl),
+        for module, kind, method, read in _PARSERS:
+            imports.when_imported(
+                module, functools.partial(_quietly, self._hang_in_method, kind, method, read)
+            )
+        for module, hang in (
             ("fire.core", self._hang_in_fire),
             ("hydra._internal.hydra", self._hang_in_hydra),
             ("hydra._internal.core_plugins.basic_launcher", self._hang_in_hydra),
             ("omegaconf.omegaconf", self._hang_in_omegaconf),
-            ("yacs.config", self._hang_in_yacs),
         ):
-            imports.when_imported(name, functools.partial(_quietly, hang))
+            imports.when_imported(module, functools.partial(_quietly, hang))
 
-    def _look(self, reader: Callable, *parsed: Any) -> None:
-        """Read what a parser parsed, and tell what is new."""
-        _quietly(self._take, reader, *parsed)
+    def _look(self, read: Callable, *parsed: Any, **more: Any) -> None:
+        """Read what a parser parsed, and report what is new."""
+        _quietly(self._take, read, *parsed, **more)
 
-    def _take(self, reader: Callable, *parsed: Any) -> None:
+    def _take(self, read: Callable, *parsed: Any, **more: Any) -> None:
         before = dict(self._seen)
-        for option in reader(*parsed):
+        for option in read(*parsed, **more):
             longs = [flag for flag in option["flags"] if flag.startswith("--")]
             names = [option["name"], *(longs or option["flags"])]
             key = (option["form"], *option["flags"], *option["off"])
             is_known = key in self._seen or len(self._seen) < _MOST_OPTIONS
             if is_known and not self._names.isdisjoint(map(plain_name, names)):
                 self._seen[key] = option
-        if self._seen != before and self._told < _MOST_TOLD:
-            self._told += 1
+        if self._seen != before and self._reported < _MOST_REPORTS:
+            self._reported += 1
             self._log.emit("options", pid=os.getpid(), options=list(self._seen.values()))
 
-    # --- where each parser is looked at -----------------------------------------------------
-
-    def _hang_in_argparse(self, module: Any) -> None:
-        after(module.ArgumentParser, "parse_known_args", self._parsed_by_argparse)
-
-    def _parsed_by_argparse(self, result: Any, parser: Any, *_: Any, **__: Any) -> None:
-        self._look(_of_argparse, parser, result[0])
-
-    def _hang_in_jsonargparse(self, module: Any) -> None:
-        after(module.ArgumentParser, "parse_args", self._parsed_by_jsonargparse)
-
-    def _parsed_by_jsonargparse(self, result: Any, parser: Any, *_: Any, **__: Any) -> None:
-        self._look(_of_jsonargparse, parser, result)
-
-    def _hang_in_click(self, module: Any) -> None:
-        after(module.Command, "parse_args", self._parsed_by_click)
-
-    def _parsed_by_click(self, result: Any, command: Any, context: Any, *_: Any, **__: Any) -> None:
-        self._look(_of_click, command, context)
-
-    def _hang_in_absl(self, module: Any) -> None:
-        after(module.FlagValues, "__call__", self._parsed_by_absl)
-
-    def _parsed_by_absl(self, result: Any, flags: Any, *_: Any, **__: Any) -> None:
-        self._look(_of_absl, flags)
+    def _hang_in_method(self, kind: str, method: str, read: Callable, module: Any) -> None:
+        after(getattr(module, kind), method, functools.partial(self._look, read))
 
     def _hang_in_fire(self, module: Any) -> None:
         original = module._MakeParseFn
@@ -141,18 +115,12 @@ class OptionWatch:
         after(module.OmegaConf, "merge", self._merged_by_omegaconf)
 
     def _typed_for_omegaconf(self, result: Any, *_: Any, **__: Any) -> None:
-        if len(self._typed) < _MOST_TOLD:
+        if len(self._typed) < _MOST_REPORTS:
             self._typed.append(result)
 
     def _merged_by_omegaconf(self, result: Any, *configs: Any, **__: Any) -> None:
         if any(config is typed for config in configs for typed in self._typed):
             self._look(_of_omegaconf, result)
-
-    def _hang_in_yacs(self, module: Any) -> None:
-        after(module.CfgNode, "merge_from_list", self._merged_by_yacs)
-
-    def _merged_by_yacs(self, result: Any, config: Any, *_: Any, **__: Any) -> None:
-        self._look(_of_yacs, config)
 
 
 def after(owner: Any, name: str, look: Callable) -> None:
@@ -170,10 +138,10 @@ def after(owner: Any, name: str, look: Callable) -> None:
     setattr(owner, name, staticmethod(method) if is_static else method)
 
 
-def _quietly(function: Callable, *arguments: Any) -> None:
+def _quietly(function: Callable, *arguments: Any, **more: Any) -> None:
     """Call a function; a version of a parser that it does not know leaves the options unknown."""
     try:
-        function(*arguments)
+        function(*arguments, **more)
     except Exception:
         return
 
@@ -212,7 +180,8 @@ def _scalar(value: Any) -> Any:
     return None
 
 
-def _of_argparse(parser: Any, namespace: Any) -> Iterator[dict]:
+def _of_argparse(result: Any, parser: Any, *_: Any, **__: Any) -> Iterator[dict]:
+    namespace = result[0]
     for action in parser._actions:
         if not action.option_strings or not isinstance(action.dest, str):
             continue
@@ -235,7 +204,7 @@ def _of_argparse(parser: Any, namespace: Any) -> Iterator[dict]:
         yield _option(action.dest, form, value, flags, off, action.choices)
 
 
-def _of_jsonargparse(parser: Any, config: Any) -> Iterator[dict]:
+def _of_jsonargparse(config: Any, parser: Any, *_: Any, **__: Any) -> Iterator[dict]:
     """A class's own parameters have no action: what was parsed is the list of what may be typed."""
     command, actions = config.get("subcommand"), list(parser._actions)
     for action in parser._actions:
@@ -249,7 +218,7 @@ def _of_jsonargparse(parser: Any, config: Any) -> Iterator[dict]:
             yield _option(name, FLAG, value, [f"--{name}"], choices=choices.get(name, ()))
 
 
-def _of_click(command: Any, context: Any) -> Iterator[dict]:
+def _of_click(result: Any, command: Any, context: Any, *_: Any, **__: Any) -> Iterator[dict]:
     for param in command.get_params(context):
         if getattr(param, "param_type_name", "") != "option" or getattr(param, "count", False):
             continue
@@ -262,7 +231,7 @@ def _of_click(command: Any, context: Any) -> Iterator[dict]:
         yield _option(param.name, form, value, param.opts, param.secondary_opts, choices)
 
 
-def _of_absl(flags: Any) -> Iterator[dict]:
+def _of_absl(result: Any, flags: Any, *_: Any, **__: Any) -> Iterator[dict]:
     for name in list(flags):
         flag = flags[name]
         if flag.name != name:
@@ -296,7 +265,7 @@ def _of_omegaconf(config: Any) -> Iterator[dict]:
             yield _option(key, KEY, value, [key])
 
 
-def _of_yacs(config: Any) -> Iterator[dict]:
+def _of_yacs(result: Any, config: Any, *_: Any, **__: Any) -> Iterator[dict]:
     return (_option(key, PAIR, value, [key]) for key, value in _leaves(config))
 
 
@@ -312,3 +281,15 @@ def _leaves(tree: Any) -> Iterator[tuple]:
                     waiting.append((f"{prefix}{key}.", value, depth + 1))
             else:
                 yield f"{prefix}{key}", value
+
+
+_PARSERS = (
+    ("argparse", "ArgumentParser", "parse_known_args", _of_argparse),
+    ("jsonargparse._core", "ArgumentParser", "parse_args", _of_jsonargparse),
+    ("jsonargparse.core", "ArgumentParser", "parse_args", _of_jsonargparse),
+    ("click.core", "Command", "parse_args", _of_click),
+    ("typer._click.core", "Command", "parse_args", _of_click),
+    ("absl.flags._flagvalues", "FlagValues", "__call__", _of_absl),
+    ("yacs.config", "CfgNode", "merge_from_list", _of_yacs),
+)
+"""Module, class and method that parses; and what reads the options of its result and arguments."""

@@ -1,6 +1,9 @@
-"""Which process speaks: the one that loaded the agent, or a forked rank of a distributed job."""
+"""Which process speaks, and which rank of a distributed job it is."""
 
 from __future__ import annotations
+
+import functools
+from typing import Any, Callable
 
 from .originals import os
 
@@ -34,3 +37,52 @@ def image() -> int:
             return int(stream.read().rpartition(")")[2].split()[_STACK_START])
     except (OSError, ValueError, IndexError):
         return 0
+
+
+class Ranks:
+    """Rank and world size: from the launcher's environment, then from the process group itself.
+
+    Args:
+        owner: becomes this process when a forked child joins a process group.
+        changed: called when the process group told another rank than the environment had.
+
+    Attributes:
+        rank: of this process; 0 outside distributed jobs.
+        world_size: processes that train together.
+    """
+
+    def __init__(self, owner: Owner, changed: Callable[[], None]) -> None:
+        self._owner = owner
+        self._changed = changed
+        self.rank = _number("RANK", 0)
+        self.world_size = max(1, _number("WORLD_SIZE", 1))
+
+    def install(self, module: Any) -> None:
+        """Wrap `init_process_group` in `torch.distributed.distributed_c10d`."""
+        original = getattr(module, "init_process_group", None)
+        if original is None:  # torch was built without distributed
+            return
+
+        @functools.wraps(original)
+        def init_process_group(*args, **kwargs):
+            result = original(*args, **kwargs)
+            self._joined(module)
+            return result
+
+        module.init_process_group = init_process_group
+
+    def _joined(self, module: Any) -> None:
+        try:
+            self.rank, self.world_size = module.get_rank(), module.get_world_size()
+        except Exception:
+            return  # a group that this process is no member of
+        if not self._owner.is_here:
+            self._owner.adopt()
+        self._changed()
+
+
+def _number(variable: str, otherwise: int) -> int:
+    try:
+        return int(os.environ[variable])
+    except (KeyError, ValueError):
+        return otherwise

@@ -1,0 +1,80 @@
+"""Each loop batch's time is split by what the host did in it."""
+
+import pytest
+from _tunekit_agent.measure.host_times import HostTimes
+from _tunekit_agent.measure.steady import LoopClock
+from hypothesis import given
+from hypothesis import strategies as st
+
+times = st.floats(0.0, 10.0)
+
+
+def test_a_batch_is_wait_then_step_then_the_rest() -> None:
+    split = HostTimes()
+    split.fetched(wait_s=2.0, cpu_s=0.5)
+    split.step_began(10.0)
+    split.step_ended(11.5)
+    assert split.asked(12.0) == pytest.approx((2.0, 0.5, 1.5, 0.5))
+
+
+def test_a_batch_without_a_step_has_no_rest() -> None:
+    split = HostTimes()
+    split.fetched(wait_s=2.0, cpu_s=0.0)
+    assert split.asked(12.0) == (2.0, 0.0, 0.0, 0.0)
+
+
+def test_what_lies_between_two_optimizers_is_not_the_rest() -> None:
+    split = HostTimes()
+    split.step_began(1.0)
+    split.step_ended(2.0)
+    split.step_began(5.0)
+    split.step_ended(6.0)
+    assert split.asked(6.5) == pytest.approx((0.0, 0.0, 2.0, 0.5))
+
+
+def test_a_step_within_a_step_counts_once() -> None:
+    split = HostTimes()
+    split.step_began(1.0)
+    split.step_began(1.5)
+    split.step_ended(2.0)
+    split.step_ended(3.0)
+    assert split.asked(3.0) == pytest.approx((0.0, 0.0, 2.0, 0.0))
+
+
+def test_a_step_that_a_scaler_skipped_ends_what_was_computed() -> None:
+    split = HostTimes()
+    split.step_ended(3.0)
+    assert split.asked(4.0) == pytest.approx((0.0, 0.0, 0.0, 1.0))
+
+
+def test_each_batch_begins_anew() -> None:
+    split = HostTimes()
+    split.fetched(1.0, 1.0)
+    split.step_began(1.0)
+    split.step_ended(2.0)
+    split.asked(3.0)
+    assert split.asked(9.0) == (0.0, 0.0, 0.0, 0.0)
+
+
+@given(st.lists(st.tuples(times, times, times, times), min_size=12, max_size=40))
+def test_the_parts_add_up_to_the_steady_time(batches: list[tuple[float, float, float, float]]) -> None:
+    now = [0.0]
+    clock = LoopClock(lambda: now[0], lambda: None, 1e9, 0.0, 1, 1, can_force_boundary=False)
+    clock.epoch_started(0.0)
+    split = HostTimes()
+    clock.tick(0, split.asked(now[0]), False, lambda: True)
+    for wait_s, compute_s, step_s, other_s in batches:
+        now[0] += wait_s
+        split.fetched(wait_s, 0.0)
+        now[0] += compute_s
+        split.step_began(now[0])
+        now[0] += step_s
+        split.step_ended(now[0])
+        now[0] += other_s
+        clock.tick(1, split.asked(now[0]), False, lambda: True)
+    parts = clock.parts()
+    counted = batches[1:]
+    for place, name in enumerate(("data_wait_s", "compute_s", "optimizer_s", "other_s")):
+        assert parts[name] == pytest.approx(sum(batch[place] for batch in counted), abs=1e-6)
+    total_s = sum(value for name, value in parts.items() if name != "fetch_cpu_s")
+    assert total_s == pytest.approx(clock.steady_time_s, abs=1e-6)

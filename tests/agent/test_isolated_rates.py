@@ -1,0 +1,229 @@
+"""Either half of the loop alone, proved on a scripted clock and a scripted loader."""
+
+from typing import Any
+
+import pytest
+import torch
+from _tunekit_agent.loader.source import Replay
+from _tunekit_agent.stages.isolated_rates import IsolatedRates, LoaderAlone
+from _tunekit_agent.stages.replay import TrainingTimer
+from _tunekit_agent.stages.runner import StageRunner
+from build_loop import loop_of
+
+
+class ScriptedSource:
+    """A loader of known times on a clock of its own; an epoch's last batch has two samples, the others four.
+
+    Args:
+        workers: that make batches side by side, batch_s for each.
+        prefetch: batches that each has ready at the start.
+        epoch_batches: per epoch; None for no end.
+        restart_s: what a new epoch costs.
+        epochs: how many there are.
+    """
+
+    def __init__(
+        self,
+        workers: int,
+        batch_s: float,
+        prefetch: int = 2,
+        epoch_batches: int | None = None,
+        restart_s: float = 5.0,
+        epochs: int = 1000,
+    ) -> None:
+        self.now = 100.0
+        self.info = self
+        self.work = None
+        self.facts = {
+            "num_workers": workers,
+            "prefetch_factor": prefetch if workers else None,
+            "batch_size": 4,
+        }
+        self.restarts = 0
+        self.has_all_made = True
+        self._workers, self._batch_s = workers, batch_s
+        self._ready = workers * prefetch
+        self._epoch_batches, self._restart_s, self._epochs = epoch_batches, restart_s, epochs
+        self._in_epoch = 0
+
+    def clock(self) -> float:
+        return self.now
+
+    def take(self) -> Any:
+        if self._in_epoch == self._epoch_batches:
+            if self.restarts + 1 == self._epochs:
+                raise StopIteration
+            self.restarts += 1
+            self._in_epoch = self._ready = 0
+            self.now += self._restart_s
+        self._in_epoch += 1
+        if self._ready:
+            self._ready -= 1
+        elif not self._workers or self._in_epoch % self._workers == 0:
+            self.now += self._batch_s  # the workers' batches come in bursts
+        return torch.zeros(2 if self._in_epoch == self._epoch_batches else 4)
+
+
+def alone(source: ScriptedSource, window_s: float = 2.0) -> LoaderAlone:
+    loader = LoaderAlone(source, window_s, lambda: None, source.clock)
+    loader.run()
+    return loader
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2, 3, 8])
+def test_a_loader_alone_takes_what_its_workers_take(workers: int) -> None:
+    loader = alone(ScriptedSource(workers, 0.05))
+    assert loader.why_not == ""
+    assert loader.batches % max(workers, 1) == 0
+    assert loader.batches >= max(workers, 4)
+    assert loader.batch_s == pytest.approx(0.05 / max(workers, 1))
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_what_a_new_epoch_costs_is_left_out(workers: int) -> None:
+    source = ScriptedSource(workers, 0.05, epoch_batches=12, restart_s=0.3)
+    loader = alone(source)
+    assert source.restarts > 0
+    assert loader.batch_s == pytest.approx(0.05 / max(workers, 1))
+
+
+def test_epochs_that_the_queue_swallows_say_so() -> None:
+    loader = alone(ScriptedSource(4, 0.05, epoch_batches=6, restart_s=0.01))
+    assert loader.batch_s is None
+    assert "too few batches beside the 8" in loader.why_not
+
+
+def test_a_loader_too_slow_says_so() -> None:
+    loader = alone(ScriptedSource(0, 3.0))
+    assert loader.batch_s is None
+    assert "too slow" in loader.why_not
+
+
+def test_a_loader_that_can_be_read_once_says_so() -> None:
+    loader = alone(ScriptedSource(0, 0.01, epoch_batches=9, epochs=1))
+    assert loader.batch_s is None
+    assert "no further epoch" in loader.why_not
+
+
+def test_a_full_batch_is_kept_rather_than_an_epochs_last() -> None:
+    loader = alone(ScriptedSource(0, 0.01, epoch_batches=9, epochs=1))
+    assert len(loader.full_batch) == 4
+
+
+class ScriptedDevice:
+    """A device whose queued work only shows when it is waited for."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.queued_s = 0.0
+
+    def clock(self) -> float:
+        return self.now
+
+    def synchronize(self) -> None:
+        self.now += self.queued_s
+        self.queued_s = 0.0
+
+    def train(self, host_s: float, device_s: float) -> None:
+        self.now += host_s
+        self.queued_s = max(0.0, self.queued_s - host_s) + device_s
+
+
+def test_work_that_the_device_still_has_counts() -> None:
+    device = ScriptedDevice()
+    training = TrainingTimer(1.0, 1, device.synchronize, device.clock)
+    device.train(5.0, 5.0)  # a first batch that warms up
+    while not training.asked():
+        device.train(0.01, 0.04)
+    assert training.batches >= 10
+    assert training.time_s / training.batches == pytest.approx(0.04, rel=0.05)
+
+
+def test_a_slow_step_is_timed_four_times_and_a_quick_one_for_half_a_window() -> None:
+    for step_s, batches in ((0.5, 4), (0.01, 50)):
+        device = ScriptedDevice()
+        training = TrainingTimer(1.0, 1, device.synchronize, device.clock)
+        while not training.asked():
+            device.train(step_s, 0.0)
+        assert batches <= training.batches <= batches + 1
+
+
+def test_a_validation_in_between_is_left_out() -> None:
+    device = ScriptedDevice()
+    training = TrainingTimer(1.0, 1, device.synchronize, device.clock)
+    turns = 0
+    while not training.asked():
+        turns += 1
+        device.train(0.02, 0.0)
+        if turns % 5 == 0:
+            training.interrupted()
+            device.train(1.0, 3.0)
+    assert training.time_s / training.batches == pytest.approx(0.02)
+
+
+def test_whole_steps_are_timed_where_gradients_are_accumulated() -> None:
+    device = ScriptedDevice()
+    training = TrainingTimer(1.0, 8, device.synchronize, device.clock)
+    turn = 0
+    while not training.asked():
+        turn += 1
+        device.train(0.09 if turn % 8 == 0 else 0.01, 0.0)
+    assert training.batches % 8 == 0
+    assert training.time_s / training.batches == pytest.approx(0.02)
+
+
+def test_both_halves_are_told_and_the_script_gets_one_batch_over_and_over() -> None:
+    source = ScriptedSource(2, 0.1)
+    floors = IsolatedRates(loop_of(), source.clock, lambda seconds: None)
+    given = []
+    while True:
+        answer = floors.asked(source)
+        if floors.is_over:
+            break
+        assert isinstance(answer, Replay)
+        given.append(answer.batch)
+        source.now += 0.03
+    assert len({id(batch) for batch in given}) == 1
+    told = floors.facts()
+    assert told["loader_step_s"] == pytest.approx(0.05)
+    assert told["compute_step_s"] == pytest.approx(0.03)
+    assert told["why_not"] is None
+
+
+def test_a_loop_that_reads_two_loaders_in_each_step_says_why_its_training_is_not_timed() -> None:
+    source = ScriptedSource(2, 0.1)
+    floors = IsolatedRates(loop_of(), source.clock, lambda seconds: None)
+    for _ in range(40):
+        floors.asked(source)
+        if floors.is_over:
+            break
+        floors.interrupted()
+        source.now += 0.03
+    assert floors.is_over
+    told = floors.facts()
+    assert told["loader_step_s"] == pytest.approx(0.05)
+    assert told["compute_step_s"] is None
+    assert "another loader" in told["why_not"]
+
+
+def test_a_training_too_slow_for_its_deadline_keeps_the_loaders_half() -> None:
+    source = ScriptedSource(2, 0.1)
+    floors = IsolatedRates(loop_of(), source.clock, lambda seconds: None)
+    details = StageRunner([floors], 1.0, lambda name: None, source.clock)
+    while not details.is_over:
+        details.asked(source)
+        source.now += 11.0
+    told = details.facts()
+    assert told["floors"]["loader_step_s"] == pytest.approx(0.05)
+    assert told["floors"]["compute_step_s"] is None
+    assert "too slow" in told["floors"]["why_not"]
+    assert "took too long" in told["faults"][0]
+
+
+@pytest.mark.parametrize(("source", "ranks", "told"), [(None, 1, "no DataLoader"), ("any", 2, "2 ranks")])
+def test_a_loop_with_no_half_to_time_says_why(source: Any, ranks: int, told: str) -> None:
+    floors = IsolatedRates(loop_of(world_size=ranks))
+    assert floors.asked(source) is None
+    assert floors.is_over
+    assert told in floors.facts()["why_not"]
+    assert floors.facts()["compute_step_s"] is None

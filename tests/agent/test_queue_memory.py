@@ -1,0 +1,124 @@
+"""The queue's stage: when it is full is proved on a scripted clock; what it can't tell, it says."""
+
+import mmap
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from _tunekit_agent.measure.host_memory import memory_of
+from _tunekit_agent.stages import queue_memory
+from _tunekit_agent.stages.queue_memory import QueueMemory
+from _tunekit_agent.stages.runner import StageRunner
+from build_loop import loop_of
+from torch.utils.data import DataLoader
+
+BATCH = 1 << 20
+
+
+class ScriptedQueue:
+    """Workers that make a batch a second until their queue is full; the stage's sleep moves the clock."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, wanted: int = 4, asked: int = 4) -> None:
+        self.now = 0.0
+        self.wanted, self.asked_batches = wanted, asked
+        self.info = SimpleNamespace(
+            facts={"num_workers": 2, "prefetch_factor": 2, "batch_bytes": BATCH},
+            shm_before_bytes=BATCH,
+            shm_at_start_bytes=BATCH,
+            loader=lambda: None,
+        )
+        self.live = SimpleNamespace(_workers=())
+        self.told: list[str] = []
+        monkeypatch.setattr(queue_memory, "shm_used_bytes", lambda: (2 + self._made) * BATCH)
+
+    @property
+    def _made(self) -> int:
+        return min(int(self.now), self.wanted)
+
+    @property
+    def has_all_made(self) -> bool:
+        return self._made == self.wanted
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def seen(self) -> dict[str, Any]:
+        stage = QueueMemory(loop_of(step_s=1.0, batch_shm_bytes=BATCH), lambda: self.now, self.sleep)
+        details = StageRunner([stage], 1.0, self.told.append, lambda: self.now)
+        details.asked(self)
+        assert details.is_over
+        facts = details.facts()
+        assert facts["faults"] == []
+        return dict(facts["queue"])
+
+
+def test_the_script_is_held_until_the_queue_grows_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = ScriptedQueue(monkeypatch)
+    seen = queue.seen()
+    assert 4.0 < queue.now < 5.0
+    assert (seen["batches"], seen["predicted_bytes"], seen["shm_bytes"]) == (5, 5 * BATCH, 5 * BATCH)
+    assert seen["is_full"]
+    assert set(queue.told) == {"queue"}
+    assert len(queue.told) > 10
+
+
+def test_workers_that_never_finish_hold_the_script_for_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = ScriptedQueue(monkeypatch, wanted=1000)
+    assert not queue.seen()["is_full"]
+    assert queue.now < 15.0
+
+
+def test_an_epoch_with_too_few_batches_left_fills_no_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not ScriptedQueue(monkeypatch, wanted=2, asked=2).seen()["is_full"]
+
+
+@pytest.mark.parametrize(
+    ("source", "ranks", "told"), [(None, 1, "no DataLoader"), ("any", 2, "2 ranks share /dev/shm")]
+)
+def test_what_can_not_be_seen_is_told_in_words(source: Any, ranks: int, told: str) -> None:
+    details = StageRunner([QueueMemory(loop_of(world_size=ranks))], 1.0, lambda name: None)
+    details.asked(source)
+    (fault,) = details.facts()["faults"]
+    assert fault.startswith("queue: ")
+    assert told in fault
+
+
+class Samples:
+    def __len__(self) -> int:
+        return 64
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.zeros(4)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_semaphores_of_a_real_iterator_are_found_each_once(workers: int) -> None:
+    before = mapped_semaphores()
+    iterator = iter(DataLoader(Samples(), num_workers=workers))  # type: ignore[arg-type]
+    found = queue_memory._semaphore_bytes(iterator)
+    assert found == len(mapped_semaphores() - before) * mmap.PAGESIZE
+    assert found > 0
+    assert queue_memory._semaphore_bytes(object()) == 0
+
+
+def mapped_semaphores() -> set[str]:
+    """Return the mappings of semaphores; those of iterators before may go at any time."""
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    return {line for line in maps if "/dev/shm/sem." in line}
+
+
+@pytest.mark.real
+def test_private_memory_leaves_out_shared_memory_and_what_a_fork_shares() -> None:
+    before = memory_of(os.getpid())
+    own = bytearray(b"1" * (64 << 20))
+    shared = torch.ones(32 << 20, dtype=torch.uint8).share_memory_()
+    after = memory_of(os.getpid())
+    assert before is not None
+    assert after is not None
+    assert after.private_bytes - before.private_bytes == pytest.approx(len(own), rel=0.1)
+    assert after.pss_bytes - before.pss_bytes == pytest.approx(len(own) + shared.numel(), rel=0.1)
+    assert memory_of(1 << 30) is None

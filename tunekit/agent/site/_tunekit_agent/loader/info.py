@@ -1,0 +1,174 @@
+"""What is known of one DataLoader of the script, and the address that finds it again in a later trial."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from . import batches
+
+_AGREED_PER_DIFFERED = 4
+_SHARDING_CALL = "get_worker_info"
+_MAX_DATASETS_WITHIN = 3
+
+
+class LoaderInfo:
+    """What is known of one DataLoader of the script.
+
+    Attributes:
+        call_stack: innermost user frames of its construction, as "file:line+instruction".
+        ordinal: how many loaders that call stack had built before.
+        credits: how often an optimizer step followed its batches; 0.5 when another loader came between.
+        fetches: batches that the main process took from it.
+        epoch_fetches: of them, those since its iterator was made or reset.
+        origin: the loader whose batch sampler this one's wraps, as a launcher's shard does: the batch
+            size is set there.
+        epoch: samples and batches of one epoch, as it said last; None where unknown.
+        work: the `loader_work.Slots` that its workers write into, None where they can't.
+        batch: plain facts of a batch that was walked; has_full_batch tells of which kind.
+        shm_before_bytes: use of /dev/shm before a loader of this call stack was first iterated.
+        shm_at_start_bytes: the same before its workers of now were started.
+    """
+
+    def __init__(self, call_stack: tuple, ordinal: int) -> None:
+        self.call_stack = call_stack
+        self.ordinal = ordinal
+        self.credits = 0.0
+        self.fetches = self.epoch_fetches = 0
+        self.facts: dict = {}
+        self.loader: Any = None  # a weak reference: a loader built anew each epoch must die with it
+        self.batch_sampler: Any = None  # a weak reference too
+        self.origin: LoaderInfo | None = None
+        self.epoch: tuple = (None, None)
+        self.work: Any = None
+        self.shm_before_bytes: int | None = None
+        self.shm_at_start_bytes: int | None = None
+        self.batch: dict | None = None
+        self.has_full_batch = False
+        self._agreed = self._differed = 0
+        self._exceeded = False
+
+    def __reduce__(self) -> tuple:
+        """A loader within a data set goes to spawned workers, where this means nothing."""
+        return type(None), ()
+
+    def __deepcopy__(self, memo: dict) -> LoaderInfo:
+        """A copy of a loader is that loader still."""
+        return self
+
+    def samples_in(self, batch: object) -> int:
+        """Return the samples in a fetched batch.
+
+        Another first dimension of the first tensor than the declared batch size is believed for an
+        epoch's last batch; without a known length, while it mostly agrees and never exceeds. A padded
+        length or a packed sequence agrees by chance only.
+        """
+        declared = self.facts.get("batch_size")
+        seen = batches.leading_size(batch)
+        if declared is None:
+            return seen or 1
+        if seen is None or seen == declared:
+            self._agreed += 1
+            return declared
+        self._differed += 1
+        self._exceeded = self._exceeded or seen > declared
+        if self._exceeded:
+            return declared
+        epoch_batches = epoch_of(self)[1]
+        if epoch_batches is not None:
+            return seen if self.epoch_fetches == epoch_batches else declared
+        return seen if self._agreed >= _AGREED_PER_DIFFERED * self._differed else declared
+
+
+def means(address: dict, info: LoaderInfo) -> bool:
+    """Return whether an address means this loader."""
+    recorded = address["call_stack"]
+    same_place = len(recorded) == len(info.call_stack) and all(map(_is_same, recorded, info.call_stack))
+    return same_place and info.ordinal % address["period"] in address["ordinals"]
+
+
+def _is_same(recorded: str, seen: str) -> bool:
+    """Return whether two frames are one; older runs name files from the working directory, or wholly."""
+    return recorded == seen or recorded.endswith("/" + seen) or seen.endswith("/" + recorded)
+
+
+def is_there(info: Any) -> bool:
+    """Return whether a loader is still there to begin another epoch: a script may keep no name for it."""
+    return info is not None and info.loader() is not None
+
+
+def epoch_of(info: Any) -> tuple:
+    """Return (samples, batches) of one epoch as a training loader says, None where unknown.
+
+    A loader that the script keeps no name for is gone once it is iterated: what it said last is told.
+    """
+    if info is None or info.facts.get("iterable"):
+        return None, None
+    loader = info.loader()
+    if loader is not None:
+        info.epoch = _epoch_of(info, loader)
+    return info.epoch
+
+
+def _epoch_of(info: Any, loader: Any) -> tuple:
+    try:
+        count = len(loader)
+        sampler = getattr(loader.batch_sampler, "sampler", None)
+    except Exception:
+        return None, None
+    batch_size = info.facts.get("batch_size")
+    if batch_size is None or count <= 0:
+        return None, (count or None)
+    try:
+        samples = len(sampler) if sampler is not None else count * batch_size
+    except Exception:
+        samples = count * batch_size
+    return max(1, min(samples, count * batch_size)), count
+
+
+def shards_itself(dataset: Any, depth: int = _MAX_DATASETS_WITHIN) -> bool:
+    """Return whether an iterable data set asks which worker it is in, itself or one within it.
+
+    Then each worker reads its own share; otherwise every worker would repeat every sample.
+    """
+    try:
+        return _shards_itself(dataset, depth)
+    except Exception:  # whatever a lazy module or a proxy does when it is looked at
+        return False
+
+
+def _shards_itself(dataset: Any, depth: int) -> bool:
+    for kind in type(dataset).__mro__:
+        for member in vars(kind).values():
+            function = getattr(member, "__func__", member)
+            if _mentions(getattr(function, "__code__", None), getattr(function, "__globals__", {})):
+                return True
+    if depth == 0:
+        return False
+    within = list(getattr(dataset, "__dict__", {}).values())
+    return any(
+        _shards_itself(one, depth - 1) for one in within if hasattr(type(one), "__iter__") and _is_own(one)
+    )
+
+
+def _mentions(code: Any, names: dict, depth: int = 2) -> bool:
+    """Return whether code names the sharding call: in itself, a nested function or one of its module."""
+    if code is None:
+        return False
+    if _SHARDING_CALL in code.co_names:
+        return True
+    if any(_mentions(nested, names, depth) for nested in code.co_consts if hasattr(nested, "co_names")):
+        return True
+    if depth == 0:
+        return False
+    called = (names.get(name) for name in code.co_names)
+    return any(
+        _mentions(one.__code__, one.__globals__, depth - 1)
+        for one in called
+        if hasattr(one, "__code__") and hasattr(one, "__globals__")
+    )
+
+
+def _is_own(thing: Any) -> bool:
+    """Return whether a thing is an object of a class written in Python, such as a data set in another."""
+    return isinstance(getattr(type(thing), "__dict__", {}).get("__iter__"), types.FunctionType)

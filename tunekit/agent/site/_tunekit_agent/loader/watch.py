@@ -1,0 +1,293 @@
+"""DataLoader construction and iteration: where loader knobs go in and fetches of batches come out."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import os
+import sys
+import weakref
+from typing import Any
+
+from ..measure.host_memory import shm_used_bytes
+from ..model.knobs import LOADER_KNOBS
+from ..originals import time
+from ..process import Owner
+from .info import LoaderInfo, means, shards_itself
+from .source import Replay, Source
+
+_STACK_FRAMES = 4
+_MAX_LOADERS = 512
+MOST_WRAPPED = 4
+"""Batch samplers within batch samplers."""
+_AGENT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def _user_stack() -> tuple:
+    """Return where the loader is being built, leaving out torch's and our own frames."""
+    torch = sys.modules.get("torch")
+    skipped = (os.path.dirname(getattr(torch, "__file__", "") or "?"), _AGENT)
+    frames: list = []
+    frame = sys._getframe(2)
+    while frame is not None and len(frames) < _STACK_FRAMES:
+        name = frame.f_code.co_filename
+        if not name.startswith(skipped) and not name.startswith("<frozen"):
+            frames.append(f"{_imported_as(frame)}:{frame.f_lineno}+{frame.f_lasti}")
+        frame = frame.f_back
+    return tuple(frames)
+
+
+def _imported_as(frame: Any) -> str:
+    """Return the file of a frame as it is imported: "models/net.py" for models.net, for a script its name.
+
+    It is the same wherever the command is started from, and in a copy of the project or its environment.
+    """
+    *folders, file = frame.f_code.co_filename.split(os.sep)
+    depth = str(frame.f_globals.get("__name__")).count(".") + (file == "__init__.py")
+    return "/".join([*folders[max(0, len(folders) - depth) :], file])
+
+
+def length_of(thing: object) -> int | None:
+    """Return a length, None for what has none or raises."""
+    try:
+        return len(thing)  # type: ignore[arg-type]
+    except Exception:
+        return None
+
+
+class LoaderWatch:
+    """Knows every loader of the process and tells the observer about fetches.
+
+    Args:
+        address: of the training loader, when the baseline learnt it; None otherwise.
+        knobs: loader knobs to set on it.
+        observer: receives loader_built, epoch_started, fetch_started, epoch_ended and fetched.
+        owner: the process that is observed.
+    """
+
+    def __init__(self, address: dict | None, knobs: dict, observer: Any, owner: Owner) -> None:
+        self.address = address
+        self.knobs = knobs
+        self.observer = observer
+        self.infos: list = []
+        self.fetching = 0
+        self._built: dict = {}
+        self._shm_before: dict = {}
+        self._owner = owner
+
+    def install(self, module: Any) -> None:
+        """Wrap what builds loaders in `torch.utils.data.dataloader`: knobs go in, no fetch is seen."""
+        self.module = module
+        self._wrap_construction(module.DataLoader)
+
+    def install_iteration(self, module: Any) -> None:
+        """Wrap the iterators' base class too, to see fetches."""
+        self._wrap_iteration(module._BaseDataLoaderIter)
+
+    def install_stateful(self, module: Any) -> None:
+        """Wrap torchdata's StatefulDataLoader, whose constructor does not call its base's."""
+        self._wrap_construction(module.StatefulDataLoader)
+
+    def _wrap_construction(self, loader_class: Any) -> None:
+        original = loader_class.__init__
+        signature = inspect.signature(original)
+        watch = self
+
+        @functools.wraps(original)
+        def __init__(self, *args, **kwargs):  # noqa: N807
+            if not watch._owner.is_here:
+                return original(self, *args, **kwargs)
+            info = watch._register()
+            knobs = watch._knobs_for(info)
+            if knobs:
+                bound = signature.bind(self, *args, **kwargs)
+                watch._set_knobs(bound.arguments, knobs)
+                args, kwargs = bound.args[1:], bound.kwargs
+            original(self, *args, **kwargs)
+            try:
+                watch._built_one(self, info)
+            except Exception as error:
+                watch.observer.failed(error)
+            return None
+
+        loader_class.__init__ = __init__
+
+    def _built_one(self, loader: Any, info: LoaderInfo) -> None:
+        """Take notice of a loader that was built."""
+        info.loader = weakref.ref(loader)
+        info.origin = self._origin_of(loader)
+        info.facts = self._facts(loader, info)
+        if len(self.infos) < _MAX_LOADERS:
+            self.infos.append(info)
+        object.__setattr__(loader, "_tunekit_info", info)
+        self.observer.loader_built(info)
+
+    def _register(self) -> LoaderInfo:
+        stack = _user_stack()
+        ordinal = self._built.get(stack, 0)
+        self._built[stack] = ordinal + 1
+        return LoaderInfo(stack, ordinal)
+
+    def is_addressed(self, info: LoaderInfo) -> bool:
+        """Return whether this is the loader that the request's address means."""
+        return self.address is not None and means(self.address, info)
+
+    def _knobs_for(self, info: LoaderInfo) -> dict:
+        """Return the knobs to set on a loader that is being built."""
+        if self.address is None:
+            return {}
+        origin = self.address.get("origin")
+        if means(self.address, info):
+            return {k: v for k, v in self.knobs.items() if origin is None or k != "batch_size"}
+        if origin is not None and means(origin, info):
+            return {k: v for k, v in self.knobs.items() if k == "batch_size"}
+        return {}
+
+    def _origin_of(self, loader: Any) -> LoaderInfo | None:
+        """Return the earlier loader whose batch sampler lies within this one's, None when it is its own."""
+        sampler = loader.batch_sampler
+        if sampler is None or self._is_plain(sampler):
+            return None
+        for _ in range(MOST_WRAPPED):
+            sampler = getattr(sampler, "batch_sampler", None)
+            if sampler is None:
+                return None
+            for info in self.infos:
+                if info.batch_sampler is not None and info.batch_sampler() is sampler:
+                    return info.origin or info
+        return None
+
+    def address_of(self, info: LoaderInfo) -> dict:
+        """Return how a later trial finds this loader: call stack, and which of its constructions.
+
+        One line may build several loaders (a loop over splits), again in each epoch: the pattern of
+        trained ones repeats with a period.
+        """
+        twins = [other for other in self.infos if other.call_stack == info.call_stack]
+        trained = [other.credits > 0 for other in twins]
+        while len(twins) > info.ordinal + 1 and not twins[-1].fetches:
+            twins.pop()
+        flags = trained[: len(twins)] or [True]
+        period = next(
+            p for p in range(1, len(flags) + 1) if all(flag == flags[i % p] for i, flag in enumerate(flags))
+        )
+        ordinals = [i for i in range(period) if flags[i]] or [info.ordinal % period]
+        origin = self.address_of(info.origin) if info.origin is not None else None
+        return {
+            "call_stack": list(info.call_stack),
+            "ordinals": ordinals,
+            "period": period,
+            "origin": origin,
+        }
+
+    def _set_knobs(self, arguments: dict, knobs: dict) -> None:
+        """Put knobs into the constructor's bound arguments, legally for any worker count."""
+        for name in LOADER_KNOBS:
+            if name != "batch_size" and knobs.get(name) is not None:
+                arguments[name] = knobs[name]
+        if not arguments.get("num_workers"):
+            for name in ("prefetch_factor", "persistent_workers", "timeout", "multiprocessing_context"):
+                arguments.pop(name, None)
+        batch_size = knobs.get("batch_size")
+        if batch_size is None:
+            return
+        sampler = arguments.get("batch_sampler")
+        if sampler is None:
+            if arguments.get("batch_size", 1) is not None:
+                arguments["batch_size"] = batch_size
+        elif self._is_plain(sampler):
+            arguments["batch_sampler"] = type(sampler)(sampler.sampler, batch_size, sampler.drop_last)
+
+    def _is_plain(self, batch_sampler: object) -> bool:
+        return type(batch_sampler) is sys.modules["torch.utils.data.sampler"].BatchSampler
+
+    def _facts(self, loader: Any, info: LoaderInfo) -> dict:
+        iterable = loader._dataset_kind == self.module._DatasetKind.Iterable
+        sampler = loader.batch_sampler
+        batch_size = loader.batch_size
+        if info.origin is not None:
+            batch_size = info.origin.facts["batch_size"]
+        elif batch_size is None and sampler is not None and self._is_plain(sampler):
+            batch_size = sampler.batch_size
+        with contextlib.suppress(TypeError):  # a list of lists is a batch sampler too, and takes no reference
+            info.batch_sampler = weakref.ref(sampler) if sampler is not None else None
+        return {
+            "dataset": type(loader.dataset).__name__,
+            "dataset_samples": None if iterable else length_of(loader.dataset),
+            "batch_size": batch_size,
+            "num_workers": loader.num_workers,
+            "prefetch_factor": loader.prefetch_factor if loader.num_workers else None,
+            "pin_memory": bool(loader.pin_memory),
+            "persistent_workers": bool(loader.persistent_workers),
+            "drop_last": bool(getattr(sampler, "drop_last", loader.drop_last)),
+            "iterable": iterable,
+            "shards_itself": iterable and shards_itself(loader.dataset),
+            "batch_size_bound": loader.batch_size is not None
+            or info.origin is not None
+            or (sampler is not None and self._is_plain(sampler)),
+        }
+
+    def _wrap_iteration(self, iterator_class: Any) -> None:
+        watch = self
+        original_init, original_reset = iterator_class.__init__, iterator_class._reset
+        self.original_next = original_next = iterator_class.__next__
+
+        @functools.wraps(original_init)
+        def __init__(self, loader, *args, **kwargs):  # noqa: N807
+            self._tunekit_info = getattr(loader, "_tunekit_info", None)
+            if not loader.persistent_workers:  # which hold their iterator: a cycle would keep them alive
+                self._tunekit_loader = loader  # `for batch in DataLoader(...)` lets go of it at once
+            watch._workers_start(self._tunekit_info)
+            watch._epoch_started(self._tunekit_info)
+            original_init(self, loader, *args, **kwargs)
+
+        @functools.wraps(original_reset)
+        def _reset(self, loader, first_iter=False):
+            if not first_iter:
+                watch._epoch_started(getattr(self, "_tunekit_info", None))
+            return original_reset(self, loader, first_iter)
+
+        @functools.wraps(original_next)
+        def __next__(self):  # noqa: N807
+            info = getattr(self, "_tunekit_info", None)
+            if info is None or not watch._owner.is_here:
+                return original_next(self)
+            return watch._next(self, info)
+
+        iterator_class.__init__, iterator_class._reset = __init__, _reset
+        iterator_class.__next__ = __next__
+        if "next" in vars(iterator_class):  # an old alias of __next__
+            iterator_class.next = __next__
+
+    def _workers_start(self, info: LoaderInfo | None) -> None:
+        if info is not None and self._owner.is_here:
+            info.shm_at_start_bytes = shm_used_bytes()
+            info.shm_before_bytes = self._shm_before.setdefault(info.call_stack, info.shm_at_start_bytes)
+
+    def _epoch_started(self, info: LoaderInfo | None) -> None:
+        if info is not None and self._owner.is_here:
+            info.epoch_fetches = 0
+            self.observer.epoch_started(info, time.perf_counter())
+
+    def _next(self, iterator: Any, info: LoaderInfo) -> Any:
+        """Fetch a batch for the script, from the next epoch where the observer ended this one early."""
+        source = iterator.__dict__.get("_tunekit_source")
+        if source is None:
+            source = iterator._tunekit_source = Source(self, iterator, info)
+        answer = self.observer.fetch_started(info, source)
+        if isinstance(answer, Replay):
+            return answer.batch
+        cpu_before = time.thread_time()
+        asked = time.perf_counter()
+        try:
+            batch = source.fetch()
+        except StopIteration:
+            if not self.observer.epoch_ended(info, asked) or not source.restart():
+                raise
+            batch = source.fetch()
+        wait_s = time.perf_counter() - asked
+        info.fetches += 1
+        info.epoch_fetches += 1
+        self.observer.fetched(info, batch, wait_s, time.thread_time() - cpu_before)
+        return batch

@@ -1,0 +1,351 @@
+"""What making batches costs in the processes that make them, in memory that they share with the loop.
+
+Each loader has a map of numbers that its workers write into, a slot each: a forked worker inherits it, a
+spawned one finds its file by an environment variable that is set while the loader starts its workers.
+Workers of a fork server get neither. Without workers the loop's own process is the one slot.
+
+    map:   window number | slot of worker 0 | slot of worker 1 | ...
+    slot:  time, CPU time, first batch, slowest batch, its window | batches by time
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import mmap
+import os
+import sys
+import weakref
+from itertools import accumulate
+from typing import Any, Callable
+
+from ..originals import time
+from ..process import Owner
+
+VARIABLE = "TUNEKIT_LOADER_WORK"
+_MAX_SLOTS = 256
+_HEADER = 16
+_TIME, _CPU, _FIRST, _SLOWEST, _WINDOW, _BUCKETS = 0, 1, 2, 3, 4, 16
+_PER_OCTAVE, _LOWEST_OCTAVE = 8, 10
+"""Times from about a microsecond (2**10 ns) to twenty minutes, each bucket 9% wide."""
+_SLOT = 256
+_BUCKET_COUNT = _SLOT - _BUCKETS
+_WORD_BYTES = 8
+_UNKNOWN = object()
+
+
+class Tally:
+    """One process's slot, as that process writes it.
+
+    Args:
+        words: of the whole map.
+        slot: the worker's id.
+        cpu_clock: returns nanoseconds; of a worker's whole process, as its data set may decode in threads of
+            its own, and of the loop's thread without workers: there OpenMP's threads wait by spinning.
+    """
+
+    def __init__(self, words: Any, slot: int, cpu_clock: Callable[[], int]) -> None:
+        self.cpu_clock = cpu_clock
+        self._words = words
+        self._at = _HEADER + slot * _SLOT
+        self._is_first = True
+
+    def made(self, time_ns: int, cpu_ns: int) -> None:
+        """A batch was made; a process's first stands by itself."""
+        words, at = self._words, self._at
+        if self._is_first:
+            self._is_first = False
+            words[at + _FIRST] = time_ns
+            return
+        words[at + _TIME] += time_ns
+        words[at + _CPU] += cpu_ns
+        words[at + _BUCKETS + bucket_of(time_ns)] += 1
+        if words[at + _WINDOW] != words[0]:
+            words[at + _WINDOW], words[at + _SLOWEST] = words[0], 0
+        words[at + _SLOWEST] = max(words[at + _SLOWEST], time_ns)
+
+
+def bucket_of(time_ns: int) -> int:
+    """Return which bucket a time falls into."""
+    place = int(math.log2(time_ns or 1) * _PER_OCTAVE) - _LOWEST_OCTAVE * _PER_OCTAVE
+    return min(max(place, 0), _BUCKET_COUNT - 1)
+
+
+def quantile_s(buckets: list, share: float) -> float:
+    """Return the time that a share of all batches stays within, by the middle of its bucket.
+
+    Args:
+        buckets: batches by time; not all 0.
+        share: of them, from 0 to 1.
+    """
+    wanted = max(1, math.ceil(share * sum(buckets)))
+    place = next(place for place, count in enumerate(accumulate(buckets)) if count >= wanted)
+    return 2.0 ** (_LOWEST_OCTAVE + (place + 0.5) / _PER_OCTAVE) / 1e9
+
+
+class Slots:
+    """A loader's map.
+
+    Args:
+        count: slots in it.
+        path: of the file to make for spawned workers; None for memory that forked ones inherit.
+
+    Raises:
+        OSError: the file can't be made.
+    """
+
+    def __init__(self, count: int, path: str | None = None) -> None:
+        self.count = count
+        self.path = path
+        size = (_HEADER + count * _SLOT) * _WORD_BYTES
+        if path is None:
+            self.words = memoryview(mmap.mmap(-1, size)).cast("Q")
+        else:
+            self.words = _mapped(path, os.O_CREAT | os.O_EXCL, size)
+            weakref.finalize(self, _remove, path, os.getpid())
+        self.own = Tally(self.words, 0, time.thread_time_ns)
+
+    def window(self) -> int:
+        """Begin a window, from which on the slowest batch is looked for anew; return its number."""
+        self.words[0] += 1
+        return self.words[0]
+
+    def read(self) -> list:
+        """Return each slot's words as they are now."""
+        ends = range(_HEADER, _HEADER + self.count * _SLOT, _SLOT)
+        return [self.words[at : at + _SLOT].tolist() for at in ends]
+
+
+def _mapped(path: str, flags: int, size: int = 0) -> Any:
+    handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
+    try:
+        if size:
+            os.ftruncate(handle, size)
+        return memoryview(mmap.mmap(handle, size)).cast("Q")
+    finally:
+        os.close(handle)
+
+
+def _remove(path: str, pid: int) -> None:
+    if os.getpid() == pid:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+
+
+class WorkWatch:
+    """Gives every loader its map and has its batches timed where they are made.
+
+    Args:
+        owner: the process that is observed.
+        folder: for the files of spawned workers.
+    """
+
+    def __init__(self, owner: Owner, folder: str) -> None:
+        self._owner = owner
+        self._folder = folder
+        self._files = 0
+        self._starting: Slots | None = None  # of the loader whose workers are being forked
+        self._spawned_by = os.environ.pop(VARIABLE, None)
+        self._tally: Any = _UNKNOWN  # of this process, where it is a worker
+
+    def install_fetch(self, module: Any) -> None:
+        """Wrap what makes a batch in `torch.utils.data._utils.fetch`."""
+        for fetcher in (module._MapDatasetFetcher, module._IterableDatasetFetcher):
+            fetcher.fetch = self._timed(fetcher.fetch)
+
+    def install_start(self, module: Any) -> None:
+        """Wrap how `torch.utils.data.dataloader` starts an iterator and its workers."""
+        self._wrap_start(module.DataLoader)
+
+    def install_stateful(self, module: Any) -> None:
+        """Wrap torchdata's StatefulDataLoader, which has a way of its own."""
+        if "_get_iterator" in vars(module.StatefulDataLoader):
+            self._wrap_start(module.StatefulDataLoader)
+
+    def _timed(self, original: Any) -> Any:
+        watch = self
+
+        @functools.wraps(original)
+        def fetch(self, possibly_batched_index):
+            tally = self.__dict__.get("_tunekit_tally", _UNKNOWN)
+            if tally is _UNKNOWN:
+                tally = self._tunekit_tally = watch._tally_of(self)
+            if tally is None:
+                return original(self, possibly_batched_index)
+            cpu_clock = tally.cpu_clock
+            cpu_before = cpu_clock()
+            began = time.perf_counter_ns()
+            batch = original(self, possibly_batched_index)
+            time_ns = time.perf_counter_ns() - began
+            tally.made(time_ns, cpu_clock() - cpu_before)
+            return batch
+
+        return fetch
+
+    def _tally_of(self, fetcher: Any) -> Tally | None:
+        """Return where a worker's fetcher counts; None for one of a loader within its data set."""
+        worker = getattr(sys.modules.get("torch.utils.data._utils.worker"), "_worker_info", None)
+        if worker is None or getattr(worker, "dataset", None) is not fetcher.dataset:
+            return None
+        if self._tally is _UNKNOWN:
+            self._tally = self._tally_for(worker.id)
+        return self._tally
+
+    def _tally_for(self, worker_id: int) -> Tally | None:
+        words = None
+        if not self._owner.is_here:
+            words = self._starting.words if self._starting is not None else None
+        elif self._spawned_by is not None:
+            with contextlib.suppress(OSError, ValueError):
+                words = _mapped(self._spawned_by, 0)
+        known = words is not None and _HEADER + (worker_id + 1) * _SLOT <= len(words)
+        return Tally(words, worker_id, time.process_time_ns) if known else None
+
+    def _wrap_start(self, loader_class: Any) -> None:
+        original = loader_class._get_iterator
+        watch = self
+
+        @functools.wraps(original)
+        def _get_iterator(self):
+            info = getattr(self, "_tunekit_info", None)
+            if info is None or not watch._owner.is_here:
+                return original(self)
+            slots = info.work = watch._slots_for(self, info)
+            with watch._handing_over(slots):
+                iterator = original(self)
+            fetcher = getattr(iterator, "__dict__", {}).get("_dataset_fetcher")
+            if fetcher is not None:
+                fetcher._tunekit_tally = slots.own if slots is not None else None
+            return iterator
+
+        loader_class._get_iterator = _get_iterator
+
+    @contextlib.contextmanager
+    def _handing_over(self, slots: Slots | None) -> Any:
+        """Let the workers that start within find the map."""
+        before, self._starting = self._starting, slots
+        path = slots.path if slots is not None else None
+        if path is not None:
+            os.environ[VARIABLE] = path
+        try:
+            yield
+        finally:
+            self._starting = before
+            if path is not None:
+                os.environ.pop(VARIABLE, None)
+
+    def _slots_for(self, loader: Any, info: Any) -> Slots | None:
+        """Return the loader's map, the one it has as long as it does; None where it can't have one."""
+        try:
+            method = _start_method(loader) if loader.num_workers else "fork"
+            count = min(max(loader.num_workers, 1), _MAX_SLOTS)
+            known = info.work
+            if known is not None and known.count == count and (known.path is None) == (method == "fork"):
+                return known
+            if method == "fork":
+                return Slots(count)
+            if method != "spawn":
+                return None
+            self._files += 1
+            return Slots(count, os.path.join(self._folder, f"loader-work-{os.getpid()}-{self._files}"))
+        except Exception:
+            return None
+
+
+def _start_method(loader: Any) -> str:
+    import multiprocessing  # torch did so before; the script may do without
+
+    context = loader.multiprocessing_context
+    method = context.get_start_method() if context is not None else None
+    return (
+        method
+        or multiprocessing.get_start_method(allow_none=True)
+        or multiprocessing.get_all_start_methods()[0]
+    )
+
+
+class WorkWindow:
+    """Adds up what the training loader's workers did in the steady window.
+
+    A worker is an id: one that ended with its epoch goes on in the next with the same one, in the same map
+    or in that of a loader that was built anew.
+    """
+
+    def __init__(self) -> None:
+        self._is_open = False
+        self._is_known = True
+        self._slots: Slots | None = None
+        self._before: list = []
+        self._number = 0
+        self._sums: list = []  # by slot: its words, added up
+
+    def open(self, slots: Slots | None) -> None:
+        """The window opens.
+
+        Args:
+            slots: the training loader's map, None where it has none.
+        """
+        self._is_open = True
+        self._begin(slots)
+
+    def follow(self, slots: Slots | None) -> None:
+        """The training loader starts an epoch, perhaps as one that was built anew."""
+        if self._is_open and slots is not self._slots:
+            self._end()
+            self._begin(slots)
+
+    def close(self) -> None:
+        """The window closes; what is made from here on does not count."""
+        if self._is_open:
+            self._end()
+            self._is_open = False
+
+    def facts(self) -> dict | None:
+        """Return the plain facts of a LoaderWork record; None where a map is missing or no batch was made.
+
+        `first_batch_s` is that of the worker that started last under this id; 0 before it made any.
+        """
+        self.close()
+        buckets = [sum(sums[place] for sums in self._sums) for place in range(_BUCKETS, _SLOT)]
+        if not self._is_known or not sum(buckets):
+            return None
+        # A batch that ended just as the window did may be counted and not yet be compared.
+        slowest_s = max(sums[_SLOWEST] for sums in self._sums) / 1e9 or quantile_s(buckets, 1.0)
+        return {
+            "workers": [
+                {
+                    "batches": sum(sums[_BUCKETS:]),
+                    "time_s": sums[_TIME] / 1e9,
+                    "first_batch_s": sums[_FIRST] / 1e9,
+                }
+                for sums in self._sums
+            ],
+            "cpu_s": sum(sums[_CPU] for sums in self._sums) / 1e9,
+            "median_batch_s": min(quantile_s(buckets, 0.5), slowest_s),
+            "p99_batch_s": min(quantile_s(buckets, 0.99), slowest_s),
+            "slowest_batch_s": slowest_s,
+        }
+
+    def _begin(self, slots: Slots | None) -> None:
+        self._slots = slots
+        if slots is None:
+            self._is_known = False
+            return
+        self._number = slots.window()
+        self._before = slots.read()
+
+    def _end(self) -> None:
+        if self._slots is None:
+            return
+        after = self._slots.read()
+        while len(self._sums) < len(after):
+            self._sums.append([0] * _SLOT)
+        for slot, new in enumerate(after):
+            sums, old = self._sums[slot], self._before[slot]
+            for place in (_TIME, _CPU, *range(_BUCKETS, _SLOT)):
+                sums[place] += new[place] - old[place]
+            sums[_FIRST] = new[_FIRST] or sums[_FIRST]
+            if new[_WINDOW] == self._number:
+                sums[_SLOWEST] = max(sums[_SLOWEST], new[_SLOWEST])
+        self._slots = None

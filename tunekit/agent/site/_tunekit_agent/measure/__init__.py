@@ -1,0 +1,1 @@
+"""From ticks of the loop to the figures of a measurement."""

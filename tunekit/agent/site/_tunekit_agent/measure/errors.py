@@ -1,0 +1,81 @@
+"""The exception that ended the script, as plain facts."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from typing import Any
+
+from .device import cuda_devices
+
+_MAX_MESSAGE = 4000
+_WORKER_END_S = 0.2
+"""A worker's connections close a moment before it is seen to have ended."""
+
+
+def of_error(error: Any) -> dict | None:
+    """Return an exception's types along its resolution order, its message and where it came from."""
+    if error is None:
+        return None
+    try:
+        return _told(error)
+    except RuntimeError:  # torch's handler of a worker's end raises, once, wherever the main thread is
+        return _told(error)
+
+
+def _told(error: Any) -> dict:
+    lines = "".join(traceback.format_exception(type(error), error, error.__traceback__)).splitlines()
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return {
+        "types": [kind.__module__ + "." + kind.__qualname__ for kind in type(error).__mro__][:16],
+        "message": _ends_of(_text_of(error)),
+        "traceback": [line[:500] for line in lines[-40:]],
+        "raised_in": _place(frames[-1]) if frames else "",
+        "worker_exit_codes": _worker_exit_codes(frames),
+        "device_free_share": _device_free_share(),
+    }
+
+
+def _device_free_share() -> float | None:
+    """Return the free share of the fullest device's memory; None without CUDA, or where that broke."""
+    try:
+        memory = [sys.modules["torch"].cuda.mem_get_info(device) for device in cuda_devices()]
+        return min((free / total for free, total in memory if total), default=None)
+    except Exception:
+        return None
+
+
+def _text_of(error: Any) -> str:
+    """Return what an exception says; in Python's own words where it can't be made to."""
+    try:
+        return str(error)
+    except Exception:
+        return f"<{type(error).__name__} whose str() failed>"
+
+
+def _ends_of(text: str) -> str:
+    """Return a text whose middle may be left out: a loader puts its own words before a worker's traceback."""
+    if len(text) <= _MAX_MESSAGE:
+        return text
+    head = _MAX_MESSAGE // 4
+    return text[:head] + "\n...\n" + text[head - _MAX_MESSAGE :]
+
+
+def _place(frame: Any) -> str:
+    return f"{frame.f_globals.get('__name__', '')}.{frame.f_code.co_name}"
+
+
+def _worker_exit_codes(frames: list) -> list:
+    """Return how the workers ended of the loader that was asked for a batch, as far as they failed.
+
+    A batch is handed over by the worker that made it: when that one dies, the loop may see nothing but a
+    connection that was reset.
+    """
+    codes: set = set()
+    for frame in frames:
+        if frame.f_globals.get("__name__") != "torch.utils.data.dataloader":
+            continue
+        for worker in getattr(frame.f_locals.get("self"), "_workers", None) or ():
+            worker.join(_WORKER_END_S if not codes else 0)
+            codes.add(worker.exitcode)
+    return sorted(code for code in codes if code)

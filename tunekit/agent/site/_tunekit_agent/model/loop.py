@@ -1,0 +1,253 @@
+"""The training loop: which loader trains, which modules own what is stepped, what the script sets itself."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from typing import Any
+
+from ..loader.info import LoaderInfo, means
+from ..loader.watch import LoaderWatch
+from ..measure import device
+from ..originals import time
+from ..process import Ranks
+from ..request import Request
+from . import knobs
+from .knobs import AutocastWatch
+from .roots import RootFinder
+from .steps import StepWatch
+
+_LEARN_BATCHES = 8
+_LEARN_TIME_S = 5.0
+_SILENT_STEPS = 32
+"""Steps of one optimizer in a row without a fetch, after which the loop is taken to make its own batches."""
+_MAX_LISTED = 64
+
+
+class Loop:
+    """The script's training loop: learnt from its first batches, and then what the stages look at.
+
+    A loader is credited with the steps that follow its batches.
+
+    Args:
+        request: what the parent asks.
+        loaders, steps, roots, ranks, autocasts: what watches the process.
+
+    Attributes:
+        training: the training loader, None before it is known and for a loop without one.
+        device_facts: type, name and memory of the roots' device.
+        complete: whether the loop is known.
+        own_batch_samples: samples in a loop batch of a script without a loader.
+        step_s: seconds per loop batch of the steady window.
+        batch_shm_bytes: what one full batch takes of /dev/shm.
+        dry: skips arithmetic, for what is traced on a CPU; None where the parent wants it computed.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        loaders: LoaderWatch,
+        steps: StepWatch,
+        roots: RootFinder,
+        ranks: Ranks,
+        autocasts: AutocastWatch,
+    ) -> None:
+        self.request = request
+        self._loaders, self._steps, self._roots = loaders, steps, roots
+        self._ranks, self._autocasts = ranks, autocasts
+        self.training: LoaderInfo | None = None
+        self.device_facts: dict = {"type": "cpu", "name": "cpu", "memory_bytes": None}
+        self.complete = False
+        self.own_batch_samples = request.samples_per_step or 1
+        self.step_s = 0.0
+        self.batch_shm_bytes = 0
+        self.dry: Any = None
+        self._address: dict | None = None
+        self._since_step: list = []
+        self._iterations = self._silent_steps = 0
+        self._fetched = False
+        self._first_step_at: float | None = None
+        self._batches_per_step: int | None = None
+
+    # --- learning ------------------------------------------------------------------------------
+
+    def loader_built(self, info: LoaderInfo) -> None:
+        """A loader was constructed, perhaps the training loader anew for the next epoch."""
+        if self._address is not None and means(self._address, info):
+            self.training = info
+
+    def fetched(self, info: LoaderInfo) -> None:
+        """The script took a batch from a loader."""
+        self._fetched = True
+        if not self.complete:
+            self._since_step.append(info)
+
+    def stepped(self, optimizer: Any) -> bool:
+        """Credit the loaders whose batches this step consumed, the last fetched most.
+
+        Returns:
+            Whether enough is known to conclude.
+        """
+        self._first_step_at = self._first_step_at or time.perf_counter()
+        self._roots.stepped(optimizer)
+        if self._since_step:
+            self._silent_steps = 0
+        elif self._steps.is_first(optimizer):
+            self._silent_steps += 1
+        if self._since_step or (self._steps.is_first(optimizer) and self._makes_own_batches()):
+            self._iterations += 1
+        for info in set(self._since_step):
+            info.credits += 1.0 if info is self._since_step[-1] else 0.5
+        self._since_step.clear()
+        seconds = time.perf_counter() - self._first_step_at
+        return self._iterations >= _LEARN_BATCHES or (self._iterations >= 3 and seconds > _LEARN_TIME_S)
+
+    def conclude(self) -> list:
+        """Fix what the first batches showed and return the roots."""
+        self.complete = True
+        self._roots.stop()
+        self._autocasts.stop()
+        trained = [info for info in self._loaders.infos if info.credits]
+        if not self._trains_from_memory():
+            self.training = max(trained, key=lambda info: info.credits, default=None)
+        if self.training is not None:
+            self._address = self._loaders.address_of(self.training)
+        self.device_facts = self._roots.device_facts()
+        self._batches_per_step = self._count_batches_per_step()
+        return self._roots.roots()
+
+    def latest(self) -> LoaderInfo | None:
+        """Return the loader that was fetched from last since a step."""
+        return self._since_step[-1] if self._since_step else None
+
+    def _count_batches_per_step(self) -> int:
+        """Without a loader, a batch is what has a backward pass and a forward of the root of its own."""
+        most_steps = max(self._steps.steps.values(), default=1)
+        if self.training is not None:
+            return max(1, round(self.training.fetches / most_steps))
+        forwards = max((root.forwards for root in self._roots.roots()), default=self._steps.backwards)
+        return max(1, round(min(self._steps.backwards, forwards) / most_steps))
+
+    def _makes_own_batches(self) -> bool:
+        return not self._fetched or self._trains_from_memory()
+
+    def _trains_from_memory(self) -> bool:
+        """Return whether the script read its loader once and now steps without it."""
+        return self._silent_steps > _SILENT_STEPS
+
+    # --- what is known -------------------------------------------------------------------------
+
+    @property
+    def torch(self) -> Any:
+        """The torch module of the script."""
+        return sys.modules["torch"]
+
+    @property
+    def on_cuda(self) -> bool:
+        """Whether the roots are on a CUDA device."""
+        return self.device_type == "cuda"
+
+    @property
+    def device_type(self) -> str:
+        """Of the roots."""
+        return self.device_facts["type"]
+
+    @property
+    def device(self) -> Any:
+        """Torch's device of the roots, None where the loop does not train on CUDA."""
+        return self._roots.device() if self.on_cuda else None
+
+    @property
+    def is_dry(self) -> bool:
+        """Whether nothing is computed since the first forward: nothing of the loop can be timed."""
+        return self.dry is not None and self.dry.is_entered
+
+    @property
+    def world_size(self) -> int:
+        """Ranks that train together."""
+        return self._ranks.world_size
+
+    @property
+    def batches_per_step(self) -> int:
+        """Loop batches per optimizer step."""
+        return self._batches_per_step or self._count_batches_per_step()
+
+    @property
+    def batches_per_turn(self) -> int:
+        """Loop batches from one turn to the next: those of a step, where there is no loader."""
+        return self.batches_per_step if self.training is None else 1
+
+    @property
+    def roots_cover_step(self) -> bool:
+        """Whether the roots own every parameter that is stepped."""
+        return self._roots.cover_step()
+
+    @property
+    def has_own_autocast(self) -> bool:
+        """Whether the script chooses a precision for its modules by itself."""
+        return bool(self._autocasts.dtype) or any(root.autocast_dtype for root in self._roots.roots())
+
+    def graphs_captured(self) -> int:
+        """Return the graphs that torch.compile captured so far."""
+        return knobs.graphs_captured()
+
+    def synchronize(self) -> None:
+        """Return when the device has no work left."""
+        device.synchronize()
+
+    def modules(self) -> list:
+        """Return the roots' modules."""
+        return [seen.module for seen in self._roots.roots()]
+
+    def parameters(self) -> list:
+        """Return the roots' parameters."""
+        return [parameter for module in self.modules() for parameter in module.parameters()]
+
+    def buffers(self) -> list:
+        """Return the roots' buffers."""
+        return [buffer for module in self.modules() for buffer in module.buffers()]
+
+    def optimizers(self) -> list:
+        """Return the optimizers that stepped."""
+        return self._steps.living()
+
+    def last_loss(self) -> Any:
+        """Return the loss of the latest backward pass, another object after each."""
+        return self._steps.last_loss
+
+    def discovery(self, roots: list, training: LoaderInfo | None) -> dict:
+        """Return the plain facts of a Discovery record."""
+        torch, root_device = self.torch, self._roots.device()
+        return {
+            "complete": self.complete,
+            "loaders": [
+                {"address": self._loaders.address_of(info), "training": info is training, **info.facts}
+                for info in self._loaders.infos[:_MAX_LISTED]
+            ],
+            "roots": [root.facts() for root in roots[:_MAX_LISTED]],
+            "roots_cover_step": self.roots_cover_step,
+            "optimizers": self._steps.seen()[:_MAX_LISTED],
+            "batches_per_step": self.batches_per_step,
+            "scales_gradients": self._steps.scales_gradients,
+            "autocast_dtype": self._autocasts.dtype,
+            "compiles": knobs.graphs_captured() > 0,
+            "world_size": self.world_size,
+            "float32_matmul_precision": knobs.matmul_precision(torch, self.device_type),
+            **knobs.tf32_in_use(torch, root_device),
+            "benchmarks_cudnn": bool(torch.backends.cudnn.benchmark),
+            "device_type": self.device_type,
+            "bf16_native": device.bf16_native(torch, root_device),
+            "torch_version": str(torch.__version__),
+            "python_version": platform.python_version(),
+        }
+
+    def applied(self, training: LoaderInfo | None) -> dict:
+        """Return what really holds in this process, for the parent to compare with what it asked."""
+        facts = training.facts if training else {}
+        asked = self.request.loader
+        is_addressed = training is not None and self._loaders.is_addressed(training)
+        return {
+            **{name: facts.get(name) for name in knobs.LOADER_KNOBS},
+            "addressed": asked is None or is_addressed,
+            "roots_applied": [seen.facts() for seen in self._roots.applied],
+        }

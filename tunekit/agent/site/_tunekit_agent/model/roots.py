@@ -1,0 +1,258 @@
+"""Finds the roots: the outermost modules that own the parameters which the optimizers step.
+
+`nn.Module.__call__` is replaced only while no module is running: the outermost call restores it,
+so inner modules run untouched and torch.compile traces pristine classes. Once the roots are known
+it is restored for good; a hook left in place would stop torch.compile.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+from typing import Any, Callable
+
+from ..loader import batches
+from ..measure import device as devices
+
+
+class SeenModule:
+    """One outermost module, by first forward under grad."""
+
+    def __init__(self, torch: Any, module: Any, ordinal_of: dict) -> None:
+        self.module = module
+        parameters = list(module.parameters())
+        self.parameter_ids = {id(parameter) for parameter in parameters}
+        self.numel = sum(_numel(parameter) for parameter in parameters)
+        self.class_name = type(module).__module__ + "." + type(module).__qualname__
+        key = (self.class_name, self.numel)
+        self.ordinal = ordinal_of[key] = ordinal_of.get(key, -1) + 1
+        self.device = parameters[0].device if parameters else None
+        self.inputs: list = []
+        self._step: int | None = None
+        self._elements = 0
+        self.forwards = 0
+        weights = [parameter for parameter in parameters if _numel(parameter) > 1 and parameter.dim() == 4]
+        self.has_4d_weights = bool(weights)
+        self.channels_last = any(_is_channels_last(torch, weight) for weight in weights)
+        self.compiled = (
+            getattr(module, "_compiled_call_impl", None) is not None
+            or type(module).__name__ == "OptimizedModule"
+        )
+        self.autocast_dtype = _autocast_dtype(torch, self.device)
+        if (
+            self.autocast_dtype is None
+            and parameters
+            and parameters[0].dtype in (torch.bfloat16, torch.float16)
+        ):
+            self.autocast_dtype = str(parameters[0].dtype).replace("torch.", "")
+
+    def called_with(self, arguments: tuple, keywords: dict, step: int) -> None:
+        """Keep the sizes of its largest inputs of the latest step: others come before the loop."""
+        inputs = batches.sizes_in(arguments, keywords)
+        elements = sum(math.prod(one["sizes"]) for one in inputs)
+        self.forwards += 1
+        if step != self._step or elements >= self._elements:
+            self._step, self.inputs, self._elements = step, inputs, elements
+
+    def facts(self) -> dict:
+        return {
+            "class_name": self.class_name,
+            "parameters": self.numel,
+            "ordinal": self.ordinal,
+            "has_4d_weights": self.has_4d_weights,
+            "compiled": self.compiled,
+            "channels_last": self.channels_last,
+            "autocast_dtype": self.autocast_dtype,
+            "inputs": self.inputs,
+        }
+
+
+class RootFinder:
+    """Watches outermost forwards until the roots are known.
+
+    Args:
+        wanted: addresses of the roots that the baseline learnt; they are handed to `apply` before
+            their first forward.
+        apply: called with the torch module and each wanted root's `SeenModule`.
+        is_fetching: whether a loader is fetching now; forwards inside it are transforms.
+        failed: called with an exception of our own, which must not reach the script.
+        ran: called with the torch module after each outermost forward.
+        device_memory_bytes: what torch may reserve on a CUDA device, None for all of it.
+        begins: called like `apply`, with each module's `SeenModule`, before its first forward under grad.
+    """
+
+    def __init__(
+        self,
+        wanted: list,
+        apply: Callable,
+        is_fetching: Callable,
+        failed: Callable,
+        ran: Callable,
+        device_memory_bytes: int | None = None,
+        begins: Callable = lambda torch, seen: None,
+    ) -> None:
+        self._wanted = [(root["class_name"], root["parameters"], root["ordinal"]) for root in wanted]
+        self._apply = apply
+        self._is_fetching = is_fetching
+        self._failed = failed
+        self._ran, self._begins = ran, begins
+        self._cap = MemoryCap(device_memory_bytes)
+        self._thread = threading.get_ident()
+        self._seen: dict = {}
+        self._ordinals: dict = {}
+        self._stepped: set = set()
+        self._steps = 0
+        self._class: Any = None
+        self.applied: list = []
+
+    def install(self, module: Any) -> None:
+        """Start watching; `module` is `torch.nn.modules.module`."""
+        self._class = module.Module
+        self._original = original = module.Module.__call__
+        finder = self
+
+        def __call__(module, *args, **kwargs):  # noqa: N807
+            # Others (torch.fx) may have kept this function, or put one of their own in its place.
+            in_place = finder._class is not None and finder._class.__call__ is __call__
+            if not in_place or threading.get_ident() != finder._thread or finder._is_fetching():
+                return original(module, *args, **kwargs)
+            finder._class.__call__ = original
+            try:
+                finder._watch(sys.modules["torch"], module, args, kwargs)
+                result = original(module, *args, **kwargs)
+                finder._ran(sys.modules["torch"])
+                return result
+            finally:
+                if finder._class is not None:
+                    finder._class.__call__ = __call__
+
+        module.Module.__call__ = __call__
+
+    def stop(self) -> None:
+        """Restore `nn.Module.__call__` for good."""
+        if self._class is not None:
+            self._class.__call__ = self._original
+            self._class = None
+
+    def stepped(self, optimizer: Any) -> None:
+        """Remember the parameters that this optimizer steps."""
+        self._steps += 1
+        for group in optimizer.param_groups:
+            self._stepped.update(id(parameter) for parameter in group["params"] if parameter.grad is not None)
+
+    def device(self) -> Any:
+        """Return torch's device of the roots, None where there is no root."""
+        return next((seen.device for seen in self.roots()), None)
+
+    def device_facts(self) -> dict:
+        """Return type, name and memory of the roots' device, with the memory that it is held to."""
+        device = self.device()
+        return self._cap.with_cap(devices.facts_of(device), device)
+
+    def roots(self) -> list:
+        """Return the seen modules that own stepped parameters and lie in no other such module."""
+        owners = [seen for seen in self._seen.values() if seen.parameter_ids & self._stepped]
+        return [
+            seen
+            for seen in owners
+            if not any(other is not seen and seen.parameter_ids < other.parameter_ids for other in owners)
+        ]
+
+    def cover_step(self) -> bool:
+        """Return whether the roots own every parameter that was stepped."""
+        owned: set = set()
+        for root in self.roots():
+            owned |= root.parameter_ids
+        return bool(self._stepped) and self._stepped <= owned
+
+    def _watch(self, torch: Any, module: Any, args: tuple, kwargs: dict) -> None:
+        try:
+            self._cap.entering(torch, module)  # without grad too: a validation may come first
+            if torch.is_grad_enabled() and not _is_tracing(torch):
+                self._saw(torch, module, args, kwargs)
+        except Exception as error:
+            if "OutOfMemory" in type(error).__name__:
+                raise  # the knob does not fit: the script's outcome, not a fault of ours
+            self._failed(error)
+
+    def _saw(self, torch: Any, module: Any, args: tuple, kwargs: dict) -> None:
+        seen = self._seen.get(id(module))
+        if seen is None:
+            seen = self._seen[id(module)] = SeenModule(torch, module, self._ordinals)
+            if (seen.class_name, seen.numel, seen.ordinal) in self._wanted:
+                self.applied.append(seen)
+                self._apply(torch, seen)
+            self._begins(torch, seen)
+        seen.called_with(args, kwargs, self._steps)
+
+
+def _is_tracing(torch: Any) -> bool:
+    """Return whether torch.jit traces: what we look at would end up in its graph."""
+    return getattr(torch._C, "_get_tracing_state", lambda: None)() is not None
+
+
+def _numel(parameter: Any) -> int:
+    try:
+        return int(parameter.numel())
+    except Exception:  # a lazy module's parameter has no shape yet
+        return 0
+
+
+def _is_channels_last(torch: Any, weight: Any) -> bool:
+    return weight.is_contiguous(memory_format=torch.channels_last) and not weight.is_contiguous()
+
+
+def _autocast_dtype(torch: Any, device: Any) -> str | None:
+    """Return the dtype of the autocast that is active now, None outside autocast."""
+    kind = getattr(device, "type", "cpu")
+    try:
+        if kind == "cuda" and torch.is_autocast_enabled():
+            return str(torch.get_autocast_gpu_dtype()).replace("torch.", "")
+        if kind == "cpu" and torch.is_autocast_cpu_enabled():
+            return str(torch.get_autocast_cpu_dtype()).replace("torch.", "")
+    except Exception:
+        return None
+    return None
+
+
+class MemoryCap:
+    """Caps what torch reserves on each CUDA device that a module lies on, once.
+
+    CUDA is never started here: a module whose parameters lie on a device has started it. Where torch can't
+    cap (another allocator is plugged in), the process goes on without, and `with_cap` says so.
+
+    Args:
+        limit_bytes: what torch may reserve on a device; None leaves the process alone.
+    """
+
+    def __init__(self, limit_bytes: int | None) -> None:
+        self._limit_bytes = limit_bytes
+        self._whole_bytes: dict = {}  # by device that was looked at; None where it has no cap
+
+    def entering(self, torch: Any, module: Any) -> None:
+        """Cap the devices of a module that is about to run."""
+        if self._limit_bytes is None:
+            return
+        for device in {parameter.device for parameter in module.parameters()}:
+            if device.type == "cuda" and device not in self._whole_bytes and torch.cuda.is_initialized():
+                self._whole_bytes[device] = _capped(torch, device, self._limit_bytes)
+
+    def with_cap(self, facts: dict, device: Any) -> dict:
+        """Return the facts of a device with the memory that the process may use of it."""
+        whole_bytes = self._whole_bytes.get(device)
+        if whole_bytes is None:
+            return facts
+        return {**facts, "memory_bytes": self._limit_bytes, "whole_bytes": whole_bytes}
+
+
+def _capped(torch: Any, device: Any, limit_bytes: int) -> int | None:
+    """Cap a device that has more, and return its whole memory in bytes; None where there is no cap."""
+    try:
+        whole_bytes = int(torch.cuda.get_device_properties(device).total_memory)
+        if whole_bytes <= limit_bytes:
+            return None
+        torch.cuda.set_per_process_memory_fraction(limit_bytes / whole_bytes, device)
+    except Exception:
+        return None
+    return whole_bytes

@@ -1,0 +1,290 @@
+"""Optimizer steps, learning rates and losses, seen through torch's own step hooks."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import weakref
+from typing import Any
+
+from ..measure import device
+from ..originals import time
+from ..process import Owner
+from .manual_updates import ManualUpdates
+
+_LOSSES = 256
+_LR_STEPS = 16
+"""Steps over which a learning rate is looked at: a hand-made warm-up moves it at each."""
+
+
+def keep_from_dynamo(hook: Any) -> Any:
+    """Have torch.compile call a hook as it is where it compiles an optimizer's step; returns the hook.
+
+    What it can't look into it warns of, and a script may have warnings raised. This is the mark that
+    `torch.compiler.disable` leaves, which would import the compiler.
+    """
+    hook._torchdynamo_disable = True
+    return hook
+
+
+class StepWatch:
+    """Sees optimizer steps and keeps the detached losses.
+
+    Args:
+        observer: receives step_began(now) and stepped(optimizer, now).
+        owner: the process that is observed.
+        manual_updates: is asked about gradients until an optimizer steps.
+
+    Attributes:
+        optimizers: what is known of each optimizer that stepped, by its id, in order.
+        steps: how often each stepped; a step that a gradient scaler skipped counts.
+        backwards: backward passes outside of steps (a closure's belong to its step).
+        scales_gradients: whether the script uses a gradient scaler.
+        losses: of the first backward passes, detached and unread.
+    """
+
+    def __init__(self, observer: Any, owner: Owner, manual_updates: ManualUpdates) -> None:
+        self.observer = observer
+        self.manual_updates = manual_updates
+        self.optimizers: dict = {}
+        self._living: dict = {}  # weak references to them
+        self.steps: dict = {}
+        self.backwards = 0
+        self.scales_gradients = False
+        self.losses: list = []
+        self.last_loss: Any = None
+        self._inside: set = set()  # optimizers that are within a step
+        self._recorded: list = []  # weak references to those that stepped while a CUDA graph is captured
+        self._scaled: tuple | None = None  # the scaler's last result and the loss that it was made of
+        self._kept: KeptHooks | None = None
+        self._owner = owner
+
+    def install_optimizer(self, module: Any) -> None:
+        """Register step hooks in `torch.optim.optimizer`."""
+        module.register_optimizer_step_pre_hook(self._before)
+        module.register_optimizer_step_post_hook(self._after)
+
+    def install_graphs(self, module: Any) -> None:
+        """Wrap `torch.cuda.CUDAGraph`: each replay makes the steps that were captured."""
+        graph_class = module.CUDAGraph
+        original_end, original_replay = graph_class.capture_end, graph_class.replay
+
+        @functools.wraps(original_end)
+        def capture_end(graph, *args, **kwargs):
+            graph._tunekit_steps, self._recorded = self._recorded, []
+            return original_end(graph, *args, **kwargs)
+
+        @functools.wraps(original_replay)
+        def replay(graph, *args, **kwargs):
+            result = original_replay(graph, *args, **kwargs)
+            for reference in getattr(graph, "_tunekit_steps", ()):
+                optimizer = reference()
+                if optimizer is not None:
+                    self._count(optimizer)
+            return result
+
+        graph_class.capture_end, graph_class.replay = capture_end, replay
+
+    def remember_hooks(self, torch: Any) -> None:
+        """Remember which classes are hooked, before anything compiled runs."""
+        self._kept = KeptHooks(torch, self._before, self._after)
+
+    def keep_hooks(self, torch: Any) -> None:
+        """Hook again what lost its hooks since."""
+        if self._kept is not None:
+            self._kept.restore()
+
+    def install_autograd(self, module: Any) -> None:
+        """Wrap `torch.autograd.backward`, which `Tensor.backward` calls, to keep the losses unread.
+
+        `torch.autograd.grad`, which torch.func calls, is wrapped until an optimizer steps.
+        """
+        original, original_grad = module.backward, module.grad
+
+        @functools.wraps(original)
+        def backward(tensors, *args, **kwargs):
+            self._saw_backward(tensors)
+            return original(tensors, *args, **kwargs)
+
+        @functools.wraps(original_grad)
+        def grad(*args, **kwargs):
+            if self.steps:
+                module.grad = original_grad
+            elif self._owner.is_here:
+                self.manual_updates.saw_gradients(())
+            return original_grad(*args, **kwargs)
+
+        module.backward, module.grad = backward, grad
+
+    def install_scaler(self, module: Any) -> None:
+        """Wrap a `GradScaler`: a step that it skips is a step, and its scaled loss is not the loss."""
+        scaler_class = module.GradScaler
+        if "step" not in vars(scaler_class) or "scale" not in vars(scaler_class):
+            return  # it inherits both from one that is wrapped
+        original_step, original_scale = scaler_class.step, scaler_class.scale
+
+        @functools.wraps(original_step)
+        def step(scaler, optimizer, *args, **kwargs):
+            before = self.steps.get(id(optimizer), 0)
+            result = original_step(scaler, optimizer, *args, **kwargs)
+            if scaler.is_enabled() and self.steps.get(id(optimizer), 0) == before:
+                self._count(optimizer)
+            return result
+
+        @functools.wraps(original_scale)
+        def scale(scaler, outputs, *args, **kwargs):
+            result = original_scale(scaler, outputs, *args, **kwargs)
+            if scaler.is_enabled() and hasattr(outputs, "detach"):
+                self.scales_gradients = True
+                self._scaled = (weakref.ref(result), outputs.detach())
+            return result
+
+        scaler_class.step, scaler_class.scale = step, scale
+
+    def _read_learning_rate(self, key: int, optimizer: Any) -> None:
+        """Keep the base learning rate; one that moves without a scheduler's base has none that is known."""
+        with contextlib.suppress(TypeError):
+            self._living[key] = weakref.ref(optimizer)
+        rate = base_learning_rate(optimizer)
+        known = self.optimizers.get(key)
+        if known is None:
+            self.optimizers[key] = (type(optimizer).__name__, rate, len(optimizer.param_groups))
+        elif known[1] is not None and rate != known[1]:
+            self.optimizers[key] = (known[0], None, known[2])
+
+    def loss_values(self) -> list:
+        """Return the first losses, in order, with six digits: there are many."""
+        return [float(f"{_value(loss):.6g}") for loss in self.losses]
+
+    def last_loss_value(self) -> float | None:
+        """Return the last loss as a float, None where there was none."""
+        if self.last_loss is None:
+            return None
+        try:
+            return float(self.last_loss)
+        except Exception:  # a CUDA graph has overwritten it; torch says so
+            return None
+
+    def seen(self) -> list:
+        """Return every optimizer that stepped, in order, as plain facts."""
+        return [
+            {"class_name": name, "base_lr": learning_rate, "parameter_groups": groups}
+            for name, learning_rate, groups in self.optimizers.values()
+        ]
+
+    def living(self) -> list:
+        """Return the optimizers that stepped and are still there."""
+        living = [reference() for reference in self._living.values()]
+        return [optimizer for optimizer in living if optimizer is not None]
+
+    def is_first(self, optimizer: Any) -> bool:
+        """Return whether this optimizer was the first to step."""
+        return id(optimizer) == next(iter(self.optimizers), None)
+
+    def _saw_backward(self, tensors: Any) -> None:
+        if not self._inside:
+            self.backwards += 1
+        losses = tuple(tensors) if isinstance(tensors, (tuple, list)) else (tensors,)
+        if not self.steps and not self._inside and self._owner.is_here:
+            self.manual_updates.saw_gradients(losses)
+        try:
+            if not losses or any(loss.numel() != 1 for loss in losses):
+                return
+            unscaled = self._scaled is not None and self._scaled[0]() is losses[0]
+            kept = self._scaled[1] if self._scaled is not None and unscaled else losses[0].detach()
+            for loss in losses[1:]:
+                kept = kept + loss.detach()
+        except Exception:
+            return  # nothing that torch would go back from, or a tensor of another kind: torch will say
+        if len(self.losses) < _LOSSES and not device.is_capturing():
+            # A copy: the script may change its loss, and a CUDA graph's next replay overwrites it.
+            self.losses.append(kept.clone())
+        self.last_loss = kept
+
+    @keep_from_dynamo
+    def _before(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if id(optimizer) in self._inside or not self._owner.is_here:
+            return
+        self._inside.add(id(optimizer))
+        if device.is_capturing():  # nothing is computed yet, and the device may not be asked for anything
+            self._recorded.append(weakref.ref(optimizer))
+        else:
+            self.observer.step_began(time.perf_counter())
+
+    @keep_from_dynamo
+    def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if id(optimizer) not in self._inside:
+            return  # the outer end of a step inside a step, as a subclass calling super().step() makes
+        self._inside.discard(id(optimizer))
+        if not device.is_capturing():
+            self._count(optimizer)
+
+    def _count(self, optimizer: Any) -> None:
+        if not self._owner.is_here:
+            return
+        key = id(optimizer)
+        count = self.steps[key] = self.steps.get(key, 0) + 1
+        if count <= _LR_STEPS:
+            self._read_learning_rate(key, optimizer)
+        self.observer.stepped(optimizer, time.perf_counter())
+
+
+class KeptHooks:
+    """Hooks steps again that torch took the hooks from: before 2.3 it does so when compiled code first runs.
+
+    Args:
+        torch: the torch module of the script.
+        before: called with (optimizer, args, kwargs) before a step.
+        after: the same after it.
+    """
+
+    def __init__(self, torch: Any, before: Any, after: Any) -> None:
+        self._before, self._after = before, after
+        self._steps: dict = {}
+        waiting = list(torch.optim.Optimizer.__subclasses__())
+        while waiting:
+            kind = waiting.pop()
+            waiting += kind.__subclasses__()
+            step = vars(kind).get("step")
+            if getattr(step, "hooked", False):
+                self._steps[kind] = step
+
+    def restore(self) -> None:
+        """Hook every class that lost its hooks."""
+        for kind, hooked in self._steps.items():
+            if kind.step is getattr(hooked, "__wrapped__", None):
+                kind.step = self._steps[kind] = _hooked(kind.step, self._before, self._after)
+
+
+def _hooked(step: Any, before: Any, after: Any) -> Any:
+    @functools.wraps(step)
+    def hooked_step(optimizer, *args, **kwargs):
+        before(optimizer, args, kwargs)
+        result = step(optimizer, *args, **kwargs)
+        after(optimizer, args, kwargs)
+        return result
+
+    hooked_step.hooked = True
+    return hooked_step
+
+
+def _value(loss: Any) -> float:
+    """Return a loss as a float; what can't be read is no number."""
+    try:
+        return float(loss)
+    except Exception:
+        return math.nan
+
+
+def base_learning_rate(optimizer: Any) -> float | None:
+    """Return the first group's learning rate after warm-up: max_lr, else initial_lr, else lr.
+
+    A scheduler's warm-up shows a tiny or zero `lr` at the first step; it stores the rate that it
+    warms up to in the group.
+    """
+    for group in optimizer.param_groups:
+        for name in ("max_lr", "initial_lr", "lr"):
+            if group.get(name) is not None:
+                return float(group[name])
+    return None

@@ -1,0 +1,192 @@
+"""A few batches under torch.profiler: device busy time, copies, gaps, and what took longest."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+from ..originals import time
+from .runner import Stage, Turns
+
+_BATCHES = 5
+_FULL_TRIES = 2
+_MOST_KERNELS = 16
+_MAX_NAME = 200
+_USER_SCOPE = 7
+"""torch's RecordScope of what a script or a loader marks by name: no operator."""
+_NO_WORK = ("gpu_user_annotation", "cuda_sync", "overhead")
+
+
+class KernelWindow(Stage):
+    """Traces five batches from ask to ask, after one that is not traced.
+
+    The end of an epoch or a validation in between ends the trace and begins it anew; where that happens
+    again, fewer batches must do.
+    """
+
+    name = "kernels"
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self._torch, self._on_cuda = self._loop.torch, self._loop.on_cuda
+        self._per_turn = self._loop.batches_per_turn
+        self._wanted = -(-_BATCHES // self._per_turn)  # turns
+        self._turns = Turns()
+        self._tries = self._longest = self._count = 0
+        self._traced: Any = None
+        self._is_tracing = False
+        self._began_at = 0.0
+        self._facts: dict | None = None
+
+    def asked(self, source: Any) -> None:
+        """Begin or end the trace when its batch has come."""
+        is_whole = self._turns.asked()
+        if self._traced is None:
+            self._prepare()
+        elif self._is_tracing:
+            self._count += 1
+            if self._count == self._wanted:
+                self._conclude()
+        elif is_whole:
+            self._wait()
+            self._traced.start_trace()
+            self._is_tracing, self._count = True, 0
+            self._began_at = time.perf_counter()
+
+    def interrupted(self) -> None:
+        """Throw away what was traced: what runs now is no batch."""
+        self._turns.interrupted()
+        if not self._is_tracing:
+            return
+        self._stop()
+        self._tries += 1
+        self._longest = max(self._longest, self._count)
+        if self._tries >= _FULL_TRIES:
+            self._wanted = max(1, self._longest)
+
+    def _conclude(self) -> None:
+        self._wait()
+        elapsed_s = time.perf_counter() - self._began_at
+        traced = self._stop()
+        self._facts = {
+            "batches": self._count * self._per_turn,
+            "time_s": elapsed_s,
+            **of_events(traced.events(), self._on_cuda, elapsed_s),
+        }
+        self.is_over = True
+
+    def leave(self) -> None:
+        """Stop a trace that was cut short, so that the script may start its own."""
+        if self._traced is None:
+            return
+        if not self._is_tracing:
+            self._traced.start_trace()  # a prepared trace can't be stopped otherwise
+        self._stop()
+
+    def facts(self) -> dict | None:
+        """Return the plain facts of a KernelWindow record."""
+        return self._facts
+
+    def _prepare(self) -> None:
+        """Have the profiler make what it needs before the first traced batch."""
+        if self._torch.autograd._profiler_enabled():
+            raise RuntimeError("the script runs a profiler of its own, and torch allows one at a time")
+        profiler = self._torch.profiler
+        activities = [profiler.ProfilerActivity.CPU]
+        if self._on_cuda:
+            activities.append(profiler.ProfilerActivity.CUDA)
+        traced = profiler.profile(activities=activities)
+        traced.prepare_trace()
+        self._traced = traced
+
+    def _stop(self) -> Any:
+        traced, self._traced, self._is_tracing = self._traced, None, False
+        # It waits for the current device, on which the script may have nothing.
+        device = self._loop.device
+        here = self._torch.cuda.device(device) if device is not None else nullcontext()
+        with here:
+            traced.stop_trace()
+        return traced
+
+    def _wait(self) -> None:
+        """Wait for the device: work launched before the window is not of it, work launched in it is."""
+        if self._on_cuda:
+            self._loop.synchronize()
+
+
+def of_events(events: Any, on_cuda: bool, elapsed_s: float) -> dict:
+    """Return what a trace's events say; times in seconds.
+
+    Args:
+        events: torch.autograd.profiler_util.FunctionEvent of one trace.
+        on_cuda: whether device work counts; else operators do.
+        elapsed_s: from the first traced batch's ask to the last one's end, with the device drained at both.
+    """
+    events = list(events)
+    on_host = [event for event in events if _kind(event) == "CPU"]
+    if not on_cuda:
+        operators = [event for event in on_host if getattr(event, "scope", 0) != _USER_SCOPE]
+        return {"kernels": _longest((event.name, event.self_cpu_time_total / 1e6) for event in operators)}
+    # What a script marks by name has a span on the device too, under the same name: no work of its own.
+    marked = {event.name for event in on_host}
+    work = [event for event in events if _kind(event) == "CUDA" and _is_work(event, marked)]
+    busy_s = _busy_s(work)
+    return {
+        "device_busy_s": busy_s,
+        "copies_alone_s": busy_s - _busy_s([event for event in work if not _is_host_copy(event)]),
+        "h2d_s": _copies_s(work, "HtoD"),
+        "d2h_s": _copies_s(work, "DtoH"),
+        "idle_s": max(0.0, elapsed_s - busy_s),
+        "kernels": _longest((event.name, _length_s(event)) for event in work),
+    }
+
+
+def _kind(event: Any) -> str:
+    """Return "CPU", "CUDA" or another of torch's device types."""
+    return str(event.device_type).rsplit(".", 1)[-1]
+
+
+def _is_work(event: Any, marked: set) -> bool:
+    if getattr(event, "is_user_annotation", False) or event.name in marked:
+        return False
+    return getattr(event, "activity_type", None) not in _NO_WORK
+
+
+def _length_s(event: Any) -> float:
+    return max(0.0, event.time_range.end - event.time_range.start) / 1e6
+
+
+def _busy_s(work: list) -> float:
+    """Return the time in which any of this work ran."""
+    return _union([(event.time_range.start, event.time_range.end) for event in work]) / 1e6
+
+
+def _is_host_copy(event: Any) -> bool:
+    return event.name.startswith(("Memcpy HtoD", "Memcpy DtoH"))
+
+
+def _copies_s(work: list, direction: str) -> float:
+    """Return the time of copies of one direction; copies side by side count each."""
+    return sum(_length_s(event) for event in work if event.name.startswith(f"Memcpy {direction}"))
+
+
+def _union(spans: list) -> float:
+    """Return the length of what the spans cover together."""
+    covered, reached = 0.0, float("-inf")
+    for start, end in sorted(spans):
+        covered += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return covered
+
+
+def _longest(named_s: Any) -> list:
+    """Return the plain facts of the names that took longest in all."""
+    totals: dict = {}
+    for name, seconds in named_s:
+        calls, total_s = totals.get(name, (0, 0.0))
+        totals[name] = (calls + 1, total_s + max(0.0, seconds))
+    ranked = sorted(totals.items(), key=lambda item: item[1][1], reverse=True)
+    return [
+        {"name": name[:_MAX_NAME], "calls": calls, "time_s": total_s}
+        for name, (calls, total_s) in ranked[:_MOST_KERNELS]
+    ]

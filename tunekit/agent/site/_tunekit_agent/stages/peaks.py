@@ -1,0 +1,123 @@
+"""Peak device memory of one batch, in its two parts: forward and backward, then the optimizer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..loader import batches
+from .runner import Missing, Stage, Turns
+
+
+class DevicePeak:
+    """Reads the device memory that the process takes at most."""
+
+    def __init__(self, cuda: Any, device: Any) -> None:
+        self._cuda, self._device = cuda, device
+
+    @classmethod
+    def of(cls, loop: Any) -> DevicePeak | None:
+        """Return that of a loop's device, None on a CPU."""
+        return None if loop.device is None else cls(loop.torch.cuda, loop.device)
+
+    def begin(self, gives_back: bool = False) -> None:
+        """Forget the peaks so far; `gives_back` empties the cache, which else counts as this batch's."""
+        if gives_back:
+            self._cuda.empty_cache()
+        self._cuda.reset_peak_memory_stats(self._device)
+
+    def allocated_bytes(self) -> int:
+        """Return the peak of what tensors take, since."""
+        return int(self._cuda.max_memory_allocated(self._device))
+
+    def reserved_bytes(self) -> int:
+        """Return the peak of what the process reserves, since."""
+        return int(self._cuda.max_memory_reserved(self._device))
+
+    def read_bytes(self) -> int:
+        """Return the peak of what tensors take since it was last read."""
+        peak_bytes = self.allocated_bytes()
+        self.begin()
+        return peak_bytes
+
+
+class Peaks(Stage):
+    """Looks at the first whole batch that ends in a step; batches before it only accumulate.
+
+    Where optimizers step in turn, as a GAN's do, the forward and backward passes between their steps are of
+    the first part. What runs after the last step is of the second. The peaks of the measurement were read
+    before, so resetting them loses nothing.
+    """
+
+    name = "peaks"
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self._peak = DevicePeak.of(self._loop)
+        self._turns = Turns()
+        self._has_begun = False
+        self._depth = 0  # of steps within steps
+        self._gradients_bytes = self._batch_bytes = 0
+        self._outside: list = []  # peaks before each step
+        self._inside: list = []
+        self._loss_before: Any = None
+        self._facts: dict | None = None
+
+    def asked(self, source: Any) -> None:
+        """End the batch that made a step, else begin with the next.
+
+        Raises:
+            Missing: no turn of the loop is a batch by itself.
+        """
+        if self._peak is None:
+            self.is_over = True
+            return
+        if self._turns.asked() and self._inside:
+            self._facts = {
+                "forward_backward_bytes": max(self._outside),
+                "optimizer_bytes": max(*self._inside, self._peak.allocated_bytes()),
+                "gradients_at_start_bytes": self._gradients_bytes,
+                "batch_bytes": self._batch_bytes,
+            }
+            self.is_over = True
+            return
+        self._has_begun, self._depth = True, 0
+        self._outside, self._inside = [], []
+        self._gradients_bytes = self._gradients_here()
+        self._peak.begin()
+
+    def fetched(self, batch: Any) -> None:
+        """Take the size of the batch."""
+        self._batch_bytes = batches.size_bytes(batch)
+
+    def interrupted(self) -> None:
+        """The batch at work is not looked at: something else takes memory too."""
+        self._turns.interrupted()
+
+    def step_began(self) -> None:
+        """A forward and backward pass are over."""
+        self._depth += 1
+        if self._peak is not None and self._has_begun and self._depth == 1:
+            self._outside.append(self._peak.read_bytes())
+            self._loss_before = self._loop.last_loss()
+
+    def step_ended(self) -> None:
+        """Forward and backward of another optimizer may follow.
+
+        Raises:
+            Missing: the step made a backward pass of its own.
+        """
+        self._depth = max(0, self._depth - 1)
+        if self._peak is None or not self._has_begun or self._depth or not self._outside:
+            return
+        loss_before, self._loss_before = self._loss_before, None
+        if self._loop.last_loss() is not loss_before:
+            raise Missing("the optimizer calls a closure: forward and backward are within its step")
+        self._inside.append(self._peak.read_bytes())
+
+    def facts(self) -> dict | None:
+        """Return the plain facts of a PeaksSeen record."""
+        return self._facts
+
+    def _gradients_here(self) -> int:
+        held = {id(parameter): parameter.grad for parameter in self._loop.parameters()}
+        return sum(grad.numel() * grad.element_size() for grad in held.values() if grad is not None)

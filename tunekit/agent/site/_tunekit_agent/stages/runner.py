@@ -1,0 +1,219 @@
+"""Runs stages one after another, each with a deadline, driven by the loop's own turns."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+from ..originals import time
+
+_DEADLINE_WINDOWS = 4.0
+_LEAST_DEADLINE_S = 20.0
+_DEADLINE_BATCHES = 30
+_MOST_BROKEN = 10
+_MAX_FAULTS = 16
+NO_WHOLE_BATCH = "within every batch another loader is read, or an epoch begins: none can be told apart"
+
+
+class Missing(Exception):  # noqa: N818
+    """Why a stage can see nothing here; its message goes to the user."""
+
+
+class Turns:
+    """Tells whole batches of the loop from turns in which something else ran.
+
+    Attributes:
+        whole: batches from one ask to the next with nothing in between.
+    """
+
+    def __init__(self) -> None:
+        self.whole = self._broken = 0
+        self._is_whole: bool | None = None  # None before the first ask
+
+    def interrupted(self) -> None:
+        """Something that is no part of a batch runs."""
+        if self._is_whole:
+            self._is_whole = False
+
+    def asked(self) -> bool:
+        """The loop asks for its next batch; returns whether the turn before was one batch and nothing else.
+
+        Raises:
+            Missing: no turn has been whole for a while.
+        """
+        was_whole, self._is_whole = self._is_whole, True
+        if was_whole is None:
+            return False
+        self.whole += was_whole
+        self._broken = 0 if was_whole else self._broken + 1
+        if self._broken >= _MOST_BROKEN:
+            raise Missing(NO_WHOLE_BATCH)
+        return was_whole
+
+
+class Stage:
+    """One thing to look at; a base whose methods do nothing.
+
+    Args:
+        loop: a `model.loop.Loop` that has been measured.
+        clock, sleep: of a test's scripted time.
+
+    Attributes:
+        name: of the field in the parent's Details record.
+        is_over: whether it has seen enough.
+        moved: called with its name while it holds the script, so that the parent sees progress.
+        knows_more: called when its facts are worth reporting; its deadline starts again.
+    """
+
+    name = ""
+
+    def __init__(
+        self, loop: Any, clock: Callable[[], float] = time.perf_counter, sleep: Callable = time.sleep
+    ) -> None:
+        self._loop, self._clock, self._sleep = loop, clock, sleep
+        self.is_over = False
+        self.moved: Callable[[str], None] = lambda name: None
+        self.knows_more: Callable[[], None] = lambda: None
+
+    @property
+    def phase(self) -> str:
+        """What the screen shows while it works."""
+        return self.name
+
+    def asked(self, source: Any) -> Any:
+        """The loop asks for a batch, or its first optimizer has stepped where there is no loader.
+
+        Args:
+            source: the `loader.source.Source` that the batch would come from; None without a loader.
+
+        Returns:
+            A `loader.source.Replay` to hand the script that batch instead; None to let it fetch.
+        """
+        return None
+
+    def fetched(self, batch: Any) -> None:
+        """The loop has a batch that its loader made."""
+
+    def interrupted(self) -> None:
+        """Something that is no part of a loop batch runs: a validation, the beginning of an epoch."""
+
+    def step_began(self) -> None:
+        """An optimizer begins a step."""
+
+    def step_ended(self) -> None:
+        """An optimizer ended its step."""
+
+    def leave(self) -> None:
+        """Put back whatever was changed; called once, however the stage ends."""
+
+    def facts(self) -> Any:
+        """Return the plain facts for the parent's record, None if there are none."""
+        return None
+
+
+class StageRunner:
+    """Runs stages in turn; a fault of one is reported and ends that one.
+
+    Args:
+        stages: what to look at, in order.
+        window_s: of the trial, which each stage's deadline follows.
+        moved: called with a stage's name while it works.
+        clock: returns seconds.
+        step_s: seconds per batch of the loop, which the deadlines follow too.
+        passed: called when a stage is through and the next begins, and when the stage at work knows more.
+
+    Attributes:
+        deadline_s: seconds since it began or last knew more after which a stage is left, at the next turn.
+    """
+
+    def __init__(
+        self,
+        stages: list,
+        window_s: float,
+        moved: Callable[[str], None],
+        clock: Callable[[], float] = time.perf_counter,
+        step_s: float = 0.0,
+        passed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._waiting = list(stages)
+        self.deadline_s = max(_DEADLINE_WINDOWS * window_s, _LEAST_DEADLINE_S, _DEADLINE_BATCHES * step_s)
+        self._passed, self._moved, self._clock = passed, moved, clock
+        self._seen: dict = {}
+        self._faults: list = []
+        self._stage: Any = None
+        self._until = 0.0
+        self._advance()
+
+    @property
+    def phase(self) -> str | None:
+        """What the stage at work is at."""
+        return None if self._stage is None else self._stage.phase
+
+    @property
+    def is_over(self) -> bool:
+        """Whether every stage has seen enough."""
+        return self._stage is None
+
+    def asked(self, source: Any) -> Any:
+        """The loop asks for a batch; returns what the stage at work answers."""
+        while self._stage is not None:
+            if self._clock() > self._until:
+                self._end(is_late=True)
+                continue
+            answer = self.call("asked", source)
+            if self._stage.is_over:
+                self._end()
+                continue
+            return answer
+        return None
+
+    def call(self, event: str, *arguments: Any) -> Any:
+        """Pass an event of the loop to the stage at work: a `Stage` method's name, and its arguments."""
+        if self._stage is None:
+            return None
+        try:
+            return getattr(self._stage, event)(*arguments)
+        except Missing as reason:
+            self._fault(self._stage.name, str(reason))
+        except Exception as error:
+            self._fault(self._stage.name, f"{type(error).__name__}: {str(error)[:300]}")
+        self._stage.is_over = True
+        return None
+
+    def facts(self) -> dict:
+        """Return the plain facts of the parent's Details record."""
+        return {**self._seen, "faults": list(self._faults)}
+
+    def _fault(self, name: str, why: str) -> None:
+        self._is_faulty = True
+        if len(self._faults) < _MAX_FAULTS:
+            self._faults.append(f"{name}: {why}")
+
+    def _end(self, is_late: bool = False) -> None:
+        """Leave the stage at work, keep what it saw unless it failed, and go on to the next.
+
+        One that is late may have seen a part, and says in its facts what is missing.
+        """
+        stage = self._stage
+        self.call("leave")
+        self._seen.pop(stage.name, None)  # what it knew on its way
+        facts = self.call("facts") if not self._is_faulty else None
+        if is_late:
+            self._fault(stage.name, f"it took too long: more than {self.deadline_s:.0f} s")
+        if facts is not None:
+            self._seen[stage.name] = facts
+        self._advance()
+        if self._stage is not None:
+            self._passed()
+
+    def _knows_more(self) -> None:
+        self._seen[self._stage.name] = self._stage.facts()
+        self._until = self._clock() + self.deadline_s
+        self._passed()
+
+    def _advance(self) -> None:
+        self._stage = self._waiting.pop(0) if self._waiting else None
+        self._is_faulty = False
+        self._until = self._clock() + self.deadline_s
+        if self._stage is not None:
+            self._stage.moved, self._stage.knows_more = self._moved, self._knows_more
+            self._moved(self._stage.phase)

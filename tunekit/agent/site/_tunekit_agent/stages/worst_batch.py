@@ -1,0 +1,370 @@
+"""The training on a batch of the data set's largest samples, which a long training meets some day."""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import itertools
+import math
+import random
+import sys
+from typing import Any, Callable, Iterator
+
+from ..loader import batches
+from ..loader.watch import MOST_WRAPPED, length_of
+from .peaks import DevicePeak
+from .replay import (
+    CHANGED_IN_PLACE,
+    NO_LOADER,
+    WARM_TURNS,
+    Rebuilding,
+    ReplayedBatch,
+    ReplayStage,
+    TrainingTimer,
+)
+from .runner import NO_WHOLE_BATCH, Missing
+
+_FIRST_READ = 16
+"""Samples that are all alike show that sizes do not vary."""
+_MOST_READ = 4096
+_LEAST_READING_S = 2.0
+_MOST_TIMED_S = 1.0
+"""A few batches do: the look is for their memory."""
+_MOVED_EVERY_S = 0.1
+_GOLDEN = (math.sqrt(5) - 1) / 2
+_ALL_SHARE = 0.9
+"""Of the data set's samples, that a sampler gives which leaves out only what fills no batch."""
+
+
+class WorstBatch(ReplayStage):
+    """Reads samples of the data set, and gives the script one batch of the largest of them, a few times.
+
+    Samples are read for about a window. What is known is reported before the script is given that batch,
+    which it may not live through. Reading leaves the script's global random states as they were.
+    """
+
+    name = "largest"
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self._samples: Samples | None = None
+        self._reading: _Reading | None = None
+        self._batch_bytes: int | None = None
+        self._usual_bytes: int | None = None
+        self._at_work: _OnWorst | None = None
+
+    def leave(self) -> None:
+        """Say why there is no time if the script is still at work."""
+        if self._at_work is not None and not self.is_over:
+            self._why_ended = "the script was too slow on it to be timed"
+
+    def facts(self) -> dict:
+        """Return the plain facts of a LargestSeen record."""
+        samples, reading, at_work = self._samples, self._reading, self._at_work
+        why_ended = self._why_ended or (at_work.why_ended if at_work else None)
+        return {
+            "samples_read": reading.read if reading else 0,
+            "data_set_samples": samples.count if samples else None,
+            "varies": reading.varies if reading else None,
+            "batch_size": samples.batch_size if samples else None,
+            "batch_bytes": self._batch_bytes,
+            "usual_batch_bytes": self._usual_bytes,
+            "is_given": at_work is not None,
+            **(at_work.facts() if at_work else {}),
+            "why_ended": why_ended and why_ended[:500],
+        }
+
+    def _turn(self, source: Any) -> None:
+        if self._at_work is None:
+            self._begin(source)
+        else:
+            self.is_over = self._at_work.asked()
+
+    def _begin(self, source: Any) -> None:
+        """Read samples, and make the batch if they vary."""
+        if source is None:
+            raise Missing(NO_LOADER)
+        if self._loop.world_size > 1:
+            raise Missing(f"{self._loop.world_size} ranks train together: none is given another batch alone")
+        self._samples = samples = Samples(source)
+        limit_s = max(_LEAST_READING_S, self._loop.request.window_s)
+        self._reading = reading = _Reading(samples, limit_s, self._clock)
+        with _random_states_kept():
+            reading.run(self._moved)
+            if not reading.varies:
+                self.is_over = True
+                return
+            self._usual_bytes = batches.size_bytes(samples.batch_of(reading.take_first()))
+            batch = samples.batch_of(reading.take_largest())
+        self._batch_bytes = batches.size_bytes(batch)
+        self._let_refill(source)
+        least_turns = max(WARM_TURNS, self._loop.batches_per_step + 1)
+        self._at_work = _OnWorst(batch, self._timer(_MOST_TIMED_S), least_turns, self._loop)
+        self.knows_more()
+
+
+class _OnWorst:
+    """The training on one batch, over and over: a few turns, of which the last are timed.
+
+    Args:
+        batch: of the largest samples.
+        training: to time it with.
+        least_turns: after which the script has lived through it, an optimizer's step included.
+        loop: for its device memory, and the graphs that torch.compile captured.
+
+    Attributes:
+        why_ended: why it has no time; None if it has.
+    """
+
+    def __init__(self, batch: Any, training: TrainingTimer, least_turns: int, loop: Any) -> None:
+        self._batch = ReplayedBatch(batch)
+        self._training, self._least_turns = training, least_turns
+        self._peak, self._graphs = DevicePeak.of(loop), loop.graphs_captured
+        self._turns = self._graphs_before = 0
+        self._has_lived = self._is_timed = False
+        self.why_ended: str | None = None
+        if self._peak is not None:
+            # What torch keeps of other batches stays: a long training meets this batch with as much.
+            self._peak.begin()
+
+    def batch(self) -> Any:
+        """Return the batch for the script."""
+        return self._batch.copy()
+
+    def asked(self) -> bool:
+        """The loop is through with a batch; returns whether that is enough of them.
+
+        A batch that the script has changed is not given again: by then it has trained on it once.
+        """
+        is_enough = self._training.asked()
+        self._turns += 1
+        self._has_lived = self._has_lived or self._turns >= self._least_turns
+        if self._turns == WARM_TURNS:
+            self._graphs_before = self._graphs()
+        if (self._turns <= WARM_TURNS or is_enough) and self._batch.was_changed:
+            self.why_ended, self._has_lived = CHANGED_IN_PLACE, True
+            return True
+        if self._training.is_hopeless:
+            self.why_ended = NO_WHOLE_BATCH
+            return True
+        if is_enough:
+            self._is_timed = self._graphs() == self._graphs_before
+            self.why_ended = None if self._is_timed else "torch.compile compiled anew while it was timed"
+        return is_enough
+
+    def interrupted(self) -> None:
+        """The batch at work is not to be timed."""
+        self._training.interrupted()
+
+    def facts(self) -> dict:
+        """Return what is known of the training, for a LargestSeen record."""
+        peak = self._peak if self._has_lived else None
+        return {
+            "is_lived_through": self._has_lived,
+            "batches": self._training.batches if self._is_timed else 0,
+            "step_s": self._training.step_s if self._is_timed else None,
+            "peak_allocated_bytes": peak.allocated_bytes() if peak is not None else None,
+            "peak_reserved_bytes": peak.reserved_bytes() if peak is not None else None,
+        }
+
+
+class _Reading:
+    """Reads single samples, spread over the data set, and keeps the largest.
+
+    Attributes:
+        read: samples that were read.
+        varies: whether the first of them differ in bytes or shapes; None while too few are read.
+    """
+
+    def __init__(self, samples: Samples, limit_s: float, clock: Callable[[], float]) -> None:
+        self._samples, self._limit_s, self._clock = samples, limit_s, clock
+        self.read = 0
+        self.varies: bool | None = None
+        self._first: list = []
+        self._largest: list = []  # a heap of (bytes, order, sample)
+
+    def run(self, moved: Callable[[], None]) -> None:
+        """Read until sizes are known not to vary, or enough is read; `moved` is called now and then.
+
+        Raises:
+            Missing: a sample could not be read, or reading is too slow.
+        """
+        began_at = moved_at = self._clock()
+        extents: set = set()
+        for number in self._samples.spread(_MOST_READ):
+            sample = self._samples.sample(number)
+            size_bytes, shapes = batches.extent_of(sample)
+            self._keep(size_bytes, sample)
+            if self.varies is None:
+                extents.add((size_bytes, shapes))
+                if self.read == _FIRST_READ:
+                    self.varies = len(extents) > 1
+            now = self._clock()
+            if self.varies is False or now - began_at > self._limit_s:
+                break
+            if now - moved_at > _MOVED_EVERY_S:
+                moved_at = now
+                moved()
+        if self.varies is None and self.read < self._samples.count:
+            raise Missing(f"the data set is too slow: {self.read} samples were read in {self._limit_s:g} s")
+        if self.varies is None:
+            self.varies = len(extents) > 1
+
+    def take_first(self) -> list:
+        """Return as many of the first samples as a batch has, and keep them no longer."""
+        first, self._first = self._first, []
+        return first
+
+    def take_largest(self) -> list:
+        """Return as many of the largest as a batch has, the largest first, and keep them no longer."""
+        largest, self._largest = sorted(self._largest, reverse=True), []
+        return [sample for _, _, sample in largest]
+
+    def _keep(self, size_bytes: int, sample: Any) -> None:
+        self.read += 1
+        if len(self._first) < self._samples.batch_size:
+            self._first.append(sample)
+        entry = (size_bytes, -self.read, sample)  # no two are of one order, so samples are never compared
+        if len(self._largest) < self._samples.batch_size:
+            heapq.heappush(self._largest, entry)
+        else:
+            heapq.heappushpop(self._largest, entry)
+
+
+class Samples:
+    """The samples that a loader may give, read in any order, and batches made of them.
+
+    Attributes:
+        count: samples that the loader may give.
+        batch_size: of its full batches, of the one batch where there are fewer samples.
+
+    Raises:
+        Missing: its samples can't be read one by one, or its batches have no size that is known.
+    """
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+        self._loader = loader = source.info.loader()
+        if loader is None:
+            raise Missing("the loader is gone")
+        if source.info.facts.get("iterable"):
+            raise Missing("an IterableDataset has no samples to choose from")
+        in_data_set = length_of(loader.dataset)
+        if not in_data_set:
+            raise Missing("the data set has no length")
+        batch_size = _batch_size(loader, source.info)
+        self._numbers = _numbers(loader, in_data_set)
+        self.count = len(self._numbers)
+        self.batch_size = min(batch_size, self.count)
+
+    def spread(self, most: int) -> Iterator[Any]:
+        """Yield the indices of at most so many samples: evenly spread however many are taken, each once.
+
+        Multiples of the golden ratio, modulo one, leave no gap much wider than others at any time.
+        """
+        seen: set = set()
+        for turn in itertools.count():
+            if len(seen) == min(most, self.count):
+                return
+            place = min(int(turn * _GOLDEN % 1.0 * self.count), self.count - 1)
+            if place not in seen:
+                seen.add(place)
+                yield self._numbers[place]
+
+    def sample(self, number: Any) -> Any:
+        """Return one sample.
+
+        Raises:
+            Missing: the data set does not give it to this process.
+        """
+        try:
+            together = getattr(self._loader.dataset, "__getitems__", None)  # as torch prefers it
+            return together([number])[0] if together else self._loader.dataset[number]
+        except Exception as error:
+            raise Missing(
+                f"sample {number} could not be read in the training process: {_text_of(error)}"
+            ) from error
+
+    def batch_of(self, samples: list) -> Any:
+        """Return a full batch of samples, pinned if the loader's are; too few of them come again in order.
+
+        Raises:
+            Missing: it could not be made.
+        """
+        # Each in containers of its own: a collate_fn may take a sample apart, and no sample comes only once.
+        filled = [Rebuilding().of(samples[turn % len(samples)]) for turn in range(self.batch_size)]
+        try:
+            batch = self._loader.collate_fn(filled)
+            if getattr(self._source.live, "_pin_memory", False):
+                batch = sys.modules["torch.utils.data._utils.pin_memory"].pin_memory(batch)
+        except Exception as error:
+            raise Missing(f"no batch of chosen samples could be made: {_text_of(error)}") from error
+        return batch
+
+
+def _batch_size(loader: Any, info: Any) -> int:
+    """Return the samples in a full batch.
+
+    A batch sampler of the script's own is believed where it has a batch size and a batch was seen to have it.
+    """
+    declared, sampler = info.facts.get("batch_size"), loader.batch_sampler
+    if declared:
+        return int(declared)
+    if sampler is None:
+        raise Missing("the data set makes its batches itself")
+    claimed, walked = getattr(sampler, "batch_size", None), (info.batch or {}).get("samples")
+    if isinstance(claimed, int) and claimed == walked:
+        return claimed
+    raise Missing(
+        f"its batches are made by the script's own {type(sampler).__name__}: its largest one is not known"
+    )
+
+
+def _numbers(loader: Any, count: int) -> Any:
+    """Return the indices of the samples that the sampler may give."""
+    own = loader.batch_sampler
+    for _ in range(MOST_WRAPPED):
+        own = getattr(own, "batch_sampler", own)
+    sampler = getattr(own, "sampler", None) or loader.sampler
+    chosen = getattr(sampler, "indices", None)
+    if length_of(chosen):
+        return chosen
+    kinds = sys.modules["torch.utils.data.sampler"]
+    given = length_of(sampler)
+    if isinstance(sampler, (kinds.RandomSampler, kinds.WeightedRandomSampler)) or (
+        given is not None and given >= _ALL_SHARE * count
+    ):
+        return range(count)
+    raise Missing(
+        f"its {type(sampler).__name__} gives {'n/a' if given is None else given} of {count} samples: which "
+        "ones is not known"
+    )
+
+
+def _text_of(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error)[:200]}"
+
+
+@contextlib.contextmanager
+def _random_states_kept() -> Iterator[None]:
+    """Put back the states of Python's, NumPy's and torch's global generators at the end of a block.
+
+    Of modules that the script has imported; those of CUDA devices too once one is in use. Generators of the
+    script's own are beyond reach.
+    """
+    numpy, torch = sys.modules.get("numpy.random"), sys.modules.get("torch")
+    cuda = getattr(torch, "cuda", None)
+    of_python = random.getstate()
+    of_numpy = numpy.get_state() if numpy is not None else None
+    of_torch = torch.get_rng_state() if torch is not None else None
+    of_devices: Any = cuda.get_rng_state_all() if cuda is not None and cuda.is_initialized() else None
+    try:
+        yield
+    finally:
+        random.setstate(of_python)
+        if numpy is not None:
+            numpy.set_state(of_numpy)
+        if torch is not None:
+            torch.set_rng_state(of_torch)
+        if of_devices is not None:
+            cuda.set_rng_state_all(of_devices)
