@@ -3,7 +3,6 @@
 import argparse
 import shlex
 import string
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,14 +11,14 @@ from tunekit import __version__
 from tunekit.cli.numbers import share
 from tunekit.cli.pipes import discard_output, until_the_reader_leaves
 from tunekit.cli.report_files import (
-    STANDARD_OUTPUT,
     SUMMARY_VARIABLE,
-    add_full_paths,
+    add_report_files,
     append_summary,
-    print_text,
-    refuse_records,
+    check_report_files,
+    show,
     summary_file,
-    write_report,
+    texts_of,
+    write_files,
 )
 from tunekit.errors import RunFolderError, UsageError
 
@@ -38,8 +37,6 @@ _BASELINE = "baseline"
 _TIERS = ("conservative", "balanced", "aggressive", _BASELINE)
 _MOST_RUNS = 10
 """As many as a comment of Markdown has lines for."""
-_WIDE = 160
-"""Letters in a line of Markdown's tables, which can be scrolled."""
 
 
 def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -73,18 +70,11 @@ def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> None:
     )
     parser.add_argument("--json", action="store_true", help="print the comparison as JSON instead")
     parser.add_argument(
-        "--markdown",
-        nargs="?",
-        const=STANDARD_OUTPUT,
-        metavar="FILE",
-        help="print it as Markdown for a pull request instead (also as -), or write that to FILE",
-    )
-    parser.add_argument(
         "--github-summary",
         action="store_true",
         help=f"append the Markdown to the file that {SUMMARY_VARIABLE} names, as GitHub Actions sets it",
     )
-    add_full_paths(parser)
+    add_report_files(parser)
     parser.set_defaults(verb=run_verb)
 
 
@@ -101,15 +91,27 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     summary = summary_file("--markdown FILE") if options.github_summary else None
     _check(options)
     from tunekit.recommend.across_runs.compare import compare_runs  # noqa: PLC0415 - --help must be instant
+    from tunekit.report.blocks import WIDE  # noqa: PLC0415
+    from tunekit.report.comparison import comparison_report  # noqa: PLC0415
+    from tunekit.report.markdown import MOST_LINES  # noqa: PLC0415
 
     sides = [
         _side(name, path, options.tier)
         for name, path in zip(string.ascii_uppercase, options.run, strict=False)
     ]
     comparison = compare_runs(sides, options.tolerance, __version__)
-    _write(comparison, options, summary)
+    texts = texts_of(
+        comparison,
+        lambda shown: comparison_report(shown, WIDE),
+        "comparison.json",
+        options.full_paths,
+        MOST_LINES,
+    )
+    write_files(options, texts)
+    if summary is not None:
+        append_summary(summary, texts.markdown())
     try:
-        until_the_reader_leaves(lambda: _show(comparison, options))
+        until_the_reader_leaves(lambda: show(options, texts, comparison, lambda: _draw(comparison)))
     except OSError as error:
         discard_output()
         raise RunFolderError(f"the comparison can't be printed ({error.strerror})") from error
@@ -127,14 +129,11 @@ def _check(options: argparse.Namespace) -> None:
         raise UsageError(
             f"--markdown takes a file, got the folder {options.markdown}; put --markdown after the runs"
         )
-    if options.markdown not in (None, STANDARD_OUTPUT):
-        refuse_records(Path(options.markdown), "--markdown")
+    check_report_files(options)
     if len(runs) < 2:
         raise UsageError(f"compare takes two runs or more, got one: {runs[0]}; give the reference first")
     if len(runs) > _MOST_RUNS:
         raise UsageError(f"compare takes at most {_MOST_RUNS} runs, got {len(runs)}; leave some out")
-    if options.json and options.markdown == STANDARD_OUTPUT:
-        raise UsageError("--json and --markdown both print; write one to a file: --markdown FILE")
     seen: dict[Path, Path] = {}
     for given in runs:
         folder = _folder(given).resolve()
@@ -173,7 +172,7 @@ def _recommendation(run: "Run", path: Path, tier: str | None) -> "Recommendation
     Raises:
         RunFolderError: there is none.
     """
-    from tunekit.report.answer import best_recommendation  # noqa: PLC0415
+    from tunekit.recommend.recommendation import answer_of  # noqa: PLC0415
 
     if not run.recommendations:
         raise RunFolderError(
@@ -182,7 +181,7 @@ def _recommendation(run: "Run", path: Path, tier: str | None) -> "Recommendation
             f"configs with --tier {_BASELINE}"
         )
     if tier is None:
-        best = best_recommendation(run)
+        best = answer_of(run.recommendations)
         assert best is not None
         return best
     found = next((one for one in run.recommendations if one.tier == tier), None)
@@ -193,42 +192,11 @@ def _recommendation(run: "Run", path: Path, tier: str | None) -> "Recommendation
     return found
 
 
-def _markdown(comparison: "RunComparison", full_paths: bool) -> str:
-    from tunekit.records.base import with_texts  # noqa: PLC0415
-    from tunekit.report.comparison import comparison_view  # noqa: PLC0415
-    from tunekit.report.comparison_markdown import comparison_markdown  # noqa: PLC0415
-    from tunekit.report.places import shortener  # noqa: PLC0415
-
-    if not full_paths:
-        comparison = with_texts(comparison, shortener(Path.home()))
-    return comparison_markdown(comparison_view(comparison, _WIDE))
-
-
-def _write(comparison: "RunComparison", options: argparse.Namespace, summary: Path | None) -> None:
-    """Write the Markdown to where it was asked for.
-
-    Raises:
-        RunFolderError: a file can't be written. An OSError would end with 1, which means a regression.
-    """
-    if options.markdown not in (None, STANDARD_OUTPUT):
-        write_report(Path(options.markdown), _markdown(comparison, options.full_paths), "name another file")
-    if summary is not None:
-        append_summary(summary, _markdown(comparison, options.full_paths))
-
-
-def _show(comparison: "RunComparison", options: argparse.Namespace) -> int:
-    """Print the comparison as it was asked for, and return 0."""
+def _draw(comparison: "RunComparison") -> None:
     from rich.console import Console  # noqa: PLC0415 - slow to import
 
-    from tunekit.records.codec import to_json  # noqa: PLC0415
-    from tunekit.report.comparison import comparison_view  # noqa: PLC0415
-    from tunekit.report.terminal import draw_comparison  # noqa: PLC0415
+    from tunekit.report.comparison import comparison_report  # noqa: PLC0415
+    from tunekit.report.terminal import draw  # noqa: PLC0415
 
-    if options.json:
-        sys.stdout.write(to_json(comparison) + "\n")
-    elif options.markdown == STANDARD_OUTPUT:
-        print_text(_markdown(comparison, options.full_paths))
-    else:
-        console = Console(highlight=False)
-        draw_comparison(console, comparison_view(comparison, console.width))
-    return 0
+    console = Console(highlight=False)
+    draw(console, comparison_report(comparison, console.width).blocks)

@@ -1,7 +1,6 @@
 """`tunekit doctor`: what this machine offers, and what will hold training back on it."""
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING
 from tunekit.cli.doctor_calibrate import calibrate_gpu
 from tunekit.cli.doctor_loader import BASELINE, TIERS, loader_of
 from tunekit.cli.numbers import natural, positive, positive_number
+from tunekit.cli.report_files import add_report_files, check_report_files, show, texts_of, write_files
 from tunekit.errors import TargetError, UsageError
 from tunekit.near import did_you_mean
 
@@ -76,6 +76,7 @@ def add_verb(verbs: "_SubParsersAction[argparse.ArgumentParser]") -> None:
     )
     parser.add_argument("--codes", action="store_true", help="list every code of a finding, and nothing else")
     parser.add_argument("--json", action="store_true", help="print facts and findings as JSON instead")
+    add_report_files(parser)
     parser.set_defaults(verb=run_verb)
 
 
@@ -90,15 +91,16 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
 
     from tunekit.cli.pipes import lasting_console  # noqa: PLC0415
     from tunekit.recommend.diagnose.machine import worst  # noqa: PLC0415
-    from tunekit.records.codec import to_json  # noqa: PLC0415
-    from tunekit.report.doctor import draw_checkup, draw_codes, view_checkup  # noqa: PLC0415
+    from tunekit.report.doctor import codes_facts, doctor_report  # noqa: PLC0415
+    from tunekit.report.terminal import draw  # noqa: PLC0415
 
     console = Console(highlight=False)
     if options.codes:
-        draw_codes(console)
+        draw(console, (codes_facts(),))
         return 0
     if options.calibrate:
         return calibrate_gpu(console, command, as_json=options.json)
+    check_report_files(options)
     _check_codes(options.ignore)
     loader = loader_of(options)
     with lasting_console(to_stderr=True).status("looking this machine over"):
@@ -107,10 +109,11 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     silenced = tuple(code for code in dict.fromkeys(options.ignore) if code in found)
     shown = tuple(finding for finding in checkup.findings if finding.code not in options.ignore)
     checkup = checkup.changed(findings=shown)
-    if options.json:
-        sys.stdout.write(to_json(checkup) + "\n")
-    else:
-        draw_checkup(console, view_checkup(checkup, silenced))
+    texts = texts_of(
+        checkup, lambda public: doctor_report(public, silenced), "doctor.json", options.full_paths
+    )
+    write_files(options, texts)
+    show(options, texts, checkup, lambda: draw(console, doctor_report(checkup, silenced).blocks))
     return _exit_code(worst(shown))
 
 

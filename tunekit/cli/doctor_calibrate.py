@@ -27,8 +27,8 @@ def calibrate_gpu(console: "Console", command: Sequence[str], as_json: bool) -> 
     from tunekit.hardware.detect import detect_host  # noqa: PLC0415
     from tunekit.hardware.nvml_library import NvmlLibrary  # noqa: PLC0415
     from tunekit.records.codec import to_json  # noqa: PLC0415
-    from tunekit.report.calibration import calibration_view  # noqa: PLC0415
-    from tunekit.report.terminal import draw_parts  # noqa: PLC0415
+    from tunekit.report.doctor import calibration_blocks  # noqa: PLC0415
+    from tunekit.report.terminal import draw  # noqa: PLC0415
 
     python = _python_of(command)
     folder_to_save_in()  # refuse one that can't be written before a minute is spent
@@ -41,7 +41,7 @@ def calibrate_gpu(console: "Console", command: Sequence[str], as_json: bool) -> 
         if as_json:
             sys.stdout.write(to_json(measured) + "\n")
         else:
-            draw_parts(console, calibration_view(measured, path, console.width))
+            draw(console, calibration_blocks(measured, path, console.width))
     return 0
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from tunekit.cli.trial_screen import TrialScreen, phase_text
 from tunekit.records.fits import FitsRun
-from tunekit.report.fits import fits_view
-from tunekit.report.terminal import draw_fits, shown_text
+from tunekit.report.fits import fits_report
+from tunekit.report.terminal import draw, shown_text
 from tunekit.report.text import host_text, target_text
 from tunekit.trial.watch import TrialProgress
 
@@ -46,4 +46,4 @@ class FitsScreen(TrialScreen):
         """Show the answer, if standard output is not the JSON's."""
         self._stop_live()
         if not self._to_stderr:
-            draw_fits(self._console, fits_view(run, str(folder), self._console.width))
+            draw(self._console, fits_report(run, self._console.width).blocks)

@@ -44,7 +44,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     from tunekit.hardware.profiles import load_profile_files  # noqa: PLC0415
     from tunekit.records.codec import to_json  # noqa: PLC0415
     from tunekit.report.gpus import gpu_list, gpu_sheet  # noqa: PLC0415
-    from tunekit.report.terminal import draw_parts  # noqa: PLC0415
+    from tunekit.report.terminal import draw  # noqa: PLC0415
 
     files = load_profile_files()
     profiles = {profile_id: file.profile for profile_id, file in files.items()}
@@ -56,9 +56,9 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     here = host_here(profiles=profiles).accelerators
     console = Console(highlight=False)
     if not chosen:
-        draw_parts(console, gpu_list(files.values(), here, console.width))
+        draw(console, gpu_list(files.values(), here, console.width))
     for profile in chosen:
-        draw_parts(console, gpu_sheet(files[profile.id], here, console.width))
+        draw(console, gpu_sheet(files[profile.id], here, console.width))
     return 0
 
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from tunekit.records.host import Host
     from tunekit.records.target import Binding, Target
     from tunekit.records.trial import TrialRecord
+    from tunekit.report.blocks import Table
     from tunekit.report.discovered import KnobRow
-    from tunekit.report.table import Table
     from tunekit.search.reach import Surroundings
     from tunekit.trial.executor import KnownTarget, TrialSpec
     from tunekit.trial.tried import TriedBinding
@@ -61,7 +61,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     from tunekit.cli.settings_text import write_settings  # noqa: PLC0415
     from tunekit.cli.targets import target_of  # noqa: PLC0415
     from tunekit.report.discovered import discovery_tables, loop_sentence, why_left_alone  # noqa: PLC0415
-    from tunekit.report.terminal import draw_table, say  # noqa: PLC0415
+    from tunekit.report.terminal import draw, say  # noqa: PLC0415
 
     console = lasting_console(highlight=False)
     target = target_of(options, command)
@@ -79,10 +79,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     tried = _tried(target, host, record, options, console)
     target = target.changed(bindings=_kept(target, tried))
     rows = _knob_rows(_surroundings(target, host, record, options.gpu))
-    for table in (*discovery_tables(record.discovery, rows), _tried_table(tried)):
-        if table.rows:
-            console.print()
-            draw_table(console, table)
+    draw(console, (*discovery_tables(record.discovery, rows), _tried_table(tried)))
     console.print()
     reasons = (*why_left_alone(rows), *_notes(record, tried))
     if reasons:

@@ -2,12 +2,12 @@
 
 import argparse
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tunekit.cli.numbers import duration_s, long_duration_s, positive, positive_count, positive_number
+from tunekit.cli.report_files import add_report_files, check_report_files, show, texts_of, write_files
 from tunekit.errors import UsageError
 from tunekit.units import GIB, bytes_text
 
@@ -126,6 +126,7 @@ def _add_machines(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--spot", action="store_true", help="let the choices use spot prices too")
     group.add_argument("--all", action="store_true", help="show every machine, not only the first")
     group.add_argument("--json", action="store_true", help="print the plan as JSON")
+    add_report_files(group)
 
 
 def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
@@ -137,15 +138,16 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     if command:
         raise UsageError(f"plan takes no training command, got {' '.join(command)!r}; give a run or --rate")
     _refuse_mixtures(options)
+    check_report_files(options)
     from datetime import UTC, datetime  # noqa: PLC0415 - as below, --help must be instant
 
     from rich.console import Console  # noqa: PLC0415
 
     from tunekit.hardware.profiles import load_profiles  # noqa: PLC0415
     from tunekit.plan.plan import make_plan  # noqa: PLC0415
-    from tunekit.records.codec import to_json  # noqa: PLC0415
-    from tunekit.report.plan import view_plan  # noqa: PLC0415
-    from tunekit.report.terminal import draw_plan  # noqa: PLC0415
+    from tunekit.report.blocks import WIDE  # noqa: PLC0415
+    from tunekit.report.plan import plan_report  # noqa: PLC0415
+    from tunekit.report.terminal import draw  # noqa: PLC0415
 
     profiles = load_profiles()
     wishes = _wishes(options, profiles)
@@ -154,11 +156,12 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     else:
         request, profiles = _request_of_run(options, wishes, profiles)
     plan = make_plan(request, profiles, datetime.now(UTC).date())
-    if options.json:
-        sys.stdout.write(to_json(plan) + "\n")
-        return 0
+    texts = texts_of(
+        plan, lambda public: plan_report(public, WIDE, options.all), "plan.json", options.full_paths
+    )
+    write_files(options, texts)
     console = Console(highlight=False)
-    draw_plan(console, view_plan(plan, console.width, every_row=options.all))
+    show(options, texts, plan, lambda: draw(console, plan_report(plan, console.width, options.all).blocks))
     return 0
 
 

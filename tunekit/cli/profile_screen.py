@@ -4,8 +4,8 @@ from pathlib import Path
 
 from tunekit.cli.trial_screen import TrialScreen, device_text
 from tunekit.records.loop_profile import LoopProfile
-from tunekit.report.loop_profile import loop_profile_view
-from tunekit.report.terminal import draw_loop_profile, shown_text
+from tunekit.report.loop_profile import profile_report
+from tunekit.report.terminal import draw, shown_text
 from tunekit.report.text import host_text, target_text
 
 
@@ -39,5 +39,4 @@ class ProfileScreen(TrialScreen):
         self._stop_live()
         if self._to_stderr:
             return
-        shown = loop_profile_view(profile, str(folder), self._console.width)
-        draw_loop_profile(self._console, shown)
+        draw(self._console, profile_report(profile, str(folder), self._console.width).blocks)

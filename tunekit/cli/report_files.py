@@ -1,24 +1,36 @@
-"""The reports of a run as files: `report.html`, `report.md`, and a GitHub step's summary."""
+"""Reports as files: HTML, Markdown, and a GitHub step's summary, of every verb that writes some."""
 
 import argparse
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from tunekit.errors import RunFolderError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from tunekit.records.base import Record
     from tunekit.records.run import Run
-    from tunekit.report.view import RunView
+    from tunekit.report.blocks import Report
+    from tunekit.report.run import RunView
+
+Shown = TypeVar("Shown", bound="Record")
 
 HTML_FILE = "report.html"
 MARKDOWN_FILE = "report.md"
 STANDARD_OUTPUT = "-"
 SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
 """Names the file that a step of GitHub Actions shows below itself."""
+MOST_LISTED = 4
+"""Lines of a list in the Markdown of a run, whose report.html has them all."""
+
+
+class ReportTexts(NamedTuple):
+    """What makes a report's texts, each when it is asked for."""
+
+    html: Callable[[], str]
+    markdown: Callable[[], str]
 
 
 def add_full_paths(parser: "argparse.ArgumentParser | argparse._ArgumentGroup") -> None:
@@ -28,6 +40,24 @@ def add_full_paths(parser: "argparse.ArgumentParser | argparse._ArgumentGroup") 
         action="store_true",
         help="keep the home folder and the machine's name in HTML and Markdown (default: ~, and no name)",
     )
+
+
+def add_report_files(parser: "argparse.ArgumentParser | argparse._ArgumentGroup") -> None:
+    """Add the flags of a verb that keeps no folder: `--html`, `--markdown` and `--full-paths`."""
+    parser.add_argument(
+        "--html", metavar="FILE", help="write it as one HTML file that needs no network (- prints that)"
+    )
+    parser.add_argument(
+        "--markdown",
+        nargs="?",
+        const=STANDARD_OUTPUT,
+        metavar="FILE",
+        help="print it as Markdown for a pull request instead (also as -), or write that to FILE",
+    )
+    add_full_paths(parser)
+
+
+# --- the texts -------------------------------------------------------------------------------
 
 
 def shown_run(run: "Run", folder: Path, full_paths: bool = False) -> "tuple[Run, RunView]":
@@ -40,8 +70,8 @@ def shown_run(run: "Run", folder: Path, full_paths: bool = False) -> "tuple[Run,
     """
     from tunekit.plain_text import printable  # noqa: PLC0415
     from tunekit.plan.of_run import plan_of_run  # noqa: PLC0415 - slow to import; --help must be instant
-    from tunekit.report.places import shortener, without_places  # noqa: PLC0415
-    from tunekit.report.view import view  # noqa: PLC0415
+    from tunekit.report.run import view  # noqa: PLC0415
+    from tunekit.report.text import shortener, without_places  # noqa: PLC0415
 
     place = str(folder)
     if not full_paths:
@@ -50,19 +80,109 @@ def shown_run(run: "Run", folder: Path, full_paths: bool = False) -> "tuple[Run,
 
 
 def html_text(run: "Run", shown: "RunView") -> str:
-    """Return the report as a page."""
+    """Return the report of a run as a page."""
     from tunekit.records.codec import to_json  # noqa: PLC0415
     from tunekit.report.html.page import page  # noqa: PLC0415
+    from tunekit.report.run import on_page  # noqa: PLC0415
 
-    return page(shown, f"{to_json(run)}\n".encode())
+    return page(on_page(shown), f"{to_json(run)}\n".encode())
 
 
 def markdown_text(run: "Run", shown: "RunView") -> str:
-    """Return the report for a pull request, with the tiers' knobs."""
+    """Return the report of a run for a pull request, with the tiers' knobs."""
     from tunekit.export.yaml_config import knobs_yaml  # noqa: PLC0415
-    from tunekit.report.markdown import markdown  # noqa: PLC0415
+    from tunekit.report.markdown import MOST_LINES, markdown  # noqa: PLC0415
+    from tunekit.report.run import in_comment  # noqa: PLC0415
 
-    return markdown(shown, [(one.tier.value, knobs_yaml(one, run.target)) for one in run.recommendations])
+    configs = [(one.tier.value, knobs_yaml(one, run.target)) for one in run.recommendations]
+    return markdown(in_comment(shown, configs), MOST_LINES, MOST_LISTED)
+
+
+def texts_of(
+    record: "Shown",
+    report_of: "Callable[[Shown], Report]",
+    name: str,
+    full_paths: bool = False,
+    most_lines: int | None = None,
+) -> ReportTexts:
+    """Return the texts of a record whose report has the same blocks everywhere.
+
+    Args:
+        record: which a page holds too.
+        report_of: what is shown of it.
+        name: of the record's file.
+        full_paths: keep the home folder and the machine's name.
+        most_lines: that its Markdown may take.
+    """
+    from tunekit.report.text import without_places  # noqa: PLC0415
+
+    public = record if full_paths else without_places(record, Path.home())
+
+    def html() -> str:
+        from tunekit.records.codec import to_json  # noqa: PLC0415
+        from tunekit.report.html.page import page  # noqa: PLC0415 - plotly is slow to import
+
+        return page(report_of(public), f"{to_json(public)}\n".encode(), name)
+
+    def text() -> str:
+        from tunekit.report.markdown import markdown  # noqa: PLC0415
+
+        return markdown(report_of(public), most_lines)
+
+    return ReportTexts(html, text)
+
+
+# --- the files -------------------------------------------------------------------------------
+
+
+def check_report_files(options: argparse.Namespace) -> list[str]:
+    """Return the flags that ask for files or Markdown instead of a report on the terminal.
+
+    Raises:
+        UsageError: they contradict each other, or would write over a record or a folder.
+    """
+    given = {"--html": options.html, "--markdown": options.markdown}
+    asked = [flag for flag, file in given.items() if file is not None]
+    printed = [flag for flag, file in given.items() if file == STANDARD_OUTPUT]
+    if printed and options.json:
+        raise UsageError(f"--json and {printed[0]} both print; write one to a file: {printed[0]} FILE")
+    if len(printed) == 2:
+        raise UsageError(
+            "--html - and --markdown - would mix on standard output; name a file for one of them"
+        )
+    files = {flag: Path(file) for flag, file in given.items() if file not in (None, "", STANDARD_OUTPUT)}
+    for flag, file in files.items():
+        refuse_records(file, flag)
+    if len(files) == 2 and len({file.resolve() for file in files.values()}) == 1:
+        raise UsageError(f"--html and --markdown would both write {files['--html']}; name two files")
+    return asked
+
+
+def write_files(options: argparse.Namespace, texts: ReportTexts) -> None:
+    """Write the files that `--html` and `--markdown` name.
+
+    Raises:
+        RunFolderError: one can't be written.
+    """
+    for flag, file, text_of in (
+        ("--html", options.html, texts.html),
+        ("--markdown", options.markdown, texts.markdown),
+    ):
+        if file not in (None, STANDARD_OUTPUT):
+            write_report(Path(file), text_of(), f"name another file: {flag} FILE")
+
+
+def show(options: argparse.Namespace, texts: ReportTexts, record: "Record", draw: Callable[[], None]) -> int:
+    """Print the record as JSON, the page or the Markdown, as asked for, else draw the report; return 0."""
+    from tunekit.records.codec import to_json  # noqa: PLC0415
+
+    if options.json:
+        sys.stdout.write(to_json(record) + "\n")
+    elif STANDARD_OUTPUT in (options.html, options.markdown):
+        print_text(texts.html() if options.html == STANDARD_OUTPUT else texts.markdown())
+    else:
+        draw()
+    return 0
 
 
 def write_reports(run: "Run", shown: "RunView", folder: Path) -> tuple[Path, ...]:

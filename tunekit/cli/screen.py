@@ -9,9 +9,9 @@ from tunekit.cli.trial_screen import TrialScreen, device_text
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
 from tunekit.report.commands import missing_command
+from tunekit.report.run import on_terminal, view
 from tunekit.report.terminal import draw, shown_text
 from tunekit.report.text import host_text, target_text
-from tunekit.report.view import view
 from tunekit.units import duration_text, rate_text
 
 
@@ -79,7 +79,7 @@ class SearchScreen(TrialScreen):
         self._stop_live()
         if self._to_stderr:
             return
-        draw(self._console, view(run, str(folder)), folder, files)
+        draw(self._console, on_terminal(view(run, str(folder)), folder, files))
 
     def _below_status(self) -> str:
         best = f", best {rate_text(self._best.rate_samples_per_s)} samples/s" if self._best else ""
