@@ -7,11 +7,11 @@ from build_records import baseline_record, config, confirm_records, run, trial_r
 
 from tunekit.diagnose.compare import compare_runs
 from tunekit.diagnose.side import Side
+from tunekit.recommend.recommendation import answer_of
 from tunekit.records.attribution import StepParts
 from tunekit.records.comparison import RunComparison
 from tunekit.records.config import TrainConfig
 from tunekit.records.run import Run
-from tunekit.report.answer import best_recommendation
 from tunekit.search.assemble import assemble
 
 OWN = config()
@@ -46,7 +46,7 @@ def slower(share: float, **overrides: Any) -> Run:
 
 def side(name: str, of: Run, folder: str | None = None) -> Side:
     """A run with the config that its answer speaks of."""
-    return Side(name, folder or f"reports/{name.lower()}", of, best_recommendation(of))
+    return Side(name, folder or f"reports/{name.lower()}", of, answer_of(of.recommendations))
 
 
 def compared(*runs: Run, tolerance: float = 0.05) -> RunComparison:

@@ -15,10 +15,10 @@ from tunekit.plan.from_run import plan_of_run
 from tunekit.records.config import KNOBS, TABLE, Knob
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
+from tunekit.report.run import RunView, on_terminal, view
 from tunekit.report.summary_html import summary_html
 from tunekit.report.terminal import draw
-from tunekit.report.trials_table import trial_state
-from tunekit.report.view import RunView, view
+from tunekit.report.trials import trial_state
 from tunekit.search import folder as run_folder
 
 if TYPE_CHECKING:
@@ -97,7 +97,8 @@ class LoadedRun:
 
     def __repr__(self) -> str:
         out = io.StringIO()
-        draw(Console(width=_WIDTH, file=out, color_system=None, highlight=False), self.view, self._folder)
+        console = Console(width=_WIDTH, file=out, color_system=None, highlight=False)
+        draw(console, on_terminal(self.view, self._folder))
         return out.getvalue().strip("\n")
 
     def _repr_html_(self) -> str:

@@ -208,7 +208,7 @@ def test_json_is_the_whole_comparison_and_alone(fast: str, slow: str, capsys: py
 @pytest.mark.parametrize("flag", [["--markdown"], ["--markdown", "-"]])
 def test_markdown_is_printed_alone(flag: list[str], fast: str, slow: str, capsys: pytest.CaptureFixture[str]):
     assert main(["compare", fast, slow, *flag]) == 1
-    assert capsys.readouterr().out.startswith("### tunekit compare: regression\n")
+    assert capsys.readouterr().out.startswith("## tunekit compare: regression\n")
 
 
 def test_markdown_is_written_to_a_file_beside_what_is_shown(
@@ -281,7 +281,7 @@ def test_the_steps_summary_is_appended_to(
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
     assert main(["compare", fast, slow, "--github-summary"]) == 1
     lines = summary.read_text().splitlines()
-    assert lines[:2] == ["before", "### tunekit compare: regression"]
+    assert lines[:2] == ["before", "## tunekit compare: regression"]
 
 
 @pytest.mark.parametrize("value", [None, ""])

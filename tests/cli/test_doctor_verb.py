@@ -81,6 +81,17 @@ def test_a_machine_in_good_order_is_0(machine: Machine, capsys: Captured):
     assert "load average 0.2" in shown
 
 
+def test_its_report_is_written_as_a_page_and_as_markdown(machine: Machine, capsys: Captured, tmp_path: Path):
+    page = tmp_path / "machine.html"
+    assert main(["doctor", "--html", str(page), "--markdown"]) == 0
+    printed = capsys.readouterr().out
+    for text in (page.read_text(), printed):
+        assert "Nothing stands in the way of training here." in text
+        assert "0: NVIDIA H200, 140.4 GiB" in text
+    assert printed.startswith("## This machine\n")
+    assert main(["doctor", "--json", "--markdown"]) == 2
+
+
 @pytest.mark.parametrize(
     ("host", "code", "answer"),
     [

@@ -29,7 +29,7 @@ from tunekit.records.host import Host
 from tunekit.records.run import Run, RunStatus
 from tunekit.records.target import Target
 from tunekit.records.trial import TrialRecord
-from tunekit.report.view import RunView, view
+from tunekit.report.run import RunView, view
 from tunekit.search.folder import RunFolder, load_run
 from tunekit.trial.target import resolve_target
 from tunekit.workloads import images_store

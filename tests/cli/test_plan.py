@@ -70,6 +70,16 @@ def test_json_alone_is_on_standard_output(capsys: pytest.CaptureFixture[str]):
     assert captured.err == ""
 
 
+def test_its_report_is_written_as_a_page_and_as_markdown(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    page, comment = tmp_path / "plan.html", tmp_path / "plan.md"
+    assert main([*RATE, "--html", str(page), "--markdown", str(comment)]) == 0
+    assert "90 epochs of 1,281,167 samples, from 180 samples/s" in " ".join(capsys.readouterr().out.split())
+    assert "from 180 samples/s measured on 1x a10g" in page.read_text()
+    assert "from 180 samples/s measured on 1x a10g" in comment.read_text()
+    assert main([*RATE, "--html", "-"]) == 0
+    assert capsys.readouterr().out.startswith("<!DOCTYPE html>")
+
+
 def test_every_flag_reaches_the_plan(capsys: pytest.CaptureFixture[str]):
     plan = planned(
         capsys,

@@ -1,19 +1,26 @@
 """The reports of a run as files: `report.html`, `report.md`, a GitHub step's summary."""
 
+import base64
+import gzip
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from build_records import baseline_record
+from build_fits import fit, fits_run
+from build_loop_profiles import profiled
+from build_records import baseline_record, host
 from build_reports import full_run
 
 from tunekit.cli.main import main
 from tunekit.cli.report_files import shown_run, write_reports
 from tunekit.errors import RunFolderError
+from tunekit.records.base import Record
 from tunekit.records.codec import to_json
-from tunekit.report.view import view
+from tunekit.report.run import view
 
 ANSWER = "Balanced is 2.00x (1.94 to 2.06) as fast as your baseline"
 
@@ -111,13 +118,39 @@ def test_flags_that_can_not_be_used_are_refused(
     assert sorted(path.name for path in saved.iterdir()) == ["run.json"]
 
 
-@pytest.mark.parametrize("name", ["profile.json", "fits.json"])
-def test_what_is_no_run_has_no_such_report(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    (tmp_path / name).write_text("{}")
-    assert main(["report", str(tmp_path), "--html", "--markdown"]) == 2
-    told = capsys.readouterr().err
-    assert f"--html, --markdown: {tmp_path} holds" in told
-    assert "which has no such report" in told
+@pytest.mark.parametrize(
+    ("name", "record", "answer"),
+    [
+        ("profile.json", profiled, "Data-bound: 17.0 ms of 47.0 ms per batch"),
+        (
+            "fits.json",
+            lambda: fits_run((fit("t4", 14.6, (10, 12, 14)),)),
+            "Your batch of 128 surely fits 0 of 1",
+        ),
+    ],
+)
+def test_a_profile_and_what_fits_have_the_same_reports(
+    name: str, record: Callable[[], Record], answer: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / name).write_text(to_json(record()))
+    assert main(["report", str(tmp_path), "--html", "--markdown"]) == 0
+    assert capsys.readouterr().out == f"written to {tmp_path}/report.html\nwritten to {tmp_path}/report.md\n"
+    page = (tmp_path / "report.html").read_text()
+    assert answer in page and f"Download {name}" in page
+    assert f"**{answer}" in (tmp_path / "report.md").read_text()
+
+
+def test_names_of_the_machine_and_home_folders_are_left_out_of_a_profiles_reports(tmp_path: Path):
+    lay = profiled(host=host(hostname="secret-name"), measured_on="/home/ada/gpu")
+    (tmp_path / "profile.json").write_text(to_json(lay))
+    for flags, is_hidden in (([], True), (["--full-paths"], False)):
+        assert main(["report", str(tmp_path), "--html", "--markdown", *flags]) == 0
+        assert ("/home/ada" not in (tmp_path / "report.md").read_text()) == is_hidden
+        page = (tmp_path / "report.html").read_text()
+        packed = re.search(r'id="raw-packed">(.*?)<', page)
+        assert packed is not None
+        raw = gzip.decompress(base64.b64decode(packed[1])).decode()
+        assert ("secret-name" not in raw and "/home/ada" not in raw + page) == is_hidden
 
 
 def test_a_steps_summary_is_appended_to(

@@ -1,19 +1,13 @@
 """What is shown of a calibration."""
 
-import io
-
 from build_calibrations import calibration
-from rich.console import Console
+from read_report import drawn
 
-from tunekit.report.calibration import calibration_view
-from tunekit.report.terminal import draw_parts
+from tunekit.report.doctor import calibration_blocks
 
 
 def shown(width: int = 80, **overrides: object) -> str:
-    out = io.StringIO()
-    console = Console(file=out, width=width, color_system=None, highlight=False)
-    draw_parts(console, calibration_view(calibration(**overrides), "/home/me/h200.json", width))
-    return out.getvalue()
+    return drawn(calibration_blocks(calibration(**overrides), "/home/me/h200.json", width), width)
 
 
 def test_every_figure_is_marked_measured_and_says_where_it_was_saved():

@@ -8,11 +8,11 @@ from any_records import runs
 from build_records import baseline_record, cpu, interval, recommendation, run, unhurried
 from hypothesis import given, settings
 
+from tunekit.recommend.recommendation import answer_of
 from tunekit.records.model_summary import Limit, ModelSummary, PredictedLimits
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import Run
-from tunekit.report.answer import best_recommendation
-from tunekit.report.ceilings import ceilings_passage
+from tunekit.report.tiers import ceilings_passage
 from tunekit.units import rate_text
 
 
@@ -37,7 +37,7 @@ def explained(*of: PredictedLimits, **overrides: Any) -> Run:
 
 
 def lines(of: Run) -> tuple[str, ...]:
-    return ceilings_passage(of, best_recommendation(of)).lines
+    return ceilings_passage(of, answer_of(of.recommendations)).lines
 
 
 def test_the_baseline_comes_first_then_what_is_recommended_then_how_far_to_trust_it():
@@ -116,7 +116,7 @@ def test_a_run_without_a_model_shows_nothing():
 @settings(unhurried, max_examples=60)
 def test_the_figures_shown_are_those_of_the_record(any_run: Run):
     told = lines(any_run)
-    best = best_recommendation(any_run)
+    best = answer_of(any_run.recommendations)
     kept = best is not None and best.is_baseline
     wanted = [] if kept else [None]
     wanted += [best.tier] if best is not None else []

@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.report.columns import GAP, Column, fitted_table
-from tunekit.report.table import Table
+from tunekit.report.blocks import Column, Table, fitted_table
 
 ITEMS = ["one", "three", "seventeen"]
 COLUMNS = (
@@ -16,7 +15,7 @@ COLUMNS = (
 
 def width_of(table: Table) -> int:
     widths = [max(map(len, column)) for column in zip(table.columns, *table.rows, strict=True)]
-    return sum(widths) + GAP * (len(widths) - 1)
+    return sum(widths) + 2 * (len(widths) - 1)
 
 
 def test_everything_is_shown_where_there_is_room() -> None:

@@ -1,17 +1,15 @@
 """Runs side by side as they are shown: the answer first, every figure with its basis, whole at 80 columns."""
 
-import io
-
 import pytest
 from build_comparisons import compared, searched, slower, waiting
 from build_records import GIB, config, cpu, host, target
-from rich.console import Console
+from read_report import Read
+from read_report import drawn as drawn_blocks
 
 from tunekit.records.comparison import RunComparison
 from tunekit.records.finding import Severity
-from tunekit.report.comparison import comparison_view
-from tunekit.report.table import Basis
-from tunekit.report.terminal import draw_comparison
+from tunekit.report.blocks import Basis
+from tunekit.report.comparison import comparison_report
 
 AT_80 = """
 B trains 20% slower than A: 0.80x (0.78 to 0.82), beyond the tolerance of 5%.
@@ -27,11 +25,12 @@ B  reports/b: balanced, 3 fresh processes on a10g, search of
 """
 
 
+def comparison_view(comparison: RunComparison, width: int) -> Read:
+    return Read(comparison_report(comparison, width))
+
+
 def drawn(comparison: RunComparison, width: int) -> str:
-    out = io.StringIO()
-    console = Console(width=width, file=out, color_system=None, highlight=False)
-    draw_comparison(console, comparison_view(comparison, width))
-    return out.getvalue()
+    return drawn_blocks(comparison_report(comparison, width).blocks, width)
 
 
 def sentence(comparison: RunComparison) -> str:
@@ -66,7 +65,7 @@ def test_what_can_not_be_told_is_not_claimed():
         "B trains 0.75x as fast as A, but too few fresh processes ran to tell whether that is a difference."
     )
     assert rows_of(compared(*alone))["samples/s"] == ("980", "735", "0.75x")
-    (table,) = comparison_view(compared(*alone), 80).tables
+    (table,) = comparison_view(compared(*alone), 80).tables[:-1]
     place = [row[0] for row in table.rows].index("samples/s") + 1
     assert table.rows[place] == ("  95% range", "n/a", "n/a", "n/a")
 
@@ -82,7 +81,7 @@ def test_a_small_difference_is_not_rounded_away():
 
 def test_the_machine_is_named_where_it_explains_the_difference():
     slow = searched(rates=(784.0, 776.0, 792.0), own_rates=(400.0, 404.0, 396.0))
-    (line,) = comparison_view(compared(searched(), slow), 80).machines
+    (line,) = comparison_view(compared(searched(), slow), 80).lines
     assert line == (
         "The baseline of B, the same script and knobs, is 0.80x (0.78 to 0.82) as fast as that of A: the "
         "machine, its software or other code differs, not the config. Relative to its own baseline: 1.96x in "
@@ -92,14 +91,14 @@ def test_the_machine_is_named_where_it_explains_the_difference():
 
 def test_the_machine_is_named_where_it_explains_a_part():
     slow = searched(rates=(490.0, 485.0, 495.0), own_rates=(400.0, 404.0, 396.0))
-    (line,) = comparison_view(compared(searched(), slow), 80).machines
+    (line,) = comparison_view(compared(searched(), slow), 80).lines
     assert "its software or other code differs too. Relative to its own baseline: 1.96x in A" in line
     assert line.endswith(": slower.")
 
 
 def test_other_trainings_leave_the_machine_unknown():
     other = slower(0.25, target=target(script_sha256="b" * 64))
-    (line,) = comparison_view(compared(searched(), other), 80).machines
+    (line,) = comparison_view(compared(searched(), other), 80).lines
     assert line.startswith("Whether the machines of B and A differ is unknown")
 
 
@@ -108,7 +107,7 @@ def test_other_trainings_leave_the_machine_unknown():
 
 def test_knobs_that_differ_are_marked_in_words_and_as_cells():
     other = searched(tuned=config(batch_size=256, num_workers=4))
-    (table,) = comparison_view(compared(searched(), other), 80).tables
+    (table,) = comparison_view(compared(searched(), other), 80).tables[:-1]
     rows = {row[0]: row[1:] for row in table.rows}
     assert rows["batch_size"] == ("512", "256", "changed")
     assert rows["num_workers"] == ("4", "4", "")
@@ -129,20 +128,20 @@ def test_memory_stands_side_by_side():
 def test_the_part_that_grew_is_told():
     before = searched()
     shown = comparison_view(compared(before, waiting(before, 0.4)), 80)
-    rows = {row[0]: row[1:] for row in shown.time.rows}
+    rows = {row[0]: row[1:] for row in shown.tables[-1].rows}
     assert rows["waiting for data"] == ("0 ms", "400 ms", "+400 ms")
     assert rows["transfer, forward, backward"][2] == "0 ms"
     assert rows["together"][2] == "+400 ms"
-    assert shown.changes.lines[0] == (
+    assert shown.passage()[0] == (
         "B: what grew most: waiting for data, +400 ms of +400 ms per 1,000 samples."
     )
-    assert shown.changes.lines[1].startswith("By the host's clock: a GPU works on meanwhile")
+    assert shown.passage()[1].startswith("By the host's clock: a GPU works on meanwhile")
 
 
 def test_the_part_that_shrank_is_told_with_what_grew_meanwhile():
     slow = waiting(searched(), 0.4)
     fast = slower(0.1)
-    (line, _) = comparison_view(compared(slow, fast), 80).changes.lines
+    (line, _) = comparison_view(compared(slow, fast), 80).passage()
     assert line == (
         "B: what shrank most: waiting for data, -400 ms; the rest +102 ms, "
         "together -298 ms per 1,000 samples."
@@ -152,7 +151,7 @@ def test_the_part_that_shrank_is_told_with_what_grew_meanwhile():
 def test_nothing_is_attributed_to_what_is_no_difference():
     on_cpu = {"device": cpu()}
     shown = comparison_view(compared(searched(loop=on_cpu), searched(loop=on_cpu)), 80)
-    assert shown.changes.lines == ()
+    assert shown.passage() == ()
 
 
 # --- more than two -------------------------------------------------------------------------
@@ -200,9 +199,9 @@ def test_configs_of_several_stand_beside_each_other():
 
 def test_memory_of_several_stays_at_80_columns():
     found = compared(searched(), slower(0.25), slower(0.1))
-    (table, _) = comparison_view(found, 80).tables
+    (table, _) = comparison_view(found, 80).tables[:-1]
     assert table.columns[-2:] == ("VRAM", "RAM")
-    (wide, _) = comparison_view(found, 160).tables
+    (wide, _) = comparison_view(found, 160).tables[:-1]
     assert [row[wide.columns.index("buffer (predicted)")] for row in wide.rows] == ["3.9 MiB Safe"] * 3
 
 

@@ -9,9 +9,8 @@ from build_records import unhurried
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.report.charts.chart import Chart, HeatCell, HeatMap, LimitLine, Point, Series
+from tunekit.report.blocks import Basis, Chart, HeatCell, HeatMap, LimitLine, Point, Series
 from tunekit.report.figures import DARK_OF, GRID, HEAT, INK, PALETTE, escaped, figure
-from tunekit.report.table import Basis
 
 MEASURED, PREDICTED = Basis.MEASURED, Basis.PREDICTED
 HOSTILE = (

@@ -1,19 +1,17 @@
 """What is shown of GPU profiles: all in one table, or all of one."""
 
-import io
 from pathlib import Path
 from typing import Any
 
 import pytest
 from build_records import GIB, profile
-from rich.console import Console
+from read_report import drawn
 
 from tunekit.hardware.profiles import ProfileFile, load_profile_files
 from tunekit.records.host import Accelerator
 from tunekit.records.profile import Confidence, Instance, Profile, SpotPrice
+from tunekit.report.blocks import Table
 from tunekit.report.gpus import gpu_list, gpu_sheet
-from tunekit.report.table import Table
-from tunekit.report.terminal import draw_parts
 
 PATH = Path("profiles/a10g.yaml")
 
@@ -133,12 +131,6 @@ def gpu(name: str = "NVIDIA A10G", profile_id: str | None = "a10g", index: int =
         driver="550.1",
         profile_id=profile_id,
     )
-
-
-def drawn(parts: Any, width: int) -> str:
-    out = io.StringIO()
-    draw_parts(Console(width=width, file=out, color_system=None, highlight=False), parts)
-    return out.getvalue()
 
 
 def list_of(*profiles: ProfileFile, here: tuple[Accelerator, ...] = (), width: int = 120) -> Table:

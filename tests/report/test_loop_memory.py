@@ -8,8 +8,8 @@ from build_records import GIB, MIB, host, loop
 from tunekit.memory.ram_grid import ram_grid
 from tunekit.memory.vram_budget import VramBudget
 from tunekit.records.measurement import Measurement
-from tunekit.report.loop_memory import buffer_lines, memory_parts, reason_lines, vram_parts
-from tunekit.report.table import Passage, Table
+from tunekit.report.blocks import Passage, Table
+from tunekit.report.loop_memory import buffer_lines, memory_blocks, reason_lines, vram_blocks
 
 
 def seen_with(**queue: Any) -> Measurement:
@@ -45,7 +45,7 @@ def budget(**overrides: Any) -> VramBudget:
 
 def words(made: VramBudget) -> tuple[dict[str, str], str]:
     """Return the cells of a budget by their names, and what is said below them."""
-    table, passage = vram_parts(made, loop())
+    table, passage = vram_blocks(made, loop())
     assert isinstance(table, Table)
     assert isinstance(passage, Passage)
     return {str(name): str(cell) for name, cell in table.rows}, " ".join(passage.lines)
@@ -79,7 +79,7 @@ def test_only_settings_that_the_grid_shows_are_named():
 def test_the_reasons_stand_below_the_grid():
     measured = looked_into().measurement
     assert measured is not None
-    parts = memory_parts(measured, None, host(ram_limit_bytes=GIB, ram_total_bytes=GIB))
+    parts = memory_blocks(measured, None, host(ram_limit_bytes=GIB, ram_total_bytes=GIB))
     place = next(n for n, part in enumerate(parts) if isinstance(part, Table))
     below = parts[place + 1]
     assert isinstance(below, Passage)

@@ -1,12 +1,12 @@
 """The screen of a loop profile: every figure from the record, whole at 80 and 120 columns."""
 
-import io
 from pathlib import Path
 
 import pytest
 from build_loop_profiles import BATCH, DETAILS, looked_into, profiled
 from build_records import failure, loop, target, trial_record
-from rich.console import Console
+from read_report import Read
+from read_report import drawn as drawn_blocks
 from scripted_profile import against, fix, loop_profile, walk_in
 
 from tunekit.records.attribution import LeafSeen
@@ -15,9 +15,8 @@ from tunekit.records.interval import Interval
 from tunekit.records.loop_profile import AblationStep, LoopProfile, ProfileOptions
 from tunekit.records.run import RunStatus
 from tunekit.report.loop_memory import batch_lines, leaf_text
-from tunekit.report.loop_profile import loop_profile_view
+from tunekit.report.loop_profile import profile_report
 from tunekit.report.loop_time import step_text
-from tunekit.report.terminal import draw_loop_profile
 from tunekit.search.ablation import contender
 from tunekit.trial.binding_syntax import parse_binding
 
@@ -106,11 +105,12 @@ Next
 """
 
 
+def loop_profile_view(shown: LoopProfile, folder: str = "FOLDER") -> Read:
+    return Read(profile_report(shown, folder))
+
+
 def drawn(shown: LoopProfile, width: int = 80) -> str:
-    out = io.StringIO()
-    console = Console(width=width, file=out, color_system=None, highlight=False)
-    draw_loop_profile(console, loop_profile_view(shown, "reports/train-profile", width))
-    return out.getvalue()
+    return drawn_blocks(profile_report(shown, "reports/train-profile", width).blocks, width)
 
 
 def ablated(folder: Path, **more: object) -> LoopProfile:
@@ -342,7 +342,7 @@ def test_without_a_trial_the_same_profile_comes_next(status: RunStatus, told: st
     asked = ProfileOptions(rounds=2, against="a b.yaml", budget_s=90.0, kernels=True)
     shown = loop_profile_view(loop_profile(status=status, options=asked))
     assert shown.answers == (told,)
-    assert shown.how_measured == ""
+    assert shown.quiet == ()
     assert shown.next_steps == (
         "tunekit profile --against 'a b.yaml' --rounds 2 --budget 90s --trace-kernels -- python train.py",
     )

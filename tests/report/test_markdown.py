@@ -19,7 +19,7 @@ from tunekit.records.recommendation import MissingTier, Tier
 from tunekit.records.run import Run
 from tunekit.records.trial import OutcomeKind
 from tunekit.report.markdown import MOST_LINES, markdown
-from tunekit.report.view import view
+from tunekit.report.run import in_comment, view
 from tunekit.trial.binding_syntax import parse_binding
 
 PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
@@ -74,7 +74,7 @@ tunekit search -- python train.py
 
 def drawn(shown: Run, **more: Any) -> str:
     configs = [(one.tier.value, knobs_yaml(one, shown.target)) for one in shown.recommendations]
-    return markdown(view(shown, "reports/train", **more), configs)
+    return markdown(in_comment(view(shown, "reports/train", **more), configs), MOST_LINES, 4)
 
 
 def three_tiers(**overrides: Any) -> tuple[Any, ...]:
@@ -105,8 +105,8 @@ def test_the_worst_findings_come_first_and_the_others_are_counted():
     )
     text = drawn(full_run(findings=findings))
     shown = re.findall(r"- (\w+ [\w-]+): told<br>do: mend", text)
-    assert shown == ["error error-0", "error error-1", "warning warning-0"]
-    assert "told<br>do: mend\n  - 3 more in the report\n" in text
+    assert shown == ["error error-0", "error error-1", "warning warning-0", "warning warning-1"]
+    assert "told<br>do: mend\n  - 2 more in the report\n" in text
 
 
 def test_what_failed_is_told_without_its_last_lines():
@@ -137,7 +137,7 @@ def test_the_configs_read_back_as_the_tiers():
 def test_a_config_that_is_too_long_is_named_instead():
     shown = view(walked(), "reports/train")
     long = "\n".join(f"key_{place}: 1" for place in range(50))
-    text = markdown(shown, (("balanced", long), ("aggressive", long)))
+    text = markdown(in_comment(shown, (("balanced", long), ("aggressive", long))))
     assert f"# balanced: 50 lines, {len(long)} letters, in balanced.yaml\n" in text
     assert "# aggressive: the same as balanced\n" in text
     assert "key_0" not in text
@@ -150,7 +150,7 @@ def test_a_command_is_whole_or_named():
     assert all(f"'{word}'" in text for word in words[2:])
     assert "\n```sh\n" in text
     longer = target(command=("python", "x" * 10_000))
-    assert "letters stands in run.json" in drawn(run(target=longer))
+    assert "letters, in the report" in drawn(run(target=longer))
 
 
 def test_a_fence_is_longer_than_what_it_holds():
@@ -220,5 +220,5 @@ def test_more_tiers_than_there_are_kinds_are_counted(count: int):
     text = drawn(run(recommendations=many))
     assert has_only_its_own_lines(text)
     assert from_texts(text) == set()
-    assert f"| {count - 3} more in the report |\n" in text
+    assert f"| {count - 3} more in the report | " in text
     assert f"# {count - 3} more in the run folder\n" in text

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from tunekit.plain_text import printable
-from tunekit.report.markdown_text import as_code, as_text, clipped, code_block
+from tunekit.report.markdown import as_code, as_text, clipped, code_block
 
 PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tunekit.records.prediction import PeakShown
 from tunekit.records.step_trace import Purpose
-from tunekit.report.memory_bar import LEGEND, legend_text, memory_bar
+from tunekit.report.fits import legend_text, memory_bar
 
 
 def test_each_part_has_letters_in_proportion():
@@ -26,7 +26,7 @@ def test_a_bar_is_as_wide_as_asked_for_and_in_order(parts, width: int, beside: i
     peak = PeakShown(**{**one.peak.model_dump(), "by_purpose": parts})
     bar = memory_bar(one.model_copy(update={"peak": peak}), outside((0, beside)), width)
     assert len(bar) == width
-    order = "".join(LEGEND)
+    order = "PGOBAWHC."
     assert sorted(bar, key=order.index) == list(bar)
 
 

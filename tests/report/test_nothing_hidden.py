@@ -17,8 +17,8 @@ from tunekit.records.codec import to_json
 from tunekit.records.run import Run
 from tunekit.report.html.page import page
 from tunekit.report.markdown import markdown
+from tunekit.report.run import in_comment, on_page, on_terminal, view
 from tunekit.report.terminal import draw
-from tunekit.report.view import view
 
 HIDDEN = "\x00\x07\x08\r\x1b[31m\x1b]8;;http://x\x1b\\\x7f\x85\x9b\u061c\u200b\u200e\u200f\u2028\u2029\u202e\u2066\ufeff"
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -32,7 +32,7 @@ def hidden_in(text: str) -> set[str]:
     return {one for one in _COLOURS.sub("", text).replace("\n", "") if not one.isprintable()}
 
 
-def on_terminal(shown: Run) -> str:
+def told_on_terminal(shown: Run) -> str:
     out = io.StringIO()
     console = Console(file=out, width=100, force_terminal=True, color_system="truecolor", highlight=False)
     with SearchScreen(console=console) as screen:
@@ -42,21 +42,22 @@ def on_terminal(shown: Run) -> str:
             screen.trial_ended(record)
         screen.said(HIDDEN)
         screen.interrupted(Path(HIDDEN.replace("\0", "")))
-    draw(console, view(shown, HIDDEN), Path("run"), (Path("run") / HIDDEN.replace("\0", ""),))
+    files = (Path("run") / HIDDEN.replace("\0", ""),)
+    draw(console, on_terminal(view(shown, HIDDEN), Path("run"), files))
     return out.getvalue()
 
 
 @given(runs().map(lambda one: with_texts(one, spoilt)))
 @settings(parent=unhurried, max_examples=25)
 def test_every_text_of_a_run_is_written_out(shown: Run):
-    assert not hidden_in(on_terminal(shown))
-    assert not hidden_in(markdown(view(shown, HIDDEN), (("balanced", HIDDEN),)))
+    assert not hidden_in(told_on_terminal(shown))
+    assert not hidden_in(markdown(in_comment(view(shown, HIDDEN), (("balanced", HIDDEN),))))
     assert not hidden_in(to_json(shown))
 
 
 def test_every_text_of_the_page_is_written_out():
     shown = with_texts(full_run(), spoilt)
-    drawn = page(view(shown, HIDDEN), b"{}")
+    drawn = page(on_page(view(shown, HIDDEN)), b"{}")
     assert not hidden_in(drawn)
     assert spoilt(full_run().target.command[0]) not in drawn
     assert drawn.count(r"\x1b]8;;http") > 10

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from build_records import host, run, target
 
-from tunekit.report.places import HIDDEN_NAME, shortener, without_places
-from tunekit.report.text import target_text
+from tunekit.report.text import HIDDEN_NAME, shortener, target_text, without_places
 
 HOME = Path("/data/people/ada")
 

@@ -1,18 +1,17 @@
 """A plan on a terminal: answer first, every figure with where it comes from, whole at 80 columns."""
 
-import io
 from typing import Any
 
 import pytest
 from build_plans import exactly, instance, plan_of, plan_request, spot_price, twice_as_fast
 from build_records import interval, profile
-from rich.console import Console
+from read_report import Read
+from read_report import drawn as drawn_blocks
 
 from tunekit.records.plan import Plan, PlanAssumptions, PlanRequest
 from tunekit.records.profile import Profile
-from tunekit.report.plan import view_plan
-from tunekit.report.table import Table
-from tunekit.report.terminal import draw_plan
+from tunekit.report.blocks import Table
+from tunekit.report.plan import plan_report
 
 AT_80 = """
 Cheapest and balanced: colab Twice, 1x a10g-twice: $63.91 ($55.50 to $73.66) for
@@ -74,11 +73,12 @@ aws g5.12xlarge      4x a10g        ~49.7  43.2 to 57.3     ~$282*      $245 to 
 """  # noqa: E501
 
 
+def view_plan(plan: Plan, width: int = 80, every_row: bool = False) -> Read:
+    return Read(plan_report(plan, width, every_row))
+
+
 def drawn(plan: Plan, width: int, every_row: bool = False) -> str:
-    out = io.StringIO()
-    console = Console(width=width, file=out, color_system=None, highlight=False)
-    draw_plan(console, view_plan(plan, width, every_row))
-    return out.getvalue()
+    return drawn_blocks(plan_report(plan, width, every_row).blocks, width)
 
 
 def imagenet(**overrides: Any) -> Plan:
@@ -123,17 +123,17 @@ def cells(table: Table, column: str) -> list[str]:
 
 
 def test_a_narrow_terminal_keeps_machine_hours_and_both_prices():
-    shown = view_plan(imagenet(), width=20).machines
+    shown = view_plan(imagenet(), width=20).tables[0]
     assert shown.columns == ("machine", "GPUs", "hours", "on demand", "spot")
 
 
 def test_a_range_of_hours_never_stands_without_the_one_of_dollars():
     for width in range(60, 160):
-        assert view_plan(imagenet(), width).machines.columns.count("range") in (0, 2)
+        assert view_plan(imagenet(), width).tables[0].columns.count("range") in (0, 2)
 
 
 def test_every_figure_says_whether_it_is_predicted():
-    table = view_plan(imagenet(), width=200).machines
+    table = view_plan(imagenet(), width=200).tables[0]
     assert cells(table, "hours") == ["178", "~91.3", "~89.0", "178", "~49.7"]
     assert cells(table, "samples/s") == ["180", "~360", "~360", "180", "~644"]
     assert cells(table, "on demand") == ["n/a", "~$63.91", "~$133", "$179", "~$282*"]
@@ -143,26 +143,26 @@ def test_every_figure_says_whether_it_is_predicted():
 
 def test_marks_that_are_not_in_the_table_are_not_explained():
     asked = plan_request(only=("a10g",))
-    assert view_plan(plan_of(profile(instances=(instance(),)), request=asked)).machines.title == (
+    assert view_plan(plan_of(profile(instances=(instance(),)), request=asked)).tables[0].title == (
         "Machines by dollars on demand"
     )
 
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_the_days_of_the_prices_stand_below_by_provider(width: int):
-    assert view_plan(imagenet(), width).below[0] == (
+    assert view_plan(imagenet(), width).passage()[0] == (
         "prices seen: aws 2025-04-01 or 2026-02-28 (spot 2024), colab 2026-02-28, lambda 2026-02-28"
     )
 
 
 def test_a_price_that_only_spot_has_is_dated_too():
     plan = plan_of(profile(instances=(instance(usd_per_h=None, spot=spot_price(as_of="2026-01")),)))
-    assert view_plan(plan).below[0] == "prices seen: aws (spot 2026-01)"
-    assert not any("prices" in line for line in view_plan(imagenet(measured_on="cpu")).below)
+    assert view_plan(plan).passage()[0] == "prices seen: aws (spot 2026-01)"
+    assert not any("prices" in line for line in view_plan(imagenet(measured_on="cpu")).passage())
 
 
 def test_units_and_sessions_stand_in_the_rows_of_colab_alone():
-    table = view_plan(imagenet(), width=80).machines
+    table = view_plan(imagenet(), width=80).tables[0]
     assert cells(table, "units") == ["", "~639", "", "", ""]
     assert cells(table, "sessions") == ["", "~8", "", "", ""]
 
@@ -205,8 +205,8 @@ def test_a_price_that_is_old_says_so_beside_its_figure():
     plan = plan_of(profile(instances=(instance(as_of="2025-01-01"),)))
     shown = view_plan(plan)
     assert "price of 2025-01-01, stale" in shown.answers[0]
-    assert shown.machines.title == "Machines by dollars on demand (* price older than 90 days)"
-    assert cells(shown.machines, "on demand") == ["n/a", "$179*"]
+    assert shown.tables[0].title == "Machines by dollars on demand (* price older than 90 days)"
+    assert cells(shown.tables[0], "on demand") == ["n/a", "$179*"]
 
 
 def test_a_choice_on_spot_is_called_predicted_though_its_rate_was_measured():
@@ -225,14 +225,14 @@ def test_a_rate_of_a_cpu_says_why_there_are_no_dollars_and_what_to_do():
         "unknown; search on a machine with a GPU and plan from that run, or give a rate that you saw on one: "
         "tunekit plan --rate R --samples 1281167 --epochs 90 --gpu t4.",
     )
-    assert shown.reasons is None
+    assert len(shown.quiet) == 1
     assert shown.notes == ()
-    assert cells(shown.machines, "machine") == ["(as measured)"]
-    assert shown.below == ("4 more machines, without a rate: --all",)
+    assert cells(shown.tables[0], "machine") == ["(as measured)"]
+    assert shown.passage() == ("4 more machines, without a rate: --all",)
 
 
 def test_machines_without_a_rate_are_shown_when_all_is_asked_for():
-    table = view_plan(imagenet(measured_on="cpu"), every_row=True).machines
+    table = view_plan(imagenet(measured_on="cpu"), every_row=True).tables[0]
     assert cells(table, "hours") == ["178", *["n/a"] * 4]
 
 
@@ -264,17 +264,17 @@ def test_the_table_is_short_unless_all_is_asked_for():
     offered = tuple(instance(name=f"m{number}", usd_per_h=1.0 + number) for number in range(40))
     plan = plan_of(profile(instances=offered))
     short = view_plan(plan)
-    assert len(short.machines.rows) == 16
-    assert short.below[1] == "25 more machines: --all, or narrow with --only and --provider"
+    assert len(short.tables[0].rows) == 16
+    assert short.passage()[1] == "25 more machines: --all, or narrow with --only and --provider"
     everything = view_plan(plan, every_row=True)
-    assert len(everything.machines.rows) == 41
-    assert everything.below == ("prices seen: aws 2026-02-28",)
+    assert len(everything.tables[0].rows) == 41
+    assert everything.passage() == ("prices seen: aws 2026-02-28",)
 
 
 def test_a_chosen_machine_is_in_the_table_however_far_down():
     slow = tuple(instance(name=f"m{number}", usd_per_h=1.0) for number in range(30))
     fast = twice_as_fast(instances=(instance(name="fast", usd_per_h=1000.0),))
-    names = [row[0] for row in view_plan(plan_of(profile(instances=slow), fast)).machines.rows]
+    names = [row[0] for row in view_plan(plan_of(profile(instances=slow), fast)).tables[0].rows]
     assert "aws fast" in names
 
 
@@ -293,15 +293,15 @@ def test_a_chosen_machine_is_in_the_table_however_far_down():
     ],
 )
 def test_what_was_assumed_is_listed_with_its_flag(asked: dict[str, Any], line: str):
-    assert any(one.startswith(line) for one in view_plan(imagenet(**asked)).assumptions)
+    assert any(one.startswith(line) for one in view_plan(imagenet(**asked)).passage("Assumed, not measured"))
 
 
 def test_nothing_is_listed_that_the_plan_does_not_rest_on():
     plan = plan_of(profile(instances=(instance(),)))
-    assert view_plan(plan).assumptions == (
+    assert view_plan(plan).passage("Assumed, not measured") == (
         "dollars are for the hours of training: no storage, transfer, set-up or tax",
     )
-    assert view_plan(plan).sources == ("aws g5.xlarge: a price list",)
+    assert view_plan(plan).passage("Sources") == ("aws g5.xlarge: a price list",)
 
 
 @pytest.mark.parametrize(
@@ -313,7 +313,7 @@ def test_nothing_is_listed_that_the_plan_does_not_rest_on():
     ],
 )
 def test_every_number_of_gpus_says_what_was_assumed_of_it(measured_gpus: int, line: str):
-    lines = view_plan(imagenet(measured_gpus=measured_gpus)).assumptions
+    lines = view_plan(imagenet(measured_gpus=measured_gpus)).passage("Assumed, not measured")
     assert any(line in one for one in lines)
     assert any("on more GPUs" in one for one in lines) == (measured_gpus < 4)
 
@@ -321,7 +321,7 @@ def test_every_number_of_gpus_says_what_was_assumed_of_it(measured_gpus: int, li
 def test_as_many_gpus_of_another_kind_may_scale_otherwise():
     fast = twice_as_fast(instances=(instance(name="four", gpus=4),))
     asked = plan_request(measured_gpus=4)
-    (line, *_) = view_plan(plan_of(profile(), fast, request=asked)).assumptions
+    (line, *_) = view_plan(plan_of(profile(), fast, request=asked)).passage("Assumed, not measured")
     assert line.startswith("as many GPUs of another kind have 80% to 125% of it (--scaling)")
 
 
@@ -329,36 +329,35 @@ def test_sessions_that_are_too_short_still_say_what_was_assumed():
     assumed = PlanAssumptions(max_session_s=600.0, restart_cost_s=900.0)
     asked = plan_request(assumptions=assumed)
     colab = instance(provider="colab", compute_units_per_h=5.0)
-    lines = view_plan(plan_of(profile(instances=(colab,)), request=asked)).assumptions
+    lines = view_plan(plan_of(profile(instances=(colab,)), request=asked)).passage("Assumed, not measured")
     assert "a Colab session lasts 10m 00s at most (--max-session)" in lines
     assert "a restart takes 15m 00s (--restart-cost)" in lines
 
 
 def test_a_given_memory_need_is_an_assumption_with_its_flag():
     asked = {"peak_reserved_bytes": 8 * 1024**3, "peak_is_given": True}
-    assert (
-        "another GPU would need the 8.0 GiB of memory (--memory-gib)"
-        in view_plan(imagenet(**asked)).assumptions
-    )
+    assert "another GPU would need the 8.0 GiB of memory (--memory-gib)" in view_plan(
+        imagenet(**asked)
+    ).passage("Assumed, not measured")
 
 
 def test_a_gpu_that_may_not_hold_it_is_marked():
     small = twice_as_fast(memory_bytes=16 * 1024**3, torch_memory_bytes=None, instances=(instance(),))
     unknown = view_plan(plan_of(profile(), small), width=80)
-    assert cells(unknown.machines, "GPUs") == ["1x a10g", "1x a10g-twice?"]
-    assert "? may not fit its memory" in unknown.machines.title
+    assert cells(unknown.tables[0], "GPUs") == ["1x a10g", "1x a10g-twice?"]
+    assert "? may not fit its memory" in unknown.tables[0].title
     assert "; its memory may be too small; " in unknown.answers[0]
     asked = plan_request(peak_reserved_bytes=20 * 1024**3)
     known = view_plan(plan_of(profile(), small, request=asked), width=80)
-    assert cells(known.machines, "GPUs") == ["1x a10g", "1x a10g-twice!"]
-    assert "! does not fit it" in known.machines.title
+    assert cells(known.tables[0], "GPUs") == ["1x a10g", "1x a10g-twice!"]
+    assert "! does not fit it" in known.tables[0].title
 
 
 def test_with_spot_the_title_says_what_the_machines_stand_by():
     shown = view_plan(imagenet(may_use_spot=True), width=80)
-    assert shown.machines.title.startswith("Machines by the lower of on demand and spot (")
-    assert "spot" in shown.machines.columns
-    assert cells(shown.machines, "machine")[1:3] == ["colab Twice", "aws g5.xlarge"]
+    assert shown.tables[0].title.startswith("Machines by the lower of on demand and spot (")
+    assert "spot" in shown.tables[0].columns
+    assert cells(shown.tables[0], "machine")[1:3] == ["colab Twice", "aws g5.xlarge"]
 
 
 def test_a_spot_price_has_a_day_of_its_own():
@@ -368,7 +367,7 @@ def test_a_spot_price_has_a_day_of_its_own():
     )
     assert shown.answers[0].endswith("; spot price of 2024, stale.")
     assert shown.answers[1].endswith("; price of 2026-02-28.")
-    assert cells(shown.machines, "price of") == ["", "2026-02-28, spot 2024"]
+    assert cells(shown.tables[0], "price of") == ["", "2026-02-28, spot 2024"]
 
 
 @pytest.mark.parametrize("name", ["[red]", "[/]", ":smile:", "{0}", "%s", "\\[red]"])

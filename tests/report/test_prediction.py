@@ -13,7 +13,7 @@ from tunekit.records.prediction import (
     PredictionPath,
 )
 from tunekit.report.prediction import prediction_passage
-from tunekit.report.view import view
+from tunekit.report.run import view
 
 PEAK = PeakShown(batch_size=219, allocated_bytes=17 * GIB, reserved_bytes=18 * GIB, by_purpose={})
 FIT = PredictedFit(

@@ -1,7 +1,6 @@
 """A number reads the same wherever it is shown: on the terminal, in the page, in the Markdown."""
 
 import html
-import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,16 +11,15 @@ from build_records import config, cpu, host, interval, recommendation, trial_rec
 from build_reports import full_plan, full_run, many_trials
 from build_searched import walked
 from hypothesis import given, settings
-from rich.console import Console
+from read_report import drawn
 
 from tunekit.plan.from_run import plan_of_run
 from tunekit.records.recommendation import NoiseFloor, Tier
 from tunekit.records.run import Run
+from tunekit.report.blocks import Table
 from tunekit.report.html.page import page
 from tunekit.report.markdown import markdown
-from tunekit.report.table import Table
-from tunekit.report.terminal import draw
-from tunekit.report.view import RunView, view
+from tunekit.report.run import RunView, in_comment, on_page, on_terminal, view
 
 
 def on_a_laptop() -> Run:
@@ -74,10 +72,8 @@ def cells(table: Table) -> Iterator[str]:
     yield from (cell.strip() for row in (table.columns, *table.rows) for cell in row)
 
 
-def on_terminal(shown: RunView) -> str:
-    out = io.StringIO()
-    draw(Console(width=400, file=out, color_system=None, highlight=False), shown, Path("reports/train"))
-    return out.getvalue()
+def told_on_terminal(shown: RunView) -> str:
+    return drawn(on_terminal(shown, Path("reports/train")), 400)
 
 
 def text_of_markdown(text: str) -> str:
@@ -91,19 +87,19 @@ def text_of_page(text: str) -> str:
 
 
 def test_the_terminal_shows_what_the_view_says(shown: RunView):
-    text = on_terminal(shown)
+    text = told_on_terminal(shown)
     for told in (*sentences(shown), *cells(shown.tiers)):
         assert told in text
 
 
 def test_the_markdown_shows_what_the_view_says(shown: RunView):
-    text = text_of_markdown(markdown(shown))
+    text = text_of_markdown(markdown(in_comment(shown)))
     for told in (*sentences(shown), *cells(shown.short_tiers)):
         assert told in text
 
 
 def test_the_page_shows_what_the_view_says(shown: RunView):
-    text = text_of_page(page(shown, b"{}"))
+    text = text_of_page(page(on_page(shown), b"{}"))
     for told in (*sentences(shown), *cells(shown.tiers)):
         assert " ".join(told.split()) in text
 
@@ -112,7 +108,7 @@ def test_a_figure_that_is_not_the_views_would_be_seen(shown: RunView):
     """The texts that are looked for are figures, not words that stand anywhere."""
     told = [one for one in (*sentences(shown), *cells(shown.short_tiers)) if re.search(r"\d", one)]
     assert len(told) >= 3
-    text = text_of_markdown(markdown(shown))
+    text = text_of_markdown(markdown(in_comment(shown)))
     for one in told:
         assert one not in text.replace(one, re.sub(r"\d", "#", one))
 
@@ -121,11 +117,11 @@ def test_a_figure_that_is_not_the_views_would_be_seen(shown: RunView):
 @given(absurd_runs())
 def test_figures_of_any_size_are_written_in_few_letters(absurd: Run):
     shown = view(absurd, "reports/train", plan_of_run(absurd))
-    text = on_terminal(shown)
-    assert markdown(shown)
+    text = told_on_terminal(shown)
+    assert markdown(in_comment(shown))
     told = [*sentences(shown), *cells(shown.tiers), *cells(shown.telemetry), text]
     told += [cell for row in shown.trials.rows for cell in row.cells]
-    told += [note.line for note in shown.plan.notes] if shown.plan else []
+    told += [text for block in shown.plan for text in getattr(block, "lines", ())]
     for one in told:
         assert not re.search(r"\b(inf|nan)\b", one)
         assert not re.search(r"\d{22}|(\d{3},){6}", one.replace(shown.reproduce, ""))

@@ -6,8 +6,8 @@ import re
 from build_reports import full_run, hostile_run
 from build_searched import walked
 
+from tunekit.report.run import view
 from tunekit.report.summary_html import summary_html
-from tunekit.report.view import view
 
 
 def test_it_has_answer_changes_tiers_and_findings():

@@ -8,7 +8,7 @@ from tunekit.records.run import Run
 from tunekit.records.telemetry import GpuTelemetry, HostTelemetry, Telemetry
 from tunekit.records.trial import TrialRecord
 from tunekit.report.loop_time import telemetry_lines
-from tunekit.report.telemetry import telemetry_table
+from tunekit.report.trials import telemetry_table
 
 fast = config(batch_size=256, num_workers=4)
 BEST = recommendation(of=fast, search_trial=1, confirm_trials=(100, 101))

@@ -6,14 +6,15 @@ from pathlib import Path
 import pytest
 from build_records import config, recommendation, run, trial_record
 from build_searched import walked
+from read_report import drawn as drawn_blocks
 from rich.console import Console
 
 from tunekit.records.finding import Finding
 from tunekit.records.recommendation import MissingTier, NoiseFloor, Tier
 from tunekit.records.run import Run
 from tunekit.records.target import Target
-from tunekit.report.terminal import draw, hang
-from tunekit.report.view import view
+from tunekit.report.run import on_terminal, view
+from tunekit.report.terminal import hang
 
 FOLDER = Path("reports/train-2026-01-02")
 WRITTEN = tuple(
@@ -83,10 +84,7 @@ Next
 
 
 def drawn(shown: Run, width: int, folder: Path = FOLDER, files: tuple[Path, ...] = WRITTEN) -> str:
-    out = io.StringIO()
-    console = Console(width=width, file=out, color_system=None, highlight=False)
-    draw(console, view(shown, str(folder)), folder, files)
-    return out.getvalue()
+    return drawn_blocks(on_terminal(view(shown, str(folder)), folder, files), width)
 
 
 def test_a_run_at_80_columns():

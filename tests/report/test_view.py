@@ -20,13 +20,14 @@ from build_records import (
 )
 
 from tunekit.plain_text import printable
+from tunekit.recommend.recommendation import answer_of
 from tunekit.records.finding import Finding
 from tunekit.records.interval import Interval
 from tunekit.records.recommendation import LearningRate, LearningRateRule, NoiseFloor, ScalingRow, Tier
 from tunekit.records.run import FixedKnob, KnobRange, Objective, Run, RunStatus
 from tunekit.records.target import Target
 from tunekit.records.trial import OutcomeKind, TrialRole
-from tunekit.report.answer import best_recommendation
+from tunekit.report.run import view
 from tunekit.report.text import (
     config_text,
     finding_text,
@@ -36,7 +37,6 @@ from tunekit.report.text import (
     speedup_text,
     target_text,
 )
-from tunekit.report.view import view
 from tunekit.trial.binding_syntax import parse_binding
 
 fast = config(batch_size=256, num_workers=4, compile=True)
@@ -180,11 +180,11 @@ def test_an_answer_before_the_end_of_the_search_is_marked(status: RunStatus):
 
 def test_the_answer_speaks_of_balanced_or_the_nearest_tier():
     tiers = {tier: recommendation(tier) for tier in Tier}
-    assert best_recommendation(run()) is None
-    assert best_recommendation(finished(*tiers.values())) == tiers[Tier.BALANCED]
+    assert answer_of(run().recommendations) is None
+    assert answer_of(finished(*tiers.values()).recommendations) == tiers[Tier.BALANCED]
     without = (tiers[Tier.AGGRESSIVE], tiers[Tier.CONSERVATIVE])
-    assert best_recommendation(finished(*without)) == tiers[Tier.CONSERVATIVE]
-    assert best_recommendation(finished(tiers[Tier.AGGRESSIVE])) == tiers[Tier.AGGRESSIVE]
+    assert answer_of(finished(*without).recommendations) == tiers[Tier.CONSERVATIVE]
+    assert answer_of(finished(tiers[Tier.AGGRESSIVE]).recommendations) == tiers[Tier.AGGRESSIVE]
 
 
 # --- how it was measured, what changes, what next ------------------------------------------

@@ -20,8 +20,8 @@ from tunekit.recommend.recommendation import answer_of
 from tunekit.records.details import Details
 from tunekit.records.run import FixedKnob, Run
 from tunekit.records.trial import TrialRecord
-from tunekit.report.answer import answer_text, best_recommendation
-from tunekit.report.environment import method_lines
+from tunekit.report.answer import answer_text
+from tunekit.report.run import method_lines
 from tunekit.search.budget import needed_s, short_text
 from tunekit.search.confirm import expected_duration_s, typical_duration_s
 from tunekit.search.space import build_space
@@ -113,7 +113,7 @@ def test_what_the_fewest_rounds_of_would_overrun_the_budget_is_not_confirmed_but
     assert fastest.config is not None and fastest.config.compile
     assert f"trial {fastest.number}, " in (whole.cut_short or "")
     assert "was not confirmed" in (whole.cut_short or "")
-    answer = best_recommendation(whole)
+    answer = answer_of(whole.recommendations)
     assert answer is not None and not answer.config.compile
     assert rounds_of_answer(whole) >= 3
     assert whole.search_time_s <= OVERRUN * 900
@@ -124,7 +124,7 @@ def test_a_budget_without_room_for_a_trial_and_its_rounds_ends_in_time_and_says_
     assert not searched(whole.trials)
     assert whole.search_time_s <= 480
     assert whole.cut_short is not None
-    assert whole.cut_short in answer_text(whole, best_recommendation(whole))
+    assert whole.cut_short in answer_text(whole, answer_of(whole.recommendations))
 
 
 def test_a_budget_that_was_set_stays_as_it_was_when_a_search_is_resumed(tmp_path: Path):

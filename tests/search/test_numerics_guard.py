@@ -21,7 +21,7 @@ from tunekit.records.details import Details, QueueSeen
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import FixedKnob, Run
 from tunekit.records.trial import OutcomeKind, TrialRole
-from tunekit.report.view import view
+from tunekit.report.run import view
 from tunekit.search.folder import RunFolder
 from tunekit.trial.executor import TrialSpec
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from build_records import config, failure
+from read_report import Read
 from scripted_profile import LookingExecutor, against, fix, loop_profile, walk_in
 from scripted_search import SMALL_HOST, RecordingListener, learnt
 
@@ -15,7 +16,7 @@ from tunekit.records.details import Detail
 from tunekit.records.loop_profile import LoopProfile, ProfileOptions
 from tunekit.records.run import FixedKnob, RunStatus
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
-from tunekit.report.loop_profile import loop_profile_view
+from tunekit.report.loop_profile import profile_report
 from tunekit.search.folder import RunFolder, load_profile_run
 from tunekit.search.profile_walk import ProfileWalk
 from tunekit.trial.executor import KnownTarget, ProgressCallback, TrialSpec
@@ -178,7 +179,7 @@ def test_the_same_config_is_said_and_looked_into_alone(tmp_path: Path):
     assert whole.status is RunStatus.FINISHED
     assert [one.name for one in whole.contenders] == ["as it is"]
     assert len(executor.specs) == 1
-    answers = loop_profile_view(whole).answers
+    answers = Read(profile_report(whole)).answers
     assert answers[1] == "mine.yaml changes nothing here, so there was nothing to compare."
 
 

@@ -3,36 +3,34 @@
 import argparse
 import shlex
 import string
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
 from tunekit import __version__
-from tunekit.cli.parser import BASELINE, STANDARD_OUTPUT
+from tunekit.cli.parser import BASELINE
 from tunekit.cli.pipes import discard_output, until_the_reader_leaves
 from tunekit.cli.report_files import (
     append_summary,
-    print_text,
-    refuse_records,
+    check_report_files,
+    show,
     summary_file,
-    write_report,
+    texts_of,
+    write_files,
 )
 from tunekit.diagnose.compare import compare_runs
 from tunekit.diagnose.side import Side
 from tunekit.errors import RunFolderError, UsageError
-from tunekit.records.base import with_texts
-from tunekit.records.codec import to_json
+from tunekit.recommend.recommendation import answer_of
 from tunekit.records.comparison import RunComparison
 from tunekit.records.finding import without_findings
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
-from tunekit.report.answer import best_recommendation
-from tunekit.report.comparison import comparison_view
-from tunekit.report.comparison_markdown import comparison_markdown
-from tunekit.report.places import shortener
-from tunekit.report.terminal import draw_comparison
+from tunekit.report.blocks import WIDE
+from tunekit.report.comparison import comparison_report
+from tunekit.report.markdown import MOST_LINES
+from tunekit.report.terminal import draw
 from tunekit.search.folder import load_run
 
 REGRESSION = 1
@@ -40,8 +38,6 @@ REGRESSION = 1
 
 _MOST_RUNS = 10
 """As many as a comment of Markdown has lines for."""
-_WIDE = 160
-"""Letters in a line of Markdown's tables, which can be scrolled."""
 
 
 def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
@@ -59,9 +55,18 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         for name, path in zip(string.ascii_uppercase, options.run, strict=False)
     ]
     comparison = without_findings(compare_runs(sides, options.tolerance, __version__), options.ignore)
-    _write(comparison, options, summary)
+    texts = texts_of(
+        comparison,
+        lambda public: comparison_report(public, WIDE),
+        "comparison.json",
+        options.full_paths,
+        MOST_LINES,
+    )
+    write_files(options, texts)
+    if summary is not None:
+        append_summary(summary, texts.markdown())
     try:
-        until_the_reader_leaves(lambda: _show(comparison, options))
+        until_the_reader_leaves(lambda: show(options, texts, comparison, lambda: _draw(comparison)))
     except OSError as error:
         discard_output()
         raise RunFolderError(f"the comparison can't be printed ({error.strerror})") from error
@@ -75,14 +80,11 @@ def _check(options: argparse.Namespace) -> None:
         raise UsageError(
             f"--markdown takes a file, got the folder {options.markdown}; put --markdown after the runs"
         )
-    if options.markdown not in (None, STANDARD_OUTPUT):
-        refuse_records(Path(options.markdown), "--markdown")
+    check_report_files(options)
     if len(runs) < 2:
         raise UsageError(f"compare takes two runs or more, got one: {runs[0]}; give the reference first")
     if len(runs) > _MOST_RUNS:
         raise UsageError(f"compare takes at most {_MOST_RUNS} runs, got {len(runs)}; leave some out")
-    if options.json and options.markdown == STANDARD_OUTPUT:
-        raise UsageError("--json and --markdown both print; write one to a file: --markdown FILE")
     seen: dict[Path, Path] = {}
     for given in runs:
         folder = _folder(given).resolve()
@@ -117,7 +119,7 @@ def _recommendation(run: Run, path: Path, tier: str | None) -> Recommendation:
             f"configs with --tier {BASELINE}"
         )
     if tier is None:
-        best = best_recommendation(run)
+        best = answer_of(run.recommendations)
         assert best is not None
         return best
     found = next((one for one in run.recommendations if one.tier == tier), None)
@@ -128,27 +130,6 @@ def _recommendation(run: Run, path: Path, tier: str | None) -> Recommendation:
     return found
 
 
-def _markdown(comparison: RunComparison, full_paths: bool) -> str:
-    if not full_paths:
-        comparison = with_texts(comparison, shortener(Path.home()))
-    return comparison_markdown(comparison_view(comparison, _WIDE))
-
-
-def _write(comparison: RunComparison, options: argparse.Namespace, summary: Path | None) -> None:
-    """Write the Markdown to where it was asked for."""
-    if options.markdown not in (None, STANDARD_OUTPUT):
-        write_report(Path(options.markdown), _markdown(comparison, options.full_paths), "name another file")
-    if summary is not None:
-        append_summary(summary, _markdown(comparison, options.full_paths))
-
-
-def _show(comparison: RunComparison, options: argparse.Namespace) -> int:
-    """Print the comparison as it was asked for, and return 0."""
-    if options.json:
-        sys.stdout.write(to_json(comparison) + "\n")
-    elif options.markdown == STANDARD_OUTPUT:
-        print_text(_markdown(comparison, options.full_paths))
-    else:
-        console = Console(highlight=False)
-        draw_comparison(console, comparison_view(comparison, console.width))
-    return 0
+def _draw(comparison: RunComparison) -> None:
+    console = Console(highlight=False)
+    draw(console, comparison_report(comparison, console.width).blocks)

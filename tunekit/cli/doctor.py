@@ -10,6 +10,7 @@ from rich.console import Console
 from tunekit.cli.console import lasting_console
 from tunekit.cli.machine import ask_torch, look_over, with_sandbox
 from tunekit.cli.parser import BASELINE
+from tunekit.cli.report_files import check_report_files, show, texts_of, write_files
 from tunekit.diagnose.registry import worst
 from tunekit.errors import TargetError, UsageError
 from tunekit.hardware import detect
@@ -27,9 +28,8 @@ from tunekit.records.config import TrainConfig
 from tunekit.records.finding import Severity, without_findings
 from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.run import Run
-from tunekit.report.calibration import calibration_view
-from tunekit.report.doctor import draw_checkup, view_checkup
-from tunekit.report.terminal import draw_parts
+from tunekit.report.doctor import calibration_blocks, doctor_report
+from tunekit.report.terminal import draw
 from tunekit.search.folder import load_run
 from tunekit.trial.target import resolve_target
 from tunekit.units import MIB
@@ -51,16 +51,18 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     console = Console(highlight=False)
     if options.calibrate:
         return _calibrate(console, command, as_json=options.json)
+    check_report_files(options)
     loader = _loader(options)
     with lasting_console(to_stderr=True).status("looking this machine over"):
         checkup = _checkup(options.data, loader, command)
     found = {finding.code for finding in checkup.findings}
     silenced = tuple(code for code in dict.fromkeys(options.ignore) if code in found)
     checkup = without_findings(checkup, options.ignore)
-    if options.json:
-        sys.stdout.write(to_json(checkup) + "\n")
-    else:
-        draw_checkup(console, view_checkup(checkup, silenced))
+    texts = texts_of(
+        checkup, lambda public: doctor_report(public, silenced), "doctor.json", options.full_paths
+    )
+    write_files(options, texts)
+    show(options, texts, checkup, lambda: draw(console, doctor_report(checkup, silenced).blocks))
     severity = worst(checkup.findings)
     return _EXIT_CODES.get(severity, 0) if severity else 0
 
@@ -176,5 +178,5 @@ def _calibrate(console: Console, command: Sequence[str], as_json: bool) -> int:
         if as_json:
             sys.stdout.write(to_json(measured) + "\n")
         else:
-            draw_parts(console, calibration_view(measured, path, console.width))
+            draw(console, calibration_blocks(measured, path, console.width))
     return 0

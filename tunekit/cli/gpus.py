@@ -14,7 +14,7 @@ from tunekit.hardware.profiles import find_profile, load_profile_files
 from tunekit.records.codec import to_json
 from tunekit.records.profile import Profile
 from tunekit.report.gpus import gpu_list, gpu_sheet
-from tunekit.report.terminal import draw_parts
+from tunekit.report.terminal import draw
 
 
 def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
@@ -33,9 +33,9 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     here = host_here(profiles=profiles).accelerators
     console = Console(highlight=False)
     if not chosen:
-        draw_parts(console, gpu_list(files.values(), here, console.width))
+        draw(console, gpu_list(files.values(), here, console.width))
     for profile in chosen:
-        draw_parts(console, gpu_sheet(files[profile.id], here, console.width))
+        draw(console, gpu_sheet(files[profile.id], here, console.width))
     return 0
 
 

@@ -27,7 +27,7 @@ from tunekit.report.discovered import (
     tried_table,
     why_left_alone,
 )
-from tunekit.report.terminal import draw_table, say
+from tunekit.report.terminal import say
 from tunekit.search.knob_access import Surroundings, access_of
 from tunekit.search.session import baseline_error
 from tunekit.trial.binding_syntax import binding_text, value_text
@@ -64,10 +64,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     attempts = [
         TriedRow(binding_text(one.binding), value_text(one.value), one.did, one.works) for one in tried
     ]
-    for table in (*discovery_tables(record.discovery, rows), tried_table(attempts)):
-        if table.rows:
-            console.print()
-            draw_table(console, table)
+    draw(console, (*discovery_tables(record.discovery, rows), tried_table(attempts)))
     console.print()
     reasons = (*why_left_alone(rows), *_notes(record, tried))
     if reasons:

@@ -7,11 +7,11 @@ import argparse
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
 from tunekit import __version__
-from tunekit.cli.findings import add_findings
 from tunekit.cli.numbers import (
     data_path,
     duration_s,
@@ -241,11 +241,42 @@ def _window(to: Flags, meaning: str = "steady seconds per trial (default: 5)") -
     _option(to, "--window", _SECONDS, meaning)
 
 
+def _findings(to: Flags) -> None:
+    """Add what every verb has that shows findings."""
+    _option(to, "--ignore", _Value("CODE", _code), "silence a finding", repeatable=True)
+    to.add_argument("--codes", action=_ListCodes, help="list every code of a finding, and nothing else")
+
+
+def _code(text: str) -> str:
+    code: str = import_module("tunekit.cli.codes").known_code(text)
+    return code
+
+
+class _ListCodes(argparse.Action):
+    """Lists the codes and ends the program, as `--help` does."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **options: Any) -> None:
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, **options)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        """Print them."""
+        import_module("tunekit.cli.codes").show_codes()
+        parser.exit()
+
+
 def _folder(parser: argparse.ArgumentParser, kind: str, what: str) -> None:
     group = parser.add_argument_group("where it goes")
     _option(group, "--out", _FOLDER, f"folder (default: reports/TARGET-{kind}-DATE)")
     _switch(group, "--json", f"print the {what} as JSON instead of the report; progress on stderr")
-    add_findings(group)
+    _findings(group)
+
+
+def _report_files(to: Flags) -> None:
+    """Add the flags of a verb that keeps no folder."""
+    _option(to, "--html", _Value("FILE"), "write it as one HTML file that needs no network (- prints that)")
+    meaning = "print it as Markdown for a pull request instead (also as -), or write that to FILE"
+    _option(to, "--markdown", _Value("FILE"), meaning, nargs="?", const=STANDARD_OUTPUT)
+    _full_paths(to)
 
 
 def _full_paths(to: Flags) -> None:
@@ -275,7 +306,7 @@ def _search(parser: argparse.ArgumentParser) -> None:
     _option(output, "--out", _FOLDER, "run folder (default: reports/TARGET-DATE)")
     _option(output, "--resume", _FOLDER, "go on with an earlier run")
     _switch(output, "--json", "print the run as JSON instead of the report; progress on stderr")
-    add_findings(output)
+    _findings(output)
     _switch(
         output,
         "--github-summary",
@@ -406,7 +437,8 @@ def _plan(parser: argparse.ArgumentParser) -> None:
     _switch(machines, "--spot", "let the choices use spot prices too")
     _switch(machines, "--all", "show every machine, not only the first")
     _switch(machines, "--json", "print the plan as JSON")
-    add_findings(machines)
+    _findings(machines)
+    _report_files(machines)
 
 
 def _report(parser: argparse.ArgumentParser) -> None:
@@ -418,15 +450,15 @@ def _report(parser: argparse.ArgumentParser) -> None:
     )
     for flag, name, what in (
         ("--html", "report.html", "one HTML file that needs no network"),
-        ("--markdown", "report.md", "Markdown for a pull-request comment, under 60 lines"),
+        ("--markdown", "report.md", "Markdown for a pull request, of a run under 60 lines"),
     ):
-        meaning = f"write the report of a run as {what} (default: RUN/{name}; - is standard output)"
+        meaning = f"write the report as {what} (default: RUN/{name}; - is standard output)"
         _option(parser, flag, _Value("FILE"), meaning, nargs="?", const=IN_THE_FOLDER)
     meaning = "append the Markdown to the summary of the GitHub Actions step that this runs in"
     _switch(parser, "--github-summary", meaning)
     _full_paths(parser)
     _switch(parser, "--json", "print run.json (profile.json, fits.json) instead")
-    add_findings(parser)
+    _findings(parser)
 
 
 def _compare(parser: argparse.ArgumentParser) -> None:
@@ -437,12 +469,10 @@ def _compare(parser: argparse.ArgumentParser) -> None:
     meaning = "whose config to compare; baseline is the user's own (default: that of each run's answer)"
     _choice(parser, "--tier", (*TIERS, BASELINE), meaning)
     _switch(parser, "--json", "print the comparison as JSON instead")
-    add_findings(parser)
-    meaning = "print it as Markdown for a pull request instead (also as -), or write that to FILE"
-    _option(parser, "--markdown", _Value("FILE"), meaning, nargs="?", const=STANDARD_OUTPUT)
+    _findings(parser)
     meaning = "append the Markdown to the file that GITHUB_STEP_SUMMARY names, as GitHub Actions sets it"
     _switch(parser, "--github-summary", meaning)
-    _full_paths(parser)
+    _report_files(parser)
 
 
 def _gpus(parser: argparse.ArgumentParser) -> None:
@@ -461,7 +491,7 @@ def _doctor(parser: argparse.ArgumentParser) -> None:
     _option(parser, "--prefetch", _COUNT, "prefetch factor (default: 2)")
     _option(parser, "--batch-mib", _Value("MIB", positive_number("MiB", _MAX_MEMORY)), "size of one batch")
     _option(parser, "--processes", _COUNT, "training processes on this machine (default: 1)")
-    add_findings(parser)
+    _findings(parser)
     _switch(
         parser,
         "--calibrate",
@@ -469,6 +499,7 @@ def _doctor(parser: argparse.ArgumentParser) -> None:
         "nothing else (a minute, on the GPU)",
     )
     _switch(parser, "--json", "print facts and findings as JSON instead")
+    _report_files(parser)
 
 
 VERBS = {
@@ -563,7 +594,7 @@ VERBS = {
         usage="tunekit report RUN [options]",
         description=(
             "Show a run, a loop profile or what fits which GPU again from its folder, as it was shown at its "
-            "end; or write the report of a run as one HTML file, and as Markdown for a pull request."
+            "end; or write its report as one HTML file, and as Markdown for a pull request."
         ),
         epilog="example: tunekit report reports/train-2026-01-02 --markdown - | gh pr comment --body-file -",
     ),

@@ -2,26 +2,26 @@
 
 import argparse
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from rich.console import Console
 
 from tunekit.cli.machine import host_here
+from tunekit.cli.report_files import check_report_files, show, texts_of, write_files
 from tunekit.errors import UsageError
 from tunekit.hardware.device import AUTO, device_profile
 from tunekit.hardware.profiles import find_profile, load_profiles
 from tunekit.plan.from_run import Wishes, measured_profile, request_of_run
 from tunekit.plan.plan import make_plan
-from tunekit.records.codec import to_json
 from tunekit.records.config import Precision
 from tunekit.records.interval import Interval
 from tunekit.records.plan import PlanAssumptions, PlanRequest
 from tunekit.records.profile import Profile
 from tunekit.records.recommendation import Tier
-from tunekit.report.plan import view_plan
-from tunekit.report.terminal import draw_plan
+from tunekit.report.blocks import WIDE
+from tunekit.report.plan import plan_report
+from tunekit.report.terminal import draw
 from tunekit.search.folder import load_run
 from tunekit.units import GIB, bytes_text
 
@@ -35,6 +35,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         UsageError: a flag can't be used.
     """
     _refuse_mixtures(options)
+    check_report_files(options)
     profiles = load_profiles()
     wishes = _wishes(options, profiles)
     if options.run is None:
@@ -42,11 +43,12 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     else:
         request, profiles = _request_of_run(options, wishes, profiles)
     plan = make_plan(request, profiles, datetime.now(UTC).date(), options.ignore)
-    if options.json:
-        sys.stdout.write(to_json(plan) + "\n")
-        return 0
+    texts = texts_of(
+        plan, lambda public: plan_report(public, WIDE, options.all), "plan.json", options.full_paths
+    )
+    write_files(options, texts)
     console = Console(highlight=False)
-    draw_plan(console, view_plan(plan, console.width, every_row=options.all))
+    show(options, texts, plan, lambda: draw(console, plan_report(plan, console.width, options.all).blocks))
     return 0
 
 

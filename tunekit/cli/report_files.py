@@ -1,26 +1,47 @@
-"""The reports of a run as files: `report.html`, `report.md`, and a GitHub step's summary."""
+"""Reports as files: HTML, Markdown, and a GitHub step's summary, of every verb that writes some."""
 
+import argparse
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple, TypeVar
 
+from tunekit.cli.parser import STANDARD_OUTPUT
 from tunekit.errors import RunFolderError, UsageError
+from tunekit.export.yaml_config import knobs_yaml
+from tunekit.plain_text import printable
+from tunekit.plan.from_run import plan_of_run
+from tunekit.records.base import Record
+from tunekit.records.codec import to_json, write_text
+from tunekit.records.run import Run
+from tunekit.report.blocks import Report
+from tunekit.report.html.page import page
+from tunekit.report.markdown import MOST_LINES, markdown
+from tunekit.report.run import RunView, in_comment, on_page, view
+from tunekit.report.text import shortener, without_places
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tunekit.records.run import Run
-    from tunekit.report.view import RunView
+Shown = TypeVar("Shown", bound=Record)
 
 HTML_FILE = "report.html"
 MARKDOWN_FILE = "report.md"
-STANDARD_OUTPUT = "-"
 SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
 """Names the file that a step of GitHub Actions shows below itself."""
+MOST_LISTED = 4
+"""Lines of a list in the Markdown of a run, whose report.html has them all."""
 
 
-def shown_run(run: "Run", folder: Path, full_paths: bool = False) -> "tuple[Run, RunView]":
+class ReportTexts(NamedTuple):
+    """What makes a report's texts, each when it is asked for."""
+
+    html: Callable[[], str]
+    markdown: Callable[[], str]
+
+
+# --- the texts -------------------------------------------------------------------------------
+
+
+def shown_run(run: Run, folder: Path, full_paths: bool = False) -> tuple[Run, RunView]:
     """Return the run as its reports hold it and all that they show, its plan where there can be one.
 
     Args:
@@ -28,34 +49,102 @@ def shown_run(run: "Run", folder: Path, full_paths: bool = False) -> "tuple[Run,
         folder: where it lies, for the commands that come next.
         full_paths: keep the home folder and the machine's name.
     """
-    from tunekit.plain_text import printable  # noqa: PLC0415
-    from tunekit.plan.from_run import plan_of_run  # noqa: PLC0415 - slow to import; --help must be instant
-    from tunekit.report.places import shortener, without_places  # noqa: PLC0415
-    from tunekit.report.view import view  # noqa: PLC0415
-
     place = str(folder)
     if not full_paths:
         run, place = without_places(run, Path.home()), shortener(Path.home())(place)
     return run, view(run, printable(place), plan_of_run(run))
 
 
-def html_text(run: "Run", shown: "RunView") -> str:
-    """Return the report as a page."""
-    from tunekit.records.codec import to_json  # noqa: PLC0415
-    from tunekit.report.html.page import page  # noqa: PLC0415
-
-    return page(shown, f"{to_json(run)}\n".encode())
+def html_text(run: Run, shown: RunView) -> str:
+    """Return the report of a run as a page."""
+    return page(on_page(shown), f"{to_json(run)}\n".encode())
 
 
-def markdown_text(run: "Run", shown: "RunView") -> str:
-    """Return the report for a pull request, with the tiers' knobs."""
-    from tunekit.export.yaml_config import knobs_yaml  # noqa: PLC0415
-    from tunekit.report.markdown import markdown  # noqa: PLC0415
-
-    return markdown(shown, [(one.tier.value, knobs_yaml(one, run.target)) for one in run.recommendations])
+def markdown_text(run: Run, shown: RunView) -> str:
+    """Return the report of a run for a pull request, with the tiers' knobs."""
+    configs = [(one.tier.value, knobs_yaml(one, run.target)) for one in run.recommendations]
+    return markdown(in_comment(shown, configs), MOST_LINES, MOST_LISTED)
 
 
-def write_reports(run: "Run", shown: "RunView", folder: Path) -> tuple[Path, ...]:
+def texts_of(
+    record: Shown,
+    report_of: Callable[[Shown], Report],
+    name: str,
+    full_paths: bool = False,
+    most_lines: int | None = None,
+) -> ReportTexts:
+    """Return the texts of a record whose report has the same blocks everywhere.
+
+    Args:
+        record: which a page holds too.
+        report_of: what is shown of it.
+        name: of the record's file.
+        full_paths: keep the home folder and the machine's name.
+        most_lines: that its Markdown may take.
+    """
+    public = record if full_paths else without_places(record, Path.home())
+
+    def html() -> str:
+        return page(report_of(public), f"{to_json(public)}\n".encode(), name)
+
+    def text() -> str:
+        return markdown(report_of(public), most_lines)
+
+    return ReportTexts(html, text)
+
+
+# --- the files -------------------------------------------------------------------------------
+
+
+def check_report_files(options: argparse.Namespace) -> list[str]:
+    """Return the flags that ask for files or Markdown instead of a report on the terminal.
+
+    Raises:
+        UsageError: they contradict each other, or would write over a record or a folder.
+    """
+    given = {"--html": options.html, "--markdown": options.markdown}
+    asked = [flag for flag, file in given.items() if file is not None]
+    printed = [flag for flag, file in given.items() if file == STANDARD_OUTPUT]
+    if printed and options.json:
+        raise UsageError(f"--json and {printed[0]} both print; write one to a file: {printed[0]} FILE")
+    if len(printed) == 2:
+        raise UsageError(
+            "--html - and --markdown - would mix on standard output; name a file for one of them"
+        )
+    files = {flag: Path(file) for flag, file in given.items() if file not in (None, "", STANDARD_OUTPUT)}
+    for flag, file in files.items():
+        refuse_records(file, flag)
+    if len(files) == 2 and len({file.resolve() for file in files.values()}) == 1:
+        raise UsageError(f"--html and --markdown would both write {files['--html']}; name two files")
+    return asked
+
+
+def write_files(options: argparse.Namespace, texts: ReportTexts) -> None:
+    """Write the files that `--html` and `--markdown` name.
+
+    Raises:
+        RunFolderError: one can't be written.
+    """
+    for flag, file, text_of in (
+        ("--html", options.html, texts.html),
+        ("--markdown", options.markdown, texts.markdown),
+    ):
+        if file not in (None, STANDARD_OUTPUT):
+            write_report(Path(file), text_of(), f"name another file: {flag} FILE")
+
+
+def show(options: argparse.Namespace, texts: ReportTexts, record: Record, draw: Callable[[], None]) -> int:
+    """Print the record as JSON, the page or the Markdown, as asked for, else draw the report; return 0."""
+    if options.json:
+        sys.stdout.write(to_json(record) + "\n")
+    elif STANDARD_OUTPUT in (options.html, options.markdown):
+        print_text(texts.html() if options.html == STANDARD_OUTPUT else texts.markdown())
+    else:
+        draw()
+    return 0
+
+
+def write_reports(run: Run, shown: RunView, folder: Path) -> tuple[Path, ...]:
     """Write `report.html` and `report.md` into the run's folder, atomically, and return their paths.
 
     Raises:
@@ -89,8 +178,6 @@ def write_report(path: Path, text: str, remedy: str) -> None:
     Raises:
         RunFolderError: it can't be written.
     """
-    from tunekit.records.codec import write_text  # noqa: PLC0415
-
     try:
         if path.is_symlink() or (path.exists() and not path.is_file()):
             with path.open("w", encoding="utf-8") as stream:

@@ -21,9 +21,10 @@ from tunekit.records.run import Run, TargetRecord
 from tunekit.records.target import Discovery
 from tunekit.records.trial import TrialRecord
 from tunekit.report.commands import missing_command
-from tunekit.report.fits import fits_view
-from tunekit.report.loop_profile import loop_profile_view
-from tunekit.report.terminal import SEVERITY_STYLES, draw, draw_fits, draw_loop_profile, shown_text
+from tunekit.report.fits import fits_report
+from tunekit.report.loop_profile import profile_report
+from tunekit.report.run import on_terminal, view
+from tunekit.report.terminal import SEVERITY_STYLES, draw, shown_text
 from tunekit.report.text import (
     SEVERITY_WORDS,
     config_text,
@@ -32,7 +33,6 @@ from tunekit.report.text import (
     outcome_text,
     target_text,
 )
-from tunekit.report.view import view
 from tunekit.trial.executor import TrialSpec
 from tunekit.trial.watch import TrialProgress
 from tunekit.units import bytes_text, duration_text, rate_text
@@ -270,7 +270,7 @@ class SearchScreen(TrialScreen):
         self._stop_live()
         if self._to_stderr:
             return
-        draw(self._console, view(run, str(folder)), folder, files)
+        draw(self._console, on_terminal(view(run, str(folder)), folder, files))
 
     def _below_status(self) -> str:
         best = f", best {rate_text(self._best.rate_samples_per_s)} samples/s" if self._best else ""
@@ -299,8 +299,7 @@ class ProfileScreen(TrialScreen):
         """Show the answer, if standard output is not the JSON's."""
         self._stop_live()
         if not self._to_stderr:
-            shown = loop_profile_view(profile, str(folder), self._console.width)
-            draw_loop_profile(self._console, shown)
+            draw(self._console, profile_report(profile, str(folder), self._console.width).blocks)
 
 
 class FitsScreen(TrialScreen):
@@ -333,4 +332,4 @@ class FitsScreen(TrialScreen):
         """Show the answer, if standard output is not the JSON's."""
         self._stop_live()
         if not self._to_stderr:
-            draw_fits(self._console, fits_view(run, str(folder), self._console.width))
+            draw(self._console, fits_report(run, self._console.width).blocks)

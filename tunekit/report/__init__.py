@@ -1,19 +1,15 @@
-"""Views of runs, plans, GPUs and checkups: every shown number and sentence computed once, then drawn.
+"""Reports in words: a record becomes a list of blocks, and a terminal, Markdown or a page draws them.
 
-view          Run -> RunView: texts, tables and charts, pure; its parts: answer, tiers_table, trials_table,
-              scaling_table, telemetry, ceilings, prediction, environment, next_steps
-charts        what a run's figures show, pure
-figures       charts as plotly figures
-html          RunView -> one page
-markdown      RunView -> under 60 lines; markdown_text: its escapes
-summary_html  RunView -> what a notebook shows
-comparison    RunComparison -> ComparisonView, pure; comparison_tables; comparison_markdown draws it
-comparison    RunComparison -> ComparisonView, pure; comparison_markdown draws it for a pull request
-plan          Plan -> PlanView, pure
-gpus          profiles -> tables and passages, pure
-discovered    what one run of a script showed -> tables, pure
-columns       tables that fit their terminal, pure
-text          records as phrases, pure
-doctor        Checkup -> CheckupView -> a terminal
-terminal      views -> a terminal of any width
+blocks        what reports are made of, and tables that fit their terminal
+terminal      blocks -> a terminal of any width
+markdown      blocks -> GitHub's Markdown, in as few lines as asked for
+html          blocks -> one page that opens without a network; summary_html: what a notebook shows
+figures       charts as plotly figures; charts: what a run's figures show
+
+One file a subject, from its record to blocks, pure:
+run           a search: its parts in answer, tiers, trials, prediction; how each medium arranges them
+loop_profile  with loop_time, loop_memory
+fits  plan  comparison  doctor  gpus  discovered
+
+text          records as phrases; commands: of tunekit, as they would be typed again
 """

@@ -1,22 +1,18 @@
-"""The answer of a run and how it came about, in sentences. Pure."""
+"""The answer of a run, how it came about and what to do next, in sentences. Pure."""
 
 import math
 
 from tunekit.plain_text import printable
+from tunekit.recommend.learning_rate import global_batch
 from tunekit.recommend.noise import verdict
-from tunekit.recommend.recommendation import answer_of
 from tunekit.records.config import KNOBS
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Objective, Run, RunStatus
-from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
-from tunekit.report.text import change_text, interval_text, is_too_wide, speedup_text
-from tunekit.report.tiers_table import baseline_column, ram_text
+from tunekit.records.trial import Failure, OutcomeKind, TrialRole
+from tunekit.report.commands import missing_command, search_again
+from tunekit.report.text import change_text, interval_text, is_too_wide, quoted, speedup_text, target_text
+from tunekit.report.tiers import baseline_column, tier_column
 from tunekit.units import bytes_text, count_text, duration_text, share_text
-
-
-def best_recommendation(run: Run) -> Recommendation | None:
-    """Return the recommendation that the answer speaks of: Balanced, else the nearest tier."""
-    return answer_of(run.recommendations)
 
 
 def answer_text(run: Run, best: Recommendation | None) -> str:
@@ -27,64 +23,53 @@ def answer_text(run: Run, best: Recommendation | None) -> str:
         if run.cut_short and run.status is RunStatus.FINISHED:
             return f"No recommendation in this budget: {printable(run.cut_short)}."
         return f"No recommendation yet: {trials} (status: {run.status})."
-    answer = _answer_of(run, best)
+    answer = _kept_answer(run, best) if best.is_baseline else _faster_answer(run, best)
     return answer if run.status is RunStatus.FINISHED else f"{answer} Not final (status: {run.status})."
 
 
-def _answer_of(run: Run, best: Recommendation) -> str:
-    name = best.tier.value.capitalize()
+def _kept_answer(run: Run, best: Recommendation) -> str:
     rate = interval_text(best.rate_samples_per_s, " samples/s")
-    if best.is_baseline:
-        tried = sum(
-            record.role is TrialRole.SEARCH and record.measurement is not None for record in run.trials
-        )
-        if not tried and any(_searched_and_failed(record) for record in run.trials):
-            return f"No other config could be measured: every one that was tried failed. Your own: {rate}."
-        if not tried:
-            short = printable(run.cut_short) if run.cut_short else "give a longer --budget"
-            return f"No other config was measured in this budget: {short}. Your own: {rate}."
+    searched = [record for record in run.trials if record.role is TrialRole.SEARCH]
+    if any(record.measurement is not None for record in searched):
+        name = best.tier.value.capitalize()
         return f"Keep what you have: no measured config beats your own beyond the noise. {name}: {rate}."
+    failures = [record.failure.kind for record in searched if record.failure is not None]
+    if any(kind is not OutcomeKind.REFUSED for kind in failures):
+        return f"No other config could be measured: every one that was tried failed. Your own: {rate}."
+    short = printable(run.cut_short) if run.cut_short else "give a longer --budget"
+    return f"No other config was measured in this budget: {short}. Your own: {rate}."
+
+
+def _faster_answer(run: Run, best: Recommendation) -> str:
+    name = best.tier.value.capitalize()
+    told = interval_text(best.rate_samples_per_s, " samples/s")
     if best.speedup is None:
         if run.baseline is not None and run.baseline.measurement is not None:
             return (
-                f"{name}: {rate}; speed-up n/a: too few rounds to compare with your baseline (--confirm 3)."
+                f"{name}: {told}; speed-up n/a: too few rounds to compare with your baseline (--confirm 3)."
             )
-        return f"{name}: {rate}; speed-up n/a, because the baseline could not be measured here."
-    judged = verdict(best.speedup, run.noise_floor)
+        return f"{name}: {told}; speed-up n/a, because the baseline could not be measured here."
+    is_faster, is_slower, planned = "is", "is slower than", ""
     if run.options.objective is Objective.FINISH_TIME:
-        return _finish_answer(run, best, name, judged)
-    if judged == "faster":
-        return f"{name} is {speedup_text(best.speedup)} as fast as your baseline: {rate}."
-    if judged == "slower":
-        return f"{name} is slower than your baseline, {speedup_text(best.speedup)} as fast: {rate}."
-    return f"{name}: {judged} from your baseline, {speedup_text(best.speedup)}: {rate}."
-
-
-def _finish_answer(run: Run, best: Recommendation, name: str, judged: str) -> str:
-    """Return the answer of a search for the shortest planned training."""
-    assert best.speedup is not None
-    after, before = best.finish_time_s, baseline_column(run).finish_time_s
-    times = f"{duration_text(after)} instead of {duration_text(before)}, predicted from measured parts"
+        is_faster, is_slower = "finishes the planned training", "finishes the planned training later than"
+        planned = " in the planned training"
+        after, before = duration_text(best.finish_time_s), duration_text(baseline_column(run).finish_time_s)
+        told = f"{after} instead of {before}, predicted from measured parts"
     factor = speedup_text(best.speedup)
-    if judged == "faster":
-        return f"{name} finishes the planned training {factor} as fast as your baseline: {times}."
-    if judged == "slower":
-        return f"{name} finishes the planned training later than your baseline, {factor} as fast: {times}."
-    return f"{name}: {judged} from your baseline in the planned training, {factor}: {times}."
-
-
-def _searched_and_failed(record: TrialRecord) -> bool:
-    """Return whether a config of the search was run and failed; one that was refused was not run."""
-    refused = record.failure is not None and record.failure.kind is OutcomeKind.REFUSED
-    return record.role is TrialRole.SEARCH and record.failure is not None and not refused
+    match verdict(best.speedup, run.noise_floor):
+        case "faster":
+            return f"{name} {is_faster} {factor} as fast as your baseline: {told}."
+        case "slower":
+            return f"{name} {is_slower} your baseline, {factor} as fast: {told}."
+        case judged:
+            return f"{name}: {judged} from your baseline{planned}, {factor}: {told}."
 
 
 def change_lines(run: Run, best: Recommendation | None) -> tuple[str, ...]:
     """Return what to change, "knob: before -> after"."""
-    baseline = run.baseline_config
-    if best is None or baseline is None:
+    if best is None or run.baseline_config is None:
         return ()
-    before, after = baseline.model_dump(), best.config.model_dump()
+    before, after = run.baseline_config.model_dump(), best.config.model_dump()
     return tuple(
         change_text(knob, before[knob], after[knob]) for knob in KNOBS if before[knob] != after[knob]
     )
@@ -92,21 +77,18 @@ def change_lines(run: Run, best: Recommendation | None) -> tuple[str, ...]:
 
 def how_measured(run: Run, best: Recommendation | None) -> str:
     """Return what the figures rest on, in one sentence."""
-    device = printable(run.measured_on)
     noise = run.noise_floor
-    floor = (
-        f"A/A noise floor {share_text(noise.relative, '.1f')} over {noise.processes} fresh baseline processes"
-        if noise
-        else "A/A noise floor n/a"
-    )
+    floor = "n/a"
+    if noise:
+        floor = f"{share_text(noise.relative, '.1f')} over {noise.processes} fresh baseline processes"
     rounds = count_text(len(best.confirm_trials) if best else 0, "interleaved round")
     trials = count_text(len(run.trials), "trial")
     abandoned = sum(record.is_abandoned for record in run.trials)
     if abandoned:
         trials += f" ({abandoned} abandoned early as too slow)"
     return (
-        f"Measured on {device} in {trials}, {duration_text(run.search_time_s)}; rates and speed-ups from "
-        f"{rounds} of fresh processes (95% intervals); {floor}."
+        f"Measured on {printable(run.measured_on)} in {trials}, {duration_text(run.search_time_s)}; rates "
+        f"and speed-ups from {rounds} of fresh processes (95% intervals); A/A noise floor {floor}."
     )
 
 
@@ -126,40 +108,38 @@ def failure_lines(run: Run) -> tuple[str, ...]:
     for record in run.trials:
         if record.failure is not None and record.failure.kind is not OutcomeKind.REFUSED:
             by_kind.setdefault(record.failure.kind, []).append(record.failure)
-    lines = []
-    for kind, failures in by_kind.items():
-        first = failures[0]
-        trials = count_text(len(failures), "trial")
-        remedy = f"; {first.remedy}" if first.remedy else ""
-        lines.append(printable(f"{trials} of {len(run.trials)} ended as {kind}: {first.message}{remedy}"))
-    return tuple(lines)
+    return tuple(
+        printable(
+            f"{count_text(len(failures), 'trial')} of {len(run.trials)} ended as {kind}: "
+            f"{failures[0].message}{f'; {failures[0].remedy}' if failures[0].remedy else ''}"
+        )
+        for kind, failures in by_kind.items()
+    )
 
 
 def headroom_text(run: Run, best: Recommendation | None) -> str:
     """Return what of the memory the recommended config leaves free; empty without one."""
     if best is None:
         return ""
-    told = []
+    told = ""
     if best.peak_reserved_bytes is not None and best.device_memory_bytes is not None:
         share = 1 - best.peak_reserved_bytes / best.device_memory_bytes
         of = f"{bytes_text(best.peak_reserved_bytes)} of {bytes_text(best.device_memory_bytes)}"
-        told.append(f"{share_text(share)} of the device's memory stays free, {of} reserved (measured)")
-    host = run.rank_host
-    share = 1 - (best.base_ram_bytes + best.buffer_bytes) / host.ram_limit_bytes
-    told.append(
-        f"{share_text(max(0.0, share))} of {bytes_text(host.ram_limit_bytes)} RAM stays free, "
-        f"{bytes_text(best.base_ram_bytes)} for processes (measured) and {ram_text(best, run)} for the "
-        "loader's buffer (predicted)"
+        told = f"{share_text(share)} of the device's memory stays free, {of} reserved (measured); "
+    limit_bytes = run.rank_host.ram_limit_bytes
+    share = max(0.0, 1 - (best.base_ram_bytes + best.buffer_bytes) / limit_bytes)
+    return (
+        f"Headroom: {told}{share_text(share)} of {bytes_text(limit_bytes)} RAM stays free, "
+        f"{bytes_text(best.base_ram_bytes)} for processes (measured) and {tier_column(best, run).buffer} for "
+        "the loader's buffer (predicted)."
     )
-    return f"Headroom: {'; '.join(told)}."
 
 
 def price_text(run: Run, best: Recommendation | None) -> str:
     """Return what a speed-up does to the price of a training; empty where none was shown."""
     if best is None or best.is_baseline or best.speedup is None or is_too_wide(best.speedup):
         return ""
-    judged = verdict(best.speedup, run.noise_floor)
-    if judged == "no significant difference":
+    if verdict(best.speedup, run.noise_floor) == "no significant difference":
         return "Price: no significant difference."
     share, least, most = (1 / one for one in (best.speedup.value, best.speedup.high, best.speedup.low))
     if not math.isfinite(most):
@@ -169,3 +149,24 @@ def price_text(run: Run, best: Recommendation | None) -> str:
         f"Price: on a machine that is billed by the hour, {what} costs {share_text(share)} of what it "
         f"costs now ({share_text(least)} to {share_text(most)}; predicted from the speed-up)."
     )
+
+
+def next_steps(run: Run, best: Recommendation | None, folder: str) -> tuple[str, ...]:
+    """Return what to do with a run that lies in a folder."""
+    words = missing_command(run.target)
+    if best is None or run.status is not RunStatus.FINISHED:
+        return (f"tunekit search --resume {quoted(folder)}{words}",)
+    steps = []
+    if run.is_emulated:
+        steps.append(f"on a machine with {run.profile.device_names[0]}: {search_again(run)}")
+    if run.target.builtin:
+        return (*steps, "on your own script: tunekit search -- python train.py")
+    if best.is_baseline:
+        return (*steps, f"train as before: {target_text(run.target)}")
+    command, baseline = f"tunekit run {quoted(f'{folder}/{best.tier.value}.yaml')}", run.baseline_config
+    same_batch = baseline is None or global_batch(best.config) == global_batch(baseline)
+    if same_batch or run.target.is_bound("lr") or run.script_scales_lr:
+        return (*steps, f"{command}{words}")
+    lr = f"set lr to {best.learning_rate.value:.4g}" if best.learning_rate else "choose an lr"
+    by_hand = f"{lr} in your script for the new batch, or bind it (--bind), then:"
+    return (*steps, by_hand, f"{command} --keep-lr{words}")

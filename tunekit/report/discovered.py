@@ -7,7 +7,7 @@ from tunekit.plain_text import printable
 from tunekit.records.config import TrainConfig
 from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.target import Discovery, LoaderSeen
-from tunekit.report.table import Table
+from tunekit.report.blocks import Table
 from tunekit.report.text import own_precision_text
 from tunekit.units import rate_text
 

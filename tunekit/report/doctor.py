@@ -1,71 +1,59 @@
-"""A checkup on a terminal: what is here, then what is wrong with it, the worst first."""
+"""A machine in words: what is here, what is wrong with it, what a GPU's memory holds of its own. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-
-from rich.console import Console
 
 from tunekit.diagnose.registry import CODES
 from tunekit.memory.ram import buffer_bytes
 from tunekit.plain_text import printable
+from tunekit.records.calibration import Calibration, ConvolutionSeen
 from tunekit.records.checkup import Checkup, LoaderPlan
 from tunekit.records.finding import WORST_FIRST, Finding, Severity
 from tunekit.records.host import Accelerator, GpuState, Host, TorchBuild
 from tunekit.records.storage import Storage, StorageKind
-from tunekit.report.findings import FindingView, finding_view
-from tunekit.report.terminal import draw_findings, hang, say
+from tunekit.report.blocks import (
+    Column,
+    Facts,
+    Lead,
+    Line,
+    Passage,
+    Report,
+    Section,
+    Table,
+    fitted_table,
+    found_blocks,
+)
 from tunekit.report.text import SEVERITY_WORDS, sandbox_text
 from tunekit.units import bytes_text, count_text
 
-_LABEL_WIDTH = 9
 
-
-@dataclass(frozen=True)
-class CheckupView:
-    """What a checkup shows, in its order."""
-
-    answer: str
-    facts: tuple[tuple[str, str], ...]
-    """Label and sentence."""
-    findings: tuple[FindingView, ...]
-    silenced: str | None
-
-
-def view_checkup(checkup: Checkup, silenced: Sequence[str] = ()) -> CheckupView:
+def doctor_report(checkup: Checkup, silenced: Sequence[str] = ()) -> Report:
     """Return everything that is shown of a checkup.
 
     Args:
         checkup: with the findings to show.
         silenced: codes of findings that were left out.
     """
-    return CheckupView(
-        answer=_answer(checkup.findings),
-        facts=tuple((label, printable(text)) for label, text in _facts(checkup)),
-        findings=tuple(finding_view(one) for one in checkup.findings),
-        silenced=f"not shown: {', '.join(silenced)}" if silenced else None,
+    return Report(
+        "This machine",
+        (
+            Lead(_answer(checkup.findings)),
+            Section("facts", "What is here", "Machine"),
+            Facts(tuple((label, printable(text)) for label, text in _facts(checkup)), gap=1),
+            Section("findings", "What was found", "Findings"),
+            *found_blocks(checkup.findings),
+            Line(f"not shown: {', '.join(silenced)}" if silenced else "", is_quiet=True, is_apart=True),
+        ),
     )
 
 
-def draw_checkup(console: Console, shown: CheckupView) -> None:
-    """Print the view: the answer, the facts, the findings."""
-    console.print()
-    say(console, shown.answer, "bold")
-    console.print()
-    for label, text in shown.facts:
-        hang(console, text, label.ljust(_LABEL_WIDTH), " " * _LABEL_WIDTH)
-    draw_findings(console, shown.findings)
-    if shown.silenced:
-        console.print()
-        say(console, shown.silenced, "dim")
-    console.print()
-
-
-def draw_codes(console: Console) -> None:
-    """Print every code of a finding with its severities and its meaning."""
-    width = max(map(len, CODES)) + 2
-    for code, one in sorted(CODES.items()):
-        words = " or ".join(SEVERITY_WORDS[severity] for severity in one.severities)
-        hang(console, f"{words}: {one.message}", code.ljust(width), " " * width)
+def codes_facts() -> Facts:
+    """Return every code of a finding with its severities and its meaning."""
+    return Facts(
+        tuple(
+            (code, f"{' or '.join(SEVERITY_WORDS[severity] for severity in one.severities)}: {one.message}")
+            for code, one in sorted(CODES.items())
+        )
+    )
 
 
 def _answer(findings: Sequence[Finding]) -> str:
@@ -130,7 +118,6 @@ def _gpu_text(gpu: Accelerator) -> str:
 
 
 def _state_parts(state: GpuState) -> list[str]:
-    """Return the readings of the moment: temperature, clock, power."""
     parts = []
     if state.temperature_c is not None:
         parts.append(f"{state.temperature_c:.0f} C")
@@ -207,3 +194,55 @@ def _reading(storage: Storage) -> list[str]:
     elif storage.kind is StorageKind.UNKNOWN:
         told.append("what lies below is not known: it may cache")
     return told
+
+
+# --- calibration -----------------------------------------------------------------------------
+
+_SEEN_BY = {
+    "process": "the driver's figure of the process, less what torch had reserved",
+    "device": "what the whole GPU had more than before, less what torch had reserved: the driver does not "
+    "tell of processes here",
+}
+
+
+def calibration_blocks(calibration: Calibration, path: str | None, width: int) -> tuple[Table | Passage, ...]:
+    """Return the figures of a calibration and where it was saved.
+
+    Args:
+        calibration: to show.
+        path: of its file; None where it could not be saved.
+        width: the terminal's, in letters.
+    """
+    kept = "stay" if calibration.blas_is_kept else "are given back after each matmul"
+    torch = f"torch {calibration.torch_version}, cuDNN {calibration.cudnn_version or 'n/a'}"
+    saved = (f"Saved in {path}; predictions for this GPU go by it from now on.",) if path else ()
+    lines = (
+        f"{torch}, driver {calibration.driver or 'n/a'}.",
+        f"Context: {_SEEN_BY[calibration.context_seen_by]}.",
+        f"cuBLAS's workspaces {kept}.",
+        *saved,
+    )
+    most = [bytes_text((calibration.workspaces_bytes(bench) or (None, None))[1]) for bench in (False, True)]
+    rows = (
+        ("CUDA context and libraries", bytes_text(calibration.context_bytes)),
+        ("cuBLAS workspace, forward thread", bytes_text(calibration.blas_forward_bytes)),
+        ("cuBLAS workspace, backward thread", bytes_text(calibration.blas_backward_bytes)),
+        ("cuDNN workspace, at most", most[0]),
+        ("  with cudnn.benchmark", most[1]),
+    )
+    title = printable(f"{calibration.device_name}: memory beside torch's tensors (measured)")
+    convolutions = "Convolutions beyond their tensors (measured)"
+    return (
+        Table(title, ("", ""), rows, (1,)),
+        fitted_table(convolutions, _CONVOLUTIONS, calibration.convolutions, width),
+        Passage("", tuple(map(printable, lines)), is_apart=True),
+    )
+
+
+_CONVOLUTIONS: tuple[Column[ConvolutionSeen], ...] = (
+    Column("shape", lambda one: printable(one.shape), is_numeric=False),
+    Column("dtype", lambda one: printable(one.dtype), is_numeric=False),
+    Column("benchmark", lambda one: "on" if one.benchmark else "off", is_numeric=False),
+    Column("forward", lambda one: bytes_text(one.forward_bytes)),
+    Column("backward", lambda one: bytes_text(one.backward_bytes)),
+)

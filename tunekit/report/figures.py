@@ -12,8 +12,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from tunekit.plain_text import printable
-from tunekit.report.charts.chart import Chart, HeatCell, HeatMap, LimitLine, Point, Series
-from tunekit.report.table import Basis
+from tunekit.report.blocks import Basis, Chart, HeatCell, HeatMap, LimitLine, Point, Series
 
 PALETTE = (
     ("#1f5fbf", "#7fb0ff"),
@@ -52,12 +51,8 @@ _LABEL = 42
 def figure(chart: Chart | HeatMap) -> go.Figure:
     """Return a chart drawn in the colours for light; `DARK_OF` has those for dark."""
     if isinstance(chart, HeatMap):
-        traces, layout = [_heat_map(chart)], _heat_layout(chart)
-    else:
-        traces, layout = _traces(chart), _chart_layout(chart)
-    drawn = go.Figure(traces)
-    drawn.update_layout(**layout)
-    return drawn
+        return go.Figure([_heat_map(chart)]).update_layout(_heat_layout(chart))
+    return go.Figure(_traces(chart)).update_layout(_chart_layout(chart))
 
 
 def escaped(text: str, most: int = _MOST_LETTERS) -> str:
@@ -75,7 +70,6 @@ def _hover(point: Point) -> str:
 
 
 def _traces(chart: Chart) -> list[Any]:
-    """Return the traces, those of one name in one colour and with one symbol."""
     # What stands out has the first colours, however many there are.
     ordered = sorted(chart.series, key=lambda one: not one.stands_out)
     names = list(dict.fromkeys(one.name for one in ordered if one.mark != "totals"))
@@ -97,25 +91,20 @@ def _traces(chart: Chart) -> list[Any]:
 
 def _bars(chart: Chart, series: Series, place: int, labels: dict[str, str], told: dict[str, Any]) -> Any:
     colour = PALETTE[place % len(PALETTE)][0]
-    values = [_short(point.y) for point in series.points]
-    names = [_place(point.x, labels) for point in series.points]
     marker: dict[str, Any] = {"color": colour}
     if series.basis is Basis.PREDICTED:
         marker |= {
             "pattern": {"shape": _HATCH, "fgcolor": colour, "fillmode": "replace", "size": 7},
             "line": {"color": colour, "width": 1.5},
         }
-    if chart.is_horizontal:
-        return go.Bar(
-            x=values,
-            y=names,
-            orientation="h",
-            width=_BAR_WIDTH,
-            marker=marker,
-            error_x=_ranges(series),
-            **told,
-        )
-    return go.Bar(x=names, y=values, marker=marker, error_y=_ranges(series), **told)
+    along, across = ("x", "y") if chart.is_horizontal else ("y", "x")
+    lying: dict[str, Any] = {"orientation": "h", "width": _BAR_WIDTH} if chart.is_horizontal else {}
+    bars = {
+        along: [_short(point.y) for point in series.points],
+        across: [_place(point.x, labels) for point in series.points],
+        f"error_{along}": _ranges(series),
+    }
+    return go.Bar(marker=marker, **bars, **lying, **told)
 
 
 def _scatter(series: Series, place: int, labels: dict[str, str]) -> Any:
@@ -251,7 +240,6 @@ def _chart_layout(chart: Chart) -> dict[str, Any]:
 
 
 def _page(height: int) -> dict[str, Any]:
-    """Return what every figure's layout has; as wide as the page."""
     return {
         "template": None,
         "autosize": True,
@@ -291,7 +279,6 @@ def _bar_axis(names: Sequence[str], has_limits: bool) -> dict[str, Any]:
 
 
 def _bar_labels(chart: Chart, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Return a line above each bar: its name and its total, or its one figure."""
     told = [one for one in chart.series if one.mark == "totals"]
     if not told and len(chart.series) == 1:
         told = list(chart.series)

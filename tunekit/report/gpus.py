@@ -1,22 +1,21 @@
 """What `tunekit gpus` shows: every profile in a table, or one with all its figures and sources. Pure."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tunekit.hardware.profiles import ProfileFile, how_to_add
 from tunekit.plain_text import printable
 from tunekit.records.host import Accelerator
 from tunekit.records.profile import Instance, Profile, SpotPrice
-from tunekit.report.columns import Column, fitted_table
-from tunekit.report.table import Passage, Table
+from tunekit.report.blocks import Column, Passage, Table, fitted_table
 from tunekit.report.text import UNKNOWN
 from tunekit.units import bytes_text
 
 ABSENT = "-"
+_PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8")
 
 
-@dataclass(frozen=True)
-class _Row:
+class _Row(NamedTuple):
     """One profile of the list."""
 
     profile: Profile
@@ -34,42 +33,30 @@ def gpu_list(
         here: the GPUs of this machine.
         width: the terminal's, in letters.
     """
-    found = [*files]
-    by_id = {file.profile.id: file for file in found}
-    rows = [
-        _Row(profile, _note(by_id[profile.id], here), _cheapest(profile))
-        for profile in _in_order([file.profile for file in found])
+    own = {device.profile_id for device in here} or {"cpu"}
+    by_id = {file.profile.id: file for file in files}
+    rows = []
+    for profile in _in_order([file.profile for file in by_id.values()]):
+        marks = {"here": profile.id in own, "yours": by_id[profile.id].is_yours}
+        note = ", ".join(word for word, holds in marks.items() if holds)
+        # Prepaid units are no price per hour.
+        priced = [one for one in profile.instances if one.usd_per_h and not one.compute_units_per_h]
+        rows.append(
+            _Row(profile, note, min(priced, key=lambda one: (one.usd_per_h or 0) / one.gpus, default=None))
+        )
+    lines = [
+        f"This machine has {_text(device.name)} ({bytes_text(device.memory_bytes)}), which has no profile."
+        for device in here
+        if device.profile_id is None
     ]
-    return (fitted_table("GPU profiles", _LIST_COLUMNS, rows, width), Passage("", _list_lines(rows, here)))
-
-
-def gpu_sheet(file: ProfileFile, here: Sequence[Accelerator], width: int) -> tuple[Table | Passage, ...]:
-    """Return everything that a profile holds.
-
-    Args:
-        file: the profile.
-        here: the GPUs of this machine.
-        width: the terminal's, in letters.
-    """
-    profile = file.profile
-    parts: list[Table | Passage] = [
-        Passage(_text(f"{profile.id}: {', '.join(profile.device_names)}"), _lead(file, here)),
-        Table("Figures", ("", ""), _figures(profile)),
+    lines += [
+        "Rates are dense TFLOPS with FP32 accumulation. $/GPU-h is the cheapest on-demand price, as seen in "
+        f"the month beside it. {ABSENT} is no such tensor-core rate, {UNKNOWN} is unknown.",
+        "All about one, with remarks (*), sources and machines: tunekit gpus NAME",
+        f"To add one, {how_to_add()}; folders in TUNEKIT_PROFILES are read first.",
     ]
-    remarks = (("torch.compile", profile.compile_note), ("torch builds", profile.torch_builds))
-    lines = [f"{name}: {_text(text)}" for name, text in remarks if text]
-    parts.append(Passage("Software", tuple(lines) or (UNKNOWN,)))
-    parts.append(Passage("Sources of the figures, and how far they can be trusted", _sources(profile)))
-    if profile.instances:
-        parts.append(fitted_table("Machines", _MACHINE_COLUMNS, profile.instances, width))
-        parts.append(Passage("", _price_lines(profile)))
-        parts.append(Passage("Sources of the prices", _price_sources(profile)))
-    else:
-        parts.append(Passage("Machines", ("No price is known.",)))
-    return tuple(parts)
-
-
-# --- the list --------------------------------------------------------------------------------
+    table = fitted_table("GPU profiles", _LIST_COLUMNS, rows, width)
+    return table, Passage("", tuple(lines), is_apart=True)
 
 
 def _in_order(profiles: Sequence[Profile]) -> list[Profile]:
@@ -91,67 +78,41 @@ def _in_order(profiles: Sequence[Profile]) -> list[Profile]:
     )
 
 
-def _note(file: ProfileFile, here: Sequence[Accelerator]) -> str:
-    is_here = file.profile.id in _ids(here)
-    return ", ".join(word for word, holds in (("here", is_here), ("yours", file.is_yours)) if holds)
+def _short_rate(precision: str) -> Column[_Row]:
+    drops = {"fp32": 1, "tf32": 3, "fp8": 5}
+
+    def text(row: _Row) -> str:
+        return _short_figure(_rate(row.profile, precision)) if _has(row.profile, precision) else ABSENT
+
+    return Column(precision, text, drop=drops.get(precision, 0))
 
 
-def _ids(here: Sequence[Accelerator]) -> set[str | None]:
-    """Return the profiles of what this machine trains on: its GPUs, or without one its CPU."""
-    return {device.profile_id for device in here} or {"cpu"}
-
-
-def _cheapest(profile: Profile) -> Instance | None:
-    """Return the offer with the lowest on-demand price per GPU; prepaid units are no such price."""
-    priced = [one for one in profile.instances if one.usd_per_h and not one.compute_units_per_h]
-    return min(priced, key=lambda one: (one.usd_per_h or 0) / one.gpus, default=None)
-
-
-def _is_absent(profile: Profile, precision: str) -> bool:
-    """Whether the device is known to have no such rate; what Apple chips and CPUs compute is not known."""
-    return profile.compute_capability is not None and precision not in profile.native_precisions
-
-
-def _short_rate(profile: Profile, precision: str) -> str:
-    return ABSENT if _is_absent(profile, precision) else _short_figure(_rate(profile, precision))
+def _has(profile: Profile, precision: str) -> bool:
+    """Return whether there may be such a rate; what Apple chips and CPUs compute is not known."""
+    return profile.compute_capability is None or precision in profile.native_precisions
 
 
 def _rate(profile: Profile, precision: str) -> float | None:
-    rates = {
-        "fp32": profile.fp32_tflops,
-        "tf32": profile.tf32_tflops,
-        "fp16": profile.fp16_tflops,
-        "bf16": profile.bf16_tflops,
-        "fp8": profile.fp8_tflops,
-    }
-    return rates[precision]
+    rate: float | None = getattr(profile, f"{precision}_tflops")
+    return rate
 
 
-def _list_lines(rows: Sequence[_Row], here: Sequence[Accelerator]) -> tuple[str, ...]:
-    lines = [
-        f"This machine has {_text(device.name)} ({bytes_text(device.memory_bytes)}), which has no profile."
-        for device in here
-        if device.profile_id is None
-    ]
-    lines += [
-        "Rates are dense TFLOPS with FP32 accumulation. $/GPU-h is the cheapest on-demand price, as seen in "
-        f"the month beside it. {ABSENT} is no such tensor-core rate, {UNKNOWN} is unknown.",
-        "All about one, with remarks (*), sources and machines: tunekit gpus NAME",
-        f"To add one, {how_to_add()}; folders in TUNEKIT_PROFILES are read first.",
-    ]
-    return tuple(lines)
+def _gib_text(row: _Row) -> str:
+    size_bytes = row.profile.memory_bytes
+    return UNKNOWN if size_bytes is None else bytes_text(size_bytes).removesuffix(" GiB")
 
 
 _LIST_COLUMNS: tuple[Column[_Row], ...] = (
     Column("id", lambda row: row.profile.id + (f" ({row.note})" if row.note else ""), is_numeric=False),
-    Column("name", lambda row: _short_name(row.profile), is_numeric=False, drop=6),
-    Column("GiB", lambda row: _gib(row.profile.memory_bytes)),
+    Column(
+        "name",
+        lambda row: _text(row.profile.device_names[0].removeprefix("NVIDIA ")),
+        is_numeric=False,
+        drop=6,
+    ),
+    Column("GiB", _gib_text),
     Column("GB/s", lambda row: _short_figure(row.profile.bandwidth_gb_per_s), drop=2),
-    Column("fp32", lambda row: _short_rate(row.profile, "fp32"), drop=1),
-    Column("tf32", lambda row: _short_rate(row.profile, "tf32"), drop=3),
-    Column("fp16", lambda row: _short_rate(row.profile, "fp16")),
-    Column("bf16", lambda row: _short_rate(row.profile, "bf16")),
-    Column("fp8", lambda row: _short_rate(row.profile, "fp8"), drop=5),
+    *map(_short_rate, _PRECISIONS),
     Column("compile", lambda row: _compile_text(row.profile), is_numeric=False, drop=4),
     Column("$/GPU-h", lambda row: _per_gpu(row.cheapest)),
     Column("as of", lambda row: row.cheapest.as_of[:7] if row.cheapest else UNKNOWN, is_numeric=False),
@@ -161,11 +122,39 @@ _LIST_COLUMNS: tuple[Column[_Row], ...] = (
 )
 
 
-def _short_name(profile: Profile) -> str:
-    return _text(profile.device_names[0].removeprefix("NVIDIA "))
-
-
 # --- one profile -----------------------------------------------------------------------------
+
+
+def gpu_sheet(file: ProfileFile, here: Sequence[Accelerator], width: int) -> tuple[Table | Passage, ...]:
+    """Return everything that a profile holds; the arguments are those of `gpu_list`."""
+    profile, facts = file.profile, file.profile.facts
+    remarks = (("torch.compile", profile.compile_note), ("torch builds", profile.torch_builds))
+    software = tuple(f"{name}: {_text(text)}" for name, text in remarks if text)
+    groups = {
+        "memory": facts.memory,
+        "rates": facts.rates,
+        "device": facts.device,
+        "software": facts.software,
+    }
+    sources = (f"{name} ({one.confidence}): {_text(one.source)}" for name, one in groups.items())
+    machines: tuple[Table | Passage, ...] = (Passage("Machines", ("No price is known.",)),)
+    if profile.instances:
+        by_source: dict[str, list[str]] = {}
+        for one in profile.instances:
+            by_source.setdefault(f"{one.source} ({one.confidence})", []).append(one.name)
+        priced = (f"{_text(', '.join(names))}: {_text(source)}" for source, names in by_source.items())
+        machines = (
+            fitted_table("Machines", _MACHINE_COLUMNS, profile.instances, width),
+            Passage("", _price_lines(profile), is_apart=True),
+            Passage("Sources of the prices", tuple(priced)),
+        )
+    return (
+        Passage(_text(f"{profile.id}: {', '.join(profile.device_names)}"), _lead(file, here)),
+        Table("Figures", ("", ""), _figures(profile)),
+        Passage("Software", software or (UNKNOWN,)),
+        Passage("Sources of the figures, and how far they can be trusted", tuple(sources)),
+        *machines,
+    )
 
 
 def _lead(file: ProfileFile, here: Sequence[Accelerator]) -> tuple[str, ...]:
@@ -189,6 +178,13 @@ def _lead(file: ProfileFile, here: Sequence[Accelerator]) -> tuple[str, ...]:
 def _figures(profile: Profile) -> tuple[tuple[str, str], ...]:
     fraction = profile.achievable_bf16_fraction
     generation, lanes = profile.pcie_generation, profile.pcie_lanes
+    rates = (
+        (
+            precision if precision == "fp32" else f"{precision}, dense",
+            _figure(_rate(profile, precision), " TFLOPS") if _has(profile, precision) else "none",
+        )
+        for precision in _PRECISIONS
+    )
     return (
         ("architecture", _text(profile.architecture)),
         ("compute capability", _text(profile.compute_capability)),
@@ -196,11 +192,7 @@ def _figures(profile: Profile) -> tuple[tuple[str, str], ...]:
         ("memory, by the driver", bytes_text(profile.memory_bytes)),
         ("memory, by torch", bytes_text(profile.torch_memory_bytes)),
         ("bandwidth", _figure(profile.bandwidth_gb_per_s, " GB/s")),
-        ("fp32", _rate_text(profile, "fp32")),
-        ("tf32, dense", _rate_text(profile, "tf32")),
-        ("fp16, dense", _rate_text(profile, "fp16")),
-        ("bf16, dense", _rate_text(profile, "bf16")),
-        ("fp8, dense", _rate_text(profile, "fp8")),
+        *rates,
         ("reached in bf16", UNKNOWN if fraction is None else f"{fraction:.0%} of the dense rate"),
         ("native precisions", _text(" ".join(profile.native_precisions))),
         ("torch.compile", _compile_text(profile)),
@@ -210,23 +202,7 @@ def _figures(profile: Profile) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _rate_text(profile: Profile, precision: str) -> str:
-    return "none" if _is_absent(profile, precision) else _figure(_rate(profile, precision), " TFLOPS")
-
-
-def _sources(profile: Profile) -> tuple[str, ...]:
-    facts = profile.facts
-    groups = (
-        ("memory", facts.memory),
-        ("rates", facts.rates),
-        ("device", facts.device),
-        ("software", facts.software),
-    )
-    return tuple(f"{name} ({group.confidence}): {_text(group.source)}" for name, group in groups)
-
-
 def _price_lines(profile: Profile) -> tuple[str, ...]:
-    """Return what the table of machines has no room for: spot, units, remarks."""
     lines = ["Prices in USD as seen on the day shown; they move within weeks."]
     for one in profile.instances:
         remarks = [_spot_text(one.spot)] if one.spot else []
@@ -237,13 +213,6 @@ def _price_lines(profile: Profile) -> tuple[str, ...]:
         if remarks:
             lines.append(f"{_text(one.name)}: {' '.join(remarks)}")
     return tuple(lines)
-
-
-def _price_sources(profile: Profile) -> tuple[str, ...]:
-    sources: dict[str, list[str]] = {}
-    for one in profile.instances:
-        sources.setdefault(f"{one.source} ({one.confidence})", []).append(one.name)
-    return tuple(f"{_text(', '.join(names))}: {_text(source)}" for source, names in sources.items())
 
 
 def _per_gpu(offer: Instance | None) -> str:
@@ -268,9 +237,6 @@ _MACHINE_COLUMNS: tuple[Column[Instance], ...] = (
 )
 
 
-# --- texts -----------------------------------------------------------------------------------
-
-
 def _text(text: str | None) -> str:
     return printable(" ".join(text.split())) if text else UNKNOWN
 
@@ -284,10 +250,6 @@ def _figure(value: float | None, unit: str = "") -> str:
 def _short_figure(value: float | None) -> str:
     """Return a figure in as few letters as a table of them needs."""
     return _figure(value if value is None or value < 100 else round(value))
-
-
-def _gib(size_bytes: int | None) -> str:
-    return UNKNOWN if size_bytes is None else bytes_text(size_bytes).removesuffix(" GiB")
 
 
 def _money(usd: float | None) -> str:

@@ -1,17 +1,18 @@
-"""What a loop takes of the machine's memory, and what other loader settings would take. Pure."""
+"""What a loop takes of the machine's memory, and what other loader settings would take, in words. Pure."""
 
 import math
+from collections.abc import Sequence
 
 from tunekit.memory.base import BaseRam, base_ram
 from tunekit.memory.ram import buffer_bytes, held_bytes
 from tunekit.memory.ram_grid import GridCell, ram_grid
 from tunekit.memory.vram_budget import VramBudget, vram_budget
 from tunekit.plain_text import printable
-from tunekit.records.attribution import BatchSeen, LeafSeen
+from tunekit.records.attribution import LeafSeen
 from tunekit.records.host import Host
 from tunekit.records.measurement import LoopMeasurement, Measurement
 from tunekit.records.telemetry import Telemetry
-from tunekit.report.table import Passage, Table
+from tunekit.report.blocks import Passage, Table
 from tunekit.units import bytes_text, count_text
 
 _LARGE_SHARE = 0.01
@@ -20,23 +21,23 @@ _MOST_DEPTHS = 4
 _MOST_REASONS = 3
 
 
-def memory_parts(
+def memory_blocks(
     measurement: Measurement, telemetry: Telemetry | None, host: Host
 ) -> tuple[Table | Passage, ...]:
     """Return what the loop takes of RAM, /dev/shm and the device's memory."""
-    lines = (
-        *batch_lines(measurement.loop),
-        *buffer_lines(measurement),
-        base_line(measurement),
-    )
-    parts: list[Table | Passage] = [Passage("Memory", lines)]
-    parts.extend(_grid(measurement, host))
-    budget = vram_budget(measurement, telemetry)
+    loop, budget = measurement.loop, vram_budget(measurement, telemetry)
+    device: tuple[Table | Passage, ...] = ()
     if budget is not None:
-        parts.extend(vram_parts(budget, measurement.loop))
-    elif measurement.loop.peak_allocated_bytes is not None:
-        parts.append(Passage("Device memory (measured)", (_peaks_line(measurement.loop),)))
-    return tuple(parts)
+        device = vram_blocks(budget, loop)
+    elif loop.peak_allocated_bytes is not None:
+        of = "" if loop.device.memory_bytes is None else f" of {bytes_text(loop.device.memory_bytes)}"
+        peaks = (
+            f"peak allocated {bytes_text(loop.peak_allocated_bytes)}, reserved "
+            f"{bytes_text(loop.peak_reserved_bytes)}{of}; what takes it n/a"
+        )
+        device = (Passage("Device memory (measured)", (peaks,)),)
+    lines = (*batch_lines(loop), *buffer_lines(measurement), _base_line(measurement))
+    return (Passage("Memory", lines), *_grid_blocks(measurement, host), *device)
 
 
 def batch_lines(loop: LoopMeasurement) -> tuple[str, ...]:
@@ -50,23 +51,19 @@ def batch_lines(loop: LoopMeasurement) -> tuple[str, ...]:
     lines = [f"Batch of {count_text(batch.samples, 'sample')}: {batch.total_bytes:,} B (measured){rest}"]
     lines += [printable(f"  {leaf_text(leaf)}") for leaf in large]
     if loop.num_workers:
-        lines.append(_handed_over(batch))
+        piped = f", {batch.piped_bytes:,} B more through a pipe" if batch.piped_bytes else ""
+        lines.append(f"A worker hands it over in {batch.shared_bytes:,} B of /dev/shm (measured){piped}")
     return tuple(lines)
 
 
 def leaf_text(leaf: LeafSeen) -> str:
     """Return a leaf as "[0]: 256 x 3 x 224 x 224 x 4 = 154,140,672 B (float32)", its bytes alone if odd."""
-    what = leaf.dtype or leaf.kind
+    name, what = leaf.path or "batch", leaf.dtype or leaf.kind
     elements = math.prod(leaf.shape)
     if not leaf.shape or not elements or leaf.bytes % elements:
-        return f"{leaf.path or 'batch'}: {leaf.bytes:,} B ({what})"
+        return f"{name}: {leaf.bytes:,} B ({what})"
     factors = " x ".join(str(size) for size in (*leaf.shape, leaf.bytes // elements))
-    return f"{leaf.path or 'batch'}: {factors} = {leaf.bytes:,} B ({what})"
-
-
-def _handed_over(batch: BatchSeen) -> str:
-    piped = f", {batch.piped_bytes:,} B more through a pipe" if batch.piped_bytes else ""
-    return f"A worker hands it over in {batch.shared_bytes:,} B of /dev/shm (measured){piped}"
+    return f"{name}: {factors} = {leaf.bytes:,} B ({what})"
 
 
 def buffer_lines(measurement: Measurement) -> tuple[str, ...]:
@@ -96,8 +93,7 @@ def buffer_lines(measurement: Measurement) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def base_line(measurement: Measurement) -> str:
-    """Return the RAM of the processes without the buffer, and of the whole tree."""
+def _base_line(measurement: Measurement) -> str:
     queue = measurement.details.queue if measurement.details else None
     tree = f"process tree {bytes_text(measurement.memory.peak_pss_bytes)} at most (PSS, measured)"
     if queue is None or queue.main_base_bytes is None:
@@ -108,20 +104,45 @@ def base_line(measurement: Measurement) -> str:
     return f"RAM: training process {bytes_text(queue.main_base_bytes)}{each}, without buffer; {tree}"
 
 
-def _grid(measurement: Measurement, host: Host) -> tuple[Table | Passage, ...]:
-    loop = measurement.loop
+# --- other workers and prefetch factors ------------------------------------------------------
+
+
+def _grid_blocks(measurement: Measurement, host: Host) -> tuple[Table | Passage, ...]:
+    """Return workers down, prefetch across; each cell has the buffer and its verdict."""
+    loop, base = measurement.loop, base_ram(measurement)
     shared_bytes = loop.batch.shared_bytes if loop.batch else None
-    base = base_ram(measurement)
     present = (loop.num_workers, loop.prefetch_factor)
-    cells = ram_grid(held_bytes(loop), base.main_bytes, base.worker_bytes, host, present, shared_bytes)
-    if not loop.batch_bytes or not cells or queue_is_needless(loop):
+    every = ram_grid(held_bytes(loop), base.main_bytes, base.worker_bytes, host, present, shared_bytes)
+    if not loop.batch_bytes or not every or queue_is_needless(loop):
         return ()
-    marked = (
-        "; * is the present setting" if any(cell.is_present and cell.num_workers for cell in cells) else ""
+    cells = _shown(every)
+    at = {(cell.num_workers, cell.prefetch_factor or 0): cell for cell in cells}
+    workers, depths = (sorted({place[axis] for place in at}) for axis in (0, 1))
+    table = Table(
+        "RAM buffer by workers and prefetch (predicted)",
+        ("workers", *(f"prefetch {depth}" for depth in depths)),
+        tuple((str(count), *(_cell_text(at.get((count, depth))) for depth in depths)) for count in workers),
+        tuple(range(len(depths) + 1)),
     )
+    marked = "; * is the present setting" if any(cell.is_present for cell in cells) else ""
     limit = f"{bytes_text(host.ram_limit_bytes)} RAM, {bytes_text(host.shm_free_bytes)} /dev/shm free"
-    told = (*reason_lines(cells), f"{base_note(base)}; this host: {limit}{marked}")
-    return (grid_table(cells), Passage("", told))
+    return table, Passage("", (*reason_lines(every), f"{base_note(base)}; this host: {limit}{marked}"))
+
+
+def _shown(cells: Sequence[GridCell]) -> list[GridCell]:
+    """Return the cells that the grid has room for; without workers there is no buffer."""
+    cells = [cell for cell in cells if cell.num_workers]
+    depths = sorted({cell.prefetch_factor or 0 for cell in cells})
+    present = next((cell.prefetch_factor for cell in cells if cell.is_present), None)
+    while len(depths) > _MOST_DEPTHS:  # more would not fit in 80 columns
+        depths.remove(next(depth for depth in reversed(depths) if depth != present))
+    return [cell for cell in cells if (cell.prefetch_factor or 0) in depths]
+
+
+def _cell_text(cell: GridCell | None) -> str:
+    if cell is None:
+        return ""
+    return f"{'*' if cell.is_present else ''}{bytes_text(cell.buffer_bytes)} {cell.verdict}"
 
 
 def base_note(base: BaseRam) -> str:
@@ -139,32 +160,7 @@ def queue_is_needless(loop: LoopMeasurement) -> bool:
     return loop.batch is None and not loop.num_workers and not loop.batch_bytes
 
 
-def grid_table(cells: tuple[GridCell, ...]) -> Table:
-    """Return workers down, prefetch across; each cell has the buffer and its verdict."""
-    cells = _shown(cells)
-    depths = sorted({cell.prefetch_factor or 0 for cell in cells})
-    at = {(cell.num_workers, cell.prefetch_factor): cell for cell in cells}
-    workers = sorted({cell.num_workers for cell in cells})
-    rows = tuple((str(count), *(_cell_text(at.get((count, depth))) for depth in depths)) for count in workers)
-    return Table(
-        "RAM buffer by workers and prefetch (predicted)",
-        ("workers", *(f"prefetch {depth}" for depth in depths)),
-        rows,
-        tuple(range(len(depths) + 1)),
-    )
-
-
-def _shown(cells: tuple[GridCell, ...]) -> tuple[GridCell, ...]:
-    """Return the cells that the grid has room for; without workers there is no buffer."""
-    cells = tuple(cell for cell in cells if cell.num_workers)
-    depths = sorted({cell.prefetch_factor or 0 for cell in cells})
-    present = next((cell.prefetch_factor for cell in cells if cell.is_present), None)
-    while len(depths) > _MOST_DEPTHS:  # more would not fit in 80 columns
-        depths.remove(next(depth for depth in reversed(depths) if depth != present))
-    return tuple(cell for cell in cells if (cell.prefetch_factor or 0) in depths)
-
-
-def reason_lines(cells: tuple[GridCell, ...]) -> tuple[str, ...]:
+def reason_lines(cells: Sequence[GridCell]) -> tuple[str, ...]:
     """Return a line for each limit that stands against cells of the grid, of the first one that it meets."""
     first: dict[str, str] = {}
     for cell in _shown(cells):
@@ -174,42 +170,28 @@ def reason_lines(cells: tuple[GridCell, ...]) -> tuple[str, ...]:
     return tuple(first.values())[:_MOST_REASONS]
 
 
-def _cell_text(cell: GridCell | None) -> str:
-    if cell is None:
-        return ""
-    return f"{'*' if cell.is_present else ''}{bytes_text(cell.buffer_bytes)} {cell.verdict}"
+# --- the device's memory ---------------------------------------------------------------------
 
 
-def _peaks_line(loop: LoopMeasurement) -> str:
-    of = "" if loop.device.memory_bytes is None else f" of {bytes_text(loop.device.memory_bytes)}"
-    return (
-        f"peak allocated {bytes_text(loop.peak_allocated_bytes)}, reserved "
-        f"{bytes_text(loop.peak_reserved_bytes)}{of}; what takes it n/a"
-    )
-
-
-def vram_parts(budget: VramBudget, loop: LoopMeasurement) -> tuple[Table | Passage, ...]:
+def vram_blocks(budget: VramBudget, loop: LoopMeasurement) -> tuple[Table, Passage]:
     """Return what the device's memory is taken by at the peak, in the order in which it adds up."""
-    figures = (
-        ("parameters", budget.parameters_bytes),
-        ("buffers", budget.buffers_bytes),
-        ("gradients there", budget.gradients_bytes),
-        ("optimizer state", budget.optimizer_bytes),
-        ("batch", budget.batch_bytes),
-        ("activations, workspace", budget.activations_bytes),
-        ("= peak allocated", budget.peak_allocated_bytes),
-        ("fragmentation", budget.fragmentation_bytes),
-        ("= peak reserved", budget.peak_reserved_bytes),
-        ("context", budget.context_bytes),
-        ("= of the driver", budget.nvml_bytes),
-    )
-    marks = {"gradients there": " (predicted)"} if budget.shows_predicted_gradients else {}
-    table = Table(
-        f"Device memory of {bytes_text(loop.device.memory_bytes)}, at the peak (measured)",
-        ("", ""),
-        tuple((name, bytes_text(size) + marks.get(name, "")) for name, size in figures),
-        (1,),
-    )
+    figures = {
+        "parameters": budget.parameters_bytes,
+        "buffers": budget.buffers_bytes,
+        "gradients there": budget.gradients_bytes,
+        "optimizer state": budget.optimizer_bytes,
+        "batch": budget.batch_bytes,
+        "activations, workspace": budget.activations_bytes,
+        "= peak allocated": budget.peak_allocated_bytes,
+        "fragmentation": budget.fragmentation_bytes,
+        "= peak reserved": budget.peak_reserved_bytes,
+        "context": budget.context_bytes,
+        "= of the driver": budget.nvml_bytes,
+    }
+    texts = {name: bytes_text(size) for name, size in figures.items()}
+    if budget.shows_predicted_gradients:
+        texts["gradients there"] += " (predicted)"
+    title = f"Device memory of {bytes_text(loop.device.memory_bytes)}, at the peak (measured)"
     how = " (predicted)" if budget.gradients_are_predicted else ""
     gradients = f"{bytes_text(budget.complete_gradients_bytes)}{how}"
     told = [f"All gradients: {gradients}; freed while activations peak"]
@@ -219,4 +201,4 @@ def vram_parts(budget: VramBudget, loop: LoopMeasurement) -> tuple[Table | Passa
         told.append(f"{count_text(budget.allocation_retries, 'allocation')} tried again for want of room")
     if budget.note is not None:
         told.append(budget.note)
-    return (table, Passage("", tuple(printable(line) for line in told)))
+    return Table(title, ("", ""), tuple(texts.items()), (1,)), Passage("", tuple(map(printable, told)))

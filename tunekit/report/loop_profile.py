@@ -1,55 +1,59 @@
-"""Every number and sentence that a loop profile shows, computed once. Pure."""
+"""A loop profile in words: what holds the loop back, which configs help, where time and memory go. Pure."""
 
 import shlex
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
+from tunekit.memory.ram import buffer_bytes, held_bytes
 from tunekit.plain_text import printable
 from tunekit.recommend.noise import verdict
 from tunekit.records.finding import Severity
 from tunekit.records.interval import Interval
-from tunekit.records.loop_profile import Contender, LoopProfile, ProfileOptions
+from tunekit.records.loop_profile import Ablation, AblationStep, Contender, LoopProfile, ProfileOptions
 from tunekit.records.measurement import Measurement
+from tunekit.records.recommendation import NoiseFloor
 from tunekit.records.run import RunStatus
 from tunekit.records.trial import TrialRecord
+from tunekit.report.blocks import (
+    Block,
+    Column,
+    Commands,
+    Lead,
+    Line,
+    Note,
+    Passage,
+    Report,
+    Section,
+    Table,
+    fitted_table,
+    found_blocks,
+    note_of,
+)
 from tunekit.report.commands import command_text
-from tunekit.report.findings import FindingView, finding_view
-from tunekit.report.loop_contest import ablation_parts, best_step, brings_nothing, comparison_parts
-from tunekit.report.loop_memory import memory_parts
+from tunekit.report.loop_memory import memory_blocks
 from tunekit.report.loop_time import (
-    beginnings,
     holder_text,
-    kernel_parts,
-    step_parts,
+    kernel_blocks,
+    part_texts,
+    startup_table,
+    step_blocks,
+    step_text,
     telemetry_lines,
 )
-from tunekit.report.table import Passage, Table
-from tunekit.report.text import Note, config_text, interval_text, note_of, speedup_text
-from tunekit.units import count_text, duration_text
+from tunekit.report.text import (
+    TOO_WIDE_IN_TABLE,
+    UNKNOWN,
+    config_text,
+    interval_text,
+    knob_rows,
+    speedup_text,
+    value_text,
+)
+from tunekit.units import bytes_text, count_text, duration_text
 
 _MORE_ROUNDS = 5
 
 
-@dataclass(frozen=True)
-class LoopProfileView:
-    """What a loop profile shows, in its order."""
-
-    answers: tuple[str, ...]
-    """What holds the loop back, how fast it is, what helps most."""
-    comparisons: tuple[Table | Passage, ...]
-    """Configs beside each other, and what each optimisation brings."""
-    step: tuple[Table | Passage, ...]
-    """The config, and where its step's time goes."""
-    findings: tuple[FindingView, ...]
-    """Of its loop."""
-    parts: tuple[Table | Passage, ...]
-    """What comes before the steady loop, and where memory goes."""
-    notes: tuple[Note, ...]
-    how_measured: str
-    """Empty where nothing was."""
-    next_steps: tuple[str, ...]
-
-
-def loop_profile_view(profile: LoopProfile, folder: str = "FOLDER", width: int = 80) -> LoopProfileView:
+def profile_report(profile: LoopProfile, folder: str = "FOLDER", width: int = 80) -> Report:
     """Return everything that is shown of a loop profile.
 
     Args:
@@ -58,35 +62,52 @@ def loop_profile_view(profile: LoopProfile, folder: str = "FOLDER", width: int =
         width: the terminal's, in letters; tables drop columns to fit.
     """
     seen = profile.looked_into
-    return LoopProfileView(
-        answers=_answers(profile, seen),
-        comparisons=(
-            *comparison_parts(profile),
-            *ablation_parts(profile.ablation, profile.noise_floor, width),
+    measured = seen.measurement if seen else None
+    step: tuple[Block, ...] = ()
+    rest: tuple[Block, ...] = ()
+    if seen is not None and measured is not None:
+        compiles = bool(seen.config and seen.config.compile) or measured.loop.compile_graphs > 0
+        told = telemetry_lines(seen.telemetry, profile.host.cpus)
+        step = (Passage("The config", (config_text(seen.config),)), *step_blocks(measured))
+        rest = (
+            startup_table(measured.loop, compiles),
+            *memory_blocks(measured, seen.telemetry, profile.rank_host),
+            Passage("While it trained (measured from outside)", told),
+            *kernel_blocks(measured.details),
+        )
+    return Report(
+        printable(f"Loop of {profile.target.name} on {profile.measured_on}"),
+        (
+            *map(Lead, _answers(profile, seen)),
+            Section("compared", "What was compared", "Compared"),
+            *_contenders_blocks(profile),
+            *_ablation_blocks(profile.ablation, profile.noise_floor, width),
+            Section("step", "Where the step's time goes", "Step"),
+            *step,
+            Section("findings", "What was found", "Findings"),
+            *found_blocks(profile.findings),
+            Section("rest", "Start-up, memory and the machine", "Memory"),
+            *rest,
+            Section("method", "How it was measured", "Method"),
+            *_notes(profile, seen),
+            Line(_how_measured(profile, seen), is_quiet=True, is_apart=True),
+            Section("next", "What to do next", "Next"),
+            Commands("Next", _next_steps(profile, folder)),
         ),
-        step=_step(seen),
-        findings=tuple(finding_view(finding) for finding in profile.findings),
-        parts=_parts(profile, seen),
-        notes=_notes(profile, seen),
-        how_measured=_how_measured(profile, seen),
-        next_steps=_next_steps(profile, folder),
     )
 
 
-# --- the answer ----------------------------------------------------------------------------
+# --- the answer ------------------------------------------------------------------------------
 
 
 def _answers(profile: LoopProfile, seen: TrialRecord | None) -> tuple[str, ...]:
     if seen is None or seen.measurement is None:
         return (_nothing(profile),)
-    return (
-        f"{holder_text(seen.measurement, seen.telemetry)} {_rate(profile, seen.measurement)}",
-        *(line for line in (_compared(profile), _what_helps(profile)) if line),
-    )
+    first = f"{holder_text(seen.measurement, seen.telemetry)} {_rate(profile, seen.measurement)}"
+    return tuple(line for line in (first, _compared(profile), _what_helps(profile)) if line)
 
 
 def _nothing(profile: LoopProfile) -> str:
-    """Return that nothing was measured, and why."""
     if not profile.trials:
         interrupted = profile.status is RunStatus.INTERRUPTED
         why = "it was interrupted before the first trial ended" if interrupted else "no trial has ended"
@@ -138,45 +159,145 @@ def _compared(profile: LoopProfile) -> str | None:
 def _what_helps(profile: LoopProfile) -> str | None:
     """Return what helps most: as measured beside it, else as predicted from the findings."""
     ablation, noise = profile.ablation, profile.noise_floor
-    step = best_step(ablation, noise)
-    if step is not None:
-        return f"What helps most (measured): {step.name}, {speedup_text(step.alone.factor)}."
-    if brings_nothing(ablation, noise):
-        return "No optimisation brings more than the noise here (measured)."
-    if ablation is not None and ablation.together is not None:
-        all_of_it = f"all together {speedup_text(ablation.together)}"
-        return f"No optimisation by itself brings more than the noise here, {all_of_it} (measured)."
+    if ablation is not None:
+        factors = [*(step.alone.factor for step in ablation.steps), ablation.together]
+        known = [one for one in factors if one is not None]
+        faster = [step for step in ablation.steps if _is(step, "faster", noise)]
+        if faster:
+            best = max(faster, key=lambda step: step.alone.factor.value if step.alone.factor else 0.0)
+            return f"What helps most (measured): {best.name}, {speedup_text(best.alone.factor)}."
+        if known and all(verdict(one, noise) != "faster" for one in known):
+            return "No optimisation brings more than the noise here (measured)."
+        if ablation.together is not None:
+            all_of_it = f"all together {speedup_text(ablation.together)}"
+            return f"No optimisation by itself brings more than the noise here, {all_of_it} (measured)."
     if _compared(profile) is not None:
         return None
     gains = [one for one in profile.findings if one.gain is not None and one.gain > 1.0 and one.remedy]
-    best = max(gains, key=lambda one: one.gain or 0.0, default=None)
-    if best is not None:
-        return printable(f"What would help most: {best.remedy} (at most {best.gain:.2f}x, predicted).")
+    most = max(gains, key=lambda one: one.gain or 0.0, default=None)
+    if most is not None:
+        return printable(f"What would help most: {most.remedy} (at most {most.gain:.2f}x, predicted).")
     remedy = next((one.remedy for one in profile.findings if one.remedy), None)
     return None if remedy is None else printable(f"What to try: {remedy}.")
 
 
-# --- time and memory -----------------------------------------------------------------------
+# --- configs beside each other ---------------------------------------------------------------
 
 
-def _step(seen: TrialRecord | None) -> tuple[Table | Passage, ...]:
-    if seen is None or seen.measurement is None:
+def _contenders_blocks(profile: LoopProfile) -> tuple[Block, ...]:
+    contenders, others = profile.contenders, profile.contenders[1:]
+    if not others:
         return ()
-    return (Passage("The config", (config_text(seen.config),)), *step_parts(seen.measurement))
-
-
-def _parts(profile: LoopProfile, seen: TrialRecord | None) -> tuple[Table | Passage, ...]:
-    if seen is None or seen.measurement is None:
-        return ()
-    measurement, host = seen.measurement, profile.rank_host
-    compiles = bool(seen.config and seen.config.compile) or measurement.loop.compile_graphs > 0
-    telemetry = telemetry_lines(seen.telemetry, profile.host.cpus)
-    return (
-        beginnings(measurement.loop, compiles),
-        *memory_parts(measurement, seen.telemetry, host),
-        Passage("While it trained (measured from outside)", telemetry),
-        *kernel_parts(measurement.details),
+    shown = [_shown(one, profile) for one in contenders]
+    rates = (interval_text(one.rate_samples_per_s, too_wide=TOO_WIDE_IN_TABLE) for one in contenders)
+    verdicts = (UNKNOWN if one.factor is None else verdict(one.factor, profile.noise_floor) for one in others)
+    rows = [
+        *knob_rows([one.config for one in contenders]),
+        ("samples/s", *rates),
+        ("factor", "1", *(speedup_text(one.factor, TOO_WIDE_IN_TABLE) for one in others)),
+        ("", "", *verdicts),
+        *_part_rows(shown),
+        *_memory_rows(shown),
+    ]
+    names = (printable(one.name) for one in contenders)
+    numeric = tuple(range(1, len(contenders) + 1))
+    missing = tuple(
+        printable(f"{one.name}: not measured, {one.why_missing}") for one in contenders if one.why_missing
     )
+    title = "Compared (measured, unless predicted is said)"
+    return Table(title, ("", *names), tuple(rows), numeric), Passage("", missing)
+
+
+def _shown(contender: Contender, profile: LoopProfile) -> Measurement | None:
+    """Return the measurement that a contender's parts are of: one with details, if there is one."""
+    measured = [
+        one.measurement for one in profile.trials if one.config == contender.config and one.measurement
+    ]
+    return min(measured, key=lambda one: one.details is None, default=None)
+
+
+_Text = Callable[[Measurement], str]
+
+
+def _part_rows(shown: Sequence[Measurement | None]) -> list[tuple[str, ...]]:
+    parts = [{} if one is None else part_texts(one) for one in shown]
+    names = dict.fromkeys(name for each in parts for name in each)
+    return [(name, *(" ".join(each.get(name, (UNKNOWN,))) for each in parts)) for name in names]
+
+
+def _memory_rows(shown: Sequence[Measurement | None]) -> list[tuple[str, ...]]:
+    texts: dict[str, _Text] = {
+        "step": lambda one: step_text(one.loop.step_time_s),
+        "epoch": lambda one: duration_text(one.loop.epoch_time_s),
+        "RAM buffer (predicted)": lambda one: bytes_text(buffer_bytes(one.loop, held_bytes(one.loop))),
+        "/dev/shm at most": lambda one: bytes_text(one.memory.peak_shm_bytes),
+        "RAM of the tree (PSS)": lambda one: bytes_text(one.memory.peak_pss_bytes),
+    }
+    if any(one is not None and one.loop.peak_reserved_bytes is not None for one in shown):
+        texts["VRAM reserved"] = lambda one: bytes_text(one.loop.peak_reserved_bytes)
+    return [
+        (label, *(UNKNOWN if one is None else text(one) for one in shown)) for label, text in texts.items()
+    ]
+
+
+def _ablation_blocks(
+    ablation: Ablation | None, noise: NoiseFloor | None, width: int
+) -> tuple[Table | Passage, ...]:
+    """Return what each optimisation brings, by itself and in turn; nothing where none was asked for."""
+    if ablation is None:
+        return ()
+    steps = ablation.steps
+    lines = [
+        f"{step.name}: {', '.join(f'{one.knob} {value_text(one.value)}' for one in step.changes)}"
+        for step in steps
+        if len(step.changes) > 1
+    ]
+    lines += [f"{step.name}: {why}" for step in steps if (why := _why_missing(step)) is not None]
+    alike = [step.name for step in steps if _is(step, "no significant difference", noise)]
+    if alike:
+        lines.append(f"no significant difference by itself: {', '.join(alike)}")
+    if ablation.together is not None and ablation.product_of_alone is not None and len(steps) > 1:
+        together = f"{speedup_text(ablation.together)}, {verdict(ablation.together, noise)}"
+        lines.append(
+            f"All together {together} (measured); the factors by themselves multiply "
+            f"to {ablation.product_of_alone:.2f}x, which is no prediction: they act on the same time"
+        )
+    lines += [f"not tried: {reason}" for reason in ablation.left_out]
+    told = tuple(map(printable, lines))
+    if not steps:
+        return (Passage("What each optimisation brings", told),)
+    columns = (
+        Column[AblationStep]("", lambda step: step.name, is_numeric=False),
+        Column[AblationStep]("by itself", lambda step: _factor_text(step.alone)),
+        Column[AblationStep]("all so far", _so_far_text),
+        Column[AblationStep](
+            "of which this", lambda step: speedup_text(step.step_factor, TOO_WIDE_IN_TABLE), drop=1
+        ),
+    )
+    title = "What each optimisation brings (measured, rate over that of the config as it is)"
+    return fitted_table(title, columns, steps, width), Passage("", told)
+
+
+def _is(step: AblationStep, judged: str, noise: NoiseFloor | None) -> bool:
+    """Return whether a step's factor by itself may be called so."""
+    return step.alone.factor is not None and verdict(step.alone.factor, noise) == judged
+
+
+def _why_missing(step: AblationStep) -> str | None:
+    added = step.added.why_missing if step.added is not None else None
+    return added or step.alone.why_missing
+
+
+def _factor_text(contender: Contender) -> str:
+    if contender.why_missing and contender.trials:
+        return "failed"
+    return speedup_text(contender.factor, TOO_WIDE_IN_TABLE)
+
+
+def _so_far_text(step: AblationStep) -> str:
+    if step.added is not None:
+        return _factor_text(step.added)
+    return "not added" if step.alone.why_missing else _factor_text(step.alone)
 
 
 # --- notes ---------------------------------------------------------------------------------
@@ -224,7 +345,6 @@ def _next_steps(profile: LoopProfile, folder: str) -> tuple[str, ...]:
 
 
 def _flags(asked: ProfileOptions) -> list[str]:
-    """Return the words that ask for the same look and the same comparison."""
     flags = ["--ablate"] if asked.ablate else []
     if asked.against:
         flags += ["--against", asked.against]

@@ -1,12 +1,10 @@
-"""Where a loop's time goes, before and in its steady part. Pure."""
+"""Where a loop's time goes, before and in its steady part, in words. Pure."""
 
 from collections.abc import Sequence
 
 from tunekit.diagnose.attribution import (
     DRAINED_SHARE,
     Bound,
-    Closure,
-    Share,
     attribution,
     bound,
     closure,
@@ -18,17 +16,18 @@ from tunekit.plain_text import printable
 from tunekit.records.details import Details, KernelWindow
 from tunekit.records.measurement import LoopMeasurement, Measurement
 from tunekit.records.telemetry import GpuTelemetry, Telemetry
-from tunekit.report.table import Passage, Table
+from tunekit.report.blocks import Passage, Table
 from tunekit.units import bytes_text, count_text, duration_text
 
 _SHOWN_KERNELS = 8
+_KERNEL_LETTERS = 52
 
 
-def step_parts(measurement: Measurement) -> tuple[Table | Passage, ...]:
+def step_blocks(measurement: Measurement) -> tuple[Table | Passage, ...]:
     """Return where the time of a step goes, and whether its two halves explain it."""
-    loop = measurement.loop
-    found = attribution(measurement)
-    rows = [(_part_name(one), *_part_texts(one), one.source) for one in found.shares]
+    loop, found = measurement.loop, attribution(measurement)
+    texts = part_texts(measurement)
+    rows = [(name, *texts[name], one.source) for name, one in zip(texts, found.shares, strict=True)]
     rows.append(("step", step_text(found.step_ms / 1000), "", f"{loop.steady_batches:,} batches"))
     table = Table(
         "Where the step's time goes (measured)",
@@ -36,21 +35,21 @@ def step_parts(measurement: Measurement) -> tuple[Table | Passage, ...]:
         tuple(rows),
         (1, 2),
     )
-    return (table, Passage("", (_closure_line(measurement),)))
+    return table, Passage("", (_closure_line(measurement),))
 
 
-def part_texts(measurement: Measurement) -> dict[str, str]:
-    """Return each part of a step by its name, such as "41.3 ms  50%"."""
-    return {_part_name(one): " ".join(_part_texts(one)) for one in attribution(measurement).shares}
+def part_texts(measurement: Measurement) -> dict[str, tuple[str, str]]:
+    """Return each part of a step by its name, such as ("41.3 ms", " 50%").
 
-
-def _part_name(share: Share) -> str:
-    """Return a part's name; one that lies within or beside those that add up stands further in."""
-    return share.part.value if share.is_of_sum else f"  {share.part.value}"
-
-
-def _part_texts(share: Share) -> tuple[str, str]:
-    return step_text(share.batch_ms / 1000), f"{share.share:4.0%}"
+    One that lies within or beside those that add up stands further in.
+    """
+    return {
+        one.part.value if one.is_of_sum else f"  {one.part.value}": (
+            step_text(one.batch_ms / 1000),
+            f"{one.share:4.0%}",
+        )
+        for one in attribution(measurement).shares
+    }
 
 
 def holder_text(measurement: Measurement, telemetry: Telemetry | None = None) -> str:
@@ -72,7 +71,12 @@ def holder_text(measurement: Measurement, telemetry: Telemetry | None = None) ->
         case Bound.BALANCED:
             return f"Balanced, loader and training take about as long: {waits}"
         case Bound.HOST:
-            return f"Host-bound: {_host_text(measurement, telemetry)}; {waits}"
+            drained = drained_share(loop)
+            idle = idle_for_host(measurement, telemetry) or 0.0
+            why = f"the GPU has nothing to do in {idle:.0%} of the step, data stall aside"
+            if drained >= DRAINED_SHARE:
+                why = f"the GPU had nothing left to do before {drained:.0%} of the batches"
+            return f"Host-bound: {why}; {waits}"
         case Bound.COPIES:
             share = copies_alone_share(measurement)
             return f"Copy-bound: in {share:.0%} of the step the GPU is only copied to or from; {waits}"
@@ -82,14 +86,6 @@ def holder_text(measurement: Measurement, telemetry: Telemetry | None = None) ->
             return f"Bound by epoch boundaries: {whole}. Between them, {waits}"
         case _:
             return f"What holds it back is unclear, for nothing saw the device's own time: {waits}"
-
-
-def _host_text(measurement: Measurement, telemetry: Telemetry | None) -> str:
-    drained = drained_share(measurement.loop)
-    if drained >= DRAINED_SHARE:
-        return f"the GPU had nothing left to do before {drained:.0%} of the batches"
-    idle = idle_for_host(measurement, telemetry) or 0.0
-    return f"the GPU has nothing to do in {idle:.0%} of the step, data stall aside"
 
 
 def step_text(step_s: float) -> str:
@@ -105,57 +101,42 @@ def _closure_line(measurement: Measurement) -> str:
     floors = measurement.details.floors if measurement.details else None
     if found is None:
         why = (floors.why_not if floors else None) or "they were not looked at"
-        told = [
-            f"{name} {step_text(alone_s)}"
-            for name, alone_s in (
-                ("loader alone", floors.loader_step_s if floors else None),
-                ("training alone", floors.compute_step_s if floors else None),
-            )
-            if alone_s is not None
-        ]
-        known = f"{', '.join(told)} (measured); the other half" if told else "loader alone and training alone"
-        return printable(f"{known[0].upper()}{known[1:]}: n/a, {why}")
+        alone = (
+            {"Loader alone": floors.loader_step_s, "Training alone": floors.compute_step_s} if floors else {}
+        )
+        told = [f"{name} {step_text(step_s)}" for name, step_s in alone.items() if step_s is not None]
+        known = f"{told[0]} (measured); the other half" if told else "Loader alone and training alone"
+        return printable(f"{known}: n/a, {why}")
+    judged = f"outside of the longer and the sum by less than the noise of {found.slack:.0%}"
+    if found.meaning is not None:
+        judged = found.meaning
+    elif max(found.compute_s, found.loader_s) <= found.step_s <= found.compute_s + found.loader_s:
+        judged = "between the longer and the sum"
     return (
         f"Loader alone {step_text(found.loader_s)}, training alone {step_text(found.compute_s)}, "
-        f"both {step_text(found.step_s)}: {_closure_text(found)} (measured)"
+        f"both {step_text(found.step_s)}: {judged} (measured)"
     )
 
 
-def _closure_text(found: Closure) -> str:
-    if found.meaning is not None:
-        return found.meaning
-    if max(found.compute_s, found.loader_s) <= found.step_s <= found.compute_s + found.loader_s:
-        return "between the longer and the sum"
-    return f"outside of the longer and the sum by less than the noise of {found.slack:.0%}"
-
-
-def beginnings(loop: LoopMeasurement, compiles: bool) -> Table:
+def startup_table(loop: LoopMeasurement, compiles: bool) -> Table:
     """Return what comes before the steady loop, and what comes back at each epoch."""
     first = "first step, with compilation" if compiles else "first step"
-    further = (("further compilation", duration_text(loop.recompile_s)),) if loop.recompile_s else ()
-    rows = (
-        ("start-up, to the first batch asked for", _of_loader(loop, loop.startup_s)),
-        ("first batch", _of_loader(loop, loop.first_batch_s)),
-        (first if loop.has_loader else f"start-up and {first}", duration_text(loop.first_step_s)),
-        *further,
-        ("each epoch boundary, beyond steady steps", _boundary_text(loop)),
-        ("one epoch", _epoch_text(loop)),
-    )
-    return Table("Before the steady loop (measured)", ("", ""), rows, (1,))
+    boundary = "n/a"
+    if loop.boundaries_seen and loop.boundary_s is not None:
+        boundary = "none beyond the noise" if loop.boundary_s < 0 else duration_text(loop.boundary_s)
+    rows = {
+        "start-up, to the first batch asked for": _of_loader(loop, loop.startup_s),
+        "first batch": _of_loader(loop, loop.first_batch_s),
+        first if loop.has_loader else f"start-up and {first}": duration_text(loop.first_step_s),
+        **({"further compilation": duration_text(loop.recompile_s)} if loop.recompile_s else {}),
+        "each epoch boundary, beyond steady steps": boundary,
+        "one epoch": "n/a, no length" if loop.epoch_time_s is None else duration_text(loop.epoch_time_s),
+    }
+    return Table("Before the steady loop (measured)", ("", ""), tuple(rows.items()), (1,))
 
 
 def _of_loader(loop: LoopMeasurement, seen_s: float) -> str:
     return duration_text(seen_s) if loop.has_loader else "n/a, no DataLoader"
-
-
-def _boundary_text(loop: LoopMeasurement) -> str:
-    if not loop.boundaries_seen or loop.boundary_s is None:
-        return "n/a"
-    return "none beyond the noise" if loop.boundary_s < 0 else duration_text(loop.boundary_s)
-
-
-def _epoch_text(loop: LoopMeasurement) -> str:
-    return "n/a, no length" if loop.epoch_time_s is None else duration_text(loop.epoch_time_s)
 
 
 def telemetry_lines(telemetry: Telemetry | None, cpus: int) -> tuple[str, ...]:
@@ -195,37 +176,37 @@ def _gpu_line(gpu: GpuTelemetry) -> str:
     return f"GPU {gpu.index}: {', '.join(told) or 'n/a'}"
 
 
-def kernel_parts(details: Details | None) -> tuple[Table | Passage, ...]:
+def kernel_blocks(details: Details | None) -> tuple[Table | Passage, ...]:
     """Return the traced kernels and the places where the script waits for the device, if any."""
-    parts: list[Table | Passage] = []
-    if details is not None and details.kernels is not None:
-        parts.extend(_kernels(details.kernels))
-    if details is not None and details.syncs:
-        lines = tuple(
-            printable(f"  {one.where}: {one.what}, {one.per_batch:.2g} per batch") for one in details.syncs
-        )
-        parts.append(Passage("Where the script waits for the device (measured)", lines))
-    return tuple(parts)
+    if details is None:
+        return ()
+    syncs = (f"  {one.where}: {one.what}, {one.per_batch:.2g} per batch" for one in details.syncs or ())
+    return (
+        *(() if details.kernels is None else _kernels(details.kernels)),
+        Passage("Where the script waits for the device (measured)", tuple(map(printable, syncs))),
+    )
 
 
 def _kernels(seen: KernelWindow) -> Sequence[Table | Passage]:
-    shown = seen.kernels[:_SHOWN_KERNELS]
     rows = tuple(
-        (printable(_short(one.name)), f"{one.calls:,}", step_text(one.time_s / seen.batches)) for one in shown
+        (printable(_short(one.name)), f"{one.calls:,}", step_text(one.time_s / seen.batches))
+        for one in seen.kernels[:_SHOWN_KERNELS]
     )
-    device = (
-        ("device busy", seen.device_busy_s),
-        ("host to device", seen.h2d_s),
-        ("device to host", seen.d2h_s),
-        ("idle", seen.idle_s),
-    )
-    told = [f"{name} {step_text(time_s / seen.batches)}" for name, time_s in device if time_s is not None]
+    device = {
+        "device busy": seen.device_busy_s,
+        "host to device": seen.h2d_s,
+        "device to host": seen.d2h_s,
+        "idle": seen.idle_s,
+    }
+    told = [
+        f"{name} {step_text(time_s / seen.batches)}" for name, time_s in device.items() if time_s is not None
+    ]
     each = step_text(seen.time_s / seen.batches)
     traced = f"{count_text(seen.batches, 'traced batch', 'traced batches')}, {each} each: tracing slows them"
     line = "; ".join([*([", ".join(told) + " per batch"] if told else []), traced])
     title = "Traced kernels, the longest (measured under torch.profiler)"
-    return (Table(title, ("kernel", "calls", "per batch"), rows, (1, 2)), Passage("", (line,)))
+    return Table(title, ("kernel", "calls", "per batch"), rows, (1, 2)), Passage("", (line,))
 
 
-def _short(name: str, most: int = 52) -> str:
-    return name if len(name) <= most else name[: most - 3] + "..."
+def _short(name: str) -> str:
+    return name if len(name) <= _KERNEL_LETTERS else f"{name[: _KERNEL_LETTERS - 3]}..."

@@ -1,136 +1,232 @@
-"""The view as Markdown for a pull request: under 60 lines, whatever the run holds. Pure."""
+"""Draws a report as GitHub's Markdown; any text reads as that text: no markup, mention or link. Pure."""
 
+import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tunekit.report.findings import FindingView
-from tunekit.report.markdown_text import as_code, as_text, clipped, code_block
-from tunekit.report.table import Passage, Table
-from tunekit.report.view import RunView
+from tunekit.plain_text import printable
+from tunekit.report.blocks import (
+    Block,
+    Changes,
+    Commands,
+    Facts,
+    FoundBlock,
+    Lead,
+    Line,
+    Note,
+    Passage,
+    Report,
+    Table,
+    has_content,
+)
 
 MOST_LINES = 59
+"""Of a comment on a pull request."""
 _TEXT_LETTERS = 700
 """Of one sentence, as Markdown; only what is hostile or broken is longer. GitHub takes 65,536 in all."""
+_DETAIL_LETTERS = 400
 _CELL_LETTERS = 200
-_BLOCK_LETTERS = 6_000
+_CODE_LETTERS = 6_000
 """Of a block of code, which can't be cut: a longer one is named instead."""
-_BLOCK_LINES = 6
-_TIERS = 3
-"""That a run can have."""
 
 
 @dataclass(frozen=True)
-class _Section:
-    """Lines under a heading, of which as many are shown as there is room for."""
+class _Part:
+    """What a block, or several of one kind, is drawn as."""
 
-    title: str
     lines: tuple[str, ...]
-    most: int
+    is_list: bool = True
+    """Whether no empty line parts it from another list."""
+    kept: int | None = None
+    """How many of its lines below the first are shown; None where none may be left out."""
 
-    def drawn(self, shown: int) -> list[str]:
-        """Return its heading and its first lines, the others counted."""
-        if not self.lines:
-            return []
-        more = len(self.lines) - shown
-        if not shown:
-            return [f"- **{as_text(self.title)}**: {more:,} in the report"]
-        rest = [f"  - {more:,} more in the report"] if more else []
-        return [f"- **{as_text(self.title)}**", *(f"  - {line}" for line in self.lines[:shown]), *rest]
+    @property
+    def drawn(self) -> list[str]:
+        """Its lines, those that are left out counted."""
+        title, *lines = self.lines
+        if self.kept is None or self.kept >= len(lines):
+            return [title, *lines]
+        more = f"{len(lines) - self.kept:,}"
+        if not self.kept:
+            return [f"{title}: {more} in the report"]
+        return [title, *lines[: self.kept], f"  - {more} more in the report"]
 
 
-def markdown(shown: RunView, configs: Sequence[tuple[str, str]] = ()) -> str:
-    """Return the report for a pull-request comment, in GitHub's Markdown.
+def markdown(report: Report, most_lines: int | None = None, most_listed: int | None = None) -> str:
+    """Return a report in GitHub's Markdown.
 
     Args:
-        shown: what it shows; figures read as they do there.
-        configs: tiers by name, each with its knobs as YAML.
+        report: charts, and what only a page can show, are left out.
+        most_lines: as many as it may take: its longest lists are cut until it does, and say by how much.
+        most_listed: lines of a list, however much room there is.
     """
-    head = [f"## tunekit: {_line(shown.title)}", "", f"**{_line(shown.answer)}**", ""]
-    head += [*_tiers(shown.short_tiers), "", *_key_lines(shown)]
-    foot = ["", f"<sub>{_line(shown.how_measured)}</sub>", *_reproduce(shown.reproduce), *_configs(configs)]
-    sections = _sections(shown)
-    room = MOST_LINES - len(head) - len(foot)
-    return "\n".join([*head, *_fitted(sections, room), *foot]) + "\n"
+    parts = [_Part((f"## {_text(report.title)}",), is_list=False)]
+    for group in _groups(block for block in report.blocks if has_content(block)):
+        parts += _parts(group)
+    if most_listed is not None:
+        parts = [_cut(part, most_listed) for part in parts]
+    lines = _lines(parts)
+    while most_lines is not None and len(lines) > most_lines:
+        longest = max(parts, key=lambda part: part.kept or 0)
+        if not longest.kept:
+            break
+        parts[parts.index(longest)] = replace(longest, kept=longest.kept - 1)
+        lines = _lines(parts)
+    return "\n".join(lines) + "\n"
 
 
-def _line(text: str) -> str:
-    return clipped(text, _TEXT_LETTERS)
+def _groups(blocks: Iterable[Block]) -> list[list[Block]]:
+    """Return blocks of which some are drawn together: leads, findings, notes."""
+    groups: list[list[Block]] = []
+    for block in blocks:
+        if groups and isinstance(block, Lead | FoundBlock | Note) and type(block) is type(groups[-1][0]):
+            groups[-1].append(block)
+        else:
+            groups.append([block])
+    return groups
 
 
-def _tiers(table: Table) -> list[str]:
-    """Return the baseline and the tiers, a row each, under the table's title."""
-    titles = (table.title, *table.columns[1:])
-    rules = ["---:" if place in table.numeric else "---" for place in range(len(titles))]
-    rows = [_row(clipped(cell, _CELL_LETTERS) for cell in row) for row in table.rows[: 1 + _TIERS]]
-    more = len(table.rows) - len(rows)
-    rest = [_row([f"{more:,} more in the report"])] if more else []
-    return [_row(as_text(title) for title in titles), _row(rules), *rows, *rest]
+def _parts(group: Sequence[Block]) -> list[_Part]:
+    match group[0]:
+        case Lead():
+            answers = (_text(block.text) for block in group if isinstance(block, Lead))
+            return [_Part((f"**{' '.join(answers)}**",), is_list=False)]
+        case Line(text=text, is_quiet=True):
+            return [_Part((f"<sub>{_text(text)}</sub>",), is_list=False)]
+        case Line(text=text):
+            return [_Part((f"- {_text(text)}",))]
+        case Changes(lines=lines):
+            return [_Part((f"- **Change** {', '.join(map(as_code, lines))}",))]
+        case Facts(rows=rows):
+            told = (f"**{_text(label)}** {_text(text)}" for label, text in rows)
+            return [_Part(("<br>".join(told),), is_list=False)]
+        case Passage(title="", lines=lines):
+            return [_Part((f"- {'<br>'.join(map(_text, lines))}",))]
+        case Passage(title=title, lines=lines):
+            return [_listed(title, map(_text, lines))]
+        case Table():
+            return [_Part(tuple(_table(group[0])), is_list=False)]
+        case FoundBlock():
+            found = (block for block in group if isinstance(block, FoundBlock))
+            return [_listed("Findings", map(_found, found))]
+        case Note():
+            return [_listed("Notes", [_text(block.line) for block in group if isinstance(block, Note)])]
+        case Commands():
+            return [_Part(tuple(_code(group[0])), is_list=False)]
+        case _:
+            return []
+
+
+def _listed(title: str, lines: Iterable[str]) -> _Part:
+    told = [f"  - {line}" for line in lines]
+    return _Part((f"- **{as_text(title)}**", *told), kept=len(told))
+
+
+def _found(one: FoundBlock) -> str:
+    return "<br>".join((_text(one.heading), *(clipped(line, _DETAIL_LETTERS) for line in one.details)))
+
+
+def _cut(part: _Part, most: int) -> _Part:
+    return part if part.kept is None else replace(part, kept=min(most, part.kept))
+
+
+def _lines(parts: Sequence[_Part]) -> list[str]:
+    lines: list[str] = []
+    was_list = False
+    for part in parts:
+        if lines and not (was_list and part.is_list):
+            lines.append("")
+        lines += part.drawn
+        was_list = part.is_list
+    return lines
+
+
+def _table(table: Table) -> list[str]:
+    """Return titles, alignment and rows; the table's title stands in an empty corner, else above."""
+    corner, *titles = table.columns
+    align = ["---:" if place in table.numeric else "---" for place in range(len(table.columns))]
+    rows = [
+        [
+            f"**{_cell(cell)}**" if (place, column) in table.changed else _cell(cell)
+            for column, cell in enumerate(row)
+        ]
+        for place, row in enumerate(table.rows)
+    ]
+    head = [] if not corner else [f"**{_text(table.title)}**", ""]
+    return [*head, _row(map(_cell, (corner or table.title, *titles))), _row(align), *map(_row, rows)]
 
 
 def _row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _key_lines(shown: RunView) -> list[str]:
-    """Return what to change and what it costs, a line each."""
-    lines = [f"- **Change** {', '.join(map(as_code, shown.changes))}"] if shown.changes else []
-    told = (shown.headroom, shown.price, shown.losses, shown.largest, "; ".join(shown.missing_tiers))
-    return lines + [f"- {_line(text)}" for text in told if text]
+def _code(block: Commands) -> list[str]:
+    letters = sum(map(len, block.lines))
+    if letters > _CODE_LETTERS:
+        return [f"{_text(block.title)}: {letters:,} letters, in the report"]
+    lines = code_block(block.lines, block.language)
+    if block.language == "sh":
+        return lines
+    return [f"<details><summary>{_text(block.title)}</summary>", "", *lines, "", "</details>"]
 
 
-def _sections(shown: RunView) -> list[_Section]:
-    plan = (shown.plan.basis, *shown.plan.answers) if shown.plan else ()
-    return [
-        _passage(shown.ceilings, 3),
-        _Section("Findings", tuple(_finding(one) for one in shown.findings), 3),
-        _Section("Failed trials", tuple(_line(note.text) for note in shown.notes), 2),
-        _Section("The whole training", tuple(_line(one) for one in plan), 4),
-        _passage(shown.prediction, 2),
-    ]
+def _text(text: str) -> str:
+    return clipped(text, _TEXT_LETTERS)
 
 
-def _passage(passage: Passage, most: int) -> _Section:
-    return _Section(passage.title, tuple(_line(line) for line in passage.lines), most)
+def _cell(text: str) -> str:
+    return clipped(text, _CELL_LETTERS)
 
 
-def _finding(one: FindingView) -> str:
-    return _line(one.heading) + (f"<br>{_line(one.remedy)}" if one.remedy else "")
+_APART = "\u200b"
+"""A space of no width: GitHub looks for names and references after Markdown's own escapes are gone."""
+
+_MARKUP = re.compile(r"[\\`*\[\]<|~]|&(?=[#\w])|(?<!\S)#|(?<![^\W_])_|_(?![^\W_])")
+"""An underscore within a word is none, nor is a # after other letters."""
+_LINE_STARTS = re.compile(r"^(?:[>+=-]|\d+(?=[.)](?:\s|$)))")
+"""What would begin a quote, a list or a line below a heading."""
+_REFERENCES = re.compile(
+    r"(?<=@)(?=\w)|(?<=#)(?=\d)|(?<=\bgh-)(?=\d)|(?<=:)(?=//)|(?<=\bwww)(?=\.)|(?<=:)(?=[\w+-]+:)",
+    re.IGNORECASE,
+)
+"""Where a mention, an issue, an address or an emoji is kept apart."""
+_DOLLAR = "<span>$</span>"
+"""Two plain ones would be a formula to GitHub."""
 
 
-def _fitted(sections: Sequence[_Section], room: int) -> list[str]:
-    """Return the sections with as many lines each as fit the room, the longest ones cut first."""
-    counts = [min(len(one.lines), one.most) for one in sections]
-    while True:
-        each = zip(sections, counts, strict=True)
-        lines = [line for section, count in each for line in section.drawn(count)]
-        if len(lines) <= room or not any(counts):
-            return lines
-        longest = max(range(len(counts)), key=lambda place: (counts[place], place))
-        counts[longest] -= 1
+def as_text(text: str) -> str:
+    """Return one line of Markdown that is shown as the text, letter by letter."""
+    marked = _MARKUP.sub(r"\\\g<0>", _REFERENCES.sub(_APART, printable(text).strip()))
+    start = _LINE_STARTS.match(marked)
+    if start is not None:
+        at = start.end() if marked[start.end() - 1].isdigit() else start.start()
+        marked = f"{marked[:at]}\\{marked[at:]}"
+    marked = marked.replace(_APART, f"&#{ord(_APART)};")
+    return marked.replace("$", _DOLLAR) if marked.count("$") > 1 else marked
 
 
-def _reproduce(command: str) -> list[str]:
-    if len(command) > _BLOCK_LETTERS:
-        return ["", f"The command of {len(command):,} letters stands in run.json."]
-    return ["", *code_block([command], "sh")]
+def clipped(text: str, most: int) -> str:
+    """Return a text as `as_text` does, of at most so many letters: what is left out is counted."""
+    kept = text
+    while len(as_text(kept)) > most:
+        kept = kept[: min(len(kept) // 2, most)]
+    left_out = len(text) - len(kept)
+    return as_text(kept) + (f" ... ({left_out:,} letters more)" if left_out else "")
 
 
-def _configs(configs: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the tiers' knobs, folded; a config that was shown already is only named."""
-    if not configs:
-        return []
-    told: list[str] = []
-    named: dict[str, str] = {}
-    for name, text in configs[:_TIERS]:
-        lines = text.splitlines()
-        if text in named:
-            told.append(f"# {name}: the same as {named[text]}")
-            continue
-        named[text] = name
-        if len(lines) > _BLOCK_LINES or len(text) > _BLOCK_LETTERS:
-            told.append(f"# {name}: {len(lines):,} lines, {len(text):,} letters, in {name}.yaml")
-            continue
-        told += [f"# {name}", *lines]
-    if len(configs) > _TIERS:
-        told.append(f"# {len(configs) - _TIERS:,} more in the run folder")
-    return ["", "<details><summary>Configs</summary>", "", *code_block(told, "yaml"), "", "</details>"]
+def as_code(text: str) -> str:
+    """Return a text as code within a line."""
+    plain = printable(text)
+    mark = "`" * (_longest_run(plain, "`") + 1)
+    space = " " if not plain or plain[0] in "` " or plain[-1] in "` " else ""
+    return f"{mark}{space}{plain}{space}{mark}"
+
+
+def code_block(lines: Sequence[str], language: str = "") -> list[str]:
+    """Return lines as a block of code; its fence is longer than any in them."""
+    fence = "`" * max(3, 1 + max((_longest_run(line, "`") for line in lines), default=0))
+    return [f"{fence}{language}", *(printable(line) for line in lines), fence]
+
+
+def _longest_run(text: str, letter: str) -> int:
+    return max((len(run) for run in re.findall(f"{re.escape(letter)}+", text)), default=0)

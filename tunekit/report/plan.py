@@ -1,17 +1,14 @@
-"""What a plan shows: the machines that stand out, then all of them, then what was assumed. Pure."""
+"""A plan in words: the machines that stand out, then all of them, then what was assumed. Pure."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from tunekit.plain_text import printable
 from tunekit.records.finding import Finding
 from tunekit.records.interval import Interval
 from tunekit.records.plan import Choice, How, Plan, PlanRow
-from tunekit.report.columns import Column, fitted_table
-from tunekit.report.plan_assumptions import assumptions
-from tunekit.report.table import Table
-from tunekit.report.text import UNKNOWN, Note, finding_text, note_of
-from tunekit.units import duration_text, hours_text, rate_text, usd_text
+from tunekit.report.blocks import Block, Column, Lead, Line, Passage, Report, Table, fitted_table, note_of
+from tunekit.report.text import UNKNOWN, finding_text
+from tunekit.units import bytes_text, count_text, duration_text, hours_text, rate_text, usd_text
 
 _SHOWN_ROWS = 15
 """Machines in the table before the rest is only counted."""
@@ -36,26 +33,13 @@ _MAY_NOT_FIT = "?"
 _DOES_NOT_FIT = "!"
 
 
-@dataclass(frozen=True)
-class PlanView:
-    """What a plan shows, in its order."""
-
-    answers: tuple[str, ...]
-    """A sentence for each machine that stands out."""
-    basis: str
-    """The training and the rate that everything follows from."""
-    reasons: str | None
-    """Why these machines stand out."""
-    machines: Table
-    below: tuple[str, ...]
-    """The days of its prices, what it does not show, and how to see that."""
-    assumptions: tuple[str, ...]
-    notes: tuple[Note, ...]
-    sources: tuple[str, ...]
+def plan_report(plan: Plan, width: int = 80, every_row: bool = False) -> Report:
+    """Return everything that is shown of a plan; the arguments are those of `plan_blocks`."""
+    return Report(f"Plan: {printable(plan.request.source)}", plan_blocks(plan, width, every_row))
 
 
-def view_plan(plan: Plan, width: int = 80, every_row: bool = False) -> PlanView:
-    """Return everything that is shown of a plan.
+def plan_blocks(plan: Plan, width: int = 80, every_row: bool = False) -> tuple[Block, ...]:
+    """Return the same as blocks.
 
     Args:
         plan: the plan.
@@ -64,16 +48,18 @@ def view_plan(plan: Plan, width: int = 80, every_row: bool = False) -> PlanView:
     """
     rows = plan.rows if every_row else _first_rows(plan)
     machines = fitted_table(_table_title(plan, rows), _COLUMNS, rows, width)
-    preventing = _preventing(plan)
-    return PlanView(
-        answers=_answers(plan) if plan.choices else _without_choice(plan, preventing),
-        basis=_basis(plan),
-        reasons=_reasons(plan),
-        machines=machines,
-        below=_below(plan, rows, machines),
-        assumptions=assumptions(plan),
-        notes=tuple(note_of(one) for one in plan.findings if one is not preventing),
-        sources=tuple(printable(one) for one in plan.sources),
+    kept_from = (one for one in plan.findings if one.code in _PREVENTING)
+    preventing = None if plan.choices else next(kept_from, None)
+    answers = _answers(plan) if plan.choices else _without_choice(plan, preventing)
+    return (
+        *map(Lead, answers),
+        Line(_basis(plan), is_quiet=True),
+        Line(_reasons(plan), is_quiet=True),
+        machines,
+        Passage("", _below(plan, rows, machines), is_quiet=True),
+        Passage("Assumed, not measured", _assumptions(plan), is_list=True),
+        Passage("Sources", tuple(map(printable, plan.sources)), is_list=True, is_quiet=True),
+        *(note_of(one) for one in plan.findings if one is not preventing),
     )
 
 
@@ -100,13 +86,6 @@ def _answers(plan: Plan) -> tuple[str, ...]:
     return tuple(answers)
 
 
-def _preventing(plan: Plan) -> Finding | None:
-    """Return why no machine could be chosen; None where one was, or where nothing is known of it."""
-    if plan.choices:
-        return None
-    return next((one for one in plan.findings if one.code in _PREVENTING), None)
-
-
 def _without_choice(plan: Plan, why: Finding | None) -> tuple[str, ...]:
     own = next(row for row in plan.rows if row.is_measured_machine)
     where = (
@@ -131,24 +110,18 @@ def _machine_answer(plan: Plan, row: PlanRow, on_spot: bool) -> str:
         parts.append(f"a checkpoint every {duration_text(row.checkpoint_interval_s)}")
     if row.may_not_fit:
         parts.append("its memory may be too small")
-    if (needed := _loader_answer(plan, row)) is not None:
-        parts.append(needed)
+    measured = plan.request.rate_samples_per_s
+    if row.rate_samples_per_s is not None:
+        rate = f"{rate_text(row.rate_samples_per_s.value)} samples/s"
+        if row.loader_may_limit:
+            parts.append(f"its CPUs may not feed {rate}")
+        elif row.how is How.PREDICTED and row.rate_samples_per_s.value > measured.value:
+            parts.append(f"its loader has to feed {rate}")
     as_of, is_stale = (row.spot_as_of, row.is_spot_stale) if on_spot else (row.price_as_of, row.is_stale)
     if row.usd_spot if on_spot else row.usd_on_demand:
         price = "spot price" if on_spot else "price"
         parts.append(f"{price} of {as_of}" + (", stale" if is_stale else ""))
     return f"{row.provider} {row.instance}, {_gpus_text(row)}: {'; '.join(parts)}."
-
-
-def _loader_answer(plan: Plan, row: PlanRow) -> str | None:
-    """Return what its loader has to feed for the prediction to hold, where that is more than was measured."""
-    if row.rate_samples_per_s is None:
-        return None
-    rate = f"{rate_text(row.rate_samples_per_s.value)} samples/s"
-    if row.loader_may_limit:
-        return f"its CPUs may not feed {rate}"
-    is_more = row.rate_samples_per_s.value > plan.request.rate_samples_per_s.value
-    return f"its loader has to feed {rate}" if row.how is How.PREDICTED and is_more else None
 
 
 def _money_answer(row: PlanRow, on_spot: bool) -> str:
@@ -169,9 +142,9 @@ def _basis(plan: Plan) -> str:
     )
 
 
-def _reasons(plan: Plan) -> str | None:
+def _reasons(plan: Plan) -> str:
     if not plan.choices:
-        return None
+        return ""
     reasons = "; ".join(f"{choice.kind}: {choice.reason}" for choice in plan.choices)
     return reasons[0].upper() + reasons[1:] + "."
 
@@ -180,18 +153,18 @@ def _reasons(plan: Plan) -> str | None:
 
 
 def _table_title(plan: Plan, rows: Sequence[PlanRow]) -> str:
-    """Return the title, with the marks that stand in the table."""
     days = plan.request.assumptions.stale_after_days
-    has_predicted = any(row.how is How.PREDICTED or row.usd_spot for row in rows)
-    has_stale = any(
-        (row.usd_on_demand and row.is_stale) or (row.usd_spot and row.is_spot_stale) for row in rows
-    )
-    marks = [f"{_PREDICTED} predicted"] if has_predicted else []
-    marks += [f"{_STALE} price older than {days} days"] if has_stale else []
-    marks += [f"{_MAY_NOT_FIT} may not fit its memory"] if any(row.may_not_fit for row in rows) else []
-    marks += [f"{_DOES_NOT_FIT} does not fit it"] if any(row.fits is False for row in rows) else []
+    marks = {
+        f"{_PREDICTED} predicted": any(row.how is How.PREDICTED or row.usd_spot for row in rows),
+        f"{_STALE} price older than {days} days": any(
+            (row.usd_on_demand and row.is_stale) or (row.usd_spot and row.is_spot_stale) for row in rows
+        ),
+        f"{_MAY_NOT_FIT} may not fit its memory": any(row.may_not_fit for row in rows),
+        f"{_DOES_NOT_FIT} does not fit it": any(row.fits is False for row in rows),
+    }
+    told = ", ".join(mark for mark, is_there in marks.items() if is_there)
     by = "the lower of on demand and spot" if plan.request.may_use_spot else "dollars on demand"
-    return f"Machines by {by}" + (f" ({', '.join(marks)})" if marks else "")
+    return f"Machines by {by}" + (f" ({told})" if told else "")
 
 
 def _below(plan: Plan, rows: Sequence[PlanRow], machines: Table) -> tuple[str, ...]:
@@ -200,7 +173,7 @@ def _below(plan: Plan, rows: Sequence[PlanRow], machines: Table) -> tuple[str, .
         lines.append(f"prices seen: {prices}")
     hidden = [row for row in plan.rows if row not in rows]
     if hidden:
-        more = "1 more machine" if len(hidden) == 1 else f"{len(hidden)} more machines"
+        more = count_text(len(hidden), "more machine")
         has_rates = any(row.how for row in hidden)
         narrow = ", or narrow with --only and --provider"
         lines.append(f"{more}: --all{narrow}" if has_rates else f"{more}, without a rate: --all")
@@ -224,7 +197,6 @@ def _price_dates(rows: Sequence[PlanRow]) -> str:
 
 
 def _price_date(row: PlanRow) -> str:
-    """Return when its prices were seen: the one on demand, and the one on spot where there is one."""
     on_demand = row.price_as_of if row.usd_on_demand else None
     spot = f"spot {row.spot_as_of}" if row.usd_spot else None
     return ", ".join(part for part in (on_demand, spot) if part)
@@ -235,19 +207,10 @@ def _dates(seen: Iterable[str | None]) -> str:
 
 
 def _marked(row: PlanRow, interval: Interval | None, text: _Text) -> str:
-    """Return the figure, with its mark where it is predicted."""
     return _middle(interval, text, _PREDICTED if row.how is How.PREDICTED else "")
 
 
-def _on_demand(row: PlanRow) -> str:
-    return _starred(_marked(row, row.usd_on_demand, usd_text), row.is_stale)
-
-
-def _on_spot(row: PlanRow) -> str:
-    return _starred(_middle(row.usd_spot, usd_text, _PREDICTED), row.is_spot_stale)
-
-
-def _if_limited(row: PlanRow, interval: Interval | None, text: _Text) -> str:
+def _limited(row: PlanRow, interval: Interval | None, text: _Text) -> str:
     """Return what only notebook services have; elsewhere it is not unknown but nothing."""
     return "" if interval is None else _marked(row, interval, text)
 
@@ -278,18 +241,15 @@ _COLUMNS: tuple[Column[PlanRow], ...] = (
     Column("samples/s", lambda row: _marked(row, row.rate_samples_per_s, rate_text), drop=5),
     Column("hours", lambda row: _marked(row, row.hours, hours_text)),
     Column(_RANGE, lambda row: _ends(row.hours, hours_text), drop=3, is_optional=True),
-    Column("on demand", _on_demand),
+    Column("on demand", lambda row: _starred(_marked(row, row.usd_on_demand, usd_text), row.is_stale)),
     Column(_RANGE, lambda row: _ends(row.usd_on_demand, usd_text), drop=3, is_optional=True),
-    Column("spot", _on_spot),
+    Column("spot", lambda row: _starred(_middle(row.usd_spot, usd_text, _PREDICTED), row.is_spot_stale)),
     Column("spot range", lambda row: _ends(row.usd_spot, usd_text), drop=6, is_optional=True),
-    Column("units", lambda row: _if_limited(row, row.compute_units, rate_text), drop=1, is_optional=True),
-    Column("sessions", lambda row: _if_limited(row, row.sessions, _count_text), drop=2, is_optional=True),
+    Column("units", lambda row: _limited(row, row.compute_units, rate_text), drop=1, is_optional=True),
+    Column("sessions", lambda row: _limited(row, row.sessions, _count_text), drop=2, is_optional=True),
     Column("price of", _price_date, is_numeric=False, drop=4, is_optional=True),
     Column("fits", _fits_text, is_numeric=False, drop=7, is_optional=True),
 )
-
-
-# --- texts -----------------------------------------------------------------------------------
 
 
 def _middle(interval: Interval | None, text: _Text, mark: str = "") -> str:
@@ -317,3 +277,66 @@ def _count_text(count: float | None) -> str:
 def _starred(text: str, is_stale: bool) -> str:
     """Return a price with its mark, or with the mark's place so that figures stand below each other."""
     return text + (_STALE if is_stale and text != UNKNOWN else " ")
+
+
+# --- what was assumed ------------------------------------------------------------------------
+
+
+def _assumptions(plan: Plan) -> tuple[str, ...]:
+    """Return what these figures rest on and nobody measured, a line each with the flag that sets it."""
+    asked = plan.request
+    lines = []
+    if asked.precision_is_assumed:
+        lines.append(f"the rate was measured in {asked.precision} (--precision)")
+    lines += [*_of_numbers(plan), *plan.model_assumptions, *_of_interruptions(plan)]
+    if any(row.usd_on_demand for row in plan.rows):
+        lines.append("dollars are for the hours of training: no storage, transfer, set-up or tax")
+    if asked.peak_reserved_bytes is not None and any(row.how is How.PREDICTED for row in plan.rows):
+        peak = bytes_text(asked.peak_reserved_bytes)
+        known = "(--memory-gib)" if asked.peak_is_given else "that were reserved where it was measured"
+        lines.append(f"another GPU would need the {peak} of memory {known}")
+    return tuple(lines)
+
+
+def _of_numbers(plan: Plan) -> list[str]:
+    """Return what was assumed of another number of GPUs, of fewer, and of as many of another kind."""
+    low, high = plan.request.assumptions.scaling_low, plan.request.assumptions.scaling_high
+    measured = plan.request.measured_gpus
+    numbers = {row.gpus for row in plan.rows if row.scaling}
+    shares = []
+    if any(gpus > measured for gpus in numbers):
+        shares.append(f"on more GPUs each has {low:.0%} to {high:.0%} of its rate")
+    if any(gpus < measured for gpus in numbers):
+        shares.append(f"on fewer GPUs each has {1 / high:.0%} to {1 / low:.0%} of its rate")
+    if measured in numbers:
+        shares.append(f"as many GPUs of another kind have {low / high:.0%} to {high / low:.0%} of it")
+    if not shares:
+        return []
+    first, *others = shares
+    rest = "".join(f"; {share}" for share in others)
+    return [f"{first} (--scaling), with the same batch each, and as many epochs do{rest}"]
+
+
+def _of_interruptions(plan: Plan) -> list[str]:
+    assumed = plan.request.assumptions
+    has_spot = any(row.usd_spot or row.spot_refused for row in plan.rows)
+    has_sessions = any(row.sessions or row.is_without_session for row in plan.rows)
+    if not has_spot and not has_sessions:
+        return []
+    cost_s = assumed.checkpoint_cost_s
+    lines = [
+        "the script writes no checkpoints (--no-checkpoints)"
+        if cost_s is None
+        else f"the script resumes from checkpoints of {duration_text(cost_s)} each "
+        "(--checkpoint-cost, --no-checkpoints)",
+        f"a restart takes {duration_text(assumed.restart_cost_s)} (--restart-cost)",
+    ]
+    if has_spot:
+        every = duration_text(assumed.interrupted_every_s)
+        lines.append(f"a spot machine is taken away every {every} on average (--interrupted-every)")
+    if has_sessions:
+        longest = duration_text(assumed.max_session_s)
+        writes = any(row.sessions and row.checkpoint_interval_s for row in plan.rows)
+        counted = "; its hours count a checkpoint after every interval" if writes else ""
+        lines.append(f"a Colab session lasts {longest} at most (--max-session){counted}")
+    return lines

@@ -2,7 +2,7 @@
 
 from tunekit.records.prediction import Correction, DevicePrediction, PredictedFit
 from tunekit.records.run import Run
-from tunekit.report.table import Basis, Passage
+from tunekit.report.blocks import Basis, Passage
 from tunekit.report.text import interval_text
 from tunekit.units import bytes_text
 

@@ -3,7 +3,7 @@
 from jinja2 import Environment, StrictUndefined
 
 from tunekit.plain_text import shown_value
-from tunekit.report.view import RunView
+from tunekit.report.run import RunView
 
 _TEMPLATE = """\
 <div>

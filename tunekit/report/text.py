@@ -1,19 +1,28 @@
 """Records as sentences and phrases, the same in every report. Pure."""
 
+import re
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
 
 from tunekit.plain_text import printable
+from tunekit.records.base import Record, with_texts
 from tunekit.records.config import KNOBS, Precision, TrainConfig
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Host, SandboxKind
 from tunekit.records.interval import Interval
 from tunekit.records.target import Discovery, Target
-from tunekit.records.trial import TrialRecord
+from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.units import bytes_text, count_text, digits_text, rate_text
 
+AnyRecord = TypeVar("AnyRecord", bound=Record)
+
 UNKNOWN = "n/a"
+HIDDEN_NAME = "hidden"
+"""Stands for the name of the machine."""
+_HOMES = (r"/(?:home|Users)/[^/\s'\":,;()\[\]]+", "/root")
+"""Where systems keep them: a run may be shown on another machine than it was made on."""
 _ACCUMULATION = "accumulate_grad_batches"
 _LABELS = {_ACCUMULATION: "accumulate"}
 """Shorter names of knobs, for tables."""
@@ -156,30 +165,19 @@ def outcome_text(record: TrialRecord) -> str:
     return printable(f"{record.failure.kind}: {record.failure.message}")
 
 
+def role_text(record: TrialRecord) -> str:
+    """Return what a trial was for, such as "confirm 2 (baseline)"."""
+    role = record.role.value if record.round is None else f"{record.role.value} {record.round + 1}"
+    is_own = record.is_baseline_config and record.role is not TrialRole.BASELINE
+    return f"{role} (baseline)" if is_own else role
+
+
 def host_text(host: Host) -> str:
     """Return the machine in one line."""
     gpus = ", ".join(f"{gpu.name} {bytes_text(gpu.memory_bytes)}" for gpu in host.accelerators) or "no GPU"
     cpus = ("" if host.cpus == host.cpus_total else f"{host.cpus} of ") + count_text(host.cpus_total, "CPU")
     memory = f"{bytes_text(host.ram_limit_bytes)} RAM, {bytes_text(host.shm_bytes)} /dev/shm"
     return printable(f"{gpus}, {cpus}, {memory}")
-
-
-@dataclass(frozen=True)
-class Note:
-    """One line below a report's tables."""
-
-    severity: Severity
-    text: str
-
-    @property
-    def line(self) -> str:
-        """The text after the word for its severity."""
-        return f"{SEVERITY_WORDS[self.severity]}: {self.text}"
-
-
-def note_of(finding: Finding) -> Note:
-    """Return a finding as a note."""
-    return Note(finding.severity, finding_text(finding))
 
 
 def finding_text(finding: Finding) -> str:
@@ -202,3 +200,22 @@ def sandbox_text(kind: SandboxKind) -> str:
 def quoted(word: str) -> str:
     """Return a word for a shell, which still knows `~` for the home folder."""
     return f"~/{shlex.quote(word[2:])}" if word.startswith("~/") and len(word) > 2 else shlex.quote(word)
+
+
+def shortener(home: Path) -> Callable[[str], str]:
+    """Return what writes `~` for a home folder in a text.
+
+    Args:
+        home: of the user who writes the report.
+    """
+    own = (re.escape(str(home)),) if len(home.parts) > 1 else ()
+    places = re.compile(rf"(?:(?<![\w/.~-])|(?<=://))(?:{'|'.join((*own, *_HOMES))})(?=[/\s'\":,;()\[\]]|$)")
+    return lambda text: places.sub("~", text)
+
+
+def without_places(record: AnyRecord, home: Path) -> AnyRecord:
+    """Return a record as it is shown to others: without home folders and the name of the machine."""
+    host = getattr(record, "host", None)
+    if isinstance(host, Host):
+        record = record.changed(host=host.changed(hostname=HIDDEN_NAME))
+    return with_texts(record, shortener(home))

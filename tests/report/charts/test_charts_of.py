@@ -14,17 +14,17 @@ from build_records import (
 )
 from hypothesis import given, settings
 
+from tunekit.recommend.recommendation import answer_of
 from tunekit.records.run import Run
-from tunekit.report.answer import best_recommendation
-from tunekit.report.charts.chart import Chart, HeatMap, chart_table
-from tunekit.report.charts.charts import charts_of
-from tunekit.report.charts.shown_trials import MOST_FAILED, MOST_MEASURED
+from tunekit.report.blocks import Chart, HeatMap
+from tunekit.report.charts.charts import chart_table, charts_of
+from tunekit.report.charts.trials import MOST_FAILED, MOST_MEASURED
 
 fast = config(batch_size=256, num_workers=4)
 
 
 def of(whole: Run) -> tuple[Chart | HeatMap, ...]:
-    return charts_of(whole, best_recommendation(whole))
+    return charts_of(whole, answer_of(whole.recommendations))
 
 
 def test_charts_come_in_the_order_of_the_report():

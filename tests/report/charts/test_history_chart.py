@@ -4,8 +4,8 @@ import pytest
 from build_records import baseline_record, config, confirm_records, run, trial_lists, trial_record, unhurried
 from hypothesis import given
 
+from tunekit.report.blocks import Basis
 from tunekit.report.charts.history import best_so_far, history_chart
-from tunekit.report.table import Basis
 
 
 def test_trials_are_in_order_by_what_they_were_run_for():

@@ -5,9 +5,9 @@ from build_records import config, interval, recommendation, run
 
 from tunekit.records.interval import Interval
 from tunekit.records.model_summary import KnobWorth, ModelSummary
-from tunekit.report.charts.chart import has_figures
-from tunekit.report.charts.knobs import knobs_chart
-from tunekit.report.table import Basis
+from tunekit.report.blocks import Basis
+from tunekit.report.charts.charts import has_figures
+from tunekit.report.charts.gains import knobs_chart
 
 WORTHS = (
     KnobWorth(knob="num_workers", before=2, after=4, factor=interval(1.2, 0.05)),

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from tunekit.memory.ram import buffer_bytes
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import Run
-from tunekit.report.charts.chart import HeatCell, HeatMap, has_figures
+from tunekit.report.blocks import Basis, HeatCell, HeatMap
+from tunekit.report.charts.charts import has_figures
 from tunekit.report.charts.loader_ram import loader_ram_map
-from tunekit.report.table import Basis
-from tunekit.report.tiers_table import ram_text
+from tunekit.report.tiers import tier_column
 
 
 def finished(tier_config, sample_bytes: int = MIB, **overrides) -> Run:
@@ -96,7 +96,7 @@ def test_no_more_prefetches_than_a_telephone_can_show():
 def test_a_tier_stands_in_the_cell_that_says_what_its_own_row_says(workers, prefetch, batch, sample_bytes):
     knobs = config(batch_size=batch, num_workers=workers, prefetch_factor=prefetch)
     whole = finished(knobs, sample_bytes)
-    assert cell(of(whole), workers, prefetch).text == ram_text(whole.recommendations[0], whole)
+    assert cell(of(whole), workers, prefetch).text == tier_column(whole.recommendations[0], whole).buffer
 
 
 def test_without_a_recommendation_the_baselines_batch_counts():

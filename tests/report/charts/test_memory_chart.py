@@ -25,9 +25,8 @@ from tunekit.records.prediction import (
 )
 from tunekit.records.run import Run
 from tunekit.records.step_trace import Purpose
-from tunekit.report.charts.chart import Chart
+from tunekit.report.blocks import Basis, Chart
 from tunekit.report.charts.memory import memory_charts
-from tunekit.report.table import Basis
 
 fast = config(batch_size=256, num_workers=4)
 MODEL = ModelBytes(

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunekit.records.trial import TrialRecord
-from tunekit.report.charts.shown_trials import evenly, shown_trials
+from tunekit.report.charts.trials import evenly, shown_trials
 
 
 def trials(measured: int, failed: int = 0) -> list[TrialRecord]:

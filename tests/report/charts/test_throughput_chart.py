@@ -17,9 +17,8 @@ from tunekit.records.model_summary import Limit, ModelSummary, PredictedLimits
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import Run
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
-from tunekit.report.charts.chart import Chart, Series
+from tunekit.report.blocks import Basis, Chart, Series
 from tunekit.report.charts.throughput import throughput_chart
-from tunekit.report.table import Basis
 
 fast = config(batch_size=256, num_workers=4)
 FLOORS = LoopFloors(loader_step_s=0.16, loader_batches=9, compute_step_s=0.2, compute_batches=9)

@@ -4,8 +4,8 @@ import pytest
 from build_records import baseline_record, config, confirm_records, recommendation, run, trial_record
 
 from tunekit.records.attribution import DeviceParts, StepParts
-from tunekit.report.charts.chart import Chart
-from tunekit.report.charts.time_breakdown import time_breakdown_chart
+from tunekit.report.blocks import Chart
+from tunekit.report.charts.gains import time_breakdown_chart
 
 fast = config(batch_size=256)
 PARTS = StepParts(data_wait_s=6.4, compute_s=12.8, optimizer_s=4.8, other_s=1.6)

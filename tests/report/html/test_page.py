@@ -12,16 +12,16 @@ from build_records import run
 from build_reports import HOSTILE, full_plan, full_run, hostile_run
 
 from tunekit.records.run import Run
-from tunekit.report.charts.chart import chart_table
+from tunekit.report.charts.charts import chart_table
 from tunekit.report.html.embedded import escaped_json, plotly_script, plotly_styles, script_json
 from tunekit.report.html.page import page
-from tunekit.report.view import view
+from tunekit.report.run import on_page, view
 
 RAW = b'{"raw": "\xc3\xa9"}'
 
 
 def html_of(of: Run, plan=None, raw: bytes = RAW) -> str:
-    return page(view(of, plan=plan), raw)
+    return page(on_page(view(of, plan=plan)), raw)
 
 
 class Parsed(HTMLParser):
@@ -165,8 +165,9 @@ def test_every_sentence_and_every_trial_of_the_view_is_there(full: Parsed):
     ]
     told += [one.heading for one in shown.findings] + [note.line for note in shown.notes]
     told += [row.reason for row in shown.trials.rows]
-    assert shown.plan is not None
-    told += [*shown.plan.answers, shown.plan.basis, *shown.plan.assumptions, *shown.plan.sources]
+    assert shown.plan
+    told += [text for block in shown.plan for text in getattr(block, "lines", ())]
+    told += [block.text for block in shown.plan if hasattr(block, "text")]
     assert [line for line in told if line and " ".join(line.split()) not in words] == []
 
 

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, Route, ViewportSize, sync_playwri
 from tunekit.records.codec import to_json
 from tunekit.records.run import Run
 from tunekit.report.html.page import page
-from tunekit.report.view import RunView, view
+from tunekit.report.run import RunView, on_page, view
 
 AXE = Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js"
 NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -70,7 +70,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def saved(folders: pytest.TempPathFactory, run: Run) -> Path:
     file = folders.mktemp("page") / "report.html"
-    file.write_text(page(view(run, plan=full_plan()), to_json(run).encode()), encoding="utf-8")
+    file.write_text(page(on_page(view(run, plan=full_plan())), to_json(run).encode()), encoding="utf-8")
     return file
 
 
@@ -276,7 +276,7 @@ def test_run_json_comes_back_byte_for_byte(tab: Page):
 
 def test_a_command_is_selected_where_the_clipboard_is_denied(tab: Page, shown: RunView):
     tab.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(new Error('denied')); }")
-    button = tab.locator('button[data-copies="reproduce"]')
+    button = tab.locator("button[data-copies]").last
     button.click()
     tab.wait_for_function("(button) => button.textContent !== 'Copy'", arg=button.element_handle())
     assert tab.evaluate("getSelection().toString()").strip() == shown.reproduce

@@ -2,8 +2,8 @@
 
 from build_records import config, run, trial_record
 
-from tunekit.report.html.trial_order import sort_ranks
-from tunekit.report.trials_table import trials_table
+from tunekit.report.html.page import sort_ranks
+from tunekit.report.trials import trials_table
 
 
 def ranks(column: str, *records) -> list[int | None]:

@@ -2,16 +2,15 @@
 
 from collections.abc import Sequence
 
-from tunekit.memory.base import BaseRam, base_ram
+from tunekit.memory.base import base_ram
 from tunekit.memory.ram import RamVerdict
 from tunekit.memory.ram_grid import GridCell, ram_grid
 from tunekit.recommend.ram_buffer import baseline_sample, tier_sample
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
-from tunekit.report.charts.chart import HeatCell, HeatMap
-from tunekit.report.charts.marked import BASELINE, Marked, marked_configs
+from tunekit.report.blocks import Basis, HeatCell, HeatMap
+from tunekit.report.charts.trials import BASELINE, Marked, marked_configs
 from tunekit.report.loop_memory import base_note, queue_is_needless, reason_lines
-from tunekit.report.table import Basis
 from tunekit.units import bytes_text
 
 _MOST_DEPTHS = 5
@@ -25,7 +24,10 @@ def loader_ram_map(run: Run, best: Recommendation | None) -> HeatMap:
     cells, told = _cells(run, best, marked)
     at = {(cell.num_workers, cell.prefetch_factor): cell for cell in cells}
     workers = sorted({cell.num_workers for cell in cells})
-    depths = _depths(cells, marked)
+    depths = sorted({cell.prefetch_factor or 0 for cell in cells})
+    named = {one.config.prefetch_factor for one in marked}
+    while len(depths) > _MOST_DEPTHS and not named.issuperset(depths):
+        depths.remove(next(depth for depth in reversed(depths) if depth not in named))
     return HeatMap(
         id="loader_ram",
         title="RAM buffer by workers and prefetch (predicted)",
@@ -37,15 +39,6 @@ def loader_ram_map(run: Run, best: Recommendation | None) -> HeatMap:
         cells=tuple(tuple(_cell(at[count, depth], marked) for depth in depths) for count in workers),
         basis=Basis.PREDICTED,
     )
-
-
-def _depths(cells: Sequence[GridCell], marked: Sequence[Marked]) -> list[int]:
-    """Return the prefetch factors that there is room for; those of known configs stay."""
-    depths = sorted({cell.prefetch_factor or 0 for cell in cells})
-    named = {one.config.prefetch_factor for one in marked}
-    while len(depths) > _MOST_DEPTHS and not named.issuperset(depths):
-        depths.remove(next(depth for depth in reversed(depths) if depth not in named))
-    return depths
 
 
 def _cells(
@@ -71,13 +64,7 @@ def _cells(
         batch_shared_bytes=None if shared is None else config.batch_bytes(shared),
         others=[(one.config.num_workers, one.config.prefetch_factor) for one in marked],
     )
-    return cells, _told(run, best, base, config.batch_size, cells)
-
-
-def _told(
-    run: Run, best: Recommendation | None, base: BaseRam, batch_size: int, cells: tuple[GridCell, ...]
-) -> str:
-    host, whose = run.rank_host, f"{best.tier.value}'s" if best is not None else "the baseline's"
+    whose = f"{best.tier.value}'s" if best is not None else "the baseline's"
     limits = f"{bytes_text(host.ram_limit_bytes)} RAM, {bytes_text(host.shm_free_bytes)} /dev/shm free"
     each = " of each rank" if run.world_size > 1 else ""
     without = [
@@ -87,19 +74,19 @@ def _told(
         for name in one.names
     ]
     told = [
-        f"With {whose} batches of {batch_size:,} samples, against {limits}{each}",
+        f"With {whose} batches of {config.batch_size:,} samples, against {limits}{each}",
         base_note(base),
         "* marks the workers and prefetch of a config, whatever its own batch size",
         *reason_lines(cells),
+        *([f"without workers, so without a buffer: {', '.join(without)}"] if without else ()),
     ]
-    if without:
-        told.append(f"without workers, so without a buffer: {', '.join(without)}")
-    return f"{'. '.join(one[0].upper() + one[1:] for one in told)}."
+    return cells, f"{'. '.join(one[0].upper() + one[1:] for one in told)}."
 
 
 def _cell(cell: GridCell, marked: Sequence[Marked]) -> HeatCell:
     loader = (cell.num_workers, cell.prefetch_factor)
     buffer = bytes_text(cell.buffer_bytes)
+    same = [one for one in marked if (one.config.num_workers, one.config.prefetch_factor) == loader]
     return HeatCell(
         value=_VALUES[cell.verdict],
         text=f"{buffer} {cell.verdict}",
@@ -108,10 +95,5 @@ def _cell(cell: GridCell, marked: Sequence[Marked]) -> HeatCell:
             f"processes {bytes_text(cell.ram_bytes)} (predicted): {cell.verdict}"
             f"{f', {cell.why}' if cell.why else ''}"
         ),
-        marks=tuple(
-            name
-            for one in marked
-            if (one.config.num_workers, one.config.prefetch_factor) == loader
-            for name in one.names
-        ),
+        marks=tuple(name for one in same for name in one.names),
     )

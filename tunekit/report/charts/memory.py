@@ -1,26 +1,25 @@
 """What the baseline and the tiers take of the GPU's memory, or of the machine's without one. Pure."""
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tunekit.memory.ram import OOM_SHARE
-from tunekit.memory.vram_budget import VramBudget, vram_budget
+from tunekit.memory.vram_budget import vram_budget
 from tunekit.recommend.largest import peak_reserved_bytes
 from tunekit.recommend.ram_buffer import baseline_sample, ram_buffer
 from tunekit.recommend.tiers import POLICIES, base_ram_bytes
 from tunekit.records.prediction import PeakShown, PredictedFit
 from tunekit.records.run import Run
 from tunekit.records.step_trace import Purpose
-from tunekit.records.trial import TrialRecord
-from tunekit.report.charts.chart import Chart, LimitLine, Point, Series, has_figures
-from tunekit.report.charts.marked import Marked, marked_configs
-from tunekit.report.table import Basis
+from tunekit.report.blocks import Basis, Chart, LimitLine, Point, Series
+from tunekit.report.charts.trials import Marked, marked_configs
 from tunekit.units import GIB, bytes_text
 
 _MODEL, _GRADIENTS, _OPTIMIZER, _BATCH = "parameters, buffers", "gradients", "optimizer state", "batch"
 _ACTIVATIONS, _CACHED, _WHOLE = "activations, workspace", "cached or held", "reserved, not told apart"
-_PARTS = (_MODEL, _OPTIMIZER, _GRADIENTS, _BATCH, _ACTIVATIONS, _CACHED, _WHOLE)
+_ON_DEVICE = (_MODEL, _OPTIMIZER, _GRADIENTS, _BATCH, _ACTIVATIONS, _CACHED, _WHOLE)
+_PROCESSES, _BUFFER = "processes", "loader's buffer"
 
 _PART_OF = {
     Purpose.PARAMETERS: _MODEL,
@@ -33,14 +32,15 @@ _PART_OF = {
     Purpose.HELD: _CACHED,
 }
 
+_Part = tuple[str, Basis]
 
-@dataclass(frozen=True)
-class _Bar:
-    """One bar: bytes of each part, measured and predicted."""
+
+class _Bar(NamedTuple):
+    """One bar."""
 
     name: str
-    measured: Mapping[str, int]
-    predicted: Mapping[str, int]
+    parts: Mapping[_Part, int]
+    """Bytes."""
     total_bytes: int
     capacity_bytes: int | None
     basis: Basis
@@ -58,143 +58,122 @@ class _Bar:
 
 def memory_charts(run: Run) -> tuple[Chart, ...]:
     """Return the GPU's memory where any is known, and the machine's where none of a GPU was measured."""
-    on_device = device_memory_chart(run)
-    is_measured = any(one.points for one in on_device.series if one.basis is Basis.MEASURED)
-    shown = (on_device,) if is_measured else (on_device, host_memory_chart(run))
-    return tuple(one for one in shown if has_figures(one))
-
-
-def device_memory_chart(run: Run) -> Chart:
-    """Return reserved device memory at the peak by what takes it, against the GPU's memory."""
     bars = [bar for one in marked_configs(run) if (bar := _measured_bar(one)) is not None]
+    is_measured = bool(bars)
     fits = run.prediction.fits if run.prediction else ()
     bars += [_predicted_bar(fit, fit.peak) for fit in fits if fit.peak is not None]
     capacities = dict.fromkeys(bar.capacity_bytes for bar in bars if bar.capacity_bytes)
     tiers = ", ".join(f"{tier.value} {policy.vram_share:.0%}" for tier, policy in POLICIES.items())
-    return Chart(
-        id="device_memory",
-        title="Device memory at the peak",
-        summary=f"Reserved: {_totals_told(bars)}. Tiers may reserve of it: {tiers}.",
-        x_title="config",
-        y_title="GiB",
-        series=(*_stacked(bars, _PARTS), *_totals(bars)),
-        is_horizontal=True,
-        is_stacked=True,
-        limits=tuple(LimitLine(one / GIB, f"{bytes_text(one)} of the GPU") for one in capacities),
+    on_device = _chart(
+        "device_memory",
+        "Device memory at the peak",
+        f"Reserved: {_totals_text(bars)}. Tiers may reserve of it: {tiers}.",
+        bars,
+        [LimitLine(one / GIB, f"{bytes_text(one)} of the GPU") for one in capacities],
     )
+    shown = (on_device,) if is_measured else (on_device, _host_chart(run))
+    return tuple(one for one in shown if one.series)
 
 
-def host_memory_chart(run: Run) -> Chart:
+def _host_chart(run: Run) -> Chart:
     """Return the processes of one rank and their loader's buffer, against the RAM that it may use."""
     limit_bytes = run.rank_host.ram_limit_bytes
-    bars = [bar for one in marked_configs(run) if (bar := _host_bar(one, run)) is not None]
+    bars = [_host_bar(one, run) for one in marked_configs(run) if one.measurements]
     each = " per rank" if run.world_size > 1 else ""
-    return Chart(
-        id="host_memory",
-        title=f"RAM{each}",
-        summary=(
-            f"Processes (measured) with the loader's buffer (predicted): {_totals_told(bars)}. "
-            f"Above {OOM_SHARE:.0%} of the limit a config counts as out of memory."
-        ),
-        x_title="config",
-        y_title="GiB",
-        series=(*_stacked(bars, ("processes", "loader's buffer")), *_totals(bars)),
-        is_horizontal=True,
-        is_stacked=True,
-        limits=(LimitLine(limit_bytes / GIB, f"{bytes_text(limit_bytes)} RAM limit{each}"),),
+    return _chart(
+        "host_memory",
+        f"RAM{each}",
+        f"Processes (measured) with the loader's buffer (predicted): {_totals_text(bars)}. "
+        f"Above {OOM_SHARE:.0%} of the limit a config counts as out of memory.",
+        bars,
+        [LimitLine(limit_bytes / GIB, f"{bytes_text(limit_bytes)} RAM limit{each}")],
     )
 
 
 def _measured_bar(marked: Marked) -> _Bar | None:
     """Return the largest peak of a config's fresh processes; split where the process that made it tells."""
-    peaks = [(_peak(record), record) for record in marked.records]
+    peaks = [
+        (peak_reserved_bytes(record.measurement) or 0, record)
+        for record in marked.records
+        if record.measurement
+    ]
     peak, record = max(peaks, key=lambda one: one[0], default=(0, None))
     if not peak or record is None or record.measurement is None:
         return None
     budget = vram_budget(record.measurement, record.telemetry)
-    measured: dict[str, int] = {_WHOLE: peak}
-    predicted: dict[str, int] = {}
+    parts = {(_WHOLE, Basis.MEASURED): peak}
     if budget is not None and budget.peak_reserved_bytes == peak:
-        measured, predicted = _split(budget)
+        of_gradients = Basis.PREDICTED if budget.shows_predicted_gradients else Basis.MEASURED
+        parts = {
+            (_MODEL, Basis.MEASURED): budget.parameters_bytes + budget.buffers_bytes,
+            (_OPTIMIZER, Basis.MEASURED): budget.optimizer_bytes,
+            (_GRADIENTS, of_gradients): budget.gradients_bytes,
+            (_BATCH, Basis.MEASURED): budget.batch_bytes,
+            (_ACTIVATIONS, Basis.MEASURED): budget.activations_bytes,
+            (_CACHED, Basis.MEASURED): budget.fragmentation_bytes,
+        }
     capacity = record.measurement.loop.device.memory_bytes
-    return _Bar(marked.name, measured, predicted, peak, capacity, Basis.MEASURED)
-
-
-def _peak(record: TrialRecord) -> int:
-    return (peak_reserved_bytes(record.measurement) if record.measurement else None) or 0
-
-
-def _split(budget: VramBudget) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the parts of a peak that were measured, and those that were predicted."""
-    measured = {
-        _MODEL: budget.parameters_bytes + budget.buffers_bytes,
-        _OPTIMIZER: budget.optimizer_bytes,
-        _GRADIENTS: budget.gradients_bytes,
-        _BATCH: budget.batch_bytes,
-        _ACTIVATIONS: budget.activations_bytes,
-        _CACHED: budget.fragmentation_bytes,
-    }
-    predicted = {_GRADIENTS: measured.pop(_GRADIENTS)} if budget.shows_predicted_gradients else {}
-    return measured, predicted
+    return _Bar(marked.name, parts, peak, capacity, Basis.MEASURED)
 
 
 def _predicted_bar(fit: PredictedFit, peak: PeakShown) -> _Bar:
-    parts: dict[str, int] = defaultdict(int)
+    parts: Counter[_Part] = Counter()
     for purpose, size in peak.by_purpose.items():
-        parts[_PART_OF[purpose]] += size
-    known = sum(parts.values())
-    parts[_CACHED if known else _WHOLE] += max(0, peak.reserved_bytes - known)
+        parts[_PART_OF[purpose], Basis.PREDICTED] += size
+    known = parts.total()
+    parts[_CACHED if known else _WHOLE, Basis.PREDICTED] += max(0, peak.reserved_bytes - known)
     name = f"{fit.profile_id} {fit.precision.value}, batch {peak.batch_size:,}"
-    return _Bar(name, {}, parts, peak.reserved_bytes, fit.capacity_bytes, Basis.PREDICTED)
+    return _Bar(name, parts, peak.reserved_bytes, fit.capacity_bytes, Basis.PREDICTED)
 
 
-def _host_bar(marked: Marked, run: Run) -> _Bar | None:
-    if not marked.measurements:
-        return None
+def _host_bar(marked: Marked, run: Run) -> _Bar:
     tier = marked.recommendation
     base_bytes = max(base_ram_bytes(one) for one in marked.measurements)
     if tier is not None:
         base_bytes, buffered = tier.base_ram_bytes, tier.buffer_bytes
     else:
         buffered = ram_buffer(marked.config, baseline_sample(run), base_bytes, run.rank_host).size_bytes
-    parts = {"loader's buffer": buffered} if buffered else {}
-    total = base_bytes + buffered
-    limit = run.rank_host.ram_limit_bytes
-    basis = Basis.PREDICTED if buffered else Basis.MEASURED
-    return _Bar(marked.name, {"processes": base_bytes}, parts, total, limit, basis)
+    return _Bar(
+        marked.name,
+        {(_PROCESSES, Basis.MEASURED): base_bytes, (_BUFFER, Basis.PREDICTED): buffered},
+        base_bytes + buffered,
+        run.rank_host.ram_limit_bytes,
+        Basis.PREDICTED if buffered else Basis.MEASURED,
+    )
 
 
-def _stacked(bars: Sequence[_Bar], names: Sequence[str]) -> list[Series]:
-    """Return a series for each part and basis, in the order in which they add up."""
-    series = []
-    for name in names:
-        for basis in Basis:
-            sizes = [(bar.name, _parts(bar, basis).get(name, 0)) for bar in bars]
-            points = tuple(Point(x=bar, y=size / GIB, text=bytes_text(size)) for bar, size in sizes if size)
-            series.append(Series(name, basis, points, "bars"))
-    return [one for one in series if one.points]
-
-
-def _parts(bar: _Bar, basis: Basis) -> Mapping[str, int]:
-    return bar.measured if basis is Basis.MEASURED else bar.predicted
-
-
-def _totals(bars: Sequence[_Bar]) -> list[Series]:
+def _chart(name: str, title: str, summary: str, bars: Sequence[_Bar], limits: Sequence[LimitLine]) -> Chart:
+    """Return bars of parts that add up, with their totals."""
+    parts = [(part, basis) for part in (*_ON_DEVICE, _PROCESSES, _BUFFER) for basis in Basis]
     series = [
         Series(
-            "total",
+            part,
             basis,
             tuple(
-                Point(x=bar.name, y=bar.total_bytes / GIB, text=bar.text)
+                Point(x=bar.name, y=size / GIB, text=bytes_text(size))
                 for bar in bars
-                if bar.basis is basis
+                if (size := bar.parts.get((part, basis), 0))
             ),
-            "totals",
+            "bars",
         )
-        for basis in Basis
+        for part, basis in parts
     ]
-    return [one for one in series if one.points]
+    for basis in Basis:
+        own = [bar for bar in bars if bar.basis is basis]
+        totals = tuple(Point(x=bar.name, y=bar.total_bytes / GIB, text=bar.text) for bar in own)
+        series.append(Series("total", basis, totals, "totals"))
+    return Chart(
+        id=name,
+        title=title,
+        summary=summary,
+        x_title="config",
+        y_title="GiB",
+        series=tuple(one for one in series if one.points),
+        is_horizontal=True,
+        is_stacked=True,
+        limits=tuple(limits),
+    )
 
 
-def _totals_told(bars: Sequence[_Bar]) -> str:
+def _totals_text(bars: Sequence[_Bar]) -> str:
     return "; ".join(f"{bar.name}: {bar.text}, {bar.basis.value}" for bar in bars)

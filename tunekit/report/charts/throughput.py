@@ -9,13 +9,19 @@ from tunekit.records.config import TrainConfig
 from tunekit.records.measurement import Measurement
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
-from tunekit.report.charts.chart import Chart, Point, Series
-from tunekit.report.charts.marked import Marked, marked_configs
-from tunekit.report.charts.shown_trials import shown_trials
-from tunekit.report.charts.texts import failure_text, is_refused, rate_point, trial_note
-from tunekit.report.table import Basis
+from tunekit.report.blocks import Basis, Chart, Point, Series
+from tunekit.report.charts.trials import (
+    Marked,
+    failure_series,
+    is_refused,
+    marked_configs,
+    rate_point,
+    samples_point,
+    shown_trials,
+    trial_note,
+)
 from tunekit.report.text import config_text, interval_text
-from tunekit.units import count_text, rate_text
+from tunekit.units import count_text
 
 _FAR = 4.0
 """A ceiling so many times above every rate binds nothing, and would press all else to the floor."""
@@ -26,21 +32,14 @@ def throughput_chart(run: Run) -> Chart:
     shown, marked = shown_trials(run.trials), marked_configs(run)
     rates = [one.rate_samples_per_s or 0.0 for one in run.trials]
     top = _FAR * max((rate for rate in rates if math.isfinite(rate)), default=0.0)
-    ceilings = [*_training_alone(run), *_loader_alone(run), *_loader_limits(run, marked)]
-    drawn, far = _up_to(ceilings, top)
+    drawn, far = _up_to([*_training_alone(run), _loader_alone(run), _loader_limits(run, marked)], top)
+    kept = [one for one in shown.measured if not one.is_abandoned]
+    given_up = [one for one in shown.measured if one.is_abandoned]
     series = [
-        Series(
-            "trials",
-            Basis.MEASURED,
-            tuple(_trial_point(one) for one in shown.measured if not one.is_abandoned),
-        ),
-        Series(
-            "abandoned",
-            Basis.MEASURED,
-            tuple(_trial_point(one) for one in shown.measured if one.is_abandoned),
-        ),
+        Series("trials", Basis.MEASURED, tuple(map(_trial_point, kept))),
+        Series("abandoned", Basis.MEASURED, tuple(map(_trial_point, given_up))),
         *drawn,
-        *_failures(shown.failed),
+        *failure_series(shown.failed, lambda one: one.config.batch_size if one.config else None),
         *(_marked_series(one) for one in marked),
     ]
     unknown = sum(one.config is None for one in run.trials)
@@ -75,24 +74,8 @@ def _told(run: Run, marked: Sequence[Marked]) -> str:
 
 
 def _trial_point(record: TrialRecord) -> Point:
-    rate = record.rate_samples_per_s or 0.0
     size = record.config.batch_size if record.config else math.nan
-    return Point(x=size, y=rate, text=f"{rate_text(rate)} samples/s", note=trial_note(record))
-
-
-def _failures(records: Iterable[TrialRecord]) -> list[Series]:
-    """Return crosses where trials have no rate: failed when they ran, or refused by what was predicted."""
-    points: dict[bool, list[Point]] = defaultdict(list)
-    for record in records:
-        if record.config is not None:
-            size = record.config.batch_size
-            points[is_refused(record)].append(
-                Point(x=size, y=0.0, text=failure_text(record), note=trial_note(record))
-            )
-    return [
-        Series("failed", Basis.MEASURED, tuple(points[False]), "failures"),
-        Series("refused", Basis.PREDICTED, tuple(points[True]), "failures"),
-    ]
+    return samples_point(size, record.rate_samples_per_s or 0.0, trial_note(record))
 
 
 def _marked_series(marked: Marked) -> Series:
@@ -118,28 +101,24 @@ def _training_alone(run: Run) -> list[Series]:
         Series(
             f"training alone {mode}",
             Basis.MEASURED,
-            tuple(
-                Point(x=size, y=fmean(rates), text=f"{rate_text(fmean(rates))} samples/s")
-                for size, rates in sorted(by_size.items())
-            ),
+            tuple(samples_point(size, fmean(rates)) for size, rates in sorted(by_size.items())),
             "line",
         )
         for mode, by_size in seen.items()
     ]
 
 
-def _loader_alone(run: Run) -> list[Series]:
+def _loader_alone(run: Run) -> Series:
     points = []
     for config, measurement in _measured(run):
         floors = measurement.details.floors if measurement.details else None
         if floors and floors.loader_step_s:
             rate = measurement.loop.world_size * config.batch_size / floors.loader_step_s
-            text = f"{rate_text(rate)} samples/s"
-            points.append(Point(x=config.batch_size, y=rate, text=text, note=config_text(config)))
-    return [Series("loader alone", Basis.MEASURED, tuple(points))]
+            points.append(samples_point(config.batch_size, rate, config_text(config)))
+    return Series("loader alone", Basis.MEASURED, tuple(points))
 
 
-def _loader_limits(run: Run, marked: Iterable[Marked]) -> list[Series]:
+def _loader_limits(run: Run, marked: Iterable[Marked]) -> Series:
     """Return what the model says that the loader of the baseline and of each tier allows."""
     rates = {
         one.tier.value if one.tier else "baseline": one.loader_samples_per_s
@@ -149,9 +128,8 @@ def _loader_limits(run: Run, marked: Iterable[Marked]) -> list[Series]:
     for one in marked:
         rate = next((rates[name] for name in one.names if rates.get(name) is not None), None)
         if rate is not None:
-            text = f"{rate_text(rate)} samples/s"
-            points.append(Point(x=one.config.batch_size, y=rate, text=text, note=f"of {one.name}"))
-    return [Series("loader ceiling", Basis.PREDICTED, tuple(points))]
+            points.append(samples_point(one.config.batch_size, rate, f"of {one.name}"))
+    return Series("loader ceiling", Basis.PREDICTED, tuple(points))
 
 
 def _measured(run: Run) -> list[tuple[TrainConfig, Measurement]]:

@@ -260,7 +260,8 @@ async function downloadRun() {
   const blob = isUnpacked ? await unpacked("raw-packed").blob() : new Blob([bytesOf("raw-packed")]);
   const link = document.createElement("a");
   link.href = URL.createObjectURL(blob);
-  link.download = isUnpacked ? "run.json" : "run.json.gz";
+  const name = byId("download").dataset.name;
+  link.download = isUnpacked ? name : `${name}.gz`;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 60000);
   tell("download-status", `${link.download} was made`);

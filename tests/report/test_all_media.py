@@ -1,0 +1,161 @@
+"""Every report in every medium: what its blocks say stands on the terminal, in Markdown and on the page."""
+
+import html
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from build_calibrations import calibration
+from build_checkups import checkup, loader_plan, storage_of
+from build_comparisons import compared, searched, slower
+from build_fits import fit, fits_run
+from build_loop_profiles import profiled
+from build_reports import full_plan, full_run
+from read_report import drawn
+
+from tunekit.records.base import with_texts
+from tunekit.records.run import Run
+from tunekit.report.blocks import WIDE, Chart, FoundBlock, HeatMap, Note, Report, Section, TrialTable
+from tunekit.report.comparison import comparison_report
+from tunekit.report.doctor import calibration_blocks, doctor_report
+from tunekit.report.fits import fits_report
+from tunekit.report.html.page import page
+from tunekit.report.loop_profile import profile_report
+from tunekit.report.markdown import MOST_LINES, markdown
+from tunekit.report.plan import plan_report
+from tunekit.report.run import in_comment, on_terminal, view
+from tunekit.search.folder import load_run
+
+EXAMPLE = Path(__file__).parents[2] / "reports" / "example-images"
+RECORDS: dict[str, tuple[Callable[[], Any], Callable[[Any, int], Report]]] = {
+    "doctor": (
+        lambda: checkup(loader=loader_plan(), storage=storage_of()),
+        lambda seen, width: doctor_report(seen, ("numa",)),
+    ),
+    "calibration": (calibration, lambda one, width: Report("x", calibration_blocks(one, "/x.json", width))),
+    "plan": (full_plan, lambda plan, width: plan_report(plan, width, every_row=True)),
+    "fits": (lambda: fits_run((fit("t4", 14.6, (10, 12, 14)),)), fits_report),
+    "profile": (profiled, lambda profile, width: profile_report(profile, "reports/x", width)),
+    "comparison": (lambda: compared(searched(), slower(0.25)), comparison_report),
+    "comparisons": (lambda: compared(searched(), slower(0.25), slower(-0.2)), comparison_report),
+    "run": (full_run, lambda run, width: in_comment(view(run, plan=full_plan()))),
+}
+"""A record of each kind, and its report for a terminal of a width."""
+
+
+def said(report: Report) -> Iterator[str]:
+    """Every text of a report's blocks that every medium shows."""
+    for block in report.blocks:
+        match block:
+            case Section() | Chart() | HeatMap() | TrialTable():
+                continue
+            case FoundBlock():
+                yield from (block.heading, *block.details)
+            case Note():
+                yield block.line
+            case _:
+                yield getattr(block, "text", "")
+                yield from getattr(block, "lines", ())
+                for row in getattr(block, "rows", ()):
+                    yield from row
+
+
+def of_markdown(text: str) -> str:
+    plain = re.sub(r"&#8203;|</?(?:span|sub|br)>|\*\*", " ", text)
+    return re.sub(r"\\([!-/:-@\[-`{-~])", r"\1", plain)
+
+
+def of_page(text: str) -> str:
+    """What a page says, without the size of its raw data."""
+    body = re.sub(
+        r"<(script|style|svg|head)\b.*?</\1>", " ", text.partition('<section id="raw"')[0], flags=re.DOTALL
+    )
+    return html.unescape(re.sub(r"<[^>]+>", " ", body))
+
+
+def outside_code(text: str) -> str:
+    return re.sub(r"(?s)```.*?```", "", text)
+
+
+def letters(text: str) -> str:
+    return re.sub(r"\s+", "", text)
+
+
+@pytest.fixture(params=RECORDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def report_at(kind: str, width: int = WIDE, change: Callable[[str], str] | None = None) -> Report:
+    record, report_of = RECORDS[kind]
+    return report_of(with_texts(record(), change) if change else record(), width)
+
+
+@pytest.mark.parametrize("medium", ["terminal", "markdown", "page"])
+def test_what_a_report_says_stands_in_every_medium(kind: str, medium: str):
+    report = report_at(kind)
+    texts = {
+        "terminal": lambda: drawn(report.blocks, 10_000),
+        "markdown": lambda: of_markdown(markdown(report)),
+        "page": lambda: of_page(page(report)),
+    }
+    text = letters(texts[medium]())
+    assert [one for one in said(report) if letters(one) not in text] == []
+
+
+def test_a_page_without_charts_is_small(kind: str):
+    assert len(page(report_at(kind), b"{}")) < 100_000
+
+
+@pytest.mark.parametrize("width", [80, 100, 120, 200])
+def test_no_line_is_wider_than_the_terminal_nor_ends_in_spaces(kind: str, width: int):
+    for line in drawn(report_at(kind, width).blocks, width).splitlines():
+        assert line == line.rstrip()
+        assert len(line) <= width or kind == "run"
+
+
+@pytest.mark.parametrize("kind", RECORDS.keys() - {"calibration"})
+def test_texts_of_anybody_are_text(kind: str):
+    hostile = report_at(kind, change=lambda text: f"{text[:3]}[red]<b>\x1b[2J@me\n{text[3:]}")
+    terminal, page_text, comment = drawn(hostile.blocks, 200), page(hostile), outside_code(markdown(hostile))
+    assert r"[red]<b>\x1b[2J@me\n" in terminal and "\x1b" not in terminal
+    assert "&lt;b&gt;" in page_text and "<b>" not in page_text and "\x1b" not in page_text
+    assert r"\[red\]\<b>" in comment and "@me" not in comment and "\x1b" not in comment
+
+
+# --- the example that is committed -----------------------------------------------------------
+
+
+def figures(text: str) -> set[str]:
+    """Every number of a text, with what stands right before and after it."""
+    return set(re.findall(r"[^\s;,()]*\d[^\s;()]*", text))
+
+
+@pytest.fixture(scope="module")
+def example() -> Run:
+    return load_run(EXAMPLE)
+
+
+def test_the_examples_page_has_every_figure_that_it_had(example: Run):
+    from tunekit.cli.report_files import html_text, shown_run
+
+    public, shown = shown_run(example, Path("reports/example-images"))
+    before, after = (EXAMPLE / "report.html").read_text(), html_text(public, shown)
+    assert figures(of_page(before)) - figures(of_page(after)) == set()
+
+
+def test_the_examples_markdown_has_every_figure_that_it_had(example: Run):
+    from tunekit.cli.report_files import markdown_text, shown_run
+
+    text = markdown_text(*shown_run(example, Path("reports/example-images")))
+    assert figures(of_markdown((EXAMPLE / "report.md").read_text())) - figures(of_markdown(text)) == set()
+    assert len(text.splitlines()) <= MOST_LINES
+
+
+def test_the_example_on_a_terminal_reads_as_before(example: Run):
+    text = drawn(
+        on_terminal(view(example, "reports/example-images"), EXAMPLE.relative_to(EXAMPLE.parents[1])), 80
+    )
+    assert text == (Path(__file__).parent / "example-images.txt").read_text()

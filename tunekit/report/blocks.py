@@ -1,0 +1,383 @@
+"""What reports are made of: blocks that say what is shown; terminal, Markdown and page draw each."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, Literal, TypeVar
+
+from tunekit.plain_text import printable
+from tunekit.records.finding import WORST_FIRST, Finding, Severity
+from tunekit.report.text import SEVERITY_WORDS, UNKNOWN, factor_text, finding_text
+
+Item = TypeVar("Item")
+
+PREDICTED = "(predicted)"
+"""What the label of a predicted row ends in."""
+WIDE = 160
+"""Letters in a row of a table that can be scrolled: on the page, and in Markdown."""
+_GAP = 2
+"""Blanks between the columns of a table on a terminal."""
+
+
+class Basis(StrEnum):
+    """Where a shown figure comes from."""
+
+    MEASURED = "measured"
+    PREDICTED = "predicted"
+
+
+@dataclass(frozen=True)
+class Lead:
+    """A sentence of the answer."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """A sentence below the answer."""
+
+    text: str
+    is_quiet: bool = False
+    """Whether it is how something came about, and not what came of it."""
+    is_apart: bool = False
+    """Whether it doesn't belong to the block above."""
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What to change, "knob: before -> after"."""
+
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Sentences with a label each."""
+
+    rows: tuple[tuple[str, str], ...]
+    gap: int = 2
+    """Blanks after the longest label on a terminal."""
+
+
+@dataclass(frozen=True)
+class Passage:
+    """Sentences under a heading; without one they belong to the block above."""
+
+    title: str
+    lines: tuple[str, ...]
+    basis: Basis | None = None
+    """Of its figures, but for those named measured in their line; None where they are neither."""
+    is_list: bool = False
+    """Whether its lines stand further in."""
+    is_quiet: bool = False
+    is_apart: bool = False
+    """Whether it doesn't belong to the block above though it has no heading."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Texts in rows and columns; numeric columns are drawn to the right."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numeric: tuple[int, ...] = ()
+    basis: Basis | None = None
+    """Of its figures, but for `predicted_rows`; None where they are neither."""
+    predicted_rows: tuple[int, ...] = ()
+    """Rows whose figures are predictions."""
+    changed: tuple[tuple[int, int], ...] = ()
+    """Cells, by row and column, that differ from the baseline's of their row."""
+
+
+@dataclass(frozen=True)
+class FoundBlock:
+    """A finding in lines."""
+
+    severity: Severity
+    heading: str
+    """Severity, code and message."""
+    details: tuple[str, ...]
+    """Evidence, remedy, gain."""
+
+
+@dataclass(frozen=True)
+class Note:
+    """One line below a report's tables."""
+
+    severity: Severity
+    text: str
+
+    @property
+    def line(self) -> str:
+        """The text after the word for its severity."""
+        return f"{SEVERITY_WORDS[self.severity]}: {self.text}"
+
+
+@dataclass(frozen=True)
+class Commands:
+    """Lines to be copied, never broken: commands, or a config."""
+
+    title: str
+    lines: tuple[str, ...]
+    language: str = "sh"
+
+
+@dataclass(frozen=True)
+class Section:
+    """Begins a part of the page, under a heading that its list of contents leads to."""
+
+    id: str
+    title: str
+    short: str
+    """Its name in the list of contents."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One figure of a series."""
+
+    x: float | str
+    """Its place: a number, or the name of a bar."""
+    y: float
+    text: str
+    """The figure with its unit, as every report writes it: "980 samples/s (955 to 1,005)"."""
+    low: float | None = None
+    high: float | None = None
+    """Ends of its 95% range; both None where it has none."""
+    note: str = ""
+    """What else is known of it, such as the config of a trial."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """Figures of one kind."""
+
+    name: str
+    basis: Basis
+    points: tuple[Point, ...]
+    mark: Literal["points", "line", "steps", "bars", "failures", "totals"] = "points"
+    """"failures" are places without a figure: drawn as crosses at their y. "steps" hold until the next point.
+    "totals" are written above the bars that they sum up."""
+    stands_out: bool = False
+    """Whether it is what the chart is about: drawn larger, on top of the others."""
+
+
+@dataclass(frozen=True)
+class LimitLine:
+    """A value that y is held against."""
+
+    value: float
+    text: str
+    """What it is, with its figure."""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Series over one axis."""
+
+    id: str
+    """Of its element in the page, and its name in `run.figures`."""
+    title: str
+    summary: str
+    """What it shows, in a sentence or two: its text alternative."""
+    x_title: str
+    y_title: str
+    series: tuple[Series, ...]
+    x_is_log: bool = False
+    is_horizontal: bool = False
+    """Whether bars lie: x then holds their names and y their lengths."""
+    is_stacked: bool = False
+    limits: tuple[LimitLine, ...] = ()
+    """Drawn across; the largest is in view, however far it is from the figures."""
+
+
+@dataclass(frozen=True)
+class HeatCell:
+    """One cell of a heat map."""
+
+    value: float | None
+    """What colours it, from 0 (best) to 1 (worst); None for an empty cell."""
+    text: str
+    """What stands in it: colour is never the only sign."""
+    note: str = ""
+    marks: tuple[str, ...] = ()
+    """Whose cell it is, below the text."""
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """Figures over two knobs."""
+
+    id: str
+    title: str
+    summary: str
+    x_title: str
+    y_title: str
+    columns: tuple[str, ...]
+    rows: tuple[str, ...]
+    cells: tuple[tuple[HeatCell, ...], ...]
+    """A tuple of columns for each row."""
+    basis: Basis
+
+
+class TrialState(StrEnum):
+    """What came of a trial, in a word."""
+
+    MEASURED = "measured"
+    ABANDONED = "abandoned"
+    """Given up early as surely too slow."""
+    REFUSED = "refused"
+    """Not run, for it would not fit."""
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class TrialRow:
+    """One trial."""
+
+    cells: tuple[str, ...]
+    keys: tuple[float | str | None, ...]
+    """What each cell is sorted by; None sorts last."""
+    state: TrialState
+    reason: str
+    """Why it failed or was refused, with the remedy; empty otherwise."""
+
+
+@dataclass(frozen=True)
+class TrialTable:
+    """Every trial, in the order they ran."""
+
+    columns: tuple[str, ...]
+    numeric: tuple[int, ...]
+    rows: tuple[TrialRow, ...]
+    summary: str
+    """How many came to what."""
+
+
+Block = (
+    Lead
+    | Line
+    | Changes
+    | Facts
+    | Passage
+    | Table
+    | Chart
+    | HeatMap
+    | TrialTable
+    | FoundBlock
+    | Note
+    | Commands
+    | Section
+)
+
+
+@dataclass(frozen=True)
+class Report:
+    """A record in words, and tables and charts of words."""
+
+    title: str
+    blocks: tuple[Block, ...]
+
+
+def has_content(block: Block) -> bool:
+    """Return whether a block says anything."""
+    match block:
+        case Lead() | Line():
+            return bool(block.text)
+        case Changes() | Passage() | Commands():
+            return bool(block.lines)
+        case Facts() | Table() | TrialTable():
+            return bool(block.rows)
+        case _:
+            return True
+
+
+# --- findings and notes ----------------------------------------------------------------------
+
+
+def found_blocks(findings: Iterable[Finding]) -> tuple[FoundBlock, ...]:
+    """Return findings as blocks, the worst first."""
+    return tuple(map(found_block, sorted(findings, key=lambda one: WORST_FIRST.index(one.severity))))
+
+
+def found_block(finding: Finding) -> FoundBlock:
+    """Return what is the matter, the figures that show it, what to do, what that could bring."""
+    has_gain = finding.gain is not None and finding.gain >= 1.005
+    told = {
+        "seen": finding.evidence,
+        "do": finding.remedy,
+        "gain": f"at most {factor_text(finding.gain)} (predicted)" if has_gain else None,
+    }
+    return FoundBlock(
+        finding.severity,
+        printable(f"{SEVERITY_WORDS[finding.severity]} {finding.code}: {finding.message}"),
+        tuple(printable(f"{label}: {text}") for label, text in told.items() if text),
+    )
+
+
+def note_of(finding: Finding) -> Note:
+    """Return a finding as a note."""
+    return Note(finding.severity, finding_text(finding))
+
+
+# --- tables ----------------------------------------------------------------------------------
+
+
+def changed_cells(rows: Sequence[Sequence[str]]) -> tuple[tuple[int, int], ...]:
+    """Return the cells that differ from the first figure of their row, which is that of the reference."""
+    return tuple(
+        (place, column)
+        for place, row in enumerate(rows)
+        for column in range(2, len(row))
+        if row[column] != row[1]
+    )
+
+
+def predicted_rows(rows: Sequence[Sequence[str]]) -> tuple[int, ...]:
+    """Return the rows whose label says that they are predicted."""
+    return tuple(place for place, row in enumerate(rows) if row[0].endswith(PREDICTED))
+
+
+@dataclass(frozen=True)
+class Column(Generic[Item]):
+    """One figure of every item."""
+
+    title: str
+    cell: Callable[[Item], str]
+    is_numeric: bool = True
+    drop: int = 0
+    """When the table is too wide the highest goes first, together with those of the same number; 0 stays."""
+    is_optional: bool = False
+    """Whether it goes where it has no figure of any item."""
+
+
+def fitted_table(title: str, columns: Sequence[Column[Item]], items: Sequence[Item], width: int) -> Table:
+    """Return the items, a row each, in as many columns as fit.
+
+    Args:
+        title: stands above the table.
+        columns: in the order in which they are shown.
+        items: what the rows are of.
+        width: the terminal's, in letters; columns that stay may still exceed it.
+    """
+    cells = [(column, [column.cell(item) for item in items]) for column in columns]
+    kept = [
+        (column, texts)
+        for column, texts in cells
+        if not column.is_optional or any(text.strip() not in ("", UNKNOWN) for text in texts)
+    ]
+    while _width(kept) > width and (first := max(column.drop for column, _ in kept)):
+        kept = [one for one in kept if one[0].drop != first]
+    return Table(
+        title,
+        tuple(column.title for column, _ in kept),
+        tuple(zip(*(texts for _, texts in kept), strict=True)),
+        tuple(place for place, (column, _) in enumerate(kept) if column.is_numeric),
+    )
+
+
+def _width(kept: Sequence[tuple[Column[Item], Sequence[str]]]) -> int:
+    widths = [max(map(len, (column.title, *texts))) for column, texts in kept]
+    return sum(widths) + _GAP * (len(widths) - 1)

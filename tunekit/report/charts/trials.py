@@ -1,0 +1,189 @@
+"""The trials and configs that charts show, and what stands beside a point of theirs. Pure."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from tunekit.plain_text import printable
+from tunekit.recommend.noise import mean_of_known
+from tunekit.records.config import TrainConfig
+from tunekit.records.interval import Interval
+from tunekit.records.measurement import Measurement
+from tunekit.records.recommendation import Recommendation
+from tunekit.records.run import Run
+from tunekit.records.trial import OutcomeKind, TrialRecord
+from tunekit.report.blocks import Basis, Point, Series
+from tunekit.report.text import config_text, interval_text, is_too_wide, names_text, role_text
+from tunekit.units import rate_text
+
+_One = TypeVar("_One")
+
+BASELINE = "baseline"
+MOST_MEASURED = 400
+MOST_FAILED = 200
+_MOST_LETTERS = 200
+"""Of a failure's reason: the rest stands in the table of trials."""
+
+
+# --- the configs that have a name ------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Marked:
+    """One config and all its names."""
+
+    names: tuple[str, ...]
+    """ "baseline", or the tiers that recommend it."""
+    config: TrainConfig
+    rate: Interval | None
+    """Samples/s of its fresh processes; None where nothing of it was measured."""
+    records: tuple[TrialRecord, ...]
+    """The measured trials that its figures come from."""
+    recommendation: Recommendation | None
+    """The first that recommends it; None for a baseline that no tier recommends."""
+
+    @property
+    def name(self) -> str:
+        """All its names."""
+        return names_text(self.names)
+
+    @property
+    def measurements(self) -> tuple[Measurement, ...]:
+        """Of its trials."""
+        return tuple(one.measurement for one in self.records if one.measurement is not None)
+
+
+def marked_configs(run: Run) -> tuple[Marked, ...]:
+    """Return the baseline and then each tier's config, every config once."""
+    found: list[Marked] = []
+    own = run.baseline_config
+    if own is not None:
+        records = tuple(one.record for one in run.history.evidence(None))
+        rate = mean_of_known([one.rate_samples_per_s or 0.0 for one in records], run.noise_floor)
+        found.append(Marked((BASELINE,), own, rate, records, None))
+    for tier in run.recommendations:
+        place = next((place for place, one in enumerate(found) if one.config == tier.config), None)
+        if place is None:
+            records = tuple(one.record for one in run.history.evidence(tier))
+            rate = tier.rate_samples_per_s
+            found.append(Marked((tier.tier.value,), tier.config, rate, records, tier))
+            continue
+        same = found[place]
+        names = tuple(dict.fromkeys((*same.names, tier.tier.value)))
+        found[place] = replace(same, names=names, recommendation=same.recommendation or tier)
+    return tuple(found)
+
+
+# --- which trials of a long search there is room for -----------------------------------------
+
+
+@dataclass(frozen=True)
+class ShownTrials:
+    """The trials that are drawn, in their order."""
+
+    measured: tuple[TrialRecord, ...]
+    failed: tuple[TrialRecord, ...]
+    """Refused ones among them."""
+    left_out: str
+    """How many are not drawn, as a sentence that follows another; empty if all are."""
+
+
+def shown_trials(
+    records: Sequence[TrialRecord], most_measured: int = MOST_MEASURED, most_failed: int = MOST_FAILED
+) -> ShownTrials:
+    """Return the trials to draw: all if there is room, else evenly over the search, the best among them.
+
+    Args:
+        records: of the run, in their order.
+        most_measured: measured trials that there is room for; at least 2.
+        most_failed: failed ones; at least 2.
+    """
+    measured = [one for one in records if one.measurement is not None]
+    failed = [one for one in records if one.measurement is None]
+    kept, kept_failed = evenly(measured, most_measured), evenly(failed, most_failed)
+    if len(kept) < len(measured):
+        best = max(measured, key=lambda one: one.rate_samples_per_s or 0.0)
+        if all(one is not best for one in kept):
+            nearest = min(range(1, len(kept)), key=lambda place: abs(kept[place].number - best.number))
+            kept[nearest] = best
+    hidden = [
+        f"{len(whole) - len(part):,} of {len(whole):,} {what} trials"
+        for what, whole, part in (("measured", measured, kept), ("failed", failed, kept_failed))
+        if len(part) < len(whole)
+    ]
+    left_out = f" Not drawn, for want of room: {' and '.join(hidden)}." if hidden else ""
+    return ShownTrials(_in_order(kept, measured), tuple(kept_failed), left_out)
+
+
+def evenly(items: Sequence[_One], most: int) -> list[_One]:
+    """Return at most so many items, evenly spread, the first and the last among them."""
+    if len(items) <= most:
+        return list(items)
+    return [items[round(place * (len(items) - 1) / (most - 1))] for place in range(most)]
+
+
+def _in_order(kept: Sequence[TrialRecord], measured: Sequence[TrialRecord]) -> tuple[TrialRecord, ...]:
+    chosen = {id(one) for one in kept}
+    return tuple(one for one in measured if id(one) in chosen)
+
+
+# --- what stands beside a point --------------------------------------------------------------
+
+
+def trial_note(record: TrialRecord) -> str:
+    """Return which trial it was, and its config."""
+    early = ", given up early as too slow" if record.is_abandoned else ""
+    return f"trial {record.number}, {role_text(record)}{early}: {config_text(record.config)}"
+
+
+def failure_text(record: TrialRecord) -> str:
+    """Return why a trial has no figure; "refused" for one that was not run."""
+    assert record.failure is not None
+    kind, message = record.failure.kind, printable(record.failure.message)
+    if len(message) > _MOST_LETTERS:
+        message = f"{message[: _MOST_LETTERS - 3]}..."
+    return f"{'refused' if kind is OutcomeKind.REFUSED else kind.value}: {message}"
+
+
+def failure_series(
+    records: Iterable[TrialRecord], place_of: Callable[[TrialRecord], float | None]
+) -> list[Series]:
+    """Return crosses where trials have no figure: failed when they ran, or refused by what was predicted.
+
+    Args:
+        records: of the trials.
+        place_of: where each stands on the axis; None leaves it out.
+    """
+    points: dict[bool, list[Point]] = {False: [], True: []}
+    for record in records:
+        place = place_of(record)
+        if place is not None:
+            note = trial_note(record)
+            points[is_refused(record)].append(Point(x=place, y=0.0, text=failure_text(record), note=note))
+    return [
+        Series("failed", Basis.MEASURED, tuple(points[False]), "failures"),
+        Series("refused", Basis.PREDICTED, tuple(points[True]), "failures"),
+    ]
+
+
+def samples_point(x: float, rate: float, note: str = "") -> Point:
+    """Return samples/s without a range."""
+    return Point(x=x, y=rate, text=f"{rate_text(rate)} samples/s", note=note)
+
+
+def is_refused(record: TrialRecord) -> bool:
+    """Return whether a trial was not run, for it would not fit."""
+    return record.failure is not None and record.failure.kind is OutcomeKind.REFUSED
+
+
+def rate_point(x: float | str, rate: Interval, note: str = "") -> Point:
+    """Return samples/s with their range; a range that says nothing is not drawn."""
+    has_range = rate.low < rate.high and not is_too_wide(rate)
+    return Point(
+        x=x,
+        y=rate.value,
+        text=interval_text(rate, " samples/s"),
+        low=rate.low if has_range else None,
+        high=rate.high if has_range else None,
+        note=note,
+    )

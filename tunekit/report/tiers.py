@@ -1,0 +1,252 @@
+"""The tiers side by side with the baseline, on one GPU and on several, and what holds their rate. Pure."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from tunekit.recommend.largest import peak_reserved_bytes
+from tunekit.recommend.learning_rate import rule_of
+from tunekit.recommend.noise import mean_of_known
+from tunekit.recommend.planned_training import planned_training
+from tunekit.recommend.ram_buffer import RamBuffer, measured_sample, ram_buffer, tier_sample
+from tunekit.recommend.tiers import base_ram_bytes
+from tunekit.records.config import TrainConfig
+from tunekit.records.model_summary import Limit, ModelSummary, PredictedLimits
+from tunekit.records.recommendation import LearningRateRule, Recommendation, Tier
+from tunekit.records.run import Objective, Run
+from tunekit.report.blocks import Basis, Passage, Table, changed_cells, predicted_rows
+from tunekit.report.text import config_text, factor_text, knob_rows, names_text, range_text
+from tunekit.units import bytes_text, count_text, duration_text, rate_text, share_text
+
+_BINDS = {
+    Limit.LOADER: "loader-bound",
+    Limit.TRAINING: "training-bound",
+    Limit.CORES: "bound by the cores that loader and training share",
+    Limit.BOTH: "loader and training bind alike",
+    Limit.TURNS: "no workers, so loading and training wait for each other",
+    None: "what binds is n/a",
+}
+_AS_FAST = 0.05
+"""Tiers nearer than this, as a share, are as fast as each other."""
+
+
+@dataclass(frozen=True)
+class TierColumn:
+    """What the tier table shows of the baseline, or of a tier and of all those with the same config."""
+
+    title: str
+    config: TrainConfig | None
+    samples_per_s: float | None
+    it_per_s: float | None
+    speedup: str
+    speedup_range: str
+    epoch_time_s: float | None
+    finish_time_s: float | None
+    buffer: str
+    reserved_bytes: int | None
+    lr: float | None
+
+
+def tiers_table(run: Run) -> Table:
+    """Return the tiers side by side with the baseline, a row per knob or figure; equal tiers as one."""
+    columns = _columns(run)
+    knobs = knob_rows([column.config for column in columns])
+    speedup = "speed-up" if run.options.objective is Objective.RATE else "speed-up of run"
+    figures: list[tuple[str, bool, Callable[[TierColumn], str]]] = [
+        ("samples/s", True, lambda one: rate_text(one.samples_per_s)),
+        ("it/s", True, lambda one: rate_text(one.it_per_s)),
+        (speedup, True, lambda one: one.speedup),
+        ("  95% range", True, lambda one: one.speedup_range),
+        ("epoch", True, lambda one: duration_text(one.epoch_time_s)),
+        (
+            "planned run (predicted)",
+            any(one.finish_time_s is not None for one in columns),
+            lambda one: duration_text(one.finish_time_s),
+        ),
+        ("buffer (predicted)", True, lambda one: one.buffer),
+        ("VRAM reserved", _has_device(columns), lambda one: bytes_text(one.reserved_bytes)),
+        ("lr (predicted)", True, lambda one: lr_text(one.lr)),
+    ]
+    rows = [*knobs, *((label, *map(text, columns)) for label, is_known, text in figures if is_known)]
+    titles = ("", *(column.title for column in columns))
+    return Table(
+        "Tiers (measured)",
+        titles,
+        tuple(rows),
+        tuple(range(1, len(titles))),
+        Basis.MEASURED,
+        predicted_rows=predicted_rows(rows),
+        changed=changed_cells(knobs) if columns[0].config else (),
+    )
+
+
+def short_tiers_table(run: Run) -> Table:
+    """Return a row for the baseline and for each tier, with what matters most; equal tiers as one."""
+    columns = _columns(run)
+    has_device = _has_device(columns)
+    rows = []
+    for one in columns:
+        speedup = f"{one.speedup} ({one.speedup_range})" if one.speedup_range else one.speedup
+        memory = (bytes_text(one.reserved_bytes),) if has_device else ()
+        rows.append(
+            (one.title, config_text(one.config), rate_text(one.samples_per_s), speedup, *memory, one.buffer)
+        )
+    device = ("VRAM reserved",) if has_device else ()
+    titles = ("", "config", "samples/s", "speed-up (95% range)", *device, "buffer (predicted)")
+    return Table("Tiers (measured)", titles, tuple(rows), tuple(range(2, len(titles))), Basis.MEASURED)
+
+
+def _has_device(columns: list[TierColumn]) -> bool:
+    return any(one.reserved_bytes is not None for one in columns)
+
+
+def _columns(run: Run) -> list[TierColumn]:
+    names: dict[TierColumn, list[str]] = {}
+    for tier in run.recommendations:
+        names.setdefault(tier_column(tier, run), []).append(tier.tier.value)
+    return [baseline_column(run), *(replace(one, title=names_text(told)) for one, told in names.items())]
+
+
+def baseline_column(run: Run) -> TierColumn:
+    """Return the baseline by its fresh confirming processes, or by its one trial while there are none."""
+    measured = [one.measurement for one in run.history.evidence(None)]
+    loops = [one.loop for one in measured]
+    rate = mean_of_known([loop.rate_samples_per_s for loop in loops])
+    pace = mean_of_known([loop.epoch_it_per_s for loop in loops])
+    epoch_samples = loops[0].epoch_samples_total if loops else None
+    config = run.baseline_config
+    buffer = "n/a"
+    if config and loops:
+        base_bytes = max(base_ram_bytes(one) for one in measured)
+        buffer = _buffer_text(
+            ram_buffer(config, measured_sample(config, measured), base_bytes, run.rank_host)
+        )
+    return TierColumn(
+        title="baseline",
+        config=config,
+        samples_per_s=rate.value if rate else None,
+        it_per_s=pace.value if pace else None,
+        speedup="1" if loops else "n/a",
+        speedup_range="",
+        epoch_time_s=epoch_samples / rate.value if epoch_samples and rate else None,
+        finish_time_s=planned_training(run.options, run.trials).mean_finish_time_s(config, loops),
+        buffer=buffer,
+        reserved_bytes=max((peak_reserved_bytes(one) or 0 for one in measured), default=0) or None,
+        lr=next((one.learning_rate.base_lr for one in run.recommendations if one.learning_rate), None),
+    )
+
+
+def tier_column(tier: Recommendation, run: Run) -> TierColumn:
+    """Return a tier's figures, without a title: tiers with the same config have the same column."""
+    is_own = tier.is_baseline and tier.speedup is not None
+    return TierColumn(
+        title="",
+        config=tier.config,
+        samples_per_s=tier.rate_samples_per_s.value,
+        it_per_s=tier.it_per_s.value,
+        speedup="1" if is_own else factor_text(tier.speedup.value if tier.speedup else None),
+        speedup_range="" if is_own else range_text(tier.speedup),
+        epoch_time_s=tier.epoch_time_s,
+        finish_time_s=tier.finish_time_s,
+        buffer=_buffer_text(
+            ram_buffer(tier.config, tier_sample(tier, run), tier.base_ram_bytes, run.rank_host)
+        ),
+        reserved_bytes=tier.peak_reserved_bytes,
+        lr=tier.learning_rate.value if tier.learning_rate else None,
+    )
+
+
+def _buffer_text(buffer: RamBuffer) -> str:
+    size = bytes_text(buffer.size_bytes)
+    return size if buffer.verdict is None else f"{size} {buffer.verdict}"
+
+
+def lr_text(lr: float | None) -> str:
+    """Return a learning rate; "n/a" for None."""
+    return "n/a" if lr is None else f"{lr:.4g}"
+
+
+def scaling_table(run: Run, best: Recommendation | None) -> Table:
+    """Return the multi-GPU table of the tier that the answer speaks of."""
+    rule = rule_of(run.discovery)
+    lrs = {LearningRateRule.LINEAR: "lr linear", LearningRateRule.SQRT: "lr sqrt"}
+    starred = "; * the rule of your optimizer" if rule else ""
+    rows = tuple(
+        (
+            str(row.gpus),
+            f"{row.total_batch:,}",
+            str(row.total_workers),
+            bytes_text(row.buffer_bytes),
+            bytes_text(row.ram_bytes),
+            lr_text(row.lr_linear),
+            lr_text(row.lr_sqrt),
+        )
+        for row in run.scaling
+        if best is not None and row.tier is best.tier
+    )
+    names = (f"{name} *" if one is rule else name for one, name in lrs.items())
+    return Table(
+        f"On several GPUs, {best.tier.value if best else 'no tier'} (predicted{starred})",
+        ("GPUs", "batch", "workers", "RAM buffer", "RAM per host", *names),
+        rows,
+        tuple(range(7)),
+        Basis.PREDICTED,
+    )
+
+
+# --- what holds the rate ---------------------------------------------------------------------
+
+
+def ceilings_passage(run: Run, best: Recommendation | None) -> Passage:
+    """Return what binds, for the baseline and for the config that the answer speaks of; predicted.
+
+    Without lines where the model had too few trials to tell.
+    """
+    title = "What holds the rate (predicted)"
+    if run.model is None:
+        return Passage(title, ())
+    by_tier = {one.tier: one for one in run.model.limits}
+    shown: list[Tier | None] = [None]
+    if best is not None:
+        shown = [best.tier] if best.is_baseline else [None, best.tier]
+    lines = [_limits_text(by_tier[tier]) for tier in shown if tier in by_tier]
+    if lines and best is not None and best.tier in by_tier and _is_fastest(best, run):
+        lines[-1] += _beyond_text(by_tier[best.tier].limit, run)
+    return Passage(title, (*lines, _trust_text(run.model)) if lines else (), Basis.PREDICTED)
+
+
+def _limits_text(of: PredictedLimits) -> str:
+    figures = [("the loader", of.loader_samples_per_s), ("training", of.training_samples_per_s)]
+    verb = "allows"
+    if of.limit is Limit.CORES:
+        figures.insert(0, ("the cores", of.cores_samples_per_s))
+        verb = "allow"
+    (first, rate), *others = figures
+    told = f"{first} {verb} {rate_text(rate)} samples/s"
+    told += "".join(f", {name} {rate_text(rate)}" for name, rate in others)
+    return f"{of.tier.value if of.tier else 'baseline'}: {_BINDS[of.limit]}; {told}"
+
+
+def _is_fastest(best: Recommendation, run: Run) -> bool:
+    """Return whether the knobs have given what they can: nothing is left to try, and no tier is faster."""
+    rates = [one.rate_samples_per_s.value for one in run.recommendations]
+    return run.why_stopped is not None and best.rate_samples_per_s.value >= max(rates) * (1 - _AS_FAST)
+
+
+def _beyond_text(limit: Limit | None, run: Run) -> str:
+    loop = next((record.measurement.loop for record in run.trials if record.measurement), None)
+    machine = "a faster machine" if loop is not None and loop.device.type == "cpu" else "another GPU"
+    cheaper = {
+        Limit.LOADER: "less work per sample in the loader, or more CPU cores",
+        Limit.TRAINING: f"less training work per sample, or {machine}",
+        Limit.CORES: "less work per sample in either, or more CPU cores",
+        Limit.BOTH: "less work per sample in both",
+    }
+    return f"; beyond these knobs, faster only with {cheaper[limit]}" if limit in cheaper else ""
+
+
+def _trust_text(model: ModelSummary) -> str:
+    if model.missed_relative is None or model.checked_configs is None:
+        return "how far the model misses is n/a: it takes two measured configs"
+    configs = count_text(model.checked_configs, "measured config")
+    missed = f"{share_text(model.missed_relative, '.1f')} on average"
+    return f"the model missed {configs} by {missed}, each predicted from the others"
