@@ -27,7 +27,7 @@ from tunekit.report.discovered import (
     tried_table,
     why_left_alone,
 )
-from tunekit.report.terminal import say
+from tunekit.report.terminal import draw, say
 from tunekit.search.knob_access import Surroundings, access_of
 from tunekit.search.session import baseline_error
 from tunekit.trial.binding_syntax import binding_text, value_text
