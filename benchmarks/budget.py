@@ -30,14 +30,14 @@ from scripted_search import RecordingListener, rounds_of_answer, search_in, sear
 
 from tunekit.cli.numbers import duration_s  # noqa: E402
 from tunekit.errors import TunekitError  # noqa: E402
-from tunekit.model.evidence import STEP_NOISE  # noqa: E402
-from tunekit.model.observation import Observation, observations  # noqa: E402
+from tunekit.predict.throughput.evidence import STEP_NOISE  # noqa: E402
+from tunekit.predict.throughput.observation import Observation, observations  # noqa: E402
 from tunekit.recommend.recommendation import answer_of  # noqa: E402
 from tunekit.records.config import TrainConfig  # noqa: E402
 from tunekit.records.run import Run  # noqa: E402
 from tunekit.records.trial import TrialRecord, TrialRole  # noqa: E402
-from tunekit.search import acquisition  # noqa: E402
 from tunekit.trial.executor import TrialSpec  # noqa: E402
+from tunekit.tune import acquisition  # noqa: E402
 from tunekit.units import duration_text  # noqa: E402
 
 _TRIAL_TIMES = 20

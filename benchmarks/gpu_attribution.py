@@ -15,9 +15,9 @@ from statistics import mean
 
 from agent_overhead import interleaved, ratio_text
 
-from tunekit.hardware.gpu.nvml import Nvml
-from tunekit.hardware.telemetry.gpu import GpuSampler
-from tunekit.memory.vram_budget import vram_budget
+from tunekit.machine.gpu.nvml import Nvml
+from tunekit.machine.telemetry.gpu import GpuSampler
+from tunekit.predict.vram.budget import vram_budget
 from tunekit.records.details import Detail, Details
 from tunekit.records.host import Host
 from tunekit.records.trial import TrialRecord, TrialRole

@@ -35,8 +35,8 @@ from gpu_counters import check_counters, check_profile  # noqa: E402
 from gpu_prediction import check_prediction  # noqa: E402
 
 from tunekit.agent import TRIAL_VARIABLE  # noqa: E402
-from tunekit.hardware.detect import detect_host  # noqa: E402
-from tunekit.hardware.gpu.nvml import Nvml  # noqa: E402
+from tunekit.machine.detect import detect_host  # noqa: E402
+from tunekit.machine.gpu.nvml import Nvml  # noqa: E402
 from tunekit.records.codec import read_json  # noqa: E402
 from tunekit.records.config import TrainConfig  # noqa: E402
 from tunekit.records.host import Host  # noqa: E402

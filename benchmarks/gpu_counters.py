@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from tunekit.hardware.gpu.nvml import GpuReading, Nvml, throttle_reasons
-from tunekit.hardware.profiles import load_profiles
-from tunekit.hardware.telemetry.gpu import GpuSampler
+from tunekit.machine.gpu.nvml import GpuReading, Nvml, throttle_reasons
+from tunekit.machine.profiles import load_profiles
+from tunekit.machine.telemetry.gpu import GpuSampler
 from tunekit.records.host import Accelerator, Host
 from tunekit.records.profile import Profile
 from tunekit.units import bytes_text

@@ -23,12 +23,12 @@ from typing import IO, Any
 from real_trials_of import traced_fits
 
 from tunekit.errors import UsageError
-from tunekit.hardware.device import device_profile
-from tunekit.hardware.gpu.nvml import Nvml
-from tunekit.hardware.gpu.outside_torch import outside_torch
-from tunekit.hardware.profiles import load_profiles
-from tunekit.memory.vram.predict import PeakPredicted
-from tunekit.recommend.traced import Unpredictable
+from tunekit.machine.device import device_profile
+from tunekit.machine.gpu.nvml import Nvml
+from tunekit.machine.gpu.outside_torch import outside_torch
+from tunekit.machine.profiles import load_profiles
+from tunekit.predict.traced import Unpredictable
+from tunekit.predict.vram.predict import PeakPredicted
 from tunekit.records.calibration import Calibration
 from tunekit.records.codec import from_json
 from tunekit.records.host import Host

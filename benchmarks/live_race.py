@@ -26,7 +26,7 @@ sys.path.insert(0, str(ROOT))
 
 from racers import PlainTpe  # noqa: E402
 
-from tunekit.hardware.detect import detect_host  # noqa: E402
+from tunekit.machine.detect import detect_host  # noqa: E402
 from tunekit.recommend.noise import noise_floor, speedup  # noqa: E402
 from tunekit.records.codec import read_json  # noqa: E402
 from tunekit.records.config import TrainConfig  # noqa: E402

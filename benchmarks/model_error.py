@@ -27,8 +27,8 @@ from grid import GRIDS_FOLDER, Grid  # noqa: E402
 from random_world import RandomWorld  # noqa: E402
 from search_efficiency import World  # noqa: E402
 
-from tunekit.model.observation import observations  # noqa: E402
-from tunekit.model.throughput import ThroughputModel  # noqa: E402
+from tunekit.predict.throughput.model import ThroughputModel  # noqa: E402
+from tunekit.predict.throughput.observation import observations  # noqa: E402
 from tunekit.records.trial import TrialRecord  # noqa: E402
 
 _TRIALS = (3, 6, 12)

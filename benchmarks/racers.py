@@ -10,8 +10,8 @@ from tunekit.records.config import WORKER_KNOBS, KnobValue, TrainConfig
 from tunekit.records.host import Host
 from tunekit.records.run import KnobSpace
 from tunekit.records.trial import TrialRecord
-from tunekit.search.acquisition import Acquisition
-from tunekit.search.space import config_from, nearest
+from tunekit.tune.acquisition import Acquisition
+from tunekit.tune.space import config_from, nearest
 
 _WORTH_GOING_ON = 1.01
 

@@ -17,7 +17,7 @@ from tunekit.records.host import Host
 from tunekit.records.measurement import DeviceSeen, LoopMeasurement, Measurement, TreeMemory
 from tunekit.records.run import KnobSpace
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
-from tunekit.search.acquisition import all_configs
+from tunekit.tune.acquisition import all_configs
 
 GIB = 1 << 30
 _CAPACITY_BYTES = 22 * GIB

@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
-from tunekit.hardware.detect import detect_host
-from tunekit.recommend.fits import Fits
+from tunekit.machine.detect import detect_host
+from tunekit.predict.fits import Fits
 from tunekit.records.agent_messages import Arithmetic
 from tunekit.records.details import Detail
 from tunekit.records.measurement import Measurement

@@ -25,15 +25,15 @@ sys.path.insert(0, str(ROOT))
 
 from grid import GRIDS_FOLDER, GridHeader  # noqa: E402
 
-from tunekit.hardware.detect import detect_host  # noqa: E402
+from tunekit.machine.detect import detect_host  # noqa: E402
 from tunekit.records.config import KnobValue, TrainConfig  # noqa: E402
 from tunekit.records.details import Detail  # noqa: E402
 from tunekit.records.run import KnobSpace  # noqa: E402
 from tunekit.records.trial import TrialRecord, TrialRole  # noqa: E402
-from tunekit.search.space import config_from  # noqa: E402
 from tunekit.trial.executor import KnownTarget, ProcessExecutor, TrialSpec  # noqa: E402
 from tunekit.trial.target import resolve_target  # noqa: E402
 from tunekit.trial.watch import Limits  # noqa: E402
+from tunekit.tune.space import config_from  # noqa: E402
 
 TARGETS_FOLDER = Path(__file__).with_name("grid_targets")
 

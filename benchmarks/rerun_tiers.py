@@ -19,10 +19,10 @@ from tunekit.records.config import TrainConfig  # noqa: E402
 from tunekit.records.trial import TrialRole  # noqa: E402
 from tunekit.records.trials import Trials  # noqa: E402
 from tunekit.report.text import config_text, speedup_text  # noqa: E402
-from tunekit.search.confirm import round_order  # noqa: E402
-from tunekit.search.folder import load_run  # noqa: E402
+from tunekit.session.folder import load_run  # noqa: E402
 from tunekit.trial.executor import KnownTarget, ProcessExecutor, TrialSpec  # noqa: E402
 from tunekit.trial.watch import Limits  # noqa: E402
+from tunekit.tune.confirm import round_order  # noqa: E402
 
 
 def main() -> None:

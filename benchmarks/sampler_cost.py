@@ -18,8 +18,8 @@ from random_world import RandomWorld
 
 from tunekit.records.config import KnobValue
 from tunekit.records.run import KnobSpace
-from tunekit.search.acquisition import Acquisition
-from tunekit.search.study import Study
+from tunekit.tune.acquisition import Acquisition
+from tunekit.tune.study import Study
 
 _VALUES: dict[str, tuple[KnobValue, ...]] = {
     "batch_size": (16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024),

@@ -28,9 +28,9 @@ from real_trials_of import traced_fits  # noqa: E402
 
 from simgpu.environment import KNOWN_TORCH, Environment, find_environment  # noqa: E402
 from simgpu.simulation import Simulation, state_folder  # noqa: E402
-from tunekit.hardware.gpu.outside_torch import outside_torch  # noqa: E402
-from tunekit.hardware.profiles import load_profiles  # noqa: E402
-from tunekit.recommend.traced import Unpredictable  # noqa: E402
+from tunekit.machine.gpu.outside_torch import outside_torch  # noqa: E402
+from tunekit.machine.profiles import load_profiles  # noqa: E402
+from tunekit.predict.traced import Unpredictable  # noqa: E402
 from tunekit.units import MIB  # noqa: E402
 
 SCRIPT = Path(__file__).with_name("peaks_script.py")

@@ -17,12 +17,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tunekit.hardware.detect import detect_host  # noqa: E402
-from tunekit.hardware.gpu.nvml import Nvml  # noqa: E402
-from tunekit.hardware.telemetry.gpu import GpuSampler  # noqa: E402
-from tunekit.hardware.telemetry.sampler import LoopSample, Sampler  # noqa: E402
-from tunekit.hardware.telemetry.store import save_series  # noqa: E402
-from tunekit.hardware.telemetry.tree import TreeMeter  # noqa: E402
+from tunekit.machine.detect import detect_host  # noqa: E402
+from tunekit.machine.gpu.nvml import Nvml  # noqa: E402
+from tunekit.machine.telemetry.gpu import GpuSampler  # noqa: E402
+from tunekit.machine.telemetry.sampler import LoopSample, Sampler  # noqa: E402
+from tunekit.machine.telemetry.store import save_series  # noqa: E402
+from tunekit.machine.telemetry.tree import TreeMeter  # noqa: E402
 from tunekit.trial.keeper import descendants  # noqa: E402
 
 _POLL_S = 0.15

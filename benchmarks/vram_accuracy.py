@@ -26,9 +26,9 @@ sys.path.insert(0, str(ROOT))
 
 from real_trials_of import traced_fits  # noqa: E402
 
-from tunekit.hardware.gpu.outside_torch import BLAS_BYTES, outside_torch  # noqa: E402
-from tunekit.hardware.profiles import load_profiles  # noqa: E402
-from tunekit.memory.vram.predict import PeakPredicted  # noqa: E402
+from tunekit.machine.gpu.outside_torch import BLAS_BYTES, outside_torch  # noqa: E402
+from tunekit.machine.profiles import load_profiles  # noqa: E402
+from tunekit.predict.vram.predict import PeakPredicted  # noqa: E402
 from tunekit.units import MIB  # noqa: E402
 
 SCRIPT = Path(__file__).with_name("vram_accuracy_script.py")

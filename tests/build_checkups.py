@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tunekit.diagnose.machine import machine_findings
 from tunekit.diagnose.software import VARIABLES
-from tunekit.hardware.profiles import load_profiles
+from tunekit.machine.profiles import load_profiles
 from tunekit.records.checkup import Checkup, LoaderPlan
 from tunekit.records.finding import Finding
 from tunekit.records.host import Accelerator, GpuProcess, GpuState, PcieLink, TorchBuild, TorchDevice

@@ -12,7 +12,7 @@ from tunekit.records.attribution import StepParts
 from tunekit.records.comparison import RunComparison
 from tunekit.records.config import TrainConfig
 from tunekit.records.run import Run
-from tunekit.search.assemble import assemble
+from tunekit.session.assemble import assemble
 
 OWN = config()
 TUNED = config(batch_size=512, num_workers=4)

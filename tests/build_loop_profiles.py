@@ -13,7 +13,7 @@ from tunekit.records.measurement import Measurement, TreeMemory
 from tunekit.records.run import RunStatus
 from tunekit.records.telemetry import GpuTelemetry, HostTelemetry, Telemetry
 from tunekit.records.trial import TrialRecord, TrialRole
-from tunekit.search.ablation import contender
+from tunekit.session.ablation import contender
 
 BATCH_BYTES = 256 * 3 * 224 * 224 * 4
 

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from tunekit.memory.ram import buffer_bytes
+from tunekit.predict.ram import buffer_bytes
 from tunekit.records.attribution import StepParts
 from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.details import LargestSeen

@@ -4,7 +4,7 @@ from build_loops import work
 from build_records import baseline_record, config, confirm_records, run, trial_record
 
 from tunekit.records.run import Run
-from tunekit.search.assemble import assemble
+from tunekit.session.assemble import assemble
 
 
 def walked() -> Run:

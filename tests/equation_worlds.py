@@ -7,9 +7,8 @@ import numpy as np
 from build_records import config, configs
 from hypothesis import strategies as st
 
-from tunekit.model.columns import Columns, Floats
-from tunekit.model.observation import Observation
-from tunekit.model.physics import Anchor, Physics, Times
+from tunekit.predict.throughput.observation import Columns, Floats, Observation
+from tunekit.predict.throughput.physics import Anchor, Physics, Times
 from tunekit.records.config import Precision, TrainConfig
 
 

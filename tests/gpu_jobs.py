@@ -23,8 +23,8 @@ from tunekit.records.config import TrainConfig
 from tunekit.records.details import Detail, Details, LoopFloors, SizeSeen, SizesSeen
 from tunekit.records.run import KnobSpace
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
-from tunekit.search.acquisition import all_configs
 from tunekit.trial.executor import TrialSpec
+from tunekit.tune.acquisition import all_configs
 
 _LEARNING_BATCHES, _LEARNING_S = 8, 5.0
 _LEAST_BATCHES = 10

@@ -12,8 +12,8 @@ from tunekit.records.details import Details
 from tunekit.records.loop_profile import LoopProfile, ProfileOptions
 from tunekit.records.run import FixedKnob, RunStatus
 from tunekit.records.trial import TrialRecord
-from tunekit.search.folder import RunFolder
-from tunekit.search.profile_walk import Against, ProfileWalk
+from tunekit.session.folder import RunFolder
+from tunekit.session.profile import Against, ProfileWalk
 from tunekit.trial.executor import KnownTarget, ProgressCallback, TrialSpec
 
 

@@ -32,12 +32,12 @@ from tunekit.records.recommendation import Tier
 from tunekit.records.run import Run, SearchOptions
 from tunekit.records.target import Discovery, LoaderAddress, LoaderSeen
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
-from tunekit.search.folder import RunFolder
-from tunekit.search.knob_access import Surroundings
-from tunekit.search.predicted import Machine
-from tunekit.search.search import Search
+from tunekit.session.folder import RunFolder
+from tunekit.session.predicted import Machine
+from tunekit.session.search import Search
 from tunekit.trial.executor import KnownTarget, ProgressCallback, TrialSpec
 from tunekit.trial.watch import TrialProgress
+from tunekit.tune.knob_access import Surroundings
 
 TRIAL_S = 10.0
 """Seconds of every scripted trial."""

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from real_trials import RealTrials, zoo_target
 
-from tunekit.hardware.detect import detect_host
-from tunekit.memory.ram import oom_reason
+from tunekit.machine.detect import detect_host
+from tunekit.predict.ram import oom_reason
 from tunekit.recommend.tiers import base_ram_bytes
 
 FEATURES = "131072"

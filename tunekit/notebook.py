@@ -19,7 +19,7 @@ from tunekit.report.run import RunView, on_terminal, view
 from tunekit.report.summary_html import summary_html
 from tunekit.report.terminal import draw
 from tunekit.report.trials import trial_state
-from tunekit.search import folder as run_folder
+from tunekit.session import folder as run_folder
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -21,8 +21,8 @@ from real_trials import ZOO
 from torch import nn
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
-from tunekit.memory.vram.predict import MemoryPrediction
-from tunekit.memory.vram.trace import AllocationTrace, in_order
+from tunekit.predict.vram.predict import MemoryPrediction
+from tunekit.predict.vram.trace import AllocationTrace, in_order
 from tunekit.records.details import TraceSeen
 from tunekit.records.step_trace import Purpose, StepTrace
 

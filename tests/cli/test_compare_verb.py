@@ -17,7 +17,7 @@ from tunekit.cli.main import main
 from tunekit.records.codec import from_json, write_json
 from tunekit.records.comparison import RunComparison
 from tunekit.records.run import Run, RunStatus
-from tunekit.search.folder import RunFolder
+from tunekit.session.folder import RunFolder
 
 
 def saved(folder: Path, of: Run) -> str:

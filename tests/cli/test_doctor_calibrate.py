@@ -9,8 +9,8 @@ from build_calibrations import calibration
 
 from tunekit.cli.main import main
 from tunekit.errors import TargetError, UsageError
-from tunekit.hardware.gpu import calibrate as room
-from tunekit.hardware.gpu.calibrations import load_calibrations
+from tunekit.machine.gpu import calibrate as room
+from tunekit.machine.gpu.calibrations import load_calibrations
 from tunekit.records.calibration import Calibration
 from tunekit.records.codec import from_json
 

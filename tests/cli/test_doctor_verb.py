@@ -18,16 +18,16 @@ from build_records import GIB, MIB, baseline_record, config, recommendation, run
 from tunekit.cli.main import main
 from tunekit.diagnose.registry import CODES
 from tunekit.diagnose.software import VARIABLES
-from tunekit.hardware import detect
-from tunekit.hardware.host import torch_build as torch_room
-from tunekit.hardware.host.torch_build import TorchAbsent
+from tunekit.machine import detect
+from tunekit.machine.host import torch_build as torch_room
+from tunekit.machine.host.torch_build import TorchAbsent
 from tunekit.records.attribution import BatchSeen, LeafSeen
 from tunekit.records.checkup import Checkup, LoaderPlan
 from tunekit.records.codec import from_json
 from tunekit.records.host import Host, TorchBuild
 from tunekit.records.recommendation import Tier
 from tunekit.records.storage import StorageKind
-from tunekit.search.folder import RunFolder
+from tunekit.session.folder import RunFolder
 
 WARNED, FAILED = 11, 12
 

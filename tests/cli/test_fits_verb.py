@@ -15,13 +15,13 @@ from rich.console import Console
 from tunekit.cli import fits as verb
 from tunekit.cli.main import main
 from tunekit.cli.screen import FitsScreen
-from tunekit.hardware.profiles import load_profiles
+from tunekit.machine.profiles import load_profiles
 from tunekit.records.codec import from_json, to_json
 from tunekit.records.config import Precision
 from tunekit.records.fits import FitsRun, Verdict
 from tunekit.records.prediction import PredictionPath
 from tunekit.records.run import RunStatus
-from tunekit.search.folder import RunFolder, load_fits_run
+from tunekit.session.folder import RunFolder, load_fits_run
 
 TRAIN = ("--", sys.executable, "train.py")
 

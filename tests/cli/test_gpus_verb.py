@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tunekit.cli.main import main
-from tunekit.hardware.profiles import how_to_add, load_profile_files, load_profiles
+from tunekit.machine.profiles import how_to_add, load_profile_files, load_profiles
 from tunekit.records.profile import Profile
 
 

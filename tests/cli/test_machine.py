@@ -9,8 +9,8 @@ import pytest
 from build_checkups import checkup, gpu, without_gpu
 
 from tunekit.cli.machine import ask_torch, host_here, look_over, warnings_of
-from tunekit.hardware import detect
-from tunekit.hardware.host.torch_build import TorchAbsent
+from tunekit.machine import detect
+from tunekit.machine.host.torch_build import TorchAbsent
 from tunekit.records.finding import Severity
 from tunekit.records.host import TorchBuild
 

@@ -21,7 +21,7 @@ from tunekit.cli import report, report_files
 from tunekit.cli.main import INTERRUPTED, main
 from tunekit.cli.parser import VERBS, build_parser
 from tunekit.errors import TargetError, TunekitError
-from tunekit.hardware.detect import detect_host
+from tunekit.machine.detect import detect_host
 from tunekit.records import codec
 from tunekit.records.codec import to_json
 from tunekit.records.finding import Finding, Severity
@@ -30,7 +30,7 @@ from tunekit.records.run import Run, RunStatus
 from tunekit.records.target import Target
 from tunekit.records.trial import TrialRecord
 from tunekit.report.run import RunView, view
-from tunekit.search.folder import RunFolder, load_run
+from tunekit.session.folder import RunFolder, load_run
 from tunekit.trial.target import resolve_target
 from tunekit.workloads import images_store
 

@@ -9,8 +9,8 @@ from build_checkups import torch_of
 from build_records import baseline_record, host, interval, options, recommendation, run
 
 from tunekit.cli.main import main
-from tunekit.hardware import detect
-from tunekit.hardware.host import torch_build as torch_room
+from tunekit.machine import detect
+from tunekit.machine.host import torch_build as torch_room
 from tunekit.records.codec import from_json, to_json
 from tunekit.records.host import Host, TorchBuild
 from tunekit.records.plan import How, Plan

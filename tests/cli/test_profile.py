@@ -21,7 +21,7 @@ from tunekit.records.codec import from_json, to_json
 from tunekit.records.config import Precision
 from tunekit.records.loop_profile import LoopProfile
 from tunekit.records.run import RunStatus
-from tunekit.search.folder import RunFolder, load_profile_run
+from tunekit.session.folder import RunFolder, load_profile_run
 from tunekit.trial.target import resolve_target
 
 

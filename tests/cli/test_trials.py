@@ -8,7 +8,7 @@ from build_records import host, run, target
 
 from tunekit.cli.screen import TrialScreen
 from tunekit.cli.trials import make_images
-from tunekit.hardware.profiles import load_profiles
+from tunekit.machine.profiles import load_profiles
 from tunekit.records.host import TorchBuild
 from tunekit.workloads import images_store
 

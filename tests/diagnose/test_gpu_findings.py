@@ -20,7 +20,7 @@ from build_checkups import (
 from build_records import GIB, profile
 from finding_texts import assert_texts
 
-from tunekit.hardware.profiles import load_profiles
+from tunekit.machine.profiles import load_profiles
 from tunekit.records.checkup import Checkup
 from tunekit.records.host import Accelerator, GpuProcess
 from tunekit.records.profile import Profile

@@ -20,7 +20,7 @@ from build_loops import (
 from build_records import GIB, discovery, host, profile, target
 from finding_texts import assert_texts
 
-from tunekit.hardware.profiles import load_profiles
+from tunekit.machine.profiles import load_profiles
 from tunekit.records.config import Precision
 from tunekit.records.details import Details
 from tunekit.records.host import Accelerator, GpuState

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from tunekit.diagnose.machine import machine_findings
 from tunekit.diagnose.registry import worst
-from tunekit.memory.ram import RamVerdict, ram_verdict
+from tunekit.predict.ram import RamVerdict, ram_verdict
 from tunekit.records.checkup import Checkup, LoaderPlan
 from tunekit.records.codec import from_json, to_json
 from tunekit.records.config import TrainConfig

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunekit.errors import UsageError
-from tunekit.hardware.profiles import load_profiles
+from tunekit.machine.profiles import load_profiles
 from tunekit.plan.plan import known_providers, make_plan
 from tunekit.records.codec import from_json, to_json
 from tunekit.records.config import Precision

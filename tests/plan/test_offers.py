@@ -17,7 +17,7 @@ from build_records import GIB, profile, unhurried
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.hardware.profiles import load_profiles
+from tunekit.machine.profiles import load_profiles
 from tunekit.plan.offers import offered_machines
 from tunekit.records.config import Precision
 from tunekit.records.interval import Interval

@@ -5,14 +5,14 @@ from build_records import baseline_record, config, confirm_records, failure, tri
 from simulated_losses import curve, decreasing
 
 from tunekit.diagnose.registry import findings_of
-from tunekit.recommend.loss_guard import (
+from tunekit.recommend.numerics import (
+    LossOutcome,
     Mode,
     barred_modes,
     guarded_modes,
     losses_line,
     modes_due,
 )
-from tunekit.recommend.numerics import LossOutcome
 from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
 

@@ -18,8 +18,7 @@ from build_records import (
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tunekit.memory.base import BaseRam
-from tunekit.memory.ram import buffer_bytes
+from tunekit.predict.ram import BaseRam, buffer_bytes
 from tunekit.recommend.planned_training import PlannedTraining
 from tunekit.recommend.tiers import (
     POLICIES,

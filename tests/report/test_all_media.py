@@ -26,7 +26,7 @@ from tunekit.report.loop_profile import profile_report
 from tunekit.report.markdown import MOST_LINES, markdown
 from tunekit.report.plan import plan_report
 from tunekit.report.run import in_comment, on_terminal, view
-from tunekit.search.folder import load_run
+from tunekit.session.folder import load_run
 
 EXAMPLE = Path(__file__).parents[2] / "reports" / "example-images"
 RECORDS: dict[str, tuple[Callable[[], Any], Callable[[Any, int], Report]]] = {

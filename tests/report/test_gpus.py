@@ -7,7 +7,7 @@ import pytest
 from build_records import GIB, profile
 from read_report import drawn
 
-from tunekit.hardware.profiles import ProfileFile, load_profile_files
+from tunekit.machine.profiles import ProfileFile, load_profile_files
 from tunekit.records.host import Accelerator
 from tunekit.records.profile import Confidence, Instance, Profile, SpotPrice
 from tunekit.report.blocks import Table

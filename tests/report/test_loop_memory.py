@@ -5,8 +5,8 @@ from typing import Any
 from build_loop_profiles import looked_into
 from build_records import GIB, MIB, host, loop
 
-from tunekit.memory.ram_grid import ram_grid
-from tunekit.memory.vram_budget import VramBudget
+from tunekit.predict.ram import ram_grid
+from tunekit.predict.vram.budget import VramBudget
 from tunekit.records.measurement import Measurement
 from tunekit.report.blocks import Passage, Table
 from tunekit.report.loop_memory import buffer_lines, memory_blocks, reason_lines, vram_blocks

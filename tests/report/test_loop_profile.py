@@ -17,7 +17,7 @@ from tunekit.records.run import RunStatus
 from tunekit.report.loop_memory import batch_lines, leaf_text
 from tunekit.report.loop_profile import profile_report
 from tunekit.report.loop_time import step_text
-from tunekit.search.ablation import contender
+from tunekit.session.ablation import contender
 from tunekit.trial.binding_syntax import parse_binding
 
 AT_80 = """

@@ -4,9 +4,9 @@ import os
 from collections.abc import Mapping, Sequence
 
 import pytest
-from hardware.scripted_nvml import H200, L4, ScriptedNvml
+from machine.scripted_nvml import H200, L4, ScriptedNvml
 
-from tunekit.hardware.gpu.nvml import GpuReading
+from tunekit.machine.gpu.nvml import GpuReading
 from tunekit.trial.device_memory import DeviceMemory
 from tunekit.units import GIB
 

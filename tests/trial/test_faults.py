@@ -22,11 +22,11 @@ from test_outcome import ended, failed
 from test_watch import Watched, done
 
 from tunekit.errors import RunFolderError, TargetError
-from tunekit.hardware.telemetry.tree import TreeMeter
+from tunekit.machine.telemetry.tree import TreeMeter
 from tunekit.records.agent_messages import ExitEvent, ProgressEvent, StartEvent
 from tunekit.records.target import Target
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
-from tunekit.search.folder import RunFolder
+from tunekit.session.folder import RunFolder
 from tunekit.trial import executor, keeper, launch
 from tunekit.trial.events import EventReader, read_pulse
 from tunekit.trial.executor import ProcessExecutor, TrialSpec
@@ -465,7 +465,7 @@ def test_a_record_that_a_full_disk_refuses_says_how_to_go_on(
         duration_s=1.0,
         failure=failure,
     )
-    monkeypatch.setattr("tunekit.search.folder.write_json", full)
+    monkeypatch.setattr("tunekit.session.folder.write_json", full)
     with RunFolder(tmp_path) as folder, pytest.raises(RunFolderError, match="go on with --resume"):
         folder.save_trial(record)
 

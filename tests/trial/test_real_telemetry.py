@@ -1,12 +1,12 @@
 """A real trial with real workers, sampled from outside; the GPUs are scripted, since there are none."""
 
 import pytest
-from hardware.scripted_nvml import L4, T4, ScriptedNvml
-from hardware.telemetry.saved_series import load_series
+from machine.scripted_nvml import L4, T4, ScriptedNvml
+from machine.telemetry.saved_series import load_series
 from real_trials import LIMITS, zoo_target
 
-from tunekit.hardware.gpu.nvml import GpuReading
-from tunekit.hardware.telemetry.sampler import Series
+from tunekit.machine.gpu.nvml import GpuReading
+from tunekit.machine.telemetry.sampler import Series
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.trial.executor import KnownTarget, ProcessExecutor, TrialSpec
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from real_trials import RealTrials, zoo_target
 
-from tunekit.memory.vram.predict import MemoryPrediction
+from tunekit.predict.vram.predict import MemoryPrediction
 from tunekit.records.details import Detail, Details
 from tunekit.records.step_trace import PURPOSES, Purpose, StepTrace
 

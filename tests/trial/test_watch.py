@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from build_records import discovery, loop
 
-from tunekit.hardware.telemetry.tree import TreeActivity
+from tunekit.machine.telemetry.tree import TreeActivity
 from tunekit.records.agent_messages import (
     ByHandEvent,
     DoneEvent,

@@ -31,7 +31,7 @@ from tunekit.report.blocks import WIDE
 from tunekit.report.comparison import comparison_report
 from tunekit.report.markdown import MOST_LINES
 from tunekit.report.terminal import draw
-from tunekit.search.folder import load_run
+from tunekit.session.folder import load_run
 
 REGRESSION = 1
 """Exit code where a later run is a regression."""

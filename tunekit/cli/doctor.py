@@ -13,15 +13,15 @@ from tunekit.cli.parser import BASELINE
 from tunekit.cli.report_files import check_report_files, show, texts_of, write_files
 from tunekit.diagnose.registry import worst
 from tunekit.errors import TargetError, UsageError
-from tunekit.hardware import detect
-from tunekit.hardware.gpu import calibrate
-from tunekit.hardware.gpu.calibrations import folder_to_save_in, save_calibration
-from tunekit.hardware.gpu.nvml import Nvml
-from tunekit.hardware.host.interpreter import interpreter_of
-from tunekit.hardware.host.limits import load_average
-from tunekit.hardware.host.torch_build import TorchAbsent
-from tunekit.hardware.storage.inspect import inspect_storage_apart
-from tunekit.memory.ram import held_per_sample
+from tunekit.machine import detect
+from tunekit.machine.gpu import calibrate
+from tunekit.machine.gpu.calibrations import folder_to_save_in, save_calibration
+from tunekit.machine.gpu.nvml import Nvml
+from tunekit.machine.host.interpreter import interpreter_of
+from tunekit.machine.host.limits import load_average
+from tunekit.machine.host.torch_build import TorchAbsent
+from tunekit.machine.storage.inspect import inspect_storage_apart
+from tunekit.predict.ram import held_per_sample
 from tunekit.records.checkup import Checkup, LoaderPlan
 from tunekit.records.codec import to_json
 from tunekit.records.config import TrainConfig
@@ -30,7 +30,7 @@ from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.run import Run
 from tunekit.report.doctor import calibration_blocks, doctor_report
 from tunekit.report.terminal import draw
-from tunekit.search.folder import load_run
+from tunekit.session.folder import load_run
 from tunekit.trial.target import resolve_target
 from tunekit.units import MIB
 

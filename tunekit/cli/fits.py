@@ -15,13 +15,13 @@ from tunekit.cli.trials import (
     target_or_builtin,
 )
 from tunekit.errors import UsageError
-from tunekit.hardware.device import AUTO
-from tunekit.hardware.profiles import find_profile, load_profiles
+from tunekit.machine.device import AUTO
+from tunekit.machine.profiles import find_profile, load_profiles
 from tunekit.records.codec import to_json
 from tunekit.records.fits import FitsOptions, FitsRun
 from tunekit.records.profile import Profile
-from tunekit.search.fits_walk import FitsWalk
-from tunekit.search.folder import RunFolder
+from tunekit.session.fits import FitsWalk
+from tunekit.session.folder import RunFolder
 
 _WINDOW_S = 2.0
 

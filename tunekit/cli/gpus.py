@@ -10,7 +10,7 @@ from rich.console import Console
 
 from tunekit.cli.machine import host_here
 from tunekit.errors import UnknownGpuError
-from tunekit.hardware.profiles import find_profile, load_profile_files
+from tunekit.machine.profiles import find_profile, load_profile_files
 from tunekit.records.codec import to_json
 from tunekit.records.profile import Profile
 from tunekit.report.gpus import gpu_list, gpu_sheet

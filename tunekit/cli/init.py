@@ -12,8 +12,8 @@ from tunekit.cli.machine import host_here
 from tunekit.cli.settings import write_settings
 from tunekit.cli.trials import target_of
 from tunekit.errors import UsageError
-from tunekit.hardware.device import AUTO, CPU, profile_here, with_first
-from tunekit.hardware.profiles import load_profiles
+from tunekit.machine.device import AUTO, CPU, profile_here, with_first
+from tunekit.machine.profiles import load_profiles
 from tunekit.recommend.learning_rate import follows_batch
 from tunekit.records.config import KNOBS
 from tunekit.records.host import Host
@@ -28,13 +28,13 @@ from tunekit.report.discovered import (
     why_left_alone,
 )
 from tunekit.report.terminal import draw, say
-from tunekit.search.knob_access import Surroundings, access_of
-from tunekit.search.session import baseline_error
+from tunekit.session.session import baseline_error
 from tunekit.trial.binding_syntax import binding_text, value_text
 from tunekit.trial.executor import KnownTarget, ProcessExecutor, TrialSpec
 from tunekit.trial.suggest import batch_of_all_ranks, candidate_bindings, possible_batch
 from tunekit.trial.tried import TriedBinding, is_tryable, try_bindings
 from tunekit.trial.watch import TREE_RAM_SHARE, Limits
+from tunekit.tune.knob_access import Surroundings, access_of
 
 _WINDOW_S = 1.0
 

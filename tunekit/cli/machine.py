@@ -11,13 +11,13 @@ from pathlib import Path
 from tunekit import __version__
 from tunekit.diagnose.machine import machine_findings
 from tunekit.diagnose.software import VARIABLES
-from tunekit.hardware import detect
-from tunekit.hardware.device import CPU, usual_profile
-from tunekit.hardware.gpu.visible import is_order_known
-from tunekit.hardware.host import torch_build
-from tunekit.hardware.host.interpreter import interpreter_of
-from tunekit.hardware.host.torch_build import TorchAbsent
-from tunekit.hardware.profiles import load_profiles
+from tunekit.machine import detect
+from tunekit.machine.device import CPU, usual_profile
+from tunekit.machine.gpu.visible import is_order_known
+from tunekit.machine.host import torch_build
+from tunekit.machine.host.interpreter import interpreter_of
+from tunekit.machine.host.torch_build import TorchAbsent
+from tunekit.machine.profiles import load_profiles
 from tunekit.records.checkup import Checkup, LoaderPlan
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Host, TorchBuild

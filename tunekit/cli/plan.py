@@ -10,8 +10,8 @@ from rich.console import Console
 from tunekit.cli.machine import host_here
 from tunekit.cli.report_files import check_report_files, show, texts_of, write_files
 from tunekit.errors import UsageError
-from tunekit.hardware.device import AUTO, device_profile
-from tunekit.hardware.profiles import find_profile, load_profiles
+from tunekit.machine.device import AUTO, device_profile
+from tunekit.machine.profiles import find_profile, load_profiles
 from tunekit.plan.from_run import Wishes, measured_profile, request_of_run
 from tunekit.plan.plan import make_plan
 from tunekit.records.config import Precision
@@ -22,7 +22,7 @@ from tunekit.records.recommendation import Tier
 from tunekit.report.blocks import WIDE
 from tunekit.report.plan import plan_report
 from tunekit.report.terminal import draw
-from tunekit.search.folder import load_run
+from tunekit.session.folder import load_run
 from tunekit.units import GIB, bytes_text
 
 _OF_A_RATE = ("gpu", "gpus", "precision")

@@ -19,13 +19,13 @@ from tunekit.cli.trials import (
 )
 from tunekit.errors import UsageError
 from tunekit.export.tuned import read_knobs
-from tunekit.hardware.device import profile_here
-from tunekit.hardware.profiles import load_profiles
+from tunekit.machine.device import profile_here
+from tunekit.machine.profiles import load_profiles
 from tunekit.records.codec import to_json
 from tunekit.records.loop_profile import LoopProfile, ProfileOptions
 from tunekit.records.target import Target
-from tunekit.search.folder import RUN_FILE, RunFolder, load_run
-from tunekit.search.profile_walk import Against, ProfileWalk
+from tunekit.session.folder import RUN_FILE, RunFolder, load_run
+from tunekit.session.profile import Against, ProfileWalk
 
 
 def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:

@@ -35,7 +35,7 @@ from tunekit.report.loop_profile import profile_report
 from tunekit.report.run import on_terminal, view
 from tunekit.report.terminal import draw
 from tunekit.report.text import shortener
-from tunekit.search import folder as run_folder
+from tunekit.session import folder as run_folder
 
 
 def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:

@@ -13,8 +13,8 @@ from pathlib import Path
 from tunekit.cli.machine import host_here
 from tunekit.errors import UsageError
 from tunekit.export.tuned import read_tuned
-from tunekit.hardware.device import AUTO, CPU, device_profile, with_named_first
-from tunekit.hardware.profiles import load_profiles
+from tunekit.machine.device import AUTO, CPU, device_profile, with_named_first
+from tunekit.machine.profiles import load_profiles
 from tunekit.plain_text import printable
 from tunekit.recommend.applicable import (
     learning_rate_to_bind,
@@ -25,8 +25,8 @@ from tunekit.recommend.applicable import (
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
 from tunekit.records.target import Target
-from tunekit.search.folder import RUN_FILE, load_run
 from tunekit.secret_words import masked_words
+from tunekit.session.folder import RUN_FILE, load_run
 from tunekit.trial.target import resolve_target
 from tunekit.trial.training import bindings_here, prepare_training
 

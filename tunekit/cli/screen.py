@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tunekit.cli.console import lasting_console
-from tunekit.hardware.device import memory_cap_bytes
+from tunekit.machine.device import memory_cap_bytes
 from tunekit.records.config import TrainConfig
 from tunekit.records.finding import Finding
 from tunekit.records.fits import FitsRun

@@ -33,16 +33,16 @@ from tunekit.cli.trials import (
 )
 from tunekit.errors import DamagedRecordError, RunFolderError, TargetChangedError, TunekitError, UsageError
 from tunekit.export.files import write_exports
-from tunekit.hardware.device import profile_here
-from tunekit.hardware.profiles import load_profiles
+from tunekit.machine.device import profile_here
+from tunekit.machine.profiles import load_profiles
 from tunekit.records.codec import to_json
 from tunekit.records.config import NUMERIC_KNOBS
 from tunekit.records.host import Host
 from tunekit.records.run import KnobRange, Objective, Run, SearchOptions
 from tunekit.records.target import Target
-from tunekit.search.folder import RUN_FILE, RunFolder, load_run
-from tunekit.search.predicted import Machine
-from tunekit.search.search import Search
+from tunekit.session.folder import RUN_FILE, RunFolder, load_run
+from tunekit.session.predicted import Machine
+from tunekit.session.search import Search
 from tunekit.trial.target import resolve_target, without_secrets
 from tunekit.units import count_text
 

@@ -13,17 +13,17 @@ from tunekit import __version__
 from tunekit.cli.machine import ask_torch, warnings_of
 from tunekit.cli.screen import TrialScreen
 from tunekit.errors import TargetError, UsageError
-from tunekit.hardware.device import device_profile, memory_cap_bytes
-from tunekit.hardware.gpu.calibrations import load_calibrations
-from tunekit.hardware.gpu.outside_torch import outside_torch
-from tunekit.hardware.host.torch_build import TorchAbsent
+from tunekit.machine.device import device_profile, memory_cap_bytes
+from tunekit.machine.gpu.calibrations import load_calibrations
+from tunekit.machine.gpu.outside_torch import outside_torch
+from tunekit.machine.host.torch_build import TorchAbsent
 from tunekit.records.config import KNOBS
 from tunekit.records.host import Host
 from tunekit.records.profile import Profile
 from tunekit.records.run import FixedKnob, RunStatus, TargetRecord
 from tunekit.records.target import Target
-from tunekit.search.folder import FITS_FILE, PROFILE_FILE, RUN_FILE, RunFolder, SavedRun
-from tunekit.search.predicted import Outside
+from tunekit.session.folder import FITS_FILE, PROFILE_FILE, RUN_FILE, RunFolder, SavedRun
+from tunekit.session.predicted import Outside
 from tunekit.trial.binding_syntax import parse_binding, parse_value
 from tunekit.trial.bindings import check_bindings, present_values
 from tunekit.trial.elsewhere import starts_elsewhere

@@ -2,8 +2,8 @@
 
 from tunekit.diagnose.machine import Gpu, Machine
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
-from tunekit.hardware.device import has_less_memory
-from tunekit.hardware.gpu.visible import is_order_known
+from tunekit.machine.device import has_less_memory
+from tunekit.machine.gpu.visible import is_order_known
 from tunekit.units import bytes_text, count_text
 
 SLOWDOWNS = ("hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "sw_thermal_slowdown")

@@ -2,7 +2,7 @@
 
 from tunekit.diagnose.machine import Machine
 from tunekit.diagnose.registry import ERROR, INFO, WARNING, Hit, Hits, check
-from tunekit.memory.ram import (
+from tunekit.predict.ram import (
     SAFE_BUFFER_SHARE,
     RamVerdict,
     buffer_bytes,

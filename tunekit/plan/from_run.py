@@ -6,7 +6,7 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from tunekit.errors import RecordError, UsageError
-from tunekit.hardware.profiles import load_profiles
+from tunekit.machine.profiles import load_profiles
 from tunekit.plan.plan import make_plan
 from tunekit.recommend.recommendation import answer_of
 from tunekit.records.config import TrainConfig

@@ -11,7 +11,7 @@ from tunekit.plan.interruptions import (
     spot_time_s,
     with_checkpoints_s,
 )
-from tunekit.plan.roofline import SpeedRatio, speed_ratio
+from tunekit.predict.roofline import SpeedRatio, speed_ratio
 from tunekit.recommend.tiers import POLICIES
 from tunekit.records.interval import EXACTLY_ONE, Interval
 from tunekit.records.plan import NO_TORCH_BUILD, How, PlanAssumptions, PlanRequest, PlanRow

@@ -6,9 +6,10 @@ from datetime import date
 
 from tunekit.diagnose.plan import PlanFacts, plan_findings
 from tunekit.errors import UsageError
-from tunekit.plan import interruptions, roofline
+from tunekit.plan import interruptions
 from tunekit.plan.choices import choose
 from tunekit.plan.offers import LONGEST_H, measured_machine, offered_machines
+from tunekit.predict import roofline
 from tunekit.records.plan import Choice, Plan, PlanRequest, PlanRow
 from tunekit.records.profile import Profile
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tunekit.memory.ram import RamVerdict, buffer_bytes, held_per_sample, pinned_growth, ram_verdict
+from tunekit.predict.ram import RamVerdict, buffer_bytes, held_per_sample, pinned_growth, ram_verdict
 from tunekit.recommend.largest import largest_of
 from tunekit.records.config import TrainConfig
 from tunekit.records.host import Host

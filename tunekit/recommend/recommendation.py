@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tunekit.memory.ram import buffer_bytes, pinned_growth
+from tunekit.predict.ram import buffer_bytes, pinned_growth
 from tunekit.recommend.largest import largest_of, peak_reserved_bytes, ran_out
 from tunekit.recommend.learning_rate import global_batch, recommended
 from tunekit.recommend.noise import mean_interval, speedup, verdict

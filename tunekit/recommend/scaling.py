@@ -2,7 +2,7 @@
 
 import math
 
-from tunekit.memory.ram import OOM_SHARE, buffer_bytes
+from tunekit.predict.ram import OOM_SHARE, buffer_bytes
 from tunekit.recommend.learning_rate import global_batch, scale, usable
 from tunekit.records.config import TrainConfig
 from tunekit.records.host import Host

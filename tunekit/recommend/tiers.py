@@ -6,17 +6,28 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal, NamedTuple
 
-from tunekit.memory.base import BaseRam, base_ram
-from tunekit.memory.ram import OOM_SHARE, buffer_bytes, fits_shm, held_per_sample, queue_bytes, shm_text
-from tunekit.recommend.largest import peak_reserved_bytes
-from tunekit.recommend.loss_guard import Mode
-from tunekit.recommend.planned_training import PlannedTraining
+from tunekit.predict.ram import (
+    OOM_SHARE,
+    BaseRam,
+    base_ram,
+    buffer_bytes,
+    fits_shm,
+    held_per_sample,
+    queue_bytes,
+    shm_text,
+)
+from tunekit.recommend.largest import largest_of, peak_reserved_bytes
+from tunekit.recommend.learning_rate import global_batch
+from tunekit.recommend.noise import noise_floor
+from tunekit.recommend.numerics import Mode, barred_modes
+from tunekit.recommend.planned_training import PlannedTraining, planned_training
 from tunekit.records.config import TrainConfig
 from tunekit.records.host import Host
 from tunekit.records.measurement import Measurement
-from tunekit.records.recommendation import Tier
+from tunekit.records.recommendation import NoiseFloor, Tier
+from tunekit.records.run import SearchOptions
 from tunekit.records.trial import TrialRecord
-from tunekit.records.trials import Measured, measured
+from tunekit.records.trials import Measured, Trials, measured
 from tunekit.units import bytes_text
 
 BALANCED_TOLERANCE = 0.03
@@ -311,3 +322,62 @@ def _above(value_bytes: int, limit_bytes: int, what: str, limit_text: str) -> li
 
 def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+# --- each tier's choice among the trials of a run
+
+_BARRING = (Tier.CONSERVATIVE, Tier.BALANCED)
+"""Tiers that don't take a mode whose losses are worse than the baseline's."""
+
+
+def run_noise(trials: Trials) -> NoiseFloor | None:
+    """Return the A/A noise floor of the baseline's fresh processes, None with fewer than two."""
+    rates = [r.measurement.rate_samples_per_s for r in trials.baseline_confirm if r.measurement]
+    return noise_floor(rates)
+
+
+def pick_tiers(
+    trials: Trials, host: Host, options: SearchOptions, among: Sequence[TrialRecord] | None = None
+) -> dict[Tier, TrialRecord]:
+    """Return each tier's choice among the measured trials; a tier without one is absent."""
+    noise = run_noise(trials)
+    noise_relative = noise.relative if noise else None
+    barred = barred_modes(trials.records)
+    planned = planned_training(options, trials.records)
+    records = trials.candidates if among is None else among
+    chosen = {}
+    for tier in Tier:
+        allowed = [
+            record
+            for record in records
+            if keeps_global_batch(record, trials, options)
+            and not is_barred(record, tier, barred)
+            and not _breaks_limit_on_largest(record, tier, trials, host)
+        ]
+        record = pick(tier, allowed, host, noise_relative=noise_relative, planned=planned)
+        if record is not None:
+            chosen[tier] = record
+    return chosen
+
+
+def keeps_global_batch(record: TrialRecord, trials: Trials, options: SearchOptions) -> bool:
+    """Return whether a trial's config has the global batch that is asked for, if one is."""
+    if options.global_batch is None or record.config is None:
+        return options.global_batch is None
+    world_size = trials.discovery.world_size if trials.discovery else 1
+    return global_batch(record.config, world_size) == options.global_batch
+
+
+def _breaks_limit_on_largest(record: TrialRecord, tier: Tier, trials: Trials, host: Host) -> bool:
+    """Return whether a config broke a limit of the tier when it trained on the data set's largest samples."""
+    looked = (
+        one
+        for one in (trials.confirm_of(record.config) if record.config else ())
+        if one.measurement and largest_of([one.measurement])
+    )
+    return any(violations(one, tier, host) for one in looked)
+
+
+def is_barred(record: TrialRecord, tier: Tier, barred: frozenset[Mode]) -> bool:
+    """Return whether a trial's precision and compile spoil the losses, and the tier wants them whole."""
+    return tier in _BARRING and record.config is not None and Mode.of(record.config) in barred

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from tunekit.diagnose.registry import CODES
-from tunekit.memory.ram import buffer_bytes
 from tunekit.plain_text import printable
+from tunekit.predict.ram import buffer_bytes
 from tunekit.records.calibration import Calibration, ConvolutionSeen
 from tunekit.records.checkup import Checkup, LoaderPlan
 from tunekit.records.finding import WORST_FIRST, Finding, Severity

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from tunekit.model.op_roofline import ERROR
 from tunekit.plain_text import printable
+from tunekit.predict.roofline import ERROR
 from tunekit.records.config import Precision
 from tunekit.records.details import LoopFloors
 from tunekit.records.finding import Severity

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from tunekit.hardware.profiles import ProfileFile, how_to_add
+from tunekit.machine.profiles import ProfileFile, how_to_add
 from tunekit.plain_text import printable
 from tunekit.records.host import Accelerator
 from tunekit.records.profile import Instance, Profile, SpotPrice

@@ -3,11 +3,9 @@
 import math
 from collections.abc import Sequence
 
-from tunekit.memory.base import BaseRam, base_ram
-from tunekit.memory.ram import buffer_bytes, held_bytes
-from tunekit.memory.ram_grid import GridCell, ram_grid
-from tunekit.memory.vram_budget import VramBudget, vram_budget
 from tunekit.plain_text import printable
+from tunekit.predict.ram import BaseRam, GridCell, base_ram, buffer_bytes, held_bytes, ram_grid
+from tunekit.predict.vram.budget import VramBudget, vram_budget
 from tunekit.records.attribution import LeafSeen
 from tunekit.records.host import Host
 from tunekit.records.measurement import LoopMeasurement, Measurement

@@ -3,8 +3,8 @@
 import shlex
 from collections.abc import Callable, Sequence
 
-from tunekit.memory.ram import buffer_bytes, held_bytes
 from tunekit.plain_text import printable
+from tunekit.predict.ram import buffer_bytes, held_bytes
 from tunekit.recommend.noise import verdict
 from tunekit.records.finding import Severity
 from tunekit.records.interval import Interval

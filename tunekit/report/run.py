@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tunekit.plain_text import printable
 from tunekit.recommend.largest import largest_line
-from tunekit.recommend.loss_guard import guarded_modes, losses_line
+from tunekit.recommend.numerics import guarded_modes, losses_line
 from tunekit.recommend.recommendation import answer_of
 from tunekit.records.finding import Severity
 from tunekit.records.plan import Plan

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
-from tunekit.hardware.gpu.nvml import GpuReading, Nvml
+from tunekit.machine.gpu.nvml import GpuReading, Nvml
 
 _SLACK_BYTES = 64 << 20
 """Growth that is not waited for: the driver's own, or a desktop's."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import dropwhile
 
-from tunekit.hardware.host.interpreter import is_python, unwrapped
+from tunekit.machine.host.interpreter import is_python, unwrapped
 
 _IN_CONTAINER = "put tunekit into the container: docker run ... IMAGE tunekit search -- python train.py"
 _IN_JOB = "put tunekit into the job that trains: tunekit search -- python train.py in the job's own script"

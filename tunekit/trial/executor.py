@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tunekit.errors import TargetError
-from tunekit.hardware.gpu.nvml import Nvml
-from tunekit.hardware.telemetry.gpu import GpuSampler
-from tunekit.hardware.telemetry.store import save_series
-from tunekit.hardware.telemetry.summary import summarise
+from tunekit.machine.gpu.nvml import Nvml
+from tunekit.machine.telemetry.gpu import GpuSampler
+from tunekit.machine.telemetry.store import save_series
+from tunekit.machine.telemetry.summary import summarise
 from tunekit.records.agent_messages import AgentRequest, Arithmetic
 from tunekit.records.config import KNOB, LOADER_KNOBS, WORKER_KNOBS, Precision, TrainConfig
 from tunekit.records.details import Detail

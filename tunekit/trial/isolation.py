@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tunekit.agent import REQUEST_VARIABLE, SITE_FOLDER, TRIAL_VARIABLE
 from tunekit.errors import UsageError
-from tunekit.hardware.host.interpreter import interpreter_of, is_python
+from tunekit.machine.host.interpreter import interpreter_of, is_python
 from tunekit.records.host import Sandbox
 from tunekit.records.trial import WrittenFile
 from tunekit.trial import sandbox

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
-from tunekit.hardware.telemetry.tree import TreeMeter
+from tunekit.machine.telemetry.tree import TreeMeter
 from tunekit.trial.elsewhere import Elsewhere, launcher_in
 
 PROC = Path("/proc")

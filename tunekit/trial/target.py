@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tunekit.errors import TargetError
-from tunekit.hardware.host.interpreter import is_python, program_of, unwrapped
+from tunekit.machine.host.interpreter import is_python, program_of, unwrapped
 from tunekit.near import did_you_mean
 from tunekit.records.target import Target
 from tunekit.secret_words import MASK, has_mask, masked_words

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from tunekit.hardware.host.limits import oom_kills
-from tunekit.hardware.telemetry.gpu import GpuSampler
-from tunekit.hardware.telemetry.sampler import LoopSample, Sampler, Series
-from tunekit.hardware.telemetry.tree import TreeMeter
+from tunekit.machine.host.limits import oom_kills
+from tunekit.machine.telemetry.gpu import GpuSampler
+from tunekit.machine.telemetry.sampler import LoopSample, Sampler, Series
+from tunekit.machine.telemetry.tree import TreeMeter
 from tunekit.plain_text import printable
 from tunekit.records.agent_messages import (
     AgentErrorEvent,

@@ -16,7 +16,7 @@ from build_records import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.memory.ram import buffer_bytes
+from tunekit.predict.ram import buffer_bytes
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import Run
 from tunekit.report.blocks import Basis, HeatCell, HeatMap

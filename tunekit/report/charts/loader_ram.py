@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 
-from tunekit.memory.base import base_ram
-from tunekit.memory.ram import RamVerdict
-from tunekit.memory.ram_grid import GridCell, ram_grid
+from tunekit.predict.ram import GridCell, RamVerdict, base_ram, ram_grid
 from tunekit.recommend.ram_buffer import baseline_sample, tier_sample
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from tunekit.memory.ram import OOM_SHARE
-from tunekit.memory.vram_budget import vram_budget
+from tunekit.predict.ram import OOM_SHARE
+from tunekit.predict.vram.budget import vram_budget
 from tunekit.recommend.largest import peak_reserved_bytes
 from tunekit.recommend.ram_buffer import baseline_sample, ram_buffer
 from tunekit.recommend.tiers import POLICIES, base_ram_bytes

@@ -1,0 +1,148 @@
+"""The counters of Hopper and newer GPUs, through the real package's structures."""
+
+import math
+import sys
+
+import pytest
+from machine.scripted_pynvml import (
+    COUNTED,
+    GPU_IS_LOST,
+    NO_PERMISSION,
+    NO_SUCH_FUNCTION,
+    NOT_SUPPORTED,
+    ScriptedPynvml,
+    real,
+)
+
+from tunekit.machine.gpu.nvml import GpuReading, Nvml
+
+SEEN = GpuReading(
+    graphics_activity_percent=99,
+    sm_activity_percent=97.5,
+    sm_occupancy_percent=18,
+    tensor_activity_percent=81.25,
+    dram_activity_percent=33,
+    pcie_tx_mb_per_s=pytest.approx(104.8576),
+    pcie_rx_mb_per_s=pytest.approx(1048.576),
+)
+
+
+def opened(monkeypatch: pytest.MonkeyPatch, pynvml: ScriptedPynvml) -> Nvml:
+    monkeypatch.setitem(sys.modules, "pynvml", pynvml)
+    return Nvml()
+
+
+def activity(nvml: Nvml) -> GpuReading | None:
+    first, second = nvml.gpm_sample(0), nvml.gpm_sample(0)
+    assert first is not None
+    assert second is not None
+    return nvml.gpm_between(0, first, second)
+
+
+def test_two_samples_tell_what_happened_between_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NVLink's two metrics fail by themselves, which leaves the others."""
+    with opened(monkeypatch, ScriptedPynvml()) as nvml:
+        assert activity(nvml) == SEEN
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -1.0])
+def test_a_figure_that_is_no_figure_is_none(monkeypatch: pytest.MonkeyPatch, value: float) -> None:
+    counted = {**COUNTED, "NVML_GPM_METRIC_SM_UTIL": value}
+    with opened(monkeypatch, ScriptedPynvml(counted=counted)) as nvml:
+        seen = activity(nvml)
+    assert seen is not None
+    assert seen.sm_activity_percent is None
+    assert seen.tensor_activity_percent == 81.25
+
+
+def test_a_metric_that_the_package_does_not_know_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    pynvml = ScriptedPynvml()
+    del pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL
+    with opened(monkeypatch, pynvml) as nvml:
+        seen = activity(nvml)
+    assert seen is not None
+    assert seen.graphics_activity_percent is None
+    assert seen.sm_activity_percent == 97.5
+
+
+def test_every_sample_is_freed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    pynvml = ScriptedPynvml()
+    with opened(monkeypatch, pynvml) as nvml:
+        first, second = nvml.gpm_sample(0), nvml.gpm_sample(0)
+        assert len(pynvml.allocated) == 2
+        nvml.gpm_free(first)
+        nvml.gpm_free(first)
+        assert len(pynvml.allocated) == 1
+        assert nvml.gpm_between(0, first, second) is None
+    assert pynvml.allocated == []
+    assert pynvml.calls[-2:] == ["nvmlGpmSampleFree", "nvmlShutdown"]
+    with nvml:
+        assert nvml.gpm_between(0, second, nvml.gpm_sample(0)) is None
+
+
+def test_samples_of_two_gpus_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(monkeypatch, ScriptedPynvml()) as nvml:
+        first, other = nvml.gpm_sample(0), nvml.gpm_sample(1)
+        assert nvml.gpm_between(0, first, other) is None
+        assert nvml.gpm_between(1, first, other) is None
+
+
+@pytest.mark.parametrize("failure", [NOT_SUPPORTED, NO_PERMISSION, NO_SUCH_FUNCTION, AttributeError()])
+@pytest.mark.parametrize("question", ["nvmlGpmQueryDeviceSupport", "nvmlGpmSampleAlloc", "nvmlGpmSampleGet"])
+def test_a_gpu_that_refuses_is_asked_once_while_the_library_is_open(
+    monkeypatch: pytest.MonkeyPatch, question: str, failure: Exception
+) -> None:
+    pynvml = ScriptedPynvml({question: failure})
+    with opened(monkeypatch, pynvml) as nvml:
+        assert [nvml.gpm_sample(0) for _ in range(3)] == [None] * 3
+        assert pynvml.calls.count(question) == 1
+        assert pynvml.allocated == []
+    with nvml:
+        assert nvml.gpm_sample(0) is None
+    assert pynvml.calls.count(question) == 2
+
+
+def test_a_gpu_before_hopper_has_no_counters(monkeypatch: pytest.MonkeyPatch) -> None:
+    pynvml = ScriptedPynvml()
+    pynvml.nvmlGpmQueryDeviceSupport = lambda handle: real.c_nvmlGpmSupport_t(isSupportedDevice=0)
+    with opened(monkeypatch, pynvml) as nvml:
+        assert nvml.gpm_sample(0) is None
+    assert "nvmlGpmSampleAlloc" not in pynvml.calls
+
+
+def test_a_gpu_under_mig_has_no_counters_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    pynvml = ScriptedPynvml(slices=2)
+    with opened(monkeypatch, pynvml) as nvml:
+        assert nvml.gpm_sample(0) is None
+    assert "nvmlGpmSampleAlloc" not in pynvml.calls
+
+
+def test_a_gpu_that_can_not_be_partitioned_has_counters(monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(monkeypatch, ScriptedPynvml({"nvmlDeviceGetMigMode": NOT_SUPPORTED})) as nvml:
+        assert activity(nvml) == SEEN
+
+
+@pytest.mark.parametrize("question", ["nvmlGpmSampleGet", "nvmlDeviceGetHandleByIndex"])
+def test_a_gpu_that_was_lost_for_a_moment_is_sampled_again(
+    monkeypatch: pytest.MonkeyPatch, question: str
+) -> None:
+    pynvml = ScriptedPynvml()
+    with opened(monkeypatch, pynvml) as nvml:
+        assert nvml.gpm_sample(0) is not None
+        pynvml.failing[question] = GPU_IS_LOST
+        assert nvml.gpm_sample(0) is None
+        assert len(pynvml.allocated) == 1
+        pynvml.failing.clear()
+        assert activity(nvml) == SEEN
+
+
+def test_samples_that_the_driver_can_not_compare_tell_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(monkeypatch, ScriptedPynvml({"nvmlGpmMetricsGet": GPU_IS_LOST})) as nvml:
+        assert activity(nvml) is None
+
+
+def test_a_sample_that_is_not_taken_back_keeps_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    pynvml = ScriptedPynvml({"nvmlGpmSampleFree": GPU_IS_LOST})
+    with opened(monkeypatch, pynvml) as nvml:
+        assert activity(nvml) == SEEN
+    assert pynvml.calls[-3:] == ["nvmlGpmSampleFree", "nvmlGpmSampleFree", "nvmlShutdown"]

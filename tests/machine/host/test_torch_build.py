@@ -1,0 +1,329 @@
+import ast
+import os
+import select
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from tunekit.machine.host import torch_build as room
+from tunekit.machine.host.torch_build import TorchAbsent, torch_build
+from tunekit.records.host import TorchBuild, TorchDevice
+from tunekit.units import GIB
+
+PROBE = Path(room.__file__).with_name("torch_probe.py")
+
+STUB = """
+import types, warnings
+__version__ = "2.13.0+cu130"
+version = types.SimpleNamespace(cuda="13.0", hip=None)
+
+def get_num_threads(): return 8
+def get_float32_matmul_precision(): return "highest"
+
+class Properties:
+    def __init__(self, name, major, minor, uuid):
+        self.name, self.major, self.minor, self.uuid = name, major, minor, uuid
+        self.total_memory = 22 << 30
+
+class cuda:
+    devices = [Properties("NVIDIA L4", 8, 9, "aaaa")]
+    is_available = staticmethod(lambda: bool(cuda.devices))
+    init = staticmethod(lambda: None)
+    device_count = staticmethod(lambda: len(cuda.devices))
+    get_device_properties = staticmethod(lambda index: cuda.devices[index])
+    get_device_capability = staticmethod(lambda: (cuda.devices[0].major, cuda.devices[0].minor))
+    get_arch_list = staticmethod(lambda: ["sm_80", "compute_90"])
+    is_bf16_supported = staticmethod(lambda including_emulation=True: including_emulation or True)
+
+class cudnn:
+    allow_tf32 = True
+    version = staticmethod(lambda: 91002)
+
+mps = types.SimpleNamespace(is_built=lambda: False, is_available=lambda: False)
+backends = types.SimpleNamespace(cudnn=cudnn, mps=mps)
+"""
+
+
+def asked_of_stub(tmp_path: Path, more: str = "", **environment: str) -> TorchBuild | TorchAbsent:
+    """Ask this Python, in which a module says that it is torch."""
+    (tmp_path / "torch.py").write_text(STUB + textwrap.dedent(more), encoding="utf-8")
+    return torch_build(sys.executable, 30, {**os.environ, "PYTHONPATH": str(tmp_path), **environment})
+
+
+def build_of_stub(tmp_path: Path, more: str = "") -> TorchBuild:
+    found = asked_of_stub(tmp_path, more)
+    assert isinstance(found, TorchBuild), found
+    return found
+
+
+def fake_python(tmp_path: Path, body: str) -> str:
+    path = tmp_path / "python"
+    path.write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return str(path)
+
+
+def reason(found: TorchBuild | TorchAbsent) -> str:
+    assert isinstance(found, TorchAbsent), found
+    return found.reason
+
+
+def test_a_torch_tells_its_build_and_its_gpus(tmp_path: Path) -> None:
+    assert build_of_stub(tmp_path) == TorchBuild(
+        python=sys.executable,
+        python_version="{}.{}.{}".format(*sys.version_info),
+        version="2.13.0+cu130",
+        cuda_version="13.0",
+        hip_version=None,
+        cudnn_version="91002",
+        architectures=("sm_80", "compute_90"),
+        devices=(
+            TorchDevice(
+                type="cuda", name="NVIDIA L4", memory_bytes=22 * GIB, compute_capability="8.9", uuid="aaaa"
+            ),
+        ),
+        threads=8,
+        float32_matmul_precision="highest",
+        tf32_in_cudnn=True,
+        bf16_native=True,
+        problem=None,
+    )
+
+
+def test_a_driver_that_is_too_old_is_the_problem(tmp_path: Path) -> None:
+    found = build_of_stub(
+        tmp_path,
+        """
+        def refused():
+            warnings.warn("CUDA initialization: The NVIDIA driver on your\\nsystem is too old")
+            return False
+        def init():
+            raise RuntimeError("The NVIDIA driver on your system is too old (found version 11040).")
+        cuda.is_available, cuda.init = staticmethod(refused), staticmethod(init)
+        """,
+    )
+    assert found.devices == ()
+    assert found.bf16_native is None
+    assert found.problem == (
+        "CUDA initialization: The NVIDIA driver on your system is too old; "
+        "The NVIDIA driver on your system is too old (found version 11040)."
+    )
+
+
+def test_a_gpu_that_the_build_has_no_code_for_is_listed_with_the_problem(tmp_path: Path) -> None:
+    found = build_of_stub(
+        tmp_path,
+        """
+        def asked(index):
+            warnings.warn("NVIDIA L4 is not compatible with the current PyTorch installation.")
+            return cuda.devices[index]
+        cuda.get_device_properties = staticmethod(asked)
+        """,
+    )
+    assert [device.name for device in found.devices] == ["NVIDIA L4"]
+    assert found.problem is not None
+    assert found.problem.count("not compatible with the current PyTorch installation") == 1
+
+
+def test_a_gpu_that_does_not_answer_does_not_hide_the_others(tmp_path: Path) -> None:
+    found = build_of_stub(
+        tmp_path,
+        """
+        cuda.devices.append(Properties("NVIDIA H200", 9, 0, "bbbb"))
+        def asked(index):
+            if index == 0:
+                raise RuntimeError("CUDA error: device is lost")
+            return cuda.devices[index]
+        cuda.get_device_properties = staticmethod(asked)
+        """,
+    )
+    assert [device.name for device in found.devices] == ["NVIDIA H200"]
+    assert found.problem == "CUDA error: device is lost"
+
+
+def test_questions_that_torch_refuses_are_none(tmp_path: Path) -> None:
+    found = build_of_stub(
+        tmp_path,
+        """
+        def refuse(*words, **named):
+            raise RuntimeError("mix of the legacy and new APIs")
+        get_float32_matmul_precision = refuse
+        class cudnn:
+            version = staticmethod(refuse)
+            allow_tf32 = property(refuse)
+        backends.cudnn = cudnn()
+        cuda.get_arch_list = cuda.is_bf16_supported = staticmethod(refuse)
+        """,
+    )
+    assert found.float32_matmul_precision is None
+    assert found.tf32_in_cudnn is None
+    assert found.cudnn_version is None
+    assert found.architectures == ()
+    assert found.bf16_native is None
+    assert found.problem is None
+
+
+@pytest.mark.parametrize(("major", "is_native"), [(7, False), (8, True)])
+def test_torch_without_the_question_about_emulation_tells_by_capability(
+    tmp_path: Path, major: int, is_native: bool
+) -> None:
+    found = build_of_stub(
+        tmp_path,
+        f"cuda.is_bf16_supported = staticmethod(lambda: True); cuda.devices[0].major = {major}",
+    )
+    assert found.bf16_native is is_native
+
+
+def test_an_amd_gpu_has_no_capability(tmp_path: Path) -> None:
+    found = build_of_stub(tmp_path, "version.cuda, version.hip = None, '6.2'; del cuda.devices[0].uuid")
+    assert (found.cuda_version, found.hip_version) == (None, "6.2")
+    assert (found.devices[0].compute_capability, found.devices[0].uuid) == (None, None)
+
+
+def test_an_apple_gpu_is_a_device(tmp_path: Path) -> None:
+    found = build_of_stub(
+        tmp_path,
+        """
+        version.cuda = None
+        backends.mps.is_built = backends.mps.is_available = lambda: True
+        """,
+    )
+    (device,) = found.devices
+    assert (device.type, device.memory_bytes, device.compute_capability) == ("mps", None, None)
+    assert device.name
+
+
+def test_a_build_without_cuda_has_no_problem(tmp_path: Path) -> None:
+    found = build_of_stub(tmp_path, "version.cuda = None; cuda.is_available = None")
+    assert (found.devices, found.problem) == ((), None)
+
+
+def test_the_modules_beside_the_probe_stand_in_for_nobodys(tmp_path: Path) -> None:
+    found = build_of_stub(
+        tmp_path, "import importlib.util; __version__ = str(importlib.util.find_spec('limits'))"
+    )
+    assert found.version == "None"
+
+
+def test_a_python_without_torch_says_so(tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise ModuleNotFoundError(\"No module named 'torch'\")")
+    found = torch_build(sys.executable, 30, {**os.environ, "PYTHONPATH": str(tmp_path)})
+    assert reason(found) == (
+        f"{sys.executable} has no torch that can be imported: ModuleNotFoundError: No module named 'torch'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "ending"),
+    [
+        ("import os; os.abort()", "ended with status -6 without an answer: it wrote nothing"),
+        (
+            "import sys; sys.exit('broken wheel')",
+            "ended with status 1 without an answer: broken wheel",
+        ),
+        ("import os; os._exit(0)", "ended with status 0 without an answer: it wrote nothing"),
+        (
+            "get_num_threads = lambda: 0",
+            "told nonsense of its torch: threads: Input should be greater than 0",
+        ),
+        ("del get_num_threads", "AttributeError: module 'torch' has no attribute 'get_num_threads'"),
+    ],
+)
+def test_a_torch_that_breaks_is_absent_with_the_reason(tmp_path: Path, more: str, ending: str) -> None:
+    found = reason(asked_of_stub(tmp_path, more))
+    assert found.startswith(sys.executable)
+    assert found.endswith(ending)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "echo garbage",
+        "echo '{'; exit 3",
+        "echo '[1, 2]'",
+        "head -c 300000 /dev/urandom",
+        "echo oops >&2; kill -SEGV $$",
+        "true",
+    ],
+)
+def test_an_interpreter_that_talks_garbage_is_absent(tmp_path: Path, body: str) -> None:
+    found = reason(torch_build(fake_python(tmp_path, body), 30))
+    assert "without an answer" in found
+
+
+@pytest.mark.parametrize("reply", ["{}", '{"version": 3}', '{"python": "/other"}'])
+def test_an_answer_that_is_none_is_refused(tmp_path: Path, reply: str) -> None:
+    assert "told nonsense of its torch: " in reason(torch_build(fake_python(tmp_path, f"echo '{reply}'"), 30))
+
+
+def test_what_is_said_at_exit_does_not_hide_the_answer(tmp_path: Path) -> None:
+    found = build_of_stub(tmp_path, "import atexit; print('hello'); atexit.register(print, 'goodbye')")
+    assert found.version == "2.13.0+cu130"
+
+
+def test_an_interpreter_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
+    python = fake_python(tmp_path, f"sleep 600 & echo $! > {tmp_path}/child; sleep 600")
+    started_s = time.monotonic()
+    late = torch_build(python, 2.0)
+    assert late == TorchAbsent(
+        f"{python}, asked for its torch, did not answer within 2 s", has_python_answered=False
+    )
+    assert time.monotonic() - started_s < 20
+    assert has_ended(int((tmp_path / "child").read_text()))
+
+
+def has_ended(pid: int) -> bool:
+    """Wait for the end of a process that was killed, and return whether it came."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([descriptor], [], [], 20)[0])
+    finally:
+        os.close(descriptor)
+
+
+def test_what_an_interpreter_leaves_behind_does_not_hold_it_up(tmp_path: Path) -> None:
+    python = fake_python(tmp_path, f"sleep 600 & echo $! > {tmp_path}/child; echo '{{}}'")
+    assert "told nonsense" in reason(torch_build(python, 60))
+    os.kill(int((tmp_path / "child").read_text()), 9)
+
+
+@pytest.mark.parametrize(
+    ("python", "ending"),
+    [
+        ("/nowhere/python", "can't be started: No such file or directory"),
+        ("/", "can't be started: Permission denied"),
+        ("pyth\0on", "can't be started: embedded null byte"),
+    ],
+)
+def test_what_is_no_program_is_absent(python: str, ending: str) -> None:
+    assert reason(torch_build(python)).endswith(ending)
+
+
+def test_the_probe_is_read_by_python_39() -> None:
+    text = PROBE.read_text(encoding="utf-8")
+    ast.parse(text, feature_version=(3, 9))
+    assert "from __future__ import annotations" in text
+
+
+def test_asking_never_imports_torch_here() -> None:
+    program = "import sys; from tunekit.machine.host import torch_build; print('torch' in sys.modules)"
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert finished.stdout.strip() == "False"
+
+
+@pytest.mark.real
+def test_the_torch_of_this_environment_tells_its_build() -> None:
+    found = torch_build(environment={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert isinstance(found, TorchBuild), found
+    assert found.version.startswith("2.")
+    assert found.threads == 1
+    assert found.float32_matmul_precision == "highest"
+    assert found.tf32_in_cudnn is True
+    assert (found.cuda_version is None) <= (found.devices == () and found.problem is None)

@@ -1,0 +1,283 @@
+import os
+import random
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from tunekit.errors import UsageError
+from tunekit.machine.storage import page_cache
+from tunekit.machine.storage.inspect import inspect_storage
+from tunekit.records.codec import from_json, to_json
+from tunekit.records.storage import Storage, StorageKind
+from tunekit.units import KIB, MIB
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    """A copied tree in which everything lies on an NVMe drive and /nas is a file server's."""
+    root = tmp_path / "machine"
+    (root / "proc/self").mkdir(parents=True)
+    disk = root / "sys/devices/nvme/nvme0/nvme0n1"
+    (disk / "device").mkdir(parents=True)
+    (disk / "device/model").write_text("Samsung SSD 990 PRO\n", encoding="utf-8")
+    (root / "sys/dev/block").mkdir(parents=True)
+    (root / "sys/dev/block/259:1").symlink_to(disk)
+    return root
+
+
+def mount(root: Path, *lines: str) -> None:
+    (root / "proc/self/mountinfo").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def fill(folder: Path, files: int, size_bytes: int) -> None:
+    chance = random.Random(7)
+    for number in range(files):
+        with (folder / f"{number:05}").open("wb") as file:
+            file.write(chance.randbytes(size_bytes))
+            os.fsync(file.fileno())
+
+
+def measured(folder: Path, root: Path) -> Storage:
+    """Measure on a disk, whatever the temporary folder lies on."""
+    mount(root, "1 0 259:1 / / rw - ext4 /dev/root rw")
+    return inspect_storage(folder, root=root)
+
+
+def test_one_large_file_is_measured_both_ways(data: Path, machine: Path) -> None:
+    fill(data, 1, 24 * MIB)
+    storage = measured(data / "00000", machine)
+    assert (storage.files, storage.total_bytes, storage.is_walk_complete) == (1, 24 * MIB, True)
+    assert storage.mean_file_bytes == 24 * MIB
+    assert storage.sequential_mb_per_s is not None
+    assert storage.random_mb_per_s is not None
+    assert storage.random_read_bytes == 64 * KIB
+    assert 0 < storage.bytes_read <= 24 * MIB
+    assert storage.problem is None
+    assert (storage.filesystem, storage.mount_point, storage.device) == ("ext4", "/", "nvme0n1")
+    assert storage.kind is StorageKind.NVME
+    assert not storage.is_network
+
+
+def test_a_store_of_small_chunks_is_measured_chunk_by_chunk(data: Path, machine: Path) -> None:
+    fill(data, 300, 3000)
+    storage = measured(data, machine)
+    assert (storage.files, storage.mean_file_bytes) == (300, 3000)
+    assert storage.random_read_bytes == 3000
+    assert storage.random_mb_per_s is not None
+    assert storage.bytes_read == 300 * 3000
+
+
+def test_pages_leave_the_page_cache_before_storage_is_measured(data: Path, machine: Path) -> None:
+    fill(data, 40, 100 * KIB)
+    files = sorted(data.iterdir())
+    for path in files:
+        path.read_bytes()
+    descriptor = os.open(files[0], os.O_RDONLY)
+    page_cache.drop(descriptor, 0, 0)
+    left = page_cache.residency(descriptor, 0, 100 * KIB)
+    os.close(descriptor)
+    if left is None or left.resident:
+        pytest.skip("the file system of the temporary folder keeps its pages (tmpfs, overlay on tmpfs)")
+    files[0].read_bytes()
+    storage = measured(data, machine)
+    assert storage.cached_share_before == 1.0
+    assert storage.measured_cold is True
+
+
+def test_a_large_file_that_was_just_read_leaves_the_page_cache(data: Path, machine: Path) -> None:
+    fill(data, 1, 48 * MIB)
+    path = data / "00000"
+    path.read_bytes()
+    descriptor = os.open(path, os.O_RDONLY)
+    page_cache.drop(descriptor, 0, 0)
+    left = page_cache.residency(descriptor, 0, 48 * MIB)
+    os.close(descriptor)
+    if left is None or left.resident:
+        pytest.skip("the file system of the temporary folder keeps its pages (tmpfs, overlay on tmpfs)")
+    path.read_bytes()  # in large folios, which go as a whole or not at all
+    storage = measured(path, machine)
+    assert storage.cached_share_before == 1.0
+    assert storage.measured_cold is True
+
+
+def test_a_rate_from_the_page_cache_is_called_so(
+    data: Path, machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(data, 40, 100 * KIB)
+    monkeypatch.setattr(page_cache, "residency", lambda *_: page_cache.Residency(25, 25))
+    storage = measured(data, machine)
+    assert (storage.cached_share_before, storage.measured_cold) == (1.0, False)
+
+
+def test_where_the_kernel_is_silent_nothing_is_claimed(
+    data: Path, machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(data, 40, 100 * KIB)
+    monkeypatch.setattr(page_cache, "residency", lambda *_: None)
+    storage = measured(data, machine)
+    assert (storage.cached_share_before, storage.measured_cold) == (None, None)
+    assert storage.sequential_mb_per_s is not None
+
+
+def test_files_in_memory_are_not_measured(data: Path, machine: Path) -> None:
+    fill(data, 1, 24 * MIB)
+    mount(machine, "1 0 0:25 / / rw - tmpfs tmpfs rw")
+    storage = inspect_storage(data, root=machine)
+    assert storage.kind is StorageKind.MEMORY
+    assert (storage.bytes_read, storage.sequential_mb_per_s, storage.random_mb_per_s) == (0, None, None)
+    assert storage.problem == "the files lie in memory: reading them needs no storage"
+
+
+def test_files_that_the_kernel_makes_up_are_not_read(data: Path, machine: Path) -> None:
+    fill(data, 1, MIB)
+    mount(machine, "1 0 0:25 / / rw - sysfs sysfs rw")
+    storage = inspect_storage(data, root=machine)
+    assert (storage.kind, storage.bytes_read) == (StorageKind.NONE, 0)
+    assert storage.problem == "sysfs is no storage: the kernel makes up its files"
+
+
+@pytest.mark.parametrize("made_up", ["proc", "sysfs", "cgroup2", "devtmpfs"])
+def test_links_out_of_what_the_kernel_makes_up_are_not_followed(
+    tmp_path: Path, data: Path, machine: Path, made_up: str
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    fill(elsewhere, 3, 1000)
+    (data / "cwd").symlink_to(elsewhere)
+    for path in elsewhere.iterdir():
+        (data / path.name).symlink_to(path)
+    mount(machine, "1 0 259:1 / / rw - ext4 /dev/root rw", f"2 1 0:5 / {data} rw - {made_up} {made_up} rw")
+    storage = inspect_storage(data, root=machine)
+    assert (storage.filesystem, storage.mount_point, storage.device) == (made_up, str(data), None)
+    assert (storage.kind, storage.files, storage.bytes_read) == (StorageKind.NONE, 0, 0)
+    assert storage.problem == f"{made_up} is no storage: the kernel makes up its files"
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="this system has no /proc")
+def test_proc_itself_is_no_storage() -> None:
+    storage = inspect_storage(Path("/proc"))
+    assert (storage.filesystem, storage.mount_point, storage.files) == ("proc", "/proc", 0)
+
+
+def test_the_mount_is_that_of_the_files_and_not_of_links_to_them(data: Path, machine: Path) -> None:
+    store = data / "store"
+    store.mkdir()
+    fill(store, 3, 1000)
+    links = data / "links"
+    links.mkdir()
+    for path in store.iterdir():
+        (links / path.name).symlink_to(path)
+    mount(machine, "1 0 259:1 / / rw - ext4 /dev/root rw", f"2 1 0:50 / {store} rw - nfs4 server:/x rw")
+    storage = inspect_storage(links, root=machine)
+    assert (storage.mount_point, storage.filesystem, storage.is_network) == (str(store), "nfs4", True)
+    assert storage.path == str(links)
+
+
+def test_an_empty_folder_says_so(data: Path, machine: Path) -> None:
+    storage = measured(data, machine)
+    assert (storage.files, storage.mean_file_bytes, storage.bytes_read) == (0, None, 0)
+    assert storage.problem == "no file with content was found"
+
+
+def test_a_folder_that_can_not_be_read_says_why(
+    data: Path, machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refusing(folder: bytes) -> object:
+        raise PermissionError(13, "Permission denied", folder)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    storage = measured(data, machine)
+    assert storage.problem == f"no file to read was found; {data}: Permission denied"
+    assert not storage.is_walk_complete
+
+
+def test_files_that_can_not_be_opened_say_why(
+    data: Path, machine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(data, 4, 1000)
+
+    def refusing(path: bytes, flags: int) -> int:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(os, "open", refusing)
+    storage = measured(data, machine)
+    assert storage.files == 4
+    assert storage.problem is not None
+    assert storage.problem.startswith("0 B could be read, too little to tell every rate; ")
+    assert storage.problem.endswith("Permission denied")
+    assert (storage.measured_cold, storage.cached_share_before) == (None, None)
+
+
+def test_a_file_too_small_for_a_rate_says_so(data: Path, machine: Path) -> None:
+    fill(data, 1, 1000)
+    storage = measured(data, machine)
+    assert (storage.sequential_mb_per_s, storage.random_mb_per_s) == (None, None)
+    assert storage.problem == "1000 B could be read, too little to tell every rate"
+
+
+def test_a_sparse_file_of_nothing_gives_no_rate(data: Path, machine: Path) -> None:
+    with (data / "holes").open("wb") as file:
+        file.truncate(64 * MIB)
+    if (data / "holes").stat().st_blocks:
+        pytest.skip("the file system of the temporary folder has no sparse files")
+    storage = measured(data, machine)
+    assert (storage.total_bytes, storage.bytes_read) == (64 * MIB, 0)
+    assert storage.problem == "0 B could be read, too little to tell every rate"
+
+
+def test_the_budget_bounds_every_part(data: Path, machine: Path) -> None:
+    fill(data, 2, 24 * MIB)
+    mount(machine, "1 0 259:1 / / rw - ext4 /dev/root rw")
+    ticks = count()
+    storage = inspect_storage(data, 4.0, machine, clock=lambda: float(next(ticks)))
+    # Half of the budget is two seconds: with a second between any two looks that is one block each way.
+    assert storage.bytes_read <= 2 * MIB
+    assert next(ticks) < 20
+
+
+def test_nothing_in_the_data_set_changes(data: Path, machine: Path) -> None:
+    fill(data, 30, 10 * KIB)
+    paths = sorted(data.iterdir())
+    before = [(10**9, 2 * 10**9, path.read_bytes()) for path in paths]
+    for path in paths:
+        os.utime(path, ns=(10**9, 2 * 10**9))
+    assert measured(data, machine).bytes_read
+    after = [(path.stat().st_atime_ns, path.stat().st_mtime_ns, path.read_bytes()) for path in paths]
+    assert after == before
+    assert sorted(data.iterdir()) == paths
+
+
+def test_a_name_that_is_no_text_is_shown_and_saved(tmp_path: Path, machine: Path) -> None:
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
+    folder.mkdir()
+    storage = measured(folder, machine)
+    assert storage.path == f"{tmp_path}/\\xff"
+    assert from_json(to_json(storage), Storage) == storage
+
+
+def test_without_a_mount_table_the_rest_is_told(data: Path, tmp_path: Path) -> None:
+    fill(data, 20, 1000)
+    storage = inspect_storage(data, root=tmp_path / "nothing")
+    assert (storage.filesystem, storage.mount_point, storage.device) == (None, None, None)
+    assert storage.kind is StorageKind.UNKNOWN
+    assert storage.files == 20
+
+
+def test_a_missing_data_set_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"missing.*No such file.*give the file or folder"):
+        inspect_storage(tmp_path / "missing")
+
+
+def test_this_machine_tells_where_the_temporary_folder_lies(data: Path) -> None:
+    storage = inspect_storage(data)
+    assert storage.filesystem
+    assert storage.mount_point is not None
+    assert data.is_relative_to(storage.mount_point)

@@ -1,0 +1,214 @@
+import os
+import random
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tunekit.machine.storage import page_cache, read_probe
+from tunekit.machine.storage.data_files import DataFile
+from tunekit.machine.storage.page_cache import Residency
+from tunekit.machine.storage.read_probe import Part, Reading, cached_share, is_cold, plan_of, read_parts
+from tunekit.units import GIB, KIB, MIB
+
+SIZES = st.integers(1, 4 * GIB) | st.integers(1, 4 * MIB) | st.sampled_from([64 * KIB, MIB, 2 * MIB])
+
+
+def ticking(step_s: float = 0.001) -> Callable[[], float]:
+    ticks = count()
+    return lambda: next(ticks) * step_s
+
+
+def sample_of(*sizes: int) -> list[DataFile]:
+    return [DataFile(str(number).encode(), size) for number, size in enumerate(sizes)]
+
+
+@given(st.lists(SIZES, max_size=30))
+def test_no_byte_is_read_twice_and_none_beyond_the_end(sizes: list[int]) -> None:
+    plan = plan_of(sample_of(*sizes))
+    for number, size in enumerate(sizes):
+        path = str(number).encode()
+        parts = sorted(part for part in (*plan.sequential, *plan.random) if part.path == path)
+        ends = [0, *(part.start + part.length for part in parts)]
+        assert all(part.start >= end for part, end in zip(parts, ends, strict=False))
+        assert ends[-1] <= size
+    assert all(part.length > 0 for part in (*plan.sequential, *plan.random))
+
+
+@given(st.lists(st.integers(4 * MIB + 1, 8 * GIB), min_size=1, max_size=20))
+def test_large_files_are_read_at_random_in_pieces_of_one_size(sizes: list[int]) -> None:
+    plan = plan_of(sample_of(*sizes))
+    assert {part.length for part in plan.random} == {64 * KIB}
+    assert sum(part.length for part in plan.random) <= read_probe.MAX_READ_BYTES
+    assert not plan.is_small_files
+
+
+def test_small_files_are_read_whole_by_turns() -> None:
+    plan = plan_of(sample_of(*[20 * KIB] * 10))
+    assert plan.is_small_files
+    assert [part.path for part in plan.sequential] == [b"0", b"2", b"4", b"6", b"8"]
+    assert sorted(part.path for part in plan.random) == [b"1", b"3", b"5", b"7", b"9"]
+    assert {part.length for part in plan.random} == {20 * KIB}
+
+
+def test_one_large_file_gives_a_half_to_each_way() -> None:
+    plan = plan_of(sample_of(100 * MIB))
+    assert plan.sequential == (Part(b"0", 0, 50 * MIB),)
+    assert min(part.start for part in plan.random) == 50 * MIB
+
+
+def test_of_many_large_files_each_gives_a_stretch() -> None:
+    plan = plan_of(sample_of(*[GIB] * 16))
+    assert {part.length for part in plan.sequential} == {32 * MIB}
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> Iterator[list[Part]]:
+    chance = random.Random(1)
+    files = []
+    for number in range(20):
+        path = tmp_path / f"{number:02}"
+        path.write_bytes(chance.randbytes(100 * KIB))
+        files.append(Part(os.fsencode(path), 0, 100 * KIB))
+    yield files
+    assert all(len(Path(os.fsdecode(part.path)).read_bytes()) == 100 * KIB for part in files)
+
+
+def test_all_is_read_and_only_reading_is_timed(parts: list[Part]) -> None:
+    reading = read_parts(parts, False, 1e9, ticking(0.5))
+    assert (reading.bytes_read, reading.reads, reading.problem) == (20 * 100 * KIB, 20, None)
+    assert reading.time_s == pytest.approx(20 * 0.5)
+    assert reading.mb_per_s == pytest.approx(20 * 102_400 / 10 / 1e6)
+
+
+def test_reading_ends_with_its_budget(parts: list[Part]) -> None:
+    assert read_parts(parts, True, 0.0, ticking()).bytes_read == 0
+    reading = read_parts(parts, True, 10.0, ticking(1.0))
+    assert 1 <= reading.reads <= 4
+
+
+def test_reading_ends_at_the_most_bytes(parts: list[Part], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_probe, "MAX_READ_BYTES", 250 * KIB)
+    assert read_parts(parts, True, 1e9, ticking()).bytes_read == 250 * KIB
+
+
+def test_what_vanished_was_cut_or_became_a_pipe_is_left_out(parts: list[Part], tmp_path: Path) -> None:
+    Path(os.fsdecode(parts[0].path)).unlink()
+    Path(os.fsdecode(parts[1].path)).unlink()
+    os.mkfifo(os.fsdecode(parts[1].path))
+    os.truncate(parts[2].path, 10)
+    os.truncate(parts[3].path, 0)
+    reading = read_parts(parts[:5], False, 1e9, ticking())
+    assert reading.bytes_read == 10 + 100 * KIB
+    assert reading.problem == f"{tmp_path}/00: No such file or directory"
+    for part in parts[:4]:
+        path = Path(os.fsdecode(part.path))
+        path.unlink(missing_ok=True)
+        path.write_bytes(b"x" * 100 * KIB)
+
+
+def test_holes_are_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "sparse"
+    with path.open("wb") as file:
+        file.truncate(8 * MIB)
+    name = os.fsencode(path)
+    if path.stat().st_blocks:
+        pytest.skip("the file system of the temporary folder has no sparse files")
+    assert read_parts([Part(name, 0, 8 * MIB)], False, 1e9, ticking()).bytes_read == 0
+    with path.open("r+b") as file:
+        file.seek(4 * MIB)
+        file.write(b"x" * MIB)
+    assert read_parts([Part(name, 0, 8 * MIB)], False, 1e9, ticking()).bytes_read == MIB
+    assert read_parts([Part(name, 6 * MIB, MIB)], False, 1e9, ticking()).bytes_read == 0
+
+
+def test_a_file_system_that_knows_no_holes_is_read(
+    parts: list[Part], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refusing(*_: object) -> int:
+        raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(os, "lseek", refusing)
+    assert read_parts(parts, False, 1e9, ticking()).bytes_read == 20 * 100 * KIB
+
+
+def test_the_time_of_access_stays(parts: list[Part]) -> None:
+    path = Path(os.fsdecode(parts[0].path))
+    os.utime(path, ns=(10**9, 2 * 10**9))
+    assert read_parts(parts, False, 1e9, ticking()).bytes_read
+    assert path.stat().st_atime_ns == 10**9
+
+
+def test_a_file_of_somebody_else_is_opened_all_the_same(
+    parts: list[Part], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.open
+
+    def guarded(path: bytes, flags: int) -> int:
+        if flags & os.O_NOATIME:
+            raise PermissionError(1, "Operation not permitted", path)
+        return real(path, flags)
+
+    monkeypatch.setattr(os, "open", guarded)
+    assert read_parts(parts, False, 1e9, ticking()).bytes_read == 20 * 100 * KIB
+
+
+@pytest.mark.parametrize(
+    ("answers", "share", "cold"),
+    [
+        ([Residency(25, 25), Residency(25, 0)], 1.0, True),
+        ([Residency(25, 25), Residency(25, 25), Residency(25, 0)], 1.0, True),
+        ([Residency(25, 5), Residency(25, 5), Residency(25, 5)], 0.2, False),
+        ([Residency(25, 0), Residency(25, 0)], 0.0, True),
+        ([None, None, None], None, None),
+    ],
+    ids=["dropped", "dropped once written out", "kept", "never there", "not told"],
+)
+def test_the_page_cache_before_and_after_is_told(
+    parts: list[Part],
+    monkeypatch: pytest.MonkeyPatch,
+    answers: list[Residency | None],
+    share: float | None,
+    cold: bool | None,
+) -> None:
+    waiting = iter(answers)
+    monkeypatch.setattr(page_cache, "residency", lambda *_: next(waiting))
+    reading = read_parts(parts[:1], False, 1e9, ticking())
+    assert cached_share([reading]) == share
+    assert is_cold([reading]) is cold
+    assert next(waiting, "all were asked") == "all were asked"
+
+
+def test_pages_around_one_that_was_read_are_not_taken_for_cold_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "large"
+    path.write_bytes(b"x" * 8 * MIB)
+    slots = [Part(os.fsencode(path), start, 64 * KIB) for start in (0, 64 * KIB, 2 * MIB)]
+    answers = [(16, 0), (0, 0), (8, 0)]  # before and after; the second slot went with the first
+    waiting = iter([Residency(16, resident) for pair in answers for resident in pair])
+    monkeypatch.setattr(page_cache, "residency", lambda *_: next(waiting))
+    dropped: list[tuple[int, int]] = []
+    monkeypatch.setattr(page_cache, "drop", lambda _, start, length: dropped.append((start, length)))
+    reading = read_parts(slots, True, 1e9, ticking())
+    assert cached_share([reading]) == 24 / 32
+    assert is_cold([reading]) is True
+    assert dropped == [(0, 2 * MIB), (0, 2 * MIB), (2 * MIB, 2 * MIB)]
+
+
+def test_one_silent_file_makes_the_whole_unknown() -> None:
+    told = Reading(found_pages=10, cached_pages=5, cleared_pages=20)
+    silent = Reading(is_told=False)
+    assert (cached_share([told]), is_cold([told])) == (0.5, True)
+    assert (cached_share([told, silent]), is_cold([told, silent])) == (None, None)
+    assert (cached_share([]), is_cold([])) == (None, None)
+
+
+def test_too_little_tells_no_rate() -> None:
+    assert Reading(bytes_read=MIB - 1, reads=15, time_s=1.0).mb_per_s is None
+    assert Reading(bytes_read=16, reads=16, time_s=2.0).mb_per_s == 8e-6
+    assert Reading(bytes_read=MIB, reads=1, time_s=1.0).mb_per_s == 1.048576
+    assert Reading(bytes_read=MIB, reads=1, time_s=0.0).mb_per_s is None

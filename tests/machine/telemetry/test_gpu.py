@@ -1,0 +1,205 @@
+"""What the sampler makes of a driver's answers, one after another."""
+
+from dataclasses import fields, replace
+
+import pytest
+from machine.scripted_nvml import H200, L4, T4, ScriptedNvml
+
+from tunekit.machine.gpu.nvml import GpuReading, Nvml
+from tunekit.machine.telemetry.gpu import GpuSampler
+from tunekit.units import GIB
+
+READING = GpuReading(
+    utilization_percent=98,
+    memory_utilization_percent=41,
+    used_bytes=9 * GIB,
+    process_bytes={7: GIB, 8: 2 * GIB, 99: 5 * GIB},
+    power_w=655.25,
+    temperature_c=64,
+    sm_clock_mhz=1755,
+    memory_clock_mhz=3201,
+    throttle_mask=0x44,
+    pcie_tx_mb_per_s=12.5,
+    pcie_rx_mb_per_s=250,
+)
+ACTIVITY = GpuReading(
+    graphics_activity_percent=99,
+    sm_activity_percent=97.5,
+    sm_occupancy_percent=18,
+    tensor_activity_percent=81.25,
+    dram_activity_percent=33,
+    pcie_tx_mb_per_s=105,
+    pcie_rx_mb_per_s=1050,
+)
+READ = replace(READING, tree_bytes=3 * GIB)
+"""Of a GPU without counters of its own."""
+COUNTED = replace(
+    READ,
+    pcie_tx_mb_per_s=105,
+    pcie_rx_mb_per_s=1050,
+    sm_activity_percent=97.5,
+    tensor_activity_percent=81.25,
+    dram_activity_percent=33,
+    sm_occupancy_percent=18,
+    graphics_activity_percent=99,
+)
+UNCOUNTED = replace(READ, pcie_tx_mb_per_s=None, pcie_rx_mb_per_s=None)
+"""Of a GPU with counters that have nothing to be compared with yet."""
+OURS = frozenset({7, 8})
+
+
+class Clock:
+    """Seconds that pass when the test says so."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_a_gpu_without_counters_is_read_from_the_first_sample_on() -> None:
+    nvml = ScriptedNvml([L4], readings={0: [READING]})
+    with GpuSampler(nvml, [0], Clock()) as sampler:
+        assert sampler.sample(OURS) == {0: READ}
+
+
+def test_the_driver_is_asked_for_the_link_now_and_then_for_it_takes_its_time() -> None:
+    nvml = ScriptedNvml([L4], readings={0: [READING]})
+    clock = Clock()
+    with GpuSampler(nvml, [0], clock) as sampler:
+        seen = []
+        for clock.now_s in range(7):
+            seen += sampler.sample(OURS).values()
+    assert seen == [READ, *[UNCOUNTED] * 4, READ, UNCOUNTED]
+    assert nvml.asked_for_pcie == [True, *[False] * 4, True, False]
+
+
+def test_a_gpu_that_takes_its_time_is_asked_no_more() -> None:
+    clock = Clock()
+
+    class Slow(ScriptedNvml):
+        def reading(self, index: int, pcie: bool = True) -> GpuReading | None:
+            clock.now_s += 30.0 if index == 0 else 0.0
+            return super().reading(index, pcie)
+
+    nvml = Slow([T4, L4], readings={0: [READING], 1: [READING]})
+    with GpuSampler(nvml, [0, 1], clock) as sampler:
+        assert list(sampler.sample(OURS)) == [0, 1]
+        assert list(sampler.sample(OURS)) == [1]
+
+
+def test_counters_tell_what_happened_since_the_sample_before() -> None:
+    busier = replace(ACTIVITY, sm_activity_percent=99.0)
+    nvml = ScriptedNvml([H200], readings={0: [READING]}, activities={0: [ACTIVITY, ACTIVITY, busier]})
+    clock = Clock()
+    with GpuSampler(nvml, [0], clock) as sampler:
+        assert sampler.sample(OURS) == {0: UNCOUNTED}
+        clock.now_s = 1.0
+        assert sampler.sample(OURS) == {0: COUNTED}
+        clock.now_s = 2.0
+        assert sampler.sample(OURS) == {0: replace(COUNTED, sm_activity_percent=99.0)}
+        assert len(nvml.samples) == 1
+    assert nvml.samples == []
+    assert nvml.asked_for_pcie == [False] * 3
+
+
+def test_samples_too_close_together_are_not_compared_and_cost_the_next_nothing() -> None:
+    unseen = replace(ACTIVITY, sm_activity_percent=1.0)
+    nvml = ScriptedNvml([H200], readings={0: [READING]}, activities={0: [ACTIVITY, ACTIVITY, unseen]})
+    clock = Clock()
+    with GpuSampler(nvml, [0], clock) as sampler:
+        sampler.sample()
+        clock.now_s = 0.099
+        assert sampler.sample(OURS) == {0: UNCOUNTED}
+        clock.now_s = 0.1
+        assert sampler.sample(OURS) == {0: COUNTED}
+
+
+def test_counters_that_count_no_link_leave_it_to_the_driver() -> None:
+    unlinked = replace(ACTIVITY, pcie_tx_mb_per_s=None, pcie_rx_mb_per_s=None)
+    nvml = ScriptedNvml([H200], readings={0: [READING]}, activities={0: [unlinked]})
+    clock = Clock()
+    with GpuSampler(nvml, [0], clock) as sampler:
+        sampler.sample()
+        clock.now_s = 1.0
+        assert sampler.sample(OURS) == {0: replace(COUNTED, pcie_tx_mb_per_s=12.5, pcie_rx_mb_per_s=250)}
+    assert nvml.asked_for_pcie == [False, True]
+
+
+def test_a_driver_that_fails_for_a_while_leaves_a_gap() -> None:
+    nvml = ScriptedNvml(
+        [H200],
+        readings={0: [READING, READING, None, READING, READING]},
+        activities={0: [ACTIVITY, ACTIVITY, None, ACTIVITY, ACTIVITY]},
+    )
+    clock = Clock()
+    seen = []
+    with GpuSampler(nvml, [0], clock) as sampler:
+        for clock.now_s in range(5):
+            seen += sampler.sample(OURS).values()
+            assert len(nvml.samples) <= 1
+    assert seen == [UNCOUNTED, COUNTED, GpuReading(), UNCOUNTED, COUNTED]
+
+
+def test_each_gpu_is_read_by_itself_and_in_the_callers_order() -> None:
+    nvml = ScriptedNvml(
+        [T4, L4, H200],
+        readings={0: [replace(READING, power_w=70)], 2: [READING]},
+        activities={2: [ACTIVITY]},
+    )
+    clock = Clock()
+    with GpuSampler(nvml, [2, 0, 2, 1], clock) as sampler:
+        sampler.sample()
+        clock.now_s = 5.0
+        seen = sampler.sample(OURS)
+        assert seen == {2: COUNTED, 0: replace(READ, power_w=70), 1: GpuReading()}
+        assert list(seen) == [2, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("told", "pids", "tree_bytes"),
+    [
+        ({7: GIB, 8: 2 * GIB, 99: GIB}, {7, 8}, 3 * GIB),
+        ({7: GIB}, {7, 8}, GIB),
+        ({7: 0}, {7}, 0),
+        ({7: GIB, 8: None}, {7, 8}, None),
+        ({7: GIB, 99: None}, {7}, GIB),
+        ({4711: GIB}, {7, 8}, None),
+        ({7: GIB}, set(), None),
+        ({}, {7}, None),
+        (None, {7}, None),
+    ],
+)
+def test_memory_of_the_tree_is_told_only_where_the_driver_knows_its_processes(
+    told: dict[int, int | None] | None, pids: set[int], tree_bytes: float | None
+) -> None:
+    nvml = ScriptedNvml([L4], readings={0: [replace(READING, process_bytes=told)]})
+    with GpuSampler(nvml, [0], Clock()) as sampler:
+        assert sampler.sample(frozenset(pids))[0].tree_bytes == tree_bytes
+
+
+def test_without_gpus_the_driver_is_not_even_opened() -> None:
+    nvml = ScriptedNvml([])
+    with GpuSampler(nvml, [], Clock()) as sampler:
+        assert not nvml.is_open
+        assert sampler.sample(OURS) == {}
+
+
+def test_a_gpu_that_is_not_there_answers_nothing() -> None:
+    with GpuSampler(Nvml(), [63]) as sampler:
+        assert sampler.sample(OURS) == {63: GpuReading()}
+
+
+def test_the_library_stays_open_for_others_and_closes_with_the_sampler() -> None:
+    nvml = ScriptedNvml([L4], readings={0: [READING]})
+    with GpuSampler(nvml, [0], Clock()) as sampler:
+        with nvml:
+            assert nvml.openings == 2
+        assert sampler.sample(OURS) == {0: READ}
+    assert not nvml.is_open
+
+
+def test_every_figure_says_its_unit_in_its_name() -> None:
+    endings = ("percent", "bytes", "_w", "_c", "_mhz", "_mb_per_s", "_mask")
+    assert all(field.name.endswith(endings) for field in fields(GpuReading))

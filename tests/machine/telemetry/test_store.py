@@ -1,0 +1,76 @@
+"""Series on disk: read back unchanged, readable with zarr alone, whole or not at all."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+from hypothesis import given
+from hypothesis import strategies as st
+from machine.telemetry.saved_series import load_series
+
+from tunekit.machine.telemetry.sampler import Series
+from tunekit.machine.telemetry.store import save_series
+
+numbers = st.none() | st.floats(allow_nan=False, allow_infinity=False)
+HOST = Series("host", ("t_s", "cpu_s"), ((0.0, 0.25), (0.5, None)))
+LOOP = Series("loop", ("t_s", "phase"), ((0.0, 0.0), (0.5, 1.0)), ("warming", "measuring"))
+
+
+@given(rows=st.lists(st.tuples(numbers, numbers, numbers), max_size=40))
+def test_series_are_read_back_unchanged(
+    rows: list[tuple[float | None, ...]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    store = tmp_path_factory.mktemp("run") / "telemetry.zarr"
+    series = Series("gpu0", ("t_s", "power_w", "temperature_c"), tuple(rows))
+    save_series(store, 7, [series, LOOP])
+    assert load_series(store, 7) == (series, LOOP)
+
+
+def test_the_store_is_read_with_zarr_alone(tmp_path: Path) -> None:
+    store = tmp_path / "telemetry.zarr"
+    save_series(store, 3, [HOST, LOOP])
+    group = zarr.open_group(store, mode="r")
+    table = group["0003/host"]
+    assert table.attrs["columns"] == ["t_s", "cpu_s"]
+    assert np.array_equal(np.asarray(table[:]), [[0.0, 0.25], [0.5, np.nan]], equal_nan=True)
+    assert group["0003/loop"].attrs["labels"] == ["warming", "measuring"]
+
+
+def test_a_trial_that_is_run_again_replaces_what_it_left(tmp_path: Path) -> None:
+    store = tmp_path / "telemetry.zarr"
+    save_series(store, 0, [HOST, LOOP])
+    save_series(store, 1, [HOST])
+    save_series(store, 0, [LOOP])
+    assert load_series(store, 0) == (LOOP,)
+    assert load_series(store, 1) == (HOST,)
+
+
+def test_a_trial_without_series_has_none(tmp_path: Path) -> None:
+    assert load_series(tmp_path / "telemetry.zarr", 0) == ()
+
+
+def test_what_was_cut_off_is_not_taken_for_a_trial(tmp_path: Path) -> None:
+    store = tmp_path / "telemetry.zarr"
+    save_series(store, 0, [HOST])
+    (store / "0000").rename(store / ".0001.unfinished")
+    assert load_series(store, 1) == ()
+    save_series(store, 1, [LOOP])
+    assert load_series(store, 1) == (LOOP,)
+    assert not list(store.glob(".*unfinished"))
+
+
+def test_a_store_that_can_not_be_written_is_an_os_error(tmp_path: Path) -> None:
+    (tmp_path / "telemetry.zarr").write_text("in the way")
+    with pytest.raises(OSError, match="telemetry"):
+        save_series(tmp_path / "telemetry.zarr", 0, [HOST])
+
+
+@pytest.mark.parametrize("left", ["", '{"zarr_form', '{"node_type": "array"}', "[]"])
+def test_a_root_that_a_crash_left_unreadable_is_made_anew(tmp_path: Path, left: str) -> None:
+    store = tmp_path / "telemetry.zarr"
+    save_series(store, 0, [HOST])
+    (store / "zarr.json").write_text(left)
+    save_series(store, 1, [LOOP])
+    assert (load_series(store, 0), load_series(store, 1)) == ((HOST,), (LOOP,))
+    assert sorted(zarr.open_group(store, mode="r").group_keys()) == ["0000", "0001"]

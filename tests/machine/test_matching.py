@@ -1,0 +1,276 @@
+"""Which profile a device is, by the name that its driver reports."""
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from machine.shipped import PROFILES
+
+from tunekit.errors import UnknownGpuError
+from tunekit.machine.profiles import find_profile, match_device
+from tunekit.records.profile import Profile
+
+REAL = {
+    "Tesla T4": "t4",
+    "NVIDIA L4": "l4",
+    "NVIDIA A10G": "a10g",
+    "NVIDIA A10": "a10",
+    "NVIDIA A40": "a40",
+    "NVIDIA A100-PCIE-40GB": "a100-pcie-40",
+    "NVIDIA A100-SXM4-40GB": "a100-sxm-40",
+    "NVIDIA A100 80GB PCIe": "a100-pcie-80",
+    "NVIDIA A100-SXM4-80GB": "a100-sxm-80",
+    "Tesla V100-SXM2-16GB": "v100-sxm-16",
+    "Tesla V100-SXM2-32GB": "v100-sxm-32",
+    "Tesla V100-PCIE-16GB": "v100-pcie-16",
+    "Tesla P100-PCIE-16GB": "p100-pcie-16",
+    "Tesla K80": "k80",
+    "NVIDIA GeForce RTX 3090": "rtx3090",
+    "NVIDIA GeForce RTX 4080": "rtx4080",
+    "NVIDIA GeForce RTX 4090": "rtx4090",
+    "NVIDIA GeForce RTX 5090": "rtx5090",
+    "NVIDIA L40S": "l40s",
+    "NVIDIA H100 PCIe": "h100-pcie",
+    "NVIDIA H100 80GB HBM3": "h100-sxm",
+    "NVIDIA H200": "h200",
+    "NVIDIA B200": "b200",
+    "Apple M1": "mps-m1",
+    "Apple M2": "mps-m2",
+}
+"""Names as nvidia-smi and _CudaDeviceProperties print them in public logs; Apple's as macOS gives them."""
+
+OTHERS = [
+    "NVIDIA L40",
+    "NVIDIA L20",
+    "NVIDIA A100X",
+    "NVIDIA A100",
+    "NVIDIA A100-SXM-64GB",
+    "NVIDIA A800-SXM4-80GB",
+    "NVIDIA T400 4GB",
+    "NVIDIA T4G",
+    "NVIDIA A10M",
+    "NVIDIA A30",
+    "NVIDIA H200 NVL",
+    "NVIDIA H100 NVL",
+    "NVIDIA H100",
+    "NVIDIA H100 80GB HBM2e",
+    "NVIDIA H800",
+    "NVIDIA GH200 480GB",
+    "NVIDIA GB200",
+    "NVIDIA B300",
+    "Tesla V100-PCIE-32GB",
+    "Tesla V100-DGXS-16GB",
+    "Tesla V100-SXM3-32GB",
+    "Tesla P100-SXM2-16GB",
+    "Tesla K40m",
+    "NVIDIA GeForce RTX 3090 Ti",
+    "NVIDIA GeForce RTX 4080 SUPER",
+    "NVIDIA GeForce RTX 4090 D",
+    "NVIDIA GeForce RTX 4090 Laptop GPU",
+    "NVIDIA GeForce RTX 5090 Laptop GPU",
+    "NVIDIA GeForce GTX 1080",
+    "NVIDIA RTX A4000",
+    "NVIDIA RTX 4000 Ada Generation",
+    "NVIDIA A100-SXM4-40GB MIG 1g.5gb",
+    "NVIDIA H100 80GB HBM3 MIG 1g.10gb",
+    "MIG 1g.5gb",
+    "GRID T4-8Q",
+    "NVIDIA A10G-24Q",
+    "NVIDIA A10-24Q",
+    "Apple M1 Pro",
+    "Apple M2 Max",
+    "AMD Instinct MI300X",
+    "NVIDIA",
+    "Tesla",
+    "GPU",
+    "- -",
+    "",
+]
+"""Devices that have no profile, most of them only a letter away from one that has."""
+
+VENDOR_WORDS = {"nvidia", "corporation", "tesla", "geforce", "gpu"}
+
+models = st.sampled_from([*REAL])
+blanks = st.text(alphabet=" \t-_", max_size=3)
+words = st.text(alphabet="abcdefghijklmnopqrstuvwxyz0123456789", min_size=1, max_size=6)
+
+
+def matched_id(name: str, profiles: Mapping[str, Profile] = PROFILES) -> str | None:
+    profile = match_device(name, profiles)
+    return None if profile is None else profile.id
+
+
+def bare(name: str) -> str:
+    """Return the name without its vendor's words."""
+    return " ".join(word for word in name.split() if word.lower() not in VENDOR_WORDS)
+
+
+def test_every_profile_of_an_accelerator_has_its_real_name_here() -> None:
+    assert set(REAL.values()) == set(PROFILES) - {"cpu"}
+
+
+@pytest.mark.parametrize(("name", "profile_id"), REAL.items())
+def test_a_name_that_drivers_report_matches_its_profile(name: str, profile_id: str) -> None:
+    assert matched_id(name) == profile_id
+
+
+@pytest.mark.parametrize(
+    ("name", "profile_id"),
+    [
+        ("NVIDIA A100-PCIE-80GB", "a100-pcie-80"),
+        ("NVIDIA A100-SXM-80GB", "a100-sxm-80"),
+        ("NVIDIA T4", "t4"),
+        ("NVIDIA Tesla V100-SXM2-16GB", "v100-sxm-16"),
+        ("GeForce RTX 3090", "rtx3090"),
+        ("cpu", "cpu"),
+    ],
+)
+def test_an_older_name_of_a_device_matches_too(name: str, profile_id: str) -> None:
+    assert matched_id(name) == profile_id
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_another_device_is_never_guessed(name: str) -> None:
+    assert matched_id(name) is None
+
+
+@given(
+    models,
+    st.sampled_from(["", "NVIDIA ", "Tesla ", "NVIDIA Tesla ", "nvidia corporation ", "NVIDIA GeForce "]),
+    st.sampled_from(["", " GPU"]),
+    st.booleans(),
+    blanks,
+    blanks,
+    st.lists(st.booleans(), min_size=60, max_size=60),
+)
+def test_case_blanks_and_vendor_words_do_not_change_the_device(
+    model: str, prefix: str, suffix: str, is_bare: bool, before: str, after: str, is_upper: list[bool]
+) -> None:
+    name = prefix + (bare(model) if is_bare else model) + suffix
+    mixed = "".join(
+        letter.upper() if upper else letter.lower() for letter, upper in zip(name, is_upper, strict=False)
+    )
+    assert matched_id(before + mixed.replace(" ", f" {before}") + after) == REAL[model]
+
+
+@given(
+    models,
+    st.booleans(),
+    words,
+    st.sampled_from(["{model}{more}", "{more}{model}", "{model} {more}", "{model}-{more}", "{more} {model}"]),
+)
+def test_one_more_letter_or_word_is_another_device(model: str, is_bare: bool, more: str, shape: str) -> None:
+    name = shape.format(model=bare(model) if is_bare else model, more=more)
+    if more in VENDOR_WORDS or bare(name).lower() in {bare(known).lower() for known in REAL}:
+        return  # "A10" and "G" is a name of its own
+    assert matched_id(name) is None
+
+
+@given(models, st.data())
+def test_a_name_without_one_of_its_words_is_another_device(model: str, data: st.DataObject) -> None:
+    kept = bare(model).replace("-", " ").split()
+    dropped = data.draw(st.integers(0, len(kept) - 1))
+    assert matched_id(" ".join(kept[:dropped] + kept[dropped + 1 :])) is None
+
+
+@given(st.lists(words, max_size=5))
+def test_words_that_make_no_known_name_match_nothing(tokens: list[str]) -> None:
+    device = [token for token in tokens if token not in VENDOR_WORDS]
+    known = [
+        bare(name).lower().replace("-", " ").split()
+        for profile in PROFILES.values()
+        for name in profile.device_names
+    ]
+    if device not in known:
+        assert matched_id(" ".join(tokens)) is None
+
+
+@given(st.text(max_size=40))
+def test_any_text_is_matched_or_not_but_never_an_error(name: str) -> None:
+    assert matched_id(name) in {None, *PROFILES}
+
+
+@given(st.permutations([*PROFILES]), models)
+def test_the_order_of_the_profiles_does_not_matter(order: list[str], model: str) -> None:
+    assert matched_id(model, {profile_id: PROFILES[profile_id] for profile_id in order}) == REAL[model]
+
+
+def test_of_two_profiles_with_one_device_name_the_first_wins() -> None:
+    mine = PROFILES["rtx4090"].model_copy(update={"id": "mine", "device_names": ("RTX 4090",)})
+    assert matched_id("NVIDIA GeForce RTX 4090", {"mine": mine, **PROFILES}) == "mine"
+    assert matched_id("NVIDIA GeForce RTX 4090", {**PROFILES, "mine": mine}) == "rtx4090"
+
+
+# --- what a person types after --gpu ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "profile_id"),
+    [
+        ("a100", "a100-sxm-40"),
+        ("a100-40", "a100-sxm-40"),
+        ("a100-80", "a100-sxm-80"),
+        ("A10G", "a10g"),
+        (" CPU ", "cpu"),
+        ("rtx 4090", "rtx4090"),
+        ("RTX_4090", "rtx4090"),
+        ("rtx-4090", "rtx4090"),
+        ("4090", "rtx4090"),
+        ("h100", "h100-sxm"),
+        ("h100sxm", "h100-sxm"),
+        ("H100 SXM5", "h100-sxm"),
+        ("v100", "v100-sxm-16"),
+        ("nvidia v100-32", "v100-sxm-32"),
+        ("p100", "p100-pcie-16"),
+        ("m2", "mps-m2"),
+        ("A100 SXM4 80GB", "a100-sxm-80"),
+    ],
+)
+def test_a_profile_is_found_however_its_name_is_spelt(name: str, profile_id: str) -> None:
+    assert find_profile(name, PROFILES).id == profile_id
+
+
+@pytest.mark.parametrize(("name", "profile_id"), REAL.items())
+def test_a_profile_is_found_by_what_the_driver_calls_the_device(name: str, profile_id: str) -> None:
+    assert find_profile(name, PROFILES).id == profile_id
+
+
+@pytest.mark.parametrize("name", [name for name in OTHERS if name not in ("NVIDIA A100", "NVIDIA H100")])
+def test_a_device_without_a_profile_is_an_error_by_name_too(name: str) -> None:
+    with pytest.raises(UnknownGpuError):
+        find_profile(name, PROFILES)
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("a10gg", "near: a10g, a10,"),
+        ("l40", "near: l40s, l4,"),
+        ("rtx4900", "near: rtx4090,"),
+        ("RTX 3080", "near: rtx4080, rtx3090,"),
+        ("h100-sxn", "near: h100-sxm,"),
+        ("A100-PCIE-4", "near: a100-pcie-40,"),
+        ("h20", "near: h200;"),
+        ("4080ti", "near: rtx4080,"),
+    ],
+)
+def test_a_misspelt_name_lists_near_ones(name: str, near: str) -> None:
+    with pytest.raises(UnknownGpuError) as caught:
+        find_profile(name, PROFILES)
+    assert near in str(caught.value)
+    assert repr(name) in str(caught.value)
+
+
+def test_a_name_near_to_none_lists_all_and_how_to_add_one() -> None:
+    with pytest.raises(UnknownGpuError) as caught:
+        find_profile("quadro", PROFILES)
+    message = str(caught.value)
+    assert f"known: {', '.join(sorted(PROFILES))};" in message
+    assert "`tunekit gpus`" in message
+    assert "~/.config/tunekit/profiles" in message
+
+
+def test_an_id_wins_over_another_profiles_alias() -> None:
+    greedy = PROFILES["t4"].model_copy(update={"id": "greedy", "aliases": ("l4",)})
+    assert find_profile("l4", {"greedy": greedy, **PROFILES}).id == "l4"

@@ -1,0 +1,104 @@
+"""The JSON schema that editors check profile files with."""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+from machine.profile_schema import profile_schema, schema_text
+from machine.shipped import FILES, FOLDER
+from pydantic import ValidationError
+
+from tunekit.records.profile import Profile
+
+COMMITTED = FOLDER / "schema.json"
+VALIDATOR = Draft202012Validator(json.loads(COMMITTED.read_text(encoding="utf-8")))
+T4: dict[str, Any] = yaml.safe_load((FOLDER / "t4.yaml").read_text(encoding="utf-8"))
+
+
+def changed(path: str, value: object) -> dict[str, Any]:
+    """Return the T4's profile with one value changed, at a path such as "instances.0.gpus"."""
+    content = copy.deepcopy(T4)
+    *parents, last = path.split(".")
+    place: Any = content
+    for key in parents:
+        place = place[int(key)] if key.isdigit() else place[key]
+    place[last] = value
+    return content
+
+
+def test_the_committed_schema_is_the_records() -> None:
+    assert COMMITTED.read_text(encoding="utf-8") == schema_text()
+
+
+def test_the_schema_is_one() -> None:
+    meta_schema = Draft202012Validator(Draft202012Validator.META_SCHEMA)
+    assert [error.message for error in meta_schema.iter_errors(profile_schema())] == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_shipped_file_names_the_schema_and_follows_it(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert text.splitlines()[0] == f"# yaml-language-server: $schema={COMMITTED.name}"
+    assert [error.message for error in VALIDATOR.iter_errors(yaml.safe_load(text))] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("id", "No Good"),
+        ("device_names", []),
+        ("device_names", "Tesla T4"),
+        ("memory_bytes", 0),
+        ("memory_bytes", "16 GB"),
+        ("compute_capability", 7.5),
+        ("achievable_bf16_fraction", 1.2),
+        ("nvlink_gb_per_s", -1),
+        ("compile_supported", "perhaps"),
+        ("bandwith", 300),
+        ("is_read_from_device", True),
+        ("facts.rates.confidence", "certain"),
+        ("facts.price", {"source": "x", "confidence": "low"}),
+        ("instances.0.gpus", 0),
+        ("instances.0.as_of", "November"),
+        ("instances.0.as_of", "2026-13"),
+        ("fp32_tflops", 29800),
+        ("bandwidth_gb_per_s", 0.936),
+        ("memory_bytes", 24),
+        ("native_precisions", ["fp32", "int8"]),
+        ("instances.0.spot.low_usd_per_h", -0.1),
+    ],
+)
+def test_a_bad_value_fails_the_schema(path: str, value: object) -> None:
+    assert not VALIDATOR.is_valid(changed(path, value))
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [("memory_bytes", None), ("nvlink_gb_per_s", 0), ("instances", []), ("facts.rates.confidence", "low")],
+)
+def test_a_value_that_is_allowed_passes_the_schema_and_the_record(path: str, value: object) -> None:
+    assert VALIDATOR.is_valid(changed(path, value))
+    Profile.model_validate(changed(path, value))
+
+
+@pytest.mark.parametrize("field", sorted(T4))
+def test_a_field_may_be_left_out_where_the_record_allows_it(field: str) -> None:
+    content = {key: value for key, value in T4.items() if key != field}
+    try:
+        Profile.model_validate(content)
+    except ValidationError:
+        assert not VALIDATOR.is_valid(content)
+    else:
+        assert VALIDATOR.is_valid(content)
+
+
+def test_the_schema_explains_fields_in_the_records_words() -> None:
+    schema = profile_schema()
+    assert schema["properties"]["device_names"]["description"] == "Names by which drivers report the device."
+    instance = schema["$defs"]["Instance"]["properties"]
+    assert "decimal GB" in instance["ram_gb"]["description"]
+    assert "is_read_from_device" not in schema["properties"]

@@ -1,0 +1,160 @@
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from machine.shipped import FILES, FOLDER, PROFILES, read
+
+from tunekit.machine.profiles import match_device
+from tunekit.records.profile import Confidence, Profile
+from tunekit.units import MIB
+
+IDS = {
+    *("t4", "l4", "l40s", "a10g", "a10", "a40"),
+    *("a100-pcie-40", "a100-sxm-40", "a100-pcie-80", "a100-sxm-80"),
+    *("v100-sxm-16", "v100-sxm-32", "v100-pcie-16", "p100-pcie-16", "k80"),
+    *("rtx3090", "rtx4080", "rtx4090", "rtx5090"),
+    *("h100-pcie", "h100-sxm", "h200", "b200"),
+    *("mps-m1", "mps-m2", "cpu"),
+}
+
+
+def test_every_promised_device_ships() -> None:
+    assert {path.stem for path in FILES} == IDS
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_shipped_file_is_a_profile_named_like_its_file(path: Path) -> None:
+    assert read(path).id == path.stem
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_shipped_file_names_every_field(path: Path) -> None:
+    assert set(yaml.safe_load(path.read_text(encoding="utf-8"))) == set(Profile.model_fields) - {
+        "is_read_from_device"
+    }
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_native_precisions_agree_with_the_rates(path: Path) -> None:
+    profile = read(path)
+    native = set(profile.native_precisions)
+    assert "fp32" in native
+    assert native <= {"fp32", "tf32", "bf16", "fp16", "fp8"}
+    if not profile.is_cpu:
+        rates = {
+            "tf32": profile.tf32_tflops,
+            "fp16": profile.fp16_tflops,
+            "bf16": profile.bf16_tflops,
+            "fp8": profile.fp8_tflops,
+        }
+        assert native - {"fp32"} == {precision for precision, rate in rates.items() if rate is not None}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_torch_never_sees_more_memory_than_the_driver(path: Path) -> None:
+    profile = read(path)
+    if profile.memory_bytes is not None and profile.torch_memory_bytes is not None:
+        assert 0.95 * profile.memory_bytes < profile.torch_memory_bytes <= profile.memory_bytes
+
+
+def test_every_price_says_when_and_where_it_was_read() -> None:
+    offers = [instance for profile in PROFILES.values() for instance in profile.instances]
+    assert len(offers) == 58
+    for offer in offers:
+        assert re.fullmatch(r"20\d\d(-\d\d){0,2}", offer.as_of)
+        assert offer.source.strip()
+        assert offer.usd_per_h is not None or offer.notes
+        if offer.spot and offer.usd_per_h:
+            assert offer.spot.high_usd_per_h < offer.usd_per_h
+
+
+def test_a_colab_hour_costs_its_units_at_the_price_of_a_hundred() -> None:
+    colab = [one for profile in PROFILES.values() for one in profile.instances if one.provider == "colab"]
+    assert {one.name for one in colab} == {"T4", "L4", "A100-40", "A100-80"}
+    for one in colab:
+        assert one.compute_units_per_h is not None
+        assert one.usd_per_h == pytest.approx(one.compute_units_per_h * 9.99 / 100, abs=0.001)
+
+
+def test_offers_are_told_apart_by_provider_and_name() -> None:
+    for profile in PROFILES.values():
+        named = [(one.provider, one.name) for one in profile.instances]
+        assert len(named) == len(set(named))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_the_source_of_the_figures_is_named(path: Path) -> None:
+    facts = read(path).facts
+    for group in (facts.memory, facts.rates, facts.device, facts.software):
+        assert group.source.strip()
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_group_without_confidence_claims_nothing(path: Path) -> None:
+    profile = read(path)
+    facts = profile.facts
+    claims = {
+        facts.memory: (profile.memory_bytes, profile.torch_memory_bytes, profile.bandwidth_gb_per_s),
+        facts.rates: (profile.fp32_tflops, profile.fp16_tflops, profile.achievable_bf16_fraction),
+        facts.device: (profile.architecture, profile.multiprocessors, profile.tdp_w),
+        facts.software: (profile.compile_supported, profile.torch_builds),
+    }
+    for group, figures in claims.items():
+        if group.confidence is Confidence.NONE:
+            assert set(figures) == {None}
+
+
+def test_names_and_aliases_belong_to_one_profile_each() -> None:
+    profiles = [read(path) for path in FILES]
+    names = [re.sub("[^a-z0-9]", "", name) for profile in profiles for name in (profile.id, *profile.aliases)]
+    devices = [name for profile in profiles for name in profile.device_names]
+    assert len(names) == len(set(names))
+    assert len(devices) == len(set(devices))
+
+
+def test_every_device_name_matches_its_own_profile() -> None:
+    for profile in PROFILES.values():
+        for name in profile.device_names:
+            assert match_device(name, PROFILES) == profile
+
+
+def test_rates_are_dense_and_the_devices_own() -> None:
+    assert read(FOLDER / "h200.yaml").bf16_tflops == 989.4
+    assert read(FOLDER / "a10g.yaml").bf16_tflops == 70
+    assert read(FOLDER / "l4.yaml").fp16_tflops == 121
+    assert read(FOLDER / "l40s.yaml").bf16_tflops == 362
+    assert read(FOLDER / "h100-sxm.yaml").bf16_tflops == 989.4
+    assert read(FOLDER / "rtx4090.yaml").fp16_tflops == 165.2
+    assert read(FOLDER / "rtx5090.yaml").fp16_tflops == 209.5
+    assert read(FOLDER / "a10.yaml").bf16_tflops == 125
+    assert read(FOLDER / "p100-pcie-16.yaml").fp16_tflops is None
+    assert read(FOLDER / "t4.yaml").native_precisions == ("fp32", "fp16")
+
+
+def test_memory_is_what_the_driver_reports() -> None:
+    assert read(FOLDER / "a10g.yaml").memory_bytes == 23028 * MIB
+    assert read(FOLDER / "a10g.yaml").torch_memory_bytes == 22587 * MIB
+
+
+def test_the_cpu_claims_no_figure() -> None:
+    cpu = read(FOLDER / "cpu.yaml")
+    assert cpu.is_cpu
+    assert cpu.native_precisions == ("fp32",)
+    for figure in (cpu.memory_bytes, cpu.bandwidth_gb_per_s, cpu.fp32_tflops, cpu.bf16_tflops, cpu.tdp_w):
+        assert figure is None
+
+
+@pytest.mark.parametrize(
+    ("gpu", "machine", "usd_per_h", "as_of"),
+    [
+        ("h100-sxm", "H100 SXM secure", 3.99, "2026-10-19"),
+        ("a100-pcie-80", "1x_A100-80GB_SECURE", 1.59, "2026-09-25"),
+        ("a40", "1x_A40_SECURE", 0.49, "2026-09"),
+        ("t4", "T4", 0.107, "2026-09-27"),
+    ],
+)
+def test_of_several_prices_the_newest_counts(gpu: str, machine: str, usd_per_h: float, as_of: str) -> None:
+    (offer,) = [one for one in PROFILES[gpu].instances if one.name == machine]
+    assert (offer.usd_per_h, offer.as_of) == (usd_per_h, as_of)
+    assert not re.search(rf"\bby {as_of}|on {as_of}", offer.notes or "")

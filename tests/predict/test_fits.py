@@ -1,0 +1,223 @@
+"""What fits which GPU, by the steps that a trial traced."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from build_fits import A10G, K80, T4, gpu, outside, traced_trial
+from build_records import trial_record, unhurried
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tunekit.predict.fits import CPU_MARGIN, DOUBT_MARGIN, MARGIN, Fits
+from tunekit.predict.traced import Unpredictable
+from tunekit.records.config import Precision
+from tunekit.records.details import Details
+from tunekit.records.fits import Verdict
+from tunekit.records.prediction import DevicePrediction, OutsideTorch
+from tunekit.records.profile import Profile
+
+FP32, TF32, BF16, FP16 = Precision.FP32, Precision.TF32, Precision.BF16, Precision.FP16
+ALL = ("fp32", "tf32", "bf16", "fp16")
+
+
+@pytest.fixture(scope="module")
+def fits(tmp_path_factory: pytest.TempPathFactory) -> Fits:
+    folder = tmp_path_factory.mktemp("traced")
+    return Fits((traced_trial(folder),), folder, cpus=8)
+
+
+def told(fits: Fits, *profiles: Profile, beside: OutsideTorch | None = None) -> DevicePrediction:
+    return fits.for_profiles(profiles, lambda profile: beside or outside())
+
+
+@unhurried
+@given(
+    gib=st.floats(0.5, 100), context=st.tuples(st.integers(0, 500), st.integers(500, 2000)), data=st.data()
+)
+def test_the_range_is_ordered_and_grows_with_memory(fits: Fits, gib: float, context, data):
+    beside = outside(context)
+    more = gib + data.draw(st.floats(0, 50))
+    small, large = (
+        told(fits, gpu("a10g", size, ALL), beside=beside).fit_of("a10g", FP32) for size in (gib, more)
+    )
+    assert small is not None and large is not None
+    for one in (small.largest, large.largest):
+        assert one.low <= one.value <= one.high
+    assert small.largest.low <= large.largest.low
+    assert small.largest.high <= large.largest.high
+
+
+@unhurried
+@given(gib=st.floats(1, 60), batch=st.integers(1, 6000))
+def test_a_batch_fits_up_to_the_one_to_trust_and_not_above_the_best(fits: Fits, gib: float, batch: int):
+    a10g = gpu("a10g", gib, ALL)
+    one = told(fits, a10g).fit_of("a10g", BF16)
+    assert one is not None
+    asked = fits.asked(a10g, one, outside(), batch)
+    assert (asked.verdict is Verdict.YES) == (batch <= one.largest.low)
+    assert (asked.verdict is Verdict.NO) == (batch > one.largest.high)
+    assert (asked.rate is None) == (asked.verdict is Verdict.NO)
+    if asked.verdict is Verdict.YES:
+        assert asked.reserved_bytes <= asked.least_bytes
+
+
+def test_what_is_shown_at_the_batch_to_trust_is_within_what_torch_surely_has(fits: Fits):
+    for one in told(fits, K80, T4, A10G).fits:
+        assert one.peak is not None
+        assert one.peak.batch_size == one.largest.low
+        least = one.capacity_bytes - outside().context.high - outside().workspace.high
+        assert one.peak.allocated_bytes <= one.peak.reserved_bytes <= least
+
+
+def test_an_epoch_of_fewer_samples_than_fit_is_what_is_told_of(tmp_path: Path):
+    free = Fits((traced_trial(tmp_path / "a", epoch_samples=None),), tmp_path / "a", cpus=8)
+    short = Fits((traced_trial(tmp_path / "b", batch_cost_s=0.2, epoch_samples=300),), tmp_path / "b", cpus=8)
+    unbound, bound = told(free, A10G), told(short, A10G)
+    assert (unbound.epoch_samples, bound.epoch_samples) == (None, 300)
+    for one, other in zip(unbound.fits, bound.fits, strict=True):
+        assert other.largest == one.largest, "what memory holds does not change"
+        assert (one.batch_size, other.batch_size) == (one.largest.low, 300)
+        at_epoch = free.at(A10G, one.precision, 300, outside())
+        assert at_epoch is not None
+        assert (other.peak, other.compute) == (at_epoch.peak, at_epoch.compute)
+        assert other.rate == other.loader, "one worker makes the only batch"
+
+
+def test_an_epoch_of_more_samples_than_fit_changes_nothing(fits: Fits, tmp_path: Path):
+    free = Fits((traced_trial(tmp_path, epoch_samples=None),), tmp_path, cpus=8)
+    assert told(fits, K80, T4, A10G).fits == told(free, K80, T4, A10G).fits
+
+
+def test_a_batch_that_an_epoch_has_no_samples_for_may_fit_but_has_no_rate(tmp_path: Path):
+    fits = Fits((traced_trial(tmp_path, epoch_samples=300),), tmp_path, cpus=8)
+    one = told(fits, A10G).fits[0]
+    possible, impossible = (fits.asked(A10G, one, outside(), size) for size in (300, 301))
+    assert (possible.verdict, impossible.verdict) == (Verdict.YES, Verdict.YES)
+    assert possible.rate == one.rate
+    assert impossible.rate is None
+    at = fits.at(A10G, FP32, 301, outside())
+    assert at is not None
+    assert at.batch_size == 300
+
+
+def test_the_rate_at_a_batch_that_is_asked_for_is_the_one_that_is_told_at_it(tmp_path: Path):
+    fits = Fits((traced_trial(tmp_path, batch_cost_s=2.0, epoch_samples=32),), tmp_path, cpus=8)
+    one = told(fits, A10G).fits[0]
+    whole, half = (fits.asked(A10G, one, outside(), size) for size in (32, 16))
+    assert (whole.batch_size, half.batch_size) == (32, 16)
+    assert one.rate is not None and half.rate is not None
+    assert whole.rate == one.rate
+    assert half.rate.value == pytest.approx(2 * one.rate.value), "two vCPUs have a batch each"
+    at_half = fits.at(A10G, one.precision, 16, outside())
+    assert at_half is not None
+    assert at_half.rate == half.rate
+
+
+def test_half_the_bytes_hold_a_larger_batch(fits: Fits):
+    prediction = told(fits, A10G)
+    whole, half = prediction.fit_of("a10g", FP32), prediction.fit_of("a10g", BF16)
+    assert whole is not None and half is not None
+    assert 1.5 * whole.largest.low < half.largest.low < 2.1 * whole.largest.low
+
+
+def test_each_gpu_is_told_of_in_the_precisions_that_it_has(fits: Fits):
+    prediction = told(fits, K80, T4, A10G)
+    assert [(one.profile_id, one.precision) for one in prediction.fits] == [
+        ("k80", FP32),
+        ("t4", FP32),
+        ("t4", FP16),
+        ("a10g", FP32),
+        ("a10g", BF16),
+    ]
+
+
+def test_tf32_is_float32_where_a_gpu_has_none(tmp_path: Path):
+    fits = Fits((traced_trial(tmp_path, TF32, traces=(None,)),), tmp_path, cpus=8)
+    prediction = told(fits, T4, A10G)
+    assert [(one.profile_id, one.precision) for one in prediction.fits] == [("t4", FP32), ("a10g", TF32)]
+    assert all(one.largest.low for one in prediction.fits)
+
+
+def test_a_script_in_16_bit_is_not_told_of_where_there_is_none(tmp_path: Path):
+    fits = Fits((traced_trial(tmp_path, BF16, traces=(None,)),), tmp_path, cpus=8)
+    assert [(one.profile_id, one.precision) for one in told(fits, K80, T4, A10G).fits] == [
+        ("t4", FP16),
+        ("a10g", BF16),
+    ]
+
+
+def test_a_gpu_of_unknown_memory_is_left_out_and_so_is_a_cpu(fits: Fits):
+    assert told(fits, gpu("mps-m1", None), gpu("cpu", 16.0)).fits == ()
+
+
+def test_where_nothing_fits_the_memory_binds(fits: Fits):
+    one = told(fits, gpu("k80", 1.0)).fits[0]
+    assert one.largest.low == 0
+    assert (one.bound_by, one.peak, one.rate) == ("VRAM", None, None)
+
+
+def test_unknown_rates_leave_the_batch_and_no_rate(fits: Fits):
+    one = told(fits, gpu("k80", 11.0, bandwidth_gb_per_s=None)).fits[0]
+    assert one.largest.low
+    assert (one.rate, one.compute) == (None, None)
+
+
+def test_a_slow_loader_binds_and_a_fast_one_does_not(tmp_path: Path):
+    bound = []
+    for cost_s in (2.0, 1e-5, None):
+        folder = tmp_path / str(cost_s)
+        one = told(Fits((traced_trial(folder, batch_cost_s=cost_s),), folder, cpus=8), A10G).fits[0]
+        assert one.rate is not None and one.compute is not None
+        bound.append((one.bound_by, one.instance))
+        if cost_s == 2.0:
+            assert one.loader is not None
+            assert one.rate == one.loader
+            assert one.loader.high == pytest.approx(4 * 16 / 2.0)
+            assert one.loader.low == pytest.approx(0.5 * 4 * 16 / 2.4)
+        else:
+            assert one.rate == one.compute
+    assert bound == [("loader", "g5.xlarge"), ("compute", "g5.xlarge"), ("compute", None)]
+
+
+def test_doubts_widen_the_margin(tmp_path: Path):
+    ranges = []
+    for doubts in ((), ("a doubt",), tuple(f"doubt {number}" for number in range(8))):
+        fits = Fits((traced_trial(tmp_path, doubts=doubts),), tmp_path, cpus=8)
+        assert fits.margin == pytest.approx(CPU_MARGIN + DOUBT_MARGIN * len(doubts))
+        prediction = told(fits, A10G)
+        assert prediction.doubts == doubts
+        ranges.append(prediction.fits[0].largest)
+    for narrow, wide in pairwise(ranges):
+        assert wide.low < narrow.low <= narrow.value == wide.value <= narrow.high < wide.high
+
+
+def test_steps_on_a_gpu_have_the_smaller_margin(tmp_path: Path):
+    assert Fits((traced_trial(tmp_path, device_type="cuda"),), tmp_path, cpus=8).margin == MARGIN
+
+
+def test_what_torch_would_reserve_is_told_of_traced_precisions_alone(tmp_path: Path):
+    fits = Fits((traced_trial(tmp_path, traces=(None,)),), tmp_path, cpus=8)
+    small, large = (fits.unlimited_peak(FP32, size, outside()) for size in (8, 64))
+    assert small is not None and large is not None and small.reserved_bytes < large.reserved_bytes
+    assert fits.unlimited_peak(BF16, 8, outside()) is None
+
+
+def test_a_trial_without_two_traced_sizes_says_why(tmp_path: Path):
+    record = traced_trial(tmp_path)
+    assert record.measurement is not None
+    cases = {
+        "why it ended": traced_trial(tmp_path, traces=(), why_ended="why it ended"),
+        "no steps at two batch sizes were traced": traced_trial(tmp_path, traces=()),
+        "the loop has no DataLoader": record.model_copy(
+            update={
+                "measurement": record.measurement.model_copy(
+                    update={"details": Details(faults=("floors: x", "trace: the loop has no DataLoader"))}
+                )
+            }
+        ),
+        "device_oom: ": trial_record(0, None),
+    }
+    for why, one in cases.items():
+        with pytest.raises(Unpredictable, match=why):
+            Fits((one,), tmp_path, cpus=8)

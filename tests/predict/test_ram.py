@@ -1,0 +1,137 @@
+"""The loader's RAM buffer: exact bytes, and the borders of its verdicts."""
+
+import math
+
+import pytest
+from build_records import GIB, MIB, config, configs, host, hosts, unhurried
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tunekit.predict.ram import (
+    OOM_SHARE,
+    SAFE_BUFFER_SHARE,
+    RamVerdict,
+    buffer_bytes,
+    oom_reason,
+    queue_bytes,
+    ram_verdict,
+)
+from tunekit.records.config import TrainConfig
+from tunekit.records.host import Host
+
+LIMIT = 1000 * MIB
+roomy = host(ram_limit_bytes=LIMIT, ram_total_bytes=LIMIT, shm_bytes=None)
+tenth = config(num_workers=1, prefetch_factor=1, batch_size=100)
+"""100 samples in the buffer: with a MiB each, a tenth of the limit."""
+
+
+@pytest.mark.parametrize(
+    ("workers", "prefetch", "batch", "buffer_batches", "queue_batches"),
+    [(0, None, 64, 0, 0), (1, 1, 64, 1, 2), (4, 2, 64, 8, 9), (16, 4, 8, 64, 65)],
+)
+def test_buffer_and_queue_are_counted_in_batches(
+    workers: int, prefetch: int | None, batch: int, buffer_batches: int, queue_batches: int
+):
+    knobs = config(num_workers=workers, prefetch_factor=prefetch, batch_size=batch)
+    assert buffer_bytes(knobs, knobs.batch_bytes(1000)) == buffer_batches * batch * 1000
+    assert queue_bytes(knobs, knobs.batch_bytes(1000)) == queue_batches * batch * 1000
+
+
+def test_up_to_a_fifth_of_the_limit_is_safe():
+    assert ram_verdict(tenth, 2 * MIB, 0, roomy) is RamVerdict.SAFE
+    assert ram_verdict(tenth, 2 * MIB + 1, 0, roomy) is RamVerdict.RISKY
+
+
+def test_base_and_buffer_up_to_their_share_of_the_limit_may_start():
+    assert ram_verdict(tenth, 5 * MIB, 350 * MIB, roomy) is RamVerdict.RISKY
+    assert oom_reason(tenth, 5 * MIB, 350 * MIB, roomy) is None
+    assert ram_verdict(tenth, 5 * MIB, 350 * MIB + 1, roomy) is RamVerdict.OOM
+
+
+def test_a_large_base_is_out_of_memory_whatever_the_buffer():
+    assert ram_verdict(config(num_workers=0), MIB, 851 * MIB, roomy) is RamVerdict.OOM
+    assert ram_verdict(config(num_workers=0), MIB, 850 * MIB, roomy) is RamVerdict.SAFE
+
+
+def test_a_queue_that_just_fills_shared_memory_may_start():
+    exact = host(shm_bytes=200 * 1000)
+    assert oom_reason(tenth, 1000, 0, exact) is None
+    assert oom_reason(tenth, 1000, 0, host(shm_bytes=200 * 1000 - 1)) is not None
+
+
+def test_shared_memory_that_others_hold_is_not_there_for_the_queue():
+    free = host(shm_bytes=MIB, shm_used_bytes=MIB - 200 * 1000)
+    assert oom_reason(tenth, 1000, 0, free) is None
+    taken = host(shm_bytes=MIB, shm_used_bytes=MIB - 200 * 1000 + 1)
+    assert oom_reason(tenth, 1000, 0, taken) == (
+        "the loader's queue needs 195.3 KiB of /dev/shm (predicted), which has 195.3 KiB free of 1.0 MiB"
+    )
+    assert ram_verdict(tenth, 1000, 0, taken) is RamVerdict.OOM
+
+
+def test_the_ranks_of_one_machine_share_what_is_free():
+    shared = host(shm_bytes=8 * MIB, shm_used_bytes=5 * MIB).per_rank(2)
+    assert (shared.shm_bytes, shared.shm_free_bytes) == (4 * MIB, 3 * MIB // 2)
+
+
+def test_more_than_all_can_not_be_taken():
+    assert host(shm_bytes=MIB, shm_used_bytes=2 * MIB).shm_free_bytes == 0
+    assert host(shm_bytes=None, shm_used_bytes=None).shm_free_bytes is None
+
+
+def test_without_workers_shared_memory_is_not_needed():
+    assert ram_verdict(config(num_workers=0), MIB, 0, host(shm_bytes=0)) is RamVerdict.SAFE
+
+
+def test_without_a_shm_mount_only_ram_decides():
+    assert ram_verdict(tenth, 1000, 0, host(shm_bytes=None)) is RamVerdict.SAFE
+
+
+def test_the_reason_shows_its_figures_and_that_they_are_predicted():
+    reason = oom_reason(tenth, 5 * MIB, GIB, roomy)
+    assert reason == ("base 1.0 GiB + buffer 500.0 MiB (predicted) exceed 85% of the RAM limit (850.0 MiB)")
+    reason = oom_reason(tenth, MIB, 0, host(shm_bytes=64 * MIB))
+    assert reason == "the loader's queue needs 200.0 MiB of /dev/shm (predicted), which has 64.0 MiB"
+
+
+@given(configs(), st.floats(0, 4 * MIB), st.integers(0, 64 * GIB), hosts())
+@unhurried
+def test_the_verdict_follows_from_the_bytes(
+    knobs: TrainConfig, bytes_per_sample: float, base_bytes: int, machine: Host
+):
+    verdict = ram_verdict(knobs, bytes_per_sample, base_bytes, machine)
+    assert (verdict is RamVerdict.OOM) == (
+        oom_reason(knobs, bytes_per_sample, base_bytes, machine) is not None
+    )
+    batch_bytes = knobs.batch_bytes(bytes_per_sample)
+    buffered_bytes = buffer_bytes(knobs, batch_bytes)
+    fits = base_bytes + buffered_bytes <= math.floor(OOM_SHARE * machine.ram_limit_bytes)
+    queue_fits = machine.shm_bytes is None or queue_bytes(knobs, batch_bytes) <= machine.shm_bytes
+    assert (verdict is not RamVerdict.OOM) == (fits and queue_fits)
+    if verdict is RamVerdict.SAFE:
+        assert buffered_bytes <= SAFE_BUFFER_SHARE * machine.ram_limit_bytes
+
+
+@given(configs(), st.floats(1, MIB), st.integers(0, GIB), hosts())
+@unhurried
+def test_less_memory_never_gives_a_better_verdict(
+    knobs: TrainConfig, bytes_per_sample: float, base_bytes: int, machine: Host
+):
+    order = list(RamVerdict)
+    half = machine.model_copy(update={"ram_limit_bytes": max(1, machine.ram_limit_bytes // 2)})
+    before = ram_verdict(knobs, bytes_per_sample, base_bytes, machine)
+    assert order.index(ram_verdict(knobs, bytes_per_sample, base_bytes, half)) >= order.index(before)
+
+
+def test_shared_memory_is_held_against_whole_pages_and_ram_against_the_bytes():
+    # 200 samples in the queue, of 1,000 bytes each and 4,096 in /dev/shm.
+    exact = host(shm_bytes=200 * 4096)
+    assert oom_reason(tenth, 1000, 0, exact, 4096) is None
+    assert ram_verdict(tenth, 1000, 0, exact, 4096) is RamVerdict.SAFE
+    smaller = host(shm_bytes=200 * 4096 - 1)
+    assert oom_reason(tenth, 1000, 0, smaller, 4096) == (
+        "the loader's queue needs 800.0 KiB of /dev/shm (predicted), which has 800.0 KiB"
+    )
+    assert ram_verdict(tenth, 1000, 0, smaller, 4096) is RamVerdict.OOM
+    assert oom_reason(tenth, 1000, 0, host(shm_bytes=0), 0.0) is None, "arrays and text go through pipes"
+    assert oom_reason(tenth, 5 * MIB, 350 * MIB + 1, roomy, 0.0) is not None

@@ -1,0 +1,55 @@
+"""Predicted device memory beside torch's own allocator, on a simulated GPU.
+
+benchmarks/simulated_peaks.py has the whole table.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from simgpu.machine import SimulatedGpu
+from tunekit.machine.gpu.outside_torch import outside_torch
+from tunekit.machine.profiles import load_profiles
+from tunekit.predict.fits import Fits
+from tunekit.records.details import Detail
+from tunekit.records.trial import TrialRole
+from tunekit.trial.executor import ProcessExecutor, TrialSpec
+from tunekit.trial.target import resolve_target
+from tunekit.trial.watch import Limits
+from tunekit.units import GIB
+
+pytestmark = pytest.mark.real
+
+SCRIPT = Path(__file__).parents[3] / "benchmarks" / "peaks_script.py"
+DEVICE = "a10g:memory_bytes=100GiB:bytes_per_s=1e14:fp32_flops_per_s=1e16:bf16_flops_per_s=1e16"
+TRAINING = ("resnet50", "--precision", "bf16", "--optimizer", "sgd", "--small")
+BATCH = 96
+WITHIN = 0.04
+EXPANDABLE = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+
+
+def predicted(gpu: SimulatedGpu, folder: Path) -> Fits:
+    """Trace the training as it is, in its own loop, at a small batch size."""
+    target = resolve_target((str(gpu.python), str(SCRIPT), *TRAINING, "--batch", "4"), SCRIPT.parent)
+    limits = Limits(trial_s=120.0, no_progress_s=100.0, ram_bytes=8 * GIB)
+    spec = TrialSpec(0, TrialRole.BASELINE, None, details=(Detail.TRACE,))
+    record = ProcessExecutor(target, folder, limits, 0.1).run(spec, None, lambda progress: None)
+    assert record.measurement is not None, record.failure
+    return Fits([record], folder, cpus=2)
+
+
+@pytest.mark.parametrize("more", [{}, EXPANDABLE], ids=["segments", "expandable segments"])
+def test_a_large_batch_takes_what_small_ones_said(
+    simulated_gpu: SimulatedGpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: dict[str, str]
+) -> None:
+    done = simulated_gpu.run([SCRIPT, *TRAINING, "--batch", str(BATCH), "--steps", "8"], DEVICE, more=more)
+    assert done.returncode == 0, done.stderr
+    truth = json.loads(done.stdout.splitlines()[-1])
+    for name, value in {**simulated_gpu.environment(DEVICE), **more}.items():
+        monkeypatch.setenv(name, value)
+    fits = predicted(simulated_gpu, tmp_path / "trials")
+    peak = fits.unlimited_peak(fits.precisions[0], BATCH, outside_torch(load_profiles()["a10g"]))
+    assert peak is not None
+    assert peak.allocated_bytes == pytest.approx(truth["allocated_bytes"], rel=WITHIN)
+    assert peak.reserved_bytes == pytest.approx(truth["reserved_bytes"], rel=WITHIN)

@@ -1,0 +1,191 @@
+"""The VRAM budget at the peak: it always adds up, and says what it can't know."""
+
+from typing import Any
+
+import pytest
+from build_records import GIB, MIB, cpu, loop, measurement, unhurried
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tunekit.predict.vram.budget import VramBudget, vram_budget
+from tunekit.records.attribution import ModelBytes
+from tunekit.records.details import Details, PeaksSeen
+from tunekit.records.measurement import Measurement
+from tunekit.records.telemetry import GpuTelemetry, HostTelemetry, Telemetry
+
+MODEL = ModelBytes(
+    parameters_bytes=400 * MIB, buffers_bytes=MIB, gradients_bytes=400 * MIB, optimizer_bytes=800 * MIB
+)
+
+
+def peaks(**overrides: Any) -> PeaksSeen:
+    values: dict[str, Any] = {
+        "forward_backward_bytes": 4 * GIB,
+        "optimizer_bytes": 2 * GIB,
+        "gradients_at_start_bytes": 0,
+        "batch_bytes": 64 * MIB,
+    }
+    return PeaksSeen(**(values | overrides))
+
+
+def measured(seen: PeaksSeen | None, **overrides: Any) -> Measurement:
+    """A trial of MODEL that allocated 4 GiB and reserved 5."""
+    record = measurement()
+    values: dict[str, Any] = {"model": MODEL, "batch_bytes": 64 * MIB, **overrides}
+    details = None if seen is None else Details(peaks=seen)
+    return record.model_copy(update={"loop": loop(**values), "details": details})
+
+
+def telemetry(*tree_bytes: int | None, is_used: bool = True) -> Telemetry:
+    gpus = tuple(
+        GpuTelemetry(index=n, is_used=is_used, peak_tree_bytes=told) for n, told in enumerate(tree_bytes)
+    )
+    return Telemetry(
+        window_s=5.0, samples=10, is_of_steady_window=True, cost_cpu_s=0.1, host=HostTelemetry(), gpus=gpus
+    )
+
+
+def budget(seen: PeaksSeen | None, told: Telemetry | None = None, **overrides: Any) -> VramBudget:
+    made = vram_budget(measured(seen, **overrides), told)
+    assert made is not None
+    return made
+
+
+def parts_bytes(made: VramBudget) -> int:
+    return (
+        made.parameters_bytes
+        + made.buffers_bytes
+        + made.gradients_bytes
+        + made.optimizer_bytes
+        + made.batch_bytes
+        + made.activations_bytes
+    )
+
+
+def test_while_activations_peak_freed_gradients_are_not_there():
+    made = budget(peaks(), telemetry(5 * GIB + 500 * MIB))
+    assert made.peak_in == "forward and backward"
+    assert made.gradients_bytes == 0
+    assert made.complete_gradients_bytes == 400 * MIB
+    assert made.activations_bytes == 4 * GIB - (400 + 1 + 800 + 64) * MIB
+    assert made.fragmentation_bytes == GIB
+    assert made.context_bytes == 500 * MIB
+    assert made.closure_error == 0
+    assert made.note is None
+
+
+def test_gradients_that_the_last_batch_left_are_there():
+    made = budget(peaks(gradients_at_start_bytes=400 * MIB))
+    assert made.gradients_bytes == 400 * MIB
+    assert made.activations_bytes == 4 * GIB - (400 + 1 + 400 + 800 + 64) * MIB
+
+
+def test_in_the_optimizers_step_all_gradients_are_there():
+    made = budget(peaks(forward_backward_bytes=3 * GIB, optimizer_bytes=4 * GIB))
+    assert made.peak_in == "optimizer step"
+    assert made.gradients_bytes == 400 * MIB
+
+
+def test_gradients_that_were_freed_before_they_were_looked_at_are_predicted():
+    freed = MODEL.model_copy(update={"gradients_are_predicted": True})
+    in_step = budget(peaks(forward_backward_bytes=3 * GIB, optimizer_bytes=4 * GIB), model=freed)
+    assert in_step.gradients_are_predicted
+    assert in_step.shows_predicted_gradients
+    there = budget(peaks(gradients_at_start_bytes=400 * MIB), model=freed)
+    assert there.gradients_are_predicted
+    assert not there.shows_predicted_gradients, "those that a batch began with were counted"
+    assert not budget(peaks(), model=MODEL).gradients_are_predicted
+
+
+def test_without_a_look_at_a_batch_the_place_of_the_peak_is_unknown():
+    made = budget(None)
+    assert made.peak_in is None
+    assert made.gradients_bytes == 0
+    assert made.note is not None
+    assert "no batch was looked at" in made.note
+
+
+def test_a_peak_that_another_batch_made_is_said_to_be_so():
+    made = budget(peaks(forward_backward_bytes=3 * GIB))
+    assert made.note is not None
+    assert "reached 3.0 GiB" in made.note
+    assert parts_bytes(made) == 4 * GIB
+
+
+def test_known_parts_beyond_the_peak_are_cut_and_told():
+    made = budget(peaks(), telemetry(2 * GIB), peak_allocated_bytes=GIB, peak_reserved_bytes=GIB)
+    assert made.parameters_bytes == 400 * MIB
+    assert made.optimizer_bytes == GIB - (400 + 1 + 64) * MIB
+    assert made.activations_bytes == 0
+    assert made.note is not None
+    assert "more than the peak of 1.0 GiB" in made.note
+    assert made.closure_error == pytest.approx((400 + 1 + 64 + 800 - 1024) / 2048)
+
+
+def test_a_driver_that_counts_less_than_was_reserved_does_not_close():
+    made = budget(peaks(), telemetry(4 * GIB))
+    assert made.context_bytes == 0
+    assert made.closure_error == pytest.approx(0.25)
+    assert made.note is not None
+    assert "memory was given back" in made.note
+
+
+def test_the_figures_of_several_ranks_are_told_apart():
+    made = budget(peaks(), world_size=2)
+    assert made.note is not None
+    assert "rank 0" in made.note
+
+
+@pytest.mark.parametrize("told", [None, telemetry(), telemetry(None), telemetry(GIB, is_used=False)])
+def test_without_the_drivers_figure_there_is_no_context(told: Telemetry | None):
+    made = budget(peaks(), told)
+    assert made.context_bytes is None
+    assert made.nvml_bytes is None
+    assert made.closure_error is None
+    assert made.closure_error_with(500 * MIB) is None
+
+
+def test_a_context_that_was_measured_elsewhere_closes_the_budget():
+    made = budget(peaks(), telemetry(5 * GIB + 500 * MIB))
+    assert made.closure_error_with(500 * MIB) == 0
+    assert made.closure_error_with(400 * MIB) == pytest.approx(100 / (5 * 1024 + 500))
+
+
+def test_a_cpu_has_no_budget():
+    assert vram_budget(measurement(device=cpu(), model=MODEL), None) is None
+
+
+def test_a_model_of_unknown_size_has_no_budget():
+    assert vram_budget(measurement(), None) is None
+
+
+sizes = st.integers(0, 64 * GIB)
+models = st.builds(
+    ModelBytes, parameters_bytes=sizes, buffers_bytes=sizes, gradients_bytes=sizes, optimizer_bytes=sizes
+)
+any_peaks = st.builds(
+    PeaksSeen,
+    forward_backward_bytes=sizes,
+    optimizer_bytes=sizes,
+    gradients_at_start_bytes=sizes,
+    batch_bytes=sizes,
+)
+
+
+@unhurried
+@given(models, st.none() | any_peaks, sizes, sizes, st.none() | sizes)
+def test_the_parts_add_up_whatever_was_seen(
+    model: ModelBytes, seen: PeaksSeen | None, allocated: int, cached: int, nvml: int | None
+):
+    reserved = allocated + cached
+    told = None if nvml is None else telemetry(nvml)
+    made = budget(seen, told, model=model, peak_allocated_bytes=allocated, peak_reserved_bytes=reserved)
+    assert parts_bytes(made) == allocated
+    assert allocated + made.fragmentation_bytes == reserved
+    if nvml is not None and nvml >= reserved:
+        assert reserved + (made.context_bytes or 0) == nvml
+    known = model.parameters_bytes + model.buffers_bytes + model.optimizer_bytes
+    if known > allocated:
+        assert made.note is not None
+        assert made.activations_bytes == 0
+    assert made.gradients_bytes <= model.gradients_bytes

@@ -1,0 +1,338 @@
+"""From trial records to a whole run: pure, so the same records give the same run."""
+
+import pytest
+from any_records import trial_records
+from build_records import (
+    GIB,
+    MIB,
+    baseline_record,
+    config,
+    configs,
+    confirm_records,
+    cpu,
+    device,
+    discovery,
+    failure,
+    host,
+    options,
+    run,
+    trial_lists,
+    trial_record,
+    unhurried,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tunekit.machine.profiles import load_profiles
+from tunekit.recommend.tiers import pick_tiers, run_noise
+from tunekit.records.config import TrainConfig
+from tunekit.records.finding import Finding, Severity
+from tunekit.records.recommendation import Tier
+from tunekit.records.run import Run
+from tunekit.records.telemetry import GpuTelemetry, HostTelemetry, Telemetry
+from tunekit.records.trial import OutcomeKind, TrialRecord, WrittenFile
+from tunekit.records.trials import Trials
+from tunekit.session.assemble import assemble
+
+own = config()
+fast = config(batch_size=256)
+faster = config(batch_size=512, num_workers=4)
+
+
+def baselines(rates: list[float], first_number: int = 50) -> tuple[TrialRecord, ...]:
+    return tuple(
+        record.model_copy(update={"is_baseline_config": True})
+        for record in confirm_records(list(rates), own, first_number=first_number)
+    )
+
+
+def assembled(*records: TrialRecord, **overrides) -> Run:
+    return assemble(run(**({"trials": ()} | overrides)), records)
+
+
+def walked(*more: TrialRecord) -> Run:
+    """Baseline at 500, two configs found at 900 and 1000, three rounds of each at a little less."""
+    return assembled(
+        baseline_record(of=own),
+        trial_record(1, 900.0, fast),
+        trial_record(2, 1000.0, faster),
+        *more,
+        *baselines([500.0, 505.0, 495.0]),
+        *confirm_records([880.0, 890.0, 870.0], fast, first_number=60),
+        *confirm_records([980.0, 990.0, 970.0], faster, first_number=70),
+    )
+
+
+def by_tier(whole: Run) -> dict[Tier, TrainConfig]:
+    return {recommendation.tier: recommendation.config for recommendation in whole.recommendations}
+
+
+def test_each_tier_gets_its_pick_with_its_confirmation():
+    whole = walked()
+    assert by_tier(whole) == dict.fromkeys(Tier, faster)
+    first = whole.recommendations[0]
+    assert first.search_trial == 2
+    assert first.confirm_trials == (70, 71, 72)
+    assert first.speedup is not None
+    assert first.speedup.value == pytest.approx(1.96, rel=0.01)
+    assert [r.same_as for r in whole.recommendations] == [None, Tier.CONSERVATIVE, Tier.CONSERVATIVE]
+
+
+def test_the_noise_floor_comes_from_the_baselines_fresh_processes():
+    noise = walked().noise_floor
+    assert noise is not None
+    assert (noise.processes, noise.pairs) == (3, 2)
+    assert noise.relative == pytest.approx(0.016, abs=0.002)
+    assert run_noise(Trials((baseline_record(), *baselines([500.0])))) is None
+
+
+def test_each_recommended_tier_has_its_multi_gpu_rows():
+    whole = walked()
+    assert [(row.tier, row.gpus) for row in whole.scaling] == [
+        (tier, gpus) for tier in Tier for gpus in (1, 2, 4, 8)
+    ]
+    assert [row.total_batch for row in whole.scaling[:4]] == [512, 1024, 2048, 4096]
+
+
+def test_a_config_that_failed_again_gives_way_to_the_next():
+    unfit = confirm_records([None], faster, first_number=90)
+    whole = walked(*unfit)
+    assert by_tier(whole) == dict.fromkeys(Tier, fast)
+
+
+def test_a_pick_that_was_not_confirmed_is_missing_with_the_reason():
+    whole = assembled(baseline_record(of=own), trial_record(1, 900.0, fast))
+    assert whole.recommendations == ()
+    assert {missing.tier for missing in whole.missing_tiers} == set(Tier)
+    assert "not confirmed" in whole.missing_tiers[0].reason
+
+
+def test_what_was_given_up_is_neither_chosen_nor_called_unsteady():
+    small = config(batch_size=64)
+    given_up = trial_record(3, 970.0, small, stop_reason="abandoned")
+    whole = walked(given_up, *confirm_records([2000.0], small, first_number=90))
+    assert by_tier(whole) == dict.fromkeys(Tier, faster)
+    assert "unsteady-machine" not in {finding.code for finding in whole.findings}
+    assert whole.noise_floor == walked().noise_floor
+
+
+def test_a_tier_left_with_what_was_given_up_says_so():
+    failed = confirm_records([None], own, first_number=90)
+    given_up = trial_record(1, 100.0, fast, stop_reason="abandoned")
+    whole = assembled(baseline_record(of=own), given_up, *failed, *confirm_records([1.0], faster))
+    assert whole.missing_tiers[0].reason == "every config failed when it was run again"
+    greedy = trial_record(2, 900.0, config(num_workers=8))
+    whole = assembled(baseline_record(of=own), given_up, greedy, *failed)
+    assert whole.missing_tiers[0].reason == (
+        "what was faster failed when it was run again; the rest within its limits was given up early"
+    )
+
+
+def test_a_tier_whose_limits_all_break_says_which_limit_most_often():
+    greedy = config(num_workers=8)
+    whole = assembled(baseline_record(of=greedy), trial_record(1, 900.0, greedy))
+    (missing,) = [m for m in whole.missing_tiers if m.tier is Tier.CONSERVATIVE]
+    assert missing.reason == (
+        "no measured config is within its limits; most often: 8 workers, more than 50% of 8 CPUs (4)"
+    )
+
+
+def test_without_a_measured_trial_every_tier_says_so():
+    whole = assembled(baseline_record(rate=None))
+    assert {m.reason for m in whole.missing_tiers} == {"no trial was measured"}
+    assert "baseline-failed" in {note.code for note in whole.findings}
+
+
+def test_without_any_trial_there_is_still_a_run():
+    whole = assembled()
+    assert whole.trials == ()
+    assert len(whole.missing_tiers) == 3
+
+
+def test_a_baseline_that_failed_leaves_the_speed_up_unknown():
+    whole = assembled(
+        baseline_record(rate=None, overrides={"failure": failure(OutcomeKind.HOST_OOM, message="too much")}),
+        trial_record(1, 900.0, fast),
+        *confirm_records([880.0, 890.0, 870.0], fast, first_number=60),
+    )
+    assert all(recommendation.speedup is None for recommendation in whole.recommendations)
+    (note,) = [note for note in whole.findings if note.code == "baseline-failed"]
+    assert note.message == "the baseline did not run here (host_oom): too much"
+
+
+def test_the_first_complete_discovery_counts():
+    partial, whole = discovery("Adam", complete=False), discovery("SGD")
+    trials = Trials(
+        (
+            baseline_record(rate=None, overrides={"discovery": partial}),
+            trial_record(1, overrides={"discovery": whole}),
+            trial_record(2, overrides={"discovery": discovery("Lion")}),
+        )
+    )
+    assert trials.discovery == whole
+    assert Trials(trials.records[:1]).discovery == partial
+    assert Trials(()).discovery is None
+
+
+def test_another_device_than_asked_for_is_noted():
+    notes = assembled(baseline_record(device=cpu()), measured_on="cpu").findings
+    (note,) = [note for note in notes if note.code == "other-device"]
+    assert note.message == "measured on cpu, not on a10g: the tiers are for this machine"
+
+
+def test_a_device_held_to_the_memory_of_the_one_asked_for_is_noted():
+    held = device("NVIDIA H200").model_copy(update={"memory_bytes": 22587 * MIB, "whole_bytes": 143156 * MIB})
+    notes = assembled(baseline_record(device=held), measured_on="h200").findings
+    (note,) = [note for note in notes if note.code == "other-device"]
+    assert note.message == (
+        "measured on h200 with its memory capped to a10g's 22.1 GiB: what fits is held against that, of "
+        "which a CUDA context on a10g takes 0.3 to 1.5 GiB; rates are those of h200"
+    )
+    assert note.remedy == "run the same command on a machine with NVIDIA A10G"
+
+
+def test_diverted_writes_are_counted_once_per_file():
+    def wrote(number: int, *paths: str) -> TrialRecord:
+        written = tuple(WrittenFile(path=path, action="diverted") for path in paths)
+        return trial_record(number, overrides={"written": written})
+
+    torchs = "/tmp/torchinductor_someone/precompiled_headers/locks/x.lock"
+    notes = assembled(wrote(0, "a.pt", "b.pt"), wrote(1, "a.pt", torchs, "c.pt", "d.pt")).findings
+    (note,) = [note for note in notes if note.code == "writes-diverted"]
+    assert note.value == 4
+    assert "a.pt, b.pt, c.pt ..." in note.message
+
+
+def test_a_script_that_scales_its_learning_rate_gets_no_rule_on_top():
+    def at(number: int, batch_size: int, lr: float) -> TrialRecord:
+        return trial_record(number, of=config(batch_size=batch_size), overrides={"learning_rate": lr})
+
+    baseline = baseline_record(of=config(), overrides={"learning_rate": 0.1})
+    run = assembled(baseline, at(1, 256, 0.2))
+    assert run.script_scales_lr
+    assert all(one.learning_rate is None for one in run.recommendations)
+    assert {row.lr_linear for row in run.scaling} <= {None}
+    (note,) = [one for one in run.findings if one.code == "lr-scaled-by-script"]
+    assert note.evidence == "it was seen to be 0.1 at batch 128, 0.2 at batch 256"
+    assert not assembled(baseline, at(1, 256, 0.1)).script_scales_lr
+
+
+def test_an_epoch_without_a_length_is_noted():
+    notes = assembled(baseline_record(epoch_samples=None, epoch_batches=None)).findings
+    (told,) = [note for note in notes if note.code == "epoch-unknown"]
+    assert told.severity is Severity.INFO
+    assert "--samples" in (told.remedy or "")
+    assert "epoch-unknown" not in {note.code for note in walked().findings}
+
+
+def test_assembling_again_changes_nothing():
+    whole = walked()
+    assert assemble(whole, whole.trials) == whole
+
+
+@given(trial_lists(), st.lists(st.floats(1, 1e5), max_size=4))
+@settings(unhurried, max_examples=40)
+def test_any_list_of_trials_makes_a_run_whose_tiers_add_up(records: list[TrialRecord], rates: list[float]):
+    known = dict.fromkeys(record.config for record in records if record.config)
+    confirmations = [
+        confirmed
+        for index, knobs in enumerate(known, start=1)
+        for confirmed in confirm_records(list(rates), knobs, first_number=100 * index)
+    ]
+    whole = assembled(*records, *confirmations, options=options(epochs=3))
+    tiers = [r.tier for r in whole.recommendations] + [m.tier for m in whole.missing_tiers]
+    assert sorted(tiers) == sorted(Tier)
+    measured = {record.config for record in records if record.measurement}
+    assert {recommendation.config for recommendation in whole.recommendations} <= measured
+    for recommendation in whole.recommendations:
+        assert len(recommendation.confirm_trials) == len(rates)
+
+
+@given(st.lists(trial_records(), max_size=3))
+@settings(unhurried, max_examples=15)
+def test_confirmations_are_kept_apart_from_all_other_trials(records: list[TrialRecord]):
+    trials = Trials(tuple(records))
+    assert len(trials.confirming) + len([r for r in records if r.role != "confirm"]) == len(records)
+    assert set(map(id, trials.baseline_confirm)) <= set(map(id, trials.confirming))
+
+
+@given(configs())
+@unhurried
+def test_candidates_leave_out_confirmations(knobs: TrainConfig):
+    searching = trial_record(1, 900.0, knobs)
+    again = confirm_records([880.0], knobs, first_number=60)
+    assert Trials((searching, *again)).candidates == (searching,)
+    assert Trials(again).candidates == ()
+    assert Trials((searching, *again)).confirm_of(knobs) == again
+
+
+def test_picks_are_within_the_limits_of_a_small_host():
+    small = host(cpus=2, cpus_total=2, ram_limit_bytes=8 * GIB, ram_total_bytes=8 * GIB)
+    trials = Trials((baseline_record(of=own), trial_record(1, 900.0, config(num_workers=1))))
+    picks = pick_tiers(trials, small, options())
+    assert {tier: record.number for tier, record in picks.items()} == {
+        Tier.CONSERVATIVE: 1,
+        Tier.BALANCED: 1,
+        Tier.AGGRESSIVE: 1,
+    }
+
+
+def test_what_holds_the_baseline_back_is_told_but_no_advice_to_try_what_was_tried():
+    slow = baseline_record(boundary_s=500.0, persistent_workers=False)
+    codes = [one.code for one in assembled(slow).findings]
+    assert "costly-epochs" in codes
+    assert "compute-bound" not in codes
+
+
+def test_what_was_wrong_with_the_machine_comes_before_what_the_trials_showed():
+    shared = Finding(code="shared-gpu", severity="warning", message="GPU 0 is in use")
+    whole = assembled(baseline_record(epoch_samples=None, epoch_batches=None), machine_findings=(shared,))
+    assert [finding.code for finding in whole.findings] == ["shared-gpu", "epoch-unknown"]
+
+
+@pytest.mark.parametrize(("rates", "is_unsteady"), [([154.0, 39.7], True), ([110.0, 100.0], False)])
+def test_a_config_that_contradicts_itself_is_told(rates: list[float], is_unsteady: bool):
+    found = {one.code: one for one in assembled(*confirm_records(rates, fast)).findings}
+    assert ("unsteady-machine" in found) is is_unsteady
+    if is_unsteady:
+        assert found["unsteady-machine"].evidence == "39.7 to 154 samples/s in 2 fresh processes"
+
+
+def test_of_the_notes_on_a_loop_the_one_on_what_no_search_can_try_stays():
+    """fp16 without a gradient scaler: the script itself has to be changed for it."""
+    old_gpu = load_profiles()["t4"]
+    on_t4 = {"profile": old_gpu, "measured_on": "t4"}
+    known = {"discovery": discovery(bf16_native=False)}
+    found = assembled(baseline_record(of=own).model_copy(update=known), **on_t4).findings
+    assert [finding.severity for finding in found if finding.code == "fp16-unscaled"] == [Severity.INFO]
+    assert "compute-bound" not in {finding.code for finding in found}
+    known = {"discovery": discovery(bf16_native=False, scales_gradients=True)}
+    found = assembled(baseline_record(of=own).model_copy(update=known), **on_t4).findings
+    assert "fp16-unscaled" not in {finding.code for finding in found}
+
+
+def clocked(number: int, clock_mhz: float, *reasons: str) -> TrialRecord:
+    """A trial of the baseline's config, whose GPU ran at a clock."""
+    gpu = GpuTelemetry(index=0, is_used=True, sm_clock_mhz=clock_mhz, throttle_reasons=reasons)
+    seen = Telemetry(
+        window_s=5.0, samples=5, is_of_steady_window=True, cost_cpu_s=0.0, host=HostTelemetry(), gpus=(gpu,)
+    )
+    return trial_record(number, of=own).model_copy(update={"is_baseline_config": True, "telemetry": seen})
+
+
+@pytest.mark.parametrize(
+    ("clocks", "reasons", "falls"),
+    [
+        ((1700.0, 1690.0, 1560.0), ("sw_power_cap",), True),
+        ((1700.0, 1500.0, 1690.0), ("sw_power_cap",), False),
+        ((1700.0, 1690.0, 1560.0), ("gpu_idle",), False),
+    ],
+)
+def test_a_clock_that_fell_at_the_power_limit_from_the_first_trial_to_the_last_is_a_warning(
+    clocks: tuple[float, ...], reasons: tuple[str, ...], falls: bool
+):
+    records = [clocked(number, mhz, *reasons) for number, mhz in enumerate(clocks)]
+    found = [one for one in assembled(*records).findings if one.code == "gpu-unsoaked"]
+    assert [one.severity for one in found] == ([Severity.WARNING] if falls else [])
+    for one in found:
+        assert one.evidence is not None and "1700 MHz first and at 1560 MHz last" in one.evidence

@@ -1,0 +1,243 @@
+"""The walk of `tunekit fits`: one traced trial, then a prediction, all of it on disk."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import build_fits
+import pytest
+from build_fits import A10G, K80, T4, fits_run, traced_trial
+from build_records import baseline_record, failure, profile, trial_record
+from scripted_search import RecordingListener
+
+from tunekit.errors import TargetError
+from tunekit.records.agent_messages import Arithmetic
+from tunekit.records.config import Precision
+from tunekit.records.details import Detail
+from tunekit.records.fits import FitsOptions, FitsRun, Verdict
+from tunekit.records.prediction import OutsideTorch
+from tunekit.records.profile import Profile
+from tunekit.records.run import RunStatus
+from tunekit.records.trial import OutcomeKind, TrialRecord
+from tunekit.session.fits import FitsWalk
+from tunekit.session.folder import RunFolder, load_fits_run
+from tunekit.session.predicted import Outside
+from tunekit.trial.executor import KnownTarget, ProgressCallback, TrialInterrupted, TrialSpec
+
+
+class TracingExecutor:
+    """Gives a trial with traces, as a script's agent would leave them; or raises what it is given."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        instead: TrialRecord | BaseException | None,
+        first: TrialRecord | None = None,
+        **traced: Any,
+    ) -> None:
+        self.folder, self.instead, self.first, self.traced = folder, instead, first, traced
+        self.interrupts = traced.pop("interrupts", False)
+        self.specs: list[TrialSpec] = []
+
+    def run(self, spec: TrialSpec, known: KnownTarget | None, on_progress: ProgressCallback) -> TrialRecord:
+        self.specs.append(spec)
+        if isinstance(self.instead, BaseException):
+            raise self.instead
+        if self.first is not None and spec.number == 0:
+            return self.first
+        if self.interrupts:
+            raise TrialInterrupted(traced_trial(self.folder.trials_folder, **self.traced))
+        made = self.instead or traced_trial(self.folder.trials_folder, **self.traced)
+        if spec.number != made.number:  # the traces go where the walk looks for them
+            folder = self.folder.trials_folder
+            (folder / "0000").rename(folder / f"{spec.number:04d}")
+        return made.model_copy(update={"number": spec.number})
+
+
+def walk_in(
+    path: Path,
+    profiles: tuple[Profile, ...] = (K80, T4, A10G),
+    instead: TrialRecord | BaseException | None = None,
+    options: FitsOptions | None = None,
+    here: Profile | None = None,
+    outside: Outside = lambda profile, benchmarks_cudnn: build_fits.outside(),
+    **traced: Any,
+) -> tuple[FitsRun, TracingExecutor]:
+    with RunFolder(path, can_resume=False) as folder:
+        executor = TracingExecutor(folder, instead, **traced)
+        run = fits_run(
+            options=options or FitsOptions(),
+            status=RunStatus.RUNNING,
+            trials=(),
+            profile=here or profile("cpu"),
+        )
+        walk = FitsWalk(run, folder, executor, RecordingListener(), profiles, outside)
+        return walk.run(), executor
+
+
+def test_one_trial_predicts_every_gpu_and_all_is_saved(tmp_path: Path):
+    run, executor = walk_in(tmp_path)
+    assert [(spec.config, spec.skips) for spec in executor.specs] == [(None, Arithmetic.ALL)]
+    assert {Detail.FLOORS, Detail.TRACE} <= set(executor.specs[0].details)
+    assert run.status is RunStatus.FINISHED
+    assert run.prediction is not None
+    assert [one.profile_id for one in run.gpus] == ["k80", "t4", "a10g"]
+    assert run.gpus[2].vcpus == 4
+    assert {one.profile_id for one in run.prediction.fits} == {"k80", "t4", "a10g"}
+    assert run.prediction.loader_measured == 16 / 0.008
+    assert load_fits_run(tmp_path) == run
+
+
+def test_the_scripts_own_batch_is_told_of_on_every_gpu_and_precision(tmp_path: Path):
+    run, _ = walk_in(tmp_path)
+    assert run.prediction is not None
+    assert [(one.profile_id, one.precision) for one in run.asked] == [
+        (one.profile_id, one.precision) for one in run.prediction.fits
+    ]
+    assert {one.batch_size for one in run.asked} == {run.batch_size} == {16}
+    for own in run.asked:
+        assert own.verdict is Verdict.YES
+        assert own.rate is not None
+        assert 0 < own.rate.low < own.rate.value < own.rate.high
+
+
+@pytest.mark.parametrize("benchmarks_cudnn", [True, False, None])
+def test_a_training_that_has_cudnn_try_its_kernels_out_is_left_the_room_for_it(
+    tmp_path: Path, benchmarks_cudnn: bool | None
+):
+    made = traced_trial(tmp_path / "made")
+    assert made.discovery is not None
+    discovery = made.discovery.model_copy(update={"benchmarks_cudnn": benchmarks_cudnn})
+    asked: list[bool] = []
+
+    def outside(of: Profile, benchmarks: bool) -> OutsideTorch:
+        asked.append(benchmarks)
+        return build_fits.outside()
+
+    traced_trial(tmp_path / "run" / "trials")
+    walk_in(tmp_path / "run", instead=made.model_copy(update={"discovery": discovery}), outside=outside)
+    assert asked == [bool(benchmarks_cudnn)] * 3
+
+
+def test_what_an_epoch_has_is_saved_beside_what_memory_holds(tmp_path: Path):
+    run, _ = walk_in(tmp_path, epoch_samples=100)
+    assert run.prediction is not None
+    assert run.prediction.epoch_samples == 100
+    assert {one.batch_size for one in run.prediction.fits} == {100}
+    assert all(one.largest.low > 100 for one in run.prediction.fits)
+
+
+def test_a_prediction_that_an_earlier_tunekit_saved_loads(tmp_path: Path):
+    run, _ = walk_in(tmp_path)
+    saved = json.loads((tmp_path / "fits.json").read_text())
+    del saved["prediction"]["epoch_samples"]
+    for one in saved["asked"]:
+        del one["batch_size"], one["rate"]
+    (tmp_path / "fits.json").write_text(json.dumps(saved))
+    old = load_fits_run(tmp_path)
+    assert old.prediction is not None and run.prediction is not None
+    assert old.prediction.fits == run.prediction.fits
+    assert not old.prediction.has_whole_epoch(1 << 30)
+    assert {one.rate for one in old.asked} == {None}
+
+
+def test_a_batch_that_is_asked_for_is_judged_on_every_gpu_and_precision(tmp_path: Path):
+    run, _ = walk_in(tmp_path, options=FitsOptions(batch_size=1000))
+    assert run.prediction is not None
+    assert [(one.profile_id, one.precision) for one in run.asked] == [
+        (one.profile_id, one.precision) for one in run.prediction.fits
+    ]
+    assert run.asked[0].verdict is Verdict.NO
+    assert run.asked[0].reserved_bytes > run.asked[0].most_bytes
+    assert run.asked[0].rate is None
+    assert {one.batch_size for one in run.asked} == {1000}
+    assert any(one.rate is not None for one in run.asked)
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        ("the loop has no DataLoader", "no DataLoader; measure on the GPU itself instead: tunekit search"),
+        ("4 ranks train together: none can be timed alone", "give the command of one process"),
+        ("torch 2.1 does not tell when memory is freed; 2.4 does", "2.4 does; train with that torch"),
+    ],
+)
+def test_steps_that_can_not_be_traced_say_why_and_what_to_do(tmp_path: Path, fault: str, told: str):
+    with pytest.raises(TargetError, match="nothing can be predicted: ") as error:
+        walk_in(tmp_path, traces=(), why_ended=fault)
+    assert told in str(error.value)
+    saved = load_fits_run(tmp_path)
+    assert (saved.why_not, saved.status, saved.prediction) == (fault, RunStatus.FAILED, None)
+    assert len(saved.trials) == 1
+
+
+def test_gpus_without_the_scripts_precision_are_an_error(tmp_path: Path):
+    with pytest.raises(TargetError, match="no GPU that was asked for computes in bf16"):
+        walk_in(tmp_path, (K80,), precision=Precision.BF16, traces=(None,))
+    assert load_fits_run(tmp_path).status is RunStatus.FAILED
+
+
+def test_a_script_that_fails_is_told_of_with_its_trial_on_disk(tmp_path: Path):
+    failed = trial_record(0, None, overrides={"failure": failure(message="no such file")})
+    with pytest.raises(TargetError, match="no such file"):
+        walk_in(tmp_path, instead=failed)
+    assert load_fits_run(tmp_path).trials == (failed,)
+
+
+def test_an_interrupted_walk_says_so_on_disk(tmp_path: Path):
+    with pytest.raises(KeyboardInterrupt):
+        walk_in(tmp_path, instead=KeyboardInterrupt())
+    assert load_fits_run(tmp_path).status is RunStatus.INTERRUPTED
+
+
+def test_rates_follow_how_fast_the_gpu_that_is_here_trains(tmp_path: Path):
+    plain, _ = walk_in(tmp_path / "cpu")
+    here, _ = walk_in(tmp_path / "gpu", here=A10G, device_type="cuda")
+    assert plain.prediction is not None and here.prediction is not None
+    assert plain.prediction.speed_factor is None
+    factor = here.prediction.speed_factor
+    assert factor is not None
+    one, other = plain.prediction.fit_of("k80", Precision.FP32), here.prediction.fit_of("k80", Precision.FP32)
+    assert one is not None and one.compute is not None
+    assert other is not None and other.compute is not None
+    assert other.compute.value == pytest.approx(factor * one.compute.value, rel=0.05)
+
+
+def ended_dry(kind: OutcomeKind, is_learnt: bool = True) -> TrialRecord:
+    """A trial without arithmetic that ended by itself."""
+    found = baseline_record(0, 32.0).discovery if is_learnt else None
+    why = failure(kind, message="the loss stands still")
+    return trial_record(0, None, overrides={"failure": why, "discovery": found})
+
+
+def test_a_script_that_needs_its_figures_is_run_with_them(tmp_path: Path):
+    run, executor = walk_in(tmp_path, first=ended_dry(OutcomeKind.SCRIPT_ERROR))
+    assert [spec.skips for spec in executor.specs] == [Arithmetic.ALL, Arithmetic.NOTHING]
+    assert [one.number for one in run.trials] == [0, 1]
+    assert run.prediction is not None
+    assert run.status is RunStatus.FINISHED
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_learnt"),
+    [(OutcomeKind.SCRIPT_ERROR, False), (OutcomeKind.TIMEOUT, True), (OutcomeKind.HOST_OOM, True)],
+)
+def test_what_figures_would_not_mend_is_told_at_once(tmp_path: Path, kind: OutcomeKind, is_learnt: bool):
+    with pytest.raises(TargetError, match="the loss stands still"):
+        walk_in(tmp_path, first=ended_dry(kind, is_learnt))
+    assert len(load_fits_run(tmp_path).trials) == 1
+
+
+def test_ctrl_c_keeps_what_the_trial_had_told(tmp_path: Path):
+    with pytest.raises(KeyboardInterrupt):
+        walk_in(tmp_path, interrupts=True)
+    saved = load_fits_run(tmp_path)
+    assert saved.status is RunStatus.INTERRUPTED
+    assert saved.prediction is not None
+    assert {one.profile_id for one in saved.prediction.fits} == {"k80", "t4", "a10g"}
+
+
+def test_ctrl_c_before_anything_was_traced_predicts_nothing(tmp_path: Path):
+    with pytest.raises(KeyboardInterrupt):
+        walk_in(tmp_path, interrupts=True, traces=())
+    assert load_fits_run(tmp_path).prediction is None

@@ -1,0 +1,206 @@
+"""A run on disk: owned by one search at a time, whole after kill -9, clear when damaged."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from build_records import baseline_record, run, trial_record
+
+from tunekit.errors import DamagedRecordError, NewerRecordError, RunFolderError, RunFolderLockedError
+from tunekit.records.codec import to_json
+from tunekit.session.folder import RUN_FILE, RunFolder, load_run
+
+OWNER = """
+import sys
+from pathlib import Path
+from tunekit.session.folder import RunFolder
+
+with RunFolder(Path(sys.argv[1])):
+    print("owned", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "reports" / "train"
+
+
+def start_owner(folder: Path) -> subprocess.Popen[str]:
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert owner.stdout is not None
+    assert owner.stdout.readline() == "owned\n"
+    return owner
+
+
+def test_a_folder_is_made_with_its_parents(folder: Path):
+    with RunFolder(folder) as owned:
+        assert owned.trials_folder.is_dir()
+        assert owned.load_trials() == ()
+
+
+def test_another_search_in_this_process_is_refused(folder: Path):
+    with RunFolder(folder), pytest.raises(RunFolderLockedError), RunFolder(folder):
+        pass
+
+
+def test_another_process_is_refused_and_told_whose_it_is(folder: Path):
+    with start_owner(folder) as owner:
+        with pytest.raises(
+            RunFolderLockedError, match=rf"in use by a search \(process {owner.pid}\)"
+        ) as caught:
+            RunFolder(folder).__enter__()
+        assert "--out" in str(caught.value)
+        assert str(folder) in str(caught.value)
+        owner.communicate("")
+    with RunFolder(folder):
+        pass
+
+
+def test_a_refused_search_leaves_the_owner_in_place(folder: Path):
+    with start_owner(folder) as owner:
+        for _ in range(3):
+            with pytest.raises(RunFolderLockedError, match=str(owner.pid)):
+                RunFolder(folder).__enter__()
+        owner.communicate("")
+
+
+def test_kill_9_of_the_owner_frees_the_folder(folder: Path):
+    with start_owner(folder) as owner:
+        owner.send_signal(signal.SIGKILL)
+        owner.communicate()
+    with RunFolder(folder) as owned, pytest.raises(RunFolderLockedError):
+        RunFolder(owned.path).__enter__()
+
+
+def test_an_error_inside_frees_the_folder(folder: Path):
+    with pytest.raises(ZeroDivisionError), RunFolder(folder):
+        raise ZeroDivisionError
+    with RunFolder(folder):
+        pass
+
+
+@pytest.mark.parametrize("below", ["", "deeper", "deeper/still"])
+def test_a_folder_that_can_not_be_made_says_what_to_do(tmp_path: Path, below: str):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunFolderError, match=r"can't be written .*; choose another with --out"):
+        RunFolder(tmp_path / "file" / below).__enter__()
+
+
+def test_trials_are_kept_in_order_whatever_their_order_of_writing(folder: Path):
+    records = [baseline_record(0), *(trial_record(number) for number in (1, 2, 10, 9999, 10000))]
+    with RunFolder(folder) as owned:
+        for record in reversed(records):
+            owned.save_trial(record)
+    with RunFolder(folder) as owned:
+        assert list(owned.load_trials()) == records
+
+
+def test_a_trial_that_was_cut_off_is_cleared_away(folder: Path):
+    with RunFolder(folder) as owned:
+        owned.save_trial(baseline_record(0))
+        cut = owned.trials_folder / "0001"
+        cut.mkdir()
+        (cut / "events-1.jsonl").write_text("{}")
+        (cut / ".trial.json-abc").write_text("{")
+        assert [record.number for record in owned.load_trials()] == [0]
+        assert not cut.exists()
+
+
+def test_what_is_not_a_trial_is_left_alone(folder: Path):
+    with RunFolder(folder) as owned:
+        (owned.trials_folder / "notes").mkdir()
+        (owned.trials_folder / "7.txt").write_text("mine")
+        assert owned.load_trials() == ()
+        assert (owned.trials_folder / "notes").is_dir()
+        assert (owned.trials_folder / "7.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("text", ["", "{", "{}", '{"schema_version": 1, "number": 1}'])
+def test_a_damaged_trial_is_named_with_its_path(folder: Path, text: str):
+    with RunFolder(folder) as owned:
+        owned.save_trial(trial_record(1))
+        (owned.trials_folder / "0001" / "trial.json").write_text(text)
+        with pytest.raises(DamagedRecordError, match=r"trials/0001/trial\.json"):
+            owned.load_trials()
+
+
+def test_a_trial_of_a_newer_tunekit_is_not_touched(folder: Path):
+    with RunFolder(folder) as owned:
+        owned.save_trial(trial_record(1))
+        path = owned.trials_folder / "0001" / "trial.json"
+        path.write_text(path.read_text().replace('"schema_version": 1', '"schema_version": 2'))
+        with pytest.raises(NewerRecordError, match="upgrade tunekit"):
+            owned.load_trials()
+        assert path.exists()
+
+
+def test_a_saved_run_is_loaded_from_its_folder_or_its_file(folder: Path):
+    whole = run()
+    with RunFolder(folder) as owned:
+        owned.save(whole)
+    assert load_run(folder) == whole
+    assert load_run(folder / RUN_FILE) == whole
+
+
+@pytest.mark.parametrize("name", ["", "nowhere"])
+def test_a_folder_without_a_run_says_so(tmp_path: Path, name: str):
+    with pytest.raises(
+        RunFolderError, match=r"no run in .*: run\.json is missing; give the folder that a search"
+    ):
+        load_run(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["balanced.yaml", "trials/0003/trial.json", "telemetry/zarr.json"])
+def test_a_file_that_is_no_run_asks_for_its_folder(folder: Path, name: str):
+    with RunFolder(folder) as owned:
+        owned.save(run())
+    file = folder / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("{}" if name.endswith("json") else "batch_size: 64\n")
+    with pytest.raises(RunFolderError) as caught:
+        load_run(file)
+    assert str(caught.value) == f"{file} is no run; give the folder: {folder}"
+
+
+def test_a_file_of_no_run_at_all_asks_for_a_folder(tmp_path: Path):
+    file = tmp_path / "train.yaml"
+    file.write_text("lr: 0.1\n")
+    with pytest.raises(RunFolderError, match=r"train\.yaml is no run; give the folder that a search wrote$"):
+        load_run(file)
+
+
+def test_a_run_under_another_name_is_loaded(tmp_path: Path):
+    (tmp_path / "kept.json").write_text(to_json(run()))
+    assert load_run(tmp_path / "kept.json") == run()
+
+
+def test_nobody_is_told_to_delete_a_run(folder: Path):
+    folder.mkdir(parents=True)
+    (folder / RUN_FILE).write_text("{")
+    with pytest.raises(DamagedRecordError, match=r"restore it from a backup; its trials are in") as caught:
+        load_run(folder)
+    assert "delete it" not in str(caught.value)
+
+
+def test_a_damaged_run_is_named_and_its_trials_pointed_at(folder: Path):
+    with RunFolder(folder) as owned:
+        owned.save(run())
+    payload = json.loads((folder / RUN_FILE).read_text())
+    payload["options"]["budget_s"] = -1
+    (folder / RUN_FILE).write_text(json.dumps(payload))
+    with pytest.raises(DamagedRecordError, match=r"run\.json is not a Run: options\.budget_s") as caught:
+        load_run(folder)
+    assert f"its trials are in {folder}/trials" in str(caught.value)
+
+
+def test_a_run_of_a_newer_tunekit_asks_for_an_upgrade_alone(folder: Path):
+    folder.mkdir(parents=True)
+    (folder / RUN_FILE).write_text(to_json(run()).replace('"schema_version": 1', '"schema_version": 2', 1))
+    with pytest.raises(NewerRecordError, match=r"upgrade tunekit$"):
+        load_run(folder)

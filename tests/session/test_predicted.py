@@ -1,0 +1,283 @@
+"""What the first trial's own steps predict, and what a search makes of it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from build_records import MIB, baseline_record, config, failure, options, profile, root, target
+from build_records import run as emulated_run
+from scripted_search import ProgressCallback, RecordingListener, ScriptedExecutor, learnt, start_search
+from traced_steps import PARAMETERS_BYTES, SAMPLE_BYTES, outside, seen, steps, write_steps
+
+from tunekit.predict.fits import Fits
+from tunekit.predict.throughput.observation import Columns
+from tunekit.records.codec import write_json
+from tunekit.records.config import KNOBS, Precision, TrainConfig
+from tunekit.records.details import Detail, Details, TraceSeen
+from tunekit.records.prediction import (
+    DevicePrediction,
+    LargestBatch,
+    PeakShown,
+    PredictedFit,
+    PredictionPath,
+)
+from tunekit.records.run import FixedKnob, KnobSpace, Run
+from tunekit.records.target import Binding, BindingKind
+from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
+from tunekit.session.folder import RunFolder
+from tunekit.session.predicted import Machine, starting_config
+from tunekit.session.search import Search
+from tunekit.trial.executor import KnownTarget, TrialSpec
+from tunekit.tune.feasibility import chances_to_fit
+
+CPU = profile("cpu", device_names=("CPU",), memory_bytes=None, torch_memory_bytes=None)
+CAPACITY_BYTES = 22587 * MIB
+
+
+@dataclass
+class TracingExecutor(ScriptedExecutor):
+    """Writes the steps of a trial that is asked for them; a device holds what fits its memory."""
+
+    damages: bool = False
+
+    def run(self, spec: TrialSpec, known: KnownTarget | None, on_progress: ProgressCallback) -> TrialRecord:
+        record = super().run(spec, known, on_progress)
+        if Detail.TRACE not in spec.details and record.measurement is not None:
+            unasked = record.measurement.model_copy(update={"details": None})
+            return record.model_copy(update={"measurement": unasked})
+        if Detail.TRACE in spec.details and self.looked.trace is not None:
+            folder = self.trials_folder / f"{spec.number:04d}"
+            write_steps(folder, self.looked.trace)
+            if self.damages:
+                (folder / self.looked.trace.steps[0].file).write_text("{")
+        return record
+
+
+def reserved_bytes(knobs: TrainConfig) -> int:
+    """What the device really reserves: 5% more than the steps say."""
+    per_sample = SAMPLE_BYTES // (2 if knobs.precision is Precision.BF16 else 1)
+    return int(1.05 * (PARAMETERS_BYTES + knobs.batch_size * per_sample))
+
+
+def too_large(knobs: TrainConfig, spec: TrialSpec) -> Any:
+    return failure(OutcomeKind.DEVICE_OOM) if reserved_bytes(knobs) > CAPACITY_BYTES - 400 * MIB else None
+
+
+def searched_in(
+    folder: Path,
+    predicts: bool = True,
+    damages: bool = False,
+    here: Any = None,
+    learns: Any = None,
+    seen_steps: Any = None,
+    **overrides: Any,
+) -> Run:
+    """A search on an A10G for an A10G, unless another device is here."""
+    device_type = "cpu" if here is CPU else "cuda"
+    on_gpu: dict[str, Any] = {
+        "failing": too_large,
+        "measured": lambda knobs: {"peak_reserved_bytes": reserved_bytes(knobs)},
+    }
+    with RunFolder(folder / "run") as owned:
+        executor = TracingExecutor(
+            owned.trials_folder,
+            baseline=config(batch_size=32),
+            looked=Details(trace=seen_steps or seen(device_type=device_type)),
+            learns=learns,
+            damages=damages,
+            rate=lambda knobs: knobs.batch_size / (knobs.batch_size + 2048),
+            **({} if here is CPU else on_gpu),
+        )
+        overrides.setdefault("asked", options(budget_s=400.0))
+        machine = Machine(here or profile(), native_bf16=True, outside=outside if predicts else None)
+        return start_search(owned, executor, machine=machine, **overrides).run()
+
+
+def test_a_gpu_that_is_here_is_predicted_and_then_corrected(tmp_path: Path):
+    run = searched_in(tmp_path)
+    assert run.prediction is not None
+    assert run.why_not_predicted is None
+    assert {fit.profile_id for fit in run.prediction.fits} == {"a10g"}
+    assert run.prediction.config is None, "the tiers are for it"
+    own = next(one for one in run.prediction.corrections if one.batch_size == 32)
+    assert own.predicted_bytes == pytest.approx(PARAMETERS_BYTES + 32 * SAMPLE_BYTES, rel=0.02)
+    assert own.factor == pytest.approx(1.05, rel=0.02)
+
+
+def test_a_training_that_has_cudnn_try_its_kernels_out_is_promised_less(tmp_path: Path):
+    tries, plain = (
+        searched_in(
+            tmp_path / str(benchmarks),
+            learns=lambda spec, told=benchmarks: learnt(config(batch_size=32)).model_copy(
+                update={"benchmarks_cudnn": told}
+            ),
+        ).prediction
+        for benchmarks in (True, False)
+    )
+    assert tries is not None and plain is not None
+    assert tries.fits[0].largest.low < plain.fits[0].largest.low
+
+
+def test_what_was_predicted_tells_large_batches_apart_before_any_was_tried(tmp_path: Path):
+    (first, *_) = searched_in(tmp_path).trials
+    asked = Columns.of([config(batch_size=size) for size in (128, 160, 208, 320)])
+    with_it = chances_to_fit([first], asked)
+    without = chances_to_fit([first.model_copy(update={"predicted_peaks": ()})], asked)
+    assert with_it[0] > 0.9, "17.5 of 22 GiB"
+    assert with_it[2:].max() < 0.1, "28 GiB and more"
+    assert without[2] > 0.3, "one peak alone does not say what of it grows with the batch"
+
+
+def test_no_trial_runs_out_of_memory_that_the_steps_could_have_told_of(tmp_path: Path):
+    run = searched_in(tmp_path)
+    assert run.recommendations
+    assert all(record.failure is None for record in run.trials)
+
+
+def test_for_a_gpu_that_is_not_here_there_is_a_config_to_begin_with(tmp_path: Path):
+    run = searched_in(tmp_path, here=CPU, measured_on="cpu")
+    assert run.prediction is not None
+    begun, start = run.prediction.config, run.prediction.start
+    assert begun is not None and start is not None
+    sizes = next(entry.values for entry in run.space if entry.knob == "batch_size")
+    fit = run.prediction.fit_of("a10g", begun.precision)
+    assert fit is not None
+    assert begun.precision is Precision.BF16, "twice as fast"
+    assert begun.batch_size == max(
+        size for size in sizes if isinstance(size, int) and size <= fit.largest.low
+    )
+    assert start.peak is not None
+    assert start.peak.batch_size == begun.batch_size
+    assert all(record.predicted_peaks == () for record in run.trials), "nothing to predict of a CPU"
+
+
+def begun_with(fit: PredictedFit, own: int, sizes: tuple[int, ...]) -> int | None:
+    """The batch size to begin with on an A10G, of a search over these sizes."""
+    knobs = config(batch_size=own)
+    space = tuple(
+        KnobSpace(knob=knob, values=sizes if knob == "batch_size" else (getattr(knobs, knob),))
+        for knob in KNOBS
+    )
+    prediction = DevicePrediction(
+        path=PredictionPath.LOOP_ON_CPU, margin=0.1, traced_sizes=(2, 4), epoch_samples=300, fits=(fit,)
+    )
+    trials = (baseline_record(0, 500.0, knobs),)
+    found = starting_config(emulated_run(trials=trials, space=space, prediction=prediction))
+    return found.batch_size if found else None
+
+
+def test_no_batch_is_begun_with_that_an_epoch_has_no_samples_for_but_the_scripts_own():
+    peak = PeakShown(batch_size=300, allocated_bytes=MIB, reserved_bytes=MIB, by_purpose={})
+    fit = PredictedFit(
+        profile_id="a10g",
+        precision=Precision.FP32,
+        capacity_bytes=CAPACITY_BYTES,
+        largest=LargestBatch(low=1000, value=1100, high=1200),
+        peak=peak,
+    )
+    assert begun_with(fit, own=128, sizes=(64, 128, 256, 512)) == 256
+    assert begun_with(fit, own=512, sizes=(512,)) == 512
+    assert begun_with(fit, own=2048, sizes=(2048,)) is None, "it does not fit"
+
+
+@pytest.mark.parametrize("wish", ["fp32", "bf16"])
+def test_a_precision_that_the_user_fixed_stays(tmp_path: Path, wish: str):
+    asked = options(budget_s=400.0, fixed=(FixedKnob(knob="precision", value=wish),))
+    run = searched_in(tmp_path, here=CPU, measured_on="cpu", asked=asked)
+    assert run.prediction is not None and run.prediction.config is not None
+    assert run.prediction.config.precision == wish
+
+
+def test_a_search_on_a_cpu_alone_traces_nothing(tmp_path: Path):
+    run = searched_in(tmp_path, here=CPU, measured_on="cpu", profile=CPU)
+    assert run.prediction is None
+    assert run.why_not_predicted is None
+    assert not any((tmp_path / "run" / "trials" / "0000").glob("trace-*"))
+
+
+def test_a_precision_that_the_agent_can_not_set_is_not_begun_with(tmp_path: Path):
+    uncovered = learnt(config(batch_size=32), roots=(root(),), roots_cover_step=False, device_type="cpu")
+    run = searched_in(tmp_path, here=CPU, measured_on="cpu", learns=lambda spec: uncovered)
+    assert run.prediction is not None and run.prediction.config is not None
+    assert run.prediction.config.precision is Precision.FP32
+
+
+def test_steps_that_can_not_be_read_are_told_and_the_search_goes_on(tmp_path: Path):
+    run = searched_in(tmp_path, damages=True)
+    assert run.prediction is None
+    assert run.why_not_predicted is not None
+    assert "not readable as JSON" in run.why_not_predicted
+    assert run.recommendations
+
+
+def test_a_resumed_search_has_the_same_prediction(tmp_path: Path):
+    whole = searched_in(tmp_path)
+    with RunFolder(tmp_path / "run") as owned:
+        executor = TracingExecutor(owned.trials_folder, baseline=config(batch_size=32))
+        machine = Machine(profile(), native_bf16=True, outside=outside)
+        again = Search(whole, owned, executor, machine, RecordingListener(), clock=executor.clock).run()
+    assert again.prediction == whole.prediction
+
+
+def test_a_prediction_that_run_json_has_lost_is_made_anew(tmp_path: Path):
+    whole = searched_in(tmp_path)
+    with RunFolder(tmp_path / "run") as owned:
+        executor = TracingExecutor(owned.trials_folder, baseline=config(batch_size=32))
+        bare = whole.model_copy(update={"prediction": None, "trials": ()})
+        machine = Machine(profile(), native_bf16=True, outside=outside)
+        again = Search(bare, owned, executor, machine, RecordingListener(), clock=executor.clock).run()
+    assert again.prediction == whole.prediction
+
+
+def test_steps_that_differ_under_bf16_leave_the_scripts_own(tmp_path: Path):
+    looked = seen()
+    write_steps(tmp_path / "0000", looked)
+    (tmp_path / "0000" / "trace-bf16-4.json").write_text((tmp_path / "0000" / "trace-own-4.json").read_text())
+    more = steps(4).model_copy(update={"blocks": (0, 1, 1, 2), "sizes": (1, 1, -1, 1)})
+    write_json(tmp_path / "0000" / "trace-bf16-4.json", more)
+    fits = Fits((traced_record(looked),), tmp_path, cpus=4)
+    assert fits.precisions == (Precision.FP32,)
+
+
+def traced_record(looked: TraceSeen) -> TrialRecord:
+    record = baseline_record(0, 500.0, config(batch_size=32))
+    assert record.measurement is not None
+    measured = record.measurement.model_copy(update={"details": Details(trace=looked)})
+    return record.model_copy(update={"measurement": measured})
+
+
+OWN_BATCHES = learnt(config(batch_size=32), loaders=())
+BOUND = target(bindings=(Binding(knob="batch_size", kind=BindingKind.ARG, words=("--bs", "{}")),))
+
+
+def own_batches(folder: Path, **overrides: Any) -> Run:
+    """A script without a loader, whose trial traces its own size alone."""
+    small = tuple(step for step in seen().steps if step.batch_size == 2)
+    one = TraceSeen(device_type="cuda", steps=small, is_own_batch=True)
+    return searched_in(folder, learns=lambda spec: OWN_BATCHES, seen_steps=one, **overrides)
+
+
+def test_a_script_that_makes_its_batches_itself_is_traced_once_more_and_that_is_no_candidate(tmp_path: Path):
+    run = own_batches(tmp_path, target=BOUND)
+    (other,) = [record for record in run.trials if record.role is TrialRole.TRACE]
+    assert other.config is not None
+    assert other.config.batch_size == 16
+    assert not other.role.is_candidate
+
+
+def test_without_a_binding_it_says_what_to_bind(tmp_path: Path):
+    run = own_batches(tmp_path)
+    assert all(record.role is not TrialRole.TRACE for record in run.trials)
+    assert run.why_not_predicted is not None
+    assert "makes its batches itself" in run.why_not_predicted
+    assert "--bind batch_size=HOW" in run.why_not_predicted
+
+
+def test_where_the_only_measured_kind_runs_out_later_nothing_is_told_of_memory(tmp_path: Path):
+    (first, *_) = searched_in(tmp_path).trials
+    again = first.model_copy(
+        update={"measurement": None, "failure": failure(OutcomeKind.DEVICE_OOM), "number": 9}
+    )
+    assert first.predicted_peaks
+    assert chances_to_fit([first, again], Columns.of([config(batch_size=16)])).tolist() == [1.0]

@@ -1,0 +1,336 @@
+"""The walk of a loop profile: one look, rounds that take turns, nothing lost."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from build_records import config, failure
+from read_report import Read
+from scripted_profile import LookingExecutor, against, fix, loop_profile, walk_in
+from scripted_search import SMALL_HOST, RecordingListener, learnt
+
+from tunekit.diagnose.loop import LoopFacts
+from tunekit.errors import NoTrainingLoopError, TargetError, UsageError
+from tunekit.records.attribution import LoaderWork, WorkerWork
+from tunekit.records.details import Detail
+from tunekit.records.loop_profile import LoopProfile, ProfileOptions
+from tunekit.records.run import FixedKnob, RunStatus
+from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
+from tunekit.report.loop_profile import profile_report
+from tunekit.session.folder import RunFolder, load_profile_run
+from tunekit.session.profile import ProfileWalk
+from tunekit.trial.executor import KnownTarget, ProgressCallback, TrialSpec
+
+LOOK = (Detail.QUEUE, Detail.SYNCS, Detail.PEAKS, Detail.FLOORS)
+ON_CPU: dict[str, Any] = {"learns": lambda spec: learnt(config(), device_type="cpu")}
+
+
+def started(executor: LookingExecutor) -> list[tuple[int | None, int | None]]:
+    """Round and workers of every trial, in order; None is the script as it is."""
+    return [(spec.round, spec.config.num_workers if spec.config else None) for spec in executor.specs]
+
+
+def said(listener: RecordingListener) -> str:
+    return "\n".join(listener.heard("said"))
+
+
+# --- one config ----------------------------------------------------------------------------
+
+
+def test_one_trial_looks_into_the_script_as_it_is(tmp_path: Path):
+    whole, executor = walk_in(tmp_path)
+    (spec,) = executor.specs
+    assert (spec.role, spec.config, spec.details) == (TrialRole.BASELINE, None, LOOK)
+    (own,) = whole.contenders
+    assert (own.name, own.trials, own.factor) == ("as it is", (0,), None)
+    assert whole.status is RunStatus.FINISHED
+    assert load_profile_run(tmp_path) == whole
+
+
+def test_the_rate_of_one_process_has_the_range_that_it_gives_itself(tmp_path: Path):
+    whole, _ = walk_in(tmp_path)
+    measured = whole.trials[0].measurement
+    rate = whole.contenders[0].rate_samples_per_s
+    assert measured is not None
+    assert rate is not None
+    assert rate.value == measured.rate_samples_per_s
+    assert rate.low == pytest.approx(0.99 * rate.value)
+    assert whole.noise_floor is None
+
+
+def test_kernels_are_traced_only_when_they_are_asked_for(tmp_path: Path):
+    _, executor = walk_in(tmp_path, ProfileOptions(kernels=True))
+    assert Detail.KERNELS in executor.specs[0].details
+
+
+def test_rounds_add_fresh_processes_to_the_look(tmp_path: Path):
+    whole, executor = walk_in(tmp_path, ProfileOptions(rounds=3))
+    assert started(executor) == [(None, None), (1, None), (2, None)]
+    assert [spec.details for spec in executor.specs] == [LOOK, (), ()]
+    assert whole.contenders[0].trials == (0, 1, 2)
+    assert whole.noise_floor is not None
+    assert whole.noise_floor.processes == 3
+
+
+def test_fixed_knobs_are_looked_into_after_the_loop_is_learnt(tmp_path: Path):
+    whole, executor = walk_in(tmp_path, ProfileOptions(fixed=fix(num_workers=4)))
+    assert started(executor) == [(None, None), (0, 4)]
+    assert [spec.details for spec in executor.specs] == [(), LOOK]
+    assert executor.specs[1].role is TrialRole.CONFIRM
+    assert whole.contenders[0].name == "as it is, num_workers 4"
+    assert whole.looked_into == whole.trials[1]
+
+
+def test_a_fixed_value_that_can_not_be_set_is_refused_with_the_reason(tmp_path: Path):
+    with pytest.raises(UsageError, match="no effect on cpu"):
+        walk_in(tmp_path, ProfileOptions(fixed=fix(pin_memory=True)), executor_options=ON_CPU)
+    assert load_profile_run(tmp_path).status is RunStatus.FAILED
+
+
+def test_a_config_that_would_not_fit_is_refused_with_the_figure(tmp_path: Path):
+    asked = ProfileOptions(fixed=fix(batch_size=65536, num_workers=8, prefetch_factor=8))
+    with pytest.raises(TargetError, match=r"not started: base 1.0 GiB \+ buffer 3.9 GiB"):
+        walk_in(tmp_path, asked, host=SMALL_HOST)
+    whole = load_profile_run(tmp_path)
+    assert whole.trials[1].failure is not None
+    assert whole.trials[1].failure.kind is OutcomeKind.REFUSED
+
+
+def test_a_config_to_compare_with_that_would_not_fit_keeps_its_reason(tmp_path: Path):
+    other = against(lambda own: own.model_copy(update={"batch_size": 65536, "num_workers": 64}))
+    whole, executor = walk_in(tmp_path, ProfileOptions(rounds=2), other, host=SMALL_HOST)
+    assert "exceed 85% of the RAM limit" in str(whole.contenders[1].why_missing)
+    assert all(spec.config is None for spec in executor.specs), "it was never started"
+
+
+def test_a_script_that_never_trains_is_the_same_error_as_in_a_search(tmp_path: Path):
+    broken = failure(OutcomeKind.NO_TRAINING_LOOP, message="no optimizer stepped")
+    with pytest.raises(NoTrainingLoopError, match="no optimizer stepped"):
+        walk_in(tmp_path, executor_options={"failing": lambda knobs, spec: broken})
+    assert load_profile_run(tmp_path).status is RunStatus.FAILED
+
+
+def test_a_script_that_runs_out_of_memory_can_be_looked_into_with_a_smaller_batch(tmp_path: Path):
+    too_large = {"failing": lambda knobs, spec: failure() if knobs.batch_size > 64 else None}
+    whole, _ = walk_in(tmp_path, ProfileOptions(fixed=fix(batch_size=32)), executor_options=too_large)
+    assert whole.looked_into is not None
+    assert whole.looked_into.number == 1
+    with pytest.raises(TargetError, match="device_oom"):
+        walk_in(tmp_path / "as it is", executor_options=too_large)
+
+
+def test_ctrl_c_keeps_every_finished_trial(tmp_path: Path):
+    with pytest.raises(KeyboardInterrupt):
+        walk_in(tmp_path, ProfileOptions(rounds=4), executor_options={"interrupt_at": 2})
+    saved = load_profile_run(tmp_path)
+    assert saved.status is RunStatus.INTERRUPTED
+    assert [trial.number for trial in saved.trials] == [0, 1]
+    assert saved.contenders[0].trials == (0, 1)
+
+
+# --- against another -----------------------------------------------------------------------
+
+
+def workers(count: int) -> Any:
+    return against(lambda own: own.model_copy(update={"num_workers": count}))
+
+
+def test_two_configs_take_turns_and_every_other_round_runs_backwards(tmp_path: Path):
+    whole, executor = walk_in(tmp_path, ProfileOptions(rounds=3), workers(6))
+    rounds = [(0, None), (0, 6), (1, 6), (1, None), (2, None), (2, 6)]
+    assert started(executor) == [(None, None), *rounds]
+    assert executor.specs[2].details == LOOK
+    assert executor.specs[3].details == ()
+    own, other = whole.contenders
+    assert (own.trials, other.trials) == ((1, 4, 5), (2, 3, 6))
+    assert other.name == "mine.yaml"
+
+
+def test_factors_are_paired_by_round(tmp_path: Path):
+    whole, _ = walk_in(tmp_path, ProfileOptions(rounds=3), workers(6))
+    factor = whole.contenders[1].factor
+    assert factor is not None
+    assert factor.low < (7 / 3) ** 0.5 < factor.high
+    assert factor.value == pytest.approx((7 / 3) ** 0.5, rel=0.02)
+
+
+def test_one_round_takes_its_range_from_the_look(tmp_path: Path):
+    whole, _ = walk_in(tmp_path, ProfileOptions(rounds=1), workers(6))
+    factor = whole.contenders[1].factor
+    assert whole.noise_floor is not None
+    assert whole.noise_floor.processes == 2
+    assert factor is not None
+    assert factor.low < factor.value < factor.high
+
+
+def test_a_config_that_fails_once_is_not_run_again(tmp_path: Path):
+    breaks = {"failing": lambda knobs, spec: failure() if knobs.num_workers == 6 else None}
+    whole, executor = walk_in(tmp_path, ProfileOptions(rounds=3), workers(6), executor_options=breaks)
+    assert [spec.config for spec in executor.specs].count(None) == 4
+    assert len(executor.specs) == 5
+    assert whole.contenders[1].rate_samples_per_s is None
+    assert whole.contenders[1].why_missing == "device_oom: CUDA out of memory"
+
+
+def test_the_same_config_is_said_and_looked_into_alone(tmp_path: Path):
+    heard = RecordingListener()
+    whole, executor = walk_in(tmp_path, ProfileOptions(against="mine.yaml"), workers(2), heard)
+    assert "mine.yaml changes nothing: the config is that already" in said(heard)
+    assert whole.status is RunStatus.FINISHED
+    assert [one.name for one in whole.contenders] == ["as it is"]
+    assert len(executor.specs) == 1
+    answers = Read(profile_report(whole)).answers
+    assert answers[1] == "mine.yaml changes nothing here, so there was nothing to compare."
+
+
+def test_a_knob_out_of_reach_is_named(tmp_path: Path):
+    other = against(lambda own: own.model_copy(update={"accumulate_grad_batches": 4}))
+    with pytest.raises(UsageError, match=r"accumulate_grad_batches 4 can't be set .*only the script"):
+        walk_in(tmp_path, ProfileOptions(), other)
+
+
+def test_a_knob_without_effect_stays_as_the_script_has_it(tmp_path: Path):
+    other = against(lambda own: own.model_copy(update={"pin_memory": True, "num_workers": 6}))
+    heard = RecordingListener()
+    whole, _ = walk_in(tmp_path, ProfileOptions(), other, heard, executor_options=ON_CPU)
+    assert whole.contenders[1].config == config(num_workers=6)
+    assert "pin_memory of mine.yaml stays False: no effect on cpu" in said(heard)
+
+
+def test_a_comparison_with_fixed_knobs_is_with_these(tmp_path: Path):
+    whole, executor = walk_in(tmp_path, ProfileOptions(rounds=2, fixed=fix(num_workers=4)), workers(6))
+    assert started(executor) == [(None, None), (0, 4), (1, 4), (1, 6), (2, 4), (2, 6)]
+    assert whole.contenders[0].config.num_workers == 4
+    assert whole.contenders[1].factor is not None
+
+
+# --- ablation and budget -------------------------------------------------------------------
+
+ABLATE = ProfileOptions(ablate=True, rounds=2)
+
+
+def test_an_ablation_tries_each_alone_then_adds_them_in_turn(tmp_path: Path):
+    heard = RecordingListener()
+    whole, executor = walk_in(tmp_path, ABLATE, listener=heard)
+    assert whole.ablation is not None
+    assert [step.name for step in whole.ablation.steps] == [
+        "loader workers",
+        "pin_memory",
+        "tf32",
+        "bf16",
+        "channels_last",
+        "compile",
+    ]
+    first_round = [spec for spec in executor.specs if spec.round == 0]
+    assert len(first_round) == 1 + 6 + 5
+    assert [len([s for s in executor.specs if s.round == number]) for number in (0, 1)] == [12, 12]
+    assert "12 configs x 2 rounds: 24 trials at most, about 6m 00s (predicted)" in said(heard), (
+        "24 of 10 s, and a minute for each of the two that compile first"
+    )
+    assert whole.ablation.steps[0].added is None
+    assert whole.ablation.steps[-1].added is not None
+    assert whole.ablation.steps[-1].added.factor == whole.ablation.together
+
+
+def test_factors_that_overlap_do_not_simply_multiply(tmp_path: Path):
+    whole, _ = walk_in(tmp_path, ABLATE)
+    assert whole.ablation is not None
+    assert whole.ablation.together is not None
+    alone = {step.name: step.alone.factor.value for step in whole.ablation.steps if step.alone.factor}
+    product = 1.0
+    for value in alone.values():
+        product *= value
+    assert whole.ablation.product_of_alone == pytest.approx(product)
+    assert alone["tf32"] == pytest.approx(1.2, rel=0.05)
+    assert whole.ablation.together.value == pytest.approx((5 / 3) ** 0.5 * 1.5 * 1.1, rel=0.05)
+
+
+def test_what_fails_by_itself_is_not_added_to(tmp_path: Path):
+    breaks = {"failing": lambda knobs, spec: failure() if knobs.compile else None}
+    whole, executor = walk_in(tmp_path, ABLATE, executor_options=breaks)
+    assert whole.ablation is not None
+    compiled = whole.ablation.steps[-1]
+    assert compiled.alone.why_missing == "device_oom: CUDA out of memory"
+    assert compiled.added is None
+    assert sum(bool(spec.config and spec.config.compile) for spec in executor.specs) == 1
+    assert whole.ablation.together == whole.ablation.steps[-2].added.factor
+
+
+def test_what_fails_when_it_is_added_is_left_out_of_the_rest(tmp_path: Path):
+    breaks = {
+        "failing": lambda knobs, spec: failure() if knobs.pin_memory and knobs.num_workers == 4 else None
+    }
+    whole, _ = walk_in(tmp_path, ABLATE, executor_options=breaks)
+    assert whole.ablation is not None
+    pinned, tf32 = whole.ablation.steps[1:3]
+    assert pinned.alone.rate_samples_per_s is not None
+    assert pinned.added is not None
+    assert pinned.added.rate_samples_per_s is None
+    assert tf32.added is not None
+    assert not tf32.added.config.pin_memory
+    assert tf32.added.rate_samples_per_s is not None
+
+
+def test_a_budget_runs_fewer_rounds_and_says_so(tmp_path: Path):
+    heard = RecordingListener()
+    asked = ProfileOptions(ablate=True, rounds=3, budget_s=390.0)
+    _, executor = walk_in(tmp_path, asked, listener=heard)
+    assert {spec.round for spec in executor.specs} == {None, 0, 1}
+    assert "--budget 6m 30s leaves room for 2 more rounds of 3" in said(heard)
+
+
+@pytest.mark.parametrize("rounds", [1, 3])
+def test_a_budget_that_is_too_short_still_runs_one_round_and_says_so_before(rounds: int, tmp_path: Path):
+    heard = RecordingListener()
+    asked = ProfileOptions(ablate=True, rounds=rounds, budget_s=5.0)
+    _, executor = walk_in(tmp_path, asked, listener=heard)
+    assert {spec.round for spec in executor.specs} == {None, 0}
+    assert (
+        "--budget 5.0 s is too short for one round of 12 trials, about 4m 00s (predicted); running one round"
+    ) in said(heard)
+    assert "leaves room" not in said(heard)
+
+
+def test_an_ablation_tries_the_workers_that_the_look_asks_for(tmp_path: Path):
+    work = LoaderWork(
+        workers=(WorkerWork(batches=100, time_s=100.0, first_batch_s=1.0),),
+        cpu_s=0.3,
+        median_batch_s=1.0,
+        p99_batch_s=1.0,
+        slowest_batch_s=1.0,
+    )
+
+    class Waiting(LookingExecutor):
+        def run(
+            self, spec: TrialSpec, known: KnownTarget | None, on_progress: ProgressCallback
+        ) -> TrialRecord:
+            record = super().run(spec, known, on_progress)
+            seen = record.measurement
+            if seen is None:
+                return record
+            slow = seen.loop.model_copy(update={"loader_work": work})
+            return record.model_copy(update={"measurement": seen.model_copy(update={"loop": slow})})
+
+    bare = loop_profile(options=ProfileOptions(ablate=True, rounds=1))
+    with RunFolder(tmp_path, can_resume=False) as owned:
+        executor = Waiting(owned.trials_folder)
+        heard = RecordingListener()
+        whole = ProfileWalk(bare, owned, executor, bare.profile, heard, clock=executor.clock).run()
+    look = whole.looked_into
+    assert look is not None
+    facts = LoopFacts(look, whole.target, whole.discovery, whole.rank_host, whole.profile)
+    suggested = facts.suggested_workers
+    assert suggested is not None
+    assert suggested != whole.rank_host.cpus // 2
+    assert whole.ablation is not None
+    assert whole.ablation.steps[0].changes[0] == FixedKnob(knob="num_workers", value=suggested)
+
+
+def test_a_full_disk_does_not_speak_of_resuming(tmp_path: Path):
+    bare: LoopProfile = loop_profile()
+    with RunFolder(tmp_path, can_resume=False) as owned:
+        executor = LookingExecutor(owned.trials_folder)
+        walk = ProfileWalk(bare, owned, executor, bare.profile, RecordingListener(), clock=executor.clock)
+        (tmp_path / "profile.json").mkdir()
+        with pytest.raises(Exception, match="free some space, then start again"):
+            walk.run()

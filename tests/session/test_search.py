@@ -1,0 +1,702 @@
+"""The whole walk of a search, on scripted trials and a scripted clock."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from build_records import GIB, MIB, config, cpu, device, failure, host, options, target, unhurried
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scripted_search import (
+    SMALL_HOST,
+    TRIAL_S,
+    RecordingListener,
+    ScriptedExecutor,
+    any_surroundings,
+    confirming,
+    learnt,
+    loader,
+    out_of_memory_above,
+    root,
+    search_in,
+    searched,
+    smooth_rate,
+    start_search,
+)
+
+from tunekit.errors import BudgetTooSmallError, EmptySpaceError, NoTrainingLoopError, TargetError
+from tunekit.machine.profiles import load_profiles
+from tunekit.predict.ram import buffer_bytes
+from tunekit.records.config import Precision, TrainConfig
+from tunekit.records.details import Detail
+from tunekit.records.recommendation import Tier
+from tunekit.records.run import FixedKnob, Objective, Run, RunStatus
+from tunekit.records.trial import Failure, OutcomeKind, TrialRole
+from tunekit.session.folder import RunFolder, load_run
+from tunekit.trial.binding_syntax import parse_binding
+from tunekit.trial.executor import TrialSpec
+from tunekit.tune.confirm import round_order, rounds_due
+from tunekit.tune.knob_access import Surroundings
+from tunekit.tune.space import contains
+
+LOADER_KNOBS = ("batch_size", "num_workers", "prefetch_factor", "pin_memory", "persistent_workers")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "run"
+
+
+@pytest.fixture(scope="module")
+def walked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, ScriptedExecutor, RecordingListener, Path]:
+    """One ordinary search of 15 minutes with trials of 10 s."""
+    folder = tmp_path_factory.mktemp("walk") / "run"
+    listener = RecordingListener()
+    whole, executor = search_in(folder, listener=listener)
+    return whole, executor, listener, folder
+
+
+def configs_of(whole: Run) -> list[TrainConfig | None]:
+    return [record.config for record in searched(whole.trials)]
+
+
+def fails_as(kind: OutcomeKind, **more: Any):
+    return lambda knobs, spec: failure(kind, **more)
+
+
+def fails_elsewhere_than(own: TrainConfig):
+    """A script whose every other batch size is undone."""
+    return lambda knobs, spec: (
+        None if knobs.batch_size == own.batch_size else failure(OutcomeKind.KNOB_NOT_APPLIED)
+    )
+
+
+# --- the walk ------------------------------------------------------------------------------
+
+
+def test_the_script_as_it_is_comes_first(walked):
+    whole, executor, _, _ = walked
+    first = whole.trials[0]
+    details = (Detail.QUEUE, Detail.SYNCS, Detail.PEAKS, Detail.FLOORS)
+    assert executor.specs[0] == TrialSpec(0, TrialRole.BASELINE, None, details=details)
+    assert {spec.details for spec in executor.specs[1:]} == {(), (Detail.SIZES,), (Detail.LARGEST,)}
+    assert (first.number, first.role, first.is_baseline_config) == (0, TrialRole.BASELINE, True)
+    assert sum(record.role is TrialRole.BASELINE for record in whole.trials) == 1
+
+
+def test_the_first_trial_of_each_mode_without_compile_looks_at_other_batch_sizes(walked):
+    whole, executor, _, _ = walked
+    sizes = next(entry.values for entry in whole.space if entry.knob == "batch_size")
+    modes = []
+    for spec in executor.specs[1:]:
+        if Detail.SIZES not in spec.details:
+            assert spec.sizes == ()
+            continue
+        assert spec.role is TrialRole.SEARCH
+        assert spec.config is not None and not spec.config.compile
+        modes.append((spec.config.precision, spec.config.channels_last))
+        assert 1 <= len(spec.sizes) <= 5
+        assert set(spec.sizes) <= set(sizes)
+    eager = [r.config for r in searched(whole.trials) if r.config and not r.config.compile]
+    assert len(modes) == len(set(modes)) == len({(one.precision, one.channels_last) for one in eager})
+
+
+def test_trials_are_numbered_in_order_and_all_on_disk(walked):
+    whole, executor, _, folder = walked
+    assert [record.number for record in whole.trials] == list(range(len(whole.trials)))
+    assert [spec.number for spec in executor.specs] == list(range(len(whole.trials)))
+    with RunFolder(folder) as owned:
+        assert owned.load_trials() == whole.trials
+
+
+def test_what_is_returned_is_what_is_saved(walked):
+    whole, _, _, folder = walked
+    assert whole.status is RunStatus.FINISHED
+    assert load_run(folder) == whole
+
+
+def test_search_trials_are_distinct_and_in_the_space(walked):
+    whole, _, _, _ = walked
+    tried = configs_of(whole)
+    assert len(tried) > 4
+    assert len(set(tried)) == len(tried)
+    assert whole.baseline_config not in tried
+    assert all(knobs is not None and contains(whole.space, knobs) for knobs in tried)
+
+
+def test_the_search_ends_within_its_budget(walked):
+    whole, executor, _, _ = walked
+    assert whole.search_time_s == pytest.approx(executor.clock.now - 1000.0)
+    assert whole.search_time_s <= whole.options.budget_s
+
+
+def test_the_search_says_that_nothing_more_is_worth_a_trial_and_confirms(walked):
+    whole, _, listener, _ = walked
+    assert listener.heard("said") == ["no untried config is expected to be more than 0.5% faster"]
+    assert len(searched(whole.trials)) >= 4
+    for recommendation in whole.recommendations:
+        assert len(recommendation.confirm_trials) == whole.options.confirm_rounds
+
+
+def test_each_trial_says_what_the_model_expects_of_it(walked):
+    whole, _, listener, _ = walked
+    numbers = {record.number for record in searched(whole.trials)}
+    told = [purpose for number, purpose, _ in listener.heard("started") if number in numbers]
+    assert told
+    for purpose in told:
+        assert re.fullmatch(r"model: [\d,.]+ samples/s expected, (\d+% (more|less.*)|as much.*)", purpose)
+
+
+def test_confirmation_interleaves_the_baseline_with_every_finalist(walked):
+    whole, _, _, _ = walked
+    again = confirming(whole.trials)
+    rounds = sorted({record.round for record in again})
+    assert rounds == list(range(len(rounds)))
+    assert len(rounds) >= 3
+    finalists = {recommendation.config for recommendation in whole.recommendations}
+    for number in rounds:
+        of_round = [record for record in again if record.round == number]
+        assert sum(record.is_baseline_config for record in of_round) == 1
+        assert finalists <= {record.config for record in of_round}
+    assert again == list(whole.trials[-len(again) :]), "confirmation comes last"
+
+
+def test_every_other_round_runs_backwards():
+    one, two = config(batch_size=1), config(batch_size=2)
+    assert round_order([one, two], True, 0) == [None, one, two]
+    assert round_order([one, two], True, 1) == [two, one, None]
+    assert round_order([one, two], False, 2) == [one, two]
+
+
+@pytest.mark.parametrize(
+    ("done", "wanted", "fitting", "rounds"),
+    [
+        ((0, 0), 5, 9, (2, 5)),  # time for all that is wanted
+        ((0, 0), 5, 4, (2, 4)),  # as many as fit
+        ((0, 0), 5, 0, (2, 1)),  # what was never confirmed is no answer, whatever the time
+        ((3, 3), 5, 0, (0, 0)),
+        ((3, 0), 5, 0, (1, 1)),
+        ((3, 3), 5, 1, (2, 1)),
+        ((5, 5), 5, 9, (0, 0)),
+        ((0,), 1, 0, (1, 1)),
+        ((), 5, 9, (0, 0)),
+    ],
+)
+def test_rounds_are_run_while_they_fit_but_never_none(
+    done: tuple[int, ...], wanted: int, fitting: int, rounds: tuple[int, int]
+):
+    finalists = {config(batch_size=8 * (i + 1)): count for i, count in enumerate(done)}
+    configs, count = rounds_due(finalists, wanted, fitting)
+    assert (len(configs), count) == rounds
+
+
+def test_rates_and_speed_ups_come_from_confirming_trials_alone(walked):
+    whole, _, _, _ = walked
+    by_number = {record.number: record for record in whole.trials}
+    assert len(whole.recommendations) == 3
+    for recommendation in whole.recommendations:
+        assert recommendation.confirm_trials
+        evidence = [by_number[number] for number in recommendation.confirm_trials]
+        assert all(record.role is TrialRole.CONFIRM for record in evidence)
+        assert all(record.config == recommendation.config for record in evidence)
+        rates = [record.rate_samples_per_s for record in evidence]
+        interval = recommendation.rate_samples_per_s
+        assert min(rates) <= interval.value <= max(rates)
+        true_ratio = smooth_rate(recommendation.config) / smooth_rate(config())
+        assert recommendation.speedup is not None
+        assert recommendation.speedup.value == pytest.approx(true_ratio, rel=0.02)
+
+
+def test_the_search_finds_most_of_what_there_is(walked):
+    whole, _, _, _ = walked
+    best = smooth_rate(config(batch_size=512, num_workers=6, precision=Precision.BF16, compile=True))
+    aggressive = next(r for r in whole.recommendations if r.tier is Tier.AGGRESSIVE)
+    assert smooth_rate(aggressive.config) > 0.9 * best
+
+
+def test_the_listener_hears_every_trial_begin_and_end(walked):
+    whole, _, listener, _ = walked
+    assert [number for number, _, _ in listener.heard("started")] == [r.number for r in whole.trials]
+    assert listener.heard("ended") == list(whole.trials)
+    assert listener.heard("started")[0][1] == "the script as it is"
+    left = [left_s for _, _, left_s in listener.heard("started")]
+    assert left == sorted(left, reverse=True)
+    assert left[-1] >= 0
+    (known,) = listener.heard("space")
+    assert known.space == whole.space
+
+
+# --- limits --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("most", [1, 2, 5, 9])
+def test_trials_bound_the_search_and_not_the_confirmation(folder: Path, most: int):
+    whole, _ = search_in(folder, options(max_trials=most))
+    assert 1 + len(searched(whole.trials)) <= most
+    assert confirming(whole.trials)
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_trials_bound_what_is_made_to_fit_a_tier_too(folder: Path, most: int):
+    greedy = config(num_workers=8)
+    whole, _ = search_in(folder, options(max_trials=most), executor_options={"baseline": greedy})
+    assert 1 + len(searched(whole.trials)) == most
+
+
+def test_a_budget_that_the_baseline_uses_up_is_too_small(folder: Path):
+    with pytest.raises(
+        BudgetTooSmallError, match="the baseline alone took 10 s of the budget of 9 s; use --budget 120s"
+    ):
+        search_in(folder, options(budget_s=9.0))
+    assert load_run(folder).status is RunStatus.FAILED
+
+
+def test_a_baseline_that_the_budget_cut_off_says_so(folder: Path):
+    with pytest.raises(BudgetTooSmallError, match="not measured within the budget of 8 s; give --budget"):
+        search_in(folder, options(budget_s=8.0), executor_options={"failing": fails_as(OutcomeKind.TIMEOUT)})
+
+
+def test_a_baseline_over_the_trial_limit_is_no_matter_of_the_budget(folder: Path):
+    with pytest.raises(TargetError, match=r"the baseline failed \(timeout\)"):
+        search_in(folder, executor_options={"failing": fails_as(OutcomeKind.TIMEOUT)})
+
+
+# --- targets that can't be tuned -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"),
+    [
+        (OutcomeKind.NO_TRAINING_LOOP, NoTrainingLoopError),
+        (OutcomeKind.SCRIPT_ERROR, TargetError),
+        (OutcomeKind.AGENT_ABSENT, TargetError),
+        (OutcomeKind.HANG, TargetError),
+        (OutcomeKind.TOO_SHORT, TargetError),
+        (OutcomeKind.KILLED, TargetError),
+        (OutcomeKind.WORKER_CRASH, TargetError),
+        (OutcomeKind.NONFINITE_LOSS, TargetError),
+    ],
+)
+def test_a_baseline_that_fails_ends_the_search_with_its_last_lines(
+    folder: Path, kind: OutcomeKind, error: type[TargetError]
+):
+    lines = tuple(f"line {number}" for number in range(12))
+    failing = fails_as(kind, message="what happened", remedy="what to do", last_lines=lines)
+    with pytest.raises(TargetError) as caught:
+        search_in(folder, executor_options={"failing": failing})
+    assert type(caught.value) is error
+    text = str(caught.value)
+    assert text.startswith(f"the baseline failed ({kind}): what happened; what to do")
+    assert text.endswith("\n    line 11")
+    assert "line 1\n" not in text
+    saved = load_run(folder)
+    assert saved.status is RunStatus.FAILED
+    assert [record.failure.kind for record in saved.trials if record.failure] == [kind]
+
+
+def test_a_script_that_leaves_nothing_to_search_says_why(folder: Path):
+    known = learnt(loaders=(), roots=())
+    with pytest.raises(EmptySpaceError, match="nothing is left to search"):
+        search_in(
+            folder,
+            executor_options={"baseline": config(num_workers=0), "learns": lambda spec: known},
+        )
+
+
+def test_out_of_memory_before_anything_is_known_ends_the_search(folder: Path):
+    whole = {
+        "failing": fails_as(OutcomeKind.DEVICE_OOM, message="CUDA out of memory"),
+        "learns": lambda spec: None,
+        "baseline_config_known": False,
+    }
+    with pytest.raises(TargetError, match=r"the baseline failed \(device_oom\): CUDA out of memory"):
+        search_in(folder, executor_options=whole)
+
+
+# --- a baseline that does not fit ----------------------------------------------------------
+
+
+def learns_when_it_fits(limit: int, baseline: TrainConfig):
+    """Roots are seen only by a trial that gets through a step."""
+
+    def learns(spec: TrialSpec):
+        knobs = spec.config or baseline
+        return learnt(baseline, complete=knobs.batch_size <= limit)
+
+    return learns
+
+
+def test_a_baseline_out_of_memory_is_searched_on_from_smaller_batches(folder: Path):
+    own = config(batch_size=512)
+    whole, executor = search_in(
+        folder,
+        options(max_trials=15),
+        executor_options={
+            "baseline": own,
+            "failing": out_of_memory_above(100),
+            "learns": learns_when_it_fits(100, own),
+        },
+    )
+    assert [spec.config.batch_size for spec in executor.specs[1:4] if spec.config] == [256, 128, 64]
+    assert executor.specs[3].role is TrialRole.SEARCH
+    assert whole.status is RunStatus.FINISHED
+    assert whole.recommendations
+    for recommendation in whole.recommendations:
+        assert recommendation.config.batch_size <= 100
+        assert recommendation.speedup is None
+        assert not recommendation.is_baseline
+    assert not any(record.is_baseline_config for record in confirming(whole.trials))
+    assert "baseline-failed" in {note.code for note in whole.findings}
+
+
+def test_out_of_memory_with_a_single_sample_is_the_end(folder: Path):
+    own = config(batch_size=8)
+    with pytest.raises(TargetError, match="no batch size down to 1 could be measured: device_oom"):
+        search_in(
+            folder,
+            executor_options={
+                "baseline": own,
+                "failing": out_of_memory_above(0),
+                "learns": learns_when_it_fits(0, own),
+            },
+        )
+
+
+def test_looking_for_a_batch_that_fits_ends_with_the_budget(folder: Path):
+    own = config(batch_size=1 << 20)
+    with pytest.raises(BudgetTooSmallError, match="the baseline ran out of memory"):
+        search_in(
+            folder,
+            options(budget_s=55.0),
+            executor_options={
+                "baseline": own,
+                "failing": out_of_memory_above(1),
+                "learns": learns_when_it_fits(1, own),
+            },
+        )
+    assert len(load_run(folder).trials) == 6
+
+
+# --- configs that must not be started ------------------------------------------------------
+
+
+def test_configs_that_would_not_fit_are_not_proposed(folder: Path):
+    heavy = {"bytes_per_sample": MIB, "base_bytes": 200 * MIB}
+    whole, executor = search_in(
+        folder, options(max_trials=20), host=SMALL_HOST, executor_options={"measured": lambda knobs: heavy}
+    )
+    assert not [r for r in whole.trials if r.failure and r.failure.kind is OutcomeKind.REFUSED]
+    assert len(searched(whole.trials)) > 4
+    for spec in executor.specs:
+        if spec.config is not None:
+            assert buffer_bytes(spec.config, spec.config.batch_bytes(MIB)) + 200 * MIB <= 0.85 * 2 * GIB
+
+
+def test_refused_configs_never_reach_the_executor(folder: Path):
+    """Halves of the batch of a baseline that did not tell enough are not of the model's choice."""
+    own = config(batch_size=4, num_workers=8, prefetch_factor=8)
+    heavy = {"bytes_per_sample": 64 * MIB, "base_bytes": 200 * MIB}
+    never = {
+        "baseline": own,
+        "measured": lambda knobs: heavy,
+        "learns": lambda spec: learnt(own, complete=False),
+    }
+    with pytest.raises(TargetError, match="refused"):
+        search_in(folder, host=SMALL_HOST, executor_options=never)
+    refused = [r for r in load_run(folder).trials if r.failure and r.failure.kind is OutcomeKind.REFUSED]
+    assert [record.config.batch_size for record in refused if record.config] == [2, 1]
+    for record in refused:
+        assert record.failure is not None
+        assert not (folder / "trials" / f"{record.number:04d}" / "output.log").exists()
+        assert record.duration_s == 0.0
+        assert record.failure.message.startswith("not started: ")
+        assert "predicted" in record.failure.message
+
+
+def test_a_tier_without_a_fitting_config_gets_one_made_to_fit(folder: Path):
+    greedy = config(num_workers=8, prefetch_factor=2)
+    fixed = (FixedKnob(knob="compile", value=False),)
+    whole, _ = search_in(
+        folder,
+        options(max_trials=15, fixed=fixed),
+        executor_options={"baseline": greedy, "measured": lambda knobs: {"bytes_per_sample": 8 * MIB}},
+    )
+    assert {r.tier for r in whole.recommendations} == set(Tier)
+
+
+# --- confirmation --------------------------------------------------------------------------
+
+
+def test_a_config_that_fails_when_confirmed_is_not_recommended(folder: Path):
+    def flaky(knobs: TrainConfig, spec: TrialSpec):
+        second_life = spec.role is TrialRole.CONFIRM and spec.config is not None
+        return failure(OutcomeKind.HOST_OOM) if second_life and knobs.precision is Precision.BF16 else None
+
+    whole, _ = search_in(folder, options(max_trials=20), executor_options={"failing": flaky})
+    failed = {record.config for record in confirming(whole.trials) if record.failure}
+    assert failed
+    assert not failed & {recommendation.config for recommendation in whole.recommendations}
+
+
+def test_when_every_confirmation_fails_nothing_is_recommended_but_the_baseline(folder: Path):
+    def flaky(knobs: TrainConfig, spec: TrialSpec):
+        return failure() if spec.role is TrialRole.CONFIRM and spec.config is not None else None
+
+    whole, _ = search_in(folder, options(max_trials=4), executor_options={"failing": flaky})
+    assert whole.status is RunStatus.FINISHED
+    for recommendation in whole.recommendations:
+        assert recommendation.is_baseline
+    assert len(whole.recommendations) + len(whole.missing_tiers) == 3
+
+
+def test_a_search_in_which_everything_but_the_baseline_failed_says_so(folder: Path):
+    def failing(knobs: TrainConfig, spec: TrialSpec):
+        if not spec.number:
+            return None
+        often = failure(OutcomeKind.SCRIPT_ERROR, message="no folder data", remedy="mount it")
+        return failure(OutcomeKind.HANG) if spec.number == 1 else often
+
+    with pytest.raises(
+        TargetError, match=r"every trial .* failed, 1\d of 1\d alike \(script_error\): no folder.*; mount it"
+    ):
+        search_in(folder, options(max_trials=4), executor_options={"failing": failing})
+    assert load_run(folder).status is RunStatus.FAILED
+
+
+def test_a_baseline_that_nothing_beats_is_kept(folder: Path):
+    own = config(num_workers=2)
+    whole, _ = search_in(
+        folder,
+        options(max_trials=9),
+        executor_options={"baseline": own, "rate": lambda knobs: 1000.0 if knobs == own else 500.0},
+    )
+    assert [r.config for r in whole.recommendations] == [own] * 3
+    assert all(r.is_baseline for r in whole.recommendations)
+    assert [r.same_as for r in whole.recommendations] == [None, Tier.CONSERVATIVE, Tier.CONSERVATIVE]
+
+
+def test_one_round_is_followed_by_no_more_of_the_baseline_than_the_noise_floor_needs(folder: Path):
+    whole, _ = search_in(folder, options(max_trials=3, confirm_rounds=1))
+    own = [record for record in confirming(whole.trials) if record.is_baseline_config]
+    others = [record.config for record in confirming(whole.trials) if not record.is_baseline_config]
+    assert len(own) == 2
+    assert len(others) == len(set(others)) > 0
+    assert whole.noise_floor is not None
+
+
+# --- interrupted and resumed ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("at", [0, 1, 4, 9])
+def test_ctrl_c_in_a_trial_keeps_what_was_finished(folder: Path, at: int):
+    with RunFolder(folder) as owned:
+        search = start_search(owned, ScriptedExecutor(owned.trials_folder, interrupt_at=at))
+        with pytest.raises(KeyboardInterrupt):
+            search.run()
+    saved = load_run(folder)
+    assert saved.status is RunStatus.INTERRUPTED
+    assert search.found == saved
+    assert [record.number for record in saved.trials] == list(range(at))
+    assert saved.search_time_s == pytest.approx(at * TRIAL_S)
+
+
+def test_a_resumed_finished_run_adds_nothing(folder: Path):
+    whole, _ = search_in(folder, options(max_trials=9))
+    again, executor = search_in(folder, options(max_trials=9))
+    assert executor.specs == []
+    assert again.trials == whole.trials
+    assert again.recommendations == whole.recommendations
+    assert again.status is RunStatus.FINISHED
+
+
+def test_a_finished_run_that_used_up_its_budget_stays_finished(folder: Path):
+    asked = options(budget_s=60.0)
+    whole, _ = search_in(folder, asked)
+    assert whole.search_time_s >= 60.0
+    again, executor = search_in(folder, asked)
+    assert executor.specs == []
+    assert again.status is RunStatus.FINISHED
+    assert again.trials == whole.trials
+
+
+def test_a_resumed_run_made_to_fit_does_not_try_to_fit_again(folder: Path):
+    def only_baseline(knobs: TrainConfig, spec: TrialSpec):
+        return failure(OutcomeKind.SCRIPT_ERROR) if spec.config is not None else None
+
+    greedy = {"baseline": config(num_workers=8), "failing": only_baseline}
+    asked = options(max_trials=30, budget_s=2000.0)
+    whole, _ = search_in(folder, asked, executor_options=greedy)
+    assert {tier.tier for tier in whole.missing_tiers} >= {Tier.CONSERVATIVE}
+    again, executor = search_in(folder, asked, executor_options=greedy)
+    assert executor.specs == []
+    assert again.trials == whole.trials
+
+
+def test_kill_9_between_a_trial_and_the_run_file_loses_nothing(folder: Path):
+    whole, _ = search_in(folder, options(max_trials=5))
+    (folder / "run.json").unlink()
+    (folder / "study.journal").write_text("garbage")
+    (folder / "trials" / "0099").mkdir()
+    again, executor = search_in(folder, options(max_trials=5))
+    assert executor.specs == []
+    assert again.trials == whole.trials
+
+
+# --- every kind of target ------------------------------------------------------------------
+
+
+@given(any_surroundings(), st.integers(0, 3))
+@settings(unhurried, max_examples=10)
+def test_any_script_on_any_machine_gets_its_answer(
+    tmp_path_factory: pytest.TempPathFactory, around: Surroundings, failing_third: int
+):
+    def failing(knobs: TrainConfig, spec: TrialSpec):
+        return failure() if spec.number and spec.number % 3 == failing_third else None
+
+    folder = tmp_path_factory.mktemp("any") / "run"
+    seen = {"device": cpu()} if around.discovery.device_type == "cpu" else {}
+    executor_options = {
+        "baseline": around.baseline,
+        "failing": failing,
+        "learns": lambda spec: around.discovery,
+        "measured": lambda knobs: seen,
+    }
+    asked = options(max_trials=8, confirm_rounds=2)
+    try:
+        whole, executor = search_in(
+            folder, asked, executor_options=executor_options, host=around.host, profile=around.profile
+        )
+    except EmptySpaceError:
+        return
+    ran = {spec.config for spec in executor.specs} | {around.baseline}
+    assert {recommendation.config for recommendation in whole.recommendations} <= ran
+    assert len(whole.recommendations) + len(whole.missing_tiers) == 3
+    confirmed = {record.number for record in confirming(whole.trials) if record.measurement}
+    for recommendation in whole.recommendations:
+        assert set(recommendation.confirm_trials) <= confirmed
+
+
+def test_a_script_without_a_loader_is_searched_by_its_model_alone(folder: Path):
+    own = config(num_workers=0)
+    known = learnt(own, loaders=())
+    whole, executor = search_in(
+        folder, options(max_trials=9), executor_options={"baseline": own, "learns": lambda spec: known}
+    )
+    for spec in executor.specs:
+        if spec.config is not None:
+            assert all(getattr(spec.config, knob) == getattr(own, knob) for knob in LOADER_KNOBS)
+    assert whole.recommendations
+
+
+OWN_BATCHES = config(num_workers=0, batch_size=32)
+MAKES_BATCHES: dict[str, Any] = {
+    "baseline": OWN_BATCHES,
+    "learns": lambda spec: learnt(OWN_BATCHES, loaders=()),
+}
+BOUND_BATCH = target(bindings=(parse_binding("batch_size=--bs {}"),))
+
+
+def test_a_script_that_makes_its_batches_itself_first_runs_at_half_its_size(folder: Path):
+    whole, _ = search_in(folder, executor_options=MAKES_BATCHES, target=BOUND_BATCH)
+    first = searched(whole.trials)[0]
+    assert first.config == OWN_BATCHES.model_copy(update={"batch_size": 16})
+    assert whole.trials[1] == first
+    assert len(searched(whole.trials)) > 1
+    assert whole.recommendations
+
+
+def test_a_batch_size_that_does_not_reach_the_loop_ends_the_search(folder: Path):
+    missed = {**MAKES_BATCHES, "failing": fails_elsewhere_than(OWN_BATCHES)}
+    with pytest.raises(TargetError, match="another batch size does not reach the loop"):
+        search_in(folder, executor_options=missed, target=BOUND_BATCH)
+    assert [record.role for record in load_run(folder).trials] == [TrialRole.BASELINE, TrialRole.SEARCH]
+    with pytest.raises(TargetError, match="another batch size does not reach the loop"):  # resumed
+        search_in(folder, executor_options=missed, target=BOUND_BATCH)
+    assert len(load_run(folder).trials) == 2
+
+
+def test_another_size_that_only_runs_out_of_memory_ends_nothing(folder: Path):
+    def fails(knobs: TrainConfig, spec: TrialSpec) -> Failure | None:
+        return failure(OutcomeKind.DEVICE_OOM) if knobs.batch_size == 16 else None
+
+    whole, _ = search_in(folder, executor_options={**MAKES_BATCHES, "failing": fails}, target=BOUND_BATCH)
+    assert whole.status is RunStatus.FINISHED
+
+
+def test_a_batch_size_that_is_not_searched_is_not_tried_at_another_size(folder: Path):
+    fixed = options(fixed=(FixedKnob(knob="batch_size", value=32),))
+    whole, _ = search_in(folder, fixed, executor_options=MAKES_BATCHES, target=BOUND_BATCH)
+    assert {record.config.batch_size for record in whole.trials if record.config} == {32}
+
+
+def test_an_exhausted_space_is_said_and_confirmed(folder: Path):
+    own = config(num_workers=0)
+    known = learnt(own, loaders=(), roots=(root(has_4d_weights=False, autocast_dtype="bfloat16"),))
+    listener = RecordingListener()
+    whole, _ = search_in(
+        folder, listener=listener, executor_options={"baseline": own, "learns": lambda spec: known}
+    )
+    assert listener.heard("said") == ["every config of the space was tried"]
+    assert len(searched(whole.trials)) == 1  # compile on
+    assert confirming(whole.trials)
+
+
+def test_a_search_is_for_the_gpu_that_its_trials_train_on(folder: Path):
+    """Of two the driver's first is another: bf16 and the rest of the space are the second one's."""
+    profiles, known = load_profiles(), host()
+    first = known.accelerators[0].model_copy(update={"name": "Tesla T4", "profile_id": "t4", "uuid": "GPU-a"})
+    second = known.accelerators[0].model_copy(update={"index": 1, "uuid": "GPU-b"})
+    whole, _ = search_in(
+        folder,
+        options(max_trials=3),
+        host=known.model_copy(update={"accelerators": (first, second)}),
+        profile=profiles["t4"],
+        measured_on="t4",
+        executor_options={
+            "measured": lambda knobs: {"device": device().model_copy(update={"uuid": "b"})},
+        },
+    )
+    assert (whole.measured_on, whole.profile, whole.is_emulated) == ("a10g", profiles["a10g"], False)
+    assert [gpu.index for gpu in whole.host.accelerators] == [1, 0]
+    assert Precision.TF32 in next(entry.values for entry in whole.space if entry.knob == "precision")
+
+
+def test_a_cpu_run_says_what_it_was_measured_on(folder: Path):
+    known = learnt(device_type="cpu", loaders=(loader(),))
+    whole, _ = search_in(
+        folder,
+        options(max_trials=3),
+        host=host(accelerators=()),
+        executor_options={"learns": lambda spec: known, "measured": lambda knobs: {"device": cpu()}},
+    )
+    assert whole.measured_on == "cpu"
+    assert whole.is_emulated
+    assert "other-device" in {note.code for note in whole.findings}
+
+
+def test_the_shortest_training_is_another_config_than_the_highest_rate(folder: Path):
+    """Compiling makes a tenth faster and takes five minutes: an epoch never wins it back."""
+
+    def start(knobs: TrainConfig) -> dict[str, Any]:
+        return {"first_step_s": 300.0 if knobs.compile else 1.0}
+
+    by_rate, _ = search_in(folder / "rate", executor_options={"measured": start})
+    aggressive = {one.tier: one.config for one in by_rate.recommendations}[Tier.AGGRESSIVE]
+    assert aggressive.compile
+    by_finish = options(objective=Objective.FINISH_TIME, epochs=1, epochs_given=True)
+    found, _ = search_in(folder / "finish", by_finish, executor_options={"measured": start})
+    assert not any(one.config.compile for one in found.recommendations)
+    assert all(one.finish_time_s for one in found.recommendations)
+
+
+def test_the_finish_of_epochs_without_a_length_can_not_be_looked_for(folder: Path):
+    def endless(knobs: TrainConfig) -> dict[str, Any]:
+        return {"epoch_samples": None, "epoch_batches": None, "boundary_s": None}
+
+    asked = options(objective=Objective.FINISH_TIME, epochs=3, epochs_given=True)
+    with pytest.raises(TargetError, match="--planned-steps instead of --epochs"):
+        search_in(folder, asked, executor_options={"measured": endless})
+    steps = options(objective=Objective.FINISH_TIME, planned_steps=1000)
+    found, _ = search_in(folder / "steps", steps, executor_options={"measured": endless})
+    assert found.recommendations

@@ -1,0 +1,187 @@
+"""What a budget must hold, by whole searches of ten GPU jobs (gpu_jobs.py) on a scripted clock."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from build_records import baseline_record, config, options, trial_record
+from gpu_jobs import GpuJob, gpu_jobs
+from scripted_search import (
+    RecordingListener,
+    confirming,
+    rounds_of_answer,
+    search_in,
+    searched,
+    surroundings,
+)
+
+from tunekit.recommend.recommendation import answer_of
+from tunekit.records.details import Details
+from tunekit.records.run import FixedKnob, Run
+from tunekit.records.trial import TrialRecord
+from tunekit.report.answer import answer_text
+from tunekit.report.run import method_lines
+from tunekit.tune.budget import needed_s, short_text
+from tunekit.tune.confirm import expected_duration_s, typical_duration_s
+from tunekit.tune.space import build_space
+
+JOBS = {job.name: job for job in gpu_jobs()}
+OVERRUN = 1.07
+"""The fewest rounds may overrun a budget by a twentieth, and processes differ."""
+
+
+def search(
+    folder: Path, job: GpuJob, budget_s: float | None, **asked: object
+) -> tuple[Run, RecordingListener]:
+    listener = RecordingListener()
+    wanted = job.asked.model_copy(update={"budget_s": budget_s, **asked})
+    whole, _ = search_in(
+        folder / "run", wanted, listener, executor_options=job.executor_options, host=job.machine
+    )
+    return whole, listener
+
+
+def plain_trial_s(whole: Run) -> float:
+    """The mean of the baseline's confirming processes: a trial that looks at nothing else."""
+    again = [one.duration_s for one in confirming(whole.trials) if one.is_baseline_config]
+    return sum(again) / len(again)
+
+
+def gain_within(job: GpuJob, whole: Run, trial_times: float) -> float:
+    """The share of the reachable gain of the best that was tried within so many plain trials."""
+    best, left_s = job.best_rate(whole.space), trial_times * plain_trial_s(whole)
+    shares = [0.0]
+    for record in whole.trials:
+        left_s -= record.duration_s
+        if left_s >= 0 and record in searched(whole.trials) and record.measurement:
+            shares.append(job.gain_share(record, best))
+    return max(shares)
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_without_a_budget_a_job_gets_its_trials_and_its_rounds_or_is_told_what_it_needs(
+    name: str, tmp_path: Path
+):
+    job = JOBS[name]
+    whole, listener = search(tmp_path, job, None)
+    assert whole.budget_s is not None and whole.budget_s >= 900
+    assert listener.heard("said")[0].startswith("budget ") and "--budget TIME" in listener.heard("said")[0]
+    tried = [record for record in searched(whole.trials) if record.measurement]
+    assert (len(tried) >= 6 and rounds_of_answer(whole) >= 3) or "take --budget" in (whole.cut_short or "")
+    assert gain_within(job, whole, 20) >= 0.9
+    assert whole.search_time_s <= OVERRUN * whole.budget_s
+
+
+@pytest.mark.parametrize("name", ["GPT pre-train", "U-Net", "diffusion fine-tune"])
+def test_a_budget_that_is_given_is_kept_and_what_it_can_not_hold_is_said(name: str, tmp_path: Path):
+    whole, listener = search(tmp_path, JOBS[name], 480.0)
+    assert whole.budget_s == 480.0
+    assert whole.search_time_s <= OVERRUN * 480
+    assert whole.cut_short is not None
+    assert listener.heard("said")[-1] == whole.cut_short
+    assert "take --budget" in whole.cut_short
+    assert any(whole.cut_short in line for line in method_lines(whole))
+
+
+def test_the_budget_that_is_named_holds_what_it_says(tmp_path: Path):
+    """Of a job that got one trial in 8 minutes: with what it was told to give, six and three rounds."""
+    job = JOBS["ResNet-50, ImageNet"]
+    short, _ = search(tmp_path / "short", job, 480.0)
+    assert short.cut_short is not None
+    minutes = int(short.cut_short.rsplit("--budget ", 1)[1].removesuffix("m"))
+    whole, listener = search(tmp_path / "whole", job, 60.0 * minutes)
+    assert whole.cut_short is None
+    assert not [told for told in listener.heard("said") if "--budget" in told]
+    assert len(searched(whole.trials)) >= 6
+    assert rounds_of_answer(whole) >= 3
+
+
+def test_compile_is_tried_within_eight_minutes_of_half_minute_trials_where_it_is_best(tmp_path: Path):
+    job = replace(JOBS["GPT pre-train"], startup_s=20.0, compile_s=15.0)
+    whole, _ = search(tmp_path, job, 480.0)
+    assert 25 <= plain_trial_s(whole) <= 35
+    answer = answer_of(whole.recommendations)
+    assert answer is not None and answer.config.compile
+    assert rounds_of_answer(whole) >= 3
+
+
+def test_what_the_fewest_rounds_of_would_overrun_the_budget_is_not_confirmed_but_told(tmp_path: Path):
+    """Compile wins by far, but three rounds of it take most of the budget again."""
+    whole, _ = search(tmp_path, JOBS["U-Net"], 900.0)
+    fastest = max(searched(whole.trials), key=lambda record: record.rate_samples_per_s or 0.0)
+    assert fastest.config is not None and fastest.config.compile
+    assert f"trial {fastest.number}, " in (whole.cut_short or "")
+    assert "was not confirmed" in (whole.cut_short or "")
+    answer = answer_of(whole.recommendations)
+    assert answer is not None and not answer.config.compile
+    assert rounds_of_answer(whole) >= 3
+    assert whole.search_time_s <= OVERRUN * 900
+
+
+def test_a_budget_without_room_for_a_trial_and_its_rounds_ends_in_time_and_says_so(tmp_path: Path):
+    whole, _ = search(tmp_path, JOBS["7B LoRA"], 480.0)
+    assert not searched(whole.trials)
+    assert whole.search_time_s <= 480
+    assert whole.cut_short is not None
+    assert whole.cut_short in answer_text(whole, answer_of(whole.recommendations))
+
+
+def test_a_budget_that_was_set_stays_as_it_was_when_a_search_is_resumed(tmp_path: Path):
+    job = JOBS["LSTM"]
+    whole, _ = search(tmp_path, job, None)
+    again, _ = search(tmp_path, job, None)
+    assert again.budget_s == whole.budget_s
+    assert len(again.trials) == len(whole.trials)
+
+
+# --- what it is worked out from ------------------------------------------------------------
+
+
+def looked(record: TrialRecord, **durations: float) -> TrialRecord:
+    """The trial with a look at details behind its measurement."""
+    assert record.measurement is not None
+    measured = record.measurement.model_copy(update={"details": Details()})
+    return record.model_copy(update={"measurement": measured, **durations})
+
+
+def test_what_the_baseline_looked_at_is_no_part_of_what_its_next_process_takes():
+    first = looked(
+        baseline_record(
+            startup_s=30.0, first_batch_s=1.0, first_step_s=2.0, recompile_s=7.0, discarded_batches=10
+        ),
+        duration_s=90.0,
+    )
+    assert first.measurement is not None
+    step_s = first.measurement.loop.step_time_s
+    assert typical_duration_s([first], None) == pytest.approx(40 + (2 * 10 + 100) * step_s)
+    assert typical_duration_s([looked(first, duration_s=20.0)], None) == 20.0
+
+
+def test_a_process_that_was_seen_counts_for_what_it_took():
+    first = looked(baseline_record(startup_s=30.0), duration_s=90.0)
+    again = baseline_record(1)
+    assert typical_duration_s([again], None) == again.duration_s
+    compiled = trial_record(2, of=config(compile=True), overrides={"duration_s": 70.0})
+    assert expected_duration_s([first, again, compiled], config(compile=True)) == 70.0
+
+
+@pytest.mark.parametrize("rounds", [3, 5])
+def test_a_whole_search_needs_more_where_compile_is_searched_and_more_rounds_are_asked(rounds: int):
+    records = [baseline_record()]
+    needed = {}
+    for compiles in (True, False):
+        fixed = () if compiles else (FixedKnob(knob="compile", value=False),)
+        asked = options(confirm_rounds=rounds, fixed=fixed)
+        needed[compiles] = needed_s(records, build_space(surroundings(), asked), asked)
+        more = asked.model_copy(update={"confirm_rounds": rounds + 1})
+        assert needed_s(records, build_space(surroundings(), more), more) > needed[compiles]
+    assert needed[False] < needed[True]
+    trial_s = records[0].duration_s
+    assert needed[False] == 60 * math.ceil((1 + 12 + 2 + 3 * rounds) * trial_s / 60)
+
+
+def test_the_budget_that_is_named_is_more_than_the_one_that_was_too_short():
+    told = short_text(3600.0, 2, 3, 600.0, options())
+    assert told.startswith("--budget 60m has room for 2 search trials and 3 confirming rounds; ")
+    assert told.endswith("take --budget 61m")

@@ -1,0 +1,327 @@
+"""The search explains itself: scripted loops whose parts are known are told apart by the trials alone."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from any_records import trial_records
+from build_loops import work
+from build_records import (
+    baseline_record,
+    config,
+    configs,
+    confirm_records,
+    cpu,
+    device,
+    host,
+    recommendation,
+    run,
+    trial_record,
+    unhurried,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scripted_search import ScriptedExecutor, search_in, start_search
+
+from tunekit.records.attribution import StepParts
+from tunekit.records.codec import from_json, to_json
+from tunekit.records.config import KNOBS, WORKER_KNOBS, TrainConfig
+from tunekit.records.model_summary import KnobWorth, Limit, ModelSummary, PredictedLimits
+from tunekit.records.recommendation import Tier
+from tunekit.records.run import Run, RunStatus
+from tunekit.records.trial import TrialRecord
+from tunekit.session.assemble import assemble
+from tunekit.session.folder import RunFolder, load_run
+from tunekit.tune.explain import LEAST_TRIALS, MOST_CHECKED, explain, knobs_put_back
+
+CORES = 4
+CONFIGS = (
+    config(num_workers=0),
+    config(num_workers=1),
+    config(num_workers=2),
+    config(num_workers=2, batch_size=256),
+    config(num_workers=4, batch_size=256),
+)
+
+
+class Loop:
+    """A loop that takes so long per sample; the training keeps some of the four cores busy.
+
+    Args:
+        fetch_s: to make a sample in one process.
+        train_s: to train on it.
+        cpu_share: of the fetch.
+        training_cores: that training computes on; 0 beside a GPU.
+    """
+
+    def __init__(
+        self, fetch_s: float, train_s: float, cpu_share: float = 0.2, training_cores: float = 0.0
+    ) -> None:
+        self.fetch_s, self.train_s = fetch_s, train_s
+        self.cpu_share, self.training_cores = cpu_share, training_cores
+
+    def step_s(self, knobs: TrainConfig) -> float:
+        """Return the seconds of a sample."""
+        if not knobs.num_workers:
+            return self.fetch_s + self.train_s
+        shared_s = (self.train_s * self.training_cores + self.fetch_s * self.cpu_share) / CORES
+        return max(self.train_s, self.fetch_s / knobs.num_workers, shared_s)
+
+    def measured(self, knobs: TrainConfig) -> dict[str, Any]:
+        """Return the parts of a trial, as overrides of its measurement."""
+        batch_s = knobs.batch_size * self.step_s(knobs)
+        wait_s = self.fetch_s * knobs.batch_size if not knobs.num_workers else 0.0
+        if knobs.num_workers and self.fetch_s / knobs.num_workers >= self.step_s(knobs):
+            wait_s = batch_s - knobs.batch_size * self.train_s
+        parts = StepParts(
+            data_wait_s=100 * wait_s, compute_s=100 * (batch_s - wait_s), optimizer_s=0.0, other_s=0.0
+        )
+        of_loader = work(self.fetch_s * knobs.batch_size, self.cpu_share, workers=max(1, knobs.num_workers))
+        return {
+            "parts": parts,
+            "loader_work": of_loader,
+            "device": cpu() if self.training_cores else device(),
+        }
+
+    def trials(self, configs: Sequence[TrainConfig] = CONFIGS, **more: Any) -> list[TrialRecord]:
+        """Return a trial of each config; the first is the baseline."""
+        first, *others = configs
+        return [
+            baseline_record(0, 1 / self.step_s(first), first, **self.measured(first), **more),
+            *(
+                trial_record(number, 1 / self.step_s(knobs), knobs, **self.measured(knobs), **more)
+                for number, knobs in enumerate(others, 1)
+            ),
+        ]
+
+
+def told(
+    records: Sequence[TrialRecord], of: TrainConfig = CONFIGS[2]
+) -> tuple[ModelSummary, PredictedLimits]:
+    """Return what is said, in all and of one config that the balanced tier recommends."""
+    summary = explain(records, host(cpus=CORES), [recommendation(of=of)])
+    assert summary is not None
+    (tier,) = [one for one in summary.limits if one.tier is Tier.BALANCED]
+    return summary, tier
+
+
+def test_a_loop_that_waits_for_storage_is_bound_by_its_loader():
+    summary, two_workers = told(Loop(fetch_s=0.008, train_s=0.001).trials())
+    assert two_workers.limit is Limit.LOADER
+    assert two_workers.loader_samples_per_s == pytest.approx(2 / 0.008, rel=0.15)
+    assert two_workers.training_samples_per_s == pytest.approx(1 / 0.001, rel=0.15)
+    assert summary.missed_relative is not None
+    assert summary.missed_relative < 0.15
+
+
+def test_a_loop_with_much_to_compute_is_bound_by_training():
+    summary, two_workers = told(Loop(fetch_s=0.001, train_s=0.008).trials())
+    assert two_workers.limit is Limit.TRAINING
+    assert two_workers.training_samples_per_s == pytest.approx(1 / 0.008, rel=0.15)
+    assert two_workers.loader_samples_per_s == pytest.approx(2 / 0.001, rel=0.2)
+    assert summary.missed_relative is not None
+    assert summary.missed_relative < 0.1
+
+
+def test_training_and_loading_that_share_few_cores_are_bound_by_them():
+    loop = Loop(fetch_s=0.008, train_s=0.004, cpu_share=1.0, training_cores=CORES)
+    _, four_workers = told(loop.trials(), CONFIGS[4])
+    assert four_workers.limit is Limit.CORES
+    assert four_workers.cores_samples_per_s == pytest.approx(1 / 0.006, rel=0.15)
+    assert four_workers.training_samples_per_s == pytest.approx(1 / 0.004, rel=0.15)
+
+
+def test_without_workers_the_baseline_takes_turns():
+    summary, _ = told(Loop(fetch_s=0.004, train_s=0.004).trials())
+    baseline = summary.limits[0]
+    assert (baseline.tier, baseline.limit) == (None, Limit.TURNS)
+    assert baseline.cores_samples_per_s is None
+    assert baseline.rate_samples_per_s.value == pytest.approx(baseline.measured_samples_per_s, rel=0.1)
+    assert baseline.measured_samples_per_s == pytest.approx(1 / 0.008)
+
+
+def test_halves_that_match_bind_alike():
+    _, two_workers = told(Loop(fetch_s=0.004, train_s=0.002).trials())
+    assert two_workers.limit is Limit.BOTH
+
+
+def test_training_that_no_equation_foresees_is_not_allowed_less_than_was_measured():
+    """Twice as slow a sample in the larger batch: the ceilings follow what the equations left over."""
+    records = [
+        *Loop(fetch_s=0.001, train_s=0.008).trials(CONFIGS[:3]),
+        trial_record(3, 60.0, CONFIGS[3], **Loop(fetch_s=0.001, train_s=1 / 60).measured(CONFIGS[3])),
+    ]
+    _, larger = told(records, CONFIGS[3])
+    assert larger.training_samples_per_s == pytest.approx(60.0, rel=0.1)
+    assert larger.limit is Limit.TRAINING
+
+
+def test_the_figures_are_of_all_ranks():
+    one, of_one = told(Loop(fetch_s=0.008, train_s=0.001).trials())
+    two, of_two = told(Loop(fetch_s=0.008, train_s=0.001).trials(world_size=2))
+    for name in ("loader_samples_per_s", "training_samples_per_s", "cores_samples_per_s"):
+        assert getattr(of_two, name) == pytest.approx(2 * getattr(of_one, name))
+    assert two.limits[0].measured_samples_per_s == pytest.approx(2 * one.limits[0].measured_samples_per_s)
+    assert of_two.rate_samples_per_s.value == pytest.approx(2 * of_one.rate_samples_per_s.value)
+    assert two.missed_relative == pytest.approx(one.missed_relative)
+
+
+def test_a_loader_that_nothing_was_seen_of_is_unknown():
+    records = [baseline_record(of=CONFIGS[1]), *(trial_record(n, 900.0, CONFIGS[n]) for n in (2, 3))]
+    _, tier = told(records)
+    assert tier.loader_samples_per_s is None
+    assert tier.cores_samples_per_s is None
+    assert tier.limit is None
+    assert tier.training_samples_per_s is not None
+
+
+def test_too_few_measured_trials_say_nothing():
+    records = Loop(0.004, 0.001).trials()
+    failed = [trial_record(number, None, config(batch_size=number)) for number in range(20, 30)]
+    assert explain([*records[: LEAST_TRIALS - 1], *failed], host(), [recommendation()]) is None
+    assert explain(failed, host(), [recommendation()]) is None
+    assert explain([], host(), []) is None
+    assert explain(records[:LEAST_TRIALS], host(), []) is not None
+
+
+def test_a_baseline_that_can_not_run_is_left_out():
+    records = [baseline_record(rate=None), *Loop(0.004, 0.001).trials()[1:]]
+    summary, _ = told(records)
+    assert [one.tier for one in summary.limits] == [Tier.BALANCED]
+
+
+def test_the_baseline_is_held_against_its_confirming_processes():
+    loop = Loop(0.004, 0.001)
+    again = [
+        record.model_copy(update={"is_baseline_config": True})
+        for record in confirm_records([130.0, 150.0], CONFIGS[0], **loop.measured(CONFIGS[0]))
+    ]
+    summary, _ = told([*loop.trials(), *again])
+    assert summary.limits[0].measured_samples_per_s == pytest.approx((130.0 * 150.0) ** 0.5)
+    assert summary.checked_configs == len(CONFIGS)
+
+
+def test_one_config_measured_again_and_again_checks_no_model():
+    loop = Loop(0.004, 0.001)
+    again = confirm_records([140.0, 150.0], CONFIGS[1], **loop.measured(CONFIGS[1]))
+    summary, _ = told([*loop.trials(CONFIGS[1:2]), *again])
+    assert summary.missed_relative is None
+    assert summary.checked_configs is None
+
+
+def test_only_so_many_configs_are_checked():
+    configs = [config(batch_size=8 + number) for number in range(MOST_CHECKED + 5)]
+    summary, _ = told(Loop(0.004, 0.001).trials(configs))
+    assert summary.checked_configs == MOST_CHECKED
+
+
+def worths(records: Sequence[TrialRecord], of: TrainConfig) -> dict[str, KnobWorth]:
+    summary = explain(records, host(cpus=CORES), [recommendation(of=of)])
+    assert summary is not None
+    return {one.knob: one for one in summary.knobs}
+
+
+def test_what_workers_bring_to_a_loop_that_waits_for_them_is_told():
+    told_of = worths(Loop(fetch_s=0.008, train_s=0.001).trials(CONFIGS[1:]), CONFIGS[2])
+    assert list(told_of) == ["num_workers"]
+    workers = told_of["num_workers"]
+    assert (workers.before, workers.after) == (1, 2)
+    assert workers.factor.value == pytest.approx(2.0, rel=0.15)
+    assert 1.0 < workers.factor.low < 2.0 < workers.factor.high
+
+
+def test_workers_bring_nothing_to_a_loop_that_waits_for_its_training():
+    bound = worths(Loop(fetch_s=0.001, train_s=0.008).trials(CONFIGS[1:]), CONFIGS[2])
+    assert bound["num_workers"].factor.value == pytest.approx(1.0, abs=0.1)
+
+
+def test_without_workers_what_needs_them_goes_with_them():
+    found = knobs_put_back(CONFIGS[3], CONFIGS[0])
+    assert list(found) == ["batch_size", "num_workers"]
+    assert found["num_workers"] == config(num_workers=0, batch_size=256)
+    assert found["batch_size"] == CONFIGS[2]
+    back = knobs_put_back(CONFIGS[0], config(num_workers=3, prefetch_factor=5))
+    assert back == {"num_workers": config(num_workers=3, prefetch_factor=5)}
+
+
+@given(configs(), configs())
+def test_every_knob_that_differs_is_put_back_alone_and_legally(own, before):
+    for knob, put_back in knobs_put_back(own, before).items():
+        assert getattr(put_back, knob) == getattr(before, knob) != getattr(own, knob)
+        moved = {name for name in KNOBS if getattr(put_back, name) != getattr(own, name)}
+        assert moved <= ({"num_workers", *WORKER_KNOBS} if knob == "num_workers" else {knob})
+
+
+def test_a_baseline_that_could_not_run_has_nothing_to_put_back():
+    records = [baseline_record(rate=None, of=CONFIGS[0]), *Loop(0.004, 0.001).trials()[1:]]
+    assert not worths(records, CONFIGS[3])
+
+
+def test_the_answers_config_is_the_one_whose_knobs_are_weighed():
+    tiers = [recommendation(Tier.AGGRESSIVE, CONFIGS[4]), recommendation(Tier.BALANCED, CONFIGS[2])]
+    summary = explain(Loop(0.004, 0.001).trials(), host(cpus=CORES), tiers)
+    assert [one.after for one in summary.knobs if one.knob == "num_workers"] == [2]
+
+
+def test_a_run_is_explained_when_it_ends_and_not_before():
+    records = Loop(0.004, 0.001).trials()
+    ended = {
+        status: assemble(run(trials=(), status=status, host=host(cpus=CORES)), records).model
+        for status in RunStatus
+    }
+    assert ended[RunStatus.RUNNING] is None
+    assert ended[RunStatus.FAILED] is None
+    assert ended[RunStatus.FINISHED] is not None
+    assert ended[RunStatus.INTERRUPTED] is not None
+
+
+def searching(loop: Loop) -> dict[str, Any]:
+    return {
+        "baseline": CONFIGS[0],
+        "rate": lambda knobs: 1 / loop.step_s(knobs),
+        "measured": loop.measured,
+    }
+
+
+def test_a_search_writes_why_into_its_run(tmp_path: Path):
+    loop = Loop(fetch_s=0.001, train_s=0.008)
+    whole, _ = search_in(tmp_path / "run", executor_options=searching(loop), host=host(cpus=CORES))
+    assert whole.model is not None
+    assert load_run(tmp_path / "run").model == whole.model
+    assert [one.tier for one in whole.model.limits] == [None, *(one.tier for one in whole.recommendations)]
+    for limits, tier in zip(whole.model.limits[1:], whole.recommendations, strict=True):
+        assert limits.measured_samples_per_s == tier.rate_samples_per_s.value
+        assert limits.limit is Limit.TRAINING
+
+
+def test_a_search_that_is_interrupted_says_why_too(tmp_path: Path):
+    with RunFolder(tmp_path / "run") as owned:
+        options = searching(Loop(fetch_s=0.008, train_s=0.001)) | {"interrupt_at": 6}
+        search = start_search(owned, ScriptedExecutor(owned.trials_folder, **options))
+        with pytest.raises(KeyboardInterrupt):
+            search.run()
+    saved = load_run(tmp_path / "run")
+    assert saved.status is RunStatus.INTERRUPTED
+    assert saved.model is not None
+    assert saved.model.limits
+
+
+def test_a_run_written_before_there_was_a_model_is_read():
+    payload = json.loads(to_json(run()))
+    del payload["model"]
+    assert from_json(json.dumps(payload), Run).model is None
+
+
+def test_a_model_written_before_knobs_were_weighed_is_read():
+    payload = json.loads(to_json(told(Loop(0.004, 0.001).trials())[0]))
+    del payload["knobs"]
+    assert from_json(json.dumps(payload), ModelSummary).knobs == ()
+
+
+@given(st.lists(trial_records(), min_size=3, max_size=5))
+@settings(unhurried, max_examples=25)
+def test_any_figures_end_in_a_record_or_in_none(records: list[TrialRecord]):
+    summary = explain(records, host(), [recommendation()])
+    assert summary is None or from_json(to_json(summary), ModelSummary) == summary

@@ -1,0 +1,531 @@
+"""Which knobs are searched here, with which values, and why not the others."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from build_records import config, configs, host, options, profile, root, target, unhurried
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scripted_search import any_surroundings, learnt, loader, surroundings
+
+from tunekit.errors import EmptySpaceError, UsageError
+from tunekit.predict.throughput.boundary import Boundary
+from tunekit.records.config import NUMERIC_KNOBS, Precision, TrainConfig
+from tunekit.records.run import FixedKnob, KnobRange, KnobSpace
+from tunekit.records.target import ScriptOption
+from tunekit.trial.binding_syntax import parse_binding
+from tunekit.tune.acquisition import all_configs
+from tunekit.tune.knob_access import Surroundings
+from tunekit.tune.space import (
+    KNOBS,
+    build_space,
+    config_from,
+    contains,
+    nearest,
+    with_settings,
+)
+
+without_workers = config(num_workers=0)
+
+
+def space_of(around: Surroundings, fix: dict[str, Any] | None = None, ranges: dict[str, Any] | None = None):
+    asked = options(
+        fixed=tuple(FixedKnob(knob=knob, value=value) for knob, value in (fix or {}).items()),
+        ranges=tuple(
+            KnobRange(knob=knob, low=low, high=high) for knob, (low, high) in (ranges or {}).items()
+        ),
+    )
+    return build_space(around, asked)
+
+
+def entry_of(knob: str, around: Surroundings, **wishes: Any) -> KnobSpace:
+    return next(entry for entry in space_of(around, **wishes) if entry.knob == knob)
+
+
+def why(knob: str, around: Surroundings) -> str | None:
+    entry = entry_of(knob, around)
+    assert len(entry.values) == 1
+    return entry.why_fixed
+
+
+def space_or_none(around: Surroundings) -> tuple[KnobSpace, ...] | None:
+    try:
+        return space_of(around)
+    except EmptySpaceError:
+        return None
+
+
+@given(any_surroundings(), st.data())
+@settings(unhurried, max_examples=60)
+def test_every_choice_of_values_is_a_legal_config_of_the_space(around: Surroundings, data: st.DataObject):
+    space = space_or_none(around)
+    if space is None:
+        return
+    chosen = {entry.knob: data.draw(st.sampled_from(entry.values)) for entry in space}
+    knobs = config_from(chosen, space)
+    assert contains(space, knobs)
+    assert TrainConfig.model_validate(knobs.model_dump()) == knobs
+
+
+@given(any_surroundings(), configs(max_batch=100_000))
+@settings(unhurried, max_examples=60)
+def test_the_nearest_config_is_in_the_space_and_stays_there(around: Surroundings, knobs: TrainConfig):
+    space = space_or_none(around)
+    if space is None:
+        return
+    found = nearest(space, knobs)
+    assert contains(space, found)
+    assert nearest(space, found) == found
+
+
+@given(any_surroundings())
+@settings(unhurried, max_examples=60)
+def test_what_the_user_has_is_in_the_space(around: Surroundings):
+    space = space_or_none(around)
+    if space is None:
+        return
+    persistent = next(entry.values[0] for entry in space if entry.knob == "persistent_workers")
+    own = around.baseline
+    if own.num_workers:
+        own = own.model_copy(update={"persistent_workers": persistent})
+    assert contains(space, own), "all but persistent_workers, which is decided and not searched"
+    assert nearest(space, around.baseline) == own
+
+
+@given(any_surroundings())
+@settings(unhurried, max_examples=60)
+def test_each_knob_is_searched_or_says_why_not(around: Surroundings):
+    space = space_or_none(around)
+    if space is None:
+        return
+    assert tuple(entry.knob for entry in space) == KNOBS
+    for entry in space:
+        assert len(set(entry.values)) == len(entry.values)
+        assert (len(entry.values) == 1) == bool(entry.why_fixed)
+
+
+@given(
+    any_surroundings(),
+    st.sampled_from(KNOBS),
+    st.booleans() | st.integers(-2, 300) | st.none() | st.just("bf16"),
+)
+@settings(unhurried, max_examples=100)
+def test_any_fixed_value_is_taken_or_refused_by_name(around: Surroundings, knob: str, value: Any):
+    try:
+        space = space_of(around, fix={knob: value})
+    except (UsageError, EmptySpaceError) as error:
+        assert knob in str(error)
+        return
+    entry = next(entry for entry in space if entry.knob == knob)
+    assert len(entry.values) == 1
+    assert contains(space, nearest(space, around.baseline))
+
+
+def test_an_ordinary_script_has_everything_to_search():
+    space = {entry.knob: entry.values for entry in space_of(surroundings())}
+    assert space == {
+        "batch_size": (32, 64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048),
+        "num_workers": (0, 1, 2, 3, 4, 5, 6, 7, 8),
+        "prefetch_factor": (2, 4, 8),
+        "pin_memory": (False, True),
+        "persistent_workers": (True,),
+        "compile": (False, True),
+        "precision": ("fp32", "tf32", "bf16"),
+        "channels_last": (False, True),
+        "accumulate_grad_batches": (1,),
+    }
+
+
+def test_batches_leave_some_steps_to_an_epoch():
+    short = surroundings(loaders=(loader(dataset_samples=2048),))
+    assert max(entry_of("batch_size", short).values) == 256
+    tiny = surroundings(loaders=(loader(dataset_samples=100),))
+    assert max(entry_of("batch_size", tiny).values) == 128
+
+
+def test_a_data_set_too_small_to_vary_says_so():
+    one = config(batch_size=1)
+    tiny = surroundings(one, loaders=(loader(one, dataset_samples=1),))
+    assert why("batch_size", tiny) == "the data set is too small"
+
+
+@pytest.mark.parametrize(("cpus", "most"), [(1, 2), (4, 4), (8, 8), (30, 30), (64, 64)])
+def test_workers_go_up_to_the_allowed_cpus(cpus: int, most: int):
+    counts = entry_of("num_workers", surroundings(host=host(cpus=cpus, cpus_total=64))).values
+    assert counts[0] == 0
+    assert counts[-1] == most  # what the user has stays, even above the CPUs
+    assert len(counts) < 20
+
+
+@pytest.mark.parametrize(
+    ("knob", "around", "reason"),
+    [
+        ("pin_memory", surroundings(device_type="cpu"), "no effect on cpu"),
+        ("channels_last", surroundings(roots=(root(has_4d_weights=False),)), "no 4-D weights, so no effect"),
+        (
+            "channels_last",
+            surroundings(config(channels_last=True)),
+            "the script sets it by itself",
+        ),
+        (
+            "compile",
+            surroundings(config(compile=True)),
+            "the script sets it by itself; bind it: --bind compile=HOW",
+        ),
+        (
+            "compile",
+            surroundings(profile=profile(compile_supported=False)),
+            "torch.compile does not support a10g",
+        ),
+        (
+            "precision",
+            surroundings(roots=(root(), root(ordinal=1, autocast_dtype="bfloat16"))),
+            "the script sets it by itself; bind it",
+        ),
+        (
+            "precision",
+            surroundings(profile=profile(native_precisions=("fp32",)), bf16_native=False),
+            "a10g computes natively in fp32 only",
+        ),
+        (
+            "num_workers",
+            surroundings(loaders=(loader(iterable=True),)),
+            "the iterable data set does not ask which worker it is in",
+        ),
+        ("batch_size", surroundings(loaders=()), "the script trains without a DataLoader"),
+        ("num_workers", surroundings(loaders=()), "the script trains without a DataLoader"),
+        (
+            "batch_size",
+            surroundings(loaders=(loader(batch_size_bound=False),)),
+            "the script makes its batches with a sampler of its own; bind it",
+        ),
+        ("accumulate_grad_batches", surroundings(), "only the script can change it; bind it"),
+    ],
+)
+def test_a_knob_out_of_reach_keeps_its_value_and_says_why(knob: str, around: Surroundings, reason: str):
+    assert (why(knob, around) or "").startswith(reason)
+    assert entry_of(knob, around).values == (getattr(around.baseline, knob),)
+
+
+BATCH = ScriptOption(name="bs", form="flag", flags=("--bs",), value=128)
+
+
+@pytest.mark.parametrize(
+    ("options", "hint"),
+    [
+        ((), "--bind batch_size=HOW"),
+        ((BATCH,), "--bind 'batch_size=--bs {}'"),
+    ],
+)
+def test_a_hint_names_the_scripts_own_option(options: tuple[ScriptOption, ...], hint: str):
+    around = surroundings(loaders=(), options=options)
+    assert why("batch_size", around) == f"the script trains without a DataLoader; bind it: {hint}"
+
+
+@pytest.mark.parametrize("known", [learnt(roots=()), learnt(roots_cover_step=False)])
+def test_roots_that_do_not_cover_the_step_leave_the_model_alone(known):
+    around = surroundings(discovery=known)
+    for knob in ("compile", "precision", "channels_last"):
+        assert why(knob, around) == "no outermost module owns all the parameters that are stepped"
+    assert len(entry_of("batch_size", around).values) > 1
+
+
+def test_an_iterable_data_set_still_has_a_batch_size():
+    around = surroundings(loaders=(loader(iterable=True),))
+    assert len(entry_of("batch_size", around).values) > 1
+    assert len(entry_of("pin_memory", around).values) == 2
+
+
+def test_without_a_loader_the_model_is_still_searched():
+    around = surroundings(without_workers, loaders=())
+    space = space_of(around)
+    assert entry_of("compile", around).values == (False, True)
+    assert len(all_configs(space)) == 12, "compile, precision and channels_last"
+
+
+@pytest.mark.parametrize("device_native", [True, False, None])
+@pytest.mark.parametrize("cpu_native", [True, False, None])
+@pytest.mark.parametrize("device_type", ["cuda", "cpu"])
+def test_bf16_is_searched_only_where_it_is_native(
+    device_native: bool | None, cpu_native: bool | None, device_type: str
+):
+    around = surroundings(device_type=device_type, bf16_native=device_native, native_bf16=cpu_native)
+    native = device_native if device_type == "cuda" else cpu_native
+    assert (Precision.BF16 in entry_of("precision", around).values) is bool(native)
+
+
+@pytest.mark.parametrize("device_type", ["cuda", "cpu"])
+@pytest.mark.parametrize("native", [("fp32", "fp16"), ("fp32", "tf32")])
+def test_tf32_is_searched_only_on_a_gpu_that_has_it(device_type: str, native: tuple[str, ...]):
+    around = surroundings(device_type=device_type, profile=profile(native_precisions=native))
+    expected = device_type == "cuda" and "tf32" in native
+    assert (Precision.TF32 in entry_of("precision", around).values) is expected
+
+
+def test_fp16_is_never_injected():
+    around = surroundings(profile=profile(native_precisions=("fp32", "tf32", "bf16", "fp16")))
+    assert Precision.FP16 not in entry_of("precision", around).values
+
+
+@pytest.mark.parametrize(
+    ("knob", "value"),
+    [
+        ("batch_size", 100),
+        ("batch_size", 128),
+        ("num_workers", 0),
+        ("num_workers", 100),
+        ("prefetch_factor", 3),
+        ("pin_memory", True),
+        ("persistent_workers", False),
+        ("compile", False),
+        ("precision", "bf16"),
+        ("channels_last", True),
+        ("accumulate_grad_batches", 1),
+    ],
+)
+def test_a_fixed_knob_has_that_value_everywhere(knob: str, value: Any):
+    around = surroundings()
+    space = space_of(around, fix={knob: value})
+    entry = next(entry for entry in space if entry.knob == knob)
+    assert (entry.values, entry.why_fixed) == ((value,), "fixed by --fix")
+    assert {getattr(one, knob) for one in all_configs(space) if one.num_workers or not value} == {value}
+
+
+def costing(per_worker_s: float) -> Boundary:
+    """A boundary that is known for sure."""
+    return Boundary(0.1, per_worker_s, np.zeros((2, 2)))
+
+
+def persistence(**around: Any) -> KnobSpace:
+    return entry_of("persistent_workers", surroundings(**around))
+
+
+def test_workers_persist_where_starting_them_anew_costs_something():
+    """No trial is needed to know that it is no slower."""
+    for own in (False, True):
+        entry = persistence(baseline=config(persistent_workers=own), boundary=costing(0.25))
+        assert entry.values == (True,)
+        assert entry.why_fixed == (
+            "on wherever there are workers: starting one anew costs 250 ms per epoch (predicted)"
+        )
+
+
+def test_before_any_boundary_was_seen_starting_workers_is_believed_to_cost_something():
+    assert persistence(boundary=None).values == (True,)
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_where_starting_workers_cost_nothing_the_scripts_own_choice_stays(own: bool):
+    entry = persistence(baseline=config(persistent_workers=own), boundary=costing(0.0))
+    assert entry.values == (own,)
+    assert "was seen to cost nothing" in (entry.why_fixed or "")
+
+
+def test_no_workers_leave_prefetch_and_persistence_without_effect():
+    space = {entry.knob: entry for entry in space_of(surroundings(), fix={"num_workers": 0})}
+    assert space["prefetch_factor"].values == (None,)
+    assert space["persistent_workers"].values == (False,)
+    assert space["prefetch_factor"].why_fixed == "no effect without workers"
+
+
+@pytest.mark.parametrize(
+    ("knob", "value"),
+    [
+        ("batch_size", 0),
+        ("batch_size", None),
+        ("batch_size", True),
+        ("batch_size", "many"),
+        ("num_workers", -1),
+        ("num_workers", False),
+        ("prefetch_factor", 0),
+        ("prefetch_factor", None),
+        ("prefetch_factor", True),
+        ("pin_memory", 3),
+        ("pin_memory", None),
+        ("compile", "reduce-overhead"),
+        ("precision", "fp16"),
+        ("precision", "fp8"),
+        ("precision", 16),
+        ("accumulate_grad_batches", 2),
+    ],
+)
+def test_a_value_that_the_knob_can_not_have_is_refused(knob: str, value: Any):
+    with pytest.raises(UsageError, match=f"--fix {knob}={value}: "):
+        space_of(surroundings(), fix={knob: value})
+
+
+def test_a_knob_out_of_reach_can_not_be_fixed_to_another_value():
+    around = surroundings(device_type="cpu")
+    with pytest.raises(UsageError, match=r"can't be set here \(no effect on cpu\); the script has False"):
+        space_of(around, fix={"pin_memory": True})
+    assert entry_of("pin_memory", around, fix={"pin_memory": False}).values == (False,)
+
+
+@pytest.mark.parametrize(
+    ("knob", "bounds", "values"),
+    [
+        ("batch_size", (100, 300), (100, 128, 192, 256, 300)),
+        ("num_workers", (2, 4), (2, 3, 4)),
+        ("num_workers", (0, 1), (0, 1)),
+        ("num_workers", (10, 20), (10, 20)),
+        ("prefetch_factor", (1, 4), (1, 2, 4)),
+    ],
+)
+def test_a_range_bounds_the_values_and_adds_its_ends(
+    knob: str, bounds: tuple[int, int], values: tuple[int, ...]
+):
+    entry = entry_of(knob, surroundings(), ranges={knob: bounds})
+    assert (entry.values, entry.why_fixed) == (values, None)
+
+
+def test_a_range_of_one_value_fixes_the_knob():
+    entry = entry_of("batch_size", surroundings(), ranges={"batch_size": (64, 64)})
+    assert (entry.values, entry.why_fixed) == ((64,), "--range allows only 64")
+    space = {e.knob: e.values for e in space_of(surroundings(), ranges={"num_workers": (0, 0)})}
+    assert space["prefetch_factor"] == (None,)
+
+
+@pytest.mark.parametrize(
+    ("knob", "bounds"), [("batch_size", (200, 100)), ("batch_size", (0, 64)), ("prefetch_factor", (0, 2))]
+)
+def test_a_range_without_a_legal_value_is_refused(knob: str, bounds: tuple[int, int]):
+    with pytest.raises(UsageError, match=f"--range {knob}="):
+        space_of(surroundings(), ranges={knob: bounds})
+
+
+def test_a_range_on_what_is_not_searched_says_why_not():
+    with pytest.raises(UsageError, match=r"the knob is not searched here \(the script trains without"):
+        space_of(surroundings(loaders=()), ranges={"num_workers": (1, 4)})
+
+
+def test_numeric_knobs_are_knobs():
+    assert set(NUMERIC_KNOBS) < set(KNOBS)
+
+
+def test_nothing_to_search_is_an_error_that_lists_every_reason():
+    nothing = surroundings(without_workers, loaders=(), roots=())
+    with pytest.raises(EmptySpaceError, match="nothing is left to search") as caught:
+        space_of(nothing)
+    for knob in KNOBS:
+        assert f"{knob}: " in str(caught.value)
+    assert "None" not in str(caught.value)
+
+
+def test_the_nearest_batch_does_not_exceed_what_was_asked():
+    space = space_of(surroundings())
+    assert nearest(space, config(batch_size=300)).batch_size == 256
+    assert nearest(space, config(batch_size=1)).batch_size == 32
+    assert nearest(space, config(batch_size=1 << 40)).batch_size == 2048
+
+
+def bound(*texts: str, **overrides: Any) -> Surroundings:
+    """The ordinary script with bindings."""
+    with_bindings = target(bindings=tuple(parse_binding(text) for text in texts))
+    return surroundings(overrides.pop("baseline", None), target=with_bindings, **overrides)
+
+
+@pytest.mark.parametrize(
+    ("knob", "around"),
+    [
+        ("batch_size", bound("batch_size=--bs {}", loaders=())),
+        ("batch_size", bound("batch_size=env:BS", loaders=(loader(batch_size_bound=False),))),
+        ("num_workers", bound("num_workers=--workers {}", loaders=(loader(iterable=True),))),
+        ("num_workers", bound("num_workers=inject", loaders=(loader(iterable=True),))),
+        ("num_workers", surroundings(loaders=(loader(iterable=True, shards_itself=True),))),
+        ("compile", bound("compile=--compile", baseline=config(compile=True))),
+        ("precision", bound("precision=--amp {fp32:no,bf16:bf16}", autocast_dtype="bfloat16")),
+    ],
+)
+def test_a_knob_that_is_bound_or_safe_is_searched(knob: str, around: Surroundings):
+    assert entry_of(knob, around).is_searched
+
+
+def test_a_knob_bound_as_fixed_is_left_alone():
+    assert why("batch_size", bound("batch_size=fixed")) == "bound as fixed"
+
+
+def test_a_binding_does_not_make_an_inert_knob_matter():
+    assert why("pin_memory", bound("pin_memory=--pin", device_type="cpu")) == "no effect on cpu"
+
+
+def test_only_values_that_the_binding_can_spell_are_tried():
+    around = bound("precision=--amp {fp32:no,bf16:bf16}", native_bf16=True, bf16_native=True)
+    assert entry_of("precision", around).values == (Precision.FP32, Precision.BF16)
+
+
+def test_where_bf16_is_not_native_fp16_is_searched_if_the_script_can_train_in_it():
+    """Only then can the config that is found be trained with: `tunekit run` refuses it elsewhere."""
+    old_gpu = profile(native_precisions=("fp32", "fp16"))
+    scaling = surroundings(profile=old_gpu, bf16_native=False, scales_gradients=True)
+    assert entry_of("precision", scaling).values == (Precision.FP32, Precision.FP16)
+    around = surroundings(profile=old_gpu, bf16_native=False)
+    entry = entry_of("precision", around)
+    assert entry.values == (Precision.FP32,)
+    assert entry.why_fixed == "beside fp32, a10g has fp16, for which the script lacks a GradScaler"
+    with pytest.raises(UsageError, match="for which the script lacks a GradScaler"):
+        with_settings(around.baseline, (FixedKnob(knob="precision", value="fp16"),), around)
+
+
+def test_fp16_is_not_injected_where_bf16_is_native():
+    around = surroundings(
+        profile=profile(native_precisions=("fp32", "tf32", "bf16", "fp16")), bf16_native=True
+    )
+    assert Precision.FP16 not in entry_of("precision", around).values
+
+
+ACCUMULATING = "accumulate_grad_batches=--accumulate {}"
+
+
+def at_global_batch(size: int, around: Surroundings) -> tuple[KnobSpace, ...]:
+    return build_space(around, options(global_batch=size))
+
+
+@given(st.sampled_from([8, 12, 16, 48, 64, 96, 128, 360]), st.data())
+@settings(unhurried, max_examples=40)
+def test_every_config_keeps_the_global_batch_where_accumulation_is_bound(size: int, data: st.DataObject):
+    around = bound(ACCUMULATING, baseline=config(batch_size=16), world_size=2)
+    space = at_global_batch(size, around)
+    chosen = {entry.knob: data.draw(st.sampled_from(entry.values)) for entry in space if entry.is_searched}
+    knobs = config_from(chosen, space)
+    assert knobs.batch_size * knobs.accumulate_grad_batches * 2 == size
+    assert contains(space, knobs)
+    assert (
+        nearest(space, config(batch_size=40)).batch_size
+        * nearest(space, config(batch_size=40)).accumulate_grad_batches
+        == size // 2
+    )
+
+
+def test_accumulation_that_follows_says_so():
+    space = {
+        entry.knob: entry
+        for entry in at_global_batch(64, bound(ACCUMULATING, baseline=config(batch_size=16)))
+    }
+    assert not space["accumulate_grad_batches"].is_searched
+    assert "the global batch is 64" in (space["accumulate_grad_batches"].why_fixed or "")
+    assert space["batch_size"].values == (4, 8, 16, 32, 64)
+
+
+def test_without_a_binding_the_batch_can_not_move_and_says_why():
+    around = surroundings(config(batch_size=16, accumulate_grad_batches=2))
+    entry = {entry.knob: entry for entry in at_global_batch(64, around)}["batch_size"]
+    assert entry.values == (32,)
+    assert "accumulate_grad_batches has no binding" in (entry.why_fixed or "")
+
+
+@pytest.mark.parametrize(
+    ("size", "around", "told"),
+    [
+        (65, surroundings(config(batch_size=16), world_size=2), "can't be split over 2 ranks"),
+        (
+            64,
+            surroundings(config(batch_size=16, accumulate_grad_batches=3)),
+            "accumulates 3 batches",
+        ),
+        (7919, bound(ACCUMULATING, baseline=config(batch_size=16)), "no batch size from 4 to 256"),
+    ],
+)
+def test_a_global_batch_that_can_not_be_kept_is_refused(size: int, around: Surroundings, told: str):
+    with pytest.raises(UsageError, match=told):
+        at_global_batch(size, around)

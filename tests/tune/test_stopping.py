@@ -1,0 +1,294 @@
+"""A search ends when no trial is worth its time, a trial when no tier could still choose its config."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from build_records import (
+    baseline_record,
+    config,
+    confirm_records,
+    host,
+    options,
+    trial_lists,
+    trial_record,
+    unhurried,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+from scripted_search import RecordingListener, search_in, searched, smooth_rate
+from simulated_losses import curve, decreasing
+
+from tunekit.recommend.recommendation import answer_of
+from tunekit.recommend.tiers import pick_tiers
+from tunekit.records.config import Precision, TrainConfig
+from tunekit.records.recommendation import NoiseFloor, Tier
+from tunekit.records.trial import TrialRecord, TrialRole
+from tunekit.records.trials import Trials, without_superseded
+from tunekit.trial.executor import TrialSpec
+from tunekit.tune.acquisition import Proposal, Terms, least_gain
+from tunekit.tune.stopping import Stop, disturbed_trial, expectation, next_trial, rate_to_beat
+
+BF16 = config(precision=Precision.BF16)
+
+GOOD = Proposal(config(), 20.0, 1200.0, 0.1)
+
+
+class ScriptedStudy:
+    """Has one proposal, if there is time for it."""
+
+    is_exhausted = False
+
+    def __init__(self, proposal: Proposal | None, whole: Proposal | None = None) -> None:
+        self._proposal, self._whole = proposal, whole or proposal
+
+    def propose(self, terms: Terms) -> Proposal | None:
+        return self._proposal if terms.most_s < 1e9 else self._whole
+
+
+TERMS = Terms(most_s=100.0)
+
+
+def test_what_is_worth_its_trial_is_tried():
+    assert next_trial(ScriptedStudy(GOOD), TERMS, 9) is GOOD
+
+
+def test_a_search_ends_where_little_is_expected_but_not_before_four_trials():
+    poor = replace(GOOD, gain=0.004)
+    told = Stop("no untried config is expected to be more than 0.5% faster")
+    assert next_trial(ScriptedStudy(poor), TERMS, 4) == told
+    assert next_trial(ScriptedStudy(poor), TERMS, 3) is poor
+
+
+def test_before_anything_was_measured_nothing_is_known_to_be_worthless():
+    unknown = Proposal(config(), 20.0, None, None)
+    assert next_trial(ScriptedStudy(unknown), TERMS, 9) is unknown
+
+
+def test_what_does_not_pay_over_the_planned_run_is_not_tried():
+    stop = next_trial(ScriptedStudy(replace(GOOD, pays=False)), TERMS, 4)
+    assert isinstance(stop, Stop)
+    assert stop.why == "no untried config is expected to save the planned run more time than its trial costs"
+
+
+def test_where_only_the_budget_is_in_the_way_nothing_is_claimed():
+    assert next_trial(ScriptedStudy(None, GOOD), TERMS, 9) == Stop(None)
+    assert next_trial(ScriptedStudy(replace(GOOD, gain=0.001), GOOD), TERMS, 9) == Stop(None)
+
+
+def test_no_gain_above_the_noise_floor_is_passed_over():
+    def floor(relative: float) -> NoiseFloor:
+        return NoiseFloor(relative=relative, pairs=2, processes=3)
+
+    assert least_gain(None) == least_gain(floor(0.03)) == 0.005
+    assert least_gain(floor(0.002)) == 0.002
+
+
+@pytest.mark.parametrize(
+    ("rate", "told"),
+    [
+        (1210.0, "model: 1,210 samples/s expected, 18% more"),
+        (1025.0, "model: 1,025 samples/s expected, as much as the best"),
+        (900.0, "model: 900 samples/s expected, 12% less, but it may be more"),
+    ],
+)
+def test_a_trial_says_what_is_expected_of_it(rate: float, told: str):
+    assert expectation(replace(GOOD, expected_rate_samples_per_s=rate), 1, 1025.0) == told
+
+
+def test_what_is_expected_is_of_all_ranks():
+    assert expectation(replace(GOOD, expected_rate_samples_per_s=300.0), 4, 1000.0).endswith("20% more")
+
+
+def test_a_short_run_ends_the_search_as_soon_as_the_model_was_put_to_the_test(tmp_path: Path):
+    listener = RecordingListener()
+    whole, _ = search_in(tmp_path / "run", options(planned_steps=20), listener)
+    assert len(searched(whole.trials)) == 4
+    assert "than its trial costs" in listener.heard("said")[0]
+
+
+def disturbed(number: int, rate: float, of=BF16, half_width: float = 2.2) -> TrialRecord:
+    return trial_record(number, rate, of, rate_interval_relative=half_width)
+
+
+BASELINE = baseline_record(rate=500.0)
+
+
+@pytest.mark.parametrize(
+    ("records", "number"),
+    [
+        ((disturbed(1, 300.0),), 1),
+        ((disturbed(1, 300.0, half_width=0.3),), None),  # below the best, whatever it is
+        ((disturbed(1, 480.0, half_width=0.3),), None),  # known well enough
+        ((disturbed(1, 10.0),), None),
+        ((disturbed(1, 300.0, half_width=0.6),), None),
+        ((disturbed(1, 300.0), trial_record(2, 400.0, config(batch_size=64))), None),  # not the last
+        ((disturbed(1, 300.0), disturbed(2, 310.0)), None),  # twice is enough
+        ((disturbed(1, 300.0).model_copy(update={"role": TrialRole.CONFIRM}),), None),
+        ((trial_record(1, 300.0, BF16, rate_interval_relative=2.2, stop_reason="abandoned"),), None),
+        ((), None),
+    ],
+)
+def test_a_trial_that_hardly_tells_anything_is_run_again_where_it_may_be_the_best(records, number):
+    found = disturbed_trial(Trials((BASELINE, *records)))
+    assert (found.number if found else None) == number
+
+
+def test_a_loop_whose_every_trial_is_wide_is_run_again_twice_in_all():
+    sizes = (64, 128, 256)
+    twice = [
+        disturbed(2 * place + again, 300.0, config(batch_size=size, precision=Precision.BF16))
+        for place, size in enumerate(sizes)
+        for again in (1, 2)
+    ]
+    assert disturbed_trial(Trials((BASELINE, *twice[:3]))) is not None
+    assert disturbed_trial(Trials((BASELINE, *twice[:5]))) is None
+
+
+def test_the_surer_run_of_a_config_stands_for_it_whatever_their_order():
+    wide, sure = disturbed(1, 300.0), trial_record(2, 900.0, BF16)
+    assert without_superseded([BASELINE, wide, sure]) == [BASELINE, sure]
+    assert without_superseded([BASELINE, sure, wide]) == [BASELINE, sure]
+    assert Trials((BASELINE, wide, sure)).candidates == (BASELINE, sure)
+    given_up = trial_record(1, 300.0, BF16, rate_interval_relative=0.001, stop_reason="abandoned")
+    assert without_superseded([given_up, sure]) == [sure]
+    confirms = [one.model_copy(update={"role": TrialRole.CONFIRM, "round": 0}) for one in (wide, sure)]
+    assert without_superseded([sure, *confirms]) == [sure, *confirms]
+
+
+def test_what_is_best_is_found_though_its_first_trial_was_disturbed(tmp_path: Path):
+    """By that trial alone compiling would be slower than not, and not be tried again."""
+    disturbed_trials: list[int] = []
+
+    def measured(knobs: TrainConfig) -> dict[str, float]:
+        return {"rate_interval_relative": 2.2} if knobs.compile and not disturbed_trials else {}
+
+    def noise(knobs: TrainConfig, spec: TrialSpec) -> float:
+        if knobs.compile and not disturbed_trials:
+            disturbed_trials.append(spec.number)
+            return 0.4
+        return 1.0
+
+    listener = RecordingListener()
+    whole, executor = search_in(
+        tmp_path / "run",
+        listener=listener,
+        executor_options={
+            "rate": lambda knobs: smooth_rate(knobs) * (1.4 if knobs.compile else 1.0),
+            "noise": noise,
+            "measured": measured,
+        },
+    )
+    (first,) = disturbed_trials
+    again = executor.specs[first + 1]
+    assert again.config == executor.specs[first].config
+    purposes = [told[1] for what, told in listener.told if what == "started"]
+    assert purposes[first + 1].startswith("again: disturbed, ")
+    assert purposes[first + 1].endswith(" samples/s within 220%")
+    answer = answer_of(whole.recommendations)
+    assert answer is not None and answer.config.compile
+    assert len({record.config for record in searched(whole.trials)}) == len(searched(whole.trials)) - 1
+
+
+# --- the rate to beat ----------------------------------------------------------------------
+
+OWN = config()
+LOSSES = tuple(curve(decreasing, 64, 1, noise=0.1))
+
+
+def beat(*records: TrialRecord, **more) -> float | None:
+    return rate_to_beat(records, host(), options(), **more)
+
+
+def test_it_is_the_lowest_pick_less_interval_floor_and_tolerance():
+    # One pick for all tiers; Balanced gives up most: 10% while the noise floor is unknown.
+    assert beat(baseline_record(rate=500.0)) == pytest.approx(500.0 * 0.99 / 1.1 * 0.9)
+    assert beat(baseline_record(rate=500.0, rate_interval_relative=0.2)) == pytest.approx(
+        500 * 0.8 / 1.1 * 0.9
+    )
+
+
+def test_a_faster_pick_raises_it_and_a_slower_trial_does_not():
+    before = beat(baseline_record(rate=500.0))
+    assert beat(baseline_record(rate=500.0), trial_record(1, 1000.0)) == pytest.approx(2 * before)
+    assert beat(baseline_record(rate=500.0), trial_record(1, 100.0, config(batch_size=64))) == before
+
+
+def test_the_slowest_tier_decides():
+    aggressive_only = trial_record(1, 5000.0, config(num_workers=8))
+    assert beat(baseline_record(rate=500.0), aggressive_only) == beat(baseline_record(rate=500.0))
+
+
+def test_without_a_baseline_or_a_pick_for_every_tier_there_is_none():
+    assert beat() is None
+    assert beat(trial_record(0, 500.0)) is None
+    assert beat(baseline_record(rate=None)) is None
+    greedy = baseline_record(of=config(num_workers=8))
+    assert beat(greedy) is None, "Conservative has no pick"
+    assert beat(greedy, trial_record(1, 100.0)) is not None
+    assert beat(baseline_record(rate_interval_relative=None)) is None
+
+
+def test_a_known_noise_floor_takes_the_place_of_the_assumed_one():
+    def with_noise(*rates: float) -> float:
+        confirmed = (
+            record.model_copy(update={"is_baseline_config": True})
+            for record in confirm_records(list(rates), OWN)
+        )
+        return beat(baseline_record(rate=500.0), *confirmed)
+
+    quiet, loud = with_noise(*[500.0, 501.0] * 3), with_noise(*[500.0, 800.0] * 3)
+    assert loud < beat(baseline_record(rate=500.0)) < quiet < 500.0 * 0.97
+
+
+def test_it_is_of_one_rank():
+    single = beat(baseline_record(rate=500.0))
+    several = beat(baseline_record(rate=500.0, world_size=4), trial_record(1, 400.0, world_size=4))
+    assert several == single
+
+
+def test_a_costly_boundary_lowers_it_and_one_that_saved_time_lowers_it_too():
+    plain = beat(baseline_record(rate=500.0))
+    # 50,000 samples at 500/s take 100 s.
+    assert beat(baseline_record(rate=500.0, boundary_s=100.0)) == pytest.approx(plain / 2)
+    slow_but_saving = trial_record(1, 50.0, config(batch_size=64), boundary_s=-500.0)
+    assert slow_but_saving.rate_samples_per_s == pytest.approx(100.0)
+    assert beat(baseline_record(rate=500.0), slow_but_saving) == pytest.approx(plain / 2)
+
+
+def test_a_pick_whose_losses_may_yet_bar_it_counts_for_its_like_only():
+    fast = config(precision=Precision.BF16, batch_size=256)
+    records = (baseline_record(rate=500.0, losses=LOSSES), trial_record(1, 2000.0, fast))
+    of_own = beat(baseline_record(rate=500.0))
+    assert beat(*records) == beat(*records, config=config(batch_size=64)) == of_own
+    assert beat(*records, config=BF16) == pytest.approx(4 * of_own)
+    guard = trial_record(2, 1900.0, BF16, role=TrialRole.NUMERICS, losses=LOSSES)
+    assert beat(*records, guard) == pytest.approx(4 * of_own), "they agree: no reason is left to bar it"
+
+
+@unhurried
+@given(trials=trial_lists(), share=st.floats(0.01, 0.999), small=st.booleans(), data=st.data())
+def test_what_lies_below_it_would_be_no_tiers_choice(trials, share, small, data):
+    baseline = baseline_record(100, data.draw(st.floats(1.0, 1e5)))
+    records = [baseline, *trials]
+    knobs = config(batch_size=1, num_workers=0) if small else data.draw(st.sampled_from(records)).config
+    rate = rate_to_beat(records, host(), options(), knobs)
+    if rate is None:
+        return
+    # Had it been measured to its end: its boundary costs nothing, and it is the smallest of all.
+    whole = trial_record(101, share * rate, knobs, peak_reserved_bytes=0)
+    chosen = pick_tiers(Trials((*records, whole)), host(), options())
+    assert whole not in chosen.values()
+
+
+def test_a_search_tells_its_search_trials_alone_and_chooses_the_same(tmp_path: Path):
+    whole, executor = search_in(tmp_path / "run")
+    told = {spec.number for spec in executor.specs if spec.rate_to_beat is not None}
+    by_role = {role: {r.number for r in whole.trials if r.role is role} for role in TrialRole}
+    assert told
+    assert told <= by_role[TrialRole.SEARCH]
+    given_up = {record.number for record in whole.trials if record.is_abandoned}
+    assert given_up <= told
+    assert len(whole.recommendations) == len(Tier)
+    chosen = {one.search_trial for one in whole.recommendations}
+    assert not chosen & given_up

@@ -1,0 +1,295 @@
+"""The study proposes what is legal and new, and the same again from the same records."""
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from build_records import GIB, config, cpu, failure, host, options, trial_record, unhurried
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import TrialState
+from scripted_search import any_surroundings, search_in, searched, smooth_rate, surroundings
+
+from tunekit.errors import EmptySpaceError
+from tunekit.records.config import TrainConfig
+from tunekit.records.run import FixedKnob, KnobSpace
+from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
+from tunekit.tune.knob_access import Surroundings
+from tunekit.tune.space import build_space, contains
+from tunekit.tune.study import STUDY_NAME, Study, ThroughputSampler, constraints
+
+SMALL_FIXES = {
+    "batch_size": 128,
+    "num_workers": 2,
+    "precision": "fp32",
+    "channels_last": False,
+    "compile": False,
+}
+
+
+@pytest.fixture
+def space() -> tuple[KnobSpace, ...]:
+    return build_space(surroundings(), options())
+
+
+def small_space() -> tuple[KnobSpace, ...]:
+    """Six configs: pinned or not, three prefetch factors."""
+    fixed = tuple(FixedKnob(knob=knob, value=value) for knob, value in SMALL_FIXES.items())
+    return build_space(surroundings(), options(fixed=fixed))
+
+
+def record_of(number: int, knobs: TrainConfig, fails: bool = False) -> TrialRecord:
+    return trial_record(number, None if fails else smooth_rate(knobs), knobs)
+
+
+def walk(study: Study, count: int, first: int = 0, failing: int = 0) -> list[TrialRecord]:
+    """Propose, run and tell; every `failing`-th trial fails."""
+    records = []
+    for number in range(first, first + count):
+        proposal = study.propose()
+        assert proposal is not None
+        knobs = proposal.config
+        records.append(record_of(number, knobs, fails=bool(failing) and number % failing == 0))
+        study.tell(records[-1:])
+    return records
+
+
+@given(any_surroundings())
+@settings(unhurried, max_examples=15)
+def test_proposals_are_legal_new_and_in_the_space(around: Surroundings):
+    try:
+        space = build_space(around, options())
+    except EmptySpaceError:
+        return
+    study = Study(space, around.host)
+    tried: set[TrainConfig] = set()
+    for number in range(8):
+        proposal = study.propose()
+        if proposal is None:
+            return
+        knobs = proposal.config
+        assert contains(space, knobs)
+        assert knobs not in tried
+        tried.add(knobs)
+        study.tell([record_of(number, knobs, fails=number % 3 == 0)])
+
+
+def test_the_same_records_give_the_same_proposals(space: tuple[KnobSpace, ...]):
+    walks = [[r.config for r in walk(Study(space, host()), 12, failing=4)] for _ in range(2)]
+    assert walks[0] == walks[1]
+
+
+@pytest.mark.parametrize("at", [1, 4, 6, 9])
+def test_a_rebuilt_study_goes_on_as_if_never_interrupted(space: tuple[KnobSpace, ...], at: int):
+    whole = walk(Study(space, host()), 12, failing=5)
+    rebuilt = Study(space, host())
+    rebuilt.tell(whole[:at])
+    assert [r.config for r in walk(rebuilt, 12 - at, at, failing=5)] == [r.config for r in whole[at:]]
+
+
+def test_asking_twice_does_not_change_the_answer(space: tuple[KnobSpace, ...]):
+    study = Study(space, host())
+    walk(study, 6)
+    assert study.propose() == study.propose()
+
+
+def test_a_journal_on_disk_proposes_as_memory_does(space: tuple[KnobSpace, ...], tmp_path: Path):
+    in_memory = walk(Study(space, host()), 8)
+    on_disk = walk(Study(space, host(), journal=tmp_path / "study.journal"), 8)
+    assert [r.config for r in in_memory] == [r.config for r in on_disk]
+
+
+def test_a_small_space_is_exhausted_without_repeats():
+    study = Study(small_space(), host())
+    assert not study.is_exhausted
+    records = walk(study, 6)
+    assert len({r.config for r in records}) == 6
+    assert study.propose() is None
+    assert study.is_exhausted
+
+
+def test_confirmations_are_not_told(space: tuple[KnobSpace, ...]):
+    told, bare = Study(space, host()), Study(space, host())
+    again = trial_record(9, 5.0, config(), role=TrialRole.CONFIRM, overrides={"round": 0})
+    told.tell([again])
+    first, second = told.propose(), bare.propose()
+    assert first is not None and second is not None
+    assert (first.config, first.gain) == (second.config, second.gain)
+
+
+def test_a_trial_without_a_config_is_passed_over(space: tuple[KnobSpace, ...]):
+    study = Study(space, host())
+    study.tell([trial_record(0, None, overrides={"config": None})])
+    assert study.propose() is not None
+
+
+def test_a_trial_outside_the_space_is_only_remembered(space: tuple[KnobSpace, ...], tmp_path: Path):
+    study = Study(space, host(), journal=tmp_path / "study.journal")
+    study.tell([trial_record(0, 1000.0, config(batch_size=77))])
+    assert stored(tmp_path / "study.journal") == []
+
+
+def stored(journal: Path) -> list[optuna.trial.FrozenTrial]:
+    storage = JournalStorage(JournalFileBackend(str(journal)))
+    return optuna.load_study(study_name=STUDY_NAME, storage=storage).trials
+
+
+def test_optuna_reads_the_journal(space: tuple[KnobSpace, ...], tmp_path: Path):
+    journal = tmp_path / "study.journal"
+    records = walk(Study(space, host(), journal=journal), 7, failing=3)
+    trials = stored(journal)
+    assert len(trials) == 7
+    for record, trial in zip(records, trials, strict=True):
+        assert trial.value == record.rate_samples_per_s
+        assert trial.state is (TrialState.FAIL if record.failure else TrialState.COMPLETE)
+        assert trial.user_attrs["number"] == record.number
+        assert trial.user_attrs["failure"] == (record.failure.kind if record.failure else None)
+        knobs = record.config
+        assert knobs is not None
+        assert trial.params["batch_size"] == knobs.batch_size
+        assert ("prefetch_factor" in trial.params) == (knobs.num_workers > 0)
+        assert "accumulate_grad_batches" not in trial.params
+
+
+def test_a_proposal_is_in_the_journal_while_it_runs(space: tuple[KnobSpace, ...], tmp_path: Path):
+    journal = tmp_path / "study.journal"
+    study = Study(space, host(), journal=journal)
+    walk(study, 2)
+    proposal = study.propose()
+    assert proposal is not None
+    with study.running(proposal):
+        running = stored(journal)[-1]
+        assert running.state is TrialState.RUNNING
+        assert running.params["batch_size"] == proposal.config.batch_size
+        assert running.user_attrs["predicted_samples_per_s"] == proposal.expected_rate_samples_per_s
+        record = record_of(2, proposal.config)
+        study.tell([record])
+    *_, ended = stored(journal)
+    assert (len(stored(journal)), ended.number) == (3, running.number)
+    assert (ended.state, ended.value) == (TrialState.COMPLETE, record.rate_samples_per_s)
+    assert set(ended.constraints) == {"vram", "ram"}
+    assert ended.user_attrs["number"] == 2
+
+
+def test_a_proposal_that_ended_without_a_record_is_a_failed_trial(
+    space: tuple[KnobSpace, ...], tmp_path: Path
+):
+    study = Study(space, host(), journal=tmp_path / "study.journal")
+    proposal = study.propose()
+    assert proposal is not None
+    with pytest.raises(KeyboardInterrupt), study.running(proposal):
+        raise KeyboardInterrupt
+    (trial,) = stored(tmp_path / "study.journal")
+    assert trial.state is TrialState.FAIL
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_a_trial_that_was_given_up_is_a_pruned_one(space: tuple[KnobSpace, ...], tmp_path: Path, runs: bool):
+    study = Study(space, host(), journal=tmp_path / "study.journal")
+    proposal = study.propose()
+    assert proposal is not None
+    record = trial_record(
+        0, 50.0, proposal.config, stop_reason="abandoned", boundary_s=None, boundaries_seen=0
+    )
+    with study.running(proposal) if runs else nullcontext():
+        study.tell([record])
+    (trial,) = stored(tmp_path / "study.journal")
+    assert (trial.state, trial.value) == (TrialState.PRUNED, record.rate_samples_per_s)
+
+
+def test_what_is_no_searched_knob_can_not_be_sampled(space: tuple[KnobSpace, ...]):
+    trial = optuna.create_study(sampler=ThroughputSampler(space)).ask()
+    with pytest.raises(ValueError, match="only the knobs of the search can be sampled, got 'lr'"):
+        trial.suggest_float("lr", 0.0, 1.0)
+
+
+@given(st.integers(1, 9), st.integers(2, 6))
+@settings(unhurried, max_examples=5)
+def test_a_study_of_replayed_records_proposes_what_the_search_did(
+    tmp_path_factory: pytest.TempPathFactory, most: int, failing: int
+):
+    """At every trial of a whole search, whatever failed in it."""
+
+    def fails(knobs: Any, spec: Any) -> Any:
+        return failure(OutcomeKind.SCRIPT_ERROR) if spec.number and spec.number % failing == 0 else None
+
+    folder = tmp_path_factory.mktemp("replayed") / "run"
+    whole, _ = search_in(folder, options(max_trials=most + 1), executor_options={"failing": fails})
+    proposed = [record for record in searched(whole.trials) if record.number <= most]
+    assert proposed
+    for record in proposed:
+        study = Study(whole.space, whole.rank_host)
+        study.tell(whole.trials[: record.number])
+        proposal = study.propose()
+        assert proposal is not None
+        assert proposal.config == record.config
+
+
+def test_failed_trials_are_told_as_infeasible(space: tuple[KnobSpace, ...], tmp_path: Path):
+    journal = tmp_path / "study.journal"
+    records = walk(Study(space, host(), journal=journal), 6, failing=2)
+    for record, trial in zip(records, stored(journal), strict=True):
+        limits = trial.constraints
+        assert limits is not None
+        assert (max(limits.values()) > 0) == (record.failure is not None)
+
+
+def test_a_journal_of_another_time_is_replaced(space: tuple[KnobSpace, ...], tmp_path: Path):
+    journal = tmp_path / "study.journal"
+    journal.write_bytes(b"\x00 not a journal")
+    records = walk(Study(space, host(), journal=journal), 3)
+    rebuilt = Study(space, host(), journal=journal)
+    rebuilt.tell(records)
+    assert len(stored(journal)) == 3
+
+
+def test_a_lock_that_a_killed_search_left_on_the_journal_is_cleared(
+    space: tuple[KnobSpace, ...], tmp_path: Path
+):
+    journal = tmp_path / "study.journal"
+    (tmp_path / "study.journal.lock").symlink_to(journal)
+    study = Study(space, host(), journal=journal)
+    walk(study, 1)
+    assert len(stored(journal)) == 1
+
+
+def test_constraints_are_distances_from_the_aggressive_limits():
+    device_bytes, ram_bytes = 22 * GIB, 32 * GIB
+    fits = trial_record(1, peak_reserved_bytes=round(0.9 * device_bytes), base_bytes=0, bytes_per_sample=0)
+    found = constraints(fits, host(ram_limit_bytes=ram_bytes))
+    assert found["vram"] == pytest.approx(-0.05, abs=1e-9)
+    assert found["ram"] == pytest.approx(-0.85, abs=1e-9)
+    over = trial_record(
+        1, peak_reserved_bytes=device_bytes, base_bytes=round(0.95 * ram_bytes), bytes_per_sample=0
+    )
+    found = constraints(over, host(ram_limit_bytes=ram_bytes))
+    assert found["vram"] == pytest.approx(0.05, abs=1e-9)
+    assert found["ram"] == pytest.approx(0.10, abs=1e-9)
+
+
+def test_a_cpu_has_no_vram_to_exceed():
+    assert constraints(trial_record(1, device=cpu()), host())["vram"] == 0.0
+
+
+def test_a_failed_trial_breaks_every_limit():
+    assert min(constraints(trial_record(1, None), host()).values()) > 0
+
+
+def test_the_script_as_it_is_is_a_trial_of_the_study_whether_its_workers_persist_or_not(
+    space: tuple[KnobSpace, ...], tmp_path: Path
+):
+    study = Study(space, host(), journal=tmp_path / "study.journal")
+    study.tell([record_of(0, config(persistent_workers=False))])
+    (trial,) = stored(tmp_path / "study.journal")
+    assert trial.params["batch_size"] == 128
+    assert "persistent_workers" not in trial.params
+
+
+def test_it_learns_where_the_rate_is(space: tuple[KnobSpace, ...]):
+    rates = [smooth_rate(r.config) for r in walk(Study(space, host()), 20) if r.config]
+    assert max(rates[5:]) > 1.2 * max(rates[:2])
+    assert sum(rates[-10:]) / 10 > 1.2 * sum(rates[:5]) / 5

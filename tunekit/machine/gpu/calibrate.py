@@ -1,0 +1,111 @@
+"""Measures what a GPU's memory holds beside torch's tensors, in a process of the training's own Python."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
+
+from tunekit import __version__
+from tunekit.errors import TargetError, UsageError
+from tunekit.machine.child_probe import ChildProbe, NoReplyError
+from tunekit.machine.gpu.nvml import GpuReading, Nvml
+from tunekit.machine.gpu.visible import is_same_uuid
+from tunekit.records.calibration import Calibration
+from tunekit.records.host import Accelerator
+
+_SCRIPT = Path(__file__).with_name("calibration_probe.py")
+
+TIMEOUT_S = 180.0
+_SETTLE_S = 0.5
+"""From the last kernel to the driver's figure of the process."""
+_REMEDY = (
+    "run it on the machine with the GPU, with the Python that trains there: tunekit doctor --calibrate -- "
+)
+
+
+def calibrate(
+    python: str,
+    gpus: Sequence[Accelerator],
+    nvml: Nvml,
+    timeout_s: float = TIMEOUT_S,
+    environment: Mapping[str, str] | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Calibration:
+    """Return what the first GPU that torch sees holds beside torch's tensors.
+
+    Args:
+        python: the interpreter of the training environment.
+        gpus: of this machine, in the order in which CUDA numbers them.
+        nvml: their driver.
+        timeout_s: how long the process may measure; then it is killed with all that it started.
+        environment: its environment variables; this process's by default.
+        sleep: waits for some seconds.
+
+    Raises:
+        UsageError: there is no GPU that can be measured.
+        TargetError: the interpreter or its torch breaks.
+    """
+    shown = [gpu for gpu in gpus if "nvml" in gpu.seen_by]
+    try:
+        with nvml, ChildProbe([python, str(_SCRIPT)], environment, stays=True) as probe:
+            driver = nvml.driver_version()
+            before = {gpu.index: _reading(nvml, gpu.index).used_bytes for gpu in shown}
+            reply = probe.reply(timeout_s)
+            if "problem" in reply:
+                raise UsageError(
+                    f"no CUDA GPU to calibrate: {reply['problem']} ({python}); {_REMEDY}{python}"
+                )
+            if "broken" in reply:
+                raise TargetError(f"{python} could not measure: {reply['broken']}")
+            uuid, reserved_bytes = reply.pop("uuid", None), reply.pop("reserved_bytes", None)
+            sleep(_SETTLE_S)
+            # Torch's first GPU by its UUID, else the driver's first.
+            same = (gpu.index for gpu in shown if is_same_uuid(gpu.uuid, uuid))
+            place = next(same, shown[0].index if shown else None)
+            taken = None
+            if place is not None:
+                taken = _taken(_reading(nvml, place), before[place], probe.pid, reserved_bytes)
+    except NoReplyError as error:
+        raise TargetError(f"{python}, asked to measure its GPU, {error}") from error
+    if taken is None:
+        raise UsageError(
+            f"the driver does not tell how much of {reply.get('device_name')} is taken, so its context can't "
+            "be measured; `nvidia-smi` should list the GPU with its memory"
+        )
+    taken_bytes, seen_by = taken
+    try:
+        return Calibration(
+            tunekit_version=__version__,
+            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            driver=driver,
+            context_bytes=max(0, taken_bytes - reserved_bytes),
+            context_seen_by=seen_by,
+            **reply,
+        )
+    except (ValidationError, TypeError) as error:
+        raise TargetError(f"{python} told nonsense of its GPU: {str(error).splitlines()[0]}") from error
+
+
+def _reading(nvml: Nvml, index: int) -> GpuReading:
+    return nvml.reading(index, pcie=False) or GpuReading()
+
+
+def _taken(
+    now: GpuReading, used_before: float | None, pid: int, reserved_bytes: object
+) -> tuple[int, Literal["process", "device"]] | None:
+    """Return the bytes that the process takes on its GPU, and who told; None where the driver does not.
+
+    In a container the driver numbers processes otherwise than this one does, or hides them: then by what the
+    whole GPU has more than before.
+    """
+    if not isinstance(reserved_bytes, int):
+        return None
+    of_process = (now.process_bytes or {}).get(pid)
+    if of_process is not None and of_process >= reserved_bytes:
+        return of_process, "process"
+    if now.used_bytes is None or used_before is None:
+        return None
+    return max(reserved_bytes, int(now.used_bytes - used_before)), "device"

@@ -1,0 +1,375 @@
+"""What tunekit asks of NVIDIA's driver, through pynvml; in tests a scripted double stands in its place."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import PurePath
+from threading import Lock
+from types import ModuleType
+from typing import Any, Self, TypeVar
+
+from tunekit.machine.gpu.gpm import GpmCounters
+from tunekit.records.host import GpuProcess, GpuState, PcieLink
+
+Answer = TypeVar("Answer")
+
+_THROTTLE_REASONS = (
+    "gpu_idle",
+    "applications_clocks_setting",
+    "sw_power_cap",
+    "hw_slowdown",
+    "sync_boost",
+    "sw_thermal_slowdown",
+    "hw_thermal_slowdown",
+    "hw_power_brake_slowdown",
+    "display_clock_setting",
+    "board_limit",
+    "reliability",
+)
+"""By bit, the lowest first."""
+
+_THROTTLE_QUESTIONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
+"""Drivers before 535 have the older name, those after CUDA 13 the newer."""
+_TEMPERATURE_QUESTIONS = ("nvmlDeviceGetTemperature", "nvmlDeviceGetTemperatureV")
+"""The older is to go from the library, the newer is not in older packages."""
+
+
+@dataclass(frozen=True)
+class NvmlDevice:
+    """One GPU, or one MIG partition of a GPU, as the driver reports it."""
+
+    index: int
+    """The GPU's place in the driver's order; a partition has its GPU's."""
+    uuid: str
+    name: str
+    memory_bytes: int | None
+    """None where the driver fails to tell, and for a GPU that has none of its own."""
+    compute_capability: str | None = None
+    partitions: tuple["NvmlDevice", ...] | None = None
+    """The MIG partitions made so far; None when MIG is off."""
+    has_own_memory: bool = True
+    """False for an integrated GPU, which uses the machine's memory."""
+    instances: tuple[int, int] | None = None
+    """Of a partition its GPU instance and its compute instance, by which older drivers name it."""
+
+
+@dataclass(frozen=True)
+class GpuReading:
+    """What one GPU did at one moment. None is a question without an answer; rates are in decimal MB."""
+
+    utilization_percent: float | None = None
+    """Share of the driver's last sampling period (1/6 to 1 s) in which any kernel ran, however small."""
+    memory_utilization_percent: float | None = None
+    """Share of that period in which device memory was read or written."""
+    used_bytes: float | None = None
+    """Memory taken by anyone; of the whole GPU, under MIG too."""
+    tree_bytes: float | None = None
+    """Memory of the processes asked about; None if the driver does not tell, or knows none of them."""
+    power_w: float | None = None
+    temperature_c: float | None = None
+    sm_clock_mhz: float | None = None
+    memory_clock_mhz: float | None = None
+    throttle_mask: int | None = None
+    """The driver's bits; `throttle_reasons` names them."""
+    pcie_tx_mb_per_s: float | None = None
+    """From the GPU, over the last 20 ms or, by the GPU's own counters, since the sample before."""
+    pcie_rx_mb_per_s: float | None = None
+    sm_activity_percent: float | None = None
+    """Multiprocessors that had work. This and what follows: by counters, since the sample before."""
+    tensor_activity_percent: float | None = None
+    """Share of the time in which the tensor cores computed."""
+    dram_activity_percent: float | None = None
+    """Memory bandwidth in use, of the most that the device has."""
+    sm_occupancy_percent: float | None = None
+    """Warps in flight, of the most that fit."""
+    graphics_activity_percent: float | None = None
+    """Share of the time in which anything ran: utilization over the whole interval."""
+    nvlink_tx_mb_per_s: float | None = None
+    """Over all links together."""
+    nvlink_rx_mb_per_s: float | None = None
+    process_bytes: Mapping[int, int | None] | None = None
+    """Memory by process; a process whose memory the driver does not tell has None."""
+
+
+class Nvml:
+    """The driver's library. No question raises: no answer is None, no driver is no devices.
+
+    It may be opened while it is open, by several threads too; it closes with the last one that opened it. A
+    GPU that failed to answer is asked anew the next time.
+    """
+
+    def __init__(self) -> None:
+        self._library: ModuleType | None = None
+        self._gpm: GpmCounters | None = None
+        self._openings = 0
+        self._lock = Lock()
+
+    def __enter__(self) -> Self:
+        with self._lock:
+            self._openings += 1
+            if self._openings == 1:
+                self._start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._openings -= 1
+            if self._openings == 0:
+                self._release()
+
+    def driver_version(self) -> str | None:
+        """Return the driver's version, such as "550.54.15"."""
+        library = self._library
+        return None if library is None else _answer(lambda: str(library.nvmlSystemGetDriverVersion()))
+
+    def device_count(self) -> int:
+        """Return how many GPUs the driver shows, 0 without a driver."""
+        library = self._library
+        return 0 if library is None else _answer(lambda: int(library.nvmlDeviceGetCount())) or 0
+
+    def device(self, index: int) -> NvmlDevice | None:
+        """Return the GPU at this place of the driver's order."""
+        return self._asked(index, partial(_whole_gpu, index=index))
+
+    def link(self, index: int) -> PcieLink | None:
+        """Return that GPU's link to the CPU, None if the driver says nothing about it."""
+        return self._asked(index, _link)
+
+    def pci_bus_id(self, index: int) -> str | None:
+        """Return where that GPU sits, such as "00000000:65:00.0"."""
+        return self._asked(index, lambda nvml, gpu: _text(nvml.nvmlDeviceGetPciInfo(gpu).busId))
+
+    def state(self, index: int) -> GpuState | None:
+        """Return what that GPU says of itself now; under MIG of the whole GPU."""
+        return self._asked(index, _state)
+
+    def reading(self, index: int, pcie: bool = True) -> GpuReading | None:
+        """Return the figures that change while it trains, those of its own counters left out.
+
+        Args:
+            index: the GPU's place in the driver's order.
+            pcie: whether to ask for the traffic on the link, which takes the driver about 40 ms.
+        """
+        return self._asked(index, partial(_reading, pcie=pcie))
+
+    def gpm_sample(self, index: int) -> object | None:
+        """Return where that GPU's own counters stand, None where they can't be read.
+
+        That is so before Hopper, under MIG and without permission. A sample takes memory until it is freed or
+        the library closes.
+        """
+        gpm = self._gpm
+        return None if gpm is None else self._asked(index, lambda nvml, gpu: gpm.sample(index, gpu))
+
+    def gpm_between(self, index: int, first: object, second: object) -> GpuReading | None:
+        """Return what the counters saw between two samples of that GPU, at least 100 ms apart."""
+        gpm = self._gpm
+        figures = None if gpm is None else _answer(lambda: gpm.between(index, first, second))
+        return None if figures is None else GpuReading(**figures)
+
+    def gpm_free(self, sample: object) -> None:
+        """Give a sample's memory back; a sample that was freed already is left alone."""
+        gpm = self._gpm
+        if gpm is not None:
+            _answer(lambda: gpm.free(sample))
+
+    def _start(self) -> None:
+        try:
+            import pynvml  # noqa: PLC0415  a machine without a GPU need not pay for it
+
+            pynvml.nvmlInit()
+        except Exception:  # pynvml raises its own tree, and AttributeError or OSError on broken drivers
+            return
+        self._gpm = GpmCounters(pynvml)
+        self._library = pynvml
+
+    def _release(self) -> None:
+        library, self._library = self._library, None
+        gpm, self._gpm = self._gpm, None
+        if gpm is not None:
+            _answer(gpm.free_all)
+        if library is not None:
+            _answer(library.nvmlShutdown)
+
+    def _asked(self, index: int, question: Callable[[Any, Any], Answer]) -> Answer | None:
+        """Return the answer of one GPU; its handle is fetched each time, for a lost GPU's goes stale."""
+        library = self._library
+        if library is None:
+            return None
+        return _answer(lambda: question(library, library.nvmlDeviceGetHandleByIndex(index)))
+
+
+def throttle_reasons(mask: int) -> tuple[str, ...]:
+    """Return the names of the driver's throttle bits, "bit_<n>" for one without a name."""
+    return tuple(
+        _THROTTLE_REASONS[bit] if bit < len(_THROTTLE_REASONS) else f"bit_{bit}"
+        for bit in range(mask.bit_length())
+        if mask >> bit & 1
+    )
+
+
+def _answer(question: Callable[[], Answer]) -> Answer | None:
+    try:
+        return question()
+    except Exception:  # a lost GPU, a missing symbol, a permission: all of them are "no answer"
+        return None
+
+
+class _Gpu:
+    """One GPU, of which each question that fails is answered by None."""
+
+    def __init__(self, nvml: Any, handle: Any) -> None:
+        self._nvml, self._handle = nvml, handle
+
+    def ask(self, question: str, *constants: str) -> Any:
+        """Return what a function of the library answers; its constants are given by name."""
+        nvml, gpu = self._nvml, self._handle
+        return _answer(lambda: getattr(nvml, question)(gpu, *(getattr(nvml, name) for name in constants)))
+
+    def first(self, questions: Iterable[str], *constants: str) -> Any:
+        """Return the first answer to questions of which a driver or a package has one."""
+        answers = (self.ask(question, *constants) for question in questions)
+        return next((answer for answer in answers if answer is not None), None)
+
+    def number(self, question: str, *constants: str, unit: int = 1) -> float | None:
+        answer = self.ask(question, *constants)
+        return None if answer is None else float(answer) / unit
+
+    def positive(self, question: str, *constants: str) -> int | None:
+        """Return a whole number; drivers say 0 where they don't know."""
+        return int(self.ask(question, *constants) or 0) or None
+
+
+def _text(answer: str | bytes) -> str:
+    return answer.decode() if isinstance(answer, bytes) else str(answer)
+
+
+def _whole_gpu(nvml: Any, handle: Any, index: int) -> NvmlDevice:
+    version = _Gpu(nvml, handle).ask("nvmlDeviceGetCudaComputeCapability")
+    capability = None if version is None else f"{version[0]}.{version[1]}"
+    device = _described(nvml, handle, index, capability)
+    return replace(device, partitions=_partitions(nvml, handle, index, capability))
+
+
+def _described(nvml: Any, handle: Any, index: int, capability: str | None) -> NvmlDevice:
+    memory_bytes, has_own_memory = _memory(nvml, handle)
+    return NvmlDevice(
+        index=index,
+        uuid=str(nvml.nvmlDeviceGetUUID(handle)),
+        name=str(nvml.nvmlDeviceGetName(handle)),
+        memory_bytes=memory_bytes,
+        compute_capability=capability,
+        has_own_memory=has_own_memory,
+    )
+
+
+def _memory(nvml: Any, handle: Any) -> tuple[int | None, bool]:
+    """Return a GPU's memory, None where the driver fails to tell, and whether it has any of its own.
+
+    Raises:
+        NVMLError: the GPU is lost; any other failure leaves a GPU that CUDA still numbers.
+    """
+    try:
+        return int(nvml.nvmlDeviceGetMemoryInfo(handle).total), True
+    except nvml.NVMLError as error:
+        if error.value == nvml.NVML_ERROR_GPU_IS_LOST:
+            raise
+        return None, error.value != nvml.NVML_ERROR_NOT_SUPPORTED  # which integrated GPUs answer
+
+
+def _partitions(nvml: Any, handle: Any, index: int, capability: str | None) -> tuple[NvmlDevice, ...] | None:
+    gpu = _Gpu(nvml, handle)
+    mode = gpu.ask("nvmlDeviceGetMigMode")
+    if mode is None or not mode[0]:
+        return None
+    slots = gpu.positive("nvmlDeviceGetMaxMigDeviceCount") or 0
+    found = (_answer(partial(_partition, nvml, handle, slot, index, capability)) for slot in range(slots))
+    return tuple(partition for partition in found if partition is not None)
+
+
+def _partition(nvml: Any, gpu: Any, slot: int, index: int, capability: str | None) -> NvmlDevice:
+    handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, slot)
+    asked = (nvml.nvmlDeviceGetGpuInstanceId, nvml.nvmlDeviceGetComputeInstanceId)
+    instances = _answer(lambda: (int(asked[0](handle)), int(asked[1](handle))))
+    return replace(_described(nvml, handle, index, capability), instances=instances)
+
+
+def _link(nvml: Any, handle: Any) -> PcieLink | None:
+    gpu = _Gpu(nvml, handle)
+    told = {
+        "generation": gpu.positive("nvmlDeviceGetCurrPcieLinkGeneration"),
+        "lanes": gpu.positive("nvmlDeviceGetCurrPcieLinkWidth"),
+        "max_generation": gpu.positive("nvmlDeviceGetMaxPcieLinkGeneration"),
+        "max_lanes": gpu.positive("nvmlDeviceGetMaxPcieLinkWidth"),
+    }
+    return PcieLink(**told) if any(told.values()) else None
+
+
+def _state(nvml: Any, handle: Any) -> GpuState | None:
+    gpu = _Gpu(nvml, handle)
+    now = _reading(nvml, handle, pcie=False) or GpuReading()
+    ecc_errors = gpu.number(
+        "nvmlDeviceGetTotalEccErrors", "NVML_MEMORY_ERROR_TYPE_UNCORRECTED", "NVML_VOLATILE_ECC"
+    )
+    state = GpuState(
+        used_bytes=None if now.used_bytes is None else int(now.used_bytes),
+        utilization_percent=now.utilization_percent,
+        power_w=now.power_w,
+        power_limit_w=gpu.number("nvmlDeviceGetEnforcedPowerLimit", unit=1000) or None,
+        temperature_c=now.temperature_c,
+        sm_clock_mhz=now.sm_clock_mhz,
+        max_sm_clock_mhz=gpu.positive("nvmlDeviceGetMaxClockInfo", "NVML_CLOCK_SM"),
+        throttle_reasons=throttle_reasons(now.throttle_mask or 0),
+        ecc_errors=None if ecc_errors is None else int(ecc_errors),
+        processes=_processes(nvml, now.process_bytes),
+    )
+    return None if state == GpuState() else state
+
+
+def _reading(nvml: Any, handle: Any, pcie: bool) -> GpuReading | None:
+    gpu = _Gpu(nvml, handle)
+    rates, memory = gpu.ask("nvmlDeviceGetUtilizationRates"), gpu.ask("nvmlDeviceGetMemoryInfo")
+    temperature_c = gpu.first(_TEMPERATURE_QUESTIONS, "NVML_TEMPERATURE_GPU")
+    throttle_mask = gpu.first(_THROTTLE_QUESTIONS)
+    traffic = partial(gpu.number, "nvmlDeviceGetPcieThroughput", unit=1000)
+    reading = GpuReading(
+        utilization_percent=None if rates is None else float(rates.gpu),
+        memory_utilization_percent=None if rates is None else float(rates.memory),
+        used_bytes=None if memory is None else float(memory.used),
+        process_bytes=_by_process(gpu.ask("nvmlDeviceGetComputeRunningProcesses")),
+        power_w=gpu.number("nvmlDeviceGetPowerUsage", unit=1000),
+        temperature_c=None if temperature_c is None else float(temperature_c),
+        sm_clock_mhz=gpu.number("nvmlDeviceGetClockInfo", "NVML_CLOCK_SM"),
+        memory_clock_mhz=gpu.number("nvmlDeviceGetClockInfo", "NVML_CLOCK_MEM"),
+        throttle_mask=None if throttle_mask is None else int(throttle_mask),
+        pcie_tx_mb_per_s=traffic("NVML_PCIE_UTIL_TX_BYTES") if pcie else None,
+        pcie_rx_mb_per_s=traffic("NVML_PCIE_UTIL_RX_BYTES") if pcie else None,
+    )
+    return None if reading == GpuReading() else reading
+
+
+def _by_process(rows: Iterable[Any] | None) -> dict[int, int | None] | None:
+    """Return the memory by process; under MIG a process is listed once for each partition that it uses."""
+    if rows is None:
+        return None
+    found: dict[int, int | None] = {}
+    for row in rows:
+        pid, used = int(row.pid), row.usedGpuMemory
+        before = found.get(pid, 0)
+        found[pid] = None if before is None or used is None else before + int(used)
+    return found
+
+
+def _processes(nvml: Any, process_bytes: Mapping[int, int | None] | None) -> tuple[GpuProcess, ...] | None:
+    if process_bytes is None:
+        return None
+    return tuple(
+        GpuProcess(pid=pid, used_bytes=used, name=_answer(partial(_process_name, nvml, pid)))
+        for pid, used in process_bytes.items()
+        if pid > 0
+    )
+
+
+def _process_name(nvml: Any, pid: int) -> str | None:
+    # Its folder may be another user's home, which is nobody's business in a report.
+    return PurePath(_text(nvml.nvmlSystemGetProcessName(pid))).name or None

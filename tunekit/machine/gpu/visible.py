@@ -1,0 +1,249 @@
+"""The GPUs that a training process sees: the driver's in CUDA's order, and what torch adds to them."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tunekit.machine.gpu.nvml import Nvml, NvmlDevice
+from tunekit.machine.profiles import match_device
+from tunekit.records.host import Accelerator, GpuState, TorchBuild, TorchDevice
+from tunekit.records.profile import Profile
+
+_PCI_ADDRESS = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f])", re.IGNORECASE)
+
+
+def accelerators_of_driver(
+    nvml: Nvml, profiles: Mapping[str, Profile], ram_total_bytes: int, root: Path, torch: TorchBuild | None
+) -> tuple[tuple[Accelerator, ...], tuple[str, ...]]:
+    """Return the GPUs that CUDA shows, and the models of all that the driver shows.
+
+    Args:
+        nvml: the driver.
+        profiles: those that name the GPUs.
+        ram_total_bytes: the memory of a GPU that has none of its own.
+        root: the folder under which /sys is read.
+        torch: what the training environment's torch sees, where it was asked.
+    """
+    with nvml:
+        driver = nvml.driver_version()
+        answers = [nvml.device(index) for index in range(nvml.device_count())]
+        gpus = [gpu for gpu in answers if gpu is not None]
+        whole = {gpu.uuid for gpu in gpus}
+        accelerators = []
+        chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+        for device in _as_torch_has_them(gpus, torch) or visible_devices(gpus, chosen):
+            profile = match_device(device.name, profiles)
+            is_partition = device.uuid not in whole
+            bus_id = nvml.pci_bus_id(device.index)
+            accelerators.append(
+                Accelerator(
+                    index=device.index,
+                    name=device.name,
+                    memory_bytes=device.memory_bytes if device.has_own_memory else ram_total_bytes,
+                    compute_capability=device.compute_capability,
+                    driver=driver,
+                    profile_id=None if profile is None else profile.id,
+                    seen_by=("nvml",),
+                    uuid=device.uuid,
+                    pci_bus_id=bus_id,
+                    is_partition=is_partition,
+                    numa_node=None if bus_id is None else numa_node(bus_id, root),
+                    pcie=nvml.link(device.index),
+                    state=_state(nvml.state(device.index), is_partition),
+                )
+            )
+    return tuple(accelerators), tuple(sorted({gpu.name for gpu in gpus}))
+
+
+def visible_devices(gpus: Sequence[NvmlDevice], chosen: str | None) -> tuple[NvmlDevice, ...]:
+    """Return the devices that CUDA shows to a process, in CUDA's order.
+
+    As CUDA does: the first entry that names nothing ends the list, and so does a MIG partition, of which it
+    shows one; a device named twice empties it; of a GPU under MIG the first partition shows unless another is
+    named.
+
+    Args:
+        gpus: the driver's GPUs in the driver's order; CUDA numbers them alike unless the models differ and
+            CUDA_DEVICE_ORDER is not PCI_BUS_ID: then the fastest is its first.
+        chosen: the text of CUDA_VISIBLE_DEVICES, None if it is not set.
+    """
+    if chosen is None:
+        whole = (_computing(gpu) for gpu in gpus)
+        return tuple(device for device in whole if device is not None)
+    shown: list[NvmlDevice] = []
+    for entry in chosen.split(","):
+        device = _named(gpus, entry.strip())
+        if device is None:
+            break
+        if device in shown:
+            return ()
+        shown.append(device)
+        if entry.strip().startswith("MIG-"):
+            break
+    return tuple(shown)
+
+
+def is_order_known(models: Sequence[str], environment: Mapping[str, str]) -> bool:
+    """Return whether CUDA surely numbers the GPUs as the driver does: it puts the fastest kind first.
+
+    Args:
+        models: of all GPUs that the driver shows, each once.
+        environment: its CUDA_DEVICE_ORDER and CUDA_VISIBLE_DEVICES count.
+    """
+    if len(models) < 2 or environment.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID":
+        return True
+    chosen = environment.get("CUDA_VISIBLE_DEVICES")
+    return chosen is not None and not re.search(r"(^|,)\s*[0-9]", chosen)  # UUIDs mean one GPU in any order
+
+
+def merged(
+    accelerators: Sequence[Accelerator],
+    build: TorchBuild | None,
+    profiles: Mapping[str, Profile],
+    ram_total_bytes: int,
+) -> tuple[Accelerator, ...]:
+    """Return the GPUs that the driver or torch sees, those of both once, in the driver's order.
+
+    Two are one if their UUIDs say so, else by name in the order of both lists. GPUs that torch alone sees (an
+    AMD one, an Apple one, any one beside a broken driver library) come last, in torch's order.
+
+    Args:
+        accelerators: what the driver shows to a process of this environment.
+        build: what torch sees there; None where nobody asked.
+        profiles: the profiles that name a GPU which torch alone sees.
+        ram_total_bytes: the memory of a GPU that has none of its own.
+    """
+    devices = () if build is None else build.devices
+    pairs = _pairs(accelerators, devices)
+    both = [
+        _seen_by_both(accelerator, devices[pairs[place]]) if place in pairs else accelerator
+        for place, accelerator in enumerate(accelerators)
+    ]
+    alone = [
+        _seen_by_torch(index, device, profiles, ram_total_bytes)
+        for index, device in enumerate(devices)
+        if index not in pairs.values()
+    ]
+    return (*both, *alone)
+
+
+def is_same_uuid(one: str | None, other: str | None) -> bool:
+    """Return whether two UUIDs are surely of one device, whoever wrote them."""
+    return one is not None and other is not None and _bare_uuid(one) == _bare_uuid(other)
+
+
+def numa_node(bus_id: str, root: Path) -> int | None:
+    """Return the NUMA node whose CPUs are nearest to a PCI device, None where the kernel does not know.
+
+    Args:
+        bus_id: the device's address, such as "00000000:65:00.0"; the kernel writes four digits of domain.
+        root: the folder under which /sys is read.
+    """
+    found = _PCI_ADDRESS.fullmatch(bus_id)
+    if found is None:
+        return None
+    address = f"{int(found[1], 16):04x}:{found[2].lower()}"
+    try:
+        node = int((root / "sys/bus/pci/devices" / address / "numa_node").read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+    return node if node >= 0 else None
+
+
+def _as_torch_has_them(gpus: Sequence[NvmlDevice], torch: TorchBuild | None) -> tuple[NvmlDevice, ...]:
+    """Return the driver's devices that torch sees, in its order; none unless it tells all their UUIDs."""
+    seen = () if torch is None else torch.devices
+    every = {_bare_uuid(device.uuid): device for gpu in gpus for device in gpu.partitions or (gpu,)}
+    found = [every.get(_bare_uuid(device.uuid)) if device.uuid else None for device in seen]
+    known = tuple(device for device in found if device is not None)
+    return known if len(known) == len(found) else ()
+
+
+def _state(state: GpuState | None, is_partition: bool) -> GpuState | None:
+    """Return what holds of the device: heat and clocks are the whole GPU's, memory and load are not."""
+    if state is None or not is_partition:
+        return state
+    return state.changed(used_bytes=None, utilization_percent=None, processes=None)
+
+
+def _named(gpus: Sequence[NvmlDevice], entry: str) -> NvmlDevice | None:
+    if re.fullmatch(r"[0-9]{1,9}", entry):
+        return next((_computing(gpu) for gpu in gpus if gpu.index == int(entry)), None)
+    if entry.startswith("GPU-"):
+        gpu = _beginning_with(entry, gpus)
+        return None if gpu is None else _computing(gpu)
+    older = re.fullmatch(r"MIG-(GPU-[^/]+)/([0-9]{1,3})/([0-9]{1,3})", entry)
+    if older:
+        gpu = _beginning_with(older[1], gpus)
+        instances = (int(older[2]), int(older[3]))
+        partitions = (gpu.partitions or ()) if gpu is not None else ()
+        return next((partition for partition in partitions if partition.instances == instances), None)
+    if entry.startswith("MIG-"):
+        return _beginning_with(entry, [partition for gpu in gpus for partition in gpu.partitions or ()])
+    return None
+
+
+def _beginning_with(entry: str, devices: Sequence[NvmlDevice]) -> NvmlDevice | None:
+    """Return the one device whose UUID begins so: CUDA takes any beginning that fits one only."""
+    fitting = [device for device in devices if device.uuid.startswith(entry)]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _computing(gpu: NvmlDevice) -> NvmlDevice | None:
+    """Return what computes when the GPU is chosen: itself, or under MIG its first partition if it has one."""
+    if gpu.partitions is None:
+        return gpu
+    return gpu.partitions[0] if gpu.partitions else None
+
+
+def _pairs(accelerators: Sequence[Accelerator], devices: Sequence[TorchDevice]) -> dict[int, int]:
+    pairs: dict[int, int] = {}
+    for is_same in (_has_same_uuid, _may_be_same):
+        for place, accelerator in enumerate(accelerators):
+            free = (index for index in range(len(devices)) if index not in pairs.values())
+            found = next((index for index in free if is_same(accelerator, devices[index])), None)
+            if place not in pairs and found is not None:
+                pairs[place] = found
+    return pairs
+
+
+def _has_same_uuid(accelerator: Accelerator, device: TorchDevice) -> bool:
+    return is_same_uuid(accelerator.uuid, device.uuid)
+
+
+def _may_be_same(accelerator: Accelerator, device: TorchDevice) -> bool:
+    # Of a MIG partition some versions of torch tell the UUID of the whole GPU.
+    is_told_apart = accelerator.uuid is not None and device.uuid is not None and not accelerator.is_partition
+    return not is_told_apart and accelerator.name.casefold() == device.name.casefold()
+
+
+def _bare_uuid(uuid: str) -> str:
+    """Return a UUID as torch writes it: only the driver puts "GPU-" or "MIG-" before it."""
+    return uuid.lower().removeprefix("gpu-").removeprefix("mig-")
+
+
+def _seen_by_both(accelerator: Accelerator, device: TorchDevice) -> Accelerator:
+    return accelerator.changed(
+        memory_bytes=accelerator.memory_bytes or device.memory_bytes,
+        compute_capability=accelerator.compute_capability or device.compute_capability,
+        uuid=accelerator.uuid or device.uuid,
+        seen_by=("nvml", "torch"),
+    )
+
+
+def _seen_by_torch(
+    index: int, device: TorchDevice, profiles: Mapping[str, Profile], ram_total_bytes: int
+) -> Accelerator:
+    profile = match_device(device.name, profiles)
+    return Accelerator(
+        index=index,
+        name=device.name,
+        memory_bytes=device.memory_bytes or ram_total_bytes,
+        compute_capability=device.compute_capability,
+        driver=None,
+        profile_id=None if profile is None else profile.id,
+        seen_by=("torch",),
+        uuid=device.uuid,
+        is_partition=" MIG " in device.name,
+    )

@@ -1,0 +1,250 @@
+"""GPU profiles: where they lie, how they are read, and which of them a device is."""
+
+import contextlib
+import difflib
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tunekit.errors import DamagedRecordError, UnknownGpuError, UsageError
+from tunekit.machine.profile_file import read_profile
+from tunekit.records.profile import Confidence, FactGroup, Profile, ProfileFacts
+
+PROFILES_VARIABLE = "TUNEKIT_PROFILES"
+"""Environment variable naming further profile folders, separated as in PATH."""
+
+_VENDOR_TOKENS = frozenset({"nvidia", "corporation", "tesla", "geforce", "gpu"})
+"""Tokens that drivers put around a model's name without making it another device."""
+
+_ARCHITECTURES = {
+    (3, 0): "Kepler",
+    (5, 0): "Maxwell",
+    (6, 0): "Pascal",
+    (7, 0): "Volta",
+    (7, 5): "Turing",
+    (8, 0): "Ampere",
+    (8, 9): "Ada",
+    (9, 0): "Hopper",
+    (10, 0): "Blackwell",
+}
+"""The first compute capability of each architecture."""
+
+
+_NO_PROFILE = "Read from the device; no profile has its name, so its rates, bandwidth and price are unknown."
+
+
+@dataclass(frozen=True)
+class ProfileFile:
+    """A profile with the file that it was read from."""
+
+    profile: Profile
+    path: Path
+    is_yours: bool
+    """Whether it lies in a folder of the user's, not among the profiles shipped with tunekit."""
+    hides: tuple[Path, ...] = ()
+    """Files of the same id in later folders, which are not used."""
+
+
+def named_folders(variable: str) -> list[Path]:
+    """Return the folders that an environment variable names, separated as in PATH.
+
+    Raises:
+        UsageError: it names something that is no folder.
+    """
+    folders = [Path(text) for text in os.environ.get(variable, "").split(os.pathsep) if text]
+    for folder in folders:
+        if not folder.is_dir():
+            raise UsageError(f"{variable} names {str(folder)!r}, which is no folder; create it or unset it")
+    return folders
+
+
+def profile_folders() -> list[Path]:
+    """Return the folders that profiles are read from, the user's first; a later folder yields to an earlier.
+
+    The order is $TUNEKIT_PROFILES, ~/.config/tunekit/profiles, the profiles shipped with tunekit. The
+    folder under ~/.config need not exist.
+
+    Raises:
+        UsageError: $TUNEKIT_PROFILES names something that is no folder.
+    """
+    folders = named_folders(PROFILES_VARIABLE)
+    with contextlib.suppress(RuntimeError):  # a container's user may have no home
+        folders.append(Path.home() / ".config" / "tunekit" / "profiles")
+    return [*folders, _shipped_folder()]
+
+
+def load_profiles() -> dict[str, Profile]:
+    """Return every profile by id, the user's before the shipped one of the same id.
+
+    Raises:
+        DamagedRecordError: a file is no profile; the message names the file and the field.
+        UsageError: $TUNEKIT_PROFILES names something that is no folder.
+    """
+    return {profile_id: file.profile for profile_id, file in load_profile_files().items()}
+
+
+def load_profile_files() -> dict[str, ProfileFile]:
+    """Return every profile by id with the file that it comes from; see `load_profiles`.
+
+    Raises:
+        DamagedRecordError: a file is no profile; the message names the file and the field.
+        UsageError: $TUNEKIT_PROFILES names something that is no folder.
+    """
+    files: dict[str, ProfileFile] = {}
+    shipped = _shipped_folder()
+    for folder in profile_folders():
+        here: dict[str, Path] = {}
+        for path in _profile_files(folder):
+            profile = read_profile(path, is_yours=folder != shipped)
+            if profile.id in here:
+                raise DamagedRecordError(
+                    f"{path} and {here[profile.id]} both have id {profile.id!r}; delete one or change its id"
+                )
+            here[profile.id] = path
+            if profile.id in files:
+                won = files[profile.id]
+                files[profile.id] = replace(won, hides=(*won.hides, path))
+            else:
+                files[profile.id] = ProfileFile(profile, path, is_yours=folder != shipped)
+    return files
+
+
+def find_profile(name: str, profiles: Mapping[str, Profile] | None = None) -> Profile:
+    """Return the profile with this id, alias or device name; case and separators don't matter.
+
+    Args:
+        name: an id such as "a10g", an alias such as "a100-80", either spelt otherwise ("RTX 4090",
+            "h100sxm"), or what a driver calls the device ("Tesla T4").
+        profiles: the profiles to look in; every one that `load_profiles` finds by default.
+
+    Raises:
+        UnknownGpuError: no profile has the name; the message lists near names and how to add one.
+    """
+    known = load_profiles() if profiles is None else profiles
+    by_name = dict(known)
+    for profile in known.values():
+        for alias in profile.aliases:
+            by_name.setdefault(alias.lower(), profile)
+    by_key: dict[str, Profile] = {}
+    for spelt, profile in by_name.items():
+        by_key.setdefault(_key(spelt), profile)
+    found = by_name.get(name.strip().lower()) or by_key.get(_key(name)) or match_device(name, known)
+    if found is not None:
+        return found
+    near = dict.fromkeys(by_key[key].id for key in difflib.get_close_matches(_key(name), by_key, n=5))
+    raise UnknownGpuError(
+        f"no GPU profile is named {name!r}"
+        + (f"; near: {', '.join([*near][:3])}" if near else f"; known: {', '.join(sorted(known))}")
+        + f"; `tunekit gpus` shows what each is; to add one, {how_to_add()}"
+    )
+
+
+def how_to_add() -> str:
+    """Return how a user adds a profile, as the rest of a sentence."""
+    return f"copy a file of {_shipped_folder()} to ~/.config/tunekit/profiles and fill in what you know"
+
+
+def match_device(device_name: str, profiles: Mapping[str, Profile]) -> Profile | None:
+    """Return the profile of the device that a driver reports under this name, None if no profile has it.
+
+    Names are compared token by token and whole, so that "NVIDIA L40S" is no L4. Only the vendor's words
+    don't count: "NVIDIA H200 NVL" is no H200, a MIG slice is no whole GPU.
+
+    Args:
+        device_name: such as "NVIDIA A100-SXM4-40GB", in any case and spacing.
+        profiles: the profiles to choose from; of two with the same name the first.
+    """
+    device = _model_tokens(device_name)
+    for profile in profiles.values():
+        if device and any(_model_tokens(known) == device for known in profile.device_names):
+            return profile
+    return None
+
+
+def device_slug(device_name: str) -> str:
+    """Return the id of a device without a profile: "NVIDIA H200 NVL" is "nvidia-h200-nvl"."""
+    return re.sub(r"[^a-z0-9]+", "-", device_name.lower()).strip("-") or "unknown-device"
+
+
+def profile_from_device(
+    device_name: str, memory_bytes: int | None, compute_capability: str | None = None
+) -> Profile:
+    """Return a profile that holds only what the device says of itself; every other figure is None.
+
+    Args:
+        device_name: as the driver reports it.
+        memory_bytes: as the driver reports it.
+        compute_capability: such as "8.9"; it tells the architecture and the native precisions.
+    """
+    capability = _capability(compute_capability)
+    unknown = dict.fromkeys(name for name, field in Profile.model_fields.items() if field.is_required())
+    told = FactGroup(source="the driver of this machine", confidence=Confidence.HIGH)
+    not_told = FactGroup(source="none; no figure is claimed", confidence=Confidence.NONE)
+    derived = FactGroup(source="the compute capability that the driver tells", confidence=Confidence.MEDIUM)
+    known = {
+        "id": device_slug(device_name),
+        "device_names": (device_name,),
+        "architecture": _architecture(capability),
+        "memory_bytes": memory_bytes,
+        "compute_capability": None if capability is None else compute_capability,
+        "native_precisions": _native_precisions(capability),
+        "compile_supported": None if capability is None else capability >= (7, 0),
+        "notes": _NO_PROFILE,
+        "facts": ProfileFacts(memory=told, rates=not_told, device=told, software=derived),
+        "is_read_from_device": True,
+    }
+    return Profile.model_validate({**unknown, **known})
+
+
+def _shipped_folder() -> Path:
+    package = Path(__file__).resolve().parents[1]
+    for folder in (package / "profiles", package.parent / "profiles"):
+        if folder.is_dir():
+            return folder
+    raise DamagedRecordError(f"the profiles shipped with tunekit are not beside {package}; install it again")
+
+
+def _profile_files(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    files = (path for path in folder.iterdir() if path.suffix in (".yaml", ".yml"))
+    return sorted(path for path in files if not path.name.startswith("."))
+
+
+def _model_tokens(name: str) -> tuple[str, ...]:
+    """Return a name's words without those that only tell the vendor, unless it has no others."""
+    tokens = tuple(re.findall(r"[^\W_]+", name.lower()))
+    return tuple(token for token in tokens if token not in _VENDOR_TOKENS) or tokens
+
+
+def _key(name: str) -> str:
+    """Return what two spellings of one name share: "RTX 4090", "rtx-4090" and "rtx4090"."""
+    return "".join(_model_tokens(name))
+
+
+def _capability(text: str | None) -> tuple[int, int] | None:
+    found = re.fullmatch(r"([0-9]{1,2})\.([0-9])", text or "")
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def _architecture(capability: tuple[int, int] | None) -> str | None:
+    if capability is None:
+        return None
+    reached = [name for first, name in _ARCHITECTURES.items() if first <= capability]
+    # Capabilities above the last line belong to architectures that this table does not know.
+    return reached[-1] if reached and capability[0] <= 12 else None
+
+
+def _native_precisions(capability: tuple[int, int] | None) -> tuple[str, ...]:
+    if capability is None:
+        return ("fp32",)
+    native = ["fp32"]
+    if capability >= (8, 0):
+        native += ["tf32", "bf16"]
+    if capability >= (7, 0):
+        native.append("fp16")
+    if capability >= (8, 9):
+        native.append("fp8")
+    return tuple(native)

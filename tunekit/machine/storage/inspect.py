@@ -1,0 +1,178 @@
+"""What lies under a data set, and how fast a sample of its files is read."""
+
+import json
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path, PurePosixPath
+
+from tunekit.errors import TunekitError, UsageError
+from tunekit.machine.child_probe import NoReplyError, reply_of
+from tunekit.machine.host.limits import ROOT
+from tunekit.machine.host.mounts import Mount, mount_under, mounts_of
+from tunekit.machine.storage import read_probe
+from tunekit.machine.storage.data_files import MAX_FILES, DataFiles, walk
+from tunekit.machine.storage.disks import disk_under
+from tunekit.records.codec import from_json, to_json
+from tunekit.records.storage import Storage, StorageKind
+from tunekit.units import bytes_text, duration_text
+
+LIMIT_S = 30.0
+"""Reading has 3 s and the walk half of that; the rest is for a disk that has to spin up, or an automount."""
+
+_CHILD = (sys.executable, "-P", "-c", "from tunekit.machine.storage.inspect import main; main()")
+
+_LOCATED_FILES = 64
+"""Files of the sample whose mount is looked up."""
+
+_NO_STORAGE = frozenset(
+    (
+        *("proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "configfs", "bpf"),
+        *("devpts", "devtmpfs", "pstore", "efivarfs", "mqueue", "fusectl", "binfmt_misc", "selinuxfs"),
+        "nsfs",
+    )
+)
+"""What the kernel shows as files; reading them may do something."""
+
+
+def inspect_storage_apart(path: Path, limit_s: float = LIMIT_S, child: Sequence[str] = _CHILD) -> Storage:
+    """Return what `inspect_storage` does, from a child process: a look at a dead mount may never return.
+
+    Args:
+        path: a file or a folder.
+        limit_s: seconds to wait for an answer.
+        child: the command that answers for the path as its last word.
+
+    Raises:
+        UsageError: there is no such path, it is neither a file nor a folder, or it does not answer.
+        TunekitError: the process that looks at it breaks.
+    """
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    try:
+        reply = reply_of([*child, os.fspath(path)], limit_s, environment)
+    except NoReplyError as error:
+        if not error.is_late:
+            raise TunekitError(f"the process that looked at the data set {str(path)!r} {error}") from error
+        raise UsageError(
+            f"the data set {str(path)!r} did not answer within {duration_text(limit_s)}: is the server "
+            "of its mount down? Look at it with findmnt, and leave out this --data until it answers"
+        ) from None
+    if "refused" in reply:
+        raise UsageError(reply["refused"])
+    return from_json(reply["storage"], Storage)
+
+
+def main() -> None:
+    """Tell what lies under the path that is this process's last word."""
+    try:
+        reply = {"storage": to_json(inspect_storage(Path(sys.argv[-1])))}
+    except UsageError as error:
+        reply = {"refused": str(error)}
+    sys.stdout.write(json.dumps(reply) + "\n")
+
+
+def inspect_storage(
+    path: Path,
+    budget_s: float = 3.0,
+    root: Path = ROOT,
+    clock: Callable[[], float] = time.monotonic,
+    max_files: int = MAX_FILES,
+) -> Storage:
+    """Return what lies under a data set, and how fast a sample of its files is read.
+
+    Files are only read, at most 256 MiB in order and as many at random. What is read, and what lies beside
+    it, is put out of the page cache before, so a training run meanwhile may find less of its data set there.
+
+    Args:
+        path: a file or a folder; links are followed, but not out of what the kernel makes up.
+        budget_s: seconds that reading may take, half for each way; the walk before may take half as long.
+        root: the folder under which /proc and /sys are read.
+        clock: seconds that only grow.
+        max_files: how many files are counted at the most.
+
+    Raises:
+        UsageError: there is no such path, or it is neither a file nor a folder.
+    """
+    name = os.fsencode(path)
+    mounts = mounts_of(root)
+    mount = _mount_at(name, mounts)
+    is_made_up = mount is not None and mount.filesystem in _NO_STORAGE
+    # Below /proc are links to everything that is open; none of it belongs to a data set.
+    files = walk(name, clock() + budget_s / 2, clock, 0 if is_made_up else max_files)
+    if not is_made_up:
+        mount = _mount_of(files, mounts) or mount
+    device, kind = _disk_under(mount, root)
+    seen = Storage(
+        path=_text(os.path.realpath(name)),
+        filesystem=None if mount is None else _text(os.fsencode(mount.filesystem)),
+        mount_point=None if mount is None else _text(os.fsencode(mount.point)),
+        device=device,
+        kind=kind,
+        files=files.count,
+        total_bytes=files.total_bytes,
+        is_walk_complete=files.is_complete,
+    )
+    problem = _reason_not_to_read(files, seen)
+    return seen.changed(**{"problem": problem} if problem else _measured(files, budget_s, clock))
+
+
+def _reason_not_to_read(files: DataFiles, seen: Storage) -> str | None:
+    if seen.kind is StorageKind.NONE:
+        return f"{seen.filesystem} is no storage: the kernel makes up its files"
+    if seen.kind is StorageKind.MEMORY:
+        return "the files lie in memory: reading them needs no storage"
+    if files.sample:
+        return None
+    if files.problem:
+        return f"no file to read was found; {_text(os.fsencode(files.problem))}"
+    return "no file with content was found" + ("" if files.is_complete else " before the walk had to end")
+
+
+def _measured(files: DataFiles, budget_s: float, clock: Callable[[], float]) -> dict[str, object]:
+    plan = read_probe.plan_of(files.sample)
+    sequential = read_probe.read_parts(plan.sequential, False, clock() + budget_s / 2, clock)
+    at_random = read_probe.read_parts(plan.random, True, clock() + budget_s / 2, clock)
+    readings = [reading for reading in (sequential, at_random) if reading.bytes_read]
+    bytes_read = sequential.bytes_read + at_random.bytes_read
+    rates = (sequential.mb_per_s, at_random.mb_per_s)
+    random_read_bytes = None
+    if rates[1] is not None:
+        mean_bytes = round(at_random.bytes_read / at_random.reads)
+        random_read_bytes = mean_bytes if plan.is_small_files else read_probe.RANDOM_READ_BYTES
+    problem = None
+    if None in rates:
+        problem = f"{bytes_text(bytes_read)} could be read, too little to tell every rate"
+        refusal = sequential.problem or at_random.problem or files.problem
+        problem += f"; {_text(os.fsencode(refusal))}" if refusal else ""
+    return {
+        "sequential_mb_per_s": rates[0],
+        "random_mb_per_s": rates[1],
+        "random_read_bytes": random_read_bytes,
+        "bytes_read": bytes_read,
+        "cached_share_before": read_probe.cached_share(readings),
+        "measured_cold": read_probe.is_cold(readings),
+        "problem": problem,
+    }
+
+
+def _disk_under(mount: Mount | None, root: Path) -> tuple[str | None, StorageKind]:
+    if mount is None:
+        return None, StorageKind.UNKNOWN
+    return (None, StorageKind.NONE) if mount.filesystem in _NO_STORAGE else disk_under(mount, root)
+
+
+def _mount_of(files: DataFiles, mounts: list[Mount]) -> Mount | None:
+    places = files.sample[:: max(1, len(files.sample) // _LOCATED_FILES)]
+    found = Counter(_mount_at(file.path, mounts) for file in places)
+    return found.most_common(1)[0][0] if found else None
+
+
+def _mount_at(path: bytes, mounts: list[Mount]) -> Mount | None:
+    return mount_under(PurePosixPath(os.fsdecode(os.path.realpath(path))), mounts)
+
+
+def _text(name: bytes) -> str:
+    """Return a name as text that every file of a run can hold."""
+    return name.decode("utf-8", "backslashreplace")

@@ -1,0 +1,247 @@
+"""Reading a sample of files so that storage, and not the page cache, answers.
+
+Before a part of a file is read, its pages are put out of the page cache; only reading is timed. Nothing is
+read twice: the sequential and the random reads have parts of their own.
+"""
+
+import bisect
+import contextlib
+import errno
+import itertools
+import os
+import random
+import stat
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tunekit.machine.storage import page_cache
+from tunekit.machine.storage.data_files import DataFile
+from tunekit.units import KIB, MIB
+
+MAX_READ_BYTES = 256 * MIB
+"""By each of the two ways of reading."""
+
+BLOCK_BYTES = MIB
+RANDOM_READ_BYTES = 64 * KIB
+
+_STRETCH_BYTES = 32 * MIB
+"""Of one of many files, read in one go: no more, so that several of them are seen."""
+
+_WINDOW_BYTES = 2 * MIB
+"""Put out of the page cache together: a part of one of the kernel's large folios, which are aligned to their
+size and this long at the most (on x86), does not go alone."""
+
+_HALVED_FROM_BYTES = 2 * _WINDOW_BYTES
+"""Larger files give one half to each way of reading, smaller ones are read whole in one way."""
+
+_LEAST_BYTES = MIB
+_LEAST_READS = 16
+"""Fewer reads of fewer bytes are too little to tell a rate."""
+
+_COLD_SHARE = 0.02
+"""At most so many of the pages may have stayed in the page cache."""
+
+
+class Part(NamedTuple):
+    """A part of a file, read in one go."""
+
+    path: bytes
+    start: int
+    length: int
+
+
+@dataclass
+class Reading:
+    """What one way of reading gave."""
+
+    bytes_read: int = 0
+    reads: int = 0
+    """Parts or blocks."""
+    time_s: float = 0.0
+    found_pages: int = 0
+    """Pages that were looked at before anything around them was put out of the page cache."""
+    cached_pages: int = 0
+    """Of them, those in the page cache."""
+    cleared_pages: int = 0
+    """Pages that were to go before they were read."""
+    kept_pages: int = 0
+    """Of them, those that stayed in the page cache."""
+    is_told: bool = True
+    """Whether the kernel told of every page."""
+    windows: set[tuple[bytes, int]] = field(default_factory=set)
+    """Where the page cache was emptied: in which file, from which byte on."""
+    problem: str | None = None
+
+    @property
+    def mb_per_s(self) -> float | None:
+        """Rate in decimal megabytes, None where too little was read."""
+        enough = self.bytes_read >= _LEAST_BYTES or self.reads >= _LEAST_READS
+        return self.bytes_read / self.time_s / 1e6 if enough and self.bytes_read and self.time_s > 0 else None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which parts are read in which way."""
+
+    sequential: tuple[Part, ...]
+    random: tuple[Part, ...]
+    is_small_files: bool
+    """Whether one random read is one whole file."""
+
+
+def plan_of(sample: Sequence[DataFile]) -> Plan:
+    """Return what to read of a sample of files, in which way."""
+    is_small_files = bool(sample) and statistics.median(file.size_bytes for file in sample) <= MIB
+    large = sum(file.size_bytes >= _HALVED_FROM_BYTES for file in sample)
+    stretch_bytes = max(_STRETCH_BYTES, MAX_READ_BYTES // max(large, 1))
+    sequential: list[Part] = []
+    random_files: list[Part] = []
+    small = 0
+    for file in sample:
+        if file.size_bytes >= _HALVED_FROM_BYTES:
+            middle = file.size_bytes // 2 // _WINDOW_BYTES * _WINDOW_BYTES
+            sequential.append(Part(file.path, 0, min(middle, stretch_bytes)))
+            if not is_small_files:
+                random_files.append(Part(file.path, middle, file.size_bytes - middle))
+            continue
+        if small % 2 and (is_small_files or file.size_bytes >= RANDOM_READ_BYTES):
+            random_files.append(Part(file.path, 0, file.size_bytes))
+        else:
+            sequential.append(Part(file.path, 0, file.size_bytes))
+        small += 1
+    chance = random.Random(0)
+    if is_small_files:
+        chance.shuffle(random_files)
+    else:
+        random_files = _slots(random_files, chance)
+    return Plan(tuple(sequential), tuple(random_files), is_small_files)
+
+
+def read_parts(
+    parts: Sequence[Part], is_random: bool, deadline_s: float, clock: Callable[[], float]
+) -> Reading:
+    """Read parts of files one after another until the deadline or the cap; what can't be read is left out."""
+    reading = Reading()
+    for part in parts:
+        if clock() >= deadline_s or reading.bytes_read >= MAX_READ_BYTES:
+            break
+        try:
+            with _opened(part.path) as descriptor:
+                _read_part(descriptor, part, is_random, deadline_s, clock, reading)
+        except OSError as error:
+            reading.problem = reading.problem or f"{os.fsdecode(part.path)}: {error.strerror}"
+    return reading
+
+
+def _read_part(
+    descriptor: int,
+    part: Part,
+    is_random: bool,
+    deadline_s: float,
+    clock: Callable[[], float],
+    reading: Reading,
+) -> None:
+    filled = _filled(descriptor, part)
+    if filled is None:
+        return
+    _make_cold(descriptor, filled, reading)
+    _, start, length = filled
+    if is_random:
+        page_cache.expect_random_reads(descriptor)
+    end = start + min(length, MAX_READ_BYTES - reading.bytes_read)
+    while start < end:
+        before_s = clock()
+        if before_s >= deadline_s:
+            return
+        got = len(os.pread(descriptor, min(BLOCK_BYTES, end - start), start))
+        reading.time_s += clock() - before_s
+        if got == 0:  # the file was cut short meanwhile
+            return
+        reading.bytes_read += got
+        reading.reads += 1
+        start += got
+
+
+def _make_cold(descriptor: int, part: Part, reading: Reading) -> None:
+    path, start, length = part
+    window = start // _WINDOW_BYTES * _WINDOW_BYTES
+    end = -(-(start + length) // _WINDOW_BYTES) * _WINDOW_BYTES
+    before = page_cache.residency(descriptor, start, length)
+    after = before
+    for _ in range(2):  # dirty pages are written out at the first asking and can go at the second
+        page_cache.drop(descriptor, window, end - window)
+        after = page_cache.residency(descriptor, start, length)
+        if after is not None and after.resident == 0:
+            break
+    if before is None or after is None:
+        reading.is_told = False
+        return
+    reading.cleared_pages += after.pages
+    reading.kept_pages += after.resident
+    if (path, window) not in reading.windows:
+        reading.windows.add((path, window))
+        reading.found_pages += before.pages
+        reading.cached_pages += before.resident
+
+
+def cached_share(readings: Sequence[Reading]) -> float | None:
+    """Return the share of the pages that were in the page cache before; None where the kernel is silent."""
+    pages = sum(reading.found_pages for reading in readings)
+    if not pages or not all(reading.is_told for reading in readings):
+        return None
+    return sum(reading.cached_pages for reading in readings) / pages
+
+
+def is_cold(readings: Sequence[Reading]) -> bool | None:
+    """Return whether the pages were out of the page cache when they were read, None where nobody knows."""
+    pages = sum(reading.cleared_pages for reading in readings)
+    if not pages or not all(reading.is_told for reading in readings):
+        return None
+    return sum(reading.kept_pages for reading in readings) <= pages * _COLD_SHARE
+
+
+@contextlib.contextmanager
+def _opened(path: bytes) -> Iterator[int]:
+    """Open a regular file for reading, without waiting and, where that is allowed, without a trace.
+
+    Raises:
+        OSError: it can't be opened, or is no regular file any more.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    try:
+        descriptor = os.open(path, flags | os.O_NOATIME)
+    except PermissionError:  # only the owner may leave the time of access as it is
+        descriptor = os.open(path, flags)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(0, "no regular file any more")
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _filled(descriptor: int, part: Part) -> Part | None:
+    """Return the first stretch of a part that is no hole, None if it is nothing but a hole."""
+    path, start, length = part
+    try:
+        begin = os.lseek(descriptor, start, os.SEEK_DATA)
+        end = min(os.lseek(descriptor, begin, os.SEEK_HOLE), start + length)
+    except OSError as error:
+        # ENXIO says that no data follow; a file system that can't tell holes says something else.
+        return None if error.errno == errno.ENXIO else part
+    return Part(path, begin, end - begin) if begin < end else None
+
+
+def _slots(parts: Sequence[Part], chance: random.Random) -> list[Part]:
+    """Return places for random reads in parts of files, in no order and none twice."""
+    counts = [part.length // RANDOM_READ_BYTES for part in parts]
+    ends = list(itertools.accumulate(counts))
+    total = ends[-1] if ends else 0
+    slots = []
+    for place in chance.sample(range(total), min(total, MAX_READ_BYTES // RANDOM_READ_BYTES)):
+        which = bisect.bisect_right(ends, place)
+        start = parts[which].start + (place - ends[which] + counts[which]) * RANDOM_READ_BYTES
+        slots.append(Part(parts[which].path, start, RANDOM_READ_BYTES))
+    return slots

@@ -1,0 +1,156 @@
+"""Samples what a trial's processes and GPUs do, at a steady pace, from the parent."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Self
+
+from tunekit.machine.gpu.nvml import GpuReading
+from tunekit.machine.telemetry.gpu import GpuSampler
+from tunekit.machine.telemetry.tree import TreeMeter
+
+HOST_EVERY_S = 0.5
+GPU_EVERY_S = 1.0
+MOST_SAMPLES = 20_000
+"""Rows kept per series: nearly three hours of host samples; a longer trial is thinned out evenly."""
+
+_HOST_COLUMNS = (
+    *("t_s", "cpu_s", "pss_bytes", "anonymous_bytes", "shm_bytes"),
+    *("read_bytes", "rchar_bytes", "processes"),
+)
+"""CPU time and reads are since the tree's start, PSS is the latest exact reading, /dev/shm its growth."""
+_GPU_COLUMNS = tuple(field.name for field in fields(GpuReading) if field.name != "process_bytes")
+
+
+@dataclass(frozen=True)
+class LoopSample:
+    """How far the training loop is, as the agent last told."""
+
+    phase: str
+    batches: int
+    steps: int
+
+
+@dataclass(frozen=True)
+class Series:
+    """One table of figures over time."""
+
+    name: str
+    """"host", "loop", "gpu0", ..."""
+    columns: tuple[str, ...]
+    """The first is t_s: seconds since the trial started."""
+    rows: tuple[tuple[float | None, ...], ...]
+    """None where there was no answer."""
+    labels: tuple[str, ...] = ()
+    """Of the loop's phases, which are kept by number."""
+
+    def column(self, name: str) -> list[float | None]:
+        """Return one column.
+
+        Raises:
+            ValueError: the series has no such column.
+        """
+        index = self.columns.index(name)
+        return [row[index] for row in self.rows]
+
+
+class Sampler:
+    """Takes samples while it is open, as often as they are due.
+
+    Args:
+        tree: the trial's processes.
+        gpus: the GPUs that the trial may use; opened and closed with the sampler.
+        clock: returns seconds.
+    """
+
+    def __init__(
+        self, tree: TreeMeter, gpus: GpuSampler, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._tree = tree
+        self._gpus = gpus
+        self._clock = clock
+        self._started_at = clock()
+        self._next_host_at = self._next_gpu_at = self._started_at
+        self._host, self._loop = _Rows(), _Rows()
+        self._gpu: dict[int, _Rows] = {}
+        self._phases: list[str] = []
+        self._tick_cpu_s = 0.0
+
+    def __enter__(self) -> Self:
+        self._gpus.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._gpus.__exit__(*error)
+
+    def tick(self, loop: LoopSample) -> None:
+        """Take the samples that are due; call it a few times a second."""
+        now = self._clock()
+        before = time.process_time()
+        if now >= self._next_host_at:
+            self._next_host_at = _next(self._next_host_at, HOST_EVERY_S, now)
+            self._take_host(now - self._started_at, loop)
+        if now >= self._next_gpu_at:
+            self._next_gpu_at = _next(self._next_gpu_at, GPU_EVERY_S, now)
+            self._take_gpus(now - self._started_at)
+        self._tick_cpu_s += time.process_time() - before
+
+    @property
+    def cost_cpu_s(self) -> float:
+        """CPU time that sampling took in this process so far, reading the tree's memory included."""
+        return self._tick_cpu_s + self._tree.cost_cpu_s
+
+    def series(self) -> tuple[Series, ...]:
+        """Return every table so far: host and loop with a row per sample, one for each GPU that answered."""
+        gpus = [
+            Series(f"gpu{index}", ("t_s", *_GPU_COLUMNS), rows.kept)
+            for index, rows in sorted(self._gpu.items())
+            if any(value is not None for row in rows.kept for value in row[1:])
+        ]
+        return (
+            Series("host", _HOST_COLUMNS, self._host.kept),
+            Series("loop", ("t_s", "phase", "batches", "steps"), self._loop.kept, tuple(self._phases)),
+            *gpus,
+        )
+
+    def _take_host(self, t_s: float, loop: LoopSample) -> None:
+        tree, activity = self._tree, self._tree.activity()
+        memory = (tree.last_pss_bytes, tree.anonymous_bytes(), tree.shm_growth_bytes())
+        counters = (activity.read_bytes, activity.rchar_bytes, activity.processes)
+        self._host.add((t_s, activity.cpu_s, *memory, *counters))
+        if loop.phase not in self._phases:
+            self._phases.append(loop.phase)
+        phase = self._phases.index(loop.phase)
+        self._loop.add((t_s, float(phase), float(loop.batches), float(loop.steps)))
+
+    def _take_gpus(self, t_s: float) -> None:
+        for index, reading in self._gpus.sample(self._tree.pids).items():
+            rows = self._gpu.setdefault(index, _Rows())
+            rows.add((t_s, *(getattr(reading, name) for name in _GPU_COLUMNS)))
+
+
+def _next(planned_at: float, every_s: float, now: float) -> float:
+    """Return when the next sample is due: on the grid, without catching up on what was missed."""
+    following = planned_at + every_s
+    return following if following > now else now + every_s
+
+
+class _Rows:
+    """Rows as they come; when they grow too many every second one goes, also of those to come."""
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[float | None, ...]] = []
+        self._count = 0
+        self._stride = 1
+
+    @property
+    def kept(self) -> tuple[tuple[float | None, ...], ...]:
+        return tuple(self._rows)
+
+    def add(self, row: tuple[float | None, ...]) -> None:
+        if self._count % self._stride == 0:
+            self._rows.append(row)
+        self._count += 1
+        if len(self._rows) > MOST_SAMPLES:
+            del self._rows[1::2]
+            self._stride *= 2

@@ -1,0 +1,444 @@
+"""What fits which GPU, and how fast that would be: predicted from two small steps of the script's own loop.
+
+Each figure of memory has a margin, and so has what a GPU's memory holds beside torch's tensors; each rate has
+an interval. A loader can feed a GPU only as fast as the vCPUs of its usual machine make batches.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from tunekit.machine.gpu.outside_torch import BLAS_BYTES, LARGE_BLAS_BYTES
+from tunekit.predict.loader_rate import loader_rate, loader_work_of, usual_instance
+from tunekit.predict.roofline import compute_rate
+from tunekit.predict.traced import Unpredictable, path_of, trace_of, why_not
+from tunekit.predict.vram.allocator import OutOfDeviceMemory
+from tunekit.predict.vram.loop_trace import TracedPair, read_traces
+from tunekit.predict.vram.predict import MemoryPrediction, PeakPredicted
+from tunekit.predict.vram.trace import AllocationTrace, TracesDiffer, ops_between, with_more
+from tunekit.records.config import Precision
+from tunekit.records.fits import AskedBatch, Verdict
+from tunekit.records.interval import Interval
+from tunekit.records.prediction import (
+    DevicePrediction,
+    LargestBatch,
+    OutsideTorch,
+    PeakShown,
+    PredictedFit,
+)
+from tunekit.records.profile import Profile
+from tunekit.records.step_trace import Purpose
+from tunekit.records.trial import TrialRecord
+
+MARGIN = 0.07
+"""Of steps on a GPU, or on tensors without data: fixed on half of timm's public batch sizes and tried on the
+other half (benchmarks/vram_accuracy.py)."""
+CPU_MARGIN = 0.10
+"""Of steps on a CPU: ops that a GPU has another kernel for."""
+DOUBT_MARGIN = 0.15
+"""More for each doubt."""
+_BLAS_BYTES = (BLAS_BYTES, LARGE_BLAS_BYTES)
+_ALIKE = {
+    Precision.FP16: Precision.BF16,
+    Precision.BF16: Precision.FP16,
+    Precision.TF32: Precision.FP32,
+    Precision.FP32: Precision.TF32,
+}
+"""The precision that takes as much memory."""
+
+
+@dataclass(frozen=True)
+class _Rates:
+    """Samples/s of both halves of a loop; None where one is not known."""
+
+    compute: Interval | None
+    loader: Interval | None
+
+    @property
+    def slower(self) -> Interval | None:
+        """What the slower half allows."""
+        compute, loader = self.compute, self.loader
+        if compute is None or loader is None:
+            return compute
+        return compute.at_most(loader)
+
+    @property
+    def bound_by(self) -> Literal["loader", "compute"] | None:
+        """The slower half; compute also where the loader is not known."""
+        if self.compute is None:
+            return None
+        return "loader" if self.loader and self.loader.value < self.compute.value else "compute"
+
+
+@dataclass(frozen=True)
+class _Headroom:
+    """What torch can reserve of a GPU's memory beside cuDNN's workspaces, in bytes; 0 for nothing."""
+
+    least_bytes: int
+    most_bytes: int
+
+    @classmethod
+    def of(cls, capacity_bytes: int, outside: OutsideTorch) -> "_Headroom":
+        """Return it of a device's capacity as torch sees it, and what its memory holds beside tensors."""
+        context, workspace = outside.context, outside.workspace
+        return cls(
+            least_bytes=max(0, capacity_bytes - context.high - workspace.high),
+            most_bytes=max(0, capacity_bytes - context.low - workspace.low),
+        )
+
+    @property
+    def middle_bytes(self) -> int:
+        """Half-way between both."""
+        return (self.least_bytes + self.most_bytes) // 2
+
+
+class Fits:
+    """Predictions for any GPU, by a trial that traced its own steps.
+
+    Where the script makes its batches itself a trial has but one size, and a second trial has the other.
+
+    Args:
+        trials: the first with Detail.TRACE counts; with Detail.FLOORS it tells more of its loader.
+        trials_folder: where each has its own.
+        cpus: that the trial could use.
+        here: the GPU that the trial ran on, whose measured speed other GPUs' are held against; None without.
+
+    Raises:
+        Unpredictable: the trial holds no steps that a prediction could go by.
+        RecordError: its files can't be read.
+    """
+
+    def __init__(
+        self,
+        trials: Sequence[TrialRecord],
+        trials_folder: Path,
+        cpus: int,
+        here: Profile | None = None,
+    ) -> None:
+        traced = [trial for trial in trials if trace_of(trial)]
+        trial = (traced or list(trials))[0]
+        looked, seen = trial.measurement or trial.dry, trace_of(trial)
+        if looked is None or seen is None or trial.config is None:
+            raise why_not(trials)
+        self._seen, self._loop = seen, looked.loop
+        self._floors = looked.details.floors if looked.details else None
+        kernels = looked.details.kernels if looked.details else None
+        self._busy_step_s = (
+            kernels.device_busy_s / kernels.batches if kernels and kernels.device_busy_s else None
+        )
+        self._cpus = cpus
+        told = ((trace_of(one), trials_folder / f"{one.number:04d}") for one in traced[:2])
+        pairs = read_traces((of_trial, folder) for of_trial, folder in told if of_trial)
+        if not pairs:
+            raise why_not((trial, *trials))
+        self._doubts = tuple(sorted({doubt for one in traced[:2] for doubt in _doubts_of(one)}))
+        self._pairs = _of_same_steps(
+            {
+                Precision(precision) if precision else trial.config.precision: pair
+                for precision, pair in pairs.items()
+            }
+        )
+        self._sizes = sorted({steps.batch_size for pair in self._pairs.values() for steps in pair})
+        self._memory: dict[tuple[Precision, tuple[int, ...]], MemoryPrediction] = {}
+        self._largest: dict[tuple[Precision, tuple[int, ...], int], int] = {}
+        self._speed_factor = self._measured_over_roofline(trial.config.precision, here)
+
+    @property
+    def precisions(self) -> tuple[Precision, ...]:
+        """What was traced: the script's own, and bf16 where that can be set."""
+        return tuple(self._pairs)
+
+    @property
+    def margin(self) -> float:
+        """Share that a peak may lie above its prediction, or its prediction above it."""
+        base = MARGIN if self._seen.device_type == "cuda" else CPU_MARGIN
+        return base + DOUBT_MARGIN * len(self._doubts)
+
+    def for_profiles(
+        self, profiles: Iterable[Profile], outside: Callable[[Profile], OutsideTorch]
+    ) -> DevicePrediction:
+        """Return what fits each GPU whose memory is known, in each precision that it has and was traced.
+
+        Args:
+            profiles: of the GPUs; a CPU's is left out.
+            outside: returns what a GPU's memory holds beside torch's tensors.
+        """
+        fits = [
+            self._fit(profile, precision, outside(profile))
+            for profile in profiles
+            if profile.has_own_memory
+            for precision in self._precisions(profile)
+        ]
+        return DevicePrediction(
+            path=path_of(self._seen),
+            margin=self.margin,
+            doubts=self._doubts,
+            traced_sizes=tuple(self._sizes),
+            epoch_samples=self._loop.epoch_samples,
+            fits=tuple(fits),
+            loader_measured=self._loader_here(),
+            loader_cpus=self._cpus,
+            speed_factor=self._speed_factor,
+        )
+
+    def unlimited_peak(
+        self, precision: Precision, batch_size: int, outside: OutsideTorch
+    ) -> PeakPredicted | None:
+        """Return the peak of a batch size where memory never ends, without the margin; None if not traced."""
+        traced = self._traced(precision)
+        if traced is None:
+            return None
+        return self._memory_of(traced, self._blas_blocks(outside)).peak(batch_size)
+
+    def fits_in(
+        self, precision: Precision, batch_size: int, headroom_bytes: int, outside: OutsideTorch
+    ) -> bool:
+        """Return whether a batch size runs where torch can reserve so much, without the margin."""
+        traced = self._traced(precision)
+        assert traced is not None
+        return self._memory_of(traced, self._blas_blocks(outside)).fits(batch_size, headroom_bytes)
+
+    def at(
+        self, profile: Profile, precision: Precision, batch_size: int, outside: OutsideTorch
+    ) -> PredictedFit | None:
+        """Return what a GPU takes for one batch size; None where its memory or the precision is unknown.
+
+        Where an epoch has fewer samples, it is told of a batch of all of them.
+
+        Args:
+            profile: of the GPU.
+            precision: that it trains in.
+            batch_size: up to the largest that may fit.
+            outside: what the GPU's memory holds beside torch's tensors.
+        """
+        if self._traced(precision) is None or not profile.has_own_memory:
+            return None
+        return self._fit(profile, precision, outside, batch_size)
+
+    def asked(
+        self, profile: Profile, fit: PredictedFit, outside: OutsideTorch, batch_size: int
+    ) -> AskedBatch:
+        """Return whether a batch size fits a GPU, what torch would reserve for it, and its rate there.
+
+        It does up to the batch to trust, and does not above the one that fits only if everything is at its
+        best.
+
+        Args:
+            profile: of the GPU.
+            fit: of it, one that `for_profiles` returned.
+            outside: what the GPU's memory holds beside torch's tensors.
+            batch_size: per device.
+        """
+        headroom = _Headroom.of(fit.capacity_bytes, outside)
+        headrooms = (*self._headrooms(headroom), None)
+        peak = self._peak(fit.precision, outside, batch_size, headrooms)
+        runs = batch_size <= min(fit.largest.high, self._made(batch_size))
+        rates = self._rates(profile, fit.precision, batch_size) if runs else _Rates(None, None)
+        verdict = Verdict.NO if batch_size > fit.largest.high else Verdict.TIGHT
+        return AskedBatch(
+            profile_id=fit.profile_id,
+            precision=fit.precision,
+            batch_size=batch_size,
+            verdict=Verdict.YES if batch_size <= fit.largest.low else verdict,
+            reserved_bytes=peak.reserved_bytes,
+            least_bytes=headroom.least_bytes,
+            most_bytes=headroom.most_bytes,
+            rate=rates.slower,
+            loader=rates.loader,
+        )
+
+    # --- one GPU ---------------------------------------------------------------------------
+
+    def _precisions(self, profile: Profile) -> list[Precision]:
+        """Return the precisions to tell of: what was traced, by the name that it has on the GPU."""
+        names = (_name_on(profile, precision) for precision in self._pairs)
+        return [name for name in names if name is not None]
+
+    def _fit(
+        self, profile: Profile, precision: Precision, outside: OutsideTorch, batch_size: int | None = None
+    ) -> PredictedFit:
+        capacity = profile.capacity_bytes
+        traced = self._traced(precision)
+        assert capacity is not None
+        assert traced is not None
+        largest = self._largest_batch(traced, capacity, outside)
+        batch = self._made(batch_size or largest.low)
+        peak, rates = None, _Rates(None, None)
+        if batch:
+            headrooms = self._headrooms(_Headroom.of(capacity, outside))
+            found = self._peak(precision, outside, batch, headrooms)
+            peak = PeakShown(
+                batch_size=batch,
+                allocated_bytes=found.allocated_bytes,
+                reserved_bytes=found.reserved_bytes,
+                by_purpose=found.by_purpose,
+            )
+            rates = self._rates(profile, precision, batch)
+        instance = usual_instance(profile)
+        return PredictedFit(
+            profile_id=profile.id,
+            precision=precision,
+            capacity_bytes=capacity,
+            largest=largest,
+            peak=peak,
+            rate=rates.slower,
+            compute=rates.compute,
+            loader=rates.loader,
+            bound_by=rates.bound_by if batch else "VRAM",
+            instance=instance.name if instance and rates.loader else None,
+        )
+
+    def _made(self, batch_size: int) -> int:
+        """Return the batch that the loader makes where one of that size is asked for: an epoch at most."""
+        return min(batch_size, self._loop.epoch_samples or batch_size)
+
+    def _rates(self, profile: Profile, precision: Precision, batch_size: int) -> _Rates:
+        """Return how fast a GPU, and the loader on its usual machine, would be at a batch size."""
+        compute = self._compute(precision, batch_size, profile)
+        if compute is not None and self._speed_factor is not None:
+            compute = _times(compute, self._speed_factor)
+        loader = loader_rate(
+            self._loop, loader_work_of(self._loop, self._floors), usual_instance(profile), batch_size
+        )
+        return _Rates(compute, loader)
+
+    def _compute(self, precision: Precision, batch_size: int, profile: Profile) -> Interval | None:
+        """Return the samples/s that a GPU alone trains by the roofline; None where its rates are unknown."""
+        traced = self._traced(precision)
+        assert traced is not None
+        samples = batch_size * self._seen.batches_per_step
+        ops = ops_between(*self._pairs[traced], batch_size)
+        return compute_rate(ops, samples, profile, uses_tf32=precision is Precision.TF32)
+
+    def _measured_over_roofline(self, own: Precision, here: Profile | None) -> float | None:
+        """Return how many times as fast as by its roofline the GPU that is here computes; None without one.
+
+        By the time in which it was at work, where that is known: what it waits for the host says nothing of
+        another GPU.
+        """
+        floors, batch = self._floors, self._loop.batch_size
+        if here is None or self._seen.device_type != "cuda" or batch is None:
+            return None
+        if floors is None or floors.compute_step_s is None:
+            return None
+        roofline = self._compute(own, batch, here)
+        step_s = min(floors.compute_step_s, self._busy_step_s or floors.compute_step_s)
+        return batch / step_s / roofline.value if roofline else None
+
+    def _largest_batch(self, traced: Precision, capacity: int, outside: OutsideTorch) -> LargestBatch:
+        headrooms = self._headrooms(_Headroom.of(capacity, outside))
+        blas = self._blas_blocks(outside)
+        low, value, high = sorted(self._fitting(traced, blas, headroom_bytes) for headroom_bytes in headrooms)
+        return LargestBatch(low=low, value=value, high=high)
+
+    def _headrooms(self, headroom: _Headroom) -> tuple[int, int, int]:
+        """Return what a prediction may reserve: with the margin on it, without, and with it for good luck."""
+        above = 1 + self.margin
+        return int(headroom.least_bytes / above), headroom.middle_bytes, int(headroom.most_bytes * above)
+
+    def _fitting(self, traced: Precision, blas_blocks: tuple[int, ...], headroom_bytes: int) -> int:
+        key = (traced, blas_blocks, headroom_bytes)
+        if key not in self._largest:
+            memory = self._memory_of(traced, blas_blocks)
+            self._largest[key] = memory.largest_batch(headroom_bytes) if headroom_bytes > 0 else 0
+        return self._largest[key]
+
+    def _peak(
+        self, precision: Precision, outside: OutsideTorch, batch_size: int, headrooms: Sequence[int | None]
+    ) -> PeakPredicted:
+        """Return the peak with the first headroom that is enough, None being all that is asked for.
+
+        Where there is less, torch gives back what it kept before it asks for more.
+        """
+        traced = self._traced(precision)
+        assert traced is not None
+        memory = self._memory_of(traced, self._blas_blocks(outside))
+        for headroom_bytes in headrooms:
+            with contextlib.suppress(OutOfDeviceMemory):
+                return memory.peak(batch_size, headroom_bytes)
+        raise AssertionError(f"batch size {batch_size} fits none of {headrooms}")
+
+    def _traced(self, precision: Precision) -> Precision | None:
+        """Return the traced precision that takes as much memory: either 16 bit, or fp32 and TF32."""
+        return next((one for one in (precision, _ALIKE[precision]) if one in self._pairs), None)
+
+    def _memory_of(self, precision: Precision, blas_blocks: tuple[int, ...]) -> MemoryPrediction:
+        key = (precision, blas_blocks)
+        if key not in self._memory:
+            held = [size for size in self._seen.kept or () if size not in _BLAS_BYTES]
+            first, second = (
+                with_more(
+                    with_more(AllocationTrace.of(steps), held, Purpose.HELD), blas_blocks, Purpose.WORKSPACE
+                )
+                for steps in self._pairs[precision]
+            )
+            self._memory[key] = MemoryPrediction(first, second, self._seen.is_expandable)
+        return self._memory[key]
+
+    def _blas_blocks(self, outside: OutsideTorch) -> tuple[int, ...]:
+        """Return cuBLAS's workspaces: one of each thread where torch keeps them, else one at a time.
+
+        Whether it does was seen in the trace, where that ran on a GPU: those that don't stay are among its
+        temporaries.
+        """
+        whole, is_kept = outside.blas_workspace_bytes, outside.blas_is_kept is not False
+        if not whole:
+            return ()
+        seen, of_thread = self._seen.kept, whole // 2 if is_kept else whole
+        if seen is None:
+            return (of_thread, of_thread) if is_kept else (of_thread,)
+        return (of_thread, of_thread) if any(size in _BLAS_BYTES for size in seen) else ()
+
+    def _loader_here(self) -> float | None:
+        """Return the samples/s of the loader alone on this machine, as it was measured."""
+        floors = self._floors
+        batch = self._loop.batch_size
+        if floors is None or floors.loader_step_s is None or batch is None:
+            return None
+        return batch / floors.loader_step_s
+
+
+def _doubts_of(trial: TrialRecord) -> tuple[str, ...]:
+    seen = trace_of(trial)
+    return seen.doubts if seen else ()
+
+
+def _of_same_steps(pairs: Mapping[Precision, TracedPair]) -> dict[Precision, TracedPair]:
+    """Return the pairs without those whose two sizes are not of the same steps.
+
+    Raises:
+        Unpredictable: none is left.
+    """
+    kept, why = {}, ""
+    for precision, pair in pairs.items():
+        try:
+            MemoryPrediction.of(*pair)
+            ops_between(*pair, pair.first.batch_size)
+        except TracesDiffer as error:
+            why = why or str(error)
+        else:
+            kept[precision] = pair
+    if not kept:
+        raise Unpredictable(why)
+    return kept
+
+
+def _name_on(profile: Profile, precision: Precision) -> Precision | None:
+    """Return what a precision is called on a GPU: the other 16 bit where that is its own; None for neither.
+
+    Where there is no TF32, torch computes in float32 what may run in it.
+    """
+    if str(precision) in profile.native_precisions or precision is Precision.FP32:
+        return precision
+    if precision is Precision.TF32:
+        return Precision.FP32
+    other = _ALIKE[precision]
+    return other if str(other) in profile.native_precisions else None
+
+
+def _times(figure: Interval, factor: float) -> Interval:
+    """Return a rate times what another batch size showed; the range holds both: this one may be otherwise."""
+    low, high = min(1.0, factor), max(1.0, factor)
+    return Interval(value=figure.value * factor, low=figure.low * low, high=figure.high * high)

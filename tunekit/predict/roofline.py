@@ -1,0 +1,221 @@
+"""How much faster one GPU trains than another, from their memory bandwidths and rates.
+
+Under the roofline model (Williams, Waterman, Patterson 2009, CACM 52(4)) every kernel takes the longer of
+its memory time and its arithmetic time. Whatever mix of kernels a step is made of, the ratio of two GPUs then
+lies between the ratio of their bandwidths and the ratio of their rates. That is the core of the interval.
+It is widened by what the model does not know:
+
+- the share of its peak that a GPU reaches. Profiles hold it for bf16 where it was published; elsewhere it is
+  taken to lie in PUBLISHED_FRACTIONS, or POWER_LIMITED_FRACTIONS for small cards;
+- fp32: PyTorch computes fp32 convolutions in TF32 where there is any (torch.backends.cudnn.allow_tf32 is on)
+  and matmuls in IEEE fp32, so both ratios are taken in;
+- a fallback to fp32 on a GPU without the measured precision moves up to twice the bytes;
+- everything else: MODEL_ERROR, the mean error of Habitat (Yu et al. 2021, USENIX ATC), which converts a
+  measured step kernel by kernel and is the best that such a conversion was shown to do.
+
+A step that waits for its loader, or for the CPU to launch kernels, gains nothing from a faster GPU: the ratio
+is of steps that keep the GPU busy.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from tunekit.records.config import Precision
+from tunekit.records.interval import EXACTLY_ONE, Interval
+from tunekit.records.profile import Profile
+from tunekit.records.step_trace import OpCost
+
+MODEL_ERROR = 1.118
+"""Factor to either side, beyond the bounds of the roofline."""
+
+PUBLISHED_FRACTIONS = (0.78, 0.95)
+"""Share of the peak that a GPU without a figure of its own is taken to reach: the range of the profiles'."""
+
+POWER_LIMITED_FRACTIONS = (0.5, 0.95)
+"""The same for cards that their power limit slows down long before (T4, L4). An assumption."""
+
+_POWER_LIMITED_W = 75.0
+"""Cards up to what a PCIe slot supplies."""
+
+_FALLBACK_BYTES = (1.0, 2.0)
+"""Bytes moved in fp32 against those of a 16-bit autocast, which keeps some of its tensors in fp32."""
+
+SOURCE = (
+    "speed of another GPU: roofline (Williams et al. 2009, CACM 52(4)), each bound widened by 11.8%, the "
+    "mean error of Habitat (Yu et al. 2021, USENIX ATC)"
+)
+
+
+class SpeedRatio(NamedTuple):
+    """How many times as fast as the measured GPU another one is."""
+
+    ratio: Interval | None
+    """None where the figures that it would follow from are unknown."""
+    precision: Precision
+    """What the other GPU would train in."""
+    why: str
+
+
+class _Rates(NamedTuple):
+    """Peak rates in TFLOPS of the kinds of arithmetic that a precision consists of."""
+
+    matmul: float
+    convolution: float
+
+
+def speed_ratio(measured: Profile, other: Profile, precision: Precision) -> SpeedRatio:
+    """Return the rate of one `other` GPU over that of one `measured` GPU.
+
+    Args:
+        measured: the GPU that the step was measured on.
+        other: the GPU that it is predicted for.
+        precision: what it was measured in; where the other GPU does not have it, fp32 takes its place.
+
+    Returns:
+        A ratio with its bounds, exactly 1 for the same GPU; None with the reason where a figure is unknown.
+    """
+    if measured.id == other.id:
+        return SpeedRatio(EXACTLY_ONE, precision, f"measured on {other.id}")
+    if not _is_native(measured, precision):
+        return SpeedRatio(None, precision, f"{measured.id} has no {precision} of its own to go by")
+    used = precision if _is_native(other, precision) else Precision.FP32
+    unknown = [*_unknown(measured, precision), *_unknown(other, used)]
+    if unknown:
+        return SpeedRatio(None, used, f"unknown: {', '.join(unknown)}")
+    bounds = [*_memory_ratios(measured, other, fallback=used is not precision)]
+    bounds += _compute_ratios(measured, precision, other, used)
+    ratio = Interval.between(min(bounds) / MODEL_ERROR, max(bounds) * MODEL_ERROR)
+    fallback = "" if used is precision else f" to {used}, since {other.id} has no {precision}"
+    return SpeedRatio(ratio, used, f"roofline from {measured.id} in {precision}{fallback}")
+
+
+def assumptions(used: Iterable[tuple[Profile, Precision]]) -> tuple[str, ...]:
+    """Return what ratios between these GPUs take for granted, a sentence each.
+
+    Args:
+        used: the measured GPU and the predicted ones, with the precision that each trains in.
+    """
+    pairs = list(used)
+    shares = {_fraction(*pair) for pair in pairs}
+    lines = []
+    if PUBLISHED_FRACTIONS in shares or POWER_LIMITED_FRACTIONS in shares:
+        (low, high), (low_small, high_small) = PUBLISHED_FRACTIONS, POWER_LIMITED_FRACTIONS
+        lines.append(
+            f"a GPU reaches {low:.0%} to {high:.0%} of its peak rate where nobody published the share "
+            f"({low_small:.0%} to {high_small:.0%} on cards of up to {_POWER_LIMITED_W:.0f} W)"
+        )
+    if any(precision is Precision.FP32 and _is_native(gpu, Precision.TF32) for gpu, precision in pairs):
+        lines.append("in fp32, convolutions run in TF32 where the GPU has it, as torch does by default")
+    return tuple(lines)
+
+
+def _is_native(profile: Profile, precision: Precision) -> bool:
+    return precision is Precision.FP32 or str(precision) in profile.native_precisions
+
+
+def _memory_ratios(measured: Profile, other: Profile, fallback: bool) -> tuple[float, float]:
+    assert measured.bandwidth_gb_per_s is not None
+    assert other.bandwidth_gb_per_s is not None
+    ratio = other.bandwidth_gb_per_s / measured.bandwidth_gb_per_s
+    least, most = _FALLBACK_BYTES if fallback else (1.0, 1.0)
+    return ratio / most, ratio / least
+
+
+def _compute_ratios(
+    measured: Profile, precision: Precision, other: Profile, used: Precision
+) -> tuple[float, ...]:
+    """Return the ratios of what the two GPUs can reach, over all kinds of arithmetic and fractions."""
+    before, after = _rates(measured, precision), _rates(other, used)
+    assert before is not None
+    assert after is not None
+    low_before, high_before = _fraction(measured, precision)
+    low_after, high_after = _fraction(other, used)
+    peaks = (after.matmul / before.matmul, after.convolution / before.convolution)
+    return (
+        *(peak * low_after / high_before for peak in peaks),
+        *(peak * high_after / low_before for peak in peaks),
+    )
+
+
+def _rates(profile: Profile, precision: Precision) -> _Rates | None:
+    """Return the dense peak rates of a precision that the GPU has; None where one is unknown."""
+    rates = {
+        Precision.FP32: profile.fp32_tflops,
+        Precision.TF32: profile.tf32_tflops,
+        Precision.BF16: profile.bf16_tflops,
+        Precision.FP16: profile.fp16_tflops,
+    }
+    matmul = convolution = rates[precision]
+    if precision is Precision.FP32 and _is_native(profile, Precision.TF32):
+        convolution = rates[Precision.TF32]
+    return None if matmul is None or convolution is None else _Rates(matmul, convolution)
+
+
+def _fraction(profile: Profile, precision: Precision) -> tuple[float, float]:
+    """Return the least and the largest share of its peak that the GPU may reach."""
+    known = profile.achievable_bf16_fraction
+    if known is not None and precision in (Precision.BF16, Precision.FP16):
+        return known, known  # both run on the same tensor cores
+    is_power_limited = profile.tdp_w is not None and profile.tdp_w <= _POWER_LIMITED_W
+    return POWER_LIMITED_FRACTIONS if is_power_limited else PUBLISHED_FRACTIONS
+
+
+def _unknown(profile: Profile, precision: Precision) -> list[str]:
+    missing = [] if profile.bandwidth_gb_per_s is not None else [f"memory bandwidth of {profile.id}"]
+    if _rates(profile, precision) is None:
+        missing.append(f"{precision} rate of {profile.id}")
+    return missing
+
+
+PEAK_SHARE = 0.6
+BANDWIDTH_SHARE = 0.8
+LAUNCH_S = 4e-6
+ERROR = 0.3
+"""Of a rate, to either side."""
+
+_CONVOLUTIONS = ("convolution", "cudnn_convolution", "mkldnn_convolution")
+
+
+def compute_rate(
+    ops: Sequence[OpCost], samples: int, profile: Profile, uses_tf32: bool = False
+) -> Interval | None:
+    """Return the samples/s that a GPU alone would train; None where one of its rates is unknown.
+
+    Args:
+        ops: of one optimizer step.
+        samples: that the step trains on.
+        profile: of the GPU.
+        uses_tf32: whether float32 matmuls may run in TF32, as convolutions do by default.
+    """
+    seconds = step_time_s(ops, profile, uses_tf32)
+    if seconds is None or seconds <= 0:
+        return None
+    rate = samples / seconds
+    return Interval(value=rate, low=rate * (1 - ERROR), high=rate * (1 + ERROR))
+
+
+def step_time_s(ops: Sequence[OpCost], profile: Profile, uses_tf32: bool = False) -> float | None:
+    """Return the seconds of all ops one after another; None where a rate that they need is unknown."""
+    if profile.bandwidth_gb_per_s is None:
+        return None
+    bandwidth = BANDWIDTH_SHARE * profile.bandwidth_gb_per_s * 1e9
+    total_s = 0.0
+    for op in ops:
+        arithmetic_s = 0.0
+        if op.flops:
+            peak = _peak_tflops(op, profile, uses_tf32)
+            if peak is None:
+                return None
+            arithmetic_s = op.flops / (PEAK_SHARE * peak * 1e12)
+        total_s += max(arithmetic_s, op.moved_bytes / bandwidth, LAUNCH_S)
+    return total_s
+
+
+def _peak_tflops(op: OpCost, profile: Profile, uses_tf32: bool) -> float | None:
+    """Return the dense peak of the op's kind of arithmetic."""
+    if op.dtype in ("bfloat16", "float16"):
+        return profile.bf16_tflops or profile.fp16_tflops
+    has_tf32 = "tf32" in profile.native_precisions
+    if has_tf32 and (uses_tf32 or op.name.removesuffix("_backward").lstrip("_") in _CONVOLUTIONS):
+        return profile.tf32_tflops
+    return profile.fp32_tflops

@@ -1,0 +1,122 @@
+"""What the trials say of the throughput model: each time as a logarithm with its deviation."""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tunekit.predict.throughput.observation import Columns, Floats, Observation
+from tunekit.predict.throughput.physics import Times
+from tunekit.records.config import TrainConfig
+
+
+class Reading(IntEnum):
+    """What a time is of."""
+
+    STEP = 0
+    """A whole loop batch."""
+    TRAINING = 1
+    """Training alone."""
+    LOADER = 2
+    """The loader alone, or one process making a batch where there are no workers."""
+    BESIDE = 3
+    """Training while workers had the cores too."""
+    FETCH_CPU = 4
+    """CPU time of making a batch."""
+
+
+STEP_NOISE = 0.05
+"""Of the logarithm of a step's time, as one process has it."""
+
+_OF_95 = 1.96
+"""Half width of a 95% interval, in deviations."""
+_UNKNOWN_NOISE = 0.08
+"""Of a step whose window was too short to say."""
+_MOST_STEP_NOISE = 0.10
+"""Of any step: an interval over few batches is wide for want of them, processes differ by less."""
+_NOISES = {
+    Reading.STEP: STEP_NOISE,
+    Reading.TRAINING: 0.08,
+    Reading.LOADER: 0.06,
+    Reading.BESIDE: 0.15,
+    Reading.FETCH_CPU: 0.12,
+}
+"""Least deviation of the logarithm between processes; the equations' own error with workers included."""
+
+
+class Evidence:
+    """All readings of some observations, those of one time in one config as one.
+
+    Args:
+        observations: at least one.
+
+    Attributes:
+        columns: the config of each reading.
+        kinds: what each reading is of.
+        log_s: logarithm of each.
+        noise: deviation of it.
+    """
+
+    def __init__(self, observations: Sequence[Observation]) -> None:
+        together: dict[tuple[TrainConfig, Reading], list[tuple[float, float]]] = defaultdict(list)
+        for one in observations:
+            for kind, seconds, noise in _readings(one):
+                if seconds is not None and seconds > 0:
+                    together[one.config, kind].append((math.log(seconds), noise))
+        merged = [_merged(readings) for readings in together.values()]
+        self.columns = Columns.of([config for config, _ in together])
+        self.kinds: NDArray[np.int64] = np.array([kind for _, kind in together], dtype=np.int64)
+        self.log_s: Floats = np.array([log_s for log_s, _ in merged])
+        self.noise: Floats = np.array([noise for _, noise in merged])
+
+    def misfits(self, times: Callable[[Columns], Times]) -> Floats:
+        """Return how far predicted times are off, in deviations."""
+        return np.asarray((self.told(times(self.columns)) - self.log_s) / self.noise)
+
+    def told(self, times: Times) -> Floats:
+        """Return the logarithm that predicted times of the readings' configs have for each reading."""
+        with_workers = self.columns.workers > 0
+        kinds = {
+            Reading.STEP: times.step_s,
+            Reading.TRAINING: times.compute_s,
+            Reading.LOADER: np.where(with_workers, times.loader_s, times.fetch_s),
+            Reading.BESIDE: np.where(
+                with_workers, np.maximum(times.compute_s, times.shared_s), times.compute_s
+            ),
+            Reading.FETCH_CPU: times.fetch_cpu_s,
+        }
+        stacked = np.log(np.stack([kinds[kind] for kind in Reading]))
+        return np.asarray(stacked[self.kinds, np.arange(len(self.kinds))])
+
+
+def _readings(one: Observation) -> list[tuple[Reading, float | None, float]]:
+    without_workers = one.config.num_workers == 0
+    spread = _UNKNOWN_NOISE if one.step_spread is None else one.step_spread / _OF_95
+    step_noise = min(max(spread, _NOISES[Reading.STEP]), _MOST_STEP_NOISE)
+    return [
+        (Reading.STEP, one.step_s, step_noise),
+        (Reading.TRAINING, one.compute_alone_s, _NOISES[Reading.TRAINING]),
+        (Reading.LOADER, one.loader_alone_s, _NOISES[Reading.LOADER]),
+        (
+            Reading.BESIDE,
+            one.compute_s,
+            _NOISES[Reading.TRAINING] if without_workers else _NOISES[Reading.BESIDE],
+        ),
+        (Reading.FETCH_CPU, one.fetch_cpu_s, _NOISES[Reading.FETCH_CPU]),
+    ]
+
+
+def _merged(readings: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Return what several processes say of one time, with its deviation.
+
+    Where they differ by more than they should, one was disturbed and nobody knows which: the
+    deviation is then larger by the ratio of Birge.
+    """
+    precisions = [noise**-2 for _, noise in readings]
+    mean = sum(log_s * one for (log_s, _), one in zip(readings, precisions, strict=True)) / sum(precisions)
+    misfit = sum((log_s - mean) ** 2 * one for (log_s, _), one in zip(readings, precisions, strict=True))
+    birge = max(1.0, math.sqrt(misfit / max(1, len(readings) - 1)))
+    return mean, birge / math.sqrt(sum(precisions))

@@ -1,0 +1,84 @@
+"""Finds the parameters that the evidence asks for: maximum a posteriori, by Levenberg and Marquardt."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tunekit.predict.throughput.observation import Floats
+
+Misfits = Callable[[Floats], Floats]
+
+_MOST_ROUNDS, _MOST_DAMPINGS = 40, 8
+_FIRST_DAMPING = 1e-2
+_DIFFERENCE = 1e-5
+_ENOUGH = 1e-4
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Parameters with their uncertainty."""
+
+    values: Floats
+    covariance: Floats
+    """(parameters, parameters)."""
+
+
+@dataclass(frozen=True)
+class Beliefs:
+    """What is believed of parameters before any trial: independent normal distributions."""
+
+    means: Floats
+    deviations: Floats
+
+
+def fit(misfits: Misfits, beliefs: Beliefs) -> Fit:
+    """Return the parameters that are most likely after the evidence.
+
+    Args:
+        misfits: of a parameter vector, how far what was seen is off, in deviations.
+        beliefs: what is believed of the parameters before.
+    """
+
+    def everything(values: Floats) -> Floats:
+        return np.concatenate([misfits(values), (values - beliefs.means) / beliefs.deviations])
+
+    moves = _DIFFERENCE * np.maximum(beliefs.deviations, 1e-3)
+    values = beliefs.means
+    off = everything(values)
+    damping = _FIRST_DAMPING
+    for _ in range(_MOST_ROUNDS):
+        steepness = slopes(everything, values, off, moves)
+        curvature, downhill = steepness.T @ steepness, -steepness.T @ off
+        before = off @ off
+        for _ in range(_MOST_DAMPINGS):
+            tried = values + np.linalg.solve(curvature + damping * np.diag(np.diag(curvature)), downhill)
+            off_there = everything(tried)
+            if off_there @ off_there < before:
+                break
+            damping *= 6
+        else:
+            break
+        values, off = tried, off_there
+        damping = max(damping / 6, 1e-9)
+        if before - off @ off < _ENOUGH * (1 + before):
+            break
+    steepness = slopes(everything, values, off, moves)
+    return Fit(values, np.asarray(np.linalg.inv(steepness.T @ steepness), dtype=np.float64))
+
+
+def slopes(of: Misfits, values: Floats, at: Floats, moves: Floats) -> Floats:
+    """Return (results, parameters): how each result of a function moves with each parameter.
+
+    Args:
+        of: the function of a parameter vector.
+        values: the parameters.
+        at: what the function returns there.
+        moves: by how much each parameter is moved to see.
+    """
+    found = np.empty((len(at), len(values)))
+    for place, move in enumerate(moves):
+        moved = values.copy()
+        moved[place] += move
+        found[:, place] = (of(moved) - at) / move
+    return found

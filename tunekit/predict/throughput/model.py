@@ -1,0 +1,238 @@
+"""The throughput model: fitted to trials, it predicts every config and says why it is no faster."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tunekit.predict.throughput.boundary import Boundary, boundary_terms, fit_boundary
+from tunekit.predict.throughput.evidence import Evidence, Reading
+from tunekit.predict.throughput.fit import Beliefs, Fit, fit, slopes
+from tunekit.predict.throughput.observation import Columns, Floats, Observation
+from tunekit.predict.throughput.physics import Anchor, Physics
+from tunekit.predict.throughput.residual import Residual, Weights
+from tunekit.records.config import TrainConfig
+from tunekit.records.model_summary import Limit
+
+_CLOSE = 0.1
+"""Ceilings nearer than this, as a share, bind alike."""
+_LEAST_S = 1e-9
+_MOST_LEFT_OVER = 300
+"""Readings that the residual is drawn from."""
+_UNKNOWN_CPU_SHARE = 0.8
+_DIFFERENCE = 1e-4
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Rates of some configs, in their order."""
+
+    log_rate: Floats
+    """Natural logarithm of samples/s over whole epochs, of one rank."""
+    deviation: Floats
+    """Standard deviation of it."""
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """What each part of the loop would allow alone, in samples/s of one rank; predicted."""
+
+    loader_samples_per_s: float | None
+    """Over whole epochs, their boundaries included; None where no trial told what a batch takes to make."""
+    compute_samples_per_s: float | None
+    """From data that is always at hand; None where no trial told it apart from the loader."""
+    cores_samples_per_s: float | None
+    """What the cores allow that loader and training share; None without workers."""
+
+
+def limit_of(ceilings: Ceilings, with_workers: bool) -> Limit | None:
+    """Return what binds; None where loader or training are unknown.
+
+    Args:
+        ceilings: of the config.
+        with_workers: whether it loads beside the training; else the two wait for each other.
+    """
+    loader, training = ceilings.loader_samples_per_s, ceilings.compute_samples_per_s
+    if loader is None or training is None:
+        return None
+    lower = min(loader, training)
+    slower = Limit.LOADER if loader < training else Limit.TRAINING
+    if not with_workers:
+        in_turns = 1 / (1 / loader + 1 / training)
+        return slower if in_turns > (1 - _CLOSE) * lower else Limit.TURNS
+    cores = ceilings.cores_samples_per_s
+    # Training that keeps all cores busy leaves none to the loader: they bind a little wherever it binds.
+    if cores is not None and cores < (1 - _CLOSE) * lower:
+        return Limit.CORES
+    return Limit.BOTH if lower > (1 - _CLOSE) * max(loader, training) else slower
+
+
+class ThroughputModel:
+    """What the trials so far say of configs that were not run.
+
+    Args:
+        observations: of measured trials, the baseline's first; at least one.
+        cpus: that one rank may use.
+        on_cpu: whether the training itself computes on them.
+        epoch_samples: per rank; None for a data set without a length.
+    """
+
+    def __init__(
+        self, observations: Sequence[Observation], cpus: int, on_cpu: bool, epoch_samples: int | None = None
+    ) -> None:
+        self._epoch_samples = epoch_samples
+        self._loader_seen = any(one.fetch_s for one in observations)
+        self._compute_seen = any(one.compute_alone_s or one.compute_s for one in observations)
+        self._physics = Physics(_anchor(observations, cpus, on_cpu))
+        evidence = Evidence(observations)
+        physics = self._physics
+        self._fit: Fit = fit(
+            lambda values: evidence.misfits(lambda columns: physics.times(values, columns)),
+            Beliefs(physics.means, physics.deviations),
+        )
+        self._residual = self._fitted_residual(evidence)
+        self._boundary: Boundary = fit_boundary(observations)
+
+    def predict(self, configs: Sequence[TrainConfig]) -> Prediction:
+        """Return what some configs would give."""
+        return self.predict_columns(Columns.of(configs))
+
+    def predict_columns(self, columns: Columns) -> Prediction:
+        """Return what some configs would give."""
+        log_step, steepness = self._log_steps(columns)
+        left, left_variance = self._residual.predict(columns, self._weights(steepness))
+        variance = np.maximum(((steepness @ self._fit.covariance) * steepness).sum(1), 0.0) + left_variance
+        return self._over_epochs(columns, np.exp(log_step + left), np.sqrt(variance))
+
+    def ratios(self, config: TrainConfig, others: Sequence[TrainConfig]) -> Prediction:
+        """Return the rate of a config over that of each other one, as logarithms.
+
+        What is unsure of both in the same way cancels, so that the deviation is mostly less than theirs.
+        """
+        columns = Columns.of([config, *others])
+        log_step, steepness = self._log_steps(columns)
+        weights = self._weights(steepness)
+        step_s = np.exp(log_step + self._residual.predict(columns, weights)[0])
+        log_rate = self._over_epochs(columns, step_s, np.zeros(len(columns))).log_rate
+        unsure = steepness @ self._fit.covariance @ steepness.T + self._residual.covariance(columns, weights)
+        if self._epoch_samples is not None:
+            steady_s = self._epoch_samples / columns.batch_size * step_s
+            boundary_s, unsure_s = self._boundary.predict(columns)
+            epoch_s = steady_s + boundary_s
+            capped = np.minimum(unsure_s, boundary_s) / np.maximum(unsure_s, _LEAST_S) / epoch_s
+            terms = boundary_terms(columns) * capped[:, None]
+            unsure = unsure * np.outer(steady_s / epoch_s, steady_s / epoch_s)
+            unsure = unsure + terms @ self._boundary.covariance @ terms.T
+        own = np.diag(unsure)
+        variance = np.maximum(own[0] + own[1:] - 2 * unsure[0, 1:], 0.0)
+        return Prediction(log_rate[0] - log_rate[1:], np.sqrt(variance))
+
+    def rough_log_rate(self, columns: Columns) -> Floats:
+        """Return log rates by the equations alone, quickly: for choosing what to predict in full."""
+        step_s = self._physics.times(self._fit.values, columns).step_s
+        return self._over_epochs(columns, step_s, np.zeros(len(columns))).log_rate
+
+    def _log_steps(self, columns: Columns) -> tuple[Floats, Floats]:
+        """Return the equations' log step times, and (configs, parameters) how they move with each."""
+
+        def log_step_of(values: Floats) -> Floats:
+            return np.asarray(np.log(self._physics.times(values, columns).step_s))
+
+        values = self._fit.values
+        log_step = log_step_of(values)
+        moves = np.full(len(values), _DIFFERENCE)
+        return log_step, slopes(log_step_of, values, log_step, moves)
+
+    def _fitted_residual(self, evidence: Evidence) -> Residual:
+        """Return what the equations leave of the readings that are of the step, or of one half alone."""
+        of_step = evidence.kinds == Reading.STEP
+        of_training, of_loader = evidence.kinds == Reading.TRAINING, evidence.kinds == Reading.LOADER
+        _, steepness = self._log_steps(evidence.columns)
+        in_step = self._weights(steepness)
+        weights = Weights(
+            training=np.where(of_step, in_step.training, of_training.astype(float)),
+            loader=np.where(of_step, in_step.loader, of_loader.astype(float)),
+        )
+        told = evidence.told(self._physics.times(self._fit.values, evidence.columns))
+        kept = np.flatnonzero(of_step | of_training | of_loader)
+        # The fastest tell most of where the best is. By what was left over itself, only luck would be kept.
+        sample_s = (evidence.log_s - np.log(evidence.columns.batch_size))[kept]
+        kept = kept[np.argsort(sample_s, kind="stable")[:_MOST_LEFT_OVER]]
+        return Residual(
+            evidence.columns.take(kept),
+            Weights(weights.training[kept], weights.loader[kept]),
+            (evidence.log_s - told)[kept],
+            evidence.noise[kept],
+        )
+
+    def _weights(self, steepness: Floats) -> Weights:
+        physics = self._physics
+        return Weights(
+            training=steepness[:, physics.place_of["compute"]], loader=steepness[:, physics.place_of["fetch"]]
+        )
+
+    def ceilings(self, config: TrainConfig) -> Ceilings:
+        """Return what loader, training and the cores would each allow alone in a config."""
+        columns = Columns.of([config])
+        times = self._physics.times(self._fit.values, columns)
+        one, none = np.ones(1), np.zeros(1)
+        training_left = np.exp(self._residual.predict(columns, Weights(training=one, loader=none))[0])
+        loader_left = np.exp(self._residual.predict(columns, Weights(training=none, loader=one))[0])
+        loader_s = (times.loader_s if config.num_workers else times.fetch_s) * loader_left
+        fetch_core_s = times.fetch_cpu_s / self._physics.anchor.cpus
+        cores_s = (times.shared_s - fetch_core_s) * training_left + fetch_core_s * loader_left
+        compute_s = times.compute_s * training_left
+        are_shared = config.num_workers > 0 and self._loader_seen and self._compute_seen
+        loader = float(np.exp(self._over_epochs(columns, loader_s, none).log_rate)[0])
+        return Ceilings(
+            loader_samples_per_s=loader if self._loader_seen else None,
+            compute_samples_per_s=float(config.batch_size / compute_s[0]) if self._compute_seen else None,
+            cores_samples_per_s=float(config.batch_size / cores_s[0]) if are_shared else None,
+        )
+
+    def _over_epochs(self, columns: Columns, step_s: Floats, deviation: Floats) -> Prediction:
+        """Return the rates over whole epochs; deviation is that of the logarithm of step_s."""
+        if self._epoch_samples is None:
+            return Prediction(np.log(columns.batch_size / step_s), deviation)
+        steady_s = self._epoch_samples / columns.batch_size * step_s
+        boundary_s, unsure_s = self._boundary.predict(columns)
+        epoch_s = steady_s + boundary_s
+        # A boundary can't be shorter than nothing: no more is to be gained by it than it is.
+        of_boundary = np.minimum(unsure_s, boundary_s) / epoch_s
+        return Prediction(
+            np.log(self._epoch_samples / epoch_s), np.hypot(steady_s / epoch_s * deviation, of_boundary)
+        )
+
+
+def _anchor(observations: Sequence[Observation], cpus: int, on_cpu: bool) -> Anchor:
+    """Return the scale of the equations: the first trial, each of its parts as well as it is known."""
+    first = observations[0]
+    whole_s = next((one.step_s for one in observations if one.step_s), _LEAST_S)
+    fetches = [
+        fetch_s * first.config.batch_size / one.config.batch_size
+        for one in observations
+        if (fetch_s := _fetch_seen_s(one)) is not None
+    ]
+    shares = [
+        one.fetch_cpu_s / one.fetch_s for one in observations if one.fetch_s and one.fetch_cpu_s is not None
+    ]
+    return Anchor(
+        config=first.config,
+        compute_s=first.compute_alone_s or first.compute_s or first.step_s or whole_s,
+        fetch_s=fetches[0] if fetches else max(1, first.config.num_workers) * (first.step_s or whole_s),
+        fetch_cpu_share=shares[0] if shares else _UNKNOWN_CPU_SHARE,
+        cpus=cpus,
+        on_cpu=on_cpu,
+        fetch_is_known=bool(fetches),
+    )
+
+
+def _fetch_seen_s(one: Observation) -> float | None:
+    """Return what one process took to make a batch, as well as a trial can tell."""
+    if one.fetch_s:
+        return one.fetch_s
+    if one.loader_alone_s:
+        return one.loader_alone_s * max(1, one.config.num_workers)
+    if one.config.num_workers == 0 and one.step_s and one.compute_s:
+        return max(one.step_s - one.compute_s, _LEAST_S)
+    return None

@@ -1,0 +1,214 @@
+"""The equations: what a step takes when loader and training share the cores.
+
+A step costs C to train on and F to fetch. Without workers the two follow each other; with them the slower
+of training, loader and cores sets the pace:
+
+    step = smooth maximum of  C + h,  F / w_eff,  (C x d + F x u) / cpus
+
+C grows with the batch from an overhead (launching, Python) and a cost per sample, each scaled by precision,
+compile and channels_last. F does the same, without those. w_eff are the workers, less what they lose to
+one another; u is the share of F that needs a CPU and d the CPUs that training keeps busy; h is what taking a
+batch from a worker costs the loop, half of it growing with the batch. Parameters are logarithms (or log odds)
+with a normal prior: its mean and standard deviation stand beside each.
+
+What is assumed, and where it ends:
+
+- Times are means over steady state. Epoch boundaries are another model's; stalls by a loader that is uneven,
+  and so the prefetch factor, pinned memory and persistent workers, have no term here: what they do to a step
+  is left to the residual.
+- Training is a straight line in the batch. Kernels that run in waves, caches that overflow and algorithms
+  that change with the shape bend it; a mode that pays only from some batch on has one factor here for all.
+- The factors of precision and compile multiply: what they do together is not known apart.
+- Workers are alike, and lose to one another at most what makes more of them as good as fewer, never worse.
+  Storage with a limited bandwidth, or a lock that more workers fight for, has no term.
+- Cores are alike and shared fairly; that training slows down by what workers do to caches and memory, below
+  the cores' capacity, has no term. A CPU's own clock, its hyperthreads and other tenants neither.
+- An optimizer step belongs to each loop batch: accumulating gradients changes no time here.
+- Ranks do not wait for one another beyond what the measured rank shows.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tunekit.predict.throughput.observation import PRECISIONS, Columns, Floats
+from tunekit.records.config import Precision, TrainConfig
+
+_PRECISION_PRIORS = {
+    Precision.FP32: (0.0, 1e-6, 0.0, 1e-6),
+    Precision.TF32: (-0.2, 0.25, 0.0, 0.05),
+    Precision.BF16: (-0.3, 0.45, 0.1, 0.15),
+    Precision.FP16: (-0.3, 0.45, 0.15, 0.15),
+}
+"""Mean and deviation of the log factor on the cost per sample, then on the overhead."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One unknown with what is believed of it before any trial."""
+
+    name: str
+    mean: float
+    deviation: float
+
+
+def parameters(cpus: int, on_cpu: bool, fetch_is_known: bool = True) -> tuple[Parameter, ...]:
+    """Return the unknowns in the order of a parameter vector.
+
+    Args:
+        cpus: that the loop and its workers may use.
+        on_cpu: whether the training itself computes on them.
+        fetch_is_known: whether a trial saw what one process takes to make a batch.
+    """
+    busy = np.log(max(1.0, 0.7 * cpus)) if on_cpu else 0.0
+    unknown = [
+        Parameter("compute", 0.0, 0.5),
+        Parameter("compute_overhead_share", -1.0, 1.5),
+        Parameter("fetch", 0.0, 0.5 if fetch_is_known else 2.0),
+        Parameter("fetch_overhead_share", -2.5, 1.6),
+        Parameter("fetch_cpu_share", 0.0, 0.5),
+        Parameter("worker_factor", 0.15, 0.35),
+        Parameter("worker_loss", -3.5, 1.2),
+        Parameter("hand_over", -6.0, 1.5),
+        Parameter("training_cpus", float(busy), 0.4 if on_cpu else 0.25),
+        Parameter("sharpness", float(np.log(8.0)), 0.5),
+        Parameter("compiled_samples", -0.15, 0.25),
+        Parameter("compiled_overhead", -0.5, 0.45),
+        Parameter("channels_last_samples", -0.05, 0.15),
+    ]
+    for precision in PRECISIONS:
+        samples, samples_deviation, overhead, overhead_deviation = _PRECISION_PRIORS[precision]
+        unknown.append(Parameter(f"{precision}_samples", samples, samples_deviation))
+        unknown.append(Parameter(f"{precision}_overhead", overhead, overhead_deviation))
+    return tuple(unknown)
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """The scale of the parameters: what the first trial took, and in which config."""
+
+    config: TrainConfig
+    compute_s: float
+    fetch_s: float
+    fetch_cpu_share: float
+    """Between 0 and 1."""
+    cpus: int
+    on_cpu: bool
+    fetch_is_known: bool = True
+    """Whether fetch_s was seen; a guess otherwise."""
+
+
+@dataclass(frozen=True)
+class Times:
+    """Predicted seconds per loop batch, one entry per config."""
+
+    step_s: Floats
+    compute_s: Floats
+    """Training alone."""
+    fetch_s: Floats
+    """One process making a batch, with a core to itself."""
+    loader_s: Floats
+    """Between batches of the loader alone."""
+    fetch_cpu_s: Floats
+    shared_s: Floats
+    """What the cores need for both."""
+
+
+class Physics:
+    """The equations on one target.
+
+    Args:
+        anchor: the scale of its parameters.
+
+    Attributes:
+        parameters: what a parameter vector holds, in order.
+        place_of: where each parameter stands in it, by its name.
+    """
+
+    def __init__(self, anchor: Anchor) -> None:
+        self.anchor = anchor
+        self.parameters = parameters(anchor.cpus, anchor.on_cpu, anchor.fetch_is_known)
+        self.place_of = {parameter.name: place for place, parameter in enumerate(self.parameters)}
+        self._home = Columns.of([anchor.config])
+        self._samples, self._overheads = (
+            np.array([self.place_of[f"{precision}_{what}"] for precision in PRECISIONS])
+            for what in ("samples", "overhead")
+        )
+
+    @property
+    def means(self) -> Floats:
+        """The parameters as believed before any trial."""
+        return np.array([parameter.mean for parameter in self.parameters])
+
+    @property
+    def deviations(self) -> Floats:
+        """How far each may be from its mean."""
+        return np.array([parameter.deviation for parameter in self.parameters])
+
+    def times(self, values: Floats, columns: Columns) -> Times:
+        """Return the predicted times of some configs.
+
+        Args:
+            values: one per parameter.
+            columns: the configs.
+        """
+        anchor = self.anchor
+        compute_s = (
+            anchor.compute_s * np.exp(self._of("compute", values)) * self._relative_cost(values, columns)
+        )
+        share = _logistic(self._of("fetch_overhead_share", values))
+        grown = columns.batch_size / anchor.config.batch_size
+        fetch_s = anchor.fetch_s * np.exp(self._of("fetch", values)) * (share + (1 - share) * grown)
+        with_workers = columns.workers > 0
+        fetch_s = np.where(with_workers, fetch_s * np.exp(self._of("worker_factor", values)), fetch_s)
+        needs_cpu = np.minimum(1.0, anchor.fetch_cpu_share * np.exp(self._of("fetch_cpu_share", values)))
+        fetch_cpu_s = fetch_s * needs_cpu
+        at_work = np.maximum(columns.workers, 1.0)
+        lost = min(1.0, float(np.exp(self._of("worker_loss", values))))
+        effective = at_work / (1 + lost * (at_work - 1))
+        cores = np.minimum(at_work, float(anchor.cpus))
+        loader_s = np.maximum(fetch_s / effective, fetch_cpu_s / cores)
+        hand_over_s = np.exp(self._of("hand_over", values)) * (1 + grown) / 2
+        training_cpus = np.minimum(np.exp(self._of("training_cpus", values)), float(anchor.cpus))
+        shared_s = (compute_s * training_cpus + fetch_cpu_s) / anchor.cpus
+        sharpness = max(1.0, float(np.exp(self._of("sharpness", values))))
+        beside = _smooth_maximum((compute_s + hand_over_s, loader_s, shared_s), sharpness)
+        return Times(
+            step_s=np.where(with_workers, beside, compute_s + fetch_s),
+            compute_s=compute_s,
+            fetch_s=fetch_s,
+            loader_s=loader_s,
+            fetch_cpu_s=fetch_cpu_s,
+            shared_s=shared_s,
+        )
+
+    def _relative_cost(self, values: Floats, columns: Columns) -> Floats:
+        """Return what training on a batch costs, as a multiple of the anchor's."""
+        share = _logistic(self._of("compute_overhead_share", values))
+        overhead, per_sample = self._factors(values, columns)
+        home_overhead, home_per_sample = self._factors(values, self._home)
+        grown = columns.batch_size / self.anchor.config.batch_size
+        return share * overhead / home_overhead + (1 - share) * grown * per_sample / home_per_sample
+
+    def _factors(self, values: Floats, columns: Columns) -> tuple[Floats, Floats]:
+        """Return the factors of the modes on overhead and on cost per sample."""
+        log_samples = values[self._samples][columns.precision]
+        log_samples = log_samples + columns.compiled * self._of("compiled_samples", values)
+        log_samples = log_samples + columns.channels_last * self._of("channels_last_samples", values)
+        log_overhead = values[self._overheads][columns.precision]
+        log_overhead = log_overhead + columns.compiled * self._of("compiled_overhead", values)
+        return np.exp(log_overhead), np.exp(log_samples)
+
+    def _of(self, name: str, values: Floats) -> float:
+        return float(values[self.place_of[name]])
+
+
+def _logistic(log_odds: float) -> float:
+    return float(1 / (1 + np.exp(-log_odds)))
+
+
+def _smooth_maximum(terms: tuple[Floats, ...], sharpness: float) -> Floats:
+    """Return the p-norm of positive terms: their maximum, rounded where two are close."""
+    largest = np.maximum.reduce(terms)
+    powers = sum((term / largest) ** sharpness for term in terms)
+    return np.asarray(largest * powers ** (1 / sharpness))

@@ -1,0 +1,119 @@
+"""What the equations leave unexplained: Gaussian processes over the knobs, on top of them.
+
+Three: what is left of training (it depends on batch size and modes), of the loader (batch size, workers,
+prefetch, pinning), and a little of everything. The first two weigh as much as their half weighs in the
+step, so that a loop that waits for its training learns nothing of its loader, and has nothing to gain by it.
+"""
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+
+from tunekit.predict.throughput.observation import PRECISIONS, Columns, Floats
+
+_AMPLITUDES = (0.1, 0.2, 0.35)
+"""Deviations of the logarithm of either half to choose from; a tenth is believed before any trial."""
+_BELIEVED_AMPLITUDE, _BELIEVED_SPREAD = 0.1, 0.7
+_OTHER_AMPLITUDE = 0.02
+_SCALES = {
+    "batch_size": 0.8,  # doublings
+    "workers": 1.0,  # doublings of workers + 1
+    "prefetch": 2.0,  # doublings
+    "precision": 1.0,
+    "compiled": 1.0,
+    "channels_last": 1.5,
+    "pinned": 2.0,
+    "persistent": 2.0,
+}
+"""Distance along each knob over which two configs stop telling of one another."""
+_OF_TRAINING = ("batch_size", "compiled", "channels_last", "precision")
+_OF_LOADER = ("batch_size", "workers", "prefetch", "pinned", "persistent")
+
+
+@dataclass(frozen=True)
+class Weights:
+    """How the log step time moves with the logarithm of either half, per config; between 0 and 1."""
+
+    training: Floats
+    loader: Floats
+
+
+class Residual:
+    """The processes after their observations; the amplitudes are those of the highest likelihood.
+
+    Args:
+        columns: of the trials.
+        weights: of their halves.
+        residuals: log step times less what the equations say.
+        noise: their deviations.
+    """
+
+    def __init__(self, columns: Columns, weights: Weights, residuals: Floats, noise: Floats) -> None:
+        self._columns, self._weights = columns, weights
+        own = _kernels(columns, weights, columns, weights)
+        found = []
+        for amplitudes in itertools.product(_AMPLITUDES, _AMPLITUDES):
+            kernel = _mixed(own, amplitudes) + np.diag(noise**2)
+            inverse = np.linalg.inv(kernel)
+            solved = inverse @ residuals
+            likelihood = -0.5 * float(residuals @ solved) - 0.5 * float(np.linalg.slogdet(kernel)[1])
+            strange = np.log(np.array(amplitudes) / _BELIEVED_AMPLITUDE) / _BELIEVED_SPREAD
+            found.append((likelihood - 0.5 * float(strange @ strange), amplitudes, inverse, solved))
+        _, self.amplitudes, self._inverse, self._solved = max(found, key=lambda one: one[0])
+
+    def predict(self, columns: Columns, weights: Weights) -> tuple[Floats, Floats]:
+        """Return mean and variance of what is left of the log step time of some configs."""
+        kernel = _mixed(_kernels(columns, weights, self._columns, self._weights), self.amplitudes)
+        training, loader = self.amplitudes
+        before = (training * weights.training) ** 2 + (loader * weights.loader) ** 2 + _OTHER_AMPLITUDE**2
+        known = ((kernel @ self._inverse) * kernel).sum(1)
+        return kernel @ self._solved, np.maximum(before - known, 0.0)
+
+    def covariance(self, columns: Columns, weights: Weights) -> Floats:
+        """Return (configs, configs), how what is left of their log step times may be off together."""
+        own = _mixed(_kernels(columns, weights, columns, weights), self.amplitudes)
+        kernel = _mixed(_kernels(columns, weights, self._columns, self._weights), self.amplitudes)
+        return np.asarray(own - kernel @ self._inverse @ kernel.T)
+
+
+def _mixed(kernels: tuple[Floats, Floats, Floats], amplitudes: tuple[float, float]) -> Floats:
+    training, loader, others = kernels
+    return amplitudes[0] ** 2 * training + amplitudes[1] ** 2 * loader + _OTHER_AMPLITUDE**2 * others
+
+
+def _kernels(
+    first: Columns, first_weights: Weights, second: Columns, second_weights: Weights
+) -> tuple[Floats, Floats, Floats]:
+    """Return (first, second) for training, loader and everything, with amplitude 1."""
+    training = _likeness(_features(first, _OF_TRAINING), _features(second, _OF_TRAINING))
+    loader = _likeness(_features(first, _OF_LOADER), _features(second, _OF_LOADER))
+    every = tuple(_SCALES)
+    return (
+        training * np.outer(first_weights.training, second_weights.training),
+        loader * np.outer(first_weights.loader, second_weights.loader),
+        _likeness(_features(first, every), _features(second, every)),
+    )
+
+
+def _features(columns: Columns, names: tuple[str, ...]) -> Floats:
+    """Return (configs, features), each knob in units of its scale."""
+    raw = {
+        "batch_size": np.log2(columns.batch_size),
+        "workers": np.log2(columns.workers + 1),
+        "prefetch": np.log2(np.maximum(columns.prefetch, 1)),
+        "compiled": columns.compiled.astype(float),
+        "channels_last": columns.channels_last.astype(float),
+        "pinned": columns.pinned.astype(float),
+        "persistent": columns.persistent.astype(float),
+    }
+    features = [raw[name] / _SCALES[name] for name in names if name in raw]
+    if "precision" in names:
+        apart = np.sqrt(2) * _SCALES["precision"]
+        features += [(columns.precision == place) / apart for place in range(len(PRECISIONS))]
+    return np.stack(features, axis=1)
+
+
+def _likeness(first: Floats, second: Floats) -> Floats:
+    squared = (first**2).sum(1)[:, None] + (second**2).sum(1)[None] - 2 * first @ second.T
+    return np.asarray(np.exp(-0.5 * np.maximum(squared, 0.0)))

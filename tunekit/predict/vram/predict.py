@@ -1,0 +1,173 @@
+"""What a step takes of a GPU's memory at any batch size, and the largest batch that fits. Pure."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tunekit.predict.vram.allocator import ROUNDING_BYTES, CachingAllocator, OutOfDeviceMemory
+from tunekit.predict.vram.expandable import ExpandableAllocator
+from tunekit.predict.vram.trace import AllocationTrace, between, in_order
+from tunekit.records.step_trace import Purpose, StepTrace
+
+_MOST_SAMPLES = 1 << 24
+"""A batch of 16 million samples is no question of memory any more."""
+_TEMPORARY = -1
+"""Key of what comes and goes between two blocks."""
+_SINGLE_STEPS, _STEP = 100, 1.01
+"""Batch sizes that are looked at: all up to the first, then this factor apart."""
+
+
+@dataclass(frozen=True)
+class PeakPredicted:
+    """Device memory at the peak of the traced steps, in bytes; predicted."""
+
+    batch_size: int
+    allocated_bytes: int
+    """torch.cuda.max_memory_allocated()."""
+    reserved_bytes: int
+    """torch.cuda.max_memory_reserved()."""
+    by_purpose: dict[Purpose, int]
+    """What allocated_bytes is spent on at that moment, but for rests of blocks that are too small to split
+    off: gradients are nearly absent while activations peak."""
+    retries: int
+    """How often the allocator had to give back what it kept."""
+
+
+class MemoryPrediction:
+    """Device memory of one training step against batch size, by two traces of it.
+
+    Args:
+        first: of the steps at one batch size.
+        second: of the same steps at another.
+        is_expandable: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.
+
+    Raises:
+        TracesDiffer: they are not of the same steps.
+    """
+
+    def __init__(self, first: AllocationTrace, second: AllocationTrace, is_expandable: bool = False) -> None:
+        self._first, self._second = in_order(first), in_order(second)
+        self._is_expandable = is_expandable
+        between(self._first, self._second, first.batch_size)
+
+    @classmethod
+    def of(cls, first: StepTrace, second: StepTrace, is_expandable: bool = False) -> Self:
+        """Return the prediction by steps that were traced at two batch sizes."""
+        return cls(AllocationTrace.of(first), AllocationTrace.of(second), is_expandable)
+
+    def trace(self, batch_size: int) -> AllocationTrace:
+        """Return the steps' allocations at a batch size."""
+        return between(self._first, self._second, batch_size)
+
+    def peak(self, batch_size: int, capacity_bytes: int | None = None) -> PeakPredicted:
+        """Return what a batch size takes at its peak.
+
+        Args:
+            batch_size: samples in a batch.
+            capacity_bytes: that torch can reserve on the device; None for as much as is asked for.
+
+        Raises:
+            OutOfDeviceMemory: it does not fit.
+        """
+        trace = self.trace(batch_size)
+        allocator = replayed(trace, capacity_bytes, self._is_expandable)
+        return PeakPredicted(
+            batch_size=batch_size,
+            allocated_bytes=allocator.peak_allocated_bytes,
+            reserved_bytes=allocator.peak_reserved_bytes,
+            by_purpose=budget_at_peak(trace),
+            retries=allocator.retries,
+        )
+
+    def fits(self, batch_size: int, capacity_bytes: int) -> bool:
+        """Return whether a batch size runs with so much memory."""
+        try:
+            replayed(self.trace(batch_size), capacity_bytes, self._is_expandable)
+        except OutOfDeviceMemory:
+            return False
+        return True
+
+    def largest_batch(self, capacity_bytes: int) -> int:
+        """Return the largest batch size that runs with so much memory; 0 if not even one sample does.
+
+        Where a batch just fits, a slightly smaller one may not, and a slightly larger one may again: segments
+        are whole multiples of 2 MiB. Batch sizes are looked at in steps of 1% from above, so that more memory
+        never means a batch that is smaller by more than that.
+        """
+        most = _last(0, _MOST_SAMPLES + 1, lambda size: self._least_bytes(size) <= capacity_bytes)
+        fitting, too_large = _step_at(most), most + 1
+        while fitting and not self.fits(fitting, capacity_bytes):
+            too_large, fitting = fitting, _step_at(fitting - 1)
+        return _last(fitting, too_large, lambda size: self.fits(size, capacity_bytes))
+
+    def _least_bytes(self, batch_size: int) -> int:
+        """Return what the steps ask for at their peak: no allocator can do with less."""
+        trace = self.trace(batch_size)
+        return int(np.cumsum(_changes(trace)).max(initial=0))
+
+
+def _step_at(size: int) -> int:
+    """Return the largest step up to a batch size: every number up to 100, and 1% apart from there."""
+    if size <= _SINGLE_STEPS:
+        return size
+    place = int(math.log(size / _SINGLE_STEPS) / math.log(_STEP)) + 1
+    while (step := int(_SINGLE_STEPS * _STEP**place)) > size:
+        place -= 1
+    return step
+
+
+def _last(good: int, bad: int, is_good: Callable[[int], bool]) -> int:
+    """Return the last good number between a good one and a bad one, by halves."""
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        if is_good(middle):
+            good = middle
+        else:
+            bad = middle
+    return good
+
+
+def replayed(
+    trace: AllocationTrace, capacity_bytes: int | None = None, is_expandable: bool = False
+) -> CachingAllocator:
+    """Return torch's allocator after a trace.
+
+    Raises:
+        OutOfDeviceMemory: it does not fit.
+    """
+    allocator = (ExpandableAllocator if is_expandable else CachingAllocator)(capacity_bytes)
+    temporaries = trace.temporaries_bytes.tolist()
+    for block, size_bytes in zip(trace.blocks.tolist(), trace.sizes_bytes.tolist(), strict=True):
+        if size_bytes < 0:
+            allocator.free(block)
+            continue
+        allocator.allocate(block, size_bytes)
+        if temporaries[block]:
+            allocator.allocate(_TEMPORARY, temporaries[block])
+            allocator.free(_TEMPORARY)
+    return allocator
+
+
+def budget_at_peak(trace: AllocationTrace) -> dict[Purpose, int]:
+    """Return the bytes of each purpose at the moment when most is allocated, each block rounded up."""
+    changes = _changes(trace)
+    if not len(changes):
+        return dict.fromkeys(Purpose, 0)
+    until = int(np.argmax(np.cumsum(changes))) + 1
+    places = {purpose: place for place, purpose in enumerate(Purpose)}
+    of_block = np.array([places[purpose] for purpose in trace.purposes])
+    sums = np.bincount(of_block[trace.blocks[:until]], weights=changes[:until], minlength=len(places))
+    return {purpose: int(total) for purpose, total in zip(Purpose, sums, strict=True)}
+
+
+def _changes(trace: AllocationTrace) -> NDArray[np.int64]:
+    """Return the bytes by which each event changes what is allocated, each block rounded up."""
+    is_freed = trace.sizes_bytes < 0
+    sizes = -(-trace.sizes_bytes // ROUNDING_BYTES) * ROUNDING_BYTES
+    taken = np.zeros(len(trace.purposes), dtype=np.int64)
+    taken[trace.blocks[~is_freed]] = np.maximum(sizes[~is_freed], ROUNDING_BYTES)
+    return np.where(is_freed, -taken[trace.blocks], taken[trace.blocks])

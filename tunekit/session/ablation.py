@@ -1,0 +1,238 @@
+"""Configs side by side, paired by round; and what each optimisation brings by itself and in turn. Pure."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tunekit.recommend.noise import mean_interval, noise_floor, speedup
+from tunekit.records.config import USUAL_PREFETCH, KnobValue, Precision, TrainConfig
+from tunekit.records.interval import Interval
+from tunekit.records.loop_profile import Ablation, AblationStep, Contender
+from tunekit.records.measurement import Measurement
+from tunekit.records.recommendation import NoiseFloor
+from tunekit.records.run import FixedKnob
+from tunekit.records.target import BindingKind
+from tunekit.records.trial import TrialRecord
+from tunekit.tune.knob_access import Surroundings, access_of, why_inert
+from tunekit.tune.space import knob_space
+
+TrialsOf = Callable[[TrainConfig], Sequence[TrialRecord]]
+"""The interleaved trials of a config so far."""
+
+
+def contender(
+    name: str,
+    config: TrainConfig,
+    records: Sequence[TrialRecord],
+    beside: Sequence[TrialRecord] | None = None,
+    noise: NoiseFloor | None = None,
+) -> Contender:
+    """Return a config with what its trials come to, beside those of the config that it is compared with."""
+    measured = [record.measurement for record in records if record.measurement]
+    return Contender(
+        name=name,
+        config=config,
+        trials=tuple(record.number for record in records),
+        rate_samples_per_s=_rate(measured, noise),
+        factor=None if beside is None else factor(records, beside, noise),
+        why_missing=None if measured else _why_missing(records),
+    )
+
+
+def factor(
+    records: Sequence[TrialRecord], beside: Sequence[TrialRecord], noise: NoiseFloor | None
+) -> Interval | None:
+    """Return the rate of one config over another's in the rounds in which both ran; None without one."""
+    own, others = rates_by_round(records), rates_by_round(beside)
+    rounds = sorted(own.keys() & others.keys())
+    return speedup([own[one] for one in rounds], [others[one] for one in rounds], noise)
+
+
+def rates_by_round(records: Sequence[TrialRecord]) -> dict[int, float]:
+    """Return samples/s of the measured trials that belong to a round."""
+    return {
+        record.round: record.measurement.rate_samples_per_s
+        for record in records
+        if record.round is not None and record.measurement
+    }
+
+
+def processes_noise(records: Sequence[TrialRecord]) -> NoiseFloor | None:
+    """Return how much the fresh processes of one config differ; None with fewer than two."""
+    return noise_floor([record.measurement.rate_samples_per_s for record in records if record.measurement])
+
+
+def _why_missing(records: Sequence[TrialRecord]) -> str:
+    """Return why a config has no figures."""
+    failure = next((record.failure for record in records if record.failure), None)
+    if failure is None:
+        return "not run"
+    remedy = f"; {failure.remedy}" if failure.remedy else ""
+    return f"{failure.kind}: {failure.message}{remedy}"
+
+
+def _rate(measured: Sequence[Measurement], noise: NoiseFloor | None) -> Interval | None:
+    """Return samples/s; of a single process with the interval that it gives itself, if no other is known."""
+    if not measured:
+        return None
+    own = measured[0].loop.rate_interval_relative
+    if len(measured) > 1 or noise is not None or own is None:
+        return mean_interval([one.rate_samples_per_s for one in measured], noise)
+    rate, half = measured[0].rate_samples_per_s, min(1.0, own)
+    return Interval(value=rate, low=rate * (1 - half), high=rate * (1 + half))
+
+
+# --- what each optimisation brings ---------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Optimisation:
+    """One thing that may make a loop faster."""
+
+    name: str
+    changes: tuple[FixedKnob, ...]
+
+    def on(self, config: TrainConfig) -> TrainConfig:
+        """Return a config with it."""
+        return config.changed(**{one.knob: one.value for one in self.changes})
+
+
+@dataclass(frozen=True)
+class AblationPlan:
+    """What is tried on a config, in order."""
+
+    optimisations: tuple[Optimisation, ...]
+    left_out: tuple[str, ...]
+    """What is not, and why."""
+
+    def alone(self, config: TrainConfig) -> tuple[TrainConfig, ...]:
+        """Return the config with each optimisation by itself."""
+        return tuple(one.on(config) for one in self.optimisations)
+
+    def configs_at_most(self, config: TrainConfig) -> frozenset[TrainConfig]:
+        """Return the different configs that are run if none fails, the plain one included."""
+        added = {config, *self.alone(config)}
+        for one in self.optimisations:
+            config = one.on(config)
+            added.add(config)
+        return frozenset(added)
+
+
+def plan_ablation(config: TrainConfig, around: Surroundings, workers: int | None = None) -> AblationPlan:
+    """Return the optimisations that apply to a config on this target and device."""
+    kept: list[Optimisation] = []
+    left_out: list[str] = []
+    for name, changes, why_not in (
+        _loader_workers(config, around, workers),
+        _switch("pin_memory", config, around),
+        _precision(Precision.TF32, config, around),
+        _precision(Precision.BF16, config, around),
+        _switch("channels_last", config, around),
+        _switch("compile", config, around),
+    ):
+        if why_not is None:
+            kept.append(Optimisation(name, changes))
+        else:
+            left_out.append(f"{name}: {why_not}")
+    return AblationPlan(tuple(kept), tuple(left_out))
+
+
+_Choice = tuple[str, tuple[FixedKnob, ...], str | None]
+
+
+def _loader_workers(config: TrainConfig, around: Surroundings, wanted: int | None) -> _Choice:
+    name, count = "loader workers", wanted or max(1, around.host.cpus // 2)
+    access = access_of("num_workers", around)
+    if access.kind is BindingKind.FIXED:
+        return name, (), access.why_fixed
+    if config.num_workers >= count:
+        return name, (), f"there are {config.num_workers} already, with {around.host.cpus} CPUs"
+    values: dict[str, KnobValue] = {"num_workers": count}
+    if not config.num_workers:
+        values["prefetch_factor"] = USUAL_PREFETCH
+    values["persistent_workers"] = True
+    settable = {
+        knob: value for knob, value in values.items() if access_of(knob, around).kind is not BindingKind.FIXED
+    }
+    return name, tuple(FixedKnob(knob=knob, value=value) for knob, value in settable.items()), None
+
+
+def _switch(knob: str, config: TrainConfig, around: Surroundings) -> _Choice:
+    changes = (FixedKnob(knob=knob, value=True),)
+    if getattr(config, knob):
+        return knob, changes, why_inert(knob, around) or "it is on already"
+    space = knob_space(knob, around)
+    return knob, changes, None if True in space.values else (space.why_fixed or "it can't be set here")
+
+
+def _precision(precision: Precision, config: TrainConfig, around: Surroundings) -> _Choice:
+    changes = (FixedKnob(knob="precision", value=precision.value),)
+    why_not = None
+    if config.precision is precision or (precision, config.precision) == (Precision.TF32, Precision.BF16):
+        why_not = f"it computes in {config.precision} already"
+    elif precision is Precision.TF32 and config.precision is not Precision.FP32:
+        why_not = f"it computes in {config.precision}, not in fp32"
+    elif access_of("precision", around).kind is BindingKind.FIXED:
+        why_not = access_of("precision", around).why_fixed
+    elif precision not in knob_space("precision", around).values:
+        why_not = f"{around.profile.id} does not compute natively in it"
+    return precision.value, changes, why_not
+
+
+def ablation_of(
+    config: TrainConfig, plan: AblationPlan, trials_of: TrialsOf, noise: NoiseFloor | None
+) -> Ablation:
+    """Return what the trials so far say of each optimisation.
+
+    An optimisation that failed by itself or when it was added is left out of those that follow.
+    """
+    plain = trials_of(config)
+    steps: list[AblationStep] = []
+    used: list[Contender] = []
+    together, before = None, config
+    for one in plan.optimisations:
+        alone = contender(one.name, one.on(config), trials_of(one.on(config)), plain, noise)
+        with_it = one.on(before)
+        added, step_factor = None, alone.factor
+        if used and alone.rate_samples_per_s is not None:
+            added = contender(f"+ {one.name}", with_it, trials_of(with_it), plain, noise)
+            step_factor = factor(trials_of(with_it), trials_of(before), noise)
+        result = added or alone
+        steps.append(
+            AblationStep(
+                name=one.name, changes=one.changes, alone=alone, added=added, step_factor=step_factor
+            )
+        )
+        if result.rate_samples_per_s is not None:
+            before, together = with_it, result.factor
+            used.append(alone)
+    return Ablation(
+        steps=tuple(steps), left_out=plan.left_out, product_of_alone=product(used), together=together
+    )
+
+
+def product(contenders: Sequence[Contender]) -> float | None:
+    """Return what factors would come to if they multiplied; None where one is unknown."""
+    values = [one.factor.value for one in contenders if one.factor is not None]
+    return math.prod(values) if values and len(values) == len(contenders) else None
+
+
+def next_added(config: TrainConfig, plan: AblationPlan, trials_of: TrialsOf) -> TrainConfig | None:
+    """Return the next config to run of those in which optimisations are added in turn; None when all ran.
+
+    Each optimisation must have run by itself.
+    """
+    before = config
+    for one in plan.optimisations:
+        if not _runs(trials_of(one.on(config))):
+            continue
+        with_it = one.on(before)
+        if not trials_of(with_it):
+            return with_it
+        if _runs(trials_of(with_it)):
+            before = with_it
+    return None
+
+
+def _runs(records: Sequence[TrialRecord]) -> bool:
+    return any(record.measurement for record in records)

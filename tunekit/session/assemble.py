@@ -1,0 +1,123 @@
+"""From trial records to a whole run: noise floor, tiers, scaling, findings. Pure."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from tunekit.diagnose.run import run_findings
+from tunekit.recommend.learning_rate import base_learning_rate, follows_batch, rule_of
+from tunekit.recommend.numerics import GuardedMode, barred_modes, guarded_modes
+from tunekit.recommend.planned_training import planned_training
+from tunekit.recommend.recommendation import Comparison, recommend, settle
+from tunekit.recommend.scaling import scaling_rows
+from tunekit.recommend.tiers import is_barred, keeps_global_batch, pick_tiers, run_noise, violations
+from tunekit.records.host import Host
+from tunekit.records.measurement import LoopMeasurement
+from tunekit.records.recommendation import MissingTier, Recommendation, ScalingRow, Tier
+from tunekit.records.run import Run, RunStatus
+from tunekit.records.trial import TrialRecord
+from tunekit.records.trials import Trials
+from tunekit.session.predicted import corrected
+from tunekit.tune.explain import explain
+
+_EXPLAINED = (RunStatus.FINISHED, RunStatus.INTERRUPTED)
+"""How a search is left: only then is there time for the models of what was measured."""
+
+
+def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
+    """Return the run with everything that follows from its trial records computed anew."""
+    trials = Trials(tuple(records))
+    scales_lr = follows_batch(trials.records)
+    run = run.changed(trials=trials.records, script_scales_lr=scales_lr)
+    host = run.rank_host
+    noise = run_noise(trials)
+    against = Comparison(
+        host=host,
+        options=run.options,
+        noise=noise,
+        discovery=trials.discovery,
+        baseline=trials.baseline,
+        baseline_confirm=trials.baseline_confirm,
+        script_scales_lr=scales_lr,
+        planned=planned_training(run.options, trials.records),
+    )
+    chosen = pick_tiers(trials, host, run.options)
+    if run.status is RunStatus.FINISHED:
+        chosen |= pick_tiers(trials, host, run.options, trials.confirmed)
+    settled: list[Recommendation] = []
+    missing: list[MissingTier] = []
+    for tier in Tier:
+        if tier not in chosen:
+            missing.append(MissingTier(tier=tier, reason=_why_missing(tier, trials, host)))
+            continue
+        config = chosen[tier].config
+        confirm = trials.confirm_of(config) if config else ()
+        result = recommend(tier, chosen[tier], confirm, against, earlier=settled)
+        if isinstance(result, MissingTier):
+            missing.append(result)
+        else:
+            own = trials.baseline
+            may_settle = own is None or keeps_global_batch(own, trials, run.options)
+            settled.append(settle(result, against, earlier=settled) if may_settle else result)
+    return run.changed(
+        trials=trials.records,
+        noise_floor=noise,
+        recommendations=tuple(settled),
+        missing_tiers=tuple(missing),
+        scaling=_scaling(settled, trials, run),
+        prediction=corrected(run.prediction, trials.records) if run.prediction else None,
+        findings=run_findings(run, _guarded(trials, run, tuple(chosen.values())), _any_loop(trials)),
+        model=explain(trials.records, host, settled) if run.status in _EXPLAINED else None,
+    )
+
+
+def _why_missing(tier: Tier, trials: Trials, host: Host) -> str:
+    if not trials.candidates:
+        is_measured = any(record.role.is_candidate and record.measurement for record in trials.records)
+        return "every config failed when it was run again" if is_measured else "no trial was measured"
+    reasons: dict[str, int] = defaultdict(int)
+    barred, fitting = barred_modes(trials.records), 0
+    for record in trials.candidates:
+        broken = violations(record, tier, host)
+        fitting += not broken and is_barred(record, tier, barred)
+        for reason in broken:
+            reasons[reason] += 1
+    if fitting:
+        return "every measured config within its limits spoils the losses"
+    abandoned = (record for record in trials.records if record.role.is_candidate and record.is_abandoned)
+    if any(not violations(record, tier, host) for record in abandoned):
+        return "what was faster failed when it was run again; the rest within its limits was given up early"
+    if not reasons:
+        return "every config within its limits failed when it was run again"
+    return f"no measured config is within its limits; most often: {max(reasons, key=lambda r: reasons[r])}"
+
+
+def _scaling(settled: Sequence[Recommendation], trials: Trials, run: Run) -> tuple[ScalingRow, ...]:
+    config = trials.baseline.config if trials.baseline else None
+    base = None if run.script_scales_lr else base_learning_rate(trials.discovery, run.options, config)
+    rows: list[ScalingRow] = []
+    for recommendation in settled:
+        seen = next(
+            r.measurement.loop.bytes_per_sample
+            for r in trials.records
+            if r.measurement and r.number == recommendation.search_trial
+        )
+        rows += scaling_rows(
+            recommendation.tier,
+            recommendation.config,
+            recommendation.buffered_bytes_per_sample or seen,
+            recommendation.base_ram_bytes,
+            base.lr if base else None,
+            base.batch if base else None,
+            rule_of(trials.discovery),
+            run.host,
+        )
+    return tuple(rows)
+
+
+def _guarded(trials: Trials, run: Run, picks: Sequence[TrialRecord]) -> list[GuardedMode]:
+    """Return the modes that losses are known of; once the search is over, also those they should be of."""
+    return guarded_modes(trials.records, picks if run.status is RunStatus.FINISHED else ())
+
+
+def _any_loop(trials: Trials) -> LoopMeasurement | None:
+    return next((record.measurement.loop for record in trials.candidates if record.measurement), None)

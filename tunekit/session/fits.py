@@ -1,0 +1,173 @@
+"""The walk of `tunekit fits`: one traced trial of the script as it is, then what it predicts of GPUs.
+
+On a CPU the trial skips the script's arithmetic, and takes seconds for any model. A script that does not live
+through that, as one that ends itself on a loss it doesn't expect, is run once more as it is.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+
+from tunekit.errors import TargetError
+from tunekit.predict.fits import Fits
+from tunekit.predict.loader_rate import usual_instance
+from tunekit.predict.traced import Unpredictable, other_size, trace_of
+from tunekit.records.agent_messages import Arithmetic
+from tunekit.records.details import Detail
+from tunekit.records.fits import FitsRun, GpuFacts
+from tunekit.records.profile import Profile
+from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
+from tunekit.session.folder import RunFolder
+from tunekit.session.predicted import Outside, outside_of
+from tunekit.session.session import Session, TrialListener, baseline_error
+from tunekit.trial.executor import Executor, KnownTarget, TrialInterrupted, TrialSpec
+from tunekit.units import count_text
+
+_DETAILS = (Detail.KERNELS, Detail.FLOORS, Detail.TRACE)
+_PURPOSE = "shapes of the script's own steps"
+_MAY_LIE_IN_NUMBERS = (OutcomeKind.SCRIPT_ERROR, OutcomeKind.KILLED, OutcomeKind.NONFINITE_LOSS)
+"""How a script may end on figures that nobody computed."""
+
+
+class FitsWalk:
+    """One prediction in one folder.
+
+    Args:
+        run: target, options and host; its trials are ignored.
+        folder: owned by the caller, without trials.
+        executor: runs trials.
+        listener: hears what happens.
+        profiles: of the GPUs to predict for.
+        outside: returns what a GPU's memory holds beside torch's tensors, given whether the training
+            benchmarks cuDNN's kernels.
+        clock: returns seconds.
+    """
+
+    def __init__(
+        self,
+        run: FitsRun,
+        folder: RunFolder,
+        executor: Executor,
+        listener: TrialListener,
+        profiles: Sequence[Profile],
+        outside: Outside,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._session = Session(
+            run,
+            folder,
+            executor,
+            listener,
+            run.profile,
+            lambda found, spent_s: found.changed(fits_time_s=spent_s),
+            clock=clock,
+        )
+        self._listener = listener
+        self._profiles = profiles
+        self._outside = outside
+        self._attempt: list[TrialRecord] = []  # the script at one size or two, all with or without arithmetic
+
+    @property
+    def found(self) -> FitsRun:
+        """What is known so far, also after Ctrl-C."""
+        return self._session.run
+
+    def run(self) -> FitsRun:
+        """Run the trial, predict, and return the whole; fits.json has it too.
+
+        Raises:
+            TargetError: the script can't be looked at, or its steps can't be traced.
+            KeyboardInterrupt: Ctrl-C; what is known by then is saved, as `found`.
+        """
+        with self._session.saved():
+            try:
+                self._trace()
+            except TrialInterrupted as stopped:
+                self._keep(stopped.record)
+                with contextlib.suppress(TargetError):
+                    self._predict()
+                raise
+            self._predict()
+        return self.found
+
+    def _trace(self) -> None:
+        """Have the script's steps traced: without their arithmetic, and with it where that may help."""
+        record = self._traced(Arithmetic.ALL, _PURPOSE)
+        why = _why_compute(record)
+        if why is not None:
+            self._listener.said(
+                f"without arithmetic {why}; running it as it is instead, for up to "
+                f"{self.found.options.trial_limit_s:g} s (--trial-limit)"
+            )
+            record = self._traced(Arithmetic.NOTHING, "the script as it is")
+        if record.failure is not None:
+            raise baseline_error(record.failure)
+
+    def _traced(self, skips: Arithmetic, purpose: str) -> TrialRecord:
+        """Run the script, and with another batch size too where it makes its batches itself."""
+        self._attempt = []
+        number = self._session.next_number
+        spec = TrialSpec(number, TrialRole.BASELINE, None, details=_DETAILS, skips=skips)
+        record = self._trial(spec, None, purpose)
+        config, discovery = other_size(record, self.found.target), self.found.discovery
+        if config is not None and discovery is not None and record.config is not None:
+            spec = TrialSpec(number + 1, TrialRole.TRACE, config, details=(Detail.TRACE,), skips=skips)
+            self._trial(spec, KnownTarget(discovery, record.config), "the second batch size")
+        return record
+
+    def _trial(self, spec: TrialSpec, known: KnownTarget | None, purpose: str) -> TrialRecord:
+        record = self._session.trial(spec, known, purpose)
+        self._attempt.append(record)
+        return record
+
+    def _keep(self, record: TrialRecord) -> None:
+        self._session.keep(record)
+        self._attempt.append(record)
+
+    def _predict(self) -> None:
+        trials_folder = self._session.folder.trials_folder
+        profiles = {profile.id: profile for profile in self._profiles}
+        facts = {name: self._facts(profile) for name, profile in profiles.items()}
+        try:
+            fits = Fits(self._attempt, trials_folder, self.found.rank_host.cpus, self.found.profile)
+        except Unpredictable as why:
+            self._session.change(why_not=str(why))
+            raise TargetError(f"nothing can be predicted: {why}; {why.remedy}") from why
+        self._listener.said(f"predicting for {count_text(len(self._profiles), 'GPU')}")
+        prediction = fits.for_profiles(self._profiles, lambda profile: facts[profile.id].outside)
+        batch_size = self.found.batch_size
+        asked = tuple(
+            fits.asked(profiles[one.profile_id], one, facts[one.profile_id].outside, batch_size)
+            for one in prediction.fits
+            if batch_size is not None
+        )
+        if not prediction.fits:
+            why_not = (
+                f"no GPU that was asked for computes in {' or '.join(fits.precisions)}, as the script does"
+            )
+            self._session.change(why_not=why_not)
+            raise TargetError(f"nothing can be predicted: {why_not}; give another --gpu")
+        self._session.change(prediction=prediction, gpus=tuple(facts.values()), asked=asked)
+
+    def _facts(self, profile: Profile) -> GpuFacts:
+        machine = usual_instance(profile)
+        vcpus = machine.vcpus / machine.gpus if machine is not None and machine.vcpus else None
+        return GpuFacts(
+            profile_id=profile.id,
+            outside=outside_of(self._attempt, self._outside)(profile),
+            instance=machine.name if machine is not None else None,
+            vcpus=vcpus,
+        )
+
+
+def _why_compute(record: TrialRecord) -> str | None:
+    """Return what became of a script without its arithmetic that may become otherwise with it; else None."""
+    seen = trace_of(record)
+    if record.failure is not None:
+        is_of_numbers = record.discovery is not None and record.failure.kind in _MAY_LIE_IN_NUMBERS
+        return f"the script ended ({record.failure.message})" if is_of_numbers else None
+    if record.dry is None or (seen is not None and seen.steps):
+        return None
+    if record.dry.is_whole:
+        return None
+    return seen.why_ended if seen and seen.why_ended else "the script ended before its steps were traced"

@@ -1,0 +1,345 @@
+"""The walk of a loop profile: one look into a config, then rounds of it beside others."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tunekit.diagnose.loop import LoopFacts, loop_findings
+from tunekit.errors import TargetError, UsageError
+from tunekit.records.config import KNOBS, TrainConfig
+from tunekit.records.details import Detail
+from tunekit.records.loop_profile import LoopProfile
+from tunekit.records.profile import Profile
+from tunekit.records.target import BindingKind
+from tunekit.records.trial import TrialRecord, TrialRole
+from tunekit.session.ablation import (
+    AblationPlan,
+    ablation_of,
+    contender,
+    next_added,
+    plan_ablation,
+    processes_noise,
+)
+from tunekit.session.folder import RunFolder
+from tunekit.session.session import Session, TrialListener, baseline_error
+from tunekit.trial.executor import Executor, KnownTarget, TrialSpec
+from tunekit.tune.confirm import expected_duration_s, round_order, typical_duration_s
+from tunekit.tune.knob_access import Surroundings, access_of, why_inert
+from tunekit.tune.space import with_settings
+from tunekit.units import count_text, duration_text
+
+AS_IT_IS = "as it is"
+_DETAILS = (Detail.QUEUE, Detail.SYNCS, Detail.PEAKS, Detail.FLOORS)
+
+
+@dataclass(frozen=True)
+class Against:
+    """The config to compare with."""
+
+    name: str
+    config_of: Callable[[TrainConfig, bool], TrainConfig]
+    """Given the script's own config and whether it trains on a GPU; raises UsageError."""
+
+
+class ProfileWalk:
+    """One loop profile in one folder.
+
+    Args:
+        profile: target, options and host; its trials are ignored.
+        folder: owned by the caller, without trials.
+        executor: runs trials.
+        here: profile of the device that is here.
+        listener: hears what happens.
+        against: the config to compare with, if one was given.
+        clock: returns seconds.
+    """
+
+    def __init__(
+        self,
+        profile: LoopProfile,
+        folder: RunFolder,
+        executor: Executor,
+        here: Profile,
+        listener: TrialListener,
+        against: Against | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._session = Session(profile, folder, executor, listener, here, self._derived, clock=clock)
+        self._listener = listener
+        self._against = against
+        self._config: TrainConfig | None = None
+        self._other: TrainConfig | None = None
+        self._plan: AblationPlan | None = None
+
+    def run(self) -> LoopProfile:
+        """Look into the loop, run the rounds, and return the whole profile.
+
+        Every trial is on disk before the next begins; profile.json follows.
+
+        Raises:
+            TargetError: the config to look into can't be measured.
+            UsageError: a knob can't have the value that `--fix` or `--against` gives it.
+            KeyboardInterrupt: Ctrl-C; what is finished is saved.
+        """
+        with self._session.saved():
+            self._learn()
+            self._look()
+            self._plan_rounds()
+            self._run_rounds()
+        return self._profile
+
+    @property
+    def _profile(self) -> LoopProfile:
+        return self._session.run
+
+    @property
+    def _records(self) -> tuple[TrialRecord, ...]:
+        return self._session.records
+
+    # --- one config ------------------------------------------------------------------------
+
+    @property
+    def _details(self) -> tuple[Detail, ...]:
+        kernels = (Detail.KERNELS,) if self._profile.options.kernels else ()
+        return tuple(one for one in Detail if one in (*_DETAILS, *kernels))
+
+    def _learn(self) -> None:
+        """Run the script as it is; with `--fix` that is only to learn the loop."""
+        fixed = self._profile.options.fixed
+        details = () if fixed else self._details
+        record = self._run_trial(TrialRole.BASELINE, None, "the script as it is", details=details)
+        failure = record.failure
+        if failure is not None and not (fixed and failure.kind.is_memory and record.discovery):
+            raise baseline_error(failure)
+        if record.config is None or record.discovery is None:
+            raise TargetError(
+                "what the agent reported of the script can't be read; see output.log of trial 0"
+            )
+
+    def _look(self) -> None:
+        """Settle the config that is looked into, and look into it where the baseline is another."""
+        around = self._around
+        fixed = self._profile.options.fixed
+        self._config = with_settings(around.baseline, fixed, around) if fixed else around.baseline
+        if not fixed:
+            return
+        record = self._run_trial(
+            TrialRole.CONFIRM, self._config, "a look at the config", round_number=0, details=self._details
+        )
+        if record.failure is not None:
+            raise TargetError(
+                f"{self._name} could not be measured ({record.failure.kind}): {record.failure.message}; "
+                "give other values to --fix"
+            )
+
+    @property
+    def _known(self) -> KnownTarget | None:
+        first = self._records[0] if self._records else None
+        discovery = self._profile.discovery
+        if first is None or first.config is None or discovery is None:
+            return None
+        return KnownTarget(discovery, first.config)
+
+    @property
+    def _around(self) -> Surroundings:
+        known = self._known
+        assert known is not None
+        return Surroundings(
+            host=self._profile.rank_host,
+            profile=self._session.here,
+            native_bf16=self._profile.host.cpu_bf16_native,
+            discovery=known.discovery,
+            baseline=known.baseline,
+            target=self._profile.target,
+        )
+
+    @property
+    def _name(self) -> str:
+        settings = ", ".join(f"{one.knob} {one.value}" for one in self._profile.options.fixed)
+        return f"{AS_IT_IS}, {settings}" if settings else AS_IT_IS
+
+    # --- rounds ----------------------------------------------------------------------------
+
+    def _plan_rounds(self) -> None:
+        """Settle what the rounds are of."""
+        assert self._config is not None
+        around = self._around
+        if self._against is not None:
+            on_gpu = around.discovery.device_type != "cpu"
+            wanted = self._against.config_of(around.baseline, on_gpu)
+            self._other = self._settable(wanted, around)
+            if self._other == self._config:
+                self._other = None
+                self._listener.said(
+                    f"{self._against.name} changes nothing: the config is that already; nothing to compare"
+                )
+        if self._profile.options.ablate:
+            self._plan = plan_ablation(self._config, around, self._suggested_workers(around))
+            for reason in self._plan.left_out:
+                self._listener.said(f"not {reason}")
+
+    def _suggested_workers(self, around: Surroundings) -> int | None:
+        """Return how many workers could keep up, as the look at the config shows; None if it can't tell."""
+        looks = [r for r in self._records if r.config == self._config and r.measurement]
+        if not looks:
+            return None
+        facts = LoopFacts(looks[0], around.target, around.discovery, around.host, self._session.here)
+        return facts.suggested_workers
+
+    def _settable(self, wanted: TrainConfig, around: Surroundings) -> TrainConfig:
+        """Return the config to compare with; what has no effect here stays as the script has it."""
+        assert self._against is not None
+        kept = {}
+        for knob in KNOBS:
+            present, value = getattr(around.baseline, knob), getattr(wanted, knob)
+            if value == present:
+                continue
+            inert = why_inert(knob, around)
+            if inert is not None:
+                self._listener.said(f"{knob} of {self._against.name} stays {present}: {inert}")
+                kept[knob] = present
+                continue
+            access = access_of(knob, around)
+            if access.kind is BindingKind.FIXED:
+                raise UsageError(
+                    f"--against {self._against.name}: {knob} {value} can't be set ({access.why_fixed}); "
+                    f"the script has {present}: take it out of the file"
+                )
+        return wanted.changed(**kept)
+
+    @property
+    def _compares(self) -> bool:
+        return self._other is not None or (self._plan is not None and bool(self._plan.optimisations))
+
+    def _run_rounds(self) -> None:
+        """Run fresh processes of every config, in turn; of one config alone the look was the first."""
+        looked = [r for r in self._records if r.config == self._config and r.measurement]
+        done = 0 if self._compares else len(looked)
+        wanted = self._profile.options.rounds
+        planned = self._configs_at_most
+        configs = len(planned)
+        first_s = sum(expected_duration_s(self._records, config) for config in planned)
+        next_s = configs * typical_duration_s(self._records, None)  # the compiled code is kept from then on
+        rounds = self._rounds_that_fit(wanted - done, first_s, next_s, configs)
+        first = 1 if self._records[-1].round == 0 or not self._compares else 0
+        if rounds and configs * rounds > 1:
+            total, total_s = configs * rounds, first_s + (rounds - 1) * next_s
+            self._listener.said(
+                f"{count_text(configs, 'config')} x {count_text(rounds, 'round')}: "
+                f"{count_text(total, 'trial')} at most, about {duration_text(total_s)} (predicted)"
+            )
+        for place, number in enumerate(range(first, first + rounds)):
+            left_s = self._left_s
+            round_s = sum(typical_duration_s(self._records, config) for config in self._measured_configs)
+            if place and left_s is not None and left_s < round_s:
+                self._listener.said(f"the budget ends after {count_text(place, 'round')} of {rounds}")
+                return
+            self._run_round(number, f"round {place + 1} of {rounds}", is_first=place == 0)
+
+    def _rounds_that_fit(self, wanted: int, first_s: float, next_s: float, configs: int) -> int:
+        """Return the rounds to run; of a comparison one at least, whatever the budget, which is then said."""
+        left_s = self._left_s
+        if left_s is None or next_s <= 0 or wanted <= 0:
+            return max(wanted, 0)
+        budget = f"--budget {duration_text(self._profile.options.budget_s)}"
+        fitting = 0 if left_s < first_s else min(wanted, 1 + int((left_s - first_s) // next_s))
+        if not fitting and self._compares:
+            self._listener.said(
+                f"{budget} is too short for one round of {count_text(configs, 'trial')}, about "
+                f"{duration_text(first_s)} (predicted); running one round"
+            )
+            return 1
+        if fitting < wanted:
+            self._listener.said(f"{budget} leaves room for {count_text(fitting, 'more round')} of {wanted}")
+        return fitting
+
+    @property
+    def _configs_at_most(self) -> frozenset[TrainConfig]:
+        """The configs of a round if none fails."""
+        assert self._config is not None
+        planned = self._plan.configs_at_most(self._config) if self._plan else frozenset({self._config})
+        return planned | ({self._other} if self._other is not None else set())
+
+    @property
+    def _measured_configs(self) -> tuple[TrainConfig, ...]:
+        """Configs that took part in a round, in the order in which they came; others go once they failed."""
+        seen = dict.fromkeys(
+            record.config for record in self._records if record.round is not None and record.config
+        )
+        failed = {record.config for record in self._records if record.failure is not None}
+        return tuple(config for config in seen if config == self._config or config not in failed)
+
+    def _run_round(self, number: int, purpose: str, is_first: bool) -> None:
+        """Run one round; the first finds out what runs at all, so it goes forward."""
+        assert self._config is not None
+        if not is_first:
+            for config in round_order(self._measured_configs, False, number):
+                self._run_in_round(config, number, purpose)
+            return
+        self._run_in_round(self._config, number, purpose)
+        if self._other is not None:
+            self._run_in_round(self._other, number, purpose, details=self._details)
+        if self._plan is None:
+            return
+        for config in self._plan.alone(self._config):
+            self._run_in_round(config, number, purpose)
+        while (config := next_added(self._config, self._plan, self._trials_of)) is not None:
+            self._run_in_round(config, number, purpose)
+
+    def _run_in_round(
+        self, config: TrainConfig | None, number: int, purpose: str, details: tuple[Detail, ...] = ()
+    ) -> None:
+        assert self._known is not None
+        if any(record.round == number and record.config == config for record in self._records):
+            return  # two optimisations that come to the same config
+        own = None if config == self._known.baseline else config
+        self._run_trial(TrialRole.CONFIRM, own, purpose, round_number=number, details=details)
+
+    def _trials_of(self, config: TrainConfig) -> Sequence[TrialRecord]:
+        """Return the trials of a config that took turns with the others."""
+        return [r for r in self._records if r.config == config and r.round is not None]
+
+    # --- one trial -------------------------------------------------------------------------
+
+    @property
+    def _left_s(self) -> float | None:
+        budget_s = self._profile.options.budget_s
+        return None if budget_s is None else budget_s - self._session.spent_s
+
+    def _run_trial(
+        self,
+        role: TrialRole,
+        config: TrainConfig | None,
+        purpose: str,
+        round_number: int | None = None,
+        details: tuple[Detail, ...] = (),
+    ) -> TrialRecord:
+        """Run (or refuse) one trial and put its record on disk."""
+        spec = TrialSpec(self._session.next_number, role, config, round_number, details)
+        left_s = None if self._left_s is None else max(0.0, self._left_s)
+        return self._session.trial(spec, self._known, purpose, left_s)
+
+    def _derived(self, profile: LoopProfile, spent_s: float) -> LoopProfile:
+        """Return the profile with what follows from its trials."""
+        profile = profile.changed(profile_time_s=spent_s)
+        first = next(iter(profile.trials), None)
+        config = self._config or (first.config if first else None)
+        if config is None or (self._config is None and profile.options.fixed):
+            return profile
+        own = [record for record in profile.trials if record.config == config]
+        noise = processes_noise(own)
+        rounds = [record for record in own if record.round is not None]
+        compared = rounds if self._compares and rounds else own
+        contenders = [contender(self._name, config, compared, noise=noise)]
+        if self._other is not None and self._against is not None:
+            trials = self._trials_of(self._other)
+            contenders.append(contender(self._against.name, self._other, trials, compared, noise))
+        updates: dict[str, object] = {"contenders": tuple(contenders), "noise_floor": noise}
+        if self._plan is not None:
+            updates["ablation"] = ablation_of(config, self._plan, self._trials_of, noise)
+        profile = profile.changed(**updates)
+        if (seen := profile.looked_into) is None:
+            return profile
+        facts = LoopFacts(seen, profile.target, profile.discovery, profile.rank_host, self._session.here)
+        shown = (one for one in loop_findings(facts) if one.code not in profile.options.ignored)
+        return profile.changed(findings=tuple(shown))

@@ -1,0 +1,411 @@
+"""Which config to try next: the one whose trial is expected to gain most per second that it costs. Pure."""
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from statistics import median
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tunekit.predict.throughput.evidence import STEP_NOISE
+from tunekit.predict.throughput.model import Prediction, ThroughputModel
+from tunekit.predict.throughput.observation import Columns, Flags, Floats, observations
+from tunekit.recommend.planned_training import NOTHING_PLANNED, PlannedTraining
+from tunekit.records.config import KNOBS, KnobValue, TrainConfig
+from tunekit.records.host import Host
+from tunekit.records.recommendation import NoiseFloor
+from tunekit.records.run import KnobSpace
+from tunekit.records.trial import TrialRecord
+from tunekit.records.trials import without_superseded
+from tunekit.tune.confirm import COMPILE_PRIOR_S, expected_duration_s
+from tunekit.tune.feasibility import chances_to_fit, chances_to_run, fits_host
+from tunekit.tune.space import config_from
+
+_LEAST_GAIN = 0.005
+"""Share of the best rate that a trial has to be expected to gain, if it is to be worth its time."""
+_SMALLEST_GAIN = 0.001
+"""The same on the quietest machine."""
+
+_MOST_LOOKED_AT = 1000
+"""Configs whose prediction is worked out in full: the fastest by the equations alone."""
+_MOST_LEARNT_FROM = 60
+"""Trials that the model is fitted to."""
+_SAME_GAIN = 0.1
+"""Logarithm of gain per second within which two configs count as equal."""
+_LEAST_CHANCE = 0.1
+"""Of fitting in the device's memory, below which a config is not tried."""
+
+Places = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a trial must promise, and may cost."""
+
+    most_s: float = math.inf
+    """Longest that it may take."""
+    most_again_s: float = math.inf
+    """Longest that a compiled one may take, once one was measured: its confirming rounds must fit too."""
+    most_workers: float = math.inf
+    """Most that it may have."""
+    least_gain: float = _LEAST_GAIN
+    """Of the best rate, as a share."""
+    planned: PlannedTraining = NOTHING_PLANNED
+    """The training to come."""
+
+
+ANY_TERMS = Terms()
+
+
+def least_gain(noise: NoiseFloor | None) -> float:
+    """Return the share of the best rate below which a gain is not worth a trial.
+
+    No gain that the run could tell from noise is passed over.
+    """
+    return _LEAST_GAIN if noise is None else max(_SMALLEST_GAIN, min(_LEAST_GAIN, noise.relative))
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A config to try, and why; all figures are predicted."""
+
+    config: TrainConfig
+    cost_s: float
+    expected_rate_samples_per_s: float | None
+    """Of one rank; None before anything was measured."""
+    gain: float | None
+    """By what share the best rate is expected to grow by what this trial tells, misses counted as nothing;
+    None before anything was measured."""
+    pays: bool = True
+    """Whether it is expected to save more of the planned training than it costs; true without a plan."""
+
+
+class PlannedObjective:
+    """Turns predicted rates into what is to be high: the rate, or that of the whole planned training.
+
+    Args:
+        planned: the training to come.
+        measured: trials that have shown how long configs take to start.
+    """
+
+    def __init__(self, planned: PlannedTraining, measured: Sequence[TrialRecord]) -> None:
+        self._samples = planned.finish_samples
+        self._eager_s, self._compiled_s = _starts_s(measured)
+
+    def of(self, columns: Columns, predicted: Prediction) -> Prediction:
+        """Return the prediction with log_rate that of samples/s over the whole planned training.
+
+        Args:
+            columns: of the configs.
+            predicted: their rates over whole epochs.
+        """
+        if self._samples is None:
+            return predicted
+        start_s = np.where(columns.compiled, self._compiled_s, self._eager_s) / self._samples
+        sample_s = np.exp(-predicted.log_rate)
+        whole_s = start_s + sample_s
+        return replace(
+            predicted, log_rate=-np.log(whole_s), deviation=predicted.deviation * sample_s / whole_s
+        )
+
+    def rough(self, columns: Columns, log_rate: Floats) -> Floats:
+        """Return the same for logarithms of rates alone."""
+        return self.of(columns, Prediction(log_rate, np.zeros(len(columns)))).log_rate
+
+
+def _starts_s(measured: Sequence[TrialRecord]) -> tuple[float, float]:
+    """Return the seconds to the end of the first step, without torch.compile and with it.
+
+    The wait for the first batch is left out: every epoch of a predicted rate has a boundary already.
+    What compiling takes is what the slowest process has shown: others may have found its code in a cache.
+    """
+    loops = [
+        (one.config.compile, one.measurement.loop.startup_s + one.measurement.loop.once_s)
+        for one in measured
+        if one.measurement and one.config
+    ]
+    eager_s = [start_s for compiled, start_s in loops if not compiled]
+    compiled_s = [start_s for compiled, start_s in loops if compiled]
+    usual_s = median(eager_s) if eager_s else 0.0
+    return usual_s, max(compiled_s, default=usual_s + COMPILE_PRIOR_S)
+
+
+class Acquisition:
+    """Proposes configs by a throughput model; the same records always give the same proposal.
+
+    Only what the baseline and the search tried is learnt from, so that confirmation changes no proposal.
+
+    Args:
+        space: the knobs and their values.
+        host: the share of the machine that one rank can use.
+        may_choose: whether a tier could choose what a trial ran; the fastest of these is to be beaten.
+    """
+
+    def __init__(
+        self,
+        space: Sequence[KnobSpace],
+        host: Host,
+        may_choose: Callable[[TrialRecord], bool] = lambda record: True,
+    ) -> None:
+        self._space = tuple(space)
+        self._host = host
+        self._may_choose = may_choose
+
+    @cached_property
+    def configs(self) -> tuple[TrainConfig, ...]:
+        """Every config of the space."""
+        return all_configs(self._space)
+
+    def propose(self, records: Sequence[TrialRecord], terms: Terms = ANY_TERMS) -> Proposal | None:
+        """Return the config to try next; None when there is none.
+
+        A config that keeps the terms comes before one that does not.
+        """
+        candidates = [record for record in records if record.role.is_candidate]
+        costs = self._costs(records)
+        is_open = self._untried(candidates) & (costs <= terms.most_s) & self._fits_host(candidates)
+        if any(one.config and one.config.compile and one.measurement for one in records):
+            is_open &= ~self._columns.compiled | (costs <= terms.most_again_s)
+        is_open &= self._columns.workers <= terms.most_workers
+        fit_chances = chances_to_fit(candidates, self._columns)
+        places = np.flatnonzero(is_open & (fit_chances >= _LEAST_CHANCE))
+        if not len(places):
+            return None
+        chances = fit_chances * chances_to_run(candidates, self._columns)
+        measured = [record for record in candidates if record.measurement is not None]
+        if measured:
+            try:
+                with np.errstate(all="ignore"):  # figures beyond all bounds end as infinities
+                    objective = PlannedObjective(terms.planned, measured)
+                    fitted = _model(measured, self._host, self._may_choose, objective)
+                    return self._best(fitted, _rest_of(places, chances, costs), terms)
+            except np.linalg.LinAlgError:
+                pass  # figures that no model explains: go on as without any
+        place = self._smallest(candidates, places)
+        return Proposal(self.configs[place], float(costs[place]), None, None)
+
+    def is_exhausted(self, records: Sequence[TrialRecord]) -> bool:
+        """Return whether every config was tried."""
+        return not self._untried([record for record in records if record.role.is_candidate]).any()
+
+    def _best(self, fitted: "_Fitted", rest: "_Rest", terms: Terms) -> Proposal:
+        """Return the config that gains most per second, equal ones by their size."""
+        columns = self._columns.take(rest.places)
+        if len(rest.places) > _MOST_LOOKED_AT:
+            rough = fitted.objective.rough(columns, fitted.model.rough_log_rate(columns))
+            promising = rough + np.log(rest.chances)
+            rest = rest.take(np.sort(np.argsort(-promising, kind="stable")[:_MOST_LOOKED_AT]))
+            columns = self._columns.take(rest.places)
+        rates = fitted.model.predict_columns(columns)
+        expected = fitted.objective.of(columns, rates)
+        gains = expected_improvement(expected, fitted.best_log_rate) * rest.chances
+        log_gain_per_s = np.log(np.maximum(gains / np.maximum(rest.costs, 1e-3), 1e-300))
+        sure = expected_improvement(_as_one_trial_tells(expected), fitted.best_log_rate) * rest.chances
+        gains_enough = sure >= terms.least_gain
+        pays = np.ones(len(gains), dtype=bool)
+        if terms.planned.samples is not None:
+            planned_s = terms.planned.samples * math.exp(-fitted.best_log_rate)
+            pays = planned_s * -np.expm1(-sure) >= rest.costs
+        order = np.lexsort(
+            (
+                self._size_rank[rest.places],
+                -np.round(log_gain_per_s / _SAME_GAIN),
+                ~gains_enough,
+                ~(gains_enough & pays),
+            )
+        )
+        first = order[0]
+        # Of what there is no time for after that, what gains more comes first: else it is never seen.
+        last_call = gains_enough & pays & (rest.costs > terms.most_s - rest.costs[first])
+        if last_call.any():
+            rival = int(np.argmax(np.where(last_call, sure, -math.inf)))
+            if rest.costs[rival] > rest.costs[first] and sure[rival] > sure[first]:
+                first = rival
+        return Proposal(
+            config=self.configs[rest.places[first]],
+            cost_s=float(rest.costs[first]),
+            expected_rate_samples_per_s=math.exp(min(float(rates.log_rate[first]), 700.0)),
+            gain=float(sure[first]),
+            pays=bool(pays[first]),
+        )
+
+    def _smallest(self, candidates: Sequence[TrialRecord], places: Places) -> int:
+        """Return the place of the smallest batch size that was not tried, all else as the script has it."""
+        tried = {record.config.batch_size for record in candidates if record.config}
+        own = next((record.config for record in candidates if record.config), self.configs[0])
+
+        def key(place: int) -> tuple[bool, int, int, int]:
+            config = self.configs[place]
+            changed = sum(getattr(config, knob) != getattr(own, knob) for knob in KNOBS)
+            return config.batch_size in tried, config.batch_size, changed, int(self._size_rank[place])
+
+        return min(map(int, places), key=key)
+
+    # --- the space, once -------------------------------------------------------------------
+
+    @cached_property
+    def _columns(self) -> Columns:
+        return Columns.of(self.configs)
+
+    @cached_property
+    def _place_of(self) -> dict[TrainConfig, int]:
+        return {config: place for place, config in enumerate(self.configs)}
+
+    @cached_property
+    def _size_rank(self) -> Places:
+        """Where each config stands among all by size; of two alike, page-locked memory comes first."""
+        columns = self._columns
+        order = np.lexsort(
+            (
+                columns.channels_last,
+                columns.precision,
+                ~columns.pinned,
+                columns.compiled,
+                columns.batch_size,
+                columns.prefetch,
+                columns.workers,
+            )
+        )
+        rank = np.empty(len(order), dtype=np.int64)
+        rank[order] = np.arange(len(order))
+        return rank
+
+    @cached_property
+    def _pinned_twin(self) -> Places:
+        """The place of each config with page-locked memory, its own where that is not in the space."""
+        return np.array(
+            [
+                place if config.pin_memory else self._place_of.get(config.changed(pin_memory=True), place)
+                for config, place in self._place_of.items()
+            ],
+            dtype=np.int64,
+        )
+
+    @cached_property
+    def _queues(self) -> tuple[tuple[TrainConfig, ...], Places]:
+        """One config of each size of queue, and which of them each config of the space has."""
+        columns = self._columns
+        knobs = np.stack([columns.batch_size, columns.workers, columns.prefetch], axis=1)
+        _, first, same = np.unique(knobs, axis=0, return_index=True, return_inverse=True)
+        return tuple(self.configs[place] for place in first), same.reshape(-1)
+
+    # --- what may be proposed --------------------------------------------------------------
+
+    def _untried(self, candidates: Sequence[TrialRecord]) -> Flags:
+        """Return which configs are left; without page-locked memory only beside one that was tried with."""
+        tried = np.zeros(len(self.configs), dtype=bool)
+        for record in candidates:
+            place = self._place_of.get(record.config) if record.config else None
+            if place is not None:
+                tried[place] = True
+        is_twin = self._pinned_twin != np.arange(len(tried))
+        return np.asarray(~tried & (~is_twin | tried[self._pinned_twin]))
+
+    def _fits_host(self, candidates: Sequence[TrialRecord]) -> Flags:
+        configs, same = self._queues
+        return np.asarray(fits_host(candidates, self._host, configs)[same])
+
+    def _costs(self, records: Sequence[TrialRecord]) -> Floats:
+        """Return the seconds that a trial of each config is taken to need: more where it compiles."""
+        any_config = self.configs[0]
+        eager_s, compiled_s = (
+            expected_duration_s(records, any_config.changed(compile=compiled)) for compiled in (False, True)
+        )
+        return np.where(self._columns.compiled, compiled_s, eager_s)
+
+
+@dataclass(frozen=True)
+class _Rest:
+    """What may be proposed, one entry per config."""
+
+    places: Places
+    chances: Floats
+    costs: Floats
+
+    def take(self, kept: Places) -> "_Rest":
+        return _Rest(self.places[kept], self.chances[kept], self.costs[kept])
+
+
+def _rest_of(places: Places, chances: Floats, costs: Floats) -> _Rest:
+    return _Rest(places, chances[places], costs[places])
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    model: ThroughputModel
+    objective: PlannedObjective
+    best_log_rate: float
+    """Of the configs that were tried and may be chosen, as the model has it: what their noise leaves.
+    Of the whole planned training where its finish counts."""
+
+
+def _model(
+    measured: Sequence[TrialRecord],
+    host: Host,
+    may_choose: Callable[[TrialRecord], bool],
+    objective: PlannedObjective,
+) -> _Fitted:
+    informative = most_informative(measured)
+    first = measured[0].measurement
+    assert first is not None
+    loop = first.loop
+    model = ThroughputModel(
+        observations(informative), host.cpus, loop.device.type == "cpu", loop.epoch_samples
+    )
+    configs = [(record.config, may_choose(record)) for record in informative if record.config]
+    tried = [config for config, may in configs if may] or [config for config, _ in configs]
+    columns = Columns.of(tried)
+    expected = objective.of(columns, model.predict_columns(columns))
+    return _Fitted(model, objective, float(np.max(expected.log_rate)))
+
+
+def most_informative(measured: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """Return the trials to learn from: the first, the fastest, and some of the others, from fast to slow.
+
+    Of a config that was run twice it is the surer one.
+    """
+    measured = without_superseded(measured)
+    if len(measured) <= _MOST_LEARNT_FROM:
+        return measured
+    rates = np.array([record.rate_samples_per_s or 0.0 for record in measured[1:]])
+    order = np.argsort(-rates, kind="stable") + 1
+    fastest = order[: _MOST_LEARNT_FROM * 3 // 4]
+    others = order[len(fastest) :]
+    spread = np.linspace(0, len(others) - 1, min(len(others), _MOST_LEARNT_FROM - len(fastest) - 1))
+    kept = sorted({0, *map(int, fastest), *(int(others[round(place)]) for place in spread)})
+    return [measured[place] for place in kept]
+
+
+def all_configs(space: Sequence[KnobSpace]) -> tuple[TrainConfig, ...]:
+    """Return every config of a space once, in order."""
+    searched = [entry for entry in space if entry.is_searched]
+    chosen = itertools.product(*(entry.values for entry in searched))
+    names = [entry.knob for entry in searched]
+    configs: dict[TrainConfig, None] = {}
+    for one in chosen:
+        values: dict[str, KnobValue] = dict(zip(names, one, strict=True))
+        configs[config_from(values, space)] = None
+    return tuple(configs)
+
+
+def _as_one_trial_tells(prediction: Prediction) -> Prediction:
+    """Return the prediction with the deviation that one trial can take off it: it has noise of its own."""
+    variance = prediction.deviation**2
+    return replace(prediction, deviation=variance / np.sqrt(variance + STEP_NOISE**2))
+
+
+def expected_improvement(prediction: Prediction, best: float) -> Floats:
+    """Return by what share each config is expected to better the best rate, misses counted as nothing.
+
+    Args:
+        prediction: of the configs.
+        best: natural logarithm of the best rate so far.
+    """
+    deviation = np.maximum(prediction.deviation, 1e-9)
+    ahead = (prediction.log_rate - best) / deviation
+    density = np.exp(-0.5 * ahead**2) / math.sqrt(2 * math.pi)
+    below = 0.5 * np.array([math.erfc(-one / math.sqrt(2)) for one in ahead])
+    return np.asarray((prediction.log_rate - best) * below + deviation * density)

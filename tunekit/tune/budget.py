@@ -1,0 +1,300 @@
+"""What a search needs its time for, and what the time left has room for. Pure."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from tunekit.recommend.numerics import modes_due
+from tunekit.recommend.planned_training import planned_training
+from tunekit.recommend.tiers import BALANCED_TOLERANCE, best_of, pick_tiers, run_noise
+from tunekit.records.config import TrainConfig
+from tunekit.records.recommendation import Tier
+from tunekit.records.run import KnobSpace, Run, SearchOptions
+from tunekit.records.trial import TrialRecord, TrialRole
+from tunekit.records.trials import Trials
+from tunekit.tune.acquisition import Terms, least_gain
+from tunekit.tune.confirm import (
+    FLOOR_PROCESSES,
+    expected_duration_s,
+    finalists,
+    least_rounds,
+    rounds_done,
+    rounds_s,
+    typical_duration_s,
+)
+from tunekit.units import count_text, duration_text
+
+SEARCH_TRIALS = 12
+"""That a search should have time for: by then the model has mostly found what there is."""
+FEW_TRIALS = 6
+"""Search trials below which the budget was too short to tell."""
+USUAL_BUDGET_S = 900.0
+"""What a search has at the least where the user gave no budget."""
+_COMPILED_TRIALS = 6
+_FINALISTS = 2
+ANSWERS = (Tier.BALANCED, Tier.AGGRESSIVE, Tier.CONSERVATIVE)
+"""The order in which tiers are filled and confirmed where there is not time for all."""
+_SLACK = 0.05
+"""Share of the budget by which the fewest rounds of confirmation may overrun it."""
+
+
+def needed_s(records: Sequence[TrialRecord], space: Sequence[KnobSpace], options: SearchOptions) -> float:
+    """Return the seconds that a whole search needs, in whole minutes.
+
+    That is what it takes to know the target, SEARCH_TRIALS search trials (half of them compiled where compile
+    is searched), the runs that guard the losses, and all confirming rounds of the baseline and two finalists.
+    """
+    compiles = any(entry.knob == "compile" and entry.is_searched for entry in space)
+    eager_s, compiled_s = _lengths_s(records)
+    extra_s = compiled_s - eager_s if compiles else 0.0
+    known_s = sum(one.duration_s for one in records if one.role in (TrialRole.BASELINE, TrialRole.TRACE))
+    search_s = SEARCH_TRIALS * eager_s + _COMPILED_TRIALS * extra_s
+    round_s = typical_duration_s(records, None) + _FINALISTS * eager_s + extra_s
+    guards_s = 2 * eager_s + extra_s
+    return 60.0 * math.ceil((known_s + search_s + guards_s + options.confirm_rounds * round_s) / 60.0)
+
+
+def _first_measured(records: Sequence[TrialRecord]) -> Sequence[TrialRecord]:
+    """Return the trials up to the first measured one, none without it: a resumed search has the same."""
+    place = next((place for place, record in enumerate(records) if record.measurement), None)
+    return () if place is None else records[: place + 1]
+
+
+def budget_s_of(run: Run) -> float:
+    """Return the seconds that a search has: what the user gave, else what it had, else what it needs."""
+    given_s = run.options.budget_s or run.budget_s
+    if given_s is not None:
+        return given_s
+    first = _first_measured(run.trials)
+    return max(USUAL_BUDGET_S, needed_s(first, run.space, run.options) if first else 0.0)
+
+
+def _lengths_s(records: Sequence[TrialRecord]) -> tuple[float, float]:
+    """Return the seconds that a trial is taken to need without compile, and with it."""
+    known = next(record.config for record in records if record.config is not None)
+    eager, compiled = (expected_duration_s(records, known.changed(compile=value)) for value in (False, True))
+    return eager, compiled
+
+
+def _chosen_text(budget_s: float, trial_s: float, options: SearchOptions) -> str:
+    """Return why a budget that was set after the baseline is as long as it is."""
+    rounds = count_text(options.confirm_rounds, "confirming round")
+    return (
+        f"budget {duration_text(budget_s)}: room for about {SEARCH_TRIALS} search trials of "
+        f"{duration_text(trial_s)} and {rounds}; --budget TIME gives another"
+    )
+
+
+def short_text(
+    budget_s: float,
+    trials: int,
+    rounds: int,
+    needed: float,
+    options: SearchOptions,
+    missed: tuple[int, float] | None = None,
+) -> str:
+    """Return what a budget has room for, and which would do, in one sentence.
+
+    Args:
+        budget_s: that the search has.
+        trials: of the search that it has room for.
+        rounds: of confirmation, the same.
+        needed: seconds of a whole search.
+        options: what the user asked.
+        missed: a trial that it had no room to confirm, and its rate over the best that it had.
+    """
+    fastest = f" (trial {missed[0]}, {missed[1]:.2f}x as fast, was not confirmed)" if missed else ""
+    enough_s = max(needed, 60.0 * math.ceil(budget_s / 60.0 + 1))
+    held = f"{count_text(trials, 'search trial')} and {count_text(rounds, 'confirming round')}{fastest}"
+    return (
+        f"--budget {_budget_text(budget_s)} has room for {held}; "
+        f"about {SEARCH_TRIALS} and {options.confirm_rounds} take --budget {_budget_text(enough_s)}"
+    )
+
+
+def _budget_text(seconds: float) -> str:
+    """Return a budget as `--budget` takes it."""
+    return f"{seconds / 60:.0f}m" if seconds % 60 == 0 else f"{seconds:g}s"
+
+
+@dataclass(frozen=True)
+class TimeLeft:
+    """What there is time for, by the trials so far.
+
+    Args:
+        run: options, host, budget and all trials so far.
+        left_s: of the budget.
+    """
+
+    run: Run
+    left_s: float
+
+    @property
+    def records(self) -> tuple[TrialRecord, ...]:
+        """All trials so far, the baseline's first."""
+        return self.run.trials
+
+    @cached_property
+    def terms(self) -> Terms:
+        """What the next trial must promise, and may cost."""
+        # Beside what is chosen; what is known to take longer than that must leave room for its own rounds.
+        alone_s = self.left_s - rounds_s(self.records, (), self._least) - self._guards_s
+        return Terms(
+            most_s=self.for_a_trial_s,
+            most_again_s=alone_s / (1 + self._least),
+            least_gain=least_gain(run_noise(self._trials)),
+            planned=planned_training(self.run.options, self.records),
+        )
+
+    @cached_property
+    def for_a_trial_s(self) -> float:
+        """The longest trial that leaves time enough for confirmation, in seconds.
+
+        Until there were SEARCH_TRIALS, only its fewest rounds are kept back: another trial brings more than
+        another round. For the very first trial, fewer do.
+        """
+        trial_s, _ = _lengths_s(self.records)
+        searched = len(self._trials.searched)
+        rounds = self.run.options.confirm_rounds if searched >= SEARCH_TRIALS else self._least
+        most_s = self.left_s - self._reserve_s(rounds, trial_s) - self._guards_s
+        if most_s < trial_s and not searched:
+            fewer_s = self._reserve_s(min(self._least, FLOOR_PROCESSES), trial_s)
+            most_s = min(trial_s, self.left_s + self._slack_s - fewer_s - self._guards_s)
+        return most_s
+
+    @cached_property
+    def picks(self) -> dict[Tier, TrialRecord]:
+        """The tiers' choice among what the time left can confirm; among all, where that is nothing."""
+        fitting = [
+            record
+            for record in self._trials.candidates
+            if record.is_baseline_config or (record.config and self.holds_rounds(record.config))
+        ]
+        picks = pick_tiers(self._trials, self.run.rank_host, self.run.options, fitting)
+        return picks if finalists(list(picks.values())) else self._all_picks
+
+    @property
+    def to_confirm(self) -> tuple[TrainConfig, ...]:
+        """The finalists, the answer's first, as many as the time left can confirm; one at the least."""
+        return self._as_many_as_fit(self.picks)
+
+    @property
+    def said_at_start(self) -> str | None:
+        """Of a budget that the user left open, how it was set; of one that was given, what it can't hold.
+
+        None where it holds enough or search trials have run, and while nothing is measured.
+        """
+        asked, first = self.run.options, _first_measured(self.records)
+        if not first:
+            return None
+        trial_s, _ = _lengths_s(first)
+        if asked.budget_s is None:
+            return _chosen_text(self._budget_s, trial_s, asked)
+        round_s = rounds_s(first, (), 1) + trial_s
+        trials = max(0, int((self.left_s - self._least * round_s) // trial_s))
+        if self._trials.searched or trials >= min(FEW_TRIALS, asked.max_trials or FEW_TRIALS):
+            return None
+        rounds = min(self._least, max(0, int((self.left_s - trials * trial_s) // round_s)))
+        return short_text(self._budget_s, trials, rounds, needed_s(first, self.run.space, asked), asked)
+
+    def cut_short(self, ran_out: bool) -> str | None:
+        """Return what the budget had no room for, if that was too little to trust; None otherwise."""
+        asked, missed, searched = self.run.options, self._missed, len(self._trials.searched)
+        again = {record.config for record in self._trials.confirming if record.config}
+        rounds = max((rounds_done(self.records, config) for config in again), default=0)
+        few = min(FEW_TRIALS, (asked.max_trials or FEW_TRIALS + 1) - 1)
+        is_too_little = searched < few or rounds < self._least
+        if not missed and not (ran_out and is_too_little):
+            return None
+        needed = needed_s(self.records, self.run.space, asked)
+        return short_text(self._budget_s, searched, rounds, needed, asked, missed)
+
+    @property
+    def _missed(self) -> tuple[int, float] | None:
+        """The number of a faster trial that was not confirmed, and its rate over the best that was."""
+        confirmed = self._trials.confirmed
+        chosen = self._all_picks.get(Tier.AGGRESSIVE)
+        best = best_of(confirmed, planned_training(self.run.options, self.records))
+        if chosen is None or best is None or any(one.number == chosen.number for one in confirmed):
+            return None
+        ratio = (chosen.rate_samples_per_s or 0.0) / best.loop.rate_samples_per_s
+        return (chosen.number, ratio) if ratio > 1 + BALANCED_TOLERANCE else None
+
+    def holds_rounds(self, *configs: TrainConfig, after_s: float = 0.0) -> bool:
+        """Return whether the fewest rounds of these configs that are still to run fit the time left.
+
+        Args:
+            configs: to confirm beside the baseline.
+            after_s: what else is run before, in seconds.
+        """
+        due = max((self._least - rounds_done(self.records, config) for config in configs), default=0)
+        return after_s + rounds_s(self.records, configs, max(0, due)) <= self.left_s + self._slack_s
+
+    def rounds_fitting(self, configs: tuple[TrainConfig, ...]) -> int:
+        """Return how many rounds of these configs fit the time left, the fewest with a little beyond it."""
+        round_s = rounds_s(self.records, configs, 1)
+        if not round_s:
+            return self.run.options.confirm_rounds
+        fitting, with_slack = (
+            int(max(0.0, s) // round_s) for s in (self.left_s, self.left_s + self._slack_s)
+        )
+        return max(fitting, min(self._least, with_slack))
+
+    @cached_property
+    def _trials(self) -> Trials:
+        return Trials(self.records)
+
+    @cached_property
+    def _all_picks(self) -> dict[Tier, TrialRecord]:
+        return pick_tiers(self._trials, self.run.rank_host, self.run.options)
+
+    @property
+    def _least(self) -> int:
+        return least_rounds(self.run.options.confirm_rounds)
+
+    @property
+    def _budget_s(self) -> float:
+        assert self.run.budget_s is not None
+        return self.run.budget_s
+
+    @property
+    def _slack_s(self) -> float:
+        return _SLACK * (self.run.budget_s or 0.0)
+
+    @cached_property
+    def _guards_s(self) -> float:
+        """The seconds of the runs for losses that the choice of this moment calls for."""
+        own = next(record.config for record in self.records if record.config is not None)
+        configs = (mode.applied_to(own) for mode in modes_due(self.records, self.picks.values()))
+        return sum(expected_duration_s(self.records, config) for config in configs)
+
+    def _reserve_s(self, rounds: int, trial_s: float) -> float:
+        """Return the seconds that confirmation takes, by what would be chosen now.
+
+        Aggressive's is left out where it is as fast as the answer: that stands for it if need be.
+        """
+        picks = self.picks
+        answer, fastest = picks.get(ANSWERS[0]), picks.get(Tier.AGGRESSIVE)
+        if answer is not None and answer.is_baseline_config:
+            answer = None
+        if answer is not None and fastest is not None and _is_as_fast(answer, fastest):
+            picks = {tier: pick for tier, pick in picks.items() if tier is not Tier.AGGRESSIVE}
+        configs = self._as_many_as_fit(picks)
+        reserve_s = rounds_s(self.records, configs, rounds)
+        if not configs:
+            return reserve_s + rounds * trial_s
+        # What is faster breaks the answer's limits: one made to fit them is to be run and confirmed.
+        return reserve_s if answer is not None else reserve_s + (1 + rounds) * trial_s
+
+    def _as_many_as_fit(self, picks: dict[Tier, TrialRecord]) -> tuple[TrainConfig, ...]:
+        kept: tuple[TrainConfig, ...] = ()
+        for config in finalists([picks[tier] for tier in ANSWERS if tier in picks]):
+            if not kept or self.holds_rounds(*kept, config):
+                kept = (*kept, config)
+        return kept
+
+
+def _is_as_fast(answer: TrialRecord, fastest: TrialRecord) -> bool:
+    least = (answer.rate_samples_per_s or 0.0) * (1 + BALANCED_TOLERANCE)
+    return (fastest.rate_samples_per_s or 0.0) <= least

@@ -1,0 +1,183 @@
+"""Why the configs of a run are as fast as they are, by the throughput model. Pure."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from tunekit.predict.throughput.model import ThroughputModel, limit_of
+from tunekit.predict.throughput.observation import observations
+from tunekit.recommend.noise import mean_interval
+from tunekit.recommend.recommendation import answer_of
+from tunekit.records.config import INJECTED_KNOBS, WORKER_KNOBS, TrainConfig
+from tunekit.records.host import Host
+from tunekit.records.interval import Interval
+from tunekit.records.measurement import LoopMeasurement
+from tunekit.records.model_summary import KnobWorth, ModelSummary, PredictedLimits
+from tunekit.records.recommendation import Recommendation, Tier
+from tunekit.records.trial import TrialRecord, TrialRole
+from tunekit.tune.acquisition import most_informative
+
+LEAST_TRIALS = 3
+"""Measured trials that a model has to rest on before it says why."""
+MOST_CHECKED = 16
+"""Configs that are predicted without their own trials: each is a model of its own, some 25 ms."""
+_RANGE_95 = 1.96
+"""Standard deviations to either end of a 95% range."""
+
+
+def explain(
+    records: Sequence[TrialRecord], host: Host, recommendations: Sequence[Recommendation]
+) -> ModelSummary | None:
+    """Return what the throughput model says of the baseline and of each tier.
+
+    Returns:
+        None with fewer than three measured trials, or where their figures carry no model.
+    """
+    measured = [
+        record
+        for record in records
+        if record.measurement is not None and record.role is not TrialRole.NUMERICS and record.config
+    ]
+    if len(measured) < LEAST_TRIALS:
+        return None
+    try:
+        with np.errstate(all="ignore"):  # figures beyond all bounds end as infinities, which are left out
+            return _Explanation(records, most_informative(measured), host).summary(recommendations)
+    except (np.linalg.LinAlgError, ArithmeticError):
+        return None
+
+
+def knobs_put_back(config: TrainConfig, before: TrainConfig) -> dict[str, TrainConfig]:
+    """Return a config with each knob that the model knows put back alone, by its name.
+
+    The number of workers takes along what means nothing without workers; knobs that can't be put back
+    without it are left out.
+    """
+    found = {}
+    for knob in INJECTED_KNOBS:
+        if getattr(config, knob) == getattr(before, knob):
+            continue
+        moved = {knob: getattr(before, knob)}
+        is_of_workers = not (config.num_workers and before.num_workers)
+        if is_of_workers and knob in WORKER_KNOBS:
+            continue
+        if is_of_workers and knob == "num_workers":
+            moved |= {name: getattr(before, name) for name in WORKER_KNOBS}
+        found[knob] = config.changed(**moved)
+    return found
+
+
+class _Explanation:
+    """The models of one run."""
+
+    def __init__(
+        self, records: Sequence[TrialRecord], learnt_from: Sequence[TrialRecord], host: Host
+    ) -> None:
+        self._records = records
+        self._learnt_from = learnt_from
+        self._host = host
+        first = next(record.measurement for record in records if record.measurement)
+        self._loop: LoopMeasurement = first.loop
+
+    def summary(self, recommendations: Sequence[Recommendation]) -> ModelSummary | None:
+        model = self._model(self._learnt_from)
+        own = next((one for one in self._records if one.role is TrialRole.BASELINE and one.measurement), None)
+        shown: list[tuple[Tier | None, TrainConfig | None, float]] = []
+        if own is not None:
+            shown.append((None, own.config, self._baseline_rate(own)))
+        shown += [(one.tier, one.config, one.rate_samples_per_s.value) for one in recommendations]
+        limits = [self._limits(model, *one) for one in shown]
+        known = [one for one in limits if one is not None]
+        if not known:
+            return None
+        missed = self._missed()
+        return ModelSummary(
+            limits=tuple(known),
+            missed_relative=sum(missed) / len(missed) if missed else None,
+            checked_configs=len(missed) or None,
+            knobs=self._knobs(model, own.config if own else None, answer_of(recommendations)),
+        )
+
+    def _knobs(
+        self, model: ThroughputModel, before: TrainConfig | None, best: Recommendation | None
+    ) -> tuple[KnobWorth, ...]:
+        """Return what each knob that differs from the baseline's brings to the config of the answer."""
+        if before is None or best is None:
+            return ()
+        put_back = knobs_put_back(best.config, before)
+        if not put_back:
+            return ()
+        ratios = model.ratios(best.config, list(put_back.values()))
+        worths = []
+        for knob, log_ratio, deviation in zip(put_back, ratios.log_rate, ratios.deviation, strict=True):
+            low, value, high = (math.exp(log_ratio + away * _RANGE_95 * deviation) for away in (-1, 0, 1))
+            if all(math.isfinite(one) for one in (low, value, high)):
+                worths.append(
+                    KnobWorth(
+                        knob=knob,
+                        before=getattr(before, knob),
+                        after=getattr(best.config, knob),
+                        factor=Interval(low=low, value=value, high=high),
+                    )
+                )
+        return tuple(worths)
+
+    def _model(self, learnt_from: Sequence[TrialRecord]) -> ThroughputModel:
+        on_cpu = self._loop.device.type == "cpu"
+        return ThroughputModel(observations(learnt_from), self._host.cpus, on_cpu, self._loop.epoch_samples)
+
+    def _limits(
+        self, model: ThroughputModel, tier: Tier | None, config: TrainConfig | None, measured: float
+    ) -> PredictedLimits | None:
+        """Return what the model says of one config; None where it is no figure at all."""
+        if config is None:
+            return None
+        predicted, alone, ranks = model.predict([config]), model.ceilings(config), self._loop.world_size
+        log_rate, deviation = float(predicted.log_rate[0]), float(predicted.deviation[0])
+        ends = [ranks * math.exp(log_rate + away * _RANGE_95 * deviation) for away in (-1, 0, 1)]
+        ceilings = [
+            None if one is None else one * ranks
+            for one in (alone.loader_samples_per_s, alone.compute_samples_per_s, alone.cores_samples_per_s)
+        ]
+        figures = [one for one in (*ends, *ceilings, measured) if one is not None]
+        if not all(math.isfinite(one) and one > 0 for one in figures):
+            return None
+        return PredictedLimits(
+            tier=tier,
+            loader_samples_per_s=ceilings[0],
+            training_samples_per_s=ceilings[1],
+            cores_samples_per_s=ceilings[2],
+            limit=limit_of(alone, config.num_workers > 0),
+            rate_samples_per_s=Interval(low=ends[0], value=ends[1], high=ends[2]),
+            measured_samples_per_s=measured,
+        )
+
+    def _baseline_rate(self, first: TrialRecord) -> float:
+        """Return the baseline's rate by its confirming processes, else by its first trial."""
+        confirmed = [one for one in self._records if one.role is TrialRole.CONFIRM and one.is_baseline_config]
+        rates = [one.rate_samples_per_s for one in confirmed if one.rate_samples_per_s]
+        known = rates or ([first.rate_samples_per_s] if first.rate_samples_per_s else [])
+        return mean_interval(known).value if known else 0.0
+
+    def _missed(self) -> list[float]:
+        """Return by what share the rate of each config is missed when it is predicted from the others."""
+        rates: dict[TrainConfig, list[float]] = {}
+        for record in self._records:
+            if record.config is None or record.measurement is None or record.role is TrialRole.NUMERICS:
+                continue
+            loop = record.measurement.loop
+            if not loop.is_abandoned:
+                rates.setdefault(record.config, []).append(loop.rank_rate_samples_per_s)
+        configs = list(rates)
+        if len(configs) > MOST_CHECKED:
+            places = np.linspace(0, len(configs) - 1, MOST_CHECKED).astype(int)
+            configs = [configs[place] for place in places]
+        missed = []
+        for config in configs:
+            others = [record for record in self._learnt_from if record.config != config]
+            if not others:
+                continue
+            predicted = math.exp(float(self._model(others).predict([config]).log_rate[0]))
+            missed.append(abs(predicted * len(rates[config]) / sum(rates[config]) - 1))
+        return [one for one in missed if math.isfinite(one)]

@@ -1,0 +1,193 @@
+"""Which configs run here: within the memory of device and host, and unlike what failed. Pure."""
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from tunekit.predict.ram import held_per_sample, oom_reason, predicted_base_ram
+from tunekit.predict.throughput.observation import PRECISIONS, Columns, Flags, Floats
+from tunekit.predict.vram.measured_peaks import DeviceMemoryModel, PeakSeen, peaks_seen
+from tunekit.recommend.tiers import POLICIES
+from tunekit.records.config import Precision, TrainConfig
+from tunekit.records.host import Host
+from tunekit.records.recommendation import Tier
+from tunekit.records.run import KnobSpace
+from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
+
+LOOK_TRIALS = 3
+"""Time that there should be for a trial which looks at other sizes, in usual trials."""
+_SIZE_FACTORS = (1, 2, 4, 8, 0.5)
+_LEAST_CHANCE = 0.5
+"""Of fitting in the device's memory, for a size that a trial looks at besides."""
+_BROKEN = 0.1
+"""Share of targets on which a trait that they don't have yet never runs."""
+_BY_CHANCE = 0.02
+"""Share of trials that fail by chance."""
+
+
+def why_refused(config: TrainConfig | None, records: Sequence[TrialRecord], host: Host) -> str | None:
+    """Return why a config must not be started, by the bytes that measured trials showed; None if it may."""
+    if config is None or any(record.config == config and record.measurement for record in records):
+        return None
+    return _refusals(records, host)(config)
+
+
+def _refusals(records: Sequence[TrialRecord], host: Host) -> Callable[[TrainConfig], str | None]:
+    """Return what says of a config that never ran why it must not be started."""
+    measured = [record.measurement for record in records if record.measurement]
+    if not measured:
+        return lambda config: None
+    base = predicted_base_ram(measured)
+    loop = next((one.loop for one in measured if one.loop.batch), measured[-1].loop)
+    return lambda config: oom_reason(
+        config,
+        held_per_sample(config, loop),
+        base.with_workers(config.num_workers),
+        host,
+        loop.shared_bytes_per_sample,
+    )
+
+
+def chances_to_fit(records: Sequence[TrialRecord], columns: Columns) -> Floats:
+    """Return how likely each config stays within Aggressive's share of the device's memory; 1 on a CPU.
+
+    What ran out of it does not fit with as large a batch or a larger one in the same mode, whatever the model
+    says: the device may have less to give than its size.
+    """
+    seen = tuple({_kind(one): one for one in peaks_seen(records)}.values())
+    loop = next((record.measurement.loop for record in records if record.measurement), None)
+    has_measured = any(one.reserved_bytes is not None and not one.is_predicted for one in seen)
+    if loop is None or loop.device.memory_bytes is None or not has_measured:
+        return np.ones(len(columns))
+    model = DeviceMemoryModel(seen, loop.device.memory_bytes)
+    # The device's memory depends on few knobs, so that many configs share one answer.
+    knobs = (columns.batch_size.astype(np.int64) * len(PRECISIONS) + columns.precision) * 2 + columns.compiled
+    _, first, same = np.unique(knobs, return_index=True, return_inverse=True)
+    kinds = columns.take(first)
+    chances = model.chance_to_fit(kinds, POLICIES[Tier.AGGRESSIVE].vram_share)
+    for batch_size, precision, compiled in (_kind(one) for one in seen if one.reserved_bytes is None):
+        same_mode = (kinds.precision == PRECISIONS.index(precision)) & (kinds.compiled == compiled)
+        chances[same_mode & (kinds.batch_size >= batch_size)] = 0.0
+    return np.asarray(chances[same])
+
+
+def _kind(seen: PeakSeen) -> tuple[int, Precision, bool]:
+    """Return the knobs that the device's memory depends on."""
+    return seen.config.batch_size, seen.config.precision, seen.config.compile
+
+
+def fits_host(records: Sequence[TrialRecord], host: Host, configs: Sequence[TrainConfig]) -> Flags:
+    """Return whether each config fits the host's RAM and /dev/shm, as far as it is known.
+
+    A queue as large as one that exhausted either in a trial does not.
+    """
+    why_not = _refusals(records, host)
+    exhausted = [
+        _queued_samples(record.config)
+        for record in records
+        if record.failure is not None
+        and record.config is not None
+        and record.failure.kind in (OutcomeKind.HOST_OOM, OutcomeKind.SHM_EXHAUSTED)
+    ]
+    most = min((samples for samples in exhausted if samples), default=None)
+    return np.array(
+        [why_not(config) is None and (most is None or _queued_samples(config) < most) for config in configs],
+        dtype=bool,
+    )
+
+
+def _queued_samples(config: TrainConfig) -> int:
+    return config.queue_batches * config.batch_size
+
+
+def chances_to_run(records: Sequence[TrialRecord], columns: Columns) -> Floats:
+    """Return for each config how likely it runs, memory aside.
+
+    A failure speaks against every trait of its config that no measured trial had: a mode, workers,
+    page-locked memory, a batch size other than the script's own. What once ran is not suspected again.
+    """
+    tried = [record for record in records if record.config is not None]
+    failed = [one for one in tried if one.failure is not None and not one.failure.kind.is_memory]
+    if not failed:
+        return np.ones(len(columns))
+    own_batch = tried[0].config.batch_size if tried[0].config else 0
+    ran = _traits([one for one in tried if one.measurement is not None], own_batch)
+    fell = _traits(failed, own_batch)
+    chances = np.ones(len(columns))
+    for has, ran_with, fell_with in zip(_flags_of(columns, own_batch), ran, fell, strict=True):
+        failures = 0 if ran_with.any() else int(fell_with.sum())
+        works = (1 - _BROKEN) * _BY_CHANCE**failures
+        chances[has] *= works / (works + _BROKEN) if failures else 1.0
+    return chances
+
+
+def _traits(records: Sequence[TrialRecord], own_batch: int) -> list[Flags]:
+    return _flags_of(
+        Columns.of([record.config for record in records if record.config is not None]), own_batch
+    )
+
+
+def _flags_of(columns: Columns, own_batch: int) -> list[Flags]:
+    """Return for each trait which configs have it."""
+    return [
+        *(np.asarray(columns.precision == place) for place in range(len(PRECISIONS))),
+        columns.compiled,
+        columns.channels_last,
+        columns.pinned,
+        np.asarray(columns.workers > 0),
+        np.asarray(columns.batch_size != own_batch),
+    ]
+
+
+def sizes_to_look_at(
+    config: TrainConfig, records: Sequence[TrialRecord], space: Sequence[KnobSpace], host: Host
+) -> tuple[int, ...]:
+    """Return the batch sizes for the first trial of each mode without compile; else none.
+
+    Those of the space that are nearest to the trial's own, two, four and eight times it, and half of it, in
+    this order, as far as they fit: a size that ends the script ends the look.
+    """
+    sizes = next(entry for entry in space if entry.knob == "batch_size")
+    if config.compile or not sizes.is_searched or _is_known_mode(config, records):
+        return ()
+    known = [size for size in sizes.values if isinstance(size, int)]
+    wanted = [
+        min(known, key=lambda size: abs(math.log(size / (config.batch_size * factor))))
+        for factor in _SIZE_FACTORS
+    ]
+    too_large = _ran_out(config, records)
+    configs = [config.changed(batch_size=size) for size in dict.fromkeys(wanted) if size < too_large]
+    if not configs:
+        return ()
+    fits_device = chances_to_fit(records, Columns.of(configs)) >= _LEAST_CHANCE
+    fits = fits_device & fits_host(records, host, configs)
+    return tuple(one.batch_size for one, this_fits in zip(configs, fits, strict=True) if this_fits)
+
+
+def _ran_out(config: TrainConfig, records: Sequence[TrialRecord]) -> float:
+    """Return the smallest batch size that ran out of memory in the config's precision."""
+    return min(
+        (
+            record.config.batch_size
+            for record in records
+            if record.failure is not None
+            and record.failure.kind.is_memory
+            and record.config is not None
+            and record.config.precision is config.precision
+        ),
+        default=math.inf,
+    )
+
+
+def _is_known_mode(config: TrainConfig, records: Sequence[TrialRecord]) -> bool:
+    """Return whether an earlier trial of the search was asked in the mode, whatever it could see."""
+    return any(
+        record.role is TrialRole.SEARCH
+        and record.measurement is not None
+        and record.measurement.details is not None
+        and record.config is not None
+        and not record.config.compile
+        and (record.config.precision, record.config.channels_last) == (config.precision, config.channels_last)
+        for record in records
+    )

@@ -1,0 +1,109 @@
+"""How each knob reaches the loop on this target and device, and why some don't."""
+
+from dataclasses import dataclass
+
+from tunekit.predict.throughput.boundary import Boundary
+from tunekit.records.config import LOADER_KNOBS, WORKER_KNOBS, TrainConfig
+from tunekit.records.host import Host
+from tunekit.records.profile import Profile
+from tunekit.records.target import BindingKind, Discovery, Target
+from tunekit.trial.suggest import binding_hint
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What bounds the space: the machine, the device, the target and what the baseline learnt of it."""
+
+    host: Host
+    """Its share that one rank can use."""
+    profile: Profile
+    """Of the device that is really here."""
+    native_bf16: bool | None
+    discovery: Discovery
+    baseline: TrainConfig
+    target: Target
+    boundary: Boundary | None = None
+    """What an epoch's end costs, as the first measured trial has it; None before one."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """How a knob reaches the loop."""
+
+    kind: BindingKind
+    why_fixed: str | None = None
+    """Why it is left as it is: fixed, out of reach, or without effect here."""
+
+
+def access_of(knob: str, around: Surroundings) -> Access:
+    """Return how a knob reaches the loop; FIXED, with the reason, when it does not or has no effect."""
+    binding = around.target.binding_of(knob)
+    if binding is not None and binding.kind is BindingKind.FIXED:
+        return Access(BindingKind.FIXED, "bound as fixed")
+    inert = why_inert(knob, around)
+    if inert is not None:
+        return Access(BindingKind.FIXED, inert)
+    if binding is not None and around.target.is_bound(knob):
+        return Access(binding.kind)
+    insisted = around.target.binding_of("num_workers" if knob in WORKER_KNOBS else knob) is not None
+    inaccessible = _why_inaccessible(knob, around, insisted=insisted)
+    if inaccessible is not None:
+        return Access(BindingKind.FIXED, inaccessible)
+    return Access(BindingKind.INJECT)
+
+
+def why_inert(knob: str, around: Surroundings) -> str | None:
+    """Return why a knob has no effect here, however it is bound."""
+    discovery = around.discovery
+    if knob == "pin_memory" and discovery.device_type != "cuda":
+        return f"no effect on {discovery.device_type}"
+    if knob == "channels_last" and discovery.roots and not any(r.has_4d_weights for r in discovery.roots):
+        return "no 4-D weights, so no effect"
+    if knob == "compile" and around.profile.compile_supported is False:
+        return f"torch.compile does not support {around.profile.id}"
+    return None
+
+
+def _why_inaccessible(knob: str, around: Surroundings, insisted: bool) -> str | None:
+    """Return why the agent can't set a knob inside the process."""
+    if knob == "accumulate_grad_batches":
+        hint = _bind_hint(knob, around.discovery, around.baseline, around.target)
+        return f"only the script can change it; {hint}"
+    if knob in LOADER_KNOBS:
+        return _why_not_in_loader(knob, around, insisted)
+    return why_not_in_roots(knob, around.discovery, around.baseline)
+
+
+def _why_not_in_loader(knob: str, around: Surroundings, insisted: bool) -> str | None:
+    loader = around.discovery.training_loader
+    hint = _bind_hint(knob, around.discovery, around.baseline, around.target)
+    if loader is None:
+        return "the script trains without a DataLoader" + (f"; {hint}" if knob == "batch_size" else "")
+    if knob == "batch_size" and not loader.batch_size_bound:
+        return f"the script makes its batches with a sampler of its own; {hint}"
+    worker_knob = knob == "num_workers" or knob in WORKER_KNOBS
+    if worker_knob and loader.iterable and not loader.shards_itself and not insisted:
+        return (
+            "the iterable data set does not ask which worker it is in, so every worker may repeat its "
+            "samples; if it shards some other way: --bind num_workers=inject"
+        )
+    return None
+
+
+def why_not_in_roots(knob: str, discovery: Discovery, baseline: TrainConfig) -> str | None:
+    """Return why the agent can't set a knob of the modules, whatever the device."""
+    own = f"the script sets it by itself; {_bind_hint(knob, discovery, baseline)}"
+    if knob == "compile" and baseline.compile:
+        return own
+    if knob == "channels_last" and baseline.channels_last:
+        return own
+    sets_dtype = discovery.autocast_dtype or any(root.autocast_dtype for root in discovery.roots)
+    if knob == "precision" and sets_dtype:
+        return own
+    if not discovery.roots or not discovery.roots_cover_step:
+        return "no outermost module owns all the parameters that are stepped"
+    return None
+
+
+def _bind_hint(knob: str, discovery: Discovery, baseline: TrainConfig, target: Target | None = None) -> str:
+    return f"bind it: {binding_hint(knob, discovery, getattr(baseline, knob), target)}"

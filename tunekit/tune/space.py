@@ -1,0 +1,336 @@
+"""Which knobs can be searched on this target and host, with which values, and why not the others."""
+
+from collections.abc import Mapping, Sequence
+
+from tunekit.errors import EmptySpaceError, UsageError
+from tunekit.predict.throughput.boundary import fit_boundary
+from tunekit.recommend.applicable import can_train_in_fp16
+from tunekit.records.config import KNOB, KNOBS, NUMERIC_KNOBS, WORKER_KNOBS, KnobValue, Precision, TrainConfig
+from tunekit.records.run import FixedKnob, KnobRange, KnobSpace, SearchOptions
+from tunekit.records.target import BindingKind
+from tunekit.trial.binding_syntax import values_possible
+from tunekit.trial.suggest import binding_hint
+from tunekit.tune.knob_access import Surroundings, access_of
+from tunekit.units import duration_text
+
+_BATCH_FACTORS = (0.25, 0.5, 1, 1.5, 2, 3, 4, 6, 8, 12, 16)
+_PREFETCH = (2, 4, 8)
+_MIN_BATCHES_PER_EPOCH = 8
+
+
+def build_space(around: Surroundings, options: SearchOptions) -> tuple[KnobSpace, ...]:
+    """Return the space: one entry per knob, those with a single value saying why.
+
+    Raises:
+        UsageError: `--fix` or `--range` names a value that the knob can't have here.
+        EmptySpaceError: every knob is fixed or inert.
+    """
+    fixed = {setting.knob: setting.value for setting in options.fixed}
+    ranges = {bounds.knob: bounds for bounds in options.ranges}
+    space = []
+    for knob in KNOBS:
+        entry = _natural(knob, around)
+        if knob in ranges:
+            entry = _bounded(entry, ranges[knob])
+        if knob in fixed:
+            entry = _fixed(entry, fixed[knob], around)
+        space.append(_decided(_spelled(entry, around), around))
+    if options.global_batch is not None:
+        space = _at_global_batch(space, options.global_batch, around)
+    result = _without_worker_knobs(tuple(space))
+    if not any(entry.is_searched for entry in result):
+        reasons = "; ".join(f"{entry.knob}: {entry.why_fixed}" for entry in result)
+        raise EmptySpaceError(f"nothing is left to search ({reasons}); remove a --fix or widen a --range")
+    return result
+
+
+def config_from(values: Mapping[str, KnobValue], space: Sequence[KnobSpace]) -> TrainConfig:
+    """Return the legal config for chosen values; knobs that were not chosen take their only value.
+
+    With 0 workers, prefetch_factor and persistent_workers fall away. A knob that follows the batch size
+    takes the value that belongs to it.
+    """
+    chosen = {entry.knob: values.get(entry.knob, entry.values[0]) for entry in space}
+    batch_size = chosen["batch_size"]
+    assert isinstance(batch_size, int)
+    for entry in space:
+        if entry.batch_product is not None:
+            chosen[entry.knob] = entry.batch_product // batch_size
+    if chosen["num_workers"] == 0:
+        chosen |= WORKER_KNOBS
+    elif chosen["prefetch_factor"] is None:
+        chosen["prefetch_factor"] = next((v for v in _values(space, "prefetch_factor") if v), _PREFETCH[0])
+    return TrainConfig.model_validate(chosen)
+
+
+def with_settings(config: TrainConfig, settings: Sequence[FixedKnob], around: Surroundings) -> TrainConfig:
+    """Return a config with the user's settings, each held against what can be set here.
+
+    Raises:
+        UsageError: a knob can't have the value.
+    """
+    values: dict[str, KnobValue] = {}
+    for setting in settings:
+        entry = _fixed(knob_space(setting.knob, around), setting.value, around)
+        values[setting.knob] = _spelled(entry, around).values[0]
+    return config.changed(**values)
+
+
+def knob_space(knob: str, around: Surroundings) -> KnobSpace:
+    """Return the values that a knob can have on this target and device, and why there is but one."""
+    return _spelled(_natural(knob, around), around)
+
+
+def contains(space: Sequence[KnobSpace], config: TrainConfig) -> bool:
+    """Return whether every knob of the config has a value of the space."""
+    values = config.model_dump()
+    for entry in space:
+        if config.num_workers == 0 and entry.knob in WORKER_KNOBS:
+            continue
+        if entry.batch_product not in (None, config.batch_size * config.accumulate_grad_batches):
+            return False
+        if values[entry.knob] not in entry.values:
+            return False
+    return True
+
+
+def nearest(space: Sequence[KnobSpace], config: TrainConfig) -> TrainConfig:
+    """Return the config of the space that is closest to `config`, knob by knob."""
+    wanted = config.model_dump()
+    chosen: dict[str, KnobValue] = {}
+    for entry in space:
+        value = wanted[entry.knob]
+        if value in entry.values or value is None:
+            chosen[entry.knob] = value if value in entry.values else entry.values[0]
+        elif entry.knob in NUMERIC_KNOBS:
+            numbers = [v for v in entry.values if isinstance(v, int)]
+            at_most = [v for v in numbers if v <= value]
+            chosen[entry.knob] = max(at_most) if at_most else min(numbers, default=entry.values[0])
+        else:
+            chosen[entry.knob] = entry.values[0]
+    return config_from(chosen, space)
+
+
+def is_other_size(config: TrainConfig, own: TrainConfig) -> bool:
+    """Return whether a config differs from the script's own in the batch size, and else in accumulation."""
+    names = ("batch_size", "accumulate_grad_batches")
+    return config.batch_size != own.batch_size and own == config.changed(
+        **{name: getattr(own, name) for name in names}
+    )
+
+
+def _values(space: Sequence[KnobSpace], knob: str) -> tuple[KnobValue, ...]:
+    return next(entry.values for entry in space if entry.knob == knob)
+
+
+def _natural(knob: str, around: Surroundings) -> KnobSpace:
+    """Return the knob's entry before the user's own wishes."""
+    present: KnobValue = getattr(around.baseline, knob)
+    access = access_of(knob, around)
+    if access.kind is BindingKind.FIXED:
+        return KnobSpace(knob=knob, values=(present,), why_fixed=access.why_fixed)
+    values = _candidates(knob, around)
+    if len(values) == 1:
+        return KnobSpace(knob=knob, values=values, why_fixed=_why_single(knob, around))
+    return KnobSpace(knob=knob, values=values)
+
+
+def _candidates(knob: str, around: Surroundings) -> tuple[KnobValue, ...]:
+    """Return the values worth trying for a knob that reaches the loop; the present one among them."""
+    baseline, loader = around.baseline, around.discovery.training_loader
+    match knob:
+        case "batch_size":
+            return _batch_sizes(baseline.batch_size, loader.dataset_samples if loader else None)
+        case "num_workers":
+            return _worker_counts(around.host.cpus, baseline.num_workers)
+        case "prefetch_factor":
+            own = (baseline.prefetch_factor,) if baseline.prefetch_factor else ()
+            return tuple(sorted({*own, *_PREFETCH}))
+        case "precision":
+            return _precisions(around)
+        case "accumulate_grad_batches":
+            return (baseline.accumulate_grad_batches,)
+    choices = KNOB[knob].choices
+    return tuple(dict.fromkeys((getattr(baseline, knob), *choices))) if choices else (False, True)
+
+
+def _why_single(knob: str, around: Surroundings) -> str:
+    if knob == "batch_size":
+        return "the data set is too small"
+    if knob == "precision":
+        own = around.baseline.precision
+        if "fp16" in around.profile.native_precisions and not _can_train_in_fp16(around):
+            return f"beside {own}, {around.profile.id} has fp16, for which the script lacks a GradScaler"
+        return f"{around.profile.id} computes natively in {own} only"
+    if knob == "accumulate_grad_batches":
+        return "it changes the global batch, not the rate; --global-batch N makes it follow the batch size"
+    return "its binding allows no other value"
+
+
+def _precisions(around: Surroundings) -> tuple[Precision, ...]:
+    on_cuda = around.discovery.device_type == "cuda"
+    native = around.profile.native_precisions
+    values = {around.baseline.precision, Precision.FP32}
+    if "tf32" in native and on_cuda:
+        values.add(Precision.TF32)
+    native_bf16 = around.discovery.bf16_native if on_cuda else around.native_bf16
+    if native_bf16:
+        values.add(Precision.BF16)
+    if around.target.is_bound("precision") and around.baseline.precision is Precision.TF32:
+        values.discard(Precision.FP32)  # the script's own matmul precision stays: it would be TF32 too
+    is_wanted = around.target.is_bound("precision") or not native_bf16
+    if on_cuda and "fp16" in native and is_wanted and _can_train_in_fp16(around):
+        values.add(Precision.FP16)
+    return tuple(precision for precision in Precision if precision in values)
+
+
+def _can_train_in_fp16(around: Surroundings) -> bool:
+    return can_train_in_fp16(around.target, around.discovery, around.baseline.precision)
+
+
+def _at_global_batch(space: Sequence[KnobSpace], global_batch: int, around: Surroundings) -> list[KnobSpace]:
+    """Return the space whose every config keeps the global batch.
+
+    Where accumulation is bound it follows the batch size; elsewhere the batch size can't move.
+    """
+    entries = {entry.knob: entry for entry in space}
+    batches, accumulation = entries["batch_size"], entries["accumulate_grad_batches"]
+    ranks, present = around.discovery.world_size, around.baseline.accumulate_grad_batches
+    asked = f"--global-batch {global_batch}"
+    if global_batch % ranks:
+        raise UsageError(f"{asked} can't be split over {ranks} ranks; give a multiple of {ranks}")
+    per_rank = global_batch // ranks
+    if not around.target.is_bound("accumulate_grad_batches"):
+        hint = binding_hint("accumulate_grad_batches", around.discovery, present, around.target)
+        batch_size = _only_batch(batches, per_rank, present, asked, hint)
+        why = f"{asked}, and accumulate_grad_batches has no binding that could make up for another batch"
+        entries["batch_size"] = KnobSpace(knob="batch_size", values=(batch_size,), why_fixed=why)
+        return list(entries.values())
+    numbers = [value for value in batches.values if isinstance(value, int)]
+    inside = range(min(numbers), max(numbers) + 1)
+    binding = around.target.binding_of("batch_size")
+    spelled = values_possible(binding, "batch_size") if binding is not None else None
+    sizes = tuple(size for size in inside if per_rank % size == 0 and (spelled is None or size in spelled))
+    if not sizes:
+        raise UsageError(
+            f"{asked}: no batch size from {inside[0]} to {inside[-1]} on {ranks} rank(s) divides it; "
+            "widen --range batch_size or give another number"
+        )
+    entries["batch_size"] = KnobSpace(
+        knob="batch_size", values=sizes, why_fixed=None if len(sizes) > 1 else f"{asked} allows only this"
+    )
+    entries["accumulate_grad_batches"] = KnobSpace(
+        knob=accumulation.knob,
+        values=tuple(sorted(per_rank // size for size in sizes)),
+        why_fixed=f"follows batch_size, so that the global batch is {global_batch}",
+        batch_product=per_rank,
+    )
+    return list(entries.values())
+
+
+def _only_batch(batches: KnobSpace, per_rank: int, accumulation: int, asked: str, hint: str) -> int:
+    """Return the one batch size that keeps the global batch with the script's own accumulation."""
+    numbers = [value for value in batches.values if isinstance(value, int)]
+    batch_size = per_rank // accumulation
+    if per_rank % accumulation or not min(numbers) <= batch_size <= max(numbers):
+        raise UsageError(
+            f"{asked} can't be kept: the script accumulates {accumulation} batches per step, which is not "
+            f"bound, and batch_size can be {min(numbers)} to {max(numbers)}; "
+            f"bind it with {hint}"
+        )
+    return batch_size
+
+
+def _batch_sizes(baseline: int, dataset_samples: int | None) -> tuple[int, ...]:
+    sizes = {baseline, *(round(baseline * factor) for factor in _BATCH_FACTORS)}
+    most = baseline * 16
+    if dataset_samples:
+        most = min(most, max(baseline, dataset_samples // _MIN_BATCHES_PER_EPOCH))
+    return tuple(sorted(size for size in sizes if 1 <= size <= most))
+
+
+def _worker_counts(cpus: int, baseline: int) -> tuple[int, ...]:
+    few = range(min(cpus, 8) + 1)
+    more = range(8, cpus + 1, 4) if cpus <= 32 else range(8, cpus + 1, 8)
+    return tuple(sorted({*few, *more, cpus, baseline}))
+
+
+def _bounded(entry: KnobSpace, bounds: KnobRange) -> KnobSpace:
+    """Return the entry within the user's bounds, both ends added as candidates."""
+    if len(entry.values) == 1:
+        raise UsageError(f"--range {entry.knob}: the knob is not searched here ({entry.why_fixed})")
+    if bounds.low > bounds.high or (entry.knob != "num_workers" and bounds.low < 1):
+        raise UsageError(
+            f"--range {entry.knob}={bounds.low}..{bounds.high} has no legal value; write it as lo..hi"
+        )
+    inside = {v for v in entry.values if isinstance(v, int) and bounds.low <= v <= bounds.high}
+    values = tuple(sorted({*inside, bounds.low, bounds.high}))
+    why = f"--range allows only {values[0]}" if len(values) == 1 else None
+    return KnobSpace(knob=entry.knob, values=values, why_fixed=why)
+
+
+def _decided(entry: KnobSpace, around: Surroundings) -> KnobSpace:
+    """Return persistent_workers with the value that costs least at an epoch's end; other knobs as they are.
+
+    Between two epochs' ends it makes no difference, so that no trial is needed to choose.
+    """
+    if entry.knob != "persistent_workers" or not entry.is_searched:
+        return entry
+    start_s = (around.boundary or fit_boundary(())).per_worker_s
+    if start_s <= 0:
+        why = "starting workers anew at an epoch's end was seen to cost nothing, so it stays as it is"
+        return KnobSpace(knob=entry.knob, values=(around.baseline.persistent_workers,), why_fixed=why)
+    cost = f"starting one anew costs {duration_text(start_s)} per epoch (predicted)"
+    why = f"on wherever there are workers: {cost}"
+    return KnobSpace(knob=entry.knob, values=(True,), why_fixed=why)
+
+
+def _spelled(entry: KnobSpace, around: Surroundings) -> KnobSpace:
+    """Return the entry without values that the knob's binding has no text for."""
+    binding = around.target.binding_of(entry.knob)
+    possible = values_possible(binding, entry.knob) if binding is not None else None
+    present = getattr(around.baseline, entry.knob)
+    if possible is None or entry.values == (present,):
+        return entry
+    values = tuple(value for value in entry.values if value in possible or value == present)
+    if not values:
+        raise UsageError(
+            f"{entry.knob}: its binding spells none of {', '.join(map(str, entry.values))}; "
+            f"it knows {', '.join(map(str, possible))}"
+        )
+    why = entry.why_fixed or ("its binding allows no other value" if len(values) == 1 else None)
+    return entry.changed(values=values, why_fixed=why)
+
+
+def _fixed(entry: KnobSpace, value: KnobValue, around: Surroundings) -> KnobSpace:
+    """Return the entry with the user's value alone."""
+    present = getattr(around.baseline, entry.knob)
+    accumulates = entry.knob == "accumulate_grad_batches" and around.target.is_bound(entry.knob)
+    if len(entry.values) == 1 and not accumulates:
+        if value != entry.values[0]:
+            raise UsageError(
+                f"--fix {entry.knob}={value}: can't be set here ({entry.why_fixed}); the script has {present}"
+            )
+        return KnobSpace(knob=entry.knob, values=entry.values, why_fixed="fixed by --fix")
+    least = KNOB[entry.knob].least
+    if least is not None:
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise UsageError(f"--fix {entry.knob}={value}: must be a whole number, at least {least}")
+    elif isinstance(present, bool) != isinstance(value, bool):
+        raise UsageError(f"--fix {entry.knob}={value}: not a value of this knob; the script has {present}")
+    if entry.knob == "precision" and value not in entry.values:
+        names = ", ".join(str(v) for v in entry.values)
+        raise UsageError(f"--fix precision={value}: can't be set here; use one of {names}")
+    return KnobSpace(knob=entry.knob, values=(value,), why_fixed="fixed by --fix")
+
+
+def _without_worker_knobs(space: tuple[KnobSpace, ...]) -> tuple[KnobSpace, ...]:
+    """Reduce prefetch_factor and persistent_workers to one value when there can be no workers."""
+    if any(value != 0 for value in _values(space, "num_workers")):
+        return space
+    return tuple(
+        KnobSpace(knob=entry.knob, values=(WORKER_KNOBS[entry.knob],), why_fixed="no effect without workers")
+        if entry.knob in WORKER_KNOBS
+        else entry
+        for entry in space
+    )

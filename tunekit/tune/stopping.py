@@ -1,0 +1,178 @@
+"""When to stop: a search whose next trial is not worth its time, a trial that no tier could choose."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tunekit.recommend.noise import t_quantile
+from tunekit.recommend.numerics import LossOutcome, Mode, guarded_modes
+from tunekit.recommend.planned_training import PlannedTraining, planned_training
+from tunekit.recommend.tiers import balanced_tolerance, pick_tiers, run_noise
+from tunekit.records.config import TrainConfig
+from tunekit.records.host import Host
+from tunekit.records.measurement import LoopMeasurement
+from tunekit.records.recommendation import NoiseFloor, Tier
+from tunekit.records.run import SearchOptions
+from tunekit.records.trial import TrialRecord
+from tunekit.records.trials import Trials
+from tunekit.tune.acquisition import Proposal, Terms
+from tunekit.tune.study import Study
+from tunekit.units import rate_text
+
+LEAST_TRIALS = 4
+"""Search trials that are made however little is expected of them: so that a wrong model is found out."""
+
+_UNSURE = 0.5
+"""Half width of a rate's interval, as a share of it, from which a trial hardly tells anything. No trial of a
+quiet machine is that wide; one that something else disturbed for seconds is."""
+_MOST_RERUNS = 2
+"""Of a search: a loop whose every trial is that wide is not run twice as often for it."""
+
+
+@dataclass(frozen=True)
+class Stop:
+    """The search makes no further trial."""
+
+    why: str | None = None
+    """None where the budget has no room for one."""
+
+
+def next_trial(study: Study, terms: Terms, search_trials: int) -> Proposal | Stop:
+    """Return what to try next, or why nothing is."""
+    proposal = study.propose(terms)
+    if proposal is not None and (search_trials < LEAST_TRIALS or _why_below_terms(proposal, terms) is None):
+        return proposal
+    best = study.propose(replace(terms, most_s=math.inf))
+    if best is None and study.is_exhausted:
+        return Stop("every config of the space was tried")
+    if best is None:
+        return Stop("no untried config of the space is expected to fit in memory")
+    if proposal is None or _why_below_terms(best, terms) is None:
+        # Something may be worth its time, but there is none left for it.
+        return Stop()
+    return Stop(_why_below_terms(best, terms))
+
+
+def disturbed_trial(trials: Trials) -> TrialRecord | None:
+    """Return the last search trial where it has to be run again; None where it need not.
+
+    Its interval is so wide that its rate tells next to nothing, and the best rate lies within it.
+    """
+    searched = [record for record in trials.searched if record.measurement is not None]
+    last = searched[-1] if searched else None
+    if last is None or last.measurement is None or last.is_abandoned:
+        return None
+    reruns = len(searched) - len({record.config for record in searched})
+    is_rerun = any(record.config == last.config for record in searched[:-1])
+    if is_rerun or reruns >= _MOST_RERUNS:
+        return None
+    half_width = last.measurement.loop.rate_interval_relative or 0.0
+    best = max((record.rate_samples_per_s or 0.0 for record in trials.candidates), default=0.0)
+    highest = (last.rate_samples_per_s or 0.0) * (1 + half_width)
+    return last if half_width >= _UNSURE and highest >= best else None
+
+
+def why_again(disturbed: TrialRecord) -> str:
+    """Return why a trial is run again, such as "again: disturbed, 576 samples/s within 223%"."""
+    interval = disturbed.measurement.loop.rate_interval_relative if disturbed.measurement else None
+    return f"again: disturbed, {rate_text(disturbed.rate_samples_per_s)} samples/s within {interval or 0:.0%}"
+
+
+def _why_below_terms(proposal: Proposal, terms: Terms) -> str | None:
+    """Return why the best proposal does not keep the terms; None if it does, or nothing was measured yet."""
+    if proposal.gain is not None and proposal.gain < terms.least_gain:
+        return f"no untried config is expected to be more than {terms.least_gain:.1%} faster"
+    if not proposal.pays:
+        return "no untried config is expected to save the planned run more time than its trial costs"
+    return None
+
+
+def expectation(proposal: Proposal, ranks: int, best_samples_per_s: float | None) -> str:
+    """Return what is expected of a proposal, such as "model: 1,210 samples/s expected, 18% more"."""
+    rate = proposal.expected_rate_samples_per_s
+    if rate is None or best_samples_per_s is None:
+        return "nothing was measured yet: a small batch"
+    more = rate * ranks / best_samples_per_s - 1
+    said = f"model: {rate_text(rate * ranks)} samples/s expected"
+    if abs(more) < 0.005:
+        return f"{said}, as much as the best"
+    return f"{said}, {more:.0%} more" if more > 0 else f"{said}, {-more:.0%} less, but it may be more"
+
+
+# --- giving a trial up early -----------------------------------------------------------------
+
+UNKNOWN_FLOOR = 0.10
+"""By how much fresh processes of one config are taken to differ until the run has shown it."""
+
+
+def rate_to_beat(
+    records: Sequence[TrialRecord], host: Host, options: SearchOptions, config: TrainConfig | None = None
+) -> float | None:
+    """Return the steady samples/s of one rank below which a config can't be any tier's choice.
+
+    It is the lowest over the tiers of what the tier's present pick is worth at the least: the lower end of
+    its interval, less what fresh processes differ by, and for Balanced less what it gives up for a smaller
+    config. Tiers choose by whole epochs, the agent judges steady batches: a boundary costs time, so what a
+    steady rate promises is more than the whole epochs hold. Where boundaries were seen to save time, the
+    figure is lowered by the most that they saved.
+
+    Where the finish of the planned training counts, the pick's rate over all of it takes the place of that
+    over epochs: no config's steady rate is less than what its training comes to with its start.
+
+    Picks whose precision or compile may yet be barred for their losses don't count, unless the config has the
+    same: then it would be barred with them.
+
+    Returns:
+        The rate; None before a baseline, and while a tier has no pick or the pick's interval is unknown.
+    """
+    trials = Trials(tuple(records))
+    if trials.baseline is None:
+        return None
+    noise = run_noise(trials)
+    modes = _lasting_modes(records) | ({Mode.of(config)} if config is not None else set())
+    lasting = [one for one in trials.candidates if one.config is not None and Mode.of(one.config) in modes]
+    picks = pick_tiers(trials, host, options, lasting)
+    planned = planned_training(options, records)
+    least = [_at_least(tier, picks[tier], noise, planned) for tier in Tier if tier in picks]
+    known = [rate for rate in least if rate is not None]
+    if len(known) < len(Tier):
+        return None
+    return min(known) / _most_saved(records)
+
+
+def _lasting_modes(records: Sequence[TrialRecord]) -> set[Mode]:
+    """Return the modes that no run for losses will bar any more: the baseline's, and those that agree."""
+    own = next((record.config for record in records if record.is_baseline_config and record.config), None)
+    agreeing = {one.mode for one in guarded_modes(records) if one.verdict.outcome is LossOutcome.OK}
+    return agreeing | ({Mode.of(own)} if own is not None else set())
+
+
+def _at_least(
+    tier: Tier, pick: TrialRecord, noise: NoiseFloor | None, planned: PlannedTraining
+) -> float | None:
+    """Return the samples/s of one rank below which nothing takes the pick's place; None if unknown."""
+    loop = pick.measurement.loop if pick.measurement else None
+    if loop is None or loop.rate_interval_relative is None:
+        return None
+    rank_rate = planned.objective_samples_per_s(pick.config, loop) / loop.world_size
+    lowest = rank_rate * max(0.0, 1 - loop.rate_interval_relative) * _kept(noise)
+    if tier is Tier.BALANCED:
+        lowest *= 1 - balanced_tolerance(noise.relative if noise else UNKNOWN_FLOOR)
+    return lowest or None
+
+
+def _kept(noise: NoiseFloor | None) -> float:
+    """Return the factor that the next process of a config stays above, beside one that was measured."""
+    if noise is None:
+        return 1 / (1 + UNKNOWN_FLOOR)
+    return math.exp(-min(t_quantile(noise.pairs) * math.log1p(noise.relative), 700.0))
+
+
+def _most_saved(records: Sequence[TrialRecord]) -> float:
+    """Return the largest rate over whole epochs as a factor of the steady rate; at least 1."""
+    loops = [record.measurement.loop for record in records if record.measurement]
+    return max([1.0, *(loop.rank_rate_samples_per_s / _steady_rate(loop) for loop in loops)])
+
+
+def _steady_rate(loop: LoopMeasurement) -> float:
+    return loop.steady_samples / loop.steady_time_s

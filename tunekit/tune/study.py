@@ -1,0 +1,220 @@
+"""The search as an Optuna study: its sampler proposes by the throughput model, its journal shows every trial.
+
+The trial records are the truth: the study is built from them anew whenever a search begins or goes on. In
+optuna-dashboard the journal shows the trial that runs, samples/s as the objective, Aggressive's limits as
+constraints, and the rest as user attributes.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import FrozenTrial, TrialState, create_trial
+
+from tunekit.predict.ram import OOM_SHARE, buffer_bytes, held_per_sample
+from tunekit.recommend.tiers import POLICIES, base_ram_bytes, violations
+from tunekit.records.config import WORKER_KNOBS, KnobValue, TrainConfig
+from tunekit.records.host import Host
+from tunekit.records.recommendation import Tier
+from tunekit.records.run import KnobSpace
+from tunekit.records.trial import TrialRecord, TrialRole
+from tunekit.tune.acquisition import ANY_TERMS, Acquisition, Proposal, Terms
+from tunekit.tune.budget import FEW_TRIALS
+from tunekit.tune.space import contains
+
+STUDY_NAME = "tunekit"
+
+
+class ThroughputSampler(optuna.samplers.BaseSampler):
+    """Samples the parameters of the proposal that it was given last.
+
+    Optuna's trials hold rates alone; the model learns from the parts of a step, which the trial records have.
+
+    Args:
+        space: the knobs and their values.
+
+    Attributes:
+        proposal: the config whose parameters come next.
+    """
+
+    def __init__(self, space: Sequence[KnobSpace]) -> None:
+        self._space = tuple(entry for entry in space if entry.is_searched)
+        self.proposal: TrainConfig | None = None
+
+    def infer_relative_search_space(
+        self, study: optuna.Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        """Return the searched knobs that mean something for the proposal."""
+        return distributions_of(self.proposal, self._space) if self.proposal else {}
+
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """Return the proposal's parameters."""
+        return {knob: getattr(self.proposal, knob) for knob in search_space}
+
+    def sample_independent(
+        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> KnobValue:
+        """Refuse what is no searched knob: the model knows nothing of it.
+
+        Raises:
+            ValueError: always.
+        """
+        raise ValueError(f"only the knobs of the search can be sampled, got {param_name!r}")
+
+
+class Study:
+    """Optuna's study of one run.
+
+    Args:
+        space: the knobs and their values.
+        host: its limits bound what is proposed, and become constraints.
+        journal: file that other tools read; None for memory only.
+    """
+
+    def __init__(self, space: Sequence[KnobSpace], host: Host, journal: Path | None = None) -> None:
+        logging.getLogger("optuna").setLevel(logging.ERROR)
+        self._space = tuple(space)
+        self._host = host
+        storage: BaseStorage = InMemoryStorage()
+        if journal is not None:
+            journal.unlink(missing_ok=True)
+            # Left by a killed search, it would hold up the first write for half a minute.
+            journal.with_name(journal.name + ".lock").unlink(missing_ok=True)
+            storage = JournalStorage(JournalFileBackend(str(journal)))
+        self._sampler = ThroughputSampler(space)
+        self._study = optuna.create_study(
+            storage=storage, study_name=STUDY_NAME, direction="maximize", sampler=self._sampler
+        )
+        self._acquisition = Acquisition(self._space, host, self._may_choose)
+        self._records: list[TrialRecord] = []
+        self._running: optuna.Trial | None = None
+
+    def propose(self, terms: Terms = ANY_TERMS) -> Proposal | None:
+        """Return a config that was not tried yet, and why; None when there is none that fits."""
+        terms = replace(terms, most_workers=min(terms.most_workers, self._most_workers))
+        return self._acquisition.propose(self._records, terms)
+
+    @contextmanager
+    def running(self, proposal: Proposal) -> Iterator[None]:
+        """Have the study's sampler begin a proposal's trial, which fails where no record ends it."""
+        self._sampler.proposal = proposal.config
+        self._running = self._study.ask(distributions_of(proposal.config, self._space))
+        if proposal.expected_rate_samples_per_s is not None:
+            self._running.set_user_attr("predicted_samples_per_s", proposal.expected_rate_samples_per_s)
+        try:
+            yield
+        finally:
+            if self._running is not None:
+                self._study.tell(self._running, state=TrialState.FAIL)
+                self._running = None
+
+    def tell(self, records: Iterable[TrialRecord]) -> None:
+        """Add finished trials; one with a value that the space does not have is no trial of the study."""
+        for record in records:
+            self._records.append(record)
+            if record.config is None or not record.role.is_candidate:
+                continue
+            if self._running is not None:
+                self._finish(self._running, record)
+                self._running = None
+            elif contains(self._space, self._as_searched(record.config)):
+                self._study.add_trial(self._frozen(record, record.config))
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether every config of the space was tried."""
+        return self._acquisition.is_exhausted(self._records)
+
+    @property
+    def _most_workers(self) -> int:
+        """What the answer's tier may have, to begin with: more takes confirming rounds of its own."""
+        searched = sum(record.role is TrialRole.SEARCH for record in self._records)
+        tier = Tier.BALANCED if searched < FEW_TRIALS else Tier.AGGRESSIVE
+        return POLICIES[tier].max_workers(self._host.cpus)
+
+    def _may_choose(self, record: TrialRecord) -> bool:
+        """Return whether a tier could choose a trial's config and the user's own limits allow it."""
+        return (
+            record.config is not None
+            and contains(self._space, self._as_searched(record.config))
+            and not violations(record, Tier.AGGRESSIVE, self._host)
+        )
+
+    def _as_searched(self, config: TrainConfig) -> TrainConfig:
+        """Return a config with the space's persistent_workers, which is no parameter of the study."""
+        persistent = next(entry.values[0] for entry in self._space if entry.knob == "persistent_workers")
+        return config.changed(persistent_workers=bool(config.num_workers and persistent))
+
+    def _finish(self, running: optuna.Trial, record: TrialRecord) -> None:
+        for name, value in _user_attributes(record).items():
+            running.set_user_attr(name, value)
+        for name, value in constraints(record, self._host).items():
+            running.set_constraint(name, value)
+        if record.rate_samples_per_s is None:
+            self._study.tell(running, state=TrialState.FAIL)
+            return
+        if record.is_abandoned:
+            running.report(record.rate_samples_per_s, step=0)
+            self._study.tell(running, state=TrialState.PRUNED)
+            return
+        self._study.tell(running, record.rate_samples_per_s)
+
+    def _frozen(self, record: TrialRecord, config: TrainConfig) -> FrozenTrial:
+        rate, abandoned = record.rate_samples_per_s, record.is_abandoned
+        measured = TrialState.PRUNED if abandoned else TrialState.COMPLETE
+        distributions = distributions_of(config, self._space)
+        return create_trial(
+            state=TrialState.FAIL if rate is None else measured,
+            params={knob: getattr(config, knob) for knob in distributions},
+            distributions=distributions,
+            value=rate,
+            intermediate_values={0: rate} if rate is not None and abandoned else None,
+            user_attrs=_user_attributes(record),
+            constraints=constraints(record, self._host),
+        )
+
+
+def distributions_of(config: TrainConfig, space: Sequence[KnobSpace]) -> dict[str, BaseDistribution]:
+    """Return the searched knobs with their values; without workers, those that mean something."""
+    return {
+        entry.knob: CategoricalDistribution(entry.values)
+        for entry in space
+        if entry.is_searched and not (entry.knob in WORKER_KNOBS and config.num_workers == 0)
+    }
+
+
+def _user_attributes(record: TrialRecord) -> dict[str, Any]:
+    loop = record.measurement.loop if record.measurement else None
+    return {
+        "number": record.number,
+        "failure": record.failure.kind if record.failure else None,
+        "duration_s": record.duration_s,
+        "peak_reserved_bytes": loop.peak_reserved_bytes if loop else None,
+    }
+
+
+def constraints(record: TrialRecord, host: Host) -> dict[str, float]:
+    """Return how far a trial lies beyond Aggressive's limits, by limit; above 0 is infeasible.
+
+    A trial that gave no measurement is infeasible.
+    """
+    if record.measurement is None or record.config is None:
+        return {"vram": 1.0, "ram": 1.0}
+    loop = record.measurement.loop
+    share = POLICIES[Tier.AGGRESSIVE].vram_share
+    vram = 0.0
+    if loop.peak_reserved_bytes is not None and loop.device.memory_bytes:
+        vram = loop.peak_reserved_bytes / loop.device.memory_bytes - share
+    needed = base_ram_bytes(record.measurement) + buffer_bytes(
+        record.config, record.config.batch_bytes(held_per_sample(record.config, loop))
+    )
+    return {"vram": vram, "ram": needed / host.ram_limit_bytes - OOM_SHARE}
