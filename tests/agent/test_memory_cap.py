@@ -62,7 +62,7 @@ FACTS = {"type": "cuda", "name": "NVIDIA H200", "memory_bytes": 140 * GIB}
 def test_a_larger_device_is_held_to_the_limit_once() -> None:
     cap, cuda = entered(22 * GIB, OnDevices(CUDA0, CUDA0), OnDevices(CUDA0))
     assert cuda.fractions == [(22 / 140, CUDA0)]
-    assert cap.told(FACTS, CUDA0) == {**FACTS, "memory_bytes": 22 * GIB, "whole_bytes": 140 * GIB}
+    assert cap.with_cap(FACTS, CUDA0) == {**FACTS, "memory_bytes": 22 * GIB, "whole_bytes": 140 * GIB}
 
 
 def test_each_device_that_a_module_lies_on_is_held() -> None:
@@ -74,13 +74,13 @@ def test_each_device_that_a_module_lies_on_is_held() -> None:
 def test_a_device_that_has_no_more_is_left_alone(total_gib: int) -> None:
     cap, cuda = entered(22 * GIB, OnDevices(CUDA0), total_bytes=total_gib * GIB)
     assert cuda.fractions == []
-    assert cap.told(FACTS, CUDA0) == FACTS
+    assert cap.with_cap(FACTS, CUDA0) == FACTS
 
 
 def test_without_a_limit_nothing_is_asked() -> None:
     cap, cuda = entered(None, OnDevices(CUDA0), is_started=False)
     assert cuda.fractions == []
-    assert cap.told(FACTS, CUDA0) == FACTS
+    assert cap.with_cap(FACTS, CUDA0) == FACTS
 
 
 def test_cuda_is_never_started_and_capped_once_the_script_has_started_it() -> None:
@@ -93,7 +93,7 @@ def test_cuda_is_never_started_and_capped_once_the_script_has_started_it() -> No
 
 def test_an_allocator_that_can_not_cap_leaves_the_device_whole() -> None:
     cap, _ = entered(22 * GIB, OnDevices(CUDA0), refuses=True)
-    assert cap.told(FACTS, CUDA0) == FACTS
+    assert cap.with_cap(FACTS, CUDA0) == FACTS
 
 
 def found(modules: Any, act: Callable[[], None], limit_bytes: int | None) -> list[Exception]:

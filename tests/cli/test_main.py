@@ -136,6 +136,9 @@ SURFACE = {
         "--json",
         "--ignore",
         "--codes",
+        "--html",
+        "--markdown",
+        "--full-paths",
         "RUN",
     },
     "report": {
@@ -158,6 +161,7 @@ SURFACE = {
         "--json",
         "--ignore",
         "--codes",
+        "--html",
         "--markdown",
         "--github-summary",
         "--full-paths",
@@ -178,6 +182,9 @@ SURFACE = {
         "--calibrate",
         "--codes",
         "--json",
+        "--html",
+        "--markdown",
+        "--full-paths",
     },
 }
 """Every verb with its options. A change here is a decision, and a line in CHANGELOG.md."""
