@@ -15,7 +15,6 @@ _STATEFUL = "torchdata.stateful_dataloader.stateful_dataloader"
 
 
 def install(request: Request, log: Any, owner: Owner) -> None:
-    """Hang the observer into torch's modules as the script imports them."""
     OptionWatch(request.option_names, log).install()
     observer = Observer(request, log, owner)
     hook_torch(observer, observer.steps.install_optimizer)

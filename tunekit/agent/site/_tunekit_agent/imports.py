@@ -8,8 +8,6 @@ from typing import Callable
 
 
 class _AfterExec(Loader):
-    """A module's own loader, followed by the callbacks for it."""
-
     def __init__(self, loader: Loader, callbacks: list) -> None:
         self._loader = loader
         self._callbacks = callbacks

@@ -54,13 +54,7 @@ _DRY_STEPS = 4
 
 
 class Observer:
-    """One trial, seen from inside the training process.
-
-    Args:
-        request: what the parent asks.
-        log: where events go.
-        owner: the process that is observed.
-    """
+    """One trial, seen from inside the training process."""
 
     def __init__(self, request: Request, log: Any, owner: Owner) -> None:
         self._request = request
@@ -110,20 +104,17 @@ class Observer:
         self._log.emit("agent_error", message=f"{type(error).__name__}: {str(error)[:500]}")
 
     def _joined(self) -> None:
-        """The process joined a process group: its true rank is known."""
         self._log.emit("rank", rank=self.ranks.rank, world_size=self.ranks.world_size)
 
     # --- what the loaders do -------------------------------------------------------------------
 
     @_never_raises
     def loader_built(self, info: LoaderInfo) -> None:
-        """A loader was constructed, perhaps the training loader anew for the next epoch."""
         self._loop.loader_built(info)
         self._progress(None)
 
     @_never_raises
     def epoch_started(self, info: LoaderInfo, now: float) -> None:
-        """A loader's iterator is being made or reset."""
         if info is self._training and self._clock is not None:
             self._clock.epoch_started(now)
             self._work_window.follow(info.work)
@@ -155,7 +146,6 @@ class Observer:
         return self._tick(info, source, now) if self._clock is not None else None
 
     def _tick(self, info: LoaderInfo, source: Any, now: float) -> Any:
-        """The loop asks its training loader for a batch."""
         assert self._clock is not None
         parts = self._host_times.asked(now)
         before, self._source = self._clock.phase, source
@@ -177,7 +167,6 @@ class Observer:
         return None
 
     def _throw_away(self) -> None:
-        """Throw away the batches that lie ready while the clock ticks."""
         assert self._clock is not None
         until = time.perf_counter() + self._clock.boundary_limit_s
         self._source.throw_away(until, lambda: self._progress(None))
@@ -196,7 +185,6 @@ class Observer:
 
     @_never_raises
     def fetched(self, info: LoaderInfo, batch: object, wait_s: float, cpu_s: float) -> None:
-        """The script has a batch."""
         if self._stages is not None:
             self._fetched_in_stage(info, batch)
             return
@@ -236,7 +224,6 @@ class Observer:
 
     @_never_raises
     def step_began(self, now: float) -> None:
-        """An optimizer begins a step."""
         if self._stages is not None:
             self._stages.call("step_began")
             return
@@ -245,7 +232,6 @@ class Observer:
 
     @_never_raises
     def stepped(self, optimizer: Any, now: float) -> None:
-        """An optimizer made a step."""
         self._progress_log.steps += 1
         self._progress_log.pulse(TRAINING)
         if self._stages is not None:
@@ -305,7 +291,6 @@ class Observer:
         )
 
     def _tick_without_loader(self, optimizer: Any) -> None:
-        """A loop that makes its own batches: its clock ticks at the steps of the first optimizer."""
         if not self.steps.is_first(optimizer):
             return
         per_step = self._loop.batches_per_step
@@ -341,7 +326,6 @@ class Observer:
         return is_learnt or (self._loop.is_dry and self._progress_log.steps >= _DRY_STEPS)
 
     def _dry_facts(self) -> dict:
-        """Return the plain facts of a DryLoop record."""
         training = self._training.facts if self._training else {}
         startup, own_samples = self._startup.facts(), self._loop.own_batch_samples
         return {
@@ -368,7 +352,6 @@ class Observer:
     # --- reporting -----------------------------------------------------------------------------
 
     def _window_moved(self, before: str, phase: str) -> None:
-        """The steady window opened or closed."""
         if phase == MEASURING and before != MEASURING:
             device.forget_cudnn_tries()
             self._times.open()
@@ -385,18 +368,10 @@ class Observer:
         return self._ask_stages(source)
 
     def _step_s(self) -> float:
-        """Return the seconds of a steady loop batch."""
         assert self._clock is not None
         return self._clock.steady_time_s / max(1, self._clock.steady_batches)
 
     def _start_stages(self, measured: dict, wanted: list, step_s: float) -> None:
-        """Have stages look at the loop, from its next turn on.
-
-        Args:
-            measured: plain facts of what is known of it so far.
-            wanted: names of what to look at.
-            step_s: seconds per loop batch.
-        """
         batch = self._batch_watch.facts(self._training)["batch"]
         self._loop.step_s, self._loop.batch_shm_bytes = step_s, batch["shared_bytes"] if batch else 0
         if self._request.skips != "nothing":

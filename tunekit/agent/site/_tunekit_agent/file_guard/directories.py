@@ -24,9 +24,6 @@ class _Call:
     """One call for a directory entry.
 
     Attributes:
-        original: the function.
-        entry: that it is about.
-        path: as the script names it.
         here: makes the call where the entry is, None where that is what the call would do anyway.
         make: makes the call at the entry.
     """
@@ -99,11 +96,7 @@ def _on_two_entries(leaves_own: bool) -> Callable:
 
 
 class Directories:
-    """Plans for everything that changes a directory entry; see `stand_ins.guarded`.
-
-    Args:
-        overlay: what the script sees.
-    """
+    """Plans for everything that changes a directory entry; see `stand_ins.guarded`."""
 
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
@@ -133,7 +126,6 @@ class Directories:
         return status_of(self._overlay.physical(call.entry))
 
     def _forget(self, entry: str) -> None:
-        """Let nothing be at an entry for which something in the mirror stood."""
         overlay = self._overlay
         if overlay.is_in_new_folder(entry):
             return
@@ -178,7 +170,6 @@ class Directories:
 
     @_on_entry
     def node(self, call: _Call, *args: Any, **kwargs: Any) -> Any:
-        """Plan os.mkfifo and os.mknod."""
         if not self._goes_to_mirror(call.entry):
             return self._making(call.entry, call.make)
         return self._make_in_mirror(call, *args, **kwargs)
@@ -215,7 +206,6 @@ class Directories:
         return _done
 
     def _goes_to_mirror(self, entry: str) -> bool:
-        """Return whether something new is made in the mirror: its real place is hidden, or forbidden."""
         overlay = self._overlay
         if entry in overlay.removed:
             return True
@@ -223,7 +213,6 @@ class Directories:
         return is_new and overlay.has_folder(os.path.dirname(entry))
 
     def _making(self, entry: str, make: Callable) -> Callable:
-        """Return a step that makes a new entry, remembers and lists it."""
 
         def step():
             make()
@@ -267,7 +256,6 @@ class Directories:
         return self._overlay.is_free(entry) or self._overlay.is_in_new_folder(entry)
 
     def _needs_cover(self, source: str, goal: str) -> bool:
-        """Return whether a rename can't be made as asked."""
         overlay = self._overlay
         return (
             goal in overlay.removed
@@ -292,7 +280,6 @@ class Directories:
         return overlay.physical(goal) if self._is_its_own(goal) else overlay.place(goal)
 
     def _settle(self, source: str, goal: str) -> None:
-        """Note that what was at the source is in place for the goal."""
         if not self._overlay.is_free(source):
             self._forget(source)
         if not self._is_its_own(goal):
@@ -344,7 +331,6 @@ class Directories:
         return _done
 
     def _gather(self, folder: str) -> None:
-        """Bring what stands for entries of a folder that the trial made into the folder itself."""
         overlay = self._overlay
         if overlay.is_diverted(folder):
             return

@@ -35,13 +35,7 @@ class Answer(Exception):  # noqa: N818 - no error of ours
 
 
 def denial(what: str, path: str, remedy: str) -> HarmDenied:
-    """Return the error for something that is refused.
-
-    Args:
-        what: the operation, as "renaming a folder".
-        path: what it would have changed.
-        remedy: what the user can do.
-    """
+    """Return the error for something that is refused."""
     message = f"{what} is off in a tunekit trial, which keeps what existed before it as it was; {remedy}"
     return HarmDenied(errno.EACCES, message, path)
 
@@ -56,13 +50,13 @@ class Listing:
 
     def __init__(self, log: Any) -> None:
         self._log = log
-        self._told: dict = {}
+        self._listed: dict = {}
 
     def __call__(self, action: str, path: str) -> None:
-        told = self._told.setdefault(action, set())
-        if path in told or len(told) >= _MAX_LISTED or "/__pycache__/" in path:
+        listed = self._listed.setdefault(action, set())
+        if path in listed or len(listed) >= _MAX_LISTED or "/__pycache__/" in path:
             return
-        told.add(path)
+        listed.add(path)
         shown = path[:_MAX_PATH_CHARACTERS].encode("utf-8", "replace").decode("utf-8")
         self._log.emit("written", path=shown, action=action)
 
@@ -120,7 +114,6 @@ class Overlay:
         self.sync()
 
     def sync(self) -> None:
-        """Take over what the trial's other processes did."""
         if self.journal.has_news:
             with self.journal:
                 pass
@@ -133,7 +126,6 @@ class Overlay:
         return not self.active
 
     def _apply(self, action: str, entry: str, *more: Any) -> None:
-        """Take in a line of the journal."""
         if action == "made":
             self._made[entry] = more
             return
@@ -206,11 +198,9 @@ class Overlay:
         return entry in self.diverted or self.is_in_new_folder(entry)
 
     def copy_of(self, entry: str) -> str:
-        """Return the entry's place in the mirror."""
         return f"{self.mirror}{entry}"
 
     def physical(self, entry: str) -> str:
-        """Return where what the script finds at the entry lies."""
         return self.copy_of(entry) if self.is_diverted(entry) else entry
 
     def goes_to_mirror(self, entry: str) -> bool:
@@ -245,7 +235,6 @@ class Overlay:
         return entry not in self.removed and status_of(self.physical(entry)) is not None
 
     def has_folder(self, entry: str) -> bool:
-        """Return whether the script finds a folder at the entry, whose links were followed."""
         return entry not in self.removed and is_folder(status_of(self.physical(entry)))
 
     def names_in(self, folder: str, physical: list) -> list:
@@ -319,8 +308,6 @@ class Overlay:
         """Return what to write instead of the path, and the entry that would be new.
 
         Args:
-            path: what the script wants to write.
-            dir_fd: the folder that a relative path starts from.
             keep: the old content matters; the write doesn't start with an empty file.
             create: a missing file is made.
             exclusive: an existing file is an error.
@@ -371,7 +358,6 @@ class Overlay:
         """Return the copy that stands for the entry from now on.
 
         Args:
-            entry: what the script writes.
             keep: start with the content that the script finds there now, else with its mode alone.
 
         Raises:
@@ -432,7 +418,6 @@ class Overlay:
                 self._hide(f"{entry}/{name}")
 
     def show(self, entry: str) -> None:
-        """Undo `hide`."""
         self.journal.add("drop", entry)
 
     def moved(self, source: str, goal: str) -> None:

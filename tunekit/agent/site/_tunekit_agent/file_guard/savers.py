@@ -26,26 +26,19 @@ _COMPILED = (
 
 
 class Savers:
-    """Plans for saving and loading; checkpoints always go to the trial's folder, new or not.
-
-    Args:
-        overlay: what the script sees.
-        failed: told of the guard's own faults.
-    """
+    """Plans for saving and loading; checkpoints always go to the trial's folder, new or not."""
 
     def __init__(self, overlay: Overlay, failed: Callable) -> None:
         self._overlay = overlay
         self._failed = failed
 
     def _replace_path(self, original: Callable, name: str, find: Callable) -> Callable:
-        """Return a function that finds another path for the parameter of that name."""
         import inspect
 
         position = list(inspect.signature(original).parameters).index(name)
         return self._replace_at(original, position, find, name)
 
     def _replace_at(self, original: Callable, position: int, find: Callable, name: str = "") -> Callable:
-        """Return a function that finds another path for the argument in that position, or of that name."""
 
         def plan(_, *args, **kwargs):
             path = kwargs[name] if name in kwargs else args[position] if len(args) > position else None
@@ -81,7 +74,6 @@ class Savers:
         """Replace a module's functions.
 
         Args:
-            module: the module.
             saves: names of functions that save, and of their parameter with the path.
             loads: the same for functions that load.
         """
@@ -121,12 +113,7 @@ class Savers:
 
 
 def install(overlay: Overlay, failed: Callable) -> None:
-    """Replace the savers as the script imports them.
-
-    Args:
-        overlay: what the script sees.
-        failed: told of the guard's own faults.
-    """
+    """Replace the savers as the script imports them."""
     savers = Savers(overlay, failed)
     imports.when_imported("torch", savers.guard_compiled)
     for module, saves, loads in (

@@ -100,7 +100,7 @@ def is_there(info: Any) -> bool:
 def epoch_of(info: Any) -> tuple:
     """Return (samples, batches) of one epoch as a training loader says, None where unknown.
 
-    A loader that the script keeps no name for is gone once it is iterated: what it said last is told.
+    A loader that the script keeps no name for is gone once it is iterated: what it said last holds.
     """
     if info is None or info.facts.get("iterable"):
         return None, None

@@ -22,19 +22,15 @@ class Startup:
 
     @property
     def has_asked(self) -> bool:
-        """Whether any loader was asked for a batch."""
         return self._asked_at is not None
 
     def asked(self, now: float) -> None:
-        """A loader is asked for the first batch of all."""
         self._asked_at = now
 
     def fetched(self, wait_s: float, now: float) -> None:
-        """The first batch is at hand."""
         self._first_batch_s, self._fetched_at = wait_s, now
 
     def stepped(self, now: float) -> None:
-        """The first step is over, on the device too."""
         self._first_step_s = now - self._fetched_at
 
     def facts(self) -> dict:
@@ -70,9 +66,7 @@ class CompileSettling:
         """The loop asks for its next batch.
 
         Args:
-            now: seconds.
             graphs: that were captured so far.
-            count: batches of the loop so far.
             has_stepped: whether an optimizer has; what comes before is the first step.
             is_whole: whether nothing ran since the last ask but the batch; a validation's time is its own.
             batches: since the last ask; more than one where only steps can be seen.
@@ -86,11 +80,7 @@ class CompileSettling:
         self._asked_at = now if has_stepped else None
 
     def is_settled(self, count: int) -> bool:
-        """Return whether no graph was captured for a few batches.
-
-        Args:
-            count: batches of the loop so far.
-        """
+        """Return whether no graph was captured for a few batches."""
         is_quiet = not self._graphs or count - self._since >= _SETTLED_BATCHES
         return is_quiet or self._captures > _MOST_CAPTURES
 

@@ -70,7 +70,6 @@ class Tally:
         return self._durations + ([sum(left) * self._each / len(left)] if left else [])
 
     def add(self, duration: float, samples: int, parts: tuple, batches: int) -> None:
-        """Count what ended just now."""
         self.time_s += duration
         self.samples += samples
         self.batches += batches
@@ -86,7 +85,6 @@ class Tally:
             self._each *= 2
 
     def copy(self) -> Tally:
-        """Return the same, to go back to."""
         same = copy.copy(self)
         same.parts, same._durations, same._unfilled = [*self.parts], [*self._durations], [*self._unfilled]
         return same
@@ -96,7 +94,6 @@ class LoopClock:
     """Accounts a loop's time: what is steady, what an epoch boundary costs, when it is enough.
 
     Args:
-        clock: returns seconds.
         synchronize: returns when the device has no work left; called at a segment's ends only.
         window_s: steady seconds to aim for.
         interval_goal: relative half width at which the window may close.
@@ -301,12 +298,11 @@ class LoopClock:
         self._tally, self._last_tick = self._kept, None
 
     def _hold_up(self, now: float) -> None:
-        """The loop is held up, and its queue fills: the ramp begins anew, and no boundary can be told."""
+        """The loop is held up, and its queue fills: the ramp begins anew, and no boundary can be timed."""
         self._is_held_up = self._is_disturbed = True
         self._ramped, self._ramped_from = 0, now
 
     def _open_when_ramped(self, asked_at: float, is_settled: bool) -> None:
-        """Open a steady segment once the queue had its time to fill."""
         if not is_settled or not self._is_ramped(asked_at):
             return
         owed = self._drain(asked_at)
@@ -333,12 +329,11 @@ class LoopClock:
         return is_late or self._ramped >= self._ramp
 
     def _take_boundary(self, until: float) -> None:
-        """Take what this epoch's start has cost, with the end of the one before."""
         if self._epoch_start is not None and self._has_ended and not self._is_disturbed:
             self._boundaries.append((until - self._epoch_start + self._stop_cost_s, self._epoch_batches))
 
     def _await_boundary(self, now: float, is_settled: bool) -> None:
-        """Finish once the next epoch's queue is full; without the boundary where that can't be told."""
+        """Finish once the next epoch's queue is full; without the boundary where that can't be timed."""
         ramped = self._ramped >= self._ramp
         is_late = self._ramped > 0 and now - self._ramped_from > self.boundary_limit_s
         if self.phase == REFILLING and self._is_disturbed and self._tries_left:

@@ -26,9 +26,6 @@ class ManualUpdates:
 
     The proof is a parameter that another value stands in at the next backward pass: `p._version` would not
     show what is written through `p.data`. A loop that accumulates gradients changes none.
-
-    Args:
-        log: where its event goes.
     """
 
     def __init__(self, log: Any) -> None:
@@ -58,12 +55,11 @@ class ManualUpdates:
         if losses and self._passes > 1:
             try:
                 self._compare(losses)
-            except Exception:  # a tensor of another kind: what is not seen is not told
+            except Exception:  # a tensor of another kind: what is not seen is not reported
                 self._leaves, self._values = [], None
         self._judge(now - self._first_at)
 
     def _compare(self, losses: tuple) -> None:
-        """Count it if a parameter changed since the last backward pass."""
         torch = sys.modules["torch"]
         if _is_sharded(torch) or device.is_capturing():
             return

@@ -14,10 +14,6 @@ def of_model(roots: list, optimizers: list) -> dict | None:
     Storages on the first root's device count, each once; a sharded parameter counts with its local part.
     Where a root has no gradients, as after zero_grad, they are predicted: the bytes of its parameters that
     require one, in the parameter's dtype.
-
-    Args:
-        roots: the stepped modules, as `roots.SeenModule`.
-        optimizers: those that stepped.
     """
     modules = [root.module for root in roots]
     device = next((one.device for module in modules for one in module.parameters()), None)
@@ -48,7 +44,6 @@ def _add_state(states: Storages, optimizer: Any) -> None:
 
 
 def _gradients_bytes(modules: list, device: Any) -> tuple:
-    """Return the bytes of all gradients, and whether some of them are predicted."""
     present = Storages(device)
     predicted = 0
     known: set = set()

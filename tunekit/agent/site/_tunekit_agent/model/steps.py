@@ -33,7 +33,6 @@ class StepWatch:
 
     Args:
         observer: receives step_began(now) and stepped(optimizer, now).
-        owner: the process that is observed.
         manual_updates: is asked about gradients until an optimizer steps.
 
     Attributes:
@@ -61,7 +60,6 @@ class StepWatch:
         self._owner = owner
 
     def install_optimizer(self, module: Any) -> None:
-        """Register step hooks in `torch.optim.optimizer`."""
         module.register_optimizer_step_pre_hook(self._before)
         module.register_optimizer_step_post_hook(self._after)
 
@@ -91,7 +89,6 @@ class StepWatch:
         self._kept = KeptHooks(torch, self._before, self._after)
 
     def keep_hooks(self, torch: Any) -> None:
-        """Hook again what lost its hooks since."""
         if self._kept is not None:
             self._kept.restore()
 
@@ -234,7 +231,6 @@ class KeptHooks:
     """Hooks steps again that torch took the hooks from: before 2.3 it does so when compiled code first runs.
 
     Args:
-        torch: the torch module of the script.
         before: called with (optimizer, args, kwargs) before a step.
         after: the same after it.
     """
@@ -251,7 +247,6 @@ class KeptHooks:
                 self._steps[kind] = step
 
     def restore(self) -> None:
-        """Hook every class that lost its hooks."""
         for kind, hooked in self._steps.items():
             if kind.step is getattr(hooked, "__wrapped__", None):
                 kind.step = self._steps[kind] = _hooked(kind.step, self._before, self._after)

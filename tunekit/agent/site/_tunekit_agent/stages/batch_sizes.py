@@ -80,23 +80,16 @@ class BatchSizes(ReplayStage):
 
 
 class _OneSize:
-    """The training alone at one batch size."""
-
     def __init__(self, size: int, batch: Any, training: TrainingTimer, peak: DevicePeak | None) -> None:
         self.size, self.training = size, training
         self._batch, self._peak = ReplayedBatch(batch), peak
         self._turns = 0
 
     def batch(self) -> Any:
-        """Return the batch for the script."""
         return self._batch.copy()
 
     def asked(self) -> bool:
-        """The loop is through with a batch; returns whether this size is timed.
-
-        Raises:
-            Missing: no size can be timed in this loop.
-        """
+        """The loop is through with a batch; returns whether this size is timed."""
         is_enough = self.training.asked()
         if self.training.is_hopeless:
             raise Missing(NO_WHOLE_BATCH)
@@ -108,11 +101,9 @@ class _OneSize:
         return is_enough
 
     def interrupted(self) -> None:
-        """The batch at work is not to be timed."""
         self.training.interrupted()
 
     def facts(self) -> dict:
-        """Return the plain facts of a SizeSeen record."""
         return {
             "batch_size": self.size,
             "step_s": self.training.step_s,

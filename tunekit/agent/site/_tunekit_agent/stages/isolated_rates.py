@@ -36,11 +36,9 @@ class IsolatedRates(ReplayStage):
         return "loader" if self._is_dry else self.name
 
     def interrupted(self) -> None:
-        """A validation runs, or an epoch begins: that is no part of a batch."""
         self._training.interrupted()
 
     def batch(self) -> Any:
-        """Return the batch for the script."""
         assert self._batch is not None
         return self._batch.copy()
 
@@ -93,14 +91,10 @@ class LoaderAlone:
     end itself. Counted are whole rounds of the workers, whose batches come in turn.
 
     Args:
-        source: to take batches from.
         window_s: half of it is timed.
-        moved: called after each batch.
-        clock: returns seconds.
         most_s: until it is given up as too slow; None for twice the window.
 
     Attributes:
-        batches: that were timed.
         full_batch: the last that had the loader's batch size, the first of all if none had.
         work: what making them cost, from the first that was timed on.
         why_not: why there is no time; empty if there is one.

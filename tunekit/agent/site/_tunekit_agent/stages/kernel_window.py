@@ -88,7 +88,6 @@ class KernelWindow(Stage):
         return self._facts
 
     def _prepare(self) -> None:
-        """Have the profiler make what it needs before the first traced batch."""
         if self._torch.autograd._profiler_enabled():
             raise RuntimeError("the script runs a profiler of its own, and torch allows one at a time")
         profiler = self._torch.profiler
@@ -142,7 +141,6 @@ def of_events(events: Any, on_cuda: bool, elapsed_s: float) -> dict:
 
 
 def _kind(event: Any) -> str:
-    """Return "CPU", "CUDA" or another of torch's device types."""
     return str(event.device_type).rsplit(".", 1)[-1]
 
 
@@ -157,7 +155,6 @@ def _length_s(event: Any) -> float:
 
 
 def _busy_s(work: list) -> float:
-    """Return the time in which any of this work ran."""
     return _union([(event.time_range.start, event.time_range.end) for event in work]) / 1e6
 
 
@@ -171,7 +168,6 @@ def _copies_s(work: list, direction: str) -> float:
 
 
 def _union(spans: list) -> float:
-    """Return the length of what the spans cover together."""
     covered, reached = 0.0, float("-inf")
     for start, end in sorted(spans):
         covered += max(0.0, end - max(start, reached))
@@ -180,7 +176,6 @@ def _union(spans: list) -> float:
 
 
 def _longest(named_s: Any) -> list:
-    """Return the plain facts of the names that took longest in all."""
     totals: dict = {}
     for name, seconds in named_s:
         calls, total_s = totals.get(name, (0, 0.0))

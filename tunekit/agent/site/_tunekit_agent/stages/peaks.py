@@ -63,11 +63,7 @@ class Peaks(Stage):
         self._facts: dict | None = None
 
     def asked(self, source: Any) -> None:
-        """End the batch that made a step, else begin with the next.
-
-        Raises:
-            Missing: no turn of the loop is a batch by itself.
-        """
+        """End the batch that made a step, else begin with the next."""
         if self._peak is None:
             self.is_over = True
             return
@@ -86,7 +82,6 @@ class Peaks(Stage):
         self._peak.begin()
 
     def fetched(self, batch: Any) -> None:
-        """Take the size of the batch."""
         self._batch_bytes = batches.size_bytes(batch)
 
     def interrupted(self) -> None:
@@ -101,11 +96,7 @@ class Peaks(Stage):
             self._loss_before = self._loop.last_loss()
 
     def step_ended(self) -> None:
-        """Forward and backward of another optimizer may follow.
-
-        Raises:
-            Missing: the step made a backward pass of its own.
-        """
+        """Forward and backward of another optimizer may follow."""
         self._depth = max(0, self._depth - 1)
         if self._peak is None or not self._has_begun or self._depth or not self._outside:
             return

@@ -40,11 +40,7 @@ class QueueMemory(Stage):
         self._facts: dict | None = None
 
     def asked(self, source: Any) -> Any:
-        """Hold the script until the queue is full, then look at it.
-
-        Raises:
-            Missing: there is no loader, no /dev/shm, or other ranks fill it too.
-        """
+        """Hold the script until the queue is full, then look at it."""
         self.is_over = True
         if source is None:
             raise Missing(NO_LOADER)
@@ -80,7 +76,6 @@ class QueueMemory(Stage):
         }
 
     def _hold(self, source: Any, workers: int, queued: int, each_bytes: int) -> bool:
-        """Wait while the queue grows; returns whether it grows no more."""
         turn_s = (
             workers * self._loop.step_s
         )  # a worker makes a batch at least this often where the loop waits

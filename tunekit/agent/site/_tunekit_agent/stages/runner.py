@@ -30,12 +30,11 @@ class Turns:
         self._is_whole: bool | None = None  # None before the first ask
 
     def interrupted(self) -> None:
-        """Something that is no part of a batch runs."""
         if self._is_whole:
             self._is_whole = False
 
     def asked(self) -> bool:
-        """The loop asks for its next batch; returns whether the turn before was one batch and nothing else.
+        """Return whether the turn that ends with this ask was one batch and nothing else.
 
         Raises:
             Missing: no turn has been whole for a while.
@@ -51,11 +50,7 @@ class Turns:
 
 
 class Stage:
-    """One thing to look at; a base whose methods do nothing.
-
-    Args:
-        loop: a `model.loop.Loop` that has been measured.
-        clock, sleep: of a test's scripted time.
+    """One thing to look at; a base whose methods do nothing. One that raises Missing ends the stage.
 
     Attributes:
         name: of the field in the parent's Details record.
@@ -114,10 +109,8 @@ class StageRunner:
     """Runs stages in turn; a fault of one is reported and ends that one.
 
     Args:
-        stages: what to look at, in order.
         window_s: of the trial, which each stage's deadline follows.
         moved: called with a stage's name while it works.
-        clock: returns seconds.
         step_s: seconds per batch of the loop, which the deadlines follow too.
         passed: called when a stage is through and the next begins, and when the stage at work knows more.
 

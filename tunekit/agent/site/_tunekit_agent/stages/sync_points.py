@@ -45,11 +45,7 @@ class SyncPoints(Stage):
         self._in_turn: dict = {}  # counts of the turn at work, which may prove no batch
 
     def asked(self, source: Any) -> None:
-        """Look until three batches went by with nothing else in between.
-
-        Raises:
-            Missing: the script catches warnings itself, or no turn of the loop is a batch by itself.
-        """
+        """Look until three batches went by with nothing else in between."""
         if not self._loop.on_cuda:
             self.is_over = True
             return
@@ -68,15 +64,12 @@ class SyncPoints(Stage):
         self._check()
 
     def interrupted(self) -> None:
-        """What waits now is no part of a batch."""
         self._turns.interrupted()
 
     def step_began(self) -> None:
-        """See that warnings still reach this stage; raises Missing where they don't."""
         self._check()
 
     def step_ended(self) -> None:
-        """See that warnings still reach this stage; raises Missing where they don't."""
         self._check()
 
     def leave(self) -> None:

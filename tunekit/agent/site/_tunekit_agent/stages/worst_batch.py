@@ -81,7 +81,6 @@ class WorstBatch(ReplayStage):
             self.is_over = self._at_work.asked()
 
     def _begin(self, source: Any) -> None:
-        """Read samples, and make the batch if they vary."""
         if source is None:
             raise Missing(NO_LOADER)
         if self._loop.world_size > 1:
@@ -107,8 +106,6 @@ class _OnWorst:
     """The training on one batch, over and over: a few turns, of which the last are timed.
 
     Args:
-        batch: of the largest samples.
-        training: to time it with.
         least_turns: after which the script has lived through it, an optimizer's step included.
         loop: for its device memory, and the graphs that torch.compile captured.
 
@@ -128,7 +125,6 @@ class _OnWorst:
             self._peak.begin()
 
     def batch(self) -> Any:
-        """Return the batch for the script."""
         return self._batch.copy()
 
     def asked(self) -> bool:
@@ -153,7 +149,6 @@ class _OnWorst:
         return is_enough
 
     def interrupted(self) -> None:
-        """The batch at work is not to be timed."""
         self._training.interrupted()
 
     def facts(self) -> dict:
@@ -184,11 +179,7 @@ class _Reading:
         self._largest: list = []  # a heap of (bytes, order, sample)
 
     def run(self, moved: Callable[[], None]) -> None:
-        """Read until sizes are known not to vary, or enough is read; `moved` is called now and then.
-
-        Raises:
-            Missing: a sample could not be read, or reading is too slow.
-        """
+        """Read until sizes are known not to vary, or enough is read; `moved` is called now and then."""
         began_at = moved_at = self._clock()
         extents: set = set()
         for number in self._samples.spread(_MOST_READ):
@@ -211,12 +202,10 @@ class _Reading:
             self.varies = len(extents) > 1
 
     def take_first(self) -> list:
-        """Return as many of the first samples as a batch has, and keep them no longer."""
         first, self._first = self._first, []
         return first
 
     def take_largest(self) -> list:
-        """Return as many of the largest as a batch has, the largest first, and keep them no longer."""
         largest, self._largest = sorted(self._largest, reverse=True), []
         return [sample for _, _, sample in largest]
 
@@ -237,9 +226,6 @@ class Samples:
     Attributes:
         count: samples that the loader may give.
         batch_size: of its full batches, of the one batch where there are fewer samples.
-
-    Raises:
-        Missing: its samples can't be read one by one, or its batches have no size that is known.
     """
 
     def __init__(self, source: Any) -> None:
@@ -272,11 +258,7 @@ class Samples:
                 yield self._numbers[place]
 
     def sample(self, number: Any) -> Any:
-        """Return one sample.
-
-        Raises:
-            Missing: the data set does not give it to this process.
-        """
+        """Return one sample."""
         try:
             together = getattr(self._loader.dataset, "__getitems__", None)  # as torch prefers it
             return together([number])[0] if together else self._loader.dataset[number]
@@ -286,11 +268,7 @@ class Samples:
             ) from error
 
     def batch_of(self, samples: list) -> Any:
-        """Return a full batch of samples, pinned if the loader's are; too few of them come again in order.
-
-        Raises:
-            Missing: it could not be made.
-        """
+        """Return a full batch of samples, pinned if the loader's are; too few of them come again in order."""
         # Each in containers of its own: a collate_fn may take a sample apart, and no sample comes only once.
         filled = [Rebuilding().of(samples[turn % len(samples)]) for turn in range(self.batch_size)]
         try:
@@ -321,7 +299,6 @@ def _batch_size(loader: Any, info: Any) -> int:
 
 
 def _numbers(loader: Any, count: int) -> Any:
-    """Return the indices of the samples that the sampler may give."""
     own = loader.batch_sampler
     for _ in range(MOST_WRAPPED):
         own = getattr(own, "batch_sampler", own)

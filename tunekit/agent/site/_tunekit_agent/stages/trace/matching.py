@@ -15,9 +15,6 @@ class MatchingTraces:
     """Traces at one precision, each size over again until one of each allocates and computes the same.
 
     One size alone has nothing to agree with: then what is seen most often is taken for the usual.
-
-    Args:
-        sizes: batch sizes, in the order in which they are traced.
     """
 
     def __init__(self, sizes: tuple) -> None:

@@ -29,7 +29,7 @@ _BATCH_NOT_USED = "the loop does not train on every batch that it is given, or a
 
 
 def _keeps_what_was_traced(method: Callable) -> Callable:
-    """Have a fault of ours told as the reason why something is missing: what was traced before stays."""
+    """Report a fault of ours as the reason why something is missing: what was traced before stays."""
 
     @functools.wraps(method)
     def guarded(self: LoopTrace, *arguments: Any) -> Any:
@@ -81,29 +81,25 @@ class LoopTrace(ReplayStage):
 
     @_keeps_what_was_traced
     def asked(self, source: Any) -> Any:
-        """The loop asks for a batch; returns the one that it is given instead."""
         return None if self.is_over else super().asked(source)
 
     @_keeps_what_was_traced
     def interrupted(self) -> None:
-        """A validation runs, or an epoch begins: that is no part of a batch."""
         if not self.is_over:
             super().interrupted()
 
     @_keeps_what_was_traced
     def step_began(self) -> None:
-        """An optimizer begins a step."""
         if self._at_work is not None and not self.is_over:
             self._at_work.step_began()
 
     @_keeps_what_was_traced
     def step_ended(self) -> None:
-        """An optimizer ended its step."""
         if self._at_work is not None and not self.is_over:
             self._at_work.step_ended()
 
     def faulted(self, error: Exception) -> None:
-        """End at the loop's next turn, for a fault of ours; the first is told."""
+        """End at the loop's next turn, for a fault of ours; the first is reported."""
         self._why_ended, self.is_over = self._why_ended or f"{type(error).__name__}: {error}", True
 
     @_keeps_what_was_traced
@@ -134,7 +130,6 @@ class LoopTrace(ReplayStage):
         }
 
     def _answer(self) -> Any:
-        """Return what the loop goes on with: None where it makes its own batch."""
         if not self._is_own:
             return super()._answer()
         self._at_work.begin()
@@ -158,11 +153,7 @@ class LoopTrace(ReplayStage):
             self._begin_next()
 
     def _insist_on_traceable(self) -> None:
-        """Refuse a loop whose steps can't be traced, before anything of torch is touched.
-
-        Raises:
-            Missing: says why.
-        """
+        """Refuse a loop whose steps can't be traced, before anything of torch is touched."""
         version = tuple(int(part) for part in str(self._torch.__version__).split(".")[:2])
         if version < _LEAST_TORCH:
             needed = ".".join(str(part) for part in _LEAST_TORCH)
@@ -202,7 +193,7 @@ class LoopTrace(ReplayStage):
         self._waiting = ["bf16"] if self._may_set_precision() else []
 
     def _is_expandable(self) -> bool:
-        """Return whether torch's allocator has expandable segments: as it says, on a CPU as it is told to."""
+        """Return whether torch's allocator has expandable segments; on a CPU, what its variables ask for."""
         if self._loop.on_cuda:
             with contextlib.suppress(Exception):  # no such figure in this torch
                 settings = self._torch._C._cuda_memorySnapshot(None)["allocator_settings"]
@@ -221,11 +212,7 @@ class LoopTrace(ReplayStage):
         return bool(parameters) and are_float32 and is_free
 
     def _end(self, done: TracedSteps) -> None:
-        """Keep a trace, unless something else ran in it.
-
-        Raises:
-            Missing: something else always does.
-        """
+        """Keep a trace, unless something else ran in it."""
         done.leave()
         if done.is_behind:
             self._unseen_turns = _MOST_UNSEEN_TURNS
@@ -241,11 +228,7 @@ class LoopTrace(ReplayStage):
             self._kept = done.kept
 
     def _begin_next(self) -> None:
-        """Begin with the next trace that is needed.
-
-        Raises:
-            Missing: the batch can't be resized.
-        """
+        """Begin with the next trace that is needed."""
         self._at_work = None
         size = self._matching.next_size
         while size is None and self._waiting:

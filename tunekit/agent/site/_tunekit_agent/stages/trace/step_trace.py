@@ -26,10 +26,8 @@ class TracedSteps:
     """A few steps at one batch size and precision.
 
     Args:
-        loop: that is looked at.
         made: returns a batch of that size, of new tensors each time, which the script may free as it does;
             None where the script makes its own.
-        size: samples in it.
         precision: "bf16" to run the roots under autocast; None for the script's own.
         unseen_turns: at least so many before steps are traced.
 
@@ -85,11 +83,7 @@ class TracedSteps:
             self._is_entered = True
 
     def asked(self) -> bool:
-        """The loop is through with a batch; returns whether that was the last.
-
-        Raises:
-            Missing: nothing of this loop can be traced.
-        """
+        """The loop is through with a batch; returns whether that was the last."""
         self._pause()
         if self._tracer.fault is not None:
             raise Missing(self._tracer.fault)
@@ -119,7 +113,6 @@ class TracedSteps:
             self._pause()
 
     def step_began(self) -> None:
-        """An optimizer begins a step: every gradient is there."""
         if self._is_entered:
             self._tracer.step_begins()
             self._tracer.is_for("gradients", _gradients(self._loop))
@@ -142,7 +135,6 @@ class TracedSteps:
         return {"batch_size": self.size, **self._tracer.facts()}
 
     def _hold(self) -> None:
-        """Tell the tracer what is there before the first step."""
         if self._kept is not None:
             self._kept.begin()
         self._tracer.holds("parameters", self._loop.parameters())
@@ -167,7 +159,6 @@ def _states(loop: Loop) -> list:
 
 @contextlib.contextmanager
 def _autocast(loop: Loop, precision: str) -> Any:
-    """Run the roots under autocast."""
     names, before = ("forward", "_tunekit_forward"), []
     try:
         for module in loop.modules():
