@@ -108,11 +108,11 @@ class Directories:
         """Plan os.remove: what is old is hidden instead."""
         overlay, entry = self._overlay, call.entry
         status = self._status(call)
-        if entry in overlay.diverted and not is_folder(status):
+        if overlay.has_copy(entry) and not is_folder(status):
             wipe(overlay.copy_of(entry))
             self._forget(entry)
             return _done
-        if entry not in overlay.diverted and not overlay.existed(entry):
+        if not overlay.has_copy(entry) and not overlay.existed(entry):
             return call.here
         if is_folder(status):
             raise answer(errno.EISDIR, call.path)
@@ -121,7 +121,7 @@ class Directories:
 
     def _status(self, call: _Call) -> os.stat_result | None:
         """Return the status of what the script finds at an entry; the script's own error if it deleted it."""
-        if call.entry in self._overlay.removed:
+        if self._overlay.is_removed(call.entry):
             raise answer(errno.ENOENT, call.path)
         return status_of(self._overlay.physical(call.entry))
 
@@ -131,7 +131,7 @@ class Directories:
             return
         overlay.drop(entry)
         status = status_of(entry)
-        if status is not None and entry not in overlay.removed:
+        if status is not None and not overlay.is_removed(entry):
             (posix.rmdir if is_folder(status) else posix.unlink)(entry)
 
     @_on_entry
@@ -147,7 +147,7 @@ class Directories:
         names = posix.listdir(physical)
         if overlay.names_in(entry, names):
             raise answer(errno.ENOTEMPTY, call.path)
-        if entry in overlay.diverted:
+        if overlay.has_copy(entry):
             posix.rmdir(physical)
             overlay.drop(entry)
             return _done
@@ -161,7 +161,7 @@ class Directories:
         """Plan os.mkdir: a hidden folder comes back, empty; where nothing can be made the mirror gets it."""
         overlay, entry = self._overlay, call.entry
         self._insist_on_new(call)
-        if entry in overlay.removed and is_folder(status_of(entry)):
+        if overlay.is_removed(entry) and is_folder(status_of(entry)):
             overlay.show(entry)
             return _done
         if not self._goes_to_mirror(entry):
@@ -195,9 +195,9 @@ class Directories:
 
     def _insist_on_new(self, call: _Call) -> None:
         overlay = self._overlay
-        if os.path.dirname(call.entry) in overlay.removed:
+        if overlay.is_removed(os.path.dirname(call.entry)):
             raise answer(errno.ENOENT, call.path)
-        if call.entry in overlay.diverted:
+        if overlay.has_copy(call.entry):
             raise answer(errno.EEXIST, call.path)
 
     def _make_in_mirror(self, call: _Call, *args: Any, **kwargs: Any) -> Callable:
@@ -207,7 +207,7 @@ class Directories:
 
     def _goes_to_mirror(self, entry: str) -> bool:
         overlay = self._overlay
-        if entry in overlay.removed:
+        if overlay.is_removed(entry):
             return True
         is_new = overlay.goes_to_mirror(entry) and not overlay.is_visible(entry)
         return is_new and overlay.has_folder(os.path.dirname(entry))
@@ -242,7 +242,7 @@ class Directories:
             raise answer(errno.EPERM, source.path)
         if not overlay.is_visible(real):
             raise answer(errno.ENOENT, source.path)
-        in_mirror = not self._is_its_own(new) and (new in overlay.removed or overlay.goes_to_mirror(new))
+        in_mirror = not self._is_its_own(new) and (overlay.is_removed(new) or overlay.goes_to_mirror(new))
         target = overlay.place(new) if in_mirror else overlay.physical(new)
         self._link_or_copy(real, target)
         if in_mirror:
@@ -258,7 +258,7 @@ class Directories:
     def _needs_cover(self, source: str, goal: str) -> bool:
         overlay = self._overlay
         return (
-            goal in overlay.removed
+            overlay.is_removed(goal)
             or overlay.is_diverted(goal)
             or overlay.is_diverted(source)
             or overlay.existed(goal)
@@ -335,7 +335,7 @@ class Directories:
         if overlay.is_diverted(folder):
             return
         start = f"{folder}/"
-        changed = sorted(entry for entry in (*overlay.removed, *overlay.diverted) if entry.startswith(start))
+        changed = sorted(entry for entry in overlay.known if entry.startswith(start))
         if any(map(overlay.existed, changed)):
             overlay.deny("renaming a folder", folder, _REMEDY)
         for entry in changed:
@@ -377,7 +377,7 @@ class Directories:
             follows = False
         elif follows:
             entry, is_elsewhere = overlay.follow(entry, is_elsewhere)
-        if not isinstance(path, int) and entry in overlay.removed:
+        if not isinstance(path, int) and overlay.is_removed(entry):
             raise answer(errno.ENOENT, path)
         is_moved = not isinstance(path, int) and overlay.is_diverted(entry)
         if not is_moved and overlay.existed(entry):

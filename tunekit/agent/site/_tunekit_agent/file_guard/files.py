@@ -105,12 +105,8 @@ class Files:
             return None
 
         def step():
-            names = original(place)
-            if not isinstance(path, bytes):
-                return self._overlay.names_in(folder, list(map(os.fsdecode, names)))
-            return [
-                os.fsencode(name) for name in self._overlay.names_in(folder, list(map(os.fsdecode, names)))
-            ]
+            names = self._overlay.names_in(folder, list(map(os.fsdecode, original(place))))
+            return list(map(os.fsencode, names)) if isinstance(path, bytes) else names
 
         return step
 
@@ -131,7 +127,7 @@ class Files:
             entry = overlay.locator.outside(folder)
             return (entry if overlay.changes(entry) else None), path
         folder, is_elsewhere = overlay.follow(folder, is_elsewhere)
-        if folder in overlay.removed:
+        if overlay.is_removed(folder):
             raise answer(errno.ENOENT, path)
         if overlay.is_diverted(folder) or is_elsewhere:
             return folder, overlay.physical(folder)
@@ -203,7 +199,7 @@ class _Scan:
             here = f"{start}/{name}"
             if overlay.is_diverted(here):
                 yield self._shown(here, name, path)
-            elif here not in overlay.removed:
+            elif not overlay.is_removed(here):
                 yield entry
         for name in overlay.names_in(folder, []):
             if name not in seen:

@@ -57,13 +57,8 @@ class Savers:
     def _saved(self, path: Any) -> Any:
         return self._overlay.write_path(path, keep=False, always=True)[0]
 
-    def _written(self, path: Any) -> Any:
-        copy, newborn = self._overlay.write_path(path, keep=False)
-        self._overlay.born(newborn)
-        return copy
-
-    def _changed(self, path: Any) -> Any:
-        copy, newborn = self._overlay.write_path(path)
+    def _written(self, path: Any, keep: bool = False) -> Any:
+        copy, newborn = self._overlay.write_path(path, keep=keep)
         self._overlay.born(newborn)
         return copy
 
@@ -106,7 +101,7 @@ class Savers:
         """Return a function for files that tensors are mapped to: a shared one changes with its tensor."""
 
         def plan(_, filename, shared=None, *args, **kwargs):
-            found = self._changed(filename) if shared else self._loaded(filename)
+            found = self._written(filename, keep=True) if shared else self._loaded(filename)
             return None if found is None else lambda: original(found, shared, *args, **kwargs)
 
         return guarded(self._overlay, original, plan, "torch", self._failed)
