@@ -10,7 +10,7 @@ import contextlib
 import sys
 from typing import Any, Callable
 
-from . import file_guard, hooks
+from . import file_guard, imports
 from .loader.info import LoaderInfo
 from .loader.watch import LoaderWatch
 from .model import knobs
@@ -188,4 +188,4 @@ def install(request: Request, log: Any, owner: Owner) -> None:
     """Hang the knobs into torch's modules as the script imports them."""
     file_guard.redirect(request.redirected)
     applier = Applier(request, log, owner)
-    hooks.hook_torch(applier, applier.install_optimizer)
+    imports.hook_torch(applier, applier.install_optimizer)

@@ -81,10 +81,6 @@ class EventLog:
         self._fault = ""
         self.pulse: Pulse | None = None
 
-    def start_pulse(self) -> None:
-        """Tell of what this process does beside its events, from now on."""
-        self.pulse = Pulse(self._folder)
-
     def emit(self, event: str, **fields: object) -> None:
         """Append one event; it is on its way to the parent when this returns.
 

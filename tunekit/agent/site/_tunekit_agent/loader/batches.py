@@ -183,7 +183,7 @@ def sizes_in(arguments: tuple, keywords: dict) -> list:
     ]
 
 
-def seen(batch: object, samples: int) -> dict:
+def batch_facts(batch: object, samples: int) -> dict:
     """Return the plain facts of a BatchSeen record.
 
     A batch that was pinned has copies of its own, so that what a slice carried along is not seen.
@@ -239,7 +239,10 @@ class BatchWatch:
         declared = info.facts.get("batch_size")
         is_full = declared is None or samples == declared
         if info.batch is None or (is_full and not info.has_full_batch):
-            info.batch, info.has_full_batch = _scaled(seen(batch, samples), declared or samples), is_full
+            info.batch, info.has_full_batch = (
+                _scaled(batch_facts(batch, samples), declared or samples),
+                is_full,
+            )
         self._latest = info.batch
         self._is_settled = is_training and info.has_full_batch
 

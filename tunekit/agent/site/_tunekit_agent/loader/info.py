@@ -80,7 +80,7 @@ class LoaderInfo:
         return seen if self._agreed >= _AGREED_PER_DIFFERED * self._differed else declared
 
 
-def means(address: dict, info: LoaderInfo) -> bool:
+def matches(address: dict, info: LoaderInfo) -> bool:
     """Return whether an address means this loader."""
     recorded = address["call_stack"]
     same_place = len(recorded) == len(info.call_stack) and all(map(_is_same, recorded, info.call_stack))

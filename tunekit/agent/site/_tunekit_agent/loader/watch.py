@@ -14,7 +14,7 @@ from ..measure.host_memory import shm_used_bytes
 from ..model.knobs import LOADER_KNOBS
 from ..originals import time
 from ..process import Owner
-from .info import LoaderInfo, means, shards_itself
+from .info import LoaderInfo, matches, shards_itself
 from .source import Replay, Source
 
 _STACK_FRAMES = 4
@@ -127,15 +127,15 @@ class LoaderWatch:
         return LoaderInfo(stack, ordinal)
 
     def is_addressed(self, info: LoaderInfo) -> bool:
-        return self.address is not None and means(self.address, info)
+        return self.address is not None and matches(self.address, info)
 
     def _knobs_for(self, info: LoaderInfo) -> dict:
         if self.address is None:
             return {}
         origin = self.address.get("origin")
-        if means(self.address, info):
+        if matches(self.address, info):
             return {k: v for k, v in self.knobs.items() if origin is None or k != "batch_size"}
-        if origin is not None and means(origin, info):
+        if origin is not None and matches(origin, info):
             return {k: v for k, v in self.knobs.items() if k == "batch_size"}
         return {}
 

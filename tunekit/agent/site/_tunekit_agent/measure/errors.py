@@ -13,7 +13,7 @@ _WORKER_END_S = 0.2
 """A worker's connections close a moment before it is seen to have ended."""
 
 
-def of_error(error: Any) -> dict | None:
+def error_facts(error: Any) -> dict | None:
     """Return an exception's types along its resolution order, its message and where it came from."""
     if error is None:
         return None

@@ -6,7 +6,7 @@ import platform
 import sys
 from typing import Any
 
-from ..loader.info import LoaderInfo, means
+from ..loader.info import LoaderInfo, matches
 from ..loader.watch import LoaderWatch
 from ..measure import device
 from ..originals import time
@@ -71,7 +71,7 @@ class Loop:
     # --- learning ------------------------------------------------------------------------------
 
     def loader_built(self, info: LoaderInfo) -> None:
-        if self._address is not None and means(self._address, info):
+        if self._address is not None and matches(self._address, info):
             self.training = info
 
     def fetched(self, info: LoaderInfo) -> None:

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from ..originals import time
-from .runner import Stage, Turns
+from .runner import Stage
 
 _BATCHES = 5
 _FULL_TRIES = 2
@@ -31,12 +31,10 @@ class KernelWindow(Stage):
         self._torch, self._on_cuda = self._loop.torch, self._loop.on_cuda
         self._per_turn = self._loop.batches_per_turn
         self._wanted = -(-_BATCHES // self._per_turn)  # turns
-        self._turns = Turns()
         self._tries = self._longest = self._count = 0
         self._traced: Any = None
         self._is_tracing = False
         self._began_at = 0.0
-        self._facts: dict | None = None
 
     def asked(self, source: Any) -> None:
         """Begin or end the trace when its batch has come."""
@@ -55,7 +53,7 @@ class KernelWindow(Stage):
 
     def interrupted(self) -> None:
         """Throw away what was traced: what runs now is no batch."""
-        self._turns.interrupted()
+        super().interrupted()
         if not self._is_tracing:
             return
         self._stop()
@@ -71,7 +69,7 @@ class KernelWindow(Stage):
         self._facts = {
             "batches": self._count * self._per_turn,
             "time_s": elapsed_s,
-            **of_events(traced.events(), self._on_cuda, elapsed_s),
+            **kernel_facts(traced.events(), self._on_cuda, elapsed_s),
         }
         self.is_over = True
 
@@ -82,10 +80,6 @@ class KernelWindow(Stage):
         if not self._is_tracing:
             self._traced.start_trace()  # a prepared trace can't be stopped otherwise
         self._stop()
-
-    def facts(self) -> dict | None:
-        """Return the plain facts of a KernelWindow record."""
-        return self._facts
 
     def _prepare(self) -> None:
         if self._torch.autograd._profiler_enabled():
@@ -113,7 +107,7 @@ class KernelWindow(Stage):
             self._loop.synchronize()
 
 
-def of_events(events: Any, on_cuda: bool, elapsed_s: float) -> dict:
+def kernel_facts(events: Any, on_cuda: bool, elapsed_s: float) -> dict:
     """Return what a trace's events say; times in seconds.
 
     Args:

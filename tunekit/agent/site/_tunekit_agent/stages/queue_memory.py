@@ -35,10 +35,6 @@ class QueueMemory(Stage):
 
     name = "queue"
 
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        super().__init__(*arguments, **keywords)
-        self._facts: dict | None = None
-
     def asked(self, source: Any) -> Any:
         """Hold the script until the queue is full, then look at it."""
         self.is_over = True
@@ -49,10 +45,6 @@ class QueueMemory(Stage):
             raise Missing(f"the {ranks} ranks share /dev/shm: one loader's part can't be told")
         self._facts = {**self._queue_of(source), **_memory_of(source.live)}
         return None
-
-    def facts(self) -> dict | None:
-        """Return the plain facts of a QueueSeen record."""
-        return self._facts
 
     def _queue_of(self, source: Any) -> dict:
         facts = source.info.facts

@@ -29,22 +29,25 @@ class ReplayStage(Stage):
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
-        self._at_work: Any = None  # what the script trains on: it has batch(), asked() and interrupted()
+        self._replayed: ReplayedBatch | None = None  # what the script trains on
+        self._training: TrainingTimer | None = None
         self._why_ended: str | None = None
 
     def asked(self, source: Any) -> Any:
-        try:
-            self._turn(source)
-        except Missing as reason:
-            self._why_ended, self.is_over = str(reason), True
-        return None if self.is_over or self._at_work is None else self._answer()
+        self._turn(source)
+        return None if self.is_over else self._answer()
+
+    def explains(self, error: Exception) -> bool:
+        if isinstance(error, Missing):
+            self._why_ended = str(error)
+        return isinstance(error, Missing)
 
     def interrupted(self) -> None:
-        if self._at_work is not None:
-            self._at_work.interrupted()
+        if self._training is not None:
+            self._training.interrupted()
 
     def _answer(self) -> Any:
-        return Replay(self._at_work.batch())
+        return None if self._replayed is None else Replay(self._replayed.copy())
 
     def _turn(self, source: Any) -> None:
         """The loop is through with what it was given, or begins; raises Missing to end the stage."""

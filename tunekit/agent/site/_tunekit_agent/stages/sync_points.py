@@ -8,7 +8,7 @@ import sys
 import warnings
 from typing import Any
 
-from .runner import Missing, Stage, Turns
+from .runner import Missing, Stage
 
 _BATCHES = 3
 _MESSAGE = "called a synchronizing CUDA operation"
@@ -35,7 +35,6 @@ class SyncPoints(Stage):
         )
         self._per_turn = self._loop.batches_per_turn
         self._wanted = -(-_BATCHES // self._per_turn)  # turns
-        self._turns = Turns()
         self._is_on = self._is_complete = False
         self._mode_before: Any = None
         self._filter: Any = None
@@ -62,9 +61,6 @@ class SyncPoints(Stage):
     def fetched(self, batch: Any) -> None:
         """See that warnings still reach this stage; raises Missing where they don't."""
         self._check()
-
-    def interrupted(self) -> None:
-        self._turns.interrupted()
 
     def step_began(self) -> None:
         self._check()
