@@ -48,7 +48,7 @@ def _steady(loop: Loop, processes: int, window_s: float) -> str:
     return (
         f"{fmean(errors):+.2%} | {_p95(errors):.1%} | {covered:.1%} | "
         f"{fmean(clock.interval or 0.0 for clock in clocks):.1%} | "
-        f"{fmean(clock.steady_batches for clock in clocks):.0f} | {reasons}"
+        f"{fmean(clock.steady.batches for clock in clocks):.0f} | {reasons}"
     )
 
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from _tunekit_agent.measure.startup import CompileSettling
+from _tunekit_agent.measure.host_times import CompileSettling
 from _tunekit_agent.measure.steady import DRAINING, FINISHED, LoopClock, ramp_batches
 
 BATCH = 16
@@ -191,7 +191,7 @@ class Simulation:
             done = 0
             clock.epoch_started(self.now)
             self._new_epoch()
-        self.recompile_s = settling.recompile_s(step_s(clock)) if clock.steady_batches else 0.0
+        self.recompile_s = settling.recompile_s(step_s(clock)) if clock.steady.batches else 0.0
         return clock
 
     def _epoch(self, clock: LoopClock, settling: CompileSettling, done: int, until: float) -> bool:
@@ -348,9 +348,9 @@ EPOCH_LOOPS = {
 
 def step_s(clock: LoopClock) -> float:
     """Return the estimated time of a batch."""
-    return clock.steady_time_s / clock.steady_batches
+    return clock.steady.time_s / clock.steady.batches
 
 
 def epoch_s(clock: LoopClock, loop: Loop) -> float:
     """Return the estimated time of an epoch, its boundary included."""
-    return clock.steady_time_s / clock.steady_samples * loop.epoch_samples + (clock.boundary_s or 0.0)
+    return clock.steady.time_s / clock.steady.samples * loop.epoch_samples + (clock.boundary_s or 0.0)

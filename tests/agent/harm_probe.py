@@ -88,10 +88,10 @@ def main():
         if child == 0:
             os.close(receiving)
             try:
-                told = json.dumps(run(request), default=str)
+                reported = json.dumps(run(request), default=str)
             except BaseException:
-                told = json.dumps(traceback.format_exc())
-            os.write(sending, told.encode())
+                reported = json.dumps(traceback.format_exc())
+            os.write(sending, reported.encode())
             posix._exit(0)
         os.close(sending)
         with os.fdopen(receiving) as stream:

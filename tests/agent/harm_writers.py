@@ -251,13 +251,15 @@ def folders():
     up = open("../beside").read()
     os.chdir(before)
     child = "import os; print(sorted(os.listdir('.')), end='')"
-    told = subprocess.run([sys.executable, "-S", "-c", child], cwd="out", stdout=subprocess.PIPE, text=True)
+    reported = subprocess.run(
+        [sys.executable, "-S", "-c", child], cwd="out", stdout=subprocess.PIPE, text=True
+    )
     with open("out/ck-1/x") as stream:
         seen = stream.read()
     os.mkdir("out/empty")
     os.rmdir("out/empty")
     os.removedirs("out/ck-1") if not os.listdir("out/ck-1") else None
-    return [names, up, told.stdout, seen, tree(), [entry.name for entry in os.scandir("out/ck-1")]]
+    return [names, up, reported.stdout, seen, tree(), [entry.name for entry in os.scandir("out/ck-1")]]
 
 
 def generated_module():

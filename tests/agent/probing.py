@@ -74,9 +74,9 @@ _GUARDED = """
 import json, os, sys
 class Log:
     def emit(self, event, **fields):
-        os.write(told, (json.dumps({"event": event, **fields}) + "\\n").encode())
+        os.write(reported, (json.dumps({"event": event, **fields}) + "\\n").encode())
 request = json.loads(sys.argv[1])
-told = os.open(request["events"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+reported = os.open(request["events"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 from _tunekit_agent import file_guard
 file_guard.install(request["trial"], request["trial"], request["redirected"], Log(), **request["more"])
 exec(compile(sys.argv[2], "script", "exec"))
@@ -92,7 +92,7 @@ def run_guarded(
     """
     trial.mkdir(exist_ok=True)
     (trial / "tmp").mkdir(exist_ok=True)
-    events = trial / "told.jsonl"
+    events = trial / "events.jsonl"
     request = {"trial": str(trial), "events": str(events), "redirected": redirected or {}, "more": more}
     done = subprocess.run(
         [sys.executable, "-c", _GUARDED, json.dumps(request), textwrap.dedent(code)],
@@ -107,6 +107,6 @@ def run_guarded(
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    told = [json.loads(line) for line in events.read_text().splitlines() if line]
-    assert not [event for event in told if event["event"] != "written"]
-    return done.stdout, told
+    reported = [json.loads(line) for line in events.read_text().splitlines() if line]
+    assert not [event for event in reported if event["event"] != "written"]
+    return done.stdout, reported

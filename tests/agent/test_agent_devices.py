@@ -64,5 +64,5 @@ def test_the_workspaces_that_cudnn_tried_are_no_peak_of_the_training(
 ) -> None:
     torch_with(monkeypatch, Cuda(), benchmark)
     device.forget_cudnn_tries()
-    told = device.memory_facts()
-    assert (told["peak_reserved_bytes"], told["allocation_retries"]) == (peak_bytes, retries)
+    reported = device.memory_facts()
+    assert (reported["peak_reserved_bytes"], reported["allocation_retries"]) == (peak_bytes, retries)

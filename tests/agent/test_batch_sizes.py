@@ -47,7 +47,7 @@ class Loop:
         **asked: Any,
     ) -> None:
         self.loader = loader or ScriptedLoader()
-        self.told: list[dict[str, Any]] = []
+        self.reported: list[dict[str, Any]] = []
         self.given: list[int] = []
         if cuda is not None:
             asked |= {"torch": Torch(cuda), "device": "cuda:1"}
@@ -56,7 +56,7 @@ class Loop:
         self.details = StageRunner([self.stage], 1.0, lambda name: None, self.loader.clock, passed=self.tell)
 
     def tell(self) -> None:
-        self.told.append(self.details.facts()["sizes"])
+        self.reported.append(self.details.facts()["sizes"])
 
     def run(self, train: Callable[[Any], None] = lambda batch: None, source: Any = "loader") -> SizesSeen:
         for _ in range(5000):
@@ -102,8 +102,8 @@ def test_batches_that_warm_up_are_not_timed() -> None:
 def test_what_is_known_is_told_before_each_size() -> None:
     loop = Loop(2, 8)
     loop.run()
-    assert [[one["batch_size"] for one in told["sizes"]] for told in loop.told] == [[], [2]]
-    assert all(told["why_ended"] is None for told in loop.told)
+    assert [[one["batch_size"] for one in reported["sizes"]] for reported in loop.reported] == [[], [2]]
+    assert all(reported["why_ended"] is None for reported in loop.reported)
 
 
 def test_each_size_has_a_deadline_of_its_own() -> None:
@@ -169,7 +169,7 @@ class Unresizable(ScriptedLoader):
 
 
 @pytest.mark.parametrize(
-    ("loader", "asked", "told"),
+    ("loader", "asked", "reported"),
     [
         (None, {}, "no DataLoader"),
         (ScriptedLoader(), {"world_size": 2}, "2 ranks"),
@@ -179,11 +179,11 @@ class Unresizable(ScriptedLoader):
         (Unresizable(), {}, "can't be resized"),
     ],
 )
-def test_a_loop_that_has_no_other_sizes_says_why(loader: Any, asked: dict[str, Any], told: str) -> None:
+def test_a_loop_that_has_no_other_sizes_says_why(loader: Any, asked: dict[str, Any], reported: str) -> None:
     loop = Loop(8, **asked)
     seen = loop.run(source=loader)
     assert seen.sizes == ()
-    assert told in (seen.why_ended or "")
+    assert reported in (seen.why_ended or "")
     assert loop.given == []
 
 

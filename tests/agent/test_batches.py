@@ -9,7 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from _tunekit_agent.loader.batches import BatchWatch, extent_of, leading_size, seen, size_bytes, sizes_in
+from _tunekit_agent.loader.batches import (
+    BatchWatch,
+    batch_facts,
+    extent_of,
+    leading_size,
+    size_bytes,
+    sizes_in,
+)
 from _tunekit_agent.loader.info import LoaderInfo
 
 from tunekit.records.attribution import BatchSeen
@@ -94,7 +101,7 @@ def test_a_batch_that_holds_itself_ends() -> None:
 
 
 def leaves_of(batch: object) -> list[tuple[str, str, str | None, tuple[int, ...], int]]:
-    record = BatchSeen.model_validate(seen(batch, 4))
+    record = BatchSeen.model_validate(batch_facts(batch, 4))
     return [(leaf.path, leaf.kind, leaf.dtype, leaf.shape, leaf.bytes) for leaf in record.leaves]
 
 
@@ -113,14 +120,14 @@ def test_leaves_are_told_in_the_order_of_the_batch() -> None:
 
 
 def test_the_largest_leaves_are_kept_and_the_rest_counted() -> None:
-    record = BatchSeen.model_validate(seen([torch.zeros(size) for size in range(1, 101)], 4))
+    record = BatchSeen.model_validate(batch_facts([torch.zeros(size) for size in range(1, 101)], 4))
     assert [leaf.shape for leaf in record.leaves] == [(size,) for size in range(37, 101)]
     assert record.leaves_left_out == 36
     assert record.total_bytes == 5050 * 4
 
 
 def test_what_is_no_tensor_goes_through_a_pipe() -> None:
-    facts = seen((IMAGES, np.zeros(100), b"bytes"), 4)
+    facts = batch_facts((IMAGES, np.zeros(100), b"bytes"), 4)
     assert facts["shared_bytes"] == 4096
     assert facts["piped_bytes"] == 800 + sys.getsizeof(b"bytes")
     assert facts["total_bytes"] == 3072 + facts["piped_bytes"]
@@ -144,11 +151,11 @@ def test_what_is_no_tensor_goes_through_a_pipe() -> None:
 )
 def test_shared_bytes_are_what_torch_puts_into_shared_memory(make) -> None:
     batch = make()
-    told = seen(batch, 4)["shared_bytes"]
+    reported = batch_facts(batch, 4)["shared_bytes"]
     before = shared_files()
     ForkingPickler.dumps(batch)  # as a worker hands it over
     taken = {path: size for path, size in shared_files().items() if path not in before}
-    assert told == sum(taken.values())
+    assert reported == sum(taken.values())
 
 
 def shared_files() -> dict[str, int]:
@@ -164,7 +171,7 @@ def shared_files() -> dict[str, int]:
 
 
 def test_the_formula_of_an_image_batch_beside_its_pages() -> None:
-    facts = seen([torch.empty(256, 3, 224, 224), torch.empty(256, dtype=torch.int64)], 256)
+    facts = batch_facts([torch.empty(256, 3, 224, 224), torch.empty(256, dtype=torch.int64)], 256)
     assert facts["leaves"][0]["bytes"] == 154_140_672
     assert facts["shared_bytes"] == 154_140_672 + 4096
     assert facts["shared_bytes"] % 4096 == 0
@@ -222,8 +229,8 @@ def test_a_samples_extent_does_not_depend_on_its_values():
 
 def sizes_of(*arguments: object, **keywords: object) -> dict[str, tuple[int, ...]]:
     """The dimensions of what a module would be called with, as the parent's record takes them."""
-    told = [InputSeen.model_validate(one) for one in sizes_in(arguments, keywords)]
-    return {one.path: one.sizes for one in told}
+    reported = [InputSeen.model_validate(one) for one in sizes_in(arguments, keywords)]
+    return {one.path: one.sizes for one in reported}
 
 
 def test_the_sizes_of_inputs_are_told_by_their_place():

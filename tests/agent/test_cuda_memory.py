@@ -33,14 +33,14 @@ def optimized(make):
     optimizer = make(weights)
     sum(weight.sum() for weight in weights).backward()
     optimizer.step()
-    told = {}
+    reported = {}
     for name in ("before", "within", "after"):
         if name == "within":
             with cuda_memory.lists_of_parameters():
-                told[name] = seen(optimizer.step)["names"]
+                reported[name] = seen(optimizer.step)["names"]
         else:
-            told[name] = seen(optimizer.step)["names"]
-    return told
+            reported[name] = seen(optimizer.step)["names"]
+    return reported
 
 def clipped():
     weight = nn.Parameter(torch.ones(8))
@@ -56,46 +56,46 @@ cases = {
     "hidden": lambda: attend(heads, attn_mask=hidden),
     "three": lambda: attend((2, 16, 8)),
 }
-told = {}
+reported = {}
 before = {name: case().detach() for name, case in cases.items()}
 rows, layer, norm = torch.randn(4, 8), nn.Linear(8, 8), nn.LayerNorm(8)
 dropped = F.dropout(torch.ones(1000), 0.25)
 cuda_memory.take(torch)
 cuda_memory.take(torch)
-told["attention"] = {name: seen(case)["names"] for name, case in cases.items()}
-told["same"] = [name for name, case in cases.items() if torch.allclose(before[name], case(), atol=1e-5)]
+reported["attention"] = {name: seen(case)["names"] for name, case in cases.items()}
+reported["same"] = [name for name, case in cases.items() if torch.allclose(before[name], case(), atol=1e-5)]
 grouped = [torch.randn(2, n, 16, 8, requires_grad=True) for n in (4, 2, 2)]
-told["grouped"] = list(F.scaled_dot_product_attention(*grouped, enable_gqa=True).shape)
+reported["grouped"] = list(F.scaled_dot_product_attention(*grouped, enable_gqa=True).shape)
 attend(heads, dropout_p=0.5).sum().backward()
-told["dropout"] = seen(lambda: F.dropout(torch.ones(1000, requires_grad=True), 0.25))
-told["share"] = float((F.dropout(torch.ones(10000), 0.25) == 0).float().mean())
-told["no dropout"] = seen(lambda: F.dropout(rows, 0.25, training=False))["names"]
-told["evaluated"] = bool(torch.equal(F.dropout(rows, 0.5, training=False), rows))
+reported["dropout"] = seen(lambda: F.dropout(torch.ones(1000, requires_grad=True), 0.25))
+reported["share"] = float((F.dropout(torch.ones(10000), 0.25) == 0).float().mean())
+reported["no dropout"] = seen(lambda: F.dropout(rows, 0.25, training=False))["names"]
+reported["evaluated"] = bool(torch.equal(F.dropout(rows, 0.5, training=False), rows))
 with torch.no_grad():
-    told["without gradients"] = seen(lambda: attend(heads))["names"]
+    reported["without gradients"] = seen(lambda: attend(heads))["names"]
 with torch.autocast("cpu", torch.bfloat16):
     half = layer(rows)
     dtypes = {"linear": half, "layer_norm": norm(half), "softmax": half.softmax(-1)}
     dtypes |= {"exp": half.exp(), "sum": half.sum(), "pow": half.abs() ** 2, "relu": half.relu()}
     dtypes |= {"log_softmax": F.log_softmax(half, -1)}
     dtypes |= {"loss": F.cross_entropy(half, torch.zeros(4, dtype=torch.long))}
-    told["dtypes"] = {name: str(made.dtype)[6:] for name, made in dtypes.items()}
+    reported["dtypes"] = {name: str(made.dtype)[6:] for name, made in dtypes.items()}
     norm(layer(rows)).sum().backward()
-told["float32"] = str(norm(rows).dtype)[6:]
-told["adamw"] = optimized(torch.optim.AdamW)
-told["chosen"] = optimized(lambda weights: torch.optim.AdamW(weights, foreach=False))
-told["clipped"] = clipped()
+reported["float32"] = str(norm(rows).dtype)[6:]
+reported["adamw"] = optimized(torch.optim.AdamW)
+reported["chosen"] = optimized(lambda weights: torch.optim.AdamW(weights, foreach=False))
+reported["clipped"] = clipped()
 try:
     with cuda_memory.lists_of_parameters():
         raise KeyError
 except KeyError:
-    told["after a fault"] = torch.utils._foreach_utils._get_foreach_kernels_supported_devices()
-print(json.dumps(told))
+    reported["after a fault"] = torch.utils._foreach_utils._get_foreach_kernels_supported_devices()
+print(json.dumps(reported))
 """
 
 
 @pytest.fixture(scope="module")
-def told() -> Any:
+def reported() -> Any:
     code = f"import sys; sys.path.insert(0, {str(SITE_FOLDER)!r})\n{WAYS}"
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=120
@@ -105,56 +105,58 @@ def told() -> Any:
 
 
 @pytest.mark.parametrize("name", ["plain", "causal", "dropout", "hidden"])
-def test_attention_keeps_no_scores(told: Any, name: str) -> None:
-    names = told["attention"][name]
+def test_attention_keeps_no_scores(reported: Any, name: str) -> None:
+    names = reported["attention"][name]
     assert "_scaled_dot_product_flash_attention_for_cpu" in names
     assert not {"bmm", "_softmax", "_safe_softmax"} & set(names)
 
 
-def test_attention_computes_the_same(told: Any) -> None:
-    assert told["same"] == ["plain", "causal", "hidden", "three"], "all but what drops at random"
+def test_attention_computes_the_same(reported: Any) -> None:
+    assert reported["same"] == ["plain", "causal", "hidden", "three"], "all but what drops at random"
 
 
-def test_attention_in_another_form_is_plain_products(told: Any) -> None:
-    assert "bmm" in told["attention"]["three"]
-    assert told["grouped"] == [2, 4, 16, 8]
+def test_attention_in_another_form_is_plain_products(reported: Any) -> None:
+    assert "bmm" in reported["attention"]["three"]
+    assert reported["grouped"] == [2, 4, 16, 8]
 
 
-def test_attention_without_gradients_keeps_no_scores(told: Any) -> None:
-    assert "_scaled_dot_product_flash_attention_for_cpu" in told["without gradients"]
+def test_attention_without_gradients_keeps_no_scores(reported: Any) -> None:
+    assert "_scaled_dot_product_flash_attention_for_cpu" in reported["without gradients"]
 
 
-def test_dropout_keeps_a_byte_for_each_element(told: Any) -> None:
-    assert told["dropout"]["names"] == ["ones", "native_dropout"]
-    assert sorted(size for size in told["dropout"]["sizes"] if size >= 0) == [1000, 4000, 4000]
+def test_dropout_keeps_a_byte_for_each_element(reported: Any) -> None:
+    assert reported["dropout"]["names"] == ["ones", "native_dropout"]
+    assert sorted(size for size in reported["dropout"]["sizes"] if size >= 0) == [1000, 4000, 4000]
 
 
-def test_dropout_still_drops_its_share_and_only_in_training(told: Any) -> None:
-    assert 0.2 < told["share"] < 0.3
-    assert told["no dropout"] == []
-    assert told["evaluated"]
+def test_dropout_still_drops_its_share_and_only_in_training(reported: Any) -> None:
+    assert 0.2 < reported["share"] < 0.3
+    assert reported["no dropout"] == []
+    assert reported["evaluated"]
 
 
-def test_autocast_runs_in_float32_what_it_does_on_a_gpu(told: Any) -> None:
+def test_autocast_runs_in_float32_what_it_does_on_a_gpu(reported: Any) -> None:
     half = {"linear", "relu"}
-    assert told["dtypes"] == {name: "bfloat16" if name in half else "float32" for name in told["dtypes"]}
-    assert told["float32"] == "float32"
+    assert reported["dtypes"] == {
+        name: "bfloat16" if name in half else "float32" for name in reported["dtypes"]
+    }
+    assert reported["float32"] == "float32"
 
 
-def test_optimizers_walk_over_lists_within_and_not_after(told: Any) -> None:
-    adamw = told["adamw"]
+def test_optimizers_walk_over_lists_within_and_not_after(reported: Any) -> None:
+    adamw = reported["adamw"]
     assert any(name.startswith("_foreach") for name in adamw["within"])
     assert adamw["after"] == adamw["before"]
     assert not any(name.startswith("_foreach") for name in adamw["before"])
 
 
-def test_an_optimizer_that_is_told_to_walks_over_no_lists(told: Any) -> None:
-    assert told["chosen"]["within"] == told["chosen"]["after"]
+def test_an_optimizer_that_is_told_to_walks_over_no_lists(reported: Any) -> None:
+    assert reported["chosen"]["within"] == reported["chosen"]["after"]
 
 
-def test_gradients_are_clipped_as_a_list(told: Any) -> None:
-    assert "_foreach_norm" in told["clipped"]
+def test_gradients_are_clipped_as_a_list(reported: Any) -> None:
+    assert "_foreach_norm" in reported["clipped"]
 
 
-def test_torchs_own_choice_is_put_back_after_a_fault(told: Any) -> None:
-    assert "cpu" not in told["after a fault"]
+def test_torchs_own_choice_is_put_back_after_a_fault(reported: Any) -> None:
+    assert "cpu" not in reported["after a fault"]

@@ -110,7 +110,7 @@ def test_a_loop_at_seven_tenths_is_given_up_soon(name: str) -> None:
     clocks = [Simulation(loop, seed).measure(5.0, rate_to_beat=rate / 0.7) for seed in range(40)]
     abandoned = [clock for clock in clocks if clock.is_abandoned]
     assert len(abandoned) >= 0.85 * len(clocks)
-    assert fmean(clock.steady_time_s for clock in abandoned) < 0.75 * 5.0
+    assert fmean(clock.steady.time_s for clock in abandoned) < 0.75 * 5.0
     assert all(clock.boundaries_seen == 0 for clock in abandoned)
 
 
@@ -118,9 +118,9 @@ def test_a_loop_at_seven_tenths_is_given_up_soon(name: str) -> None:
 def test_epochs_take_what_is_said(name: str) -> None:
     loop = EPOCH_LOOPS[name]
     truth_s = Simulation(loop, 10**6).epoch_time_s(max(20, 10_000 // loop.epoch_batches))
-    told_s = [epoch_s(Simulation(loop, seed).measure(5.0), loop) for seed in range(60)]
-    assert abs(fmean(told_s) / truth_s - 1) < 0.01
-    off = sorted(abs(one / truth_s - 1) for one in told_s)
+    estimated_s = [epoch_s(Simulation(loop, seed).measure(5.0), loop) for seed in range(60)]
+    assert abs(fmean(estimated_s) / truth_s - 1) < 0.01
+    off = sorted(abs(one / truth_s - 1) for one in estimated_s)
     assert off[56] < 0.04
 
 
@@ -131,11 +131,13 @@ def test_a_loop_that_slows_down_is_told_by_how_much() -> None:
     for seed in range(50):
         simulation = Simulation(heating, seed)
         clock = simulation.measure(5.0)
-        found.append(trend_relative(clock.durations))
+        found.append(trend_relative(clock.steady.durations))
         # From the middle of the first group to that of the last, relative to the middle of the window.
-        middle = 1 + heating.drift_per_s * (simulation.now - clock.steady_time_s / 2)
-        truths.append(heating.drift_per_s * clock.steady_time_s * 15 / 16 / middle)
+        middle = 1 + heating.drift_per_s * (simulation.now - clock.steady.time_s / 2)
+        truths.append(heating.drift_per_s * clock.steady.time_s * 15 / 16 / middle)
     assert min(found) > 0
     assert fmean(found) == pytest.approx(fmean(truths), rel=0.1)
-    falsely = [trend_relative(Simulation(even, seed).measure(5.0).durations) for seed in range(PROCESSES)]
+    falsely = [
+        trend_relative(Simulation(even, seed).measure(5.0).steady.durations) for seed in range(PROCESSES)
+    ]
     assert sum(trend != 0 for trend in falsely) / PROCESSES < 0.10

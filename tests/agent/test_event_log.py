@@ -11,7 +11,7 @@ from tunekit.records.agent_messages import AgentErrorEvent
 from tunekit.trial.events import EventReader, Pulse, read_pulse
 
 
-def told(folder: Path) -> list[str]:
+def reported(folder: Path) -> list[str]:
     return [event.message for event in EventReader(folder).read_new() if isinstance(event, AgentErrorEvent)]
 
 
@@ -29,7 +29,7 @@ def test_a_descriptor_that_the_script_closed_is_opened_again(tmp_path: Path) -> 
     log.emit("agent_error", message="one")
     close_what_is_open_on(next(tmp_path.glob("events-*")))
     log.emit("agent_error", message="two")
-    assert told(tmp_path) == ["one", "two"]
+    assert reported(tmp_path) == ["one", "two"]
 
 
 def test_a_descriptor_that_is_the_scripts_own_by_now_is_not_written_to(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_a_descriptor_that_is_the_scripts_own_by_now_is_not_written_to(tmp_path:
     os.dup2(own, handle)
     log.emit("agent_error", message="two")
     assert (tmp_path / "model.pt").read_bytes() == b""
-    assert told(tmp_path) == ["one", "two"]
+    assert reported(tmp_path) == ["one", "two"]
     for descriptor in {own, handle}:
         os.close(descriptor)
 
@@ -51,12 +51,12 @@ def test_garbage_before_an_event_does_not_swallow_it(tmp_path: Path) -> None:
     with next(tmp_path.glob("events-*")).open("ab") as stream:
         stream.write(b'{"event": ')
     log.emit("agent_error", message="two")
-    assert told(tmp_path) == ["one", "two"]
+    assert reported(tmp_path) == ["one", "two"]
 
 
 def test_a_name_that_is_no_text_still_reaches_the_parent(tmp_path: Path) -> None:
     EventLog(str(tmp_path), Owner()).emit("agent_error", message="no file \udcff.pt in daten/\u00fcbung")
-    assert told(tmp_path) == ["no file ?.pt in daten/\u00fcbung"]
+    assert reported(tmp_path) == ["no file ?.pt in daten/\u00fcbung"]
 
 
 def test_a_folder_that_is_gone_is_no_error_of_the_script(tmp_path: Path) -> None:

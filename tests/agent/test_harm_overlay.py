@@ -26,12 +26,12 @@ def user(tmp_path: Path) -> Path:
 
 
 def make(tmp_path: Path, trial: str = "trial", **more: Any) -> tuple[Overlay, Told]:
-    told = Told()
-    return Overlay(str(tmp_path / trial), told, quiet=(), **more), told
+    reported = Told()
+    return Overlay(str(tmp_path / trial), reported, quiet=(), **more), reported
 
 
 def test_a_write_over_an_old_file_goes_to_a_copy_that_reads_then_see(user: Path, tmp_path: Path) -> None:
-    overlay, told = make(tmp_path)
+    overlay, reported = make(tmp_path)
     path = str(user / "old.txt")
     assert overlay.read_path(path) is None
     assert not overlay.active
@@ -40,7 +40,7 @@ def test_a_write_over_an_old_file_goes_to_a_copy_that_reads_then_see(user: Path,
     assert copy == f"{tmp_path}/trial/diverted{path}"
     assert Path(copy).read_text() == "old"
     assert overlay.read_path(os.fsencode(path)) == copy
-    assert told == [("diverted", path)]
+    assert reported == [("diverted", path)]
 
 
 def test_a_write_that_starts_empty_copies_the_mode_alone(user: Path, tmp_path: Path) -> None:
@@ -57,10 +57,10 @@ def made(overlay: Overlay, path: Path) -> None:
 
 
 def test_what_this_trial_made_is_written_in_place(user: Path, tmp_path: Path) -> None:
-    overlay, told = make(tmp_path)
+    overlay, reported = make(tmp_path)
     made(overlay, user / "new.txt")
     assert overlay.write_path(user / "new.txt") == (None, None)
-    assert told == [("created", str(user / "new.txt"))]
+    assert reported == [("created", str(user / "new.txt"))]
 
 
 def test_what_somebody_else_touches_while_the_trial_runs_stays_old(user: Path, tmp_path: Path) -> None:
@@ -109,31 +109,31 @@ def test_all_processes_of_a_trial_know_what_one_of_them_did(user: Path, tmp_path
 def test_a_file_that_a_call_is_about_to_make_is_the_trials_once_it_is_there(
     user: Path, tmp_path: Path
 ) -> None:
-    overlay, told = make(tmp_path)
+    overlay, reported = make(tmp_path)
     overlay.born(str(user / "later.db"))
     (user / "later.db").write_text("")
     assert overlay.write_path(user / "later.db") == (None, None)
-    assert told == [("created", str(user / "later.db"))]
+    assert reported == [("created", str(user / "later.db"))]
 
 
 def test_a_new_file_is_made_in_place_and_listed_once_it_is_there(user: Path, tmp_path: Path) -> None:
-    overlay, told = make(tmp_path)
+    overlay, reported = make(tmp_path)
     target, newborn = overlay.write_path(user / "new.txt")
     assert target is None
     assert newborn == str(user / "new.txt")
-    assert told == []
+    assert reported == []
     (user / "new.txt").write_text("")
     overlay.born(newborn)
-    assert told == [("created", newborn)]
+    assert reported == [("created", newborn)]
 
 
 def test_new_files_in_temporary_folders_and_in_the_trials_are_not_listed(tmp_path: Path) -> None:
-    told = Told()
+    reported = Told()
     (tmp_path / "trial").mkdir()
-    overlay = Overlay(str(tmp_path / "trial"), told)
+    overlay = Overlay(str(tmp_path / "trial"), reported)
     for path in ("/tmp/x", "/dev/shm/x", "/dev/null", f"{tmp_path}/trial/x"):
         overlay.born(path)
-    assert told == []
+    assert reported == []
 
 
 def test_a_saved_checkpoint_is_always_diverted_if_its_folder_is_there(user: Path, tmp_path: Path) -> None:
@@ -146,9 +146,9 @@ def test_what_the_script_removed_is_not_there_and_can_be_written_anew(user: Path
     overlay, _ = make(tmp_path)
     path = str(user / "old.txt")
     overlay.hide(path)
-    with pytest.raises(Answer) as told:
+    with pytest.raises(Answer) as reported:
         overlay.read_path(path)
-    assert isinstance(told.value.error, FileNotFoundError)
+    assert isinstance(reported.value.error, FileNotFoundError)
     assert not overlay.is_visible(path)
     assert overlay.names_in(str(user), ["old.txt", "ck"]) == ["ck"]
     copy, _ = overlay.write_path(path, keep=True)
@@ -158,10 +158,10 @@ def test_what_the_script_removed_is_not_there_and_can_be_written_anew(user: Path
 
 def test_a_link_to_an_old_file_is_that_file(user: Path, tmp_path: Path) -> None:
     (user / "link").symlink_to("old.txt")
-    overlay, told = make(tmp_path)
+    overlay, reported = make(tmp_path)
     copy, _ = overlay.write_path(user / "link")
     assert overlay.read_path(user / "old.txt") == copy
-    assert told == [("diverted", str(user / "old.txt"))]
+    assert reported == [("diverted", str(user / "old.txt"))]
 
 
 def test_a_link_in_the_trials_folder_frees_nothing_outside(user: Path, tmp_path: Path) -> None:
@@ -173,10 +173,10 @@ def test_a_link_in_the_trials_folder_frees_nothing_outside(user: Path, tmp_path:
 def test_a_later_process_takes_over_what_was_diverted(user: Path, tmp_path: Path) -> None:
     copy, _ = make(tmp_path)[0].write_path(user / "old.txt")
     Path(copy).write_text("changed")
-    later, told = make(tmp_path)
+    later, reported = make(tmp_path)
     assert later.read_path(user / "old.txt") == copy
     assert later.write_path(user / "old.txt") == (copy, None)
-    assert told == []
+    assert reported == []
 
 
 def test_an_old_folder_stays_old_when_something_new_comes_into_it(user: Path, tmp_path: Path) -> None:
@@ -190,13 +190,13 @@ def test_a_file_too_large_to_copy_is_refused_with_a_remedy(
     user: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(overlays, "LARGEST_COPY_BYTES", 2)
-    overlay, told = make(tmp_path)
+    overlay, reported = make(tmp_path)
     with pytest.raises(Answer) as refused:
         overlay.write_path(user / "old.txt")
     assert isinstance(refused.value.error, HarmDenied)
     assert str(user / "old.txt") in str(refused.value.error)
     assert "open it for reading only" in str(refused.value.error)
-    assert told == [("denied", str(user / "old.txt"))]
+    assert reported == [("denied", str(user / "old.txt"))]
     assert (user / "old.txt").read_text() == "old"
 
 

@@ -21,7 +21,7 @@ def user(tmp_path: Path) -> Path:
     return folder
 
 
-def told_of(events: list[dict[str, Any]], action: str) -> set[str]:
+def paths_of(events: list[dict[str, Any]], action: str) -> set[str]:
     return {event["path"] for event in events if event["action"] == action}
 
 
@@ -85,7 +85,7 @@ def test_errors_are_those_of_the_operating_system(user: Path, tmp_path: Path) ->
         "ValueError None",
         "ValueError None",
     ]
-    assert told_of(events, "denied") == {str(user / "a.txt")}
+    assert paths_of(events, "denied") == {str(user / "a.txt")}
 
 
 def test_what_goes_past_the_replaced_functions_is_refused(user: Path, tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_what_goes_past_the_replaced_functions_is_refused(user: Path, tmp_path: 
         *(f"HarmDenied {user / 'a.txt'}",) * 6,
         "old a.txt",
     ]
-    assert told_of(events, "denied") == {str(user / "a.txt"), str(user / "ck")}
+    assert paths_of(events, "denied") == {str(user / "a.txt"), str(user / "ck")}
     assert {name: seen for name, seen in picture(user).items() if name in old} == old
 
 
@@ -166,7 +166,7 @@ def test_a_later_process_of_the_trial_sees_what_an_earlier_one_wrote(user: Path,
     )
     assert printed == "old a.txt+first+second newer\n"
     assert (user / "new.txt").read_text() == "newer"
-    assert told_of(events, "diverted") == {str(user / "a.txt")}
+    assert paths_of(events, "diverted") == {str(user / "a.txt")}
 
 
 def test_what_somebody_else_changes_while_the_trial_runs_stays_theirs(user: Path, tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_what_somebody_else_changes_while_the_trial_runs_stays_theirs(user: Path
     assert printed == "old a.txt+ours ['theirs', '+ours'] False\n"
     contents = [(user / name).read_text() for name in ("a.txt", "b.txt", "c.txt", "ck/x")]
     assert contents == ["old a.txt", "theirs\n", "new\n", "old ck/x"]
-    assert told_of(events, "diverted") == {str(user / name) for name in ("a.txt", "b.txt", "c.txt", "ck/x")}
+    assert paths_of(events, "diverted") == {str(user / name) for name in ("a.txt", "b.txt", "c.txt", "ck/x")}
 
 
 def test_what_a_program_puts_into_a_folder_that_the_trial_made_is_the_trials(

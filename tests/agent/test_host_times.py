@@ -77,4 +77,4 @@ def test_the_parts_add_up_to_the_steady_time(batches: list[tuple[float, float, f
     for place, name in enumerate(("data_wait_s", "compute_s", "optimizer_s", "other_s")):
         assert parts[name] == pytest.approx(sum(batch[place] for batch in counted), abs=1e-6)
     total_s = sum(value for name, value in parts.items() if name != "fetch_cpu_s")
-    assert total_s == pytest.approx(clock.steady_time_s, abs=1e-6)
+    assert total_s == pytest.approx(clock.steady.time_s, abs=1e-6)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from _tunekit_agent.stages.kernel_window import KernelWindow, of_events
+from _tunekit_agent.stages.kernel_window import KernelWindow, kernel_facts
 from _tunekit_agent.stages.runner import StageRunner
 from build_loop import loop_of
 from build_records import unhurried
@@ -152,7 +152,7 @@ def test_device_time_is_what_kernels_and_copies_cover():
         Event("Optimizer.step#SGD.step", CUDA, 0, 900),  # what the mark spans on the device
         Event("cudaLaunchKernel", CPU, 0, 5),
     ]
-    assert of_events(events, on_cuda=True, elapsed_s=900e-6) == {
+    assert kernel_facts(events, on_cuda=True, elapsed_s=900e-6) == {
         "device_busy_s": pytest.approx(310e-6),
         "copies_alone_s": pytest.approx(60e-6),
         "h2d_s": pytest.approx(100e-6),
@@ -167,7 +167,7 @@ def test_device_time_is_what_kernels_and_copies_cover():
 
 
 def test_a_trace_without_device_work_was_never_busy():
-    assert of_events([Event("aten::add", CPU, 0, 5)], on_cuda=True, elapsed_s=0.5) == {
+    assert kernel_facts([Event("aten::add", CPU, 0, 5)], on_cuda=True, elapsed_s=0.5) == {
         "device_busy_s": 0.0,
         "copies_alone_s": 0.0,
         "h2d_s": 0.0,
@@ -182,7 +182,7 @@ def test_a_trace_without_device_work_was_never_busy():
 def test_busy_time_is_the_microseconds_in_which_anything_ran(spans: list[tuple[int, int]]):
     events = [Event(f"kernel {n}", CUDA, start, start + long) for n, (start, long) in enumerate(spans)]
     busy = {moment for start, long in spans for moment in range(start, start + long)}
-    facts = of_events(events, on_cuda=True, elapsed_s=400e-6)
+    facts = kernel_facts(events, on_cuda=True, elapsed_s=400e-6)
     assert facts["device_busy_s"] == pytest.approx(len(busy) / 1e6)
     assert facts["idle_s"] == pytest.approx((400 - len(busy)) / 1e6)
     assert len(facts["kernels"]) == min(16, len(spans))

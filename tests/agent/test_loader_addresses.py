@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from _tunekit_agent.loader.info import means
+from _tunekit_agent.loader.info import matches
 from _tunekit_agent.loader.watch import LoaderWatch
 from torch.utils.data import DataLoader, dataloader
 
@@ -63,13 +63,13 @@ def test_an_address_holds_wherever_the_project_and_its_packages_lie() -> None:
     address = watch.address_of(info)
     files = [frame.partition(":")[0] for frame in address["call_stack"]]
     assert files == ["trainer/loop/fit.py", "shop/data.py", "shop/__init__.py", "train.py"]
-    assert means(address, built_by(COPIED)[1])
+    assert matches(address, built_by(COPIED)[1])
 
 
 @pytest.mark.parametrize("other", ["/mnt/jobs/17/train_b.py", "<stdin>"])
 def test_another_script_builds_another_loader(other: str) -> None:
     watch, info = built_by(SEARCHED)
-    assert not means(watch.address_of(info), built_by({**COPIED, "__main__": other})[1])
+    assert not matches(watch.address_of(info), built_by({**COPIED, "__main__": other})[1])
 
 
 def test_addresses_of_older_runs_still_hold_where_they_were_made() -> None:
@@ -79,4 +79,4 @@ def test_addresses_of_older_runs_still_hold_where_they_were_made() -> None:
     for folder in ("/home/me/project/", "/home/me/project/src/shop/"):
         frames = zip(address["call_stack"], SEARCHED.values(), strict=True)
         older = [file.removeprefix(folder) + ":" + frame.partition(":")[2] for frame, file in frames]
-        assert means({**address, "call_stack": older}, info), older
+        assert matches({**address, "call_stack": older}, info), older

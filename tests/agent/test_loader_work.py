@@ -19,7 +19,7 @@ def tally(slots: Slots, worker: int) -> Tally:
     return Tally(slots.words, worker, time.process_time_ns)
 
 
-def told(window: WorkWindow) -> LoaderWork:
+def reported(window: WorkWindow) -> LoaderWork:
     return LoaderWork.model_validate(window.facts())
 
 
@@ -36,7 +36,7 @@ def test_a_window_has_what_was_made_within_it() -> None:
     second.made(5 * MS, 5 * MS)
     window.close()
     second.made(700 * MS, 5 * MS)
-    work = told(window)
+    work = reported(window)
     assert [worker.batches for worker in work.workers] == [10, 1]
     assert [worker.time_s for worker in work.workers] == [0.213, 0.005]
     assert [worker.first_batch_s for worker in work.workers] == [0.09, 0.09]
@@ -54,7 +54,7 @@ def test_a_new_worker_in_an_old_slot_adds_up_and_its_first_batch_stands_apart() 
         worker.made(first_ms * MS, 0)
         worker.made(10 * MS, 0)
         window.follow(slots)  # the next epoch
-    work = told(window)
+    work = reported(window)
     assert (work.batches, work.time_s, work.workers[0].first_batch_s) == (2, 0.02, 0.07)
 
 
@@ -68,7 +68,7 @@ def test_a_loader_that_is_built_anew_goes_on_counting() -> None:
             slot = tally(slots, worker)
             slot.made(50 * MS, 0)
             slot.made((10 + workers) * MS, 0)
-    work = told(window)
+    work = reported(window)
     assert [worker.batches for worker in work.workers] == [2, 1]
     assert work.slowest_batch_s == 0.012
 
@@ -100,7 +100,7 @@ def test_a_forked_process_writes_what_its_parent_reads() -> None:
             worker.made(4 * MS, MS)
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
-    assert told(window).workers[0].time_s == 0.008
+    assert reported(window).workers[0].time_s == 0.008
 
 
 def test_the_file_of_spawned_workers_goes_with_its_map(tmp_path: Path) -> None:

@@ -14,18 +14,18 @@ PRELUDE = f"""
 import json, sys
 sys.path.append({str(SITE_FOLDER)!r})
 import torch
-from _tunekit_agent.model import manual_updates
+from _tunekit_agent.model import steps
 
 class Log:
     def __init__(self):
-        self.told = []
+        self.reported = []
     def emit(self, event, **fields):
-        self.told.append(fields)
+        self.reported.append(fields)
 
 now = 0.0
-manual_updates.time.perf_counter = lambda: now
+steps.time.perf_counter = lambda: now
 log = Log()
-watch = manual_updates.ManualUpdates(log)
+watch = steps.ManualUpdates(log)
 torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 1))
 x = torch.randn(16, 4)
@@ -51,10 +51,10 @@ Run = Callable[[str], list[dict[str, float]]]
 @pytest.fixture(scope="module")
 def run() -> Run:
     def run_one(script: str) -> list[dict[str, float]]:
-        text = PRELUDE + textwrap.dedent(script) + "\nprint(json.dumps(log.told))\n"
+        text = PRELUDE + textwrap.dedent(script) + "\nprint(json.dumps(log.reported))\n"
         done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
-        told: list[dict[str, float]] = json.loads(done.stdout)
-        return told
+        reported: list[dict[str, float]] = json.loads(done.stdout)
+        return reported
 
     return run_one
 
@@ -77,12 +77,12 @@ for _ in range(100):
     ],
 )
 def test_an_update_by_hand_is_told_once_after_a_few_passes(run: Run, update: str) -> None:
-    (told,) = run(LOOP.format(update=update))
-    assert (told["passes"], told["changes"]) == (5, 3)
+    (reported,) = run(LOOP.format(update=update))
+    assert (reported["passes"], reported["changes"]) == (5, 3)
 
 
 def test_leaves_that_are_no_parameters_count_where_there_is_no_module(run: Run) -> None:
-    (told,) = run(
+    (reported,) = run(
         """
         weight = torch.zeros(4, requires_grad=True)
         for _ in range(100):
@@ -92,7 +92,7 @@ def test_leaves_that_are_no_parameters_count_where_there_is_no_module(run: Run) 
                 weight.grad = None
         """
     )
-    assert told["changes"] == 3
+    assert reported["changes"] == 3
 
 
 @pytest.mark.parametrize(
@@ -132,26 +132,26 @@ def test_a_loop_that_may_yet_step_an_optimizer_is_left_alone(run: Run, script: s
 
 
 def test_a_long_update_by_hand_beside_an_optimizer_is_told(run: Run) -> None:
-    (told,) = run(
+    (reported,) = run(
         "torch.optim.SGD(model.parameters(), lr=0.1)\n"
         + LOOP.replace("100", "400").format(update="each(lambda p: p.sub_(0.1 * p.grad))")
     )
-    assert told["changes"] >= 64
-    assert told["seconds"] > 10
+    assert reported["changes"] >= 64
+    assert reported["seconds"] > 10
 
 
 def test_gradients_without_any_optimizer_are_told_after_a_while(run: Run) -> None:
     """As torch.func asks for them: what it updates are new tensors each time."""
-    (told,) = run(
+    (reported,) = run(
         """
         for _ in range(400):
             now += 0.1
             watch.saw_gradients(())
         """
     )
-    assert told["changes"] == 0
-    assert told["passes"] >= 64
-    assert told["seconds"] > 20
+    assert reported["changes"] == 0
+    assert reported["passes"] >= 64
+    assert reported["seconds"] > 20
 
 
 def test_tensors_of_another_kind_end_nothing(run: Run) -> None:

@@ -47,14 +47,14 @@ def test_steady_steps_and_boundaries_make_up_the_wall_time(loop: Loop, learning:
     assert clock.phase == FINISHED
     assert clock.interval is not None
     plain = Simulation(replace(loop, captures={}))
-    few = 2 / clock.steady_batches + 2 / TRUE_BATCHES
+    few = 2 / clock.steady.batches + 2 / TRUE_BATCHES
     if loop.epoch_batches > TRUE_BATCHES:
-        told_s, truth_s = step_s(clock), plain.step_time_s(TRUE_BATCHES)
+        estimated_s, truth_s = step_s(clock), plain.step_time_s(TRUE_BATCHES)
     else:
-        told_s = epoch_s(clock, loop)
+        estimated_s = epoch_s(clock, loop)
         truth_s = plain.epoch_time_s(1 + TRUE_BATCHES // loop.epoch_batches)
         few += (2 * step_s(clock) + _lead_s(loop)) / truth_s
-    assert abs(truth_s - told_s) <= (clock.interval + few) * max(told_s, truth_s)
+    assert abs(truth_s - estimated_s) <= (clock.interval + few) * max(estimated_s, truth_s)
 
 
 def _lead_s(loop: Loop) -> float:

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import torch
-from _tunekit_agent.model.memory import of_model
+from _tunekit_agent.measure.record import model_bytes
 from torch import nn
 
 from tunekit.records.attribution import ModelBytes
@@ -16,8 +16,8 @@ def model() -> nn.Sequential:
     return nn.Sequential(nn.Linear(10, 20), nn.BatchNorm1d(20))
 
 
-def told(*modules: nn.Module, optimizers: tuple[object, ...] = ()) -> ModelBytes:
-    facts = of_model([SimpleNamespace(module=module) for module in modules], list(optimizers))
+def reported(*modules: nn.Module, optimizers: tuple[object, ...] = ()) -> ModelBytes:
+    facts = model_bytes([SimpleNamespace(module=module) for module in modules], list(optimizers))
     return ModelBytes.model_validate(facts)
 
 
@@ -30,7 +30,7 @@ def test_adam_keeps_two_moments_and_a_count_for_each_parameter() -> None:
     module = model()
     optimizer = torch.optim.Adam(module.parameters())
     step(module, optimizer)
-    bytes_seen = told(module, optimizers=(optimizer,))
+    bytes_seen = reported(module, optimizers=(optimizer,))
     assert bytes_seen.parameters_bytes == PARAMETERS
     assert bytes_seen.buffers_bytes == BUFFERS
     assert bytes_seen.gradients_bytes == PARAMETERS
@@ -42,7 +42,7 @@ def test_plain_sgd_keeps_nothing() -> None:
     module = model()
     optimizer = torch.optim.SGD(module.parameters(), lr=0.1)
     step(module, optimizer)
-    assert told(module, optimizers=(optimizer,)).optimizer_bytes == 0
+    assert reported(module, optimizers=(optimizer,)).optimizer_bytes == 0
 
 
 def test_the_history_of_lbfgs_is_found_in_its_lists() -> None:
@@ -56,36 +56,36 @@ def test_the_history_of_lbfgs_is_found_in_its_lists() -> None:
         return loss
 
     optimizer.step(closure)
-    assert told(module, optimizers=(optimizer,)).optimizer_bytes >= 3 * 11 * 4
+    assert reported(module, optimizers=(optimizer,)).optimizer_bytes >= 3 * 11 * 4
 
 
 def test_freed_gradients_are_predicted_from_what_requires_one() -> None:
     module = model()
     module[0].requires_grad_(False)
-    assert told(module).gradients_bytes == 2 * 20 * 4
-    assert told(module).gradients_are_predicted
-    assert told(module.half()).gradients_bytes == 2 * 20 * 2
+    assert reported(module).gradients_bytes == 2 * 20 * 4
+    assert reported(module).gradients_are_predicted
+    assert reported(module.half()).gradients_bytes == 2 * 20 * 2
 
 
 def test_a_module_without_gradients_is_predicted_beside_one_that_has_them() -> None:
     first, second = model(), model()
     first(torch.randn(4, 10)).sum().backward()
     first[1].weight.grad = None
-    assert told(first, second).gradients_bytes == 2 * PARAMETERS - 20 * 4
+    assert reported(first, second).gradients_bytes == 2 * PARAMETERS - 20 * 4
 
 
 def test_tied_weights_count_once() -> None:
     first, second = nn.Linear(10, 10, bias=False), nn.Linear(10, 10, bias=False)
     second.weight = first.weight
-    bytes_seen = told(first, second)
+    bytes_seen = reported(first, second)
     assert bytes_seen.parameters_bytes == 400
     assert bytes_seen.gradients_bytes == 400
 
 
 def test_what_lies_on_another_device_does_not_count() -> None:
     module = nn.Sequential(nn.Linear(10, 10, bias=False), nn.Linear(10, 10, device="meta"))
-    assert told(module).parameters_bytes == 400
+    assert reported(module).parameters_bytes == 400
 
 
 def test_without_a_module_nothing_is_told() -> None:
-    assert of_model([], []) is None
+    assert model_bytes([], []) is None

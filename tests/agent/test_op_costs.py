@@ -135,5 +135,5 @@ def test_views_and_empty_tensors_move_nothing() -> None:
 
 def test_a_list_that_is_changed_in_place_is_written_too() -> None:
     parameters, gradients = [torch.randn(64) for _ in range(3)], [torch.randn(64) for _ in range(3)]
-    told = moved(lambda: torch._foreach_add_(parameters, gradients, alpha=-0.1))
-    assert told == [("_foreach_add_", 3 * 3 * 64 * FLOAT_BYTES)]
+    reported = moved(lambda: torch._foreach_add_(parameters, gradients, alpha=-0.1))
+    assert reported == [("_foreach_add_", 3 * 3 * 64 * FLOAT_BYTES)]

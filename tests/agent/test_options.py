@@ -57,11 +57,11 @@ def parsed(folder: Path, script: str, *words: str, code: str | None = None) -> d
     )
     assert process.returncode == 0, process.stderr
     reader = EventReader(folder)
-    told = [event for event in reader.read_new() if isinstance(event, OptionsEvent)]
+    reported = [event for event in reader.read_new() if isinstance(event, OptionsEvent)]
     assert reader.rejected_lines == 0
     lines = "".join(one.read_text() for one in folder.glob("events-*.jsonl"))
     assert not any(secret in lines for secret in SECRETS)
-    return {option.name: option for option in told[-1].options} if told else {}
+    return {option.name: option for option in reported[-1].options} if reported else {}
 
 
 def facts(option: ScriptOption) -> tuple[Any, ...]:
@@ -147,10 +147,10 @@ PARSERS = {
 
 @pytest.mark.parametrize("command", PARSERS)
 def test_a_parsers_options_are_told_with_the_values_in_force(command: str, tmp_path: Path) -> None:
-    told = {name: facts(option) for name, option in parsed(tmp_path, *command.split()).items()}
+    reported = {name: facts(option) for name, option in parsed(tmp_path, *command.split()).items()}
     if "-c 3" in command:  # what was not changed stands in the case before
-        told = {name: fact for name, fact in told.items() if name in PARSERS[command]}
-    assert told == PARSERS[command]
+        reported = {name: fact for name, fact in reported.items() if name in PARSERS[command]}
+    assert reported == PARSERS[command]
 
 
 def test_the_data_classes_of_transformers_are_told(tmp_path: Path) -> None:
@@ -158,8 +158,8 @@ def test_the_data_classes_of_transformers_are_told(tmp_path: Path) -> None:
         name: (f"--{name}", f"--{name.replace('_', '-')}")
         for name in ("per_device_train_batch_size", "dataloader_num_workers", "learning_rate")
     }
-    told = {name: facts(option) for name, option in parsed(tmp_path, "hf", "--bf16").items()}
-    assert told == {
+    reported = {name: facts(option) for name, option in parsed(tmp_path, "hf", "--bf16").items()}
+    assert reported == {
         "per_device_train_batch_size": ("flag", both["per_device_train_batch_size"], (), 16),
         "dataloader_num_workers": ("flag", both["dataloader_num_workers"], (), 0),
         "learning_rate": ("flag", both["learning_rate"], (), 0.05),
@@ -194,8 +194,8 @@ def test_a_parser_of_thousands_of_options_and_long_values_is_told_within_bounds(
         for number in range(100):
             parser.parse_args([f"--part0.batch-size=y"] if number % 2 else [])
     """
-    told = parsed(tmp_path, "", code=code)
-    assert len(told) == 64
+    reported = parsed(tmp_path, "", code=code)
+    assert len(reported) == 64
     assert sum(path.stat().st_size for path in tmp_path.glob("events-*.jsonl")) < 1 << 20
 
 

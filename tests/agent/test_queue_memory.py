@@ -31,7 +31,7 @@ class ScriptedQueue:
             loader=lambda: None,
         )
         self.live = SimpleNamespace(_workers=())
-        self.told: list[str] = []
+        self.reported: list[str] = []
         monkeypatch.setattr(queue_memory, "shm_used_bytes", lambda: (2 + self._made) * BATCH)
 
     @property
@@ -47,7 +47,7 @@ class ScriptedQueue:
 
     def seen(self) -> dict[str, Any]:
         stage = QueueMemory(loop_of(step_s=1.0, batch_shm_bytes=BATCH), lambda: self.now, self.sleep)
-        details = StageRunner([stage], 1.0, self.told.append, lambda: self.now)
+        details = StageRunner([stage], 1.0, self.reported.append, lambda: self.now)
         details.asked(self)
         assert details.is_over
         facts = details.facts()
@@ -61,8 +61,8 @@ def test_the_script_is_held_until_the_queue_grows_no_more(monkeypatch: pytest.Mo
     assert 4.0 < queue.now < 5.0
     assert (seen["batches"], seen["predicted_bytes"], seen["shm_bytes"]) == (5, 5 * BATCH, 5 * BATCH)
     assert seen["is_full"]
-    assert set(queue.told) == {"queue"}
-    assert len(queue.told) > 10
+    assert set(queue.reported) == {"queue"}
+    assert len(queue.reported) > 10
 
 
 def test_workers_that_never_finish_hold_the_script_for_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,14 +76,14 @@ def test_an_epoch_with_too_few_batches_left_fills_no_queue(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    ("source", "ranks", "told"), [(None, 1, "no DataLoader"), ("any", 2, "2 ranks share /dev/shm")]
+    ("source", "ranks", "reported"), [(None, 1, "no DataLoader"), ("any", 2, "2 ranks share /dev/shm")]
 )
-def test_what_can_not_be_seen_is_told_in_words(source: Any, ranks: int, told: str) -> None:
+def test_what_can_not_be_seen_is_told_in_words(source: Any, ranks: int, reported: str) -> None:
     details = StageRunner([QueueMemory(loop_of(world_size=ranks))], 1.0, lambda name: None)
     details.asked(source)
     (fault,) = details.facts()["faults"]
     assert fault.startswith("queue: ")
-    assert told in fault
+    assert reported in fault
 
 
 class Samples:

@@ -208,7 +208,7 @@ def test_texts_follow_their_samples_and_other_lists_stay() -> None:
 
 
 @pytest.mark.parametrize(
-    ("batch", "told"),
+    ("batch", "reported"),
     [
         ([torch.ones(3, 4), "four"], "nothing in the batch has its size, 4"),
         (pack_sequence([torch.ones(3), torch.ones(1)]), "packed sequence"),
@@ -224,8 +224,8 @@ def test_texts_follow_their_samples_and_other_lists_stay() -> None:
     ],
     ids=["none", "packed", "packed among others", "sparse", "shared", "boxes", "uneven", "set"],
 )
-def test_what_cannot_be_resized_is_told(batch: Any, told: str) -> None:
-    with pytest.raises(Missing, match=told):
+def test_what_cannot_be_resized_is_told(batch: Any, reported: str) -> None:
+    with pytest.raises(Missing, match=reported):
         resized(batch, 4, 8)
 
 

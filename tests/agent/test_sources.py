@@ -142,10 +142,10 @@ def taken_from(iterator: Any) -> Source:
 @pytest.mark.parametrize("persistent", [False, True])
 def test_the_queue_is_thrown_away_when_an_epoch_is_ended(persistent: bool) -> None:
     iterator = iter(DataLoader(Numbers(), 1, num_workers=WORKERS, persistent_workers=persistent))
-    source, told = taken_from(iterator), []
+    source, reported = taken_from(iterator), []
     next(iterator)
-    source.end_epoch(time.perf_counter() + 60, lambda: told.append(source.asked_batches))
-    assert told == list(reversed(range(QUEUED)))
+    source.end_epoch(time.perf_counter() + 60, lambda: reported.append(source.asked_batches))
+    assert reported == list(reversed(range(QUEUED)))
     with pytest.raises(StopIteration):
         source.fetch()
 

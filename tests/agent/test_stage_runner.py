@@ -116,17 +116,17 @@ def test_a_deadline_follows_the_window_and_the_time_of_a_batch() -> None:
 
 
 def test_what_was_seen_so_far_can_be_told_before_the_next_stage_looks() -> None:
-    told: list[dict[str, Any]] = []
+    reported: list[dict[str, Any]] = []
     later = Counting("floors", 0)
 
     def tell() -> None:
         assert later.seen == []
-        told.append(details.facts())
+        reported.append(details.facts())
 
     details = StageRunner([Counting("queue", 0), later], 1.0, lambda name: None, passed=tell)
     details.asked(None)
     assert details.is_over
-    assert told == [{"queue": {"turns": 0}, "faults": []}]
+    assert reported == [{"queue": {"turns": 0}, "faults": []}]
 
 
 class Growing(Counting):
@@ -139,18 +139,18 @@ class Growing(Counting):
 
 
 def test_a_stage_that_knows_more_tells_it_and_has_its_time_anew() -> None:
-    now, told = [0.0], []
+    now, reported = [0.0], []
     details = StageRunner(
         [Growing("sizes", 100)],
         1.0,
         lambda name: None,
         lambda: now[0],
-        passed=lambda: told.append(details.facts()),
+        passed=lambda: reported.append(details.facts()),
     )
     for _ in range(4):
         details.asked(None)
         now[0] += details.deadline_s - 1
-    assert [one["sizes"]["turns"] for one in told] == [99, 98, 97, 96]
+    assert [one["sizes"]["turns"] for one in reported] == [99, 98, 97, 96]
     assert details.phase == "sizes"
     now[0] += 2
     details.asked(None)

@@ -2,7 +2,7 @@
 
 import pytest
 from _tunekit_agent.measure import steady
-from _tunekit_agent.measure.startup import CompileSettling
+from _tunekit_agent.measure.host_times import CompileSettling
 from _tunekit_agent.measure.steady import FINISHED, WARMING, LoopClock, Tally, ramp_batches
 from build_records import unhurried
 from hypothesis import given
@@ -24,16 +24,16 @@ def measured(of: Loop, window_s: float = 5.0, **options: object) -> LoopClock:
 
 
 def rate(clock: LoopClock) -> float:
-    return clock.steady_samples / clock.steady_time_s
+    return clock.steady.samples / clock.steady.time_s
 
 
 def test_a_steady_loop_gives_its_own_rate() -> None:
     clock = measured(loop(0.075, load_s=always(0.025)))
     assert clock.stop_reason == "interval"
     assert rate(clock) == pytest.approx(160.0)
-    assert clock.steady_time_s >= 5.0
-    assert clock.parts()["data_wait_s"] == pytest.approx(clock.steady_time_s / 4)
-    assert clock.parts()["compute_s"] == pytest.approx(clock.steady_time_s * 3 / 4)
+    assert clock.steady.time_s >= 5.0
+    assert clock.parts()["data_wait_s"] == pytest.approx(clock.steady.time_s / 4)
+    assert clock.parts()["compute_s"] == pytest.approx(clock.steady.time_s * 3 / 4)
 
 
 def test_batches_that_lie_ready_when_the_loop_is_learnt_are_left_out() -> None:
@@ -62,7 +62,7 @@ def test_natural_boundaries_cost_the_same_and_validation_is_not_in_them() -> Non
 def test_a_boundary_that_a_validation_runs_into_is_none() -> None:
     clock = measured(loop(0.1, 20, start_s=2.0, validates_s=3.0, validates_every=3), can_force=False)
     assert (clock.boundaries_seen, clock.boundary_s) == (0, None)
-    assert max(clock.durations) == pytest.approx(0.1)
+    assert max(clock.steady.durations) == pytest.approx(0.1)
 
 
 def test_without_a_way_to_force_it_the_boundary_is_unknown() -> None:
@@ -82,7 +82,7 @@ def test_a_recompile_within_the_window_is_booked_once_and_no_steady_time(at: int
     simulation = Simulation(loop(0.1, captures={0: 60.0, at: 35.0}))
     clock = simulation.measure(5.0, can_force=False)
     assert step_s(clock) == pytest.approx(0.1)
-    assert max(clock.durations) == pytest.approx(0.1)
+    assert max(clock.steady.durations) == pytest.approx(0.1)
     seen = at < simulation.batches  # the window of 50 batches may be closed by then
     assert simulation.recompile_s == pytest.approx(35.0 if seen else 0.0)
 
@@ -125,23 +125,23 @@ def test_a_slow_batch_that_nothing_explains_stays_in_the_window_and_in_its_inter
 
 def test_a_validation_in_mid_epoch_is_left_out() -> None:
     clock = measured(loop(0.1, validates_s=60.0, validates_every=20))
-    assert max(clock.durations) == pytest.approx(0.1)
+    assert max(clock.steady.durations) == pytest.approx(0.1)
 
 
 def test_the_window_closes_on_a_multiple_of_the_workers() -> None:
-    assert measured(loop(0.1, workers=7)).steady_batches % 7 == 0
+    assert measured(loop(0.1, workers=7)).steady.batches % 7 == 0
 
 
 def test_a_noisy_loop_stops_at_the_time_cap() -> None:
     clock = measured(loop(0.1), goal=-1.0)
     assert clock.stop_reason == "time_cap"
-    assert clock.steady_time_s <= 10.0 + 0.5  # it looks at a tenth of the window's length
+    assert clock.steady.time_s <= 10.0 + 0.5  # it looks at a tenth of the window's length
 
 
 def test_the_device_is_waited_for_at_the_ends_only() -> None:
     simulation = Simulation(loop(0.01))
     clock = simulation.measure(5.0)
-    assert clock.steady_batches > 400
+    assert clock.steady.batches > 400
     assert simulation.synchronised == 4  # the window opens and closes, the epoch ends, its boundary does
 
 
@@ -193,14 +193,14 @@ def test_a_loop_too_slow_is_given_up_without_an_epoch_boundary() -> None:
     assert (clock.phase, clock.stop_reason, clock.is_abandoned) == (FINISHED, "abandoned", True)
     assert rate(clock) == pytest.approx(160.0)
     assert clock.interval == pytest.approx(0.0, abs=1e-9)
-    assert 12 <= clock.steady_batches <= 20
+    assert 12 <= clock.steady.batches <= 20
     assert (clock.boundaries_seen, clock.boundary_s) == (0, None)
     assert simulation.synchronised == 2  # window opens, window closes
 
 
 def test_a_loop_is_given_up_on_whole_turns_of_its_workers() -> None:
     clock = measured(loop(0.1, workers=7), rate_to_beat=300.0)
-    assert (clock.stop_reason, clock.steady_batches) == ("abandoned", 14)
+    assert (clock.stop_reason, clock.steady.batches) == ("abandoned", 14)
 
 
 def test_a_boundary_that_was_seen_is_told_of_a_loop_that_is_given_up() -> None:
@@ -224,7 +224,7 @@ def test_a_loop_without_a_loader_is_given_up_by_samples_of_whole_steps() -> None
             clock.tick(64, (0.0, 0.0, 0.0, 0.0), False, lambda: True, batches=4)
             now[0] += 0.4
         assert clock.stop_reason == reason
-        assert clock.steady_batches == clock.steady_samples / 16
+        assert clock.steady.batches == clock.steady.samples / 16
 
 
 @given(
@@ -240,7 +240,7 @@ def test_a_loop_that_is_not_slower_is_measured_as_if_nobody_had_looked(
     for rate_to_beat in (None, margin * 0.999 * 16_000 / step_ms):
         simulation = Simulation(loop(step_ms / 1000, epoch_batches, start_s=1.0, workers=workers))
         clock = simulation.measure(5.0, rate_to_beat=rate_to_beat)
-        seen = (clock.stop_reason, clock.steady_batches, clock.steady_time_s, clock.interval)
+        seen = (clock.stop_reason, clock.steady.batches, clock.steady.time_s, clock.interval)
         figures.append((*seen, clock.boundary_s, simulation.now))
     assert figures[0] == figures[1]
 
@@ -291,5 +291,5 @@ def test_a_step_of_any_queue_takes_what_its_slower_half_takes(
     """But for the work of one batch per epoch, which may be hidden or not."""
     clock = measured(queued(host_ms / 1000, device_ms / 1000, epoch_batches, ahead), 10.0)
     assert step_s(clock) == pytest.approx(
-        max(host_ms, device_ms) / 1000, rel=2 / min(epoch_batches - 4, clock.steady_batches) + 1e-9
+        max(host_ms, device_ms) / 1000, rel=2 / min(epoch_batches - 4, clock.steady.batches) + 1e-9
     )

@@ -14,8 +14,7 @@ from _tunekit_agent.loader.source import Replay
 from _tunekit_agent.stages.runner import StageRunner
 from _tunekit_agent.stages.trace import cuda_memory, stage
 from _tunekit_agent.stages.trace.dry import DrySteps
-from _tunekit_agent.stages.trace.stage import LoopTrace
-from _tunekit_agent.stages.trace.step_trace import TracedSteps
+from _tunekit_agent.stages.trace.stage import LoopTrace, TracedSteps
 from build_loop import loop_of
 from real_trials import ZOO
 from torch import nn
@@ -68,7 +67,7 @@ class Loop:
             **known,
         )
         self.stage = LoopTrace(loop)
-        self.told: list[dict[str, Any]] = []
+        self.reported: list[dict[str, Any]] = []
         self.now = 100.0
         self.details = StageRunner([self.stage], 1.0, lambda name: None, lambda: self.now, passed=self.tell)
         self.given: list[int] = []
@@ -76,7 +75,7 @@ class Loop:
         self.turns = 0
 
     def tell(self) -> None:
-        self.told.append(self.details.facts()["trace"])
+        self.reported.append(self.details.facts()["trace"])
 
     def train(self, batch: Any) -> None:
         outputs = self.model(batch["rows"])
@@ -193,8 +192,8 @@ def test_a_precision_that_the_script_chose_or_that_would_not_reach_all_is_the_on
 def test_what_is_known_is_told_before_each_trace(tmp_path: Path) -> None:
     loop = Loop(tmp_path)
     loop.run()
-    assert [len(told["steps"]) for told in loop.told] == [0, 0, 2, 2]
-    assert all(told["why_ended"] is None for told in loop.told)
+    assert [len(reported["steps"]) for reported in loop.reported] == [0, 0, 2, 2]
+    assert all(reported["why_ended"] is None for reported in loop.reported)
 
 
 def test_the_script_may_change_its_batch_and_take_it_apart(tmp_path: Path) -> None:
@@ -362,7 +361,7 @@ def does_nothing(loop: Loop, batch: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("train", "told"),
+    ("train", "reported"),
     [
         (never_steps, "within every batch another loader is read"),
         (reads_another, "within every batch another loader is read"),
@@ -371,12 +370,12 @@ def does_nothing(loop: Loop, batch: Any) -> None:
     ],
 )
 def test_a_loop_without_steps_to_trace_says_why(
-    tmp_path: Path, train: Callable[[Loop, Any], None], told: str
+    tmp_path: Path, train: Callable[[Loop, Any], None], reported: str
 ) -> None:
     loop = Loop(tmp_path)
     seen = loop.run(lambda batch: train(loop, batch))
     assert seen.steps == ()
-    assert told in (seen.why_ended or "")
+    assert reported in (seen.why_ended or "")
     assert "forward" not in loop.model.__dict__
 
 
@@ -415,7 +414,7 @@ class Unresizable(ScriptedLoader):
 
 
 @pytest.mark.parametrize(
-    ("loader", "known", "told"),
+    ("loader", "known", "reported"),
     [
         (ScriptedLoader(), {"world_size": 2}, "2 ranks"),
         (ScriptedLoader(), {"device_type": "mps"}, "a device of type mps"),
@@ -429,12 +428,12 @@ class Unresizable(ScriptedLoader):
     ],
 )
 def test_a_loop_that_can_not_be_traced_says_why(
-    tmp_path: Path, loader: Any, known: dict[str, Any], told: str
+    tmp_path: Path, loader: Any, known: dict[str, Any], reported: str
 ) -> None:
     loop = Loop(tmp_path, **known)
     seen = loop.run(source=loader)
     assert seen.steps == ()
-    assert told in (seen.why_ended or "")
+    assert reported in (seen.why_ended or "")
     assert loop.given == []
     assert loop.details.facts()["faults"] == []
 
@@ -449,9 +448,9 @@ def test_a_loop_without_a_loader_is_traced_at_its_own_size(tmp_path: Path) -> No
     seen = TraceSeen.model_validate(loop.details.facts()["trace"])
     assert seen.why_ended is None
     assert [(one.precision, one.batch_size) for one in seen.steps] == [(None, 6), ("bf16", 6)]
-    told = loop.trace("trace-own-6.json")
-    assert told.batch_size == 6
-    assert {"mm", "addmm"} & {op.name for op in told.ops}
+    reported = loop.trace("trace-own-6.json")
+    assert reported.batch_size == 6
+    assert {"mm", "addmm"} & {op.name for op in reported.ops}
 
 
 def test_compiled_steps_are_traced_as_they_were_written(

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from _tunekit_agent.stages.trace.matching import MatchingTraces
+from _tunekit_agent.stages.trace.stage import MatchingTraces
 from _tunekit_agent.stages.trace.tracer import PURPOSES, Tracer
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -87,12 +87,12 @@ def test_what_backward_keeps_goes_when_backward_is_through() -> None:
         loss.backward()
         weight.grad = None
 
-    told = traced(run)
-    assert told[0] == (0, 1, Purpose.HELD)
-    assert told[1] == (1, 1, Purpose.ACTIVATIONS)
-    assert told[2][:2] == (2, 0), "the loss"
-    frees = {block: place for place, (block, size, _) in enumerate(told) if size < 0}
-    comes = {block: place for place, (block, size, _) in enumerate(told) if size >= 0}
+    reported = traced(run)
+    assert reported[0] == (0, 1, Purpose.HELD)
+    assert reported[1] == (1, 1, Purpose.ACTIVATIONS)
+    assert reported[2][:2] == (2, 0), "the loss"
+    frees = {block: place for place, (block, size, _) in enumerate(reported) if size < 0}
+    comes = {block: place for place, (block, size, _) in enumerate(reported) if size >= 0}
     assert frees[1] > comes[3], "its result is there until the gradient was made of it"
     assert set(frees) == set(comes) - {0}
 
@@ -177,9 +177,9 @@ def test_what_nobody_saw_come_and_that_goes_again_is_of_the_host() -> None:
             held.add_(1)
             unseen.add_(1)
         del unseen
-    told = [(size, purpose) for _, size, purpose in events(tracer)]
-    assert told[0] == (1, Purpose.HELD), "it stays"
-    assert {size for size, _ in told} == {1, 2, -1}
+    reported = [(size, purpose) for _, size, purpose in events(tracer)]
+    assert reported[0] == (1, Purpose.HELD), "it stays"
+    assert {size for size, _ in reported} == {1, 2, -1}
 
 
 def test_whole_numbers_are_of_the_host() -> None:
@@ -258,8 +258,8 @@ def test_tensors_elsewhere_take_nothing() -> None:
 
 def test_sparse_tensors_are_blocks_of_their_parts() -> None:
     rows = torch.eye(64)
-    told = traced(rows.to_sparse)
-    assert [purpose for _, size, purpose in told if size >= 0].count(Purpose.ACTIVATIONS) >= 2
+    reported = traced(rows.to_sparse)
+    assert [purpose for _, size, purpose in reported if size >= 0].count(Purpose.ACTIVATIONS) >= 2
 
 
 class Passing(TorchDispatchMode):
@@ -430,8 +430,8 @@ def test_steps_begin_without_gradients_and_optimizer_state() -> None:
         kept = weight + 1
         tracer.step_begins()
         update = kept * 2
-        told = [(size, purpose) for _, size, purpose in events(tracer)]
-    assert told == [
+        reported = [(size, purpose) for _, size, purpose in events(tracer)]
+    assert reported == [
         (4, Purpose.PARAMETERS),
         (4, Purpose.ACTIVATIONS),
         (4, Purpose.OPTIMIZER),

@@ -113,7 +113,7 @@ class Loop:
 
     def __init__(self, clock: Clock | None = None, cuda: SimulatedCuda | None = None, **asked: Any) -> None:
         self.clock = clock or Clock()
-        self.told: list[dict[str, Any]] = []
+        self.reported: list[dict[str, Any]] = []
         self.given: list[tuple[int, ...]] = []
         self.moved: list[str] = []
         if cuda is not None:
@@ -122,7 +122,7 @@ class Loop:
         self.details = StageRunner([self.stage], 1.0, self.moved.append, self.clock, passed=self.tell)
 
     def tell(self) -> None:
-        self.told.append(self.details.facts()["largest"])
+        self.reported.append(self.details.facts()["largest"])
 
     def run(self, source: Any, train: Callable[[Any], None] = lambda batch: None) -> LargestSeen:
         for _ in range(1000):
@@ -169,14 +169,14 @@ def test_what_is_known_is_told_before_the_script_gets_the_batch() -> None:
     loop = Loop()
 
     def train(batch: Any) -> None:
-        assert len(loop.told) == 1
+        assert len(loop.reported) == 1
 
     loop.run(source_of(Rows(MIXED)), train)
-    told = LargestSeen.model_validate(loop.told[0])
-    assert told.is_given
-    assert not told.is_lived_through
-    assert told.batch_bytes == 4 * 94 * FLOAT_BYTES
-    assert (told.batches, told.step_s) == (0, None)
+    reported = LargestSeen.model_validate(loop.reported[0])
+    assert reported.is_given
+    assert not reported.is_lived_through
+    assert reported.batch_bytes == 4 * 94 * FLOAT_BYTES
+    assert (reported.batches, reported.step_s) == (0, None)
 
 
 def test_the_scripts_random_states_stay_as_they_were() -> None:
@@ -269,7 +269,7 @@ def test_too_few_samples_that_could_be_read_come_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "asked", "told"),
+    ("source", "asked", "reported"),
     [
         (None, {}, "no DataLoader"),
         (source_of(Rows(MIXED)), {"world_size": 2}, "2 ranks"),
@@ -292,11 +292,11 @@ def test_too_few_samples_that_could_be_read_come_again() -> None:
     ],
 )
 def test_a_loop_without_a_batch_of_the_largest_says_why(
-    source: Any, asked: dict[str, Any], told: str
+    source: Any, asked: dict[str, Any], reported: str
 ) -> None:
     loop = Loop(**asked)
     seen = loop.run(source)
-    assert told in (seen.why_ended or "")
+    assert reported in (seen.why_ended or "")
     assert not seen.is_given
     assert loop.given == []
 

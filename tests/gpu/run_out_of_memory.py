@@ -177,7 +177,7 @@ def run(name):
     try:
         function()
     except BaseException as error:
-        told = errors.of_error(error)
+        told = errors.error_facts(error)
     sys.stdout.write(json.dumps({"case": name, "error": told}) + "\n")
     sys.stdout.flush()
 

@@ -65,9 +65,9 @@ def test_a_request_that_is_a_folder_keeps_the_agent_out(tmp_path: Path) -> None:
 
 @pytest.fixture
 def log(tmp_path: Path) -> EventLog:
-    told = EventLog(str(tmp_path), Owner())
-    told.start_pulse()
-    return told
+    made = EventLog(str(tmp_path), Owner())
+    made.pulse = AgentPulse(str(tmp_path))
+    return made
 
 
 def events_of(folder: Path) -> Path:
@@ -134,9 +134,9 @@ def test_an_event_that_is_written_in_parts_arrives_whole(
 def test_a_limit_that_is_really_set_is_told(tmp_path: Path) -> None:
     script = (
         "import resource, sys\n"
-        "from _tunekit_agent.events import EventLog\n"
+        "from _tunekit_agent.events import EventLog, Pulse\n"
         "from _tunekit_agent.process import Owner\n"
-        "log = EventLog(sys.argv[1], Owner()); log.start_pulse()\n"
+        "log = EventLog(sys.argv[1], Owner()); log.pulse = Pulse(sys.argv[1])\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (50, 50))\n"
         "log.emit('guard_error', message='x' * 100)\n"
     )
@@ -167,7 +167,7 @@ def test_an_exception_that_cannot_be_shown_is_told_by_its_type() -> None:
         def __str__(self) -> str:
             raise KeyError
 
-    told = errors.of_error(Odd())
+    told = errors.error_facts(Odd())
     assert told is not None
     assert told["message"] == "<Odd whose str() failed>"
 

@@ -6,7 +6,7 @@ Standard library only; torch is touched only after the script imported it. Its p
     process     which process speaks, which rank it is
     originals   Python's own clock, files and JSON, whatever the script puts in their place
     file_guard/ whatever existed before the trial stays as it was
-    hooks       where all this hangs into torch's modules; imports: callbacks after an import
+    imports     callbacks after an import: where all this hangs into torch's modules
     options     what the script's own command line has, as its parser knows it
     loader/     DataLoaders as they are built and read, their batches, their workers' time and memory
     model/      the roots, the steps of their optimizers, the knobs applied to them; the loop that is learnt
@@ -41,9 +41,9 @@ def start(request_path: str) -> None:
 
             apply.install(asked, log, owner)
         else:
-            from . import file_guard, hooks
+            from . import file_guard, observe
 
-            log.start_pulse()
+            log.pulse = events.Pulse(asked.trial_folder)
             file_guard.install(
                 asked.trial_folder,
                 asked.scratch_folder,
@@ -52,6 +52,6 @@ def start(request_path: str) -> None:
                 divert_new=asked.sandbox == "landlock",
                 refuses=asked.sandbox != "overlay",
             )
-            hooks.install(asked, log, owner)
+            observe.install(asked, log, owner)
     except Exception as error:
         log.emit("agent_error", message=f"{type(error).__name__}: {error}")

@@ -10,7 +10,7 @@ import contextlib
 import sys
 from typing import Any, Callable
 
-from . import file_guard, hooks
+from . import file_guard, imports
 from .loader.info import LoaderInfo
 from .loader.watch import LoaderWatch
 from .model import knobs
@@ -38,8 +38,6 @@ class StepCounter:
         batches_per_step: loop batches per optimizer step.
         at_first: called after the first step, with False; returns whether that was all there is to do. If
             not it is called once more, with True, a few steps later.
-        say: receives the sentence.
-        clock: returns seconds.
     """
 
     def __init__(
@@ -98,8 +96,8 @@ class StepCounter:
     def _judge(self, it_per_s: float, now: float) -> None:
         inside = self._low <= it_per_s <= self._high
         self._outside = [] if inside else [*self._outside, it_per_s][-_WINDOWS_OUTSIDE:]
-        told = self._said_at is not None and now - self._said_at < _SAY_EVERY_S
-        if len(self._outside) < _WINDOWS_OUTSIDE or told:
+        is_recent = self._said_at is not None and now - self._said_at < _SAY_EVERY_S
+        if len(self._outside) < _WINDOWS_OUTSIDE or is_recent:
             return
         self._said_at = now
         mean = sum(self._outside) / len(self._outside)
@@ -111,13 +109,7 @@ class StepCounter:
 
 
 class Applier:
-    """Sets the knobs and leaves; hears what the watches tell, as an observer does.
-
-    Args:
-        request: what the parent asks.
-        log: where events go.
-        owner: the training process.
-    """
+    """Sets the knobs and leaves; hears what the watches tell, as an observer does."""
 
     def __init__(self, request: Request, log: Any, owner: Owner) -> None:
         self._request = request
@@ -187,7 +179,6 @@ class Applier:
         self._log.emit("applied", roots=[seen.facts() for seen in self.roots.applied])
 
     def install_optimizer(self, module: Any) -> None:
-        """Register the step counter in `torch.optim.optimizer`."""
         promised = self._request.promised_it_per_s if self.ranks.rank == 0 else None
         self._counter = StepCounter(promised, self._request.batches_per_step, self.first_steps, self.say)
         module.register_optimizer_step_post_hook(self._counter)
@@ -197,4 +188,4 @@ def install(request: Request, log: Any, owner: Owner) -> None:
     """Hang the knobs into torch's modules as the script imports them."""
     file_guard.redirect(request.redirected)
     applier = Applier(request, log, owner)
-    hooks.hook_torch(applier, applier.install_optimizer)
+    imports.hook_torch(applier, applier.install_optimizer)

@@ -28,11 +28,8 @@ class Pulse:
 
     `pulse-PID` in the trial's folder holds three little-endian numbers: FETCHING or TRAINING, batches, steps;
     and then why the last event could not be written, if it could not. Telling costs far less than an event,
-    so every batch and step is told. It is made before the script runs: limits that the script sets, a full
+    so every batch and step is written. It is made before the script runs: limits that the script sets, a full
     disk and closed descriptors don't reach memory that is mapped.
-
-    Args:
-        folder: the trial's.
     """
 
     def __init__(self, folder: str) -> None:
@@ -40,14 +37,13 @@ class Pulse:
         self._open()
 
     def tell(self, doing: int, batches: int, steps: int) -> None:
-        """Overwrite what was told before."""
+        """Overwrite what stood there before."""
         if self._pid != os.getpid():
             self._open()  # a forked rank has its own
         if self._memory is not None:
             _PULSE.pack_into(self._memory, 0, doing, batches, steps)
 
     def tell_fault(self, fault: str) -> None:
-        """Say why events can't be written; an empty text where they can."""
         if self._memory is not None:
             said = fault.encode("utf-8", "replace")[: _MOST_FAULT_BYTES - 1]
             self._memory[_PULSE.size :] = said.ljust(_MOST_FAULT_BYTES, b"\0")
@@ -73,10 +69,6 @@ class EventLog:
     Pipes don't survive launchers and spawned processes; a file per process does. A forked child
     keeps silent: it is a loader worker or a launcher's helper, and its parent speaks for it.
 
-    Args:
-        folder: the trial's folder.
-        owner: the process that speaks.
-
     Attributes:
         pulse: what this process does, beside its events; None for a real training.
     """
@@ -88,10 +80,6 @@ class EventLog:
         self._lock = threading.Lock()
         self._fault = ""
         self.pulse: Pulse | None = None
-
-    def start_pulse(self) -> None:
-        """Tell of what this process does beside its events, from now on."""
-        self.pulse = Pulse(self._folder)
 
     def emit(self, event: str, **fields: object) -> None:
         """Append one event; it is on its way to the parent when this returns.
@@ -111,7 +99,6 @@ class EventLog:
                 self._tell_fault("")
 
     def _tell_fault(self, fault: str) -> None:
-        """Say why events can't be written, or that they can."""
         if self.pulse is not None and fault != self._fault:
             self.pulse.tell_fault(fault)
         self._fault = fault
@@ -147,12 +134,7 @@ def _limit_reached(error: OSError) -> str:
 
 
 class Progress:
-    """Counts batches and steps, and reports them: at every turn in the pulse, now and then in an event.
-
-    Attributes:
-        batches: of the loop so far.
-        steps: of its optimizers so far.
-    """
+    """Counts batches and steps, and reports them: at every turn in the pulse, now and then in an event."""
 
     def __init__(self, log: Any) -> None:
         self._log = log
@@ -160,7 +142,6 @@ class Progress:
         self.batches = self.steps = 0
 
     def pulse(self, doing: int) -> None:
-        """Report what the loop does now: FETCHING or TRAINING."""
         self._log.pulse.tell(doing, self.batches, self.steps)
 
     def report(self, phase: str, ranks: Ranks) -> None:

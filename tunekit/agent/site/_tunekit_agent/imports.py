@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from importlib.abc import Loader, MetaPathFinder
-from typing import Callable
+from typing import Any, Callable
+
+STATEFUL = "torchdata.stateful_dataloader.stateful_dataloader"
 
 
 class _AfterExec(Loader):
-    """A module's own loader, followed by the callbacks for it."""
-
     def __init__(self, loader: Loader, callbacks: list) -> None:
         self._loader = loader
         self._callbacks = callbacks
@@ -65,3 +65,12 @@ def when_imported(name: str, callback: Callable) -> None:
     _finder.waiting.setdefault(name, []).append(callback)
     if _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)
+
+
+def hook_torch(watcher: Any, install_optimizer: Any) -> None:
+    """Hang in what observing and applying have in common: ranks, loaders, roots, steps."""
+    when_imported("torch.distributed.distributed_c10d", watcher.ranks.install)
+    when_imported("torch.utils.data.dataloader", watcher.loaders.install)
+    when_imported(STATEFUL, watcher.loaders.install_stateful)
+    when_imported("torch.optim.optimizer", install_optimizer)
+    when_imported("torch.nn.modules.module", watcher.roots.install)

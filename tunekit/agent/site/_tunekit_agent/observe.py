@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import math
 import os
 import sys
 from typing import Any
 
+from . import imports
 from .events import FETCHING, TRAINING, Progress
 from .loader.batches import BatchWatch
 from .loader.info import LoaderInfo, epoch_of, is_there
@@ -15,16 +17,15 @@ from .loader.watch import LoaderWatch
 from .loader.work import WorkWatch, WorkWindow
 from .measure import device, errors
 from .measure.device_times import DeviceTimes
-from .measure.host_times import HostTimes
-from .measure.record import loop_facts
-from .measure.startup import CompileSettling, Startup
+from .measure.host_times import CompileSettling, HostTimes, Startup
+from .measure.record import loop_facts, model_bytes
 from .measure.steady import DRAINING, FINISHED, MEASURING, LoopClock, ramp_batches
-from .model import knobs, memory
+from .model import knobs
 from .model.knobs import AutocastWatch
 from .model.loop import Loop
-from .model.manual_updates import ManualUpdates
 from .model.roots import RootFinder
-from .model.steps import StepWatch
+from .model.steps import ManualUpdates, StepWatch
+from .options import OptionWatch
 from .originals import time
 from .process import Owner, Ranks
 from .request import Request
@@ -54,13 +55,7 @@ _DRY_STEPS = 4
 
 
 class Observer:
-    """One trial, seen from inside the training process.
-
-    Args:
-        request: what the parent asks.
-        log: where events go.
-        owner: the process that is observed.
-    """
+    """One trial, seen from inside the training process."""
 
     def __init__(self, request: Request, log: Any, owner: Owner) -> None:
         self._request = request
@@ -110,20 +105,17 @@ class Observer:
         self._log.emit("agent_error", message=f"{type(error).__name__}: {str(error)[:500]}")
 
     def _joined(self) -> None:
-        """The process joined a process group: its true rank is known."""
         self._log.emit("rank", rank=self.ranks.rank, world_size=self.ranks.world_size)
 
     # --- what the loaders do -------------------------------------------------------------------
 
     @_never_raises
     def loader_built(self, info: LoaderInfo) -> None:
-        """A loader was constructed, perhaps the training loader anew for the next epoch."""
         self._loop.loader_built(info)
         self._progress(None)
 
     @_never_raises
     def epoch_started(self, info: LoaderInfo, now: float) -> None:
-        """A loader's iterator is being made or reset."""
         if info is self._training and self._clock is not None:
             self._clock.epoch_started(now)
             self._work_window.follow(info.work)
@@ -137,7 +129,7 @@ class Observer:
         """The script asks a loader for a batch; returns a `loader.source.Replay` or None."""
         now = time.perf_counter()
         self._progress_log.pulse(FETCHING)
-        if not self._startup.has_asked:
+        if self._startup.asked_at is None:
             self._startup.asked(now)
             self._progress("fetching")
         if self._training in (None, info):
@@ -152,20 +144,23 @@ class Observer:
             return None
         if self._stages is not None:
             return self._ask_stages(source)
-        return self._tick(info, source, now) if self._clock is not None else None
+        return self._tick(now, info, source) if self._clock is not None else None
 
-    def _tick(self, info: LoaderInfo, source: Any, now: float) -> Any:
-        """The loop asks its training loader for a batch."""
+    def _tick(self, now: float, info: LoaderInfo | None = None, source: Any = None) -> Any:
+        """The loop asks its loader for a batch, or without one has made the first optimizer's step."""
         assert self._clock is not None
+        batches = 1 if info is not None else self._loop.batches_per_step
+        samples = self._samples if info is not None else self._loop.own_batch_samples * batches
         parts = self._host_times.asked(now)
         before, self._source = self._clock.phase, source
         self._times.asked(self._clock.counts_batch and not self._others_fetched)
-        phase = self._clock.tick(self._samples, parts, self._others_fetched, self._settled)
+        phase = self._clock.tick(samples, parts, self._others_fetched, self._settled, batches)
         self._samples, self._others_fetched, self._source = 0, False, None
-        if self._window_from is None and phase == MEASURING:
+        if info is not None and self._window_from is None and phase == MEASURING:
             self._window_from = info.fetches
         self._window_moved(before, phase)
-        self._progress(phase)
+        if info is not None:
+            self._progress(phase)
         if phase == FINISHED:
             return self._measurement_complete(source)
         if phase == DRAINING and before != DRAINING:
@@ -177,7 +172,6 @@ class Observer:
         return None
 
     def _throw_away(self) -> None:
-        """Throw away the batches that lie ready while the clock ticks."""
         assert self._clock is not None
         until = time.perf_counter() + self._clock.boundary_limit_s
         self._source.throw_away(until, lambda: self._progress(None))
@@ -196,7 +190,6 @@ class Observer:
 
     @_never_raises
     def fetched(self, info: LoaderInfo, batch: object, wait_s: float, cpu_s: float) -> None:
-        """The script has a batch."""
         if self._stages is not None:
             self._fetched_in_stage(info, batch)
             return
@@ -236,7 +229,6 @@ class Observer:
 
     @_never_raises
     def step_began(self, now: float) -> None:
-        """An optimizer begins a step."""
         if self._stages is not None:
             self._stages.call("step_began")
             return
@@ -245,7 +237,6 @@ class Observer:
 
     @_never_raises
     def stepped(self, optimizer: Any, now: float) -> None:
-        """An optimizer made a step."""
         self._progress_log.steps += 1
         self._progress_log.pulse(TRAINING)
         if self._stages is not None:
@@ -261,8 +252,12 @@ class Observer:
             self._startup.stepped(time.perf_counter())
         if not self._loop.complete and self._knows_enough(self._loop.stepped(optimizer)):
             self._learn()
-        if self._clock is not None and self._training is None and not self._finished:
-            self._tick_without_loader(optimizer)
+        ticks = self._clock is not None and self._training is None and not self._finished
+        if ticks and self.steps.is_first(optimizer):
+            now, graphs, steps = time.perf_counter(), knobs.graphs_captured(), self._progress_log.steps
+            per_step = self._loop.batches_per_step
+            self._settling.asked(now, graphs, steps, has_stepped=True, batches=per_step)
+            self._tick(now)
         self._progress(None)
 
     def _learn(self) -> None:
@@ -304,22 +299,6 @@ class Observer:
             batches_per_turn=self._loop.batches_per_turn,
         )
 
-    def _tick_without_loader(self, optimizer: Any) -> None:
-        """A loop that makes its own batches: its clock ticks at the steps of the first optimizer."""
-        if not self.steps.is_first(optimizer):
-            return
-        per_step = self._loop.batches_per_step
-        samples = self._loop.own_batch_samples * per_step
-        now, graphs = time.perf_counter(), knobs.graphs_captured()
-        self._settling.asked(now, graphs, self._progress_log.steps, has_stepped=True, batches=per_step)
-        parts = self._host_times.asked(now)
-        before = self._clock.phase
-        self._times.asked(self._clock.counts_batch)
-        phase = self._clock.tick(samples, parts, False, self._settled, per_step)
-        self._window_moved(before, phase)
-        if phase == FINISHED:
-            self._measurement_complete(None)
-
     # --- computing nothing ---------------------------------------------------------------------
 
     def _dry_steps(self) -> DrySteps:
@@ -341,7 +320,6 @@ class Observer:
         return is_learnt or (self._loop.is_dry and self._progress_log.steps >= _DRY_STEPS)
 
     def _dry_facts(self) -> dict:
-        """Return the plain facts of a DryLoop record."""
         training = self._training.facts if self._training else {}
         startup, own_samples = self._startup.facts(), self._loop.own_batch_samples
         return {
@@ -368,7 +346,6 @@ class Observer:
     # --- reporting -----------------------------------------------------------------------------
 
     def _window_moved(self, before: str, phase: str) -> None:
-        """The steady window opened or closed."""
         if phase == MEASURING and before != MEASURING:
             device.forget_cudnn_tries()
             self._times.open()
@@ -385,18 +362,10 @@ class Observer:
         return self._ask_stages(source)
 
     def _step_s(self) -> float:
-        """Return the seconds of a steady loop batch."""
         assert self._clock is not None
-        return self._clock.steady_time_s / max(1, self._clock.steady_batches)
+        return self._clock.steady.time_s / max(1, self._clock.steady.batches)
 
     def _start_stages(self, measured: dict, wanted: list, step_s: float) -> None:
-        """Have stages look at the loop, from its next turn on.
-
-        Args:
-            measured: plain facts of what is known of it so far.
-            wanted: names of what to look at.
-            step_s: seconds per loop batch.
-        """
         batch = self._batch_watch.facts(self._training)["batch"]
         self._loop.step_s, self._loop.batch_shm_bytes = step_s, batch["shared_bytes"] if batch else 0
         if self._request.skips != "nothing":
@@ -450,7 +419,7 @@ class Observer:
             **self._startup.facts(),
             **self._batch_watch.facts(self._training),
             "loader_work": self._work_window.facts(),
-            "model": memory.of_model(self._stepped_roots, self.steps.living()),
+            "model": model_bytes(self._stepped_roots, self.steps.living()),
             "device_parts": self._times.facts(),
             "recompile_s": self._settling.recompile_s(self._step_s()),
             "script_steps": self._progress_log.steps,
@@ -486,5 +455,22 @@ class Observer:
             steps=self._progress_log.steps,
             batches=self._progress_log.batches,
             gradients=self.steps.manual_updates.passes,
-            error=errors.of_error(error),
+            error=errors.error_facts(error),
         )
+
+
+def install(request: Request, log: Any, owner: Owner) -> None:
+    OptionWatch(request.option_names, log).install()
+    observer = Observer(request, log, owner)
+    imports.hook_torch(observer, observer.steps.install_optimizer)
+    imports.when_imported("torch.utils.data.dataloader", observer.loaders.install_iteration)
+    imports.when_imported("torch.utils.data.dataloader", observer.work.install_start)
+    imports.when_imported(imports.STATEFUL, observer.work.install_stateful)
+    imports.when_imported("torch.utils.data._utils.fetch", observer.work.install_fetch)
+    imports.when_imported("torch.cuda.graphs", observer.steps.install_graphs)
+    imports.when_imported("torch.autograd", observer.steps.install_autograd)
+    for module in ("torch.amp.grad_scaler", "torch.cuda.amp.grad_scaler"):
+        imports.when_imported(module, observer.steps.install_scaler)
+    if "precision" not in request.knobs:
+        imports.when_imported("torch.amp.autocast_mode", observer.autocasts.install)
+    atexit.register(observer.script_ended)

@@ -1,7 +1,7 @@
 """The options of the script's own command line: what may be typed, and what is in force.
 
 Each parser is looked at once it has parsed, in the process that parses: flags and values are the script's
-own, never guessed from its text. Only options are told whose name the parent asked for, so that no secret
+own, never guessed from its text. Only options whose name the parent asked for are reported, so that no secret
 and no path leaves the process.
 """
 
@@ -32,12 +32,7 @@ def plain_name(name: str) -> str:
 
 
 class OptionWatch:
-    """Sees the parsers of argparse, click, typer, absl, fire, jsonargparse, Hydra, OmegaConf and yacs.
-
-    Args:
-        names: plain names of the options to tell of.
-        log: where events go.
-    """
+    """Sees the parsers of argparse, click, typer, absl, fire, jsonargparse, Hydra, OmegaConf and yacs."""
 
     def __init__(self, names: Iterable[str], log: Any) -> None:
         self._names = frozenset(names)
@@ -47,7 +42,6 @@ class OptionWatch:
         self._typed: list = []  # OmegaConf's configs of what was typed, kept so that no other gets their id
 
     def install(self) -> None:
-        """Hang into each parser as the script imports it."""
         for module, kind, method, read in _PARSERS:
             imports.when_imported(
                 module, functools.partial(_quietly, self._hang_in_method, kind, method, read)
@@ -61,7 +55,6 @@ class OptionWatch:
             imports.when_imported(module, functools.partial(_quietly, hang))
 
     def _look(self, read: Callable, *parsed: Any, **more: Any) -> None:
-        """Read what a parser parsed, and report what is new."""
         _quietly(self._take, read, *parsed, **more)
 
     def _take(self, read: Callable, *parsed: Any, **more: Any) -> None:
@@ -164,7 +157,6 @@ def _option(
 
 
 def _bare(value: Any) -> Any:
-    """Return what an enumeration's member stands for."""
     return getattr(value, "value", value)
 
 
@@ -270,7 +262,6 @@ def _of_yacs(result: Any, config: Any, *_: Any, **__: Any) -> Iterator[dict]:
 
 
 def _leaves(tree: Any) -> Iterator[tuple]:
-    """Yield the dotted keys of nested dictionaries with their values, as many as are worth reading."""
     waiting, count = [("", tree, 0)], 0
     while waiting and count < _MOST_LEAVES:
         prefix, node, depth = waiting.pop()

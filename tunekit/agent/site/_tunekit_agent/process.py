@@ -19,7 +19,6 @@ class Owner:
 
     @property
     def is_here(self) -> bool:
-        """Whether this is that process."""
         return os.getpid() == self.pid
 
     def adopt(self) -> None:
@@ -44,7 +43,7 @@ class Ranks:
 
     Args:
         owner: becomes this process when a forked child joins a process group.
-        changed: called when the process group told another rank than the environment had.
+        changed: called when the process group has another rank than the environment had.
 
     Attributes:
         rank: of this process; 0 outside distributed jobs.

@@ -42,7 +42,6 @@ def install(
     """Guard this process and its forked children.
 
     Args:
-        folder: the trial's folder.
         scratch: where multiprocessing puts its sockets; its own folders outlive a killed process.
         redirected: the user's files, by absolute path, and the rewritten copies that reads shall see.
         log: where diverted, denied and created files are listed.
@@ -50,7 +49,7 @@ def install(
         refuses: what got past the replaced functions is refused; not where the kernel diverts it.
     """
     overlay = Overlay(folder, Listing(log), redirected, own=(scratch,), divert_new=divert_new)
-    failed = _tell_once(log)
+    failed = _report_once(log)
     savers.install(overlay, failed)
     databases.install(overlay, failed)
     frameworks.install(log)
@@ -63,9 +62,6 @@ def redirect(redirected: dict) -> None:
     """Let `open` read rewritten copies of some of the user's files, and guard nothing.
 
     It stays: a script may read its config again, or keep a copy of it beside its results.
-
-    Args:
-        redirected: the files, by absolute path, and their copies; without any, `open` is left alone.
     """
     if not redirected:
         return
@@ -93,14 +89,13 @@ def _copy_of(file: Any, copies: dict) -> Any:
         return file
 
 
-def _tell_once(log: Any) -> Callable:
-    """Return a function that tells of the guard's own faults, each kind once."""
-    told = set()
+def _report_once(log: Any) -> Callable:
+    reported = set()
 
     def failed(error: Exception) -> None:
         message = f"harm: {type(error).__name__}: {str(error)[:500]}"
-        if message not in told:
-            told.add(message)
+        if message not in reported:
+            reported.add(message)
             log.emit("guard_error", message=message)
 
     return failed

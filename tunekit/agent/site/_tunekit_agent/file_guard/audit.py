@@ -59,8 +59,8 @@ class Net:
                 if event in _MAKES:
                     path_at, folder_at = _MAKES[event]
                     self._expect(args[path_at], args[folder_at])
-        except Answer as told:
-            refused = told.error
+        except Answer as answered:
+            refused = answered.error
         except Exception:  # a fault of ours stays ours
             return
         if refused is not None:

@@ -68,12 +68,7 @@ def _wrap_name(tokens: list, statement: list) -> None:
 
 
 class Databases:
-    """Plans for connecting, and connections that name the files of their statements.
-
-    Args:
-        overlay: what the script sees.
-        failed: told of the guard's own faults.
-    """
+    """Plans for connecting, and connections that name the files of their statements."""
 
     def __init__(self, overlay: Overlay, failed: Callable) -> None:
         self._overlay = overlay
@@ -81,7 +76,6 @@ class Databases:
         self._classes: dict = {}
 
     def guard(self, module: Any) -> None:
-        """Replace sqlite3.connect."""
 
         def plan(original, database, *args, **kwargs):
             given = {"factory": module.Connection, "uri": False, **dict(zip(_ARGUMENTS, args)), **kwargs}  # noqa: B905 - since 3.10
@@ -99,7 +93,6 @@ class Databases:
                 place.connect = stand_in
 
     def _connection_class(self, module: Any, owner: Any, uri: Any) -> Any:
-        """Return a connection's class whose cursors name the files."""
         if not isinstance(owner, type):
             return owner
 
@@ -132,14 +125,12 @@ class Databases:
         return self._subclass((owner, uri), {name: runner(name) for name in _RUNNERS})
 
     def _subclass(self, key: tuple, methods: dict) -> Any:
-        """Return a class like the first of the key, with other methods."""
         owner = key[0]
         if key not in self._classes:
             self._classes[key] = type(owner.__name__, (owner,), {**methods, "__module__": owner.__module__})
         return self._classes[key]
 
     def _run(self, module: Any, run: Callable, connection: Any, uri: Any, sql: Any, *args: Any) -> Any:
-        """Run statements with the files that they name named by the overlay."""
         if not isinstance(sql, str) or not _NAMES_A_FILE.search(sql):
             return run(sql, *args)
         named = with_named_files(sql)
@@ -155,7 +146,6 @@ class Databases:
             raise
 
     def _named(self, uri: Any, refused: list, name: Any) -> Any:
-        """Return the file to open where a statement names one; what SQLite calls."""
         try:
             found, as_uri = self._database(name, uri) if isinstance(name, str) else (None, False)
             if as_uri and not uri:
@@ -163,8 +153,8 @@ class Databases:
                     denial("attaching so large a database", name, "attach it by a URI with mode=ro")
                 )
                 raise refused[0]
-        except Answer as told:
-            refused.append(told.error)
+        except Answer as answered:
+            refused.append(answered.error)
             raise
         except OSError:
             raise
@@ -218,10 +208,5 @@ class Databases:
 
 
 def install(overlay: Overlay, failed: Callable) -> None:
-    """Replace SQLite's entry point as the script imports it.
-
-    Args:
-        overlay: what the script sees.
-        failed: told of the guard's own faults.
-    """
+    """Replace SQLite's entry point as the script imports it."""
     imports.when_imported("sqlite3.dbapi2", Databases(overlay, failed).guard)

@@ -24,9 +24,6 @@ class _Call:
     """One call for a directory entry.
 
     Attributes:
-        original: the function.
-        entry: that it is about.
-        path: as the script names it.
         here: makes the call where the entry is, None where that is what the call would do anyway.
         make: makes the call at the entry.
     """
@@ -99,11 +96,7 @@ def _on_two_entries(leaves_own: bool) -> Callable:
 
 
 class Directories:
-    """Plans for everything that changes a directory entry; see `stand_ins.guarded`.
-
-    Args:
-        overlay: what the script sees.
-    """
+    """Plans for everything that changes a directory entry; see `stand_ins.guarded`."""
 
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
@@ -115,11 +108,11 @@ class Directories:
         """Plan os.remove: what is old is hidden instead."""
         overlay, entry = self._overlay, call.entry
         status = self._status(call)
-        if entry in overlay.diverted and not is_folder(status):
+        if overlay.has_copy(entry) and not is_folder(status):
             wipe(overlay.copy_of(entry))
             self._forget(entry)
             return _done
-        if entry not in overlay.diverted and not overlay.existed(entry):
+        if not overlay.has_copy(entry) and not overlay.existed(entry):
             return call.here
         if is_folder(status):
             raise answer(errno.EISDIR, call.path)
@@ -128,18 +121,17 @@ class Directories:
 
     def _status(self, call: _Call) -> os.stat_result | None:
         """Return the status of what the script finds at an entry; the script's own error if it deleted it."""
-        if call.entry in self._overlay.removed:
+        if self._overlay.is_removed(call.entry):
             raise answer(errno.ENOENT, call.path)
         return status_of(self._overlay.physical(call.entry))
 
     def _forget(self, entry: str) -> None:
-        """Let nothing be at an entry for which something in the mirror stood."""
         overlay = self._overlay
         if overlay.is_in_new_folder(entry):
             return
         overlay.drop(entry)
         status = status_of(entry)
-        if status is not None and entry not in overlay.removed:
+        if status is not None and not overlay.is_removed(entry):
             (posix.rmdir if is_folder(status) else posix.unlink)(entry)
 
     @_on_entry
@@ -155,7 +147,7 @@ class Directories:
         names = posix.listdir(physical)
         if overlay.names_in(entry, names):
             raise answer(errno.ENOTEMPTY, call.path)
-        if entry in overlay.diverted:
+        if overlay.has_copy(entry):
             posix.rmdir(physical)
             overlay.drop(entry)
             return _done
@@ -169,7 +161,7 @@ class Directories:
         """Plan os.mkdir: a hidden folder comes back, empty; where nothing can be made the mirror gets it."""
         overlay, entry = self._overlay, call.entry
         self._insist_on_new(call)
-        if entry in overlay.removed and is_folder(status_of(entry)):
+        if overlay.is_removed(entry) and is_folder(status_of(entry)):
             overlay.show(entry)
             return _done
         if not self._goes_to_mirror(entry):
@@ -178,7 +170,6 @@ class Directories:
 
     @_on_entry
     def node(self, call: _Call, *args: Any, **kwargs: Any) -> Any:
-        """Plan os.mkfifo and os.mknod."""
         if not self._goes_to_mirror(call.entry):
             return self._making(call.entry, call.make)
         return self._make_in_mirror(call, *args, **kwargs)
@@ -204,9 +195,9 @@ class Directories:
 
     def _insist_on_new(self, call: _Call) -> None:
         overlay = self._overlay
-        if os.path.dirname(call.entry) in overlay.removed:
+        if overlay.is_removed(os.path.dirname(call.entry)):
             raise answer(errno.ENOENT, call.path)
-        if call.entry in overlay.diverted:
+        if overlay.has_copy(call.entry):
             raise answer(errno.EEXIST, call.path)
 
     def _make_in_mirror(self, call: _Call, *args: Any, **kwargs: Any) -> Callable:
@@ -215,15 +206,13 @@ class Directories:
         return _done
 
     def _goes_to_mirror(self, entry: str) -> bool:
-        """Return whether something new is made in the mirror: its real place is hidden, or forbidden."""
         overlay = self._overlay
-        if entry in overlay.removed:
+        if overlay.is_removed(entry):
             return True
         is_new = overlay.goes_to_mirror(entry) and not overlay.is_visible(entry)
         return is_new and overlay.has_folder(os.path.dirname(entry))
 
     def _making(self, entry: str, make: Callable) -> Callable:
-        """Return a step that makes a new entry, remembers and lists it."""
 
         def step():
             make()
@@ -253,7 +242,7 @@ class Directories:
             raise answer(errno.EPERM, source.path)
         if not overlay.is_visible(real):
             raise answer(errno.ENOENT, source.path)
-        in_mirror = not self._is_its_own(new) and (new in overlay.removed or overlay.goes_to_mirror(new))
+        in_mirror = not self._is_its_own(new) and (overlay.is_removed(new) or overlay.goes_to_mirror(new))
         target = overlay.place(new) if in_mirror else overlay.physical(new)
         self._link_or_copy(real, target)
         if in_mirror:
@@ -267,10 +256,9 @@ class Directories:
         return self._overlay.is_free(entry) or self._overlay.is_in_new_folder(entry)
 
     def _needs_cover(self, source: str, goal: str) -> bool:
-        """Return whether a rename can't be made as asked."""
         overlay = self._overlay
         return (
-            goal in overlay.removed
+            overlay.is_removed(goal)
             or overlay.is_diverted(goal)
             or overlay.is_diverted(source)
             or overlay.existed(goal)
@@ -292,7 +280,6 @@ class Directories:
         return overlay.physical(goal) if self._is_its_own(goal) else overlay.place(goal)
 
     def _settle(self, source: str, goal: str) -> None:
-        """Note that what was at the source is in place for the goal."""
         if not self._overlay.is_free(source):
             self._forget(source)
         if not self._is_its_own(goal):
@@ -344,12 +331,11 @@ class Directories:
         return _done
 
     def _gather(self, folder: str) -> None:
-        """Bring what stands for entries of a folder that the trial made into the folder itself."""
         overlay = self._overlay
         if overlay.is_diverted(folder):
             return
         start = f"{folder}/"
-        changed = sorted(entry for entry in (*overlay.removed, *overlay.diverted) if entry.startswith(start))
+        changed = sorted(entry for entry in overlay.known if entry.startswith(start))
         if any(map(overlay.existed, changed)):
             overlay.deny("renaming a folder", folder, _REMEDY)
         for entry in changed:
@@ -391,7 +377,7 @@ class Directories:
             follows = False
         elif follows:
             entry, is_elsewhere = overlay.follow(entry, is_elsewhere)
-        if not isinstance(path, int) and entry in overlay.removed:
+        if not isinstance(path, int) and overlay.is_removed(entry):
             raise answer(errno.ENOENT, path)
         is_moved = not isinstance(path, int) and overlay.is_diverted(entry)
         if not is_moved and overlay.existed(entry):

@@ -43,17 +43,12 @@ _CHANGERS = (
 
 
 class Files:
-    """Plans for opening, looking and listing.
-
-    Args:
-        overlay: what the script sees.
-    """
+    """Plans for opening, looking and listing."""
 
     def __init__(self, overlay: Overlay) -> None:
         self._overlay = overlay
 
     def open(self, original: Callable, file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
-        """Plan builtins.open."""
         overlay = self._overlay
         if mode in READ_MODES or not any(letter in mode for letter in "wax+"):
             copy = overlay.read_path(file)
@@ -65,7 +60,6 @@ class Files:
     def os_open(
         self, original: Callable, path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None
     ) -> Any:
-        """Plan os.open."""
         overlay = self._overlay
         if flags & _UNNAMED == _UNNAMED:
             copy = self._folder_for_unnamed(path, dir_fd)
@@ -81,7 +75,6 @@ class Files:
         return self._write(original, path, copy, newborn, flags, mode)
 
     def _folder_for_unnamed(self, path: Any, dir_fd: int | None) -> str | None:
-        """Return the folder to make a file without a name in; None for the one that was asked for."""
         overlay = self._overlay
         copy = overlay.read_path(path, dir_fd)
         entry = overlay.follow(overlay.find(path, dir_fd)[0])[0]
@@ -99,7 +92,6 @@ class Files:
         return step
 
     def look(self, original: Callable, path: Any, *args: Any, **kwargs: Any) -> Any:
-        """Plan os.stat and its like."""
         follows = kwargs.get("follow_symlinks", True) and original.__name__ not in ("lstat", "readlink")
         copy = self._overlay.read_path(path, kwargs.get("dir_fd"), follows)
         if copy is None:
@@ -108,23 +100,17 @@ class Files:
         return lambda: original(copy, *args, **kwargs)
 
     def listdir(self, original: Callable, path: Any = ".") -> Any:
-        """Plan os.listdir."""
         folder, place = self._listed(path)
         if folder is None:
             return None
 
         def step():
-            names = original(place)
-            if not isinstance(path, bytes):
-                return self._overlay.names_in(folder, list(map(os.fsdecode, names)))
-            return [
-                os.fsencode(name) for name in self._overlay.names_in(folder, list(map(os.fsdecode, names)))
-            ]
+            names = self._overlay.names_in(folder, list(map(os.fsdecode, original(place))))
+            return list(map(os.fsencode, names)) if isinstance(path, bytes) else names
 
         return step
 
     def scandir(self, original: Callable, path: Any = ".") -> Any:
-        """Plan os.scandir."""
         folder, place = self._listed(path)
         if folder is None:
             return None
@@ -141,7 +127,7 @@ class Files:
             entry = overlay.locator.outside(folder)
             return (entry if overlay.changes(entry) else None), path
         folder, is_elsewhere = overlay.follow(folder, is_elsewhere)
-        if folder in overlay.removed:
+        if overlay.is_removed(folder):
             raise answer(errno.ENOENT, path)
         if overlay.is_diverted(folder) or is_elsewhere:
             return folder, overlay.physical(folder)
@@ -161,17 +147,13 @@ class Files:
         return lambda: original(process, *args, **kwargs)
 
     def getcwd(self, original: Callable) -> Any:
-        """Plan os.getcwd."""
         return lambda: self._overlay.locator.outside(original())
 
     def getcwdb(self, original: Callable) -> Any:
-        """Plan os.getcwdb."""
         return lambda: os.fsencode(self._overlay.locator.outside(os.fsdecode(original())))
 
 
 class _Entry:
-    """A directory entry whose file is in the trial's folder; has os.DirEntry's methods."""
-
     def __init__(self, name: Any, path: Any, entry: str) -> None:
         self.name, self.path, self._entry = name, path, entry
 
@@ -204,8 +186,6 @@ class _Entry:
 
 
 class _Scan:
-    """An os.scandir iterator without what the script deleted and with what was diverted."""
-
     def __init__(self, overlay: Overlay, folder: str, path: Any, physical: Any) -> None:
         self._physical = physical
         self._entries = self._merge(overlay, folder, path)
@@ -219,7 +199,7 @@ class _Scan:
             here = f"{start}/{name}"
             if overlay.is_diverted(here):
                 yield self._shown(here, name, path)
-            elif here not in overlay.removed:
+            elif not overlay.is_removed(here):
                 yield entry
         for name in overlay.names_in(folder, []):
             if name not in seen:
@@ -273,12 +253,7 @@ def _guard_os_open(overlay: Overlay, files: Files, failed: Callable, replaced: R
 
 
 def install(overlay: Overlay, failed: Callable) -> None:
-    """Replace the entry points in this process.
-
-    Args:
-        overlay: what the script sees.
-        failed: told of the guard's own faults.
-    """
+    """Replace the entry points in this process."""
     files, directories = Files(overlay), Directories(overlay)
     replaced = Replacements()
     _guard_open(overlay, files, failed, replaced)
@@ -300,8 +275,6 @@ def install(overlay: Overlay, failed: Callable) -> None:
 
 
 class _View:
-    """A compiled module, with some of its functions replaced."""
-
     def __init__(self, module: Any, **replaced: Callable) -> None:
         self._module = module
         vars(self).update(replaced)

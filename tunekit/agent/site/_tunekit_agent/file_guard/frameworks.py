@@ -40,22 +40,16 @@ class HubReply(str):
 
 
 class Silencer:
-    """Replaces functions by ones that do nothing and are listed when they are called.
-
-    Args:
-        log: where they are listed.
-    """
+    """Replaces functions by ones that do nothing and are listed when they are called."""
 
     def __init__(self, log: Any) -> None:
         self._log = log
-        self._told: set = set()
+        self._listed: set = set()
 
     def off(self, owner: Any, name: str, shown: str, reply: Callable | None = None) -> None:
         """Replace an attribute of a class or a module, if it is there.
 
         Args:
-            owner: the class or module.
-            name: the function's name in it.
             shown: what the report calls it.
             reply: called with the call's arguments for what to return; None returns None.
         """
@@ -68,19 +62,18 @@ class Silencer:
 
         @functools.wraps(original)
         def nothing(*args, **kwargs):
-            self._tell(shown)
+            self._list(shown)
             return None if reply is None else reply(*args, **kwargs)
 
         is_static = isinstance(found, staticmethod)
         setattr(owner, name, staticmethod(nothing) if is_static else nothing)
 
-    def _tell(self, shown: str) -> None:
-        if shown not in self._told:
-            self._told.add(shown)
+    def _list(self, shown: str) -> None:
+        if shown not in self._listed:
+            self._listed.add(shown)
             self._log.emit("written", path=shown, action="denied")
 
     def off_in(self, module: Any, owner: str, names: tuple, package: str) -> None:
-        """Replace functions of a class of a module, or of the module itself."""
         shown = f"{package}.{owner}" if owner else package
         for name in names:
             self.off(getattr(module, owner) if owner else module, name, f"{shown}.{name}")
@@ -139,11 +132,7 @@ def _without_missing_checkpoint(determine: Callable) -> Callable:
 
 
 def install(log: Any) -> None:
-    """Turn the frameworks' checkpoints and uploads off as the script imports them.
-
-    Args:
-        log: where what was turned off is listed.
-    """
+    """Turn the frameworks' checkpoints and uploads off as the script imports them."""
     silencer = Silencer(log)
     for packages, module, owner, names in _OFF:
         shown = packages[0].partition(".")[0]

@@ -48,7 +48,6 @@ class Journal:
         os.register_at_fork(after_in_child=self._start_anew)
 
     def _start_anew(self) -> None:
-        """Forget what another thread was about when this process forked."""
         self._threads = threading.RLock()
         self._depth = 0
 
@@ -85,7 +84,6 @@ class Journal:
             self._take()
 
     def _take(self) -> None:
-        """Apply the lines that this process hasn't read."""
         data = b""
         while True:
             more = posix.pread(self._handle, _READ_BYTES, self._read + len(data))

@@ -20,6 +20,8 @@ _CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 """What torch.compile keeps from trial to trial: in a trial both name a folder of the search's own."""
 _QUIET = ("/tmp/", "/dev/shm/")
 _JOURNAL = ".tunekit-journal"
+REMOVED, FOLDER, LINK = "removed", "folder", "link"
+_LEADING = (FOLDER, LINK)
 
 
 class HarmDenied(PermissionError):  # noqa: N818 - what happened, as scripts print it
@@ -35,13 +37,7 @@ class Answer(Exception):  # noqa: N818 - no error of ours
 
 
 def denial(what: str, path: str, remedy: str) -> HarmDenied:
-    """Return the error for something that is refused.
-
-    Args:
-        what: the operation, as "renaming a folder".
-        path: what it would have changed.
-        remedy: what the user can do.
-    """
+    """Return the error for something that is refused."""
     message = f"{what} is off in a tunekit trial, which keeps what existed before it as it was; {remedy}"
     return HarmDenied(errno.EACCES, message, path)
 
@@ -56,13 +52,13 @@ class Listing:
 
     def __init__(self, log: Any) -> None:
         self._log = log
-        self._told: dict = {}
+        self._listed: dict = {}
 
     def __call__(self, action: str, path: str) -> None:
-        told = self._told.setdefault(action, set())
-        if path in told or len(told) >= _MAX_LISTED or "/__pycache__/" in path:
+        listed = self._listed.setdefault(action, set())
+        if path in listed or len(listed) >= _MAX_LISTED or "/__pycache__/" in path:
             return
-        told.add(path)
+        listed.add(path)
         shown = path[:_MAX_PATH_CHARACTERS].encode("utf-8", "replace").decode("utf-8")
         self._log.emit("written", path=shown, action=action)
 
@@ -83,8 +79,9 @@ class Overlay:
         divert_new: new files and folders go to the mirror too, as nothing can be made where they belong.
 
     Attributes:
-        diverted: entries that something in the mirror stands for; what is in a new folder needs no mention.
-        removed: entries that the script deleted and that are still there.
+        known: what became of entries: REMOVED, where the script deleted what is still there, or the kind of
+            what stands for it in the mirror, a FOLDER, a LINK or a "file". What is in such a folder needs no
+            mention.
         active: whether a read could see anything but the files as they are.
     """
 
@@ -100,8 +97,8 @@ class Overlay:
         self.folder = real_path(folder)
         self.mirror = f"{self.folder}/diverted"
         self.tell = tell
-        self.diverted: set = set()
-        self.removed: set = set()
+        self.known: dict = {}
+        self._leading = 0  # folders and links among them: paths lead elsewhere by these
         self.redirected = {real_path(path): copy for path, copy in (redirected or {}).items()}
         self.active = bool(self.redirected)
         self.locator = Locator(self.mirror)
@@ -111,8 +108,6 @@ class Overlay:
         temporary = os.environ.get("TMPDIR")
         self._made_in_place = ("/dev/shm/", *((f"{real_path(temporary)}/",) if temporary else ()))
         self._quiet = (*quiet, *self._own)
-        self._folders: set = set()
-        self._links: set = set()
         self._made: dict = {}
         self._expected: set = set()
         self._changed_names: dict = {}
@@ -120,7 +115,6 @@ class Overlay:
         self.sync()
 
     def sync(self) -> None:
-        """Take over what the trial's other processes did."""
         if self.journal.has_news:
             with self.journal:
                 pass
@@ -133,47 +127,42 @@ class Overlay:
         return not self.active
 
     def _apply(self, action: str, entry: str, *more: Any) -> None:
-        """Take in a line of the journal."""
         if action == "made":
             self._made[entry] = more
             return
         if action == "moved":
             self._take_below(entry, more[0])
             return
-        if more == ("folder",):
+        if more == (FOLDER,):
             self._take_below(entry, None)
-        self._drop_name(entry)
-        if action == "put":
-            self.diverted.add(entry)
-            if more[0] != "file":
-                (self._folders if more[0] == "folder" else self._links).add(entry)
-        elif action == "hide":
-            self.removed.add(entry)
+        self._set(entry, more[0] if action == "put" else REMOVED if action == "hide" else None)
         self._note_change(entry)
 
-    def _drop_name(self, entry: str) -> None:
-        for names in (self.diverted, self.removed, self._folders, self._links):
-            names.discard(entry)
+    def _set(self, entry: str, kind: str | None) -> None:
+        before = self.known.pop(entry, None)
+        if kind is not None:
+            self.known[entry] = kind
+        self._leading += (kind in _LEADING) - (before in _LEADING)
 
     def _take_below(self, folder: str, goal: str | None) -> None:
         """Rename what is known of the entries in a folder, or forget it."""
         start = f"{folder}/"
-        for names in (self.diverted, self.removed, self._folders, self._links):
-            moved = [entry for entry in names if entry.startswith(start)]
-            names.difference_update(moved)
+        for entry in [entry for entry in self.known if entry.startswith(start)]:
+            kind = self.known[entry]
+            self._set(entry, None)
             if goal is not None:
-                names.update(goal + entry[len(folder) :] for entry in moved)
+                self._set(goal + entry[len(folder) :], kind)
         if goal is not None:
             for entry in [entry for entry in self._made if entry.startswith(start) or entry == folder]:
                 self._made[goal + entry[len(folder) :]] = self._made.pop(entry)
-            for entry in (*self.diverted, *self.removed):
+            for entry in self.known:
                 if entry.startswith(f"{goal}/"):
                     self._note_change(entry)
 
     def _note_change(self, entry: str) -> None:
         parent, _, name = entry.rpartition("/")
         self._changed_names.setdefault(parent or "/", set()).add(name)
-        self.locator.readlink = self._readlink if self._folders or self._links else None
+        self.locator.readlink = self._readlink if self._leading else None
         self.locator.forget()
         self.active = True
 
@@ -193,24 +182,30 @@ class Overlay:
 
     def is_in_new_folder(self, entry: str) -> bool:
         """Return whether the entry lies in a folder of the script's that is in the mirror."""
-        if self._folders:
+        if self._leading:
             at = entry.rfind("/")
             while at > 0:
-                if entry[:at] in self._folders:
+                if self.known.get(entry[:at]) == FOLDER:
                     return True
                 at = entry.rfind("/", 0, at)
         return False
 
+    def is_removed(self, entry: str) -> bool:
+        """Return whether the script deleted what is there still."""
+        return self.known.get(entry) == REMOVED
+
+    def has_copy(self, entry: str) -> bool:
+        """Return whether something in the mirror stands for the entry itself."""
+        return self.known.get(entry, REMOVED) != REMOVED
+
     def is_diverted(self, entry: str) -> bool:
         """Return whether the mirror holds what the script finds at the entry."""
-        return entry in self.diverted or self.is_in_new_folder(entry)
+        return self.has_copy(entry) or self.is_in_new_folder(entry)
 
     def copy_of(self, entry: str) -> str:
-        """Return the entry's place in the mirror."""
         return f"{self.mirror}{entry}"
 
     def physical(self, entry: str) -> str:
-        """Return where what the script finds at the entry lies."""
         return self.copy_of(entry) if self.is_diverted(entry) else entry
 
     def goes_to_mirror(self, entry: str) -> bool:
@@ -242,11 +237,10 @@ class Overlay:
 
     def is_visible(self, entry: str) -> bool:
         """Return whether the script finds something at the entry."""
-        return entry not in self.removed and status_of(self.physical(entry)) is not None
+        return not self.is_removed(entry) and status_of(self.physical(entry)) is not None
 
     def has_folder(self, entry: str) -> bool:
-        """Return whether the script finds a folder at the entry, whose links were followed."""
-        return entry not in self.removed and is_folder(status_of(self.physical(entry)))
+        return not self.is_removed(entry) and is_folder(status_of(self.physical(entry)))
 
     def names_in(self, folder: str, physical: list) -> list:
         """Return the names that the script finds in a folder that physically holds some names."""
@@ -254,8 +248,8 @@ class Overlay:
         if not changed:
             return physical
         start = "" if folder == "/" else folder
-        hidden = {name for name in changed if f"{start}/{name}" in self.removed}
-        added = [name for name in changed if f"{start}/{name}" in self.diverted]
+        hidden = {name for name in changed if self.is_removed(f"{start}/{name}")}
+        added = [name for name in changed if self.has_copy(f"{start}/{name}")]
         kept = [name for name in physical if name not in hidden]
         new = sorted(set(added) - set(kept))
         return kept + [name for name in new if status_of(self.copy_of(f"{start}/{name}")) is not None]
@@ -265,7 +259,7 @@ class Overlay:
         return bool(self._changed_names.get(folder)) or self.is_diverted(folder)
 
     def _readlink(self, entry: str) -> str:
-        if entry in self.removed:
+        if self.is_removed(entry):
             raise FileNotFoundError(entry)
         return posix.readlink(self.physical(entry))
 
@@ -301,7 +295,7 @@ class Overlay:
             return None
         if follows:
             entry, is_elsewhere = self.follow(entry, is_elsewhere)
-        if entry in self.removed:
+        if self.is_removed(entry):
             raise answer(errno.ENOENT, path)
         if self.is_diverted(entry):
             return self.copy_of(entry)
@@ -319,8 +313,6 @@ class Overlay:
         """Return what to write instead of the path, and the entry that would be new.
 
         Args:
-            path: what the script wants to write.
-            dir_fd: the folder that a relative path starts from.
             keep: the old content matters; the write doesn't start with an empty file.
             create: a missing file is made.
             exclusive: an existing file is an error.
@@ -346,19 +338,19 @@ class Overlay:
                     raise answer(errno.EEXIST, path)
                 return self.copy_of(entry), None
             parent = os.path.dirname(entry)
-            is_there = entry not in self.removed and status_of(entry) is not None
+            is_there = not self.is_removed(entry) and status_of(entry) is not None
             if is_there:
                 return (self._over_found(entry, keep) if not exclusive else None) or here, None
-            if parent in self.removed or (entry in self.removed and not create):
+            if self.is_removed(parent) or (self.is_removed(entry) and not create):
                 raise answer(errno.ENOENT, path)
-            new_goes = always or entry in self.removed or self.goes_to_mirror(entry)
+            new_goes = always or self.is_removed(entry) or self.goes_to_mirror(entry)
             if create and new_goes and self.has_folder(parent):
                 return self.divert(entry, keep=False), None
             return here, entry if create else None
 
     def _is_made_in_place(self, entry: str) -> bool:
         """Return whether the script finds there what this trial made there, as at each line of a log."""
-        if entry not in self._made or entry in self.removed or self.is_diverted(entry):
+        if entry not in self._made or self.is_removed(entry) or self.is_diverted(entry):
             return False
         status = status_of(entry)
         return status is not None and self._is_made(entry, status)
@@ -371,14 +363,13 @@ class Overlay:
         """Return the copy that stands for the entry from now on.
 
         Args:
-            entry: what the script writes.
             keep: start with the content that the script finds there now, else with its mode alone.
 
         Raises:
             Answer: the content is too large to copy.
         """
         copy = self.place(entry)
-        status = None if entry in self.removed else status_of(entry)
+        status = None if self.is_removed(entry) else status_of(entry)
         if status is not None and status_of(copy) is None:
             if keep:
                 self.copy_file(self.redirected.get(entry, entry), copy, entry)
@@ -402,7 +393,7 @@ class Overlay:
         """Return where what stands for the entry goes, free of what stood for it before."""
         copy = self.copy_of(entry)
         make_folders(os.path.dirname(copy))
-        if entry not in self.diverted and (entry in self.removed or is_folder(status_of(copy))):
+        if not self.has_copy(entry) and (self.is_removed(entry) or is_folder(status_of(copy))):
             wipe(copy)
         return copy
 
@@ -410,7 +401,7 @@ class Overlay:
         """Let what is in the mirror stand for the entry."""
         status = status_of(self.copy_of(entry))
         is_link = status is not None and stat.S_ISLNK(status.st_mode)
-        self.journal.add("put", entry, "folder" if is_folder(status) else "link" if is_link else "file")
+        self.journal.add("put", entry, FOLDER if is_folder(status) else LINK if is_link else "file")
         self.tell("diverted", entry)
 
     def drop(self, entry: str) -> None:
@@ -428,11 +419,10 @@ class Overlay:
     def _hide(self, entry: str) -> None:
         self.journal.add("hide", entry)
         for name in posix.listdir(entry) if is_folder(status_of(entry)) else ():
-            if f"{entry}/{name}" not in self.removed:
+            if not self.is_removed(f"{entry}/{name}"):
                 self._hide(f"{entry}/{name}")
 
     def show(self, entry: str) -> None:
-        """Undo `hide`."""
         self.journal.add("drop", entry)
 
     def moved(self, source: str, goal: str) -> None:

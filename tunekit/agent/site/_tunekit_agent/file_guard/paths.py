@@ -19,7 +19,6 @@ def real_path(path: str, readlink: Callable = posix.readlink) -> str:
     """Return the absolute path with every symbolic link followed, as os.path.realpath does.
 
     Args:
-        path: absolute, or relative to the working folder.
         readlink: returns where a path without links leads, or raises OSError.
     """
     if not path.startswith("/"):
@@ -67,7 +66,6 @@ def status_of(entry: str, follows: bool = False) -> os.stat_result | None:
 
 
 def is_folder(status: os.stat_result | None) -> bool:
-    """Return whether a status is that of a folder."""
     return status is not None and stat.S_ISDIR(status.st_mode)
 
 
@@ -137,7 +135,6 @@ class Locator:
         self.readlink = readlink
 
     def forget(self) -> None:
-        """Drop remembered parents, because a folder or a link changed."""
         self._parents.clear()
 
     def outside(self, path: str) -> str:

@@ -26,26 +26,19 @@ _COMPILED = (
 
 
 class Savers:
-    """Plans for saving and loading; checkpoints always go to the trial's folder, new or not.
-
-    Args:
-        overlay: what the script sees.
-        failed: told of the guard's own faults.
-    """
+    """Plans for saving and loading; checkpoints always go to the trial's folder, new or not."""
 
     def __init__(self, overlay: Overlay, failed: Callable) -> None:
         self._overlay = overlay
         self._failed = failed
 
     def _replace_path(self, original: Callable, name: str, find: Callable) -> Callable:
-        """Return a function that finds another path for the parameter of that name."""
         import inspect
 
         position = list(inspect.signature(original).parameters).index(name)
         return self._replace_at(original, position, find, name)
 
     def _replace_at(self, original: Callable, position: int, find: Callable, name: str = "") -> Callable:
-        """Return a function that finds another path for the argument in that position, or of that name."""
 
         def plan(_, *args, **kwargs):
             path = kwargs[name] if name in kwargs else args[position] if len(args) > position else None
@@ -64,13 +57,8 @@ class Savers:
     def _saved(self, path: Any) -> Any:
         return self._overlay.write_path(path, keep=False, always=True)[0]
 
-    def _written(self, path: Any) -> Any:
-        copy, newborn = self._overlay.write_path(path, keep=False)
-        self._overlay.born(newborn)
-        return copy
-
-    def _changed(self, path: Any) -> Any:
-        copy, newborn = self._overlay.write_path(path)
+    def _written(self, path: Any, keep: bool = False) -> Any:
+        copy, newborn = self._overlay.write_path(path, keep=keep)
         self._overlay.born(newborn)
         return copy
 
@@ -81,7 +69,6 @@ class Savers:
         """Replace a module's functions.
 
         Args:
-            module: the module.
             saves: names of functions that save, and of their parameter with the path.
             loads: the same for functions that load.
         """
@@ -114,19 +101,14 @@ class Savers:
         """Return a function for files that tensors are mapped to: a shared one changes with its tensor."""
 
         def plan(_, filename, shared=None, *args, **kwargs):
-            found = self._changed(filename) if shared else self._loaded(filename)
+            found = self._written(filename, keep=True) if shared else self._loaded(filename)
             return None if found is None else lambda: original(found, shared, *args, **kwargs)
 
         return guarded(self._overlay, original, plan, "torch", self._failed)
 
 
 def install(overlay: Overlay, failed: Callable) -> None:
-    """Replace the savers as the script imports them.
-
-    Args:
-        overlay: what the script sees.
-        failed: told of the guard's own faults.
-    """
+    """Replace the savers as the script imports them."""
     savers = Savers(overlay, failed)
     imports.when_imported("torch", savers.guard_compiled)
     for module, saves, loads in (

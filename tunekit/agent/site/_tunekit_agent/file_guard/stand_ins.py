@@ -20,11 +20,9 @@ def guarded(overlay: Overlay, original: Callable, plan: Callable, module: str, f
     what to call instead. Only an Answer of it, and the errors of that call, reach the script.
 
     Args:
-        overlay: what the script sees.
-        original: the function to stand in for.
         plan: decides about one call.
         module: where the function is found, so that it can be pickled by name.
-        failed: told of the plan's own faults; the audit hook is the net then.
+        failed: called with the plan's own faults; the audit hook is the net then.
     """
 
     @functools.wraps(original)
@@ -32,8 +30,8 @@ def guarded(overlay: Overlay, original: Callable, plan: Callable, module: str, f
         error = step = None
         try:
             step = plan(original, *args, **kwargs)
-        except Answer as told:
-            error = told.error
+        except Answer as answered:
+            error = answered.error
         except Exception as fault:
             failed(fault)
         if error is not None:
@@ -42,11 +40,11 @@ def guarded(overlay: Overlay, original: Callable, plan: Callable, module: str, f
             return original(*args, **kwargs)
         try:
             return step()
-        except OSError as told:
+        except OSError as failure:
             for name in ("filename", "filename2"):
-                shown = getattr(told, name)
+                shown = getattr(failure, name)
                 if isinstance(shown, str):
-                    setattr(told, name, overlay.locator.outside(shown))
+                    setattr(failure, name, overlay.locator.outside(shown))
             raise
 
     stand_in.__module__ = module
@@ -78,11 +76,9 @@ class Replacements:
             import pathlib  # noqa: F401 - a function that it found in os later would become a method
 
     def add(self, original: Callable, stand_in: Callable) -> None:
-        """Note what is to stand in for a function."""
         self._pairs[id(original)] = (original, stand_in)
 
     def put_in_place(self) -> None:
-        """Replace the functions."""
         for name, module in list(sys.modules.items()):
             if isinstance(module, types.ModuleType) and name.partition(".")[0] not in _KEEP_THEIRS:
                 self._replace_in(module)

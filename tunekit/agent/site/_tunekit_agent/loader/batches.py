@@ -63,7 +63,6 @@ def parts_of(item: Any) -> tuple | None:
 
 
 def _attributes(item: Any) -> list:
-    """Return (name, value) of what an object holds, in slots too."""
     names = dict.fromkeys(getattr(item, "__dataclass_fields__", ()))
     for kind in reversed(type(item).__mro__):
         slots = vars(kind).get("__slots__", ())
@@ -184,14 +183,10 @@ def sizes_in(arguments: tuple, keywords: dict) -> list:
     ]
 
 
-def seen(batch: object, samples: int) -> dict:
+def batch_facts(batch: object, samples: int) -> dict:
     """Return the plain facts of a BatchSeen record.
 
     A batch that was pinned has copies of its own, so that what a slice carried along is not seen.
-
-    Args:
-        batch: as the loader gave it.
-        samples: in it.
     """
     shared = Storages("cpu")
     leaves: list = []
@@ -237,9 +232,6 @@ class BatchWatch:
         """Look at a batch unless a full one is known.
 
         Args:
-            info: the `loader_info.LoaderInfo` of its loader.
-            batch: as the script gets it.
-            samples: in it.
             is_training: whether the loader is known to be the training loader.
         """
         if self._is_settled:
@@ -247,7 +239,10 @@ class BatchWatch:
         declared = info.facts.get("batch_size")
         is_full = declared is None or samples == declared
         if info.batch is None or (is_full and not info.has_full_batch):
-            info.batch, info.has_full_batch = _scaled(seen(batch, samples), declared or samples), is_full
+            info.batch, info.has_full_batch = (
+                _scaled(batch_facts(batch, samples), declared or samples),
+                is_full,
+            )
         self._latest = info.batch
         self._is_settled = is_training and info.has_full_batch
 

@@ -80,7 +80,7 @@ class LoaderInfo:
         return seen if self._agreed >= _AGREED_PER_DIFFERED * self._differed else declared
 
 
-def means(address: dict, info: LoaderInfo) -> bool:
+def matches(address: dict, info: LoaderInfo) -> bool:
     """Return whether an address means this loader."""
     recorded = address["call_stack"]
     same_place = len(recorded) == len(info.call_stack) and all(map(_is_same, recorded, info.call_stack))
@@ -100,7 +100,7 @@ def is_there(info: Any) -> bool:
 def epoch_of(info: Any) -> tuple:
     """Return (samples, batches) of one epoch as a training loader says, None where unknown.
 
-    A loader that the script keeps no name for is gone once it is iterated: what it said last is told.
+    A loader that the script keeps no name for is gone once it is iterated: what it said last holds.
     """
     if info is None or info.facts.get("iterable"):
         return None, None

@@ -20,11 +20,8 @@ class Source:
 
     Args:
         watch: the `loaders.LoaderWatch` that sees it.
-        iterator: torch's, that the script holds.
-        info: the `loader_info.LoaderInfo` of its loader.
 
     Attributes:
-        info: as given.
         restarts: how often another epoch was begun under the script's hands.
     """
 
@@ -50,7 +47,7 @@ class Source:
 
     @property
     def has_all_made(self) -> bool | None:
-        """Whether its workers have made all that they were asked for; None where that can't be told.
+        """Whether its workers have made all that they were asked for; None where that is unknown.
 
         A worker that runs out of data leaves what it is asked for beyond its end unmade, until torch reads
         of its end.

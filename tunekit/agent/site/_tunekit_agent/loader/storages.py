@@ -21,7 +21,6 @@ _NAMED_FILE_HEADER_BYTES = 64
 
 
 def is_tensor(item: object) -> bool:
-    """Return whether this is a torch tensor of any kind."""
     return hasattr(type(item), "element_size") and hasattr(type(item), "untyped_storage")
 
 
@@ -64,7 +63,6 @@ class Storages:
         self._sizes: dict = {}
 
     def add(self, tensor: Any) -> None:
-        """Count what a tensor's data lies in."""
         for part in dense(tensor):
             if self._device is None or self._device in (part.device, part.device.type):
                 storage = part.untyped_storage()
@@ -72,7 +70,6 @@ class Storages:
 
     @property
     def bytes(self) -> int:
-        """Bytes of them all."""
         return sum(self._sizes.values())
 
     @property

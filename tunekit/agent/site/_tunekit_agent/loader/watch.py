@@ -14,7 +14,7 @@ from ..measure.host_memory import shm_used_bytes
 from ..model.knobs import LOADER_KNOBS
 from ..originals import time
 from ..process import Owner
-from .info import LoaderInfo, means, shards_itself
+from .info import LoaderInfo, matches, shards_itself
 from .source import Replay, Source
 
 _STACK_FRAMES = 4
@@ -25,7 +25,6 @@ _AGENT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def _user_stack() -> tuple:
-    """Return where the loader is being built, leaving out torch's and our own frames."""
     torch = sys.modules.get("torch")
     skipped = (os.path.dirname(getattr(torch, "__file__", "") or "?"), _AGENT)
     frames: list = []
@@ -63,7 +62,6 @@ class LoaderWatch:
         address: of the training loader, when the baseline learnt it; None otherwise.
         knobs: loader knobs to set on it.
         observer: receives loader_built, epoch_started, fetch_started, epoch_ended and fetched.
-        owner: the process that is observed.
     """
 
     def __init__(self, address: dict | None, knobs: dict, observer: Any, owner: Owner) -> None:
@@ -114,7 +112,6 @@ class LoaderWatch:
         loader_class.__init__ = __init__
 
     def _built_one(self, loader: Any, info: LoaderInfo) -> None:
-        """Take notice of a loader that was built."""
         info.loader = weakref.ref(loader)
         info.origin = self._origin_of(loader)
         info.facts = self._facts(loader, info)
@@ -130,17 +127,15 @@ class LoaderWatch:
         return LoaderInfo(stack, ordinal)
 
     def is_addressed(self, info: LoaderInfo) -> bool:
-        """Return whether this is the loader that the request's address means."""
-        return self.address is not None and means(self.address, info)
+        return self.address is not None and matches(self.address, info)
 
     def _knobs_for(self, info: LoaderInfo) -> dict:
-        """Return the knobs to set on a loader that is being built."""
         if self.address is None:
             return {}
         origin = self.address.get("origin")
-        if means(self.address, info):
+        if matches(self.address, info):
             return {k: v for k, v in self.knobs.items() if origin is None or k != "batch_size"}
-        if origin is not None and means(origin, info):
+        if origin is not None and matches(origin, info):
             return {k: v for k, v in self.knobs.items() if k == "batch_size"}
         return {}
 
@@ -182,7 +177,6 @@ class LoaderWatch:
         }
 
     def _set_knobs(self, arguments: dict, knobs: dict) -> None:
-        """Put knobs into the constructor's bound arguments, legally for any worker count."""
         for name in LOADER_KNOBS:
             if name != "batch_size" and knobs.get(name) is not None:
                 arguments[name] = knobs[name]
@@ -271,7 +265,6 @@ class LoaderWatch:
             self.observer.epoch_started(info, time.perf_counter())
 
     def _next(self, iterator: Any, info: LoaderInfo) -> Any:
-        """Fetch a batch for the script, from the next epoch where the observer ended this one early."""
         source = iterator.__dict__.get("_tunekit_source")
         if source is None:
             source = iterator._tunekit_source = Source(self, iterator, info)

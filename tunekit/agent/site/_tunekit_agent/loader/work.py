@@ -67,7 +67,6 @@ class Tally:
 
 
 def bucket_of(time_ns: int) -> int:
-    """Return which bucket a time falls into."""
     place = int(math.log2(time_ns or 1) * _PER_OCTAVE) - _LOWEST_OCTAVE * _PER_OCTAVE
     return min(max(place, 0), _BUCKET_COUNT - 1)
 
@@ -112,7 +111,6 @@ class Slots:
         return self.words[0]
 
     def read(self) -> list:
-        """Return each slot's words as they are now."""
         ends = range(_HEADER, _HEADER + self.count * _SLOT, _SLOT)
         return [self.words[at : at + _SLOT].tolist() for at in ends]
 
@@ -137,7 +135,6 @@ class WorkWatch:
     """Gives every loader its map and has its batches timed where they are made.
 
     Args:
-        owner: the process that is observed.
         folder: for the files of spawned workers.
     """
 
@@ -223,7 +220,6 @@ class WorkWatch:
 
     @contextlib.contextmanager
     def _handing_over(self, slots: Slots | None) -> Any:
-        """Let the workers that start within find the map."""
         before, self._starting = self._starting, slots
         path = slots.path if slots is not None else None
         if path is not None:
@@ -296,7 +292,6 @@ class WorkWindow:
             self._begin(slots)
 
     def close(self) -> None:
-        """The window closes; what is made from here on does not count."""
         if self._is_open:
             self._end()
             self._is_open = False

@@ -37,8 +37,6 @@ def _ends_at_a_fault(method: Any) -> Any:
 
 
 class _Turn:
-    """The events of one loop batch, from its ask to the next."""
-
     def __init__(self, asked: Any, asked_at: float) -> None:
         self.asked = asked
         self.asked_at = asked_at
@@ -50,7 +48,6 @@ class _Turn:
         self.owns_end = False  # where that turn is gone already
 
     def within(self) -> list:
-        """Return the events between the two asks."""
         steps = [event for pair in self.steps for event in pair]
         return [event for event in (self.fetched, *steps) if event is not None]
 
@@ -59,12 +56,10 @@ class DeviceTimes:
     """Marks the turns of each loop batch on the device's own timeline; a CPU has none.
 
     Args:
-        torch: the torch module of the script.
         device_type: "cuda" or another, of the roots.
         device: torch's device of the roots; None for the current one.
         has_loader: whether turns are fetches from a DataLoader; else steps of the first optimizer.
         batches_per_turn: loop batches from one ask to the next.
-        clock: returns seconds.
     """
 
     def __init__(
@@ -121,7 +116,6 @@ class DeviceTimes:
 
     @_ends_at_a_fault
     def fetched(self) -> None:
-        """The loop has a batch in its hands."""
         turn = self._turn
         if turn is None or not self._has_loader or turn.fetched is not None:
             return
@@ -131,7 +125,6 @@ class DeviceTimes:
 
     @_ends_at_a_fault
     def step_began(self) -> None:
-        """An optimizer begins a step."""
         self._depth += 1
         if self._depth > 1:
             return
@@ -182,7 +175,6 @@ class DeviceTimes:
         self._turn = _Turn(self._mark(), self._clock())
 
     def _close(self, turn: _Turn, counts: bool) -> None:
-        """Await a turn's events where it is one of the window and whole, else take them back."""
         is_whole = self._turn is not None and (turn.fetched is not None or not self._has_loader)
         if not (counts and is_whole) or len(self._pending) >= _MAX_PENDING:
             self._pool += turn.within()
@@ -196,7 +188,6 @@ class DeviceTimes:
         self._pending.append(turn)
 
     def _resolve(self, most: int) -> None:
-        """Read the oldest turns whose events have all come to pass."""
         for _ in range(most):
             if not self._pending or not self._pending[0].ended.query():
                 return
@@ -237,5 +228,4 @@ class DeviceTimes:
 
 
 def _between_s(first: Any, second: Any) -> float:
-    """Return the device's time between two events that came to pass, in seconds."""
     return max(0.0, first.elapsed_time(second) / 1000.0)

@@ -13,17 +13,17 @@ _WORKER_END_S = 0.2
 """A worker's connections close a moment before it is seen to have ended."""
 
 
-def of_error(error: Any) -> dict | None:
+def error_facts(error: Any) -> dict | None:
     """Return an exception's types along its resolution order, its message and where it came from."""
     if error is None:
         return None
     try:
-        return _told(error)
+        return _facts_of(error)
     except RuntimeError:  # torch's handler of a worker's end raises, once, wherever the main thread is
-        return _told(error)
+        return _facts_of(error)
 
 
-def _told(error: Any) -> dict:
+def _facts_of(error: Any) -> dict:
     lines = "".join(traceback.format_exception(type(error), error, error.__traceback__)).splitlines()
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     return {
@@ -37,7 +37,6 @@ def _told(error: Any) -> dict:
 
 
 def _device_free_share() -> float | None:
-    """Return the free share of the fullest device's memory; None without CUDA, or where that broke."""
     try:
         memory = [sys.modules["torch"].cuda.mem_get_info(device) for device in cuda_devices()]
         return min((free / total for free, total in memory if total), default=None)

@@ -31,9 +31,6 @@ def interval_relative(durations: list) -> float | None:
     Batch means with Student's t, adjusted for the skewness and the lag-1 correlation of the means: after
     Skart (Tafazzoli, Steiger, Wilson 2011, INFORMS J. Computing 23(1)); of its two unequal halves the wider.
 
-    Args:
-        durations: seconds per loop batch, in order.
-
     Returns:
         The relative half width, None for fewer than 3 durations.
     """
@@ -59,9 +56,6 @@ def least_relative(durations: list) -> float:
     The lower end of its interval, widened so that it holds at LOOKS looks at a growing window in all but 1%
     of windows. Few batches can't show that they lie within one slow phase of many, so the half width is never
     taken to be below 1 / sqrt(batches); simulated loops in phases of some ten batches need that.
-
-    Args:
-        durations: seconds per loop batch, in order.
 
     Returns:
         The share; 0.0 where nothing is known.
@@ -120,7 +114,6 @@ def _means(durations: list, least: int) -> list:
     """Return the means of groups of consecutive durations, as nearly equal as can be: each is in one.
 
     Args:
-        durations: seconds, in order.
         least: groups below which there are none.
     """
     groups = min(_GROUPS, len(durations))

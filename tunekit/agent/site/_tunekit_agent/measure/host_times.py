@@ -1,6 +1,10 @@
-"""Splits each loop batch's time by what the host was doing. Pure: time comes in from outside."""
+"""What the host does: start-up, the parts of each batch, torch.compile settling down. Pure: time comes in."""
 
 from __future__ import annotations
+
+_SETTLED_BATCHES = 3
+_MOST_CAPTURES = 24
+"""Batches with captures: as many recompiles as torch.compile makes of three functions, by default."""
 
 
 class HostTimes:
@@ -46,3 +50,81 @@ class HostTimes:
         self.wait_s = self.fetch_cpu_s = self.optimizer_s = 0.0
         self._ended = None
         return ended
+
+
+class Startup:
+    """Times the firsts of a process.
+
+    Args:
+        started: when the process started.
+    """
+
+    def __init__(self, started: float) -> None:
+        self._started = started
+        self.asked_at: float | None = None
+        self._fetched_at = started
+        self._first_batch_s = self._first_step_s = 0.0
+
+    def asked(self, now: float) -> None:
+        self.asked_at = now
+
+    def fetched(self, wait_s: float, now: float) -> None:
+        self._first_batch_s, self._fetched_at = wait_s, now
+
+    def stepped(self, now: float) -> None:
+        self._first_step_s = now - self._fetched_at
+
+    def facts(self) -> dict:
+        """Return plain facts for the parent's record of the loop."""
+        asked_at = self._started if self.asked_at is None else self.asked_at
+        return {
+            "startup_s": max(0.0, asked_at - self._started),
+            "first_batch_s": self._first_batch_s,
+            "first_step_s": self._first_step_s,
+        }
+
+
+class CompileSettling:
+    """Whether torch.compile still captures graphs, and what it took after the first step.
+
+    A loop that captures graphs again and again is taken as it is.
+    """
+
+    def __init__(self) -> None:
+        self._graphs = self._since = self._captures = 0
+        self._asked_at: float | None = None
+        self._capturing_s, self._captured_batches = 0.0, 0
+
+    def asked(
+        self,
+        now: float,
+        graphs: int,
+        count: int,
+        has_stepped: bool,
+        is_whole: bool = True,
+        batches: int = 1,
+    ) -> None:
+        """The loop asks for its next batch.
+
+        Args:
+            graphs: that were captured so far.
+            has_stepped: whether an optimizer has; what comes before is the first step.
+            is_whole: whether nothing ran since the last ask but the batch; a validation's time is its own.
+            batches: since the last ask; more than one where only steps can be seen.
+        """
+        if graphs != self._graphs:
+            self._graphs, self._since = graphs, count
+            self._captures += 1
+            if self._asked_at is not None and is_whole:
+                self._capturing_s += now - self._asked_at
+                self._captured_batches += batches
+        self._asked_at = now if has_stepped else None
+
+    def is_settled(self, count: int) -> bool:
+        """Return whether no graph was captured for a few batches."""
+        is_quiet = not self._graphs or count - self._since >= _SETTLED_BATCHES
+        return is_quiet or self._captures > _MOST_CAPTURES
+
+    def recompile_s(self, step_s: float) -> float:
+        """Return what batches with captures after the first step took beyond steady ones, in seconds."""
+        return max(0.0, self._capturing_s - self._captured_batches * step_s)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ..loader import batches
 from ..loader.info import LoaderInfo, epoch_of
+from ..loader.storages import Storages, data_bytes, is_tensor
 from ..model import knobs
 from ..model.loop import Loop
 from ..model.steps import StepWatch
 from . import device
+from .estimates import trend_relative
 from .steady import LoopClock
 
 
@@ -26,11 +29,11 @@ def loop_facts(loop: Loop, steps: StepWatch, clock: LoopClock, others: dict) -> 
         "prefetch_factor": training.get("prefetch_factor"),
         "pin_memory": training.get("pin_memory", False),
         "persistent_workers": training.get("persistent_workers", False),
-        "steady_batches": clock.steady_batches,
-        "steady_samples": clock.steady_samples,
-        "steady_time_s": clock.steady_time_s,
+        "steady_batches": clock.steady.batches,
+        "steady_samples": clock.steady.samples,
+        "steady_time_s": clock.steady.time_s,
         "rate_interval_relative": clock.interval,
-        "rate_trend_relative": clock.trend,
+        "rate_trend_relative": trend_relative(clock.steady.durations),
         "stop_reason": clock.stop_reason,
         "discarded_batches": clock.discarded_batches,
         "parts": clock.parts(),
@@ -49,11 +52,61 @@ def loop_facts(loop: Loop, steps: StepWatch, clock: LoopClock, others: dict) -> 
 
 def _of_epochs(training: LoaderInfo | None, clock: LoopClock) -> dict:
     samples, batches = epoch_of(training)
-    if samples is None and batches is not None and clock.steady_batches:
-        samples = round(batches * clock.steady_samples / clock.steady_batches)
+    if samples is None and batches is not None and clock.steady.batches:
+        samples = round(batches * clock.steady.samples / clock.steady.batches)
     return {"epoch_samples": samples, "epoch_batches": batches}
 
 
 def _finite(loss: float | None) -> float | None:
     """Return the loss, None for NaN and infinities, which JSON can't hold."""
     return loss if loss is None or math.isfinite(loss) else None
+
+
+def model_bytes(roots: list, optimizers: list) -> dict | None:
+    """Return the plain facts of a ModelBytes record, None without a module.
+
+    Storages on the first root's device count, each once; a sharded parameter counts with its local part.
+    Where a root has no gradients, as after zero_grad, they are predicted: the bytes of its parameters that
+    require one, in the parameter's dtype.
+    """
+    modules = [root.module for root in roots]
+    device = next((one.device for module in modules for one in module.parameters()), None)
+    if device is None:
+        return None
+    parameters, buffers, states = Storages(device), Storages(device), Storages(device)
+    for module in modules:
+        for parameter in module.parameters():
+            parameters.add(parameter)
+        for buffer in module.buffers():
+            buffers.add(buffer)
+    for optimizer in optimizers:
+        _add_state(states, optimizer)
+    gradients_bytes, are_predicted = _gradients_bytes(modules, device)
+    return {
+        "parameters_bytes": parameters.bytes,
+        "buffers_bytes": buffers.bytes,
+        "gradients_bytes": gradients_bytes,
+        "gradients_are_predicted": are_predicted,
+        "optimizer_bytes": states.bytes,
+    }
+
+
+def _add_state(states: Storages, optimizer: Any) -> None:
+    for _, leaf in batches.walk([list(getattr(optimizer, "state", {}).values())]):
+        if is_tensor(leaf):
+            states.add(leaf)
+
+
+def _gradients_bytes(modules: list, device: Any) -> tuple:
+    present = Storages(device)
+    predicted = 0
+    known: set = set()
+    for module in modules:
+        own = [one for one in module.parameters() if one.device == device and id(one) not in known]
+        known.update(id(one) for one in own)
+        gradients = [one.grad for one in own if one.grad is not None]
+        for gradient in gradients:
+            present.add(gradient)
+        if not gradients:
+            predicted += sum(data_bytes(one) for one in own if one.requires_grad)
+    return present.bytes + predicted, predicted > 0

@@ -70,7 +70,6 @@ class Tally:
         return self._durations + ([sum(left) * self._each / len(left)] if left else [])
 
     def add(self, duration: float, samples: int, parts: tuple, batches: int) -> None:
-        """Count what ended just now."""
         self.time_s += duration
         self.samples += samples
         self.batches += batches
@@ -86,7 +85,6 @@ class Tally:
             self._each *= 2
 
     def copy(self) -> Tally:
-        """Return the same, to go back to."""
         same = copy.copy(self)
         same.parts, same._durations, same._unfilled = [*self.parts], [*self._durations], [*self._unfilled]
         return same
@@ -96,7 +94,6 @@ class LoopClock:
     """Accounts a loop's time: what is steady, what an epoch boundary costs, when it is enough.
 
     Args:
-        clock: returns seconds.
         synchronize: returns when the device has no work left; called at a segment's ends only.
         window_s: steady seconds to aim for.
         interval_goal: relative half width at which the window may close.
@@ -125,7 +122,7 @@ class LoopClock:
         self._ramp, self._group = ramp, max(1, group)
         self._can_force, self._throw_away = can_force_boundary, throw_away
         self.phase = WARMING
-        self._tally, self._kept = Tally(), Tally()
+        self.steady, self._kept = Tally(), Tally()
         self.discarded_batches = 0
         self.stop_reason: str | None = None
         self.interval: float | None = None
@@ -156,41 +153,16 @@ class LoopClock:
         return self.stop_reason == "abandoned"
 
     @property
-    def steady_time_s(self) -> float:
-        """Seconds of the steady window."""
-        return self._tally.time_s
-
-    @property
-    def steady_batches(self) -> int:
-        """Loop batches in the steady window."""
-        return self._tally.batches
-
-    @property
-    def steady_samples(self) -> int:
-        """Samples in the steady window."""
-        return self._tally.samples
-
-    @property
-    def durations(self) -> list:
-        """Seconds of the steady window's batches, in order."""
-        return self._tally.durations
-
-    @property
     def boundaries_seen(self) -> int:
         """Epoch boundaries that were timed."""
         return len(self._boundaries)
 
     @property
-    def trend(self) -> float | None:
-        """Relative change of the batch time over the window, 0.0 if it may be chance; None if unknown."""
-        return trend_relative(self.durations)
-
-    @property
     def boundary_s(self) -> float | None:
         """Mean cost of an epoch boundary beyond steady batches, in seconds; None if none was seen."""
-        if not self._boundaries or not self.steady_batches:
+        if not self._boundaries or not self.steady.batches:
             return None
-        step_s = self.steady_time_s / self.steady_batches
+        step_s = self.steady.time_s / self.steady.batches
         return sum(elapsed - batches * step_s for elapsed, batches in self._boundaries) / len(
             self._boundaries
         )
@@ -202,10 +174,10 @@ class LoopClock:
 
     def parts(self) -> dict:
         """Return the plain facts of a StepParts record: what no part claims is compute."""
-        wait_s, fetch_cpu_s, optimizer_s, other_s = self._tally.parts
+        wait_s, fetch_cpu_s, optimizer_s, other_s = self.steady.parts
         return {
             "data_wait_s": wait_s,
-            "compute_s": max(0.0, self.steady_time_s - wait_s - optimizer_s - other_s),
+            "compute_s": max(0.0, self.steady.time_s - wait_s - optimizer_s - other_s),
             "optimizer_s": optimizer_s,
             "other_s": other_s,
             "fetch_cpu_s": fetch_cpu_s,
@@ -266,7 +238,7 @@ class LoopClock:
         owed = self._drain(asked_at)  # while the device worked that off, ending the epoch cost nothing
         self._stop_cost_s = max(0.0, stop_s - owed)
         if self.counts_batch:
-            self._tally.time_s += owed
+            self.steady.time_s += owed
         self._last_tick = None
         self._has_ended = True
         if self._epoch_batches:
@@ -280,8 +252,8 @@ class LoopClock:
         if self.phase in (DRAINING, REFILLING, FINISHED):
             self.phase = FINISHED
             return True
-        if self.steady_batches >= _MIN_BATCHES:
-            self.interval = interval_relative(self.durations)
+        if self.steady.batches >= _MIN_BATCHES:
+            self.interval = interval_relative(self.steady.durations)
             self.stop_reason = "loop_ended"
             self.phase = FINISHED
             return True
@@ -290,23 +262,22 @@ class LoopClock:
     def _add(self, now: float, samples: int, parts: tuple, interrupted: bool, batches: int) -> None:
         assert self._last_tick is not None
         if not interrupted:
-            self._tally.add(now - self._last_tick, samples, parts, batches)
+            self.steady.add(now - self._last_tick, samples, parts, batches)
         self._last_tick = now
 
     def _begin_anew(self, now: float, batches: int) -> None:
         """Graphs were captured within the segment: go back to where it was opened."""
         assert self._last_tick is not None
-        self.discarded_batches += self._tally.batches - self._kept.batches + batches
+        self.discarded_batches += self.steady.batches - self._kept.batches + batches
         self._opened_at += now - self._last_tick  # compiling is no part of the window's time
-        self._tally, self._last_tick = self._kept, None
+        self.steady, self._last_tick = self._kept, None
 
     def _hold_up(self, now: float) -> None:
-        """The loop is held up, and its queue fills: the ramp begins anew, and no boundary can be told."""
+        """The loop is held up, and its queue fills: the ramp begins anew, and no boundary can be timed."""
         self._is_held_up = self._is_disturbed = True
         self._ramped, self._ramped_from = 0, now
 
     def _open_when_ramped(self, asked_at: float, is_settled: bool) -> None:
-        """Open a steady segment once the queue had its time to fill."""
         if not is_settled or not self._is_ramped(asked_at):
             return
         owed = self._drain(asked_at)
@@ -314,7 +285,7 @@ class LoopClock:
         self._last_tick = self._marks[0]
         if self.phase == WARMING:
             self._opened_at = self._last_tick
-        self._kept = self._tally.copy()
+        self._kept = self.steady.copy()
         self.phase = MEASURING
 
     def _is_ramped(self, now: float) -> bool:
@@ -333,12 +304,11 @@ class LoopClock:
         return is_late or self._ramped >= self._ramp
 
     def _take_boundary(self, until: float) -> None:
-        """Take what this epoch's start has cost, with the end of the one before."""
         if self._epoch_start is not None and self._has_ended and not self._is_disturbed:
             self._boundaries.append((until - self._epoch_start + self._stop_cost_s, self._epoch_batches))
 
     def _await_boundary(self, now: float, is_settled: bool) -> None:
-        """Finish once the next epoch's queue is full; without the boundary where that can't be told."""
+        """Finish once the next epoch's queue is full; without the boundary where that can't be timed."""
         ramped = self._ramped >= self._ramp
         is_late = self._ramped > 0 and now - self._ramped_from > self.boundary_limit_s
         if self.phase == REFILLING and self._is_disturbed and self._tries_left:
@@ -358,24 +328,24 @@ class LoopClock:
         self._tries_left -= 1
 
     def _enough(self, now: float) -> bool:
-        count, window_s = self.steady_batches, self._window_s
+        count, window_s = self.steady.batches, self._window_s
         # Epochs of few batches are mostly boundary: then whole epochs, not steady seconds, use up the time.
         elapsed_s = now - self._opened_at
         late = elapsed_s >= _LATE_WINDOWS * window_s and count >= max(_MIN_BATCHES, self._group)
         late |= elapsed_s >= _MOST_WINDOWS * window_s and count >= _LEAST_BATCHES
-        if not late and (self.steady_time_s < self._next_check_s or count < _LEAST_BATCHES):
+        if not late and (self.steady.time_s < self._next_check_s or count < _LEAST_BATCHES):
             return False
-        capped = late or self.steady_time_s >= _CAP_WINDOWS * window_s
+        capped = late or self.steady.time_s >= _CAP_WINDOWS * window_s
         if count % self._group and not capped:
             return False
         if self._looks_left and self._is_too_slow():
             self.stop_reason = "abandoned"
             return True
-        if self.steady_time_s < window_s and not capped:
+        if self.steady.time_s < window_s and not capped:
             return False
-        self._next_check_s = self.steady_time_s + window_s / 10
+        self._next_check_s = self.steady.time_s + window_s / 10
         # Workers may hand over all at once: less than a round of them says nothing.
-        self.interval = interval_relative(self.durations) if count >= self._group else None
+        self.interval = interval_relative(self.steady.durations) if count >= self._group else None
         if count >= _MIN_BATCHES and self.interval is not None and self.interval <= self._interval_goal:
             self.stop_reason = "interval"
         elif capped:
@@ -387,19 +357,22 @@ class LoopClock:
 
         A loop that is still getting faster is not judged by its start.
         """
-        if len(self.durations) < _LEAST_TO_LOOK or self.steady_batches < 2 * self._group:
+        if len(self.steady.durations) < _LEAST_TO_LOOK or self.steady.batches < 2 * self._group:
             return False  # it looks as soon as there are
         self._looks_left -= 1
-        self._next_check_s = min(self.steady_time_s + self._window_s / LOOKS, self._window_s)
-        least_s = self.steady_time_s * least_relative(self.durations)
-        if self.steady_samples >= least_s * (self._rate_to_beat or 0.0) or (self.trend or 0.0) < 0:
+        self._next_check_s = min(self.steady.time_s + self._window_s / LOOKS, self._window_s)
+        least_s = self.steady.time_s * least_relative(self.steady.durations)
+        if (
+            self.steady.samples >= least_s * (self._rate_to_beat or 0.0)
+            or (trend_relative(self.steady.durations) or 0.0) < 0
+        ):
             return False
-        self.interval = interval_relative(self.durations)
+        self.interval = interval_relative(self.steady.durations)
         return True
 
     def _close(self, now: float) -> None:
         """Close the window: what the device owes belongs to its last batch."""
-        self._tally.time_s += self._drain(now)
+        self.steady.time_s += self._drain(now)
         self._last_tick = None
         if self._boundaries or not self._can_force or self.is_abandoned:
             self.phase = FINISHED

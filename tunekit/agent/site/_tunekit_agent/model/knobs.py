@@ -18,13 +18,7 @@ def split(knobs: dict) -> tuple:
 
 
 def apply_to_root(torch: Any, seen: Any, knobs: dict) -> None:
-    """Apply the model knobs to a root that is about to run for the first time.
-
-    Args:
-        torch: the torch module of the script.
-        seen: what the root finder knows of it.
-        knobs: the model knobs.
-    """
+    """Apply the model knobs to a root that is about to run for the first time."""
     device_type = getattr(seen.device, "type", "cpu")
     if knobs.get("precision"):
         set_matmul_precision(torch, knobs["precision"], device_type)
@@ -35,8 +29,6 @@ def apply(torch: Any, module: Any, knobs: dict, device_type: str) -> None:
     """Apply the model knobs to one root before its forward runs.
 
     Args:
-        torch: the torch module of the script.
-        module: the root.
         knobs: `channels_last`, `precision` and `compile`; absent ones are left alone.
         device_type: "cuda" or "cpu", for autocast.
     """
@@ -190,7 +182,6 @@ class AutocastWatch:
         module.autocast.__enter__ = __enter__
 
     def stop(self) -> None:
-        """Restore autocast."""
         if self._class is not None:
             self._class.__enter__ = self._original
             self._class = None

@@ -6,7 +6,7 @@ import platform
 import sys
 from typing import Any
 
-from ..loader.info import LoaderInfo, means
+from ..loader.info import LoaderInfo, matches
 from ..loader.watch import LoaderWatch
 from ..measure import device
 from ..originals import time
@@ -30,7 +30,6 @@ class Loop:
     A loader is credited with the steps that follow its batches.
 
     Args:
-        request: what the parent asks.
         loaders, steps, roots, ranks, autocasts: what watches the process.
 
     Attributes:
@@ -72,12 +71,10 @@ class Loop:
     # --- learning ------------------------------------------------------------------------------
 
     def loader_built(self, info: LoaderInfo) -> None:
-        """A loader was constructed, perhaps the training loader anew for the next epoch."""
-        if self._address is not None and means(self._address, info):
+        if self._address is not None and matches(self._address, info):
             self.training = info
 
     def fetched(self, info: LoaderInfo) -> None:
-        """The script took a batch from a loader."""
         self._fetched = True
         if not self.complete:
             self._since_step.append(info)
@@ -132,24 +129,20 @@ class Loop:
         return not self._fetched or self._trains_from_memory()
 
     def _trains_from_memory(self) -> bool:
-        """Return whether the script read its loader once and now steps without it."""
         return self._silent_steps > _SILENT_STEPS
 
     # --- what is known -------------------------------------------------------------------------
 
     @property
     def torch(self) -> Any:
-        """The torch module of the script."""
         return sys.modules["torch"]
 
     @property
     def on_cuda(self) -> bool:
-        """Whether the roots are on a CUDA device."""
         return self.device_type == "cuda"
 
     @property
     def device_type(self) -> str:
-        """Of the roots."""
         return self.device_facts["type"]
 
     @property
@@ -164,12 +157,10 @@ class Loop:
 
     @property
     def world_size(self) -> int:
-        """Ranks that train together."""
         return self._ranks.world_size
 
     @property
     def batches_per_step(self) -> int:
-        """Loop batches per optimizer step."""
         return self._batches_per_step or self._count_batches_per_step()
 
     @property
@@ -196,19 +187,15 @@ class Loop:
         device.synchronize()
 
     def modules(self) -> list:
-        """Return the roots' modules."""
         return [seen.module for seen in self._roots.roots()]
 
     def parameters(self) -> list:
-        """Return the roots' parameters."""
         return [parameter for module in self.modules() for parameter in module.parameters()]
 
     def buffers(self) -> list:
-        """Return the roots' buffers."""
         return [buffer for module in self.modules() for buffer in module.buffers()]
 
     def optimizers(self) -> list:
-        """Return the optimizers that stepped."""
         return self._steps.living()
 
     def last_loss(self) -> Any:

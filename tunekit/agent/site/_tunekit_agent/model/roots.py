@@ -107,7 +107,6 @@ class RootFinder:
         self.applied: list = []
 
     def install(self, module: Any) -> None:
-        """Start watching; `module` is `torch.nn.modules.module`."""
         self._class = module.Module
         self._original = original = module.Module.__call__
         finder = self
@@ -204,7 +203,6 @@ def _is_channels_last(torch: Any, weight: Any) -> bool:
 
 
 def _autocast_dtype(torch: Any, device: Any) -> str | None:
-    """Return the dtype of the autocast that is active now, None outside autocast."""
     kind = getattr(device, "type", "cpu")
     try:
         if kind == "cuda" and torch.is_autocast_enabled():

@@ -21,10 +21,6 @@ def stages_for(wanted: list, loop: Any) -> list:
     """Return the stages that the parent asks for, in order.
 
     Of a loop that computes nothing the steps are traced first; then the loader has the machine for itself.
-
-    Args:
-        wanted: names of details.
-        loop: a `model.loop.Loop` that has been measured.
     """
     order = (LoopTrace, IsolatedRates) if loop.is_dry else _IN_ORDER
     return [stage(loop) for stage in order if stage.name in wanted]

@@ -11,7 +11,6 @@ from .replay import (
     WARM_TURNS,
     ReplayedBatch,
     ReplayStage,
-    TrainingTimer,
     resized,
 )
 from .runner import NO_WHOLE_BATCH, Missing
@@ -31,16 +30,15 @@ class BatchSizes(ReplayStage):
         super().__init__(*arguments, **keywords)
         self._waiting = list(self._loop.request.sizes)
         self._batch: Any = None
-        self._own_size = 0
-        self._at_work: _OneSize | None = None
+        self._own_size = self._size = self._turn_count = 0
+        self._peak = DevicePeak.of(self._loop)
         self._seen: list = []
 
     def leave(self) -> None:
         """Say why a size is missing that was still at work."""
-        if self._at_work is not None and not self.is_over:
-            at_work = self._at_work
-            batches = at_work.training.batches
-            self._why_ended = f"batch size {at_work.size} was too slow: {batches} batches were timed"
+        if self._training is not None and not self.is_over:
+            batches = self._training.batches
+            self._why_ended = f"batch size {self._size} was too slow: {batches} batches were timed"
 
     def facts(self) -> dict:
         """Return the plain facts of a SizesSeen record."""
@@ -49,10 +47,9 @@ class BatchSizes(ReplayStage):
     def _turn(self, source: Any) -> None:
         if self._batch is None:
             self._take(source)
-            self._begin_next()
-        elif self._at_work is not None and self._at_work.asked():
-            self._seen.append(self._at_work.facts())
-            self._begin_next()
+        elif not self._is_timed():
+            return
+        self._begin_next()
 
     def _take(self, source: Any) -> None:
         if source is None:
@@ -64,11 +61,11 @@ class BatchSizes(ReplayStage):
         self._let_refill(source)
 
     def _begin_next(self) -> None:
-        self._at_work = None  # its batch goes before there is another
+        self._replayed = self._training = None  # its batch goes before there is another
         if not self._waiting:
             self.is_over = True
             return
-        size = self._waiting.pop(0)
+        size = self._size = self._waiting.pop(0)
         self.knows_more()
         try:
             batch = resized(self._batch, self._own_size, size)
@@ -76,46 +73,27 @@ class BatchSizes(ReplayStage):
             raise
         except Exception as error:  # as no memory for it
             raise Missing(f"no batch of {size} could be made: {type(error).__name__}: {error}") from error
-        self._at_work = _OneSize(size, batch, self._timer(), DevicePeak.of(self._loop))
+        self._replayed, self._training, self._turn_count = ReplayedBatch(batch), self._timer(), 0
 
-
-class _OneSize:
-    """The training alone at one batch size."""
-
-    def __init__(self, size: int, batch: Any, training: TrainingTimer, peak: DevicePeak | None) -> None:
-        self.size, self.training = size, training
-        self._batch, self._peak = ReplayedBatch(batch), peak
-        self._turns = 0
-
-    def batch(self) -> Any:
-        """Return the batch for the script."""
-        return self._batch.copy()
-
-    def asked(self) -> bool:
-        """The loop is through with a batch; returns whether this size is timed.
-
-        Raises:
-            Missing: no size can be timed in this loop.
-        """
-        is_enough = self.training.asked()
-        if self.training.is_hopeless:
+    def _is_timed(self) -> bool:
+        """Return whether the size at work is timed, and keep what it took."""
+        training, replayed, peak = self._training, self._replayed, self._peak
+        assert training is not None and replayed is not None
+        is_enough = training.asked()
+        if training.is_hopeless:
             raise Missing(NO_WHOLE_BATCH)
-        self._turns += 1
-        if (self._turns <= WARM_TURNS or is_enough) and self._batch.was_changed:
+        self._turn_count += 1
+        if (self._turn_count <= WARM_TURNS or is_enough) and replayed.was_changed:
             raise Missing(CHANGED_IN_PLACE)
-        if self._peak is not None and self._turns == WARM_TURNS - 1:
-            self._peak.begin(gives_back=True)
+        if peak is not None and self._turn_count == WARM_TURNS - 1:
+            peak.begin(gives_back=True)
+        if is_enough:
+            self._seen.append(  # a SizeSeen record
+                {
+                    "batch_size": self._size,
+                    "step_s": training.step_s,
+                    "batches": training.batches,
+                    "peak_reserved_bytes": peak.reserved_bytes() if peak is not None else None,
+                }
+            )
         return is_enough
-
-    def interrupted(self) -> None:
-        """The batch at work is not to be timed."""
-        self.training.interrupted()
-
-    def facts(self) -> dict:
-        """Return the plain facts of a SizeSeen record."""
-        return {
-            "batch_size": self.size,
-            "step_s": self.training.step_s,
-            "batches": self.training.batches,
-            "peak_reserved_bytes": self._peak.reserved_bytes() if self._peak is not None else None,
-        }

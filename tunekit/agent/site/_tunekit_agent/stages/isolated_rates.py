@@ -6,7 +6,7 @@ from typing import Any, Callable
 
 from ..loader import batches
 from ..loader.work import WorkWindow
-from .replay import CAP_WINDOWS, CHANGED_IN_PLACE, NO_LOADER, ReplayedBatch, ReplayStage
+from .replay import CAP_WINDOWS, CHANGED_IN_PLACE, NO_LOADER, ReplayedBatch, ReplayStage, TrainingTimer
 from .runner import NO_WHOLE_BATCH, Missing
 
 _LEAST_LOADED = 4
@@ -27,27 +27,17 @@ class IsolatedRates(ReplayStage):
         super().__init__(*arguments, **keywords)
         self._loader: LoaderAlone | None = None
         self._is_dry = self._loop.is_dry
-        self._training = self._timer()
-        self._batch: ReplayedBatch | None = None
+        self._training: TrainingTimer = self._timer()
 
     @property
     def phase(self) -> str:
         """Its name, another where the loader alone is timed."""
         return "loader" if self._is_dry else self.name
 
-    def interrupted(self) -> None:
-        """A validation runs, or an epoch begins: that is no part of a batch."""
-        self._training.interrupted()
-
-    def batch(self) -> Any:
-        """Return the batch for the script."""
-        assert self._batch is not None
-        return self._batch.copy()
-
     def facts(self) -> dict:
         """Return the plain facts of a LoopFloors record."""
         why_untrained, loader, training = self._why_untrained(), self._loader, self._training
-        is_trained = self._batch is not None and not why_untrained
+        is_trained = self._replayed is not None and not why_untrained
         reasons = [self._why_ended, loader.why_not if loader else "", why_untrained]
         return {
             "loader_step_s": loader.batch_s if loader else None,
@@ -59,7 +49,7 @@ class IsolatedRates(ReplayStage):
         }
 
     def _turn(self, source: Any) -> None:
-        if self._batch is not None:
+        if self._replayed is not None:
             self.is_over = self._training.asked() or self._training.is_hopeless
             return
         if source is None:
@@ -70,14 +60,14 @@ class IsolatedRates(ReplayStage):
         self._loader = LoaderAlone(source, window_s, self._moved, self._clock, most_s)
         self._loader.run()
         if self._loader.full_batch is not None and not is_dry:
-            self._batch, self._at_work = ReplayedBatch(self._loader.full_batch), self
+            self._replayed = ReplayedBatch(self._loader.full_batch)
             self._let_refill(source)
-        self.is_over = self._batch is None
+        self.is_over = self._replayed is None
 
     def _why_untrained(self) -> str:
-        if self._batch is None:
+        if self._replayed is None:
             return ""
-        if self._batch.was_changed:
+        if self._replayed.was_changed:
             return CHANGED_IN_PLACE
         if self._training.is_hopeless:
             return f"training alone: {NO_WHOLE_BATCH}"
@@ -93,14 +83,10 @@ class LoaderAlone:
     end itself. Counted are whole rounds of the workers, whose batches come in turn.
 
     Args:
-        source: to take batches from.
         window_s: half of it is timed.
-        moved: called after each batch.
-        clock: returns seconds.
         most_s: until it is given up as too slow; None for twice the window.
 
     Attributes:
-        batches: that were timed.
         full_batch: the last that had the loader's batch size, the first of all if none had.
         work: what making them cost, from the first that was timed on.
         why_not: why there is no time; empty if there is one.

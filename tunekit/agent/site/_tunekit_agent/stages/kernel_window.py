@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from ..originals import time
-from .runner import Stage, Turns
+from .runner import Stage
 
 _BATCHES = 5
 _FULL_TRIES = 2
@@ -31,12 +31,10 @@ class KernelWindow(Stage):
         self._torch, self._on_cuda = self._loop.torch, self._loop.on_cuda
         self._per_turn = self._loop.batches_per_turn
         self._wanted = -(-_BATCHES // self._per_turn)  # turns
-        self._turns = Turns()
         self._tries = self._longest = self._count = 0
         self._traced: Any = None
         self._is_tracing = False
         self._began_at = 0.0
-        self._facts: dict | None = None
 
     def asked(self, source: Any) -> None:
         """Begin or end the trace when its batch has come."""
@@ -55,7 +53,7 @@ class KernelWindow(Stage):
 
     def interrupted(self) -> None:
         """Throw away what was traced: what runs now is no batch."""
-        self._turns.interrupted()
+        super().interrupted()
         if not self._is_tracing:
             return
         self._stop()
@@ -71,7 +69,7 @@ class KernelWindow(Stage):
         self._facts = {
             "batches": self._count * self._per_turn,
             "time_s": elapsed_s,
-            **of_events(traced.events(), self._on_cuda, elapsed_s),
+            **kernel_facts(traced.events(), self._on_cuda, elapsed_s),
         }
         self.is_over = True
 
@@ -83,12 +81,7 @@ class KernelWindow(Stage):
             self._traced.start_trace()  # a prepared trace can't be stopped otherwise
         self._stop()
 
-    def facts(self) -> dict | None:
-        """Return the plain facts of a KernelWindow record."""
-        return self._facts
-
     def _prepare(self) -> None:
-        """Have the profiler make what it needs before the first traced batch."""
         if self._torch.autograd._profiler_enabled():
             raise RuntimeError("the script runs a profiler of its own, and torch allows one at a time")
         profiler = self._torch.profiler
@@ -114,7 +107,7 @@ class KernelWindow(Stage):
             self._loop.synchronize()
 
 
-def of_events(events: Any, on_cuda: bool, elapsed_s: float) -> dict:
+def kernel_facts(events: Any, on_cuda: bool, elapsed_s: float) -> dict:
     """Return what a trace's events say; times in seconds.
 
     Args:
@@ -142,7 +135,6 @@ def of_events(events: Any, on_cuda: bool, elapsed_s: float) -> dict:
 
 
 def _kind(event: Any) -> str:
-    """Return "CPU", "CUDA" or another of torch's device types."""
     return str(event.device_type).rsplit(".", 1)[-1]
 
 
@@ -157,7 +149,6 @@ def _length_s(event: Any) -> float:
 
 
 def _busy_s(work: list) -> float:
-    """Return the time in which any of this work ran."""
     return _union([(event.time_range.start, event.time_range.end) for event in work]) / 1e6
 
 
@@ -171,7 +162,6 @@ def _copies_s(work: list, direction: str) -> float:
 
 
 def _union(spans: list) -> float:
-    """Return the length of what the spans cover together."""
     covered, reached = 0.0, float("-inf")
     for start, end in sorted(spans):
         covered += max(0.0, end - max(start, reached))
@@ -180,7 +170,6 @@ def _union(spans: list) -> float:
 
 
 def _longest(named_s: Any) -> list:
-    """Return the plain facts of the names that took longest in all."""
     totals: dict = {}
     for name, seconds in named_s:
         calls, total_s = totals.get(name, (0, 0.0))

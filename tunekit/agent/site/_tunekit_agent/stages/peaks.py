@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..loader import batches
-from .runner import Missing, Stage, Turns
+from .runner import Missing, Stage
 
 
 class DevicePeak:
@@ -53,21 +53,15 @@ class Peaks(Stage):
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
         self._peak = DevicePeak.of(self._loop)
-        self._turns = Turns()
         self._has_begun = False
         self._depth = 0  # of steps within steps
         self._gradients_bytes = self._batch_bytes = 0
         self._outside: list = []  # peaks before each step
         self._inside: list = []
         self._loss_before: Any = None
-        self._facts: dict | None = None
 
     def asked(self, source: Any) -> None:
-        """End the batch that made a step, else begin with the next.
-
-        Raises:
-            Missing: no turn of the loop is a batch by itself.
-        """
+        """End the batch that made a step, else begin with the next."""
         if self._peak is None:
             self.is_over = True
             return
@@ -86,12 +80,7 @@ class Peaks(Stage):
         self._peak.begin()
 
     def fetched(self, batch: Any) -> None:
-        """Take the size of the batch."""
         self._batch_bytes = batches.size_bytes(batch)
-
-    def interrupted(self) -> None:
-        """The batch at work is not looked at: something else takes memory too."""
-        self._turns.interrupted()
 
     def step_began(self) -> None:
         """A forward and backward pass are over."""
@@ -101,11 +90,7 @@ class Peaks(Stage):
             self._loss_before = self._loop.last_loss()
 
     def step_ended(self) -> None:
-        """Forward and backward of another optimizer may follow.
-
-        Raises:
-            Missing: the step made a backward pass of its own.
-        """
+        """Forward and backward of another optimizer may follow."""
         self._depth = max(0, self._depth - 1)
         if self._peak is None or not self._has_begun or self._depth or not self._outside:
             return
@@ -113,10 +98,6 @@ class Peaks(Stage):
         if self._loop.last_loss() is not loss_before:
             raise Missing("the optimizer calls a closure: forward and backward are within its step")
         self._inside.append(self._peak.read_bytes())
-
-    def facts(self) -> dict | None:
-        """Return the plain facts of a PeaksSeen record."""
-        return self._facts
 
     def _gradients_here(self) -> int:
         held = {id(parameter): parameter.grad for parameter in self._loop.parameters()}

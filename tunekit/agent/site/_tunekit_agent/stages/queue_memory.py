@@ -35,16 +35,8 @@ class QueueMemory(Stage):
 
     name = "queue"
 
-    def __init__(self, *arguments: Any, **keywords: Any) -> None:
-        super().__init__(*arguments, **keywords)
-        self._facts: dict | None = None
-
     def asked(self, source: Any) -> Any:
-        """Hold the script until the queue is full, then look at it.
-
-        Raises:
-            Missing: there is no loader, no /dev/shm, or other ranks fill it too.
-        """
+        """Hold the script until the queue is full, then look at it."""
         self.is_over = True
         if source is None:
             raise Missing(NO_LOADER)
@@ -53,10 +45,6 @@ class QueueMemory(Stage):
             raise Missing(f"the {ranks} ranks share /dev/shm: one loader's part can't be told")
         self._facts = {**self._queue_of(source), **_memory_of(source.live)}
         return None
-
-    def facts(self) -> dict | None:
-        """Return the plain facts of a QueueSeen record."""
-        return self._facts
 
     def _queue_of(self, source: Any) -> dict:
         facts = source.info.facts
@@ -80,7 +68,6 @@ class QueueMemory(Stage):
         }
 
     def _hold(self, source: Any, workers: int, queued: int, each_bytes: int) -> bool:
-        """Wait while the queue grows; returns whether it grows no more."""
         turn_s = (
             workers * self._loop.step_s
         )  # a worker makes a batch at least this often where the loop waits

@@ -29,24 +29,25 @@ class ReplayStage(Stage):
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
-        self._at_work: Any = None  # what the script trains on: it has batch(), asked() and interrupted()
+        self._replayed: ReplayedBatch | None = None  # what the script trains on
+        self._training: TrainingTimer | None = None
         self._why_ended: str | None = None
 
     def asked(self, source: Any) -> Any:
-        """The loop asks for a batch; returns the one that it is given instead."""
-        try:
-            self._turn(source)
-        except Missing as reason:
-            self._why_ended, self.is_over = str(reason), True
-        return None if self.is_over or self._at_work is None else self._answer()
+        self._turn(source)
+        return None if self.is_over else self._answer()
+
+    def explains(self, error: Exception) -> bool:
+        if isinstance(error, Missing):
+            self._why_ended = str(error)
+        return isinstance(error, Missing)
 
     def interrupted(self) -> None:
-        """A validation runs, or an epoch begins: that is no part of a batch."""
-        if self._at_work is not None:
-            self._at_work.interrupted()
+        if self._training is not None:
+            self._training.interrupted()
 
     def _answer(self) -> Any:
-        return Replay(self._at_work.batch())
+        return None if self._replayed is None else Replay(self._replayed.copy())
 
     def _turn(self, source: Any) -> None:
         """The loop is through with what it was given, or begins; raises Missing to end the stage."""
@@ -56,11 +57,7 @@ class ReplayStage(Stage):
             raise Missing(f"{self._loop.world_size} ranks train together: none can be timed alone")
 
     def _full_batch(self, source: Any) -> tuple:
-        """Return a full batch that the script does not get, and the samples in it.
-
-        Raises:
-            Missing: there is none.
-        """
+        """Return a full batch that the script does not get, and the samples in it."""
         declared = source.info.facts.get("batch_size")
         for _ in range(_MOST_TAKEN):
             try:
@@ -96,11 +93,8 @@ class TrainingTimer:
         window_s: half of it is timed; where ten batches take longer, four must do after a whole one.
         group: a multiple of this many batches is timed.
         synchronize: returns when the device has no work left.
-        clock: returns seconds.
 
     Attributes:
-        batches: that were timed.
-        time_s: that they took.
         is_hopeless: whether no turn is a batch by itself, so that none will be timed.
     """
 
@@ -124,11 +118,9 @@ class TrainingTimer:
 
     @property
     def step_s(self) -> float:
-        """Seconds per batch."""
         return self.time_s / self.batches
 
     def interrupted(self) -> None:
-        """The batch at work is not to be timed."""
         self._turns.interrupted()
 
     def asked(self) -> bool:
@@ -194,11 +186,7 @@ class Rebuilding:
         self._made: dict = {}  # by id: the part, which keeps its id, and what was made of it
 
     def of(self, item: Any, depth: int = 0) -> Any:
-        """Return what an item becomes.
-
-        Raises:
-            Missing: a container takes no other parts.
-        """
+        """Return what an item becomes."""
         known = self._made.get(id(item))
         if known is not None:
             return known[1]
@@ -240,7 +228,6 @@ def _copied(item: Any) -> Any:
 
 
 def _with_parts(item: Any, has_keys: bool, changed: list) -> Any:
-    """Return a copy of a container of another kind, with (key, old, new) parts changed."""
     try:
         own = copy.copy(item)
         for key, old, new in changed:
@@ -269,10 +256,6 @@ def resized(batch: Any, own_size: int, size: int) -> Any:
     Args:
         batch: as a loader made it.
         own_size: samples in it.
-        size: samples wanted.
-
-    Raises:
-        Missing: it holds what can't be resized, or nothing of its size.
     """
     resizing = _Resizing(own_size, size)
     made = Rebuilding(resizing.stands_for).of(batch)

@@ -11,6 +11,7 @@ _LEAST_DEADLINE_S = 20.0
 _DEADLINE_BATCHES = 30
 _MOST_BROKEN = 10
 _MAX_FAULTS = 16
+_AT_THE_END = ("leave", "facts")
 NO_WHOLE_BATCH = "within every batch another loader is read, or an epoch begins: none can be told apart"
 
 
@@ -30,12 +31,11 @@ class Turns:
         self._is_whole: bool | None = None  # None before the first ask
 
     def interrupted(self) -> None:
-        """Something that is no part of a batch runs."""
         if self._is_whole:
             self._is_whole = False
 
     def asked(self) -> bool:
-        """The loop asks for its next batch; returns whether the turn before was one batch and nothing else.
+        """Return whether the turn that ends with this ask was one batch and nothing else.
 
         Raises:
             Missing: no turn has been whole for a while.
@@ -51,11 +51,7 @@ class Turns:
 
 
 class Stage:
-    """One thing to look at; a base whose methods do nothing.
-
-    Args:
-        loop: a `model.loop.Loop` that has been measured.
-        clock, sleep: of a test's scripted time.
+    """One thing to look at. A method that raises Missing ends the stage.
 
     Attributes:
         name: of the field in the parent's Details record.
@@ -70,6 +66,8 @@ class Stage:
         self, loop: Any, clock: Callable[[], float] = time.perf_counter, sleep: Callable = time.sleep
     ) -> None:
         self._loop, self._clock, self._sleep = loop, clock, sleep
+        self._turns = Turns()
+        self._facts: Any = None
         self.is_over = False
         self.moved: Callable[[str], None] = lambda name: None
         self.knows_more: Callable[[], None] = lambda: None
@@ -95,6 +93,7 @@ class Stage:
 
     def interrupted(self) -> None:
         """Something that is no part of a loop batch runs: a validation, the beginning of an epoch."""
+        self._turns.interrupted()
 
     def step_began(self) -> None:
         """An optimizer begins a step."""
@@ -105,19 +104,21 @@ class Stage:
     def leave(self) -> None:
         """Put back whatever was changed; called once, however the stage ends."""
 
+    def explains(self, error: Exception) -> bool:
+        """Return whether the facts say of an error why something is missing; if not, there are none."""
+        return False
+
     def facts(self) -> Any:
         """Return the plain facts for the parent's record, None if there are none."""
-        return None
+        return self._facts
 
 
 class StageRunner:
     """Runs stages in turn; a fault of one is reported and ends that one.
 
     Args:
-        stages: what to look at, in order.
         window_s: of the trial, which each stage's deadline follows.
         moved: called with a stage's name while it works.
-        clock: returns seconds.
         step_s: seconds per batch of the loop, which the deadlines follow too.
         passed: called when a stage is through and the next begins, and when the stage at work knows more.
 
@@ -168,15 +169,17 @@ class StageRunner:
 
     def call(self, event: str, *arguments: Any) -> Any:
         """Pass an event of the loop to the stage at work: a `Stage` method's name, and its arguments."""
-        if self._stage is None:
+        stage = self._stage
+        if stage is None or (stage.is_over and event not in _AT_THE_END):
             return None
         try:
-            return getattr(self._stage, event)(*arguments)
-        except Missing as reason:
-            self._fault(self._stage.name, str(reason))
+            return getattr(stage, event)(*arguments)
         except Exception as error:
-            self._fault(self._stage.name, f"{type(error).__name__}: {str(error)[:300]}")
-        self._stage.is_over = True
+            if not stage.explains(error):
+                is_missing = isinstance(error, Missing)
+                why = str(error) if is_missing else f"{type(error).__name__}: {str(error)[:300]}"
+                self._fault(stage.name, why)
+        stage.is_over = True
         return None
 
     def facts(self) -> dict:

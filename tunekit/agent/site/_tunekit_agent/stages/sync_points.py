@@ -8,7 +8,7 @@ import sys
 import warnings
 from typing import Any
 
-from .runner import Missing, Stage, Turns
+from .runner import Missing, Stage
 
 _BATCHES = 3
 _MESSAGE = "called a synchronizing CUDA operation"
@@ -35,7 +35,6 @@ class SyncPoints(Stage):
         )
         self._per_turn = self._loop.batches_per_turn
         self._wanted = -(-_BATCHES // self._per_turn)  # turns
-        self._turns = Turns()
         self._is_on = self._is_complete = False
         self._mode_before: Any = None
         self._filter: Any = None
@@ -45,11 +44,7 @@ class SyncPoints(Stage):
         self._in_turn: dict = {}  # counts of the turn at work, which may prove no batch
 
     def asked(self, source: Any) -> None:
-        """Look until three batches went by with nothing else in between.
-
-        Raises:
-            Missing: the script catches warnings itself, or no turn of the loop is a batch by itself.
-        """
+        """Look until three batches went by with nothing else in between."""
         if not self._loop.on_cuda:
             self.is_over = True
             return
@@ -67,16 +62,10 @@ class SyncPoints(Stage):
         """See that warnings still reach this stage; raises Missing where they don't."""
         self._check()
 
-    def interrupted(self) -> None:
-        """What waits now is no part of a batch."""
-        self._turns.interrupted()
-
     def step_began(self) -> None:
-        """See that warnings still reach this stage; raises Missing where they don't."""
         self._check()
 
     def step_ended(self) -> None:
-        """See that warnings still reach this stage; raises Missing where they don't."""
         self._check()
 
     def leave(self) -> None:

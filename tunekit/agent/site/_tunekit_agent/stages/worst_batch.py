@@ -51,17 +51,19 @@ class WorstBatch(ReplayStage):
         self._reading: _Reading | None = None
         self._batch_bytes: int | None = None
         self._usual_bytes: int | None = None
-        self._at_work: _OnWorst | None = None
+        self._peak = DevicePeak.of(self._loop)
+        self._least_turns = max(WARM_TURNS, self._loop.batches_per_step + 1)
+        self._turn_count = self._graphs_before = 0
+        self._has_lived = self._is_timed = False
 
     def leave(self) -> None:
         """Say why there is no time if the script is still at work."""
-        if self._at_work is not None and not self.is_over:
+        if self._replayed is not None and not self.is_over:
             self._why_ended = "the script was too slow on it to be timed"
 
     def facts(self) -> dict:
         """Return the plain facts of a LargestSeen record."""
-        samples, reading, at_work = self._samples, self._reading, self._at_work
-        why_ended = self._why_ended or (at_work.why_ended if at_work else None)
+        samples, reading, training = self._samples, self._reading, self._training
         return {
             "samples_read": reading.read if reading else 0,
             "data_set_samples": samples.count if samples else None,
@@ -69,19 +71,28 @@ class WorstBatch(ReplayStage):
             "batch_size": samples.batch_size if samples else None,
             "batch_bytes": self._batch_bytes,
             "usual_batch_bytes": self._usual_bytes,
-            "is_given": at_work is not None,
-            **(at_work.facts() if at_work else {}),
-            "why_ended": why_ended and why_ended[:500],
+            "is_given": training is not None,
+            **(self._facts_of(training) if training is not None else {}),
+            "why_ended": self._why_ended and self._why_ended[:500],
+        }
+
+    def _facts_of(self, training: TrainingTimer) -> dict:
+        peak = self._peak if self._has_lived else None
+        return {
+            "is_lived_through": self._has_lived,
+            "batches": training.batches if self._is_timed else 0,
+            "step_s": training.step_s if self._is_timed else None,
+            "peak_allocated_bytes": peak.allocated_bytes() if peak is not None else None,
+            "peak_reserved_bytes": peak.reserved_bytes() if peak is not None else None,
         }
 
     def _turn(self, source: Any) -> None:
-        if self._at_work is None:
+        if self._replayed is None:
             self._begin(source)
         else:
-            self.is_over = self._at_work.asked()
+            self._train(self._replayed, self._training)
 
     def _begin(self, source: Any) -> None:
-        """Read samples, and make the batch if they vary."""
         if source is None:
             raise Missing(NO_LOADER)
         if self._loop.world_size > 1:
@@ -98,74 +109,31 @@ class WorstBatch(ReplayStage):
             batch = samples.batch_of(reading.take_largest())
         self._batch_bytes = batches.size_bytes(batch)
         self._let_refill(source)
-        least_turns = max(WARM_TURNS, self._loop.batches_per_step + 1)
-        self._at_work = _OnWorst(batch, self._timer(_MOST_TIMED_S), least_turns, self._loop)
-        self.knows_more()
-
-
-class _OnWorst:
-    """The training on one batch, over and over: a few turns, of which the last are timed.
-
-    Args:
-        batch: of the largest samples.
-        training: to time it with.
-        least_turns: after which the script has lived through it, an optimizer's step included.
-        loop: for its device memory, and the graphs that torch.compile captured.
-
-    Attributes:
-        why_ended: why it has no time; None if it has.
-    """
-
-    def __init__(self, batch: Any, training: TrainingTimer, least_turns: int, loop: Any) -> None:
-        self._batch = ReplayedBatch(batch)
-        self._training, self._least_turns = training, least_turns
-        self._peak, self._graphs = DevicePeak.of(loop), loop.graphs_captured
-        self._turns = self._graphs_before = 0
-        self._has_lived = self._is_timed = False
-        self.why_ended: str | None = None
+        self._replayed, self._training = ReplayedBatch(batch), self._timer(_MOST_TIMED_S)
         if self._peak is not None:
             # What torch keeps of other batches stays: a long training meets this batch with as much.
             self._peak.begin()
+        self.knows_more()
 
-    def batch(self) -> Any:
-        """Return the batch for the script."""
-        return self._batch.copy()
-
-    def asked(self) -> bool:
-        """The loop is through with a batch; returns whether that is enough of them.
+    def _train(self, replayed: ReplayedBatch, training: Any) -> None:
+        """The loop is through with the batch, of which it has lived through once an optimizer has stepped.
 
         A batch that the script has changed is not given again: by then it has trained on it once.
         """
-        is_enough = self._training.asked()
-        self._turns += 1
-        self._has_lived = self._has_lived or self._turns >= self._least_turns
-        if self._turns == WARM_TURNS:
-            self._graphs_before = self._graphs()
-        if (self._turns <= WARM_TURNS or is_enough) and self._batch.was_changed:
-            self.why_ended, self._has_lived = CHANGED_IN_PLACE, True
-            return True
-        if self._training.is_hopeless:
-            self.why_ended = NO_WHOLE_BATCH
-            return True
+        is_enough = training.asked()
+        self._turn_count += 1
+        self._has_lived = self._has_lived or self._turn_count >= self._least_turns
+        if self._turn_count == WARM_TURNS:
+            self._graphs_before = self._loop.graphs_captured()
+        if (self._turn_count <= WARM_TURNS or is_enough) and replayed.was_changed:
+            self._has_lived = True
+            raise Missing(CHANGED_IN_PLACE)
+        if training.is_hopeless:
+            raise Missing(NO_WHOLE_BATCH)
         if is_enough:
-            self._is_timed = self._graphs() == self._graphs_before
-            self.why_ended = None if self._is_timed else "torch.compile compiled anew while it was timed"
-        return is_enough
-
-    def interrupted(self) -> None:
-        """The batch at work is not to be timed."""
-        self._training.interrupted()
-
-    def facts(self) -> dict:
-        """Return what is known of the training, for a LargestSeen record."""
-        peak = self._peak if self._has_lived else None
-        return {
-            "is_lived_through": self._has_lived,
-            "batches": self._training.batches if self._is_timed else 0,
-            "step_s": self._training.step_s if self._is_timed else None,
-            "peak_allocated_bytes": peak.allocated_bytes() if peak is not None else None,
-            "peak_reserved_bytes": peak.reserved_bytes() if peak is not None else None,
-        }
+            self._is_timed = self._loop.graphs_captured() == self._graphs_before
+            self._why_ended = None if self._is_timed else "torch.compile compiled anew while it was timed"
+            self.is_over = True
 
 
 class _Reading:
@@ -184,11 +152,7 @@ class _Reading:
         self._largest: list = []  # a heap of (bytes, order, sample)
 
     def run(self, moved: Callable[[], None]) -> None:
-        """Read until sizes are known not to vary, or enough is read; `moved` is called now and then.
-
-        Raises:
-            Missing: a sample could not be read, or reading is too slow.
-        """
+        """Read until sizes are known not to vary, or enough is read; `moved` is called now and then."""
         began_at = moved_at = self._clock()
         extents: set = set()
         for number in self._samples.spread(_MOST_READ):
@@ -211,12 +175,10 @@ class _Reading:
             self.varies = len(extents) > 1
 
     def take_first(self) -> list:
-        """Return as many of the first samples as a batch has, and keep them no longer."""
         first, self._first = self._first, []
         return first
 
     def take_largest(self) -> list:
-        """Return as many of the largest as a batch has, the largest first, and keep them no longer."""
         largest, self._largest = sorted(self._largest, reverse=True), []
         return [sample for _, _, sample in largest]
 
@@ -237,9 +199,6 @@ class Samples:
     Attributes:
         count: samples that the loader may give.
         batch_size: of its full batches, of the one batch where there are fewer samples.
-
-    Raises:
-        Missing: its samples can't be read one by one, or its batches have no size that is known.
     """
 
     def __init__(self, source: Any) -> None:
@@ -272,11 +231,7 @@ class Samples:
                 yield self._numbers[place]
 
     def sample(self, number: Any) -> Any:
-        """Return one sample.
-
-        Raises:
-            Missing: the data set does not give it to this process.
-        """
+        """Return one sample."""
         try:
             together = getattr(self._loader.dataset, "__getitems__", None)  # as torch prefers it
             return together([number])[0] if together else self._loader.dataset[number]
@@ -286,11 +241,7 @@ class Samples:
             ) from error
 
     def batch_of(self, samples: list) -> Any:
-        """Return a full batch of samples, pinned if the loader's are; too few of them come again in order.
-
-        Raises:
-            Missing: it could not be made.
-        """
+        """Return a full batch of samples, pinned if the loader's are; too few of them come again in order."""
         # Each in containers of its own: a collate_fn may take a sample apart, and no sample comes only once.
         filled = [Rebuilding().of(samples[turn % len(samples)]) for turn in range(self.batch_size)]
         try:
@@ -321,7 +272,6 @@ def _batch_size(loader: Any, info: Any) -> int:
 
 
 def _numbers(loader: Any, count: int) -> Any:
-    """Return the indices of the samples that the sampler may give."""
     own = loader.batch_sampler
     for _ in range(MOST_WRAPPED):
         own = getattr(own, "batch_sampler", own)

@@ -13,9 +13,6 @@ _MOST = 1000
 class KeptBlocks:
     """Blocks of the allocator that are there before some steps and after them, and are nobody's.
 
-    Args:
-        torch: the torch module of the script.
-
     Attributes:
         sizes: bytes that were asked for, the largest first; None where torch does not tell.
     """
@@ -26,15 +23,10 @@ class KeptBlocks:
         self.sizes: list | None = None
 
     def begin(self) -> None:
-        """The steps begin."""
         self._before = self._blocks()
 
     def end(self, known: set) -> None:
-        """The steps are through.
-
-        Args:
-            known: addresses of the tensors that they took or made.
-        """
+        """The steps are through."""
         before, after = self._before, self._blocks()
         if before is not None and after is not None:
             stayed = [
@@ -65,9 +57,6 @@ class TemporaryBytes:
     """What an op allocates on the current device and frees again before it is through.
 
     It resets torch's peaks, which the agent does elsewhere too.
-
-    Args:
-        torch: the torch module of the script.
     """
 
     def __init__(self, torch: Any) -> None:
@@ -76,7 +65,6 @@ class TemporaryBytes:
         self._is_broken = False
 
     def begin(self) -> None:
-        """An op is about to run."""
         if self._is_broken:
             return
         try:

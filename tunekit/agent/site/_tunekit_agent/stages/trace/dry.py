@@ -46,7 +46,6 @@ class DrySteps:
     """Skips the arithmetic of ops on CPU tensors while it is entered.
 
     Args:
-        torch: the torch module of the script.
         is_fetching: whether a loader makes a batch in this thread: its ops are the data set's own, and run.
     """
 
@@ -60,11 +59,9 @@ class DrySteps:
 
     @property
     def is_entered(self) -> bool:
-        """Whether arithmetic is skipped."""
         return self._mode is not None
 
     def enter(self) -> None:
-        """Skip arithmetic from here on."""
         if self._mode is None:
             fakes = importlib.import_module(f"{self._torch.__name__}._subclasses.fake_tensor")
             self._fakes = (fakes.FakeTensorMode(), fakes.FakeTensor)
@@ -102,7 +99,6 @@ class DrySteps:
     # --- what an op gives ------------------------------------------------------------------
 
     def _computed(self, func: Any, args: tuple, kwargs: dict, tensors: list) -> Any:
-        """Compute a few floats; those that nobody computed may not be what an op takes."""
         try:
             return func(*args, **kwargs)
         except Exception:
@@ -112,7 +108,6 @@ class DrySteps:
             return self._given(func, args, kwargs, forms)
 
     def _given(self, func: Any, args: tuple, kwargs: dict, forms: tuple) -> Any:
-        """Return unfilled tensors of the forms, in the structure that the op returns."""
         leaves, structure = forms
         torch = self._torch
         if all(kind == _AS_TENSOR and what[2] is torch.bool for kind, what in leaves):
@@ -157,7 +152,6 @@ class DrySteps:
         return _in_structure(structure, iter(made))
 
     def _forms(self, func: Any, args: tuple, kwargs: dict, tensors: list) -> Any:
-        """Return what an op gives for such arguments: (kind, form) of each leaf, and their structure."""
         try:
             key = (func, _signature(self._torch, args), _signature(self._torch, kwargs))
             if key in self._made:
@@ -262,7 +256,6 @@ def _count(size: tuple) -> int:
 
 
 def _mapped(change: Callable, item: Any) -> Any:
-    """Return arguments with each leaf changed."""
     if isinstance(item, (list, tuple)):
         return type(item)(_mapped(change, part) for part in item)
     if isinstance(item, dict):
@@ -271,7 +264,6 @@ def _mapped(change: Callable, item: Any) -> Any:
 
 
 def _signature(torch: Any, item: Any) -> Any:
-    """Return what the result of an op depends on, of its arguments."""
     if isinstance(item, torch.Tensor):
         return tuple(item.size()), item.stride(), item.dtype
     if isinstance(item, (list, tuple)):
@@ -282,7 +274,6 @@ def _signature(torch: Any, item: Any) -> Any:
 
 
 def _structure(torch: Any, made: Any, leaves: list) -> Any:
-    """Take a result apart into leaves, and return how it was put together."""
     if isinstance(made, (list, tuple)) and not isinstance(made, torch.Size):
         return type(made), [_structure(torch, part, leaves) for part in made]
     leaves.append(made)

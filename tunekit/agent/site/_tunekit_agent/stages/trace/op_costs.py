@@ -21,8 +21,6 @@ def flops(name: str, args: tuple, made: Any) -> int:
 
     Args:
         name: without namespace and overload, such as "addmm".
-        args: positional arguments.
-        made: what it returned.
     """
     if name in ("mm", "bmm"):
         return 2 * _numel(args[0]) * int(args[1].shape[-1])
@@ -43,13 +41,7 @@ def flops(name: str, args: tuple, made: Any) -> int:
 
 
 def moved_bytes(name: str, taken: list, made: list) -> int:
-    """Return the bytes that an op reads and writes, each tensor once.
-
-    Args:
-        name: of the op.
-        taken: tensors that it takes.
-        made: tensors that it returns.
-    """
+    """Return the bytes that an op reads and writes, each tensor once."""
     if name in _WRITES_NOTHING:
         return 0
     return sum(_bytes(tensor) for tensor in taken) + sum(_bytes(tensor) for tensor in made)

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import json
 import os
 from typing import Any, Callable
 
+from ...loader import batches
+from ...loader.source import Replay
+from ...loader.storages import is_tensor
 from ...model import knobs
-from ..replay import ReplayStage, resized
+from ...model.loop import Loop
+from ..replay import Rebuilding, ReplayStage, resized
 from ..runner import NO_WHOLE_BATCH, Missing
 from . import cuda_memory
-from .matching import MatchingTraces
-from .step_trace import TracedSteps
+from .allocator import KeptBlocks
+from .tracer import Tracer
 
 _SIZES = (2, 4)
 """Never 1: a dimension of 1 takes ways of its own."""
@@ -26,20 +31,16 @@ _LEAST_TORCH = (2, 4)
 """Before, torch does not tell when a storage goes."""
 _NO_OP_SEEN = "no op was seen: the loop trains in another thread, or process, than it takes its batches in"
 _BATCH_NOT_USED = "the loop does not train on every batch that it is given, or asks for them far ahead"
-
-
-def _keeps_what_was_traced(method: Callable) -> Callable:
-    """Have a fault of ours told as the reason why something is missing: what was traced before stays."""
-
-    @functools.wraps(method)
-    def guarded(self: LoopTrace, *arguments: Any) -> Any:
-        try:
-            return method(self, *arguments)
-        except Exception as error:
-            self.faulted(error)
-            return None
-
-    return guarded
+_STEPS = 4
+"""Optimizer steps that are traced: what the first frees of the time before is not known, and torch's
+allocator reserves more until the fourth."""
+_FORWARD_NOT_SEEN = (
+    "backward was seen of a forward that was not: it runs in a thread of its own, which is not traced"
+)
+_MOST_TRACES = 8
+"""Traces at one precision, until its steps are taken to differ by their size."""
+_TRACES_ALONE = 3
+"""Traces of one size alone: the usual steps are what most of them are."""
 
 
 class LoopTrace(ReplayStage):
@@ -79,34 +80,24 @@ class LoopTrace(ReplayStage):
             return self.name
         return f"{self.name} {self._precision or 'own'} {self._at_work.size}"
 
-    @_keeps_what_was_traced
-    def asked(self, source: Any) -> Any:
-        """The loop asks for a batch; returns the one that it is given instead."""
-        return None if self.is_over else super().asked(source)
-
-    @_keeps_what_was_traced
     def interrupted(self) -> None:
-        """A validation runs, or an epoch begins: that is no part of a batch."""
-        if not self.is_over:
-            super().interrupted()
+        if self._at_work is not None:
+            self._at_work.interrupted()
 
-    @_keeps_what_was_traced
     def step_began(self) -> None:
-        """An optimizer begins a step."""
-        if self._at_work is not None and not self.is_over:
+        if self._at_work is not None:
             self._at_work.step_began()
 
-    @_keeps_what_was_traced
     def step_ended(self) -> None:
-        """An optimizer ended its step."""
-        if self._at_work is not None and not self.is_over:
+        if self._at_work is not None:
             self._at_work.step_ended()
 
-    def faulted(self, error: Exception) -> None:
-        """End at the loop's next turn, for a fault of ours; the first is told."""
-        self._why_ended, self.is_over = self._why_ended or f"{type(error).__name__}: {error}", True
+    def explains(self, error: Exception) -> bool:
+        """Keep what was traced before, whatever went wrong then."""
+        fault = self._why_ended or f"{type(error).__name__}: {error}"
+        self._why_ended = str(error) if isinstance(error, Missing) else fault
+        return True
 
-    @_keeps_what_was_traced
     def leave(self) -> None:
         """Put back what was changed; say why a size is missing that was still at work."""
         if self._at_work is not None and not self.is_over:
@@ -134,11 +125,12 @@ class LoopTrace(ReplayStage):
         }
 
     def _answer(self) -> Any:
-        """Return what the loop goes on with: None where it makes its own batch."""
+        if self._at_work is None:
+            return None
         if not self._is_own:
-            return super()._answer()
+            return Replay(self._at_work.batch())
         self._at_work.begin()
-        return None
+        return None  # the script makes its own batch
 
     def _turn(self, source: Any) -> None:
         """Take a batch at the first call; go on to the next trace where one is through."""
@@ -158,11 +150,7 @@ class LoopTrace(ReplayStage):
             self._begin_next()
 
     def _insist_on_traceable(self) -> None:
-        """Refuse a loop whose steps can't be traced, before anything of torch is touched.
-
-        Raises:
-            Missing: says why.
-        """
+        """Refuse a loop whose steps can't be traced, before anything of torch is touched."""
         version = tuple(int(part) for part in str(self._torch.__version__).split(".")[:2])
         if version < _LEAST_TORCH:
             needed = ".".join(str(part) for part in _LEAST_TORCH)
@@ -202,7 +190,7 @@ class LoopTrace(ReplayStage):
         self._waiting = ["bf16"] if self._may_set_precision() else []
 
     def _is_expandable(self) -> bool:
-        """Return whether torch's allocator has expandable segments: as it says, on a CPU as it is told to."""
+        """Return whether torch's allocator has expandable segments; on a CPU, what its variables ask for."""
         if self._loop.on_cuda:
             with contextlib.suppress(Exception):  # no such figure in this torch
                 settings = self._torch._C._cuda_memorySnapshot(None)["allocator_settings"]
@@ -221,11 +209,7 @@ class LoopTrace(ReplayStage):
         return bool(parameters) and are_float32 and is_free
 
     def _end(self, done: TracedSteps) -> None:
-        """Keep a trace, unless something else ran in it.
-
-        Raises:
-            Missing: something else always does.
-        """
+        """Keep a trace, unless something else ran in it."""
         done.leave()
         if done.is_behind:
             self._unseen_turns = _MOST_UNSEEN_TURNS
@@ -241,11 +225,7 @@ class LoopTrace(ReplayStage):
             self._kept = done.kept
 
     def _begin_next(self) -> None:
-        """Begin with the next trace that is needed.
-
-        Raises:
-            Missing: the batch can't be resized.
-        """
+        """Begin with the next trace that is needed."""
         self._at_work = None
         size = self._matching.next_size
         while size is None and self._waiting:
@@ -284,3 +264,207 @@ def _is_compiled(module: Any) -> bool:
     """Return whether a module is to be compiled; without arithmetic torch.compile captures nothing."""
     is_wrapped = type(module).__name__ == "OptimizedModule"
     return is_wrapped or getattr(module, "_compiled_call_impl", None) is not None
+
+
+class TracedSteps:
+    """A few steps at one batch size and precision.
+
+    Args:
+        made: returns a batch of that size, of new tensors each time, which the script may free as it does;
+            None where the script makes its own.
+        precision: "bf16" to run the roots under autocast; None for the script's own.
+        unseen_turns: at least so many before steps are traced.
+
+    Attributes:
+        is_broken: whether something that is no part of a step ran within the traced ones.
+        has_seen: whether any op was seen.
+        is_behind: whether the loop trained on batches that it had asked for before these.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        made: Callable[[], Any] | None,
+        size: int,
+        precision: str | None,
+        unseen_turns: int,
+    ) -> None:
+        self.size, self.precision = size, precision
+        self.is_broken = self.is_behind = self.has_seen = False
+        self._made = made
+        self._turns = self._steps = 0
+        self._per_step = max(1, loop.batches_per_step // loop.batches_per_turn)
+        self._unseen = -(-unseen_turns // self._per_step) * self._per_step
+        self._loop = loop
+        self._has_tensors = False
+        self._is_entered = False
+        self._tracer = Tracer(loop.torch, "cuda" if loop.on_cuda else "cpu")
+        self._kept = KeptBlocks(loop.torch) if loop.on_cuda else None
+        self._open = contextlib.ExitStack()
+        if precision is not None:
+            self._open.enter_context(_autocast(loop, precision))
+
+    def batch(self) -> Any:
+        """Return the batch for the script, which it is traced with from here on."""
+        assert self._made is not None
+        batch = Rebuilding().of(self._made())
+        leaves = [leaf for _, leaf in batches.walk(batch) if is_tensor(leaf)]
+        self._has_tensors = bool(leaves)
+        self._tracer.awaits(leaves)
+        self.begin()
+        return batch
+
+    def begin(self) -> None:
+        """The loop goes on from here: with a batch, or with its next step where it makes its own."""
+        traced = self._turns - self._unseen
+        self._turns += 1
+        if traced >= 0:
+            if traced == 0:
+                self._hold()
+            if traced % self._per_step == 0:
+                self._tracer.mark()
+            self._tracer.enter()
+            self._is_entered = True
+
+    def asked(self) -> bool:
+        """The loop is through with a batch; returns whether that was the last."""
+        self._pause()
+        if self._tracer.fault is not None:
+            raise Missing(self._tracer.fault)
+        if self.is_broken:
+            return True
+        if self._turns < self._unseen + _STEPS * self._per_step:
+            return False
+        self.has_seen = self._tracer.has_seen
+        if self._kept is not None:
+            self._kept.end(self._tracer.places)
+        if self._tracer.has_seen_backward_alone:
+            raise Missing(_FORWARD_NOT_SEEN)
+        self.is_broken = self.has_seen and self._steps < _STEPS
+        wanted = _STEPS * self._per_step if self._has_tensors else 0
+        self.is_behind = not self.has_seen or self._tracer.batches_used < wanted
+        return True
+
+    def interrupted(self) -> None:
+        """A validation runs, or an epoch begins: that is no part of a step."""
+        if self._is_entered:
+            self._pause()
+            self.is_broken = True
+
+    def leave(self) -> None:
+        """Put back what was changed."""
+        with self._open:
+            self._pause()
+
+    def step_began(self) -> None:
+        if self._is_entered:
+            self._tracer.step_begins()
+            self._tracer.is_for("gradients", _gradients(self._loop))
+
+    def step_ended(self) -> None:
+        """An optimizer ended its step; gradients that it made by itself, in a closure, are there too."""
+        if self._is_entered:
+            self._steps += 1
+            self._tracer.stepped()
+            self._tracer.is_for("gradients", _gradients(self._loop))
+            self._tracer.is_for("optimizer state", _states(self._loop))
+
+    @property
+    def kept(self) -> list | None:
+        """Bytes of the blocks that stayed and are of no tensor of these steps; None where not known."""
+        return None if self._kept is None else self._kept.sizes
+
+    def facts(self) -> dict:
+        """Return the plain facts of a StepTrace record."""
+        return {"batch_size": self.size, **self._tracer.facts()}
+
+    def _hold(self) -> None:
+        if self._kept is not None:
+            self._kept.begin()
+        self._tracer.holds("parameters", self._loop.parameters())
+        self._tracer.holds("buffers", self._loop.buffers())
+        self._tracer.holds("gradients", _gradients(self._loop))
+        self._tracer.holds("optimizer state", _states(self._loop))
+
+    def _pause(self) -> None:
+        if self._is_entered:
+            self._is_entered = False
+            self._tracer.leave()
+
+
+def _gradients(loop: Loop) -> list:
+    return [one.grad for one in loop.parameters() if one.grad is not None]
+
+
+def _states(loop: Loop) -> list:
+    states = [list(getattr(optimizer, "state", {}).values()) for optimizer in loop.optimizers()]
+    return [leaf for _, leaf in batches.walk(states) if is_tensor(leaf)]
+
+
+@contextlib.contextmanager
+def _autocast(loop: Loop, precision: str) -> Any:
+    names, before = ("forward", "_tunekit_forward"), []
+    try:
+        for module in loop.modules():
+            before.append(
+                (module, {name: module.__dict__[name] for name in names if name in module.__dict__})
+            )
+            knobs.apply(loop.torch, module, {"precision": precision}, loop.device_type)
+        yield
+    finally:
+        for module, own in before:
+            for name in names:
+                module.__dict__.pop(name, None)
+            module.__dict__.update(own)
+
+
+class MatchingTraces:
+    """Traces at one precision, each size over again until one of each allocates and computes the same.
+
+    One size alone has nothing to agree with: then what is seen most often is taken for the usual.
+    """
+
+    def __init__(self, sizes: tuple) -> None:
+        self._by_size: dict = {size: [] for size in sizes}  # (form, facts) of each trace
+
+    def add(self, facts: dict) -> None:
+        """Take the plain facts of a StepTrace."""
+        self._by_size[facts["batch_size"]].append((_form(facts), facts))
+
+    @property
+    def next_size(self) -> int | None:
+        """The size to trace next, None where there is enough."""
+        made = [len(traces) for traces in self._by_size.values()]
+        if len(made) == 1:
+            return None if made[0] >= _TRACES_ALONE else next(iter(self._by_size))
+        if all(made) and (self.are_found or sum(made) >= _MOST_TRACES):
+            return None
+        return min(self._by_size, key=lambda size: len(self._by_size[size]))
+
+    @property
+    def are_found(self) -> bool:
+        """Whether a trace of each size allocates and computes the same."""
+        return self._common() is not None
+
+    def best(self) -> list:
+        """Return the facts of a trace of each size that has any: those that are alike, else the latest."""
+        common = self._common()
+        kept = []
+        for traces in self._by_size.values():
+            same = [facts for form, facts in traces if form == common]
+            kept += (same or [facts for _, facts in traces])[-1:]
+        return kept
+
+    def _common(self) -> int | None:
+        forms = [[form for form, _ in traces] for traces in self._by_size.values()]
+        if len(forms) == 1:
+            return max(forms[0], key=forms[0].count, default=None)
+        return next(iter(set.intersection(*map(set, forms))), None)
+
+
+def _form(facts: dict) -> Any:
+    """Return what two traces must have in common; frees that follow one another have no order."""
+    events = zip(facts["blocks"], facts["sizes"])  # noqa: B905 - Python 3.9
+    runs = itertools.groupby(events, key=lambda event: event[1] < 0)
+    order = [tuple(sorted(block for block, _ in run)) if freed else len(list(run)) for freed, run in runs]
+    return hash((tuple(order), tuple(facts["purposes"]), tuple(op[0] for op in facts["ops"])))

@@ -35,7 +35,6 @@ class Tracer:
     It is entered and left over and over: what lies between is not seen, but for what is freed there.
 
     Args:
-        torch: the torch module of the script.
         device_type: whose storages are allocated.
 
     Attributes:
@@ -75,7 +74,6 @@ class Tracer:
 
     @property
     def has_seen(self) -> bool:
-        """Whether any op was seen that costs something."""
         return bool(self._ops)
 
     @property
@@ -105,7 +103,6 @@ class Tracer:
 
     @property
     def places(self) -> set:
-        """Addresses of all that is known to be alive."""
         return set(self._places.values())
 
     def step_begins(self) -> None:
@@ -202,7 +199,6 @@ class Tracer:
         return self._numbers | {block for block in freed if self._purposes[block] == _HELD}
 
     def _run_op(self, func: Any, args: tuple, kwargs: dict) -> Any:
-        """Run an op and write down what it did; never raises into it."""
         if self._temporary is not None:
             self._temporary.begin()
         made = func(*args, **kwargs)
@@ -330,7 +326,6 @@ class Tracer:
                 self._saw(part, _HELD, self._before if len(self._marks) < 2 else None)
 
     def _saw(self, tensor: Any, purpose: int, before: list | None = None) -> bool:
-        """Write down storages that are new; returns whether one was."""
         is_new = False
         for part in dense(tensor):
             storage = part.untyped_storage()
@@ -386,7 +381,6 @@ def _summed_in_place(events: list, sums: dict) -> list:
 
 
 def _is_freed_next(events: list, place: int, block: Any) -> bool:
-    """Return whether a block is among those that are freed before anything else is allocated."""
     for other, size in itertools.islice(events, place + 1, None):
         if size >= 0:
             return False
