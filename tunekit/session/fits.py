@@ -14,8 +14,8 @@ from tunekit.predict.loader_rate import usual_instance
 from tunekit.predict.traced import Unpredictable, other_size, trace_of
 from tunekit.records.agent_messages import Arithmetic
 from tunekit.records.details import Detail
-from tunekit.records.fits import FitsRun, GpuFacts
 from tunekit.records.profile import Profile
+from tunekit.records.run import FitsRun, GpuFacts
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
 from tunekit.session.folder import RunFolder
 from tunekit.session.predicted import Outside, outside_of

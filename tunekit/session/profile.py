@@ -9,8 +9,8 @@ from tunekit.diagnose.loop import LoopFacts, loop_findings
 from tunekit.errors import TargetError, UsageError
 from tunekit.records.config import KNOBS, TrainConfig
 from tunekit.records.details import Detail
-from tunekit.records.loop_profile import LoopProfile
 from tunekit.records.profile import Profile
+from tunekit.records.run import LoopProfile
 from tunekit.records.target import BindingKind
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.session.ablation import (
