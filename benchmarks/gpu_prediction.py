@@ -29,10 +29,9 @@ from tunekit.machine.gpu.outside_torch import outside_torch
 from tunekit.machine.profiles import load_profiles
 from tunekit.predict.traced import Unpredictable
 from tunekit.predict.vram.predict import PeakPredicted
-from tunekit.records.calibration import Calibration
 from tunekit.records.codec import from_json
 from tunekit.records.host import Host
-from tunekit.records.prediction import OutsideTorch
+from tunekit.records.prediction import Calibration, OutsideTorch
 from tunekit.units import GIB, bytes_text
 
 ROOT = Path(__file__).resolve().parents[1]

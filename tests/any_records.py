@@ -11,8 +11,16 @@ from tunekit.records.details import LargestSeen
 from tunekit.records.finding import Finding
 from tunekit.records.interval import Interval
 from tunekit.records.measurement import DeviceSeen, LoopMeasurement, Measurement, TreeMemory
-from tunekit.records.model_summary import KnobWorth, Limit, ModelSummary, PredictedLimits
-from tunekit.records.recommendation import MissingTier, NoiseFloor, Recommendation, Tier
+from tunekit.records.recommendation import (
+    KnobGain,
+    Limit,
+    MissingTier,
+    ModelSummary,
+    NoiseFloor,
+    PredictedLimits,
+    Recommendation,
+    Tier,
+)
 from tunekit.records.run import FixedKnob, KnobRange, KnobSpace, Run, RunStatus, SearchOptions
 from tunekit.records.target import Discovery, LoaderAddress, LoaderSeen, OptimizerSeen, RootSeen, Target
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole, WrittenFile
@@ -313,7 +321,7 @@ def model_summaries(draw: st.DrawFn) -> ModelSummary:
             draw(
                 st.lists(
                     st.builds(
-                        KnobWorth, knob=texts, before=knob_values, after=knob_values, factor=intervals()
+                        KnobGain, knob=texts, before=knob_values, after=knob_values, factor=intervals()
                     ),
                     max_size=3,
                 )

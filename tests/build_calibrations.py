@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tunekit.records.calibration import Calibration, ConvolutionSeen
+from tunekit.records.prediction import Calibration, ConvolutionSeen
 from tunekit.units import MIB
 
 

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from tunekit.diagnose.machine import machine_findings
 from tunekit.diagnose.software import VARIABLES
 from tunekit.machine.profiles import load_profiles
-from tunekit.records.checkup import Checkup, LoaderPlan
+from tunekit.records.checkup import Checkup, LoaderPlan, Storage, StorageKind
 from tunekit.records.finding import Finding
 from tunekit.records.host import Accelerator, GpuProcess, GpuState, PcieLink, TorchBuild, TorchDevice
 from tunekit.records.profile import Profile
-from tunekit.records.storage import Storage, StorageKind
 
 H200: Profile = load_profiles()["h200"]
 T4: Profile = load_profiles()["t4"]

@@ -9,19 +9,21 @@ from tunekit.records.attribution import LoaderWork, WorkerWork
 from tunekit.records.codec import write_json
 from tunekit.records.config import Precision
 from tunekit.records.details import Details, LoopFloors, TracedAt, TraceSeen
-from tunekit.records.fits import FitsOptions, FitsRun, GpuFacts
 from tunekit.records.prediction import (
+    PURPOSES,
     BytesRange,
     DevicePrediction,
     LargestBatch,
+    OpCost,
     OutsideTorch,
     PeakShown,
     PredictedFit,
     PredictionPath,
+    Purpose,
+    StepTrace,
 )
 from tunekit.records.profile import Confidence, Instance, Profile
-from tunekit.records.run import RunStatus
-from tunekit.records.step_trace import PURPOSES, OpCost, Purpose, StepTrace
+from tunekit.records.run import FitsOptions, FitsRun, GpuFacts, RunStatus
 from tunekit.records.trial import TrialRecord
 
 PARAMETERS = 40 * MIB

@@ -8,10 +8,8 @@ from scripted_profile import loop_profile
 from tunekit.records.attribution import BatchSeen, LeafSeen, StepParts
 from tunekit.records.details import Details, Kernel, KernelWindow, LoopFloors, QueueSeen, SyncPoint
 from tunekit.records.finding import Finding, Severity
-from tunekit.records.loop_profile import LoopProfile
-from tunekit.records.measurement import Measurement, TreeMemory
-from tunekit.records.run import RunStatus
-from tunekit.records.telemetry import GpuTelemetry, HostTelemetry, Telemetry
+from tunekit.records.measurement import GpuTelemetry, HostTelemetry, Measurement, Telemetry, TreeMemory
+from tunekit.records.run import LoopProfile, RunStatus
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.session.ablation import contender
 

@@ -21,8 +21,7 @@ from tunekit.diagnose.loop import LoopFacts, loop_findings
 from tunekit.records.attribution import BatchSeen, DeviceParts, LoaderWork, StepParts, WorkerWork
 from tunekit.records.details import Details, KernelWindow, LoopFloors, SyncPoint
 from tunekit.records.finding import Finding
-from tunekit.records.measurement import DeviceSeen, Measurement
-from tunekit.records.telemetry import GpuTelemetry, HostTelemetry, Telemetry
+from tunekit.records.measurement import DeviceSeen, GpuTelemetry, HostTelemetry, Measurement, Telemetry
 from tunekit.records.trial import TrialRecord
 
 CPU = DeviceSeen(type="cpu", name="Intel(R) Xeon(R)", memory_bytes=None)

@@ -21,21 +21,28 @@ from build_records import (
 
 from tunekit.records.config import Precision
 from tunekit.records.finding import Finding
-from tunekit.records.measurement import DeviceSeen
-from tunekit.records.model_summary import Limit, ModelSummary, PredictedLimits
+from tunekit.records.measurement import DeviceSeen, HostTelemetry, Telemetry
 from tunekit.records.plan import Plan
-from tunekit.records.prediction import DevicePrediction, LargestBatch, PeakShown, PredictedFit, PredictionPath
+from tunekit.records.prediction import (
+    DevicePrediction,
+    LargestBatch,
+    PeakShown,
+    PredictedFit,
+    PredictionPath,
+    Purpose,
+)
 from tunekit.records.recommendation import (
     LearningRate,
     LearningRateRule,
+    Limit,
     MissingTier,
+    ModelSummary,
     NoiseFloor,
+    PredictedLimits,
     ScalingRow,
     Tier,
 )
 from tunekit.records.run import Run
-from tunekit.records.step_trace import Purpose
-from tunekit.records.telemetry import HostTelemetry, Telemetry
 from tunekit.records.trial import OutcomeKind, TrialRecord
 
 FAST = config(batch_size=256, num_workers=4, precision=Precision.BF16)

@@ -9,8 +9,7 @@ from scripted_search import RecordingListener, ScriptedExecutor
 
 from tunekit.records.config import TrainConfig
 from tunekit.records.details import Details
-from tunekit.records.loop_profile import LoopProfile, ProfileOptions
-from tunekit.records.run import FixedKnob, RunStatus
+from tunekit.records.run import FixedKnob, LoopProfile, ProfileOptions, RunStatus
 from tunekit.records.trial import TrialRecord
 from tunekit.session.folder import RunFolder
 from tunekit.session.profile import Against, ProfileWalk

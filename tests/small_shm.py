@@ -7,7 +7,7 @@ from pathlib import Path
 from real_trials import RealTrials, zoo_target
 
 from tunekit.machine.detect import detect_host
-from tunekit.predict.ram import oom_reason
+from tunekit.predict.ram import loader_ram
 from tunekit.recommend.tiers import base_ram_bytes
 
 FEATURES = "131072"
@@ -21,7 +21,9 @@ def main() -> None:
     assert baseline.config is not None and baseline.measurement is not None
     more = baseline.config.model_copy(update={"num_workers": 4, "prefetch_factor": 2})
     measured = baseline.measurement
-    refusal = oom_reason(more, measured.loop.bytes_per_sample, base_ram_bytes(measured), detect_host())
+    refusal = loader_ram(
+        more, measured.loop.bytes_per_sample, base_ram_bytes(measured), detect_host()
+    ).why_oom
     target = zoo_target("known_times.py", "--workers", "4", "--features", FEATURES, "--stacked")
     too_big = RealTrials(target, folder / "too-big").run_baseline().failure
     told = None if too_big is None else (too_big.kind, too_big.message, too_big.remedy)

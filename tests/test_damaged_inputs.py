@@ -23,12 +23,9 @@ from tunekit.cli.settings import load_settings
 from tunekit.errors import DamagedRecordError, RecordError, TargetError, UsageError
 from tunekit.export.tuned import read_tuned
 from tunekit.machine.profile_file import read_profile
-from tunekit.records.calibration import Calibration
 from tunekit.records.codec import read_json, to_json
-from tunekit.records.fits import FitsRun
-from tunekit.records.loop_profile import LoopProfile
-from tunekit.records.run import Run
-from tunekit.records.step_trace import StepTrace
+from tunekit.records.prediction import Calibration, StepTrace
+from tunekit.records.run import FitsRun, LoopProfile, Run
 from tunekit.records.trial import TrialRecord
 from tunekit.trial.config_files import all_keys
 

@@ -6,9 +6,8 @@ from pathlib import Path
 from build_records import MIB
 
 from tunekit.records.details import TracedAt, TraceSeen
-from tunekit.records.prediction import BytesRange, OutsideTorch
+from tunekit.records.prediction import PURPOSES, BytesRange, OutsideTorch, Purpose, StepTrace
 from tunekit.records.profile import Profile
-from tunekit.records.step_trace import PURPOSES, Purpose, StepTrace
 
 PARAMETERS_BYTES = 64 * MIB
 SAMPLE_BYTES = 128 * MIB

@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 from tunekit.predict.vram.predict import MemoryPrediction
 from tunekit.predict.vram.trace import AllocationTrace, in_order
 from tunekit.records.details import TraceSeen
-from tunekit.records.step_trace import Purpose, StepTrace
+from tunekit.records.prediction import Purpose, StepTrace
 
 WIDTH = 16
 

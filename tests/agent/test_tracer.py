@@ -10,8 +10,8 @@ from _tunekit_agent.stages.trace.tracer import PURPOSES, Tracer
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tunekit.records import step_trace
-from tunekit.records.step_trace import Purpose, StepTrace
+from tunekit.records import prediction
+from tunekit.records.prediction import Purpose, StepTrace
 
 KIB = 1024
 
@@ -29,7 +29,7 @@ def events(tracer: Tracer) -> list[tuple[int, int, Purpose]]:
     """Return (block, KiB or -1, purpose) of each event."""
     trace = validated(tracer)
     return [
-        (block, size if size < 0 else size // KIB, step_trace.PURPOSES[trace.purposes[block]])
+        (block, size if size < 0 else size // KIB, prediction.PURPOSES[trace.purposes[block]])
         for block, size in zip(trace.blocks, trace.sizes, strict=True)
     ]
 
@@ -41,7 +41,7 @@ def traced(run: Callable[[], object]) -> list[tuple[int, int, Purpose]]:
 
 
 def test_purposes_are_those_of_the_record() -> None:
-    assert tuple(PURPOSES) == step_trace.PURPOSES
+    assert tuple(PURPOSES) == prediction.PURPOSES
 
 
 def test_a_block_comes_with_its_op_and_goes_with_its_last_tensor() -> None:

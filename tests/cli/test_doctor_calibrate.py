@@ -11,8 +11,8 @@ from tunekit.cli.main import main
 from tunekit.errors import TargetError, UsageError
 from tunekit.machine.gpu import calibrate as room
 from tunekit.machine.gpu.calibrations import load_calibrations
-from tunekit.records.calibration import Calibration
 from tunekit.records.codec import from_json
+from tunekit.records.prediction import Calibration
 
 Captured = pytest.CaptureFixture[str]
 

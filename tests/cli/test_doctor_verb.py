@@ -22,11 +22,10 @@ from tunekit.machine import detect
 from tunekit.machine.host import torch_build as torch_room
 from tunekit.machine.host.torch_build import TorchAbsent
 from tunekit.records.attribution import BatchSeen, LeafSeen
-from tunekit.records.checkup import Checkup, LoaderPlan
+from tunekit.records.checkup import Checkup, LoaderPlan, StorageKind
 from tunekit.records.codec import from_json
 from tunekit.records.host import Host, TorchBuild
 from tunekit.records.recommendation import Tier
-from tunekit.records.storage import StorageKind
 from tunekit.session.folder import RunFolder
 
 WARNED, FAILED = 11, 12

@@ -18,9 +18,8 @@ from tunekit.cli.screen import FitsScreen
 from tunekit.machine.profiles import load_profiles
 from tunekit.records.codec import from_json, to_json
 from tunekit.records.config import Precision
-from tunekit.records.fits import FitsRun, Verdict
 from tunekit.records.prediction import PredictionPath
-from tunekit.records.run import RunStatus
+from tunekit.records.run import FitsRun, RunStatus, Verdict
 from tunekit.session.folder import RunFolder, load_fits_run
 
 TRAIN = ("--", sys.executable, "train.py")

@@ -19,8 +19,7 @@ from tunekit.cli.profile import against_file, profile_options
 from tunekit.cli.screen import ProfileScreen
 from tunekit.records.codec import from_json, to_json
 from tunekit.records.config import Precision
-from tunekit.records.loop_profile import LoopProfile
-from tunekit.records.run import RunStatus
+from tunekit.records.run import LoopProfile, RunStatus
 from tunekit.session.folder import RunFolder, load_profile_run
 from tunekit.trial.target import resolve_target
 

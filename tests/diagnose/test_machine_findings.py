@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from tunekit.diagnose.machine import machine_findings
 from tunekit.diagnose.registry import worst
-from tunekit.predict.ram import RamVerdict, ram_verdict
+from tunekit.predict.ram import RamVerdict, loader_ram
 from tunekit.records.checkup import Checkup, LoaderPlan
 from tunekit.records.codec import from_json, to_json
 from tunekit.records.config import TrainConfig
@@ -145,7 +145,7 @@ def test_doctor_and_search_judge_a_loader_alike(
         RamVerdict.OOM: Severity.ERROR,
         RamVerdict.RISKY: Severity.WARNING,
         RamVerdict.SAFE: None,
-    }[ram_verdict(knobs, bytes_per_sample, 0, machine)]
+    }[loader_ram(knobs, bytes_per_sample, 0, machine).verdict]
     assert (Severity.ERROR in told) == (expected is Severity.ERROR)
     assert (told == {Severity.WARNING}) == (expected is Severity.WARNING)
     assert (told == set()) == (expected is None)

@@ -7,7 +7,7 @@ from build_checkups import checkup, codes, found, only_finding, storage_of
 from build_records import GIB, MIB
 from finding_texts import assert_texts
 
-from tunekit.records.storage import StorageKind
+from tunekit.records.checkup import StorageKind
 
 NETWORK, HDD, NVME, MEMORY = StorageKind.NETWORK, StorageKind.HDD, StorageKind.NVME, StorageKind.MEMORY
 OF_500_GIB = {

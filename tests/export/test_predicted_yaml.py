@@ -12,8 +12,8 @@ from tunekit.records.prediction import (
     PeakShown,
     PredictedFit,
     PredictionPath,
+    Purpose,
 )
-from tunekit.records.step_trace import Purpose
 
 begun = config(batch_size=256, num_workers=3, precision=Precision.BF16)
 start = PredictedFit(

@@ -3,6 +3,7 @@ import csv
 from build_records import GIB, baseline_record, config, discovery, recommendation, run
 
 from tunekit.export.scaling_csv import scaling_csv
+from tunekit.recommend.learning_rate import BaseLearningRate
 from tunekit.recommend.scaling import scaling_rows
 from tunekit.records.recommendation import LearningRate, LearningRateRule, Tier
 
@@ -13,8 +14,7 @@ def rows(tier, lr=0.1):
         config(),
         bytes_per_sample=1000,
         base_ram_bytes=GIB,
-        base_lr=lr,
-        base_batch=64,
+        base=BaseLearningRate(lr, 64, "flags") if lr else None,
         rule=None,
         host=run().host,
     )

@@ -19,6 +19,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tunekit.export.yaml_config import knobs_yaml, tier_yaml
+from tunekit.recommend.learning_rate import BaseLearningRate
 from tunekit.recommend.scaling import scaling_rows
 from tunekit.records.config import Precision
 from tunekit.records.recommendation import LearningRate, LearningRateRule, NoiseFloor, Tier
@@ -46,8 +47,7 @@ def table(tier=Tier.BALANCED, knobs=None, lr=0.1):
         knobs or config(),
         bytes_per_sample=1000,
         base_ram_bytes=GIB,
-        base_lr=lr,
-        base_batch=64,
+        base=BaseLearningRate(lr, 64, "flags") if lr else None,
         rule=LearningRateRule.LINEAR,
         host=run().host,
     )

@@ -9,8 +9,7 @@ from pathlib import Path
 from simgpu.machine import SimulatedGpu
 from simgpu.trace import Work
 from tunekit.records.codec import read_json
-from tunekit.records.loop_profile import LoopProfile
-from tunekit.records.run import Run
+from tunekit.records.run import LoopProfile, Run
 from tunekit.records.trial import TrialRecord
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "zoo" / "on_gpu"

@@ -10,8 +10,8 @@ from gpu_environment import ROOT
 from simgpu.machine import SimulatedGpu
 from simgpu.trace import Work
 from tunekit.diagnose.attribution import Bound, Part, attribution, bound
-from tunekit.records.loop_profile import LoopProfile
 from tunekit.records.measurement import Measurement
+from tunekit.records.run import LoopProfile
 from tunekit.records.trial import TrialRecord
 
 LOOP = Path(__file__).with_name("known_loop.py")

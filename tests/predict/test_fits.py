@@ -13,9 +13,9 @@ from tunekit.predict.fits import CPU_MARGIN, DOUBT_MARGIN, MARGIN, Fits
 from tunekit.predict.traced import Unpredictable
 from tunekit.records.config import Precision
 from tunekit.records.details import Details
-from tunekit.records.fits import Verdict
 from tunekit.records.prediction import DevicePrediction, OutsideTorch
 from tunekit.records.profile import Profile
+from tunekit.records.run import Verdict
 
 FP32, TF32, BF16, FP16 = Precision.FP32, Precision.TF32, Precision.BF16, Precision.FP16
 ALL = ("fp32", "tf32", "bf16", "fp16")

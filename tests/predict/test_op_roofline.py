@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunekit.predict.roofline import BANDWIDTH_SHARE, LAUNCH_S, PEAK_SHARE, compute_rate, step_time_s
-from tunekit.records.step_trace import OpCost
+from tunekit.records.prediction import OpCost
 
 A10G = profile()
 DTYPES = ("float32", "bfloat16", "float16", "")

@@ -7,7 +7,7 @@ from build_records import GIB, MIB, baseline_record, config, cpu, host, loop, tr
 
 from simgpu.machine import SimulatedGpu
 from tunekit.predict.ram import buffer_bytes, held_per_sample, pinned_growth
-from tunekit.recommend.ram_buffer import measured_sample, ram_buffer
+from tunekit.recommend.memory import measured_sample, ram_buffer
 from tunekit.recommend.tiers import violations
 from tunekit.records.attribution import BatchSeen, LeafSeen
 from tunekit.records.measurement import LoopMeasurement

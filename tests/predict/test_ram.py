@@ -12,9 +12,8 @@ from tunekit.predict.ram import (
     SAFE_BUFFER_SHARE,
     RamVerdict,
     buffer_bytes,
-    oom_reason,
+    loader_ram,
     queue_bytes,
-    ram_verdict,
 )
 from tunekit.records.config import TrainConfig
 from tunekit.records.host import Host
@@ -38,35 +37,35 @@ def test_buffer_and_queue_are_counted_in_batches(
 
 
 def test_up_to_a_fifth_of_the_limit_is_safe():
-    assert ram_verdict(tenth, 2 * MIB, 0, roomy) is RamVerdict.SAFE
-    assert ram_verdict(tenth, 2 * MIB + 1, 0, roomy) is RamVerdict.RISKY
+    assert loader_ram(tenth, 2 * MIB, 0, roomy).verdict is RamVerdict.SAFE
+    assert loader_ram(tenth, 2 * MIB + 1, 0, roomy).verdict is RamVerdict.RISKY
 
 
 def test_base_and_buffer_up_to_their_share_of_the_limit_may_start():
-    assert ram_verdict(tenth, 5 * MIB, 350 * MIB, roomy) is RamVerdict.RISKY
-    assert oom_reason(tenth, 5 * MIB, 350 * MIB, roomy) is None
-    assert ram_verdict(tenth, 5 * MIB, 350 * MIB + 1, roomy) is RamVerdict.OOM
+    assert loader_ram(tenth, 5 * MIB, 350 * MIB, roomy).verdict is RamVerdict.RISKY
+    assert loader_ram(tenth, 5 * MIB, 350 * MIB, roomy).why_oom is None
+    assert loader_ram(tenth, 5 * MIB, 350 * MIB + 1, roomy).verdict is RamVerdict.OOM
 
 
 def test_a_large_base_is_out_of_memory_whatever_the_buffer():
-    assert ram_verdict(config(num_workers=0), MIB, 851 * MIB, roomy) is RamVerdict.OOM
-    assert ram_verdict(config(num_workers=0), MIB, 850 * MIB, roomy) is RamVerdict.SAFE
+    assert loader_ram(config(num_workers=0), MIB, 851 * MIB, roomy).verdict is RamVerdict.OOM
+    assert loader_ram(config(num_workers=0), MIB, 850 * MIB, roomy).verdict is RamVerdict.SAFE
 
 
 def test_a_queue_that_just_fills_shared_memory_may_start():
     exact = host(shm_bytes=200 * 1000)
-    assert oom_reason(tenth, 1000, 0, exact) is None
-    assert oom_reason(tenth, 1000, 0, host(shm_bytes=200 * 1000 - 1)) is not None
+    assert loader_ram(tenth, 1000, 0, exact).why_oom is None
+    assert loader_ram(tenth, 1000, 0, host(shm_bytes=200 * 1000 - 1)).why_oom is not None
 
 
 def test_shared_memory_that_others_hold_is_not_there_for_the_queue():
     free = host(shm_bytes=MIB, shm_used_bytes=MIB - 200 * 1000)
-    assert oom_reason(tenth, 1000, 0, free) is None
+    assert loader_ram(tenth, 1000, 0, free).why_oom is None
     taken = host(shm_bytes=MIB, shm_used_bytes=MIB - 200 * 1000 + 1)
-    assert oom_reason(tenth, 1000, 0, taken) == (
+    assert loader_ram(tenth, 1000, 0, taken).why_oom == (
         "the loader's queue needs 195.3 KiB of /dev/shm (predicted), which has 195.3 KiB free of 1.0 MiB"
     )
-    assert ram_verdict(tenth, 1000, 0, taken) is RamVerdict.OOM
+    assert loader_ram(tenth, 1000, 0, taken).verdict is RamVerdict.OOM
 
 
 def test_the_ranks_of_one_machine_share_what_is_free():
@@ -80,17 +79,17 @@ def test_more_than_all_can_not_be_taken():
 
 
 def test_without_workers_shared_memory_is_not_needed():
-    assert ram_verdict(config(num_workers=0), MIB, 0, host(shm_bytes=0)) is RamVerdict.SAFE
+    assert loader_ram(config(num_workers=0), MIB, 0, host(shm_bytes=0)).verdict is RamVerdict.SAFE
 
 
 def test_without_a_shm_mount_only_ram_decides():
-    assert ram_verdict(tenth, 1000, 0, host(shm_bytes=None)) is RamVerdict.SAFE
+    assert loader_ram(tenth, 1000, 0, host(shm_bytes=None)).verdict is RamVerdict.SAFE
 
 
 def test_the_reason_shows_its_figures_and_that_they_are_predicted():
-    reason = oom_reason(tenth, 5 * MIB, GIB, roomy)
+    reason = loader_ram(tenth, 5 * MIB, GIB, roomy).why_oom
     assert reason == ("base 1.0 GiB + buffer 500.0 MiB (predicted) exceed 85% of the RAM limit (850.0 MiB)")
-    reason = oom_reason(tenth, MIB, 0, host(shm_bytes=64 * MIB))
+    reason = loader_ram(tenth, MIB, 0, host(shm_bytes=64 * MIB)).why_oom
     assert reason == "the loader's queue needs 200.0 MiB of /dev/shm (predicted), which has 64.0 MiB"
 
 
@@ -99,9 +98,9 @@ def test_the_reason_shows_its_figures_and_that_they_are_predicted():
 def test_the_verdict_follows_from_the_bytes(
     knobs: TrainConfig, bytes_per_sample: float, base_bytes: int, machine: Host
 ):
-    verdict = ram_verdict(knobs, bytes_per_sample, base_bytes, machine)
+    verdict = loader_ram(knobs, bytes_per_sample, base_bytes, machine).verdict
     assert (verdict is RamVerdict.OOM) == (
-        oom_reason(knobs, bytes_per_sample, base_bytes, machine) is not None
+        loader_ram(knobs, bytes_per_sample, base_bytes, machine).why_oom is not None
     )
     batch_bytes = knobs.batch_bytes(bytes_per_sample)
     buffered_bytes = buffer_bytes(knobs, batch_bytes)
@@ -119,19 +118,21 @@ def test_less_memory_never_gives_a_better_verdict(
 ):
     order = list(RamVerdict)
     half = machine.model_copy(update={"ram_limit_bytes": max(1, machine.ram_limit_bytes // 2)})
-    before = ram_verdict(knobs, bytes_per_sample, base_bytes, machine)
-    assert order.index(ram_verdict(knobs, bytes_per_sample, base_bytes, half)) >= order.index(before)
+    before = loader_ram(knobs, bytes_per_sample, base_bytes, machine).verdict
+    assert order.index(loader_ram(knobs, bytes_per_sample, base_bytes, half).verdict) >= order.index(before)
 
 
 def test_shared_memory_is_held_against_whole_pages_and_ram_against_the_bytes():
     # 200 samples in the queue, of 1,000 bytes each and 4,096 in /dev/shm.
     exact = host(shm_bytes=200 * 4096)
-    assert oom_reason(tenth, 1000, 0, exact, 4096) is None
-    assert ram_verdict(tenth, 1000, 0, exact, 4096) is RamVerdict.SAFE
+    assert loader_ram(tenth, 1000, 0, exact, 4096).why_oom is None
+    assert loader_ram(tenth, 1000, 0, exact, 4096).verdict is RamVerdict.SAFE
     smaller = host(shm_bytes=200 * 4096 - 1)
-    assert oom_reason(tenth, 1000, 0, smaller, 4096) == (
+    assert loader_ram(tenth, 1000, 0, smaller, 4096).why_oom == (
         "the loader's queue needs 800.0 KiB of /dev/shm (predicted), which has 800.0 KiB"
     )
-    assert ram_verdict(tenth, 1000, 0, smaller, 4096) is RamVerdict.OOM
-    assert oom_reason(tenth, 1000, 0, host(shm_bytes=0), 0.0) is None, "arrays and text go through pipes"
-    assert oom_reason(tenth, 5 * MIB, 350 * MIB + 1, roomy, 0.0) is not None
+    assert loader_ram(tenth, 1000, 0, smaller, 4096).verdict is RamVerdict.OOM
+    assert loader_ram(tenth, 1000, 0, host(shm_bytes=0), 0.0).why_oom is None, (
+        "arrays and text go through pipes"
+    )
+    assert loader_ram(tenth, 5 * MIB, 350 * MIB + 1, roomy, 0.0).why_oom is not None

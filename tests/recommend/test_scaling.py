@@ -3,9 +3,11 @@ from build_records import GIB, config, configs, host, unhurried
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tunekit.recommend.learning_rate import BaseLearningRate
 from tunekit.recommend.scaling import scaling_rows
 from tunekit.records.recommendation import LearningRateRule, Tier
 
+BASE = BaseLearningRate(0.1, 128, "flags")
 LINEAR, SQRT = LearningRateRule.LINEAR, LearningRateRule.SQRT
 
 
@@ -13,8 +15,7 @@ def rows(knobs=None, **overrides):
     values = {
         "bytes_per_sample": 1000.0,
         "base_ram_bytes": GIB,
-        "base_lr": 0.1,
-        "base_batch": 128,
+        "base": BASE,
         "rule": LINEAR,
         "host": host(cpus=16),
     }
@@ -58,19 +59,25 @@ def test_this_hosts_limits_are_compared():
 
 
 def test_without_a_base_there_is_no_learning_rate():
-    for row in rows(base_lr=None) + rows(base_batch=None):
+    for row in rows(base=None):
         assert row.lr_linear is None
         assert row.lr_sqrt is None
 
 
 def test_a_learning_rate_beyond_all_numbers_is_left_out():
-    assert [row.lr_linear for row in rows(base_lr=1e308)] == [1e308, None, None, None]
+    assert [row.lr_linear for row in rows(base=BaseLearningRate(1e308, 128, "flags"))] == [
+        1e308,
+        None,
+        None,
+        None,
+    ]
 
 
 @unhurried
 @given(configs(), st.floats(0, 1e7), st.integers(0, 64 * GIB), st.none() | st.floats(1e-8, 10))
 def test_every_row_is_its_number_of_gpus_times_the_first(knobs, sample_bytes, base_bytes, lr):
-    first, *others = rows(knobs, bytes_per_sample=sample_bytes, base_ram_bytes=base_bytes, base_lr=lr)
+    base = BaseLearningRate(lr, 128, "flags") if lr else None
+    first, *others = rows(knobs, bytes_per_sample=sample_bytes, base_ram_bytes=base_bytes, base=base)
     for row in others:
         assert row.total_batch == row.gpus * first.total_batch
         assert row.total_workers == row.gpus * first.total_workers

@@ -9,8 +9,7 @@ from build_records import baseline_record, cpu, interval, recommendation, run, u
 from hypothesis import given, settings
 
 from tunekit.recommend.recommendation import answer_of
-from tunekit.records.model_summary import Limit, ModelSummary, PredictedLimits
-from tunekit.records.recommendation import Tier
+from tunekit.records.recommendation import Limit, ModelSummary, PredictedLimits, Tier
 from tunekit.records.run import Run
 from tunekit.report.tiers import ceilings_passage
 from tunekit.units import rate_text

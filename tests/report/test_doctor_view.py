@@ -22,10 +22,9 @@ from read_report import Read
 from read_report import drawn as drawn_blocks
 
 from tunekit.diagnose.machine import machine_findings
-from tunekit.records.checkup import Checkup
+from tunekit.records.checkup import Checkup, StorageKind
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.profile import Profile
-from tunekit.records.storage import StorageKind
 from tunekit.report.doctor import doctor_report
 
 HEALTHY_AT_80 = """

@@ -10,9 +10,8 @@ from read_report import drawn as drawn_blocks
 
 from tunekit.records.config import Precision
 from tunekit.records.finding import Severity
-from tunekit.records.fits import AskedBatch, FitsOptions, FitsRun, Verdict
 from tunekit.records.prediction import PredictedFit, PredictionPath
-from tunekit.records.run import RunStatus
+from tunekit.records.run import AskedBatch, FitsOptions, FitsRun, RunStatus, Verdict
 from tunekit.report.blocks import Table
 from tunekit.report.fits import fits_report
 from tunekit.units import GIB

@@ -12,8 +12,7 @@ from scripted_profile import against, fix, loop_profile, walk_in
 from tunekit.records.attribution import LeafSeen
 from tunekit.records.details import Details
 from tunekit.records.interval import Interval
-from tunekit.records.loop_profile import AblationStep, LoopProfile, ProfileOptions
-from tunekit.records.run import RunStatus
+from tunekit.records.run import AblationStep, LoopProfile, ProfileOptions, RunStatus
 from tunekit.report.loop_memory import batch_lines, leaf_text
 from tunekit.report.loop_profile import profile_report
 from tunekit.report.loop_time import step_text

@@ -5,8 +5,7 @@ from build_fits import fit, outside
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.records.prediction import PeakShown
-from tunekit.records.step_trace import Purpose
+from tunekit.records.prediction import PeakShown, Purpose
 from tunekit.report.fits import legend_text, memory_bar
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 from build_records import GIB, baseline_record, config, confirm_records, recommendation, run, trial_record
 
+from tunekit.records.measurement import GpuTelemetry, HostTelemetry, Telemetry
 from tunekit.records.run import Run
-from tunekit.records.telemetry import GpuTelemetry, HostTelemetry, Telemetry
 from tunekit.records.trial import TrialRecord
 from tunekit.report.loop_time import telemetry_lines
 from tunekit.report.trials import telemetry_table

@@ -27,9 +27,9 @@ from tunekit.machine.profiles import load_profiles
 from tunekit.recommend.tiers import pick_tiers, run_noise
 from tunekit.records.config import TrainConfig
 from tunekit.records.finding import Finding, Severity
+from tunekit.records.measurement import GpuTelemetry, HostTelemetry, Telemetry
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import Run
-from tunekit.records.telemetry import GpuTelemetry, HostTelemetry, Telemetry
 from tunekit.records.trial import OutcomeKind, TrialRecord, WrittenFile
 from tunekit.records.trials import Trials
 from tunekit.session.assemble import assemble

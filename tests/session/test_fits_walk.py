@@ -14,10 +14,9 @@ from tunekit.errors import TargetError
 from tunekit.records.agent_messages import Arithmetic
 from tunekit.records.config import Precision
 from tunekit.records.details import Detail
-from tunekit.records.fits import FitsOptions, FitsRun, Verdict
 from tunekit.records.prediction import OutsideTorch
 from tunekit.records.profile import Profile
-from tunekit.records.run import RunStatus
+from tunekit.records.run import FitsOptions, FitsRun, RunStatus, Verdict
 from tunekit.records.trial import OutcomeKind, TrialRecord
 from tunekit.session.fits import FitsWalk
 from tunekit.session.folder import RunFolder, load_fits_run

@@ -13,8 +13,7 @@ from tunekit.diagnose.loop import LoopFacts
 from tunekit.errors import NoTrainingLoopError, TargetError, UsageError
 from tunekit.records.attribution import LoaderWork, WorkerWork
 from tunekit.records.details import Detail
-from tunekit.records.loop_profile import LoopProfile, ProfileOptions
-from tunekit.records.run import FixedKnob, RunStatus
+from tunekit.records.run import FixedKnob, LoopProfile, ProfileOptions, RunStatus
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
 from tunekit.report.loop_profile import profile_report
 from tunekit.session.folder import RunFolder, load_profile_run

@@ -7,7 +7,7 @@ from real_trials import RealTrials, zoo_target
 
 from tunekit.predict.vram.predict import MemoryPrediction
 from tunekit.records.details import Detail, Details
-from tunekit.records.step_trace import PURPOSES, Purpose, StepTrace
+from tunekit.records.prediction import PURPOSES, Purpose, StepTrace
 
 pytestmark = pytest.mark.real
 

@@ -28,8 +28,7 @@ from scripted_search import ScriptedExecutor, search_in, start_search
 from tunekit.records.attribution import StepParts
 from tunekit.records.codec import from_json, to_json
 from tunekit.records.config import KNOBS, WORKER_KNOBS, TrainConfig
-from tunekit.records.model_summary import KnobWorth, Limit, ModelSummary, PredictedLimits
-from tunekit.records.recommendation import Tier
+from tunekit.records.recommendation import KnobGain, Limit, ModelSummary, PredictedLimits, Tier
 from tunekit.records.run import Run, RunStatus
 from tunekit.records.trial import TrialRecord
 from tunekit.session.assemble import assemble
@@ -217,7 +216,7 @@ def test_only_so_many_configs_are_checked():
     assert summary.checked_configs == MOST_CHECKED
 
 
-def worths(records: Sequence[TrialRecord], of: TrainConfig) -> dict[str, KnobWorth]:
+def worths(records: Sequence[TrialRecord], of: TrainConfig) -> dict[str, KnobGain]:
     summary = explain(records, host(cpus=CORES), [recommendation(of=of)])
     assert summary is not None
     return {one.knob: one for one in summary.knobs}

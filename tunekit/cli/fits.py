@@ -18,8 +18,8 @@ from tunekit.errors import UsageError
 from tunekit.machine.device import AUTO
 from tunekit.machine.profiles import find_profile, load_profiles
 from tunekit.records.codec import to_json
-from tunekit.records.fits import FitsOptions, FitsRun
 from tunekit.records.profile import Profile
+from tunekit.records.run import FitsOptions, FitsRun
 from tunekit.session.fits import FitsWalk
 from tunekit.session.folder import RunFolder
 

@@ -18,11 +18,10 @@ from tunekit.machine.host import torch_build
 from tunekit.machine.host.interpreter import interpreter_of
 from tunekit.machine.host.torch_build import TorchAbsent
 from tunekit.machine.profiles import load_profiles
-from tunekit.records.checkup import Checkup, LoaderPlan
+from tunekit.records.checkup import Checkup, LoaderPlan, Storage
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Host, TorchBuild
 from tunekit.records.profile import Profile
-from tunekit.records.storage import Storage
 from tunekit.trial.isolation import best_sandbox
 
 

@@ -22,7 +22,7 @@ from tunekit.export.tuned import read_knobs
 from tunekit.machine.device import profile_here
 from tunekit.machine.profiles import load_profiles
 from tunekit.records.codec import to_json
-from tunekit.records.loop_profile import LoopProfile, ProfileOptions
+from tunekit.records.run import LoopProfile, ProfileOptions
 from tunekit.records.target import Target
 from tunekit.session.folder import RUN_FILE, RunFolder, load_run
 from tunekit.session.profile import Against, ProfileWalk

@@ -28,7 +28,7 @@ from tunekit.errors import RunFolderError, UsageError
 from tunekit.plain_text import printable
 from tunekit.records.codec import to_json
 from tunekit.records.finding import without_findings
-from tunekit.records.run import Run, TargetRecord
+from tunekit.records.run import FitsRun, LoopProfile, Run, TargetRecord
 from tunekit.report.blocks import WIDE, Block, Report
 from tunekit.report.fits import fits_report
 from tunekit.report.loop_profile import profile_report
@@ -114,9 +114,10 @@ def _kind_in(given: Path) -> _Kind:
             f"no run and no loop profile in {given}: {names[0]}, {names[1]} and {names[2]} are missing; "
             "give the folder that a search, tunekit profile or tunekit fits wrote"
         )
-    if run_folder.holds_profile(given):
+    kind = run_folder.kind_held(given)
+    if kind is LoopProfile:
         return _same_everywhere(run_folder.load_profile_run, run_folder.PROFILE_FILE, profile_report)
-    if run_folder.holds_fits(given):
+    if kind is FitsRun:
         return _same_everywhere(
             run_folder.load_fits_run, run_folder.FITS_FILE, lambda run, _, width: fits_report(run, width)
         )

@@ -15,9 +15,7 @@ from tunekit.cli.console import lasting_console
 from tunekit.machine.device import memory_cap_bytes
 from tunekit.records.config import TrainConfig
 from tunekit.records.finding import Finding
-from tunekit.records.fits import FitsRun
-from tunekit.records.loop_profile import LoopProfile
-from tunekit.records.run import Run, TargetRecord
+from tunekit.records.run import FitsRun, LoopProfile, Run, TargetRecord
 from tunekit.records.target import Discovery
 from tunekit.records.trial import TrialRecord
 from tunekit.report.commands import missing_command

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tunekit.records.details import KernelWindow, LoopFloors
-from tunekit.records.measurement import LoopMeasurement, Measurement
-from tunekit.records.telemetry import Telemetry
+from tunekit.records.measurement import LoopMeasurement, Measurement, Telemetry
 from tunekit.units import rate_text
 
 DEVICE_CLOCK = "CUDA events"

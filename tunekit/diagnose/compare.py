@@ -5,8 +5,8 @@ from statistics import geometric_mean
 
 from tunekit.diagnose.registry import findings_of, worst_first
 from tunekit.diagnose.side import SAME, Pair, Side
+from tunekit.recommend.memory import measured_sample, ram_buffer
 from tunekit.recommend.noise import mean_interval, unpaired_factor
-from tunekit.recommend.ram_buffer import measured_sample, ram_buffer
 from tunekit.recommend.tiers import base_ram_bytes
 from tunekit.recommend.time_breakdown import (
     DEVICE_PARTS,

@@ -23,10 +23,9 @@ from tunekit.records.config import TrainConfig
 from tunekit.records.details import Details
 from tunekit.records.finding import Finding
 from tunekit.records.host import Host
-from tunekit.records.measurement import LoopMeasurement, Measurement
+from tunekit.records.measurement import GpuTelemetry, LoopMeasurement, Measurement, Telemetry
 from tunekit.records.profile import Profile
 from tunekit.records.target import Discovery, Target
-from tunekit.records.telemetry import GpuTelemetry, Telemetry
 from tunekit.records.trial import TrialRecord
 from tunekit.trial.binding_syntax import BoundValue
 

@@ -4,11 +4,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tunekit.diagnose.registry import findings_of, worst_first
-from tunekit.records.checkup import Checkup, LoaderPlan
+from tunekit.records.checkup import Checkup, LoaderPlan, Storage, StorageKind
 from tunekit.records.finding import Finding
 from tunekit.records.host import Accelerator, GpuState, Host
 from tunekit.records.profile import Profile
-from tunekit.records.storage import Storage, StorageKind
 
 
 @dataclass(frozen=True)

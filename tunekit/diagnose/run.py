@@ -7,8 +7,8 @@ from tunekit.diagnose.gpus import POWER_CAP
 from tunekit.diagnose.loop import LoopFacts, loop_findings
 from tunekit.diagnose.loop_device import FALL_OF_CLOCK
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check, findings_of
-from tunekit.recommend.largest import batches_text, ran_out
 from tunekit.recommend.learning_rate import global_batch
+from tunekit.recommend.memory import batches_text, ran_out
 from tunekit.recommend.numerics import GuardedMode, LossOutcome
 from tunekit.records.config import TrainConfig
 from tunekit.records.finding import Finding, Severity

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePath
 
-from tunekit.recommend.largest import peak_reserved_bytes
+from tunekit.recommend.memory import peak_reserved_bytes
 from tunekit.recommend.noise import larger_noise, unpaired_factor, verdict
 from tunekit.records.comparison import Verdict
 from tunekit.records.config import TrainConfig

@@ -2,7 +2,7 @@
 
 from tunekit.diagnose.machine import DataSet, Machine
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
-from tunekit.records.storage import Storage, StorageKind
+from tunekit.records.checkup import Storage, StorageKind
 from tunekit.units import KIB, bytes_text, count_text, duration_text
 
 _SLOW_MB_PER_S = 100.0

@@ -7,8 +7,8 @@ import yaml
 from tunekit.export.comments import comment, comment_table
 from tunekit.export.keys import MATMUL_KEY, config_keys, key_of, nested
 from tunekit.export.scaling_csv import recommended_rule
-from tunekit.recommend.largest import batches_text
 from tunekit.recommend.learning_rate import base_learning_rate, global_batch
+from tunekit.recommend.memory import batches_text
 from tunekit.recommend.noise import verdict
 from tunekit.recommend.planned_training import planned_training
 from tunekit.recommend.scaling import LARGEST_SQRT_FACTOR

@@ -13,13 +13,11 @@ from typing import Literal
 from tunekit.machine.gpu.outside_torch import BLAS_BYTES, LARGE_BLAS_BYTES
 from tunekit.predict.loader_rate import loader_rate, loader_work_of, usual_instance
 from tunekit.predict.roofline import compute_rate
-from tunekit.predict.traced import Unpredictable, path_of, trace_of, why_not
+from tunekit.predict.traced import TracedPair, Unpredictable, path_of, read_traces, trace_of, why_not
 from tunekit.predict.vram.allocator import OutOfDeviceMemory
-from tunekit.predict.vram.loop_trace import TracedPair, read_traces
 from tunekit.predict.vram.predict import MemoryPrediction, PeakPredicted
 from tunekit.predict.vram.trace import AllocationTrace, TracesDiffer, ops_between, with_more
 from tunekit.records.config import Precision
-from tunekit.records.fits import AskedBatch, Verdict
 from tunekit.records.interval import Interval
 from tunekit.records.prediction import (
     DevicePrediction,
@@ -27,9 +25,10 @@ from tunekit.records.prediction import (
     OutsideTorch,
     PeakShown,
     PredictedFit,
+    Purpose,
 )
 from tunekit.records.profile import Profile
-from tunekit.records.step_trace import Purpose
+from tunekit.records.run import AskedBatch, Verdict
 from tunekit.records.trial import TrialRecord
 
 MARGIN = 0.07
@@ -129,11 +128,11 @@ class Fits:
             kernels.device_busy_s / kernels.batches if kernels and kernels.device_busy_s else None
         )
         self._cpus = cpus
-        told = ((trace_of(one), trials_folder / f"{one.number:04d}") for one in traced[:2])
-        pairs = read_traces((of_trial, folder) for of_trial, folder in told if of_trial)
+        pairs = read_traces(traced[:2], trials_folder)
         if not pairs:
             raise why_not((trial, *trials))
-        self._doubts = tuple(sorted({doubt for one in traced[:2] for doubt in _doubts_of(one)}))
+        traces = [trace for one in traced[:2] if (trace := trace_of(one))]
+        self._doubts = tuple(sorted({doubt for trace in traces for doubt in trace.doubts}))
         self._pairs = _of_same_steps(
             {
                 Precision(precision) if precision else trial.config.precision: pair
@@ -205,7 +204,7 @@ class Fits:
     ) -> PredictedFit | None:
         """Return what a GPU takes for one batch size; None where its memory or the precision is unknown.
 
-        Where an epoch has fewer samples, it is told of a batch of all of them.
+        Where an epoch has fewer samples, it is of a batch of all of them.
 
         Args:
             profile: of the GPU.
@@ -252,7 +251,7 @@ class Fits:
     # --- one GPU ---------------------------------------------------------------------------
 
     def _precisions(self, profile: Profile) -> list[Precision]:
-        """Return the precisions to tell of: what was traced, by the name that it has on the GPU."""
+        """Return the precisions to predict for: what was traced, by the name that it has on the GPU."""
         names = (_name_on(profile, precision) for precision in self._pairs)
         return [name for name in names if name is not None]
 
@@ -330,7 +329,9 @@ class Fits:
     def _largest_batch(self, traced: Precision, capacity: int, outside: OutsideTorch) -> LargestBatch:
         headrooms = self._headrooms(_Headroom.of(capacity, outside))
         blas = self._blas_blocks(outside)
-        low, value, high = sorted(self._fitting(traced, blas, headroom_bytes) for headroom_bytes in headrooms)
+        low, value, high = sorted(
+            self._largest_fitting(traced, blas, headroom_bytes) for headroom_bytes in headrooms
+        )
         return LargestBatch(low=low, value=value, high=high)
 
     def _headrooms(self, headroom: _Headroom) -> tuple[int, int, int]:
@@ -338,7 +339,7 @@ class Fits:
         above = 1 + self.margin
         return int(headroom.least_bytes / above), headroom.middle_bytes, int(headroom.most_bytes * above)
 
-    def _fitting(self, traced: Precision, blas_blocks: tuple[int, ...], headroom_bytes: int) -> int:
+    def _largest_fitting(self, traced: Precision, blas_blocks: tuple[int, ...], headroom_bytes: int) -> int:
         key = (traced, blas_blocks, headroom_bytes)
         if key not in self._largest:
             memory = self._memory_of(traced, blas_blocks)
@@ -398,11 +399,6 @@ class Fits:
         if floors is None or floors.loader_step_s is None or batch is None:
             return None
         return batch / floors.loader_step_s
-
-
-def _doubts_of(trial: TrialRecord) -> tuple[str, ...]:
-    seen = trace_of(trial)
-    return seen.doubts if seen else ()
 
 
 def _of_same_steps(pairs: Mapping[Precision, TracedPair]) -> dict[Precision, TracedPair]:

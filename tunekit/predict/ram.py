@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from tunekit.records.host import Host
 from tunekit.records.measurement import LoopMeasurement, Measurement
@@ -23,6 +23,28 @@ class RamVerdict(StrEnum):
     SAFE = "Safe"
     RISKY = "Risky"
     OOM = "OOM"
+
+
+Limit = Literal["safe share of RAM", "RAM", "/dev/shm"]
+"""What may stand against a loader."""
+
+
+@dataclass(frozen=True)
+class LoaderRam:
+    """What a loader's buffer and queue mean for a host; predicted."""
+
+    buffer_bytes: int
+    """Of the batches that the workers keep ready."""
+    verdict: RamVerdict
+    limit: Limit | None
+    """Which limit stands against it; None if it is safe."""
+    why: str | None
+    """The same in words, with its figure."""
+
+    @property
+    def why_oom(self) -> str | None:
+        """Why the loader must not be started; None if it may."""
+        return self.why if self.verdict is RamVerdict.OOM else None
 
 
 class Loader(Protocol):
@@ -126,14 +148,14 @@ def fits_shm(queued_bytes: int, host: Host) -> bool:
     return not queued_bytes or host.shm_free_bytes is None or queued_bytes <= host.shm_free_bytes
 
 
-def ram_verdict(
+def loader_ram(
     loader: BatchLoader,
     bytes_per_sample: float,
     base_bytes: int,
     host: Host,
     shared_per_sample: float | None = None,
-) -> RamVerdict:
-    """Return the verdict on a loader's buffer.
+) -> LoaderRam:
+    """Return what a loader's buffer and queue mean for a host.
 
     Args:
         loader: a config, or another loader with its batch.
@@ -143,42 +165,30 @@ def ram_verdict(
         shared_per_sample: what one sample takes in /dev/shm: whole pages of tensors; None where that is not
             known to be another figure.
     """
-    if not fits_shm(_queued_bytes(loader, bytes_per_sample, shared_per_sample), host):
-        return RamVerdict.OOM
-    buffered_bytes = buffer_bytes(loader, loader.batch_size * bytes_per_sample)
-    return buffer_verdict(buffered_bytes, base_bytes, host.ram_limit_bytes)
-
-
-def oom_reason(
-    loader: BatchLoader,
-    bytes_per_sample: float,
-    base_bytes: int,
-    host: Host,
-    shared_per_sample: float | None = None,
-) -> str | None:
-    """Return why a loader must not be started on this host, with the figures; None if it may.
-
-    The arguments are those of `ram_verdict`.
-    """
     buffered = buffer_bytes(loader, loader.batch_size * bytes_per_sample)
-    if buffer_verdict(buffered, base_bytes, host.ram_limit_bytes) is RamVerdict.OOM:
-        limit_bytes = math.floor(OOM_SHARE * host.ram_limit_bytes)
-        return (
+    queued = queue_bytes(
+        loader, loader.batch_size * (bytes_per_sample if shared_per_sample is None else shared_per_sample)
+    )
+    verdict, limit_bytes = buffer_verdict(buffered, base_bytes, host.ram_limit_bytes), host.ram_limit_bytes
+    if verdict is RamVerdict.OOM:
+        why = (
             f"base {bytes_text(base_bytes)} + buffer {bytes_text(buffered)} (predicted) exceed "
-            f"{OOM_SHARE:.0%} of the RAM limit ({bytes_text(limit_bytes)})"
+            f"{OOM_SHARE:.0%} of the RAM limit ({bytes_text(math.floor(OOM_SHARE * limit_bytes))})"
         )
-    queued = _queued_bytes(loader, bytes_per_sample, shared_per_sample)
+        return LoaderRam(buffered, verdict, "RAM", why)
     if not fits_shm(queued, host):
-        return (
+        why = (
             f"the loader's queue needs {bytes_text(queued)} of /dev/shm (predicted), "
             f"which has {shm_text(host)}"
         )
-    return None
-
-
-def _queued_bytes(loader: BatchLoader, bytes_per_sample: float, shared_per_sample: float | None) -> int:
-    per_sample = bytes_per_sample if shared_per_sample is None else shared_per_sample
-    return queue_bytes(loader, loader.batch_size * per_sample)
+        return LoaderRam(buffered, RamVerdict.OOM, "/dev/shm", why)
+    if verdict is RamVerdict.RISKY:
+        why = (
+            f"buffer {bytes_text(buffered)} (predicted) exceeds {SAFE_BUFFER_SHARE:.0%} of the RAM limit "
+            f"({bytes_text(SAFE_BUFFER_SHARE * limit_bytes)})"
+        )
+        return LoaderRam(buffered, verdict, "safe share of RAM", why)
+    return LoaderRam(buffered, verdict, None, None)
 
 
 def shm_text(host: Host) -> str:
@@ -194,9 +204,9 @@ class BaseRam:
 
     main_bytes: int = 0
     """Of all processes but the workers, with what the workers share with them; of the workers too where they
-    were not told apart."""
+    were not measured apart."""
     worker_bytes: int = 0
-    """Of each worker alone; 0 where they were not told apart."""
+    """Of each worker alone; 0 where they were not measured apart."""
 
     def with_workers(self, num_workers: int) -> int:
         """Return the bytes of the processes with that many workers."""
@@ -204,7 +214,7 @@ class BaseRam:
 
 
 def base_ram(measurement: Measurement) -> BaseRam:
-    """Return what a trial's processes took, each worker of its own where its details told them apart.
+    """Return what a trial's processes took, each worker by itself where its details have that.
 
     A worker counts with its private memory: a data set that a fork left shared is there once, however many
     workers share it. Where workers write to it, if only the reference counts of Python objects, its pages
@@ -217,7 +227,7 @@ def base_ram(measurement: Measurement) -> BaseRam:
     process, so no PSS counts them. The batch at hand is in the peak, and no part of workers x prefetch; so
     are the samples of which the workers were making batches.
 
-    Where the workers were not told apart, the base is the peak without that part, whatever the workers.
+    Where the workers were not measured apart, the base is the peak without that part, whatever the workers.
     """
     loop, details = measurement.loop, measurement.details
     queue = details.queue if details else None
@@ -245,44 +255,28 @@ def predicted_base_ram(measured: Sequence[Measurement]) -> BaseRam:
     return next((base for base in known if base.worker_bytes), min(known, key=lambda base: base.main_bytes))
 
 
-Limit = Literal["safe share of RAM", "RAM", "/dev/shm"]
-"""What may stand against a loader."""
-
 _PREFETCHES = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True)
-class GridCell:
-    """One loader's memory on one host; all predicted."""
+class GridCell(LoaderRam):
+    """The same of one number of workers and prefetch factor."""
 
     num_workers: int
     prefetch_factor: int | None
     """None without workers, which keep nothing ready."""
-    buffer_bytes: int
-    """Of the batches that the workers keep ready."""
     ram_bytes: int
     """Training process, workers and buffer."""
-    verdict: RamVerdict
-    limit: Limit | None
-    """Which limit stands against it; None if it is safe."""
-    why: str | None
-    """The same in words, with its figure."""
     is_present: bool
     """Whether the loop has this loader now."""
 
 
-@dataclass(frozen=True)
-class _Point:
+class _OfBatches(NamedTuple):
+    """A loader whose batch counts as one sample."""
+
     num_workers: int
     prefetch_factor: int | None
     batch_size: int = 1
-    """A batch counts as one sample."""
-
-
-@dataclass(frozen=True)
-class _Batch:
-    data_bytes: float
-    shared_bytes: float | None
 
 
 def ram_grid(
@@ -310,16 +304,23 @@ def ram_grid(
     """
     named = (*((present,) if present else ()), *others)
     prefetches = {*_PREFETCHES, *(prefetch for _, prefetch in named if prefetch)}
-    points = []
+    cells = []
     for workers in _workers(host.cpus, {workers for workers, _ in named}):
-        points += (
-            [_Point(workers, prefetch) for prefetch in sorted(prefetches)] if workers else [_Point(0, None)]
-        )
-    batch = _Batch(batch_bytes, batch_shared_bytes)
-    return tuple(
-        _cell(point, batch, main_base_bytes + point.num_workers * worker_base_bytes, host, present)
-        for point in points
-    )
+        base_bytes = main_base_bytes + workers * worker_base_bytes
+        for prefetch in sorted(prefetches) if workers else (None,):
+            ram = loader_ram(_OfBatches(workers, prefetch), batch_bytes, base_bytes, host, batch_shared_bytes)
+            cells.append(
+                GridCell(
+                    **vars(ram),
+                    num_workers=workers,
+                    prefetch_factor=prefetch,
+                    ram_bytes=base_bytes + ram.buffer_bytes,
+                    is_present=present is not None
+                    and present[0] == workers
+                    and (not workers or present[1] == prefetch),
+                )
+            )
+    return tuple(cells)
 
 
 def _workers(cpus: int, named: set[int]) -> list[int]:
@@ -329,34 +330,3 @@ def _workers(cpus: int, named: set[int]) -> list[int]:
         counts.add(count)
         count *= 2
     return sorted({*counts, count})
-
-
-def _cell(
-    point: _Point, batch: _Batch, base_bytes: int, host: Host, present: tuple[int, int | None] | None
-) -> GridCell:
-    buffered = buffer_bytes(point, batch.data_bytes)
-    verdict = ram_verdict(point, batch.data_bytes, base_bytes, host, batch.shared_bytes)
-    why = oom_reason(point, batch.data_bytes, base_bytes, host, batch.shared_bytes)
-    limit: Limit | None = None
-    if verdict is RamVerdict.OOM:
-        in_ram = buffer_verdict(buffered, base_bytes, host.ram_limit_bytes)
-        limit = "RAM" if in_ram is RamVerdict.OOM else "/dev/shm"
-    if verdict is RamVerdict.RISKY:
-        limit = "safe share of RAM"
-        safe_bytes = SAFE_BUFFER_SHARE * host.ram_limit_bytes
-        why = (
-            f"buffer {bytes_text(buffered)} (predicted) exceeds {SAFE_BUFFER_SHARE:.0%} of the RAM limit "
-            f"({bytes_text(safe_bytes)})"
-        )
-    return GridCell(
-        num_workers=point.num_workers,
-        prefetch_factor=point.prefetch_factor,
-        buffer_bytes=buffered,
-        ram_bytes=base_bytes + buffered,
-        verdict=verdict,
-        limit=limit,
-        why=why,
-        is_present=present is not None
-        and present[0] == point.num_workers
-        and (not point.num_workers or present[1] == point.prefetch_factor),
-    )

@@ -1,4 +1,4 @@
-"""How much faster one GPU trains than another, from their memory bandwidths and rates.
+"""How fast a GPU trains, from its memory bandwidth and rates: a step's ops, or another GPU's measured step.
 
 Under the roofline model (Williams, Waterman, Patterson 2009, CACM 52(4)) every kernel takes the longer of
 its memory time and its arithmetic time. Whatever mix of kernels a step is made of, the ratio of two GPUs then
@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 from tunekit.records.config import Precision
 from tunekit.records.interval import EXACTLY_ONE, Interval
+from tunekit.records.prediction import OpCost
 from tunekit.records.profile import Profile
-from tunekit.records.step_trace import OpCost
 
 MODEL_ERROR = 1.118
 """Factor to either side, beyond the bounds of the roofline."""
@@ -39,6 +39,17 @@ _POWER_LIMITED_W = 75.0
 
 _FALLBACK_BYTES = (1.0, 2.0)
 """Bytes moved in fp32 against those of a 16-bit autocast, which keeps some of its tensors in fp32."""
+
+PEAK_SHARE, BANDWIDTH_SHARE = 0.6, 0.8
+"""Shares of their peaks that the ops of a traced step are taken to reach."""
+
+LAUNCH_S = 4e-6
+"""What every op takes at the least."""
+
+ERROR = 0.3
+"""Of a rate from a traced step, to either side."""
+
+_CONVOLUTIONS = ("convolution", "cudnn_convolution", "mkldnn_convolution")
 
 SOURCE = (
     "speed of another GPU: roofline (Williams et al. 2009, CACM 52(4)), each bound widened by 11.8%, the "
@@ -165,15 +176,6 @@ def _unknown(profile: Profile, precision: Precision) -> list[str]:
     if _rates(profile, precision) is None:
         missing.append(f"{precision} rate of {profile.id}")
     return missing
-
-
-PEAK_SHARE = 0.6
-BANDWIDTH_SHARE = 0.8
-LAUNCH_S = 4e-6
-ERROR = 0.3
-"""Of a rate, to either side."""
-
-_CONVOLUTIONS = ("convolution", "cudnn_convolution", "mkldnn_convolution")
 
 
 def compute_rate(

@@ -1,10 +1,13 @@
-"""Which trials traced their own steps, and why others did not. Pure."""
+"""The steps that trials traced of their own loop, and why others traced none."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
+from tunekit.records.codec import read_json
 from tunekit.records.config import TrainConfig
 from tunekit.records.details import TraceSeen
-from tunekit.records.prediction import PredictionPath
+from tunekit.records.prediction import PredictionPath, StepTrace
 from tunekit.records.target import Target
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.trial.suggest import binding_hint
@@ -16,6 +19,8 @@ _REMEDIES = (
     ("does not tell when memory is freed", "train with that torch"),
 )
 """By what the agent says."""
+_TRACE_BYTES, _TRACE_VALUES = 64 << 20, 4_000_000
+"""Of a trace file: the agent gives up at a million events, each with three figures."""
 _BY_ITSELF = "the script makes its batches itself, so that a trial has steps of one batch size only"
 
 
@@ -35,6 +40,30 @@ class Unpredictable(Exception):  # noqa: N818 - says what is the case
 def trace_of(trial: TrialRecord) -> TraceSeen | None:
     """Return what a trial traced of its own steps."""
     return trial.details.trace if trial.details else None
+
+
+class TracedPair(NamedTuple):
+    """The same steps at two batch sizes."""
+
+    first: StepTrace
+    second: StepTrace
+
+
+def read_traces(trials: Iterable[TrialRecord], trials_folder: Path) -> dict[str | None, TracedPair]:
+    """Return what was traced at two sizes, by what the modules ran under: None for the script's precision.
+
+    Raises:
+        RecordError: a file is missing or can't be read.
+    """
+    steps: dict[str | None, dict[int, StepTrace]] = {}
+    for trial in trials:
+        seen = trace_of(trial)
+        for one in seen.steps if seen else ():
+            path = trials_folder / f"{trial.number:04d}" / one.file
+            read = read_json(path, StepTrace, _TRACE_BYTES, _TRACE_VALUES)
+            steps.setdefault(one.precision, {}).setdefault(read.batch_size, read)
+    pairs = {precision: [by_size[size] for size in sorted(by_size)] for precision, by_size in steps.items()}
+    return {precision: TracedPair(*pair[:2]) for precision, pair in pairs.items() if len(pair) > 1}
 
 
 def other_size(trial: TrialRecord, target: Target) -> TrainConfig | None:
@@ -81,12 +110,12 @@ def why_not(trials: Sequence[TrialRecord]) -> Unpredictable:
         return Unpredictable(_BY_ITSELF, f"bind its batch size: {hint}")
     seen = trace_of(first)
     if seen is not None:
-        return _told(seen.why_ended or "no steps at two batch sizes were traced")
+        return _as_reported(seen.why_ended or "no steps at two batch sizes were traced")
     faults = [
         fault for fault in (first.details.faults if first.details else ()) if fault.startswith("trace: ")
     ]
     if faults:
-        return _told(faults[0].removeprefix("trace: "))
+        return _as_reported(faults[0].removeprefix("trace: "))
     if first.failure is not None:
         remedy = first.failure.remedy or _MEASURE
         return Unpredictable(f"{first.failure.kind}: {first.failure.message}", remedy)
@@ -100,7 +129,7 @@ def why_not(trials: Sequence[TrialRecord]) -> Unpredictable:
     return Unpredictable("no steps were traced")
 
 
-def _told(reason: str) -> Unpredictable:
-    """Return what the agent gave as the reason, with what to do."""
+def _as_reported(reason: str) -> Unpredictable:
+    """Return the agent's reason, with what to do."""
     remedy = next((remedy for said, remedy in _REMEDIES if said in reason), _MEASURE)
     return Unpredictable(reason, remedy)

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from tunekit.recommend.noise import t_quantile
 from tunekit.records.config import Precision, TrainConfig
-from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
+from tunekit.records.trial import OutcomeKind, TrialRecord
+from tunekit.records.trials import Trials
 
 LEAST_STEPS = 16
 """Common backward passes below which nothing is said."""
@@ -30,7 +31,7 @@ CONFIDENCE = 0.99
 """Of each of the two ranges, within processes and between them, that an end must lie above."""
 
 _LARGEST = 1e100
-"""No training comes back from there, and its squares can't be told from infinity."""
+"""No training comes back from there, and its squares can't be distinguished from infinity."""
 
 _BLOCKS = 8
 """Parts of a curve: long enough for the noise of single batches, short enough to see slow swings."""
@@ -218,7 +219,7 @@ def guard_trials(records: Sequence[TrialRecord]) -> dict[Mode, list[TrialRecord]
     own = _baseline_config(records)
     found: dict[Mode, list[TrialRecord]] = {}
     for record in records:
-        if own is None or record.config is None or record.is_baseline_config or _told_too_few(record):
+        if own is None or record.config is None or record.is_baseline_config or _has_too_few_losses(record):
             continue
         mode = Mode.of(record.config)
         if mode != Mode.of(own) and record.config == mode.applied_to(own):
@@ -226,7 +227,7 @@ def guard_trials(records: Sequence[TrialRecord]) -> dict[Mode, list[TrialRecord]
     return found
 
 
-def _told_too_few(record: TrialRecord) -> bool:
+def _has_too_few_losses(record: TrialRecord) -> bool:
     """Return whether a trial was given up before its losses could say anything: another one has to."""
     loop = record.measurement.loop if record.measurement else None
     return loop is not None and loop.is_abandoned and len(loop.losses) < LEAST_STEPS
@@ -254,7 +255,7 @@ def barred_modes(records: Sequence[TrialRecord]) -> frozenset[Mode]:
 
 
 def modes_due(records: Sequence[TrialRecord], picks: Iterable[TrialRecord]) -> list[Mode]:
-    """Return the modes of the picks that no trial guards yet, none where the baseline told too few losses."""
+    """Return the modes of the picks that no trial guards yet, none where the baseline had too few losses."""
     own = _baseline_config(records)
     if own is None or max(map(len, _baseline_losses(records)), default=0) < LEAST_STEPS:
         return []
@@ -284,17 +285,18 @@ def losses_line(guarded: Iterable[GuardedMode]) -> str:
         "(measured)"
         for steps, names in agreeing.items()
     ]
-    told = {
+    words = {
         LossOutcome.DIVERGENT: "ends higher than the baseline (measured)",
         LossOutcome.NONFINITE: "is NaN or infinite (measured)",
         LossOutcome.UNKNOWN: "n/a",
     }
-    parts += [f"{one.name} {told[one.verdict.outcome]}" for one in judged if one.verdict.outcome in told]
+    parts += [f"{one.name} {words[one.verdict.outcome]}" for one in judged if one.verdict.outcome in words]
     return f"losses: {'; '.join(parts)}" if parts else ""
 
 
 def _baseline_config(records: Sequence[TrialRecord]) -> TrainConfig | None:
-    return next((record.config for record in records if record.role is TrialRole.BASELINE), None)
+    baseline = Trials(tuple(records)).baseline
+    return baseline.config if baseline else None
 
 
 def _baseline_losses(records: Sequence[TrialRecord]) -> list[tuple[float | None, ...]]:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tunekit.predict.ram import buffer_bytes, pinned_growth
-from tunekit.recommend.largest import largest_of, peak_reserved_bytes, ran_out
 from tunekit.recommend.learning_rate import global_batch, recommended
+from tunekit.recommend.memory import largest_of, peak_reserved_bytes, ran_out
 from tunekit.recommend.noise import mean_interval, speedup, verdict
 from tunekit.recommend.planned_training import NOTHING_PLANNED, PlannedTraining
 from tunekit.recommend.tiers import balanced_tolerance, base_ram_bytes, violations
@@ -121,7 +121,7 @@ def settle(
     The baseline takes the tier's place when every measured process of it is within the tier's limits, none
     ran out of memory on the data set's largest samples, and the confirmed speed-up is significantly below 1;
     for Conservative and Balanced also when there is no significant difference and the baseline is the smaller
-    config. `same_as` is told anew.
+    config. `same_as` is set anew.
 
     Args:
         recommendation: the tier's confirmed pick.

@@ -3,7 +3,7 @@
 import math
 
 from tunekit.predict.ram import OOM_SHARE, buffer_bytes
-from tunekit.recommend.learning_rate import global_batch, scale, usable
+from tunekit.recommend.learning_rate import BaseLearningRate, global_batch, scale, usable
 from tunekit.records.config import TrainConfig
 from tunekit.records.host import Host
 from tunekit.records.recommendation import LearningRateRule, ScalingRow, Tier
@@ -23,8 +23,7 @@ def scaling_rows(
     config: TrainConfig,
     bytes_per_sample: float,
     base_ram_bytes: int,
-    base_lr: float | None,
-    base_batch: int | None,
+    base: BaseLearningRate | None,
     rule: LearningRateRule | None,
     host: Host,
 ) -> tuple[ScalingRow, ...]:
@@ -35,8 +34,7 @@ def scaling_rows(
         config: knobs per device.
         bytes_per_sample: bytes of one sample in a batch.
         base_ram_bytes: RAM of one device's process tree without the buffer.
-        base_lr: learning rate that scaling starts from, None when it is unknown.
-        base_batch: global batch that base_lr belongs to.
+        base: learning rate that scaling starts from, None when it is unknown.
         rule: the recommended rule, None when the optimizer has none; it decides which warnings apply.
         host: the machine that the limits are compared with.
     """
@@ -45,7 +43,7 @@ def scaling_rows(
         total_batch = global_batch(config, gpus)
         buffered_bytes = gpus * buffer_bytes(config, config.batch_bytes(bytes_per_sample))
         ram_bytes = gpus * base_ram_bytes + buffered_bytes
-        warnings = _batch_warnings(total_batch, base_batch, rule)
+        warnings = _batch_warnings(total_batch, base, rule)
         warnings += _host_warnings(gpus * config.num_workers, ram_bytes, host)
         rows.append(
             ScalingRow(
@@ -55,35 +53,29 @@ def scaling_rows(
                 total_workers=gpus * config.num_workers,
                 buffer_bytes=buffered_bytes,
                 ram_bytes=ram_bytes,
-                lr_linear=_scaled(base_lr, base_batch, total_batch, LearningRateRule.LINEAR),
-                lr_sqrt=_scaled(base_lr, base_batch, total_batch, LearningRateRule.SQRT),
+                lr_linear=_scaled(base, total_batch, LearningRateRule.LINEAR),
+                lr_sqrt=_scaled(base, total_batch, LearningRateRule.SQRT),
                 warnings=tuple(warnings),
             )
         )
     return tuple(rows)
 
 
-def _scaled(
-    base_lr: float | None, base_batch: int | None, total_batch: int, rule: LearningRateRule
-) -> float | None:
-    if base_lr is None or base_batch is None:
-        return None
-    return usable(scale(base_lr, base_batch, total_batch, rule))
+def _scaled(base: BaseLearningRate | None, total_batch: int, rule: LearningRateRule) -> float | None:
+    return usable(scale(base.lr, base.batch, total_batch, rule)) if base else None
 
 
-def _batch_warnings(total_batch: int, base_batch: int | None, rule: LearningRateRule | None) -> list[str]:
+def _batch_warnings(
+    total_batch: int, base: BaseLearningRate | None, rule: LearningRateRule | None
+) -> list[str]:
     if rule is LearningRateRule.LINEAR and total_batch > LARGEST_LINEAR_BATCH:
         return [
             f"global batch {total_batch} is above {LARGEST_LINEAR_BATCH}, "
             "beyond what the source of the linear rule shows"
         ]
-    if (
-        rule is LearningRateRule.SQRT
-        and base_batch is not None
-        and total_batch >= LARGEST_SQRT_FACTOR * base_batch
-    ):
+    if rule is LearningRateRule.SQRT and base and total_batch >= LARGEST_SQRT_FACTOR * base.batch:
         return [
-            f"global batch {total_batch} is {total_batch / base_batch:.3g} times the base of {base_batch}; "
+            f"global batch {total_batch} is {total_batch / base.batch:.3g} times the base of {base.batch}; "
             f"the square-root rule fails as this nears 1 / (1 - beta1), {LARGEST_SQRT_FACTOR} at beta1 0.9"
         ]
     return []

@@ -16,8 +16,8 @@ from tunekit.predict.ram import (
     queue_bytes,
     shm_text,
 )
-from tunekit.recommend.largest import largest_of, peak_reserved_bytes
 from tunekit.recommend.learning_rate import global_batch
+from tunekit.recommend.memory import largest_of, peak_reserved_bytes
 from tunekit.recommend.noise import noise_floor
 from tunekit.recommend.numerics import Mode, barred_modes
 from tunekit.recommend.planned_training import PlannedTraining, planned_training

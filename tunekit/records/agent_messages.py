@@ -1,4 +1,4 @@
-"""What the parent asks of the agent, and what the agent tells.
+"""What the parent asks of the agent, and what the agent reports.
 
 Events come from a process that runs other people's code: they are validated here, field by field,
 before anything uses them.
@@ -56,7 +56,7 @@ class AgentRequest(Record):
     redirected: dict[str, str] = Field(default_factory=dict)
     """Rewritten copies of the user's files, by the real path whose reads see them."""
     option_names: tuple[str, ...] = ()
-    """Plain names of the options of the script's command line to tell of; others are never told."""
+    """Plain names of the options of the script's command line to report; others never are."""
     samples_per_step: int | None = None
     """Samples in a batch of a script without a DataLoader, None where they are not known."""
     world_size: PositiveInt = 1
@@ -80,7 +80,7 @@ class AgentRequest(Record):
 
 
 class AgentEvent(Record):
-    """Base of everything the agent tells."""
+    """Base of everything the agent reports."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
     time_s: float
@@ -149,7 +149,7 @@ class DoneEvent(AgentEvent):
     event: Literal["done"]
     loop: LoopMeasurement | DryLoop
     is_final: bool = True
-    """Whether the process now waits for its end; else it looks at details and tells again."""
+    """Whether the process now waits for its end; else it looks at details and reports again."""
     details: Details | None = None
     """What was looked at so far."""
     next_within_s: NonNegativeFloat = 0.0
@@ -189,7 +189,7 @@ class ErrorSeen(Record):
     worker_exit_codes: tuple[int, ...] = Field(default=(), max_length=1000)
     """Exit status of the workers that failed, of the loader that was being asked for a batch."""
     device_free_share: float | None = Field(default=None, ge=0, le=1)
-    """Of the memory of the fullest CUDA device of the process; None where it can't be told any more."""
+    """Of the memory of the fullest CUDA device of the process; None where it can't be read any more."""
 
 
 class ExitEvent(AgentEvent):

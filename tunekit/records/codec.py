@@ -23,7 +23,7 @@ MAX_VALUES = 800_000
 """Separators of a text above which its tree would take hundreds of MB."""
 
 _MOST_KEYS = 1000
-"""Of one object; the names of all that no record has would be told one by one."""
+"""Of one object; the names of all that no record has would be reported one by one."""
 _UNUSUAL = re.compile(r"[^\n -~]")
 
 

@@ -118,7 +118,7 @@ class RunComparison(Record):
     has_regression: bool
     """Whether any later run is one; the exit code is then 1."""
     clock: Literal["device", "host"]
-    """Whose clock told where the time goes: the device's where all processes have it."""
+    """Whose clock says where the time goes: the device's where all processes have it."""
     runs: tuple[ComparedRun, ...] = Field(min_length=2)
     """The reference first."""
     against: tuple[AgainstReference, ...]

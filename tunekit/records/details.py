@@ -187,7 +187,7 @@ class KernelWindow(Record):
     h2d_s: NonNegativeFloat | None = None
     d2h_s: NonNegativeFloat | None = None
     copies_alone_s: NonNegativeFloat | None = None
-    """Time in which nothing but copies between host and device ran; None where that was not told."""
+    """Time in which nothing but copies between host and device ran; None where that is not known."""
     idle_s: NonNegativeFloat | None = None
     """Time in which nothing ran: data, launches or waits that came late. Tracing makes more of it."""
     kernels: tuple[Kernel, ...] = Field(default=(), max_length=32)

@@ -66,7 +66,7 @@ class Accelerator(Record):
     memory_bytes: PositiveInt | None
     """None where neither the driver nor torch tells."""
     compute_capability: str | None
-    """Such as "9.0"; None when nobody told."""
+    """Such as "9.0"; None where neither reports it."""
     driver: str | None
     profile_id: str | None
     """The profile that its name matches, None for an unknown device."""

@@ -1,14 +1,131 @@
-"""Device memory and speed that were predicted, for GPUs of any kind."""
+"""Device memory and speed that are predicted for GPUs: what goes into a prediction, and what comes of it."""
 
 from enum import StrEnum
-from typing import Literal, Self
+from typing import Literal, NamedTuple, Self
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from tunekit.records.base import Record
+from tunekit.records.base import SCHEMA_VERSION, Record
 from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.interval import Interval
-from tunekit.records.step_trace import Purpose
+
+
+class Purpose(StrEnum):
+    """What a block of device memory is for."""
+
+    PARAMETERS = "parameters"
+    BUFFERS = "buffers"
+    GRADIENTS = "gradients"
+    OPTIMIZER = "optimizer state"
+    BATCH = "batch"
+    ACTIVATIONS = "activations"
+    WORKSPACE = "workspace"
+    HELD = "held by the script"
+    """There before the steps, and none of the above."""
+
+
+PURPOSES = tuple(Purpose)
+
+
+class OpCost(NamedTuple):
+    """One op of a step."""
+
+    name: str
+    dtype: str
+    """Of its first floating-point tensor, such as "bfloat16"; empty without one."""
+    flops: float
+    """Multiplications and additions of matmuls, convolutions, attention and recurrent layers."""
+    moved_bytes: float
+    """Read and written, each tensor once."""
+
+
+class StepTrace(Record):
+    """A few steps at one batch size: allocations of all, ops of the last optimizer step."""
+
+    batch_size: PositiveInt
+    blocks: tuple[NonNegativeInt, ...]
+    """Of each event: number of the block, counted from 0 as blocks are allocated."""
+    sizes: tuple[int, ...]
+    """Of each event: bytes that are asked for; -1 where the block is freed."""
+    purposes: tuple[NonNegativeInt, ...]
+    """Of each block: its place in PURPOSES."""
+    temporaries: tuple[NonNegativeInt, ...] = ()
+    """Of each block: bytes that an op allocated right after it and freed before it was through; empty where
+    that was not seen, as on a CPU."""
+    ops: tuple[OpCost, ...] = Field(default=())
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if len(self.blocks) != len(self.sizes):
+            raise ValueError(f"{len(self.blocks)} blocks, but {len(self.sizes)} sizes")
+        allocated = [block for block, size in zip(self.blocks, self.sizes, strict=True) if size >= 0]
+        if allocated != list(range(len(self.purposes))):
+            raise ValueError("blocks must be counted from 0 as they are allocated, each with a purpose")
+        if len(self.temporaries) not in (0, len(self.purposes)):
+            raise ValueError(f"{len(self.purposes)} blocks, but {len(self.temporaries)} temporaries")
+        if any(place >= len(PURPOSES) for place in self.purposes):
+            raise ValueError("unknown purpose")
+        return self
+
+
+class ConvolutionSeen(Record):
+    """What one convolution took of torch's pool beyond its own tensors, at most."""
+
+    shape: str
+    """Such as "64x256x56x56, kernel 3x3, to 64"."""
+    dtype: str
+    benchmark: bool
+    """torch.backends.cudnn.benchmark: its search for the fastest kernel takes memory too."""
+    forward_bytes: NonNegativeInt
+    backward_bytes: NonNegativeInt
+
+    @property
+    def workspace_bytes(self) -> int:
+        """The larger of forward and backward."""
+        return max(self.forward_bytes, self.backward_bytes)
+
+
+class Calibration(Record):
+    """One GPU with one torch and one driver: measured."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    tunekit_version: str
+    created_at: str
+    """ISO 8601, UTC."""
+    device_name: str
+    compute_capability: str | None
+    """None on ROCm."""
+    driver: str | None
+    torch_version: str
+    cuda_version: str | None
+    cudnn_version: str | None
+    context_bytes: NonNegativeInt
+    """What the driver counts beyond what torch had reserved, once matmuls, convolutions and an optimizer
+    step had loaded their libraries."""
+    context_seen_by: Literal["process", "device"]
+    """"device" where the driver does not tell of processes: by what the whole GPU had more than before."""
+    blas_forward_bytes: NonNegativeInt
+    """cuBLAS's workspace of the forward thread, in torch's pool."""
+    blas_backward_bytes: NonNegativeInt
+    """Of autograd's own thread."""
+    blas_is_kept: bool
+    """Whether workspaces stay from the first matmul on, or are given back after each."""
+    convolutions: tuple[ConvolutionSeen, ...]
+
+    @property
+    def blas_workspace_bytes(self) -> int:
+        """What both threads' workspaces take at once."""
+        both = (self.blas_forward_bytes, self.blas_backward_bytes)
+        return sum(both) if self.blas_is_kept else max(both)
+
+    def workspaces_bytes(self, benchmark: bool) -> tuple[int, int] | None:
+        """Return the least and the most that a convolution took; None where none was measured.
+
+        Args:
+            benchmark: with torch.backends.cudnn.benchmark on.
+        """
+        seen = [one.workspace_bytes for one in self.convolutions if one.benchmark is benchmark]
+        return (min(seen), max(seen)) if seen else None
 
 
 class PredictionPath(StrEnum):

@@ -1,18 +1,18 @@
-"""One whole search: rebuilt from its trial records, readable without tunekit."""
+"""What a search, `tunekit profile` and `tunekit fits` learned of a target: each rebuilt from its trials."""
 
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from tunekit.records.base import SCHEMA_VERSION, Record
-from tunekit.records.config import KnobValue, TrainConfig
+from tunekit.records.config import KnobValue, Precision, TrainConfig
 from tunekit.records.finding import Finding
 from tunekit.records.host import Host
-from tunekit.records.model_summary import ModelSummary
-from tunekit.records.prediction import DevicePrediction
+from tunekit.records.interval import Interval
+from tunekit.records.prediction import DevicePrediction, OutsideTorch
 from tunekit.records.profile import Profile
-from tunekit.records.recommendation import MissingTier, NoiseFloor, Recommendation, ScalingRow
+from tunekit.records.recommendation import MissingTier, ModelSummary, NoiseFloor, Recommendation, ScalingRow
 from tunekit.records.target import Discovery, Target
 from tunekit.records.trial import TrialRecord
 from tunekit.records.trials import Trials
@@ -180,3 +180,161 @@ class Run(TargetRecord):
     def baseline_config(self) -> TrainConfig | None:
         """The knob values that the user has now."""
         return self.baseline.config if self.baseline else None
+
+
+class ProfileOptions(Record):
+    """What the user asked of a loop profile."""
+
+    gpu: str = "auto"
+    fixed: tuple[FixedKnob, ...] = ()
+    """Knobs to set before looking; the rest is as the script has it."""
+    rounds: PositiveInt = 1
+    """Fresh processes of each config, interleaved."""
+    window_s: PositiveFloat = 5.0
+    trial_limit_s: PositiveFloat = 300.0
+    no_progress_limit_s: PositiveFloat = 90.0
+    budget_s: PositiveFloat | None = None
+    """Time for the whole of it; fewer rounds are run where they would not fit."""
+    kernels: bool = False
+    ablate: bool = False
+    against: str | None = None
+    """The config file that was compared."""
+    ignored: tuple[str, ...] = ()
+    """Codes of findings to leave out."""
+
+
+class Contender(Record):
+    """One config of a comparison, measured in fresh processes that took turns with the others."""
+
+    name: str
+    """"as it is", a file's name, or what was changed."""
+    config: TrainConfig
+    trials: tuple[int, ...]
+    """Numbers of its trials; those that failed included."""
+    rate_samples_per_s: Interval | None = None
+    factor: Interval | None = None
+    """Its rate over the first contender's, paired by round; None for that one."""
+    why_missing: str | None = None
+    """Why it has no rate."""
+
+
+class AblationStep(Record):
+    """One optimisation: by itself, and added to those before it."""
+
+    name: str
+    changes: tuple[FixedKnob, ...] = Field(min_length=1)
+    alone: Contender
+    added: Contender | None = None
+    """None for the first, which is both, and after one that failed."""
+    step_factor: Interval | None = None
+    """What adding it brought, beyond those before it."""
+
+
+class Ablation(Record):
+    """What each optimisation brings by itself and in turn."""
+
+    steps: tuple[AblationStep, ...]
+    left_out: tuple[str, ...] = ()
+    """What was not tried, and why, such as "tf32: no effect on cpu"."""
+    product_of_alone: PositiveFloat | None = None
+    """What the factors would come to if they multiplied."""
+    together: Interval | None = None
+    """What they come to."""
+
+
+class LoopProfile(TargetRecord):
+    """Everything one `tunekit profile` learned; rebuilt from its trial records."""
+
+    options: ProfileOptions
+    contenders: tuple[Contender, ...] = ()
+    """The config that was looked into, and the one it is compared with."""
+    noise_floor: NoiseFloor | None = None
+    ablation: Ablation | None = None
+    findings: tuple[Finding, ...] = ()
+    """Of the first contender's loop."""
+    profile_time_s: float = Field(default=0.0, ge=0)
+
+    @property
+    def looked_into(self) -> TrialRecord | None:
+        """The first contender's trial that its figures are of: the first that looked at details, else any."""
+        asked = self.contenders[0].config if self.contenders else None
+        measured = [
+            trial
+            for trial in self.trials
+            if trial.measurement is not None and (asked is None or trial.config == asked)
+        ]
+        detailed = (one for one in measured if one.measurement and one.measurement.details is not None)
+        return next(detailed, measured[0] if measured else None)
+
+
+class FitsOptions(Record):
+    """What the user asked of `tunekit fits`."""
+
+    gpus: tuple[str, ...] = ()
+    """Ids of the profiles to tell of; empty for all."""
+    batch_size: PositiveInt | None = None
+    """Which GPUs hold this one was asked."""
+    window_s: PositiveFloat = 2.0
+    trial_limit_s: PositiveFloat = 300.0
+    no_progress_limit_s: PositiveFloat = 90.0
+
+
+class Verdict(StrEnum):
+    """Whether a batch size fits a GPU."""
+
+    YES = "yes"
+    """With the margin, and the most outside of torch."""
+    TIGHT = "tight"
+    """Within the bounds of what is known."""
+    NO = "no"
+    """Not even if everything is at its best."""
+
+
+class AskedBatch(Record):
+    """The batch size that was asked for, else the script's own, on one GPU in one precision: predicted."""
+
+    profile_id: str
+    precision: Precision
+    batch_size: PositiveInt | None = None
+    """None where an earlier tunekit predicted it: FitsOptions.batch_size."""
+    verdict: Verdict
+    reserved_bytes: NonNegativeInt
+    """By torch, without the margin."""
+    least_bytes: NonNegativeInt
+    """That torch can have beside what may lie outside of it."""
+    most_bytes: NonNegativeInt
+    rate: Interval | None = None
+    """Samples/s of one device at that batch; None where it does not fit, where an epoch has fewer samples, or
+    where the GPU's rates are unknown."""
+    loader: Interval | None = None
+    """Samples/s that the loader could make there; None as for `rate`, or where only that is not known."""
+
+
+class GpuFacts(Record):
+    """What a prediction went by of one GPU, beside its profile's memory and rates."""
+
+    profile_id: str
+    outside: OutsideTorch
+    instance: str | None = None
+    """The machine whose vCPUs the loader has."""
+    vcpus: PositiveFloat | None = None
+    """Of it, for each GPU."""
+
+
+class FitsRun(TargetRecord):
+    """Everything one `tunekit fits` learned; the prediction is remade from the trial's files."""
+
+    options: FitsOptions
+    prediction: DevicePrediction | None = None
+    why_not: str | None = None
+    """Why there is no prediction; None also while the trial runs."""
+    gpus: tuple[GpuFacts, ...] = ()
+    asked: tuple[AskedBatch, ...] = ()
+    """One for each of the prediction's fits, at `batch_size`; none where that is unknown."""
+    fits_time_s: NonNegativeFloat = Field(default=0.0)
+
+    @property
+    def batch_size(self) -> int | None:
+        """The batch that was asked for, else the script's own, per device; None where neither is known."""
+        own = next((trial.config for trial in self.trials if trial.config is not None), None)
+        return self.options.batch_size or (own.batch_size if own else None)

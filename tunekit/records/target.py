@@ -59,7 +59,7 @@ class Target(Record):
     command: tuple[str, ...] = Field(min_length=1)
     working_dir: str
     script: str | None
-    """The Python file that the command runs, where one could be told."""
+    """The Python file that the command runs, where one could be found."""
     script_sha256: str | None
     """Digest of that file, so that a resumed run can see that it changed."""
     builtin: str | None = None

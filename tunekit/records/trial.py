@@ -9,14 +9,13 @@ from tunekit.records.base import SCHEMA_VERSION, Record
 from tunekit.records.config import TrainConfig
 from tunekit.records.details import Details, LargestSeen
 from tunekit.records.host import SandboxKind
-from tunekit.records.measurement import DryRun, Measurement
+from tunekit.records.measurement import DryRun, Measurement, Telemetry
 from tunekit.records.prediction import PeakAt
 from tunekit.records.target import Discovery
-from tunekit.records.telemetry import Telemetry
 
 
 class OutcomeKind(StrEnum):
-    """Why a trial has no measurement. Told apart by evidence, never by words in the output."""
+    """Why a trial has no measurement. Decided by evidence, never by words in the output."""
 
     DEVICE_OOM = "device_oom"
     HOST_OOM = "host_oom"

@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from tunekit.diagnose.registry import CODES
 from tunekit.plain_text import printable
 from tunekit.predict.ram import buffer_bytes
-from tunekit.records.calibration import Calibration, ConvolutionSeen
-from tunekit.records.checkup import Checkup, LoaderPlan
+from tunekit.records.checkup import Checkup, LoaderPlan, Storage, StorageKind
 from tunekit.records.finding import WORST_FIRST, Finding, Severity
 from tunekit.records.host import Accelerator, GpuState, Host, TorchBuild
-from tunekit.records.storage import Storage, StorageKind
+from tunekit.records.prediction import Calibration, ConvolutionSeen
 from tunekit.report.blocks import (
     Column,
     Facts,

@@ -8,7 +8,6 @@ from tunekit.predict.roofline import ERROR
 from tunekit.records.config import Precision
 from tunekit.records.details import LoopFloors
 from tunekit.records.finding import Severity
-from tunekit.records.fits import AskedBatch, FitsRun, GpuFacts, Verdict
 from tunekit.records.interval import Interval
 from tunekit.records.prediction import (
     BytesRange,
@@ -16,9 +15,9 @@ from tunekit.records.prediction import (
     OutsideTorch,
     PredictedFit,
     PredictionPath,
+    Purpose,
 )
-from tunekit.records.run import RunStatus
-from tunekit.records.step_trace import Purpose
+from tunekit.records.run import AskedBatch, FitsRun, GpuFacts, RunStatus, Verdict
 from tunekit.report.blocks import (
     Block,
     Column,

@@ -8,8 +8,7 @@ from tunekit.predict.ram import BaseRam, GridCell, base_ram, buffer_bytes, held_
 from tunekit.predict.vram.budget import VramBudget, vram_budget
 from tunekit.records.attribution import LeafSeen
 from tunekit.records.host import Host
-from tunekit.records.measurement import LoopMeasurement, Measurement
-from tunekit.records.telemetry import Telemetry
+from tunekit.records.measurement import LoopMeasurement, Measurement, Telemetry
 from tunekit.report.blocks import Passage, Table
 from tunekit.units import bytes_text, count_text
 

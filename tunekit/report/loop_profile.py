@@ -8,10 +8,9 @@ from tunekit.predict.ram import buffer_bytes, held_bytes
 from tunekit.recommend.noise import verdict
 from tunekit.records.finding import Severity
 from tunekit.records.interval import Interval
-from tunekit.records.loop_profile import Ablation, AblationStep, Contender, LoopProfile, ProfileOptions
 from tunekit.records.measurement import Measurement
 from tunekit.records.recommendation import NoiseFloor
-from tunekit.records.run import RunStatus
+from tunekit.records.run import Ablation, AblationStep, Contender, LoopProfile, ProfileOptions, RunStatus
 from tunekit.records.trial import TrialRecord
 from tunekit.report.blocks import (
     Block,

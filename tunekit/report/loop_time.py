@@ -14,8 +14,7 @@ from tunekit.diagnose.attribution import (
 )
 from tunekit.plain_text import printable
 from tunekit.records.details import Details, KernelWindow
-from tunekit.records.measurement import LoopMeasurement, Measurement
-from tunekit.records.telemetry import GpuTelemetry, Telemetry
+from tunekit.records.measurement import GpuTelemetry, LoopMeasurement, Measurement, Telemetry
 from tunekit.report.blocks import Passage, Table
 from tunekit.units import bytes_text, count_text, duration_text
 

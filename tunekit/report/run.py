@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tunekit.plain_text import printable
-from tunekit.recommend.largest import largest_line
+from tunekit.recommend.memory import largest_line
 from tunekit.recommend.numerics import guarded_modes, losses_line
 from tunekit.recommend.recommendation import answer_of
 from tunekit.records.finding import Severity

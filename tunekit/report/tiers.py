@@ -3,15 +3,20 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from tunekit.recommend.largest import peak_reserved_bytes
 from tunekit.recommend.learning_rate import rule_of
+from tunekit.recommend.memory import RamBuffer, measured_sample, peak_reserved_bytes, ram_buffer, tier_sample
 from tunekit.recommend.noise import mean_of_known
 from tunekit.recommend.planned_training import planned_training
-from tunekit.recommend.ram_buffer import RamBuffer, measured_sample, ram_buffer, tier_sample
 from tunekit.recommend.tiers import base_ram_bytes
 from tunekit.records.config import TrainConfig
-from tunekit.records.model_summary import Limit, ModelSummary, PredictedLimits
-from tunekit.records.recommendation import LearningRateRule, Recommendation, Tier
+from tunekit.records.recommendation import (
+    LearningRateRule,
+    Limit,
+    ModelSummary,
+    PredictedLimits,
+    Recommendation,
+    Tier,
+)
 from tunekit.records.run import Objective, Run
 from tunekit.report.blocks import Basis, Passage, Table, changed_cells, predicted_rows
 from tunekit.report.text import config_text, factor_text, knob_rows, names_text, range_text

@@ -5,9 +5,9 @@ from statistics import fmean
 
 from tunekit.plain_text import printable
 from tunekit.records.config import TrainConfig
+from tunekit.records.measurement import GpuTelemetry, Telemetry
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
-from tunekit.records.telemetry import GpuTelemetry, Telemetry
 from tunekit.records.trial import OutcomeKind, TrialRecord
 from tunekit.report.blocks import Table, TrialRow, TrialState, TrialTable
 from tunekit.report.text import UNKNOWN, role_text, value_text

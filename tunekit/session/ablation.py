@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from tunekit.recommend.noise import mean_interval, noise_floor, speedup
 from tunekit.records.config import USUAL_PREFETCH, KnobValue, Precision, TrainConfig
 from tunekit.records.interval import Interval
-from tunekit.records.loop_profile import Ablation, AblationStep, Contender
 from tunekit.records.measurement import Measurement
 from tunekit.records.recommendation import NoiseFloor
-from tunekit.records.run import FixedKnob
+from tunekit.records.run import Ablation, AblationStep, Contender, FixedKnob
 from tunekit.records.target import BindingKind
 from tunekit.records.trial import TrialRecord
 from tunekit.tune.knob_access import Surroundings, access_of, why_inert

@@ -5,13 +5,12 @@ from collections.abc import Sequence
 
 from tunekit.diagnose.run import run_findings
 from tunekit.recommend.learning_rate import base_learning_rate, follows_batch, rule_of
-from tunekit.recommend.numerics import GuardedMode, barred_modes, guarded_modes
+from tunekit.recommend.numerics import barred_modes, guarded_modes
 from tunekit.recommend.planned_training import planned_training
 from tunekit.recommend.recommendation import Comparison, recommend, settle
 from tunekit.recommend.scaling import scaling_rows
 from tunekit.recommend.tiers import is_barred, keeps_global_batch, pick_tiers, run_noise, violations
 from tunekit.records.host import Host
-from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.recommendation import MissingTier, Recommendation, ScalingRow, Tier
 from tunekit.records.run import Run, RunStatus
 from tunekit.records.trial import TrialRecord
@@ -58,14 +57,16 @@ def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
             own = trials.baseline
             may_settle = own is None or keeps_global_batch(own, trials, run.options)
             settled.append(settle(result, against, earlier=settled) if may_settle else result)
+    # Once the search is over, also the modes whose losses should be known and are not.
+    picks = chosen.values() if run.status is RunStatus.FINISHED else ()
+    loop = next((record.measurement.loop for record in trials.candidates if record.measurement), None)
     return run.changed(
-        trials=trials.records,
         noise_floor=noise,
         recommendations=tuple(settled),
         missing_tiers=tuple(missing),
         scaling=_scaling(settled, trials, run),
         prediction=corrected(run.prediction, trials.records) if run.prediction else None,
-        findings=run_findings(run, _guarded(trials, run, tuple(chosen.values())), _any_loop(trials)),
+        findings=run_findings(run, guarded_modes(trials.records, picks), loop),
         model=explain(trials.records, host, settled) if run.status in _EXPLAINED else None,
     )
 
@@ -106,18 +107,8 @@ def _scaling(settled: Sequence[Recommendation], trials: Trials, run: Run) -> tup
             recommendation.config,
             recommendation.buffered_bytes_per_sample or seen,
             recommendation.base_ram_bytes,
-            base.lr if base else None,
-            base.batch if base else None,
+            base,
             rule_of(trials.discovery),
             run.host,
         )
     return tuple(rows)
-
-
-def _guarded(trials: Trials, run: Run, picks: Sequence[TrialRecord]) -> list[GuardedMode]:
-    """Return the modes that losses are known of; once the search is over, also those they should be of."""
-    return guarded_modes(trials.records, picks if run.status is RunStatus.FINISHED else ())
-
-
-def _any_loop(trials: Trials) -> LoopMeasurement | None:
-    return next((record.measurement.loop for record in trials.candidates if record.measurement), None)

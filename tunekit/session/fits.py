@@ -14,13 +14,13 @@ from tunekit.predict.loader_rate import usual_instance
 from tunekit.predict.traced import Unpredictable, other_size, trace_of
 from tunekit.records.agent_messages import Arithmetic
 from tunekit.records.details import Detail
-from tunekit.records.fits import FitsRun, GpuFacts
 from tunekit.records.profile import Profile
+from tunekit.records.run import FitsRun, GpuFacts
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
 from tunekit.session.folder import RunFolder
 from tunekit.session.predicted import Outside, outside_of
 from tunekit.session.session import Session, TrialListener, baseline_error
-from tunekit.trial.executor import Executor, KnownTarget, TrialInterrupted, TrialSpec
+from tunekit.trial.executor import Executor, TrialInterrupted
 from tunekit.units import count_text
 
 _DETAILS = (Detail.KERNELS, Detail.FLOORS, Detail.TRACE)
@@ -29,7 +29,7 @@ _MAY_LIE_IN_NUMBERS = (OutcomeKind.SCRIPT_ERROR, OutcomeKind.KILLED, OutcomeKind
 """How a script may end on figures that nobody computed."""
 
 
-class FitsWalk:
+class FitsWalk(Session[FitsRun]):
     """One prediction in one folder.
 
     Args:
@@ -53,24 +53,9 @@ class FitsWalk:
         outside: Outside,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._session = Session(
-            run,
-            folder,
-            executor,
-            listener,
-            run.profile,
-            lambda found, spent_s: found.changed(fits_time_s=spent_s),
-            clock=clock,
-        )
-        self._listener = listener
+        super().__init__(run, folder, executor, listener, run.profile, clock=clock)
         self._profiles = profiles
         self._outside = outside
-        self._attempt: list[TrialRecord] = []  # the script at one size or two, all with or without arithmetic
-
-    @property
-    def found(self) -> FitsRun:
-        """What is known so far, also after Ctrl-C."""
-        return self._session.run
 
     def run(self) -> FitsRun:
         """Run the trial, predict, and return the whole; fits.json has it too.
@@ -79,7 +64,7 @@ class FitsWalk:
             TargetError: the script can't be looked at, or its steps can't be traced.
             KeyboardInterrupt: Ctrl-C; what is known by then is saved, as `found`.
         """
-        with self._session.saved():
+        with self._saved():
             try:
                 self._trace()
             except TrialInterrupted as stopped:
@@ -89,6 +74,15 @@ class FitsWalk:
                 raise
             self._predict()
         return self.found
+
+    def _derived(self, run: FitsRun) -> FitsRun:
+        return run.changed(fits_time_s=self._spent_s)
+
+    @property
+    def _attempt(self) -> tuple[TrialRecord, ...]:
+        """The script at one size or two, all with or without arithmetic: from the last baseline on."""
+        starts = [place for place, one in enumerate(self._records) if one.role is TrialRole.BASELINE]
+        return self._records[starts[-1] :] if starts else ()
 
     def _trace(self) -> None:
         """Have the script's steps traced: without their arithmetic, and with it where that may help."""
@@ -105,33 +99,22 @@ class FitsWalk:
 
     def _traced(self, skips: Arithmetic, purpose: str) -> TrialRecord:
         """Run the script, and with another batch size too where it makes its batches itself."""
-        self._attempt = []
-        number = self._session.next_number
-        spec = TrialSpec(number, TrialRole.BASELINE, None, details=_DETAILS, skips=skips)
-        record = self._trial(spec, None, purpose)
-        config, discovery = other_size(record, self.found.target), self.found.discovery
-        if config is not None and discovery is not None and record.config is not None:
-            spec = TrialSpec(number + 1, TrialRole.TRACE, config, details=(Detail.TRACE,), skips=skips)
-            self._trial(spec, KnownTarget(discovery, record.config), "the second batch size")
+        record = self._trial(TrialRole.BASELINE, None, purpose, details=_DETAILS, skips=skips)
+        config = other_size(record, self.found.target)
+        if config is not None and self._known is not None:
+            self._trial(
+                TrialRole.TRACE, config, "the second batch size", details=(Detail.TRACE,), skips=skips
+            )
         return record
-
-    def _trial(self, spec: TrialSpec, known: KnownTarget | None, purpose: str) -> TrialRecord:
-        record = self._session.trial(spec, known, purpose)
-        self._attempt.append(record)
-        return record
-
-    def _keep(self, record: TrialRecord) -> None:
-        self._session.keep(record)
-        self._attempt.append(record)
 
     def _predict(self) -> None:
-        trials_folder = self._session.folder.trials_folder
+        trials_folder = self._folder.trials_folder
         profiles = {profile.id: profile for profile in self._profiles}
         facts = {name: self._facts(profile) for name, profile in profiles.items()}
         try:
             fits = Fits(self._attempt, trials_folder, self.found.rank_host.cpus, self.found.profile)
         except Unpredictable as why:
-            self._session.change(why_not=str(why))
+            self._change(why_not=str(why))
             raise TargetError(f"nothing can be predicted: {why}; {why.remedy}") from why
         self._listener.said(f"predicting for {count_text(len(self._profiles), 'GPU')}")
         prediction = fits.for_profiles(self._profiles, lambda profile: facts[profile.id].outside)
@@ -145,9 +128,9 @@ class FitsWalk:
             why_not = (
                 f"no GPU that was asked for computes in {' or '.join(fits.precisions)}, as the script does"
             )
-            self._session.change(why_not=why_not)
+            self._change(why_not=why_not)
             raise TargetError(f"nothing can be predicted: {why_not}; give another --gpu")
-        self._session.change(prediction=prediction, gpus=tuple(facts.values()), asked=asked)
+        self._change(prediction=prediction, gpus=tuple(facts.values()), asked=asked)
 
     def _facts(self, profile: Profile) -> GpuFacts:
         machine = usual_instance(profile)

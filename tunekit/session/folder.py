@@ -11,9 +11,7 @@ from typing import IO, Self, TypeVar
 from tunekit.errors import DamagedRecordError, RunFolderError, RunFolderLockedError
 from tunekit.records.base import Record
 from tunekit.records.codec import read_json, write_json
-from tunekit.records.fits import FitsRun
-from tunekit.records.loop_profile import LoopProfile
-from tunekit.records.run import Run
+from tunekit.records.run import FitsRun, LoopProfile, Run
 from tunekit.records.trial import TrialRecord
 from tunekit.trial.compile_cache import COMPILE_CACHE
 
@@ -191,20 +189,7 @@ def kind_held(path: Path) -> type[LoopProfile] | type[FitsRun] | None:
     """Return what a folder, or a file, holds instead of a run; None for a run, or for nothing."""
     for kind in (LoopProfile, FitsRun):
         name = _KINDS[kind].file
-        if path.name == name if path.is_file() else _holds_alone(path, name):
+        has_it_alone = (path / name).is_file() and not (path / RUN_FILE).is_file()
+        if path.name == name if path.is_file() else has_it_alone:
             return kind
     return None
-
-
-def holds_profile(path: Path) -> bool:
-    """Return whether a folder, or a file, holds a loop profile and not a run."""
-    return kind_held(path) is LoopProfile
-
-
-def holds_fits(path: Path) -> bool:
-    """Return whether a folder, or a file, holds what fits which GPU and not a run."""
-    return kind_held(path) is FitsRun
-
-
-def _holds_alone(folder: Path, name: str) -> bool:
-    return (folder / name).is_file() and not (folder / RUN_FILE).is_file()

@@ -1,5 +1,6 @@
 """The walk of a loop profile: one look into a config, then rounds of it beside others."""
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,8 +9,8 @@ from tunekit.diagnose.loop import LoopFacts, loop_findings
 from tunekit.errors import TargetError, UsageError
 from tunekit.records.config import KNOBS, TrainConfig
 from tunekit.records.details import Detail
-from tunekit.records.loop_profile import LoopProfile
 from tunekit.records.profile import Profile
+from tunekit.records.run import LoopProfile
 from tunekit.records.target import BindingKind
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.session.ablation import (
@@ -22,7 +23,7 @@ from tunekit.session.ablation import (
 )
 from tunekit.session.folder import RunFolder
 from tunekit.session.session import Session, TrialListener, baseline_error
-from tunekit.trial.executor import Executor, KnownTarget, TrialSpec
+from tunekit.trial.executor import Executor
 from tunekit.tune.confirm import expected_duration_s, round_order, typical_duration_s
 from tunekit.tune.knob_access import Surroundings, access_of, why_inert
 from tunekit.tune.space import with_settings
@@ -41,7 +42,7 @@ class Against:
     """Given the script's own config and whether it trains on a GPU; raises UsageError."""
 
 
-class ProfileWalk:
+class ProfileWalk(Session[LoopProfile]):
     """One loop profile in one folder.
 
     Args:
@@ -64,8 +65,7 @@ class ProfileWalk:
         against: Against | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._session = Session(profile, folder, executor, listener, here, self._derived, clock=clock)
-        self._listener = listener
+        super().__init__(profile, folder, executor, listener, here, clock=clock)
         self._against = against
         self._config: TrainConfig | None = None
         self._other: TrainConfig | None = None
@@ -81,33 +81,25 @@ class ProfileWalk:
             UsageError: a knob can't have the value that `--fix` or `--against` gives it.
             KeyboardInterrupt: Ctrl-C; what is finished is saved.
         """
-        with self._session.saved():
+        with self._saved():
             self._learn()
             self._look()
             self._plan_rounds()
             self._run_rounds()
-        return self._profile
-
-    @property
-    def _profile(self) -> LoopProfile:
-        return self._session.run
-
-    @property
-    def _records(self) -> tuple[TrialRecord, ...]:
-        return self._session.records
+        return self.found
 
     # --- one config ------------------------------------------------------------------------
 
     @property
     def _details(self) -> tuple[Detail, ...]:
-        kernels = (Detail.KERNELS,) if self._profile.options.kernels else ()
+        kernels = (Detail.KERNELS,) if self.found.options.kernels else ()
         return tuple(one for one in Detail if one in (*_DETAILS, *kernels))
 
     def _learn(self) -> None:
         """Run the script as it is; with `--fix` that is only to learn the loop."""
-        fixed = self._profile.options.fixed
+        fixed = self.found.options.fixed
         details = () if fixed else self._details
-        record = self._run_trial(TrialRole.BASELINE, None, "the script as it is", details=details)
+        record = self._trial(TrialRole.BASELINE, None, "the script as it is", details=details)
         failure = record.failure
         if failure is not None and not (fixed and failure.kind.is_memory and record.discovery):
             raise baseline_error(failure)
@@ -118,13 +110,13 @@ class ProfileWalk:
 
     def _look(self) -> None:
         """Settle the config that is looked into, and look into it where the baseline is another."""
-        around = self._around
-        fixed = self._profile.options.fixed
+        around = self._surroundings(self.found.host.cpu_bf16_native)
+        fixed = self.found.options.fixed
         self._config = with_settings(around.baseline, fixed, around) if fixed else around.baseline
         if not fixed:
             return
-        record = self._run_trial(
-            TrialRole.CONFIRM, self._config, "a look at the config", round_number=0, details=self._details
+        record = self._trial(
+            TrialRole.CONFIRM, self._config, "a look at the config", round=0, details=self._details
         )
         if record.failure is not None:
             raise TargetError(
@@ -133,29 +125,8 @@ class ProfileWalk:
             )
 
     @property
-    def _known(self) -> KnownTarget | None:
-        first = self._records[0] if self._records else None
-        discovery = self._profile.discovery
-        if first is None or first.config is None or discovery is None:
-            return None
-        return KnownTarget(discovery, first.config)
-
-    @property
-    def _around(self) -> Surroundings:
-        known = self._known
-        assert known is not None
-        return Surroundings(
-            host=self._profile.rank_host,
-            profile=self._session.here,
-            native_bf16=self._profile.host.cpu_bf16_native,
-            discovery=known.discovery,
-            baseline=known.baseline,
-            target=self._profile.target,
-        )
-
-    @property
     def _name(self) -> str:
-        settings = ", ".join(f"{one.knob} {one.value}" for one in self._profile.options.fixed)
+        settings = ", ".join(f"{one.knob} {one.value}" for one in self.found.options.fixed)
         return f"{AS_IT_IS}, {settings}" if settings else AS_IT_IS
 
     # --- rounds ----------------------------------------------------------------------------
@@ -163,7 +134,7 @@ class ProfileWalk:
     def _plan_rounds(self) -> None:
         """Settle what the rounds are of."""
         assert self._config is not None
-        around = self._around
+        around = self._surroundings(self.found.host.cpu_bf16_native)
         if self._against is not None:
             on_gpu = around.discovery.device_type != "cpu"
             wanted = self._against.config_of(around.baseline, on_gpu)
@@ -173,7 +144,7 @@ class ProfileWalk:
                 self._listener.said(
                     f"{self._against.name} changes nothing: the config is that already; nothing to compare"
                 )
-        if self._profile.options.ablate:
+        if self.found.options.ablate:
             self._plan = plan_ablation(self._config, around, self._suggested_workers(around))
             for reason in self._plan.left_out:
                 self._listener.said(f"not {reason}")
@@ -183,7 +154,7 @@ class ProfileWalk:
         looks = [r for r in self._records if r.config == self._config and r.measurement]
         if not looks:
             return None
-        facts = LoopFacts(looks[0], around.target, around.discovery, around.host, self._session.here)
+        facts = LoopFacts(looks[0], around.target, around.discovery, around.host, self._here)
         return facts.suggested_workers
 
     def _settable(self, wanted: TrainConfig, around: Surroundings) -> TrainConfig:
@@ -215,7 +186,7 @@ class ProfileWalk:
         """Run fresh processes of every config, in turn; of one config alone the look was the first."""
         looked = [r for r in self._records if r.config == self._config and r.measurement]
         done = 0 if self._compares else len(looked)
-        wanted = self._profile.options.rounds
+        wanted = self.found.options.rounds
         planned = self._configs_at_most
         configs = len(planned)
         first_s = sum(expected_duration_s(self._records, config) for config in planned)
@@ -231,7 +202,7 @@ class ProfileWalk:
         for place, number in enumerate(range(first, first + rounds)):
             left_s = self._left_s
             round_s = sum(typical_duration_s(self._records, config) for config in self._measured_configs)
-            if place and left_s is not None and left_s < round_s:
+            if place and left_s < round_s:
                 self._listener.said(f"the budget ends after {count_text(place, 'round')} of {rounds}")
                 return
             self._run_round(number, f"round {place + 1} of {rounds}", is_first=place == 0)
@@ -239,9 +210,9 @@ class ProfileWalk:
     def _rounds_that_fit(self, wanted: int, first_s: float, next_s: float, configs: int) -> int:
         """Return the rounds to run; of a comparison one at least, whatever the budget, which is then said."""
         left_s = self._left_s
-        if left_s is None or next_s <= 0 or wanted <= 0:
+        if left_s == math.inf or next_s <= 0 or wanted <= 0:
             return max(wanted, 0)
-        budget = f"--budget {duration_text(self._profile.options.budget_s)}"
+        budget = f"--budget {duration_text(self.found.options.budget_s)}"
         fitting = 0 if left_s < first_s else min(wanted, 1 + int((left_s - first_s) // next_s))
         if not fitting and self._compares:
             self._listener.said(
@@ -289,39 +260,19 @@ class ProfileWalk:
     def _run_in_round(
         self, config: TrainConfig | None, number: int, purpose: str, details: tuple[Detail, ...] = ()
     ) -> None:
-        assert self._known is not None
         if any(record.round == number and record.config == config for record in self._records):
             return  # two optimisations that come to the same config
-        own = None if config == self._known.baseline else config
-        self._run_trial(TrialRole.CONFIRM, own, purpose, round_number=number, details=details)
+        own = None if self._known and config == self._known.baseline else config
+        self._trial(TrialRole.CONFIRM, own, purpose, round=number, details=details)
 
     def _trials_of(self, config: TrainConfig) -> Sequence[TrialRecord]:
         """Return the trials of a config that took turns with the others."""
         return [r for r in self._records if r.config == config and r.round is not None]
 
-    # --- one trial -------------------------------------------------------------------------
+    # --- what follows ----------------------------------------------------------------------
 
-    @property
-    def _left_s(self) -> float | None:
-        budget_s = self._profile.options.budget_s
-        return None if budget_s is None else budget_s - self._session.spent_s
-
-    def _run_trial(
-        self,
-        role: TrialRole,
-        config: TrainConfig | None,
-        purpose: str,
-        round_number: int | None = None,
-        details: tuple[Detail, ...] = (),
-    ) -> TrialRecord:
-        """Run (or refuse) one trial and put its record on disk."""
-        spec = TrialSpec(self._session.next_number, role, config, round_number, details)
-        left_s = None if self._left_s is None else max(0.0, self._left_s)
-        return self._session.trial(spec, self._known, purpose, left_s)
-
-    def _derived(self, profile: LoopProfile, spent_s: float) -> LoopProfile:
-        """Return the profile with what follows from its trials."""
-        profile = profile.changed(profile_time_s=spent_s)
+    def _derived(self, run: LoopProfile) -> LoopProfile:
+        profile = run.changed(profile_time_s=self._spent_s)
         first = next(iter(profile.trials), None)
         config = self._config or (first.config if first else None)
         if config is None or (self._config is None and profile.options.fixed):
@@ -340,6 +291,6 @@ class ProfileWalk:
         profile = profile.changed(**updates)
         if (seen := profile.looked_into) is None:
             return profile
-        facts = LoopFacts(seen, profile.target, profile.discovery, profile.rank_host, self._session.here)
+        facts = LoopFacts(seen, profile.target, profile.discovery, profile.rank_host, self._here)
         shown = (one for one in loop_findings(facts) if one.code not in profile.options.ignored)
         return profile.changed(findings=tuple(shown))

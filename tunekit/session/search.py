@@ -1,6 +1,5 @@
 """The walk of a search: baseline, space, proposals, confirmation, recommendation."""
 
-import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -22,7 +21,7 @@ from tunekit.session.assemble import assemble
 from tunekit.session.folder import RunFolder
 from tunekit.session.predicted import Machine, begun, predicted, second_size, trace_details
 from tunekit.session.session import SearchListener, Session, baseline_error, target_error
-from tunekit.trial.executor import Executor, KnownTarget, TrialSpec
+from tunekit.trial.executor import Executor
 from tunekit.tune.acquisition import Proposal
 from tunekit.tune.budget import ANSWERS, TimeLeft, budget_s_of
 from tunekit.tune.confirm import (
@@ -36,7 +35,6 @@ from tunekit.tune.confirm import (
     rounds_due,
 )
 from tunekit.tune.feasibility import LOOK_TRIALS, sizes_to_look_at
-from tunekit.tune.knob_access import Surroundings
 from tunekit.tune.space import build_space, is_other_size, nearest
 from tunekit.tune.stopping import Stop, disturbed_trial, expectation, next_trial, rate_to_beat, why_again
 from tunekit.tune.study import Study
@@ -46,7 +44,7 @@ _BASELINE_DETAILS = (Detail.QUEUE, Detail.SYNCS, Detail.PEAKS, Detail.FLOORS)
 """What the first trial looks at beyond its rate: predictions for other configs follow from it."""
 
 
-class Search:
+class Search(Session[Run]):
     """One search over one run folder; resumed when the folder already holds trials.
 
     Args:
@@ -67,25 +65,14 @@ class Search:
         listener: SearchListener,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._session = Session(
-            run,
-            folder,
-            executor,
-            listener,
-            machine.profile,
-            lambda run, spent_s: assemble(run.changed(search_time_s=spent_s), run.trials),
-            folder.load_trials(),
-            clock,
-        )
+        super().__init__(run, folder, executor, listener, machine.profile, folder.load_trials(), clock)
         self._at_first = machine
-        self._listener = listener
+        self._listener: SearchListener = listener
         self._study: Study | None = None
         self._ran_out_of_time = False
 
-    @property
-    def found(self) -> Run:
-        """What is known so far, also after Ctrl-C or a failure."""
-        return self._session.run
+    def _derived(self, run: Run) -> Run:
+        return assemble(run.changed(search_time_s=self._spent_s), run.trials)
 
     def run(self) -> Run:
         """Search until nothing is left or worth a trial, confirm, and return the whole run.
@@ -100,27 +87,29 @@ class Search:
             TargetError: nothing ran but the baseline, and no tier could be filled.
             KeyboardInterrupt: Ctrl-C; what is finished is saved, as `found`.
         """
-        with self._session.saved():
-            known = self._know_target()
-            self._trace_other_size(known)
+        with self._saved():
+            self._learn_target()
+            self._trace_other_size()
             _insist_on_length(self._planned)
-            self._build_space(known)
+            self._build_space()
             self._set_budget()
-            self._insist_on_batch(known)
-            self._explore(known)
-            self._fill_tiers(known)
-            self._confirm(known)
+            self._insist_on_batch()
+            self._explore()
+            self._fill_tiers()
+            self._confirm()
             self._say_what_was_cut()
             _insist_on_a_result(self.found)
         return self.found
 
     @property
-    def _records(self) -> tuple[TrialRecord, ...]:
-        return self._session.records
-
-    @property
     def _trials(self) -> Trials:
         return Trials(self._records)
+
+    @property
+    def _own(self) -> TrainConfig:
+        """The knob values that the user has now."""
+        assert self._known is not None
+        return self._known.baseline
 
     @property
     def _planned(self) -> PlannedTraining:
@@ -128,15 +117,15 @@ class Search:
 
     @property
     def _machine(self) -> Machine:
-        return replace(self._at_first, profile=self._session.here)
+        return replace(self._at_first, profile=self._here)
 
     # --- baseline --------------------------------------------------------------------------
 
-    def _know_target(self) -> KnownTarget:
+    def _learn_target(self) -> None:
         """Run the baseline, and smaller batches if it runs out of memory, until the target is known."""
         if self._trials.baseline is None:
             details = (*_BASELINE_DETAILS, *trace_details(self.found, self._machine))
-            self._trial(TrialRole.BASELINE, None, None, "the script as it is", details=details)
+            self._trial(TrialRole.BASELINE, None, "the script as it is", details=details)
         baseline = self._trials.baseline
         assert baseline is not None
         if baseline.failure is not None and not baseline.failure.kind.is_memory:
@@ -152,16 +141,10 @@ class Search:
                 f"the baseline alone took {baseline.duration_s:.0f} s of the budget of "
                 f"{self._budget_s:.0f} s; use --budget {round(baseline.duration_s * 12)}s or more"
             )
-        return self._shrink_until_learnt(baseline.config)
+        self._shrink_until_learnt(baseline.config)
 
-    def _shrink_until_learnt(self, own: TrainConfig) -> KnownTarget:
-        config = own
-        while True:
-            discovery = self._trials.discovery
-            assert discovery is not None
-            known = KnownTarget(discovery, own)
-            if discovery.complete:
-                return known
+    def _shrink_until_learnt(self, config: TrainConfig) -> None:
+        while self._known is None or not self._known.discovery.complete:
             if config.batch_size == 1:
                 last = self._records[-1].failure
                 why = f": {last.kind}, {last.message}" if last else ""
@@ -175,45 +158,38 @@ class Search:
                         f"the baseline ran out of memory, and the budget of {self._budget_s:.0f} s ended "
                         f"before batch_size {config.batch_size} could be tried; use a longer --budget"
                     )
-                self._try(config, known, "the baseline ran out of memory: half its batch")
+                self._try(config, "the baseline ran out of memory: half its batch")
 
-    def _trace_other_size(self, known: KnownTarget) -> None:
+    def _trace_other_size(self) -> None:
         """Trace a script that makes its batches itself at a second size, if its first was traced."""
         config = second_size(self.found)
         if config is not None and self._left_s > 0:
             purpose = "the second size of its steps, for predictions"
-            self._trial(TrialRole.TRACE, config, known, purpose, details=(Detail.TRACE,))
+            self._trial(TrialRole.TRACE, config, purpose, details=(Detail.TRACE,))
 
     # --- space and proposals ---------------------------------------------------------------
 
-    def _build_space(self, known: KnownTarget) -> None:
+    def _build_space(self) -> None:
         # By the first trial alone, so that a resumed search has the same space.
         first = next((record for record in self._records if record.measurement), None)
-        around = Surroundings(
-            host=self.found.rank_host,
-            profile=self._machine.profile,
-            native_bf16=self._machine.native_bf16,
-            discovery=known.discovery,
-            baseline=known.baseline,
-            target=self.found.target,
-            boundary=fit_boundary(observations([first])) if first else None,
-        )
+        boundary = fit_boundary(observations([first])) if first else None
+        around = self._surroundings(self._at_first.native_bf16, boundary)
         run = self.found.changed(space=build_space(around, self.found.options))
-        self._session.run = begun(run, self._machine, self._session.folder.trials_folder)
+        self.found = begun(run, self._machine, self._folder.trials_folder)
         self._listener.space_known(assemble(self.found, self._records))
 
-    def _insist_on_batch(self, known: KnownTarget) -> None:
+    def _insist_on_batch(self) -> None:
         """Run a script that makes its batches itself at another size first: all else rests on that size."""
         sizes = next(entry for entry in self.found.space if entry.knob == "batch_size")
-        own = known.baseline.batch_size
-        if known.discovery.training_loader is not None or not sizes.is_searched:
+        own, discovery = self._own, self.found.discovery
+        if (discovery and discovery.training_loader) or not sizes.is_searched:
             return
-        others = [one for one in self._records if one.config and is_other_size(one.config, known.baseline)]
+        others = [one for one in self._records if one.config and is_other_size(one.config, own)]
         if not others and self._may_add and self._left_s > 0:
-            other = known.baseline.changed(batch_size=max(1, own // 2) if own > 1 else 2)
+            other = own.changed(batch_size=max(1, own.batch_size // 2) if own.batch_size > 1 else 2)
             config = nearest(self.found.space, other)
-            if config.batch_size != own:
-                others = [self._try(config, known, "another batch size, to see that it reaches the loop")]
+            if config.batch_size != own.batch_size:
+                others = [self._try(config, "another batch size, to see that it reaches the loop")]
         for one in others:
             if one.failure is not None and one.failure.kind is OutcomeKind.KNOB_NOT_APPLIED:
                 raise TargetError(
@@ -222,27 +198,27 @@ class Search:
                     "--samples-per-step N"
                 )
 
-    def _explore(self, known: KnownTarget) -> None:
+    def _explore(self) -> None:
         """Try what the study proposes, while it is worth its time and the budget allows."""
-        self._study = Study(self.found.space, self.found.rank_host, self._session.folder.journal)
+        self._study = Study(self.found.space, self.found.rank_host, self._folder.journal)
         self._study.tell(self._records)
         while self._may_add:
             terms = self._time.terms
             disturbed = disturbed_trial(self._trials)
             if disturbed and disturbed.config and disturbed.duration_s <= terms.most_s:
-                self._try(disturbed.config, known, why_again(disturbed))
+                self._try(disturbed.config, why_again(disturbed))
                 continue
             coming = next_trial(self._study, terms, len(self._trials.searched))
             if isinstance(coming, Stop):
-                self._session.change(why_stopped=coming.why)
+                self._change(why_stopped=coming.why)
                 self._ran_out_of_time = coming.why is None
                 if coming.why is not None:
                     self._listener.said(coming.why)
                 return
             with self._study.running(coming):
-                self._try_proposed(coming, known)
+                self._try_proposed(coming)
 
-    def _try_proposed(self, proposal: Proposal, known: KnownTarget) -> None:
+    def _try_proposed(self, proposal: Proposal) -> None:
         """Run a proposal; the first of its mode looks at other batch sizes too."""
         run = self.found
         sizes: tuple[int, ...] = ()
@@ -250,7 +226,7 @@ class Search:
             sizes = sizes_to_look_at(proposal.config, self._records, run.space, run.rank_host)
         rates = [record.rate_samples_per_s or 0.0 for record in self._trials.candidates]
         purpose = expectation(proposal, run.world_size, max(rates, default=None))
-        self._try(proposal.config, known, purpose, sizes)
+        self._try(proposal.config, purpose, sizes)
 
     @property
     def _may_add(self) -> bool:
@@ -265,28 +241,24 @@ class Search:
         return self.found.options.budget_s or self.found.budget_s
 
     @property
-    def _left_s(self) -> float:
-        return math.inf if self._budget_s is None else self._budget_s - self._session.spent_s
-
-    @property
     def _time(self) -> TimeLeft:
         return TimeLeft(self.found, self._left_s)
 
     def _set_budget(self) -> None:
         """Set the budget that the user left open; say of one that was given what it has no room for."""
-        self._session.change(budget_s=budget_s_of(self.found))
+        self._change(budget_s=budget_s_of(self.found))
         if (said := self._time.said_at_start) is not None:
             self._listener.said(said)
 
     def _say_what_was_cut(self) -> None:
         """Say what the budget had no room for, if it was too little to trust."""
         if (cut_short := self._time.cut_short(self._ran_out_of_time)) is not None:
-            self._session.change(cut_short=cut_short)
+            self._change(cut_short=cut_short)
             self._listener.said(cut_short)
 
     # --- tiers -----------------------------------------------------------------------------
 
-    def _fill_tiers(self, known: KnownTarget) -> None:
+    def _fill_tiers(self) -> None:
         """Run a config made to fit for each tier that would otherwise have none, or only the baseline.
 
         It is the best that was measured, in the baseline's own mode where the tier does not take its.
@@ -297,7 +269,7 @@ class Search:
             if best is None or (pick is not None and (pick is best.record or not pick.is_baseline_config)):
                 continue
             barred = is_barred(best.record, tier, barred_modes(self._records))
-            mode = Mode.of(known.baseline) if barred else None
+            mode = Mode.of(self._own) if barred else None
             config = nearest(self.found.space, made_to_fit(best, tier, self.found.rank_host, mode))
             trial_s = expected_duration_s(self._records, config)
             beside = () if tier is ANSWERS[0] else self._time.to_confirm
@@ -311,7 +283,7 @@ class Search:
                 if record is None:
                     if not self._may_add or self._left_s <= 0:
                         return
-                    record = self._try(config, known, f"made to fit {tier.value}")
+                    record = self._try(config, f"made to fit {tier.value}")
                 if tier in self._time.picks:
                     break
                 if record.failure is not None and not record.failure.kind.is_memory:
@@ -321,26 +293,26 @@ class Search:
 
     # --- numerics and confirmation ---------------------------------------------------------
 
-    def _guard_losses(self, known: KnownTarget) -> None:
+    def _guard_losses(self) -> None:
         """Run the baseline with each new mode of the picks, and choose again where its losses are worse.
 
         Confirmation comes first: a run that would leave it less time than its fewest rounds is left out.
         """
         while modes := modes_due(self._records, self._time.picks.values()):
-            config = modes[0].applied_to(known.baseline)
+            config = modes[0].applied_to(self._own)
             guard_s = expected_duration_s(self._records, config)
             if not self._time.holds_rounds(*self._time.to_confirm, after_s=guard_s):
                 return
-            purpose = f"losses of {mode_name(modes[0], known.baseline)} against the baseline's"
-            self._trial(TrialRole.NUMERICS, config, known, purpose)
-            self._fill_tiers(known)
+            purpose = f"losses of {mode_name(modes[0], self._own)} against the baseline's"
+            self._trial(TrialRole.NUMERICS, config, purpose)
+            self._fill_tiers()
 
-    def _confirm(self, known: KnownTarget) -> None:
+    def _confirm(self) -> None:
         """Re-run what the tiers chose beside the baseline; again if that changes the choice."""
         baseline = self._trials.baseline
         baseline_runs = baseline is not None and baseline.measurement is not None
         for number in range(_CONFIRM_PASSES):
-            self._guard_losses(known)
+            self._guard_losses()
             chosen = self._time.to_confirm
             if not chosen and not baseline_runs:
                 return  # nothing ran that could be run again
@@ -357,11 +329,9 @@ class Search:
                 if not baseline_runs or lacking <= 0 or not fitting:
                     return
                 rounds = min(fitting, max(lacking, wanted) if self._trials.searched else lacking)
-            self._run_rounds(configs, baseline_runs, rounds, known)
+            self._run_rounds(configs, baseline_runs, rounds)
 
-    def _run_rounds(
-        self, configs: Sequence[TrainConfig], baseline_runs: bool, rounds: int, known: KnownTarget
-    ) -> None:
+    def _run_rounds(self, configs: Sequence[TrainConfig], baseline_runs: bool, rounds: int) -> None:
         """Run interleaved rounds; a config that fails once is not run again."""
         first = next_round(self._records)
         for number in range(first, first + rounds):
@@ -371,38 +341,27 @@ class Search:
                     continue
                 details = details_to_confirm(self._records, config)
                 purpose = f"confirming, round {number - first + 1} of {rounds}"
-                self._trial(TrialRole.CONFIRM, config, known, purpose, round=number, details=details)
+                self._trial(TrialRole.CONFIRM, config, purpose, round=number, details=details)
 
     # --- one trial -------------------------------------------------------------------------
 
-    def _try(
-        self, config: TrainConfig, known: KnownTarget, purpose: str, sizes: tuple[int, ...] = ()
-    ) -> TrialRecord:
+    def _try(self, config: TrainConfig, purpose: str, sizes: tuple[int, ...] = ()) -> TrialRecord:
         """Run a candidate; unless it looks at sizes, it is given up early where no tier could choose it."""
         run, records = self.found, self._records
         to_beat = None if sizes else rate_to_beat(records, run.rank_host, run.options, config)
         details = (Detail.SIZES,) if sizes else trace_details(run, self._machine)
         return self._trial(
-            TrialRole.SEARCH, config, known, purpose, details=details, sizes=sizes, rate_to_beat=to_beat
+            TrialRole.SEARCH, config, purpose, details=details, sizes=sizes, rate_to_beat=to_beat
         )
 
-    def _trial(
-        self,
-        role: TrialRole,
-        config: TrainConfig | None,
-        known: KnownTarget | None,
-        purpose: str,
-        **looks: Any,
-    ) -> TrialRecord:
+    def _trial(self, role: TrialRole, config: TrainConfig | None, purpose: str, **others: Any) -> TrialRecord:
         """Run (or refuse) one trial and put its record on disk, with what its traced steps predict."""
-        spec = replace(TrialSpec(self._session.next_number, role, config), **looks)
-        left_s = None if self._left_s == math.inf else max(0.0, self._left_s)
-        record = self._session.trial(spec, known, purpose, left_s)
-        if Detail.TRACE in spec.details:
-            folder = self._session.folder.trials_folder
-            record, run = predicted(self.found, self._records, self._machine, folder)
-            self._session.run = run
-            self._session.keep(record)
+        record = super()._trial(role, config, purpose, **others)
+        if Detail.TRACE in others.get("details", ()):
+            record, self.found = predicted(
+                self.found, self._records, self._machine, self._folder.trials_folder
+            )
+            self._keep(record)
         if self._study is not None:
             self._study.tell([record])
         return record

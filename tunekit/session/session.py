@@ -3,6 +3,7 @@
 A search, a loop profile and a prediction of what fits are walks on it.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,13 +13,16 @@ from typing import Any, Generic, Protocol
 from tunekit.errors import NoTrainingLoopError, TargetError
 from tunekit.machine.device import AUTO, CPU, device_profile, profile_here, with_first
 from tunekit.machine.profiles import load_profiles
+from tunekit.predict.throughput.boundary import Boundary
+from tunekit.records.config import TrainConfig
 from tunekit.records.profile import Profile
 from tunekit.records.run import Run, RunStatus
-from tunekit.records.trial import Failure, OutcomeKind, TrialRecord
+from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.session.folder import AnyRun, RunFolder
 from tunekit.trial.executor import Executor, KnownTarget, TrialSpec
 from tunekit.trial.watch import TrialProgress
 from tunekit.tune.feasibility import why_refused
+from tunekit.tune.knob_access import Surroundings
 
 _SHOWN_LINES = 10
 
@@ -52,7 +56,7 @@ class SearchListener(TrialListener, Protocol):
 
 
 class Session(Generic[AnyRun]):
-    """Trials of one run, and the run's record as they come.
+    """Trials of one run, and the run's record as they come; a walk adds which trials, and what follows.
 
     Args:
         run: target, options and host; its trials are ignored in favour of the records.
@@ -60,9 +64,11 @@ class Session(Generic[AnyRun]):
         executor: runs trials.
         listener: hears what happens.
         here: profile of the device that is here.
-        derived: returns a run with everything that follows from its trials, given the seconds spent so far.
         records: of the trials that the folder holds already.
         clock: returns seconds.
+
+    Attributes:
+        found: what is known so far, also after Ctrl-C or a failure.
     """
 
     def __init__(
@@ -72,93 +78,127 @@ class Session(Generic[AnyRun]):
         executor: Executor,
         listener: TrialListener,
         here: Profile,
-        derived: Callable[[AnyRun, float], AnyRun],
         records: tuple[TrialRecord, ...] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.run: AnyRun = run.changed(trials=records)
-        self.folder = folder
-        self.here = here
+        self.found: AnyRun = run.changed(trials=records)
+        self._folder = folder
+        self._here = here
         self._executor = executor
         self._listener = listener
-        self._derived: Callable[[AnyRun, float], AnyRun] = derived
         self._clock = clock
         self._began_at = clock() - sum(record.duration_s for record in records)
         for record in records:
             self._take_device(record)
 
-    @property
-    def records(self) -> tuple[TrialRecord, ...]:
-        """Every trial so far."""
-        return self.run.trials
+    def _derived(self, run: AnyRun) -> AnyRun:
+        """Return a run with everything that follows from its trials, and the time spent on them."""
+        raise NotImplementedError
 
     @property
-    def spent_s(self) -> float:
+    def _records(self) -> tuple[TrialRecord, ...]:
+        """Every trial so far."""
+        return self.found.trials
+
+    @property
+    def _spent_s(self) -> float:
         """Seconds since the session began, what earlier ones ran before it included."""
         return self._clock() - self._began_at
 
     @property
-    def next_number(self) -> int:
-        """That of the next trial."""
-        return max((record.number for record in self.records), default=-1) + 1
+    def _budget_s(self) -> float | None:
+        return getattr(self.found.options, "budget_s", None)
+
+    @property
+    def _left_s(self) -> float:
+        """Seconds of the budget that are left; infinite without one."""
+        return math.inf if self._budget_s is None else self._budget_s - self._spent_s
+
+    @property
+    def _known(self) -> KnownTarget | None:
+        """What the baseline taught; None before it has."""
+        configs = [one.config for one in self._records if one.role is TrialRole.BASELINE and one.config]
+        discovery = self.found.discovery
+        return KnownTarget(discovery, configs[-1]) if configs and discovery else None
 
     @contextmanager
-    def saved(self) -> Iterator[None]:
+    def _saved(self) -> Iterator[None]:
         """Save the run at both ends of a block, with how it ended."""
-        self.save(RunStatus.RUNNING)
+        self._save(RunStatus.RUNNING)
         try:
             yield
         except KeyboardInterrupt:
-            self.save(RunStatus.INTERRUPTED)
+            self._save(RunStatus.INTERRUPTED)
             raise
         except Exception:
             # Nothing is worked out anew: that may be what failed.
-            self.run = self.run.changed(status=RunStatus.FAILED)
-            self.folder.save(self.run)
+            self._change(status=RunStatus.FAILED)
+            self._folder.save(self.found)
             raise
-        self.save(RunStatus.FINISHED)
+        self._save(RunStatus.FINISHED)
 
-    def save(self, status: RunStatus) -> None:
+    def _save(self, status: RunStatus) -> None:
         """Work out what follows from the trials and put it on disk."""
-        self.run = self._derived(self.run.changed(status=status), self.spent_s)
-        self.folder.save(self.run)
+        self.found = self._derived(self.found.changed(status=status))
+        self._folder.save(self.found)
 
-    def change(self, **values: Any) -> None:
+    def _change(self, **values: Any) -> None:
         """Take other values into the run; they are saved with the next trial."""
-        self.run = self.run.changed(**values)
+        self.found = self.found.changed(**values)
 
-    def trial(
-        self, spec: TrialSpec, known: KnownTarget | None, purpose: str, left_s: float | None = None
-    ) -> TrialRecord:
+    def _trial(self, role: TrialRole, config: TrainConfig | None, purpose: str, **others: Any) -> TrialRecord:
         """Run (or refuse) one trial, and return its record once it is on disk.
 
         Args:
-            spec: what to run.
-            known: what the baseline taught.
-            purpose: why, in words.
-            left_s: of the budget; None without one.
+            role: what it is run for; a baseline is run without what is known of the target.
+            config: None for the script as it is.
+            purpose: the role in words.
+            **others: of the TrialSpec.
         """
-        self._listener.trial_started(spec, purpose, left_s)
-        refusal = why_refused(spec.config, self.records, self.run.rank_host)
+        number = max((record.number for record in self._records), default=-1) + 1
+        spec = TrialSpec(number, role, config, **others)
+        left_s = self._left_s
+        self._listener.trial_started(spec, purpose, None if left_s == math.inf else max(0.0, left_s))
+        refusal = why_refused(spec.config, self._records, self.found.rank_host)
         if refusal is not None:
             record = _refused(spec, refusal)
         else:
+            known = None if role is TrialRole.BASELINE else self._known
             record = self._executor.run(spec, known, self._listener.trial_moved)
-        self.keep(record)
+        self._keep(record)
         self._listener.trial_ended(record)
         return record
 
-    def keep(self, record: TrialRecord) -> None:
+    def _keep(self, record: TrialRecord) -> None:
         """Put a trial's record on disk, in place of one of its number; the run's device follows."""
-        self.folder.save_trial(record)
+        self._folder.save_trial(record)
         self._take_device(record)
-        others: tuple[TrialRecord, ...] = tuple(one for one in self.records if one.number != record.number)
-        self.change(trials=(*others, record))
-        self.save(RunStatus.RUNNING)
+        others: tuple[TrialRecord, ...] = tuple(one for one in self._records if one.number != record.number)
+        self._change(trials=(*others, record))
+        self._save(RunStatus.RUNNING)
 
     def _take_device(self, record: TrialRecord) -> None:
-        gpu = getattr(self.run.options, "gpu", AUTO)
-        self.run, self.here = on_device_of(self.run, record, self.here, gpu)
+        gpu = getattr(self.found.options, "gpu", AUTO)
+        self.found, self._here = on_device_of(self.found, record, self._here, gpu)
+
+    def _surroundings(self, native_bf16: bool | None, boundary: Boundary | None = None) -> Surroundings:
+        """Return what bounds the knobs, by what the baseline taught.
+
+        Args:
+            native_bf16: whether the CPU computes bf16 in hardware; None where that is not known.
+            boundary: what an epoch's end costs.
+        """
+        known = self._known
+        assert known is not None
+        return Surroundings(
+            host=self.found.rank_host,
+            profile=self._here,
+            native_bf16=native_bf16,
+            discovery=known.discovery,
+            baseline=known.baseline,
+            target=self.found.target,
+            boundary=boundary,
+        )
 
 
 def on_device_of(run: AnyRun, record: TrialRecord, here: Profile, gpu: str = AUTO) -> tuple[AnyRun, Profile]:

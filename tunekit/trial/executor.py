@@ -20,9 +20,8 @@ from tunekit.records.agent_messages import AgentRequest, Arithmetic
 from tunekit.records.config import KNOB, LOADER_KNOBS, WORKER_KNOBS, Precision, TrainConfig
 from tunekit.records.details import Detail
 from tunekit.records.host import SandboxKind
-from tunekit.records.measurement import DryLoop, DryRun, LoopMeasurement, Measurement
+from tunekit.records.measurement import DryLoop, DryRun, LoopMeasurement, Measurement, Telemetry
 from tunekit.records.target import Discovery, Target
-from tunekit.records.telemetry import Telemetry
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.trial.binding_syntax import binding_text
 from tunekit.trial.bindings import Bound, bind, present_values

@@ -13,8 +13,7 @@ from tunekit.records.config import INJECTED_KNOBS, WORKER_KNOBS, TrainConfig
 from tunekit.records.host import Host
 from tunekit.records.interval import Interval
 from tunekit.records.measurement import LoopMeasurement
-from tunekit.records.model_summary import KnobWorth, ModelSummary, PredictedLimits
-from tunekit.records.recommendation import Recommendation, Tier
+from tunekit.records.recommendation import KnobGain, ModelSummary, PredictedLimits, Recommendation, Tier
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.tune.acquisition import most_informative
 
@@ -101,7 +100,7 @@ class _Explanation:
 
     def _knobs(
         self, model: ThroughputModel, before: TrainConfig | None, best: Recommendation | None
-    ) -> tuple[KnobWorth, ...]:
+    ) -> tuple[KnobGain, ...]:
         """Return what each knob that differs from the baseline's brings to the config of the answer."""
         if before is None or best is None:
             return ()
@@ -109,19 +108,19 @@ class _Explanation:
         if not put_back:
             return ()
         ratios = model.ratios(best.config, list(put_back.values()))
-        worths = []
+        gains = []
         for knob, log_ratio, deviation in zip(put_back, ratios.log_rate, ratios.deviation, strict=True):
             low, value, high = (math.exp(log_ratio + away * _RANGE_95 * deviation) for away in (-1, 0, 1))
             if all(math.isfinite(one) for one in (low, value, high)):
-                worths.append(
-                    KnobWorth(
+                gains.append(
+                    KnobGain(
                         knob=knob,
                         before=getattr(before, knob),
                         after=getattr(best.config, knob),
                         factor=Interval(low=low, value=value, high=high),
                     )
                 )
-        return tuple(worths)
+        return tuple(gains)
 
     def _model(self, learnt_from: Sequence[TrialRecord]) -> ThroughputModel:
         on_cpu = self._loop.device.type == "cpu"

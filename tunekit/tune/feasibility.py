@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tunekit.predict.ram import held_per_sample, oom_reason, predicted_base_ram
+from tunekit.predict.ram import held_per_sample, loader_ram, predicted_base_ram
 from tunekit.predict.throughput.observation import PRECISIONS, Columns, Flags, Floats
 from tunekit.predict.vram.measured_peaks import DeviceMemoryModel, PeakSeen, peaks_seen
 from tunekit.recommend.tiers import POLICIES
@@ -40,12 +40,14 @@ def _refusals(records: Sequence[TrialRecord], host: Host) -> Callable[[TrainConf
         return lambda config: None
     base = predicted_base_ram(measured)
     loop = next((one.loop for one in measured if one.loop.batch), measured[-1].loop)
-    return lambda config: oom_reason(
-        config,
-        held_per_sample(config, loop),
-        base.with_workers(config.num_workers),
-        host,
-        loop.shared_bytes_per_sample,
+    return lambda config: (
+        loader_ram(
+            config,
+            held_per_sample(config, loop),
+            base.with_workers(config.num_workers),
+            host,
+            loop.shared_bytes_per_sample,
+        ).why_oom
     )
 
 

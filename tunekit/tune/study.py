@@ -24,7 +24,8 @@ from tunekit.records.config import WORKER_KNOBS, KnobValue, TrainConfig
 from tunekit.records.host import Host
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import KnobSpace
-from tunekit.records.trial import TrialRecord, TrialRole
+from tunekit.records.trial import TrialRecord
+from tunekit.records.trials import Trials
 from tunekit.tune.acquisition import ANY_TERMS, Acquisition, Proposal, Terms
 from tunekit.tune.budget import FEW_TRIALS
 from tunekit.tune.space import contains
@@ -137,8 +138,8 @@ class Study:
     @property
     def _most_workers(self) -> int:
         """What the answer's tier may have, to begin with: more takes confirming rounds of its own."""
-        searched = sum(record.role is TrialRole.SEARCH for record in self._records)
-        tier = Tier.BALANCED if searched < FEW_TRIALS else Tier.AGGRESSIVE
+        searched = Trials(tuple(self._records)).searched
+        tier = Tier.BALANCED if len(searched) < FEW_TRIALS else Tier.AGGRESSIVE
         return POLICIES[tier].max_workers(self._host.cpus)
 
     def _may_choose(self, record: TrialRecord) -> bool:

@@ -17,7 +17,7 @@ from tunekit.machine.detect import detect_host
 from tunekit.machine.gpu import calibration_probe as probe
 from tunekit.machine.gpu.calibrate import calibrate
 from tunekit.machine.gpu.nvml import GpuReading, NvmlDevice
-from tunekit.records.calibration import Calibration
+from tunekit.records.prediction import Calibration
 from tunekit.units import GIB, MIB
 
 PROBE = Path(probe.__file__)

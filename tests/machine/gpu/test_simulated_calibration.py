@@ -9,7 +9,7 @@ from gpu_environment import on_both_torches
 from simgpu.devices import FOLDER
 from simgpu.machine import SimulatedGpu
 from tunekit.machine.gpu.outside_torch import BLAS_BYTES
-from tunekit.records.calibration import Calibration
+from tunekit.records.prediction import Calibration
 from tunekit.units import MIB
 
 pytestmark = pytest.mark.real

@@ -5,7 +5,7 @@ import pytest
 
 from tunekit.machine.host.mounts import Mount
 from tunekit.machine.storage.disks import disk_under
-from tunekit.records.storage import StorageKind
+from tunekit.records.checkup import StorageKind
 
 PCI = "devices/pci0000:00/0000:00:04.0"
 

@@ -8,8 +8,8 @@ import pytest
 from tunekit.errors import UsageError
 from tunekit.machine.storage import page_cache
 from tunekit.machine.storage.inspect import inspect_storage
+from tunekit.records.checkup import Storage, StorageKind
 from tunekit.records.codec import from_json, to_json
-from tunekit.records.storage import Storage, StorageKind
 from tunekit.units import KIB, MIB
 
 

@@ -51,5 +51,5 @@ def test_processes_that_contradict_one_another_tell_little():
 def test_without_workers_the_loader_alone_is_one_process_making_a_batch():
     world = EquationWorld(home=config(num_workers=0))
     evidence = Evidence([observation(world.home, None, loader_alone_s=0.5)])
-    told = evidence.told(world.physics.times(world.values, evidence.columns))
+    told = evidence.log_s_by(world.physics.times(world.values, evidence.columns))
     assert np.exp(told[0]) == pytest.approx(world.fetch_s)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunekit.predict.throughput.model import Ceilings, limit_of
-from tunekit.records.model_summary import Limit
+from tunekit.records.recommendation import Limit
 
 rates = st.floats(1e-3, 1e9)
 

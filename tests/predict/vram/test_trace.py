@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tunekit.predict.vram.predict import MemoryPrediction, budget_at_peak, replayed
+from tunekit.predict.vram.predict import MemoryPrediction, budget_at_peak, replay
 from tunekit.predict.vram.trace import AllocationTrace, TracesDiffer, between, in_order
-from tunekit.records.step_trace import Purpose
+from tunekit.records.prediction import Purpose
 from tunekit.units import GIB, MIB
 
 PURPOSES = list(Purpose)
@@ -48,7 +48,7 @@ def test_between_two_batch_sizes_is_exactly_what_a_third_would_trace(events, siz
     found = between(first, second, sizes[2])
     assert np.array_equal(found.sizes_bytes, third.sizes_bytes)
     assert np.array_equal(found.blocks, third.blocks)
-    assert replayed(found).peak_reserved_bytes == replayed(third).peak_reserved_bytes
+    assert replay(found).peak_reserved_bytes == replay(third).peak_reserved_bytes
 
 
 @settings(max_examples=60, deadline=None)
@@ -94,7 +94,7 @@ def test_the_budget_is_of_the_moment_of_the_peak():
     assert budget[Purpose.PARAMETERS] == 1024
     assert budget[Purpose.ACTIVATIONS] == 8192
     assert budget[Purpose.GRADIENTS] == 0
-    assert sum(budget.values()) == replayed(of_step).peak_allocated_bytes
+    assert sum(budget.values()) == replay(of_step).peak_allocated_bytes
 
 
 @settings(max_examples=40, deadline=None)

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from tunekit.predict.vram.budget import VramBudget, vram_budget
 from tunekit.records.attribution import ModelBytes
 from tunekit.records.details import Details, PeaksSeen
-from tunekit.records.measurement import Measurement
-from tunekit.records.telemetry import GpuTelemetry, HostTelemetry, Telemetry
+from tunekit.records.measurement import GpuTelemetry, HostTelemetry, Measurement, Telemetry
 
 MODEL = ModelBytes(
     parameters_bytes=400 * MIB, buffers_bytes=MIB, gradients_bytes=400 * MIB, optimizer_bytes=800 * MIB

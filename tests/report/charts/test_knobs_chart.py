@@ -4,15 +4,15 @@ import pytest
 from build_records import config, interval, recommendation, run
 
 from tunekit.records.interval import Interval
-from tunekit.records.model_summary import KnobWorth, ModelSummary
+from tunekit.records.recommendation import KnobGain, ModelSummary
 from tunekit.report.blocks import Basis
 from tunekit.report.charts.charts import has_figures
 from tunekit.report.charts.gains import knobs_chart
 
 WORTHS = (
-    KnobWorth(knob="num_workers", before=2, after=4, factor=interval(1.2, 0.05)),
-    KnobWorth(knob="compile", before=False, after=True, factor=interval(1.5, 0.1)),
-    KnobWorth(knob="pin_memory", before=False, after=True, factor=Interval(value=0.98, low=0.9, high=1.07)),
+    KnobGain(knob="num_workers", before=2, after=4, factor=interval(1.2, 0.05)),
+    KnobGain(knob="compile", before=False, after=True, factor=interval(1.5, 0.1)),
+    KnobGain(knob="pin_memory", before=False, after=True, factor=Interval(value=0.98, low=0.9, high=1.07)),
 )
 
 

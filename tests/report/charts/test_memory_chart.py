@@ -22,9 +22,9 @@ from tunekit.records.prediction import (
     PeakShown,
     PredictedFit,
     PredictionPath,
+    Purpose,
 )
 from tunekit.records.run import Run
-from tunekit.records.step_trace import Purpose
 from tunekit.report.blocks import Basis, Chart
 from tunekit.report.charts.memory import memory_charts
 

@@ -13,8 +13,7 @@ from build_records import (
 )
 
 from tunekit.records.details import Details, LoopFloors, SizeSeen, SizesSeen
-from tunekit.records.model_summary import Limit, ModelSummary, PredictedLimits
-from tunekit.records.recommendation import Tier
+from tunekit.records.recommendation import Limit, ModelSummary, PredictedLimits, Tier
 from tunekit.records.run import Run
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
 from tunekit.report.blocks import Basis, Chart, Series

@@ -13,8 +13,8 @@ from tunekit.errors import TargetError, UsageError
 from tunekit.machine.child_probe import ChildProbe, NoReplyError
 from tunekit.machine.gpu.nvml import GpuReading, Nvml
 from tunekit.machine.gpu.visible import is_same_uuid
-from tunekit.records.calibration import Calibration
 from tunekit.records.host import Accelerator
+from tunekit.records.prediction import Calibration
 
 _SCRIPT = Path(__file__).with_name("calibration_probe.py")
 

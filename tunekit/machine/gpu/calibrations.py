@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tunekit.errors import RecordError, UsageError
 from tunekit.machine.profiles import device_slug, named_folders
-from tunekit.records.calibration import Calibration
 from tunekit.records.codec import read_json, write_json
+from tunekit.records.prediction import Calibration
 
 CALIBRATIONS_VARIABLE = "TUNEKIT_CALIBRATIONS"
 """Environment variable naming other folders, separated as in PATH; the first one is written to."""

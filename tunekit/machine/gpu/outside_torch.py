@@ -4,8 +4,7 @@ import math
 from collections.abc import Sequence
 
 from tunekit.machine.profiles import match_device
-from tunekit.records.calibration import Calibration
-from tunekit.records.prediction import BytesRange, OutsideTorch
+from tunekit.records.prediction import BytesRange, Calibration, OutsideTorch
 from tunekit.records.profile import Profile
 from tunekit.units import MIB
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tunekit.machine.host.limits import text_of
 from tunekit.machine.host.mounts import Mount
-from tunekit.records.storage import StorageKind
+from tunekit.records.checkup import StorageKind
 
 _MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"})
 

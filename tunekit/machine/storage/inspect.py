@@ -15,8 +15,8 @@ from tunekit.machine.host.mounts import Mount, mount_under, mounts_of
 from tunekit.machine.storage import read_probe
 from tunekit.machine.storage.data_files import MAX_FILES, DataFiles, walk
 from tunekit.machine.storage.disks import disk_under
+from tunekit.records.checkup import Storage, StorageKind
 from tunekit.records.codec import from_json, to_json
-from tunekit.records.storage import Storage, StorageKind
 from tunekit.units import bytes_text, duration_text
 
 LIMIT_S = 30.0

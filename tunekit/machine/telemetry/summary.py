@@ -5,7 +5,7 @@ from itertools import groupby
 
 from tunekit.machine.gpu.nvml import throttle_reasons
 from tunekit.machine.telemetry.sampler import Series
-from tunekit.records.telemetry import GpuTelemetry, HostTelemetry, Telemetry
+from tunekit.records.measurement import GpuTelemetry, HostTelemetry, Telemetry
 from tunekit.units import MIB
 
 _CONTEXT_BYTES = 128 * MIB

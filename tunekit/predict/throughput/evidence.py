@@ -74,10 +74,10 @@ class Evidence:
 
     def misfits(self, times: Callable[[Columns], Times]) -> Floats:
         """Return how far predicted times are off, in deviations."""
-        return np.asarray((self.told(times(self.columns)) - self.log_s) / self.noise)
+        return np.asarray((self.log_s_by(times(self.columns)) - self.log_s) / self.noise)
 
-    def told(self, times: Times) -> Floats:
-        """Return the logarithm that predicted times of the readings' configs have for each reading."""
+    def log_s_by(self, times: Times) -> Floats:
+        """Return the logarithm of each reading by predicted times of the readings' configs."""
         with_workers = self.columns.workers > 0
         kinds = {
             Reading.STEP: times.step_s,

@@ -12,7 +12,7 @@ from tunekit.predict.throughput.observation import Columns, Floats, Observation
 from tunekit.predict.throughput.physics import Anchor, Physics
 from tunekit.predict.throughput.residual import Residual, Weights
 from tunekit.records.config import TrainConfig
-from tunekit.records.model_summary import Limit
+from tunekit.records.recommendation import Limit
 
 _CLOSE = 0.1
 """Ceilings nearer than this, as a share, bind alike."""
@@ -38,9 +38,9 @@ class Ceilings:
     """What each part of the loop would allow alone, in samples/s of one rank; predicted."""
 
     loader_samples_per_s: float | None
-    """Over whole epochs, their boundaries included; None where no trial told what a batch takes to make."""
+    """Over whole epochs, their boundaries included; None where no trial showed what a batch takes to make."""
     compute_samples_per_s: float | None
-    """From data that is always at hand; None where no trial told it apart from the loader."""
+    """From data that is always at hand; None where no trial separated it from the loader."""
     cores_samples_per_s: float | None
     """What the cores allow that loader and training share; None without workers."""
 
@@ -153,7 +153,7 @@ class ThroughputModel:
             training=np.where(of_step, in_step.training, of_training.astype(float)),
             loader=np.where(of_step, in_step.loader, of_loader.astype(float)),
         )
-        told = evidence.told(self._physics.times(self._fit.values, evidence.columns))
+        predicted = evidence.log_s_by(self._physics.times(self._fit.values, evidence.columns))
         kept = np.flatnonzero(of_step | of_training | of_loader)
         # The fastest tell most of where the best is. By what was left over itself, only luck would be kept.
         sample_s = (evidence.log_s - np.log(evidence.columns.batch_size))[kept]
@@ -161,7 +161,7 @@ class ThroughputModel:
         return Residual(
             evidence.columns.take(kept),
             Weights(weights.training[kept], weights.loader[kept]),
-            (evidence.log_s - told)[kept],
+            (evidence.log_s - predicted)[kept],
             evidence.noise[kept],
         )
 

@@ -1,4 +1,4 @@
-"""What one trial tells the model: seconds per loop batch, whole and by part."""
+"""What the throughput model learns from: configs as columns, and the seconds per loop batch of each trial."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,100 +10,11 @@ from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.records.trials import Measured, measured
 
-_LEAST_CPU_SHARE = 0.02
-
-
-@dataclass(frozen=True)
-class Observation:
-    """A measured trial, or its training alone at another batch size.
-
-    Every time is in seconds per loop batch, None where it was not seen.
-    """
-
-    config: TrainConfig
-    step_s: float | None
-    """Over the steady window."""
-    compute_s: float | None
-    """All but the wait for data, while the workers were at work beside it."""
-    fetch_s: float | None
-    """What one process takes to make a batch."""
-    fetch_cpu_s: float | None
-    """CPU time of that."""
-    loader_alone_s: float | None
-    """Between batches of the loader alone."""
-    compute_alone_s: float | None
-    """Between steps of the training alone."""
-    boundary_s: float | None
-    """One epoch boundary beyond steady steps; this one per boundary."""
-    step_spread: float | None
-    """Half width of the 95% interval of step_s, or how much it drifted if that is more, as a share of it."""
-
-
-def observations(records: Iterable[TrialRecord]) -> tuple[Observation, ...]:
-    """Return what the measured trials tell, in their order; those that only guard losses are left out.
-
-    Sizes at which a trial looked at its training alone follow it, each with that batch size.
-    """
-    return tuple(
-        one
-        for trial in measured(records)
-        if trial.record.role is not TrialRole.NUMERICS
-        for one in (_observed(trial), *_at_sizes(trial))
-    )
-
-
-def _at_sizes(trial: Measured) -> tuple[Observation, ...]:
-    sizes = trial.measurement.details.sizes if trial.measurement.details else None
-    return tuple(
-        Observation(
-            config=trial.config.changed(batch_size=one.batch_size),
-            step_s=None,
-            compute_s=None,
-            fetch_s=None,
-            fetch_cpu_s=None,
-            loader_alone_s=None,
-            compute_alone_s=one.step_s,
-            boundary_s=None,
-            step_spread=None,
-        )
-        for one in (sizes.sizes if sizes else ())
-    )
-
-
-def _observed(trial: Measured) -> Observation:
-    config, loop, details = trial.config, trial.loop, trial.measurement.details
-    floors = details.floors if details else None
-    work = loop.loader_work
-    fetch_s = work.batch_s if work else None
-    share = work.cpu_share if work else None
-    on_device = loop.device_parts
-    if on_device is not None:
-        compute_s = (on_device.time_s - on_device.stall_s) / on_device.batches
-    else:
-        compute_s = (loop.steady_time_s - loop.data_wait_s) / loop.steady_batches
-    # An epoch's last batch may hold fewer samples; the rate is then that of the samples.
-    full = config.batch_size * loop.steady_batches / loop.steady_samples
-    return Observation(
-        config=config,
-        step_s=full * loop.step_time_s,
-        compute_s=full * compute_s if compute_s > 0 else None,
-        fetch_s=fetch_s if fetch_s and fetch_s > 0 else None,
-        fetch_cpu_s=fetch_s * min(1.0, max(share, _LEAST_CPU_SHARE)) if fetch_s and share else None,
-        loader_alone_s=floors.loader_step_s if floors else None,
-        compute_alone_s=floors.compute_step_s if floors else None,
-        boundary_s=loop.boundary_s,
-        step_spread=_spread(loop.rate_interval_relative, loop.rate_trend_relative),
-    )
-
-
-def _spread(interval: float | None, trend: float | None) -> float | None:
-    return None if interval is None else max(interval, abs(trend or 0.0))
-
-
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 PRECISIONS = tuple(Precision)
+_LEAST_CPU_SHARE = 0.02
 
 
 @dataclass(frozen=True)
@@ -141,3 +52,76 @@ class Columns:
     def take(self, places: NDArray[np.int64]) -> "Columns":
         """Return the columns of the configs at some places."""
         return Columns(**{name: values[places] for name, values in vars(self).items()})
+
+
+@dataclass(frozen=True)
+class Observation:
+    """A measured trial, or its training alone at another batch size.
+
+    Every time is in seconds per loop batch, None where it was not seen.
+    """
+
+    config: TrainConfig
+    step_s: float | None = None
+    """Over the steady window."""
+    compute_s: float | None = None
+    """All but the wait for data, while the workers were at work beside it."""
+    fetch_s: float | None = None
+    """What one process takes to make a batch."""
+    fetch_cpu_s: float | None = None
+    """CPU time of that."""
+    loader_alone_s: float | None = None
+    """Between batches of the loader alone."""
+    compute_alone_s: float | None = None
+    """Between steps of the training alone."""
+    boundary_s: float | None = None
+    """One epoch boundary beyond steady steps; this one per boundary."""
+    step_spread: float | None = None
+    """Half width of the 95% interval of step_s, or how much it drifted if that is more, as a share of it."""
+
+
+def observations(records: Iterable[TrialRecord]) -> tuple[Observation, ...]:
+    """Return what the measured trials tell, in their order; those that only guard losses are left out.
+
+    Sizes at which a trial looked at its training alone follow it, each with that batch size.
+    """
+    return tuple(
+        one
+        for trial in measured(records)
+        if trial.record.role is not TrialRole.NUMERICS
+        for one in (_observed(trial), *_at_sizes(trial))
+    )
+
+
+def _at_sizes(trial: Measured) -> tuple[Observation, ...]:
+    sizes = trial.measurement.details.sizes if trial.measurement.details else None
+    return tuple(
+        Observation(trial.config.changed(batch_size=one.batch_size), compute_alone_s=one.step_s)
+        for one in (sizes.sizes if sizes else ())
+    )
+
+
+def _observed(trial: Measured) -> Observation:
+    config, loop, details = trial.config, trial.loop, trial.measurement.details
+    floors = details.floors if details else None
+    work = loop.loader_work
+    fetch_s = work.batch_s if work else None
+    share = work.cpu_share if work else None
+    interval, on_device = loop.rate_interval_relative, loop.device_parts
+    if on_device is not None:
+        compute_s = (on_device.time_s - on_device.stall_s) / on_device.batches
+    else:
+        compute_s = (loop.steady_time_s - loop.data_wait_s) / loop.steady_batches
+    # An epoch's last batch may hold fewer samples; the rate is then that of the samples.
+    full = config.batch_size * loop.steady_batches / loop.steady_samples
+    return Observation(
+        config=config,
+        step_s=full * loop.step_time_s,
+        compute_s=full * compute_s if compute_s > 0 else None,
+        fetch_s=fetch_s if fetch_s and fetch_s > 0 else None,
+        fetch_cpu_s=fetch_s * min(1.0, max(share, _LEAST_CPU_SHARE)) if fetch_s and share else None,
+        loader_alone_s=floors.loader_step_s if floors else None,
+        compute_alone_s=floors.compute_step_s if floors else None,
+        boundary_s=loop.boundary_s,
+        step_spread=None if interval is None else max(interval, abs(loop.rate_trend_relative or 0.0)),
+    )

@@ -4,5 +4,4 @@ allocator   torch's caching allocator, replayed (pure)
 expandable  the same with expandable segments (pure)
 trace       allocations and ops of any batch size, by two that were traced (pure)
 predict     peaks, what they are spent on, the largest batch that fits (pure)
-loop_trace  what a trial wrote down of its own loop
 """

@@ -7,8 +7,7 @@ from pydantic import NonNegativeFloat, NonNegativeInt
 from tunekit.records.attribution import ModelBytes
 from tunekit.records.base import Record
 from tunekit.records.details import PeaksSeen
-from tunekit.records.measurement import Measurement
-from tunekit.records.telemetry import Telemetry
+from tunekit.records.measurement import Measurement, Telemetry
 from tunekit.units import bytes_text
 
 PeakPlace = Literal["forward and backward", "optimizer step"]
@@ -141,8 +140,8 @@ def _up_to(known: dict[str, int], limit_bytes: int) -> dict[str, int]:
 def _nvml_bytes(telemetry: Telemetry | None) -> int | None:
     """Return the driver's figure for the trial's processes, of the GPU where it is largest."""
     gpus = telemetry.gpus if telemetry is not None else ()
-    told = (gpu.peak_tree_bytes for gpu in gpus if gpu.is_used and gpu.peak_tree_bytes is not None)
-    return max(told, default=None)
+    known = (gpu.peak_tree_bytes for gpu in gpus if gpu.is_used and gpu.peak_tree_bytes is not None)
+    return max(known, default=None)
 
 
 def _notes(

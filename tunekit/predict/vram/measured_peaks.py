@@ -75,17 +75,17 @@ def _peaks_predicted(record: TrialRecord) -> list[PeakSeen]:
     if config is None or loop is None or not loop.peak_reserved_bytes:
         return []
     own = (config.precision, config.batch_size)
-    told = {(one.precision, one.batch_size): one.reserved_bytes for one in record.predicted_peaks}
-    if own not in told:
+    predicted = {(one.precision, one.batch_size): one.reserved_bytes for one in record.predicted_peaks}
+    if own not in predicted:
         return []
-    factor = loop.peak_reserved_bytes / told.pop(own)
+    factor = loop.peak_reserved_bytes / predicted.pop(own)
     return [
         PeakSeen(
             config.changed(precision=precision, batch_size=batch_size),
             factor * reserved_bytes,
             is_predicted=True,
         )
-        for (precision, batch_size), reserved_bytes in told.items()
+        for (precision, batch_size), reserved_bytes in predicted.items()
     ]
 
 
@@ -103,10 +103,12 @@ class DeviceMemoryModel:
         self._home, self._home_bytes = Columns.of([first.config]), first.reserved_bytes
         self._capacity = math.log(capacity_bytes)
         columns = Columns.of([one.config for one in seen])
-        told = np.array([math.log(one.reserved_bytes) if one.reserved_bytes else math.nan for one in seen])
+        log_bytes = np.array(
+            [math.log(one.reserved_bytes) if one.reserved_bytes else math.nan for one in seen]
+        )
         noise = np.array([_PREDICTED_NOISE if one.is_predicted else _PEAK_NOISE for one in seen])
-        ran_out = np.isnan(told)
-        target = np.where(ran_out, self._capacity, told)
+        ran_out = np.isnan(log_bytes)
+        target = np.where(ran_out, self._capacity, log_bytes)
 
         def misfits(values: Floats) -> Floats:
             off = (self._log_bytes(values, columns) - target) / noise

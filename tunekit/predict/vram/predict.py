@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tunekit.predict.vram.allocator import ROUNDING_BYTES, CachingAllocator, OutOfDeviceMemory
 from tunekit.predict.vram.expandable import ExpandableAllocator
 from tunekit.predict.vram.trace import AllocationTrace, between, in_order
-from tunekit.records.step_trace import Purpose, StepTrace
+from tunekit.records.prediction import Purpose, StepTrace
 
 _MOST_SAMPLES = 1 << 24
 """A batch of 16 million samples is no question of memory any more."""
@@ -74,7 +74,7 @@ class MemoryPrediction:
             OutOfDeviceMemory: it does not fit.
         """
         trace = self.trace(batch_size)
-        allocator = replayed(trace, capacity_bytes, self._is_expandable)
+        allocator = replay(trace, capacity_bytes, self._is_expandable)
         return PeakPredicted(
             batch_size=batch_size,
             allocated_bytes=allocator.peak_allocated_bytes,
@@ -86,7 +86,7 @@ class MemoryPrediction:
     def fits(self, batch_size: int, capacity_bytes: int) -> bool:
         """Return whether a batch size runs with so much memory."""
         try:
-            replayed(self.trace(batch_size), capacity_bytes, self._is_expandable)
+            replay(self.trace(batch_size), capacity_bytes, self._is_expandable)
         except OutOfDeviceMemory:
             return False
         return True
@@ -131,7 +131,7 @@ def _last(good: int, bad: int, is_good: Callable[[int], bool]) -> int:
     return good
 
 
-def replayed(
+def replay(
     trace: AllocationTrace, capacity_bytes: int | None = None, is_expandable: bool = False
 ) -> CachingAllocator:
     """Return torch's allocator after a trace.

@@ -7,13 +7,13 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from tunekit.records.step_trace import PURPOSES, OpCost, Purpose, StepTrace
+from tunekit.records.prediction import PURPOSES, OpCost, Purpose, StepTrace
 
 Ints = NDArray[np.int64]
 
 
 class TracesDiffer(Exception):  # noqa: N818 - says what is the case
-    """Two traces are not of the same steps, so nothing between them can be told."""
+    """Two traces are not of the same steps, so nothing between them can be predicted."""
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from tunekit.recommend.time_breakdown import (
     mean_s,
 )
 from tunekit.records.measurement import LoopMeasurement
-from tunekit.records.model_summary import KnobWorth
-from tunekit.records.recommendation import Recommendation
+from tunekit.records.recommendation import KnobGain, Recommendation
 from tunekit.records.run import Run
 from tunekit.report.blocks import Basis, Chart, Point, Series
 from tunekit.report.charts.trials import BASELINE
@@ -83,11 +82,11 @@ def knobs_chart(run: Run, best: Recommendation | None) -> Chart:
     )
 
 
-def _name(worth: KnobWorth) -> str:
+def _name(worth: KnobGain) -> str:
     return change_text(worth.knob, worth.before, worth.after)
 
 
-def _knob_point(worth: KnobWorth) -> Point:
+def _knob_point(worth: KnobGain) -> Point:
     factor = worth.factor
     has_range = factor.low < factor.high and not is_too_wide(factor)
     return Point(

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from tunekit.predict.ram import GridCell, RamVerdict, base_ram, ram_grid
-from tunekit.recommend.ram_buffer import baseline_sample, tier_sample
+from tunekit.recommend.memory import baseline_sample, tier_sample
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
 from tunekit.report.blocks import Basis, HeatCell, HeatMap

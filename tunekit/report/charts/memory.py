@@ -6,12 +6,10 @@ from typing import NamedTuple
 
 from tunekit.predict.ram import OOM_SHARE
 from tunekit.predict.vram.budget import vram_budget
-from tunekit.recommend.largest import peak_reserved_bytes
-from tunekit.recommend.ram_buffer import baseline_sample, ram_buffer
+from tunekit.recommend.memory import baseline_sample, peak_reserved_bytes, ram_buffer
 from tunekit.recommend.tiers import POLICIES, base_ram_bytes
-from tunekit.records.prediction import PeakShown, PredictedFit
+from tunekit.records.prediction import PeakShown, PredictedFit, Purpose
 from tunekit.records.run import Run
-from tunekit.records.step_trace import Purpose
 from tunekit.report.blocks import Basis, Chart, LimitLine, Point, Series
 from tunekit.report.charts.trials import Marked, marked_configs
 from tunekit.units import GIB, bytes_text

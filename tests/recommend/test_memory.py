@@ -3,7 +3,7 @@
 from build_records import GIB, config, host, largest_seen, measurement
 
 from tunekit.predict.ram import RamVerdict
-from tunekit.recommend.ram_buffer import RamBuffer, measured_sample, ram_buffer
+from tunekit.recommend.memory import RamBuffer, measured_sample, ram_buffer
 from tunekit.records.details import Details
 
 
