@@ -5,10 +5,8 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from rich.console import Console
-
 from tunekit.cli.machine import host_here
-from tunekit.cli.report_files import check_report_files, show, texts_of, write_files
+from tunekit.cli.report_files import check_report_files, drawn, show, write_files
 from tunekit.errors import UsageError
 from tunekit.machine.device import AUTO, device_profile
 from tunekit.machine.profiles import find_profile, load_profiles
@@ -19,9 +17,7 @@ from tunekit.records.interval import Interval
 from tunekit.records.plan import PlanAssumptions, PlanRequest
 from tunekit.records.profile import Profile
 from tunekit.records.recommendation import Tier
-from tunekit.report.blocks import WIDE
 from tunekit.report.plan import plan_report
-from tunekit.report.terminal import draw
 from tunekit.session.folder import load_run
 from tunekit.units import GIB, bytes_text
 
@@ -43,12 +39,14 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     else:
         request, profiles = _request_of_run(options, wishes, profiles)
     plan = make_plan(request, profiles, datetime.now(UTC).date(), options.ignore)
-    texts = texts_of(
-        plan, lambda public: plan_report(public, WIDE, options.all), "plan.json", options.full_paths
+    report = drawn(
+        plan,
+        lambda shown, _, width: plan_report(shown, width, options.all),
+        "plan.json",
+        options.full_paths,
     )
-    write_files(options, texts)
-    console = Console(highlight=False)
-    show(options, texts, plan, lambda: draw(console, plan_report(plan, console.width, options.all).blocks))
+    write_files(options, report)
+    show(options, plan, report)
     return 0
 
 
