@@ -74,7 +74,7 @@ def _refuse_mixtures(options: argparse.Namespace) -> None:
 
 
 def _wishes(options: argparse.Namespace, profiles: Mapping[str, Profile]) -> Wishes:
-
+    low, high = _scaling(options.scaling)
     return Wishes(
         samples_per_epoch=options.samples,
         epochs=options.epochs,
@@ -83,25 +83,19 @@ def _wishes(options: argparse.Namespace, profiles: Mapping[str, Profile]) -> Wis
         max_hours=options.max_hours,
         may_use_spot=options.spot,
         peak_reserved_bytes=None if options.memory_gib is None else round(options.memory_gib * GIB),
-        assumptions=_assumptions(options),
-    )
-
-
-def _assumptions(options: argparse.Namespace) -> PlanAssumptions:
-
-    low, high = _scaling(options.scaling)
-    return PlanAssumptions(
-        max_session_s=options.max_session,
-        checkpoint_cost_s=None if options.no_checkpoints else options.checkpoint_cost,
-        restart_cost_s=options.restart_cost,
-        interrupted_every_s=options.interrupted_every,
-        scaling_low=low,
-        scaling_high=high,
+        assumptions=PlanAssumptions(
+            max_session_s=options.max_session,
+            checkpoint_cost_s=None if options.no_checkpoints else options.checkpoint_cost,
+            restart_cost_s=options.restart_cost,
+            interrupted_every_s=options.interrupted_every,
+            scaling_low=low,
+            scaling_high=high,
+        ),
     )
 
 
 def _request_of_run(
-    options: argparse.Namespace, wishes: "Wishes", profiles: "dict[str, Profile]"
+    options: argparse.Namespace, wishes: Wishes, profiles: dict[str, Profile]
 ) -> tuple[PlanRequest, dict[str, Profile]]:
     """Return what a run asks for, and the profiles with the one that the run itself may hold."""
     run = load_run(options.run)
@@ -113,28 +107,18 @@ def _request_of_run(
 
 
 def _request_of_rate(
-    options: argparse.Namespace, wishes: "Wishes", profiles: "Mapping[str, Profile]"
+    options: argparse.Namespace, wishes: Wishes, profiles: Mapping[str, Profile]
 ) -> PlanRequest:
-
     rate: float = options.rate
     measured_on = find_profile(options.gpu, profiles).id if options.gpu else _gpu_here(profiles)
     _refuse_more_than_there_was(wishes.peak_reserved_bytes, profiles.get(measured_on))
-    return PlanRequest(
+    return wishes.request(
         source=f"--rate {rate:g}, as given",
-        samples_per_epoch=options.samples,
-        epochs=options.epochs,
         rate_samples_per_s=Interval(value=rate, low=rate, high=rate),
         measured_on=measured_on,
         measured_gpus=options.gpus or 1,
         precision=Precision(options.precision or "fp32"),
         precision_is_assumed=options.precision is None,
-        peak_reserved_bytes=wishes.peak_reserved_bytes,
-        peak_is_given=wishes.peak_reserved_bytes is not None,
-        providers=wishes.providers,
-        only=wishes.only,
-        max_hours=wishes.max_hours,
-        may_use_spot=wishes.may_use_spot,
-        assumptions=wishes.assumptions,
     )
 
 
