@@ -3,7 +3,7 @@ from build_records import unhurried
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.export.comments import comment, comment_table
+from tunekit.export.yaml_config import comment, comment_table
 
 
 @unhurried

@@ -1,13 +1,15 @@
 """All exports of a run, written side by side."""
 
+import csv
 from pathlib import Path
 
-from build_records import recommendation, run
+from build_records import GIB, baseline_record, config, discovery, recommendation, run
 
-from tunekit.export.files import write_exports
-from tunekit.export.scaling_csv import scaling_csv
+from tunekit.export.files import scaling_csv, write_exports
 from tunekit.export.yaml_config import tier_yaml
-from tunekit.records.recommendation import Tier
+from tunekit.recommend.learning_rate import BaseLearningRate
+from tunekit.recommend.scaling import scaling_rows
+from tunekit.records.recommendation import LearningRate, LearningRateRule, Tier
 
 
 def test_each_tier_and_the_table_of_all_have_a_file(tmp_path: Path):
@@ -22,3 +24,51 @@ def test_each_tier_and_the_table_of_all_have_a_file(tmp_path: Path):
 
 def test_what_has_nothing_to_tell_writes_nothing(tmp_path: Path):
     assert [path.name for path in write_exports(run(), tmp_path)] == ["scaling.csv"]
+
+
+def rows(tier, lr=0.1):
+    return scaling_rows(
+        tier,
+        config(),
+        bytes_per_sample=1000,
+        base_ram_bytes=GIB,
+        base=BaseLearningRate(lr, 64, "flags") if lr else None,
+        rule=None,
+        host=run().host,
+    )
+
+
+def test_every_tier_and_gpu_count_has_a_row():
+    text = scaling_csv(run(scaling=rows(Tier.CONSERVATIVE) + rows(Tier.AGGRESSIVE)))
+    lines = text.splitlines()
+    assert lines[0] == (
+        "tier,gpus,total_batch,total_workers,ram_buffer_bytes,ram_needed_bytes,"
+        "lr_linear,lr_sqrt,recommended_rule"
+    )
+    assert lines[1] == f"conservative,1,128,2,512000,{GIB + 512_000},0.2,{0.1 * 2**0.5},linear"
+    read = list(csv.DictReader(lines))
+    assert [(row["tier"], row["gpus"]) for row in read] == [
+        (tier, gpus) for tier in ("conservative", "aggressive") for gpus in ("1", "2", "4", "8")
+    ]
+    assert float(read[3]["lr_linear"]) == 1.6
+
+
+def test_what_is_unknown_stays_empty():
+    baseline = baseline_record(overrides={"discovery": discovery("LAMB", None)})
+    text = scaling_csv(run(trials=(baseline,), scaling=rows(Tier.BALANCED, None)[:1]))
+    assert text.splitlines()[1] == f"balanced,1,128,2,512000,{GIB + 512_000},,,"
+
+
+def test_the_rule_of_the_recommendation_comes_first():
+    rate = LearningRate(value=0.2, rule=LearningRateRule.SQRT, base_lr=0.1, base_batch=64, source="flags")
+    text = scaling_csv(
+        run(
+            scaling=rows(Tier.BALANCED)[:1],
+            recommendations=(recommendation(Tier.BALANCED, learning_rate=rate),),
+        )
+    )
+    assert text.splitlines()[1].endswith(",sqrt")
+
+
+def test_a_run_without_recommendations_has_a_header_only():
+    assert scaling_csv(run(trials=())).count("\n") == 1

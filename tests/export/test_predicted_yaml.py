@@ -4,7 +4,8 @@ import pytest
 import yaml
 from build_records import GIB, config, interval, run, trial_record
 
-from tunekit.export.predicted_yaml import predicted_files, predicted_yaml
+from tunekit.export.files import predicted_files
+from tunekit.export.yaml_config import predicted_yaml
 from tunekit.records.config import Precision
 from tunekit.records.prediction import (
     DevicePrediction,

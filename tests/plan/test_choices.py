@@ -6,7 +6,7 @@ from build_records import unhurried
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.plan.choices import choose
+from tunekit.plan.plan import choose
 from tunekit.records.plan import ChoiceKind, PlanRow
 
 some = st.none() | st.floats(0.01, 1e4)

@@ -1,5 +1,7 @@
 """The training on one machine, with figures worked out by hand."""
 
+from datetime import date
+
 import pytest
 from build_plans import (
     TODAY,
@@ -18,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunekit.machine.profiles import load_profiles
-from tunekit.plan.offers import offered_machines
+from tunekit.plan.offers import is_stale, offered_machines
 from tunekit.records.config import Precision
 from tunekit.records.interval import Interval
 from tunekit.records.plan import NO_TORCH_BUILD, How, PlanAssumptions
@@ -388,3 +390,20 @@ def test_every_shipped_machine_of_colab_costs_units():
         assert row.sessions is not None
         assert row.sessions.value > 1
         assert row.checkpoint_interval_s is not None
+
+
+@pytest.mark.parametrize(
+    ("as_of", "today", "stale"),
+    [
+        ("2026-01-01", date(2026, 4, 1), False),
+        ("2026-01-01", date(2026, 4, 2), True),
+        ("2026-01", date(2026, 4, 2), True),
+        ("2026", date(2026, 4, 1), False),
+        ("2026-01-02", date(2026, 1, 1), False),
+        ("2026-02-30", date(2026, 3, 1), True),
+    ],
+)
+def test_a_price_is_stale_the_day_after_its_last_good_one_and_without_a_real_day(
+    as_of: str, today: date, stale: bool
+):
+    assert is_stale(as_of, today, 90) is stale

@@ -6,31 +6,26 @@ import string
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-
 from tunekit import __version__
 from tunekit.cli.parser import BASELINE
 from tunekit.cli.pipes import discard_output, until_the_reader_leaves
 from tunekit.cli.report_files import (
     append_summary,
     check_report_files,
+    drawn,
     show,
     summary_file,
-    texts_of,
     write_files,
 )
 from tunekit.diagnose.compare import compare_runs
 from tunekit.diagnose.side import Side
 from tunekit.errors import RunFolderError, UsageError
 from tunekit.recommend.recommendation import answer_of
-from tunekit.records.comparison import RunComparison
 from tunekit.records.finding import without_findings
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
-from tunekit.report.blocks import WIDE
 from tunekit.report.comparison import comparison_report
 from tunekit.report.markdown import MOST_LINES
-from tunekit.report.terminal import draw
 from tunekit.session.folder import load_run
 
 REGRESSION = 1
@@ -48,25 +43,30 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         RunFolderError: a folder holds no run, or nothing to compare, or a file can't be written.
         RecordError: a run is damaged or newer than this tunekit.
     """
-    summary = summary_file("--markdown FILE") if options.github_summary else None
+    summary = summary_file(options, "--markdown FILE")
     _check(options)
     sides = [
         _side(name, path, options.tier)
         for name, path in zip(string.ascii_uppercase, options.run, strict=False)
     ]
     comparison = without_findings(compare_runs(sides, options.tolerance, __version__), options.ignore)
-    texts = texts_of(
+    report = drawn(
         comparison,
-        lambda public: comparison_report(public, WIDE),
+        lambda shown, _, width: comparison_report(shown, width),
         "comparison.json",
         options.full_paths,
-        MOST_LINES,
+        most_lines=MOST_LINES,
     )
-    write_files(options, texts)
+    write_files(options, report)
     if summary is not None:
-        append_summary(summary, texts.markdown())
+        append_summary(summary, report.markdown())
+
+    def shown() -> int:
+        show(options, comparison, report)
+        return 0
+
     try:
-        until_the_reader_leaves(lambda: show(options, texts, comparison, lambda: _draw(comparison)))
+        until_the_reader_leaves(shown)
     except OSError as error:
         discard_output()
         raise RunFolderError(f"the comparison can't be printed ({error.strerror})") from error
@@ -128,8 +128,3 @@ def _recommendation(run: Run, path: Path, tier: str | None) -> Recommendation:
         has = ", ".join(one.tier.value for one in run.recommendations)
         raise RunFolderError(f"{path} has no {tier} tier{why.rstrip('.')}; it has {has}")
     return found
-
-
-def _draw(comparison: RunComparison) -> None:
-    console = Console(highlight=False)
-    draw(console, comparison_report(comparison, console.width).blocks)

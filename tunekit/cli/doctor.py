@@ -10,7 +10,7 @@ from rich.console import Console
 from tunekit.cli.console import lasting_console
 from tunekit.cli.machine import ask_torch, look_over, with_sandbox
 from tunekit.cli.parser import BASELINE
-from tunekit.cli.report_files import check_report_files, show, texts_of, write_files
+from tunekit.cli.report_files import check_report_files, drawn, show, write_files
 from tunekit.diagnose.registry import worst
 from tunekit.errors import TargetError, UsageError
 from tunekit.machine import detect
@@ -48,9 +48,8 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         UsageError: a flag can't be used, or there is no GPU to calibrate.
         TargetError: the Python that should calibrate it breaks.
     """
-    console = Console(highlight=False)
     if options.calibrate:
-        return _calibrate(console, command, as_json=options.json)
+        return _calibrate(command, as_json=options.json)
     check_report_files(options)
     loader = _loader(options)
     with lasting_console(to_stderr=True).status("looking this machine over"):
@@ -58,11 +57,11 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     found = {finding.code for finding in checkup.findings}
     silenced = tuple(code for code in dict.fromkeys(options.ignore) if code in found)
     checkup = without_findings(checkup, options.ignore)
-    texts = texts_of(
-        checkup, lambda public: doctor_report(public, silenced), "doctor.json", options.full_paths
+    report = drawn(
+        checkup, lambda shown, *_: doctor_report(shown, silenced), "doctor.json", options.full_paths
     )
-    write_files(options, texts)
-    show(options, texts, checkup, lambda: draw(console, doctor_report(checkup, silenced).blocks))
+    write_files(options, report)
+    show(options, checkup, report)
     severity = worst(checkup.findings)
     return _EXIT_CODES.get(severity, 0) if severity else 0
 
@@ -160,7 +159,7 @@ def _configs(run: Run) -> dict[str, tuple[TrainConfig, LoopMeasurement]]:
 # --- --calibrate ---------------------------------------------------------------------------
 
 
-def _calibrate(console: Console, command: Sequence[str], as_json: bool) -> int:
+def _calibrate(command: Sequence[str], as_json: bool) -> int:
     """Measure what the first GPU's memory holds beside tensors, with the Python that the command runs."""
     python = interpreter_of(command) if command else sys.executable
     if python is None:
@@ -178,5 +177,6 @@ def _calibrate(console: Console, command: Sequence[str], as_json: bool) -> int:
         if as_json:
             sys.stdout.write(to_json(measured) + "\n")
         else:
+            console = Console(highlight=False)
             draw(console, calibration_blocks(measured, path, console.width))
     return 0

@@ -5,10 +5,8 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from rich.console import Console
-
 from tunekit.cli.machine import host_here
-from tunekit.cli.report_files import check_report_files, show, texts_of, write_files
+from tunekit.cli.report_files import check_report_files, drawn, show, write_files
 from tunekit.errors import UsageError
 from tunekit.machine.device import AUTO, device_profile
 from tunekit.machine.profiles import find_profile, load_profiles
@@ -19,9 +17,7 @@ from tunekit.records.interval import Interval
 from tunekit.records.plan import PlanAssumptions, PlanRequest
 from tunekit.records.profile import Profile
 from tunekit.records.recommendation import Tier
-from tunekit.report.blocks import WIDE
 from tunekit.report.plan import plan_report
-from tunekit.report.terminal import draw
 from tunekit.session.folder import load_run
 from tunekit.units import GIB, bytes_text
 
@@ -43,12 +39,14 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     else:
         request, profiles = _request_of_run(options, wishes, profiles)
     plan = make_plan(request, profiles, datetime.now(UTC).date(), options.ignore)
-    texts = texts_of(
-        plan, lambda public: plan_report(public, WIDE, options.all), "plan.json", options.full_paths
+    report = drawn(
+        plan,
+        lambda shown, _, width: plan_report(shown, width, options.all),
+        "plan.json",
+        options.full_paths,
     )
-    write_files(options, texts)
-    console = Console(highlight=False)
-    show(options, texts, plan, lambda: draw(console, plan_report(plan, console.width, options.all).blocks))
+    write_files(options, report)
+    show(options, plan, report)
     return 0
 
 
@@ -76,7 +74,7 @@ def _refuse_mixtures(options: argparse.Namespace) -> None:
 
 
 def _wishes(options: argparse.Namespace, profiles: Mapping[str, Profile]) -> Wishes:
-
+    low, high = _scaling(options.scaling)
     return Wishes(
         samples_per_epoch=options.samples,
         epochs=options.epochs,
@@ -85,25 +83,19 @@ def _wishes(options: argparse.Namespace, profiles: Mapping[str, Profile]) -> Wis
         max_hours=options.max_hours,
         may_use_spot=options.spot,
         peak_reserved_bytes=None if options.memory_gib is None else round(options.memory_gib * GIB),
-        assumptions=_assumptions(options),
-    )
-
-
-def _assumptions(options: argparse.Namespace) -> PlanAssumptions:
-
-    low, high = _scaling(options.scaling)
-    return PlanAssumptions(
-        max_session_s=options.max_session,
-        checkpoint_cost_s=None if options.no_checkpoints else options.checkpoint_cost,
-        restart_cost_s=options.restart_cost,
-        interrupted_every_s=options.interrupted_every,
-        scaling_low=low,
-        scaling_high=high,
+        assumptions=PlanAssumptions(
+            max_session_s=options.max_session,
+            checkpoint_cost_s=None if options.no_checkpoints else options.checkpoint_cost,
+            restart_cost_s=options.restart_cost,
+            interrupted_every_s=options.interrupted_every,
+            scaling_low=low,
+            scaling_high=high,
+        ),
     )
 
 
 def _request_of_run(
-    options: argparse.Namespace, wishes: "Wishes", profiles: "dict[str, Profile]"
+    options: argparse.Namespace, wishes: Wishes, profiles: dict[str, Profile]
 ) -> tuple[PlanRequest, dict[str, Profile]]:
     """Return what a run asks for, and the profiles with the one that the run itself may hold."""
     run = load_run(options.run)
@@ -115,28 +107,18 @@ def _request_of_run(
 
 
 def _request_of_rate(
-    options: argparse.Namespace, wishes: "Wishes", profiles: "Mapping[str, Profile]"
+    options: argparse.Namespace, wishes: Wishes, profiles: Mapping[str, Profile]
 ) -> PlanRequest:
-
     rate: float = options.rate
     measured_on = find_profile(options.gpu, profiles).id if options.gpu else _gpu_here(profiles)
     _refuse_more_than_there_was(wishes.peak_reserved_bytes, profiles.get(measured_on))
-    return PlanRequest(
+    return wishes.request(
         source=f"--rate {rate:g}, as given",
-        samples_per_epoch=options.samples,
-        epochs=options.epochs,
         rate_samples_per_s=Interval(value=rate, low=rate, high=rate),
         measured_on=measured_on,
         measured_gpus=options.gpus or 1,
         precision=Precision(options.precision or "fp32"),
         precision_is_assumed=options.precision is None,
-        peak_reserved_bytes=wishes.peak_reserved_bytes,
-        peak_is_given=wishes.peak_reserved_bytes is not None,
-        providers=wishes.providers,
-        only=wishes.only,
-        max_hours=wishes.max_hours,
-        may_use_spot=wishes.may_use_spot,
-        assumptions=wishes.assumptions,
     )
 
 

@@ -3,11 +3,14 @@
 import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from tunekit.cli.parser import STANDARD_OUTPUT
+from rich.console import Console
+
+from tunekit.cli.parser import IN_THE_FOLDER, STANDARD_OUTPUT
 from tunekit.errors import RunFolderError, UsageError
 from tunekit.export.yaml_config import knobs_yaml
 from tunekit.plain_text import printable
@@ -15,10 +18,11 @@ from tunekit.plan.from_run import plan_of_run
 from tunekit.records.base import Record
 from tunekit.records.codec import to_json, write_text
 from tunekit.records.run import Run
-from tunekit.report.blocks import Report
+from tunekit.report.blocks import WIDE, Block, Report
 from tunekit.report.html.page import page
 from tunekit.report.markdown import MOST_LINES, markdown
-from tunekit.report.run import RunView, in_comment, on_page, view
+from tunekit.report.run import RunView, in_comment, on_page, on_terminal, view
+from tunekit.report.terminal import draw
 from tunekit.report.text import shortener, without_places
 
 Shown = TypeVar("Shown", bound=Record)
@@ -31,9 +35,11 @@ MOST_LISTED = 4
 """Lines of a list in the Markdown of a run, whose report.html has them all."""
 
 
-class ReportTexts(NamedTuple):
-    """What makes a report's texts, each when it is asked for."""
+class Drawn(NamedTuple):
+    """A record's report in every form, each drawn when it is asked for."""
 
+    blocks: Callable[[int], Sequence[Block]]
+    """For a terminal of that width."""
     html: Callable[[], str]
     markdown: Callable[[], str]
 
@@ -66,31 +72,50 @@ def markdown_text(run: Run, shown: RunView) -> str:
     return markdown(in_comment(shown, configs), MOST_LINES, MOST_LISTED)
 
 
-def texts_of(
+def drawn_run(run: Run, folder: Path, full_paths: bool) -> Drawn:
+    """Return the report of a search; the arguments are those of `shown_run`."""
+    of_files = cache(lambda: shown_run(run, folder, full_paths))
+    return Drawn(
+        lambda _: on_terminal(view(run, str(folder)), folder),
+        lambda: html_text(*of_files()),
+        lambda: markdown_text(*of_files()),
+    )
+
+
+def drawn(
     record: Shown,
-    report_of: Callable[[Shown], Report],
+    report_of: Callable[[Shown, str, int], Report],
     name: str,
     full_paths: bool = False,
+    folder: Path = Path(),
     most_lines: int | None = None,
-) -> ReportTexts:
-    """Return the texts of a record whose report has the same blocks everywhere.
+) -> Drawn:
+    """Return the report of a record that has the same blocks everywhere.
 
     Args:
         record: which a page holds too.
-        report_of: what is shown of it.
+        report_of: what is shown of it, by the folder that it lies in and the letters of a row.
         name: of the record's file.
         full_paths: keep the home folder and the machine's name.
+        folder: where it lies, if it does.
         most_lines: that its Markdown may take.
     """
-    public = record if full_paths else without_places(record, Path.home())
+
+    def public() -> tuple[Shown, Report]:
+        if full_paths:
+            return record, report_of(record, str(folder), WIDE)
+        hidden = without_places(record, Path.home())
+        return hidden, report_of(hidden, shortener(Path.home())(str(folder)), WIDE)
 
     def html() -> str:
-        return page(report_of(public), f"{to_json(public)}\n".encode(), name)
+        held, report = public()
+        return page(report, f"{to_json(held)}\n".encode(), name)
 
-    def text() -> str:
-        return markdown(report_of(public), most_lines)
-
-    return ReportTexts(html, text)
+    return Drawn(
+        lambda width: report_of(record, str(folder), width).blocks,
+        html,
+        lambda: markdown(public()[1], most_lines),
+    )
 
 
 # --- the files -------------------------------------------------------------------------------
@@ -113,35 +138,50 @@ def check_report_files(options: argparse.Namespace) -> list[str]:
         )
     files = {flag: Path(file) for flag, file in given.items() if file not in (None, "", STANDARD_OUTPUT)}
     for flag, file in files.items():
-        refuse_records(file, flag)
+        if file.suffix == ".json":
+            raise UsageError(
+                f"{flag} {file} would write a report over a record; put {flag} last, or name another file"
+            )
     if len(files) == 2 and len({file.resolve() for file in files.values()}) == 1:
         raise UsageError(f"--html and --markdown would both write {files['--html']}; name two files")
     return asked
 
 
-def write_files(options: argparse.Namespace, texts: ReportTexts) -> None:
-    """Write the files that `--html` and `--markdown` name.
+def write_files(options: argparse.Namespace, report: Drawn, folder: Path | None = None) -> list[Path]:
+    """Write the files that `--html` and `--markdown` ask for, and return their paths.
+
+    Args:
+        options: the flags.
+        report: what the files show.
+        folder: gets those that no file is named for.
 
     Raises:
         RunFolderError: one can't be written.
     """
-    for flag, file, text_of in (
-        ("--html", options.html, texts.html),
-        ("--markdown", options.markdown, texts.markdown),
+    written = []
+    for flag, file, usual, text_of in (
+        ("--html", options.html, HTML_FILE, report.html),
+        ("--markdown", options.markdown, MARKDOWN_FILE, report.markdown),
     ):
         if file not in (None, STANDARD_OUTPUT):
-            write_report(Path(file), text_of(), f"name another file: {flag} FILE")
+            path = folder / usual if folder and file == IN_THE_FOLDER else Path(file)
+            _write(path, text_of(), f"name another file: {flag} FILE")
+            written.append(path)
+    return written
 
 
-def show(options: argparse.Namespace, texts: ReportTexts, record: Record, draw: Callable[[], None]) -> int:
-    """Print the record as JSON, the page or the Markdown, as asked for, else draw the report; return 0."""
+def show(options: argparse.Namespace, record: Record, report: Drawn) -> None:
+    """Print the record as JSON, the page or the Markdown, as asked for, else draw the report."""
     if options.json:
         sys.stdout.write(to_json(record) + "\n")
     elif STANDARD_OUTPUT in (options.html, options.markdown):
-        print_text(texts.html() if options.html == STANDARD_OUTPUT else texts.markdown())
+        text = report.html() if options.html == STANDARD_OUTPUT else report.markdown()
+        sys.stdout.flush()
+        sys.stdout.buffer.write(text.encode())  # UTF-8 whatever the terminal is set to
+        sys.stdout.buffer.flush()
     else:
-        draw()
-    return 0
+        console = Console(highlight=False)
+        draw(console, report.blocks(console.width))
 
 
 def write_reports(run: Run, shown: RunView, folder: Path) -> tuple[Path, ...]:
@@ -150,34 +190,14 @@ def write_reports(run: Run, shown: RunView, folder: Path) -> tuple[Path, ...]:
     Raises:
         RunFolderError: one can't be written; the run is kept.
     """
-    draw: tuple[tuple[str, Callable[[Run, RunView], str]], ...] = (
-        (HTML_FILE, html_text),
-        (MARKDOWN_FILE, markdown_text),
-    )
     remedy = f"the run is kept: free some space, then tunekit report {folder} --html --markdown"
-    for name, text_of in draw:
-        write_report(folder / name, text_of(run, shown), remedy)
-    return tuple(folder / name for name, _ in draw)
+    _write(folder / HTML_FILE, html_text(run, shown), remedy)
+    _write(folder / MARKDOWN_FILE, markdown_text(run, shown), remedy)
+    return folder / HTML_FILE, folder / MARKDOWN_FILE
 
 
-def refuse_records(path: Path, flag: str) -> None:
-    """Refuse to write a report over what a run is kept in.
-
-    Raises:
-        UsageError: the file is such a record.
-    """
-    if path.suffix == ".json":
-        raise UsageError(
-            f"{flag} {path} would write a report over a record; put {flag} last, or name another file"
-        )
-
-
-def write_report(path: Path, text: str, remedy: str) -> None:
-    """Write a report: whole or not at all, unless the path is no plain file, such as a pipe or a link.
-
-    Raises:
-        RunFolderError: it can't be written.
-    """
+def _write(path: Path, text: str, remedy: str) -> None:
+    """Write a report: whole or not at all, unless the path is no plain file, such as a pipe or a link."""
     try:
         if path.is_symlink() or (path.exists() and not path.is_file()):
             with path.open("w", encoding="utf-8") as stream:
@@ -188,31 +208,29 @@ def write_report(path: Path, text: str, remedy: str) -> None:
         raise RunFolderError(f"{path} can't be written ({error.strerror}); {remedy}") from error
 
 
-def summary_file(instead: str = "tunekit report RUN --markdown FILE") -> Path:
-    """Return the file of the GitHub step that this runs in.
+def summary_file(
+    options: argparse.Namespace, instead: str = "tunekit report RUN --markdown FILE"
+) -> Path | None:
+    """Return the file of the GitHub step that this runs in, which can be appended to; None if not asked for.
 
     Args:
+        options: the flags.
         instead: what writes a file elsewhere.
 
     Raises:
-        UsageError: it runs in none.
+        UsageError: it runs in no step.
+        RunFolderError: the file can't be written.
     """
+    if not options.github_summary:
+        return None
     named = os.environ.get(SUMMARY_VARIABLE)
     if not named:
         raise UsageError(
             f"--github-summary needs {SUMMARY_VARIABLE}, which GitHub Actions sets in every step; "
             f"elsewhere write a file: {instead}"
         )
+    append_summary(Path(named), "")
     return Path(named)
-
-
-def check_summary(path: Path) -> None:
-    """Check that a step's summary can be appended to.
-
-    Raises:
-        RunFolderError: it can't be.
-    """
-    append_summary(path, "")
 
 
 def append_summary(path: Path, text: str) -> None:
@@ -229,10 +247,3 @@ def append_summary(path: Path, text: str) -> None:
             f"the step's summary {path} can't be written ({error.strerror}); "
             f"set {SUMMARY_VARIABLE} to a file that can be"
         ) from error
-
-
-def print_text(text: str) -> None:
-    """Print a report on standard output, as UTF-8 whatever the terminal is set to."""
-    sys.stdout.flush()
-    sys.stdout.buffer.write(text.encode())
-    sys.stdout.buffer.flush()

@@ -14,7 +14,6 @@ from tunekit.cli.numbers import WHOLE
 from tunekit.cli.parser import defaults_of
 from tunekit.cli.report_files import (
     append_summary,
-    check_summary,
     markdown_text,
     shown_run,
     summary_file,
@@ -65,9 +64,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     Returns:
         0; every failure is an exception.
     """
-    summary = summary_file() if options.github_summary else None
-    if summary is not None:
-        check_summary(summary)
+    summary = summary_file(options)
     run, where, here = _resumed(options, command) if options.resume else _new(options, command)
     machine = Machine(
         profile=profile_here(run.measured_on, run.host, load_profiles()),

@@ -1,13 +1,65 @@
 """Every export of a run; another one is a function in EXPORTS."""
 
+import csv
+import io
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tunekit.export.predicted_yaml import predicted_files
-from tunekit.export.scaling_csv import scaling_files
-from tunekit.export.yaml_config import tier_files
+from tunekit.export.yaml_config import predicted_yaml, recommended_rule, tier_yaml
 from tunekit.records.codec import write_text
 from tunekit.records.run import Run
+
+_COLUMNS = (
+    "tier",
+    "gpus",
+    "total_batch",
+    "total_workers",
+    "ram_buffer_bytes",
+    "ram_needed_bytes",
+    "lr_linear",
+    "lr_sqrt",
+    "recommended_rule",
+)
+
+
+def scaling_csv(run: Run) -> str:
+    """Return the scaling rows of all tiers as CSV with a header; what is unknown stays empty."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    for row in run.scaling:
+        rule = recommended_rule(run, row.tier)
+        writer.writerow(
+            (
+                row.tier.value,
+                row.gpus,
+                row.total_batch,
+                row.total_workers,
+                row.buffer_bytes,
+                row.ram_bytes,
+                row.lr_linear,
+                row.lr_sqrt,
+                rule.value if rule else None,
+            )
+        )
+    return text.getvalue()
+
+
+def tier_files(run: Run) -> dict[str, str]:
+    """Return one YAML file per recommended tier."""
+    return {f"{one.tier.value}.yaml": tier_yaml(run, one) for one in run.recommendations}
+
+
+def predicted_files(run: Run) -> dict[str, str]:
+    """Return `<gpu>.predicted.yaml`; nothing where there is none."""
+    text = predicted_yaml(run)
+    return {} if text is None else {f"{run.profile.id}.predicted.yaml": text}
+
+
+def scaling_files(run: Run) -> dict[str, str]:
+    """Return `scaling.csv`."""
+    return {"scaling.csv": scaling_csv(run)}
+
 
 EXPORTS: tuple[Callable[[Run], Mapping[str, str]], ...] = (tier_files, predicted_files, scaling_files)
 """Each returns its files' texts by their names in the run's folder; none where it has nothing to tell."""

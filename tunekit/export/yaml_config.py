@@ -1,13 +1,16 @@
-"""A tier's config as YAML: knob values that drop into a training config, their evidence as comments."""
+"""Configs as YAML: knob values that drop into a training config, their evidence as comments.
 
+One for each tier, and one to begin with on a GPU that is not here, whose figures are all predicted.
+"""
+
+import textwrap
+from collections.abc import Sequence
 from typing import Any
 
 import yaml
 
-from tunekit.export.comments import comment, comment_table
 from tunekit.export.keys import MATMUL_KEY, config_keys, key_of, nested
-from tunekit.export.scaling_csv import recommended_rule
-from tunekit.recommend.learning_rate import base_learning_rate, global_batch
+from tunekit.recommend.learning_rate import base_learning_rate, global_batch, rule_of
 from tunekit.recommend.memory import batches_text
 from tunekit.recommend.noise import verdict
 from tunekit.recommend.planned_training import planned_training
@@ -16,11 +19,14 @@ from tunekit.recommend.tiers import POLICIES
 from tunekit.records.config import Precision
 from tunekit.records.details import LargestSeen
 from tunekit.records.interval import Interval
+from tunekit.records.prediction import DevicePrediction, PredictedFit
 from tunekit.records.recommendation import LearningRateRule, Recommendation, Tier
 from tunekit.records.run import Run
 from tunekit.records.target import Target
 from tunekit.units import bytes_text, duration_text, rate_text
 
+MAX_COLUMNS = 100
+_MARK = "# "
 _MATMUL_PRECISIONS = ("highest", "high", "medium")
 _MATMUL_OF_PRECISION = {Precision.FP32: "highest", Precision.TF32: "high"}
 _SHORT_COLUMNS = 80
@@ -36,19 +42,14 @@ def tier_yaml(run: Run, recommendation: Recommendation) -> str:
 
     Every line has at most 100 columns. `lr` is left out, with the reason, when it is unknown.
     """
-    lines = _header(run, recommendation)
-    lines += ["", *_knob_lines(recommendation, run.target)]
+    dumped = yaml.safe_dump(nested(knob_values(recommendation, run.target)), sort_keys=False)
+    lines = [*_header(run, recommendation), "", *dumped.splitlines()]
     if recommendation.learning_rate is None:
         lines += comment(_why_no_lr(run, recommendation))
     table = _scaling_table(run, recommendation)
     if table:
         lines += ["", *table]
     return "\n".join(lines) + "\n"
-
-
-def tier_files(run: Run) -> dict[str, str]:
-    """Return one YAML file per recommended tier."""
-    return {f"{one.tier.value}.yaml": tier_yaml(run, one) for one in run.recommendations}
 
 
 def knob_values(recommendation: Recommendation, target: Target) -> dict[str, Any]:
@@ -83,11 +84,6 @@ def knobs_yaml(recommendation: Recommendation, target: Target) -> str:
         width=_SHORT_COLUMNS,
     )
     return dumped.rstrip("\n")
-
-
-def _knob_lines(recommendation: Recommendation, target: Target) -> list[str]:
-    dumped: str = yaml.safe_dump(nested(knob_values(recommendation, target)), sort_keys=False)
-    return dumped.splitlines()
 
 
 def _header(run: Run, recommendation: Recommendation) -> list[str]:
@@ -280,3 +276,119 @@ def _scaling_table(run: Run, recommendation: Recommendation) -> list[str]:
 
 def _lr_cell(lr: float | None) -> str:
     return "n/a" if lr is None else f"{lr:.4g}"
+
+
+def recommended_rule(run: Run, tier: Tier) -> LearningRateRule | None:
+    """Return which learning-rate column the tier goes by, None when the optimizer has no published rule."""
+    for recommendation in run.recommendations:
+        if recommendation.tier is tier and recommendation.learning_rate is not None:
+            return recommendation.learning_rate.rule
+    return rule_of(run.discovery)
+
+
+# --- a GPU that is not here -------------------------------------------------------------------
+
+
+def predicted_yaml(run: Run) -> str | None:
+    """Return the file's text, every line at most 100 columns; None where nothing was predicted that fits."""
+    prediction = run.prediction
+    fit = prediction.start if prediction else None
+    if prediction is None or prediction.config is None or fit is None:
+        return None
+    keys = config_keys(prediction.config, run.target)
+    if prediction.config.precision is Precision.FP32 and run.target.binding_of("precision") is None:
+        keys.pop("precision", None)
+    dumped = yaml.safe_dump(nested(keys), sort_keys=False).splitlines()
+    return "\n".join([*_predicted_header(run, prediction, fit), "", *dumped]) + "\n"
+
+
+def _predicted_header(run: Run, prediction: DevicePrediction, fit: PredictedFit) -> list[str]:
+    name, config = run.profile.id, prediction.config
+    assert config is not None
+    lines = comment(f"tunekit: to begin with on {name}; every figure is predicted, none was measured on one")
+    sizes = " and ".join(str(size) for size in prediction.traced_sizes)
+    lines += comment(f"memory: {prediction.path}, at batch sizes {sizes}, replayed through torch's allocator")
+    margin = f"a margin of {prediction.margin:.0%} on every byte, and the most outside of torch"
+    lines += comment(
+        f"largest batch in {fit.precision}: {_batches_that_fit(fit, prediction, margin)}; batch_size is the "
+        "largest of the search's own up to the one with the margin"
+    )
+    if fit.peak is not None:
+        lines += comment(
+            f"VRAM at batch {fit.peak.batch_size:,}: {bytes_text(fit.peak.reserved_bytes)} reserved at the "
+            f"peak, of {bytes_text(fit.capacity_bytes)}"
+        )
+    lines += comment(f"speed at that batch: {_speed_text(fit)}")
+    if prediction.speed_factor is not None:
+        lines += comment(
+            f"speed is held against the GPU that is here: {prediction.speed_factor:.2f} of its own roofline"
+        )
+    for doubt in prediction.doubts:
+        lines += comment(f"doubt: {doubt}")
+    own = run.baseline_config
+    if own is not None and global_batch(own) != global_batch(config):
+        factor = global_batch(config) / global_batch(own)
+        why = f"the global batch is {factor:.4g} times the script's; scale yours with it"
+        if run.script_scales_lr:
+            why = "the script scales its learning rate itself"
+        lines += comment(f"lr is left out: {why}")
+    lines += comment("compile and channels_last: as the script has them; nothing was predicted of them")
+    lines += comment(f"measure it there before you trust it: tunekit search --gpu {name} -- ...")
+    return lines
+
+
+def _batches_that_fit(fit: PredictedFit, prediction: DevicePrediction, margin: str) -> str:
+    """Return the largest batches that fit, none of more samples than an epoch has."""
+    low, value, high = (
+        f"all {prediction.epoch_samples:,} of an epoch" if prediction.has_whole_epoch(size) else f"{size:,}"
+        for size in (fit.largest.low, fit.largest.value, fit.largest.high)
+    )
+    if prediction.has_whole_epoch(fit.largest.low):
+        return f"{low} with {margin}"
+    return f"{low} with {margin}; {value} without; {high} at best"
+
+
+def _speed_text(fit: PredictedFit) -> str:
+    if fit.rate is None:
+        return f"n/a, rates of {fit.profile_id} are unknown"
+    told = (
+        f"{rate_text(fit.rate.value)} samples/s ({rate_text(fit.rate.low)} to {rate_text(fit.rate.high)}), "
+        f"bound by {fit.bound_by}"
+    )
+    if fit.loader is None or fit.instance is None:
+        return f"{told}; roofline of each op; the loader there is n/a"
+    return (
+        f"{told}; roofline of each op; the loader on {fit.instance}: {rate_text(fit.loader.low)} to "
+        f"{rate_text(fit.loader.high)}, by what a batch costs here"
+    )
+
+
+# --- comments -------------------------------------------------------------------------------
+
+
+def comment(text: str, indent: str = "") -> list[str]:
+    """Return the text as comment lines of at most 100 columns; further lines are indented.
+
+    Line breaks, control characters and whatever else can't be printed become spaces: YAML readers refuse
+    them even in comments, and a line break would end the comment.
+    """
+    plain = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    lines = textwrap.wrap(
+        plain,
+        width=MAX_COLUMNS,
+        initial_indent=_MARK + indent,
+        subsequent_indent=_MARK + indent + "  ",
+        break_on_hyphens=False,
+    )
+    return lines or [_MARK.rstrip()]
+
+
+def comment_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows under a header as right-aligned comment lines, wrapped where 100 columns are too few."""
+    table = [tuple(header), *(tuple(row) for row in rows)]
+    widths = [max(len(cell) for cell in column) for column in zip(*table, strict=True)]
+    lines: list[str] = []
+    for row in table:
+        line = _MARK + "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        lines += [line] if len(line) <= MAX_COLUMNS else comment("  ".join(row))
+    return lines

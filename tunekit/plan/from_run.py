@@ -1,7 +1,7 @@
 """What a run says of the training to be planned, and the plan that its report shows."""
 
-from datetime import date, datetime
-from typing import NamedTuple
+from datetime import datetime
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -9,7 +9,6 @@ from tunekit.errors import RecordError, UsageError
 from tunekit.machine.profiles import load_profiles
 from tunekit.plan.plan import make_plan
 from tunekit.recommend.recommendation import answer_of
-from tunekit.records.config import TrainConfig
 from tunekit.records.plan import Plan, PlanAssumptions, PlanRequest
 from tunekit.records.profile import Profile
 from tunekit.records.recommendation import Recommendation, Tier
@@ -28,6 +27,11 @@ class Wishes(NamedTuple):
     peak_reserved_bytes: int | None = None
     """Peak memory per GPU, instead of the run's."""
     assumptions: PlanAssumptions = PlanAssumptions()
+
+    def request(self, **known: Any) -> PlanRequest:
+        """Return the plan that is asked for, from what is known of the training and its rate."""
+        own = self._asdict() | {"peak_is_given": self.peak_reserved_bytes is not None}
+        return PlanRequest(**{name: value for name, value in own.items() if value is not None} | known)
 
 
 def request_of_run(run: Run, wishes: Wishes, tier: Tier | None = None, name: str = "the run") -> PlanRequest:
@@ -49,22 +53,17 @@ def request_of_run(run: Run, wishes: Wishes, tier: Tier | None = None, name: str
             f"{name} does not know how many samples an epoch has, since its data set has no length; "
             "give them with --samples"
         )
-    return PlanRequest(
+    return wishes.request(
         source=f"{name}, {best.tier.value}: {_rate_source(best)}",
         samples_per_epoch=samples,
         epochs=wishes.epochs or run.options.epochs,
         rate_samples_per_s=best.rate_samples_per_s,
         measured_on=run.measured_on,
         measured_gpus=run.world_size,
-        measured_vcpus_per_gpu=_vcpus_used(best.config, run.rank_host.cpus),
+        # One process and its workers, of the CPUs that it had.
+        measured_vcpus_per_gpu=min(run.rank_host.cpus, best.config.num_workers + 1),
         precision=best.config.precision,
         peak_reserved_bytes=wishes.peak_reserved_bytes or best.peak_reserved_bytes,
-        peak_is_given=wishes.peak_reserved_bytes is not None,
-        providers=wishes.providers,
-        only=wishes.only,
-        max_hours=wishes.max_hours,
-        may_use_spot=wishes.may_use_spot,
-        assumptions=wishes.assumptions,
     )
 
 
@@ -99,19 +98,15 @@ def _rate_source(best: Recommendation) -> str:
     return f"measured in {rounds} fresh process{'es' if rounds > 1 else ''}, 95% interval"
 
 
-def _vcpus_used(config: TrainConfig, cpus: int) -> int:
-    """Return the CPUs that one process and its workers kept busy, of those that it had."""
-    return min(cpus, config.num_workers + 1)
-
-
 def plan_of_run(run: Run) -> Plan | None:
     """Return what the training costs with the recommended config; None where the run does not know enough.
 
     Prices are judged by the day of the run, so that a report that is drawn again with the same profiles reads
     the same.
     """
-    made_on = _day_of(run)
-    if made_on is None:
+    try:
+        made_on = datetime.fromisoformat(run.created_at).date()
+    except ValueError:
         return None
     try:
         profiles = load_profiles()
@@ -121,11 +116,4 @@ def plan_of_run(run: Run) -> Plan | None:
         return make_plan(request_of_run(run, Wishes()), profiles, made_on, run.options.ignored)
     except (UsageError, RecordError, ValidationError):
         # No rate, no length of an epoch, a profile that can't be read, a training that would never end.
-        return None
-
-
-def _day_of(run: Run) -> date | None:
-    try:
-        return datetime.fromisoformat(run.created_at).date()
-    except ValueError:
         return None

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from datetime import date
+from functools import partial
 from typing import NamedTuple
 
 from tunekit.plan.interruptions import (
@@ -80,16 +81,12 @@ def offered_machines(request: PlanRequest, profiles: Mapping[str, Profile], toda
         if profile.is_cpu or (request.only and profile.id not in request.only):
             continue
         speed = _speed(request, measured, profile)
-        is_smaller = _has_less_memory(profile, measured)
-        wanted = [
-            one for one in profile.instances if not request.providers or one.provider in request.providers
-        ]
-        for instance in wanted:
-            row = _offer(request, profile, speed, instance, today)
-            yield _doubted(row) if is_smaller else row
+        row = partial(_row, request, profile, speed, _has_less_memory(profile, measured), today)
+        for instance in profile.instances:
+            if not request.providers or instance.provider in request.providers:
+                yield row(instance)
         if not profile.instances and not request.providers and profile.id != request.measured_on:
-            alone = _gpu_alone(request, profile, speed)
-            yield _doubted(alone) if is_smaller else alone
+            yield row(None)
 
 
 def _speed(request: PlanRequest, measured: Profile | None, profile: Profile) -> SpeedRatio:
@@ -100,18 +97,26 @@ def _speed(request: PlanRequest, measured: Profile | None, profile: Profile) -> 
     return speed_ratio(measured, profile, request.precision)
 
 
-def _gpu_alone(request: PlanRequest, profile: Profile, speed: SpeedRatio) -> PlanRow:
-    """The training on one GPU that no provider is known to offer."""
-    rate = _rate(request, speed, profile, gpus=1, vcpus=None)
+def _row(
+    request: PlanRequest,
+    profile: Profile,
+    speed: SpeedRatio,
+    has_less_memory: bool,
+    today: date,
+    instance: Instance | None,
+) -> PlanRow:
+    """Return the training on a machine; on one GPU of those that no provider is known to offer for None."""
+    gpus, vcpus = (instance.gpus, instance.vcpus) if instance else (1, None)
+    rate = _rate(request, speed, profile, gpus, vcpus)
     fits = _fits(request, profile, speed)
-    return PlanRow(
+    row = PlanRow(
         profile_id=profile.id,
         device_name=profile.device_names[0],
-        provider=None,
-        instance=None,
-        region=None,
-        gpus=1,
-        vcpus=None,
+        provider=instance.provider if instance else None,
+        instance=instance.name if instance else None,
+        region=instance.region if instance else None,
+        gpus=gpus,
+        vcpus=vcpus,
         how=rate.how,
         rate_samples_per_s=rate.rate,
         basis=rate.basis,
@@ -120,55 +125,38 @@ def _gpu_alone(request: PlanRequest, profile: Profile, speed: SpeedRatio) -> Pla
         hours=_hours(request, rate.rate) if rate.rate else None,
         usd_on_demand=None,
         fits=fits,
+        may_not_fit=has_less_memory and fits is None,
         obstacle=_obstacle(request, profile, fits),
+        loader_may_limit=rate.loader_may_limit,
     )
+    return _priced(row, instance, request.assumptions, today) if instance else row
 
 
-def _offer(
-    request: PlanRequest, profile: Profile, speed: SpeedRatio, instance: Instance, today: date
-) -> PlanRow:
-    assumed = request.assumptions
-    rate = _rate(request, speed, profile, instance.gpus, instance.vcpus)
-    work = _hours(request, rate.rate) if rate.rate else None
+def _priced(row: PlanRow, instance: Instance, assumed: PlanAssumptions, today: date) -> PlanRow:
+    """Return the row with what the machine's price and its sessions make of the hours of work."""
+    work, price, spot_price = row.hours, instance.usd_per_h, instance.spot
     # What is paid from a balance of compute units is a notebook, and its sessions are limited.
-    is_notebook = instance.compute_units_per_h is not None
-    in_sessions = _with_checkpoints(work, assumed)
-    hours, sessions, obstacle = _in_sessions(in_sessions, assumed) if is_notebook else (work, None, None)
-    spot = _on_spot(work, instance.spot, assumed)
-    fits = _fits(request, profile, speed)
+    units_per_h = instance.compute_units_per_h
+    hours, sessions, obstacle = work, None, None
+    if units_per_h is not None:
+        hours, sessions, obstacle = _in_sessions(_with_checkpoints(work, assumed), assumed)
+    spot = _on_spot(work, spot_price, assumed)
     between_s = _checkpoints_between_sessions_s(sessions, assumed) if sessions else spot.interval_s
-    stale = assumed.stale_after_days
-    return PlanRow(
-        profile_id=profile.id,
-        device_name=profile.device_names[0],
-        provider=instance.provider,
-        instance=instance.name,
-        region=instance.region,
-        gpus=instance.gpus,
-        vcpus=instance.vcpus,
-        how=rate.how,
-        rate_samples_per_s=rate.rate,
-        basis=rate.basis,
-        precision=speed.precision,
-        scaling=rate.scaling,
+    return row.changed(
         hours=hours,
         sessions=sessions,
         checkpoint_interval_s=between_s,
-        usd_on_demand=hours.times(instance.usd_per_h) if hours and instance.usd_per_h else None,
+        usd_on_demand=hours.times(price) if hours and price else None,
         spot_hours=spot.hours,
         usd_spot=spot.usd,
         spot_refused=spot.refused,
-        compute_units=hours.times(instance.compute_units_per_h)
-        if hours and instance.compute_units_per_h
-        else None,
+        compute_units=hours.times(units_per_h) if hours and units_per_h else None,
         price_as_of=instance.as_of,
-        spot_as_of=instance.spot.as_of if instance.spot else None,
-        is_stale=is_stale(instance.as_of, today, stale),
-        is_spot_stale=instance.spot is not None and is_stale(instance.spot.as_of, today, stale),
+        spot_as_of=spot_price.as_of if spot_price else None,
+        is_stale=is_stale(instance.as_of, today, assumed.stale_after_days),
+        is_spot_stale=spot_price is not None and is_stale(spot_price.as_of, today, assumed.stale_after_days),
         price_source=instance.source,
-        fits=fits,
-        obstacle=_obstacle(request, profile, fits) or obstacle,
-        loader_may_limit=rate.loader_may_limit,
+        obstacle=row.obstacle or obstacle,
     )
 
 
@@ -294,11 +282,6 @@ def _has_less_memory(profile: Profile, measured: Profile | None) -> bool:
     return profile.memory_bytes < measured.memory_bytes
 
 
-def _doubted(row: PlanRow) -> PlanRow:
-    """Return the row of a GPU with less memory than the measured one, which holds it or may not."""
-    return row.changed(may_not_fit=row.fits is None)
-
-
 def _obstacle(request: PlanRequest, profile: Profile, fits: bool | None) -> str | None:
     """Return what keeps the training from the GPU itself; where it was measured, nothing does."""
     if fits is False:
@@ -309,22 +292,16 @@ def _obstacle(request: PlanRequest, profile: Profile, fits: bool | None) -> str 
     return NO_TORCH_BUILD if capability < _OLDEST_CAPABILITY else None
 
 
-def seen_on(as_of: str) -> date:
-    """Return the day that a price was seen on; of a month or a year that is all that is known, the first day.
+def is_stale(as_of: str, today: date, stale_after_days: int) -> bool:
+    """Return whether a price may be older than it should be; one of no real day is.
 
     Args:
-        as_of: "2026-03-10", "2026-03" or "2026".
-
-    Raises:
-        ValueError: there is no such day.
+        as_of: "2026-03-10"; of "2026-03" or "2026" the first day counts.
+        today: the day to judge by.
+        stale_after_days: most days that it may be old.
     """
-    year, month, day = (*(int(part) for part in as_of.split("-")), 1, 1)[:3]
-    return date(year, month, day)
-
-
-def is_stale(as_of: str, today: date, stale_after_days: int) -> bool:
-    """Return whether a price may be older than it should be; one of no real day is."""
     try:
-        return (today - seen_on(as_of)).days > stale_after_days
+        year, month, day = (*(int(part) for part in as_of.split("-")), 1, 1)[:3]
+        return (today - date(year, month, day)).days > stale_after_days
     except ValueError:
         return True

@@ -3,15 +3,16 @@
 import math
 from collections.abc import Collection, Mapping, Sequence
 from datetime import date
+from typing import NamedTuple
 
 from tunekit.diagnose.plan import PlanFacts, plan_findings
 from tunekit.errors import UsageError
 from tunekit.plan import interruptions
-from tunekit.plan.choices import choose
 from tunekit.plan.offers import LONGEST_H, measured_machine, offered_machines
 from tunekit.predict import roofline
-from tunekit.records.plan import Choice, Plan, PlanRequest, PlanRow
+from tunekit.records.plan import Choice, ChoiceKind, Plan, PlanRequest, PlanRow
 from tunekit.records.profile import Profile
+from tunekit.units import count_text
 
 
 def make_plan(
@@ -32,7 +33,8 @@ def make_plan(
     _refuse_unknown_providers(request, profiles)
     measured = profiles.get(request.measured_on)
     offered = list(offered_machines(request, profiles, today))
-    kept = [row for row in offered if _is_fast_enough(row, request.max_hours)]
+    most_h = math.inf if request.max_hours is None else request.max_hours
+    kept = [row for row in offered if row.hours is None or row.hours.value <= most_h]
     kept.sort(key=lambda row: _order(row, request.may_use_spot))
     rows = (measured_machine(request, measured), *kept)
     choices = choose(rows, request.may_use_spot)
@@ -46,15 +48,6 @@ def make_plan(
         model_assumptions=_model_assumptions(rows, profiles),
         sources=_sources(rows, choices),
     )
-
-
-def known_providers(profiles: Mapping[str, Profile]) -> tuple[str, ...]:
-    """Return the providers of all machines, by name."""
-    return tuple(sorted({one.provider for profile in profiles.values() for one in profile.instances}))
-
-
-def _is_fast_enough(row: PlanRow, max_hours: float | None) -> bool:
-    return max_hours is None or row.hours is None or row.hours.value <= max_hours
 
 
 def _order(row: PlanRow, may_use_spot: bool) -> tuple[bool, float, float, str, str, str]:
@@ -106,7 +99,79 @@ def _refuse_endless(request: PlanRequest) -> None:
 
 
 def _refuse_unknown_providers(request: PlanRequest, profiles: Mapping[str, Profile]) -> None:
-    known = known_providers(profiles)
+    known = sorted({one.provider for profile in profiles.values() for one in profile.instances})
     for provider in request.providers:
         if provider not in known:
             raise UsageError(f"no machine of provider {provider!r} is known; known: {', '.join(known)}")
+
+
+# --- which machines stand out ----------------------------------------------------------------
+
+
+class _Candidate(NamedTuple):
+    """A machine at one of its prices, by expected figures."""
+
+    row: int
+    on_spot: bool
+    hours: float
+    usd: float | None
+
+
+def choose(rows: Sequence[PlanRow], may_use_spot: bool) -> tuple[Choice, ...]:
+    """Return the choices among the machines that can be rented and that nothing known speaks against.
+
+    Cheapest has the least expected dollars, fastest the least expected hours, balanced the least product of
+    the two: it takes twice the speed for less than twice the money. Expected is the middle of the interval.
+    Ties go to the other figure, then to the earlier row. A choice that no machine qualifies for is left out.
+    A GPU that may not hold the training is chosen only where no other GPU qualifies.
+
+    Args:
+        rows: the machines.
+        may_use_spot: whether a machine may stand at its spot price too, with the hours that it takes there.
+    """
+    candidates = list(_candidates(rows, may_use_spot))
+    priced = [one for one in candidates if one.usd is not None]
+    choices = []
+
+    def stands_out(kind: ChoiceKind, one: _Candidate, reason: str) -> None:
+        choices.append(Choice(kind=kind, row=one.row, on_spot=one.on_spot, reason=reason))
+
+    if priced:
+        kept, passed_over = _that_hold_it(priced, rows)
+        of = f"of {_machines(kept)} with a price{passed_over}"
+        cheapest = min(kept, key=lambda one: (one.usd, one.hours, one.row))
+        stands_out(ChoiceKind.CHEAPEST, cheapest, f"least expected dollars {of}")
+        balanced = min(kept, key=lambda one: ((one.usd or 0.0) * one.hours, one.usd, one.row))
+        stands_out(ChoiceKind.BALANCED, balanced, "least dollars x hours")
+    if candidates:
+        kept, passed_over = _that_hold_it(candidates, rows)
+        fastest = min(kept, key=lambda one: (one.hours, one.usd is None, one.usd or 0.0, one.row))
+        of = f"of {_machines(kept)}" + ("" if priced else passed_over)
+        stands_out(ChoiceKind.FASTEST, fastest, f"least expected hours {of}")
+    return tuple(choices)
+
+
+def _candidates(rows: Sequence[PlanRow], may_use_spot: bool) -> list[_Candidate]:
+    found = []
+    for index, row in enumerate(rows):
+        if not row.can_be_chosen:
+            continue
+        assert row.hours is not None
+        usd = row.usd_on_demand.value if row.usd_on_demand else None
+        found.append(_Candidate(index, False, row.hours.value, usd))
+        if may_use_spot and row.usd_spot is not None and row.spot_hours is not None:
+            found.append(_Candidate(index, True, row.spot_hours.value, row.usd_spot.value))
+    return found
+
+
+def _that_hold_it(candidates: list[_Candidate], rows: Sequence[PlanRow]) -> tuple[list[_Candidate], str]:
+    """Return those whose memory is no doubt, or all where there are none, and what was passed over."""
+    sure = [one for one in candidates if not rows[one.row].may_not_fit]
+    passed_over = [one for one in candidates if rows[one.row].may_not_fit]
+    if not sure or not passed_over:
+        return candidates, ""
+    return sure, f", passing over {_machines(passed_over)} that may have too little memory"
+
+
+def _machines(candidates: Sequence[_Candidate]) -> str:
+    return count_text(len({one.row for one in candidates}), "machine")
