@@ -15,7 +15,7 @@ from tunekit.records.fits import FitsRun
 from tunekit.records.loop_profile import LoopProfile
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
-from tunekit.trial.compile_cache import COMPILE_CACHE
+from tunekit.trial.launch import COMPILE_CACHE
 
 RUN_FILE = "run.json"
 PROFILE_FILE = "profile.json"

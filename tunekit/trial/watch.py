@@ -11,8 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from tunekit.machine.host.limits import oom_kills
-from tunekit.machine.telemetry.gpu import GpuSampler
-from tunekit.machine.telemetry.sampler import LoopSample, Sampler, Series
+from tunekit.machine.telemetry.sampler import GpuSampler, LoopSample, Sampler, Series
 from tunekit.machine.telemetry.tree import TreeMeter
 from tunekit.plain_text import printable
 from tunekit.records.agent_messages import (
@@ -36,8 +35,7 @@ from tunekit.trial.elsewhere import Elsewhere
 from tunekit.trial.events import EventReader, read_pulse
 from tunekit.trial.keeper import descendants
 from tunekit.trial.launch import OUTPUT_FILE
-from tunekit.trial.orphans import Orphans
-from tunekit.trial.processes import AgentlessTorch, AtWork, elsewhere_in
+from tunekit.trial.processes import AgentlessTorch, AtWork, Orphans, elsewhere_in
 
 TREE_RAM_SHARE = 0.90
 """Share of the RAM limit at which a trial's process tree is ended."""
