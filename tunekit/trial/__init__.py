@@ -15,9 +15,9 @@ isolation       which sandbox holds here, and what a trial's processes find in i
 sandbox         (its own process) the net under which no file of the user's changes
 launch          request.json, environment, the trials' own compile cache and keeper process
 keeper          (its own process) starts the target, ends every descendant of it
-events          what the agents tell, validated and bounded
+events          what the agents tell, validated and bounded, and the evidence that it adds up to
 processes       what the kernel tells of the trial's processes; what a killed keeper left running is ended
-watch           limits while it runs -> evidence
+watch           limits while a trial runs
 left_behind     the GPUs have back what a trial took; the files that it leaves are without secrets
 
 What became of it

@@ -25,6 +25,7 @@ from tunekit.records.telemetry import Telemetry
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.trial.binding_syntax import binding_text
 from tunekit.trial.bindings import Bound, bind, present_values
+from tunekit.trial.events import Evidence
 from tunekit.trial.isolation import best_sandbox, own_cache, take_writes
 from tunekit.trial.launch import start_trial, write_copies
 from tunekit.trial.left_behind import (
@@ -39,7 +40,7 @@ from tunekit.trial.outcome import measurement_of
 from tunekit.trial.processes import end_leftovers
 from tunekit.trial.sandbox import remove_layer
 from tunekit.trial.suggest import ALL_NAMES, default_values, possible_batch
-from tunekit.trial.watch import Evidence, Limits, TrialProgress, TrialWatch
+from tunekit.trial.watch import Limits, TrialProgress, TrialWatch
 
 _LONGEST_SOCKET_PARENT = 50
 

@@ -12,7 +12,7 @@ from tunekit.records.base import with_texts
 from tunekit.records.target import Target
 from tunekit.records.trial import TrialRecord
 from tunekit.secret_words import Secrets, secrets_of
-from tunekit.trial.watch import plain
+from tunekit.trial.events import plain
 from tunekit.units import bytes_text
 
 _SLACK_BYTES = 64 << 20

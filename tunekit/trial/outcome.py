@@ -16,7 +16,7 @@ from tunekit.records.target import Discovery
 from tunekit.records.trial import Failure, MemoryPoint, OutcomeKind
 from tunekit.trial.applied import batch_contradicted, inputs_text, knob_missed
 from tunekit.trial.bindings import Bound
-from tunekit.trial.watch import Evidence, plain
+from tunekit.trial.events import Evidence, plain
 from tunekit.units import count_text
 
 _DEVICE = re.compile(
