@@ -16,7 +16,7 @@ from statistics import mean
 from agent_overhead import interleaved, ratio_text
 
 from tunekit.machine.gpu.nvml import Nvml
-from tunekit.machine.telemetry.gpu import GpuSampler
+from tunekit.machine.telemetry.sampler import GpuSampler
 from tunekit.predict.vram.budget import vram_budget
 from tunekit.records.details import Detail, Details
 from tunekit.records.host import Host

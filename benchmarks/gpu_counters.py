@@ -18,7 +18,7 @@ from typing import Any
 
 from tunekit.machine.gpu.nvml import GpuReading, Nvml, throttle_reasons
 from tunekit.machine.profiles import load_profiles
-from tunekit.machine.telemetry.gpu import GpuSampler
+from tunekit.machine.telemetry.sampler import GpuSampler
 from tunekit.records.host import Accelerator, Host
 from tunekit.records.profile import Profile
 from tunekit.units import bytes_text

@@ -19,9 +19,12 @@ sys.path.insert(0, str(ROOT))
 
 from tunekit.machine.detect import detect_host  # noqa: E402
 from tunekit.machine.gpu.nvml import Nvml  # noqa: E402
-from tunekit.machine.telemetry.gpu import GpuSampler  # noqa: E402
-from tunekit.machine.telemetry.sampler import LoopSample, Sampler  # noqa: E402
-from tunekit.machine.telemetry.store import save_series  # noqa: E402
+from tunekit.machine.telemetry.sampler import (  # noqa: E402
+    GpuSampler,
+    LoopSample,
+    Sampler,
+)
+from tunekit.machine.telemetry.summary import save_series  # noqa: E402
 from tunekit.machine.telemetry.tree import TreeMeter  # noqa: E402
 from tunekit.trial.keeper import descendants  # noqa: E402
 

@@ -14,8 +14,8 @@ from tunekit.records.details import Detail
 from tunekit.records.host import SandboxKind
 from tunekit.records.target import Target
 from tunekit.records.trial import TrialRecord, TrialRole
-from tunekit.trial.compile_cache import COMPILE_CACHE
 from tunekit.trial.executor import KnownTarget, ProcessExecutor, TrialSpec
+from tunekit.trial.launch import COMPILE_CACHE
 from tunekit.trial.watch import Limits
 
 ZOO = Path(__file__).parent / "zoo"

@@ -22,7 +22,7 @@ from tunekit.cli.main import main
 from tunekit.cli.settings import load_settings
 from tunekit.errors import DamagedRecordError, RecordError, TargetError, UsageError
 from tunekit.export.tuned import read_tuned
-from tunekit.machine.profile_file import read_profile
+from tunekit.machine.profiles import read_profile
 from tunekit.records.codec import read_json, to_json
 from tunekit.records.prediction import Calibration, StepTrace
 from tunekit.records.run import FitsRun, LoopProfile, Run

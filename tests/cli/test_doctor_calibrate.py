@@ -10,7 +10,7 @@ from build_calibrations import calibration
 from tunekit.cli.main import main
 from tunekit.errors import TargetError, UsageError
 from tunekit.machine.gpu import calibrate as room
-from tunekit.machine.gpu.calibrations import load_calibrations
+from tunekit.machine.gpu.calibrate import load_calibrations
 from tunekit.records.codec import from_json
 from tunekit.records.prediction import Calibration
 

@@ -8,7 +8,7 @@ from gpu_environment import on_both_torches
 from simgpu.machine import SimulatedGpu
 from tunekit.records.agent_messages import ErrorSeen
 from tunekit.records.trial import OutcomeKind
-from tunekit.trial.exceptions import is_of_pinning, memory_that_ended
+from tunekit.trial.outcome import is_of_pinning, memory_that_ended
 
 CASES = Path(__file__).with_name("run_out_of_memory.py")
 NOT_OF_THE_DEVICE = {

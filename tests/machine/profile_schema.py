@@ -15,7 +15,7 @@ from typing import Any
 from machine.shipped import FOLDER
 from pydantic import BaseModel
 
-from tunekit.machine.profile_file import PLAUSIBLE
+from tunekit.machine.profiles import PLAUSIBLE
 from tunekit.records.profile import FactGroup, Instance, Profile, ProfileFacts, SpotPrice
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"

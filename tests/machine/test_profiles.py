@@ -11,7 +11,6 @@ from machine.shipped import FOLDER, PROFILES
 
 import tunekit.machine.profiles as module
 from tunekit.errors import DamagedRecordError, UsageError
-from tunekit.machine.profile_file import read_profile
 from tunekit.machine.profiles import (
     find_profile,
     load_profile_files,
@@ -19,6 +18,7 @@ from tunekit.machine.profiles import (
     match_device,
     profile_folders,
     profile_from_device,
+    read_profile,
 )
 from tunekit.records.profile import Profile
 from tunekit.units import GIB

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tunekit.trial import compile_cache as module
-from tunekit.trial.compile_cache import compile_cache
+from tunekit.trial import launch
+from tunekit.trial.launch import compile_cache
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_a_run_has_one_cache_and_the_users_own_stays_as_it_is(trials: Path, tmp_
 
 
 def test_of_much_the_newest_is_taken(trials: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOST_BYTES", 10)
+    monkeypatch.setattr(launch, "_MOST_CACHED_BYTES", 10)
     for age_s, name in enumerate(("newest", "recent", "oldest")):
         written(tmp_path / "mine" / name, "12345", age_s)
     environment = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "mine"), "HOME": str(tmp_path)}

@@ -4,7 +4,7 @@ import pytest
 
 from tunekit.records.agent_messages import ErrorSeen
 from tunekit.records.trial import OutcomeKind
-from tunekit.trial.exceptions import is_of_pinning, memory_that_ended
+from tunekit.trial.outcome import is_of_pinning, memory_that_ended
 
 RUNTIME = ("builtins.RuntimeError", "builtins.Exception", "builtins.BaseException", "builtins.object")
 CALL = "    loss = model(batch).sum()"

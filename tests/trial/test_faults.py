@@ -28,9 +28,9 @@ from tunekit.records.target import Target
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
 from tunekit.session.folder import RunFolder
 from tunekit.trial import executor, keeper, launch
-from tunekit.trial.events import EventReader, read_pulse
+from tunekit.trial.events import EventReader, last_lines, read_pulse
 from tunekit.trial.executor import ProcessExecutor, TrialSpec
-from tunekit.trial.watch import Limits, last_lines
+from tunekit.trial.watch import Limits
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -253,10 +253,9 @@ class Kept:
 
 
 def keeper_end_of(said: bytes, returncode: int, folder: Path) -> str | None:
-    watched = Watched(folder)
-    watched.watch._keeper = Kept(said, returncode)  # type: ignore[assignment]
+    watched = Watched(folder, keeper=Kept(said, returncode))
     orphans: Any = SimpleNamespace(end=lambda: None)
-    watched.watch._end(orphans)
+    watched.watch.end(orphans)
     return watched.evidence.keeper_end
 
 
@@ -309,9 +308,7 @@ def progress(steps: int) -> ProgressEvent:
 
 def waiting(folder: Path, trial_s: float, no_progress_s: float, *moved_at_s: float) -> Watched:
     """Return a watch whose loop moved at those times."""
-    watched = Watched(folder, trial_s)
-    watched.evidence.steps = 0
-    watched.watch._limits = Limits(trial_s, no_progress_s, ram_bytes=100_000)
+    watched = Watched(folder, trial_s, steps=0, no_progress_s=no_progress_s)
     for step, at_s in enumerate(moved_at_s, 1):
         watched.now = at_s
         watched.take(progress(step))
@@ -388,10 +385,9 @@ def test_a_trial_folder_that_is_gone_ends_the_trial(tmp_path: Path) -> None:
 
 
 def test_sampling_that_fails_costs_the_samples_alone(tmp_path: Path) -> None:
-    watched = Watched(tmp_path)
-    watched.watch._sampler = SimpleNamespace(tick=full)  # type: ignore[assignment]
-    watched.watch._sample()
-    watched.watch._sample()
+    watched = Watched(tmp_path, gpus=SimpleNamespace(sample=full))
+    watched.watch.sample()
+    watched.watch.sample()
     assert watched.evidence.faults == ["sampling ended: OSError: [Errno 28] No space left on device"]
 
 

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 from real_trials import is_alive
 
-from tunekit.trial import orphans
+from tunekit.trial import processes
 from tunekit.trial.keeper import children_of
-from tunekit.trial.orphans import KEEPER, OWNER_VARIABLE, Orphans, Owner, end_leftovers, this_owner
-from tunekit.trial.processes import stat_of
+from tunekit.trial.processes import KEEPER, OWNER_VARIABLE, Orphans, Owner, end_leftovers, stat_of, this_owner
 
 _DAEMON = """
 import os, sys
@@ -207,6 +206,6 @@ def test_without_proc_nothing_is_ended(monkeypatch: pytest.MonkeyPatch, marked: 
     def gone(pid: int) -> list[str]:
         raise FileNotFoundError(2, "No such file or directory")
 
-    monkeypatch.setattr(orphans, "stat_of", gone)
+    monkeypatch.setattr(processes, "stat_of", gone)
     end_leftovers()
     assert is_alive(pid)

@@ -31,8 +31,8 @@ from tunekit.records.target import InputSeen, RootSeen
 from tunekit.records.trial import Failure, MemoryPoint, OutcomeKind
 from tunekit.trial.bindings import Bound
 from tunekit.trial.elsewhere import Elsewhere
+from tunekit.trial.events import Evidence
 from tunekit.trial.outcome import measurement_of
-from tunekit.trial.watch import Evidence, standstill
 
 ALARMING = (
     "RuntimeError: error error ERROR",
@@ -566,7 +566,8 @@ def test_a_connection_that_a_dead_worker_reset_is_its_crash(
     ],
 )
 def test_a_standstill_says_where_it_stands(seen: dict[str, Any], kind: OutcomeKind, told: str):
-    found, message = standstill(Evidence(**{"started": True, "output": "trials/0007/output.log"} | seen), 2.5)
+    evidence = Evidence(**{"started": True, "output": "trials/0007/output.log"} | seen)
+    found, message = evidence.standstill(2.5)
     assert found is kind
     assert told in message
     assert "2.5 s" in message

@@ -25,17 +25,25 @@ from tunekit.records.details import Details
 from tunekit.records.measurement import TreeMemory
 from tunekit.records.target import ScriptOption
 from tunekit.records.trial import OutcomeKind
-from tunekit.trial.processes import AtWork
 from tunekit.trial.watch import Limits, TrialWatch
 
 
 class Tree:
     """A double for the meter of a process tree whose memory grows with each reading."""
 
+    pids: frozenset[int] = frozenset()
+    last_pss_bytes = 0
+
     def __init__(self) -> None:
         self.readings = 3
         self.cpu_s = 0.0
         self.read_bytes = 0
+
+    def anonymous_bytes(self) -> int:
+        return 0
+
+    def shm_growth_bytes(self) -> int:
+        return 0
 
     def activity(self) -> TreeActivity:
         return TreeActivity(self.cpu_s, self.read_bytes, self.read_bytes, processes=1)
@@ -62,31 +70,21 @@ class Watched:
         steps: int = 1,
         no_progress_s: float = 1e6,
         start_s: float = 0.0,
+        keeper: Any = None,
+        gpus: Any = None,
     ) -> None:
         self.now = 0.0
         limits = Limits(trial_s, no_progress_s, ram_bytes=100_000, start_s=start_s)
-        keeper: Any = SimpleNamespace(pid=os.getpid())
-        gpus: Any = SimpleNamespace()
-        self.watch = TrialWatch(keeper, folder, limits, gpus, lambda progress: None, lambda: self.now)
-        self.evidence = self.watch._evidence
-        self.evidence.steps = steps
         self.tree: Any = Tree()
-        self.watch._tree = self.tree
-        self.watch._work = AtWork(self.tree, lambda: self.now)
-        self.events: list[Any] = []
-        self.watch._reader = SimpleNamespace(read_new=self._read)  # type: ignore[assignment]
-
-    def _read(self) -> list[Any]:
-        events, self.events = self.events, []
-        return events
-
-    def take(self, *events: Any) -> None:
-        self.events = list(events)
-        self.watch._take_events()
+        keeper = keeper or SimpleNamespace(pid=os.getpid())
+        self.watch = TrialWatch(keeper, folder, limits, gpus, lambda _: None, lambda: self.now, self.tree)
+        self.evidence = self.watch.evidence
+        self.evidence.steps = steps
+        self.take = self.watch.take
 
     def is_over_limit(self, at_s: float) -> bool:
         self.now = at_s
-        return self.watch._over_limit()
+        return self.watch.is_over_limit()
 
     def ended_at(self, until_s: float, cores: float = 0.0, read_bytes_per_s: float = 0.0) -> float | None:
         """Go on second by second while the tree works that much; return when a limit ended it."""

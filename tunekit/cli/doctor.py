@@ -15,7 +15,7 @@ from tunekit.diagnose.registry import worst
 from tunekit.errors import TargetError, UsageError
 from tunekit.machine import detect
 from tunekit.machine.gpu import calibrate
-from tunekit.machine.gpu.calibrations import folder_to_save_in, save_calibration
+from tunekit.machine.gpu.calibrate import folder_to_save_in, save_calibration
 from tunekit.machine.gpu.nvml import Nvml
 from tunekit.machine.host.interpreter import interpreter_of
 from tunekit.machine.host.limits import load_average

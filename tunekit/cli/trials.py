@@ -14,7 +14,7 @@ from tunekit.cli.machine import ask_torch, warnings_of
 from tunekit.cli.screen import TrialScreen
 from tunekit.errors import TargetError, UsageError
 from tunekit.machine.device import device_profile, memory_cap_bytes
-from tunekit.machine.gpu.calibrations import load_calibrations
+from tunekit.machine.gpu.calibrate import load_calibrations
 from tunekit.machine.gpu.outside_torch import outside_torch
 from tunekit.machine.host.torch_build import TorchAbsent
 from tunekit.records.config import KNOBS

@@ -13,7 +13,7 @@ from tunekit.records.base import Record
 from tunekit.records.codec import read_json, write_json
 from tunekit.records.run import FitsRun, LoopProfile, Run
 from tunekit.records.trial import TrialRecord
-from tunekit.trial.compile_cache import COMPILE_CACHE
+from tunekit.trial.launch import COMPILE_CACHE
 
 RUN_FILE = "run.json"
 PROFILE_FILE = "profile.json"

@@ -1,12 +1,38 @@
-"""What the agents tell, read as it grows: validated line by line, bounded in size and number."""
+"""What the agents tell, read as it grows, and the evidence of a trial that it adds up to.
 
+Events are validated line by line, bounded in size and number.
+"""
+
+import re
 import struct
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from tunekit.records.agent_messages import AnyEvent, parse_event
+from tunekit.machine.telemetry.sampler import Series
+from tunekit.plain_text import printable
+from tunekit.records.agent_messages import (
+    AgentErrorEvent,
+    AnyEvent,
+    ByHandEvent,
+    DoneEvent,
+    ExitEvent,
+    GuardErrorEvent,
+    LearntEvent,
+    NonfiniteEvent,
+    OptionsEvent,
+    ProgressEvent,
+    RankEvent,
+    StartEvent,
+    WrittenEvent,
+    parse_event,
+)
+from tunekit.records.measurement import TreeMemory
+from tunekit.records.target import Discovery, ScriptOption
+from tunekit.records.trial import MemoryPoint, OutcomeKind, WrittenFile
+from tunekit.trial.elsewhere import Elsewhere
 
 MAX_LINE_BYTES = 1 << 20
 MAX_FILE_BYTES = 64 << 20
@@ -17,6 +43,17 @@ _MOST_FAULT_BYTES = 500
 _END_BYTES = 64
 """Of what was read last, which must still stand there when reading goes on."""
 _MOST_COUNTED = 1 << 53
+_MAX_WRITTEN = 1000
+_MAX_FAULTS = 20
+_MAX_PARSERS = 64
+_LOOP_BATCHES = 16
+"""A script that has loaded so many is in a loop, though it made no step; before, it may still compile."""
+_MOST_EXECS = 20
+"""Programs that one process may become before its first batch."""
+_TAIL_BYTES = 64 << 10
+_TAIL_LINES = 20
+_COLOURS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+"""Colours and moves of the cursor, which progress bars print and nobody misses."""
 
 
 @dataclass(frozen=True)
@@ -115,3 +152,186 @@ def _bytes_from(path: Path, offset: int, end: int) -> bytes:
             return stream.read(end - offset)
     except OSError:
         return b""
+
+
+@dataclass
+class Evidence:
+    """Everything that is known when a trial is over; `outcome` makes a verdict of it."""
+
+    started: bool = False
+    images: set[int] = field(default_factory=set)
+    """Where the stacks of the processes start that have the agent."""
+    starts: Counter[int] = field(default_factory=Counter)
+    """How often each process loaded the agent: again where it became another program."""
+    phase: str = "starting"
+    steps: int = 0
+    batches: int = 0
+    ranks: dict[int, RankEvent] = field(default_factory=dict)
+    """What the ranks that don't measure told last."""
+    fetching: bool = False
+    """Whether the loop was waiting for a batch when it was last seen."""
+    fetched: bool = False
+    """Whether a loader was ever asked for a batch."""
+    learnt: LearntEvent | None = None
+    options: dict[int, tuple[ScriptOption, ...]] = field(default_factory=dict)
+    """Of the command line, by the process that parsed it."""
+    done: DoneEvent | None = None
+    nonfinite: NonfiniteEvent | None = None
+    exit: ExitEvent | None = None
+    by_hand: ByHandEvent | None = None
+    """The loop trains without an optimizer of torch."""
+    elsewhere: Elsewhere | None = None
+    """A program of the tree that has the training run where the agent is not."""
+    agent_error: str | None = None
+    faults: list[str] = field(default_factory=list)
+    """The guard's own faults, which the trial went on after."""
+    rejected_lines: int = 0
+    """Lines of the event files that were no valid event."""
+    written: list[WrittenFile] = field(default_factory=list)
+    limit: OutcomeKind | None = None
+    """Which of our limits ended it, if one did."""
+    limit_message: str = ""
+    limit_remedy: str | None = None
+    """What to do about it, where that is not what the outcome always says."""
+    cannot_tell: str | None = None
+    """Why the agent could not write its events, if it could not."""
+    keeper_end: str | None = None
+    """How the keeper ended, where it did not end by itself."""
+    left_running: int = 0
+    """Processes that ran on when the script had ended by itself."""
+    returncode: int | None = None
+    start_error: str | None = None
+    """Why the command could not be started at all."""
+    memory: TreeMemory | None = None
+    growth: tuple[MemoryPoint, ...] = ()
+    """How the tree's memory went."""
+    fetched_at_s: float | None = None
+    """When a loader was first asked for a batch, since the start; None if none was."""
+    loop_at_s: float | None = None
+    """When its loop was seen to run, since the start; None if it was not."""
+    series: tuple[Series, ...] = ()
+    """What its processes and GPUs did over time."""
+    sampling_cpu_s: float = 0.0
+    last_lines: tuple[str, ...] = ()
+    output: str = ""
+    """Where the script's whole output is."""
+    oom_kills: int = 0
+    """Processes that the kernel killed for want of memory, here and during the trial."""
+    duration_s: float = 0.0
+
+    def reach(self, limit: OutcomeKind, message: str, remedy: str | None = None) -> None:
+        """Note which of our limits ends the trial, and what to say of it."""
+        self.limit, self.limit_message, self.limit_remedy = limit, message, remedy
+
+    def take(self, event: AnyEvent, at_s: float) -> None:
+        """Add what an agent told.
+
+        Args:
+            event: from any process of the trial.
+            at_s: seconds since the trial's start.
+        """
+        match event:
+            case StartEvent():
+                self._take_start(event)
+            case ProgressEvent():
+                self.phase = event.phase
+                self.fetched |= event.phase == "fetching"
+                if self.fetched_at_s is None and self.fetched:
+                    self.fetched_at_s = at_s
+                self._advance(event.batches, event.steps)
+                if self.loop_at_s is None and (event.steps or event.batches >= _LOOP_BATCHES):
+                    self.loop_at_s = at_s
+            case RankEvent():
+                self.ranks[event.rank] = event
+            case OptionsEvent() if event.pid in self.options or len(self.options) < _MAX_PARSERS:
+                self.options[event.pid] = event.options
+            case LearntEvent() if self.learnt is None or not self.learnt.discovery.complete:
+                self.learnt = event  # the first complete discovery, or the latest partial one
+            case DoneEvent() if self.done is None or not self.done.is_final:
+                self.done = event  # told again, it comes with more details
+            case NonfiniteEvent():
+                self.nonfinite = event
+            case ByHandEvent():
+                self.by_hand = event
+            case ExitEvent():
+                known = self.exit  # a launcher's own exit says less than that of the process that trained
+                if known is None or event.steps > known.steps or (event.error and not known.error):
+                    self.exit = event
+                self._advance(event.batches, event.steps)
+            case WrittenEvent() if len(self.written) < _MAX_WRITTEN:
+                self.written.append(WrittenFile(path=event.path, action=event.action))
+            case GuardErrorEvent() if len(self.faults) < _MAX_FAULTS:
+                self.faults.append(plain(event.message)[:500])
+            case AgentErrorEvent():
+                self.agent_error = event.message
+
+    def take_pulse(self, folder: Path) -> None:
+        """Add what the training process did last: its events lag behind, and a killed one tells no end."""
+        if not folder.is_dir():
+            self.cannot_tell = f"the trial's folder {folder} was removed by the script"
+        pulse = read_pulse(folder)
+        if pulse is not None:
+            self.cannot_tell = pulse.fault
+            self.fetching = pulse.fetching
+            self.fetched |= pulse.fetching or pulse.batches > 0
+            self._advance(pulse.batches, pulse.steps)
+
+    def _advance(self, batches: int, steps: int) -> None:
+        self.batches, self.steps = max(self.batches, batches), max(self.steps, steps)
+
+    def _take_start(self, event: StartEvent) -> None:
+        """A process loaded the agent; one that becomes another program again and again gets nowhere."""
+        self.started = True
+        self.images.add(event.image)
+        self.starts[event.pid] += 1
+        if self.starts[event.pid] > _MOST_EXECS and self.batches == self.steps == 0:
+            self.reach(
+                OutcomeKind.SCRIPT_ERROR,
+                f"process {event.pid} started Python anew {_MOST_EXECS} times in its own place (os.exec) "
+                "and never asked for a batch",
+                "see by what the script decides to start itself again: a variable or flag that it sets for "
+                "that may not arrive",
+            )
+
+    def standstill(self, limit_s: float) -> tuple[OutcomeKind, str]:
+        """Return what it is when nothing moves any more, and how to say so."""
+        if self.batches == self.steps == 0 and not self.started:
+            message = f"no Python with tunekit's agent has started within {limit_s:g} s"
+            return OutcomeKind.AGENT_ABSENT, message
+        if self.batches == self.steps == 0 and not self.fetched:
+            message = f"no batch was asked for and no optimizer step was made for {limit_s:g} s"
+            return OutcomeKind.NO_TRAINING_LOOP, message
+        still = "the loop waited for a batch from its loader" if self.fetching else "no batch and no step"
+        seen = f"after {self.batches} batches and {self.steps} steps"
+        return OutcomeKind.HANG, f"{still} for {limit_s:g} s {seen}; its output is in {self.output}"
+
+    @property
+    def discovery(self) -> Discovery | None:
+        """What was learnt of the loop, with the options of the command line.
+
+        A process that a launcher or `spawn` started may not have parsed it: then another's are taken.
+        """
+        if self.learnt is None:
+            return None
+        last = next(reversed(self.options.values()), ())
+        options = self.options.get(self.learnt.pid, last)
+        return self.learnt.discovery.changed(options=options)
+
+
+def plain(text: str) -> str:
+    """Return text of the script's, colours left out and whatever else is no visible letter written out."""
+    lines = _COLOURS.sub("", text).expandtabs().split("\n")
+    return "\n".join(printable(line) for line in lines)
+
+
+def last_lines(log: Path) -> tuple[str, ...]:
+    """Return the last output lines of the script, without blank ones."""
+    try:
+        with log.open("rb") as stream:
+            stream.seek(0, 2)
+            stream.seek(max(0, stream.tell() - _TAIL_BYTES))
+            text = stream.read().decode("utf-8", "replace")
+    except OSError:
+        return ()
+    lines = [plain(line).rstrip()[:500] for line in text.replace("\r", "\n").splitlines()]
+    return tuple([line for line in lines if line][-_TAIL_LINES:])

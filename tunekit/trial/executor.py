@@ -13,9 +13,8 @@ from typing import Any, Protocol
 
 from tunekit.errors import TargetError
 from tunekit.machine.gpu.nvml import Nvml
-from tunekit.machine.telemetry.gpu import GpuSampler
-from tunekit.machine.telemetry.store import save_series
-from tunekit.machine.telemetry.summary import summarise
+from tunekit.machine.telemetry.sampler import GpuSampler
+from tunekit.machine.telemetry.summary import save_series, summarise
 from tunekit.records.agent_messages import AgentRequest, Arithmetic
 from tunekit.records.config import KNOB, LOADER_KNOBS, WORKER_KNOBS, Precision, TrainConfig
 from tunekit.records.details import Detail
@@ -25,16 +24,22 @@ from tunekit.records.target import Discovery, Target
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.trial.binding_syntax import binding_text
 from tunekit.trial.bindings import Bound, bind, present_values
-from tunekit.trial.device_memory import DeviceMemory
+from tunekit.trial.events import Evidence
 from tunekit.trial.isolation import best_sandbox, own_cache, take_writes
 from tunekit.trial.launch import start_trial, write_copies
-from tunekit.trial.left_behind import DIVERTED, bound_in_size, mask_files, masked_record, secrets_of_target
-from tunekit.trial.option_names import ALL_NAMES
-from tunekit.trial.orphans import end_leftovers
+from tunekit.trial.left_behind import (
+    DIVERTED,
+    DeviceMemory,
+    bound_in_size,
+    mask_files,
+    masked_record,
+    secrets_of_target,
+)
 from tunekit.trial.outcome import measurement_of
+from tunekit.trial.processes import end_leftovers
 from tunekit.trial.sandbox import remove_layer
-from tunekit.trial.suggest import default_values, possible_batch
-from tunekit.trial.watch import Evidence, Limits, TrialProgress, TrialWatch
+from tunekit.trial.suggest import ALL_NAMES, default_values, possible_batch
+from tunekit.trial.watch import Limits, TrialProgress, TrialWatch
 
 _LONGEST_SOCKET_PARENT = 50
 

@@ -5,7 +5,7 @@ import pytest
 from build_calibrations import calibration
 
 from tunekit.errors import UsageError
-from tunekit.machine.gpu.calibrations import folder_to_save_in, load_calibrations, save_calibration
+from tunekit.machine.gpu.calibrate import folder_to_save_in, load_calibrations, save_calibration
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from tunekit.machine.host.mounts import Mount
-from tunekit.machine.storage.disks import disk_under
+from tunekit.machine.storage.inspect import disk_under
 from tunekit.records.checkup import StorageKind
 
 PCI = "devices/pci0000:00/0000:00:04.0"

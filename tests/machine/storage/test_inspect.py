@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tunekit.errors import UsageError
-from tunekit.machine.storage import page_cache
+from tunekit.machine.storage import read_probe
 from tunekit.machine.storage.inspect import inspect_storage
 from tunekit.records.checkup import Storage, StorageKind
 from tunekit.records.codec import from_json, to_json
@@ -81,8 +81,8 @@ def test_pages_leave_the_page_cache_before_storage_is_measured(data: Path, machi
     for path in files:
         path.read_bytes()
     descriptor = os.open(files[0], os.O_RDONLY)
-    page_cache.drop(descriptor, 0, 0)
-    left = page_cache.residency(descriptor, 0, 100 * KIB)
+    read_probe.drop(descriptor, 0, 0)
+    left = read_probe.residency(descriptor, 0, 100 * KIB)
     os.close(descriptor)
     if left is None or left.resident:
         pytest.skip("the file system of the temporary folder keeps its pages (tmpfs, overlay on tmpfs)")
@@ -97,8 +97,8 @@ def test_a_large_file_that_was_just_read_leaves_the_page_cache(data: Path, machi
     path = data / "00000"
     path.read_bytes()
     descriptor = os.open(path, os.O_RDONLY)
-    page_cache.drop(descriptor, 0, 0)
-    left = page_cache.residency(descriptor, 0, 48 * MIB)
+    read_probe.drop(descriptor, 0, 0)
+    left = read_probe.residency(descriptor, 0, 48 * MIB)
     os.close(descriptor)
     if left is None or left.resident:
         pytest.skip("the file system of the temporary folder keeps its pages (tmpfs, overlay on tmpfs)")
@@ -112,7 +112,7 @@ def test_a_rate_from_the_page_cache_is_called_so(
     data: Path, machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(data, 40, 100 * KIB)
-    monkeypatch.setattr(page_cache, "residency", lambda *_: page_cache.Residency(25, 25))
+    monkeypatch.setattr(read_probe, "residency", lambda *_: read_probe.Residency(25, 25))
     storage = measured(data, machine)
     assert (storage.cached_share_before, storage.measured_cold) == (1.0, False)
 
@@ -121,7 +121,7 @@ def test_where_the_kernel_is_silent_nothing_is_claimed(
     data: Path, machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(data, 40, 100 * KIB)
-    monkeypatch.setattr(page_cache, "residency", lambda *_: None)
+    monkeypatch.setattr(read_probe, "residency", lambda *_: None)
     storage = measured(data, machine)
     assert (storage.cached_share_before, storage.measured_cold) == (None, None)
     assert storage.sequential_mb_per_s is not None

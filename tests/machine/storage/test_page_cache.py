@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tunekit.machine.storage.page_cache import Residency, drop, residency
+from tunekit.machine.storage.read_probe import Residency, drop, residency
 from tunekit.units import MIB
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -69,7 +69,7 @@ def test_somebody_elses_file_is_not_told(tmp_path: Path) -> None:
     path.write_bytes(b"x" * PAGE)
     path.chmod(0o644)
     program = (
-        "import os, sys; from tunekit.machine.storage.page_cache import residency; "
+        "import os, sys; from tunekit.machine.storage.read_probe import residency; "
         "descriptor = os.open(sys.argv[1], os.O_RDONLY); os.setuid(65533); "
         "print(residency(descriptor, 0, 4096))"
     )

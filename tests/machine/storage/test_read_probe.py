@@ -8,10 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.machine.storage import page_cache, read_probe
+from tunekit.machine.storage import read_probe
 from tunekit.machine.storage.data_files import DataFile
-from tunekit.machine.storage.page_cache import Residency
-from tunekit.machine.storage.read_probe import Part, Reading, cached_share, is_cold, plan_of, read_parts
+from tunekit.machine.storage.read_probe import (
+    Part,
+    Reading,
+    Residency,
+    cached_share,
+    is_cold,
+    plan_of,
+    read_parts,
+)
 from tunekit.units import GIB, KIB, MIB
 
 SIZES = st.integers(1, 4 * GIB) | st.integers(1, 4 * MIB) | st.sampled_from([64 * KIB, MIB, 2 * MIB])
@@ -175,7 +182,7 @@ def test_the_page_cache_before_and_after_is_told(
     cold: bool | None,
 ) -> None:
     waiting = iter(answers)
-    monkeypatch.setattr(page_cache, "residency", lambda *_: next(waiting))
+    monkeypatch.setattr(read_probe, "residency", lambda *_: next(waiting))
     reading = read_parts(parts[:1], False, 1e9, ticking())
     assert cached_share([reading]) == share
     assert is_cold([reading]) is cold
@@ -190,9 +197,9 @@ def test_pages_around_one_that_was_read_are_not_taken_for_cold_ones(
     slots = [Part(os.fsencode(path), start, 64 * KIB) for start in (0, 64 * KIB, 2 * MIB)]
     answers = [(16, 0), (0, 0), (8, 0)]  # before and after; the second slot went with the first
     waiting = iter([Residency(16, resident) for pair in answers for resident in pair])
-    monkeypatch.setattr(page_cache, "residency", lambda *_: next(waiting))
+    monkeypatch.setattr(read_probe, "residency", lambda *_: next(waiting))
     dropped: list[tuple[int, int]] = []
-    monkeypatch.setattr(page_cache, "drop", lambda _, start, length: dropped.append((start, length)))
+    monkeypatch.setattr(read_probe, "drop", lambda _, start, length: dropped.append((start, length)))
     reading = read_parts(slots, True, 1e9, ticking())
     assert cached_share([reading]) == 24 / 32
     assert is_cold([reading]) is True

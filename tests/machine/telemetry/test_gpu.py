@@ -6,7 +6,7 @@ import pytest
 from machine.scripted_nvml import H200, L4, T4, ScriptedNvml
 
 from tunekit.machine.gpu.nvml import GpuReading, Nvml
-from tunekit.machine.telemetry.gpu import GpuSampler
+from tunekit.machine.telemetry.sampler import GpuSampler
 from tunekit.units import GIB
 
 READING = GpuReading(

@@ -9,8 +9,7 @@ from machine.scripted_nvml import H200, L4, T4, ScriptedNvml
 
 from tunekit.machine.gpu.nvml import GpuReading
 from tunekit.machine.telemetry import sampler as sampler_module
-from tunekit.machine.telemetry.gpu import GpuSampler
-from tunekit.machine.telemetry.sampler import LoopSample, Sampler, Series
+from tunekit.machine.telemetry.sampler import GpuSampler, LoopSample, Sampler, Series
 from tunekit.machine.telemetry.tree import TreeMeter
 
 BUSY = GpuReading(utilization_percent=90.0, used_bytes=5e9)

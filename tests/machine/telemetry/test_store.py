@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from machine.telemetry.saved_series import load_series
 
 from tunekit.machine.telemetry.sampler import Series
-from tunekit.machine.telemetry.store import save_series
+from tunekit.machine.telemetry.summary import save_series
 
 numbers = st.none() | st.floats(allow_nan=False, allow_infinity=False)
 HOST = Series("host", ("t_s", "cpu_s"), ((0.0, 0.25), (0.5, None)))

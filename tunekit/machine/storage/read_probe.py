@@ -1,4 +1,4 @@
-"""Reading a sample of files so that storage, and not the page cache, answers.
+"""Reads a sample of files so that storage, and not the page cache, answers.
 
 Before a part of a file is read, its pages are put out of the page cache; only reading is timed. Nothing is
 read twice: the sequential and the random reads have parts of their own.
@@ -6,19 +6,107 @@ read twice: the sequential and the random reads have parts of their own.
 
 import bisect
 import contextlib
+import ctypes
 import errno
 import itertools
+import mmap
 import os
 import random
 import stat
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
-from tunekit.machine.storage import page_cache
 from tunekit.machine.storage.data_files import DataFile
 from tunekit.units import KIB, MIB
+
+_CAP_FOWNER = 3
+_FAILED = ctypes.c_void_p(-1).value
+
+
+class Residency(NamedTuple):
+    """How many pages of a part of a file are in the page cache."""
+
+    pages: int
+    resident: int
+
+
+def residency(descriptor: int, start: int, length: int) -> Residency | None:
+    """Return how much of a part of a file is in the page cache; None where the kernel does not tell.
+
+    The kernel calls every page resident to a process that neither owns the file nor may write it
+    (mincore(2), since Linux 5.2), so such a process is told nothing.
+    """
+    if length <= 0 or not _is_told(descriptor):
+        return None
+    before = start % mmap.PAGESIZE
+    size = length + before
+    pages = -(-size // mmap.PAGESIZE)
+    try:
+        library = _library()
+        address = library.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, start - before)
+    except (OSError, AttributeError):
+        return None
+    if address in (None, _FAILED):
+        return None
+    try:
+        vector = (ctypes.c_ubyte * pages)()
+        if library.mincore(address, size, vector) != 0:
+            return None
+    finally:
+        library.munmap(address, size)
+    return Residency(pages, sum(byte & 1 for byte in vector))
+
+
+def drop(descriptor: int, start: int, length: int) -> None:
+    """Ask the kernel to forget a part of a file: clean pages go, dirty and mapped ones stay."""
+    _advise(descriptor, start, length, "POSIX_FADV_DONTNEED")
+
+
+def expect_random_reads(descriptor: int) -> None:
+    """Ask the kernel not to read ahead, which would bring in what is to be read later."""
+    _advise(descriptor, 0, 0, "POSIX_FADV_RANDOM")
+
+
+def _advise(descriptor: int, start: int, length: int, advice: str) -> None:
+    try:
+        os.posix_fadvise(descriptor, start, length, getattr(os, advice))
+    except (OSError, AttributeError):
+        return  # advice is no promise: whether it helped is seen by `residency`
+
+
+def _is_told(descriptor: int) -> bool:
+    try:
+        owner = os.fstat(descriptor).st_uid
+        return owner == os.geteuid() or _has_capability() or os.access(f"/proc/self/fd/{descriptor}", os.W_OK)
+    except OSError:
+        return False
+
+
+@cache
+def _has_capability() -> bool:
+    try:
+        with open("/proc/self/status", encoding="utf-8", errors="replace") as status:  # noqa: PTH123
+            effective = next((line.split()[1] for line in status if line.startswith("CapEff:")), "0")
+        return bool(int(effective, 16) >> _CAP_FOWNER & 1)
+    except (OSError, ValueError, IndexError):
+        return False
+
+
+@cache
+def _library() -> Any:
+    library = ctypes.CDLL(None, use_errno=True)
+    library.mmap.restype = ctypes.c_void_p
+    library.mmap.argtypes = (
+        *(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int),
+        ctypes.c_long,
+    )
+    library.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+    library.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+    return library
+
 
 MAX_READ_BYTES = 256 * MIB
 """By each of the two ways of reading."""
@@ -149,7 +237,7 @@ def _read_part(
     _make_cold(descriptor, filled, reading)
     _, start, length = filled
     if is_random:
-        page_cache.expect_random_reads(descriptor)
+        expect_random_reads(descriptor)
     end = start + min(length, MAX_READ_BYTES - reading.bytes_read)
     while start < end:
         before_s = clock()
@@ -168,11 +256,11 @@ def _make_cold(descriptor: int, part: Part, reading: Reading) -> None:
     path, start, length = part
     window = start // _WINDOW_BYTES * _WINDOW_BYTES
     end = -(-(start + length) // _WINDOW_BYTES) * _WINDOW_BYTES
-    before = page_cache.residency(descriptor, start, length)
+    before = residency(descriptor, start, length)
     after = before
     for _ in range(2):  # dirty pages are written out at the first asking and can go at the second
-        page_cache.drop(descriptor, window, end - window)
-        after = page_cache.residency(descriptor, start, length)
+        drop(descriptor, window, end - window)
+        after = residency(descriptor, start, length)
         if after is not None and after.resident == 0:
             break
     if before is None or after is None:
