@@ -16,10 +16,8 @@ from tunekit.cli.report_files import (
     append_summary,
     check_report_files,
     check_summary,
-    html_text,
-    markdown_text,
     print_text,
-    shown_run,
+    run_texts,
     summary_file,
     texts_of,
     write_report,
@@ -32,7 +30,7 @@ from tunekit.records.run import Run, TargetRecord
 from tunekit.report.blocks import WIDE, Block, Report
 from tunekit.report.fits import fits_report
 from tunekit.report.loop_profile import profile_report
-from tunekit.report.run import on_terminal, view
+from tunekit.report.run import on_terminal
 from tunekit.report.terminal import draw
 from tunekit.report.text import shortener
 from tunekit.session import folder as run_folder
@@ -122,14 +120,9 @@ def _kind_in(given: Path) -> _Kind:
         )
     return _Kind(
         run_folder.load_run,
-        lambda run, folder, _: on_terminal(view(run, str(folder)), folder),
-        _run_texts,
+        lambda run, folder, _: on_terminal(run, folder),
+        run_texts,
     )
-
-
-def _run_texts(run: Run, folder: Path, full_paths: bool) -> ReportTexts:
-    public, shown = shown_run(run, folder, full_paths)
-    return ReportTexts(lambda: html_text(public, shown), lambda: markdown_text(public, shown))
 
 
 def _same_everywhere(

@@ -18,7 +18,7 @@ from tunekit.records.run import Run
 from tunekit.report.blocks import Report
 from tunekit.report.html.page import page
 from tunekit.report.markdown import MOST_LINES, markdown
-from tunekit.report.run import RunView, in_comment, on_page, view
+from tunekit.report.run import in_comment, on_page
 from tunekit.report.text import shortener, without_places
 
 Shown = TypeVar("Shown", bound=Record)
@@ -41,8 +41,8 @@ class ReportTexts(NamedTuple):
 # --- the texts -------------------------------------------------------------------------------
 
 
-def shown_run(run: Run, folder: Path, full_paths: bool = False) -> tuple[Run, RunView]:
-    """Return the run as its reports hold it and all that they show, its plan where there can be one.
+def run_texts(run: Run, folder: Path, full_paths: bool = False) -> ReportTexts:
+    """Return the texts of a run, with its plan where there can be one.
 
     Args:
         run: the saved run.
@@ -52,18 +52,17 @@ def shown_run(run: Run, folder: Path, full_paths: bool = False) -> tuple[Run, Ru
     place = str(folder)
     if not full_paths:
         run, place = without_places(run, Path.home()), shortener(Path.home())(place)
-    return run, view(run, printable(place), plan_of_run(run))
+    plan = plan_of_run(run)
 
+    def html() -> str:
+        return page(on_page(run, printable(place), plan), f"{to_json(run)}\n".encode())
 
-def html_text(run: Run, shown: RunView) -> str:
-    """Return the report of a run as a page."""
-    return page(on_page(shown), f"{to_json(run)}\n".encode())
+    def text() -> str:
+        """Return it for a pull request, with the tiers' knobs."""
+        configs = [(one.tier.value, knobs_yaml(one, run.target)) for one in run.recommendations]
+        return markdown(in_comment(run, plan, configs), MOST_LINES, MOST_LISTED)
 
-
-def markdown_text(run: Run, shown: RunView) -> str:
-    """Return the report of a run for a pull request, with the tiers' knobs."""
-    configs = [(one.tier.value, knobs_yaml(one, run.target)) for one in run.recommendations]
-    return markdown(in_comment(shown, configs), MOST_LINES, MOST_LISTED)
+    return ReportTexts(html, text)
 
 
 def texts_of(
@@ -144,20 +143,16 @@ def show(options: argparse.Namespace, texts: ReportTexts, record: Record, draw: 
     return 0
 
 
-def write_reports(run: Run, shown: RunView, folder: Path) -> tuple[Path, ...]:
+def write_reports(texts: ReportTexts, folder: Path) -> tuple[Path, ...]:
     """Write `report.html` and `report.md` into the run's folder, atomically, and return their paths.
 
     Raises:
         RunFolderError: one can't be written; the run is kept.
     """
-    draw: tuple[tuple[str, Callable[[Run, RunView], str]], ...] = (
-        (HTML_FILE, html_text),
-        (MARKDOWN_FILE, markdown_text),
-    )
     remedy = f"the run is kept: free some space, then tunekit report {folder} --html --markdown"
-    for name, text_of in draw:
-        write_report(folder / name, text_of(run, shown), remedy)
-    return tuple(folder / name for name, _ in draw)
+    for name, text_of in ((HTML_FILE, texts.html), (MARKDOWN_FILE, texts.markdown)):
+        write_report(folder / name, text_of(), remedy)
+    return folder / HTML_FILE, folder / MARKDOWN_FILE
 
 
 def refuse_records(path: Path, flag: str) -> None:
