@@ -14,7 +14,7 @@ from tunekit.records.config import KNOBS, TABLE, Knob
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
 from tunekit.report.blocks import Chart, HeatMap
-from tunekit.report.charts.charts import charts_of
+from tunekit.report.charts import charts_of
 from tunekit.report.run import on_terminal
 from tunekit.report.summary_html import summary_html
 from tunekit.report.terminal import draw

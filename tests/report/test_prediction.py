@@ -12,7 +12,7 @@ from tunekit.records.prediction import (
     PredictedFit,
     PredictionPath,
 )
-from tunekit.report.prediction import prediction_passage
+from tunekit.report.answer import prediction_passage
 
 PEAK = PeakShown(batch_size=219, allocated_bytes=17 * GIB, reserved_bytes=18 * GIB, by_purpose={})
 FIT = PredictedFit(

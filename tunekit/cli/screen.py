@@ -20,7 +20,6 @@ from tunekit.records.loop_profile import LoopProfile
 from tunekit.records.run import Run, TargetRecord
 from tunekit.records.target import Discovery
 from tunekit.records.trial import TrialRecord
-from tunekit.report.commands import missing_command
 from tunekit.report.fits import fits_report
 from tunekit.report.loop_profile import profile_report
 from tunekit.report.run import on_terminal
@@ -30,6 +29,7 @@ from tunekit.report.text import (
     config_text,
     finding_text,
     host_text,
+    missing_command,
     outcome_text,
     target_text,
 )

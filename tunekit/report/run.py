@@ -26,11 +26,9 @@ from tunekit.report.blocks import (
     Table,
     found_blocks,
 )
-from tunekit.report.charts.charts import charts_of
-from tunekit.report.commands import search_again
+from tunekit.report.charts import charts_of
 from tunekit.report.plan import plan_blocks
-from tunekit.report.prediction import prediction_passage
-from tunekit.report.text import host_text, own_precision_text, sandbox_text, target_text
+from tunekit.report.text import host_text, own_precision_text, sandbox_text, search_again, target_text
 from tunekit.report.tiers import ceilings_passage, scaling_table, short_tiers_table, tiers_table
 from tunekit.report.trials import telemetry_table, trials_table
 from tunekit.units import bytes_text, count_text, duration_text
@@ -54,7 +52,7 @@ def on_terminal(run: Run, folder: Path, files: Sequence[Path] = ()) -> tuple[Blo
         *map(Line, others),
         tiers_table(run),
         ceilings_passage(run, best),
-        prediction_passage(run),
+        answer.prediction_passage(run),
         telemetry_table(run, best),
         scaling_table(run, best),
         *found_blocks(run.findings),
@@ -65,13 +63,7 @@ def on_terminal(run: Run, folder: Path, files: Sequence[Path] = ()) -> tuple[Blo
 
 
 def on_page(run: Run, folder: str = "FOLDER", plan: Plan | None = None) -> Report:
-    """Return everything that is shown of a run, in the order of the page.
-
-    Args:
-        run: the saved run.
-        folder: where it lies, for the commands that come next.
-        plan: of the training with the recommended config.
-    """
+    """Return everything that is shown of a run and its plan, with commands on the folder that it lies in."""
     best = answer_of(run.recommendations)
     charts = {chart.id: chart for chart in charts_of(run, best)}
 
@@ -96,7 +88,7 @@ def on_page(run: Run, folder: str = "FOLDER", plan: Plan | None = None) -> Repor
         *of("loader_ram"),
         Section("memory", "What the memory holds", "Memory"),
         *of("device_memory", "host_memory"),
-        prediction_passage(run),
+        answer.prediction_passage(run),
         Section("trials", "Every trial", "Trials"),
         trials_table(run),
         Section("history", "How the search went", "Search"),
@@ -121,13 +113,7 @@ def on_page(run: Run, folder: str = "FOLDER", plan: Plan | None = None) -> Repor
 
 
 def in_comment(run: Run, plan: Plan | None = None, configs: Sequence[tuple[str, str]] = ()) -> Report:
-    """Return what a comment on a pull request has room for.
-
-    Args:
-        run: the saved run.
-        plan: of the training with the recommended config.
-        configs: tiers by name, each with its knobs as YAML.
-    """
+    """Return what a comment on a pull request has room for; configs are tiers by name with their YAML."""
     best = answer_of(run.recommendations)
     tiers = short_tiers_table(run)
     rows = tiers.rows[: 1 + _MOST_TIERS]
@@ -145,7 +131,7 @@ def in_comment(run: Run, plan: Plan | None = None, configs: Sequence[tuple[str, 
         *found_blocks(run.findings),
         Passage("Failed trials", answer.failure_lines(run)),
         Passage("The whole training", (*basis, *(one.text for one in planned if isinstance(one, Lead)))),
-        prediction_passage(run),
+        answer.prediction_passage(run),
         Line(answer.how_measured(run, best), is_quiet=True),
         Commands("The command", (search_again(run),)),
         Commands("Configs", tuple(_config_lines(configs)), "yaml"),
@@ -194,9 +180,11 @@ def _config_lines(configs: Sequence[tuple[str, str]]) -> list[str]:
 def environment_table(run: Run) -> Table:
     """Return what the figures belong to: machine, software, script."""
     host, torch, target = run.host, run.host.torch, run.target
+    own = own_precision_text(run.baseline_config, run.discovery) if run.baseline_config else "n/a"
+    digest = f", SHA-256 {target.script_sha256[:16]}..." if target.script and target.script_sha256 else ""
     rows = [
         ("target", f"built-in workload {target.builtin}" if target.builtin else target_text(target)),
-        ("script", _script(run)),
+        ("script", f"{target.script or 'n/a'}{digest}"),
         ("asked for", run.profile.id),
         ("measured on", run.measured_on),
         ("machine", host_text(host)),
@@ -206,8 +194,8 @@ def environment_table(run: Run) -> Table:
         ("RAM limit of each", bytes_text(run.rank_host.ram_limit_bytes)),
         ("platform", host.platform),
         ("Python", torch.python_version if torch else host.python_version),
-        ("torch", torch_text(run)),
-        ("precision of the script", _own_precision(run)),
+        ("torch", _torch_text(run)),
+        ("precision of the script", own),
         ("trials", sandbox_text(host.sandbox.kind) if host.sandbox else "n/a"),
         ("tunekit", run.tunekit_version),
         ("started", run.created_at),
@@ -215,8 +203,7 @@ def environment_table(run: Run) -> Table:
     return Table("Environment", ("", ""), tuple((name, printable(text)) for name, text in rows))
 
 
-def torch_text(run: Run) -> str:
-    """Return the training environment's torch with what it computes by; "n/a" where it was not asked."""
+def _torch_text(run: Run) -> str:
     torch = run.host.torch
     if torch is None:
         return "n/a"
@@ -228,17 +215,6 @@ def torch_text(run: Run) -> str:
     if torch.cudnn_version:
         told.append(f"cuDNN {torch.cudnn_version}")
     return ", ".join(told)
-
-
-def _own_precision(run: Run) -> str:
-    return own_precision_text(run.baseline_config, run.discovery) if run.baseline_config else "n/a"
-
-
-def _script(run: Run) -> str:
-    if run.target.script is None:
-        return "n/a"
-    digest = run.target.script_sha256
-    return run.target.script + (f", SHA-256 {digest[:16]}..." if digest else "")
 
 
 def method_lines(run: Run) -> tuple[str, ...]:
