@@ -24,7 +24,7 @@ from build_reports import full_plan, many_trials  # noqa: E402
 from tunekit.records.codec import to_json  # noqa: E402
 from tunekit.records.run import Run  # noqa: E402
 from tunekit.report.html.page import page  # noqa: E402
-from tunekit.report.run import on_page, view  # noqa: E402
+from tunekit.report.run import on_page  # noqa: E402
 
 RUNS = 5
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
@@ -60,7 +60,7 @@ def main(trials: int) -> None:
 def built(run: Run, raw: bytes) -> tuple[str, float]:
     """Return the page, and the seconds that view and page took."""
     started = time.perf_counter()
-    html = page(on_page(view(run, plan=full_plan())), raw)
+    html = page(on_page(run, plan=full_plan()), raw)
     return html, time.perf_counter() - started
 
 

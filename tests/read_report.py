@@ -6,7 +6,26 @@ from typing import TypeVar
 
 from rich.console import Console
 
-from tunekit.report.blocks import Block, Commands, Facts, FoundBlock, Lead, Line, Note, Passage, Report, Table
+from tunekit.records.plan import Plan
+from tunekit.records.run import Run
+from tunekit.report.blocks import (
+    Block,
+    Changes,
+    Chart,
+    Commands,
+    Facts,
+    FoundBlock,
+    HeatMap,
+    Lead,
+    Line,
+    Note,
+    Passage,
+    Report,
+    Section,
+    Table,
+    TrialTable,
+)
+from tunekit.report.run import in_comment, on_page
 from tunekit.report.terminal import draw
 
 Kind = TypeVar("Kind")
@@ -37,6 +56,41 @@ class Read:
     def passage(self, title: str = "") -> tuple[str, ...]:
         """Return the lines under a title; of all passages without one for an empty title."""
         return tuple(line for one in self._of(Passage) if one.title == title for line in one.lines)
+
+
+class ReadRun(Read):
+    """The report of a run as its page has it, its parts by name."""
+
+    def __init__(self, run: Run, folder: str, plan: Plan | None) -> None:
+        super().__init__(on_page(run, folder, plan))
+        self.answers = self.answers[:1]  # the others are the plan's
+        lines = [one.text for one in self._of(Line)]
+        self.headroom, self.price, self.losses, self.largest, self.how_measured = lines[:5]
+        self.changes = tuple(line for one in self._of(Changes) for line in one.lines)
+        self.tiers = self.tables[0]
+        self.short_tiers = Read(in_comment(run)).tables[0]
+        self.telemetry = self._titled(Table, "While it trained")
+        self.scaling = self._titled(Table, "On several GPUs")
+        self.missing_tiers = self.passage("Tiers that are missing")
+        self.ceilings = self._titled(Passage, "What holds the rate")
+        self.charts = tuple(one for one in self.blocks if isinstance(one, Chart | HeatMap))
+        (self.trials,) = self._of(TrialTable)
+        self.next_steps, (self.reproduce,) = (one.lines for one in self._of(Commands))
+
+    def _titled(self, kind: type[Kind], start: str) -> Kind:
+        return next(one for one in self._of(kind) if str(getattr(one, "title", "")).startswith(start))
+
+    def section(self, name: str) -> tuple[Block, ...]:
+        """Return what stands below a heading."""
+        ids = [one.id if isinstance(one, Section) else "" for one in self.blocks]
+        start = ids.index(name) + 1
+        end = next(place for place in range(start, len(ids)) if ids[place])
+        return self.blocks[start:end]
+
+
+def view(run: Run, folder: str = "FOLDER", plan: Plan | None = None) -> ReadRun:
+    """Return what the report of a run says."""
+    return ReadRun(run, folder, plan)
 
 
 def drawn(blocks: Sequence[Block], width: int) -> str:

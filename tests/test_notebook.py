@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 import pytest
 from build_records import baseline_record, config, failure, run, trial_record
 from build_reports import full_run
+from read_report import view
 from rich.console import Console
 
 import tunekit
@@ -47,14 +48,16 @@ def test_a_folder_without_a_run_is_an_error(tmp_path: Path):
 
 def test_it_is_shown_as_on_a_terminal_of_100_columns(loaded: LoadedRun, tmp_path: Path):
     out = io.StringIO()
-    draw(Console(width=100, file=out, color_system=None, highlight=False), on_terminal(loaded.view, tmp_path))
+    draw(
+        Console(width=100, file=out, color_system=None, highlight=False), on_terminal(loaded.record, tmp_path)
+    )
     assert repr(loaded) == out.getvalue().strip("\n")
-    assert repr(loaded).startswith(loaded.view.answer)
-    assert loaded.view.answer in loaded._repr_html_()
+    assert repr(loaded).startswith(view(loaded.record).answer)
+    assert view(loaded.record).answer in loaded._repr_html_()
 
 
 def test_each_chart_is_a_method(loaded: LoadedRun):
-    known = [chart.id for chart in loaded.view.charts]
+    known = [chart.id for chart in view(loaded.record).charts]
     assert "time_breakdown" in known
     assert dir(loaded.figures) == sorted(known)
     for name in known:

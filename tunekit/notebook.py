@@ -2,20 +2,20 @@
 
 import io
 import os
-from collections.abc import Callable
-from functools import cached_property
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from tunekit.errors import NoChartError, UsageError
-from tunekit.plain_text import printable
-from tunekit.plan.from_run import plan_of_run
+from tunekit.recommend.recommendation import answer_of
 from tunekit.records.config import KNOBS, TABLE, Knob
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
-from tunekit.report.run import RunView, on_terminal, view
+from tunekit.report.blocks import Chart, HeatMap
+from tunekit.report.charts import charts_of
+from tunekit.report.run import on_terminal
 from tunekit.report.summary_html import summary_html
 from tunekit.report.terminal import draw
 from tunekit.report.trials import trial_state
@@ -64,15 +64,10 @@ class LoadedRun:
         self.record = record
         self._folder = folder
 
-    @cached_property
-    def view(self) -> RunView:
-        """Every number and sentence that its report shows."""
-        return view(self.record, printable(str(self._folder)), plan_of_run(self.record))
-
     @property
     def figures(self) -> "Figures":
         """Its charts as plotly figures, such as `run.figures.time_breakdown()`."""
-        return Figures(self.view)
+        return Figures(charts_of(self.record, answer_of(self.record.recommendations)))
 
     def to_dataframe(self) -> "pd.DataFrame":
         """Return every trial as a row: what came of it, its rate, its config and its other figures.
@@ -98,24 +93,24 @@ class LoadedRun:
     def __repr__(self) -> str:
         out = io.StringIO()
         console = Console(width=_WIDTH, file=out, color_system=None, highlight=False)
-        draw(console, on_terminal(self.view, self._folder))
+        draw(console, on_terminal(self.record, self._folder))
         return out.getvalue().strip("\n")
 
     def _repr_html_(self) -> str:
-        return summary_html(self.view)
+        return summary_html(self.record)
 
 
 class Figures:
     """One method for each chart that the run has figures for; `dir` lists them."""
 
-    def __init__(self, shown: RunView) -> None:
-        self._shown = shown
+    def __init__(self, charts: Sequence[Chart | HeatMap]) -> None:
+        self._charts = {chart.id: chart for chart in charts}
 
     def __repr__(self) -> str:
         return f"Figures: {', '.join(dir(self)) or 'none'}"
 
     def __dir__(self) -> list[str]:
-        return [chart.id for chart in self._shown.charts]
+        return list(self._charts)
 
     def __getattr__(self, name: str) -> Callable[[], Any]:
         """Return the method that draws a chart as a plotly figure.
@@ -125,7 +120,7 @@ class Figures:
         """
         if name.startswith("_"):
             raise AttributeError(name)
-        chart = self._shown.chart(name)
+        chart = self._charts.get(name)
         if chart is None:
             known = ", ".join(dir(self)) or "none"
             raise NoChartError(f"this run has no figures for a chart {name!r}; its charts: {known}")

@@ -9,9 +9,11 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 from build_records import baseline_record, config, host, options, run
+from read_report import view
 from scripted_search import ScriptedExecutor, learnt, search_in
 
 import tunekit
@@ -29,7 +31,6 @@ from tunekit.records.host import Host
 from tunekit.records.run import Run, RunStatus
 from tunekit.records.target import Target
 from tunekit.records.trial import TrialRecord
-from tunekit.report.run import RunView, view
 from tunekit.session.folder import RunFolder, load_run
 from tunekit.trial.target import resolve_target
 from tunekit.workloads import images_store
@@ -814,13 +815,13 @@ def test_a_second_ctrl_c_ends_the_drawing_and_leaves_no_half_report(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ):
-    drawn = report_files.html_text
+    drawn = report_files.page
 
-    def drawn_and_then_cut_off(run: Run, shown: RunView) -> str:
+    def drawn_and_then_cut_off(*shown: Any) -> str:
         monkeypatch.setattr(codec.os, "fsync", lambda file: signal.raise_signal(number))
-        return drawn(run, shown)
+        return drawn(*shown)
 
-    monkeypatch.setattr(report_files, "html_text", drawn_and_then_cut_off)
+    monkeypatch.setattr(report_files, "page", drawn_and_then_cut_off)
     ctrl_c_at(4)
     assert start_in(project / "run") == INTERRUPTED
     assert left_in(project / "run") == set()
@@ -832,11 +833,11 @@ def test_a_second_ctrl_c_ends_the_drawing_and_leaves_no_half_report(
 
 
 def test_a_second_hang_up_ends_nothing(project: Path, ctrl_c_at: CtrlCAt, monkeypatch: pytest.MonkeyPatch):
-    drawn = report_files.html_text
+    drawn = report_files.page
 
-    def drawn_in_a_lost_session(run: Run, shown: RunView) -> str:
+    def drawn_in_a_lost_session(*shown: Any) -> str:
         signal.raise_signal(signal.SIGHUP)  # the shell's, after the kernel's
-        return drawn(run, shown)
+        return drawn(*shown)
 
     def hang_up(self: ScriptedExecutor, *words: object) -> TrialRecord:
         if len(self.specs) == 4:
@@ -844,7 +845,7 @@ def test_a_second_hang_up_ends_nothing(project: Path, ctrl_c_at: CtrlCAt, monkey
         return run(self, *words)
 
     run = ScriptedExecutor.run
-    monkeypatch.setattr(report_files, "html_text", drawn_in_a_lost_session)
+    monkeypatch.setattr(report_files, "page", drawn_in_a_lost_session)
     ctrl_c_at(None)
     monkeypatch.setattr(ScriptedExecutor, "run", hang_up)
     assert start_in(project / "run") == INTERRUPTED

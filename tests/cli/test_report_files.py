@@ -16,11 +16,10 @@ from build_records import baseline_record, host
 from build_reports import full_run
 
 from tunekit.cli.main import main
-from tunekit.cli.report_files import shown_run, write_reports
+from tunekit.cli.report_files import drawn_run, write_reports
 from tunekit.errors import RunFolderError
 from tunekit.records.base import Record
 from tunekit.records.codec import to_json
-from tunekit.report.run import view
 
 ANSWER = "Balanced is 2.00x (1.94 to 2.06) as fast as your baseline"
 
@@ -183,14 +182,14 @@ def test_reports_need_no_torch_and_no_gpu(saved: Path):
 
 def test_a_run_without_a_recommendation_is_written_too(tmp_path: Path):
     empty = full_run(recommendations=(), trials=(baseline_record(rate=None),), model=None, prediction=None)
-    html, markdown = write_reports(*shown_run(empty, tmp_path), tmp_path)
+    html, markdown = write_reports(drawn_run(empty, tmp_path), tmp_path)
     assert "No recommendation yet" in html.read_text()
     assert "No recommendation yet" in markdown.read_text()
 
 
 def test_a_folder_that_can_not_be_written_keeps_the_run(tmp_path: Path):
     with pytest.raises(RunFolderError, match=r"the run is kept: free some space, then tunekit report"):
-        write_reports(full_run(), view(full_run()), tmp_path / "nowhere")
+        write_reports(drawn_run(full_run(), tmp_path), tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize(

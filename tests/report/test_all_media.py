@@ -15,6 +15,7 @@ from build_loop_profiles import profiled
 from build_reports import full_plan, full_run
 from read_report import drawn
 
+from tunekit.cli.report_files import drawn_run
 from tunekit.records.base import with_texts
 from tunekit.records.run import Run
 from tunekit.report.blocks import WIDE, Chart, FoundBlock, HeatMap, Note, Report, Section, TrialTable
@@ -25,7 +26,7 @@ from tunekit.report.html.page import page
 from tunekit.report.loop_profile import profile_report
 from tunekit.report.markdown import MOST_LINES, markdown
 from tunekit.report.plan import plan_report
-from tunekit.report.run import in_comment, on_terminal, view
+from tunekit.report.run import in_comment, on_terminal
 from tunekit.session.folder import load_run
 
 EXAMPLE = Path(__file__).parents[2] / "reports" / "example-images"
@@ -40,7 +41,7 @@ RECORDS: dict[str, tuple[Callable[[], Any], Callable[[Any, int], Report]]] = {
     "profile": (profiled, lambda profile, width: profile_report(profile, "reports/x", width)),
     "comparison": (lambda: compared(searched(), slower(0.25)), comparison_report),
     "comparisons": (lambda: compared(searched(), slower(0.25), slower(-0.2)), comparison_report),
-    "run": (full_run, lambda run, width: in_comment(view(run, plan=full_plan()))),
+    "run": (full_run, lambda run, width: in_comment(run, full_plan())),
 }
 """A record of each kind, and its report for a terminal of a width."""
 
@@ -139,23 +140,17 @@ def example() -> Run:
 
 
 def test_the_examples_page_has_every_figure_that_it_had(example: Run):
-    from tunekit.cli.report_files import html_text, shown_run
-
-    public, shown = shown_run(example, Path("reports/example-images"))
-    before, after = (EXAMPLE / "report.html").read_text(), html_text(public, shown)
+    before = (EXAMPLE / "report.html").read_text()
+    after = drawn_run(example, Path("reports/example-images")).html()
     assert figures(of_page(before)) - figures(of_page(after)) == set()
 
 
 def test_the_examples_markdown_has_every_figure_that_it_had(example: Run):
-    from tunekit.cli.report_files import markdown_text, shown_run
-
-    text = markdown_text(*shown_run(example, Path("reports/example-images")))
+    text = drawn_run(example, Path("reports/example-images")).markdown()
     assert figures(of_markdown((EXAMPLE / "report.md").read_text())) - figures(of_markdown(text)) == set()
     assert len(text.splitlines()) <= MOST_LINES
 
 
 def test_the_example_on_a_terminal_reads_as_before(example: Run):
-    text = drawn(
-        on_terminal(view(example, "reports/example-images"), EXAMPLE.relative_to(EXAMPLE.parents[1])), 80
-    )
+    text = drawn(on_terminal(example, EXAMPLE.relative_to(EXAMPLE.parents[1])), 80)
     assert text == (Path(__file__).parent / "example-images.txt").read_text()

@@ -8,8 +8,9 @@ from read_report import drawn as drawn_blocks
 
 from tunekit.records.comparison import RunComparison
 from tunekit.records.finding import Severity
-from tunekit.report.blocks import Basis
+from tunekit.report.blocks import WIDE, Basis
 from tunekit.report.comparison import comparison_report
+from tunekit.report.markdown import MOST_LINES, markdown
 
 AT_80 = """
 B trains 20% slower than A: 0.80x (0.78 to 0.82), beyond the tolerance of 5%.
@@ -223,11 +224,46 @@ def test_no_line_is_wider_than_the_terminal_nor_ends_in_spaces(width: int, runs:
         assert line == line.rstrip()
 
 
-@pytest.mark.parametrize("name", ["[red]", "[/]", ":smile:", "a\x1b[31m", "two\nlines", "{0}%s"])
-def test_names_are_text(name: str):
-    found = compared(searched(), slower(0.25, measured_on=name))
-    shown = found.runs[1].model_copy(update={"folder": f"reports/{name}"})
-    text = drawn(found.model_copy(update={"runs": (found.runs[0], shown)}), 200)
-    written = name.replace("\x1b", "\\x1b").replace("\n", "\\n")
-    assert f"B  reports/{written}: balanced, 3 fresh processes on {written}, search of" in text
-    assert "\x1b" not in text
+# --- as a comment ----------------------------------------------------------------------------
+
+
+def comment(comparison: RunComparison) -> str:
+    return markdown(comparison_report(comparison, WIDE), MOST_LINES)
+
+
+def test_the_answer_comes_first():
+    lines = comment(compared(searched(), slower(0.25))).splitlines()
+    assert lines[0] == "## tunekit compare: regression"
+    assert lines[2] == "**B trains 20% slower than A: 0.80x (0.78 to 0.82), beyond the tolerance of 5%.**"
+    assert comment(compared(searched(), searched())).startswith("## tunekit compare: no regression\n")
+
+
+def test_figures_read_as_on_the_terminal():
+    text = comment(compared(searched(), slower(0.25)))
+    assert "| samples/s | 980 | 784 | 0.80x |" in text
+    assert "| RAM buffer (predicted) | 3.9 MiB Safe | 3.9 MiB Safe |  |" in text
+    assert "(measured, by the host's clock) |" in text
+
+
+def test_tables_have_a_line_for_each_row_and_nothing_between():
+    lines = comment(compared(searched(), slower(0.25), searched())).splitlines()
+    tables = [place for place, line in enumerate(lines) if line.startswith("| ---")]
+    assert len(tables) == 3
+    for place in tables:
+        columns = lines[place].count("|")
+        assert lines[place - 1].count("|") == columns
+        assert lines[place - 2] == ""
+        assert lines[place + 1].count("|") == columns
+
+
+@pytest.mark.parametrize("runs", [2, 3, 10])
+def test_it_is_under_sixty_lines_whatever_differs(runs: int):
+    knobs = config(batch_size=512, num_workers=4, accumulate_grad_batches=2)
+    other = {"host": host(cpu_name="AMD EPYC", cpus=6, ram_limit_bytes=16 * GIB), "tunekit_version": "1.1.0"}
+    loops = {"peak_reserved_bytes": 9 * GIB, "epoch_samples": 20_000}
+    slow = slower(0.25, own_rates=(400.0, 404.0, 396.0), tuned=knobs, loop=loops, **other)
+    text = comment(compared(searched(), *([slow] * (runs - 1))))
+    assert len(text.splitlines()) <= MOST_LINES < 60
+    assert text.endswith("</sub>\n")
+    if runs == 10:
+        assert "more in the report" in text

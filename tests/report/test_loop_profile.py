@@ -234,13 +234,6 @@ def test_an_ablation_keeps_the_reason_of_what_failed(tmp_path: Path):
     assert "compile: device_oom: CUDA out of memory" in shown
 
 
-def test_markup_and_escapes_are_text(tmp_path: Path):
-    beside = against(lambda own: own.model_copy(update={"num_workers": 6}), name="[red]\x1b[2J.yaml")
-    shown = drawn(walk_in(tmp_path, ProfileOptions(), beside)[0])
-    assert r"[red]\x1b[2J.yaml" in shown
-    assert "\x1b" not in shown
-
-
 @pytest.mark.parametrize(
     ("step_s", "text"), [(0.00089, "0.89 ms"), (0.0413, "41.3 ms"), (0.09996, "100 ms"), (2.5, "2,500 ms")]
 )

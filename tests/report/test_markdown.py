@@ -19,7 +19,7 @@ from tunekit.records.recommendation import MissingTier, Tier
 from tunekit.records.run import Run
 from tunekit.records.trial import OutcomeKind
 from tunekit.report.markdown import MOST_LINES, markdown
-from tunekit.report.run import in_comment, view
+from tunekit.report.run import in_comment
 from tunekit.trial.binding_syntax import parse_binding
 
 PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
@@ -74,7 +74,7 @@ tunekit search -- python train.py
 
 def drawn(shown: Run, **more: Any) -> str:
     configs = [(one.tier.value, knobs_yaml(one, shown.target)) for one in shown.recommendations]
-    return markdown(in_comment(view(shown, "reports/train", **more), configs), MOST_LINES, 4)
+    return markdown(in_comment(shown, configs=configs, **more), MOST_LINES, 4)
 
 
 def three_tiers(**overrides: Any) -> tuple[Any, ...]:
@@ -135,9 +135,8 @@ def test_the_configs_read_back_as_the_tiers():
 
 
 def test_a_config_that_is_too_long_is_named_instead():
-    shown = view(walked(), "reports/train")
     long = "\n".join(f"key_{place}: 1" for place in range(50))
-    text = markdown(in_comment(shown, (("balanced", long), ("aggressive", long))))
+    text = markdown(in_comment(walked(), configs=(("balanced", long), ("aggressive", long))))
     assert f"# balanced: 50 lines, {len(long)} letters, in balanced.yaml\n" in text
     assert "# aggressive: the same as balanced\n" in text
     assert "key_0" not in text

@@ -17,7 +17,7 @@ from tunekit.records.codec import to_json
 from tunekit.records.run import Run
 from tunekit.report.html.page import page
 from tunekit.report.markdown import markdown
-from tunekit.report.run import in_comment, on_page, on_terminal, view
+from tunekit.report.run import in_comment, on_page, on_terminal
 from tunekit.report.terminal import draw
 
 HIDDEN = "\x00\x07\x08\r\x1b[31m\x1b]8;;http://x\x1b\\\x7f\x85\x9b\u061c\u200b\u200e\u200f\u2028\u2029\u202e\u2066\ufeff"
@@ -43,7 +43,7 @@ def told_on_terminal(shown: Run) -> str:
         screen.said(HIDDEN)
         screen.interrupted(Path(HIDDEN.replace("\0", "")))
     files = (Path("run") / HIDDEN.replace("\0", ""),)
-    draw(console, on_terminal(view(shown, HIDDEN), Path("run"), files))
+    draw(console, on_terminal(shown, Path(HIDDEN.replace("\0", "")), files))
     return out.getvalue()
 
 
@@ -51,13 +51,13 @@ def told_on_terminal(shown: Run) -> str:
 @settings(parent=unhurried, max_examples=25)
 def test_every_text_of_a_run_is_written_out(shown: Run):
     assert not hidden_in(told_on_terminal(shown))
-    assert not hidden_in(markdown(in_comment(view(shown, HIDDEN), (("balanced", HIDDEN),))))
+    assert not hidden_in(markdown(in_comment(shown, configs=(("balanced", HIDDEN),))))
     assert not hidden_in(to_json(shown))
 
 
 def test_every_text_of_the_page_is_written_out():
     shown = with_texts(full_run(), spoilt)
-    drawn = page(on_page(view(shown, HIDDEN)), b"{}")
+    drawn = page(on_page(shown, HIDDEN), b"{}")
     assert not hidden_in(drawn)
     assert spoilt(full_run().target.command[0]) not in drawn
     assert drawn.count(r"\x1b]8;;http") > 10

@@ -8,7 +8,7 @@ from build_records import interval, profile
 from read_report import Read
 from read_report import drawn as drawn_blocks
 
-from tunekit.records.plan import Plan, PlanAssumptions, PlanRequest
+from tunekit.records.plan import Plan, PlanAssumptions
 from tunekit.records.profile import Profile
 from tunekit.report.blocks import Table
 from tunekit.report.plan import plan_report
@@ -368,16 +368,3 @@ def test_a_spot_price_has_a_day_of_its_own():
     assert shown.answers[0].endswith("; spot price of 2024, stale.")
     assert shown.answers[1].endswith("; price of 2026-02-28.")
     assert cells(shown.tables[0], "price of") == ["", "2026-02-28, spot 2024"]
-
-
-@pytest.mark.parametrize("name", ["[red]", "[/]", ":smile:", "{0}", "%s", "\\[red]"])
-def test_markup_in_a_name_is_text(name: str):
-    asked: PlanRequest = plan_request(source=f"{name}/run")
-    plan = plan_of(profile(instances=(instance(name=name, source=name),)), request=asked)
-    assert drawn(plan, 200).count(name) >= 4
-
-
-def test_control_characters_are_written_out():
-    plan = plan_of(profile(instances=(instance(name="\x1b[2J", source="\x1b[2J", usd_per_h=None),)))
-    assert "\x1b" not in drawn(plan, 120)
-    assert "\\x1b[2J" in drawn(plan, 120)

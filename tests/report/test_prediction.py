@@ -12,8 +12,7 @@ from tunekit.records.prediction import (
     PredictedFit,
     PredictionPath,
 )
-from tunekit.report.prediction import prediction_passage
-from tunekit.report.run import view
+from tunekit.report.answer import prediction_passage
 
 PEAK = PeakShown(batch_size=219, allocated_bytes=17 * GIB, reserved_bytes=18 * GIB, by_purpose={})
 FIT = PredictedFit(
@@ -52,7 +51,7 @@ def test_what_fits_and_what_binds_is_told_with_its_range_and_how_it_was_got():
 
 
 def test_the_title_says_that_it_is_predicted():
-    shown = view(run(prediction=predicted(FIT))).prediction
+    shown = prediction_passage(run(prediction=predicted(FIT)))
     assert shown.title == "a10g (predicted)"
 
 

@@ -11,7 +11,7 @@ from build_records import config, cpu, host, interval, recommendation, trial_rec
 from build_reports import full_plan, full_run, many_trials
 from build_searched import walked
 from hypothesis import given, settings
-from read_report import drawn
+from read_report import ReadRun, drawn, view
 
 from tunekit.plan.from_run import plan_of_run
 from tunekit.records.recommendation import NoiseFloor, Tier
@@ -19,7 +19,7 @@ from tunekit.records.run import Run
 from tunekit.report.blocks import Table
 from tunekit.report.html.page import page
 from tunekit.report.markdown import markdown
-from tunekit.report.run import RunView, in_comment, on_page, on_terminal, view
+from tunekit.report.run import in_comment, on_page, on_terminal
 
 
 def on_a_laptop() -> Run:
@@ -59,11 +59,11 @@ RUNS = {
 
 
 @pytest.fixture(params=RUNS.values(), ids=RUNS.keys())
-def shown(request: pytest.FixtureRequest) -> RunView:
-    return view(request.param(), "reports/train", full_plan())
+def of(request: pytest.FixtureRequest) -> Run:
+    return request.param()
 
 
-def sentences(shown: RunView) -> Iterator[str]:
+def sentences(shown: ReadRun) -> Iterator[str]:
     yield from (shown.answer, shown.headroom, shown.price, shown.how_measured, *shown.changes)
     yield from (*shown.missing_tiers, *shown.ceilings.lines)
 
@@ -72,8 +72,8 @@ def cells(table: Table) -> Iterator[str]:
     yield from (cell.strip() for row in (table.columns, *table.rows) for cell in row)
 
 
-def told_on_terminal(shown: RunView) -> str:
-    return drawn(on_terminal(shown, Path("reports/train")), 400)
+def told_on_terminal(of: Run) -> str:
+    return drawn(on_terminal(of, Path("reports/train")), 400)
 
 
 def text_of_markdown(text: str) -> str:
@@ -86,29 +86,23 @@ def text_of_page(text: str) -> str:
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", body)).split())
 
 
-def test_the_terminal_shows_what_the_view_says(shown: RunView):
-    text = told_on_terminal(shown)
+def test_every_medium_shows_the_same_sentences_and_figures(of: Run):
+    shown = view(of, "reports/train", full_plan())
+    comment = text_of_markdown(markdown(in_comment(of)))
+    page_text = text_of_page(page(on_page(of), b"{}"))
     for told in (*sentences(shown), *cells(shown.tiers)):
-        assert told in text
-
-
-def test_the_markdown_shows_what_the_view_says(shown: RunView):
-    text = text_of_markdown(markdown(in_comment(shown)))
+        assert told in told_on_terminal(of)
+        assert " ".join(told.split()) in page_text
     for told in (*sentences(shown), *cells(shown.short_tiers)):
-        assert told in text
+        assert told in comment
 
 
-def test_the_page_shows_what_the_view_says(shown: RunView):
-    text = text_of_page(page(on_page(shown), b"{}"))
-    for told in (*sentences(shown), *cells(shown.tiers)):
-        assert " ".join(told.split()) in text
-
-
-def test_a_figure_that_is_not_the_views_would_be_seen(shown: RunView):
+def test_a_figure_that_is_another_would_be_seen(of: Run):
     """The texts that are looked for are figures, not words that stand anywhere."""
+    shown = view(of)
     told = [one for one in (*sentences(shown), *cells(shown.short_tiers)) if re.search(r"\d", one)]
     assert len(told) >= 3
-    text = text_of_markdown(markdown(in_comment(shown)))
+    text = text_of_markdown(markdown(in_comment(of)))
     for one in told:
         assert one not in text.replace(one, re.sub(r"\d", "#", one))
 
@@ -117,11 +111,11 @@ def test_a_figure_that_is_not_the_views_would_be_seen(shown: RunView):
 @given(absurd_runs())
 def test_figures_of_any_size_are_written_in_few_letters(absurd: Run):
     shown = view(absurd, "reports/train", plan_of_run(absurd))
-    text = told_on_terminal(shown)
-    assert markdown(in_comment(shown))
+    text = told_on_terminal(absurd)
+    assert markdown(in_comment(absurd))
     told = [*sentences(shown), *cells(shown.tiers), *cells(shown.telemetry), text]
     told += [cell for row in shown.trials.rows for cell in row.cells]
-    told += [text for block in shown.plan for text in getattr(block, "lines", ())]
+    told += [text for block in shown.section("plan") for text in getattr(block, "lines", ())]
     for one in told:
         assert not re.search(r"\b(inf|nan)\b", one)
         assert not re.search(r"\d{22}|(\d{3},){6}", one.replace(shown.reproduce, ""))

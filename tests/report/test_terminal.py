@@ -13,7 +13,7 @@ from tunekit.records.finding import Finding
 from tunekit.records.recommendation import MissingTier, NoiseFloor, Tier
 from tunekit.records.run import Run
 from tunekit.records.target import Target
-from tunekit.report.run import on_terminal, view
+from tunekit.report.run import on_terminal
 from tunekit.report.terminal import hang
 
 FOLDER = Path("reports/train-2026-01-02")
@@ -84,7 +84,7 @@ Next
 
 
 def drawn(shown: Run, width: int, folder: Path = FOLDER, files: tuple[Path, ...] = WRITTEN) -> str:
-    return drawn_blocks(on_terminal(view(shown, str(folder)), folder, files), width)
+    return drawn_blocks(on_terminal(shown, folder, files), width)
 
 
 def test_a_run_at_80_columns():

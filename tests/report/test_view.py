@@ -18,6 +18,7 @@ from build_records import (
     target,
     trial_record,
 )
+from read_report import view
 
 from tunekit.plain_text import printable
 from tunekit.recommend.recommendation import answer_of
@@ -27,7 +28,6 @@ from tunekit.records.recommendation import LearningRate, LearningRateRule, Noise
 from tunekit.records.run import FixedKnob, KnobRange, Objective, Run, RunStatus
 from tunekit.records.target import Target
 from tunekit.records.trial import OutcomeKind, TrialRole
-from tunekit.report.run import view
 from tunekit.report.text import (
     config_text,
     finding_text,
@@ -139,7 +139,7 @@ def test_configs_that_all_failed_are_no_matter_of_the_budget():
     )
     shown = view(finished(own, trials=trials))
     assert shown.answer.startswith("No other config could be measured: every one that was tried failed.")
-    lines = [note.line for note in shown.notes]
+    lines = shown.passage()
     assert "note: 2 trials of 4 ended as worker_crash: KeyError: 'label'; look at the data" in lines
     assert not any("refused" in line for line in lines)
 
@@ -450,7 +450,7 @@ def test_a_trial_without_memory_says_in_words_how_it_grew():
     shown = view(
         finished(trials=(baseline_record(), trial_record(1, None, fast, overrides={"failure": grew})))
     )
-    lines = [note.line for note in shown.notes]
+    lines = shown.passage()
     assert any(
         "host_oom: too big; it grew from 310 MiB to 900 MiB in 4.2 s, 140 MiB/s" in one for one in lines
     )

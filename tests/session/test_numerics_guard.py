@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from build_records import GIB, MIB, config, failure, host, options
+from read_report import view
 from scripted_search import (
     RecordingListener,
     ScriptedExecutor,
@@ -21,7 +22,6 @@ from tunekit.records.details import Details, QueueSeen
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import FixedKnob, Run
 from tunekit.records.trial import OutcomeKind, TrialRole
-from tunekit.report.run import view
 from tunekit.session.folder import RunFolder
 from tunekit.trial.executor import TrialSpec
 

@@ -21,7 +21,7 @@ from tunekit.records.run import Run
 from tunekit.report.blocks import WIDE, Block, Report
 from tunekit.report.html.page import page
 from tunekit.report.markdown import MOST_LINES, markdown
-from tunekit.report.run import RunView, in_comment, on_page, on_terminal, view
+from tunekit.report.run import in_comment, on_page, on_terminal
 from tunekit.report.terminal import draw
 from tunekit.report.text import shortener, without_places
 
@@ -47,39 +47,28 @@ class Drawn(NamedTuple):
 # --- the texts -------------------------------------------------------------------------------
 
 
-def shown_run(run: Run, folder: Path, full_paths: bool = False) -> tuple[Run, RunView]:
-    """Return the run as its reports hold it and all that they show, its plan where there can be one.
+def drawn_run(run: Run, folder: Path, full_paths: bool = False) -> Drawn:
+    """Return the report of a search, in its files with its plan where there can be one.
 
     Args:
         run: the saved run.
         folder: where it lies, for the commands that come next.
-        full_paths: keep the home folder and the machine's name.
+        full_paths: keep the home folder and the machine's name in the files.
     """
-    place = str(folder)
+    public, place = run, str(folder)
     if not full_paths:
-        run, place = without_places(run, Path.home()), shortener(Path.home())(place)
-    return run, view(run, printable(place), plan_of_run(run))
+        public, place = without_places(run, Path.home()), shortener(Path.home())(place)
+    plan = cache(lambda: plan_of_run(public))
 
+    def html() -> str:
+        return page(on_page(public, printable(place), plan()), f"{to_json(public)}\n".encode())
 
-def html_text(run: Run, shown: RunView) -> str:
-    """Return the report of a run as a page."""
-    return page(on_page(shown), f"{to_json(run)}\n".encode())
+    def text() -> str:
+        """Return it for a pull request, with the tiers' knobs."""
+        configs = [(one.tier.value, knobs_yaml(one, public.target)) for one in public.recommendations]
+        return markdown(in_comment(public, plan(), configs), MOST_LINES, MOST_LISTED)
 
-
-def markdown_text(run: Run, shown: RunView) -> str:
-    """Return the report of a run for a pull request, with the tiers' knobs."""
-    configs = [(one.tier.value, knobs_yaml(one, run.target)) for one in run.recommendations]
-    return markdown(in_comment(shown, configs), MOST_LINES, MOST_LISTED)
-
-
-def drawn_run(run: Run, folder: Path, full_paths: bool) -> Drawn:
-    """Return the report of a search; the arguments are those of `shown_run`."""
-    of_files = cache(lambda: shown_run(run, folder, full_paths))
-    return Drawn(
-        lambda _: on_terminal(view(run, str(folder)), folder),
-        lambda: html_text(*of_files()),
-        lambda: markdown_text(*of_files()),
-    )
+    return Drawn(lambda _: on_terminal(run, folder), html, text)
 
 
 def drawn(
@@ -184,15 +173,15 @@ def show(options: argparse.Namespace, record: Record, report: Drawn) -> None:
         draw(console, report.blocks(console.width))
 
 
-def write_reports(run: Run, shown: RunView, folder: Path) -> tuple[Path, ...]:
+def write_reports(report: Drawn, folder: Path) -> tuple[Path, ...]:
     """Write `report.html` and `report.md` into the run's folder, atomically, and return their paths.
 
     Raises:
         RunFolderError: one can't be written; the run is kept.
     """
     remedy = f"the run is kept: free some space, then tunekit report {folder} --html --markdown"
-    _write(folder / HTML_FILE, html_text(run, shown), remedy)
-    _write(folder / MARKDOWN_FILE, markdown_text(run, shown), remedy)
+    for name, text_of in ((HTML_FILE, report.html), (MARKDOWN_FILE, report.markdown)):
+        _write(folder / name, text_of(), remedy)
     return folder / HTML_FILE, folder / MARKDOWN_FILE
 
 

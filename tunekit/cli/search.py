@@ -14,8 +14,7 @@ from tunekit.cli.numbers import WHOLE
 from tunekit.cli.parser import defaults_of
 from tunekit.cli.report_files import (
     append_summary,
-    markdown_text,
-    shown_run,
+    drawn_run,
     summary_file,
     write_reports,
 )
@@ -85,10 +84,10 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
             raise
         files = (*write_exports(finished, folder.path), folder.path / RUN_FILE)
         try:
-            public, shown = shown_run(finished, folder.path, options.full_paths)
-            files += write_reports(public, shown, folder.path)
+            report = drawn_run(finished, folder.path, options.full_paths)
+            files += write_reports(report, folder.path)
             if summary is not None:
-                append_summary(summary, markdown_text(public, shown))
+                append_summary(summary, report.markdown())
         finally:  # the answer is shown whether or not it could be drawn in files
             screen.closed(finished, folder.path, files)
             if options.json:
@@ -235,7 +234,7 @@ def _report_so_far(run: Run, folder: Path, full_paths: bool, screen: SearchScree
     if all(record.measurement is None for record in run.trials):
         return
     try:
-        html, _ = write_reports(*shown_run(run, folder, full_paths), folder)
+        html, _ = write_reports(drawn_run(run, folder, full_paths), folder)
     except RunFolderError as error:
         screen.said(str(error))
     else:

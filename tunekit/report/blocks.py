@@ -1,5 +1,6 @@
 """What reports are made of: blocks that say what is shown; terminal, Markdown and page draw each."""
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -299,11 +300,10 @@ def has_content(block: Block) -> bool:
 
 def found_blocks(findings: Iterable[Finding]) -> tuple[FoundBlock, ...]:
     """Return findings as blocks, the worst first."""
-    return tuple(map(found_block, sorted(findings, key=lambda one: WORST_FIRST.index(one.severity))))
+    return tuple(map(_found_block, sorted(findings, key=lambda one: WORST_FIRST.index(one.severity))))
 
 
-def found_block(finding: Finding) -> FoundBlock:
-    """Return what is the matter, the figures that show it, what to do, what that could bring."""
+def _found_block(finding: Finding) -> FoundBlock:
     has_gain = finding.gain is not None and finding.gain >= 1.005
     told = {
         "seen": finding.evidence,
@@ -353,15 +353,14 @@ class Column(Generic[Item]):
     """Whether it goes where it has no figure of any item."""
 
 
-def fitted_table(title: str, columns: Sequence[Column[Item]], items: Sequence[Item], width: int) -> Table:
-    """Return the items, a row each, in as many columns as fit.
-
-    Args:
-        title: stands above the table.
-        columns: in the order in which they are shown.
-        items: what the rows are of.
-        width: the terminal's, in letters; columns that stay may still exceed it.
-    """
+def fitted_table(
+    title: str,
+    columns: Sequence[Column[Item]],
+    items: Sequence[Item],
+    width: int = sys.maxsize,
+    basis: Basis | None = None,
+) -> Table:
+    """Return the items, a row each, in as many columns as fit into a width; those that stay may exceed it."""
     cells = [(column, [column.cell(item) for item in items]) for column in columns]
     kept = [
         (column, texts)
@@ -375,6 +374,7 @@ def fitted_table(title: str, columns: Sequence[Column[Item]], items: Sequence[It
         tuple(column.title for column, _ in kept),
         tuple(zip(*(texts for _, texts in kept), strict=True)),
         tuple(place for place, (column, _) in enumerate(kept) if column.is_numeric),
+        basis,
     )
 
 

@@ -1,7 +1,6 @@
 """Runs side by side in words: which is faster, how sure that is, and where the time went. Pure."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from tunekit.plain_text import printable
 from tunekit.recommend.time_breakdown import SAMPLES
@@ -45,12 +44,7 @@ _RANGE = "  95% range"
 
 
 def comparison_report(comparison: RunComparison, width: int) -> Report:
-    """Return everything that a comparison shows.
-
-    Args:
-        comparison: of two runs or more.
-        width: of the terminal, in letters; tables with a row for each run drop columns to fit.
-    """
+    """Return everything that a comparison of two runs or more shows; tables drop columns to fit the width."""
     reference, against = comparison.reference, comparison.against
     is_pair = len(against) == 1
     told = against if is_pair else [one for one in against if one.baseline_verdict in ("faster", "slower")]
@@ -268,8 +262,7 @@ def _rows_table(comparison: RunComparison, width: int) -> Table:
         Column[ComparedRun]("RAM", lambda run: bytes_text(run.base_ram_bytes), drop=1),
         Column[ComparedRun](f"buffer {PREDICTED}", _buffer_text, drop=2),
     )
-    table = fitted_table("Runs (measured)", columns, comparison.runs, width)
-    return replace(table, basis=Basis.MEASURED)
+    return fitted_table("Runs (measured)", columns, comparison.runs, width, Basis.MEASURED)
 
 
 def _knobs_table(comparison: RunComparison) -> Table:

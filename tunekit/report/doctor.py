@@ -26,12 +26,7 @@ from tunekit.units import bytes_text, count_text
 
 
 def doctor_report(checkup: Checkup, silenced: Sequence[str] = ()) -> Report:
-    """Return everything that is shown of a checkup.
-
-    Args:
-        checkup: with the findings to show.
-        silenced: codes of findings that were left out.
-    """
+    """Return everything that is shown of a checkup, and the codes of findings that were left out."""
     return Report(
         "This machine",
         (
@@ -205,13 +200,7 @@ _SEEN_BY = {
 
 
 def calibration_blocks(calibration: Calibration, path: str | None, width: int) -> tuple[Table | Passage, ...]:
-    """Return the figures of a calibration and where it was saved.
-
-    Args:
-        calibration: to show.
-        path: of its file; None where it could not be saved.
-        width: the terminal's, in letters.
-    """
+    """Return the figures of a calibration and its file; a path of None is one that could not be saved."""
     kept = "stay" if calibration.blas_is_kept else "are given back after each matmul"
     torch = f"torch {calibration.torch_version}, cuDNN {calibration.cudnn_version or 'n/a'}"
     saved = (f"Saved in {path}; predictions for this GPU go by it from now on.",) if path else ()

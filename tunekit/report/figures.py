@@ -90,7 +90,7 @@ def _traces(chart: Chart) -> list[Any]:
 
 
 def _bars(chart: Chart, series: Series, place: int, labels: dict[str, str], told: dict[str, Any]) -> Any:
-    colour = PALETTE[place % len(PALETTE)][0]
+    colour = _colour(place)
     marker: dict[str, Any] = {"color": colour}
     if series.basis is Basis.PREDICTED:
         marker |= {
@@ -98,25 +98,31 @@ def _bars(chart: Chart, series: Series, place: int, labels: dict[str, str], told
             "line": {"color": colour, "width": 1.5},
         }
     along, across = ("x", "y") if chart.is_horizontal else ("y", "x")
-    lying: dict[str, Any] = {"orientation": "h", "width": _BAR_WIDTH} if chart.is_horizontal else {}
-    bars = {
-        along: [_short(point.y) for point in series.points],
-        across: [_place(point.x, labels) for point in series.points],
-        f"error_{along}": _ranges(series),
-    }
+    x, y = _points(series, labels)
+    bars = {along: y, across: x, f"error_{along}": _ranges(series)}
+    lying = {"orientation": "h", "width": _BAR_WIDTH} if chart.is_horizontal else {}
     return go.Bar(marker=marker, **bars, **lying, **told)
 
 
+def _colour(place: int) -> str:
+    return PALETTE[place % len(PALETTE)][0]
+
+
+def _points(series: Series, labels: dict[str, str]) -> tuple[list[float | str], list[float]]:
+    places = [labels[point.x] if isinstance(point.x, str) else point.x for point in series.points]
+    return places, [_short(point.y) for point in series.points]
+
+
 def _scatter(series: Series, place: int, labels: dict[str, str]) -> Any:
-    colour = PALETTE[place % len(PALETTE)][0]
     is_predicted = series.basis is Basis.PREDICTED
-    line: dict[str, Any] = {"color": colour, "dash": "dash" if is_predicted else "solid", "width": 2}
+    x, y = _points(series, labels)
+    line: dict[str, Any] = {"color": _colour(place), "dash": "dash" if is_predicted else "solid", "width": 2}
     if series.mark == "steps":
         line |= {"shape": "hv"}
     modes = {"line": "lines+markers", "steps": "lines"}
     return go.Scatter(
-        x=[_place(point.x, labels) for point in series.points],
-        y=[_short(point.y) for point in series.points],
+        x=x,
+        y=y,
         mode=modes.get(series.mark, "markers"),
         line=line if series.mark in modes else None,
         marker=None if series.mark == "steps" else _marker(series, place),
@@ -128,7 +134,7 @@ def _scatter(series: Series, place: int, labels: dict[str, str]) -> Any:
 
 def _marker(series: Series, place: int) -> dict[str, Any]:
     """Return crosses for failures, else a symbol of the series' own; hollow where predicted."""
-    colour = PALETTE[place % len(PALETTE)][0]
+    colour = _colour(place)
     is_predicted = series.basis is Basis.PREDICTED
     symbol = "x" if series.mark == "failures" else _SYMBOLS[(place + place // len(PALETTE)) % len(_SYMBOLS)]
     marker: dict[str, Any] = {"color": colour, "symbol": symbol + "-open" * is_predicted, "size": 8}
@@ -142,13 +148,7 @@ def _marker(series: Series, place: int) -> dict[str, Any]:
 
 
 def _told(series: Series, *, in_hover: bool = False, in_legend: bool = True) -> dict[str, Any]:
-    """Return a trace's texts.
-
-    Args:
-        series: what it draws.
-        in_hover: whether its points say what they are, and not its name.
-        in_legend: whether it has an entry there.
-    """
+    """Return a trace's texts; in_hover is whether its points say what they are, and not its name."""
     name = escaped(series.name, _MOST_NAME)
     whole = f"{name} ({series.basis.value})"
     hover = [_hover(point) for point in series.points]
@@ -206,36 +206,27 @@ def _in_lines(cell: HeatCell) -> str:
 
 def _heat_layout(chart: HeatMap) -> dict[str, Any]:
     most_marks = sum(max((len(cell.marks) for cell in cells), default=0) for cells in chart.cells)
-    category = {**_axis(), "type": "category", "showgrid": False}
     return {
         **_page((_ROW + _MARK * max(0, most_marks - 1)) * len(chart.rows) + _EDGES),
-        "xaxis": {**category, "title": {"text": escaped(chart.x_title), "standoff": 8}},
-        "yaxis": {**category, "title": {"text": escaped(chart.y_title), "standoff": 8}},
+        "xaxis": _axis(chart.x_title, type="category", showgrid=False),
+        "yaxis": _axis(chart.y_title, type="category", showgrid=False),
     }
 
 
 def _chart_layout(chart: Chart) -> dict[str, Any]:
     names = list(dict.fromkeys(_places(chart)))
     entries = len({one.name for one in chart.series if one.mark != "totals"})
-    height = _BAR * max(2, len(names)) + _EDGES if chart.is_horizontal else _HEIGHT
-    values = {
-        **_axis(),
-        "zeroline": True,
-        "rangemode": "tozero",
-        "title": {"text": escaped(chart.y_title), "standoff": 8},
-    }
-    across = {**_axis(), "title": {"text": escaped(chart.x_title), "standoff": 8}, **_ticks(chart)}
     lies = chart.is_horizontal
+    height = _BAR * max(2, len(names)) + _EDGES if lies else _HEIGHT
+    values = _axis(chart.y_title, zeroline=True, rangemode="tozero")
+    limits = [_limit(limit, place, lies) for place, limit in enumerate(chart.limits)]
     return {
         **_page(height + _LEGEND_ROW * entries),
         "barmode": "stack" if chart.is_stacked else "group",
-        "xaxis": values if lies else across,
+        "xaxis": values if lies else _axis(chart.x_title, **_ticks(chart)),
         "yaxis": _bar_axis(names, bool(chart.limits)) if lies else values,
-        "shapes": [_limit_line(limit.value, lies) for limit in chart.limits],
-        "annotations": [
-            *(_bar_labels(chart, names) if lies else ()),
-            *(_limit_text(limit, place, lies) for place, limit in enumerate(chart.limits)),
-        ],
+        "shapes": [line for line, _ in limits],
+        "annotations": [*(_bar_labels(chart, names) if lies else ()), *(text for _, text in limits)],
     }
 
 
@@ -254,28 +245,29 @@ def _page(height: int) -> dict[str, Any]:
     }
 
 
-def _axis() -> dict[str, Any]:
+def _axis(title: str = "", **more: Any) -> dict[str, Any]:
     return {
         "gridcolor": GRID[0],
         "linecolor": GRID[0],
         "zeroline": False,
         "zerolinecolor": _ZERO,
         "automargin": True,
+        **({"title": {"text": escaped(title), "standoff": 8}} if title else {}),
+        **more,
     }
 
 
 def _bar_axis(names: Sequence[str], has_limits: bool) -> dict[str, Any]:
     """Return the axis of lying bars, the first on top; their names stand above them, not beside."""
     labels = _labels(names)
-    return {
-        **_axis(),
-        "type": "category",
-        "categoryorder": "array",
-        "categoryarray": [labels[name] for name in names],
-        "range": [len(names) - 0.6, -1.05 if has_limits else -0.75],
-        "showticklabels": False,
-        "showgrid": False,
-    }
+    return _axis(
+        type="category",
+        categoryorder="array",
+        categoryarray=[labels[name] for name in names],
+        range=[len(names) - 0.6, -1.05 if has_limits else -0.75],
+        showticklabels=False,
+        showgrid=False,
+    )
 
 
 def _bar_labels(chart: Chart, names: Sequence[str]) -> list[dict[str, Any]]:
@@ -305,25 +297,22 @@ def _bar_label(name: str, total: str) -> str:
     return f"{escaped(name, _MOST_NAME)}{between if total else ''}{escaped(total, _MOST_NAME)}"
 
 
-def _limit_line(value: float, lies: bool) -> dict[str, Any]:
+def _limit(limit: LimitLine, place: int, lies: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a limit's line, and its name left of the line's end, below the one before."""
     along, across = ("x", "y") if lies else ("y", "x")
-    return {
+    value = _short(limit.value)
+    line = {
         "type": "line",
-        f"{along}0": _short(value),
-        f"{along}1": _short(value),
+        f"{along}0": value,
+        f"{along}1": value,
         f"{across}0": 0,
         f"{across}1": 1,
         f"{across}ref": "paper",
         "line": {"color": INK[0], "width": 2, "dash": "dot"},
     }
-
-
-def _limit_text(limit: LimitLine, place: int, lies: bool) -> dict[str, Any]:
-    """Return a limit's name, left of the end of its line; each below the one before."""
-    along, across = ("x", "y") if lies else ("y", "x")
-    return {
+    text = {
         "text": escaped(limit.text),
-        along: _short(limit.value),
+        along: value,
         across: 1,
         f"{across}ref": "paper",
         "xanchor": "right",
@@ -332,6 +321,7 @@ def _limit_text(limit: LimitLine, place: int, lies: bool) -> dict[str, Any]:
         "yshift": -16 * place,
         "showarrow": False,
     }
+    return line, text
 
 
 def _ticks(chart: Chart) -> dict[str, Any]:
@@ -365,10 +355,6 @@ def _labels(names: Iterable[str]) -> dict[str, str]:
             label = f"{escaped(name, _MOST_NAME)} ({count})"
         labels[name] = label
     return labels
-
-
-def _place(place: float | str, labels: dict[str, str]) -> float | str:
-    return labels[place] if isinstance(place, str) else place
 
 
 def _short(value: float) -> float:

@@ -30,8 +30,7 @@ from tunekit.report.blocks import (
     Table,
     fitted_table,
 )
-from tunekit.report.commands import command_text
-from tunekit.report.text import UNKNOWN
+from tunekit.report.text import UNKNOWN, command_text
 from tunekit.units import GIB, bytes_text, count_text, rate_text, short_rate_text
 
 _ABSENT = "-"
@@ -65,12 +64,7 @@ class _Row:
 
 
 def fits_report(run: FitsRun, width: int = 80) -> Report:
-    """Return everything that is shown of what fits which GPU.
-
-    Args:
-        run: as it was saved.
-        width: the terminal's, in letters; the table drops columns to fit.
-    """
+    """Return everything that is shown of what fits which GPU; the table drops columns to fit the width."""
     title = printable(f"What fits which GPU: {run.target.name}")
     prediction = run.prediction
     if prediction is None or not prediction.fits:
@@ -423,14 +417,10 @@ def _bar_of(row: _Row, width: int) -> str:
 
 
 def memory_bar(fit: PredictedFit, outside: OutsideTorch, width: int) -> str:
-    """Return what a GPU's memory is taken by at the peak of the batch to trust, a letter for each part of it.
+    """Return what a GPU's memory is taken by at the peak of the batch to trust, in so many letters.
 
-    What takes less than a letter may be left out; a fit without a peak has no bar.
-
-    Args:
-        fit: of the GPU.
-        outside: what its memory holds beside torch's tensors; the most of it is shown.
-        width: letters of the whole memory.
+    Each stands for a part of it; what takes less than a letter may be left out, and of what lies outside
+    torch's tensors the most is shown. A fit without a peak has no bar.
     """
     if fit.peak is None:
         return ""

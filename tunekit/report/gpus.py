@@ -1,7 +1,6 @@
 """What `tunekit gpus` shows: every profile in a table, or one with all its figures and sources. Pure."""
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from tunekit.machine.profiles import ProfileFile, how_to_add
 from tunekit.plain_text import printable
@@ -15,35 +14,17 @@ ABSENT = "-"
 _PRECISIONS = ("fp32", "tf32", "fp16", "bf16", "fp8")
 
 
-class _Row(NamedTuple):
-    """One profile of the list."""
-
-    profile: Profile
-    note: str
-    cheapest: Instance | None
-
-
 def gpu_list(
     files: Iterable[ProfileFile], here: Sequence[Accelerator], width: int
 ) -> tuple[Table | Passage, ...]:
-    """Return the table of all profiles, by architecture and memory, and what to know about it.
-
-    Args:
-        files: the profiles.
-        here: the GPUs of this machine.
-        width: the terminal's, in letters.
-    """
+    """Return the table of all profiles, by architecture and memory, and what to know about it."""
     own = {device.profile_id for device in here} or {"cpu"}
-    by_id = {file.profile.id: file for file in files}
-    rows = []
-    for profile in _in_order([file.profile for file in by_id.values()]):
-        marks = {"here": profile.id in own, "yours": by_id[profile.id].is_yours}
+
+    def marked_id(file: ProfileFile) -> str:
+        marks = {"here": file.profile.id in own, "yours": file.is_yours}
         note = ", ".join(word for word, holds in marks.items() if holds)
-        # Prepaid units are no price per hour.
-        priced = [one for one in profile.instances if one.usd_per_h and not one.compute_units_per_h]
-        rows.append(
-            _Row(profile, note, min(priced, key=lambda one: (one.usd_per_h or 0) / one.gpus, default=None))
-        )
+        return file.profile.id + (f" ({note})" if note else "")
+
     lines = [
         f"This machine has {_text(device.name)} ({bytes_text(device.memory_bytes)}), which has no profile."
         for device in here
@@ -55,34 +36,36 @@ def gpu_list(
         "All about one, with remarks (*), sources and machines: tunekit gpus NAME",
         f"To add one, {how_to_add()}; folders in TUNEKIT_PROFILES are read first.",
     ]
-    table = fitted_table("GPU profiles", _LIST_COLUMNS, rows, width)
+    columns = (Column("id", marked_id, is_numeric=False), *_LIST_COLUMNS)
+    table = fitted_table("GPU profiles", columns, _in_order({one.profile.id: one for one in files}), width)
     return table, Passage("", tuple(lines), is_apart=True)
 
 
-def _in_order(profiles: Sequence[Profile]) -> list[Profile]:
+def _in_order(files: Mapping[str, ProfileFile]) -> list[ProfileFile]:
     """Return the profiles by the generation of their architecture, then by memory; unknown ones first."""
     generation: dict[str | None, tuple[int, ...]] = {}
-    for profile in profiles:
-        capability = tuple(int(part) for part in (profile.compute_capability or "0.0").split("."))
-        known = generation.get(profile.architecture, capability)
-        generation[profile.architecture] = min(known, capability)
+    for file in files.values():
+        capability = tuple(int(part) for part in (file.profile.compute_capability or "0.0").split("."))
+        known = generation.get(file.profile.architecture, capability)
+        generation[file.profile.architecture] = min(known, capability)
+
     return sorted(
-        profiles,
-        key=lambda one: (
-            generation[one.architecture],
-            one.architecture or "",
-            one.memory_bytes or 0,
-            one.bandwidth_gb_per_s or 0,
-            one.id,
+        files.values(),
+        key=lambda file: (
+            generation[file.profile.architecture],
+            file.profile.architecture or "",
+            file.profile.memory_bytes or 0,
+            file.profile.bandwidth_gb_per_s or 0,
+            file.profile.id,
         ),
     )
 
 
-def _short_rate(precision: str) -> Column[_Row]:
+def _short_rate(precision: str) -> Column[ProfileFile]:
     drops = {"fp32": 1, "tf32": 3, "fp8": 5}
 
-    def text(row: _Row) -> str:
-        return _short_figure(_rate(row.profile, precision)) if _has(row.profile, precision) else ABSENT
+    def text(file: ProfileFile) -> str:
+        return _short_figure(_rate(file.profile, precision)) if _has(file.profile, precision) else ABSENT
 
     return Column(precision, text, drop=drops.get(precision, 0))
 
@@ -97,27 +80,37 @@ def _rate(profile: Profile, precision: str) -> float | None:
     return rate
 
 
-def _gib_text(row: _Row) -> str:
-    size_bytes = row.profile.memory_bytes
+def _gib_text(file: ProfileFile) -> str:
+    size_bytes = file.profile.memory_bytes
     return UNKNOWN if size_bytes is None else bytes_text(size_bytes).removesuffix(" GiB")
 
 
-_LIST_COLUMNS: tuple[Column[_Row], ...] = (
-    Column("id", lambda row: row.profile.id + (f" ({row.note})" if row.note else ""), is_numeric=False),
+def _cheapest(file: ProfileFile) -> Instance | None:
+    # Prepaid units are no price per hour.
+    priced = [one for one in file.profile.instances if one.usd_per_h and not one.compute_units_per_h]
+    return min(priced, key=lambda one: (one.usd_per_h or 0) / one.gpus, default=None)
+
+
+def _of_cheapest(file: ProfileFile, text: Callable[[Instance], str]) -> str:
+    cheapest = _cheapest(file)
+    return UNKNOWN if cheapest is None else text(cheapest)
+
+
+_LIST_COLUMNS: tuple[Column[ProfileFile], ...] = (
     Column(
         "name",
-        lambda row: _text(row.profile.device_names[0].removeprefix("NVIDIA ")),
+        lambda file: _text(file.profile.device_names[0].removeprefix("NVIDIA ")),
         is_numeric=False,
         drop=6,
     ),
     Column("GiB", _gib_text),
-    Column("GB/s", lambda row: _short_figure(row.profile.bandwidth_gb_per_s), drop=2),
+    Column("GB/s", lambda file: _short_figure(file.profile.bandwidth_gb_per_s), drop=2),
     *map(_short_rate, _PRECISIONS),
-    Column("compile", lambda row: _compile_text(row.profile), is_numeric=False, drop=4),
-    Column("$/GPU-h", lambda row: _per_gpu(row.cheapest)),
-    Column("as of", lambda row: row.cheapest.as_of[:7] if row.cheapest else UNKNOWN, is_numeric=False),
+    Column("compile", lambda file: _compile_text(file.profile), is_numeric=False, drop=4),
+    Column("$/GPU-h", lambda file: _per_gpu(_cheapest(file))),
+    Column("as of", lambda file: _of_cheapest(file, lambda one: one.as_of[:7]), is_numeric=False),
     Column(
-        "from", lambda row: _text(row.cheapest.provider if row.cheapest else None), is_numeric=False, drop=7
+        "from", lambda file: _of_cheapest(file, lambda one: _text(one.provider)), is_numeric=False, drop=7
     ),
 )
 
@@ -126,7 +119,7 @@ _LIST_COLUMNS: tuple[Column[_Row], ...] = (
 
 
 def gpu_sheet(file: ProfileFile, here: Sequence[Accelerator], width: int) -> tuple[Table | Passage, ...]:
-    """Return everything that a profile holds; the arguments are those of `gpu_list`."""
+    """Return everything that a profile holds."""
     profile, facts = file.profile, file.profile.facts
     remarks = (("torch.compile", profile.compile_note), ("torch builds", profile.torch_builds))
     software = tuple(f"{name}: {_text(text)}" for name, text in remarks if text)

@@ -1,7 +1,7 @@
 """What a loop takes of the machine's memory, and what other loader settings would take, in words. Pure."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from tunekit.plain_text import printable
 from tunekit.predict.ram import BaseRam, GridCell, base_ram, buffer_bytes, held_bytes, ram_grid
@@ -112,33 +112,39 @@ def _grid_blocks(measurement: Measurement, host: Host) -> tuple[Table | Passage,
     every = ram_grid(held_bytes(loop), base.main_bytes, base.worker_bytes, host, present, shared_bytes)
     if not loop.batch_bytes or not every or queue_is_needless(loop):
         return ()
-    cells = _shown(every)
-    at = {(cell.num_workers, cell.prefetch_factor or 0): cell for cell in cells}
-    workers, depths = (sorted({place[axis] for place in at}) for axis in (0, 1))
+    at = {(cell.num_workers, cell.prefetch_factor): cell for cell in every}
+    workers, depths = grid_axes(every, {loop.prefetch_factor})
     table = Table(
         "RAM buffer by workers and prefetch (predicted)",
         ("workers", *(f"prefetch {depth}" for depth in depths)),
-        tuple((str(count), *(_cell_text(at.get((count, depth))) for depth in depths)) for count in workers),
+        tuple((str(count), *(_cell_text(at[count, depth]) for depth in depths)) for count in workers),
         tuple(range(len(depths) + 1)),
     )
-    marked = "; * is the present setting" if any(cell.is_present for cell in cells) else ""
+    marked = (
+        "; * is the present setting" if any(cell.is_present and cell.num_workers for cell in every) else ""
+    )
     limit = f"{bytes_text(host.ram_limit_bytes)} RAM, {bytes_text(host.shm_free_bytes)} /dev/shm free"
     return table, Passage("", (*reason_lines(every), f"{base_note(base)}; this host: {limit}{marked}"))
 
 
-def _shown(cells: Sequence[GridCell]) -> list[GridCell]:
-    """Return the cells that the grid has room for; without workers there is no buffer."""
-    cells = [cell for cell in cells if cell.num_workers]
-    depths = sorted({cell.prefetch_factor or 0 for cell in cells})
-    present = next((cell.prefetch_factor for cell in cells if cell.is_present), None)
-    while len(depths) > _MOST_DEPTHS:  # more would not fit in 80 columns
-        depths.remove(next(depth for depth in reversed(depths) if depth != present))
-    return [cell for cell in cells if (cell.prefetch_factor or 0) in depths]
+def grid_axes(
+    cells: Sequence[GridCell], kept: Collection[int | None], most_depths: int = _MOST_DEPTHS
+) -> tuple[list[int], list[int]]:
+    """Return the workers and the prefetch factors that a grid has room for.
+
+    Args:
+        cells: those without workers have no buffer, and no place in it.
+        kept: prefetch factors that have to stay.
+        most_depths: prefetch factors that there is room for.
+    """
+    buffered = [cell for cell in cells if cell.num_workers]
+    depths = sorted({cell.prefetch_factor or 0 for cell in buffered})
+    while len(depths) > most_depths and (others := [depth for depth in depths if depth not in kept]):
+        depths.remove(others[-1])
+    return sorted({cell.num_workers for cell in buffered}), depths
 
 
-def _cell_text(cell: GridCell | None) -> str:
-    if cell is None:
-        return ""
+def _cell_text(cell: GridCell) -> str:
     return f"{'*' if cell.is_present else ''}{bytes_text(cell.buffer_bytes)} {cell.verdict}"
 
 
@@ -160,8 +166,9 @@ def queue_is_needless(loop: LoopMeasurement) -> bool:
 def reason_lines(cells: Sequence[GridCell]) -> tuple[str, ...]:
     """Return a line for each limit that stands against cells of the grid, of the first one that it meets."""
     first: dict[str, str] = {}
-    for cell in _shown(cells):
-        if cell.limit is not None:
+    _, depths = grid_axes(cells, {cell.prefetch_factor for cell in cells if cell.is_present})
+    for cell in cells:
+        if cell.limit is not None and cell.num_workers and cell.prefetch_factor in depths:
             at = f"{cell.num_workers} x {cell.prefetch_factor}"
             first.setdefault(cell.limit, f"{at}: {cell.verdict}, {cell.why}")
     return tuple(first.values())[:_MOST_REASONS]

@@ -27,7 +27,6 @@ from tunekit.report.blocks import (
     found_blocks,
     note_of,
 )
-from tunekit.report.commands import command_text
 from tunekit.report.loop_memory import memory_blocks
 from tunekit.report.loop_time import (
     holder_text,
@@ -41,6 +40,7 @@ from tunekit.report.loop_time import (
 from tunekit.report.text import (
     TOO_WIDE_IN_TABLE,
     UNKNOWN,
+    command_text,
     config_text,
     interval_text,
     knob_rows,
@@ -53,12 +53,9 @@ _MORE_ROUNDS = 5
 
 
 def profile_report(profile: LoopProfile, folder: str = "FOLDER", width: int = 80) -> Report:
-    """Return everything that is shown of a loop profile.
+    """Return everything that is shown of a loop profile, with commands on the folder that it lies in.
 
-    Args:
-        profile: as it was saved.
-        folder: where it lies, for the commands that come next.
-        width: the terminal's, in letters; tables drop columns to fit.
+    Tables drop columns to fit the width.
     """
     seen = profile.looked_into
     measured = seen.measurement if seen else None
@@ -123,8 +120,9 @@ def _rate(profile: LoopProfile, measurement: Measurement) -> str:
     if contender is None or rate is None:
         return "Its rate is n/a."
     per_sample = measurement.loop.epoch_it_per_s / measurement.loop.rank_rate_samples_per_s
-    pace = _scaled(rate, per_sample / measurement.loop.world_size)
-    processes = len(_measured(contender, profile))
+    by = per_sample / measurement.loop.world_size
+    pace = Interval(value=rate.value * by, low=rate.low * by, high=rate.high * by)
+    processes = sum(one.number in contender.trials and one.measurement is not None for one in profile.trials)
     unknown = ", its interval n/a" if rate.low == rate.high else ""
     of = (
         f"of one process{unknown}; --rounds {_MORE_ROUNDS} shows how processes differ"
@@ -132,14 +130,6 @@ def _rate(profile: LoopProfile, measurement: Measurement) -> str:
         else f"over {processes} fresh processes"
     )
     return f"{interval_text(rate, ' samples/s')}, {interval_text(pace, ' it/s')}, {of}."
-
-
-def _measured(contender: Contender, profile: LoopProfile) -> list[TrialRecord]:
-    return [one for one in profile.trials if one.number in contender.trials and one.measurement]
-
-
-def _scaled(interval: Interval, by: float) -> Interval:
-    return Interval(value=interval.value * by, low=interval.low * by, high=interval.high * by)
 
 
 def _compared(profile: LoopProfile) -> str | None:
@@ -323,11 +313,10 @@ def _how_measured(profile: LoopProfile, seen: TrialRecord | None) -> str:
     noise = profile.noise_floor
     floor = f"; A/A noise floor {noise.relative:.1%} over {noise.processes} fresh processes" if noise else ""
     trials = count_text(len(profile.trials), "trial")
-    intervals = "95% intervals"
     status = "" if profile.status is RunStatus.FINISHED else f" (status: {profile.status})"
     return printable(
         f"Measured on {profile.measured_on} in {trials}, {duration_text(profile.profile_time_s)}{status}: "
-        f"rates over whole epochs, {intervals}{of}{floor}."
+        f"rates over whole epochs, 95% intervals{of}{floor}."
     )
 
 

@@ -60,11 +60,13 @@ def markdown(report: Report, most_lines: int | None = None, most_listed: int | N
         most_lines: as many as it may take: its longest lists are cut until it does, and say by how much.
         most_listed: lines of a list, however much room there is.
     """
-    parts = [_Part((f"## {_text(report.title)}",), is_list=False)]
+    parts = [_Part((f"## {clipped(report.title)}",), is_list=False)]
     for group in _groups(block for block in report.blocks if has_content(block)):
         parts += _parts(group)
     if most_listed is not None:
-        parts = [_cut(part, most_listed) for part in parts]
+        parts = [
+            part if part.kept is None else replace(part, kept=min(most_listed, part.kept)) for part in parts
+        ]
     lines = _lines(parts)
     while most_lines is not None and len(lines) > most_lines:
         longest = max(parts, key=lambda part: part.kept or 0)
@@ -89,28 +91,28 @@ def _groups(blocks: Iterable[Block]) -> list[list[Block]]:
 def _parts(group: Sequence[Block]) -> list[_Part]:
     match group[0]:
         case Lead():
-            answers = (_text(block.text) for block in group if isinstance(block, Lead))
+            answers = (clipped(block.text) for block in group if isinstance(block, Lead))
             return [_Part((f"**{' '.join(answers)}**",), is_list=False)]
         case Line(text=text, is_quiet=True):
-            return [_Part((f"<sub>{_text(text)}</sub>",), is_list=False)]
+            return [_Part((f"<sub>{clipped(text)}</sub>",), is_list=False)]
         case Line(text=text):
-            return [_Part((f"- {_text(text)}",))]
+            return [_Part((f"- {clipped(text)}",))]
         case Changes(lines=lines):
             return [_Part((f"- **Change** {', '.join(map(as_code, lines))}",))]
         case Facts(rows=rows):
-            told = (f"**{_text(label)}** {_text(text)}" for label, text in rows)
+            told = (f"**{clipped(label)}** {clipped(text)}" for label, text in rows)
             return [_Part(("<br>".join(told),), is_list=False)]
         case Passage(title="", lines=lines):
-            return [_Part((f"- {'<br>'.join(map(_text, lines))}",))]
+            return [_Part((f"- {'<br>'.join(map(clipped, lines))}",))]
         case Passage(title=title, lines=lines):
-            return [_listed(title, map(_text, lines))]
+            return [_listed(title, map(clipped, lines))]
         case Table():
             return [_Part(tuple(_table(group[0])), is_list=False)]
         case FoundBlock():
             found = (block for block in group if isinstance(block, FoundBlock))
             return [_listed("Findings", map(_found, found))]
         case Note():
-            return [_listed("Notes", [_text(block.line) for block in group if isinstance(block, Note)])]
+            return [_listed("Notes", [clipped(block.line) for block in group if isinstance(block, Note)])]
         case Commands():
             return [_Part(tuple(_code(group[0])), is_list=False)]
         case _:
@@ -123,11 +125,7 @@ def _listed(title: str, lines: Iterable[str]) -> _Part:
 
 
 def _found(one: FoundBlock) -> str:
-    return "<br>".join((_text(one.heading), *(clipped(line, _DETAIL_LETTERS) for line in one.details)))
-
-
-def _cut(part: _Part, most: int) -> _Part:
-    return part if part.kept is None else replace(part, kept=min(most, part.kept))
+    return "<br>".join((clipped(one.heading), *(clipped(line, _DETAIL_LETTERS) for line in one.details)))
 
 
 def _lines(parts: Sequence[_Part]) -> list[str]:
@@ -152,7 +150,7 @@ def _table(table: Table) -> list[str]:
         ]
         for place, row in enumerate(table.rows)
     ]
-    head = [] if not corner else [f"**{_text(table.title)}**", ""]
+    head = [] if not corner else [f"**{clipped(table.title)}**", ""]
     return [*head, _row(map(_cell, (corner or table.title, *titles))), _row(align), *map(_row, rows)]
 
 
@@ -163,15 +161,11 @@ def _row(cells: Iterable[str]) -> str:
 def _code(block: Commands) -> list[str]:
     letters = sum(map(len, block.lines))
     if letters > _CODE_LETTERS:
-        return [f"{_text(block.title)}: {letters:,} letters, in the report"]
+        return [f"{clipped(block.title)}: {letters:,} letters, in the report"]
     lines = code_block(block.lines, block.language)
     if block.language == "sh":
         return lines
-    return [f"<details><summary>{_text(block.title)}</summary>", "", *lines, "", "</details>"]
-
-
-def _text(text: str) -> str:
-    return clipped(text, _TEXT_LETTERS)
+    return [f"<details><summary>{clipped(block.title)}</summary>", "", *lines, "", "</details>"]
 
 
 def _cell(text: str) -> str:
@@ -205,7 +199,7 @@ def as_text(text: str) -> str:
     return marked.replace("$", _DOLLAR) if marked.count("$") > 1 else marked
 
 
-def clipped(text: str, most: int) -> str:
+def clipped(text: str, most: int = _TEXT_LETTERS) -> str:
     """Return a text as `as_text` does, of at most so many letters: what is left out is counted."""
     kept = text
     while len(as_text(kept)) > most:

@@ -39,12 +39,9 @@ def plan_report(plan: Plan, width: int = 80, every_row: bool = False) -> Report:
 
 
 def plan_blocks(plan: Plan, width: int = 80, every_row: bool = False) -> tuple[Block, ...]:
-    """Return the same as blocks.
+    """Return the same as blocks: a narrow table leaves ranges and details out.
 
-    Args:
-        plan: the plan.
-        width: columns of the terminal; a narrow one leaves ranges and details out.
-        every_row: whether the table has every machine, not only the first and the chosen ones.
+    Only the first machines and the chosen ones stand in it, unless it shall have every row.
     """
     rows = plan.rows if every_row else _first_rows(plan)
     machines = fitted_table(_table_title(plan, rows), _COLUMNS, rows, width)

@@ -1,7 +1,7 @@
-"""A run in words: each number and sentence of its report, once, and how each medium arranges them. Pure."""
+"""A run in words, and how each medium arranges them. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from tunekit.plain_text import printable
@@ -16,10 +16,7 @@ from tunekit.report.blocks import (
     WIDE,
     Block,
     Changes,
-    Chart,
     Commands,
-    FoundBlock,
-    HeatMap,
     Lead,
     Line,
     Note,
@@ -27,14 +24,11 @@ from tunekit.report.blocks import (
     Report,
     Section,
     Table,
-    TrialTable,
     found_blocks,
 )
-from tunekit.report.charts.charts import charts_of
-from tunekit.report.commands import search_again
+from tunekit.report.charts import charts_of
 from tunekit.report.plan import plan_blocks
-from tunekit.report.prediction import prediction_passage
-from tunekit.report.text import host_text, own_precision_text, sandbox_text, target_text
+from tunekit.report.text import host_text, own_precision_text, sandbox_text, search_again, target_text
 from tunekit.report.tiers import ceilings_passage, scaling_table, short_tiers_table, tiers_table
 from tunekit.report.trials import telemetry_table, trials_table
 from tunekit.units import bytes_text, count_text, duration_text
@@ -44,183 +38,122 @@ _CONFIG_LINES, _CONFIG_LETTERS = 6, 2_000
 """Of one config; a longer one is named instead."""
 
 
-@dataclass(frozen=True)
-class RunView:
-    """What reports of a run show."""
-
-    title: str
-    answer: str
-    headroom: str
-    price: str
-    how_measured: str
-    losses: str
-    """What other arithmetic did to the losses, in one line; empty where none was run."""
-    largest: str
-    """What the data set's largest samples mean for the tiers, in one line; empty where sizes do not vary."""
-    changes: tuple[str, ...]
-    tiers: Table
-    short_tiers: Table
-    """The same with a row for each tier."""
-    missing_tiers: tuple[str, ...]
-    """Why tiers are missing, a line for each reason; none where the answer says it already."""
-    ceilings: Passage
-    """What holds the rate of the baseline and of the best config; without lines where nothing tells."""
-    prediction: Passage
-    """What fits the GPU that was asked for; without lines where nothing was predicted."""
-    charts: tuple[Chart | HeatMap, ...]
-    trials: TrialTable
-    telemetry: Table
-    scaling: Table
-    plan: tuple[Block, ...]
-    findings: tuple[FoundBlock, ...]
-    notes: tuple[Note, ...]
-    environment: Table
-    method: tuple[str, ...]
-    reproduce: str
-    next_steps: tuple[str, ...]
-
-    def chart(self, name: str) -> Chart | HeatMap | None:
-        """Return a chart by its id; None where there are no figures for it."""
-        return next((chart for chart in self.charts if chart.id == name), None)
-
-
-def view(run: Run, folder: str = "FOLDER", plan: Plan | None = None) -> RunView:
-    """Return everything that a report of this run shows.
-
-    Args:
-        run: the saved run.
-        folder: where it lies, for the commands that come next.
-        plan: of the training with the recommended config.
-    """
+def on_terminal(run: Run, folder: Path, files: Sequence[Path] = ()) -> tuple[Block, ...]:
+    """Return the answer, its evidence, the files that were written to the folder, and what comes next."""
     best = answer_of(run.recommendations)
-    return RunView(
-        title=printable(f"{run.target.name} on {run.measured_on}"),
-        answer=answer.answer_text(run, best),
-        headroom=answer.headroom_text(run, best),
-        price=answer.price_text(run, best),
-        how_measured=answer.how_measured(run, best),
-        losses=losses_line(guarded_modes(run.trials)),
-        largest=largest_line(run.recommendations),
-        changes=answer.change_lines(run, best),
-        tiers=tiers_table(run),
-        short_tiers=short_tiers_table(run),
-        missing_tiers=answer.missing_lines(run),
-        ceilings=ceilings_passage(run, best),
-        prediction=prediction_passage(run),
-        charts=charts_of(run, best),
-        trials=trials_table(run),
-        telemetry=telemetry_table(run, best),
-        scaling=scaling_table(run, best),
-        plan=() if plan is None else plan_blocks(plan, WIDE, every_row=True),
-        findings=found_blocks(run.findings),
-        notes=tuple(Note(Severity.INFO, line) for line in answer.failure_lines(run)),
-        environment=environment_table(run),
-        method=method_lines(run),
-        reproduce=search_again(run),
-        next_steps=answer.next_steps(run, best, folder),
+    first, *others = answer.missing_lines(run) or ("",)
+    written = (", ".join(path.name for path in files),) if files else ()
+    return (
+        Lead(answer.answer_text(run, best)),
+        *map(Line, (answer.headroom_text(run, best), answer.price_text(run, best))),
+        *(Line(line, is_quiet=True) for line in (answer.how_measured(run, best), *_on_samples(run))),
+        Changes(answer.change_lines(run, best)),
+        Line(first, is_apart=True),
+        *map(Line, others),
+        tiers_table(run),
+        ceilings_passage(run, best),
+        answer.prediction_passage(run),
+        telemetry_table(run, best),
+        scaling_table(run, best),
+        *found_blocks(run.findings),
+        *_failures(run),
+        Passage(f"Written to {folder}/", written, is_list=True),
+        Commands("Next", answer.next_steps(run, best, str(folder))),
     )
 
 
-# --- how each medium arranges it -------------------------------------------------------------
-
-
-def on_terminal(shown: RunView, folder: Path, files: Sequence[Path] = ()) -> list[Block]:
-    """Return the answer, its evidence, what was written to a folder, and what comes next."""
-    first, *others = shown.missing_tiers or ("",)
-    written = (", ".join(path.name for path in files),) if files else ()
-    return [
-        Lead(shown.answer),
-        *map(Line, (shown.headroom, shown.price)),
-        *(Line(line, is_quiet=True) for line in (shown.how_measured, shown.losses, shown.largest)),
-        Changes(shown.changes),
-        Line(first, is_apart=True),
-        *map(Line, others),
-        *(shown.tiers, shown.ceilings, shown.prediction, shown.telemetry, shown.scaling),
-        *shown.findings,
-        *shown.notes,
-        Passage(f"Written to {folder}/", written, is_list=True),
-        Commands("Next", shown.next_steps),
-    ]
-
-
-def on_page(shown: RunView) -> Report:
-    """Return all of it, in the order of the page."""
-    charts = {chart.id: chart for chart in shown.charts}
+def on_page(run: Run, folder: str = "FOLDER", plan: Plan | None = None) -> Report:
+    """Return everything that is shown of a run and its plan, with commands on the folder that it lies in."""
+    best = answer_of(run.recommendations)
+    charts = {chart.id: chart for chart in charts_of(run, best)}
 
     def of(*names: str) -> list[Block]:
         return [charts.pop(name) for name in names if name in charts]
 
     blocks: list[Block] = [
-        Lead(shown.answer),
-        Changes(shown.changes),
-        *map(Line, (shown.headroom, shown.price, shown.losses, shown.largest)),
-        Line(shown.how_measured, is_quiet=True),
+        Lead(answer.answer_text(run, best)),
+        Changes(answer.change_lines(run, best)),
+        *map(Line, (answer.headroom_text(run, best), answer.price_text(run, best), *_on_samples(run))),
+        Line(answer.how_measured(run, best), is_quiet=True),
         Section("tiers", "The tiers beside your baseline", "Tiers"),
-        shown.tiers,
-        Passage("Tiers that are missing", shown.missing_tiers),
+        tiers_table(run),
+        Passage("Tiers that are missing", answer.missing_lines(run)),
         Section("time", "Where the time goes", "Time"),
         *of("time_breakdown"),
-        shown.telemetry,
-        shown.ceilings,
+        telemetry_table(run, best),
+        ceilings_passage(run, best),
         Section("throughput", "How fast each batch size trains", "Throughput"),
         *of("throughput"),
         Section("loader", "What the loader's buffer takes of the RAM", "Loader"),
         *of("loader_ram"),
         Section("memory", "What the memory holds", "Memory"),
         *of("device_memory", "host_memory"),
-        shown.prediction,
+        answer.prediction_passage(run),
         Section("trials", "Every trial", "Trials"),
-        shown.trials,
+        trials_table(run),
         Section("history", "How the search went", "Search"),
         *of("history"),
         *charts.values(),
         Section("gpus", "On several GPUs", "GPUs"),
-        shown.scaling,
+        scaling_table(run, best),
         Section("plan", "Where to train, and for how much", "Plan"),
-        *shown.plan,
+        *_plan_blocks(plan),
         Section("findings", "What was found", "Findings"),
-        *shown.findings,
+        *found_blocks(run.findings),
         Section("failures", "What failed", "Failures"),
-        Passage("", tuple(note.line for note in shown.notes)),
+        Passage("", tuple(note.line for note in _failures(run))),
         Section("environment", "Where and how it was measured", "Environment"),
-        shown.environment,
-        Passage("Method", shown.method),
+        environment_table(run),
+        Passage("Method", method_lines(run)),
         Section("next", "What to do next", "Next"),
-        Commands("Next", shown.next_steps),
-        Commands("The same search again", (shown.reproduce,)),
+        Commands("Next", answer.next_steps(run, best, folder)),
+        Commands("The same search again", (search_again(run),)),
     ]
-    return Report(shown.title, tuple(blocks))
+    return Report(_title(run), tuple(blocks))
 
 
-def in_comment(shown: RunView, configs: Sequence[tuple[str, str]] = ()) -> Report:
-    """Return what a comment on a pull request has room for.
-
-    Args:
-        shown: what reports show.
-        configs: tiers by name, each with its knobs as YAML.
-    """
-    rows = shown.short_tiers.rows[: 1 + _MOST_TIERS]
-    more = len(shown.short_tiers.rows) - len(rows)
-    rest = ((f"{more:,} more in the report", *("" for _ in shown.short_tiers.columns[1:])),) if more else ()
-    basis = [block.text for block in shown.plan if isinstance(block, Line)][:1]
-    plan = (*basis, *(block.text for block in shown.plan if isinstance(block, Lead)))
+def in_comment(run: Run, plan: Plan | None = None, configs: Sequence[tuple[str, str]] = ()) -> Report:
+    """Return what a comment on a pull request has room for; configs are tiers by name with their YAML."""
+    best = answer_of(run.recommendations)
+    tiers = short_tiers_table(run)
+    rows = tiers.rows[: 1 + _MOST_TIERS]
+    more = len(tiers.rows) - len(rows)
+    rest = ((f"{more:,} more in the report", *("" for _ in tiers.columns[1:])),) if more else ()
+    planned = _plan_blocks(plan)
+    basis = [block.text for block in planned if isinstance(block, Line)][:1]
     blocks: list[Block] = [
-        Lead(shown.answer),
-        replace(shown.short_tiers, rows=(*rows, *rest)),
-        Changes(shown.changes),
-        *map(
-            Line, (shown.headroom, shown.price, shown.losses, shown.largest, "; ".join(shown.missing_tiers))
-        ),
-        shown.ceilings,
-        *shown.findings,
-        Passage("Failed trials", tuple(note.text for note in shown.notes)),
-        Passage("The whole training", plan),
-        shown.prediction,
-        Line(shown.how_measured, is_quiet=True),
-        Commands("The command", (shown.reproduce,)),
+        Lead(answer.answer_text(run, best)),
+        replace(tiers, rows=(*rows, *rest)),
+        Changes(answer.change_lines(run, best)),
+        *map(Line, (answer.headroom_text(run, best), answer.price_text(run, best), *_on_samples(run))),
+        Line("; ".join(answer.missing_lines(run))),
+        ceilings_passage(run, best),
+        *found_blocks(run.findings),
+        Passage("Failed trials", answer.failure_lines(run)),
+        Passage("The whole training", (*basis, *(one.text for one in planned if isinstance(one, Lead)))),
+        answer.prediction_passage(run),
+        Line(answer.how_measured(run, best), is_quiet=True),
+        Commands("The command", (search_again(run),)),
         Commands("Configs", tuple(_config_lines(configs)), "yaml"),
     ]
-    return Report(f"tunekit: {shown.title}", tuple(blocks))
+    return Report(f"tunekit: {_title(run)}", tuple(blocks))
+
+
+def _title(run: Run) -> str:
+    return printable(f"{run.target.name} on {run.measured_on}")
+
+
+def _on_samples(run: Run) -> tuple[str, str]:
+    """Return what other arithmetic did to the losses, and what the largest samples mean for the tiers."""
+    return losses_line(guarded_modes(run.trials)), largest_line(run.recommendations)
+
+
+def _plan_blocks(plan: Plan | None) -> tuple[Block, ...]:
+    return () if plan is None else plan_blocks(plan, WIDE, every_row=True)
+
+
+def _failures(run: Run) -> list[Note]:
+    return [Note(Severity.INFO, line) for line in answer.failure_lines(run)]
 
 
 def _config_lines(configs: Sequence[tuple[str, str]]) -> list[str]:
@@ -247,9 +180,11 @@ def _config_lines(configs: Sequence[tuple[str, str]]) -> list[str]:
 def environment_table(run: Run) -> Table:
     """Return what the figures belong to: machine, software, script."""
     host, torch, target = run.host, run.host.torch, run.target
+    own = own_precision_text(run.baseline_config, run.discovery) if run.baseline_config else "n/a"
+    digest = f", SHA-256 {target.script_sha256[:16]}..." if target.script and target.script_sha256 else ""
     rows = [
         ("target", f"built-in workload {target.builtin}" if target.builtin else target_text(target)),
-        ("script", _script(run)),
+        ("script", f"{target.script or 'n/a'}{digest}"),
         ("asked for", run.profile.id),
         ("measured on", run.measured_on),
         ("machine", host_text(host)),
@@ -259,8 +194,8 @@ def environment_table(run: Run) -> Table:
         ("RAM limit of each", bytes_text(run.rank_host.ram_limit_bytes)),
         ("platform", host.platform),
         ("Python", torch.python_version if torch else host.python_version),
-        ("torch", torch_text(run)),
-        ("precision of the script", _own_precision(run)),
+        ("torch", _torch_text(run)),
+        ("precision of the script", own),
         ("trials", sandbox_text(host.sandbox.kind) if host.sandbox else "n/a"),
         ("tunekit", run.tunekit_version),
         ("started", run.created_at),
@@ -268,8 +203,7 @@ def environment_table(run: Run) -> Table:
     return Table("Environment", ("", ""), tuple((name, printable(text)) for name, text in rows))
 
 
-def torch_text(run: Run) -> str:
-    """Return the training environment's torch with what it computes by; "n/a" where it was not asked."""
+def _torch_text(run: Run) -> str:
     torch = run.host.torch
     if torch is None:
         return "n/a"
@@ -281,17 +215,6 @@ def torch_text(run: Run) -> str:
     if torch.cudnn_version:
         told.append(f"cuDNN {torch.cudnn_version}")
     return ", ".join(told)
-
-
-def _own_precision(run: Run) -> str:
-    return own_precision_text(run.baseline_config, run.discovery) if run.baseline_config else "n/a"
-
-
-def _script(run: Run) -> str:
-    if run.target.script is None:
-        return "n/a"
-    digest = run.target.script_sha256
-    return run.target.script + (f", SHA-256 {digest[:16]}..." if digest else "")
 
 
 def method_lines(run: Run) -> tuple[str, ...]:

@@ -3,16 +3,20 @@
 from jinja2 import Environment, StrictUndefined
 
 from tunekit.plain_text import shown_value
-from tunekit.report.run import RunView
+from tunekit.recommend.recommendation import answer_of
+from tunekit.records.run import Run
+from tunekit.report import answer
+from tunekit.report.blocks import found_blocks
+from tunekit.report.tiers import short_tiers_table
 
 _TEMPLATE = """\
 <div>
-<p><strong>{{ shown.answer }}</strong></p>
+<p><strong>{{ answer }}</strong></p>
 {% for line in lines %}<p>{{ line }}</p>
 {% endfor -%}
-{% if shown.changes %}<p><strong>Change</strong></p>
+{% if changes %}<p><strong>Change</strong></p>
 <ul>
-{% for change in shown.changes %}<li><code>{{ change }}</code></li>
+{% for change in changes %}<li><code>{{ change }}</code></li>
 {% endfor -%}
 </ul>
 {% endif -%}
@@ -27,16 +31,24 @@ _TEMPLATE = """\
 {% endfor -%}
 </tbody>
 </table>
-{% for finding in shown.findings %}<p>{{ finding.heading }}
+{% for finding in findings %}<p>{{ finding.heading }}
 {%- for detail in finding.details %}<br>{{ detail }}{% endfor %}</p>
 {% endfor -%}
-<p><small>{{ shown.how_measured }}</small></p>
+<p><small>{{ how_measured }}</small></p>
 </div>
 """
 
 
-def summary_html(shown: RunView) -> str:
+def summary_html(run: Run) -> str:
     """Return the answer, what to change, the tiers and the findings; every text is escaped."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, finalize=shown_value)
-    lines = [line for line in (shown.headroom, shown.price, *shown.missing_tiers) if line]
-    return environment.from_string(_TEMPLATE).render(shown=shown, table=shown.short_tiers, lines=lines)
+    best = answer_of(run.recommendations)
+    lines = (answer.headroom_text(run, best), answer.price_text(run, best), *answer.missing_lines(run))
+    return environment.from_string(_TEMPLATE).render(
+        answer=answer.answer_text(run, best),
+        lines=[line for line in lines if line],
+        changes=answer.change_lines(run, best),
+        table=short_tiers_table(run),
+        findings=found_blocks(run.findings),
+        how_measured=answer.how_measured(run, best),
+    )

@@ -109,14 +109,9 @@ def say(console: Console, sentence: str, style: str = "") -> None:
 
 
 def hang(console: Console, text: str, first: str = "", rest: str = "  ", style: str = "") -> None:
-    """Print text whose further lines stand further in; a path or an address is never broken.
+    """Print a paragraph whose first line begins with an indent or a label, and every other with the rest.
 
-    Args:
-        console: where to print.
-        text: one paragraph.
-        first: what its first line begins with: an indent, or a label.
-        rest: what every further line begins with.
-        style: of the text.
+    A path or an address is never broken.
     """
     width = max(console.width, _LEAST_WIDTH + max(len(first), len(rest)))
     line, is_empty = first, True

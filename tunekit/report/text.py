@@ -1,4 +1,4 @@
-"""Records as sentences and phrases, the same in every report. Pure."""
+"""Records as sentences, phrases and commands, the same in every report. Pure."""
 
 import re
 import shlex
@@ -12,8 +12,11 @@ from tunekit.records.config import KNOBS, Precision, TrainConfig
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Host, SandboxKind
 from tunekit.records.interval import Interval
+from tunekit.records.run import FixedKnob, Objective, Run
 from tunekit.records.target import Discovery, Target
 from tunekit.records.trial import TrialRecord, TrialRole
+from tunekit.secret_words import MASK, has_mask
+from tunekit.trial import binding_syntax
 from tunekit.units import bytes_text, count_text, digits_text, rate_text
 
 AnyRecord = TypeVar("AnyRecord", bound=Record)
@@ -45,10 +48,7 @@ _SANDBOXES: dict[SandboxKind, str] = {
 def interval_text(interval: Interval | None, unit: str = "", too_wide: str = TOO_WIDE) -> str:
     """Return a figure with its range, such as "412 (398 to 425)", alone if it has none; "n/a" for None.
 
-    Args:
-        interval: the figure.
-        unit: of it, with the space before it.
-        too_wide: what stands for a range that says nothing.
+    A unit begins with its space; a range that says nothing is replaced.
     """
     if interval is None:
         return "n/a"
@@ -60,12 +60,7 @@ def interval_text(interval: Interval | None, unit: str = "", too_wide: str = TOO
 
 
 def speedup_text(interval: Interval | None, too_wide: str = TOO_WIDE) -> str:
-    """Return a speed-up with its range, such as "1.47x (1.40 to 1.55)"; "n/a" for None.
-
-    Args:
-        interval: the speed-up.
-        too_wide: what stands for a range that says nothing.
-    """
+    """Return a speed-up with its range, such as "1.47x (1.40 to 1.55)"; "n/a" for None."""
     if interval is None:
         return "n/a"
     if is_too_wide(interval):
@@ -117,11 +112,6 @@ def change_text(knob: str, before: object, after: object) -> str:
     """Return a knob's change, such as "num_workers: 0 -> 2"."""
     told = ["none" if value is None else value_text(value) for value in (before, after)]
     return f"{knob}: {' -> '.join(told)}"
-
-
-def names_text(names: Sequence[str]) -> str:
-    """Return all names of one config, such as "conservative = balanced"."""
-    return " = ".join(names)
 
 
 def config_text(config: TrainConfig | None, own: Discovery | None = None) -> str:
@@ -219,3 +209,54 @@ def without_places(record: AnyRecord, home: Path) -> AnyRecord:
     if isinstance(host, Host):
         record = record.changed(host=host.changed(hostname=HIDDEN_NAME))
     return with_texts(record, shortener(home))
+
+
+# --- commands of tunekit, as they would be typed again ---------------------------------------
+
+
+def command_text(
+    verb: str,
+    target: Target,
+    gpu: str = "auto",
+    flags: Sequence[str] = (),
+    fixed: Sequence[FixedKnob] = (),
+) -> str:
+    """Return a verb's command on a target, with all that says how tunekit runs and reads it, for a shell."""
+    words = list(flags)
+    if gpu != "auto":
+        words += ["--gpu", gpu]
+    for one in fixed:
+        words += ["--fix", f"{one.knob}={binding_syntax.value_text(one.value)}"]
+    for binding in target.bindings:
+        words += ["--bind", binding_syntax.binding_text(binding)]
+    if target.samples_per_step is not None:
+        words += ["--samples-per-step", str(target.samples_per_step)]
+    command = "" if target.builtin else _command(target)
+    return printable(" ".join(map(quoted, ["tunekit", verb, *words]))) + command
+
+
+def missing_command(target: Target) -> str:
+    """Return what a command on a run needs after it: nothing, unless its training command lacks secrets."""
+    return _command(target) if has_mask(target.command) else ""
+
+
+def _command(target: Target) -> str:
+    note = f"  # with the secret in place of {MASK}" if has_mask(target.command) else ""
+    return f" -- {target_text(target)}{note}"
+
+
+def search_again(run: Run) -> str:
+    """Return the command of the same search."""
+    asked = run.options
+    flags = []
+    for one in asked.ranges:
+        flags += ["--range", f"{one.knob}={one.low}..{one.high}"]
+    if asked.global_batch is not None:
+        flags += ["--global-batch", str(asked.global_batch)]
+    if asked.objective is not Objective.RATE:
+        flags += ["--objective", asked.objective.value]
+    if asked.planned_steps is not None:
+        flags += ["--planned-steps", str(asked.planned_steps)]
+    if asked.epochs_given:
+        flags += ["--epochs", str(asked.epochs)]
+    return command_text("search", run.target, asked.gpu, flags, asked.fixed)

@@ -15,11 +15,12 @@ from tunekit.records.recommendation import (
     ModelSummary,
     PredictedLimits,
     Recommendation,
+    ScalingRow,
     Tier,
 )
 from tunekit.records.run import Objective, Run
-from tunekit.report.blocks import Basis, Passage, Table, changed_cells, predicted_rows
-from tunekit.report.text import config_text, factor_text, knob_rows, names_text, range_text
+from tunekit.report.blocks import Basis, Column, Passage, Table, changed_cells, fitted_table, predicted_rows
+from tunekit.report.text import config_text, factor_text, knob_rows, range_text
 from tunekit.units import bytes_text, count_text, duration_text, rate_text, share_text
 
 _BINDS = {
@@ -56,22 +57,22 @@ def tiers_table(run: Run) -> Table:
     columns = _columns(run)
     knobs = knob_rows([column.config for column in columns])
     speedup = "speed-up" if run.options.objective is Objective.RATE else "speed-up of run"
-    figures: list[tuple[str, bool, Callable[[TierColumn], str]]] = [
-        ("samples/s", True, lambda one: rate_text(one.samples_per_s)),
-        ("it/s", True, lambda one: rate_text(one.it_per_s)),
-        (speedup, True, lambda one: one.speedup),
-        ("  95% range", True, lambda one: one.speedup_range),
-        ("epoch", True, lambda one: duration_text(one.epoch_time_s)),
-        (
-            "planned run (predicted)",
-            any(one.finish_time_s is not None for one in columns),
-            lambda one: duration_text(one.finish_time_s),
-        ),
-        ("buffer (predicted)", True, lambda one: one.buffer),
-        ("VRAM reserved", _has_device(columns), lambda one: bytes_text(one.reserved_bytes)),
-        ("lr (predicted)", True, lambda one: lr_text(one.lr)),
-    ]
-    rows = [*knobs, *((label, *map(text, columns)) for label, is_known, text in figures if is_known)]
+    figures: dict[str, Callable[[TierColumn], str]] = {
+        "samples/s": lambda one: rate_text(one.samples_per_s),
+        "it/s": lambda one: rate_text(one.it_per_s),
+        speedup: lambda one: one.speedup,
+        "  95% range": lambda one: one.speedup_range,
+        "epoch": lambda one: duration_text(one.epoch_time_s),
+        "planned run (predicted)": lambda one: duration_text(one.finish_time_s),
+        "buffer (predicted)": lambda one: one.buffer,
+        "VRAM reserved": lambda one: bytes_text(one.reserved_bytes),
+        "lr (predicted)": lambda one: lr_text(one.lr),
+    }
+    if all(one.finish_time_s is None for one in columns):
+        del figures["planned run (predicted)"]
+    if all(one.reserved_bytes is None for one in columns):
+        del figures["VRAM reserved"]
+    rows = [*knobs, *((label, *map(text, columns)) for label, text in figures.items())]
     titles = ("", *(column.title for column in columns))
     return Table(
         "Tiers (measured)",
@@ -86,29 +87,25 @@ def tiers_table(run: Run) -> Table:
 
 def short_tiers_table(run: Run) -> Table:
     """Return a row for the baseline and for each tier, with what matters most; equal tiers as one."""
-    columns = _columns(run)
-    has_device = _has_device(columns)
-    rows = []
-    for one in columns:
-        speedup = f"{one.speedup} ({one.speedup_range})" if one.speedup_range else one.speedup
-        memory = (bytes_text(one.reserved_bytes),) if has_device else ()
-        rows.append(
-            (one.title, config_text(one.config), rate_text(one.samples_per_s), speedup, *memory, one.buffer)
-        )
-    device = ("VRAM reserved",) if has_device else ()
-    titles = ("", "config", "samples/s", "speed-up (95% range)", *device, "buffer (predicted)")
-    return Table("Tiers (measured)", titles, tuple(rows), tuple(range(2, len(titles))), Basis.MEASURED)
-
-
-def _has_device(columns: list[TierColumn]) -> bool:
-    return any(one.reserved_bytes is not None for one in columns)
+    figures = (
+        Column[TierColumn]("", lambda one: one.title, is_numeric=False),
+        Column[TierColumn]("config", lambda one: config_text(one.config), is_numeric=False),
+        Column[TierColumn]("samples/s", lambda one: rate_text(one.samples_per_s)),
+        Column[TierColumn](
+            "speed-up (95% range)",
+            lambda one: one.speedup + (f" ({one.speedup_range})" if one.speedup_range else ""),
+        ),
+        Column[TierColumn]("VRAM reserved", lambda one: bytes_text(one.reserved_bytes), is_optional=True),
+        Column[TierColumn]("buffer (predicted)", lambda one: one.buffer),
+    )
+    return fitted_table("Tiers (measured)", figures, _columns(run), basis=Basis.MEASURED)
 
 
 def _columns(run: Run) -> list[TierColumn]:
     names: dict[TierColumn, list[str]] = {}
     for tier in run.recommendations:
         names.setdefault(tier_column(tier, run), []).append(tier.tier.value)
-    return [baseline_column(run), *(replace(one, title=names_text(told)) for one, told in names.items())]
+    return [baseline_column(run), *(replace(one, title=" = ".join(told)) for one, told in names.items())]
 
 
 def baseline_column(run: Run) -> TierColumn:
@@ -173,29 +170,21 @@ def lr_text(lr: float | None) -> str:
 def scaling_table(run: Run, best: Recommendation | None) -> Table:
     """Return the multi-GPU table of the tier that the answer speaks of."""
     rule = rule_of(run.discovery)
-    lrs = {LearningRateRule.LINEAR: "lr linear", LearningRateRule.SQRT: "lr sqrt"}
     starred = "; * the rule of your optimizer" if rule else ""
-    rows = tuple(
-        (
-            str(row.gpus),
-            f"{row.total_batch:,}",
-            str(row.total_workers),
-            bytes_text(row.buffer_bytes),
-            bytes_text(row.ram_bytes),
-            lr_text(row.lr_linear),
-            lr_text(row.lr_sqrt),
-        )
-        for row in run.scaling
-        if best is not None and row.tier is best.tier
+    linear = "lr linear" + " *" * (rule is LearningRateRule.LINEAR)
+    sqrt = "lr sqrt" + " *" * (rule is LearningRateRule.SQRT)
+    columns = (
+        Column[ScalingRow]("GPUs", lambda row: str(row.gpus)),
+        Column[ScalingRow]("batch", lambda row: f"{row.total_batch:,}"),
+        Column[ScalingRow]("workers", lambda row: str(row.total_workers)),
+        Column[ScalingRow]("RAM buffer", lambda row: bytes_text(row.buffer_bytes)),
+        Column[ScalingRow]("RAM per host", lambda row: bytes_text(row.ram_bytes)),
+        Column[ScalingRow](linear, lambda row: lr_text(row.lr_linear)),
+        Column[ScalingRow](sqrt, lambda row: lr_text(row.lr_sqrt)),
     )
-    names = (f"{name} *" if one is rule else name for one, name in lrs.items())
-    return Table(
-        f"On several GPUs, {best.tier.value if best else 'no tier'} (predicted{starred})",
-        ("GPUs", "batch", "workers", "RAM buffer", "RAM per host", *names),
-        rows,
-        tuple(range(7)),
-        Basis.PREDICTED,
-    )
+    title = f"On several GPUs, {best.tier.value if best else 'no tier'} (predicted{starred})"
+    rows = [row for row in run.scaling if best is not None and row.tier is best.tier]
+    return fitted_table(title, columns, rows, basis=Basis.PREDICTED)
 
 
 # --- what holds the rate ---------------------------------------------------------------------

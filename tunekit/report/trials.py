@@ -1,20 +1,18 @@
 """Every trial of a run as a row that can be sorted, and what the machine did meanwhile. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from statistics import fmean
 
 from tunekit.plain_text import printable
 from tunekit.records.config import TrainConfig
-from tunekit.records.measurement import GpuTelemetry, Telemetry
+from tunekit.records.measurement import GpuTelemetry, Measurement, Telemetry
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
 from tunekit.records.trial import OutcomeKind, TrialRecord
-from tunekit.report.blocks import Table, TrialRow, TrialState, TrialTable
+from tunekit.report.blocks import Column, Table, TrialRow, TrialState, TrialTable, fitted_table
 from tunekit.report.text import UNKNOWN, role_text, value_text
 from tunekit.units import bytes_text, count_text, duration_text, rate_text, share_text
-
-_TEXTS = ("for", "precision", "compile", "other knobs", "outcome")
-"""Columns that hold no figures."""
 
 _Cell = tuple[str, float | str | None]
 """A text, and what it is sorted by."""
@@ -22,18 +20,18 @@ _Cell = tuple[str, float | str | None]
 
 def trials_table(run: Run) -> TrialTable:
     """Return every trial of a run with its config, its figures (measured) and its outcome."""
-    cells = [_cells(record) for record in run.trials]
-    states = [trial_state(record) for record in run.trials]
+    rows = []
+    for record in run.trials:
+        cells = [cell_of(record) for cell_of in _CELLS.values()]
+        texts, keys = tuple(text for text, _ in cells), tuple(key for _, key in cells)
+        rows.append(TrialRow(texts, keys, trial_state(record), _reason(record)))
+    states = [row.state for row in rows]
     counts = [f"{states.count(state)} {state}" for state in TrialState if state in states]
-    columns = ("trial", "for", *_knobs(None), *_figures(None), "took", "outcome")
     return TrialTable(
-        columns=columns,
-        numeric=tuple(place for place, name in enumerate(columns) if name not in _TEXTS),
-        rows=tuple(
-            TrialRow(tuple(text for text, _ in row), tuple(key for _, key in row), state, _reason(record))
-            for record, row, state in zip(run.trials, cells, states, strict=True)
-        ),
-        summary=f"{count_text(len(cells), 'trial')}: {', '.join(counts) or 'none yet'}",
+        columns=tuple(_CELLS),
+        numeric=tuple(place for place, name in enumerate(_CELLS) if name not in _TEXTS),
+        rows=tuple(rows),
+        summary=f"{count_text(len(rows), 'trial')}: {', '.join(counts) or 'none yet'}",
     )
 
 
@@ -44,19 +42,6 @@ def trial_state(record: TrialRecord) -> TrialState:
     return TrialState.ABANDONED if record.is_abandoned else TrialState.MEASURED
 
 
-def _cells(record: TrialRecord) -> list[_Cell]:
-    role, state = role_text(record), trial_state(record)
-    is_failed = record.failure is not None and state is TrialState.FAILED
-    return [
-        (str(record.number), record.number),
-        (role, role),
-        *_knobs(record.config).values(),
-        *_figures(record).values(),
-        (duration_text(record.duration_s), record.duration_s),
-        (record.failure.kind.value if record.failure and is_failed else state.value, state.value),
-    ]
-
-
 def _reason(record: TrialRecord) -> str:
     if record.failure is None:
         return ""
@@ -64,41 +49,61 @@ def _reason(record: TrialRecord) -> str:
     return printable(f"{record.failure.message}{remedy}")
 
 
-def _knobs(config: TrainConfig | None) -> dict[str, _Cell]:
-    names = ("batch", "workers", "prefetch", "precision", "compile", "other knobs")
-    if config is None:
-        return dict.fromkeys(names, (UNKNOWN, None))
-    steps = config.accumulate_grad_batches
+def _same(text: str) -> _Cell:
+    return text, text
+
+
+def _of_config(cell: Callable[[TrainConfig], _Cell]) -> Callable[[TrialRecord], _Cell]:
+    return lambda record: (UNKNOWN, None) if record.config is None else cell(record.config)
+
+
+def _measured(
+    text: Callable[[float], str], figure: Callable[[Measurement], float | None]
+) -> Callable[[TrialRecord], _Cell]:
+    def cell(record: TrialRecord) -> _Cell:
+        value = None if record.measurement is None else figure(record.measurement)
+        return (UNKNOWN if value is None else text(value)), value
+
+    return cell
+
+
+def _other_knobs(config: TrainConfig) -> _Cell:
     words = [word for word in config.switched_on if word != "compile"]
+    steps = config.accumulate_grad_batches
     others = ", ".join([*words, *([f"{steps} accumulated"] if steps > 1 else [])])
-    compiles = value_text(config.compile)
-    cells: list[_Cell] = [
-        (f"{config.batch_size:,}", config.batch_size),
-        (str(config.num_workers), config.num_workers),
-        (value_text(config.prefetch_factor), config.prefetch_factor),
-        (config.precision.value, config.precision.value),
-        (compiles, compiles),
-        (others or "-", others),
-    ]
-    return dict(zip(names, cells, strict=True))
+    return others or "-", others
 
 
-def _figures(record: TrialRecord | None) -> dict[str, _Cell]:
-    names = ("samples/s", "data wait", "VRAM reserved", "RAM peak")
-    if record is None or record.measurement is None:
-        return dict.fromkeys(names, (UNKNOWN, None))
-    loop, tree = record.measurement.loop, record.measurement.memory
-    waits = loop.parts.data_wait_s / loop.steady_time_s if loop.has_loader else None
-    cells: list[_Cell] = [
-        (rate_text(loop.rate_samples_per_s), loop.rate_samples_per_s),
-        (UNKNOWN if waits is None else share_text(waits), waits),
-        (bytes_text(loop.peak_reserved_bytes), loop.peak_reserved_bytes),
-        (bytes_text(tree.peak_pss_bytes), tree.peak_pss_bytes),
-    ]
-    return dict(zip(names, cells, strict=True))
+def _data_wait(measurement: Measurement) -> float | None:
+    loop = measurement.loop
+    return loop.parts.data_wait_s / loop.steady_time_s if loop.has_loader else None
 
 
-# --- telemetry -------------------------------------------------------------------------------
+def trial_outcome(record: TrialRecord) -> str:
+    """Return the state of a trial; of one that failed, the kind of its failure."""
+    state = trial_state(record)
+    return record.failure.kind.value if record.failure and state is TrialState.FAILED else state.value
+
+
+_CELLS: dict[str, Callable[[TrialRecord], _Cell]] = {
+    "trial": lambda record: (str(record.number), record.number),
+    "for": lambda record: _same(role_text(record)),
+    "batch": _of_config(lambda config: (f"{config.batch_size:,}", config.batch_size)),
+    "workers": _of_config(lambda config: (str(config.num_workers), config.num_workers)),
+    "prefetch": _of_config(lambda config: (value_text(config.prefetch_factor), config.prefetch_factor)),
+    "precision": _of_config(lambda config: _same(config.precision.value)),
+    "compile": _of_config(lambda config: _same(value_text(config.compile))),
+    "other knobs": _of_config(_other_knobs),
+    "samples/s": _measured(rate_text, lambda one: one.loop.rate_samples_per_s),
+    "data wait": _measured(share_text, _data_wait),
+    "VRAM reserved": _measured(bytes_text, lambda one: one.loop.peak_reserved_bytes),
+    "RAM peak": _measured(bytes_text, lambda one: one.memory.peak_pss_bytes),
+    "took": lambda record: (duration_text(record.duration_s), record.duration_s),
+    "outcome": lambda record: (trial_outcome(record), trial_state(record).value),
+}
+"""What stands in each column."""
+_TEXTS = ("for", "precision", "compile", "other knobs", "outcome")
+"""Columns that hold no figures."""
 
 
 def telemetry_table(run: Run, best: Recommendation | None) -> Table:
@@ -112,15 +117,14 @@ def telemetry_table(run: Run, best: Recommendation | None) -> Table:
         numbers = {best.search_trial, *best.confirm_trials}
         told[best.tier.value] = [trial.telemetry for trial in run.trials if trial.number in numbers]
     steady = {name: [one for one in each if one and one.is_of_steady_window] for name, each in told.items()}
-    filled = {name: _telemetry_cells(each, run.host.cpus) for name, each in steady.items() if each}
-    every = list(filled.values())
-    titles = [title for title in (every or [{}])[0] if any(cells[title] != UNKNOWN for cells in every)]
-    return Table(
-        title="While it trained, measured from outside in the steady windows",
-        columns=("config", *titles),
-        rows=tuple((name, *(cells[title] for title in titles)) for name, cells in filled.items()),
-        numeric=tuple(range(1, len(titles) + 1)),
-    )
+    rows = [
+        {"config": name, **_telemetry_cells(each, run.host.cpus)} for name, each in steady.items() if each
+    ]
+    columns = [
+        Column[dict[str, str]](title, itemgetter(title), title != "config", is_optional=title != "config")
+        for title in (rows[0] if rows else ())
+    ]
+    return fitted_table("While it trained, measured from outside in the steady windows", columns, rows)
 
 
 def _telemetry_cells(each: Sequence[Telemetry], cpus: int) -> dict[str, str]:

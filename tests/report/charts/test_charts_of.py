@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from tunekit.recommend.recommendation import answer_of
 from tunekit.records.run import Run
 from tunekit.report.blocks import Chart, HeatMap
-from tunekit.report.charts.charts import chart_table, charts_of
+from tunekit.report.charts import chart_table, charts_of
 from tunekit.report.charts.trials import MOST_FAILED, MOST_MEASURED
 
 fast = config(batch_size=256, num_workers=4)

@@ -20,8 +20,8 @@ from tunekit.predict.ram import buffer_bytes
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import Run
 from tunekit.report.blocks import Basis, HeatCell, HeatMap
-from tunekit.report.charts.charts import has_figures
-from tunekit.report.charts.loader_ram import loader_ram_map
+from tunekit.report.charts import has_figures
+from tunekit.report.charts.memory import loader_ram_map
 from tunekit.report.tiers import tier_column
 
 

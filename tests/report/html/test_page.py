@@ -8,20 +8,21 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from build_records import run
+from build_records import config, run, trial_record
 from build_reports import HOSTILE, full_plan, full_run, hostile_run
+from read_report import view
 
 from tunekit.records.run import Run
-from tunekit.report.charts.charts import chart_table
-from tunekit.report.html.embedded import escaped_json, plotly_script, plotly_styles, script_json
-from tunekit.report.html.page import page
-from tunekit.report.run import on_page, view
+from tunekit.report.charts import chart_table
+from tunekit.report.html.page import escaped_json, page, plotly_script, plotly_styles, script_json, sort_ranks
+from tunekit.report.run import on_page
+from tunekit.report.trials import trials_table
 
 RAW = b'{"raw": "\xc3\xa9"}'
 
 
 def html_of(of: Run, plan=None, raw: bytes = RAW) -> str:
-    return page(on_page(view(of, plan=plan)), raw)
+    return page(on_page(of, plan=plan), raw)
 
 
 class Parsed(HTMLParser):
@@ -152,22 +153,14 @@ def test_a_charts_title_is_left_out_where_the_heading_says_it_and_is_read_out_al
     assert all(any(one.startswith(f"{chart.title}. ") for one in labels) for chart in charts)
 
 
-def test_every_sentence_and_every_trial_of_the_view_is_there(full: Parsed):
+def test_every_sentence_and_every_trial_is_there(full: Parsed):
     shown = view(full_run(), plan=full_plan())
     words = " ".join(" ".join(full.words).split())
-    told = [shown.answer, shown.headroom, shown.price, shown.how_measured, *shown.missing_tiers]
-    told += [
-        *shown.ceilings.lines,
-        *shown.prediction.lines,
-        *shown.method,
-        shown.reproduce,
-        *shown.next_steps,
-    ]
-    told += [one.heading for one in shown.findings] + [note.line for note in shown.notes]
-    told += [row.reason for row in shown.trials.rows]
-    assert shown.plan
-    told += [text for block in shown.plan for text in getattr(block, "lines", ())]
-    told += [block.text for block in shown.plan if hasattr(block, "text")]
+    told = [shown.answer, shown.headroom, shown.price, shown.how_measured, shown.reproduce]
+    told += [text for block in shown.blocks for text in getattr(block, "lines", ())]
+    told += [one.heading for one in shown.findings] + [row.reason for row in shown.trials.rows]
+    assert shown.section("plan")
+    told += [block.text for block in shown.section("plan") if hasattr(block, "text")]
     assert [line for line in told if line and " ".join(line.split()) not in words] == []
 
 
@@ -195,3 +188,30 @@ def test_json_in_a_script_element_has_no_letter_that_could_end_it():
     assert not re.search("[<>&\u2028\u2029]", written)
     assert json.loads(written) == {"a": text}
     assert json.loads(escaped_json(json.dumps(text))) == text
+
+
+# --- the order of trials ---------------------------------------------------------------------
+
+
+def ranks(column: str, *records) -> list[int | None]:
+    table = trials_table(run(trials=records))
+    return sort_ranks(table)[table.columns.index(column)]
+
+
+def test_numbers_are_ranked_as_numbers_and_equal_ones_alike():
+    records = [
+        trial_record(number, rate, config(batch_size=batch))
+        for number, (batch, rate) in enumerate(((1024, 90.0), (64, 1000.0), (64, 200.0)))
+    ]
+    assert ranks("batch", *records) == [1, 0, 0]
+    assert ranks("samples/s", *records) == [0, 2, 1]
+
+
+def test_a_trial_without_the_figure_has_no_rank():
+    assert ranks("samples/s", trial_record(0, 90.0), trial_record(1, None)) == [0, None]
+
+
+def test_words_are_ranked_by_letters_and_the_dash_of_no_prefetch_has_none():
+    records = [trial_record(0, of=config(num_workers=0)), trial_record(1, of=config(compile=True))]
+    assert ranks("compile", *records) == [0, 1]
+    assert ranks("prefetch", *records) == [None, 0]

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from build_reports import HOSTILE, LONG, full_plan, full_run, hostile_run
 from playwright.sync_api import Browser, Page, Route, ViewportSize, sync_playwright
+from read_report import ReadRun, view
 
 from tunekit.records.codec import to_json
 from tunekit.records.run import Run
 from tunekit.report.html.page import page
-from tunekit.report.run import RunView, on_page, view
+from tunekit.report.run import on_page
 
 AXE = Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js"
 NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -54,7 +55,7 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def shown() -> RunView:
+def shown() -> ReadRun:
     return view(full_run(), plan=full_plan())
 
 
@@ -70,7 +71,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def saved(folders: pytest.TempPathFactory, run: Run) -> Path:
     file = folders.mktemp("page") / "report.html"
-    file.write_text(page(on_page(view(run, plan=full_plan())), to_json(run).encode()), encoding="utf-8")
+    file.write_text(page(on_page(run, plan=full_plan()), to_json(run).encode()), encoding="utf-8")
     return file
 
 
@@ -145,7 +146,7 @@ def column(tab: Page, place: int) -> list[str]:
 
 
 def test_it_opens_from_a_file_and_draws_every_chart_when_it_is_scrolled_to(
-    browser: Browser, full: Path, shown: RunView
+    browser: Browser, full: Path, shown: ReadRun
 ):
     with opened(browser, full) as tab:
         drawn(tab, shown.charts[0].id)
@@ -156,7 +157,7 @@ def test_it_opens_from_a_file_and_draws_every_chart_when_it_is_scrolled_to(
         assert min(shapes.values()) > 10, shapes
 
 
-def test_the_first_screen_has_answer_changes_headroom_and_price(tab: Page, shown: RunView):
+def test_the_first_screen_has_answer_changes_headroom_and_price(tab: Page, shown: ReadRun):
     seen = " ".join(tab.locator("#answer").inner_text().split())
     for told in (shown.answer, shown.headroom, shown.price, *(one.split(": ")[1] for one in shown.changes)):
         assert told and " ".join(told.split()) in seen
@@ -179,7 +180,7 @@ def test_hostile_texts_are_shown_and_printed_and_nothing_of_them_runs(browser: B
         assert cut_in_print(tab) == []
 
 
-def test_without_scripts_every_figure_is_readable(browser: Browser, full: Path, shown: RunView):
+def test_without_scripts_every_figure_is_readable(browser: Browser, full: Path, shown: ReadRun):
     with opened(browser, full, java_script_enabled=False) as tab:
         assert tab.get_by_text(shown.answer).is_visible()
         assert tab.get_by_text("need JavaScript").is_visible()
@@ -202,7 +203,7 @@ def test_a_browser_that_cannot_unpack_says_so_and_opens_the_tables(browser: Brow
 # --- what can be done with it --------------------------------------------------------------
 
 
-def test_trials_are_sorted_by_click_and_by_keyboard_with_the_unknown_last(tab: Page, shown: RunView):
+def test_trials_are_sorted_by_click_and_by_keyboard_with_the_unknown_last(tab: Page, shown: ReadRun):
     place = shown.trials.columns.index("samples/s")
     keys = {row.cells[place]: row.keys[place] for row in shown.trials.rows}
     known = sorted({key for key in keys.values() if isinstance(key, float)})
@@ -220,14 +221,14 @@ def test_trials_are_sorted_by_click_and_by_keyboard_with_the_unknown_last(tab: P
     assert [*dict.fromkeys(down[:-unknown])] == known[::-1]
 
 
-def test_a_reason_stays_below_its_trial_when_trials_are_sorted(tab: Page, shown: RunView):
+def test_a_reason_stays_below_its_trial_when_trials_are_sorted(tab: Page, shown: ReadRun):
     failed = next(row for row in shown.trials.rows if row.reason)
     tab.locator("#trial-table th button").nth(2).click()
     reason = tab.locator("#trial-table .reason", has_text=failed.reason).first
     assert reason.locator("xpath=preceding-sibling::tr[1]/td[1]").inner_text() == failed.cells[0]
 
 
-def test_trials_are_shown_by_what_came_of_them(tab: Page, shown: RunView):
+def test_trials_are_shown_by_what_came_of_them(tab: Page, shown: ReadRun):
     failed = [row.cells[0] for row in shown.trials.rows if row.state == "failed"]
     tab.get_by_role("radio", name="refused").check()
     assert column(tab, len(shown.trials.columns) - 1) == ["\u2013 refused"]
@@ -274,7 +275,7 @@ def test_run_json_comes_back_byte_for_byte(tab: Page):
     assert download.value.path().read_bytes() == to_json(full_run()).encode()
 
 
-def test_a_command_is_selected_where_the_clipboard_is_denied(tab: Page, shown: RunView):
+def test_a_command_is_selected_where_the_clipboard_is_denied(tab: Page, shown: ReadRun):
     tab.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(new Error('denied')); }")
     button = tab.locator("button[data-copies]").last
     button.click()
@@ -295,7 +296,7 @@ def test_the_first_tab_leads_to_the_content(browser: Browser, full: Path):
 # --- narrow, printed, for all --------------------------------------------------------------
 
 
-def test_a_phone_need_not_scroll_sideways(tab: Page, shown: RunView):
+def test_a_phone_need_not_scroll_sideways(tab: Page, shown: ReadRun):
     tab.set_viewport_size(PHONE)
     for chart in shown.charts:
         drawn(tab, chart.id)
@@ -337,7 +338,7 @@ def cut_in_print(tab: Page) -> list[str]:
     )
 
 
-def test_axe_finds_nothing_serious(browser: Browser, full: Path, shown: RunView):
+def test_axe_finds_nothing_serious(browser: Browser, full: Path, shown: ReadRun):
     if not AXE.is_file():
         without("axe-core is not installed", f"npm install --no-package-lock, in {AXE.parents[2]}")
     with opened(browser, full, bypass_csp=True) as tab:

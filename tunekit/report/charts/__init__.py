@@ -1,6 +1,76 @@
-"""What a run's figures show: points, bars and cells with their texts, computed once. Pure; nothing is drawn.
+"""All charts of a run, each as a table too: points, bars and cells with their texts, computed once. Pure.
 
-charts        all of a run, in their order; each as a table
-gains  throughput  loader_ram  memory  history   the charts of one subject each
+gains  rates  memory   the charts of one subject each
 trials        the baseline and the tiers, each config once; which trials there is room for; a point's texts
 """
+
+import math
+from dataclasses import replace
+
+from tunekit.records.recommendation import Recommendation
+from tunekit.records.run import Run
+from tunekit.report.blocks import Chart, HeatCell, HeatMap, Point, Table
+from tunekit.report.charts.gains import knobs_chart, time_breakdown_chart
+from tunekit.report.charts.memory import loader_ram_map, memory_charts
+from tunekit.report.charts.rates import history_chart, throughput_chart
+
+
+def charts_of(run: Run, best: Recommendation | None) -> tuple[Chart | HeatMap, ...]:
+    """Return the charts that a run has figures for; the best is what the answer speaks of."""
+    charts: tuple[Chart | HeatMap, ...] = (
+        time_breakdown_chart(run, best),
+        throughput_chart(run),
+        loader_ram_map(run, best),
+        *memory_charts(run),
+        history_chart(run),
+        knobs_chart(run, best),
+    )
+    return tuple(chart for chart in map(finite, charts) if has_figures(chart))
+
+
+def chart_table(chart: Chart | HeatMap) -> Table:
+    """Return a chart's figures as a table, for those who can't see it."""
+    if isinstance(chart, HeatMap):
+        rows = tuple(
+            (name, *(_cell_text(cell) for cell in cells))
+            for name, cells in zip(chart.rows, chart.cells, strict=True)
+        )
+        corner = f"{chart.y_title} / {chart.x_title}"
+        return Table(chart.title, (corner, *chart.columns), rows, basis=chart.basis)
+    rows = tuple(
+        (one.name, _place_text(point.x), point.text, one.basis.value, point.note)
+        for one in chart.series
+        for point in one.points
+    )
+    columns = ("series", chart.x_title, chart.y_title, "basis", "")
+    return Table(chart.title, columns, rows)
+
+
+def finite(chart: Chart | HeatMap) -> Chart | HeatMap:
+    """Return a chart without the points that can't be placed: figures beyond all bounds."""
+    if isinstance(chart, HeatMap):
+        return chart
+    series = tuple(
+        replace(one, points=tuple(point for point in one.points if _is_finite(point))) for one in chart.series
+    )
+    return replace(chart, series=tuple(one for one in series if one.points))
+
+
+def has_figures(chart: Chart | HeatMap) -> bool:
+    """Return whether there is anything to draw."""
+    if isinstance(chart, HeatMap):
+        return bool(chart.cells)
+    return any(one.points for one in chart.series)
+
+
+def _is_finite(point: Point) -> bool:
+    figures = (point.x, point.y, point.low, point.high)
+    return all(math.isfinite(one) for one in figures if isinstance(one, int | float))
+
+
+def _cell_text(cell: HeatCell) -> str:
+    return f"{cell.text} (* {', '.join(cell.marks)})" if cell.marks else cell.text
+
+
+def _place_text(place: float | str) -> str:
+    return place if isinstance(place, str) else f"{place:,g}"

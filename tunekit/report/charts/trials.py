@@ -11,9 +11,10 @@ from tunekit.records.interval import Interval
 from tunekit.records.measurement import Measurement
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
-from tunekit.records.trial import OutcomeKind, TrialRecord
-from tunekit.report.blocks import Basis, Point, Series
-from tunekit.report.text import config_text, interval_text, is_too_wide, names_text, role_text
+from tunekit.records.trial import TrialRecord
+from tunekit.report.blocks import Basis, Point, Series, TrialState
+from tunekit.report.text import config_text, interval_text, is_too_wide, role_text
+from tunekit.report.trials import trial_outcome, trial_state
 from tunekit.units import rate_text
 
 _One = TypeVar("_One")
@@ -45,7 +46,7 @@ class Marked:
     @property
     def name(self) -> str:
         """All its names."""
-        return names_text(self.names)
+        return " = ".join(self.names)
 
     @property
     def measurements(self) -> tuple[Measurement, ...]:
@@ -93,10 +94,7 @@ def shown_trials(
 ) -> ShownTrials:
     """Return the trials to draw: all if there is room, else evenly over the search, the best among them.
 
-    Args:
-        records: of the run, in their order.
-        most_measured: measured trials that there is room for; at least 2.
-        most_failed: failed ones; at least 2.
+    There has to be room for 2 of each.
     """
     measured = [one for one in records if one.measurement is not None]
     failed = [one for one in records if one.measurement is None]
@@ -112,7 +110,9 @@ def shown_trials(
         if len(part) < len(whole)
     ]
     left_out = f" Not drawn, for want of room: {' and '.join(hidden)}." if hidden else ""
-    return ShownTrials(_in_order(kept, measured), tuple(kept_failed), left_out)
+    chosen = {id(one) for one in kept}
+    in_order = tuple(one for one in measured if id(one) in chosen)
+    return ShownTrials(in_order, tuple(kept_failed), left_out)
 
 
 def evenly(items: Sequence[_One], most: int) -> list[_One]:
@@ -120,11 +120,6 @@ def evenly(items: Sequence[_One], most: int) -> list[_One]:
     if len(items) <= most:
         return list(items)
     return [items[round(place * (len(items) - 1) / (most - 1))] for place in range(most)]
-
-
-def _in_order(kept: Sequence[TrialRecord], measured: Sequence[TrialRecord]) -> tuple[TrialRecord, ...]:
-    chosen = {id(one) for one in kept}
-    return tuple(one for one in measured if id(one) in chosen)
 
 
 # --- what stands beside a point --------------------------------------------------------------
@@ -136,13 +131,12 @@ def trial_note(record: TrialRecord) -> str:
     return f"trial {record.number}, {role_text(record)}{early}: {config_text(record.config)}"
 
 
-def failure_text(record: TrialRecord) -> str:
-    """Return why a trial has no figure; "refused" for one that was not run."""
+def _failure_text(record: TrialRecord) -> str:
     assert record.failure is not None
-    kind, message = record.failure.kind, printable(record.failure.message)
+    message = printable(record.failure.message)
     if len(message) > _MOST_LETTERS:
         message = f"{message[: _MOST_LETTERS - 3]}..."
-    return f"{'refused' if kind is OutcomeKind.REFUSED else kind.value}: {message}"
+    return f"{trial_outcome(record)}: {message}"
 
 
 def failure_series(
@@ -150,30 +144,23 @@ def failure_series(
 ) -> list[Series]:
     """Return crosses where trials have no figure: failed when they ran, or refused by what was predicted.
 
-    Args:
-        records: of the trials.
-        place_of: where each stands on the axis; None leaves it out.
+    One whose place on the axis is None is left out.
     """
-    points: dict[bool, list[Point]] = {False: [], True: []}
+    points: dict[TrialState, list[Point]] = {TrialState.FAILED: [], TrialState.REFUSED: []}
     for record in records:
         place = place_of(record)
         if place is not None:
-            note = trial_note(record)
-            points[is_refused(record)].append(Point(x=place, y=0.0, text=failure_text(record), note=note))
+            point = Point(x=place, y=0.0, text=_failure_text(record), note=trial_note(record))
+            points[trial_state(record)].append(point)
     return [
-        Series("failed", Basis.MEASURED, tuple(points[False]), "failures"),
-        Series("refused", Basis.PREDICTED, tuple(points[True]), "failures"),
+        Series("failed", Basis.MEASURED, tuple(points[TrialState.FAILED]), "failures"),
+        Series("refused", Basis.PREDICTED, tuple(points[TrialState.REFUSED]), "failures"),
     ]
 
 
 def samples_point(x: float, rate: float, note: str = "") -> Point:
     """Return samples/s without a range."""
     return Point(x=x, y=rate, text=f"{rate_text(rate)} samples/s", note=note)
-
-
-def is_refused(record: TrialRecord) -> bool:
-    """Return whether a trial was not run, for it would not fit."""
-    return record.failure is not None and record.failure.kind is OutcomeKind.REFUSED
 
 
 def rate_point(x: float | str, rate: Interval, note: str = "") -> Point:

@@ -1,7 +1,6 @@
 """The report as one file that opens without a network.
 
 page          a report's blocks -> HTML; templates/blocks.html has a macro for each kind of block
-embedded      what the page carries (its script and style, plotly.js, data), and the policy for just these
 
 The page's own files lie beside: templates/, page.css, page.js.
 """

@@ -1,7 +1,13 @@
-"""A report as one HTML file."""
+"""A report as one HTML file: what it shows, what it carries, and the policy that lets just that run."""
 
+import base64
+import gzip
+import hashlib
+import json
+import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from itertools import count
 from typing import Any
 
@@ -13,34 +19,17 @@ from tunekit.report.blocks import (
     Block,
     Changes,
     Chart,
-    Commands,
-    Facts,
-    FoundBlock,
     HeatMap,
     Lead,
     Line,
-    Note,
-    Passage,
     Report,
     Section,
-    Table,
     TrialState,
     TrialTable,
     has_content,
 )
-from tunekit.report.charts.charts import chart_table
+from tunekit.report.charts import chart_table
 from tunekit.report.figures import DARK_OF, figure
-from tunekit.report.html.embedded import (
-    escaped_json,
-    own_file,
-    packed,
-    packed_plotly,
-    plotly_banner,
-    plotly_script,
-    plotly_styles,
-    policy,
-    script_json,
-)
 from tunekit.units import bytes_text
 
 _MOST_BYTES = 6_000_000
@@ -52,31 +41,8 @@ _SIGNS = {
     TrialState.MEASURED: "\u25cf",
 }
 """Signs of what came of a trial, failures first; colour is never the only sign."""
-_MACROS = {
-    Lead: "lead",
-    Line: "line",
-    Changes: "changes",
-    Facts: "facts",
-    Passage: "passage",
-    Table: "table_of",
-    Chart: "chart",
-    HeatMap: "chart",
-    TrialTable: "trials",
-    FoundBlock: "found",
-    Note: "note",
-    Commands: "commands",
-}
-"""What draws a block, in blocks.html."""
 _HEADED = ("time_breakdown", "throughput", "history", "Environment", "Next")
 """Charts by id, and other blocks by title, whose title the heading above them says."""
-
-
-@dataclass(frozen=True)
-class _Part:
-    """What stands below one heading of the page."""
-
-    section: Section
-    blocks: tuple[Block, ...]
 
 
 def page(report: Report, raw_json: bytes = b"", raw_name: str = "run.json") -> str:
@@ -90,15 +56,15 @@ def page(report: Report, raw_json: bytes = b"", raw_name: str = "run.json") -> s
         raw_json: the record itself, for those who want to check a number; none if empty.
         raw_name: of its file.
     """
-    answer, *parts = _by_section(report)
+    (_, answer), *parts = _by_section(report)
     charts = [block for block in report.blocks if isinstance(block, Chart | HeatMap)]
     trials = next((block for block in report.blocks if isinstance(block, TrialTable)), None)
     style, script, plotly = own_file("page.css"), own_file("page.js"), packed_plotly() if charts else ""
     templates = _templates()
     macros, ids = templates.get_template("blocks.html").module, count()
-    bodies = ["".join(_drawn(macros, part.blocks, ids)) for part in parts]
+    bodies = ["".join(_drawn(macros, blocks, ids)) for _, blocks in parts]
     kinds = {
-        name: _drawn(macros, [block for block in answer.blocks if _kind(block) == name], ids)
+        name: _drawn(macros, [block for block in answer if _kind(block) == name], ids)
         for name in ("changes", "line", "quiet", "other")
     }
     figures, ranks = _figures_json(charts), script_json(sort_ranks(trials) if trials else [])
@@ -107,9 +73,9 @@ def page(report: Report, raw_json: bytes = b"", raw_name: str = "run.json") -> s
     fits = sum(len(one.encode("utf-8")) for one in carried) + len(raw) < _MOST_BYTES
     return templates.get_template("page.html").render(
         title=report.title,
-        leads=[block.text for block in answer.blocks if isinstance(block, Lead)],
+        leads=[block.text for block in answer if isinstance(block, Lead)],
         answer=kinds,
-        parts=list(zip((part.section for part in parts), bodies, strict=True)),
+        parts=list(zip((section for section, _ in parts), bodies, strict=True)),
         # An empty style is where plotly.js puts the rules of its own that it writes one by one.
         policy=policy((*((plotly_script(),) if charts else ()), script), (style, "")),
         style=style,
@@ -127,19 +93,19 @@ def page(report: Report, raw_json: bytes = b"", raw_name: str = "run.json") -> s
     )
 
 
-def _by_section(report: Report) -> list[_Part]:
-    parts = [_Part(Section("answer", report.title, "Answer"), ())]
+def _by_section(report: Report) -> list[tuple[Section, list[Block]]]:
+    parts: list[tuple[Section, list[Block]]] = [(Section("answer", report.title, "Answer"), [])]
     for block in filter(has_content, report.blocks):
         if isinstance(block, Section):
-            parts.append(_Part(block, ()))
+            parts.append((block, []))
         else:
-            parts[-1] = _Part(parts[-1].section, (*parts[-1].blocks, block))
-    return [part for place, part in enumerate(parts) if part.blocks or not place]
+            parts[-1][1].append(block)
+    return [part for place, part in enumerate(parts) if part[1] or not place]
 
 
 def _drawn(macros: Any, blocks: Sequence[Block], ids: Iterator[int]) -> list[str]:
     return [
-        getattr(macros, _MACROS[type(block)])(
+        getattr(macros, _name(block))(
             block,
             id=f"block-{next(ids)}",
             titled=not {getattr(block, name, None) for name in ("id", "title")}.intersection(_HEADED),
@@ -148,12 +114,17 @@ def _drawn(macros: Any, blocks: Sequence[Block], ids: Iterator[int]) -> list[str
     ]
 
 
+def _name(block: Block) -> str:
+    """Return the name of the macro in blocks.html that draws a block."""
+    return type(block).__name__.lower()
+
+
 def _kind(block: Block) -> str:
     match block:
         case Line(is_quiet=True):
             return "quiet"
         case Lead() | Line() | Changes():
-            return _MACROS[type(block)]
+            return _name(block)
         case _:
             return "other"
 
@@ -198,3 +169,81 @@ def _templates() -> Environment:
 def _is_broad(chart: Chart | HeatMap) -> bool:
     """Return whether a chart's texts are cut in less than half a screen's width."""
     return isinstance(chart, HeatMap) or chart.is_horizontal
+
+
+# --- what the page carries -------------------------------------------------------------------
+
+_NAMES_STYLE = re.compile(r'getElementById\("([0-9a-f]{64})"\)')
+"""Where plotly.js asks whether the style of its maps is there."""
+
+_SPELT_OUT = str.maketrans(
+    {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+)
+"""What could end a script or a line of it; JSON reads both spellings alike."""
+
+
+def own_file(name: str) -> str:
+    """Return a file of the page's own, such as "page.css"."""
+    return (files("tunekit.report.html") / name).read_text(encoding="utf-8")
+
+
+@cache
+def plotly_script() -> str:
+    """Return plotly.js as the installed plotly has it, with the line ends that a browser reads."""
+    script = (files("plotly") / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
+    return script.replace("\r\n", "\n")
+
+
+@cache
+def packed_plotly() -> str:
+    """Return plotly.js as gzip in base64: 40% of its size."""
+    return packed(plotly_script().encode("utf-8"))
+
+
+@cache
+def plotly_banner() -> str:
+    """Return what plotly.js says of its version and licence in its first comment."""
+    banner = re.match(r"/\*\*(.*?)\*/", plotly_script(), re.DOTALL)
+    lines = banner[1].splitlines() if banner else []
+    return ". ".join(text for line in lines if (text := line.strip(" *.")))
+
+
+@cache
+def plotly_styles() -> tuple[str, ...]:
+    """Return the ids that plotly.js looks for before it adds a style sheet that the policy forbids."""
+    return tuple(sorted(set(_NAMES_STYLE.findall(plotly_script()))))
+
+
+def packed(content: bytes) -> str:
+    """Return bytes as gzip in base64, the same for the same bytes."""
+    return base64.b64encode(gzip.compress(content, compresslevel=6, mtime=0)).decode("ascii")
+
+
+def script_json(value: object) -> str:
+    """Return a value as JSON that nothing in it can end the script element of."""
+    return escaped_json(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+
+def escaped_json(text: str) -> str:
+    """Return JSON with every letter spelled out that a page could read as its own."""
+    return text.translate(_SPELT_OUT)
+
+
+def policy(scripts: tuple[str, ...], styles: tuple[str, ...]) -> str:
+    """Return the content security policy that allows scripts and styles of these texts and nothing else.
+
+    Heat maps are images that plotly.js draws and puts in as data.
+    """
+    return "; ".join((
+        "default-src 'none'",
+        f"script-src {' '.join(map(_hash, scripts))}",
+        f"style-src {' '.join(map(_hash, styles))}",
+        "img-src data:",
+        "base-uri 'none'",
+        "form-action 'none'",
+    ))  # fmt: skip
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode("utf-8")).digest()
+    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"

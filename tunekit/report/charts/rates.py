@@ -1,19 +1,20 @@
-"""Samples/s against batch size: every trial, the recommended configs, and what either half allows. Pure."""
+"""Samples/s of every trial: against batch size, beside what either half allows, and in their order. Pure."""
 
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from statistics import fmean
 
 from tunekit.records.config import TrainConfig
 from tunekit.records.measurement import Measurement
 from tunekit.records.run import Run
-from tunekit.records.trial import TrialRecord
-from tunekit.report.blocks import Basis, Chart, Point, Series
+from tunekit.records.trial import TrialRecord, TrialRole
+from tunekit.report.blocks import Basis, Chart, Point, Series, TrialState
 from tunekit.report.charts.trials import (
     Marked,
+    evenly,
     failure_series,
-    is_refused,
     marked_configs,
     rate_point,
     samples_point,
@@ -21,6 +22,7 @@ from tunekit.report.charts.trials import (
     trial_note,
 )
 from tunekit.report.text import config_text, interval_text
+from tunekit.report.trials import trial_state
 from tunekit.units import count_text
 
 _FAR = 4.0
@@ -47,7 +49,7 @@ def throughput_chart(run: Run) -> Chart:
     return Chart(
         id="throughput",
         title="Throughput against batch size",
-        summary=f"{_told(run, marked)}{shown.left_out}{without}{far}",
+        summary=f"{_rates_text(run, marked)}{shown.left_out}{without}{far}",
         x_title="batch size per device" if run.world_size > 1 else "batch size",
         y_title="samples/s",
         series=tuple(one for one in series if one.points),
@@ -55,10 +57,10 @@ def throughput_chart(run: Run) -> Chart:
     )
 
 
-def _told(run: Run, marked: Sequence[Marked]) -> str:
+def _rates_text(run: Run, marked: Sequence[Marked]) -> str:
     measured = sum(one.measurement is not None for one in run.trials)
-    failed = sum(one.failure is not None and not is_refused(one) for one in run.trials)
-    refused = sum(is_refused(one) for one in run.trials)
+    states = [trial_state(one) for one in run.trials]
+    failed, refused = states.count(TrialState.FAILED), states.count(TrialState.REFUSED)
     rates = [
         f"{one.name} {interval_text(one.rate, ' samples/s')} at batch {one.config.batch_size:,}"
         for one in marked
@@ -152,3 +154,67 @@ def _up_to(ceilings: Iterable[Series], top: float) -> tuple[list[Series], str]:
         told = [f"{point.text} at batch {point.x:,}" for point in above if not isinstance(point.x, str)]
         far += [f"{one.name} ({one.basis.value}) {', '.join(told)}"] if told else []
     return near, f" Far above and not drawn: {'; '.join(far)}." if far else ""
+
+
+# --- trial by trial --------------------------------------------------------------------------
+
+_NAMES = {
+    TrialRole.BASELINE: "baseline",
+    TrialRole.SEARCH: "search",
+    TrialRole.CONFIRM: "confirming",
+    TrialRole.NUMERICS: "for its losses",
+    TrialRole.TRACE: "traced",
+}
+_MOST_STEPS = 200
+
+
+def history_chart(run: Run) -> Chart:
+    """Return the rates of the trials in the order in which they ran; those that failed as crosses."""
+    shown = shown_trials(run.trials)
+    by_name: dict[str, list[Point]] = defaultdict(list)
+    for record in shown.measured:
+        name = "abandoned" if record.is_abandoned else _NAMES[record.role]
+        if record.role is TrialRole.CONFIRM and record.is_baseline_config:
+            name = f"{name} the baseline"
+        by_name[name].append(
+            samples_point(record.number, record.rate_samples_per_s or 0.0, trial_note(record))
+        )
+    steps = best_so_far(run.trials)
+    series = (
+        Series("best so far", Basis.MEASURED, tuple(evenly(steps, _MOST_STEPS)), "steps"),
+        *(Series(name, Basis.MEASURED, tuple(points)) for name, points in by_name.items()),
+        *failure_series(shown.failed, lambda record: record.number),
+    )
+    return Chart(
+        id="history",
+        title="The search, trial by trial",
+        summary=f"{_history_text(steps, len(run.trials))}{shown.left_out}",
+        x_title="trial",
+        y_title="samples/s",
+        series=tuple(one for one in series if one.points),
+    )
+
+
+def best_so_far(records: Sequence[TrialRecord]) -> list[Point]:
+    """Return the best rate whenever a trial raised it, and at the last trial.
+
+    Of the baseline and the search's own trials: a confirming process is another draw of a known config, and
+    one that was abandoned no rate to choose by.
+    """
+    points: list[Point] = []
+    best = 0.0
+    for record in records:
+        rate = record.rate_samples_per_s or 0.0
+        if record.role.is_candidate and not record.is_abandoned and rate > best:
+            best = rate
+            points.append(samples_point(record.number, rate, trial_note(record)))
+    if points and records[-1].number != points[-1].x:
+        points.append(replace(points[-1], x=records[-1].number))
+    return points
+
+
+def _history_text(steps: Sequence[Point], trials: int) -> str:
+    count = count_text(trials, "trial")
+    if not steps:
+        return f"{count}, none of the search's own measured."
+    return f"{count}; the best of the search's own: {steps[-1].text} ({steps[-1].note})."
