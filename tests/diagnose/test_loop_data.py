@@ -11,7 +11,7 @@ from tunekit.records.attribution import LoaderWork
 from tunekit.records.trial import TrialRecord
 from tunekit.trial.binding_syntax import parse_binding
 
-CAUSES = {"loader-cpu", "loader-storage"}
+CAUSES = ("loader-cpu", "loader-storage")
 STEADY_S = 50_000 / 1280
 """Of an epoch, without its boundary."""
 
@@ -115,8 +115,8 @@ BOUNDARY = {"boundary_s": STEADY_S, "persistent_workers": False}
             for code in ("data-bound", *CAUSES)
         ),
         # Half computing names no cause, nor does a loader that nobody timed.
-        *((code, waiting(loader_work=work(cpu=0.55))) for code in sorted(CAUSES)),
-        *((code, waiting()) for code in sorted(CAUSES)),
+        *((code, waiting(loader_work=work(cpu=0.55))) for code in CAUSES),
+        *((code, waiting()) for code in CAUSES),
         # Threads that decode in the loop's own process are not called waiting.
         (
             "loader-storage",

@@ -4,9 +4,9 @@ from rich.console import Console
 
 from tunekit.diagnose.registry import CODES
 from tunekit.errors import UsageError
-from tunekit.near import did_you_mean
 from tunekit.report.doctor import codes_facts
 from tunekit.report.terminal import draw
+from tunekit.typos import did_you_mean
 
 
 def show_codes() -> None:

@@ -13,9 +13,9 @@ from types import FrameType, ModuleType, TracebackType
 from tunekit.cli.parser import VERBS, build_parser, flag_of
 from tunekit.cli.pipes import reader_has_left, say_error, until_the_reader_leaves
 from tunekit.errors import TunekitError, UsageError
-from tunekit.near import did_you_mean
 from tunekit.plain_text import printable
 from tunekit.secret_words import secrets_of
+from tunekit.typos import did_you_mean
 
 _OWN_FLAGS = ("-h", "--help", "--version")
 """Those that stand before a verb."""

@@ -23,8 +23,8 @@ from tunekit.cli.numbers import (
     share,
 )
 from tunekit.errors import UsageError
-from tunekit.near import did_you_mean
 from tunekit.plain_text import printable
+from tunekit.typos import did_you_mean
 
 TIERS = ("conservative", "balanced", "aggressive")
 BASELINE = "baseline"

@@ -11,10 +11,10 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from tunekit.errors import UnreadableError, UsageError
-from tunekit.near import did_you_mean
 from tunekit.records.codec import write_text
 from tunekit.records.target import Binding
 from tunekit.trial.binding_syntax import binding_text, how_text, parse_binding
+from tunekit.typos import did_you_mean
 from tunekit.units import parse_duration_s
 from tunekit.untrusted import decoded, parse_toml, read_bytes, read_text
 

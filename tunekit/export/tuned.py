@@ -9,11 +9,11 @@ from pydantic import ValidationError
 
 from tunekit.errors import UnreadableError, UsageError
 from tunekit.export.keys import MATMUL_KEY, flat, key_of, meant
-from tunekit.near import did_you_mean
 from tunekit.records.config import KNOBS, Precision, TrainConfig
 from tunekit.records.run import Run
 from tunekit.records.target import Target
 from tunekit.records.trials import measured
+from tunekit.typos import did_you_mean
 from tunekit.untrusted import parse_yaml, read_text
 
 _TO_GIVE = "give a YAML file that a search wrote, or one with a line such as `num_workers: 4` for each knob"

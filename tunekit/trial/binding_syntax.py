@@ -18,9 +18,9 @@ import shlex
 from collections.abc import Sequence
 
 from tunekit.errors import UsageError
-from tunekit.near import did_you_mean
 from tunekit.records.config import INJECTED_KNOBS, KNOB, KNOBS, SWITCH_KNOBS, KnobValue
 from tunekit.records.target import Binding, BindingKind
+from tunekit.typos import did_you_mean
 
 LEARNING_RATE = "lr"
 """Not a knob that is searched, but bound like one."""

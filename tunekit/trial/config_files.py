@@ -21,7 +21,7 @@ from ruamel.yaml.scalarbool import ScalarBoolean
 from tomlkit.exceptions import TOMLKitError
 
 from tunekit.errors import TargetError, UnreadableError, UsageError
-from tunekit.near import did_you_mean
+from tunekit.typos import did_you_mean
 from tunekit.untrusted import check_yaml, parse_json, parse_toml, read_text
 
 Scalar = bool | int | float | str | None

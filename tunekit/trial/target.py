@@ -7,9 +7,9 @@ from pathlib import Path
 
 from tunekit.errors import TargetError
 from tunekit.machine.host.interpreter import is_python, program_of, unwrapped
-from tunekit.near import did_you_mean
 from tunekit.records.target import Target
 from tunekit.secret_words import MASK, has_mask, masked_words
+from tunekit.typos import did_you_mean
 
 
 def resolve_target(command: Sequence[str], working_dir: Path, builtin: str | None = None) -> Target:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tunekit.near import did_you_mean
+from tunekit.typos import did_you_mean
 
 
 @pytest.mark.parametrize(
