@@ -27,7 +27,7 @@ from tunekit.machine.device import device_profile
 from tunekit.machine.gpu.nvml import Nvml
 from tunekit.machine.gpu.outside_torch import outside_torch
 from tunekit.machine.profiles import load_profiles
-from tunekit.predict.traced import Unpredictable
+from tunekit.predict.step_traces import Unpredictable
 from tunekit.predict.vram.predict import PeakPredicted
 from tunekit.records.codec import from_json
 from tunekit.records.host import Host

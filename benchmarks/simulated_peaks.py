@@ -30,7 +30,7 @@ from simgpu.environment import KNOWN_TORCH, Environment, find_environment  # noq
 from simgpu.simulation import Simulation, state_folder  # noqa: E402
 from tunekit.machine.gpu.outside_torch import outside_torch  # noqa: E402
 from tunekit.machine.profiles import load_profiles  # noqa: E402
-from tunekit.predict.traced import Unpredictable  # noqa: E402
+from tunekit.predict.step_traces import Unpredictable  # noqa: E402
 from tunekit.units import MIB  # noqa: E402
 
 SCRIPT = Path(__file__).with_name("peaks_script.py")

@@ -6,7 +6,7 @@ from typing import Any
 from build_records import baseline_record, config, confirm_records, run, trial_record
 
 from tunekit.diagnose.compare import compare_runs
-from tunekit.diagnose.side import Side
+from tunekit.diagnose.run_pair import Side
 from tunekit.recommend.recommendation import answer_of
 from tunekit.records.attribution import StepParts
 from tunekit.records.comparison import RunComparison

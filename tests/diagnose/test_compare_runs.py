@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tunekit.diagnose.compare import compare_runs
-from tunekit.diagnose.side import Side
+from tunekit.diagnose.run_pair import Side
 from tunekit.records.attribution import DeviceParts
 from tunekit.records.codec import from_json, to_json
 from tunekit.records.comparison import RunComparison

@@ -7,7 +7,7 @@ from build_comparisons import searched, side
 from build_records import GIB, device, host, options, profile, target
 
 from tunekit.diagnose.registry import findings_of, worst_first
-from tunekit.diagnose.side import Pair, Side
+from tunekit.diagnose.run_pair import Pair, Side
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Accelerator, TorchBuild
 from tunekit.records.run import Objective, Run, RunStatus

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunekit.predict.fits import CPU_MARGIN, DOUBT_MARGIN, MARGIN, Fits
-from tunekit.predict.traced import Unpredictable
+from tunekit.predict.step_traces import Unpredictable
 from tunekit.records.config import Precision
 from tunekit.records.details import Details
 from tunekit.records.prediction import DevicePrediction, OutsideTorch

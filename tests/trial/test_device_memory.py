@@ -7,7 +7,7 @@ import pytest
 from machine.scripted_nvml import H200, L4, ScriptedNvml
 
 from tunekit.machine.gpu.nvml import GpuReading
-from tunekit.trial.left_behind import DeviceMemory
+from tunekit.trial.cleanup import DeviceMemory
 from tunekit.units import GIB
 
 GONE, ABROAD, RUNNING = 2**30, 2**30 + 1, os.getpid()

@@ -30,8 +30,8 @@ from tunekit.records.measurement import Measurement, TreeMemory
 from tunekit.records.target import InputSeen, RootSeen
 from tunekit.records.trial import Failure, MemoryPoint, OutcomeKind
 from tunekit.trial.bindings import Bound
-from tunekit.trial.elsewhere import Elsewhere
 from tunekit.trial.events import Evidence
+from tunekit.trial.external_launchers import ExternalLauncher
 from tunekit.trial.outcome import measurement_of
 
 ALARMING = (
@@ -602,7 +602,7 @@ def exited(steps: int = 5, batches: int = 6, gradients: int = 0) -> ExitEvent:
         (ended(0, started=False, steps=0), OutcomeKind.AGENT_ABSENT, "", "python -I"),
         (ended(0, agent_error="no file"), OutcomeKind.AGENT_ABSENT, "the agent failed: no file", ""),
         (
-            ended(-9, elsewhere=Elsewhere("docker run", "put it in"), started=False, steps=0),
+            ended(-9, external_launcher=ExternalLauncher("docker run", "put it in"), started=False, steps=0),
             OutcomeKind.AGENT_ABSENT,
             "`docker run`",
             "put it in",

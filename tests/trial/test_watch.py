@@ -231,8 +231,8 @@ def test_a_training_behind_another_program_ends_the_trial_within_seconds(tmp_pat
     watched = Watched(tmp_path, steps=0)
     assert not watched.is_over_limit(1.0)
     assert watched.is_over_limit(6.0)
-    assert watched.evidence.elsewhere is not None
-    assert watched.evidence.elsewhere.words == "docker run"
+    assert watched.evidence.external_launcher is not None
+    assert watched.evidence.external_launcher.words == "docker run"
 
 
 @pytest.mark.usefixtures("docker")

@@ -18,7 +18,7 @@ from tunekit.cli.report_files import (
     write_files,
 )
 from tunekit.diagnose.compare import compare_runs
-from tunekit.diagnose.side import Side
+from tunekit.diagnose.run_pair import Side
 from tunekit.errors import RunFolderError, UsageError
 from tunekit.recommend.recommendation import answer_of
 from tunekit.records.finding import without_findings

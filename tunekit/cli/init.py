@@ -19,20 +19,20 @@ from tunekit.records.config import KNOBS
 from tunekit.records.host import Host
 from tunekit.records.target import Target
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
-from tunekit.report.discovered import (
+from tunekit.report.discovery import (
+    BindingTrialRow,
     KnobRow,
-    TriedRow,
+    binding_trials_table,
     discovery_tables,
     loop_sentence,
-    tried_table,
     why_left_alone,
 )
 from tunekit.report.terminal import draw, say
 from tunekit.session.session import baseline_error
+from tunekit.trial.binding_suggestions import batch_of_all_ranks, candidate_bindings, possible_batch
 from tunekit.trial.binding_syntax import binding_text, value_text
+from tunekit.trial.binding_trials import BindingTrial, can_be_tried, try_bindings
 from tunekit.trial.executor import KnownTarget, ProcessExecutor, TrialSpec
-from tunekit.trial.suggest import batch_of_all_ranks, candidate_bindings, possible_batch
-from tunekit.trial.tried import TriedBinding, is_tryable, try_bindings
 from tunekit.trial.watch import TREE_RAM_SHARE, Limits
 from tunekit.tune.knob_access import Surroundings, access_of
 
@@ -58,13 +58,13 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     say(console, loop_sentence(record.discovery, record.config, loop), "bold")
     tried = _tried(target, host, record, options, console)
     # What worked is kept, and what no trial can show to work.
-    untried = (one for one in target.bindings if not is_tryable(one))
+    untried = (one for one in target.bindings if not can_be_tried(one))
     target = target.changed(bindings=(*untried, *(one.binding for one in tried if one.works)))
     rows = _knob_rows(_surroundings(target, host, record, options.gpu))
     attempts = [
-        TriedRow(binding_text(one.binding), value_text(one.value), one.did, one.works) for one in tried
+        BindingTrialRow(binding_text(one.binding), value_text(one.value), one.did, one.works) for one in tried
     ]
-    draw(console, (*discovery_tables(record.discovery, rows), tried_table(attempts)))
+    draw(console, (*discovery_tables(record.discovery, rows), binding_trials_table(attempts)))
     console.print()
     reasons = (*why_left_alone(rows), *_notes(record, tried))
     if reasons:
@@ -127,11 +127,11 @@ def _tried(
     record: TrialRecord,
     options: argparse.Namespace,
     console: Console,
-) -> tuple[TriedBinding, ...]:
+) -> tuple[BindingTrial, ...]:
     """Try the user's own bindings, and the places that the command, its files and its options have."""
     assert record.config is not None and record.discovery is not None
     seen = record.config.model_dump() | {"lr": record.discovery.learning_rate}
-    own = {one.knob: (one,) for one in target.bindings if is_tryable(one)}
+    own = {one.knob: (one,) for one in target.bindings if can_be_tried(one)}
     candidates = {**own, **candidate_bindings(target, seen, record.discovery)}
     known = KnownTarget(record.discovery, record.config)
     tried = []
@@ -144,7 +144,7 @@ def _tried(
     return tuple(tried)
 
 
-def _notes(record: TrialRecord, tried: Sequence[TriedBinding]) -> list[str]:
+def _notes(record: TrialRecord, tried: Sequence[BindingTrial]) -> list[str]:
     """Return what else a reader has to know of the command line."""
     assert record.discovery is not None and record.config is not None
     notes = []

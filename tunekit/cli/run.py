@@ -16,11 +16,11 @@ from tunekit.export.tuned import read_tuned
 from tunekit.machine.device import AUTO, CPU, device_profile, with_named_first
 from tunekit.machine.profiles import load_profiles
 from tunekit.plain_text import printable
-from tunekit.recommend.applicable import (
+from tunekit.recommend.compatibility import (
+    expected_it_per_s,
     learning_rate_to_bind,
     recommendation_of,
     refuse_unscaled_fp16,
-    watched_it_per_s,
 )
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
@@ -62,7 +62,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
             _environment(run),
             named=tuned.named,
             lr=lr,
-            promised_it_per_s=watched_it_per_s(run, promise),
+            promised_it_per_s=expected_it_per_s(run, promise),
         )
     _say(run, training.bound.changed, promise)
     if options.dry_run:

@@ -26,8 +26,8 @@ from tunekit.session.folder import FITS_FILE, PROFILE_FILE, RUN_FILE, RunFolder,
 from tunekit.session.predicted import Outside
 from tunekit.trial.binding_syntax import parse_binding, parse_value
 from tunekit.trial.bindings import check_bindings, present_values
-from tunekit.trial.elsewhere import starts_elsewhere
 from tunekit.trial.executor import ProcessExecutor
+from tunekit.trial.external_launchers import find_external_launcher
 from tunekit.trial.target import resolve_target, without_secrets
 from tunekit.trial.watch import TREE_RAM_SHARE, Limits
 from tunekit.workloads import IMAGES_SCRIPT, images_store
@@ -49,11 +49,11 @@ def target_of(options: argparse.Namespace, command: Sequence[str], builtin: str 
         UsageError: a binding can't be understood, or names a key that is not there.
     """
     target = resolve_target(command, Path.cwd(), builtin=builtin)
-    elsewhere = starts_elsewhere(command)
-    if elsewhere is not None:
+    launcher = find_external_launcher(command)
+    if launcher is not None:
         raise TargetError(
-            f"the command starts `{elsewhere.words}`: the training runs behind it, where tunekit does not "
-            f"see it; {elsewhere.remedy}"
+            f"the command starts `{launcher.words}`: the training runs behind it, where tunekit does not "
+            f"see it; {launcher.remedy}"
         )
     # A later binding replaces an earlier one of the same knob.
     bindings = {binding.knob: binding for binding in map(parse_binding, options.bind)}

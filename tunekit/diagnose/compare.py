@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import geometric_mean
 
 from tunekit.diagnose.registry import findings_of, worst_first
-from tunekit.diagnose.side import SAME, Pair, Side
+from tunekit.diagnose.run_pair import SAME, Pair, Side
 from tunekit.recommend.memory import measured_sample, ram_buffer
 from tunekit.recommend.noise import mean_interval, unpaired_factor
 from tunekit.recommend.tiers import base_ram_bytes

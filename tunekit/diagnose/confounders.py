@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Callable
 
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
-from tunekit.diagnose.side import SAME, Pair, Side, command_words
+from tunekit.diagnose.run_pair import SAME, Pair, Side, command_words
 from tunekit.records.finding import Severity
 from tunekit.records.run import RunStatus
 from tunekit.units import bytes_text, count_text, duration_text, percent_text

@@ -12,7 +12,7 @@ from tunekit.diagnose.gains import capped, compute_cap, copy_gain, data_gain, la
 from tunekit.diagnose.gpus import POWER_CAP, SLOWDOWNS
 from tunekit.diagnose.loop import LoopFacts, TrialGpu
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
-from tunekit.recommend.applicable import can_train_in_fp16
+from tunekit.recommend.compatibility import can_train_in_fp16
 from tunekit.records.config import Precision
 from tunekit.units import bytes_text, count_text, rate_text
 

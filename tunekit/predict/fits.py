@@ -13,7 +13,14 @@ from typing import Literal
 from tunekit.machine.gpu.outside_torch import BLAS_BYTES, LARGE_BLAS_BYTES
 from tunekit.predict.loader_rate import loader_rate, loader_work_of, usual_instance
 from tunekit.predict.roofline import compute_rate
-from tunekit.predict.traced import TracedPair, Unpredictable, path_of, read_traces, trace_of, why_not
+from tunekit.predict.step_traces import (
+    TracedPair,
+    Unpredictable,
+    prediction_path,
+    read_traces,
+    trace_of,
+    untraced_error,
+)
 from tunekit.predict.vram.allocator import OutOfDeviceMemory
 from tunekit.predict.vram.predict import MemoryPrediction, PeakPredicted
 from tunekit.predict.vram.trace import AllocationTrace, TracesDiffer, ops_between, with_more
@@ -120,7 +127,7 @@ class Fits:
         trial = (traced or list(trials))[0]
         looked, seen = trial.measurement or trial.dry, trace_of(trial)
         if looked is None or seen is None or trial.config is None:
-            raise why_not(trials)
+            raise untraced_error(trials)
         self._seen, self._loop = seen, looked.loop
         self._floors = looked.details.floors if looked.details else None
         kernels = looked.details.kernels if looked.details else None
@@ -130,7 +137,7 @@ class Fits:
         self._cpus = cpus
         pairs = read_traces(traced[:2], trials_folder)
         if not pairs:
-            raise why_not((trial, *trials))
+            raise untraced_error((trial, *trials))
         traces = [trace for one in traced[:2] if (trace := trace_of(one))]
         self._doubts = tuple(sorted({doubt for trace in traces for doubt in trace.doubts}))
         self._pairs = _of_same_steps(
@@ -171,7 +178,7 @@ class Fits:
             for precision in self._precisions(profile)
         ]
         return DevicePrediction(
-            path=path_of(self._seen),
+            path=prediction_path(self._seen),
             margin=self.margin,
             doubts=self._doubts,
             traced_sizes=tuple(self._sizes),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from tunekit.errors import TargetError
 from tunekit.predict.fits import Fits
 from tunekit.predict.loader_rate import usual_instance
-from tunekit.predict.traced import Unpredictable, other_size, trace_of
+from tunekit.predict.step_traces import Unpredictable, second_trace_config, trace_of
 from tunekit.records.agent_messages import Arithmetic
 from tunekit.records.details import Detail
 from tunekit.records.profile import Profile
@@ -100,7 +100,7 @@ class FitsWalk(Session[FitsRun]):
     def _traced(self, skips: Arithmetic, purpose: str) -> TrialRecord:
         """Run the script, and with another batch size too where it makes its batches itself."""
         record = self._trial(TrialRole.BASELINE, None, purpose, details=_DETAILS, skips=skips)
-        config = other_size(record, self.found.target)
+        config = second_trace_config(record, self.found.target)
         if config is not None and self._known is not None:
             self._trial(
                 TrialRole.TRACE, config, "the second batch size", details=(Detail.TRACE,), skips=skips

@@ -7,8 +7,8 @@ from pathlib import Path
 from tunekit.errors import RecordError
 from tunekit.predict.fits import Fits
 from tunekit.predict.loader_rate import usual_instance
-from tunekit.predict.traced import Unpredictable, other_size, trace_of
-from tunekit.recommend.applicable import can_train_in_fp16
+from tunekit.predict.step_traces import Unpredictable, second_trace_config, trace_of
+from tunekit.recommend.compatibility import can_train_in_fp16
 from tunekit.recommend.tiers import POLICIES
 from tunekit.records.config import KnobValue, Precision, TrainConfig
 from tunekit.records.details import Detail
@@ -48,11 +48,11 @@ def trace_details(run: Run, machine: Machine) -> tuple[Detail, ...]:
     return (Detail.TRACE,) if is_wanted and not any(one.measurement for one in run.trials) else ()
 
 
-def second_size(run: Run) -> TrainConfig | None:
+def missing_trace_config(run: Run) -> TrainConfig | None:
     """Return the config of the trial that is still to trace its steps at a second size, if one is."""
     if run.baseline is None or any(record.role is TrialRole.TRACE for record in run.trials):
         return None
-    return other_size(run.baseline, run.target)
+    return second_trace_config(run.baseline, run.target)
 
 
 def predicted(
@@ -76,7 +76,7 @@ def predicted(
     return record.changed(predicted_peaks=peaks), run
 
 
-def begun(run: Run, machine: Machine, trials_folder: Path) -> Run:
+def with_starting_config(run: Run, machine: Machine, trials_folder: Path) -> Run:
     """Return the run with the config to begin with on the GPU that is asked for, where that is not here.
 
     What was predicted before is worked out anew where the run does not hold it any more.

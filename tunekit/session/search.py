@@ -19,7 +19,13 @@ from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.records.trials import Trials
 from tunekit.session.assemble import assemble
 from tunekit.session.folder import RunFolder
-from tunekit.session.predicted import Machine, begun, predicted, second_size, trace_details
+from tunekit.session.predicted import (
+    Machine,
+    missing_trace_config,
+    predicted,
+    trace_details,
+    with_starting_config,
+)
 from tunekit.session.session import SearchListener, Session, baseline_error, target_error
 from tunekit.trial.executor import Executor
 from tunekit.tune.acquisition import Proposal
@@ -162,7 +168,7 @@ class Search(Session[Run]):
 
     def _trace_other_size(self) -> None:
         """Trace a script that makes its batches itself at a second size, if its first was traced."""
-        config = second_size(self.found)
+        config = missing_trace_config(self.found)
         if config is not None and self._left_s > 0:
             purpose = "the second size of its steps, for predictions"
             self._trial(TrialRole.TRACE, config, purpose, details=(Detail.TRACE,))
@@ -175,7 +181,7 @@ class Search(Session[Run]):
         boundary = fit_boundary(observations([first])) if first else None
         around = self._surroundings(self._at_first.native_bf16, boundary)
         run = self.found.changed(space=build_space(around, self.found.options))
-        self.found = begun(run, self._machine, self._folder.trials_folder)
+        self.found = with_starting_config(run, self._machine, self._folder.trials_folder)
         self._listener.space_known(assemble(self.found, self._records))
 
     def _insist_on_batch(self) -> None:

@@ -1,27 +1,27 @@
 """One child process, one config, one outcome.
 
 How a knob reaches the script
-binding_syntax  `--bind KNOB=HOW` and values of knobs as text, read and written (pure)
-bindings        config -> command, variables, file texts, and what the agent is asked to set
-config_files    single keys of the user's YAML, JSON and TOML files
-suggest         what people call the knobs, and the places that command, files and script have for them
-applied         whether the knobs really hold in the process (pure)
-tried           suggested bindings, each tried by a short trial
+binding_syntax       `--bind KNOB=HOW` and values of knobs as text, read and written (pure)
+bindings             config -> command, variables, file texts, and what the agent is asked to set
+config_files         single keys of the user's YAML, JSON and TOML files
+binding_suggestions  what people call the knobs, and the places that command, files and script have for them
+knob_verification    whether the knobs really hold in the process (pure)
+binding_trials       suggested bindings, each tried by a short trial
 
 Running it
-target          the words after `--` -> a target
-elsewhere       commands that train where the agent can't be (pure)
-isolation       which sandbox holds here, and what a trial's processes find in it
-sandbox         (its own process) the net under which no file of the user's changes
-launch          request.json, environment, the trials' own compile cache and keeper process
-keeper          (its own process) starts the target, ends every descendant of it
-events          what the agents tell, validated and bounded, and the evidence that it adds up to
-processes       what the kernel tells of the trial's processes; what a killed keeper left running is ended
-watch           limits while a trial runs
-left_behind     the GPUs have back what a trial took; the files that it leaves are without secrets
+target               the words after `--` -> a target
+external_launchers   commands that train where the agent can't be (pure)
+isolation            which sandbox holds here, and what a trial's processes find in it
+sandbox              (its own process) the net under which no file of the user's changes
+launch               request.json, environment, the trials' own compile cache and keeper process
+keeper               (its own process) starts the target, ends every descendant of it
+events               what the agents report, validated and bounded, and the evidence that it adds up to
+processes            what the kernel says of the trial's processes; orphans of a killed keeper are ended
+watch                limits while a trial runs
+cleanup              the GPUs have back what a trial took; the files that it leaves are without secrets
 
 What became of it
-outcome         evidence, an uncaught exception among it -> measurement or named failure (pure)
-executor        the Protocol behind which all this stands, and the real one
-training        the real training with tuned knobs, for which the command replaces tunekit
+outcome              evidence, an uncaught exception among it -> measurement or named failure (pure)
+executor             the Protocol behind which all this stands, and the real one
+training             the real training with tuned knobs, for which the command replaces tunekit
 """

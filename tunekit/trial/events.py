@@ -32,7 +32,7 @@ from tunekit.records.agent_messages import (
 from tunekit.records.measurement import TreeMemory
 from tunekit.records.target import Discovery, ScriptOption
 from tunekit.records.trial import MemoryPoint, OutcomeKind, WrittenFile
-from tunekit.trial.elsewhere import Elsewhere
+from tunekit.trial.external_launchers import ExternalLauncher
 
 MAX_LINE_BYTES = 1 << 20
 MAX_FILE_BYTES = 64 << 20
@@ -180,7 +180,7 @@ class Evidence:
     exit: ExitEvent | None = None
     by_hand: ByHandEvent | None = None
     """The loop trains without an optimizer of torch."""
-    elsewhere: Elsewhere | None = None
+    external_launcher: ExternalLauncher | None = None
     """A program of the tree that has the training run where the agent is not."""
     agent_error: str | None = None
     faults: list[str] = field(default_factory=list)

@@ -22,12 +22,10 @@ from tunekit.records.host import SandboxKind
 from tunekit.records.measurement import DryLoop, DryRun, LoopMeasurement, Measurement, Telemetry
 from tunekit.records.target import Discovery, Target
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
+from tunekit.trial.binding_suggestions import ALL_NAMES, default_values, possible_batch
 from tunekit.trial.binding_syntax import binding_text
 from tunekit.trial.bindings import Bound, bind, present_values
-from tunekit.trial.events import Evidence
-from tunekit.trial.isolation import best_sandbox, own_cache, take_writes
-from tunekit.trial.launch import start_trial, write_copies
-from tunekit.trial.left_behind import (
+from tunekit.trial.cleanup import (
     DIVERTED,
     DeviceMemory,
     bound_in_size,
@@ -35,10 +33,12 @@ from tunekit.trial.left_behind import (
     masked_record,
     secrets_of_target,
 )
+from tunekit.trial.events import Evidence
+from tunekit.trial.isolation import best_sandbox, own_cache, take_writes
+from tunekit.trial.launch import start_trial, write_copies
 from tunekit.trial.outcome import measurement_of
 from tunekit.trial.processes import end_leftovers
 from tunekit.trial.sandbox import remove_layer
-from tunekit.trial.suggest import ALL_NAMES, default_values, possible_batch
 from tunekit.trial.watch import Limits, TrialProgress, TrialWatch
 
 _LONGEST_SOCKET_PARENT = 50

@@ -14,9 +14,9 @@ from tunekit.records.details import Details, LargestSeen
 from tunekit.records.measurement import DryLoop, DryRun, LoopMeasurement, Measurement
 from tunekit.records.target import Discovery
 from tunekit.records.trial import Failure, MemoryPoint, OutcomeKind
-from tunekit.trial.applied import batch_contradicted, inputs_text, knob_missed
 from tunekit.trial.bindings import Bound
 from tunekit.trial.events import Evidence, plain
+from tunekit.trial.knob_verification import batch_contradicted, inputs_text, unapplied_knob
 from tunekit.units import count_text
 
 _DEVICE = re.compile(
@@ -253,7 +253,7 @@ def _why_unusable(
     unknown = _unknown_samples(loop, evidence.learnt.discovery, own_batch if baseline is None else None)
     if unknown:
         return _Why(OutcomeKind.SAMPLES_UNKNOWN, unknown)
-    missed = knob_missed(loop, bound.changed, bound.injected, evidence.learnt, baseline, own_batch)
+    missed = unapplied_knob(loop, bound.changed, bound.injected, evidence.learnt, baseline, own_batch)
     if missed:
         return _Why(OutcomeKind.KNOB_NOT_APPLIED, missed)
     if bound.changed.get("compile") and loop.compile_graphs == 0:
@@ -379,12 +379,12 @@ def _why_not_measured(evidence: Evidence) -> _Why:
         return _Why(OutcomeKind.AGENT_ABSENT, f"the agent failed: {evidence.agent_error}")
     if evidence.by_hand is not None:
         return _why_by_hand(evidence.by_hand)
-    if evidence.elsewhere is not None:
+    if (launcher := evidence.external_launcher) is not None:
         return _Why(
             OutcomeKind.AGENT_ABSENT,
-            f"the command started `{evidence.elsewhere.words}` and no Python with torch runs here: the "
+            f"the command started `{launcher.words}` and no Python with torch runs here: the "
             "training is behind it, where tunekit does not see it",
-            evidence.elsewhere.remedy,
+            launcher.remedy,
         )
     if evidence.limit is not None:
         return _why_by_limit(evidence.limit, evidence)

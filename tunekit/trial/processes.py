@@ -16,7 +16,7 @@ from typing import Self
 
 from tunekit.machine.telemetry.tree import TreeMeter
 from tunekit.trial import keeper
-from tunekit.trial.elsewhere import Elsewhere, launcher_in
+from tunekit.trial.external_launchers import ExternalLauncher, launcher_in
 from tunekit.trial.keeper import PR_SET_CHILD_SUBREAPER, children_of, descendants, end_all, libc
 
 PROC = Path("/proc")
@@ -55,7 +55,7 @@ def has_mapped(pid: int, library: bytes, proc: Path = PROC) -> bool:
         return False
 
 
-def elsewhere_in(pids: Sequence[int]) -> Elsewhere | None:
+def external_launcher_in(pids: Sequence[int]) -> ExternalLauncher | None:
     """Return which of these processes started a training elsewhere; None where one has torch itself."""
     found = next((one for pid in pids if (one := launcher_in(command_of(pid))) is not None), None)
     return None if found and any(has_mapped(pid, b"libtorch") for pid in pids) else found

@@ -17,7 +17,7 @@ from tunekit.records.trial import OutcomeKind
 from tunekit.trial.events import EventReader, Evidence, last_lines, read_pulse
 from tunekit.trial.keeper import descendants
 from tunekit.trial.launch import OUTPUT_FILE
-from tunekit.trial.processes import AgentlessTorch, AtWork, Orphans, elsewhere_in
+from tunekit.trial.processes import AgentlessTorch, AtWork, Orphans, external_launcher_in
 
 TREE_RAM_SHARE = 0.90
 """Share of the RAM limit at which a trial's process tree is ended."""
@@ -37,8 +37,8 @@ _HANG_GAPS = 10.0
 _HANG_STEPS = 3
 """A trial limit that comes first tells a hang where nothing moved for that share of the shorter limit, for
 that many times the longest pause before, and after that many steps."""
-_ELSEWHERE_EVERY_S = 1.0
-_ELSEWHERE_S, _ELSEWHERE_BESIDE_PYTHON_S = 4.0, 20.0
+_LAUNCHER_EVERY_S = 1.0
+_LAUNCHER_ALONE_S, _LAUNCHER_BESIDE_PYTHON_S = 4.0, 20.0
 """For how long a program that trains elsewhere is there alone, or beside a Python that may train yet."""
 
 
@@ -105,8 +105,8 @@ class TrialWatch:
         self._oom_kills_before = oom_kills()
         self._started_at = self._moved_at = self._told_at = clock()
         self._longest_pause_s = 0.0
-        self._elsewhere_since: float | None = None
-        self._look_elsewhere_at = self._started_at
+        self._launcher_since: float | None = None
+        self._launcher_look_at = self._started_at
 
     def run(self) -> Evidence:
         """Watch until the measurement is done, a limit is reached or the target ends.
@@ -234,18 +234,18 @@ class TrialWatch:
     def _trains_elsewhere(self, now: float) -> bool:
         """Return whether a program that stays starts the training elsewhere, while none here has begun to."""
         evidence = self.evidence
-        if evidence.steps or evidence.batches or evidence.learnt is not None or now < self._look_elsewhere_at:
+        if evidence.steps or evidence.batches or evidence.learnt is not None or now < self._launcher_look_at:
             return False
-        self._look_elsewhere_at = now + _ELSEWHERE_EVERY_S
-        found = elsewhere_in(descendants(self._keeper.pid))
+        self._launcher_look_at = now + _LAUNCHER_EVERY_S
+        found = external_launcher_in(descendants(self._keeper.pid))
         if found is None:
-            self._elsewhere_since = None
+            self._launcher_since = None
             return False
-        if self._elsewhere_since is None:
-            self._elsewhere_since = now
-        stays_s = _ELSEWHERE_BESIDE_PYTHON_S if evidence.started else _ELSEWHERE_S
-        evidence.elsewhere = found if now - self._elsewhere_since >= stays_s else None
-        return evidence.elsewhere is not None
+        if self._launcher_since is None:
+            self._launcher_since = now
+        stays_s = _LAUNCHER_BESIDE_PYTHON_S if evidence.started else _LAUNCHER_ALONE_S
+        evidence.external_launcher = found if now - self._launcher_since >= stays_s else None
+        return evidence.external_launcher is not None
 
     def _cannot_tell(self) -> bool:
         """Return whether the process that trains lives and can't write its events."""

@@ -7,7 +7,7 @@ from tunekit.records.config import LOADER_KNOBS, WORKER_KNOBS, TrainConfig
 from tunekit.records.host import Host
 from tunekit.records.profile import Profile
 from tunekit.records.target import BindingKind, Discovery, Target
-from tunekit.trial.suggest import binding_hint
+from tunekit.trial.binding_suggestions import binding_hint
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 
 from tunekit.errors import EmptySpaceError, UsageError
 from tunekit.predict.throughput.boundary import fit_boundary
-from tunekit.recommend.applicable import can_train_in_fp16
+from tunekit.recommend.compatibility import can_train_in_fp16
 from tunekit.records.config import KNOB, KNOBS, NUMERIC_KNOBS, WORKER_KNOBS, KnobValue, Precision, TrainConfig
 from tunekit.records.run import FixedKnob, KnobRange, KnobSpace, SearchOptions
 from tunekit.records.target import BindingKind
+from tunekit.trial.binding_suggestions import binding_hint
 from tunekit.trial.binding_syntax import values_possible
-from tunekit.trial.suggest import binding_hint
 from tunekit.tune.knob_access import Surroundings, access_of
 from tunekit.units import duration_text
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tunekit.trial.elsewhere import starts_elsewhere
-from tunekit.trial.processes import elsewhere_in
+from tunekit.trial.external_launchers import find_external_launcher
+from tunekit.trial.processes import external_launcher_in
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ from tunekit.trial.processes import elsewhere_in
     ],
 )
 def test_a_command_that_trains_elsewhere_is_known_by_its_words(command: tuple[str, ...], words: str) -> None:
-    found = starts_elsewhere(command)
+    found = find_external_launcher(command)
     assert found is not None
     assert found.words == words
     assert "tunekit" in found.remedy
@@ -60,7 +60,7 @@ def test_a_command_that_trains_elsewhere_is_known_by_its_words(command: tuple[st
     ],
 )
 def test_a_command_that_may_train_here_is_let_through(command: tuple[str, ...]) -> None:
-    assert starts_elsewhere(command) is None
+    assert find_external_launcher(command) is None
 
 
 def test_a_process_that_trains_elsewhere_is_known_by_its_words(tmp_path: Path) -> None:
@@ -69,9 +69,9 @@ def test_a_process_that_trains_elsewhere_is_known_by_its_words(tmp_path: Path) -
     with subprocess.Popen([docker, "-", "run"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         while not Path(f"/proc/{process.pid}/cmdline").read_bytes():
             assert process.poll() is None  # the kernel fills it in a moment after the program began
-        found = elsewhere_in([process.pid])
+        found = external_launcher_in([process.pid])
         assert found is not None
         assert found.words == "docker run"
         assert process.stdin is not None
         process.stdin.close()
-    assert elsewhere_in([process.pid]) is None
+    assert external_launcher_in([process.pid]) is None

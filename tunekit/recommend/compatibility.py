@@ -6,7 +6,7 @@ from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
 from tunekit.records.target import Discovery, Target
-from tunekit.trial.suggest import binding_hint
+from tunekit.trial.binding_suggestions import binding_hint
 
 
 def learning_rate_to_bind(
@@ -79,7 +79,7 @@ def recommendation_of(run: Run, config: TrainConfig) -> Recommendation | None:
     return next((one for one in run.recommendations if one.config == config), None)
 
 
-def watched_it_per_s(run: Run, recommendation: Recommendation | None) -> tuple[float, float] | None:
+def expected_it_per_s(run: Run, recommendation: Recommendation | None) -> tuple[float, float] | None:
     """Return the range of loop batches per second to watch for: as measured, widened by the noise floor."""
     if recommendation is None:
         return None

@@ -14,7 +14,6 @@ from pathlib import Path
 from tunekit.errors import TunekitError, UnreadableError
 from tunekit.records.config import SWITCH_KNOBS, TABLE, Precision
 from tunekit.records.target import Binding, BindingKind, Discovery, OptionForm, ScriptOption, Target
-from tunekit.trial.applied import batch_contradicted
 from tunekit.trial.binding_syntax import (
     PLACE,
     BoundValue,
@@ -24,6 +23,7 @@ from tunekit.trial.binding_syntax import (
     value_read,
 )
 from tunekit.trial.config_files import Scalar, all_keys
+from tunekit.trial.knob_verification import batch_contradicted
 from tunekit.untrusted import read_text
 
 OPTION_NAMES = {

@@ -4,14 +4,14 @@ import pytest
 from build_records import config, discovery, root
 
 from tunekit.records.config import Precision
-from tunekit.report.discovered import TriedRow, loop_sentence, tried_table
+from tunekit.report.discovery import BindingTrialRow, binding_trials_table, loop_sentence
 
 
 def test_what_the_loop_did_not_follow_is_not_written():
-    table = tried_table(
+    table = binding_trials_table(
         [
-            TriedRow("batch_size=--bs {}", "16", "batches of 16", works=True),
-            TriedRow("num_workers=-j {}", "1", "the training loader has 0\x1b[31m", works=False),
+            BindingTrialRow("batch_size=--bs {}", "16", "batches of 16", works=True),
+            BindingTrialRow("num_workers=-j {}", "1", "the training loader has 0\x1b[31m", works=False),
         ]
     )
     assert table.columns == ("binding", "set to", "the loop then", "works")

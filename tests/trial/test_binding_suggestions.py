@@ -7,14 +7,14 @@ import pytest
 from build_records import discovery, root, target
 
 from tunekit.records.target import Binding, InputSeen, ScriptOption
-from tunekit.trial.binding_syntax import how_text, parse_binding
-from tunekit.trial.suggest import (
+from tunekit.trial.binding_suggestions import (
     batch_of_all_ranks,
     binding_hint,
     candidate_bindings,
     default_values,
     possible_batch,
 )
+from tunekit.trial.binding_syntax import how_text, parse_binding
 
 SEEN = {"batch_size": 32, "num_workers": 4, "accumulate_grad_batches": 1, "precision": "fp32", "lr": 0.05}
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tunekit.records.agent_messages import KnobsApplied, LearntEvent
 from tunekit.records.config import KnobsAsked, Precision
 from tunekit.records.target import Discovery, InputSeen
-from tunekit.trial.applied import batch_contradicted, inputs_text, knob_missed
+from tunekit.trial.knob_verification import batch_contradicted, inputs_text, unapplied_knob
 
 Sizes = Mapping[str, tuple[int, ...]]
 
@@ -38,7 +38,7 @@ def learnt_of(now: Discovery) -> LearntEvent:
 
 def missed(before: Discovery, now: Discovery, own: int = 20, wanted: int = 40) -> str | None:
     """Return what is said of a batch size that was bound from `own` to `wanted`."""
-    return knob_missed(loop(), {"batch_size": wanted}, KnobsAsked(), learnt_of(now), before, own)
+    return unapplied_knob(loop(), {"batch_size": wanted}, KnobsAsked(), learnt_of(now), before, own)
 
 
 TENSOR = "[0]"
@@ -144,7 +144,7 @@ def test_matrix_products_must_run_as_the_precision_says(
 ):
     now = discovery(tf32_in_matmul=is_tf32, roots=())
     asked = KnobsAsked(precision=precision)
-    told = knob_missed(
+    told = unapplied_knob(
         loop(),
         {} if precision is None else {"precision": precision},
         asked,

@@ -4,11 +4,11 @@ import pytest
 from build_records import baseline_record, config, confirm_records, discovery, recommendation, run, target
 
 from tunekit.errors import UsageError
-from tunekit.recommend.applicable import (
+from tunekit.recommend.compatibility import (
+    expected_it_per_s,
     learning_rate_to_bind,
     recommendation_of,
     refuse_unscaled_fp16,
-    watched_it_per_s,
 )
 from tunekit.records.config import Precision
 from tunekit.records.interval import Interval
@@ -71,7 +71,7 @@ def test_an_edited_config_belongs_to_no_recommendation_and_is_not_watched():
     finished = run(recommendations=(recommendation(of=LARGER),))
     assert recommendation_of(finished, LARGER) == finished.recommendations[0]
     assert recommendation_of(finished, SAME) is None
-    assert watched_it_per_s(finished, None) is None
+    assert expected_it_per_s(finished, None) is None
 
 
 def test_the_watched_range_reaches_up_to_the_steady_rate_within_an_epoch():
@@ -82,7 +82,7 @@ def test_the_watched_range_reaches_up_to_the_steady_rate_within_an_epoch():
         confirm_trials=tuple(r.number for r in confirmed),
     )
     finished = run(recommendations=(promise,), trials=tuple(confirmed), noise_floor=None)
-    low, high = watched_it_per_s(finished, promise) or (0.0, 0.0)
+    low, high = expected_it_per_s(finished, promise) or (0.0, 0.0)
     steady = [r.measurement.loop.steady_it_per_s for r in confirmed if r.measurement]
     assert low == 8.0
     assert high == max(10.0, *steady)

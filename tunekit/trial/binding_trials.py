@@ -15,7 +15,7 @@ RunTrial = Callable[[Target, TrialSpec, KnownTarget], TrialRecord]
 
 
 @dataclass(frozen=True)
-class TriedBinding:
+class BindingTrial:
     """A binding with what the loop did when it was set to another value."""
 
     binding: Binding
@@ -30,7 +30,7 @@ class TriedBinding:
 
 def try_bindings(
     candidates: Mapping[str, Sequence[Binding]], target: Target, known: KnownTarget, run: RunTrial
-) -> Iterator[TriedBinding]:
+) -> Iterator[BindingTrial]:
     """Yield what became of each candidate, in order; a knob's later ones are tried where the first failed.
 
     Args:
@@ -49,10 +49,10 @@ def try_bindings(
                 break
 
 
-def _try(binding: Binding, target: Target, known: KnownTarget, run: RunTrial, number: int) -> TriedBinding:
+def _try(binding: Binding, target: Target, known: KnownTarget, run: RunTrial, number: int) -> BindingTrial:
     value = other_value(binding, known)
     if value is None:
-        return TriedBinding(binding, None, "there is no other value to try", works=False)
+        return BindingTrial(binding, None, "there is no other value to try", works=False)
     config = known.baseline
     lr = value if binding.knob == LEARNING_RATE and isinstance(value, float) else None
     if lr is None:
@@ -61,9 +61,9 @@ def _try(binding: Binding, target: Target, known: KnownTarget, run: RunTrial, nu
     bound = target.changed(bindings=(*others, binding))
     record = run(bound, TrialSpec(number, TrialRole.SEARCH, config, lr=lr), known)
     if record.failure is None:
-        return TriedBinding(binding, value, what_it_did(binding.knob, record), works=True, record=record)
+        return BindingTrial(binding, value, observed_effect(binding.knob, record), works=True, record=record)
     last = record.failure.last_lines[-1:] if record.failure.kind is OutcomeKind.SCRIPT_ERROR else ()
-    return TriedBinding(
+    return BindingTrial(
         binding, value, " | ".join((record.failure.message, *last)), works=False, record=record
     )
 
@@ -87,7 +87,7 @@ def other_value(binding: Binding, known: KnownTarget) -> BoundValue:
     return present // 2 if present > 1 else 2
 
 
-def what_it_did(knob: str, record: TrialRecord) -> str:
+def observed_effect(knob: str, record: TrialRecord) -> str:
     """Return what the loop of a measured trial did, as far as the knob goes."""
     loop, config = record.measurement.loop if record.measurement else None, record.config
     if loop is None or config is None:
@@ -105,6 +105,6 @@ def what_it_did(knob: str, record: TrialRecord) -> str:
     return texts[knob] if knob in texts else f"{knob} was {value_text(getattr(config, knob))}"
 
 
-def is_tryable(binding: Binding) -> bool:
+def can_be_tried(binding: Binding) -> bool:
     """Return whether the script itself sets the knob, so that a trial can show whether it does."""
     return binding.kind in (BindingKind.ARG, BindingKind.FILE, BindingKind.ENV)

@@ -10,10 +10,10 @@ from tunekit.records.agent_messages import KnobsApplied, LearntEvent
 from tunekit.records.config import KnobsAsked, TrainConfig
 from tunekit.records.target import Discovery, Target
 from tunekit.records.trial import OutcomeKind, TrialRecord
-from tunekit.trial.applied import knob_missed
 from tunekit.trial.binding_syntax import binding_text, parse_binding
+from tunekit.trial.binding_trials import BindingTrial, can_be_tried, other_value, try_bindings
 from tunekit.trial.executor import KnownTarget, TrialSpec
-from tunekit.trial.tried import TriedBinding, is_tryable, other_value, try_bindings
+from tunekit.trial.knob_verification import unapplied_knob
 
 
 def tried(
@@ -21,7 +21,7 @@ def tried(
     outcome: Callable[[Target, TrialSpec], TrialRecord] | None = None,
     baseline: TrainConfig | None = None,
     bound: tuple[str, ...] = (),
-) -> tuple[list[TriedBinding], list[tuple[Target, TrialSpec]]]:
+) -> tuple[list[BindingTrial], list[tuple[Target, TrialSpec]]]:
     """Try bindings against a scripted loop; return what became of each, and what was run."""
     ran: list[tuple[Target, TrialSpec]] = []
 
@@ -123,7 +123,7 @@ def test_only_what_the_script_sets_is_tried():
         "batch_size=inject",
         "lr=fixed",
     )
-    assert [is_tryable(parse_binding(text)) for text in texts] == [True, True, True, False, False]
+    assert [can_be_tried(parse_binding(text)) for text in texts] == [True, True, True, False, False]
 
 
 @pytest.mark.parametrize(
@@ -147,4 +147,4 @@ def test_a_bound_learning_rate_is_read_back_from_the_optimizer(seen: float | Non
     )
     found = discovery(base_lr=seen)
     learnt = LearntEvent(event="learnt", time_s=1.0, discovery=found, applied=applied)
-    assert knob_missed(loop(), {"lr": 0.05}, KnobsAsked(), learnt, None) == missed
+    assert unapplied_knob(loop(), {"lr": 0.05}, KnobsAsked(), learnt, None) == missed

@@ -22,7 +22,7 @@ _LEAST_FOLLOWING, _MOST_FOLLOWING = 0.5, 1.5
 _AUTOCAST_DTYPES = {Precision.BF16: "bfloat16", Precision.FP16: "float16"}
 
 
-def knob_missed(
+def unapplied_knob(
     loop: LoopMeasurement,
     changed: Mapping[str, object],
     injected: KnobsAsked,
@@ -85,7 +85,7 @@ def _missed_batch(
     wanted = changed.get("batch_size")
     if discovery.training_loader is not None or baseline is None or own_batch is None:
         return None
-    pairs = _sizes_of_both(baseline, discovery)
+    pairs = _paired_input_sizes(baseline, discovery)
     if not isinstance(wanted, int) or wanted == own_batch or not pairs:
         return None
     scaled = [before for before, now in pairs if _is_scaled(before, now, own_batch, wanted)]
@@ -125,7 +125,7 @@ def inputs_text(found: Discovery) -> str:
     return " and ".join(list(shapes)[:_MOST_INPUTS]) or "n/a"
 
 
-def _sizes_of_both(before: Discovery, now: Discovery) -> list[tuple[int, int]]:
+def _paired_input_sizes(before: Discovery, now: Discovery) -> list[tuple[int, int]]:
     pairs: list[tuple[int, int]] = []
     for old, new in zip(before.roots, now.roots, strict=False):
         known = {one.path: one.sizes for one in new.inputs}

@@ -23,7 +23,7 @@ class KnobRow(NamedTuple):
     """Why it is fixed; empty for a knob that can be searched."""
 
 
-class TriedRow(NamedTuple):
+class BindingTrialRow(NamedTuple):
     """A binding that was tried once."""
 
     binding: str
@@ -106,7 +106,7 @@ def _knobs(knobs: Sequence[KnobRow]) -> Table:
     return Table("Knobs", ("knob", "now", "reached by"), rows)
 
 
-def tried_table(tried: Sequence[TriedRow]) -> Table:
+def binding_trials_table(tried: Sequence[BindingTrialRow]) -> Table:
     """Return what the loop did when each binding was tried; what it did not follow is not written."""
     rows = tuple(
         (

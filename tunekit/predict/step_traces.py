@@ -10,7 +10,7 @@ from tunekit.records.details import TraceSeen
 from tunekit.records.prediction import PredictionPath, StepTrace
 from tunekit.records.target import Target
 from tunekit.records.trial import TrialRecord, TrialRole
-from tunekit.trial.suggest import binding_hint
+from tunekit.trial.binding_suggestions import binding_hint
 from tunekit.units import count_text
 
 _MEASURE = "measure on the GPU itself instead: tunekit search -- COMMAND"
@@ -66,7 +66,7 @@ def read_traces(trials: Iterable[TrialRecord], trials_folder: Path) -> dict[str 
     return {precision: TracedPair(*pair[:2]) for precision, pair in pairs.items() if len(pair) > 1}
 
 
-def other_size(trial: TrialRecord, target: Target) -> TrainConfig | None:
+def second_trace_config(trial: TrialRecord, target: Target) -> TrainConfig | None:
     """Return the config of a trial that traces the second size, where one trial can't; None where it can.
 
     A script without a loader makes its batches itself: a trial has but one size, and a binding gives another.
@@ -82,14 +82,14 @@ def _makes_own_batches(trial: TrialRecord) -> bool:
     return seen is not None and seen.is_own_batch and bool(seen.steps)
 
 
-def path_of(seen: TraceSeen) -> PredictionPath:
+def prediction_path(seen: TraceSeen) -> PredictionPath:
     """Return how the steps were traced."""
     if seen.device_type == "cuda":
         return PredictionPath.LOOP_ON_GPU
     return PredictionPath.LOOP_DRY if seen.is_dry else PredictionPath.LOOP_ON_CPU
 
 
-def why_not(trials: Sequence[TrialRecord]) -> Unpredictable:
+def untraced_error(trials: Sequence[TrialRecord]) -> Unpredictable:
     """Return why trials have no steps at two batch sizes.
 
     Args:

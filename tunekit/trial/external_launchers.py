@@ -44,7 +44,7 @@ _MOST_WORDS = 4
 
 
 @dataclass(frozen=True)
-class Elsewhere:
+class ExternalLauncher:
     """A program that trains where the agent is not."""
 
     words: str
@@ -52,7 +52,7 @@ class Elsewhere:
     remedy: str
 
 
-def starts_elsewhere(command: Sequence[str]) -> Elsewhere | None:
+def find_external_launcher(command: Sequence[str]) -> ExternalLauncher | None:
     """Return what of a command starts a training elsewhere; None where nothing is known to.
 
     A shell's text that starts Python here too is let through.
@@ -63,7 +63,7 @@ def starts_elsewhere(command: Sequence[str]) -> Elsewhere | None:
     return next((one for words in commands if (one := launcher_in(words)) is not None), None)
 
 
-def launcher_in(words: Sequence[str]) -> Elsewhere | None:
+def launcher_in(words: Sequence[str]) -> ExternalLauncher | None:
     """Return what the words of one command start elsewhere."""
     known = _LAUNCHERS.get(_name(words[0])) if words else None
     if known is None:
@@ -75,7 +75,7 @@ def launcher_in(words: Sequence[str]) -> Elsewhere | None:
     if _name(words[0]) == "ssh" and any(_TUNNEL_OPTION.match(word) for word in words[1:]):
         return None  # it runs no command
     shown = next((word for word in following if word in needed), "")
-    return Elsewhere(f"{_name(words[0])} {shown}".strip(), remedy)
+    return ExternalLauncher(f"{_name(words[0])} {shown}".strip(), remedy)
 
 
 def _commands_of(words: Sequence[str]) -> Iterator[Sequence[str]]:
