@@ -60,15 +60,15 @@ def row_of(case: str, workers: int, compute_ms: float, window_s: float) -> tuple
 
 def alone_text(measurement: Measurement) -> str:
     """Return the time of each half alone, and whether they bound the step."""
-    floors = measurement.details.floors if measurement.details else None
-    if not floors or not floors.loader_step_s or not floors.compute_step_s:
+    isolated = measurement.details.floors if measurement.details else None
+    if not isolated or not isolated.loader_step_s or not isolated.compute_step_s:
         return "n/a"
     step_s = measurement.loop.step_time_s
-    low_s = max(floors.loader_step_s, floors.compute_step_s)
-    high_s = floors.loader_step_s + floors.compute_step_s
+    low_s = max(isolated.loader_step_s, isolated.compute_step_s)
+    high_s = isolated.loader_step_s + isolated.compute_step_s
     holds = 0.95 * low_s <= step_s <= 1.05 * high_s
     return (
-        f"{floors.loader_step_s * 1e3:.1f} ms, {floors.compute_step_s * 1e3:.1f} ms, "
+        f"{isolated.loader_step_s * 1e3:.1f} ms, {isolated.compute_step_s * 1e3:.1f} ms, "
         f"step {step_s * 1e3:.1f} ms {'bounded' if holds else 'NOT bounded'}"
     )
 

@@ -76,10 +76,10 @@ def errors(world: World, trials: int, seed: int) -> Errors | None:
 def bound_by(baseline: TrialRecord) -> str:
     """Return which half of the baseline takes longer alone: "loader", "training", "both" or "n/a"."""
     details = baseline.measurement.details if baseline.measurement else None
-    floors = details.floors if details else None
-    if floors is None or floors.loader_step_s is None or floors.compute_step_s is None:
+    isolated = details.floors if details else None
+    if isolated is None or isolated.loader_step_s is None or isolated.compute_step_s is None:
         return "n/a"
-    ahead = math.log(floors.loader_step_s / floors.compute_step_s)
+    ahead = math.log(isolated.loader_step_s / isolated.compute_step_s)
     if abs(ahead) < math.log(_FAR_APART):
         return "both"
     return "loader" if ahead > 0 else "training"

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from tunekit.records.attribution import DeviceParts, LoaderWork, StepParts, WorkerWork
 from tunekit.records.config import KnobValue, Precision, TrainConfig
-from tunekit.records.details import Details, LoopFloors
+from tunekit.records.details import Details, IsolatedRates
 from tunekit.records.host import Host
 from tunekit.records.measurement import DeviceSeen, LoopMeasurement, Measurement, TreeMemory
 from tunekit.records.run import KnobSpace
@@ -75,7 +75,7 @@ class RandomWorld:
             precision=Precision.FP32,
             channels_last=False,
         )
-        self.baseline = self._trial(own, random.Random(f"baseline {seed}"), 0, with_floors=True)
+        self.baseline = self._trial(own, random.Random(f"baseline {seed}"), 0, with_isolated_rates=True)
 
     @property
     def host(self) -> Host:
@@ -172,10 +172,10 @@ class RandomWorld:
     # --- records ---------------------------------------------------------------------------
 
     def _trial(
-        self, config: TrainConfig, chance: random.Random, number: int, with_floors: bool = False
+        self, config: TrainConfig, chance: random.Random, number: int, with_isolated_rates: bool = False
     ) -> TrialRecord:
         compile_s = self._compile_s if config.compile else 0.0
-        measurement = self._measured(config, chance, with_floors) if self._fits(config) else None
+        measurement = self._measured(config, chance, with_isolated_rates) if self._fits(config) else None
         step_s = self._step_s(config)
         seconds = self._startup_s + compile_s + (max(6.0, min(25.0, 20 * step_s)) if measurement else 2.0)
         return TrialRecord(
@@ -184,14 +184,14 @@ class RandomWorld:
             config=config,
             is_baseline_config=number == 0,
             started_at="2026-01-01T00:00:00Z",
-            duration_s=seconds + (5.0 if with_floors else 0.0),
+            duration_s=seconds + (5.0 if with_isolated_rates else 0.0),
             measurement=measurement,
             failure=None
             if measurement
             else Failure(kind=OutcomeKind.DEVICE_OOM, message="more than the device has"),
         )
 
-    def _measured(self, config: TrainConfig, chance: random.Random, with_floors: bool) -> Measurement:
+    def _measured(self, config: TrainConfig, chance: random.Random, with_isolated_rates: bool) -> Measurement:
         noise = self._noise * (1 + config.num_workers / self.cpus)
         step_s = self._step_s(config) * math.exp(chance.gauss(0, noise))
         compute_s = min(step_s, self._compute_s(config) * math.exp(chance.gauss(0, 2 * noise)))
@@ -230,7 +230,7 @@ class RandomWorld:
             loss_last=None,
             script_steps=120,
         )
-        floors = LoopFloors(
+        floors = IsolatedRates(
             loader_step_s=self._loader_s(config) * math.exp(chance.gauss(0, 2 * noise)),
             loader_batches=20,
             compute_step_s=self._compute_s(config) * math.exp(chance.gauss(0, 2 * noise)),
@@ -239,7 +239,7 @@ class RandomWorld:
         return Measurement(
             loop=loop,
             memory=TreeMemory(peak_pss_bytes=GIB, peak_shm_bytes=0, processes=workers + 1, samples=20),
-            details=Details(floors=floors) if with_floors else None,
+            details=Details(floors=floors) if with_isolated_rates else None,
         )
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tunekit.records.attribution import StepParts
 from tunekit.records.config import TrainConfig
-from tunekit.records.details import LargestSeen
+from tunekit.records.details import LargestSamples
 from tunekit.records.finding import Finding
 from tunekit.records.interval import Interval
 from tunekit.records.measurement import DeviceSeen, LoopMeasurement, Measurement, TreeMemory
@@ -87,9 +87,9 @@ def measurements() -> st.SearchStrategy[Measurement]:
     return st.builds(Measurement, loop=loops, memory=memories)
 
 
-def largest_seen() -> st.SearchStrategy[LargestSeen]:
+def largest_seen() -> st.SearchStrategy[LargestSamples]:
     return st.builds(
-        LargestSeen,
+        LargestSamples,
         samples_read=counts,
         data_set_samples=st.none() | counts,
         varies=st.none() | st.booleans(),

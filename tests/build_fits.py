@@ -8,7 +8,7 @@ from build_records import GIB, MIB, baseline_record, config, cpu, host, measurem
 from tunekit.records.attribution import LoaderWork, WorkerWork
 from tunekit.records.codec import write_json
 from tunekit.records.config import Precision
-from tunekit.records.details import Details, LoopFloors, TracedAt, TraceSeen
+from tunekit.records.details import Details, IsolatedRates, TracedAt, TraceSeen
 from tunekit.records.prediction import (
     PURPOSES,
     BytesRange,
@@ -97,7 +97,7 @@ def traced_trial(
             told.append(TracedAt(precision=under, batch_size=size, file=name))
     values: dict[str, Any] = {"device_type": "cpu", "steps": tuple(told)}
     details = Details(
-        floors=LoopFloors(loader_step_s=0.008, loader_batches=20, compute_step_s=0.5, compute_batches=4),
+        floors=IsolatedRates(loader_step_s=0.008, loader_batches=20, compute_step_s=0.5, compute_batches=4),
         trace=TraceSeen(**(values | seen)),
     )
     knobs = config(batch_size=16, precision=precision)

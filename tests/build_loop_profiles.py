@@ -6,7 +6,7 @@ from build_records import MIB, config, loop, trial_record
 from scripted_profile import loop_profile
 
 from tunekit.records.attribution import BatchSeen, LeafSeen, StepParts
-from tunekit.records.details import Details, Kernel, KernelWindow, LoopFloors, QueueSeen, SyncPoint
+from tunekit.records.details import Details, IsolatedRates, Kernel, KernelWindow, QueueSeen, SyncPoint
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.measurement import GpuTelemetry, HostTelemetry, Measurement, Telemetry, TreeMemory
 from tunekit.records.run import LoopProfile, RunStatus
@@ -36,7 +36,7 @@ DETAILS = Details(
         worker_base_bytes=300 * MIB,
         pss_bytes=3300 * MIB,
     ),
-    floors=LoopFloors(loader_step_s=0.041, loader_batches=20, compute_step_s=0.030, compute_batches=20),
+    floors=IsolatedRates(loader_step_s=0.041, loader_batches=20, compute_step_s=0.030, compute_batches=20),
     kernels=KernelWindow(
         batches=4,
         time_s=0.24,

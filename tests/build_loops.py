@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from tunekit.diagnose.loop import LoopFacts, loop_findings
 from tunekit.records.attribution import BatchSeen, DeviceParts, LoaderWork, StepParts, WorkerWork
-from tunekit.records.details import Details, KernelWindow, LoopFloors, SyncPoint
+from tunekit.records.details import Details, IsolatedRates, KernelWindow, SyncPoint
 from tunekit.records.finding import Finding
 from tunekit.records.measurement import DeviceSeen, GpuTelemetry, HostTelemetry, Measurement, Telemetry
 from tunekit.records.trial import TrialRecord
@@ -79,7 +79,7 @@ def work(
 
 def floors(compute_s: float | None = None, loader_s: float | None = None) -> Details:
     return Details(
-        floors=LoopFloors(
+        floors=IsolatedRates(
             compute_step_s=compute_s,
             compute_batches=40,
             loader_step_s=loader_s,
@@ -188,7 +188,7 @@ def any_details(draw: st.DrawFn) -> Details:
         idle_s=st.none() | _seconds,
     )
     return Details(
-        floors=draw(st.none() | st.builds(LoopFloors, compute_step_s=maybe, loader_step_s=maybe)),
+        floors=draw(st.none() | st.builds(IsolatedRates, compute_step_s=maybe, loader_step_s=maybe)),
         kernels=draw(st.none() | window),
         syncs=draw(st.none() | st.just((sync(), sync("a.py:1", 0.01)))),
     )

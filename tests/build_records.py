@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tunekit.predict.ram import buffer_bytes
 from tunekit.records.attribution import StepParts
 from tunekit.records.config import Precision, TrainConfig
-from tunekit.records.details import LargestSeen
+from tunekit.records.details import LargestSamples
 from tunekit.records.host import Accelerator, Host
 from tunekit.records.interval import Interval
 from tunekit.records.measurement import DeviceSeen, LoopMeasurement, Measurement, TreeMemory
@@ -131,7 +131,7 @@ def failure(kind: OutcomeKind = OutcomeKind.DEVICE_OOM, **overrides: Any) -> Fai
     return Failure(**({"kind": kind, "message": "CUDA out of memory"} | overrides))
 
 
-def largest_seen(**overrides: Any) -> LargestSeen:
+def largest_seen(**overrides: Any) -> LargestSamples:
     """Batches up to 3.1 times the usual bytes, trained on."""
     values: dict[str, Any] = {
         "samples_read": 4096,
@@ -143,7 +143,7 @@ def largest_seen(**overrides: Any) -> LargestSeen:
         "is_given": True,
         "is_lived_through": True,
     }
-    return LargestSeen(**(values | overrides))
+    return LargestSamples(**(values | overrides))
 
 
 def trial_record(

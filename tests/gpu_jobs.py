@@ -20,7 +20,7 @@ from search_worlds import SearchWorld
 
 from tunekit.records.attribution import DeviceParts, LoaderWork, StepParts, WorkerWork
 from tunekit.records.config import TrainConfig
-from tunekit.records.details import Detail, Details, LoopFloors, SizeSeen, SizesSeen
+from tunekit.records.details import ComputeSweep, ComputeSweepPoint, Detail, Details, IsolatedRates
 from tunekit.records.run import KnobSpace
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.trial.executor import TrialSpec
@@ -166,16 +166,16 @@ class GpuJob(SearchWorld):
         """Return what a trial that looks closer shows."""
         if spec.sizes:
             seen = [
-                SizeSeen(batch_size=size, step_s=self._compute_s(knobs, size), batches=_LOOKS)
+                ComputeSweepPoint(batch_size=size, step_s=self._compute_s(knobs, size), batches=_LOOKS)
                 for size in spec.sizes
             ]
-            return Details(sizes=SizesSeen(sizes=tuple(seen)))
+            return Details(sizes=ComputeSweep(sizes=tuple(seen)))
         if Detail.FLOORS not in spec.details:
             return Details()
         times = self.equations.times(knobs)
         alone_s = float((times.loader_s if knobs.num_workers else times.fetch_s)[0])
         return Details(
-            floors=LoopFloors(
+            floors=IsolatedRates(
                 loader_step_s=alone_s,
                 loader_batches=_FLOOR_BATCHES,
                 compute_step_s=float(times.compute_s[0]),

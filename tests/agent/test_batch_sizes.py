@@ -11,7 +11,7 @@ from _tunekit_agent.stages.runner import StageRunner
 from build_loop import loop_of
 from simulated_cuda import SimulatedCuda, Torch
 
-from tunekit.records.details import SizesSeen
+from tunekit.records.details import ComputeSweep
 
 STEP_S, ROW_S = 0.02, 0.01
 
@@ -58,11 +58,11 @@ class Loop:
     def tell(self) -> None:
         self.reported.append(self.details.facts()["sizes"])
 
-    def run(self, train: Callable[[Any], None] = lambda batch: None, source: Any = "loader") -> SizesSeen:
+    def run(self, train: Callable[[Any], None] = lambda batch: None, source: Any = "loader") -> ComputeSweep:
         for _ in range(5000):
             answer = self.details.asked(self.loader if source == "loader" else source)
             if self.details.is_over:
-                return SizesSeen.model_validate(self.details.facts()["sizes"])
+                return ComputeSweep.model_validate(self.details.facts()["sizes"])
             assert isinstance(answer, Replay)
             self.given.append(len(answer.batch["rows"]))
             train(answer.batch)

@@ -174,17 +174,17 @@ def test_whole_steps_are_timed_where_gradients_are_accumulated() -> None:
 
 def test_both_halves_are_told_and_the_script_gets_one_batch_over_and_over() -> None:
     source = ScriptedSource(2, 0.1)
-    floors = IsolatedRates(loop_of(), source.clock, lambda seconds: None)
+    isolated = IsolatedRates(loop_of(), source.clock, lambda seconds: None)
     given = []
     while True:
-        answer = floors.asked(source)
-        if floors.is_over:
+        answer = isolated.asked(source)
+        if isolated.is_over:
             break
         assert isinstance(answer, Replay)
         given.append(answer.batch)
         source.now += 0.03
     assert len({id(batch) for batch in given}) == 1
-    reported = floors.facts()
+    reported = isolated.facts()
     assert reported["loader_step_s"] == pytest.approx(0.05)
     assert reported["compute_step_s"] == pytest.approx(0.03)
     assert reported["why_not"] is None
@@ -192,15 +192,15 @@ def test_both_halves_are_told_and_the_script_gets_one_batch_over_and_over() -> N
 
 def test_a_loop_that_reads_two_loaders_in_each_step_says_why_its_training_is_not_timed() -> None:
     source = ScriptedSource(2, 0.1)
-    floors = IsolatedRates(loop_of(), source.clock, lambda seconds: None)
+    isolated = IsolatedRates(loop_of(), source.clock, lambda seconds: None)
     for _ in range(40):
-        floors.asked(source)
-        if floors.is_over:
+        isolated.asked(source)
+        if isolated.is_over:
             break
-        floors.interrupted()
+        isolated.interrupted()
         source.now += 0.03
-    assert floors.is_over
-    reported = floors.facts()
+    assert isolated.is_over
+    reported = isolated.facts()
     assert reported["loader_step_s"] == pytest.approx(0.05)
     assert reported["compute_step_s"] is None
     assert "another loader" in reported["why_not"]
@@ -208,8 +208,8 @@ def test_a_loop_that_reads_two_loaders_in_each_step_says_why_its_training_is_not
 
 def test_a_training_too_slow_for_its_deadline_keeps_the_loaders_half() -> None:
     source = ScriptedSource(2, 0.1)
-    floors = IsolatedRates(loop_of(), source.clock, lambda seconds: None)
-    details = StageRunner([floors], 1.0, lambda name: None, source.clock)
+    isolated = IsolatedRates(loop_of(), source.clock, lambda seconds: None)
+    details = StageRunner([isolated], 1.0, lambda name: None, source.clock)
     while not details.is_over:
         details.asked(source)
         source.now += 11.0

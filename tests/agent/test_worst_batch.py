@@ -17,7 +17,7 @@ from simulated_cuda import SimulatedCuda, Torch
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset, IterableDataset, SubsetRandomSampler
 
-from tunekit.records.details import LargestSeen
+from tunekit.records.details import LargestSamples
 
 STEP_S = 0.02
 FLOAT_BYTES = 4
@@ -124,11 +124,11 @@ class Loop:
     def tell(self) -> None:
         self.reported.append(self.details.facts()["largest"])
 
-    def run(self, source: Any, train: Callable[[Any], None] = lambda batch: None) -> LargestSeen:
+    def run(self, source: Any, train: Callable[[Any], None] = lambda batch: None) -> LargestSamples:
         for _ in range(1000):
             answer = self.details.asked(source)
             if self.details.is_over:
-                return LargestSeen.model_validate(self.details.facts()["largest"])
+                return LargestSamples.model_validate(self.details.facts()["largest"])
             assert isinstance(answer, Replay)
             self.given.append(tuple(answer.batch.shape))
             train(answer.batch)
@@ -172,7 +172,7 @@ def test_what_is_known_is_told_before_the_script_gets_the_batch() -> None:
         assert len(loop.reported) == 1
 
     loop.run(source_of(Rows(MIXED)), train)
-    reported = LargestSeen.model_validate(loop.reported[0])
+    reported = LargestSamples.model_validate(loop.reported[0])
     assert reported.is_given
     assert not reported.is_lived_through
     assert reported.batch_bytes == 4 * 94 * FLOAT_BYTES

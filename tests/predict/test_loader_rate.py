@@ -8,7 +8,7 @@ from build_records import config, cpu, loop
 
 from tunekit.predict.loader_rate import loader_rate, loader_work_of, usual_instance
 from tunekit.records.attribution import LoaderWork, WorkerWork
-from tunekit.records.details import LoopFloors
+from tunekit.records.details import IsolatedRates
 from tunekit.records.measurement import LoopMeasurement
 
 
@@ -73,6 +73,6 @@ def test_without_a_machine_or_a_cost_nothing_is_known():
 def test_what_a_batch_costs_is_taken_from_the_loader_alone_where_that_was_looked_at():
     beside_training = WORK.model_copy(update={"cpu_s": 9.0})
     measured = loaded(4000, loader_work=beside_training)
-    assert loader_work_of(measured, LoopFloors(loader_work=WORK)) is WORK
-    assert loader_work_of(measured, LoopFloors()) == beside_training
+    assert loader_work_of(measured, IsolatedRates(loader_work=WORK)) is WORK
+    assert loader_work_of(measured, IsolatedRates()) == beside_training
     assert loader_work_of(measured, None) == beside_training

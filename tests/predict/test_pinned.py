@@ -12,7 +12,7 @@ from tunekit.recommend.tiers import violations
 from tunekit.records.attribution import BatchSeen, LeafSeen
 from tunekit.records.measurement import LoopMeasurement
 from tunekit.records.recommendation import Tier
-from tunekit.tune.feasibility import why_refused
+from tunekit.tune.feasibility import why_infeasible
 
 LABEL_BYTES = 8
 
@@ -75,8 +75,8 @@ def test_a_config_is_refused_held_to_its_tier_and_shown_by_what_it_takes_pinned(
     known = {"batch": batch, "batch_bytes": batch.total_bytes}
     small = host(ram_limit_bytes=5 * GIB, ram_total_bytes=5 * GIB)
     first = baseline_record(of=config(batch_size=64, num_workers=0, prefetch_factor=None), **known)
-    assert why_refused(plain, [first], small) is None
-    assert "buffer 4.0 GiB (predicted)" in (why_refused(pinned, [first], small) or "")
+    assert why_infeasible(plain, [first], small) is None
+    assert "buffer 4.0 GiB (predicted)" in (why_infeasible(pinned, [first], small) or "")
     records = [trial_record(1, of=one, **known) for one in (plain, pinned)]
     broken = [[line for line in violations(one, Tier.AGGRESSIVE, small) if "RAM" in line] for one in records]
     assert not broken[0] and broken[1]

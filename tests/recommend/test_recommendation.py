@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from tunekit.recommend.planned_training import planned_training
 from tunekit.recommend.recommendation import Comparison, recommend, settle
 from tunekit.recommend.tiers import violations
-from tunekit.records.details import Details, LargestSeen
+from tunekit.records.details import Details, LargestSamples
 from tunekit.records.recommendation import MissingTier, NoiseFloor, Recommendation, Tier
 from tunekit.records.run import Objective
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord
@@ -85,7 +85,7 @@ def test_memory_is_the_largest_of_the_confirming_processes():
 def looked(record: TrialRecord, **seen: Any) -> TrialRecord:
     """A process that trained on the data set's largest samples too."""
     assert record.measurement is not None
-    largest = LargestSeen(varies=True, batch_size=256, is_given=True, is_lived_through=True, **seen)
+    largest = LargestSamples(varies=True, batch_size=256, is_given=True, is_lived_through=True, **seen)
     measured = record.measurement.model_copy(update={"details": Details(largest=largest)})
     return record.model_copy(update={"measurement": measured})
 
@@ -111,7 +111,7 @@ def test_a_limit_passed_on_the_largest_samples_is_told():
 
 
 def test_a_baseline_that_ran_out_on_the_largest_samples_takes_no_tiers_place():
-    ran_out = Failure(kind=OutcomeKind.DEVICE_OOM, message="out", largest=LargestSeen(varies=True))
+    ran_out = Failure(kind=OutcomeKind.DEVICE_OOM, message="out", largest=LargestSamples(varies=True))
     first, *rest = confirm_records([None, 510.0, 490.0], own, first_number=200)
     failed = first.model_copy(update={"failure": ran_out})
     slower = tier_of([300.0, 310.0, 290.0])

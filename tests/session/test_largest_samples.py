@@ -20,7 +20,7 @@ from scripted_search import ScriptedExecutor, confirming, search_in
 
 from tunekit.recommend.tiers import pick_tiers
 from tunekit.records.config import TrainConfig
-from tunekit.records.details import Detail, Details, LargestSeen
+from tunekit.records.details import Detail, Details, LargestSamples
 from tunekit.records.recommendation import Tier
 from tunekit.records.run import Run
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord
@@ -32,13 +32,13 @@ VARIED = largest_seen()
 OUT_OF_MEMORY = failure(OutcomeKind.DEVICE_OOM, largest=VARIED.model_copy(update={"is_lived_through": False}))
 
 
-def looked(record: TrialRecord, largest: LargestSeen | None) -> TrialRecord:
+def looked(record: TrialRecord, largest: LargestSamples | None) -> TrialRecord:
     assert record.measurement is not None
     measured = record.measurement.model_copy(update={"details": Details(largest=largest)})
     return record.model_copy(update={"measurement": measured})
 
 
-def own_process(largest: LargestSeen | None) -> TrialRecord:
+def own_process(largest: LargestSamples | None) -> TrialRecord:
     (record,) = confirm_records([500.0])
     return looked(record.model_copy(update={"is_baseline_config": True}), largest)
 
@@ -61,13 +61,13 @@ def test_the_first_process_of_each_config_looks():
     [
         (VARIED, True),
         (None, False),
-        (LargestSeen(samples_read=16, data_set_samples=500, varies=False), False),
-        (LargestSeen(why_ended="an IterableDataset has no samples to choose from"), False),
+        (LargestSamples(samples_read=16, data_set_samples=500, varies=False), False),
+        (LargestSamples(why_ended="an IterableDataset has no samples to choose from"), False),
     ],
     ids=["varied", "not seen", "equal", "missing"],
 )
 def test_nobody_looks_again_where_sizes_do_not_vary_or_can_not_be_told(
-    seen: LargestSeen | None, is_asked: bool
+    seen: LargestSamples | None, is_asked: bool
 ):
     assert bool(details_to_confirm([own_process(seen)], fast)) is is_asked
 
@@ -118,7 +118,7 @@ def test_a_baseline_that_ran_out_on_the_largest_still_gives_the_speed_up(tmp_pat
 
 
 def test_equal_sizes_are_looked_at_once(tmp_path: Path):
-    equal = Details(largest=LargestSeen(samples_read=16, data_set_samples=50_000, varies=False))
+    equal = Details(largest=LargestSamples(samples_read=16, data_set_samples=50_000, varies=False))
     whole, executor = walked(tmp_path, above=10_000, looked=equal)
     assert sum(Detail.LARGEST in spec.details for spec in executor.specs) == 1
     assert all(one.largest is None for one in whole.recommendations)

@@ -18,11 +18,11 @@ from tunekit.records.agent_messages import (
 )
 from tunekit.records.config import KnobsAsked, Precision
 from tunekit.records.details import (
+    ComputeSweep,
+    ComputeSweepPoint,
     Details,
-    LargestSeen,
+    LargestSamples,
     QueueSeen,
-    SizeSeen,
-    SizesSeen,
     TracedAt,
     TraceSeen,
 )
@@ -223,7 +223,7 @@ def test_what_was_seen_before_a_trial_was_cut_short_is_kept():
     assert "by itself" in details.faults[-1]
 
 
-SIZE = SizeSeen(batch_size=64, step_s=0.1, batches=10)
+SIZE = ComputeSweepPoint(batch_size=64, step_s=0.1, batches=10)
 OOM = ErrorSeen(
     types=("torch.OutOfMemoryError", *OOM_MRO),
     message="CUDA out of memory",
@@ -234,9 +234,9 @@ OUT_OF_MEMORY = {"exit": ExitEvent(event="exit", time_s=9.5, steps=1, batches=1,
 
 @pytest.mark.parametrize(("seen", "at_work"), [((), 64), ((SIZE,), 128)])
 def test_the_batch_size_at_which_a_script_ended_is_told_with_those_before(
-    seen: tuple[SizeSeen, ...], at_work: int
+    seen: tuple[ComputeSweepPoint, ...], at_work: int
 ):
-    sizes = cut_short(Details(sizes=SizesSeen(sizes=seen)), (64, 128, 256), **OUT_OF_MEMORY).sizes
+    sizes = cut_short(Details(sizes=ComputeSweep(sizes=seen)), (64, 128, 256), **OUT_OF_MEMORY).sizes
     assert sizes is not None
     assert sizes.sizes == seen
     assert sizes.why_ended is not None
@@ -245,7 +245,7 @@ def test_the_batch_size_at_which_a_script_ended_is_told_with_those_before(
 
 
 def test_an_end_that_is_told_in_control_characters_can_be_read_back():
-    details = cut_short(Details(sizes=SizesSeen(sizes=(SIZE,))), (64, 128), agent_error="\a" * 400)
+    details = cut_short(Details(sizes=ComputeSweep(sizes=(SIZE,))), (64, 128), agent_error="\a" * 400)
     assert Details.model_validate_json(details.model_dump_json()) == details
     assert details.sizes is not None and details.sizes.why_ended is not None
     assert r"\x07\x07" in details.sizes.why_ended
@@ -253,10 +253,10 @@ def test_an_end_that_is_told_in_control_characters_can_be_read_back():
 
 @pytest.mark.parametrize(
     "seen",
-    [None, SizesSeen(sizes=(SIZE,)), SizesSeen(why_ended="the loop has no DataLoader")],
+    [None, ComputeSweep(sizes=(SIZE,)), ComputeSweep(why_ended="the loop has no DataLoader")],
     ids=["not begun", "all", "ended by itself"],
 )
-def test_sizes_that_were_not_at_work_when_a_script_ended_stay_as_they_were(seen: SizesSeen | None):
+def test_sizes_that_were_not_at_work_when_a_script_ended_stay_as_they_were(seen: ComputeSweep | None):
     asked = (64, 128) if seen is None or seen.why_ended else (64,)
     assert cut_short(Details(sizes=seen), asked, **OUT_OF_MEMORY).sizes == seen
 
@@ -278,7 +278,7 @@ def test_a_trace_that_had_ended_by_itself_says_so_still() -> None:
 GIVEN = largest_seen(is_lived_through=False)
 
 
-def on_largest(seen: LargestSeen = GIVEN, **overrides: Any) -> Measurement | Failure:
+def on_largest(seen: LargestSamples = GIVEN, **overrides: Any) -> Measurement | Failure:
     """The verdict on a measured script that then ended while it looked at the largest samples."""
     details = Details(largest=seen)
     done = DoneEvent(event="done", time_s=9.0, loop=loop(), is_final=False, details=details)
@@ -318,7 +318,7 @@ def test_out_of_memory_on_the_largest_samples_is_a_failure_though_the_loop_was_m
     ids=["another error", "too slow", "while it read", "after it"],
 )
 def test_any_other_end_at_the_largest_samples_keeps_the_measurement_with_a_fault(
-    seen: LargestSeen, overrides: dict[str, Any]
+    seen: LargestSamples, overrides: dict[str, Any]
 ):
     found = on_largest(seen, **overrides)
     assert isinstance(found, Measurement)

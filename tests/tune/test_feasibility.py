@@ -5,10 +5,10 @@ from scripted_search import surroundings
 
 from tunekit.predict.throughput.observation import Columns
 from tunekit.records.config import TrainConfig
-from tunekit.records.details import Details, SizeSeen, SizesSeen
+from tunekit.records.details import ComputeSweep, ComputeSweepPoint, Details
 from tunekit.records.run import FixedKnob
 from tunekit.records.trial import OutcomeKind, TrialRecord
-from tunekit.tune.feasibility import chances_to_fit, chances_to_run, fits_host, sizes_to_look_at
+from tunekit.tune.feasibility import chances_to_fit, chances_to_run, compute_sweep_sizes, fits_host
 from tunekit.tune.space import build_space
 
 # --- memory --------------------------------------------------------------------------------
@@ -40,11 +40,11 @@ def test_on_a_cpu_there_is_no_device_memory_to_exceed():
 def test_peaks_at_the_sizes_that_a_trial_looked_at_are_known():
     record = trial_record(1, peak_reserved_bytes=2 * GIB)
     sizes = tuple(
-        SizeSeen(batch_size=size, step_s=0.1, batches=5, peak_reserved_bytes=size * 24 * MIB)
+        ComputeSweepPoint(batch_size=size, step_s=0.1, batches=5, peak_reserved_bytes=size * 24 * MIB)
         for size in (128, 256, 512)
     )
     assert record.measurement is not None
-    details = Details(sizes=SizesSeen(sizes=sizes))
+    details = Details(sizes=ComputeSweep(sizes=sizes))
     looked = record.model_copy(
         update={"measurement": record.measurement.model_copy(update={"details": details})}
     )
@@ -123,13 +123,13 @@ SMALL = baseline_record(peak_reserved_bytes=GIB // 2)
 
 
 def test_sizes_spread_around_and_above_the_trials_own():
-    assert sizes_to_look_at(config(batch_size=128), [SMALL], SPACE, host()) == (128, 256, 512, 1024, 64)
-    assert sizes_to_look_at(config(batch_size=1024), [SMALL], SPACE, host()) == (1024, 2048, 512)
+    assert compute_sweep_sizes(config(batch_size=128), [SMALL], SPACE, host()) == (128, 256, 512, 1024, 64)
+    assert compute_sweep_sizes(config(batch_size=1024), [SMALL], SPACE, host()) == (1024, 2048, 512)
 
 
 def test_sizes_that_would_not_fit_the_device_are_left_out():
     large = baseline_record(peak_reserved_bytes=10 * GIB)
-    assert sizes_to_look_at(config(batch_size=128), [large], SPACE, host()) == (128, 256, 64)
+    assert compute_sweep_sizes(config(batch_size=128), [large], SPACE, host()) == (128, 256, 64)
 
 
 def test_only_the_first_trial_of_a_mode_looks():
@@ -138,22 +138,22 @@ def test_only_the_first_trial_of_a_mode_looks():
     assert looked.measurement is not None
     seen = looked.measurement.model_copy(update={"details": Details()})
     ran = [SMALL, looked.model_copy(update={"measurement": seen})]
-    assert sizes_to_look_at(half, ran, SPACE, host()) == ()
-    assert sizes_to_look_at(config(precision="bf16", channels_last=True), ran, SPACE, host())
-    assert sizes_to_look_at(half, [SMALL, looked], SPACE, host()), "one that was not asked told nothing"
+    assert compute_sweep_sizes(half, ran, SPACE, host()) == ()
+    assert compute_sweep_sizes(config(precision="bf16", channels_last=True), ran, SPACE, host())
+    assert compute_sweep_sizes(half, [SMALL, looked], SPACE, host()), "one that was not asked told nothing"
     failed = [SMALL, trial_record(1, None, config(precision="bf16", batch_size=2048))]
-    assert sizes_to_look_at(half, failed, SPACE, host())
+    assert compute_sweep_sizes(half, failed, SPACE, host())
 
 
 def test_a_compiled_trial_does_not_look():
-    assert sizes_to_look_at(config(compile=True), [SMALL], SPACE, host()) == ()
+    assert compute_sweep_sizes(config(compile=True), [SMALL], SPACE, host()) == ()
 
 
 def test_nobody_looks_where_the_batch_size_is_not_searched():
     fixed = build_space(surroundings(), options(fixed=(FixedKnob(knob="batch_size", value=128),)))
-    assert sizes_to_look_at(config(), [SMALL], fixed, host()) == ()
+    assert compute_sweep_sizes(config(), [SMALL], fixed, host()) == ()
 
 
 def test_a_size_that_ran_out_of_memory_is_not_looked_at():
     records = [SMALL, trial_record(1, None, config(batch_size=512))]
-    assert sizes_to_look_at(config(batch_size=128), records, SPACE, host()) == (128, 256, 64)
+    assert compute_sweep_sizes(config(batch_size=128), records, SPACE, host()) == (128, 256, 64)

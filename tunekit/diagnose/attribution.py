@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tunekit.records.details import KernelWindow, LoopFloors
+from tunekit.records.details import IsolatedRates, KernelWindow
 from tunekit.records.measurement import LoopMeasurement, Measurement, Telemetry
 from tunekit.units import rate_text
 
@@ -34,7 +34,7 @@ _EPOCHS_SHARE = 0.25
 """Of an epoch at its boundary: beyond it, and beyond the stall, the boundary is what to mend first."""
 
 _LEAST_SLACK = 0.05
-"""Fresh processes, and floors after the window, differ by this much without a cause."""
+"""Fresh processes, and isolated rates after the window, differ by this much without a cause."""
 
 
 class Part(StrEnum):
@@ -189,19 +189,19 @@ def _trace_source(kernels: KernelWindow) -> str:
     return f"torch.profiler, {kernels.batches:,} {'batch' if kernels.batches == 1 else 'batches'}"
 
 
-def floors_of(measurement: Measurement) -> LoopFloors | None:
+def isolated_rates(measurement: Measurement) -> IsolatedRates | None:
     """Return what either half of the loop took alone, None where that was not looked at."""
     return measurement.details.floors if measurement.details else None
 
 
 def closure(measurement: Measurement) -> Closure | None:
     """Return whether the loop's halves account for its time, None unless both were measured alone."""
-    floors = floors_of(measurement)
-    if floors is None or floors.compute_step_s is None or floors.loader_step_s is None:
+    isolated = isolated_rates(measurement)
+    if isolated is None or isolated.compute_step_s is None or isolated.loader_step_s is None:
         return None
     loop = measurement.loop
     slack = max(_LEAST_SLACK, loop.rate_interval_relative or 0.0)
-    step_s, compute_s, loader_s = loop.step_time_s, floors.compute_step_s, floors.loader_step_s
+    step_s, compute_s, loader_s = loop.step_time_s, isolated.compute_step_s, isolated.loader_step_s
     meaning = None
     if step_s > (compute_s + loader_s) * (1 + slack):
         meaning = _slower_together(loop)
@@ -258,14 +258,14 @@ def bound(measurement: Measurement, telemetry: Telemetry | None = None) -> Bound
         return Bound.COPIES
     stalls = stall_share > CLEAR_STALL_SHARE
     if not is_own_clock(measurement) and stalls:
-        return _by_floors(measurement) or Bound.UNCLEAR
+        return _bound_by_isolated_rates(measurement) or Bound.UNCLEAR
     if stalls:
         return Bound.DATA
     if idle_share is None and _launches_all_the_time(measurement.loop):
         return Bound.HOST
     if not measurement.loop.has_loader:
         return Bound.NO_LOADER
-    return Bound.BALANCED if _by_floors(measurement) is Bound.BALANCED else Bound.COMPUTE
+    return Bound.BALANCED if _bound_by_isolated_rates(measurement) is Bound.BALANCED else Bound.COMPUTE
 
 
 def boundary_share(loop: LoopMeasurement) -> float:
@@ -334,7 +334,7 @@ def copies_alone_share(measurement: Measurement) -> float:
     return min(1.0, ratio(kernels.copies_alone_s / kernels.batches, measurement.loop.step_time_s) or 0.0)
 
 
-def _by_floors(measurement: Measurement) -> Bound | None:
+def _bound_by_isolated_rates(measurement: Measurement) -> Bound | None:
     """Return which half is longer when each runs alone, None where that is not known."""
     seen = closure(measurement)
     if seen is None:

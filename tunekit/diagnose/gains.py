@@ -4,8 +4,8 @@ from tunekit.diagnose.attribution import (
     attribution,
     copies_alone_share,
     device_busy_s,
-    floors_of,
     is_own_clock,
+    isolated_rates,
     ratio,
 )
 from tunekit.records.measurement import LoopMeasurement, Measurement
@@ -18,14 +18,14 @@ def without(measurement: Measurement, saved_s: float) -> float | None:
 
 
 def data_gain(measurement: Measurement) -> float | None:
-    """Return what data that costs no time would bring: T/Tc, or T/(T - stall) without floors.
+    """Return what data that costs no time would bring: T/Tc, or T/(T - stall) without isolated rates.
 
     Returns:
         None beside a device whose own stall nobody saw, and where nothing but stall was seen.
     """
-    floors = floors_of(measurement)
-    if floors is not None and floors.compute_step_s is not None:
-        return _of_rate(measurement.loop, ratio(measurement.loop.step_time_s, floors.compute_step_s))
+    isolated = isolated_rates(measurement)
+    if isolated is not None and isolated.compute_step_s is not None:
+        return _of_rate(measurement.loop, ratio(measurement.loop.step_time_s, isolated.compute_step_s))
     if not is_own_clock(measurement):
         return None
     return _of_rate(measurement.loop, ratio(1.0, 1.0 - attribution(measurement).stall_share))
@@ -34,7 +34,7 @@ def data_gain(measurement: Measurement) -> float | None:
 def workers_gain(measurement: Measurement, workers: int) -> float | None:
     """Return what so many workers could bring at most: T / max(Tc, Tl shared among them).
 
-    They make batches as much faster as they are more, at best. Tl is the loader's floor, else what its
+    They make batches as much faster as they are more, at best. Tl is the loader alone, else what its
     processes took for a batch; without either it is `data_gain`.
     """
     gain, loader_s = data_gain(measurement), loader_alone_s(measurement)
@@ -46,21 +46,21 @@ def workers_gain(measurement: Measurement, workers: int) -> float | None:
 
 
 def loader_alone_s(measurement: Measurement) -> float | None:
-    """Return seconds per batch of the loader alone: its floor, else its processes' time; None if unknown."""
-    floors, work = floors_of(measurement), measurement.loop.loader_work
-    if floors is not None and floors.loader_step_s is not None:
-        return floors.loader_step_s
+    """Return seconds per batch of the loader alone, else of its processes; None if unknown."""
+    isolated, work = isolated_rates(measurement), measurement.loop.loader_work
+    if isolated is not None and isolated.loader_step_s is not None:
+        return isolated.loader_step_s
     if work is None or work.batch_s is None:
         return None
     return work.batch_s / max(1, measurement.loop.num_workers)
 
 
 def compute_cap(measurement: Measurement) -> float | None:
-    """Return what training that costs no time would bring: T/Tl; None without the loader's floor."""
-    floors = floors_of(measurement)
-    if floors is None or floors.loader_step_s is None:
+    """Return what training that costs no time would bring: T/Tl; None where the loader was not isolated."""
+    isolated = isolated_rates(measurement)
+    if isolated is None or isolated.loader_step_s is None:
         return None
-    return _of_rate(measurement.loop, ratio(measurement.loop.step_time_s, floors.loader_step_s))
+    return _of_rate(measurement.loop, ratio(measurement.loop.step_time_s, isolated.loader_step_s))
 
 
 def launch_gain(measurement: Measurement) -> float | None:

@@ -13,7 +13,7 @@ from tunekit.diagnose.attribution import (
     attribution,
     bound,
     closure,
-    floors_of,
+    isolated_rates,
     ratio,
 )
 from tunekit.diagnose.knob_words import set_knob
@@ -138,7 +138,7 @@ class LoopFacts:
         return tuple(gpu for gpu in seen.gpus if gpu.is_used)
 
     @property
-    def making_waits(self) -> bool:
+    def is_fetch_io_bound(self) -> bool:
         """Whether making a batch is mostly waiting, for storage, a network or a sleep, not computing.
 
         The loop's own process is timed in its one thread only: a data set may decode in others.
@@ -161,15 +161,15 @@ class LoopFacts:
         """A number of workers that could keep up with the training; None where the CPUs carry no more."""
         present = self.loop.num_workers
         wanted = present + 1 if present else _FIRST_WORKERS
-        floors = floors_of(self.measurement)
+        isolated = isolated_rates(self.measurement)
         step_s = self.loop.step_time_s * (1 - self.attribution.stall_share)
-        if floors is not None and floors.compute_step_s is not None:
-            step_s = floors.compute_step_s
+        if isolated is not None and isolated.compute_step_s is not None:
+            step_s = isolated.compute_step_s
         needed = ratio(self.batch_s, step_s) if self.batch_s is not None else None
         if needed is not None:
             wanted = max(present + 1, math.ceil(needed))
         # Beside the training process; more where they mostly wait.
-        most = _MOST_WAITING_WORKERS if self.making_waits else max(1, self.host.cpus - 1)
+        most = _MOST_WAITING_WORKERS if self.is_fetch_io_bound else max(1, self.host.cpus - 1)
         return min(wanted, most) if min(wanted, most) > present else None
 
     @property

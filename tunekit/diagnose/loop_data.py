@@ -37,18 +37,18 @@ _FEW_PER_WORKER = 3
 
 @check("data-bound", WARNING, "training waits for its data")
 def _data_bound(facts: LoopFacts) -> Hits:
-    loop, floors, stall = facts.loop, facts.details.floors, facts.attribution.stall
+    loop, isolated, stall = facts.loop, facts.details.floors, facts.attribution.stall
     if facts.bound is not Bound.DATA or stall is None:
         return
     figures = [
         f"{stall.share:.0%} of each step goes by until its batch is there: {rate_text(stall.batch_ms)} of "
         f"{rate_text(facts.attribution.step_ms)} ms ({stall.source})"
     ]
-    if floors is not None and floors.loader_step_s is not None and floors.compute_step_s is not None:
+    if isolated is not None and isolated.loader_step_s is not None and isolated.compute_step_s is not None:
         samples = loop.steady_samples / loop.steady_batches
         figures.append(
-            f"the loader alone makes {rate_text(ratio(samples, floors.loader_step_s))} samples/s, training "
-            f"alone takes {rate_text(ratio(samples, floors.compute_step_s))}"
+            f"the loader alone makes {rate_text(ratio(samples, isolated.loader_step_s))} samples/s, training "
+            f"alone takes {rate_text(ratio(samples, isolated.compute_step_s))}"
         )
     workers = count_text(loop.num_workers, "worker") if loop.num_workers else "num_workers is 0"
     figures.append(f"{workers}, {count_text(facts.host.cpus, 'CPU')} may be used")
@@ -71,9 +71,9 @@ def _more_or_cheaper(facts: LoopFacts) -> str:
         "transforms leave it"
     )
     if facts.loop.num_workers == 0:
-        at_once = ": they wait at the same time" if facts.making_waits else "; then measure again"
+        at_once = ": they wait at the same time" if facts.is_fetch_io_bound else "; then measure again"
         return f"load in workers: {facts.set_knob('num_workers', more or 1)}{at_once}"
-    if facts.making_waits:
+    if facts.is_fetch_io_bound:
         return f"{facts.set_knob('num_workers', more)}: they wait at the same time" if more else _FASTER_DATA
     if more is None or facts.cpus_are_taken:
         why = "every CPU is at work" if facts.cpus_are_taken else "there are as many workers as CPUs to spare"
@@ -86,7 +86,7 @@ def _gain(facts: LoopFacts) -> float | None:
     more = facts.more_workers
     if facts.loop.num_workers == 0:
         return workers_gain(facts.measurement, more or 1)
-    if facts.making_waits and more:
+    if facts.is_fetch_io_bound and more:
         return workers_gain(facts.measurement, more)
     return data_gain(facts.measurement)
 
@@ -106,7 +106,7 @@ def _making_text(facts: LoopFacts) -> str | None:
 @check("loader-cpu", WARNING, "making batches is CPU work, and too few CPUs do it")
 def _loader_cpu(facts: LoopFacts) -> Hits:
     making, cpu_share = _making_text(facts), facts.cpu_share or 0.0
-    if making is None or facts.making_waits:
+    if making is None or facts.is_fetch_io_bound:
         return
     if cpu_share >= _COMPUTES_SHARE or facts.cpus_are_taken:
         taken = "; every CPU is at work (telemetry)" if facts.cpus_are_taken else ""
@@ -116,7 +116,7 @@ def _loader_cpu(facts: LoopFacts) -> Hits:
 @check("loader-storage", WARNING, "making batches is waiting for storage, not computing")
 def _loader_storage(facts: LoopFacts) -> Hits:
     making, more = _making_text(facts), facts.more_workers
-    if making is None or not facts.making_waits:
+    if making is None or not facts.is_fetch_io_bound:
         return
     seen = facts.telemetry.host.read_bytes_per_s if facts.telemetry else None
     reads = seen is not None and seen >= _FROM_STORAGE_BYTES_PER_S

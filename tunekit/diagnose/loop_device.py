@@ -95,13 +95,13 @@ def _larger_batch(facts: LoopFacts) -> str | None:
 def _compute_bound(facts: LoopFacts) -> Hits:
     if facts.bound not in (Bound.COMPUTE, Bound.BALANCED):
         return
-    loop, shares, floors = facts.loop, facts.attribution, facts.details.floors
+    loop, shares, isolated = facts.loop, facts.attribution, facts.details.floors
     figures = [
         f"{facts.trains_share:.0%} of each step are forward, backward and optimizer ({shares.source}), "
         f"{shares.stall_share:.0%} data stall"
     ]
-    if floors is not None and floors.loader_step_s is not None:
-        alone = ratio(loop.steady_samples / loop.steady_batches, floors.loader_step_s)
+    if isolated is not None and isolated.loader_step_s is not None:
+        alone = ratio(loop.steady_samples / loop.steady_batches, isolated.loader_step_s)
         figures.append(
             f"the loader alone makes {rate_text(alone)} samples/s, so faster training brings "
             f"{rate_text(compute_cap(facts.measurement))}x at the very most"

@@ -1,6 +1,6 @@
 """How far the figures of a measured loop can be trusted."""
 
-from tunekit.diagnose.attribution import closure_text, floors_of
+from tunekit.diagnose.attribution import closure_text, isolated_rates
 from tunekit.diagnose.loop import LoopFacts
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
 from tunekit.units import MIB, bytes_text
@@ -67,11 +67,11 @@ def _page_cache(facts: LoopFacts) -> Hits:
     "the loop's halves do not add up to the loop: what mending either would bring is less sure",
 )
 def _closure_broken(facts: LoopFacts) -> Hits:
-    seen, floors = facts.closure, floors_of(facts.measurement)
-    if seen is None or seen.meaning is None or floors is None:
+    seen, isolated = facts.closure, isolated_rates(facts.measurement)
+    if seen is None or seen.meaning is None or isolated is None:
         return
     yield Hit(
-        f"{closure_text(seen)} ({floors.compute_batches:,} and {floors.loader_batches:,} batches alone, "
+        f"{closure_text(seen)} ({isolated.compute_batches:,} and {isolated.loader_batches:,} batches alone, "
         f"within {seen.slack:.0%}): {seen.meaning}",
         "measure again on a quiet machine, longer: --window 30"
         if not facts.loop.num_workers or seen.step_s < max(seen.compute_s, seen.loader_s)

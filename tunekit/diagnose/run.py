@@ -8,7 +8,7 @@ from tunekit.diagnose.loop import LoopFacts, loop_findings
 from tunekit.diagnose.loop_device import FALL_OF_CLOCK
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check, findings_of
 from tunekit.recommend.learning_rate import global_batch
-from tunekit.recommend.memory import batches_text, ran_out
+from tunekit.recommend.memory import batches_text, failed_on_largest_samples
 from tunekit.recommend.numerics import GuardedMode, LossOutcome
 from tunekit.records.config import TrainConfig
 from tunekit.records.finding import Finding, Severity
@@ -141,7 +141,9 @@ def _loss_diverges(one: GuardedMode) -> Hits:
 # --- the data set's largest samples ---------------------------------------------------------
 
 
-def _largest_hit(failed: Sequence[TrialRecord], remedy: str, message: str | None = None) -> Iterator[Hit]:
+def _largest_samples_hit(
+    failed: Sequence[TrialRecord], remedy: str, message: str | None = None
+) -> Iterator[Hit]:
     seen = failed[0].failure.largest if failed and failed[0].failure else None
     if seen is not None:
         yield Hit(batches_text(seen), remedy, seen.times_usual, message=message)
@@ -153,8 +155,8 @@ def _largest_hit(failed: Sequence[TrialRecord], remedy: str, message: str | None
     "your own config ran out of memory on a batch of the data set's largest samples",
 )
 def _largest_samples_own(facts: RunFacts) -> Hits:
-    failed = [record for record in ran_out(facts.confirming) if record.is_baseline_config]
-    yield from _largest_hit(
+    failed = [record for record in failed_on_largest_samples(facts.confirming) if record.is_baseline_config]
+    yield from _largest_samples_hit(
         failed,
         "use a smaller batch, or cap or bucket sizes: where batches are padded, one such sample is enough",
     )
@@ -166,10 +168,12 @@ def _largest_samples_own(facts: RunFacts) -> Hits:
     "what was chosen first ran out of memory on a batch of the data set's largest samples",
 )
 def _largest_samples(facts: RunFacts) -> Hits:
-    failed = [record for record in ran_out(facts.confirming) if not record.is_baseline_config]
+    failed = [
+        record for record in failed_on_largest_samples(facts.confirming) if not record.is_baseline_config
+    ]
     sizes = sorted({record.config.batch_size for record in failed if record.config})
     batches = ", ".join(f"{size:,}" for size in sizes)
-    yield from _largest_hit(
+    yield from _largest_samples_hit(
         failed,
         "it gave way to what trained on such a batch; cap or bucket the sizes of samples to use more",
         f"what was chosen first (batch {batches}) ran out of memory on a batch of the data set's largest "

@@ -17,7 +17,7 @@ from tunekit.recommend.planned_training import planned_training
 from tunekit.recommend.scaling import LARGEST_SQRT_FACTOR
 from tunekit.recommend.tiers import POLICIES
 from tunekit.records.config import Precision
-from tunekit.records.details import LargestSeen
+from tunekit.records.details import LargestSamples
 from tunekit.records.interval import Interval
 from tunekit.records.prediction import DevicePrediction, PredictedFit
 from tunekit.records.recommendation import LearningRateRule, Recommendation, Tier
@@ -202,7 +202,7 @@ def _ram_text(run: Run, recommendation: Recommendation) -> str:
     )
 
 
-def _largest_text(seen: LargestSeen) -> str:
+def _largest_text(seen: LargestSamples) -> str:
     vram = ", VRAM includes it" if seen.peak_reserved_bytes is not None else ""
     trained = "it trained on such a batch" if seen.is_lived_through else "it was not trained on such a batch"
     return f"{batches_text(seen)}; {trained}; the buffer counts such batches{vram}"

@@ -340,8 +340,8 @@ def profile_from_device(
     """
     capability = _capability(compute_capability)
     unknown = dict.fromkeys(name for name, field in Profile.model_fields.items() if field.is_required())
-    told = FactGroup(source="the driver of this machine", confidence=Confidence.HIGH)
-    not_told = FactGroup(source="none; no figure is claimed", confidence=Confidence.NONE)
+    from_driver = FactGroup(source="the driver of this machine", confidence=Confidence.HIGH)
+    unclaimed = FactGroup(source="none; no figure is claimed", confidence=Confidence.NONE)
     derived = FactGroup(source="the compute capability that the driver tells", confidence=Confidence.MEDIUM)
     known = {
         "id": device_slug(device_name),
@@ -352,7 +352,7 @@ def profile_from_device(
         "native_precisions": _native_precisions(capability),
         "compile_supported": None if capability is None else capability >= (7, 0),
         "notes": _NO_PROFILE,
-        "facts": ProfileFacts(memory=told, rates=not_told, device=told, software=derived),
+        "facts": ProfileFacts(memory=from_driver, rates=unclaimed, device=from_driver, software=derived),
         "is_read_from_device": True,
     }
     return Profile.model_validate({**unknown, **known})

@@ -129,7 +129,7 @@ class Fits:
         if looked is None or seen is None or trial.config is None:
             raise untraced_error(trials)
         self._seen, self._loop = seen, looked.loop
-        self._floors = looked.details.floors if looked.details else None
+        self._isolated = looked.details.floors if looked.details else None
         kernels = looked.details.kernels if looked.details else None
         self._busy_step_s = (
             kernels.device_busy_s / kernels.batches if kernels and kernels.device_busy_s else None
@@ -306,7 +306,7 @@ class Fits:
         if compute is not None and self._speed_factor is not None:
             compute = _times(compute, self._speed_factor)
         loader = loader_rate(
-            self._loop, loader_work_of(self._loop, self._floors), usual_instance(profile), batch_size
+            self._loop, loader_work_of(self._loop, self._isolated), usual_instance(profile), batch_size
         )
         return _Rates(compute, loader)
 
@@ -324,20 +324,20 @@ class Fits:
         By the time in which it was at work, where that is known: what it waits for the host says nothing of
         another GPU.
         """
-        floors, batch = self._floors, self._loop.batch_size
+        isolated, batch = self._isolated, self._loop.batch_size
         if here is None or self._seen.device_type != "cuda" or batch is None:
             return None
-        if floors is None or floors.compute_step_s is None:
+        if isolated is None or isolated.compute_step_s is None:
             return None
         roofline = self._compute(own, batch, here)
-        step_s = min(floors.compute_step_s, self._busy_step_s or floors.compute_step_s)
+        step_s = min(isolated.compute_step_s, self._busy_step_s or isolated.compute_step_s)
         return batch / step_s / roofline.value if roofline else None
 
     def _largest_batch(self, traced: Precision, capacity: int, outside: OutsideTorch) -> LargestBatch:
         headrooms = self._headrooms(_Headroom.of(capacity, outside))
         blas = self._blas_blocks(outside)
         low, value, high = sorted(
-            self._largest_fitting(traced, blas, headroom_bytes) for headroom_bytes in headrooms
+            self._largest_batch_within(traced, blas, headroom_bytes) for headroom_bytes in headrooms
         )
         return LargestBatch(low=low, value=value, high=high)
 
@@ -346,7 +346,9 @@ class Fits:
         above = 1 + self.margin
         return int(headroom.least_bytes / above), headroom.middle_bytes, int(headroom.most_bytes * above)
 
-    def _largest_fitting(self, traced: Precision, blas_blocks: tuple[int, ...], headroom_bytes: int) -> int:
+    def _largest_batch_within(
+        self, traced: Precision, blas_blocks: tuple[int, ...], headroom_bytes: int
+    ) -> int:
         key = (traced, blas_blocks, headroom_bytes)
         if key not in self._largest:
             memory = self._memory_of(traced, blas_blocks)
@@ -401,11 +403,11 @@ class Fits:
 
     def _loader_here(self) -> float | None:
         """Return the samples/s of the loader alone on this machine, as it was measured."""
-        floors = self._floors
+        isolated = self._isolated
         batch = self._loop.batch_size
-        if floors is None or floors.loader_step_s is None or batch is None:
+        if isolated is None or isolated.loader_step_s is None or batch is None:
             return None
-        return batch / floors.loader_step_s
+        return batch / isolated.loader_step_s
 
 
 def _of_same_steps(pairs: Mapping[Precision, TracedPair]) -> dict[Precision, TracedPair]:

@@ -3,7 +3,7 @@
 import math
 
 from tunekit.records.attribution import LoaderWork
-from tunekit.records.details import LoopFloors
+from tunekit.records.details import IsolatedRates
 from tunekit.records.interval import Interval
 from tunekit.records.measurement import DryLoop, LoopMeasurement
 from tunekit.records.profile import Instance, Profile
@@ -18,13 +18,13 @@ def usual_instance(profile: Profile) -> Instance | None:
     return min(known, key=lambda one: (one.gpus, one.usd_per_h or math.inf), default=None)
 
 
-def loader_work_of(loop: LoopMeasurement | DryLoop, floors: LoopFloors | None) -> LoaderWork | None:
+def loader_work_of(loop: LoopMeasurement | DryLoop, isolated: IsolatedRates | None) -> LoaderWork | None:
     """Return what a batch costs in the processes that make it: by the loader alone where that was looked at.
 
     Beside the training both want the same CPUs, and a batch takes longer.
     """
-    if floors is not None and floors.loader_work is not None:
-        return floors.loader_work
+    if isolated is not None and isolated.loader_work is not None:
+        return isolated.loader_work
     return loop.loader_work if isinstance(loop, LoopMeasurement) else None
 
 

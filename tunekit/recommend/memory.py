@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from tunekit.predict.ram import RamVerdict, held_per_sample, loader_ram, pinned_growth
 from tunekit.records.config import TrainConfig
-from tunekit.records.details import LargestSeen
+from tunekit.records.details import LargestSamples
 from tunekit.records.host import Host
 from tunekit.records.measurement import Measurement
 from tunekit.records.recommendation import Recommendation
@@ -45,7 +45,7 @@ def ram_buffer(config: TrainConfig, sample: SampleBytes, base_bytes: int, host: 
 
 def measured_sample(config: TrainConfig, measured: Sequence[Measurement]) -> SampleBytes:
     """Return what a sample of a config takes by its own processes, one at least."""
-    largest = largest_of(measured)
+    largest = largest_samples(measured)
     loop = max((one.loop for one in measured), key=lambda loop: loop.bytes_per_sample)
     usual = loop.bytes_per_sample
     per_sample = max(usual, (largest.batch_bytes or 0) / config.batch_size if largest else 0.0)
@@ -71,7 +71,7 @@ def tier_sample(tier: Recommendation, run: Run) -> SampleBytes:
     return SampleBytes(per_sample, shared)
 
 
-def largest_of(measurements: Iterable[Measurement]) -> LargestSeen | None:
+def largest_samples(measurements: Iterable[Measurement]) -> LargestSamples | None:
     """Return what was seen of samples that vary in size: with the training on them, where one has it."""
     seen = [one.details.largest for one in measurements if one.details and one.details.largest]
     varying = [one for one in seen if one.varies and one.batch_bytes is not None]
@@ -85,19 +85,19 @@ def peak_reserved_bytes(measurement: Measurement) -> int | None:
     return max((one for one in seen if one is not None), default=None)
 
 
-def ran_out(records: Sequence[TrialRecord]) -> list[TrialRecord]:
+def failed_on_largest_samples(records: Sequence[TrialRecord]) -> list[TrialRecord]:
     """Return the trials that a batch of the largest samples ended."""
     return [record for record in records if record.failure is not None and record.failure.largest is not None]
 
 
-def batches_text(seen: LargestSeen) -> str:
+def batches_text(seen: LargestSamples) -> str:
     """Return how large batches may be, such as "batches up to 3.1x the usual bytes (...)"."""
     times = "n/a" if seen.times_usual is None else f"{seen.times_usual:.1f}x"
     read = f"{seen.samples_read:,} of {seen.data_set_samples or 0:,} samples read"
     return f"batches up to {times} the usual bytes ({read})"
 
 
-def largest_line(recommendations: Sequence[Recommendation]) -> str:
+def largest_samples_line(recommendations: Sequence[Recommendation]) -> str:
     """Return what the largest samples mean for the tiers in one line; nothing where sizes do not vary.
 
     Such as "largest samples: batches up to 3.1x the usual bytes (4,096 of 50,000 samples read); every tier

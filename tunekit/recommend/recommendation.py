@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from tunekit.predict.ram import buffer_bytes, pinned_growth
 from tunekit.recommend.learning_rate import global_batch, recommended
-from tunekit.recommend.memory import largest_of, peak_reserved_bytes, ran_out
+from tunekit.recommend.memory import failed_on_largest_samples, largest_samples, peak_reserved_bytes
 from tunekit.recommend.noise import mean_interval, speedup, verdict
 from tunekit.recommend.planned_training import NOTHING_PLANNED, PlannedTraining
 from tunekit.recommend.tiers import balanced_tolerance, base_ram_bytes, violations
 from tunekit.records.config import TrainConfig
-from tunekit.records.details import LargestSeen
+from tunekit.records.details import LargestSamples
 from tunekit.records.host import Host
 from tunekit.records.interval import Interval
 from tunekit.records.measurement import LoopMeasurement
@@ -78,7 +78,7 @@ def recommend(
         return MissingTier(tier=tier, reason=_unconfirmed_reason(pick, confirm))
     config = pick.config
     loops = [one.loop for one in confirmed]
-    largest = largest_of(one.measurement for one in confirmed)
+    largest = largest_samples(one.measurement for one in confirmed)
     rate = mean_interval([loop.rate_samples_per_s for loop in loops], against.noise)
     is_baseline = pick.is_baseline_config or config == against.baseline_config
     ratio = _speedup_over_baseline(confirmed, against)
@@ -137,7 +137,7 @@ def settle(
         return kept
     trials = ((against.baseline,) if against.baseline else ()) + against.baseline_confirm
     ran = [record for record in trials if record.measurement is not None]
-    if not ran or ran_out(against.baseline_confirm):
+    if not ran or failed_on_largest_samples(against.baseline_confirm):
         return kept
     if any(violations(record, recommendation.tier, against.host) for record in ran):
         return kept
@@ -197,7 +197,7 @@ def _peak_reserved_bytes(confirmed: Sequence[Measured]) -> int | None:
 
 
 def _most_batch_bytes(
-    config: TrainConfig, loops: Sequence[LoopMeasurement], largest: LargestSeen | None
+    config: TrainConfig, loops: Sequence[LoopMeasurement], largest: LargestSamples | None
 ) -> float:
     """Return what the largest batch takes while it waits."""
     usual_bytes = config.batch_bytes(max(loop.bytes_per_sample for loop in loops))

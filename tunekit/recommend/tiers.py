@@ -17,7 +17,7 @@ from tunekit.predict.ram import (
     shm_text,
 )
 from tunekit.recommend.learning_rate import global_batch
-from tunekit.recommend.memory import largest_of, peak_reserved_bytes
+from tunekit.recommend.memory import largest_samples, peak_reserved_bytes
 from tunekit.recommend.noise import noise_floor
 from tunekit.recommend.numerics import Mode, barred_modes
 from tunekit.recommend.planned_training import PlannedTraining, planned_training
@@ -352,7 +352,7 @@ def pick_tiers(
             for record in records
             if keeps_global_batch(record, trials, options)
             and not is_barred(record, tier, barred)
-            and not _breaks_limit_on_largest(record, tier, trials, host)
+            and not _exceeds_limit_on_largest_samples(record, tier, trials, host)
         ]
         record = pick(tier, allowed, host, noise_relative=noise_relative, planned=planned)
         if record is not None:
@@ -368,12 +368,12 @@ def keeps_global_batch(record: TrialRecord, trials: Trials, options: SearchOptio
     return global_batch(record.config, world_size) == options.global_batch
 
 
-def _breaks_limit_on_largest(record: TrialRecord, tier: Tier, trials: Trials, host: Host) -> bool:
+def _exceeds_limit_on_largest_samples(record: TrialRecord, tier: Tier, trials: Trials, host: Host) -> bool:
     """Return whether a config broke a limit of the tier when it trained on the data set's largest samples."""
     looked = (
         one
         for one in (trials.confirm_of(record.config) if record.config else ())
-        if one.measurement and largest_of([one.measurement])
+        if one.measurement and largest_samples([one.measurement])
     )
     return any(violations(one, tier, host) for one in looked)
 

@@ -60,7 +60,7 @@ class QueueSeen(Record):
     that wait in the queue are mapped by none, and stand in shm_bytes alone."""
 
 
-class LoopFloors(Record):
+class IsolatedRates(Record):
     """The two halves of the loop, each without the other, in this process: what either alone would allow."""
 
     loader_step_s: PositiveFloat | None = None
@@ -76,7 +76,7 @@ class LoopFloors(Record):
     """Why a half is missing."""
 
 
-class SizeSeen(Record):
+class ComputeSweepPoint(Record):
     """The training alone at one batch size."""
 
     batch_size: PositiveInt
@@ -88,15 +88,15 @@ class SizeSeen(Record):
     """Largest device memory that the process reserved at this size; None on a CPU."""
 
 
-class SizesSeen(Record):
+class ComputeSweep(Record):
     """The training alone against batch size, in one process: a compute sweep."""
 
-    sizes: tuple[SizeSeen, ...] = Field(default=(), max_length=64)
+    sizes: tuple[ComputeSweepPoint, ...] = Field(default=(), max_length=64)
     why_ended: str | None = Field(default=None, max_length=500)
     """Why sizes that were asked for are missing."""
 
 
-class LargestSeen(Record):
+class LargestSamples(Record):
     """The training on a batch of the largest among samples that were read all over the data set."""
 
     samples_read: NonNegativeInt = 0
@@ -218,12 +218,12 @@ class Details(Record):
     """Whatever was asked for and could be seen; None where not."""
 
     queue: QueueSeen | None = None
-    floors: LoopFloors | None = None
+    floors: IsolatedRates | None = None
     kernels: KernelWindow | None = None
     syncs: tuple[SyncPoint, ...] | None = Field(default=None, max_length=64)
     peaks: PeaksSeen | None = None
-    largest: LargestSeen | None = None
-    sizes: SizesSeen | None = None
+    largest: LargestSamples | None = None
+    sizes: ComputeSweep | None = None
     trace: TraceSeen | None = None
     faults: tuple[str, ...] = Field(default=(), max_length=16)
     """Why something that was asked for is missing."""

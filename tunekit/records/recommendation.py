@@ -7,7 +7,7 @@ from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveIn
 
 from tunekit.records.base import Record
 from tunekit.records.config import TrainConfig
-from tunekit.records.details import LargestSeen
+from tunekit.records.details import LargestSamples
 from tunekit.records.interval import Interval
 
 
@@ -92,7 +92,7 @@ class Recommendation(Record):
     bound, as a queue hardly ever holds such batches alone."""
     base_ram_bytes: NonNegativeInt
     """RAM of the process tree without the buffer."""
-    largest: LargestSeen | None = None
+    largest: LargestSamples | None = None
     """What a confirming process saw of the data set's largest samples; None where sizes do not vary, or where
     that is not known."""
     float32_matmul_precision: str | None

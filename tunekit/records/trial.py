@@ -7,7 +7,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, model_validator
 
 from tunekit.records.base import SCHEMA_VERSION, Record
 from tunekit.records.config import TrainConfig
-from tunekit.records.details import Details, LargestSeen
+from tunekit.records.details import Details, LargestSamples
 from tunekit.records.host import SandboxKind
 from tunekit.records.measurement import DryRun, Measurement, Telemetry
 from tunekit.records.prediction import PeakAt
@@ -63,7 +63,7 @@ class Failure(Record):
     """The script's own last output lines."""
     growth: tuple[MemoryPoint, ...] = Field(default=(), max_length=64)
     """How its memory grew, where memory ended it."""
-    largest: LargestSeen | None = None
+    largest: LargestSamples | None = None
     """What is known of the data set's largest samples, where a batch of them ended the trial."""
     returncode: int | None = None
     """Exit status; negative for a signal; None when the trial was ended from outside."""

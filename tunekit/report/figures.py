@@ -81,7 +81,7 @@ def _traces(chart: Chart) -> list[Any]:
         if series.mark == "bars":
             # Parts that are measured in one bar and predicted in another are one entry of the legend.
             is_twice = sum(one.name == series.name for one in chart.series) > 1
-            told = _told(series, in_hover=is_twice, in_legend=series.name not in drawn)
+            told = _trace_texts(series, in_hover=is_twice, in_legend=series.name not in drawn)
             traces.append(_bars(chart, series, place, labels, told))
         else:
             traces.append(_scatter(series, place, labels))
@@ -128,7 +128,7 @@ def _scatter(series: Series, place: int, labels: dict[str, str]) -> Any:
         marker=None if series.mark == "steps" else _marker(series, place),
         error_y=_ranges(series),
         cliponaxis=False,
-        **_told(series),
+        **_trace_texts(series),
     )
 
 
@@ -147,7 +147,7 @@ def _marker(series: Series, place: int) -> dict[str, Any]:
     return marker
 
 
-def _told(series: Series, *, in_hover: bool = False, in_legend: bool = True) -> dict[str, Any]:
+def _trace_texts(series: Series, *, in_hover: bool = False, in_legend: bool = True) -> dict[str, Any]:
     """Return a trace's texts; in_hover is whether its points say what they are, and not its name."""
     name = escaped(series.name, _MOST_NAME)
     whole = f"{name} ({series.basis.value})"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tunekit.plain_text import printable
 from tunekit.predict.roofline import ERROR
 from tunekit.records.config import Precision
-from tunekit.records.details import LoopFloors
+from tunekit.records.details import IsolatedRates
 from tunekit.records.finding import Severity
 from tunekit.records.interval import Interval
 from tunekit.records.prediction import (
@@ -116,7 +116,7 @@ def _answer(run: FitsRun, prediction: DevicePrediction) -> str:
     if batch is None:
         return f"What fits {count_text(len({fit.profile_id for fit in prediction.fits}), 'GPU')}: predicted."
     name = f"Batch {batch}" if asked else f"Your batch of {batch}"
-    first, *rest = (_fitting(fits, batch) for _, fits in _by_kind(prediction.fits))
+    first, *rest = (_fit_count_text(fits, batch) for _, fits in _by_kind(prediction.fits))
     told = f"{name} surely fits {', '.join([first.replace(' in ', ' GPUs in ', 1), *rest])} (predicted)."
     samples = prediction.epoch_samples
     if asked is None or samples is None or asked <= samples:
@@ -124,7 +124,7 @@ def _answer(run: FitsRun, prediction: DevicePrediction) -> str:
     return f"{told} No such batch can be made: an epoch has {samples:,} samples."
 
 
-def _fitting(fits: Sequence[PredictedFit], batch: int) -> str:
+def _fit_count_text(fits: Sequence[PredictedFit], batch: int) -> str:
     """Return on how many GPUs a batch fits, such as "3 of 7 in bf16 or fp16, and perhaps 1 more"."""
     surely = sum(batch <= fit.largest.low for fit in fits)
     tight = sum(fit.largest.low < batch <= fit.largest.high for fit in fits)
@@ -506,9 +506,9 @@ def _loader(run: FitsRun, prediction: DevicePrediction) -> str:
     seen = next(
         (one.measurement or one.dry for one in reversed(run.trials) if one.measurement or one.dry), None
     )
-    floors = seen.details.floors if seen and seen.details else None
+    isolated = seen.details.floors if seen and seen.details else None
     if measured is None or cpus is None:
-        why = f" ({floors.why_not})" if floors and floors.why_not else ""
+        why = f" ({isolated.why_not})" if isolated and isolated.why_not else ""
         alone = "; there by what a batch costs here" if any(fit.loader for fit in prediction.fits) else ""
         but = "" if alone else ", so samples/s are what the GPU alone would allow"
         return f"Loader: n/a here{why}{alone}{but}."
@@ -516,13 +516,13 @@ def _loader(run: FitsRun, prediction: DevicePrediction) -> str:
     return (
         f"Loader: {rate_text(measured)} samples/s{workers} on {count_text(cpus, 'CPU')}, measured here; "
         "there by what a batch costs here, with a worker on every vCPU, as far as an epoch has a batch for "
-        f"each: as fast as a CPU here, down to half{_waiting(floors)}."
+        f"each: as fast as a CPU here, down to half{_loader_wait_text(isolated)}."
     )
 
 
-def _waiting(floors: LoopFloors | None) -> str:
+def _loader_wait_text(isolated: IsolatedRates | None) -> str:
     """Return why the loader's range is wide, where its processes had no CPU for most of a batch."""
-    work = floors.loader_work if floors else None
+    work = isolated.loader_work if isolated else None
     share = work.cpu_share if work else None
     if share is None or share >= _BUSY_SHARE:
         return ""

@@ -97,11 +97,13 @@ def step_text(step_s: float) -> str:
 
 def _closure_line(measurement: Measurement) -> str:
     found = closure(measurement)
-    floors = measurement.details.floors if measurement.details else None
+    isolated = measurement.details.floors if measurement.details else None
     if found is None:
-        why = (floors.why_not if floors else None) or "they were not looked at"
+        why = (isolated.why_not if isolated else None) or "they were not looked at"
         alone = (
-            {"Loader alone": floors.loader_step_s, "Training alone": floors.compute_step_s} if floors else {}
+            {"Loader alone": isolated.loader_step_s, "Training alone": isolated.compute_step_s}
+            if isolated
+            else {}
         )
         told = [f"{name} {step_text(step_s)}" for name, step_s in alone.items() if step_s is not None]
         known = f"{told[0]} (measured); the other half" if told else "Loader alone and training alone"

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tunekit.plain_text import printable
-from tunekit.recommend.memory import largest_line
+from tunekit.recommend.memory import largest_samples_line
 from tunekit.recommend.numerics import guarded_modes, losses_line
 from tunekit.recommend.recommendation import answer_of
 from tunekit.records.finding import Severity
@@ -145,7 +145,7 @@ def _title(run: Run) -> str:
 
 def _on_samples(run: Run) -> tuple[str, str]:
     """Return what other arithmetic did to the losses, and what the largest samples mean for the tiers."""
-    return losses_line(guarded_modes(run.trials)), largest_line(run.recommendations)
+    return losses_line(guarded_modes(run.trials)), largest_samples_line(run.recommendations)
 
 
 def _plan_blocks(plan: Plan | None) -> tuple[Block, ...]:

@@ -254,7 +254,7 @@ class ProfileWalk(Session[LoopProfile]):
             return
         for config in self._plan.alone(self._config):
             self._run_in_round(config, number, purpose)
-        while (config := next_added(self._config, self._plan, self._trials_of)) is not None:
+        while (config := next_added(self._config, self._plan, self._interleaved_trials)) is not None:
             self._run_in_round(config, number, purpose)
 
     def _run_in_round(
@@ -265,7 +265,7 @@ class ProfileWalk(Session[LoopProfile]):
         own = None if self._known and config == self._known.baseline else config
         self._trial(TrialRole.CONFIRM, own, purpose, round=number, details=details)
 
-    def _trials_of(self, config: TrainConfig) -> Sequence[TrialRecord]:
+    def _interleaved_trials(self, config: TrainConfig) -> Sequence[TrialRecord]:
         """Return the trials of a config that took turns with the others."""
         return [r for r in self._records if r.config == config and r.round is not None]
 
@@ -283,11 +283,11 @@ class ProfileWalk(Session[LoopProfile]):
         compared = rounds if self._compares and rounds else own
         contenders = [contender(self._name, config, compared, noise=noise)]
         if self._other is not None and self._against is not None:
-            trials = self._trials_of(self._other)
+            trials = self._interleaved_trials(self._other)
             contenders.append(contender(self._against.name, self._other, trials, compared, noise))
         updates: dict[str, object] = {"contenders": tuple(contenders), "noise_floor": noise}
         if self._plan is not None:
-            updates["ablation"] = ablation_of(config, self._plan, self._trials_of, noise)
+            updates["ablation"] = ablation_of(config, self._plan, self._interleaved_trials, noise)
         profile = profile.changed(**updates)
         if (seen := profile.looked_into) is None:
             return profile

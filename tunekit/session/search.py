@@ -40,7 +40,7 @@ from tunekit.tune.confirm import (
     rounds_done,
     rounds_due,
 )
-from tunekit.tune.feasibility import LOOK_TRIALS, sizes_to_look_at
+from tunekit.tune.feasibility import LOOK_TRIALS, compute_sweep_sizes
 from tunekit.tune.space import build_space, is_other_size, nearest
 from tunekit.tune.stopping import Stop, disturbed_trial, expectation, next_trial, rate_to_beat, why_again
 from tunekit.tune.study import Study
@@ -112,7 +112,7 @@ class Search(Session[Run]):
         return Trials(self._records)
 
     @property
-    def _own(self) -> TrainConfig:
+    def _baseline_config(self) -> TrainConfig:
         """The knob values that the user has now."""
         assert self._known is not None
         return self._known.baseline
@@ -187,7 +187,7 @@ class Search(Session[Run]):
     def _insist_on_batch(self) -> None:
         """Run a script that makes its batches itself at another size first: all else rests on that size."""
         sizes = next(entry for entry in self.found.space if entry.knob == "batch_size")
-        own, discovery = self._own, self.found.discovery
+        own, discovery = self._baseline_config, self.found.discovery
         if (discovery and discovery.training_loader) or not sizes.is_searched:
             return
         others = [one for one in self._records if one.config and is_other_size(one.config, own)]
@@ -229,7 +229,7 @@ class Search(Session[Run]):
         run = self.found
         sizes: tuple[int, ...] = ()
         if run.world_size == 1 and self._time.for_a_trial_s >= LOOK_TRIALS * proposal.cost_s:
-            sizes = sizes_to_look_at(proposal.config, self._records, run.space, run.rank_host)
+            sizes = compute_sweep_sizes(proposal.config, self._records, run.space, run.rank_host)
         rates = [record.rate_samples_per_s or 0.0 for record in self._trials.candidates]
         purpose = expectation(proposal, run.world_size, max(rates, default=None))
         self._try(proposal.config, purpose, sizes)
@@ -275,7 +275,7 @@ class Search(Session[Run]):
             if best is None or (pick is not None and (pick is best.record or not pick.is_baseline_config)):
                 continue
             barred = is_barred(best.record, tier, barred_modes(self._records))
-            mode = Mode.of(self._own) if barred else None
+            mode = Mode.of(self._baseline_config) if barred else None
             config = nearest(self.found.space, made_to_fit(best, tier, self.found.rank_host, mode))
             trial_s = expected_duration_s(self._records, config)
             beside = () if tier is ANSWERS[0] else self._time.to_confirm
@@ -305,11 +305,11 @@ class Search(Session[Run]):
         Confirmation comes first: a run that would leave it less time than its fewest rounds is left out.
         """
         while modes := modes_due(self._records, self._time.picks.values()):
-            config = modes[0].applied_to(self._own)
+            config = modes[0].applied_to(self._baseline_config)
             guard_s = expected_duration_s(self._records, config)
             if not self._time.holds_rounds(*self._time.to_confirm, after_s=guard_s):
                 return
-            purpose = f"losses of {mode_name(modes[0], self._own)} against the baseline's"
+            purpose = f"losses of {mode_name(modes[0], self._baseline_config)} against the baseline's"
             self._trial(TrialRole.NUMERICS, config, purpose)
             self._fill_tiers()
 
@@ -324,7 +324,7 @@ class Search(Session[Run]):
                 return  # nothing ran that could be run again
             done = {config: rounds_done(self._records, config) for config in chosen}
             wanted = self.found.options.confirm_rounds
-            fitting = self._time.rounds_fitting(chosen)
+            fitting = self._time.rounds_within_budget(chosen)
             self._ran_out_of_time |= fitting < least_rounds(wanted)
             if number and not fitting:
                 return  # what is confirmed so far has to do

@@ -21,7 +21,7 @@ from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.session.folder import AnyRun, RunFolder
 from tunekit.trial.executor import Executor, KnownTarget, TrialSpec
 from tunekit.trial.watch import TrialProgress
-from tunekit.tune.feasibility import why_refused
+from tunekit.tune.feasibility import why_infeasible
 from tunekit.tune.knob_access import Surroundings
 
 _SHOWN_LINES = 10
@@ -159,9 +159,9 @@ class Session(Generic[AnyRun]):
         spec = TrialSpec(number, role, config, **others)
         left_s = self._left_s
         self._listener.trial_started(spec, purpose, None if left_s == math.inf else max(0.0, left_s))
-        refusal = why_refused(spec.config, self._records, self.found.rank_host)
-        if refusal is not None:
-            record = _refused(spec, refusal)
+        reason = why_infeasible(spec.config, self._records, self.found.rank_host)
+        if reason is not None:
+            record = _refused(spec, reason)
         else:
             known = None if role is TrialRole.BASELINE else self._known
             record = self._executor.run(spec, known, self._listener.trial_moved)

@@ -74,7 +74,7 @@ def with_values(path: Path, values: Mapping[str, Scalar]) -> str:
     for key, value in values.items():
         data = _parsed(path, text)
         steps, present = _value_at(data, key, path)
-        fitting = _fitting(present, value)
+        fitting = _coerced(present, value)
         if path.suffix.lower() == ".json":
             text = _json_with(text, data, steps, fitting)
         elif path.suffix.lower() == ".toml":
@@ -84,7 +84,7 @@ def with_values(path: Path, values: Mapping[str, Scalar]) -> str:
     return text
 
 
-def _fitting(present: Scalar, value: Scalar) -> Scalar:
+def _coerced(present: Scalar, value: Scalar) -> Scalar:
     if isinstance(value, str):
         return value if isinstance(present, str) else _plain(value)
     if isinstance(present, str) and value is not None and not isinstance(_plain(present), str):

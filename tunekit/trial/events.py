@@ -219,7 +219,7 @@ class Evidence:
     """Processes that the kernel killed for want of memory, here and during the trial."""
     duration_s: float = 0.0
 
-    def reach(self, limit: OutcomeKind, message: str, remedy: str | None = None) -> None:
+    def hit_limit(self, limit: OutcomeKind, message: str, remedy: str | None = None) -> None:
         """Note which of our limits ends the trial, and what to say of it."""
         self.limit, self.limit_message, self.limit_remedy = limit, message, remedy
 
@@ -285,7 +285,7 @@ class Evidence:
         self.images.add(event.image)
         self.starts[event.pid] += 1
         if self.starts[event.pid] > _MOST_EXECS and self.batches == self.steps == 0:
-            self.reach(
+            self.hit_limit(
                 OutcomeKind.SCRIPT_ERROR,
                 f"process {event.pid} started Python anew {_MOST_EXECS} times in its own place (os.exec) "
                 "and never asked for a batch",

@@ -107,7 +107,7 @@ class NcclSegments:
     """
 
     def __init__(self) -> None:
-        self._own: dict[str, str] = {}
+        self._trial_segments: dict[str, str] = {}
         self._looks: dict[str, int] = {}
         self._look_at = 0.0
 
@@ -122,7 +122,7 @@ class NcclSegments:
         if now < self._look_at and not at_once:
             return
         self._look_at = now + LOOK_EVERY_S
-        new = {path: name for path, name in nccl_segments().items() if path not in self._own}
+        new = {path: name for path, name in nccl_segments().items() if path not in self._trial_segments}
         new = {path: name for path, name in new.items() if at_once or self._looks.get(path, 0) < MOST_LOOKS}
         if not new:
             return
@@ -130,16 +130,16 @@ class NcclSegments:
         for path, name in new.items():
             self._looks[path] = self._looks.get(path, 0) + 1
             if name in mapped:
-                self._own[path] = name
+                self._trial_segments[path] = name
 
     def remove(self) -> None:
         """Remove those that are left."""
         there = nccl_segments()
-        for path, name in self._own.items():
+        for path, name in self._trial_segments.items():
             if there.get(path) == name:
                 with contextlib.suppress(OSError):
                     os.unlink(path)
-        self._own = {}
+        self._trial_segments = {}
 
 
 def nccl_segments() -> dict[str, str]:
@@ -291,10 +291,10 @@ def left_running() -> int:
     return sum(not is_tracker(pid) for pid in descendants(os.getpid()))
 
 
-def tell(**told: object) -> None:
+def report(**outcome: object) -> None:
     """Write the last line; a parent that is gone reads none."""
     with contextlib.suppress(OSError):
-        os.write(1, json.dumps(told).encode() + b"\n")
+        os.write(1, json.dumps(outcome).encode() + b"\n")
 
 
 def main() -> None:
@@ -315,7 +315,7 @@ def main() -> None:
         process = start(output_write, command)  # kept: forgotten, it would collect the status of its child
     except OSError as error:
         shutil.rmtree(scratch, ignore_errors=True)
-        tell(returncode=None, ended=False, error=error.strerror, left=0)
+        report(returncode=None, ended=False, error=error.strerror, left=0)
         return
     os.close(output_write)
     status = follow(process.pid, log, segments, wake_read)
@@ -324,7 +324,7 @@ def main() -> None:
     end_tree(process.pid, log, segments)
     shutil.rmtree(scratch, ignore_errors=True)
     returncode = None if status is None else os.waitstatus_to_exitcode(status)
-    tell(returncode=returncode, ended=ended, error=None, left=left)
+    report(returncode=returncode, ended=ended, error=None, left=left)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from tunekit.records.agent_messages import ByHandEvent, ErrorSeen, RankEvent
-from tunekit.records.details import Details, LargestSeen
+from tunekit.records.details import Details, LargestSamples
 from tunekit.records.measurement import DryLoop, DryRun, LoopMeasurement, Measurement
 from tunekit.records.target import Discovery
 from tunekit.records.trial import Failure, MemoryPoint, OutcomeKind
@@ -194,7 +194,7 @@ _MOST_FAULTS = 16
 _SHELL_KILLED = 128 + signal.SIGKILL
 
 
-class _Why(NamedTuple):
+class _Reason(NamedTuple):
     """Which outcome, why, and what to do about it where that is not what the outcome always says."""
 
     kind: OutcomeKind
@@ -225,7 +225,7 @@ def measurement_of(
     if isinstance(loop, DryLoop):
         seen = _details(evidence, sizes) or Details()
         return DryRun(loop=loop, details=seen, is_whole=evidence.done.is_final)
-    too_large = _ended_on_largest(evidence)
+    too_large = _failed_on_largest_samples(evidence)
     if too_large is not None:
         return too_large
     why = _why_unusable(loop, evidence, bound, baseline, own_batch)
@@ -241,23 +241,23 @@ def measurement_of(
 
 def _why_unusable(
     loop: LoopMeasurement, evidence: Evidence, bound: Bound, baseline: Discovery | None, own_batch: int | None
-) -> _Why | None:
+) -> _Reason | None:
     """Return why a loop's figures are not those of the config that was asked for."""
     if evidence.nonfinite is not None:
         loss, steps = evidence.nonfinite.loss, evidence.nonfinite.steps
-        return _Why(OutcomeKind.NONFINITE_LOSS, f"the loss was {loss} after {steps} steps")
+        return _Reason(OutcomeKind.NONFINITE_LOSS, f"the loss was {loss} after {steps} steps")
     if evidence.learnt is None or not evidence.learnt.discovery.complete:
         lines = evidence.rejected_lines
         message = f"what the agent told could not be read ({lines} lines rejected)"
-        return _Why(OutcomeKind.AGENT_ABSENT, message)
+        return _Reason(OutcomeKind.AGENT_ABSENT, message)
     unknown = _unknown_samples(loop, evidence.learnt.discovery, own_batch if baseline is None else None)
     if unknown:
-        return _Why(OutcomeKind.SAMPLES_UNKNOWN, unknown)
+        return _Reason(OutcomeKind.SAMPLES_UNKNOWN, unknown)
     missed = unapplied_knob(loop, bound.changed, bound.injected, evidence.learnt, baseline, own_batch)
     if missed:
-        return _Why(OutcomeKind.KNOB_NOT_APPLIED, missed)
+        return _Reason(OutcomeKind.KNOB_NOT_APPLIED, missed)
     if bound.changed.get("compile") and loop.compile_graphs == 0:
-        return _Why(OutcomeKind.COMPILE_NO_EFFECT, "torch.compile was applied but captured 0 graphs")
+        return _Reason(OutcomeKind.COMPILE_NO_EFFECT, "torch.compile was applied but captured 0 graphs")
     return None
 
 
@@ -288,7 +288,7 @@ def _unknown_samples(loop: LoopMeasurement, found: Discovery, said: int | None) 
     return None
 
 
-def _ended_on_largest(evidence: Evidence) -> Failure | None:
+def _failed_on_largest_samples(evidence: Evidence) -> Failure | None:
     """Return the failure of a measured script that ran out of memory on the data set's largest samples.
 
     A long training meets such a batch some day. Whatever else ended it there leaves the measurement as it is.
@@ -304,7 +304,7 @@ def _ended_on_largest(evidence: Evidence) -> Failure | None:
     return failure.changed(message=f"{told}: {failure.message}", largest=seen)
 
 
-def _largest_text(seen: LargestSeen) -> str:
+def _largest_text(seen: LargestSamples) -> str:
     read = f"{seen.samples_read:,} of {seen.data_set_samples or 0:,} read"
     return read if seen.times_usual is None else f"{read}; {seen.times_usual:.1f} times the usual bytes"
 
@@ -372,15 +372,15 @@ def _with_other_ranks(loop: LoopMeasurement, others: Iterable[RankEvent]) -> Loo
     return loop.changed(**peaks)
 
 
-def _why_not_measured(evidence: Evidence) -> _Why:
+def _why_not_measured(evidence: Evidence) -> _Reason:
     if evidence.start_error is not None:
-        return _Why(OutcomeKind.SCRIPT_ERROR, f"could not be started: {evidence.start_error}")
+        return _Reason(OutcomeKind.SCRIPT_ERROR, f"could not be started: {evidence.start_error}")
     if evidence.agent_error is not None:
-        return _Why(OutcomeKind.AGENT_ABSENT, f"the agent failed: {evidence.agent_error}")
+        return _Reason(OutcomeKind.AGENT_ABSENT, f"the agent failed: {evidence.agent_error}")
     if evidence.by_hand is not None:
         return _why_by_hand(evidence.by_hand)
     if (launcher := evidence.external_launcher) is not None:
-        return _Why(
+        return _Reason(
             OutcomeKind.AGENT_ABSENT,
             f"the command started `{launcher.words}` and no Python with torch runs here: the "
             "training is behind it, where tunekit does not see it",
@@ -398,43 +398,43 @@ def _why_not_measured(evidence: Evidence) -> _Why:
             "the script's processes were ended with it"
         )
         if evidence.oom_kills:
-            return _Why(OutcomeKind.HOST_OOM, f"{message}; {_oom_text(evidence)}")
-        return _Why(OutcomeKind.KILLED, message, _KEEPER_REMEDY)
+            return _Reason(OutcomeKind.HOST_OOM, f"{message}; {_oom_text(evidence)}")
+        return _Reason(OutcomeKind.KILLED, message, _KEEPER_REMEDY)
     if evidence.cannot_tell is not None:
-        return _why_untold(evidence)
+        return _why_cannot_report(evidence)
     return _why_too_little(evidence)
 
 
-def _why_untold(evidence: Evidence) -> _Why:
+def _why_cannot_report(evidence: Evidence) -> _Reason:
     """Return the failure of a script in which the agent could not write its events."""
     message = f"the agent could not report after {evidence.steps} steps: {evidence.cannot_tell}"
-    return _Why(OutcomeKind.AGENT_ABSENT, message, _CANNOT_TELL_REMEDY)
+    return _Reason(OutcomeKind.AGENT_ABSENT, message, _CANNOT_TELL_REMEDY)
 
 
-def _why_by_hand(seen: ByHandEvent) -> _Why:
+def _why_by_hand(seen: ByHandEvent) -> _Reason:
     ran = f"{seen.passes} backward passes ran without a step of a torch.optim optimizer"
     told = "and the script made no such optimizer: it updates by hand, or with one that torch does not know"
     if seen.changes:
         told = f"and parameters had changed after {seen.changes} of them: the loop updates them by hand"
-    return _Why(OutcomeKind.NO_TRAINING_LOOP, f"{ran} in {seen.seconds:.1f} s, {told}", _BY_HAND_REMEDY)
+    return _Reason(OutcomeKind.NO_TRAINING_LOOP, f"{ran} in {seen.seconds:.1f} s, {told}", _BY_HAND_REMEDY)
 
 
-def _why_by_limit(limit: OutcomeKind, evidence: Evidence) -> _Why:
+def _why_by_limit(limit: OutcomeKind, evidence: Evidence) -> _Reason:
     """Return the failure of a trial that was ended from outside.
 
     A batch that a worker's sending thread finds no room for is lost with a traceback on the script's output:
     the loop waits for it for ever.
     """
     if evidence.cannot_tell is not None and limit is not OutcomeKind.HOST_OOM:
-        return _why_untold(evidence)
+        return _why_cannot_report(evidence)
     lost = [line for line in evidence.last_lines if NO_ROOM_IN_SHM in line]
     if limit is OutcomeKind.HANG and lost:
         message = f"{evidence.limit_message}; a worker had lost it: {lost[-1].strip()}"
-        return _Why(OutcomeKind.SHM_EXHAUSTED, message)
-    return _Why(limit, evidence.limit_message, evidence.limit_remedy)
+        return _Reason(OutcomeKind.SHM_EXHAUSTED, message)
+    return _Reason(limit, evidence.limit_message, evidence.limit_remedy)
 
 
-def _why_by_exception(error: ErrorSeen, evidence: Evidence) -> _Why:
+def _why_by_exception(error: ErrorSeen, evidence: Evidence) -> _Reason:
     kind = kind_of_error(error)
     said = error_text(error)
     message = f"after {evidence.steps} steps: {said}"
@@ -447,28 +447,28 @@ def _why_by_exception(error: ErrorSeen, evidence: Evidence) -> _Why:
         message = f"in a loader worker, {message}"
     if kind is OutcomeKind.WORKER_CRASH and evidence.oom_kills:
         kind, message = OutcomeKind.HOST_OOM, f"{message}; {_oom_text(evidence)}"
-    return _Why(kind, message, remedy_of(error))
+    return _Reason(kind, message, remedy_of(error))
 
 
-def _why_by_status(code: int, evidence: Evidence) -> _Why:
+def _why_by_status(code: int, evidence: Evidence) -> _Reason:
     message = f"{_end_text(code)} after {evidence.steps} steps"
     if code in (-signal.SIGKILL, _SHELL_KILLED) and evidence.oom_kills:
-        return _Why(OutcomeKind.HOST_OOM, f"{message}; {_oom_text(evidence)}")
+        return _Reason(OutcomeKind.HOST_OOM, f"{message}; {_oom_text(evidence)}")
     if code < 0:
-        return _Why(OutcomeKind.KILLED, message, _NATIVE_REMEDY if -code in _NATIVE_CRASHES else None)
+        return _Reason(OutcomeKind.KILLED, message, _NATIVE_REMEDY if -code in _NATIVE_CRASHES else None)
     if evidence.last_lines:
         message = f"{message}; its last line: {evidence.last_lines[-1]}"
-    return _Why(OutcomeKind.SCRIPT_ERROR, message)
+    return _Reason(OutcomeKind.SCRIPT_ERROR, message)
 
 
-def _why_too_little(evidence: Evidence) -> _Why:
+def _why_too_little(evidence: Evidence) -> _Reason:
     """Return the failure of a script that ended with exit status 0 and without a measurement."""
     exit_seen, steps, batches = evidence.exit, evidence.steps, evidence.batches
     if not evidence.started:
-        return _Why(OutcomeKind.AGENT_ABSENT, "the script ended without the agent having run in it")
+        return _Reason(OutcomeKind.AGENT_ABSENT, "the script ended without the agent having run in it")
     if steps == batches == 0 and evidence.left_running:
         left = count_text(evidence.left_running, "process", "processes")
-        return _Why(
+        return _Reason(
             OutcomeKind.NO_TRAINING_LOOP,
             f"the command ended before any training, and left {left} running in the background; a trial is "
             "over with its command",
@@ -483,15 +483,15 @@ def _why_too_little(evidence: Evidence) -> _Why:
         else:
             done = "without asking a loader for a batch and without an optimizer step"
         remedy = _BY_HAND_REMEDY if gradients else None
-        return _Why(OutcomeKind.NO_TRAINING_LOOP, f"the script ended {done}", remedy)
+        return _Reason(OutcomeKind.NO_TRAINING_LOOP, f"the script ended {done}", remedy)
     if exit_seen is None or exit_seen.steps == exit_seen.batches == 0:
-        return _Why(
+        return _Reason(
             OutcomeKind.TOO_SHORT,
             f"the training process was gone after {steps} optimizer steps, before a steady window "
             "and without ending its interpreter, as os._exit and exec do",
         )
     message = f"the script ended after {steps} optimizer steps, before a steady window"
-    return _Why(OutcomeKind.TOO_SHORT, message)
+    return _Reason(OutcomeKind.TOO_SHORT, message)
 
 
 def _end_text(code: int) -> str:
@@ -507,7 +507,7 @@ def _oom_text(evidence: Evidence) -> str:
     return f"meanwhile the kernel killed {killed} for want of memory"
 
 
-def _failure(why: _Why, evidence: Evidence) -> Failure:
+def _failure(why: _Reason, evidence: Evidence) -> Failure:
     growth = evidence.growth if why.kind is OutcomeKind.HOST_OOM else ()
     grew = _growth_text(growth, evidence.fetched_at_s)
     return Failure(

@@ -104,7 +104,7 @@ class AgentlessTorch:
             return 0
 
 
-class AtWork:
+class ProcessActivity:
     """Remembers when processes last worked on a CPU or read files, as while they list, map or compile.
 
     Args:
@@ -176,10 +176,10 @@ class Orphans:
     """Adopts what a killed keeper leaves behind, while it is entered."""
 
     def __init__(self) -> None:
-        self._own: set[int] = set()
+        self._existing_children: set[int] = set()
 
     def __enter__(self) -> Self:
-        self._own = set(children_of(os.getpid()))
+        self._existing_children = set(children_of(os.getpid()))
         libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         return self
 
@@ -190,12 +190,12 @@ class Orphans:
         """End every process that was adopted, and everything below it."""
 
         def found() -> list[int]:
-            adopted = [pid for pid in children_of(os.getpid()) if pid not in self._own]
+            adopted = [pid for pid in children_of(os.getpid()) if pid not in self._existing_children]
             return [one for pid in adopted for one in (pid, *descendants(pid))]
 
         def collect() -> None:
             for pid in children_of(os.getpid()):
-                if pid not in self._own:
+                if pid not in self._existing_children:
                     with contextlib.suppress(ChildProcessError):
                         os.waitpid(pid, os.WNOHANG)
 
@@ -208,10 +208,10 @@ def end_leftovers() -> None:
         here = this_owner().pid_namespace
     except (OSError, ValueError):
         return
-    end_all(lambda: _left_over(here), lambda: None)
+    end_all(lambda: _orphaned_pids(here), lambda: None)
 
 
-def _left_over(pid_namespace: str) -> list[int]:
+def _orphaned_pids(pid_namespace: str) -> list[int]:
     """Return the pids of processes whose trial's tunekit is dead, and that no keeper is about to end.
 
     A process or an owner of another pid namespace is another machine's, as far as can be told from here.

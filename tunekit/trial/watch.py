@@ -17,7 +17,7 @@ from tunekit.records.trial import OutcomeKind
 from tunekit.trial.events import EventReader, Evidence, last_lines, read_pulse
 from tunekit.trial.keeper import descendants
 from tunekit.trial.launch import OUTPUT_FILE
-from tunekit.trial.processes import AgentlessTorch, AtWork, Orphans, external_launcher_in
+from tunekit.trial.processes import AgentlessTorch, Orphans, ProcessActivity, external_launcher_in
 
 TREE_RAM_SHARE = 0.90
 """Share of the RAM limit at which a trial's process tree is ended."""
@@ -95,7 +95,7 @@ class TrialWatch:
         self._reader = EventReader(folder)
         find_processes = partial(descendants, keeper.pid)
         self._tree = tree or TreeMeter(keeper.pid, find_processes, clock)
-        self._work = AtWork(self._tree, clock)
+        self._work = ProcessActivity(self._tree, clock)
         self._agentless = AgentlessTorch(find_processes)
         self._looked_at = clock()
         self._sampler = Sampler(self._tree, gpus, clock)
@@ -154,7 +154,7 @@ class TrialWatch:
         found = self._agentless.find(self.evidence.images)
         if found is not None:
             message = f"torch was loaded by a Python without tunekit's agent: {found}"
-            self.evidence.reach(OutcomeKind.AGENT_ABSENT, message)
+            self.evidence.hit_limit(OutcomeKind.AGENT_ABSENT, message)
         return found is not None
 
     def sample(self) -> None:
@@ -207,19 +207,19 @@ class TrialWatch:
         if self._trains_elsewhere(now):
             return True
         if now - self._moved_at > _QUIET_S and self._cannot_tell():
-            evidence.reach(OutcomeKind.AGENT_ABSENT, "")
+            evidence.hit_limit(OutcomeKind.AGENT_ABSENT, "")
         elif now - self._started_at - self._start_s(now) > limits.trial_s:
-            self._reach_trial_limit(now)
+            self._hit_trial_limit(now)
         elif evidence.done is not None and now - self._told_at > _details_limit_s(evidence.done):
             taken_s = _details_limit_s(evidence.done)
-            evidence.reach(
+            evidence.hit_limit(
                 OutcomeKind.TIMEOUT, f"looking closer took over {taken_s:.0f} s ({evidence.phase})"
             )
         elif now - max(self._moved_at, self._work.last_at) > limits.no_progress_s:
             evidence.take_pulse(self._folder)
-            evidence.reach(*evidence.standstill(limits.no_progress_s))
+            evidence.hit_limit(*evidence.standstill(limits.no_progress_s))
         elif self._tree.is_above(limits.ram_bytes):
-            evidence.reach(
+            evidence.hit_limit(
                 OutcomeKind.HOST_OOM,
                 f"the process tree used {self._tree.last_pss_bytes >> 20} MiB of host memory, "
                 f"more than the limit of {limits.ram_bytes >> 20} MiB",
@@ -256,7 +256,7 @@ class TrialWatch:
         self.evidence.take_pulse(self._folder)
         return True
 
-    def _reach_trial_limit(self, now: float) -> None:
+    def _hit_trial_limit(self, now: float) -> None:
         """End a trial that took too long; say so if it stood still for long before, or made no step."""
         limits, evidence = self._limits, self.evidence
         quiet_s = now - self._moved_at
@@ -270,17 +270,17 @@ class TrialWatch:
         if stood_still:
             kind, message = evidence.standstill(round(quiet_s))
             message += f"; the trial's limit of {limits.trial_s:g} s ended it"
-            evidence.reach(kind, message, "if it was only slow, raise the limit with --trial-limit")
+            evidence.hit_limit(kind, message, "if it was only slow, raise the limit with --trial-limit")
         elif not evidence.started and evidence.batches == evidence.steps == 0:
-            evidence.reach(*evidence.standstill(round(now - self._started_at)))
+            evidence.hit_limit(*evidence.standstill(round(now - self._started_at)))
         elif evidence.loop_at_s is not None and evidence.steps == 0:
             loaded_s = now - self._started_at - evidence.loop_at_s
             loaded = f"{evidence.batches} batches were loaded in {loaded_s:.0f} s"
-            evidence.reach(OutcomeKind.NO_TRAINING_LOOP, f"{loaded} without one optimizer step")
+            evidence.hit_limit(OutcomeKind.NO_TRAINING_LOOP, f"{loaded} without one optimizer step")
         else:
             missed = "not measured" if evidence.done is None else "still looking closer"
             taken_s = limits.trial_s + self._start_s(now)
-            evidence.reach(OutcomeKind.TIMEOUT, f"{missed} after {taken_s:.0f} s ({evidence.phase})")
+            evidence.hit_limit(OutcomeKind.TIMEOUT, f"{missed} after {taken_s:.0f} s ({evidence.phase})")
 
     def _report(self) -> None:
         elapsed_s = self._clock() - self._started_at

@@ -231,7 +231,7 @@ class TimeLeft:
         due = max((self._least - rounds_done(self.records, config) for config in configs), default=0)
         return after_s + rounds_s(self.records, configs, max(0, due)) <= self.left_s + self._slack_s
 
-    def rounds_fitting(self, configs: tuple[TrainConfig, ...]) -> int:
+    def rounds_within_budget(self, configs: tuple[TrainConfig, ...]) -> int:
         """Return how many rounds of these configs fit the time left, the fewest with a little beyond it."""
         round_s = rounds_s(self.records, configs, 1)
         if not round_s:

@@ -26,14 +26,14 @@ _BY_CHANCE = 0.02
 """Share of trials that fail by chance."""
 
 
-def why_refused(config: TrainConfig | None, records: Sequence[TrialRecord], host: Host) -> str | None:
+def why_infeasible(config: TrainConfig | None, records: Sequence[TrialRecord], host: Host) -> str | None:
     """Return why a config must not be started, by the bytes that measured trials showed; None if it may."""
     if config is None or any(record.config == config and record.measurement for record in records):
         return None
-    return _refusals(records, host)(config)
+    return _infeasibility(records, host)(config)
 
 
-def _refusals(records: Sequence[TrialRecord], host: Host) -> Callable[[TrainConfig], str | None]:
+def _infeasibility(records: Sequence[TrialRecord], host: Host) -> Callable[[TrainConfig], str | None]:
     """Return what says of a config that never ran why it must not be started."""
     measured = [record.measurement for record in records if record.measurement]
     if not measured:
@@ -84,7 +84,7 @@ def fits_host(records: Sequence[TrialRecord], host: Host, configs: Sequence[Trai
 
     A queue as large as one that exhausted either in a trial does not.
     """
-    why_not = _refusals(records, host)
+    why_not = _infeasibility(records, host)
     exhausted = [
         _queued_samples(record.config)
         for record in records
@@ -142,7 +142,7 @@ def _flags_of(columns: Columns, own_batch: int) -> list[Flags]:
     ]
 
 
-def sizes_to_look_at(
+def compute_sweep_sizes(
     config: TrainConfig, records: Sequence[TrialRecord], space: Sequence[KnobSpace], host: Host
 ) -> tuple[int, ...]:
     """Return the batch sizes for the first trial of each mode without compile; else none.
@@ -158,7 +158,7 @@ def sizes_to_look_at(
         min(known, key=lambda size: abs(math.log(size / (config.batch_size * factor))))
         for factor in _SIZE_FACTORS
     ]
-    too_large = _ran_out(config, records)
+    too_large = _smallest_out_of_memory(config, records)
     configs = [config.changed(batch_size=size) for size in dict.fromkeys(wanted) if size < too_large]
     if not configs:
         return ()
@@ -167,7 +167,7 @@ def sizes_to_look_at(
     return tuple(one.batch_size for one, this_fits in zip(configs, fits, strict=True) if this_fits)
 
 
-def _ran_out(config: TrainConfig, records: Sequence[TrialRecord]) -> float:
+def _smallest_out_of_memory(config: TrainConfig, records: Sequence[TrialRecord]) -> float:
     """Return the smallest batch size that ran out of memory in the config's precision."""
     return min(
         (

@@ -14,7 +14,7 @@ from tunekit.predict.throughput.evidence import STEP_NOISE, Evidence, Reading
 @given(equation_worlds(), st.lists(small_configs(), min_size=1, max_size=5))
 def test_the_equations_own_times_are_not_off(world, several):
     evidence = Evidence([world.observe(one) for one in several])
-    off = evidence.misfits(lambda columns: world.physics.times(world.values, columns))
+    off = evidence.residuals(lambda columns: world.physics.times(world.values, columns))
     assert off == pytest.approx(np.zeros(len(off)), abs=1e-6)
 
 

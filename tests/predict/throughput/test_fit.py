@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from tunekit.predict.throughput.fit import Beliefs, fit
+from tunekit.predict.throughput.fit import Prior, fit
 
-BELIEFS = Beliefs(np.zeros(2), np.ones(2))
+BELIEFS = Prior(np.zeros(2), np.ones(2))
 
 
 def test_a_linear_problem_has_its_known_answer_and_uncertainty():
@@ -23,7 +23,7 @@ def test_without_evidence_the_beliefs_stand():
 
 
 def test_a_parameter_that_is_known_beforehand_stays():
-    beliefs = Beliefs(np.array([0.0, 0.0]), np.array([1.0, 1e-6]))
+    beliefs = Prior(np.array([0.0, 0.0]), np.array([1.0, 1e-6]))
     found = fit(lambda values: np.array([(values.sum() - 3.0) / 0.01]), beliefs)
     assert found.values == pytest.approx([3.0, 0.0], abs=1e-3)
 

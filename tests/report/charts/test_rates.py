@@ -15,7 +15,7 @@ from build_records import (
 )
 from hypothesis import given
 
-from tunekit.records.details import Details, LoopFloors, SizeSeen, SizesSeen
+from tunekit.records.details import ComputeSweep, ComputeSweepPoint, Details, IsolatedRates
 from tunekit.records.recommendation import Limit, ModelSummary, PredictedLimits, Tier
 from tunekit.records.run import Run
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
@@ -23,7 +23,7 @@ from tunekit.report.blocks import Basis, Chart, Series
 from tunekit.report.charts.rates import best_so_far, history_chart, throughput_chart
 
 fast = config(batch_size=256, num_workers=4)
-FLOORS = LoopFloors(loader_step_s=0.16, loader_batches=9, compute_step_s=0.2, compute_batches=9)
+ISOLATED = IsolatedRates(loader_step_s=0.16, loader_batches=9, compute_step_s=0.2, compute_batches=9)
 
 
 def with_details(record: TrialRecord, details: Details) -> TrialRecord:
@@ -101,14 +101,14 @@ def test_failed_trials_are_measured_crosses_and_refused_ones_predicted():
 
 
 def test_training_alone_is_a_line_for_each_arithmetic_and_of_all_ranks():
-    sizes = SizesSeen(
-        sizes=tuple(SizeSeen(batch_size=size, step_s=size / 2000, batches=9) for size in (256, 64))
+    sizes = ComputeSweep(
+        sizes=tuple(ComputeSweepPoint(batch_size=size, step_s=size / 2000, batches=9) for size in (256, 64))
     )
     bf16 = config(precision="bf16", channels_last=True)
     chart = throughput_chart(
         run(
             trials=(
-                with_details(baseline_record(0, 1000.0, config(), world_size=2), Details(floors=FLOORS)),
+                with_details(baseline_record(0, 1000.0, config(), world_size=2), Details(floors=ISOLATED)),
                 with_details(trial_record(1, 1000.0, bf16, world_size=2), Details(sizes=sizes)),
             )
         )

@@ -160,7 +160,7 @@ def why_not(torch):
     return None
 
 
-def told_of(torch):
+def gpu_figures(torch):
     """Return the figures of the first GPU with its name, or why there are none."""
     problem = why_not(torch)
     if problem is not None:
@@ -190,7 +190,7 @@ def dtypes_of(torch):
     return torch.float32, torch.bfloat16 if major >= 8 else torch.float16
 
 
-def told_searched(torch):
+def searched_figures(torch):
     """Return what convolutions take with cuDNN's search."""
     torch.backends.cudnn.benchmark = True
     device = torch.device("cuda", 0)
@@ -206,9 +206,9 @@ def main():
         import torch
 
         if SEARCHED in sys.argv[1:]:
-            sys.stdout.write("\n" + json.dumps(told_searched(torch)) + "\n")
+            sys.stdout.write("\n" + json.dumps(searched_figures(torch)) + "\n")
             return
-        reply = told_of(torch)
+        reply = gpu_figures(torch)
     except Exception as error:
         reply = {"broken": "%s: %s" % (type(error).__name__, " ".join(str(error).split()))}
     sys.stdout.write("\n" + json.dumps(reply) + "\n")

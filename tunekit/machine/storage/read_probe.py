@@ -34,12 +34,12 @@ class Residency(NamedTuple):
 
 
 def residency(descriptor: int, start: int, length: int) -> Residency | None:
-    """Return how much of a part of a file is in the page cache; None where the kernel does not tell.
+    """Return how much of a part of a file is in the page cache; None where the kernel does not say.
 
     The kernel calls every page resident to a process that neither owns the file nor may write it
-    (mincore(2), since Linux 5.2), so such a process is told nothing.
+    (mincore(2), since Linux 5.2), so such a process gets no answer.
     """
-    if length <= 0 or not _is_told(descriptor):
+    if length <= 0 or not _may_query_residency(descriptor):
         return None
     before = start % mmap.PAGESIZE
     size = length + before
@@ -77,7 +77,7 @@ def _advise(descriptor: int, start: int, length: int, advice: str) -> None:
         return  # advice is no promise: whether it helped is seen by `residency`
 
 
-def _is_told(descriptor: int) -> bool:
+def _may_query_residency(descriptor: int) -> bool:
     try:
         owner = os.fstat(descriptor).st_uid
         return owner == os.geteuid() or _has_capability() or os.access(f"/proc/self/fd/{descriptor}", os.W_OK)
@@ -156,8 +156,8 @@ class Reading:
     """Pages that were to go before they were read."""
     kept_pages: int = 0
     """Of them, those that stayed in the page cache."""
-    is_told: bool = True
-    """Whether the kernel told of every page."""
+    is_residency_known: bool = True
+    """Whether the kernel said of every page whether it is resident."""
     windows: set[tuple[bytes, int]] = field(default_factory=set)
     """Where the page cache was emptied: in which file, from which byte on."""
     problem: str | None = None
@@ -264,7 +264,7 @@ def _make_cold(descriptor: int, part: Part, reading: Reading) -> None:
         if after is not None and after.resident == 0:
             break
     if before is None or after is None:
-        reading.is_told = False
+        reading.is_residency_known = False
         return
     reading.cleared_pages += after.pages
     reading.kept_pages += after.resident
@@ -277,7 +277,7 @@ def _make_cold(descriptor: int, part: Part, reading: Reading) -> None:
 def cached_share(readings: Sequence[Reading]) -> float | None:
     """Return the share of the pages that were in the page cache before; None where the kernel is silent."""
     pages = sum(reading.found_pages for reading in readings)
-    if not pages or not all(reading.is_told for reading in readings):
+    if not pages or not all(reading.is_residency_known for reading in readings):
         return None
     return sum(reading.cached_pages for reading in readings) / pages
 
@@ -285,7 +285,7 @@ def cached_share(readings: Sequence[Reading]) -> float | None:
 def is_cold(readings: Sequence[Reading]) -> bool | None:
     """Return whether the pages were out of the page cache when they were read, None where nobody knows."""
     pages = sum(reading.cleared_pages for reading in readings)
-    if not pages or not all(reading.is_told for reading in readings):
+    if not pages or not all(reading.is_residency_known for reading in readings):
         return None
     return sum(reading.kept_pages for reading in readings) <= pages * _COLD_SHARE
 

@@ -94,40 +94,42 @@ def _per_s(series: Series, counter: str) -> float | None:
 def _gpu(index: int, series: Series, is_used: bool) -> GpuTelemetry:
     first_clock, last_clock = _ends(series, "sm_clock_mhz")
     first_heat, last_heat = _ends(series, "temperature_c")
-    used_bytes, tree_bytes = (max(_told(series, name), default=None) for name in ("used_bytes", "tree_bytes"))
-    masks = [throttle_reasons(int(mask)) for mask in _told(series, "throttle_mask")]
+    used_bytes, tree_bytes = (
+        max(_known_values(series, name), default=None) for name in ("used_bytes", "tree_bytes")
+    )
+    masks = [throttle_reasons(int(mask)) for mask in _known_values(series, "throttle_mask")]
     return GpuTelemetry(
         index=index,
         is_used=is_used,
         peak_used_bytes=None if used_bytes is None else int(used_bytes),
         peak_tree_bytes=None if tree_bytes is None else int(tree_bytes),
-        max_temperature_c=max(_told(series, "temperature_c"), default=None),
+        max_temperature_c=max(_known_values(series, "temperature_c"), default=None),
         first_sm_clock_mhz=first_clock,
         last_sm_clock_mhz=last_clock,
         first_temperature_c=first_heat,
         last_temperature_c=last_heat,
         throttle_reasons=tuple(dict.fromkeys(reason for reasons in masks for reason in reasons)),
-        **{name: _mean(told) if (told := _told(series, name)) else None for name in _MEANS},
+        **{name: _mean(known) if (known := _known_values(series, name)) else None for name in _MEANS},
     )
 
 
 def _ends(series: Series, name: str) -> tuple[float | None, float | None]:
     """Return the means of a window's first and last third; None where either is a single sample or none."""
-    values = _told(series, name)
+    values = _known_values(series, name)
     third = len(values) // 3
     return (_mean(values[:third]), _mean(values[-third:])) if third >= _LEAST_OF_AN_END else (None, None)
 
 
 def _is_used(series: Series) -> bool:
     """Return whether the trial's processes held memory there; where nobody tells, whether memory grew."""
-    trees = _told(series, "tree_bytes")
+    trees = _known_values(series, "tree_bytes")
     if trees:
         return max(trees) > 0
-    used = _told(series, "used_bytes")
+    used = _known_values(series, "used_bytes")
     return len(used) > 1 and max(used) - used[0] > _CONTEXT_BYTES
 
 
-def _told(series: Series, name: str) -> list[float]:
+def _known_values(series: Series, name: str) -> list[float]:
     return [value for value in series.column(name) if value is not None]
 
 

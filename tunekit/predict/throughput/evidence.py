@@ -72,7 +72,7 @@ class Evidence:
         self.log_s: Floats = np.array([log_s for log_s, _ in merged])
         self.noise: Floats = np.array([noise for _, noise in merged])
 
-    def misfits(self, times: Callable[[Columns], Times]) -> Floats:
+    def residuals(self, times: Callable[[Columns], Times]) -> Floats:
         """Return how far predicted times are off, in deviations."""
         return np.asarray((self.log_s_by(times(self.columns)) - self.log_s) / self.noise)
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from tunekit.predict.throughput.observation import Floats
 
-Misfits = Callable[[Floats], Floats]
+Residuals = Callable[[Floats], Floats]
 
 _MOST_ROUNDS, _MOST_DAMPINGS = 40, 8
 _FIRST_DAMPING = 1e-2
@@ -25,26 +25,26 @@ class Fit:
 
 
 @dataclass(frozen=True)
-class Beliefs:
+class Prior:
     """What is believed of parameters before any trial: independent normal distributions."""
 
     means: Floats
     deviations: Floats
 
 
-def fit(misfits: Misfits, beliefs: Beliefs) -> Fit:
+def fit(residuals: Residuals, prior: Prior) -> Fit:
     """Return the parameters that are most likely after the evidence.
 
     Args:
-        misfits: of a parameter vector, how far what was seen is off, in deviations.
-        beliefs: what is believed of the parameters before.
+        residuals: of a parameter vector, how far what was seen is off, in deviations.
+        prior: what is believed of the parameters before.
     """
 
     def everything(values: Floats) -> Floats:
-        return np.concatenate([misfits(values), (values - beliefs.means) / beliefs.deviations])
+        return np.concatenate([residuals(values), (values - prior.means) / prior.deviations])
 
-    moves = _DIFFERENCE * np.maximum(beliefs.deviations, 1e-3)
-    values = beliefs.means
+    moves = _DIFFERENCE * np.maximum(prior.deviations, 1e-3)
+    values = prior.means
     off = everything(values)
     damping = _FIRST_DAMPING
     for _ in range(_MOST_ROUNDS):
@@ -67,7 +67,7 @@ def fit(misfits: Misfits, beliefs: Beliefs) -> Fit:
     return Fit(values, np.asarray(np.linalg.inv(steepness.T @ steepness), dtype=np.float64))
 
 
-def slopes(of: Misfits, values: Floats, at: Floats, moves: Floats) -> Floats:
+def slopes(of: Residuals, values: Floats, at: Floats, moves: Floats) -> Floats:
     """Return (results, parameters): how each result of a function moves with each parameter.
 
     Args:

@@ -7,7 +7,7 @@ import numpy as np
 
 from tunekit.predict.throughput.boundary import Boundary, boundary_terms, fit_boundary
 from tunekit.predict.throughput.evidence import Evidence, Reading
-from tunekit.predict.throughput.fit import Beliefs, Fit, fit, slopes
+from tunekit.predict.throughput.fit import Fit, Prior, fit, slopes
 from tunekit.predict.throughput.observation import Columns, Floats, Observation
 from tunekit.predict.throughput.physics import Anchor, Physics
 from tunekit.predict.throughput.residual import Residual, Weights
@@ -87,8 +87,8 @@ class ThroughputModel:
         evidence = Evidence(observations)
         physics = self._physics
         self._fit: Fit = fit(
-            lambda values: evidence.misfits(lambda columns: physics.times(values, columns)),
-            Beliefs(physics.means, physics.deviations),
+            lambda values: evidence.residuals(lambda columns: physics.times(values, columns)),
+            Prior(physics.means, physics.deviations),
         )
         self._residual = self._fitted_residual(evidence)
         self._boundary: Boundary = fit_boundary(observations)

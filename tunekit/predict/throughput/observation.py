@@ -89,11 +89,11 @@ def observations(records: Iterable[TrialRecord]) -> tuple[Observation, ...]:
         one
         for trial in measured(records)
         if trial.record.role is not TrialRole.NUMERICS
-        for one in (_observed(trial), *_at_sizes(trial))
+        for one in (_observed(trial), *_compute_sweep_observations(trial))
     )
 
 
-def _at_sizes(trial: Measured) -> tuple[Observation, ...]:
+def _compute_sweep_observations(trial: Measured) -> tuple[Observation, ...]:
     sizes = trial.measurement.details.sizes if trial.measurement.details else None
     return tuple(
         Observation(trial.config.changed(batch_size=one.batch_size), compute_alone_s=one.step_s)
@@ -103,7 +103,7 @@ def _at_sizes(trial: Measured) -> tuple[Observation, ...]:
 
 def _observed(trial: Measured) -> Observation:
     config, loop, details = trial.config, trial.loop, trial.measurement.details
-    floors = details.floors if details else None
+    isolated = details.floors if details else None
     work = loop.loader_work
     fetch_s = work.batch_s if work else None
     share = work.cpu_share if work else None
@@ -120,8 +120,8 @@ def _observed(trial: Measured) -> Observation:
         compute_s=full * compute_s if compute_s > 0 else None,
         fetch_s=fetch_s if fetch_s and fetch_s > 0 else None,
         fetch_cpu_s=fetch_s * min(1.0, max(share, _LEAST_CPU_SHARE)) if fetch_s and share else None,
-        loader_alone_s=floors.loader_step_s if floors else None,
-        compute_alone_s=floors.compute_step_s if floors else None,
+        loader_alone_s=isolated.loader_step_s if isolated else None,
+        compute_alone_s=isolated.compute_step_s if isolated else None,
         boundary_s=loop.boundary_s,
         step_spread=None if interval is None else max(interval, abs(loop.rate_trend_relative or 0.0)),
     )

@@ -40,7 +40,7 @@ class ExpandableAllocator(CachingAllocator):
         place = bisect_left(pool, (size, -1))
         if place == len(pool):
             return None
-        while place + 1 < len(pool) and _room(pool[place + 1][2]) < _room(pool[place][2]):
+        while place + 1 < len(pool) and _expanded_size(pool[place + 1][2]) < _expanded_size(pool[place][2]):
             place += 1
         return pool.pop(place)[2]
 
@@ -48,7 +48,7 @@ class ExpandableAllocator(CachingAllocator):
         return rest >= ROUNDING_BYTES
 
     def _grown(self, size: int, is_small: bool) -> Block | None:
-        block = self._lowest_with_room(size, is_small)
+        block = self._first_fit(size, is_small)
         if not block.is_mapped and not self._map(block, size):
             return None
         while block.size < size:
@@ -60,7 +60,7 @@ class ExpandableAllocator(CachingAllocator):
         self._forget(block)
         return block
 
-    def _lowest_with_room(self, size: int, is_small: bool) -> Block:
+    def _first_fit(self, size: int, is_small: bool) -> Block:
         """Return the first block of a row, free or without memory, that is large enough."""
         for unmapped in self._unmapped[is_small]:
             before = unmapped.before
@@ -124,7 +124,7 @@ class ExpandableAllocator(CachingAllocator):
         unmapped.sort(key=lambda one: one.address)
 
 
-def _room(block: Block) -> int:
+def _expanded_size(block: Block) -> int:
     """Return the size that a free block can expand to."""
     after = block.after
     return block.size + (after.size if after is not None and not after.is_mapped else 0)

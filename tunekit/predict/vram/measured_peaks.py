@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tunekit.predict.throughput.fit import Beliefs, fit
+from tunekit.predict.throughput.fit import Prior, fit
 from tunekit.predict.throughput.observation import PRECISIONS, Columns, Floats
 from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.measurement import Measurement
@@ -56,11 +56,11 @@ def peaks_seen(records: Sequence[TrialRecord]) -> tuple[PeakSeen, ...]:
             seen.append(PeakSeen(record.config, float(record.measurement.loop.peak_reserved_bytes)))
         elif record.failure is not None and record.failure.kind is OutcomeKind.DEVICE_OOM:
             seen.append(PeakSeen(record.config, None))
-        seen += _peaks_at_sizes(record.config, record.measurement)
+        seen += _compute_sweep_peaks(record.config, record.measurement)
     return tuple(seen)
 
 
-def _peaks_at_sizes(config: TrainConfig, measurement: Measurement | None) -> list[PeakSeen]:
+def _compute_sweep_peaks(config: TrainConfig, measurement: Measurement | None) -> list[PeakSeen]:
     sizes = measurement.details.sizes if measurement and measurement.details else None
     return [
         PeakSeen(config.changed(batch_size=one.batch_size), float(one.peak_reserved_bytes))
@@ -110,14 +110,14 @@ class DeviceMemoryModel:
         ran_out = np.isnan(log_bytes)
         target = np.where(ran_out, self._capacity, log_bytes)
 
-        def misfits(values: Floats) -> Floats:
+        def residuals(values: Floats) -> Floats:
             off = (self._log_bytes(values, columns) - target) / noise
             return np.asarray(np.where(ran_out, np.minimum(off, 0.0), off))
 
         factors = [_FACTORS[precision] for precision in PRECISIONS]
         means = np.array([0.0, -0.5, -0.1, *(mean for mean, _ in factors)])
         deviations = np.array([0.1, 1.0, 0.12, *(deviation for _, deviation in factors)])
-        found = fit(misfits, Beliefs(means, deviations))
+        found = fit(residuals, Prior(means, deviations))
         # Each draw needs more for a larger batch, so the chances fall with it: slopes can't promise that.
         chance = np.random.default_rng(0).standard_normal((_DRAWS // 2, len(means)))
         spread = np.linalg.cholesky(found.covariance)

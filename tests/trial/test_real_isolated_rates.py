@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from real_trials import RealTrials, zoo_target
 
-from tunekit.records.details import Detail, Details, LoopFloors, QueueSeen
+from tunekit.records.details import Detail, Details, IsolatedRates, QueueSeen
 from tunekit.records.measurement import Measurement
 
 pytestmark = pytest.mark.real
@@ -29,7 +29,7 @@ def looked_at(folder: Path, *words: str) -> tuple[Measurement, Details]:
     return measurement, measurement.details
 
 
-def both(details: Details) -> tuple[QueueSeen, LoopFloors]:
+def both(details: Details) -> tuple[QueueSeen, IsolatedRates]:
     assert details.faults == ()
     assert details.queue is not None
     assert details.floors is not None
@@ -67,7 +67,7 @@ def test_one_worker_alone_takes_what_its_batches_take(tmp_path: Path) -> None:
     check_bounds(measurement, floors, queue.batches, workers=1)
 
 
-def check_bounds(measurement: Measurement, floors: LoopFloors, queued: int, workers: int) -> None:
+def check_bounds(measurement: Measurement, floors: IsolatedRates, queued: int, workers: int) -> None:
     """Check that the loop takes no less than its slower half, nor more than both one after another.
 
     A busy machine may look at the clock late when it begins to count: a full queue came for free then.

@@ -6,7 +6,7 @@ from tunekit.predict.throughput.model import ThroughputModel
 from tunekit.predict.throughput.observation import observations
 from tunekit.predict.vram.measured_peaks import peaks_seen
 from tunekit.records.attribution import LoaderWork, WorkerWork
-from tunekit.records.details import Details, SizeSeen, SizesSeen
+from tunekit.records.details import ComputeSweep, ComputeSweepPoint, Details
 from tunekit.records.trial import TrialRecord
 
 SIZES = (64, 128, 256, 512)
@@ -22,7 +22,7 @@ QUICK_LOADER = LoaderWork(
 def looked(step_s_of: dict[int, float], peak_bytes: int | None = None) -> TrialRecord:
     """A trial at batch 128 that then looked at its training alone at other sizes."""
     sizes = tuple(
-        SizeSeen(
+        ComputeSweepPoint(
             batch_size=size,
             step_s=step_s,
             batches=10,
@@ -30,7 +30,7 @@ def looked(step_s_of: dict[int, float], peak_bytes: int | None = None) -> TrialR
         )
         for size, step_s in step_s_of.items()
     )
-    details = Details(sizes=SizesSeen(sizes=sizes))
+    details = Details(sizes=ComputeSweep(sizes=sizes))
     measured = measurement(128 / 0.1, config(), loader_work=QUICK_LOADER)
     update = {"measurement": measured.model_copy(update={"details": details})}
     return trial_record(0, 128 / 0.1, config()).model_copy(update=update)
