@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tunekit.plan.plan import make_plan
 from tunekit.records.config import Precision
 from tunekit.records.interval import Interval
-from tunekit.records.plan import How, Plan, PlanRequest, PlanRow
+from tunekit.records.plan import Plan, PlanRequest, PlanRow, RateSource
 from tunekit.records.profile import Confidence, Instance, Profile, SpotPrice
 
 TODAY = date(2026, 3, 1)
@@ -97,7 +97,7 @@ def plan_row(**overrides: Any) -> PlanRow:
         "region": None,
         "gpus": 1,
         "vcpus": 4,
-        "how": How.PREDICTED,
+        "how": RateSource.PREDICTED,
         "rate_samples_per_s": exactly(100.0),
         "basis": "a test",
         "precision": Precision.BF16,

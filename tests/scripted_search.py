@@ -37,7 +37,7 @@ from tunekit.session.predicted import Machine
 from tunekit.session.search import Search
 from tunekit.trial.executor import KnownTarget, ProgressCallback, TrialSpec
 from tunekit.trial.watch import TrialProgress
-from tunekit.tune.knob_access import Surroundings
+from tunekit.tune.knob_access import SearchContext
 
 TRIAL_S = 10.0
 """Seconds of every scripted trial."""
@@ -68,18 +68,18 @@ def learnt(of: TrainConfig | None = None, **overrides: Any) -> Discovery:
     return discovery(**({"loaders": (loader(of),), "roots": (root(),)} | overrides))
 
 
-def surroundings(baseline: TrainConfig | None = None, **overrides: Any) -> Surroundings:
-    """An ordinary script on an A10G; overrides of Surroundings' own fields, or of the discovery's."""
+def search_context(baseline: TrainConfig | None = None, **overrides: Any) -> SearchContext:
+    """An ordinary script on an A10G; overrides of SearchContext's own fields, or of the discovery's."""
     knobs = baseline or config()
     own = {"host": host(), "profile": profile(), "native_bf16": True, "target": target()}
     own |= {"boundary": None}
     own |= {name: overrides.pop(name) for name in tuple(own) if name in overrides}
     known = overrides.pop("discovery", None) or learnt(knobs, **overrides)
-    return Surroundings(discovery=known, baseline=knobs, **own)
+    return SearchContext(discovery=known, baseline=knobs, **own)
 
 
 @st.composite
-def any_surroundings(draw: st.DrawFn) -> Surroundings:
+def any_search_context(draw: st.DrawFn) -> SearchContext:
     """Any script on any machine: with and without loader, roots, CUDA, a data set's length."""
     knobs = draw(configs(max_batch=1024))
     loaders = draw(
@@ -97,7 +97,7 @@ def any_surroundings(draw: st.DrawFn) -> Surroundings:
         has_4d_weights=st.booleans(),
         autocast_dtype=st.none() | st.sampled_from(["bfloat16", "float16"]),
     )
-    return surroundings(
+    return search_context(
         knobs,
         host=draw(hosts()),
         profile=profile(

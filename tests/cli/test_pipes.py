@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tunekit.cli.console import _Lasting
+from tunekit.cli.console import _PipeSafeStream
 from tunekit.cli.main import main
 from tunekit.errors import UnknownGpuError
 
@@ -85,4 +85,4 @@ def test_what_works_for_hours_goes_on_though_nobody_reads_what_it_says(tmp_path:
 
 def test_what_is_no_lost_reader_is_an_error():
     with open(os.devnull) as unwritable, pytest.raises(OSError, match="not writable"):  # noqa: PTH123
-        _Lasting(unwritable).write("x")
+        _PipeSafeStream(unwritable).write("x")

@@ -13,7 +13,7 @@ from tunekit.machine import detect
 from tunekit.machine.host import torch_build as torch_room
 from tunekit.records.codec import from_json, to_json
 from tunekit.records.host import Host, TorchBuild
-from tunekit.records.plan import How, Plan
+from tunekit.records.plan import Plan, RateSource
 
 RATE = ["plan", "--rate", "180", "--samples", "1281167", "--epochs", "90", "--gpu", "a10g"]
 
@@ -177,7 +177,7 @@ def test_without_gpu_the_one_that_is_here_counts(
     monkeypatch.setattr(detect, "detect_host", lambda **asked: host())
     plan = planned(capsys, *RATE[:-2])
     assert plan.request.measured_on == "a10g"
-    assert plan.rows[0].how is How.MEASURED
+    assert plan.rows[0].how is RateSource.MEASURED
 
 
 def test_without_gpu_and_without_one_here_it_has_to_be_said(

@@ -304,7 +304,7 @@ FIELDS = {
         "buffer_verdict",
         "time_parts",
     },
-    "AgainstReference": {
+    "ReferenceComparison": {
         "name",
         "rate_ratio",
         "factor",

@@ -94,7 +94,7 @@ def judge(gpu: SimulatedGpu, loop: KnownLoop, window_s: float = 2.0) -> Judged:
     batches = [Batch(*map(int, line.split())) for line in stamps.read_text().splitlines()]
     work = gpu.trace()
     profile = LoopProfile.model_validate_json(done.stdout)
-    record = profile.looked_into
+    record = profile.profiled_trial
     assert record is not None
     assert record.measurement is not None
     line = TimeLine(batches, work, loop.ahead)

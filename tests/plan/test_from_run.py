@@ -4,7 +4,7 @@ import pytest
 from build_records import GIB, baseline_record, config, host, interval, options, recommendation, run
 
 from tunekit.errors import UsageError
-from tunekit.plan.from_run import Wishes, measured_profile, request_of_run
+from tunekit.plan.from_run import PlanOptions, measured_profile, request_of_run
 from tunekit.records.config import Precision
 from tunekit.records.plan import PlanAssumptions
 from tunekit.records.recommendation import Tier
@@ -23,7 +23,7 @@ def finished(**overrides: object) -> Run:
 
 
 def test_the_run_gives_everything_but_the_prices():
-    asked = request_of_run(finished(), Wishes(), name="reports/x")
+    asked = request_of_run(finished(), PlanOptions(), name="reports/x")
     assert asked.rate_samples_per_s == interval(200.0)
     assert (asked.samples_per_epoch, asked.epochs, asked.samples) == (50_000, 7, 350_000)
     assert (asked.measured_on, asked.measured_gpus, asked.precision) == ("a10g", 1, Precision.BF16)
@@ -36,7 +36,7 @@ def test_the_run_gives_everything_but_the_prices():
 def test_what_the_user_says_comes_first():
     assumed = PlanAssumptions(checkpoint_cost_s=None)
     asked = request_of_run(
-        finished(), Wishes(samples_per_epoch=9, epochs=3, assumptions=assumed), Tier.AGGRESSIVE
+        finished(), PlanOptions(samples_per_epoch=9, epochs=3, assumptions=assumed), Tier.AGGRESSIVE
     )
     assert (asked.samples_per_epoch, asked.epochs) == (9, 3)
     assert asked.rate_samples_per_s == interval(300.0)
@@ -44,18 +44,18 @@ def test_what_the_user_says_comes_first():
 
 
 def test_workers_beyond_the_cpus_were_never_at_work():
-    asked = request_of_run(finished(host=host(cpus=2)), Wishes())
+    asked = request_of_run(finished(host=host(cpus=2)), PlanOptions())
     assert asked.measured_vcpus_per_gpu == 2
 
 
 def test_without_balanced_the_nearest_tier_is_taken():
     tiers = tuple(one for one in finished().recommendations if one.tier is not Tier.BALANCED)
-    assert "conservative" in request_of_run(finished(recommendations=tiers), Wishes()).source
+    assert "conservative" in request_of_run(finished(recommendations=tiers), PlanOptions()).source
 
 
 def test_ranks_that_train_together_are_gpus_that_the_rate_was_measured_on():
     records = (baseline_record(world_size=4, epoch_samples=1000),)
-    asked = request_of_run(finished(trials=records), Wishes())
+    asked = request_of_run(finished(trials=records), PlanOptions())
     assert asked.measured_gpus == 4
     assert asked.samples_per_epoch == 4000
 
@@ -63,20 +63,20 @@ def test_ranks_that_train_together_are_gpus_that_the_rate_was_measured_on():
 def test_a_run_without_a_rate_says_how_to_get_one():
     empty = finished(recommendations=(), status=RunStatus.INTERRUPTED)
     with pytest.raises(UsageError, match=r"x has no rate.*status: interrupted.*--resume.*--rate"):
-        request_of_run(empty, Wishes(), name="x")
+        request_of_run(empty, PlanOptions(), name="x")
 
 
 def test_a_tier_that_the_run_lacks_is_named_with_those_it_has():
     only = finished(recommendations=finished().recommendations[:1])
     with pytest.raises(UsageError, match=r"no aggressive tier \(it has: conservative\)"):
-        request_of_run(only, Wishes(), Tier.AGGRESSIVE)
+        request_of_run(only, PlanOptions(), Tier.AGGRESSIVE)
 
 
 def test_a_data_set_without_a_length_needs_samples():
     endless = finished(trials=(baseline_record(epoch_samples=None, epoch_batches=None),))
     with pytest.raises(UsageError, match="--samples"):
-        request_of_run(endless, Wishes())
-    assert request_of_run(endless, Wishes(samples_per_epoch=10)).samples_per_epoch == 10
+        request_of_run(endless, PlanOptions())
+    assert request_of_run(endless, PlanOptions(samples_per_epoch=10)).samples_per_epoch == 10
 
 
 def test_the_runs_own_profile_counts_only_for_the_device_that_measured():

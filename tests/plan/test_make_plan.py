@@ -23,7 +23,7 @@ from tunekit.plan.plan import make_plan
 from tunekit.records.codec import from_json, to_json
 from tunekit.records.config import Precision
 from tunekit.records.finding import Finding
-from tunekit.records.plan import How, Plan, PlanAssumptions
+from tunekit.records.plan import Plan, PlanAssumptions, RateSource
 from tunekit.records.profile import Profile
 
 
@@ -91,8 +91,8 @@ def test_the_shipped_profiles_make_a_plan():
     offered = sum(len(one.instances) for one in profiles.values())
     assert len([row for row in plan.rows if row.provider]) == offered
     assert {row.how for row in plan.rows if row.provider and row.profile_id == "a10g"} == {
-        How.MEASURED,
-        How.PREDICTED,
+        RateSource.MEASURED,
+        RateSource.PREDICTED,
     }
     assert len(plan.choices) == 3
     assert "stale-price" in codes(plan)

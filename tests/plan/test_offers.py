@@ -23,7 +23,7 @@ from tunekit.machine.profiles import load_profiles
 from tunekit.plan.offers import is_stale, offered_machines
 from tunekit.records.config import Precision
 from tunekit.records.interval import Interval
-from tunekit.records.plan import NO_TORCH_BUILD, How, PlanAssumptions
+from tunekit.records.plan import NO_TORCH_BUILD, PlanAssumptions, RateSource
 from tunekit.records.profile import Profile
 
 H = 3600.0
@@ -36,7 +36,7 @@ def a10g(*machines: object, **overrides: object) -> Profile:
 def test_imagenet_for_90_epochs_at_180_samples_per_s_takes_178_hours_and_179_dollars():
     """1,281,167 x 90 = 115,305,030 samples; / 180 = 640,583.5 s = 177.9 h; x 1.006 = 179.01 dollars."""
     row = row_on(plan_of(a10g()), "g5.xlarge")
-    assert row.how is How.MEASURED
+    assert row.how is RateSource.MEASURED
     assert row.hours is not None
     assert row.usd_on_demand is not None
     assert row.hours.value == pytest.approx(177.94, abs=0.005)
@@ -48,7 +48,7 @@ def test_imagenet_for_90_epochs_at_180_samples_per_s_takes_178_hours_and_179_dol
 def test_the_measured_machine_has_hours_and_no_price():
     first = plan_of(a10g()).rows[0]
     assert first.is_measured_machine
-    assert first.how is How.MEASURED
+    assert first.how is RateSource.MEASURED
     assert first.provider is first.usd_on_demand is None
     assert first.hours is not None
     assert first.hours.value == pytest.approx(177.94, abs=0.005)
@@ -64,7 +64,7 @@ def test_a_rate_with_a_range_turns_into_hours_with_the_ends_swapped():
 def test_on_another_gpu_the_rate_is_a_prediction_with_its_way():
     other = twice_as_fast(instances=(instance(name="two.xlarge"),), achievable_bf16_fraction=0.8)
     row = row_on(plan_of(a10g(achievable_bf16_fraction=0.8), other), "two.xlarge")
-    assert row.how is How.PREDICTED
+    assert row.how is RateSource.PREDICTED
     assert row.basis == "roofline from a10g in bf16: x 2.00 (1.79 to 2.24)"
     assert row.hours is not None
     assert row.hours.value == pytest.approx(177.94 / 2, abs=0.01)
@@ -74,7 +74,7 @@ def test_on_another_gpu_the_rate_is_a_prediction_with_its_way():
 
 def test_four_gpus_have_between_80_and_100_percent_of_four_rates():
     row = row_on(plan_of(a10g(instance(name="g5.12xlarge", gpus=4, vcpus=48))), "g5.12xlarge")
-    assert row.how is How.PREDICTED
+    assert row.how is RateSource.PREDICTED
     assert row.rate_samples_per_s is not None
     assert row.rate_samples_per_s.low == pytest.approx(576.0)
     assert row.rate_samples_per_s.high == pytest.approx(720.0)
@@ -85,9 +85,9 @@ def test_a_rate_of_four_gpus_is_measured_on_four_and_predicted_on_one():
     machines = (instance(name="four", gpus=4, vcpus=48), instance(name="one"))
     plan = plan_of(a10g(*machines), request=plan_request(measured_gpus=4, rate_samples_per_s=exactly(640.0)))
     four, one = row_on(plan, "four"), row_on(plan, "one")
-    assert four.how is How.MEASURED
+    assert four.how is RateSource.MEASURED
     assert four.rate_samples_per_s == exactly(640.0)
-    assert one.how is How.PREDICTED
+    assert one.how is RateSource.PREDICTED
     assert one.rate_samples_per_s is not None
     assert one.rate_samples_per_s.low == pytest.approx(160.0)
     assert one.rate_samples_per_s.high == pytest.approx(200.0)
@@ -109,8 +109,8 @@ def test_fewer_cpus_than_it_was_measured_with_make_a_measured_rate_a_prediction(
     machines = (instance(name="small", vcpus=4), instance(name="large", vcpus=8))
     plan = plan_of(a10g(*machines), request=plan_request(measured_vcpus_per_gpu=8))
     small, large = row_on(plan, "small"), row_on(plan, "large")
-    assert (small.how, small.loader_may_limit) == (How.PREDICTED, True)
-    assert (large.how, large.loader_may_limit) == (How.MEASURED, False)
+    assert (small.how, small.loader_may_limit) == (RateSource.PREDICTED, True)
+    assert (large.how, large.loader_may_limit) == (RateSource.MEASURED, False)
     assert "with more CPUs than the 4 here" in small.basis
 
 
@@ -297,7 +297,7 @@ def test_a_rate_of_another_kind_of_device_gives_no_figures(measured_on: str, rea
 
 def test_a_gpu_that_nobody_offers_has_hours_on_one_of_it():
     row = row_on(plan_of(a10g(), twice_as_fast()), None)
-    assert (row.gpus, row.profile_id, row.how) == (1, "a10g-twice", How.PREDICTED)
+    assert (row.gpus, row.profile_id, row.how) == (1, "a10g-twice", RateSource.PREDICTED)
     assert not row.can_be_chosen
 
 

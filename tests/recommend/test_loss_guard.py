@@ -8,7 +8,7 @@ from tunekit.diagnose.registry import findings_of
 from tunekit.recommend.numerics import (
     LossOutcome,
     Mode,
-    barred_modes,
+    excluded_modes,
     guarded_modes,
     losses_line,
     modes_due,
@@ -53,19 +53,19 @@ def test_the_modes_of_the_picks_are_due_once_each():
 def test_a_search_trial_of_exactly_that_config_serves():
     search = trial_record(1, of=BF16, losses=BAD)
     assert modes_due((BASELINE, search), [search]) == []
-    assert barred_modes((BASELINE, search)) == {Mode.of(BF16)}
+    assert excluded_modes((BASELINE, search)) == {Mode.of(BF16)}
 
 
 def test_a_trial_given_up_before_its_losses_say_anything_is_no_guard():
     early = trial_record(1, of=BF16, losses=GOOD[:9], stop_reason="abandoned")
     assert modes_due((BASELINE, early), [trial_record(2, of=FAST)]) == [Mode.of(BF16)]
     told = trial_record(1, of=BF16, losses=BAD, stop_reason="abandoned")
-    assert barred_modes((BASELINE, told)) == {Mode.of(BF16)}
+    assert excluded_modes((BASELINE, told)) == {Mode.of(BF16)}
 
 
 def test_other_batches_or_workers_say_nothing():
     assert outcomes(trial_record(1, of=FAST, losses=BAD)) == {}
-    assert barred_modes((BASELINE, trial_record(1, of=FAST, losses=BAD))) == frozenset()
+    assert excluded_modes((BASELINE, trial_record(1, of=FAST, losses=BAD))) == frozenset()
 
 
 @pytest.mark.parametrize("losses", [(), GOOD[:15]])
@@ -87,7 +87,7 @@ def test_a_baseline_that_failed_leaves_every_mode_unknown():
 
 def test_only_modes_with_bad_losses_are_barred():
     records = (BASELINE, guard(BF16, BAD, 7), guard(COMPILED, GOOD, 8))
-    assert barred_modes(records) == {Mode.of(BF16)}
+    assert excluded_modes(records) == {Mode.of(BF16)}
     assert outcomes(*records[1:]) == {"bf16": LossOutcome.DIVERGENT, "compile": LossOutcome.OK}
 
 
@@ -103,7 +103,7 @@ def test_a_loss_that_is_none_bars_by_its_figures_and_by_its_failure():
 
 def test_a_guard_that_failed_otherwise_is_unknown_and_bars_nothing():
     failed = guard_failed(BF16, OutcomeKind.HANG, "no batch for 90 s")
-    assert barred_modes((BASELINE, failed)) == frozenset()
+    assert excluded_modes((BASELINE, failed)) == frozenset()
     (finding,) = findings_of(*guarded_modes((BASELINE, failed)))
     assert finding.code == "loss-unknown"
     assert finding.evidence == "its run ended as hang: no batch for 90 s"
@@ -138,8 +138,8 @@ def test_processes_of_an_unseeded_baseline_are_the_yardstick():
     )
     higher = guard(BF16, ending_at(2.0))
     alone = baseline_record(of=OWN, losses=ending_at(1.0))
-    assert barred_modes((alone, higher)) == {Mode.of(BF16)}
-    assert barred_modes((alone, higher, *again)) == frozenset()
+    assert excluded_modes((alone, higher)) == {Mode.of(BF16)}
+    assert excluded_modes((alone, higher, *again)) == frozenset()
 
 
 def test_the_verdicts_are_one_line():

@@ -13,7 +13,7 @@ from read_report import drawn as drawn_blocks
 from tunekit.records.config import Precision
 from tunekit.records.finding import Severity
 from tunekit.records.prediction import PeakShown, PredictedFit, PredictionPath, Purpose
-from tunekit.records.run import AskedBatch, FitsOptions, FitsRun, RunStatus, Verdict
+from tunekit.records.run import FitsOptions, FitsRun, RequestedBatch, RunStatus, Verdict
 from tunekit.report.blocks import Table
 from tunekit.report.fits import fits_report, legend_text, memory_bar
 from tunekit.units import GIB
@@ -84,11 +84,11 @@ def five() -> tuple[PredictedFit, ...]:
     )
 
 
-def at_own(batch_size: int = 128) -> tuple[AskedBatch, ...]:
+def at_own(batch_size: int = 128) -> tuple[RequestedBatch, ...]:
     """What is told of a batch on each of the five: the t4 is slower than at its largest."""
     rates = {"t4": interval(1200.0, 0.3), "h100-sxm": interval(2000.0, 0.5)}
     return tuple(
-        AskedBatch(
+        RequestedBatch(
             profile_id=one.profile_id,
             precision=one.precision,
             batch_size=batch_size,
@@ -222,9 +222,9 @@ def test_one_precision_has_one_column():
     assert [row[2] for row in titles.rows] == ["20 (to 24)*", "30 (to 36) "]
 
 
-def asked(verdict: Verdict, reserved: float, **more: Any) -> AskedBatch:
+def asked(verdict: Verdict, reserved: float, **more: Any) -> RequestedBatch:
     values: dict[str, Any] = {"profile_id": "t4", "precision": Precision.FP32}
-    return AskedBatch(
+    return RequestedBatch(
         **(values | more),
         verdict=verdict,
         reserved_bytes=int(reserved * GIB),

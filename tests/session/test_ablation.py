@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from build_records import config, confirm_records, host, profile, root, target, trial_record
-from scripted_search import surroundings
+from scripted_search import search_context
 
 from tunekit.recommend.noise import noise_floor
 from tunekit.records.config import KnobValue, Precision, TrainConfig
@@ -61,9 +61,9 @@ def test_an_unknown_factor_has_no_product():
 # --- optimisations -------------------------------------------------------------------------
 
 
-def planned(of: TrainConfig | None = None, **around: Any) -> AblationPlan:
+def planned(of: TrainConfig | None = None, **context: Any) -> AblationPlan:
     knobs = of or config()
-    return plan_ablation(knobs, surroundings(knobs, **around))
+    return plan_ablation(knobs, search_context(knobs, **context))
 
 
 def names(plan: AblationPlan) -> list[str]:
@@ -108,7 +108,7 @@ def test_half_the_cpus_load_but_at_least_one(cpus: int, tried: int):
 
 def test_workers_that_a_measurement_asks_for_are_tried_whatever_the_cpus():
     own = config(num_workers=0)
-    plan = plan_ablation(own, surroundings(own, host=host(cpus=2, cpus_total=2)), workers=6)
+    plan = plan_ablation(own, search_context(own, host=host(cpus=2, cpus_total=2)), workers=6)
     assert changes(plan, "loader workers")["num_workers"] == 6
 
 

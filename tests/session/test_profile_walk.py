@@ -77,7 +77,7 @@ def test_fixed_knobs_are_looked_into_after_the_loop_is_learnt(tmp_path: Path):
     assert [spec.details for spec in executor.specs] == [(), LOOK]
     assert executor.specs[1].role is TrialRole.CONFIRM
     assert whole.contenders[0].name == "as it is, num_workers 4"
-    assert whole.looked_into == whole.trials[1]
+    assert whole.profiled_trial == whole.trials[1]
 
 
 def test_a_fixed_value_that_can_not_be_set_is_refused_with_the_reason(tmp_path: Path):
@@ -112,8 +112,8 @@ def test_a_script_that_never_trains_is_the_same_error_as_in_a_search(tmp_path: P
 def test_a_script_that_runs_out_of_memory_can_be_looked_into_with_a_smaller_batch(tmp_path: Path):
     too_large = {"failing": lambda knobs, spec: failure() if knobs.batch_size > 64 else None}
     whole, _ = walk_in(tmp_path, ProfileOptions(fixed=fix(batch_size=32)), executor_options=too_large)
-    assert whole.looked_into is not None
-    assert whole.looked_into.number == 1
+    assert whole.profiled_trial is not None
+    assert whole.profiled_trial.number == 1
     with pytest.raises(TargetError, match="device_oom"):
         walk_in(tmp_path / "as it is", executor_options=too_large)
 
@@ -315,7 +315,7 @@ def test_an_ablation_tries_the_workers_that_the_look_asks_for(tmp_path: Path):
         executor = Waiting(owned.trials_folder)
         heard = RecordingListener()
         whole = ProfileWalk(bare, owned, executor, bare.profile, heard, clock=executor.clock).run()
-    look = whole.looked_into
+    look = whole.profiled_trial
     assert look is not None
     facts = LoopFacts(look, whole.target, whole.discovery, whole.rank_host, whole.profile)
     suggested = facts.suggested_workers

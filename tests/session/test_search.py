@@ -13,7 +13,7 @@ from scripted_search import (
     TRIAL_S,
     RecordingListener,
     ScriptedExecutor,
-    any_surroundings,
+    any_search_context,
     confirming,
     learnt,
     loader,
@@ -37,7 +37,7 @@ from tunekit.session.folder import RunFolder, load_run
 from tunekit.trial.binding_syntax import parse_binding
 from tunekit.trial.executor import TrialSpec
 from tunekit.tune.confirm import round_order, rounds_due
-from tunekit.tune.knob_access import Surroundings
+from tunekit.tune.knob_access import SearchContext
 from tunekit.tune.space import contains
 
 LOADER_KNOBS = ("batch_size", "num_workers", "prefetch_factor", "pin_memory", "persistent_workers")
@@ -546,30 +546,30 @@ def test_kill_9_between_a_trial_and_the_run_file_loses_nothing(folder: Path):
 # --- every kind of target ------------------------------------------------------------------
 
 
-@given(any_surroundings(), st.integers(0, 3))
+@given(any_search_context(), st.integers(0, 3))
 @settings(unhurried, max_examples=10)
 def test_any_script_on_any_machine_gets_its_answer(
-    tmp_path_factory: pytest.TempPathFactory, around: Surroundings, failing_third: int
+    tmp_path_factory: pytest.TempPathFactory, context: SearchContext, failing_third: int
 ):
     def failing(knobs: TrainConfig, spec: TrialSpec):
         return failure() if spec.number and spec.number % 3 == failing_third else None
 
     folder = tmp_path_factory.mktemp("any") / "run"
-    seen = {"device": cpu()} if around.discovery.device_type == "cpu" else {}
+    seen = {"device": cpu()} if context.discovery.device_type == "cpu" else {}
     executor_options = {
-        "baseline": around.baseline,
+        "baseline": context.baseline,
         "failing": failing,
-        "learns": lambda spec: around.discovery,
+        "learns": lambda spec: context.discovery,
         "measured": lambda knobs: seen,
     }
     asked = options(max_trials=8, confirm_rounds=2)
     try:
         whole, executor = search_in(
-            folder, asked, executor_options=executor_options, host=around.host, profile=around.profile
+            folder, asked, executor_options=executor_options, host=context.host, profile=context.profile
         )
     except EmptySpaceError:
         return
-    ran = {spec.config for spec in executor.specs} | {around.baseline}
+    ran = {spec.config for spec in executor.specs} | {context.baseline}
     assert {recommendation.config for recommendation in whole.recommendations} <= ran
     assert len(whole.recommendations) + len(whole.missing_tiers) == 3
     confirmed = {record.number for record in confirming(whole.trials) if record.measurement}

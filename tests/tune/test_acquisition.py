@@ -8,7 +8,7 @@ import pytest
 from build_records import GIB, baseline_record, config, cpu, host, options, trial_record, unhurried
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scripted_search import surroundings
+from scripted_search import search_context
 
 from tunekit.predict.throughput.model import Prediction
 from tunekit.predict.throughput.observation import Columns
@@ -17,7 +17,13 @@ from tunekit.records.attribution import LoaderWork, StepParts, WorkerWork
 from tunekit.records.config import Precision, TrainConfig
 from tunekit.records.run import KnobSpace
 from tunekit.records.trial import TrialRecord, TrialRole
-from tunekit.tune.acquisition import Acquisition, PlannedObjective, Terms, all_configs, expected_improvement
+from tunekit.tune.acquisition import (
+    Acquisition,
+    Criteria,
+    PlannedObjective,
+    all_configs,
+    expected_improvement,
+)
 from tunekit.tune.confirm import COMPILE_PRIOR_S
 from tunekit.tune.space import build_space
 
@@ -119,8 +125,8 @@ def test_expected_improvement_is_never_negative(log_rate, deviation, best):
 CPUS = 8
 
 
-def space(**around: Any) -> tuple[KnobSpace, ...]:
-    return build_space(surroundings(**around), options())
+def space(**context: Any) -> tuple[KnobSpace, ...]:
+    return build_space(search_context(**context), options())
 
 
 def trial(number: int, knobs: TrainConfig, fetch_s: float, compute_s: float, **factors: float) -> TrialRecord:
@@ -238,8 +244,8 @@ def test_without_a_measurement_the_smallest_untried_batch_comes_first():
 def test_what_costs_too_long_is_not_proposed():
     records = [trial(0, config(), 1e-5, 1e-3)]
     guided = Acquisition(space(), host())
-    assert guided.propose(records, Terms(most_s=10.0)) is None
-    proposal = guided.propose(records, Terms(most_s=30.0))
+    assert guided.propose(records, Criteria(most_s=10.0)) is None
+    proposal = guided.propose(records, Criteria(most_s=30.0))
     assert proposal is not None
     assert not proposal.config.compile
 
@@ -247,7 +253,9 @@ def test_what_costs_too_long_is_not_proposed():
 def test_what_pays_over_the_planned_run_follows_from_its_length():
     records = [trial(0, config(num_workers=1), 1e-2, 1e-3)]
     guided = Acquisition(space(), host())
-    long, short = (guided.propose(records, Terms(planned=PlannedTraining(count))) for count in (1e9, 100.0))
+    long, short = (
+        guided.propose(records, Criteria(planned=PlannedTraining(count))) for count in (1e9, 100.0)
+    )
     assert long is not None and short is not None
     assert long.pays
     assert not short.pays
@@ -271,7 +279,7 @@ def test_a_config_that_no_tier_may_take_is_not_what_has_to_be_beaten():
     own = config(num_workers=CPUS, batch_size=512)
     slower = config(num_workers=1, batch_size=32)
     records = [trial(0, own, 1e-2, 1e-4), trial(1, slower, 1e-2, 1e-4)]
-    two_at_most = Terms(most_workers=2)
+    two_at_most = Criteria(most_workers=2)
     anything = Acquisition(space(), host()).propose(records, two_at_most)
     within = Acquisition(space(), host(), may_choose=lambda one: one.number == 1).propose(
         records, two_at_most
@@ -284,7 +292,7 @@ def test_a_config_that_no_tier_may_take_is_not_what_has_to_be_beaten():
 def test_more_workers_than_a_tier_takes_are_not_proposed():
     guided, records = Acquisition(space(), host()), [trial(0, config(num_workers=0), 1e-2, 1e-3)]
     for number in range(1, 6):
-        proposal = guided.propose(records, Terms(most_workers=2))
+        proposal = guided.propose(records, Criteria(most_workers=2))
         assert proposal is not None
         assert proposal.config.num_workers <= 2
         records.append(trial(number, proposal.config, 1e-2, 1e-3))

@@ -11,9 +11,9 @@ from scripted_search import (
     RecordingListener,
     confirming,
     rounds_of_answer,
+    search_context,
     search_in,
     searched,
-    surroundings,
 )
 
 from tunekit.recommend.recommendation import answer_of
@@ -173,9 +173,9 @@ def test_a_whole_search_needs_more_where_compile_is_searched_and_more_rounds_are
     for compiles in (True, False):
         fixed = () if compiles else (FixedKnob(knob="compile", value=False),)
         asked = options(confirm_rounds=rounds, fixed=fixed)
-        needed[compiles] = needed_s(records, build_space(surroundings(), asked), asked)
+        needed[compiles] = needed_s(records, build_space(search_context(), asked), asked)
         more = asked.model_copy(update={"confirm_rounds": rounds + 1})
-        assert needed_s(records, build_space(surroundings(), more), more) > needed[compiles]
+        assert needed_s(records, build_space(search_context(), more), more) > needed[compiles]
     assert needed[False] < needed[True]
     trial_s = records[0].duration_s
     assert needed[False] == 60 * math.ceil((1 + 12 + 2 + 3 * rounds) * trial_s / 60)

@@ -1,7 +1,7 @@
 """Memory, what failed and the sizes that a trial looks at besides keep configs from being tried."""
 
 from build_records import GIB, MIB, baseline_record, config, cpu, failure, host, options, trial_record
-from scripted_search import surroundings
+from scripted_search import search_context
 
 from tunekit.predict.throughput.observation import Columns
 from tunekit.records.config import TrainConfig
@@ -118,7 +118,7 @@ def test_out_of_memory_says_nothing_of_modes():
 
 # --- the first trial of each mode looks at other batch sizes that fit ----------------------
 
-SPACE = build_space(surroundings(), options())
+SPACE = build_space(search_context(), options())
 SMALL = baseline_record(peak_reserved_bytes=GIB // 2)
 
 
@@ -150,7 +150,7 @@ def test_a_compiled_trial_does_not_look():
 
 
 def test_nobody_looks_where_the_batch_size_is_not_searched():
-    fixed = build_space(surroundings(), options(fixed=(FixedKnob(knob="batch_size", value=128),)))
+    fixed = build_space(search_context(), options(fixed=(FixedKnob(knob="batch_size", value=128),)))
     assert compute_sweep_sizes(config(), [SMALL], fixed, host()) == ()
 
 

@@ -11,7 +11,7 @@ from scripted_search import ScriptedExecutor, confirming, search_in, searched, s
 from search_worlds import SearchWorld, search_worlds
 
 from tunekit.errors import BudgetTooSmallError, EmptySpaceError, TargetError, UsageError
-from tunekit.recommend.numerics import Mode, barred_modes
+from tunekit.recommend.numerics import Mode, excluded_modes
 from tunekit.records.config import TrainConfig
 from tunekit.records.recommendation import Recommendation, Tier
 from tunekit.records.run import Run, RunStatus
@@ -95,7 +95,7 @@ def keeps_batch(knobs: TrainConfig, world: SearchWorld) -> bool:
 def choosable(whole: Run, tier: Tier, world: SearchWorld) -> list[TrialRecord]:
     """Return the trials that a tier may choose from: whole ones that never failed, within its limits."""
     failed = {record.config for record in confirming(whole.trials) if record.failure}
-    barred = barred_modes(whole.trials) if tier is not Tier.AGGRESSIVE else frozenset()
+    excluded = excluded_modes(whole.trials) if tier is not Tier.AGGRESSIVE else frozenset()
     return [
         record
         for record in whole.trials
@@ -104,7 +104,7 @@ def choosable(whole: Run, tier: Tier, world: SearchWorld) -> list[TrialRecord]:
         and record.measurement is not None
         and record.measurement.loop.stop_reason != "abandoned"
         and record.config not in failed
-        and Mode.of(record.config) not in barred
+        and Mode.of(record.config) not in excluded
         and is_within(record, tier, world)
         and keeps_batch(record.config, world)
     ]

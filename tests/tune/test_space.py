@@ -7,7 +7,7 @@ import pytest
 from build_records import config, configs, host, options, profile, root, target, unhurried
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scripted_search import any_surroundings, learnt, loader, surroundings
+from scripted_search import any_search_context, learnt, loader, search_context
 
 from tunekit.errors import EmptySpaceError, UsageError
 from tunekit.predict.throughput.boundary import Boundary
@@ -16,7 +16,7 @@ from tunekit.records.run import FixedKnob, KnobRange, KnobSpace
 from tunekit.records.target import ScriptOption
 from tunekit.trial.binding_syntax import parse_binding
 from tunekit.tune.acquisition import all_configs
-from tunekit.tune.knob_access import Surroundings
+from tunekit.tune.knob_access import SearchContext
 from tunekit.tune.space import (
     KNOBS,
     build_space,
@@ -29,37 +29,37 @@ from tunekit.tune.space import (
 without_workers = config(num_workers=0)
 
 
-def space_of(around: Surroundings, fix: dict[str, Any] | None = None, ranges: dict[str, Any] | None = None):
+def space_of(context: SearchContext, fix: dict[str, Any] | None = None, ranges: dict[str, Any] | None = None):
     asked = options(
         fixed=tuple(FixedKnob(knob=knob, value=value) for knob, value in (fix or {}).items()),
         ranges=tuple(
             KnobRange(knob=knob, low=low, high=high) for knob, (low, high) in (ranges or {}).items()
         ),
     )
-    return build_space(around, asked)
+    return build_space(context, asked)
 
 
-def entry_of(knob: str, around: Surroundings, **wishes: Any) -> KnobSpace:
-    return next(entry for entry in space_of(around, **wishes) if entry.knob == knob)
+def entry_of(knob: str, context: SearchContext, **wishes: Any) -> KnobSpace:
+    return next(entry for entry in space_of(context, **wishes) if entry.knob == knob)
 
 
-def why(knob: str, around: Surroundings) -> str | None:
-    entry = entry_of(knob, around)
+def why(knob: str, context: SearchContext) -> str | None:
+    entry = entry_of(knob, context)
     assert len(entry.values) == 1
     return entry.why_fixed
 
 
-def space_or_none(around: Surroundings) -> tuple[KnobSpace, ...] | None:
+def space_or_none(context: SearchContext) -> tuple[KnobSpace, ...] | None:
     try:
-        return space_of(around)
+        return space_of(context)
     except EmptySpaceError:
         return None
 
 
-@given(any_surroundings(), st.data())
+@given(any_search_context(), st.data())
 @settings(unhurried, max_examples=60)
-def test_every_choice_of_values_is_a_legal_config_of_the_space(around: Surroundings, data: st.DataObject):
-    space = space_or_none(around)
+def test_every_choice_of_values_is_a_legal_config_of_the_space(context: SearchContext, data: st.DataObject):
+    space = space_or_none(context)
     if space is None:
         return
     chosen = {entry.knob: data.draw(st.sampled_from(entry.values)) for entry in space}
@@ -68,10 +68,10 @@ def test_every_choice_of_values_is_a_legal_config_of_the_space(around: Surroundi
     assert TrainConfig.model_validate(knobs.model_dump()) == knobs
 
 
-@given(any_surroundings(), configs(max_batch=100_000))
+@given(any_search_context(), configs(max_batch=100_000))
 @settings(unhurried, max_examples=60)
-def test_the_nearest_config_is_in_the_space_and_stays_there(around: Surroundings, knobs: TrainConfig):
-    space = space_or_none(around)
+def test_the_nearest_config_is_in_the_space_and_stays_there(context: SearchContext, knobs: TrainConfig):
+    space = space_or_none(context)
     if space is None:
         return
     found = nearest(space, knobs)
@@ -79,24 +79,24 @@ def test_the_nearest_config_is_in_the_space_and_stays_there(around: Surroundings
     assert nearest(space, found) == found
 
 
-@given(any_surroundings())
+@given(any_search_context())
 @settings(unhurried, max_examples=60)
-def test_what_the_user_has_is_in_the_space(around: Surroundings):
-    space = space_or_none(around)
+def test_what_the_user_has_is_in_the_space(context: SearchContext):
+    space = space_or_none(context)
     if space is None:
         return
     persistent = next(entry.values[0] for entry in space if entry.knob == "persistent_workers")
-    own = around.baseline
+    own = context.baseline
     if own.num_workers:
         own = own.model_copy(update={"persistent_workers": persistent})
     assert contains(space, own), "all but persistent_workers, which is decided and not searched"
-    assert nearest(space, around.baseline) == own
+    assert nearest(space, context.baseline) == own
 
 
-@given(any_surroundings())
+@given(any_search_context())
 @settings(unhurried, max_examples=60)
-def test_each_knob_is_searched_or_says_why_not(around: Surroundings):
-    space = space_or_none(around)
+def test_each_knob_is_searched_or_says_why_not(context: SearchContext):
+    space = space_or_none(context)
     if space is None:
         return
     assert tuple(entry.knob for entry in space) == KNOBS
@@ -106,24 +106,24 @@ def test_each_knob_is_searched_or_says_why_not(around: Surroundings):
 
 
 @given(
-    any_surroundings(),
+    any_search_context(),
     st.sampled_from(KNOBS),
     st.booleans() | st.integers(-2, 300) | st.none() | st.just("bf16"),
 )
 @settings(unhurried, max_examples=100)
-def test_any_fixed_value_is_taken_or_refused_by_name(around: Surroundings, knob: str, value: Any):
+def test_any_fixed_value_is_taken_or_refused_by_name(context: SearchContext, knob: str, value: Any):
     try:
-        space = space_of(around, fix={knob: value})
+        space = space_of(context, fix={knob: value})
     except (UsageError, EmptySpaceError) as error:
         assert knob in str(error)
         return
     entry = next(entry for entry in space if entry.knob == knob)
     assert len(entry.values) == 1
-    assert contains(space, nearest(space, around.baseline))
+    assert contains(space, nearest(space, context.baseline))
 
 
 def test_an_ordinary_script_has_everything_to_search():
-    space = {entry.knob: entry.values for entry in space_of(surroundings())}
+    space = {entry.knob: entry.values for entry in space_of(search_context())}
     assert space == {
         "batch_size": (32, 64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048),
         "num_workers": (0, 1, 2, 3, 4, 5, 6, 7, 8),
@@ -138,74 +138,78 @@ def test_an_ordinary_script_has_everything_to_search():
 
 
 def test_batches_leave_some_steps_to_an_epoch():
-    short = surroundings(loaders=(loader(dataset_samples=2048),))
+    short = search_context(loaders=(loader(dataset_samples=2048),))
     assert max(entry_of("batch_size", short).values) == 256
-    tiny = surroundings(loaders=(loader(dataset_samples=100),))
+    tiny = search_context(loaders=(loader(dataset_samples=100),))
     assert max(entry_of("batch_size", tiny).values) == 128
 
 
 def test_a_data_set_too_small_to_vary_says_so():
     one = config(batch_size=1)
-    tiny = surroundings(one, loaders=(loader(one, dataset_samples=1),))
+    tiny = search_context(one, loaders=(loader(one, dataset_samples=1),))
     assert why("batch_size", tiny) == "the data set is too small"
 
 
 @pytest.mark.parametrize(("cpus", "most"), [(1, 2), (4, 4), (8, 8), (30, 30), (64, 64)])
 def test_workers_go_up_to_the_allowed_cpus(cpus: int, most: int):
-    counts = entry_of("num_workers", surroundings(host=host(cpus=cpus, cpus_total=64))).values
+    counts = entry_of("num_workers", search_context(host=host(cpus=cpus, cpus_total=64))).values
     assert counts[0] == 0
     assert counts[-1] == most  # what the user has stays, even above the CPUs
     assert len(counts) < 20
 
 
 @pytest.mark.parametrize(
-    ("knob", "around", "reason"),
+    ("knob", "context", "reason"),
     [
-        ("pin_memory", surroundings(device_type="cpu"), "no effect on cpu"),
-        ("channels_last", surroundings(roots=(root(has_4d_weights=False),)), "no 4-D weights, so no effect"),
+        ("pin_memory", search_context(device_type="cpu"), "no effect on cpu"),
         (
             "channels_last",
-            surroundings(config(channels_last=True)),
+            search_context(roots=(root(has_4d_weights=False),)),
+            "no 4-D weights, so no effect",
+        ),
+        (
+            "channels_last",
+            search_context(config(channels_last=True)),
             "the script sets it by itself",
         ),
         (
             "compile",
-            surroundings(config(compile=True)),
+            search_context(config(compile=True)),
             "the script sets it by itself; bind it: --bind compile=HOW",
         ),
         (
             "compile",
-            surroundings(profile=profile(compile_supported=False)),
+            search_context(profile=profile(compile_supported=False)),
             "torch.compile does not support a10g",
         ),
         (
             "precision",
-            surroundings(roots=(root(), root(ordinal=1, autocast_dtype="bfloat16"))),
+            search_context(roots=(root(), root(ordinal=1, autocast_dtype="bfloat16"))),
             "the script sets it by itself; bind it",
         ),
         (
             "precision",
-            surroundings(profile=profile(native_precisions=("fp32",)), bf16_native=False),
+            search_context(profile=profile(native_precisions=("fp32",)), bf16_native=False),
             "a10g computes natively in fp32 only",
         ),
         (
             "num_workers",
-            surroundings(loaders=(loader(iterable=True),)),
+            search_context(loaders=(loader(iterable=True),)),
             "the iterable data set does not ask which worker it is in",
         ),
-        ("batch_size", surroundings(loaders=()), "the script trains without a DataLoader"),
-        ("num_workers", surroundings(loaders=()), "the script trains without a DataLoader"),
+        ("batch_size", search_context(loaders=()), "the script trains without a DataLoader"),
+        ("num_workers", search_context(loaders=()), "the script trains without a DataLoader"),
         (
             "batch_size",
-            surroundings(loaders=(loader(batch_size_bound=False),)),
+            search_context(loaders=(loader(batch_size_bound=False),)),
             "the script makes its batches with a sampler of its own; bind it",
         ),
-        ("accumulate_grad_batches", surroundings(), "only the script can change it; bind it"),
+        ("accumulate_grad_batches", search_context(), "only the script can change it; bind it"),
     ],
 )
-def test_a_knob_out_of_reach_keeps_its_value_and_says_why(knob: str, around: Surroundings, reason: str):
-    assert (why(knob, around) or "").startswith(reason)
-    assert entry_of(knob, around).values == (getattr(around.baseline, knob),)
+def test_a_knob_out_of_reach_keeps_its_value_and_says_why(knob: str, context: SearchContext, reason: str):
+    assert (why(knob, context) or "").startswith(reason)
+    assert entry_of(knob, context).values == (getattr(context.baseline, knob),)
 
 
 BATCH = ScriptOption(name="bs", form="flag", flags=("--bs",), value=128)
@@ -219,28 +223,28 @@ BATCH = ScriptOption(name="bs", form="flag", flags=("--bs",), value=128)
     ],
 )
 def test_a_hint_names_the_scripts_own_option(options: tuple[ScriptOption, ...], hint: str):
-    around = surroundings(loaders=(), options=options)
-    assert why("batch_size", around) == f"the script trains without a DataLoader; bind it: {hint}"
+    context = search_context(loaders=(), options=options)
+    assert why("batch_size", context) == f"the script trains without a DataLoader; bind it: {hint}"
 
 
 @pytest.mark.parametrize("known", [learnt(roots=()), learnt(roots_cover_step=False)])
 def test_roots_that_do_not_cover_the_step_leave_the_model_alone(known):
-    around = surroundings(discovery=known)
+    context = search_context(discovery=known)
     for knob in ("compile", "precision", "channels_last"):
-        assert why(knob, around) == "no outermost module owns all the parameters that are stepped"
-    assert len(entry_of("batch_size", around).values) > 1
+        assert why(knob, context) == "no outermost module owns all the parameters that are stepped"
+    assert len(entry_of("batch_size", context).values) > 1
 
 
 def test_an_iterable_data_set_still_has_a_batch_size():
-    around = surroundings(loaders=(loader(iterable=True),))
-    assert len(entry_of("batch_size", around).values) > 1
-    assert len(entry_of("pin_memory", around).values) == 2
+    context = search_context(loaders=(loader(iterable=True),))
+    assert len(entry_of("batch_size", context).values) > 1
+    assert len(entry_of("pin_memory", context).values) == 2
 
 
 def test_without_a_loader_the_model_is_still_searched():
-    around = surroundings(without_workers, loaders=())
-    space = space_of(around)
-    assert entry_of("compile", around).values == (False, True)
+    context = search_context(without_workers, loaders=())
+    space = space_of(context)
+    assert entry_of("compile", context).values == (False, True)
     assert len(all_configs(space)) == 12, "compile, precision and channels_last"
 
 
@@ -250,22 +254,22 @@ def test_without_a_loader_the_model_is_still_searched():
 def test_bf16_is_searched_only_where_it_is_native(
     device_native: bool | None, cpu_native: bool | None, device_type: str
 ):
-    around = surroundings(device_type=device_type, bf16_native=device_native, native_bf16=cpu_native)
+    context = search_context(device_type=device_type, bf16_native=device_native, native_bf16=cpu_native)
     native = device_native if device_type == "cuda" else cpu_native
-    assert (Precision.BF16 in entry_of("precision", around).values) is bool(native)
+    assert (Precision.BF16 in entry_of("precision", context).values) is bool(native)
 
 
 @pytest.mark.parametrize("device_type", ["cuda", "cpu"])
 @pytest.mark.parametrize("native", [("fp32", "fp16"), ("fp32", "tf32")])
 def test_tf32_is_searched_only_on_a_gpu_that_has_it(device_type: str, native: tuple[str, ...]):
-    around = surroundings(device_type=device_type, profile=profile(native_precisions=native))
+    context = search_context(device_type=device_type, profile=profile(native_precisions=native))
     expected = device_type == "cuda" and "tf32" in native
-    assert (Precision.TF32 in entry_of("precision", around).values) is expected
+    assert (Precision.TF32 in entry_of("precision", context).values) is expected
 
 
 def test_fp16_is_never_injected():
-    around = surroundings(profile=profile(native_precisions=("fp32", "tf32", "bf16", "fp16")))
-    assert Precision.FP16 not in entry_of("precision", around).values
+    context = search_context(profile=profile(native_precisions=("fp32", "tf32", "bf16", "fp16")))
+    assert Precision.FP16 not in entry_of("precision", context).values
 
 
 @pytest.mark.parametrize(
@@ -285,8 +289,8 @@ def test_fp16_is_never_injected():
     ],
 )
 def test_a_fixed_knob_has_that_value_everywhere(knob: str, value: Any):
-    around = surroundings()
-    space = space_of(around, fix={knob: value})
+    context = search_context()
+    space = space_of(context, fix={knob: value})
     entry = next(entry for entry in space if entry.knob == knob)
     assert (entry.values, entry.why_fixed) == ((value,), "fixed by --fix")
     assert {getattr(one, knob) for one in all_configs(space) if one.num_workers or not value} == {value}
@@ -297,8 +301,8 @@ def costing(per_worker_s: float) -> Boundary:
     return Boundary(0.1, per_worker_s, np.zeros((2, 2)))
 
 
-def persistence(**around: Any) -> KnobSpace:
-    return entry_of("persistent_workers", surroundings(**around))
+def persistence(**context: Any) -> KnobSpace:
+    return entry_of("persistent_workers", search_context(**context))
 
 
 def test_workers_persist_where_starting_them_anew_costs_something():
@@ -323,7 +327,7 @@ def test_where_starting_workers_cost_nothing_the_scripts_own_choice_stays(own: b
 
 
 def test_no_workers_leave_prefetch_and_persistence_without_effect():
-    space = {entry.knob: entry for entry in space_of(surroundings(), fix={"num_workers": 0})}
+    space = {entry.knob: entry for entry in space_of(search_context(), fix={"num_workers": 0})}
     assert space["prefetch_factor"].values == (None,)
     assert space["persistent_workers"].values == (False,)
     assert space["prefetch_factor"].why_fixed == "no effect without workers"
@@ -352,14 +356,14 @@ def test_no_workers_leave_prefetch_and_persistence_without_effect():
 )
 def test_a_value_that_the_knob_can_not_have_is_refused(knob: str, value: Any):
     with pytest.raises(UsageError, match=f"--fix {knob}={value}: "):
-        space_of(surroundings(), fix={knob: value})
+        space_of(search_context(), fix={knob: value})
 
 
 def test_a_knob_out_of_reach_can_not_be_fixed_to_another_value():
-    around = surroundings(device_type="cpu")
+    context = search_context(device_type="cpu")
     with pytest.raises(UsageError, match=r"can't be set here \(no effect on cpu\); the script has False"):
-        space_of(around, fix={"pin_memory": True})
-    assert entry_of("pin_memory", around, fix={"pin_memory": False}).values == (False,)
+        space_of(context, fix={"pin_memory": True})
+    assert entry_of("pin_memory", context, fix={"pin_memory": False}).values == (False,)
 
 
 @pytest.mark.parametrize(
@@ -375,14 +379,14 @@ def test_a_knob_out_of_reach_can_not_be_fixed_to_another_value():
 def test_a_range_bounds_the_values_and_adds_its_ends(
     knob: str, bounds: tuple[int, int], values: tuple[int, ...]
 ):
-    entry = entry_of(knob, surroundings(), ranges={knob: bounds})
+    entry = entry_of(knob, search_context(), ranges={knob: bounds})
     assert (entry.values, entry.why_fixed) == (values, None)
 
 
 def test_a_range_of_one_value_fixes_the_knob():
-    entry = entry_of("batch_size", surroundings(), ranges={"batch_size": (64, 64)})
+    entry = entry_of("batch_size", search_context(), ranges={"batch_size": (64, 64)})
     assert (entry.values, entry.why_fixed) == ((64,), "--range allows only 64")
-    space = {e.knob: e.values for e in space_of(surroundings(), ranges={"num_workers": (0, 0)})}
+    space = {e.knob: e.values for e in space_of(search_context(), ranges={"num_workers": (0, 0)})}
     assert space["prefetch_factor"] == (None,)
 
 
@@ -391,12 +395,12 @@ def test_a_range_of_one_value_fixes_the_knob():
 )
 def test_a_range_without_a_legal_value_is_refused(knob: str, bounds: tuple[int, int]):
     with pytest.raises(UsageError, match=f"--range {knob}="):
-        space_of(surroundings(), ranges={knob: bounds})
+        space_of(search_context(), ranges={knob: bounds})
 
 
 def test_a_range_on_what_is_not_searched_says_why_not():
     with pytest.raises(UsageError, match=r"the knob is not searched here \(the script trains without"):
-        space_of(surroundings(loaders=()), ranges={"num_workers": (1, 4)})
+        space_of(search_context(loaders=()), ranges={"num_workers": (1, 4)})
 
 
 def test_numeric_knobs_are_knobs():
@@ -404,7 +408,7 @@ def test_numeric_knobs_are_knobs():
 
 
 def test_nothing_to_search_is_an_error_that_lists_every_reason():
-    nothing = surroundings(without_workers, loaders=(), roots=())
+    nothing = search_context(without_workers, loaders=(), roots=())
     with pytest.raises(EmptySpaceError, match="nothing is left to search") as caught:
         space_of(nothing)
     for knob in KNOBS:
@@ -413,32 +417,32 @@ def test_nothing_to_search_is_an_error_that_lists_every_reason():
 
 
 def test_the_nearest_batch_does_not_exceed_what_was_asked():
-    space = space_of(surroundings())
+    space = space_of(search_context())
     assert nearest(space, config(batch_size=300)).batch_size == 256
     assert nearest(space, config(batch_size=1)).batch_size == 32
     assert nearest(space, config(batch_size=1 << 40)).batch_size == 2048
 
 
-def bound(*texts: str, **overrides: Any) -> Surroundings:
+def bound(*texts: str, **overrides: Any) -> SearchContext:
     """The ordinary script with bindings."""
     with_bindings = target(bindings=tuple(parse_binding(text) for text in texts))
-    return surroundings(overrides.pop("baseline", None), target=with_bindings, **overrides)
+    return search_context(overrides.pop("baseline", None), target=with_bindings, **overrides)
 
 
 @pytest.mark.parametrize(
-    ("knob", "around"),
+    ("knob", "context"),
     [
         ("batch_size", bound("batch_size=--bs {}", loaders=())),
         ("batch_size", bound("batch_size=env:BS", loaders=(loader(batch_size_bound=False),))),
         ("num_workers", bound("num_workers=--workers {}", loaders=(loader(iterable=True),))),
         ("num_workers", bound("num_workers=inject", loaders=(loader(iterable=True),))),
-        ("num_workers", surroundings(loaders=(loader(iterable=True, shards_itself=True),))),
+        ("num_workers", search_context(loaders=(loader(iterable=True, shards_itself=True),))),
         ("compile", bound("compile=--compile", baseline=config(compile=True))),
         ("precision", bound("precision=--amp {fp32:no,bf16:bf16}", autocast_dtype="bfloat16")),
     ],
 )
-def test_a_knob_that_is_bound_or_safe_is_searched(knob: str, around: Surroundings):
-    assert entry_of(knob, around).is_searched
+def test_a_knob_that_is_bound_or_safe_is_searched(knob: str, context: SearchContext):
+    assert entry_of(knob, context).is_searched
 
 
 def test_a_knob_bound_as_fixed_is_left_alone():
@@ -450,42 +454,42 @@ def test_a_binding_does_not_make_an_inert_knob_matter():
 
 
 def test_only_values_that_the_binding_can_spell_are_tried():
-    around = bound("precision=--amp {fp32:no,bf16:bf16}", native_bf16=True, bf16_native=True)
-    assert entry_of("precision", around).values == (Precision.FP32, Precision.BF16)
+    context = bound("precision=--amp {fp32:no,bf16:bf16}", native_bf16=True, bf16_native=True)
+    assert entry_of("precision", context).values == (Precision.FP32, Precision.BF16)
 
 
 def test_where_bf16_is_not_native_fp16_is_searched_if_the_script_can_train_in_it():
     """Only then can the config that is found be trained with: `tunekit run` refuses it elsewhere."""
     old_gpu = profile(native_precisions=("fp32", "fp16"))
-    scaling = surroundings(profile=old_gpu, bf16_native=False, scales_gradients=True)
+    scaling = search_context(profile=old_gpu, bf16_native=False, scales_gradients=True)
     assert entry_of("precision", scaling).values == (Precision.FP32, Precision.FP16)
-    around = surroundings(profile=old_gpu, bf16_native=False)
-    entry = entry_of("precision", around)
+    context = search_context(profile=old_gpu, bf16_native=False)
+    entry = entry_of("precision", context)
     assert entry.values == (Precision.FP32,)
     assert entry.why_fixed == "beside fp32, a10g has fp16, for which the script lacks a GradScaler"
     with pytest.raises(UsageError, match="for which the script lacks a GradScaler"):
-        with_settings(around.baseline, (FixedKnob(knob="precision", value="fp16"),), around)
+        with_settings(context.baseline, (FixedKnob(knob="precision", value="fp16"),), context)
 
 
 def test_fp16_is_not_injected_where_bf16_is_native():
-    around = surroundings(
+    context = search_context(
         profile=profile(native_precisions=("fp32", "tf32", "bf16", "fp16")), bf16_native=True
     )
-    assert Precision.FP16 not in entry_of("precision", around).values
+    assert Precision.FP16 not in entry_of("precision", context).values
 
 
 ACCUMULATING = "accumulate_grad_batches=--accumulate {}"
 
 
-def at_global_batch(size: int, around: Surroundings) -> tuple[KnobSpace, ...]:
-    return build_space(around, options(global_batch=size))
+def at_global_batch(size: int, context: SearchContext) -> tuple[KnobSpace, ...]:
+    return build_space(context, options(global_batch=size))
 
 
 @given(st.sampled_from([8, 12, 16, 48, 64, 96, 128, 360]), st.data())
 @settings(unhurried, max_examples=40)
 def test_every_config_keeps_the_global_batch_where_accumulation_is_bound(size: int, data: st.DataObject):
-    around = bound(ACCUMULATING, baseline=config(batch_size=16), world_size=2)
-    space = at_global_batch(size, around)
+    context = bound(ACCUMULATING, baseline=config(batch_size=16), world_size=2)
+    space = at_global_batch(size, context)
     chosen = {entry.knob: data.draw(st.sampled_from(entry.values)) for entry in space if entry.is_searched}
     knobs = config_from(chosen, space)
     assert knobs.batch_size * knobs.accumulate_grad_batches * 2 == size
@@ -508,24 +512,24 @@ def test_accumulation_that_follows_says_so():
 
 
 def test_without_a_binding_the_batch_can_not_move_and_says_why():
-    around = surroundings(config(batch_size=16, accumulate_grad_batches=2))
-    entry = {entry.knob: entry for entry in at_global_batch(64, around)}["batch_size"]
+    context = search_context(config(batch_size=16, accumulate_grad_batches=2))
+    entry = {entry.knob: entry for entry in at_global_batch(64, context)}["batch_size"]
     assert entry.values == (32,)
     assert "accumulate_grad_batches has no binding" in (entry.why_fixed or "")
 
 
 @pytest.mark.parametrize(
-    ("size", "around", "told"),
+    ("size", "context", "told"),
     [
-        (65, surroundings(config(batch_size=16), world_size=2), "can't be split over 2 ranks"),
+        (65, search_context(config(batch_size=16), world_size=2), "can't be split over 2 ranks"),
         (
             64,
-            surroundings(config(batch_size=16, accumulate_grad_batches=3)),
+            search_context(config(batch_size=16, accumulate_grad_batches=3)),
             "accumulates 3 batches",
         ),
         (7919, bound(ACCUMULATING, baseline=config(batch_size=16)), "no batch size from 4 to 256"),
     ],
 )
-def test_a_global_batch_that_can_not_be_kept_is_refused(size: int, around: Surroundings, told: str):
+def test_a_global_batch_that_can_not_be_kept_is_refused(size: int, context: SearchContext, told: str):
     with pytest.raises(UsageError, match=told):
-        at_global_batch(size, around)
+        at_global_batch(size, context)

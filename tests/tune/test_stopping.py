@@ -26,7 +26,7 @@ from tunekit.records.recommendation import NoiseFloor, Tier
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.records.trials import Trials, without_superseded
 from tunekit.trial.executor import TrialSpec
-from tunekit.tune.acquisition import Proposal, Terms, least_gain
+from tunekit.tune.acquisition import Criteria, Proposal, least_gain
 from tunekit.tune.stopping import Stop, disturbed_trial, expectation, next_trial, rate_to_beat
 
 BF16 = config(precision=Precision.BF16)
@@ -42,38 +42,38 @@ class ScriptedStudy:
     def __init__(self, proposal: Proposal | None, whole: Proposal | None = None) -> None:
         self._proposal, self._whole = proposal, whole or proposal
 
-    def propose(self, terms: Terms) -> Proposal | None:
-        return self._proposal if terms.most_s < 1e9 else self._whole
+    def propose(self, criteria: Criteria) -> Proposal | None:
+        return self._proposal if criteria.most_s < 1e9 else self._whole
 
 
-TERMS = Terms(most_s=100.0)
+CRITERIA = Criteria(most_s=100.0)
 
 
 def test_what_is_worth_its_trial_is_tried():
-    assert next_trial(ScriptedStudy(GOOD), TERMS, 9) is GOOD
+    assert next_trial(ScriptedStudy(GOOD), CRITERIA, 9) is GOOD
 
 
 def test_a_search_ends_where_little_is_expected_but_not_before_four_trials():
     poor = replace(GOOD, gain=0.004)
     told = Stop("no untried config is expected to be more than 0.5% faster")
-    assert next_trial(ScriptedStudy(poor), TERMS, 4) == told
-    assert next_trial(ScriptedStudy(poor), TERMS, 3) is poor
+    assert next_trial(ScriptedStudy(poor), CRITERIA, 4) == told
+    assert next_trial(ScriptedStudy(poor), CRITERIA, 3) is poor
 
 
 def test_before_anything_was_measured_nothing_is_known_to_be_worthless():
     unknown = Proposal(config(), 20.0, None, None)
-    assert next_trial(ScriptedStudy(unknown), TERMS, 9) is unknown
+    assert next_trial(ScriptedStudy(unknown), CRITERIA, 9) is unknown
 
 
 def test_what_does_not_pay_over_the_planned_run_is_not_tried():
-    stop = next_trial(ScriptedStudy(replace(GOOD, pays=False)), TERMS, 4)
+    stop = next_trial(ScriptedStudy(replace(GOOD, pays=False)), CRITERIA, 4)
     assert isinstance(stop, Stop)
     assert stop.why == "no untried config is expected to save the planned run more time than its trial costs"
 
 
 def test_where_only_the_budget_is_in_the_way_nothing_is_claimed():
-    assert next_trial(ScriptedStudy(None, GOOD), TERMS, 9) == Stop(None)
-    assert next_trial(ScriptedStudy(replace(GOOD, gain=0.001), GOOD), TERMS, 9) == Stop(None)
+    assert next_trial(ScriptedStudy(None, GOOD), CRITERIA, 9) == Stop(None)
+    assert next_trial(ScriptedStudy(replace(GOOD, gain=0.001), GOOD), CRITERIA, 9) == Stop(None)
 
 
 def test_no_gain_above_the_noise_floor_is_passed_over():

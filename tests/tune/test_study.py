@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
-from scripted_search import any_surroundings, search_in, searched, smooth_rate, surroundings
+from scripted_search import any_search_context, search_context, search_in, searched, smooth_rate
 
 from tunekit.errors import EmptySpaceError
 from tunekit.records.config import TrainConfig
 from tunekit.records.run import FixedKnob, KnobSpace
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
-from tunekit.tune.knob_access import Surroundings
+from tunekit.tune.knob_access import SearchContext
 from tunekit.tune.space import build_space, contains
 from tunekit.tune.study import STUDY_NAME, Study, ThroughputSampler, constraints
 
@@ -33,13 +33,13 @@ SMALL_FIXES = {
 
 @pytest.fixture
 def space() -> tuple[KnobSpace, ...]:
-    return build_space(surroundings(), options())
+    return build_space(search_context(), options())
 
 
 def small_space() -> tuple[KnobSpace, ...]:
     """Six configs: pinned or not, three prefetch factors."""
     fixed = tuple(FixedKnob(knob=knob, value=value) for knob, value in SMALL_FIXES.items())
-    return build_space(surroundings(), options(fixed=fixed))
+    return build_space(search_context(), options(fixed=fixed))
 
 
 def record_of(number: int, knobs: TrainConfig, fails: bool = False) -> TrialRecord:
@@ -58,14 +58,14 @@ def walk(study: Study, count: int, first: int = 0, failing: int = 0) -> list[Tri
     return records
 
 
-@given(any_surroundings())
+@given(any_search_context())
 @settings(unhurried, max_examples=15)
-def test_proposals_are_legal_new_and_in_the_space(around: Surroundings):
+def test_proposals_are_legal_new_and_in_the_space(context: SearchContext):
     try:
-        space = build_space(around, options())
+        space = build_space(context, options())
     except EmptySpaceError:
         return
-    study = Study(space, around.host)
+    study = Study(space, context.host)
     tried: set[TrainConfig] = set()
     for number in range(8):
         proposal = study.propose()

@@ -15,10 +15,10 @@ def lasting_console(to_stderr: bool = False, **options: Any) -> Console:
         to_stderr: write to standard error.
         options: of `rich.console.Console`.
     """
-    return Console(file=_Lasting(sys.stderr if to_stderr else sys.stdout), **options)  # type: ignore[arg-type]
+    return Console(file=_PipeSafeStream(sys.stderr if to_stderr else sys.stdout), **options)  # type: ignore[arg-type]
 
 
-class _Lasting:
+class _PipeSafeStream:
     """A stream whose reader may leave: what is written after that goes nowhere."""
 
     def __init__(self, stream: TextIO) -> None:

@@ -34,7 +34,7 @@ from tunekit.trial.binding_syntax import binding_text, value_text
 from tunekit.trial.binding_trials import BindingTrial, can_be_tried, try_bindings
 from tunekit.trial.executor import KnownTarget, ProcessExecutor, TrialSpec
 from tunekit.trial.watch import TREE_RAM_SHARE, Limits
-from tunekit.tune.knob_access import Surroundings, access_of
+from tunekit.tune.knob_access import SearchContext, access_of
 
 _WINDOW_S = 1.0
 
@@ -60,7 +60,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     # What worked is kept, and what no trial can show to work.
     untried = (one for one in target.bindings if not can_be_tried(one))
     target = target.changed(bindings=(*untried, *(one.binding for one in tried if one.works)))
-    rows = _knob_rows(_surroundings(target, host, record, options.gpu))
+    rows = _knob_rows(_search_context(target, host, record, options.gpu))
     attempts = [
         BindingTrialRow(binding_text(one.binding), value_text(one.value), one.did, one.works) for one in tried
     ]
@@ -160,14 +160,14 @@ def _notes(record: TrialRecord, tried: Sequence[BindingTrial]) -> list[str]:
     return notes
 
 
-def _surroundings(target: Target, host: Host, record: TrialRecord, gpu: str) -> Surroundings:
+def _search_context(target: Target, host: Host, record: TrialRecord, gpu: str) -> SearchContext:
     assert record.config is not None and record.discovery is not None
     measured = record.measurement or record.dry
     if measured is not None:
         host = with_first(host, measured.loop.device)
     on_cpu = CPU in (record.discovery.device_type, gpu)
     profile = profile_here(CPU if on_cpu else AUTO, host, load_profiles())
-    return Surroundings(
+    return SearchContext(
         host=host.per_rank(record.discovery.world_size),
         profile=profile,
         native_bf16=host.cpu_bf16_native,
@@ -177,18 +177,18 @@ def _surroundings(target: Target, host: Host, record: TrialRecord, gpu: str) -> 
     )
 
 
-def _knob_rows(around: Surroundings) -> list[KnobRow]:
+def _knob_rows(context: SearchContext) -> list[KnobRow]:
     rows = []
     for knob in KNOBS:
-        access = access_of(knob, around)
-        binding = around.target.binding_of(knob)
+        access = access_of(knob, context)
+        binding = context.target.binding_of(knob)
         how = (
             binding_text(binding).partition("=")[2] if binding and not access.why_fixed else str(access.kind)
         )
-        rows.append(KnobRow(knob, str(getattr(around.baseline, knob)), how, access.why_fixed or ""))
-    lr = around.target.binding_of("lr")
+        rows.append(KnobRow(knob, str(getattr(context.baseline, knob)), how, access.why_fixed or ""))
+    lr = context.target.binding_of("lr")
     if lr is not None:
-        seen = around.discovery.learning_rate
+        seen = context.discovery.learning_rate
         now = "n/a" if seen is None else f"{seen:.6g}"
         rows.append(KnobRow("lr", now, binding_text(lr).partition("=")[2], ""))
     return rows

@@ -10,7 +10,7 @@ from tunekit.cli.report_files import check_report_files, drawn, show, write_file
 from tunekit.errors import UsageError
 from tunekit.machine.device import AUTO, device_profile
 from tunekit.machine.profiles import find_profile, load_profiles
-from tunekit.plan.from_run import Wishes, measured_profile, request_of_run
+from tunekit.plan.from_run import PlanOptions, measured_profile, request_of_run
 from tunekit.plan.plan import make_plan
 from tunekit.records.config import Precision
 from tunekit.records.interval import Interval
@@ -33,11 +33,11 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     _refuse_mixtures(options)
     check_report_files(options)
     profiles = load_profiles()
-    wishes = _wishes(options, profiles)
+    asked = _plan_options(options, profiles)
     if options.run is None:
-        request = _request_of_rate(options, wishes, profiles)
+        request = _request_of_rate(options, asked, profiles)
     else:
-        request, profiles = _request_of_run(options, wishes, profiles)
+        request, profiles = _request_of_run(options, asked, profiles)
     plan = make_plan(request, profiles, datetime.now(UTC).date(), options.ignore)
     report = drawn(
         plan,
@@ -73,9 +73,9 @@ def _refuse_mixtures(options: argparse.Namespace) -> None:
         raise UsageError(f"{', '.join(given)} {belong} to --rate; {options.run} knows {them}, so drop {them}")
 
 
-def _wishes(options: argparse.Namespace, profiles: Mapping[str, Profile]) -> Wishes:
+def _plan_options(options: argparse.Namespace, profiles: Mapping[str, Profile]) -> PlanOptions:
     low, high = _scaling(options.scaling)
-    return Wishes(
+    return PlanOptions(
         samples_per_epoch=options.samples,
         epochs=options.epochs,
         providers=tuple(name.strip().lower() for name in options.provider),
@@ -95,7 +95,7 @@ def _wishes(options: argparse.Namespace, profiles: Mapping[str, Profile]) -> Wis
 
 
 def _request_of_run(
-    options: argparse.Namespace, wishes: Wishes, profiles: dict[str, Profile]
+    options: argparse.Namespace, asked: PlanOptions, profiles: dict[str, Profile]
 ) -> tuple[PlanRequest, dict[str, Profile]]:
     """Return what a run asks for, and the profiles with the one that the run itself may hold."""
     run = load_run(options.run)
@@ -103,16 +103,16 @@ def _request_of_run(
     if own is not None:
         profiles = {own.id: own} | profiles
     tier = Tier(options.tier) if options.tier else None
-    return request_of_run(run, wishes, tier, name=str(options.run)), profiles
+    return request_of_run(run, asked, tier, name=str(options.run)), profiles
 
 
 def _request_of_rate(
-    options: argparse.Namespace, wishes: Wishes, profiles: Mapping[str, Profile]
+    options: argparse.Namespace, asked: PlanOptions, profiles: Mapping[str, Profile]
 ) -> PlanRequest:
     rate: float = options.rate
     measured_on = find_profile(options.gpu, profiles).id if options.gpu else _gpu_here(profiles)
-    _refuse_more_than_there_was(wishes.peak_reserved_bytes, profiles.get(measured_on))
-    return wishes.request(
+    _refuse_more_than_there_was(asked.peak_reserved_bytes, profiles.get(measured_on))
+    return asked.request(
         source=f"--rate {rate:g}, as given",
         rate_samples_per_s=Interval(value=rate, low=rate, high=rate),
         measured_on=measured_on,

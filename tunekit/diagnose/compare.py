@@ -16,7 +16,7 @@ from tunekit.recommend.time_breakdown import (
     have_device_parts,
     mean_s,
 )
-from tunekit.records.comparison import AgainstReference, ComparedRun, RunComparison, TimePart
+from tunekit.records.comparison import ComparedRun, ReferenceComparison, RunComparison, TimePart
 from tunekit.records.interval import Interval
 from tunekit.records.measurement import LoopMeasurement
 
@@ -55,7 +55,7 @@ def compare_runs(sides: Sequence[Side], tolerance: float, tunekit_version: str) 
     )
 
 
-def _against(pair: Pair, before: ComparedRun, after: ComparedRun) -> AgainstReference:
+def _against(pair: Pair, before: ComparedRun, after: ComparedRun) -> ReferenceComparison:
     reference, other, factor = pair.reference, pair.other, pair.factor
     own = relative = None
     if pair.is_same_training and not (reference.is_baseline and other.is_baseline):
@@ -68,7 +68,7 @@ def _against(pair: Pair, before: ComparedRun, after: ComparedRun) -> AgainstRefe
         relative = unpaired_factor(other.speedups_by_round, reference.speedups_by_round)
     verdict = pair.verdict_on(factor)
     changed = after.config.model_dump()
-    return AgainstReference(
+    return ReferenceComparison(
         name=other.name,
         rate_ratio=geometric_mean(other.rates) / geometric_mean(reference.rates),
         factor=factor,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check, findings_of
 from tunekit.records.finding import Finding
 from tunekit.records.interval import Interval
-from tunekit.records.plan import NO_TORCH_BUILD, Choice, How, PlanRequest, PlanRow
+from tunekit.records.plan import NO_TORCH_BUILD, Choice, PlanRequest, PlanRow, RateSource
 from tunekit.records.profile import Profile
 from tunekit.units import bytes_text, count_text, digits_text
 
@@ -179,7 +179,7 @@ def _stale_price(facts: PlanFacts) -> Hits:
 )
 def _loader_not_counted(facts: PlanFacts) -> Hits:
     vcpus = facts.request.measured_vcpus_per_gpu
-    predicted = [row for row in facts.rows if row.how is How.PREDICTED]
+    predicted = [row for row in facts.rows if row.how is RateSource.PREDICTED]
     short = [row for row in predicted if row.loader_may_limit]
     if short:
         yield Hit(

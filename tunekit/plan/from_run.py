@@ -15,7 +15,7 @@ from tunekit.records.recommendation import Recommendation, Tier
 from tunekit.records.run import Run
 
 
-class Wishes(NamedTuple):
+class PlanOptions(NamedTuple):
     """What the user asked of a plan, whatever the rate comes from."""
 
     samples_per_epoch: int | None = None
@@ -34,12 +34,14 @@ class Wishes(NamedTuple):
         return PlanRequest(**{name: value for name, value in own.items() if value is not None} | known)
 
 
-def request_of_run(run: Run, wishes: Wishes, tier: Tier | None = None, name: str = "the run") -> PlanRequest:
+def request_of_run(
+    run: Run, asked: PlanOptions, tier: Tier | None = None, name: str = "the run"
+) -> PlanRequest:
     """Return the plan that a run asks for: a tier's confirmed rate over the data set that its baseline saw.
 
     Args:
         run: the saved run.
-        wishes: what the user set; the run fills the rest.
+        asked: what the user set; the run fills the rest.
         tier: whose rate; Balanced by default, else the nearest there is.
         name: how to call the run.
 
@@ -47,23 +49,23 @@ def request_of_run(run: Run, wishes: Wishes, tier: Tier | None = None, name: str
         UsageError: the run has no rate of that tier, or does not know its data set's length.
     """
     best = _recommendation(run, tier, name)
-    samples = wishes.samples_per_epoch or _samples_per_epoch(run)
+    samples = asked.samples_per_epoch or _samples_per_epoch(run)
     if samples is None:
         raise UsageError(
             f"{name} does not know how many samples an epoch has, since its data set has no length; "
             "give them with --samples"
         )
-    return wishes.request(
+    return asked.request(
         source=f"{name}, {best.tier.value}: {_rate_source(best)}",
         samples_per_epoch=samples,
-        epochs=wishes.epochs or run.options.epochs,
+        epochs=asked.epochs or run.options.epochs,
         rate_samples_per_s=best.rate_samples_per_s,
         measured_on=run.measured_on,
         measured_gpus=run.world_size,
         # One process and its workers, of the CPUs that it had.
         measured_vcpus_per_gpu=min(run.rank_host.cpus, best.config.num_workers + 1),
         precision=best.config.precision,
-        peak_reserved_bytes=wishes.peak_reserved_bytes or best.peak_reserved_bytes,
+        peak_reserved_bytes=asked.peak_reserved_bytes or best.peak_reserved_bytes,
     )
 
 
@@ -113,7 +115,7 @@ def plan_of_run(run: Run) -> Plan | None:
         own = measured_profile(run)
         if own is not None:
             profiles = {own.id: own} | profiles
-        return make_plan(request_of_run(run, Wishes()), profiles, made_on, run.options.ignored)
+        return make_plan(request_of_run(run, PlanOptions()), profiles, made_on, run.options.ignored)
     except (UsageError, RecordError, ValidationError):
         # No rate, no length of an epoch, a profile that can't be read, a training that would never end.
         return None

@@ -15,7 +15,7 @@ from tunekit.plan.interruptions import (
 from tunekit.predict.roofline import SpeedRatio, speed_ratio
 from tunekit.recommend.tiers import POLICIES
 from tunekit.records.interval import EXACTLY_ONE, Interval
-from tunekit.records.plan import NO_TORCH_BUILD, How, PlanAssumptions, PlanRequest, PlanRow
+from tunekit.records.plan import NO_TORCH_BUILD, PlanAssumptions, PlanRequest, PlanRow, RateSource
 from tunekit.records.profile import Instance, Profile, SpotPrice
 from tunekit.records.recommendation import Tier
 
@@ -32,7 +32,7 @@ class _Rate(NamedTuple):
     """The rate of a whole machine."""
 
     rate: Interval | None
-    how: How | None
+    how: RateSource | None
     basis: str
     scaling: str | None
     loader_may_limit: bool
@@ -58,7 +58,7 @@ def measured_machine(request: PlanRequest, profile: Profile | None) -> PlanRow:
         gpus=request.measured_gpus,
         vcpus=None,
         is_measured_machine=True,
-        how=How.MEASURED,
+        how=RateSource.MEASURED,
         rate_samples_per_s=request.rate_samples_per_s,
         basis=f"measured on {request.measured_on}",
         precision=request.precision,
@@ -173,13 +173,13 @@ def _rate(request: PlanRequest, speed: SpeedRatio, profile: Profile, gpus: int, 
     per_gpu = request.rate_samples_per_s.times(1 / request.measured_gpus).times(speed.ratio)
     if same_gpu and gpus == request.measured_gpus:
         rate = request.rate_samples_per_s
-        how = How.PREDICTED if is_short else How.MEASURED
+        how = RateSource.PREDICTED if is_short else RateSource.MEASURED
         fewer = f", with more CPUs than the {vcpus} here" if is_short else ""
         return _Rate(rate, how, f"measured on {profile.id}{fewer}", None, is_short)
     basis = speed.why
     if not same_gpu:
         basis += f": x {speed.ratio.value:.2f} ({speed.ratio.low:.2f} to {speed.ratio.high:.2f})"
-    return _Rate(per_gpu.times(efficiency).times(gpus), How.PREDICTED, basis, scaling, is_short)
+    return _Rate(per_gpu.times(efficiency).times(gpus), RateSource.PREDICTED, basis, scaling, is_short)
 
 
 def _efficiency(request: PlanRequest, gpus: int, same_gpu: bool) -> tuple[Interval, str | None]:

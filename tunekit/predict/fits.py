@@ -35,7 +35,7 @@ from tunekit.records.prediction import (
     Purpose,
 )
 from tunekit.records.profile import Profile
-from tunekit.records.run import AskedBatch, Verdict
+from tunekit.records.run import RequestedBatch, Verdict
 from tunekit.records.trial import TrialRecord
 
 MARGIN = 0.07
@@ -225,7 +225,7 @@ class Fits:
 
     def asked(
         self, profile: Profile, fit: PredictedFit, outside: OutsideTorch, batch_size: int
-    ) -> AskedBatch:
+    ) -> RequestedBatch:
         """Return whether a batch size fits a GPU, what torch would reserve for it, and its rate there.
 
         It does up to the batch to trust, and does not above the one that fits only if everything is at its
@@ -243,7 +243,7 @@ class Fits:
         runs = batch_size <= min(fit.largest.high, self._made(batch_size))
         rates = self._rates(profile, fit.precision, batch_size) if runs else _Rates(None, None)
         verdict = Verdict.NO if batch_size > fit.largest.high else Verdict.TIGHT
-        return AskedBatch(
+        return RequestedBatch(
             profile_id=fit.profile_id,
             precision=fit.precision,
             batch_size=batch_size,

@@ -249,7 +249,7 @@ def guarded_modes(records: Sequence[TrialRecord], picks: Iterable[TrialRecord] =
     return [_judged(mode, own, baseline, trials.get(mode, [])) for mode in modes if mode != Mode.of(own)]
 
 
-def barred_modes(records: Sequence[TrialRecord]) -> frozenset[Mode]:
+def excluded_modes(records: Sequence[TrialRecord]) -> frozenset[Mode]:
     """Return the modes whose losses diverge or are none: Conservative and Balanced don't take them."""
     return frozenset(one.mode for one in guarded_modes(records) if one.verdict.outcome.is_bad)
 

@@ -19,7 +19,7 @@ from tunekit.predict.ram import (
 from tunekit.recommend.learning_rate import global_batch
 from tunekit.recommend.memory import largest_samples, peak_reserved_bytes
 from tunekit.recommend.noise import noise_floor
-from tunekit.recommend.numerics import Mode, barred_modes
+from tunekit.recommend.numerics import Mode, excluded_modes
 from tunekit.recommend.planned_training import PlannedTraining, planned_training
 from tunekit.records.config import TrainConfig
 from tunekit.records.host import Host
@@ -193,7 +193,7 @@ def balanced_tolerance(noise_relative: float | None) -> float:
     return min(max(BALANCED_TOLERANCE, noise_relative or 0.0), MOST_TOLERANCE)
 
 
-def made_to_fit(best: Measured, tier: Tier, host: Host, mode: Mode | None = None) -> TrainConfig:
+def clamped_to_tier(best: Measured, tier: Tier, host: Host, mode: Mode | None = None) -> TrainConfig:
     """Return a measured trial's config, brought inside the limits of the tier.
 
     Args:
@@ -326,7 +326,7 @@ def _counted(count: int, noun: str) -> str:
 
 # --- each tier's choice among the trials of a run
 
-_BARRING = (Tier.CONSERVATIVE, Tier.BALANCED)
+_EXCLUDING = (Tier.CONSERVATIVE, Tier.BALANCED)
 """Tiers that don't take a mode whose losses are worse than the baseline's."""
 
 
@@ -342,7 +342,7 @@ def pick_tiers(
     """Return each tier's choice among the measured trials; a tier without one is absent."""
     noise = run_noise(trials)
     noise_relative = noise.relative if noise else None
-    barred = barred_modes(trials.records)
+    excluded = excluded_modes(trials.records)
     planned = planned_training(options, trials.records)
     records = trials.candidates if among is None else among
     chosen = {}
@@ -351,7 +351,7 @@ def pick_tiers(
             record
             for record in records
             if keeps_global_batch(record, trials, options)
-            and not is_barred(record, tier, barred)
+            and not is_excluded(record, tier, excluded)
             and not _exceeds_limit_on_largest_samples(record, tier, trials, host)
         ]
         record = pick(tier, allowed, host, noise_relative=noise_relative, planned=planned)
@@ -378,6 +378,6 @@ def _exceeds_limit_on_largest_samples(record: TrialRecord, tier: Tier, trials: T
     return any(violations(one, tier, host) for one in looked)
 
 
-def is_barred(record: TrialRecord, tier: Tier, barred: frozenset[Mode]) -> bool:
+def is_excluded(record: TrialRecord, tier: Tier, excluded: frozenset[Mode]) -> bool:
     """Return whether a trial's precision and compile spoil the losses, and the tier wants them whole."""
-    return tier in _BARRING and record.config is not None and Mode.of(record.config) in barred
+    return tier in _EXCLUDING and record.config is not None and Mode.of(record.config) in excluded

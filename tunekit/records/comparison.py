@@ -79,7 +79,7 @@ class ComparedRun(Record):
         return sum(part.seconds for part in self.time_parts)
 
 
-class AgainstReference(Record):
+class ReferenceComparison(Record):
     """A later run beside the first."""
 
     name: str
@@ -121,7 +121,7 @@ class RunComparison(Record):
     """Whose clock says where the time goes: the device's where all processes have it."""
     runs: tuple[ComparedRun, ...] = Field(min_length=2)
     """The reference first."""
-    against: tuple[AgainstReference, ...]
+    against: tuple[ReferenceComparison, ...]
     """All but the reference, in the same order."""
 
     @model_validator(mode="after")

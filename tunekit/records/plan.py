@@ -84,7 +84,7 @@ class PlanRequest(Record):
         return self.samples_per_epoch * self.epochs
 
 
-class How(StrEnum):
+class RateSource(StrEnum):
     """Where a row's rate, and so its hours and dollars, come from."""
 
     MEASURED = "measured"
@@ -106,7 +106,7 @@ class PlanRow(Record):
     is_measured_machine: bool = False
     """Whether it is the machine that the rate was measured on."""
 
-    how: How | None
+    how: RateSource | None
     """None when the rate is unknown."""
     rate_samples_per_s: Interval | None
     """All GPUs of the machine together."""

@@ -255,7 +255,7 @@ class LoopProfile(TargetRecord):
     profile_time_s: float = Field(default=0.0, ge=0)
 
     @property
-    def looked_into(self) -> TrialRecord | None:
+    def profiled_trial(self) -> TrialRecord | None:
         """The first contender's trial that its figures are of: the first that looked at details, else any."""
         asked = self.contenders[0].config if self.contenders else None
         measured = [
@@ -290,7 +290,7 @@ class Verdict(StrEnum):
     """Not even if everything is at its best."""
 
 
-class AskedBatch(Record):
+class RequestedBatch(Record):
     """The batch size that was asked for, else the script's own, on one GPU in one precision: predicted."""
 
     profile_id: str
@@ -329,7 +329,7 @@ class FitsRun(TargetRecord):
     why_not: str | None = None
     """Why there is no prediction; None also while the trial runs."""
     gpus: tuple[GpuFacts, ...] = ()
-    asked: tuple[AskedBatch, ...] = ()
+    asked: tuple[RequestedBatch, ...] = ()
     """One for each of the prediction's fits, at `batch_size`; none where that is unknown."""
     fits_time_s: NonNegativeFloat = Field(default=0.0)
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from tunekit.plain_text import printable
 from tunekit.recommend.time_breakdown import SAMPLES
-from tunekit.records.comparison import AgainstReference, ComparedRun, RunComparison
+from tunekit.records.comparison import ComparedRun, ReferenceComparison, RunComparison
 from tunekit.records.finding import WORST_FIRST, Severity
 from tunekit.records.run import Objective
 from tunekit.report.blocks import (
@@ -70,7 +70,7 @@ def comparison_report(comparison: RunComparison, width: int) -> Report:
     )
 
 
-def _answer(one: AgainstReference, reference: str, tolerance: float) -> str:
+def _answer(one: ReferenceComparison, reference: str, tolerance: float) -> str:
     if one.factor is None or one.verdict is None:
         return (
             f"{one.name} trains {factor_text(one.rate_ratio)} as fast as {reference}, but too few fresh "
@@ -94,7 +94,7 @@ def _share_text(share: float) -> str:
     return f"{share:.0%}" if share >= 0.095 else f"{share:.1%}"
 
 
-def _machine_lines(one: AgainstReference, comparison: RunComparison) -> list[str]:
+def _machine_lines(one: ReferenceComparison, comparison: RunComparison) -> list[str]:
     """Return what the baselines say of the machines; nothing where baselines are what is compared."""
     reference = comparison.reference
     own = next(run for run in comparison.runs if run.name == one.name)
@@ -125,7 +125,7 @@ def _machine_lines(one: AgainstReference, comparison: RunComparison) -> list[str
     return [f"{also}: the machine, its software or other code differs too.{relative}"]
 
 
-def _relative_text(one: AgainstReference, own: ComparedRun, reference: ComparedRun) -> str:
+def _relative_text(one: ReferenceComparison, own: ComparedRun, reference: ComparedRun) -> str:
     if own.speedup is None or reference.speedup is None:
         return ""
     of_rates = own.objective is Objective.RATE and reference.objective is Objective.RATE
@@ -164,7 +164,7 @@ def _change_lines(comparison: RunComparison) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _notes(against: Sequence[AgainstReference]) -> tuple[Note, ...]:
+def _notes(against: Sequence[ReferenceComparison]) -> tuple[Note, ...]:
     """Return what is unfair about several runs; what is the same for some is said once."""
     named: dict[tuple[Severity, str], list[str]] = {}
     for one in against:

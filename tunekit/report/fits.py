@@ -17,7 +17,7 @@ from tunekit.records.prediction import (
     PredictionPath,
     Purpose,
 )
-from tunekit.records.run import AskedBatch, FitsRun, GpuFacts, RunStatus, Verdict
+from tunekit.records.run import FitsRun, GpuFacts, RequestedBatch, RunStatus, Verdict
 from tunekit.report.blocks import (
     Block,
     Column,
@@ -54,7 +54,7 @@ class _Row:
     """In fp32 or TF32."""
     half: PredictedFit | None
     """In 16 bit."""
-    asked: tuple[AskedBatch, ...]
+    asked: tuple[RequestedBatch, ...]
 
     @property
     def shown(self) -> PredictedFit:
@@ -227,13 +227,13 @@ def _largest_text(fit: PredictedFit, prediction: DevicePrediction) -> str:
     low, high = fit.largest.low, fit.largest.high
     if not high:
         return "nothing fits"
-    trusted = _trusted_text(fit, prediction)
+    trusted = _batch_size_text(fit, prediction)
     if low == high or prediction.has_whole_epoch(low):
         return trusted
     return f"{trusted} (to {'all' if prediction.has_whole_epoch(high) else _count(high)})"
 
 
-def _trusted_text(fit: PredictedFit, prediction: DevicePrediction) -> str:
+def _batch_size_text(fit: PredictedFit, prediction: DevicePrediction) -> str:
     is_all = prediction.has_whole_epoch(fit.batch_size)
     return f"all {fit.batch_size:,}" if is_all else _count(fit.batch_size)
 
@@ -271,7 +271,7 @@ def _rate(row: _Row, are_known: bool) -> str:
     return _marked_rate(None if row.shown.peak is None else row.shown, are_known)
 
 
-def _marked_rate(of: AskedBatch | PredictedFit | None, are_known: bool) -> str:
+def _marked_rate(of: RequestedBatch | PredictedFit | None, are_known: bool) -> str:
     """Return a rate, marked without a loader, and blank beside those that have one where not all have."""
     text, is_known = _ABSENT, True
     if of is not None:
@@ -404,7 +404,9 @@ def _bars(prediction: DevicePrediction, rows: Sequence[_Row], table: Table, widt
     having = [row for row in rows if row.shown.peak is not None]
     if _BAR in table.columns or not having or len(rows) > _MOST_BARS:
         return ()
-    labels = [(row.name, f"{_trusted_text(row.shown, prediction)} {row.shown.precision}") for row in having]
+    labels = [
+        (row.name, f"{_batch_size_text(row.shown, prediction)} {row.shown.precision}") for row in having
+    ]
     taken = sum(max(len(label[place]) for label in labels) for place in (0, 1)) + 2 * 2
     bars = [_bar_of(row, max(_LEAST_BAR, width - taken)) for row in having]
     title = "Memory at the peak of the batch to trust (predicted)"

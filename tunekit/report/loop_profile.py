@@ -57,7 +57,7 @@ def profile_report(profile: LoopProfile, folder: str = "FOLDER", width: int = 80
 
     Tables drop columns to fit the width.
     """
-    seen = profile.looked_into
+    seen = profile.profiled_trial
     measured = seen.measurement if seen else None
     step: tuple[Block, ...] = ()
     rest: tuple[Block, ...] = ()
@@ -322,7 +322,7 @@ def _how_measured(profile: LoopProfile, seen: TrialRecord | None) -> str:
 
 def _next_steps(profile: LoopProfile, folder: str) -> tuple[str, ...]:
     asked = profile.options
-    if profile.looked_into is None:
+    if profile.profiled_trial is None:
         return (command_text("profile", profile.target, asked.gpu, _flags(asked), asked.fixed),)
     steps = []
     if profile.ablation is None:

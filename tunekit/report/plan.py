@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from tunekit.plain_text import printable
 from tunekit.records.finding import Finding
 from tunekit.records.interval import Interval
-from tunekit.records.plan import Choice, How, Plan, PlanRow
+from tunekit.records.plan import Choice, Plan, PlanRow, RateSource
 from tunekit.report.blocks import Block, Column, Lead, Line, Passage, Report, Table, fitted_table, note_of
 from tunekit.report.text import UNKNOWN, finding_text
 from tunekit.units import bytes_text, count_text, duration_text, hours_text, rate_text, usd_text
@@ -96,7 +96,7 @@ def _without_choice(plan: Plan, why: Finding | None) -> tuple[str, ...]:
 
 def _machine_answer(plan: Plan, row: PlanRow, on_spot: bool) -> str:
     hours = row.spot_hours if on_spot else row.hours
-    how = str(How.PREDICTED) if on_spot else str(row.how)
+    how = str(RateSource.PREDICTED) if on_spot else str(row.how)
     parts = [f"{_money_answer(row, on_spot)}, {_range_text(hours, hours_text, ' h')}, {how}"]
     if row.precision is not plan.request.precision:
         parts.append(f"in {row.precision}")
@@ -112,7 +112,7 @@ def _machine_answer(plan: Plan, row: PlanRow, on_spot: bool) -> str:
         rate = f"{rate_text(row.rate_samples_per_s.value)} samples/s"
         if row.loader_may_limit:
             parts.append(f"its CPUs may not feed {rate}")
-        elif row.how is How.PREDICTED and row.rate_samples_per_s.value > measured.value:
+        elif row.how is RateSource.PREDICTED and row.rate_samples_per_s.value > measured.value:
             parts.append(f"its loader has to feed {rate}")
     as_of, is_stale = (row.spot_as_of, row.is_spot_stale) if on_spot else (row.price_as_of, row.is_stale)
     if row.usd_spot if on_spot else row.usd_on_demand:
@@ -152,7 +152,7 @@ def _reasons(plan: Plan) -> str:
 def _table_title(plan: Plan, rows: Sequence[PlanRow]) -> str:
     days = plan.request.assumptions.stale_after_days
     marks = {
-        f"{_PREDICTED} predicted": any(row.how is How.PREDICTED or row.usd_spot for row in rows),
+        f"{_PREDICTED} predicted": any(row.how is RateSource.PREDICTED or row.usd_spot for row in rows),
         f"{_STALE} price older than {days} days": any(
             (row.usd_on_demand and row.is_stale) or (row.usd_spot and row.is_spot_stale) for row in rows
         ),
@@ -204,7 +204,7 @@ def _dates(seen: Iterable[str | None]) -> str:
 
 
 def _marked(row: PlanRow, interval: Interval | None, text: _Text) -> str:
-    return _middle(interval, text, _PREDICTED if row.how is How.PREDICTED else "")
+    return _middle(interval, text, _PREDICTED if row.how is RateSource.PREDICTED else "")
 
 
 def _limited(row: PlanRow, interval: Interval | None, text: _Text) -> str:
@@ -288,7 +288,7 @@ def _assumptions(plan: Plan) -> tuple[str, ...]:
     lines += [*_of_numbers(plan), *plan.model_assumptions, *_of_interruptions(plan)]
     if any(row.usd_on_demand for row in plan.rows):
         lines.append("dollars are for the hours of training: no storage, transfer, set-up or tax")
-    if asked.peak_reserved_bytes is not None and any(row.how is How.PREDICTED for row in plan.rows):
+    if asked.peak_reserved_bytes is not None and any(row.how is RateSource.PREDICTED for row in plan.rows):
         peak = bytes_text(asked.peak_reserved_bytes)
         known = "(--memory-gib)" if asked.peak_is_given else "that were reserved where it was measured"
         lines.append(f"another GPU would need the {peak} of memory {known}")

@@ -205,7 +205,7 @@ def ceilings_passage(run: Run, best: Recommendation | None) -> Passage:
     lines = [_limits_text(by_tier[tier]) for tier in shown if tier in by_tier]
     if lines and best is not None and best.tier in by_tier and _is_fastest(best, run):
         lines[-1] += _beyond_text(by_tier[best.tier].limit, run)
-    return Passage(title, (*lines, _trust_text(run.model)) if lines else (), Basis.PREDICTED)
+    return Passage(title, (*lines, _leave_one_out_text(run.model)) if lines else (), Basis.PREDICTED)
 
 
 def _limits_text(of: PredictedLimits) -> str:
@@ -238,7 +238,7 @@ def _beyond_text(limit: Limit | None, run: Run) -> str:
     return f"; beyond these knobs, faster only with {cheaper[limit]}" if limit in cheaper else ""
 
 
-def _trust_text(model: ModelSummary) -> str:
+def _leave_one_out_text(model: ModelSummary) -> str:
     if model.missed_relative is None or model.checked_configs is None:
         return "how far the model misses is n/a: it takes two measured configs"
     configs = count_text(model.checked_configs, "measured config")

@@ -12,7 +12,7 @@ from tunekit.records.recommendation import NoiseFloor
 from tunekit.records.run import Ablation, AblationStep, Contender, FixedKnob
 from tunekit.records.target import BindingKind
 from tunekit.records.trial import TrialRecord
-from tunekit.tune.knob_access import Surroundings, access_of, why_inert
+from tunekit.tune.knob_access import SearchContext, access_of, why_inert
 from tunekit.tune.space import knob_space
 
 TrialsOf = Callable[[TrainConfig], Sequence[TrialRecord]]
@@ -117,17 +117,17 @@ class AblationPlan:
         return frozenset(added)
 
 
-def plan_ablation(config: TrainConfig, around: Surroundings, workers: int | None = None) -> AblationPlan:
+def plan_ablation(config: TrainConfig, context: SearchContext, workers: int | None = None) -> AblationPlan:
     """Return the optimisations that apply to a config on this target and device."""
     kept: list[Optimisation] = []
     left_out: list[str] = []
     for name, changes, why_not in (
-        _loader_workers(config, around, workers),
-        _switch("pin_memory", config, around),
-        _precision(Precision.TF32, config, around),
-        _precision(Precision.BF16, config, around),
-        _switch("channels_last", config, around),
-        _switch("compile", config, around),
+        _loader_workers(config, context, workers),
+        _switch("pin_memory", config, context),
+        _precision(Precision.TF32, config, context),
+        _precision(Precision.BF16, config, context),
+        _switch("channels_last", config, context),
+        _switch("compile", config, context),
     ):
         if why_not is None:
             kept.append(Optimisation(name, changes))
@@ -139,42 +139,44 @@ def plan_ablation(config: TrainConfig, around: Surroundings, workers: int | None
 _Choice = tuple[str, tuple[FixedKnob, ...], str | None]
 
 
-def _loader_workers(config: TrainConfig, around: Surroundings, wanted: int | None) -> _Choice:
-    name, count = "loader workers", wanted or max(1, around.host.cpus // 2)
-    access = access_of("num_workers", around)
+def _loader_workers(config: TrainConfig, context: SearchContext, wanted: int | None) -> _Choice:
+    name, count = "loader workers", wanted or max(1, context.host.cpus // 2)
+    access = access_of("num_workers", context)
     if access.kind is BindingKind.FIXED:
         return name, (), access.why_fixed
     if config.num_workers >= count:
-        return name, (), f"there are {config.num_workers} already, with {around.host.cpus} CPUs"
+        return name, (), f"there are {config.num_workers} already, with {context.host.cpus} CPUs"
     values: dict[str, KnobValue] = {"num_workers": count}
     if not config.num_workers:
         values["prefetch_factor"] = USUAL_PREFETCH
     values["persistent_workers"] = True
     settable = {
-        knob: value for knob, value in values.items() if access_of(knob, around).kind is not BindingKind.FIXED
+        knob: value
+        for knob, value in values.items()
+        if access_of(knob, context).kind is not BindingKind.FIXED
     }
     return name, tuple(FixedKnob(knob=knob, value=value) for knob, value in settable.items()), None
 
 
-def _switch(knob: str, config: TrainConfig, around: Surroundings) -> _Choice:
+def _switch(knob: str, config: TrainConfig, context: SearchContext) -> _Choice:
     changes = (FixedKnob(knob=knob, value=True),)
     if getattr(config, knob):
-        return knob, changes, why_inert(knob, around) or "it is on already"
-    space = knob_space(knob, around)
+        return knob, changes, why_inert(knob, context) or "it is on already"
+    space = knob_space(knob, context)
     return knob, changes, None if True in space.values else (space.why_fixed or "it can't be set here")
 
 
-def _precision(precision: Precision, config: TrainConfig, around: Surroundings) -> _Choice:
+def _precision(precision: Precision, config: TrainConfig, context: SearchContext) -> _Choice:
     changes = (FixedKnob(knob="precision", value=precision.value),)
     why_not = None
     if config.precision is precision or (precision, config.precision) == (Precision.TF32, Precision.BF16):
         why_not = f"it computes in {config.precision} already"
     elif precision is Precision.TF32 and config.precision is not Precision.FP32:
         why_not = f"it computes in {config.precision}, not in fp32"
-    elif access_of("precision", around).kind is BindingKind.FIXED:
-        why_not = access_of("precision", around).why_fixed
-    elif precision not in knob_space("precision", around).values:
-        why_not = f"{around.profile.id} does not compute natively in it"
+    elif access_of("precision", context).kind is BindingKind.FIXED:
+        why_not = access_of("precision", context).why_fixed
+    elif precision not in knob_space("precision", context).values:
+        why_not = f"{context.profile.id} does not compute natively in it"
     return precision.value, changes, why_not
 
 

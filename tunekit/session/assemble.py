@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 from tunekit.diagnose.run import run_findings
 from tunekit.recommend.learning_rate import base_learning_rate, follows_batch, rule_of
-from tunekit.recommend.numerics import barred_modes, guarded_modes
+from tunekit.recommend.numerics import excluded_modes, guarded_modes
 from tunekit.recommend.planned_training import planned_training
 from tunekit.recommend.recommendation import Comparison, recommend, settle
 from tunekit.recommend.scaling import scaling_rows
-from tunekit.recommend.tiers import is_barred, keeps_global_batch, pick_tiers, run_noise, violations
+from tunekit.recommend.tiers import is_excluded, keeps_global_batch, pick_tiers, run_noise, violations
 from tunekit.records.host import Host
 from tunekit.records.recommendation import MissingTier, Recommendation, ScalingRow, Tier
 from tunekit.records.run import Run, RunStatus
@@ -76,10 +76,10 @@ def _why_missing(tier: Tier, trials: Trials, host: Host) -> str:
         is_measured = any(record.role.is_candidate and record.measurement for record in trials.records)
         return "every config failed when it was run again" if is_measured else "no trial was measured"
     reasons: dict[str, int] = defaultdict(int)
-    barred, fitting = barred_modes(trials.records), 0
+    excluded, fitting = excluded_modes(trials.records), 0
     for record in trials.candidates:
         broken = violations(record, tier, host)
-        fitting += not broken and is_barred(record, tier, barred)
+        fitting += not broken and is_excluded(record, tier, excluded)
         for reason in broken:
             reasons[reason] += 1
     if fitting:

@@ -25,7 +25,7 @@ from tunekit.session.folder import RunFolder
 from tunekit.session.session import Session, TrialListener, baseline_error
 from tunekit.trial.executor import Executor
 from tunekit.tune.confirm import expected_duration_s, round_order, typical_duration_s
-from tunekit.tune.knob_access import Surroundings, access_of, why_inert
+from tunekit.tune.knob_access import SearchContext, access_of, why_inert
 from tunekit.tune.space import with_settings
 from tunekit.units import count_text, duration_text
 
@@ -110,9 +110,9 @@ class ProfileWalk(Session[LoopProfile]):
 
     def _look(self) -> None:
         """Settle the config that is looked into, and look into it where the baseline is another."""
-        around = self._surroundings(self.found.host.cpu_bf16_native)
+        context = self._search_context(self.found.host.cpu_bf16_native)
         fixed = self.found.options.fixed
-        self._config = with_settings(around.baseline, fixed, around) if fixed else around.baseline
+        self._config = with_settings(context.baseline, fixed, context) if fixed else context.baseline
         if not fixed:
             return
         record = self._trial(
@@ -134,43 +134,43 @@ class ProfileWalk(Session[LoopProfile]):
     def _plan_rounds(self) -> None:
         """Settle what the rounds are of."""
         assert self._config is not None
-        around = self._surroundings(self.found.host.cpu_bf16_native)
+        context = self._search_context(self.found.host.cpu_bf16_native)
         if self._against is not None:
-            on_gpu = around.discovery.device_type != "cpu"
-            wanted = self._against.config_of(around.baseline, on_gpu)
-            self._other = self._settable(wanted, around)
+            on_gpu = context.discovery.device_type != "cpu"
+            wanted = self._against.config_of(context.baseline, on_gpu)
+            self._other = self._settable(wanted, context)
             if self._other == self._config:
                 self._other = None
                 self._listener.said(
                     f"{self._against.name} changes nothing: the config is that already; nothing to compare"
                 )
         if self.found.options.ablate:
-            self._plan = plan_ablation(self._config, around, self._suggested_workers(around))
+            self._plan = plan_ablation(self._config, context, self._suggested_workers(context))
             for reason in self._plan.left_out:
                 self._listener.said(f"not {reason}")
 
-    def _suggested_workers(self, around: Surroundings) -> int | None:
+    def _suggested_workers(self, context: SearchContext) -> int | None:
         """Return how many workers could keep up, as the look at the config shows; None if it can't tell."""
         looks = [r for r in self._records if r.config == self._config and r.measurement]
         if not looks:
             return None
-        facts = LoopFacts(looks[0], around.target, around.discovery, around.host, self._here)
+        facts = LoopFacts(looks[0], context.target, context.discovery, context.host, self._here)
         return facts.suggested_workers
 
-    def _settable(self, wanted: TrainConfig, around: Surroundings) -> TrainConfig:
+    def _settable(self, wanted: TrainConfig, context: SearchContext) -> TrainConfig:
         """Return the config to compare with; what has no effect here stays as the script has it."""
         assert self._against is not None
         kept = {}
         for knob in KNOBS:
-            present, value = getattr(around.baseline, knob), getattr(wanted, knob)
+            present, value = getattr(context.baseline, knob), getattr(wanted, knob)
             if value == present:
                 continue
-            inert = why_inert(knob, around)
+            inert = why_inert(knob, context)
             if inert is not None:
                 self._listener.said(f"{knob} of {self._against.name} stays {present}: {inert}")
                 kept[knob] = present
                 continue
-            access = access_of(knob, around)
+            access = access_of(knob, context)
             if access.kind is BindingKind.FIXED:
                 raise UsageError(
                     f"--against {self._against.name}: {knob} {value} can't be set ({access.why_fixed}); "
@@ -289,7 +289,7 @@ class ProfileWalk(Session[LoopProfile]):
         if self._plan is not None:
             updates["ablation"] = ablation_of(config, self._plan, self._interleaved_trials, noise)
         profile = profile.changed(**updates)
-        if (seen := profile.looked_into) is None:
+        if (seen := profile.profiled_trial) is None:
             return profile
         facts = LoopFacts(seen, profile.target, profile.discovery, profile.rank_host, self._here)
         shown = (one for one in loop_findings(facts) if one.code not in profile.options.ignored)

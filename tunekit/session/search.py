@@ -9,9 +9,9 @@ from typing import Any
 from tunekit.errors import BudgetTooSmallError, TargetError, TunekitError
 from tunekit.predict.throughput.boundary import fit_boundary
 from tunekit.predict.throughput.observation import observations
-from tunekit.recommend.numerics import Mode, barred_modes, mode_name, modes_due
+from tunekit.recommend.numerics import Mode, excluded_modes, mode_name, modes_due
 from tunekit.recommend.planned_training import PlannedTraining, planned_training
-from tunekit.recommend.tiers import best_of, is_barred, made_to_fit
+from tunekit.recommend.tiers import best_of, clamped_to_tier, is_excluded
 from tunekit.records.config import TrainConfig
 from tunekit.records.details import Detail
 from tunekit.records.run import Run, SearchOptions
@@ -179,8 +179,8 @@ class Search(Session[Run]):
         # By the first trial alone, so that a resumed search has the same space.
         first = next((record for record in self._records if record.measurement), None)
         boundary = fit_boundary(observations([first])) if first else None
-        around = self._surroundings(self._at_first.native_bf16, boundary)
-        run = self.found.changed(space=build_space(around, self.found.options))
+        context = self._search_context(self._at_first.native_bf16, boundary)
+        run = self.found.changed(space=build_space(context, self.found.options))
         self.found = with_starting_config(run, self._machine, self._folder.trials_folder)
         self._listener.space_known(assemble(self.found, self._records))
 
@@ -209,12 +209,12 @@ class Search(Session[Run]):
         self._study = Study(self.found.space, self.found.rank_host, self._folder.journal)
         self._study.tell(self._records)
         while self._may_add:
-            terms = self._time.terms
+            criteria = self._time.criteria
             disturbed = disturbed_trial(self._trials)
-            if disturbed and disturbed.config and disturbed.duration_s <= terms.most_s:
+            if disturbed and disturbed.config and disturbed.duration_s <= criteria.most_s:
                 self._try(disturbed.config, why_again(disturbed))
                 continue
-            coming = next_trial(self._study, terms, len(self._trials.searched))
+            coming = next_trial(self._study, criteria, len(self._trials.searched))
             if isinstance(coming, Stop):
                 self._change(why_stopped=coming.why)
                 self._ran_out_of_time = coming.why is None
@@ -274,9 +274,9 @@ class Search(Session[Run]):
             pick = self._time.picks.get(tier)
             if best is None or (pick is not None and (pick is best.record or not pick.is_baseline_config)):
                 continue
-            barred = is_barred(best.record, tier, barred_modes(self._records))
-            mode = Mode.of(self._baseline_config) if barred else None
-            config = nearest(self.found.space, made_to_fit(best, tier, self.found.rank_host, mode))
+            excluded = is_excluded(best.record, tier, excluded_modes(self._records))
+            mode = Mode.of(self._baseline_config) if excluded else None
+            config = nearest(self.found.space, clamped_to_tier(best, tier, self.found.rank_host, mode))
             trial_s = expected_duration_s(self._records, config)
             beside = () if tier is ANSWERS[0] else self._time.to_confirm
             if pick is not None and not self._time.holds_rounds(*beside, config, after_s=trial_s):

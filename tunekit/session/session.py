@@ -22,7 +22,7 @@ from tunekit.session.folder import AnyRun, RunFolder
 from tunekit.trial.executor import Executor, KnownTarget, TrialSpec
 from tunekit.trial.watch import TrialProgress
 from tunekit.tune.feasibility import why_infeasible
-from tunekit.tune.knob_access import Surroundings
+from tunekit.tune.knob_access import SearchContext
 
 _SHOWN_LINES = 10
 
@@ -181,7 +181,7 @@ class Session(Generic[AnyRun]):
         gpu = getattr(self.found.options, "gpu", AUTO)
         self.found, self._here = on_device_of(self.found, record, self._here, gpu)
 
-    def _surroundings(self, native_bf16: bool | None, boundary: Boundary | None = None) -> Surroundings:
+    def _search_context(self, native_bf16: bool | None, boundary: Boundary | None = None) -> SearchContext:
         """Return what bounds the knobs, by what the baseline taught.
 
         Args:
@@ -190,7 +190,7 @@ class Session(Generic[AnyRun]):
         """
         known = self._known
         assert known is not None
-        return Surroundings(
+        return SearchContext(
             host=self.found.rank_host,
             profile=self._here,
             native_bf16=native_bf16,

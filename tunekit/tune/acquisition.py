@@ -42,7 +42,7 @@ Places = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Terms:
+class Criteria:
     """What a trial must promise, and may cost."""
 
     most_s: float = math.inf
@@ -57,7 +57,7 @@ class Terms:
     """The training to come."""
 
 
-ANY_TERMS = Terms()
+NO_CRITERIA = Criteria()
 
 
 def least_gain(noise: NoiseFloor | None) -> float:
@@ -159,17 +159,17 @@ class Acquisition:
         """Every config of the space."""
         return all_configs(self._space)
 
-    def propose(self, records: Sequence[TrialRecord], terms: Terms = ANY_TERMS) -> Proposal | None:
+    def propose(self, records: Sequence[TrialRecord], criteria: Criteria = NO_CRITERIA) -> Proposal | None:
         """Return the config to try next; None when there is none.
 
-        A config that keeps the terms comes before one that does not.
+        A config that meets the criteria comes before one that does not.
         """
         candidates = [record for record in records if record.role.is_candidate]
         costs = self._costs(records)
-        is_open = self._untried(candidates) & (costs <= terms.most_s) & self._fits_host(candidates)
+        is_open = self._untried(candidates) & (costs <= criteria.most_s) & self._fits_host(candidates)
         if any(one.config and one.config.compile and one.measurement for one in records):
-            is_open &= ~self._columns.compiled | (costs <= terms.most_again_s)
-        is_open &= self._columns.workers <= terms.most_workers
+            is_open &= ~self._columns.compiled | (costs <= criteria.most_again_s)
+        is_open &= self._columns.workers <= criteria.most_workers
         fit_chances = chances_to_fit(candidates, self._columns)
         places = np.flatnonzero(is_open & (fit_chances >= _LEAST_CHANCE))
         if not len(places):
@@ -179,9 +179,9 @@ class Acquisition:
         if measured:
             try:
                 with np.errstate(all="ignore"):  # figures beyond all bounds end as infinities
-                    objective = PlannedObjective(terms.planned, measured)
+                    objective = PlannedObjective(criteria.planned, measured)
                     fitted = _model(measured, self._host, self._may_choose, objective)
-                    return self._best(fitted, _rest_of(places, chances, costs), terms)
+                    return self._best(fitted, _pool_of(places, chances, costs), criteria)
             except np.linalg.LinAlgError:
                 pass  # figures that no model explains: go on as without any
         place = self._smallest(candidates, places)
@@ -191,27 +191,27 @@ class Acquisition:
         """Return whether every config was tried."""
         return not self._untried([record for record in records if record.role.is_candidate]).any()
 
-    def _best(self, fitted: "_Fitted", rest: "_Rest", terms: Terms) -> Proposal:
+    def _best(self, fitted: "_Fitted", pool: "_CandidatePool", criteria: Criteria) -> Proposal:
         """Return the config that gains most per second, equal ones by their size."""
-        columns = self._columns.take(rest.places)
-        if len(rest.places) > _MOST_LOOKED_AT:
+        columns = self._columns.take(pool.places)
+        if len(pool.places) > _MOST_LOOKED_AT:
             rough = fitted.objective.rough(columns, fitted.model.rough_log_rate(columns))
-            promising = rough + np.log(rest.chances)
-            rest = rest.take(np.sort(np.argsort(-promising, kind="stable")[:_MOST_LOOKED_AT]))
-            columns = self._columns.take(rest.places)
+            promising = rough + np.log(pool.chances)
+            pool = pool.take(np.sort(np.argsort(-promising, kind="stable")[:_MOST_LOOKED_AT]))
+            columns = self._columns.take(pool.places)
         rates = fitted.model.predict_columns(columns)
         expected = fitted.objective.of(columns, rates)
-        gains = expected_improvement(expected, fitted.best_log_rate) * rest.chances
-        log_gain_per_s = np.log(np.maximum(gains / np.maximum(rest.costs, 1e-3), 1e-300))
-        sure = expected_improvement(_as_one_trial_tells(expected), fitted.best_log_rate) * rest.chances
-        gains_enough = sure >= terms.least_gain
+        gains = expected_improvement(expected, fitted.best_log_rate) * pool.chances
+        log_gain_per_s = np.log(np.maximum(gains / np.maximum(pool.costs, 1e-3), 1e-300))
+        sure = expected_improvement(_as_one_trial_tells(expected), fitted.best_log_rate) * pool.chances
+        gains_enough = sure >= criteria.least_gain
         pays = np.ones(len(gains), dtype=bool)
-        if terms.planned.samples is not None:
-            planned_s = terms.planned.samples * math.exp(-fitted.best_log_rate)
-            pays = planned_s * -np.expm1(-sure) >= rest.costs
+        if criteria.planned.samples is not None:
+            planned_s = criteria.planned.samples * math.exp(-fitted.best_log_rate)
+            pays = planned_s * -np.expm1(-sure) >= pool.costs
         order = np.lexsort(
             (
-                self._size_rank[rest.places],
+                self._size_rank[pool.places],
                 -np.round(log_gain_per_s / _SAME_GAIN),
                 ~gains_enough,
                 ~(gains_enough & pays),
@@ -219,14 +219,14 @@ class Acquisition:
         )
         first = order[0]
         # Of what there is no time for after that, what gains more comes first: else it is never seen.
-        last_call = gains_enough & pays & (rest.costs > terms.most_s - rest.costs[first])
+        last_call = gains_enough & pays & (pool.costs > criteria.most_s - pool.costs[first])
         if last_call.any():
             rival = int(np.argmax(np.where(last_call, sure, -math.inf)))
-            if rest.costs[rival] > rest.costs[first] and sure[rival] > sure[first]:
+            if pool.costs[rival] > pool.costs[first] and sure[rival] > sure[first]:
                 first = rival
         return Proposal(
-            config=self.configs[rest.places[first]],
-            cost_s=float(rest.costs[first]),
+            config=self.configs[pool.places[first]],
+            cost_s=float(pool.costs[first]),
             expected_rate_samples_per_s=math.exp(min(float(rates.log_rate[first]), 700.0)),
             gain=float(sure[first]),
             pays=bool(pays[first]),
@@ -318,19 +318,19 @@ class Acquisition:
 
 
 @dataclass(frozen=True)
-class _Rest:
+class _CandidatePool:
     """What may be proposed, one entry per config."""
 
     places: Places
     chances: Floats
     costs: Floats
 
-    def take(self, kept: Places) -> "_Rest":
-        return _Rest(self.places[kept], self.chances[kept], self.costs[kept])
+    def take(self, kept: Places) -> "_CandidatePool":
+        return _CandidatePool(self.places[kept], self.chances[kept], self.costs[kept])
 
 
-def _rest_of(places: Places, chances: Floats, costs: Floats) -> _Rest:
-    return _Rest(places, chances[places], costs[places])
+def _pool_of(places: Places, chances: Floats, costs: Floats) -> _CandidatePool:
+    return _CandidatePool(places, chances[places], costs[places])
 
 
 @dataclass(frozen=True)

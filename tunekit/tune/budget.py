@@ -13,7 +13,7 @@ from tunekit.records.recommendation import Tier
 from tunekit.records.run import KnobSpace, Run, SearchOptions
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.records.trials import Trials
-from tunekit.tune.acquisition import Terms, least_gain
+from tunekit.tune.acquisition import Criteria, least_gain
 from tunekit.tune.confirm import (
     FLOOR_PROCESSES,
     expected_duration_s,
@@ -136,11 +136,11 @@ class TimeLeft:
         return self.run.trials
 
     @cached_property
-    def terms(self) -> Terms:
+    def criteria(self) -> Criteria:
         """What the next trial must promise, and may cost."""
         # Beside what is chosen; what is known to take longer than that must leave room for its own rounds.
         alone_s = self.left_s - rounds_s(self.records, (), self._least) - self._guards_s
-        return Terms(
+        return Criteria(
             most_s=self.for_a_trial_s,
             most_again_s=alone_s / (1 + self._least),
             least_gain=least_gain(run_noise(self._trials)),

@@ -11,7 +11,7 @@ from tunekit.trial.binding_suggestions import binding_hint
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class SearchContext:
     """What bounds the space: the machine, the device, the target and what the baseline learnt of it."""
 
     host: Host
@@ -35,48 +35,48 @@ class Access:
     """Why it is left as it is: fixed, out of reach, or without effect here."""
 
 
-def access_of(knob: str, around: Surroundings) -> Access:
+def access_of(knob: str, context: SearchContext) -> Access:
     """Return how a knob reaches the loop; FIXED, with the reason, when it does not or has no effect."""
-    binding = around.target.binding_of(knob)
+    binding = context.target.binding_of(knob)
     if binding is not None and binding.kind is BindingKind.FIXED:
         return Access(BindingKind.FIXED, "bound as fixed")
-    inert = why_inert(knob, around)
+    inert = why_inert(knob, context)
     if inert is not None:
         return Access(BindingKind.FIXED, inert)
-    if binding is not None and around.target.is_bound(knob):
+    if binding is not None and context.target.is_bound(knob):
         return Access(binding.kind)
-    insisted = around.target.binding_of("num_workers" if knob in WORKER_KNOBS else knob) is not None
-    inaccessible = _why_inaccessible(knob, around, insisted=insisted)
+    insisted = context.target.binding_of("num_workers" if knob in WORKER_KNOBS else knob) is not None
+    inaccessible = _why_inaccessible(knob, context, insisted=insisted)
     if inaccessible is not None:
         return Access(BindingKind.FIXED, inaccessible)
     return Access(BindingKind.INJECT)
 
 
-def why_inert(knob: str, around: Surroundings) -> str | None:
+def why_inert(knob: str, context: SearchContext) -> str | None:
     """Return why a knob has no effect here, however it is bound."""
-    discovery = around.discovery
+    discovery = context.discovery
     if knob == "pin_memory" and discovery.device_type != "cuda":
         return f"no effect on {discovery.device_type}"
     if knob == "channels_last" and discovery.roots and not any(r.has_4d_weights for r in discovery.roots):
         return "no 4-D weights, so no effect"
-    if knob == "compile" and around.profile.compile_supported is False:
-        return f"torch.compile does not support {around.profile.id}"
+    if knob == "compile" and context.profile.compile_supported is False:
+        return f"torch.compile does not support {context.profile.id}"
     return None
 
 
-def _why_inaccessible(knob: str, around: Surroundings, insisted: bool) -> str | None:
+def _why_inaccessible(knob: str, context: SearchContext, insisted: bool) -> str | None:
     """Return why the agent can't set a knob inside the process."""
     if knob == "accumulate_grad_batches":
-        hint = _bind_hint(knob, around.discovery, around.baseline, around.target)
+        hint = _bind_hint(knob, context.discovery, context.baseline, context.target)
         return f"only the script can change it; {hint}"
     if knob in LOADER_KNOBS:
-        return _why_not_in_loader(knob, around, insisted)
-    return why_not_in_roots(knob, around.discovery, around.baseline)
+        return _why_not_in_loader(knob, context, insisted)
+    return why_not_in_roots(knob, context.discovery, context.baseline)
 
 
-def _why_not_in_loader(knob: str, around: Surroundings, insisted: bool) -> str | None:
-    loader = around.discovery.training_loader
-    hint = _bind_hint(knob, around.discovery, around.baseline, around.target)
+def _why_not_in_loader(knob: str, context: SearchContext, insisted: bool) -> str | None:
+    loader = context.discovery.training_loader
+    hint = _bind_hint(knob, context.discovery, context.baseline, context.target)
     if loader is None:
         return "the script trains without a DataLoader" + (f"; {hint}" if knob == "batch_size" else "")
     if knob == "batch_size" and not loader.batch_size_bound:

@@ -10,7 +10,7 @@ from tunekit.records.run import FixedKnob, KnobRange, KnobSpace, SearchOptions
 from tunekit.records.target import BindingKind
 from tunekit.trial.binding_suggestions import binding_hint
 from tunekit.trial.binding_syntax import values_possible
-from tunekit.tune.knob_access import Surroundings, access_of
+from tunekit.tune.knob_access import SearchContext, access_of
 from tunekit.units import duration_text
 
 _BATCH_FACTORS = (0.25, 0.5, 1, 1.5, 2, 3, 4, 6, 8, 12, 16)
@@ -18,7 +18,7 @@ _PREFETCH = (2, 4, 8)
 _MIN_BATCHES_PER_EPOCH = 8
 
 
-def build_space(around: Surroundings, options: SearchOptions) -> tuple[KnobSpace, ...]:
+def build_space(context: SearchContext, options: SearchOptions) -> tuple[KnobSpace, ...]:
     """Return the space: one entry per knob, those with a single value saying why.
 
     Raises:
@@ -29,14 +29,14 @@ def build_space(around: Surroundings, options: SearchOptions) -> tuple[KnobSpace
     ranges = {bounds.knob: bounds for bounds in options.ranges}
     space = []
     for knob in KNOBS:
-        entry = _natural(knob, around)
+        entry = _natural(knob, context)
         if knob in ranges:
             entry = _bounded(entry, ranges[knob])
         if knob in fixed:
-            entry = _fixed(entry, fixed[knob], around)
-        space.append(_decided(_spelled(entry, around), around))
+            entry = _fixed(entry, fixed[knob], context)
+        space.append(_decided(_spelled(entry, context), context))
     if options.global_batch is not None:
-        space = _at_global_batch(space, options.global_batch, around)
+        space = _at_global_batch(space, options.global_batch, context)
     result = _without_worker_knobs(tuple(space))
     if not any(entry.is_searched for entry in result):
         reasons = "; ".join(f"{entry.knob}: {entry.why_fixed}" for entry in result)
@@ -63,7 +63,7 @@ def config_from(values: Mapping[str, KnobValue], space: Sequence[KnobSpace]) -> 
     return TrainConfig.model_validate(chosen)
 
 
-def with_settings(config: TrainConfig, settings: Sequence[FixedKnob], around: Surroundings) -> TrainConfig:
+def with_settings(config: TrainConfig, settings: Sequence[FixedKnob], context: SearchContext) -> TrainConfig:
     """Return a config with the user's settings, each held against what can be set here.
 
     Raises:
@@ -71,14 +71,14 @@ def with_settings(config: TrainConfig, settings: Sequence[FixedKnob], around: Su
     """
     values: dict[str, KnobValue] = {}
     for setting in settings:
-        entry = _fixed(knob_space(setting.knob, around), setting.value, around)
-        values[setting.knob] = _spelled(entry, around).values[0]
+        entry = _fixed(knob_space(setting.knob, context), setting.value, context)
+        values[setting.knob] = _spelled(entry, context).values[0]
     return config.changed(**values)
 
 
-def knob_space(knob: str, around: Surroundings) -> KnobSpace:
+def knob_space(knob: str, context: SearchContext) -> KnobSpace:
     """Return the values that a knob can have on this target and device, and why there is but one."""
-    return _spelled(_natural(knob, around), around)
+    return _spelled(_natural(knob, context), context)
 
 
 def contains(space: Sequence[KnobSpace], config: TrainConfig) -> bool:
@@ -123,92 +123,94 @@ def _values(space: Sequence[KnobSpace], knob: str) -> tuple[KnobValue, ...]:
     return next(entry.values for entry in space if entry.knob == knob)
 
 
-def _natural(knob: str, around: Surroundings) -> KnobSpace:
+def _natural(knob: str, context: SearchContext) -> KnobSpace:
     """Return the knob's entry before the user's own wishes."""
-    present: KnobValue = getattr(around.baseline, knob)
-    access = access_of(knob, around)
+    present: KnobValue = getattr(context.baseline, knob)
+    access = access_of(knob, context)
     if access.kind is BindingKind.FIXED:
         return KnobSpace(knob=knob, values=(present,), why_fixed=access.why_fixed)
-    values = _candidates(knob, around)
+    values = _candidates(knob, context)
     if len(values) == 1:
-        return KnobSpace(knob=knob, values=values, why_fixed=_why_single(knob, around))
+        return KnobSpace(knob=knob, values=values, why_fixed=_why_single(knob, context))
     return KnobSpace(knob=knob, values=values)
 
 
-def _candidates(knob: str, around: Surroundings) -> tuple[KnobValue, ...]:
+def _candidates(knob: str, context: SearchContext) -> tuple[KnobValue, ...]:
     """Return the values worth trying for a knob that reaches the loop; the present one among them."""
-    baseline, loader = around.baseline, around.discovery.training_loader
+    baseline, loader = context.baseline, context.discovery.training_loader
     match knob:
         case "batch_size":
             return _batch_sizes(baseline.batch_size, loader.dataset_samples if loader else None)
         case "num_workers":
-            return _worker_counts(around.host.cpus, baseline.num_workers)
+            return _worker_counts(context.host.cpus, baseline.num_workers)
         case "prefetch_factor":
             own = (baseline.prefetch_factor,) if baseline.prefetch_factor else ()
             return tuple(sorted({*own, *_PREFETCH}))
         case "precision":
-            return _precisions(around)
+            return _precisions(context)
         case "accumulate_grad_batches":
             return (baseline.accumulate_grad_batches,)
     choices = KNOB[knob].choices
     return tuple(dict.fromkeys((getattr(baseline, knob), *choices))) if choices else (False, True)
 
 
-def _why_single(knob: str, around: Surroundings) -> str:
+def _why_single(knob: str, context: SearchContext) -> str:
     if knob == "batch_size":
         return "the data set is too small"
     if knob == "precision":
-        own = around.baseline.precision
-        if "fp16" in around.profile.native_precisions and not _can_train_in_fp16(around):
-            return f"beside {own}, {around.profile.id} has fp16, for which the script lacks a GradScaler"
-        return f"{around.profile.id} computes natively in {own} only"
+        own = context.baseline.precision
+        if "fp16" in context.profile.native_precisions and not _can_train_in_fp16(context):
+            return f"beside {own}, {context.profile.id} has fp16, for which the script lacks a GradScaler"
+        return f"{context.profile.id} computes natively in {own} only"
     if knob == "accumulate_grad_batches":
         return "it changes the global batch, not the rate; --global-batch N makes it follow the batch size"
     return "its binding allows no other value"
 
 
-def _precisions(around: Surroundings) -> tuple[Precision, ...]:
-    on_cuda = around.discovery.device_type == "cuda"
-    native = around.profile.native_precisions
-    values = {around.baseline.precision, Precision.FP32}
+def _precisions(context: SearchContext) -> tuple[Precision, ...]:
+    on_cuda = context.discovery.device_type == "cuda"
+    native = context.profile.native_precisions
+    values = {context.baseline.precision, Precision.FP32}
     if "tf32" in native and on_cuda:
         values.add(Precision.TF32)
-    native_bf16 = around.discovery.bf16_native if on_cuda else around.native_bf16
+    native_bf16 = context.discovery.bf16_native if on_cuda else context.native_bf16
     if native_bf16:
         values.add(Precision.BF16)
-    if around.target.is_bound("precision") and around.baseline.precision is Precision.TF32:
+    if context.target.is_bound("precision") and context.baseline.precision is Precision.TF32:
         values.discard(Precision.FP32)  # the script's own matmul precision stays: it would be TF32 too
-    is_wanted = around.target.is_bound("precision") or not native_bf16
-    if on_cuda and "fp16" in native and is_wanted and _can_train_in_fp16(around):
+    is_wanted = context.target.is_bound("precision") or not native_bf16
+    if on_cuda and "fp16" in native and is_wanted and _can_train_in_fp16(context):
         values.add(Precision.FP16)
     return tuple(precision for precision in Precision if precision in values)
 
 
-def _can_train_in_fp16(around: Surroundings) -> bool:
-    return can_train_in_fp16(around.target, around.discovery, around.baseline.precision)
+def _can_train_in_fp16(context: SearchContext) -> bool:
+    return can_train_in_fp16(context.target, context.discovery, context.baseline.precision)
 
 
-def _at_global_batch(space: Sequence[KnobSpace], global_batch: int, around: Surroundings) -> list[KnobSpace]:
+def _at_global_batch(
+    space: Sequence[KnobSpace], global_batch: int, context: SearchContext
+) -> list[KnobSpace]:
     """Return the space whose every config keeps the global batch.
 
     Where accumulation is bound it follows the batch size; elsewhere the batch size can't move.
     """
     entries = {entry.knob: entry for entry in space}
     batches, accumulation = entries["batch_size"], entries["accumulate_grad_batches"]
-    ranks, present = around.discovery.world_size, around.baseline.accumulate_grad_batches
+    ranks, present = context.discovery.world_size, context.baseline.accumulate_grad_batches
     asked = f"--global-batch {global_batch}"
     if global_batch % ranks:
         raise UsageError(f"{asked} can't be split over {ranks} ranks; give a multiple of {ranks}")
     per_rank = global_batch // ranks
-    if not around.target.is_bound("accumulate_grad_batches"):
-        hint = binding_hint("accumulate_grad_batches", around.discovery, present, around.target)
+    if not context.target.is_bound("accumulate_grad_batches"):
+        hint = binding_hint("accumulate_grad_batches", context.discovery, present, context.target)
         batch_size = _only_batch(batches, per_rank, present, asked, hint)
         why = f"{asked}, and accumulate_grad_batches has no binding that could make up for another batch"
         entries["batch_size"] = KnobSpace(knob="batch_size", values=(batch_size,), why_fixed=why)
         return list(entries.values())
     numbers = [value for value in batches.values if isinstance(value, int)]
     inside = range(min(numbers), max(numbers) + 1)
-    binding = around.target.binding_of("batch_size")
+    binding = context.target.binding_of("batch_size")
     spelled = values_possible(binding, "batch_size") if binding is not None else None
     sizes = tuple(size for size in inside if per_rank % size == 0 and (spelled is None or size in spelled))
     if not sizes:
@@ -269,27 +271,27 @@ def _bounded(entry: KnobSpace, bounds: KnobRange) -> KnobSpace:
     return KnobSpace(knob=entry.knob, values=values, why_fixed=why)
 
 
-def _decided(entry: KnobSpace, around: Surroundings) -> KnobSpace:
+def _decided(entry: KnobSpace, context: SearchContext) -> KnobSpace:
     """Return persistent_workers with the value that costs least at an epoch's end; other knobs as they are.
 
     Between two epochs' ends it makes no difference, so that no trial is needed to choose.
     """
     if entry.knob != "persistent_workers" or not entry.is_searched:
         return entry
-    start_s = (around.boundary or fit_boundary(())).per_worker_s
+    start_s = (context.boundary or fit_boundary(())).per_worker_s
     if start_s <= 0:
         why = "starting workers anew at an epoch's end was seen to cost nothing, so it stays as it is"
-        return KnobSpace(knob=entry.knob, values=(around.baseline.persistent_workers,), why_fixed=why)
+        return KnobSpace(knob=entry.knob, values=(context.baseline.persistent_workers,), why_fixed=why)
     cost = f"starting one anew costs {duration_text(start_s)} per epoch (predicted)"
     why = f"on wherever there are workers: {cost}"
     return KnobSpace(knob=entry.knob, values=(True,), why_fixed=why)
 
 
-def _spelled(entry: KnobSpace, around: Surroundings) -> KnobSpace:
+def _spelled(entry: KnobSpace, context: SearchContext) -> KnobSpace:
     """Return the entry without values that the knob's binding has no text for."""
-    binding = around.target.binding_of(entry.knob)
+    binding = context.target.binding_of(entry.knob)
     possible = values_possible(binding, entry.knob) if binding is not None else None
-    present = getattr(around.baseline, entry.knob)
+    present = getattr(context.baseline, entry.knob)
     if possible is None or entry.values == (present,):
         return entry
     values = tuple(value for value in entry.values if value in possible or value == present)
@@ -302,10 +304,10 @@ def _spelled(entry: KnobSpace, around: Surroundings) -> KnobSpace:
     return entry.changed(values=values, why_fixed=why)
 
 
-def _fixed(entry: KnobSpace, value: KnobValue, around: Surroundings) -> KnobSpace:
+def _fixed(entry: KnobSpace, value: KnobValue, context: SearchContext) -> KnobSpace:
     """Return the entry with the user's value alone."""
-    present = getattr(around.baseline, entry.knob)
-    accumulates = entry.knob == "accumulate_grad_batches" and around.target.is_bound(entry.knob)
+    present = getattr(context.baseline, entry.knob)
+    accumulates = entry.knob == "accumulate_grad_batches" and context.target.is_bound(entry.knob)
     if len(entry.values) == 1 and not accumulates:
         if value != entry.values[0]:
             raise UsageError(

@@ -15,7 +15,7 @@ from tunekit.records.recommendation import NoiseFloor, Tier
 from tunekit.records.run import SearchOptions
 from tunekit.records.trial import TrialRecord
 from tunekit.records.trials import Trials
-from tunekit.tune.acquisition import Proposal, Terms
+from tunekit.tune.acquisition import Criteria, Proposal
 from tunekit.tune.study import Study
 from tunekit.units import rate_text
 
@@ -37,20 +37,20 @@ class Stop:
     """None where the budget has no room for one."""
 
 
-def next_trial(study: Study, terms: Terms, search_trials: int) -> Proposal | Stop:
+def next_trial(study: Study, criteria: Criteria, search_trials: int) -> Proposal | Stop:
     """Return what to try next, or why nothing is."""
-    proposal = study.propose(terms)
-    if proposal is not None and (search_trials < LEAST_TRIALS or _why_below_terms(proposal, terms) is None):
+    proposal = study.propose(criteria)
+    if proposal is not None and (search_trials < LEAST_TRIALS or _why_rejected(proposal, criteria) is None):
         return proposal
-    best = study.propose(replace(terms, most_s=math.inf))
+    best = study.propose(replace(criteria, most_s=math.inf))
     if best is None and study.is_exhausted:
         return Stop("every config of the space was tried")
     if best is None:
         return Stop("no untried config of the space is expected to fit in memory")
-    if proposal is None or _why_below_terms(best, terms) is None:
+    if proposal is None or _why_rejected(best, criteria) is None:
         # Something may be worth its time, but there is none left for it.
         return Stop()
-    return Stop(_why_below_terms(best, terms))
+    return Stop(_why_rejected(best, criteria))
 
 
 def disturbed_trial(trials: Trials) -> TrialRecord | None:
@@ -78,10 +78,10 @@ def why_again(disturbed: TrialRecord) -> str:
     return f"again: disturbed, {rate_text(disturbed.rate_samples_per_s)} samples/s within {interval or 0:.0%}"
 
 
-def _why_below_terms(proposal: Proposal, terms: Terms) -> str | None:
-    """Return why the best proposal does not keep the terms; None if it does, or nothing was measured yet."""
-    if proposal.gain is not None and proposal.gain < terms.least_gain:
-        return f"no untried config is expected to be more than {terms.least_gain:.1%} faster"
+def _why_rejected(proposal: Proposal, criteria: Criteria) -> str | None:
+    """Return why the best proposal misses the criteria; None if it does not, or nothing was measured yet."""
+    if proposal.gain is not None and proposal.gain < criteria.least_gain:
+        return f"no untried config is expected to be more than {criteria.least_gain:.1%} faster"
     if not proposal.pays:
         return "no untried config is expected to save the planned run more time than its trial costs"
     return None
@@ -119,8 +119,8 @@ def rate_to_beat(
     Where the finish of the planned training counts, the pick's rate over all of it takes the place of that
     over epochs: no config's steady rate is less than what its training comes to with its start.
 
-    Picks whose precision or compile may yet be barred for their losses don't count, unless the config has the
-    same: then it would be barred with them.
+    Picks whose precision or compile may yet be excluded for their losses don't count, unless the config has
+    the same: then it would be excluded with them.
 
     Returns:
         The rate; None before a baseline, and while a tier has no pick or the pick's interval is unknown.
@@ -129,7 +129,7 @@ def rate_to_beat(
     if trials.baseline is None:
         return None
     noise = run_noise(trials)
-    modes = _lasting_modes(records) | ({Mode.of(config)} if config is not None else set())
+    modes = _admissible_modes(records) | ({Mode.of(config)} if config is not None else set())
     lasting = [one for one in trials.candidates if one.config is not None and Mode.of(one.config) in modes]
     picks = pick_tiers(trials, host, options, lasting)
     planned = planned_training(options, records)
@@ -140,7 +140,7 @@ def rate_to_beat(
     return min(known) / _most_saved(records)
 
 
-def _lasting_modes(records: Sequence[TrialRecord]) -> set[Mode]:
+def _admissible_modes(records: Sequence[TrialRecord]) -> set[Mode]:
     """Return the modes that no run for losses will bar any more: the baseline's, and those that agree."""
     own = next((record.config for record in records if record.is_baseline_config and record.config), None)
     agreeing = {one.mode for one in guarded_modes(records) if one.verdict.outcome is LossOutcome.OK}

@@ -26,7 +26,7 @@ from tunekit.records.recommendation import Tier
 from tunekit.records.run import KnobSpace
 from tunekit.records.trial import TrialRecord
 from tunekit.records.trials import Trials
-from tunekit.tune.acquisition import ANY_TERMS, Acquisition, Proposal, Terms
+from tunekit.tune.acquisition import NO_CRITERIA, Acquisition, Criteria, Proposal
 from tunekit.tune.budget import FEW_TRIALS
 from tunekit.tune.space import contains
 
@@ -99,10 +99,10 @@ class Study:
         self._records: list[TrialRecord] = []
         self._running: optuna.Trial | None = None
 
-    def propose(self, terms: Terms = ANY_TERMS) -> Proposal | None:
+    def propose(self, criteria: Criteria = NO_CRITERIA) -> Proposal | None:
         """Return a config that was not tried yet, and why; None when there is none that fits."""
-        terms = replace(terms, most_workers=min(terms.most_workers, self._most_workers))
-        return self._acquisition.propose(self._records, terms)
+        criteria = replace(criteria, most_workers=min(criteria.most_workers, self._most_workers))
+        return self._acquisition.propose(self._records, criteria)
 
     @contextmanager
     def running(self, proposal: Proposal) -> Iterator[None]:

@@ -86,13 +86,13 @@ def _kernels(
     first: Columns, first_weights: Weights, second: Columns, second_weights: Weights
 ) -> tuple[Floats, Floats, Floats]:
     """Return (first, second) for training, loader and everything, with amplitude 1."""
-    training = _likeness(_features(first, _OF_TRAINING), _features(second, _OF_TRAINING))
-    loader = _likeness(_features(first, _OF_LOADER), _features(second, _OF_LOADER))
+    training = _similarity(_features(first, _OF_TRAINING), _features(second, _OF_TRAINING))
+    loader = _similarity(_features(first, _OF_LOADER), _features(second, _OF_LOADER))
     every = tuple(_SCALES)
     return (
         training * np.outer(first_weights.training, second_weights.training),
         loader * np.outer(first_weights.loader, second_weights.loader),
-        _likeness(_features(first, every), _features(second, every)),
+        _similarity(_features(first, every), _features(second, every)),
     )
 
 
@@ -114,6 +114,6 @@ def _features(columns: Columns, names: tuple[str, ...]) -> Floats:
     return np.stack(features, axis=1)
 
 
-def _likeness(first: Floats, second: Floats) -> Floats:
+def _similarity(first: Floats, second: Floats) -> Floats:
     squared = (first**2).sum(1)[:, None] + (second**2).sum(1)[None] - 2 * first @ second.T
     return np.asarray(np.exp(-0.5 * np.maximum(squared, 0.0)))

@@ -64,16 +64,16 @@ def _total(name: str, loops: Sequence[LoopMeasurement], parts: Mapping[str, Seco
 
 def knobs_chart(run: Run, best: Recommendation | None) -> Chart:
     """Return by how much the recommended config would lose its lead with one knob as the baseline has it."""
-    worths = run.model.knobs if run.model is not None and best is not None else ()
-    ordered = sorted(worths, key=lambda one: one.factor.value, reverse=True)
-    told = "; ".join(f"{_name(one)} {speedup_text(one.factor)}" for one in ordered)
+    gains = run.model.knobs if run.model is not None and best is not None else ()
+    ordered = sorted(gains, key=lambda one: one.factor.value, reverse=True)
+    summary = "; ".join(f"{_name(one)} {speedup_text(one.factor)}" for one in ordered)
     tier = best.tier.value if best is not None else ""
     return Chart(
         id="knobs",
         title="What each knob is worth (predicted)",
         summary=(
-            f"Rate of the {tier} config over its rate with this one knob put back, with 95% range: {told}. "
-            "Knobs that work together do not multiply to the whole speed-up."
+            f"Rate of the {tier} config over its rate with this one knob put back, with 95% range: "
+            f"{summary}. Knobs that work together do not multiply to the whole speed-up."
         ),
         x_title="knob",
         y_title="faster by, %",
@@ -82,15 +82,15 @@ def knobs_chart(run: Run, best: Recommendation | None) -> Chart:
     )
 
 
-def _name(worth: KnobGain) -> str:
-    return change_text(worth.knob, worth.before, worth.after)
+def _name(gain: KnobGain) -> str:
+    return change_text(gain.knob, gain.before, gain.after)
 
 
-def _knob_point(worth: KnobGain) -> Point:
-    factor = worth.factor
+def _knob_point(gain: KnobGain) -> Point:
+    factor = gain.factor
     has_range = factor.low < factor.high and not is_too_wide(factor)
     return Point(
-        x=_name(worth),
+        x=_name(gain),
         y=100 * (factor.value - 1),
         text=speedup_text(factor),
         low=100 * (factor.low - 1) if has_range else None,
