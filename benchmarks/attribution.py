@@ -46,15 +46,15 @@ def row_of(case: str, workers: int, compute_ms: float, window_s: float) -> tuple
     with tempfile.TemporaryDirectory() as scratch:
         measurement = measured(run_script(_SCRIPT, words, Path(scratch), window_s, (Detail.FLOORS,)))
     parts, time_s = measurement.loop.parts, measurement.loop.steady_time_s
-    told = {
+    stated = {
         "data": parts.data_wait_s / time_s,
         "compute": parts.compute_s / time_s,
         "optimizer": parts.optimizer_s / time_s,
         "other": parts.other_s / time_s,
     }
     true = truth(load_ms, workers, compute_ms)
-    worst = max(abs(told[name] - share) for name, share in true.items())
-    cells = " | ".join(f"{share:.1%}, {told[name]:.1%}" for name, share in true.items())
+    worst = max(abs(stated[name] - share) for name, share in true.items())
+    cells = " | ".join(f"{share:.1%}, {stated[name]:.1%}" for name, share in true.items())
     return f"| {case} | {workers} | {cells} | {worst:.1%} | {alone_text(measurement)} |", worst
 
 

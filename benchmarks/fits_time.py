@@ -48,12 +48,12 @@ def main() -> int:
         loop = (trial["measurement"] or trial["dry"])["loop"]
         answer_s = run["fits_time_s"] - loop["startup_s"]
         is_missed |= answer_s > _GOAL_S
-        told = [fit["precision"] for fit in run["prediction"]["fits"]]
-        whole = sum(precision in ("fp32", "tf32") for precision in told)
+        precisions = [fit["precision"] for fit in run["prediction"]["fits"]]
+        whole = sum(precision in ("fp32", "tf32") for precision in precisions)
         loader = run["prediction"]["loader_measured"]
         print(
             f"{name:12}{batch:>6}{loop['startup_s']:12.1f}{answer_s:10.1f}{cpu_s() - before_s:8.1f}"
-            f"{whole:6}{len(told) - whole:8}"
+            f"{whole:6}{len(precisions) - whole:8}"
             f"{'n/a' if loader is None else f'{loader:.0f}/s':>10}",
             flush=True,
         )

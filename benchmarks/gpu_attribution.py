@@ -132,9 +132,9 @@ def _check_details(add: Add, record: TrialRecord, on_gpu: bool) -> None:
     if points is None:
         add("sync points", "n/a", not on_gpu)
         return
-    told = "; ".join(f"{point.where} {point.what} x {point.per_batch:g}" for point in points[:3])
+    figure = "; ".join(f"{point.where} {point.what} x {point.per_batch:g}" for point in points[:3])
     found = any("loss.item()" in point.what and point.per_batch == 1 for point in points)
-    add("sync points", told or "none", found)
+    add("sync points", figure or "none", found)
 
 
 def _check_budget(add: Add, record: TrialRecord, host: Host) -> None:

@@ -43,8 +43,8 @@ class Loaded:
 
     def median(self, column: str) -> float | None:
         """Return the middle of a counter's figures, None if it never answered."""
-        told = [value for value in (getattr(sample, column) for sample in self.samples) if value is not None]
-        return statistics.median(told) if told else None
+        known = [value for value in (getattr(sample, column) for sample in self.samples) if value is not None]
+        return statistics.median(known) if known else None
 
     def throttled(self) -> str:
         """Return the names of all reasons that were seen."""
@@ -183,9 +183,9 @@ def _judge_rest(add: Add, loaded: dict[str, Loaded]) -> None:
     figure = f"{_figure(counted, 'MB/s')} counted, {true_mb_per_s:.0f} MB/s copied"
     add("upload: pcie_rx_mb_per_s", figure, fits)
     for load in ("matmul", "copy"):
-        told, reserved = loaded[load].median("tree_bytes"), loaded[load].reached["reserved_bytes"]
-        enough = None if told is None else told >= reserved
-        figure = f"{bytes_text(told)} of the process, of which torch reserved {bytes_text(reserved)}"
+        tree_bytes, reserved = loaded[load].median("tree_bytes"), loaded[load].reached["reserved_bytes"]
+        enough = None if tree_bytes is None else tree_bytes >= reserved
+        figure = f"{bytes_text(tree_bytes)} of the process, of which torch reserved {bytes_text(reserved)}"
         add(f"{load}: tree_bytes", figure, enough)
 
 

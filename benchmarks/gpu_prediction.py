@@ -181,14 +181,14 @@ def _measured(config: Config, host: Host) -> Seen | str | None:
     """Return what a config took; None on a CPU, or why it did not train."""
     words = _words(config.model, config.batch, config.precision, not host.accelerators)
     words += ["--compile"] if config.is_compiled else []
-    with _loop([*words, "--steps", str(_STEPS), "--stay"]) as told:
-        reply = told.reply
+    with _loop([*words, "--steps", str(_STEPS), "--stay"]) as loop:
+        reply = loop.reply
         if reply is None:
-            return told.last_words()
+            return loop.last_words()
         if reply["allocated_bytes"] is None:
             return None
         time.sleep(_SETTLE_S)
-        taken_bytes = _taken_bytes(host.accelerators[0].index, told.pid)
+        taken_bytes = _taken_bytes(host.accelerators[0].index, loop.pid)
     context_bytes = None if taken_bytes is None else taken_bytes - int(reply["now_reserved_bytes"])
     return Seen(int(reply["allocated_bytes"]), int(reply["reserved_bytes"]), context_bytes)
 
@@ -244,13 +244,13 @@ def _check_config(
         add(config.name, "; ".join(why), False)
         return
     allocated, reserved = peaks[config.batch].allocated_bytes, peaks[config.batch].reserved_bytes
-    told = f"allocated {bytes_text(allocated)} predicted"
+    figure = f"allocated {bytes_text(allocated)} predicted"
     if seen is None:
-        add(config.name, f"{told}; trained on the CPU, nothing to compare", None if on_gpu else True)
+        add(config.name, f"{figure}; trained on the CPU, nothing to compare", None if on_gpu else True)
         return
     off, off_reserved = allocated / seen.allocated - 1, reserved / seen.reserved - 1
     figure = (
-        f"{told}, {bytes_text(seen.allocated)} measured ({off:+.1%}); reserved {bytes_text(reserved)} "
+        f"{figure}, {bytes_text(seen.allocated)} measured ({off:+.1%}); reserved {bytes_text(reserved)} "
         f"predicted, {bytes_text(seen.reserved)} measured ({off_reserved:+.1%}); context "
         f"{bytes_text(seen.context)}"
     )

@@ -65,11 +65,11 @@ def errors(world: World, trials: int, seed: int) -> Errors | None:
     model = ThroughputModel(
         observations(records), world.host.cpus, loop.device.type == "cpu", loop.epoch_samples
     )
-    told = model.predict(left)
+    predicted = model.predict(left)
     # A grid's truth is of all ranks, a prediction of one.
-    off = told.log_rate - np.log([world.truth[config] / loop.world_size for config in left])
+    off = predicted.log_rate - np.log([world.truth[config] / loop.world_size for config in left])
     wrong = np.abs(np.expm1(off))
-    inside = np.abs(off) <= _RANGE_95 * told.deviation
+    inside = np.abs(off) <= _RANGE_95 * predicted.deviation
     return Errors(float(wrong.mean()), float(wrong.max()), float(inside.mean()))
 
 

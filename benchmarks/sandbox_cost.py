@@ -71,8 +71,8 @@ def main() -> None:
     print(f"{'':28}{options.kind + ' / none':>22}{'none / none':>22}")
     for name, figure in (("whole trial, s", _duration_s), ("steady rate, samples/s", _rate)):
         values = [[figure(record) for record in records] for records in rounds]
-        told = [_ratio_text([one[at] / one[0] for one in values]) for at in (1, 2)]
-        print(f"{name:28}{told[0]:>22}{told[1]:>22}")
+        ratios = [_ratio_text([one[at] / one[0] for one in values]) for at in (1, 2)]
+        print(f"{name:28}{ratios[0]:>22}{ratios[1]:>22}")
     print(
         f"command: python benchmarks/sandbox_cost.py --rounds {options.rounds} --window {options.window:g} "
         f"--kind {options.kind}"

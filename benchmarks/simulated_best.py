@@ -116,9 +116,9 @@ class Bench:
         best, *tiers = ((median(self._rates(knobs)), knobs) for knobs in self._contenders())
         floor = noise_floor(self._rates(best[1]))
         assert floor is not None
-        told = " | ".join(f"{_text(knobs)}: {rate / best[0]:.3f}" for rate, knobs in tiers)
+        cells = " | ".join(f"{_text(knobs)}: {rate / best[0]:.3f}" for rate, knobs in tiers)
         found = f"{_text(best[1])}: {best[0]:.0f}"
-        return f"| {self.device} | {self.loop} | {found} | {told} | {floor.relative:.1%} |"
+        return f"| {self.device} | {self.loop} | {found} | {cells} | {floor.relative:.1%} |"
 
     def _contenders(self) -> list[Knobs]:
         """The grid's best, Balanced, Aggressive."""

@@ -216,8 +216,8 @@ def run_plainly(name: str, every: list[dict[str, Any]], seconds: float) -> None:
             rate = steady_rate(name, knobs, seconds)
         except torch.OutOfMemoryError:
             rate = None
-        told = {"knobs": knobs, "samples_per_s": rate, "reserved_bytes": torch.cuda.max_memory_reserved()}
-        print(json.dumps(told), flush=True)
+        result = {"knobs": knobs, "samples_per_s": rate, "reserved_bytes": torch.cuda.max_memory_reserved()}
+        print(json.dumps(result), flush=True)
         torch._dynamo.reset()
         gc.collect()
         torch.cuda.empty_cache()

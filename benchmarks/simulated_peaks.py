@@ -115,8 +115,8 @@ class Machine:
         done = subprocess.run(words, env=self.variables(), capture_output=True, text=True, check=False)
         if done.returncode:
             sys.exit(f"{shlex.join(words)}\n{done.stderr[-2000:]}")
-        told = json.loads(done.stdout.splitlines()[-1])
-        return Peaks(told["allocated_bytes"], told["reserved_bytes"])
+        peaks = json.loads(done.stdout.splitlines()[-1])
+        return Peaks(peaks["allocated_bytes"], peaks["reserved_bytes"])
 
     def predicted(self, case: Case, hide_gpus: bool = False) -> Peaks | str:
         """Return what a trace at the small batch says of the large one, or why there is none."""

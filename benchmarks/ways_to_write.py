@@ -73,12 +73,12 @@ def main() -> None:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
-    told = [f"{run}: {totals(outcomes)}" for run, outcomes in runs.items()]
-    print(f"\n{len(runs[WITHOUT])} ways", *told, f"$ python {shlex.join(sys.argv)}", sep="\n")
+    summaries = [f"{run}: {totals(outcomes)}" for run, outcomes in runs.items()]
+    print(f"\n{len(runs[WITHOUT])} ways", *summaries, f"$ python {shlex.join(sys.argv)}", sep="\n")
     if options.markdown is not None:
         lines = ["| " + " | ".join(row) + " |" for row in rows]
         lines.insert(1, "|---" * len(rows[0]) + "|")
-        options.markdown.write_text("\n".join([*lines, "", *(f"- {line}" for line in told), ""]))
+        options.markdown.write_text("\n".join([*lines, "", *(f"- {line}" for line in summaries), ""]))
     if options.keep:
         write_table(GUARD_ALONE, runs["none"])
 

@@ -351,14 +351,14 @@ def _batches_that_fit(fit: PredictedFit, prediction: DevicePrediction, margin: s
 def _speed_text(fit: PredictedFit) -> str:
     if fit.rate is None:
         return f"n/a, rates of {fit.profile_id} are unknown"
-    told = (
+    text = (
         f"{rate_text(fit.rate.value)} samples/s ({rate_text(fit.rate.low)} to {rate_text(fit.rate.high)}), "
         f"bound by {fit.bound_by}"
     )
     if fit.loader is None or fit.instance is None:
-        return f"{told}; roofline of each op; the loader there is n/a"
+        return f"{text}; roofline of each op; the loader there is n/a"
     return (
-        f"{told}; roofline of each op; the loader on {fit.instance}: {rate_text(fit.loader.low)} to "
+        f"{text}; roofline of each op; the loader on {fit.instance}: {rate_text(fit.loader.low)} to "
         f"{rate_text(fit.loader.high)}, by what a batch costs here"
     )
 

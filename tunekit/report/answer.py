@@ -52,27 +52,27 @@ def _kept_answer(run: Run, best: Recommendation) -> str:
 
 def _faster_answer(run: Run, best: Recommendation) -> str:
     name = best.tier.value.capitalize()
-    told = interval_text(best.rate_samples_per_s, " samples/s")
+    rates = interval_text(best.rate_samples_per_s, " samples/s")
     if best.speedup is None:
         if run.baseline is not None and run.baseline.measurement is not None:
             return (
-                f"{name}: {told}; speed-up n/a: too few rounds to compare with your baseline (--confirm 3)."
+                f"{name}: {rates}; speed-up n/a: too few rounds to compare with your baseline (--confirm 3)."
             )
-        return f"{name}: {told}; speed-up n/a, because the baseline could not be measured here."
+        return f"{name}: {rates}; speed-up n/a, because the baseline could not be measured here."
     is_faster, is_slower, planned = "is", "is slower than", ""
     if run.options.objective is Objective.FINISH_TIME:
         is_faster, is_slower = "finishes the planned training", "finishes the planned training later than"
         planned = " in the planned training"
         after, before = duration_text(best.finish_time_s), duration_text(baseline_column(run).finish_time_s)
-        told = f"{after} instead of {before}, predicted from measured parts"
+        rates = f"{after} instead of {before}, predicted from measured parts"
     factor = speedup_text(best.speedup)
     match verdict(best.speedup, run.noise_floor):
         case "faster":
-            return f"{name} {is_faster} {factor} as fast as your baseline: {told}."
+            return f"{name} {is_faster} {factor} as fast as your baseline: {rates}."
         case "slower":
-            return f"{name} {is_slower} your baseline, {factor} as fast: {told}."
+            return f"{name} {is_slower} your baseline, {factor} as fast: {rates}."
         case judged:
-            return f"{name}: {judged} from your baseline{planned}, {factor}: {told}."
+            return f"{name}: {judged} from your baseline{planned}, {factor}: {rates}."
 
 
 def change_lines(run: Run, best: Recommendation | None) -> tuple[str, ...]:
@@ -131,15 +131,15 @@ def headroom_text(run: Run, best: Recommendation | None) -> str:
     """Return what of the memory the recommended config leaves free; empty without one."""
     if best is None:
         return ""
-    told = ""
+    vram = ""
     if best.peak_reserved_bytes is not None and best.device_memory_bytes is not None:
         share = 1 - best.peak_reserved_bytes / best.device_memory_bytes
         of = f"{bytes_text(best.peak_reserved_bytes)} of {bytes_text(best.device_memory_bytes)}"
-        told = f"{share_text(share)} of the device's memory stays free, {of} reserved (measured); "
+        vram = f"{share_text(share)} of the device's memory stays free, {of} reserved (measured); "
     limit_bytes = run.rank_host.ram_limit_bytes
     share = max(0.0, 1 - (best.base_ram_bytes + best.buffer_bytes) / limit_bytes)
     return (
-        f"Headroom: {told}{share_text(share)} of {bytes_text(limit_bytes)} RAM stays free, "
+        f"Headroom: {vram}{share_text(share)} of {bytes_text(limit_bytes)} RAM stays free, "
         f"{bytes_text(best.base_ram_bytes)} for processes (measured) and {tier_column(best, run).buffer} for "
         "the loader's buffer (predicted)."
     )

@@ -305,7 +305,7 @@ def found_blocks(findings: Iterable[Finding]) -> tuple[FoundBlock, ...]:
 
 def _found_block(finding: Finding) -> FoundBlock:
     has_gain = finding.gain is not None and finding.gain >= 1.005
-    told = {
+    texts = {
         "seen": finding.evidence,
         "do": finding.remedy,
         "gain": f"at most {factor_text(finding.gain)} (predicted)" if has_gain else None,
@@ -313,7 +313,7 @@ def _found_block(finding: Finding) -> FoundBlock:
     return FoundBlock(
         finding.severity,
         printable(f"{SEVERITY_WORDS[finding.severity]} {finding.code}: {finding.message}"),
-        tuple(printable(f"{label}: {text}") for label, text in told.items() if text),
+        tuple(printable(f"{label}: {text}") for label, text in texts.items() if text),
     )
 
 

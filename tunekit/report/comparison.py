@@ -47,7 +47,9 @@ def comparison_report(comparison: RunComparison, width: int) -> Report:
     """Return everything that a comparison of two runs or more shows; tables drop columns to fit the width."""
     reference, against = comparison.reference, comparison.against
     is_pair = len(against) == 1
-    told = against if is_pair else [one for one in against if one.baseline_verdict in ("faster", "slower")]
+    compared = (
+        against if is_pair else [one for one in against if one.baseline_verdict in ("faster", "slower")]
+    )
     tables = [_rows_table(comparison, width), _knobs_table(comparison)]
     if is_pair:
         tables = [_pair_table(comparison)]
@@ -55,7 +57,7 @@ def comparison_report(comparison: RunComparison, width: int) -> Report:
         f"tunekit compare: {'regression' if comparison.has_regression else 'no regression'}",
         (
             *(Lead(_answer(one, reference.name, comparison.tolerance)) for one in against),
-            *(Line(line) for one in told for line in _machine_lines(one, comparison)),
+            *(Line(line) for one in compared for line in _machine_lines(one, comparison)),
             Facts(tuple((run.name, _run_text(run, run is reference)) for run in comparison.runs)),
             Section("tables", "Configs and figures", "Figures"),
             *tables,
@@ -130,12 +132,12 @@ def _relative_text(one: ReferenceComparison, own: ComparedRun, reference: Compar
         return ""
     of_rates = own.objective is Objective.RATE and reference.objective is Objective.RATE
     before, after = factor_text(reference.speedup.value), factor_text(own.speedup.value)
-    told = f"{before} in {reference.name}, {after} in {one.name}"
+    speedups = f"{before} in {reference.name}, {after} in {one.name}"
     ratio = ""
     if one.relative_factor is not None and one.relative_verdict is not None:
         ratio = f"{speedup_text(one.relative_factor)}: {one.relative_verdict}"
     if of_rates:
-        return f" Relative to its own baseline: {told}{f', {ratio}' if ratio else ''}."
+        return f" Relative to its own baseline: {speedups}{f', {ratio}' if ratio else ''}."
     return f" Rate relative to its own baseline: {ratio}." if ratio else ""
 
 

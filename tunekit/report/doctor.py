@@ -182,12 +182,12 @@ def _reading(storage: Storage) -> list[str]:
     how = {True: "read cold", False: "read from the page cache", None: "read"}[storage.measured_cold]
     cached = storage.cached_share_before
     before = "" if cached is None else f" (before: {cached:.0%} in the page cache)"
-    told = [f"{how}: {storage.rates_text}{before}"]
+    lines = [f"{how}: {storage.rates_text}{before}"]
     if storage.is_virtual:
-        told.append("a virtual disk: its host may cache")
+        lines.append("a virtual disk: its host may cache")
     elif storage.kind is StorageKind.UNKNOWN:
-        told.append("what lies below is not known: it may cache")
-    return told
+        lines.append("what lies below is not known: it may cache")
+    return lines
 
 
 # --- calibration -----------------------------------------------------------------------------

@@ -81,15 +81,15 @@ def _traces(chart: Chart) -> list[Any]:
         if series.mark == "bars":
             # Parts that are measured in one bar and predicted in another are one entry of the legend.
             is_twice = sum(one.name == series.name for one in chart.series) > 1
-            told = _trace_texts(series, in_hover=is_twice, in_legend=series.name not in drawn)
-            traces.append(_bars(chart, series, place, labels, told))
+            texts = _trace_texts(series, in_hover=is_twice, in_legend=series.name not in drawn)
+            traces.append(_bars(chart, series, place, labels, texts))
         else:
             traces.append(_scatter(series, place, labels))
         drawn.add(series.name)
     return traces
 
 
-def _bars(chart: Chart, series: Series, place: int, labels: dict[str, str], told: dict[str, Any]) -> Any:
+def _bars(chart: Chart, series: Series, place: int, labels: dict[str, str], texts: dict[str, Any]) -> Any:
     colour = _colour(place)
     marker: dict[str, Any] = {"color": colour}
     if series.basis is Basis.PREDICTED:
@@ -101,7 +101,7 @@ def _bars(chart: Chart, series: Series, place: int, labels: dict[str, str], told
     x, y = _points(series, labels)
     bars = {along: y, across: x, f"error_{along}": _ranges(series)}
     lying = {"orientation": "h", "width": _BAR_WIDTH} if chart.is_horizontal else {}
-    return go.Bar(marker=marker, **bars, **lying, **told)
+    return go.Bar(marker=marker, **bars, **lying, **texts)
 
 
 def _colour(place: int) -> str:
@@ -271,10 +271,10 @@ def _bar_axis(names: Sequence[str], has_limits: bool) -> dict[str, Any]:
 
 
 def _bar_labels(chart: Chart, names: Sequence[str]) -> list[dict[str, Any]]:
-    told = [one for one in chart.series if one.mark == "totals"]
-    if not told and len(chart.series) == 1:
-        told = list(chart.series)
-    totals = {p.x: f"{p.text}, {one.basis.value}" for one in told for p in one.points}
+    labelled = [one for one in chart.series if one.mark == "totals"]
+    if not labelled and len(chart.series) == 1:
+        labelled = list(chart.series)
+    totals = {p.x: f"{p.text}, {one.basis.value}" for one in labelled for p in one.points}
     return [
         {
             "text": _bar_label(name, totals.get(name, "")),

@@ -117,11 +117,11 @@ def _answer(run: FitsRun, prediction: DevicePrediction) -> str:
         return f"What fits {count_text(len({fit.profile_id for fit in prediction.fits}), 'GPU')}: predicted."
     name = f"Batch {batch}" if asked else f"Your batch of {batch}"
     first, *rest = (_fit_count_text(fits, batch) for _, fits in _by_kind(prediction.fits))
-    told = f"{name} surely fits {', '.join([first.replace(' in ', ' GPUs in ', 1), *rest])} (predicted)."
+    sentence = f"{name} surely fits {', '.join([first.replace(' in ', ' GPUs in ', 1), *rest])} (predicted)."
     samples = prediction.epoch_samples
     if asked is None or samples is None or asked <= samples:
-        return told
-    return f"{told} No such batch can be made: an epoch has {samples:,} samples."
+        return sentence
+    return f"{sentence} No such batch can be made: an epoch has {samples:,} samples."
 
 
 def _fit_count_text(fits: Sequence[PredictedFit], batch: int) -> str:
@@ -485,8 +485,8 @@ def _outside(run: FitsRun) -> list[str]:
         for known, ids in gpus.items():
             of = "" if len(gpus) == 1 else f" of {_ids_text(ids)}"
             size = f"{bytes_text(known.low)} to {bytes_text(known.high)}"
-            is_told = known.source.startswith("assumed")  # with its bounds
-            lines.append(f"{name.capitalize()}{of}: {'' if is_told else f'{size}, '}{known.source}.")
+            has_bounds = known.source.startswith("assumed")  # with its bounds
+            lines.append(f"{name.capitalize()}{of}: {'' if has_bounds else f'{size}, '}{known.source}.")
     return lines
 
 

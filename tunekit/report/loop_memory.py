@@ -198,11 +198,13 @@ def vram_blocks(budget: VramBudget, loop: LoopMeasurement) -> tuple[Table, Passa
     title = f"Device memory of {bytes_text(loop.device.memory_bytes)}, at the peak (measured)"
     how = " (predicted)" if budget.gradients_are_predicted else ""
     gradients = f"{bytes_text(budget.complete_gradients_bytes)}{how}"
-    told = [f"All gradients: {gradients}; freed while activations peak"]
+    sentences = [f"All gradients: {gradients}; freed while activations peak"]
     if budget.peak_in is not None:
-        told.append(f"The peak lies in {budget.peak_in}")
+        sentences.append(f"The peak lies in {budget.peak_in}")
     if budget.allocation_retries is not None:
-        told.append(f"{count_text(budget.allocation_retries, 'allocation')} tried again for want of room")
+        sentences.append(
+            f"{count_text(budget.allocation_retries, 'allocation')} tried again for want of room"
+        )
     if budget.note is not None:
-        told.append(budget.note)
-    return Table(title, ("", ""), tuple(texts.items()), (1,)), Passage("", tuple(map(printable, told)))
+        sentences.append(budget.note)
+    return Table(title, ("", ""), tuple(texts.items()), (1,)), Passage("", tuple(map(printable, sentences)))

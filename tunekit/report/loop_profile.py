@@ -63,12 +63,12 @@ def profile_report(profile: LoopProfile, folder: str = "FOLDER", width: int = 80
     rest: tuple[Block, ...] = ()
     if seen is not None and measured is not None:
         compiles = bool(seen.config and seen.config.compile) or measured.loop.compile_graphs > 0
-        told = telemetry_lines(seen.telemetry, profile.host.cpus)
+        lines = telemetry_lines(seen.telemetry, profile.host.cpus)
         step = (Passage("The config", (config_text(seen.config),)), *step_blocks(measured))
         rest = (
             startup_table(measured.loop, compiles),
             *memory_blocks(measured, seen.telemetry, profile.rank_host),
-            Passage("While it trained (measured from outside)", told),
+            Passage("While it trained (measured from outside)", lines),
             *kernel_blocks(measured.details),
         )
     return Report(
@@ -107,8 +107,8 @@ def _nothing(profile: LoopProfile) -> str:
     if not profile.trials:
         interrupted = profile.status is RunStatus.INTERRUPTED
         why = "it was interrupted before the first trial ended" if interrupted else "no trial has ended"
-        told = "" if interrupted else f" (status: {profile.status})"
-        return f"Nothing was measured yet: {why}{told}."
+        status = "" if interrupted else f" (status: {profile.status})"
+        return f"Nothing was measured yet: {why}{status}."
     failed = sum(record.failure is not None for record in profile.trials)
     trials = f"{count_text(len(profile.trials), 'trial')}, {failed} of them failed"
     return f"Nothing was measured: {trials} (status: {profile.status})."
@@ -252,9 +252,9 @@ def _ablation_blocks(
             f"to {ablation.product_of_alone:.2f}x, which is no prediction: they act on the same time"
         )
     lines += [f"not tried: {reason}" for reason in ablation.left_out]
-    told = tuple(map(printable, lines))
+    notes = tuple(map(printable, lines))
     if not steps:
-        return (Passage("What each optimisation brings", told),)
+        return (Passage("What each optimisation brings", notes),)
     columns = (
         Column[AblationStep]("", lambda step: step.name, is_numeric=False),
         Column[AblationStep]("by itself", lambda step: _factor_text(step.alone)),
@@ -264,7 +264,7 @@ def _ablation_blocks(
         ),
     )
     title = "What each optimisation brings (measured, rate over that of the config as it is)"
-    return fitted_table(title, columns, steps, width), Passage("", told)
+    return fitted_table(title, columns, steps, width), Passage("", notes)
 
 
 def _is(step: AblationStep, judged: str, noise: NoiseFloor | None) -> bool:

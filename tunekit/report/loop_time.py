@@ -105,8 +105,8 @@ def _closure_line(measurement: Measurement) -> str:
             if isolated
             else {}
         )
-        told = [f"{name} {step_text(step_s)}" for name, step_s in alone.items() if step_s is not None]
-        known = f"{told[0]} (measured); the other half" if told else "Loader alone and training alone"
+        rates = [f"{name} {step_text(step_s)}" for name, step_s in alone.items() if step_s is not None]
+        known = f"{rates[0]} (measured); the other half" if rates else "Loader alone and training alone"
         return printable(f"{known}: n/a, {why}")
     judged = f"outside of the longer and the sum by less than the noise of {found.slack:.0%}"
     if found.meaning is not None:
@@ -145,15 +145,15 @@ def telemetry_lines(telemetry: Telemetry | None, cpus: int) -> tuple[str, ...]:
     if telemetry is None:
         return ("n/a: the trial was over before two samples",)
     host = telemetry.host
-    told = [
+    figures = [
         "CPU n/a" if host.cpu_cores is None else f"{host.cpu_cores:.1f} CPU cores of {cpus}",
         "reads n/a" if host.read_bytes_per_s is None else f"{host.read_bytes_per_s / 1e6:.1f} MB/s from disk",
     ]
     if host.unfetched_share is not None:
-        told.append(f"{host.unfetched_share:.0%} of what was read not from disk")
+        figures.append(f"{host.unfetched_share:.0%} of what was read not from disk")
     window = "the steady window" if telemetry.is_of_steady_window else "the whole trial, which was short"
-    told.append(f"over {duration_text(telemetry.window_s)} of {window}")
-    return (", ".join(told), *(_gpu_line(gpu) for gpu in telemetry.gpus if gpu.is_used))
+    figures.append(f"over {duration_text(telemetry.window_s)} of {window}")
+    return (", ".join(figures), *(_gpu_line(gpu) for gpu in telemetry.gpus if gpu.is_used))
 
 
 def _gpu_line(gpu: GpuTelemetry) -> str:
@@ -167,14 +167,14 @@ def _gpu_line(gpu: GpuTelemetry) -> str:
         ("power", gpu.power_w, "{:.0f} W"),
         ("clock", gpu.sm_clock_mhz, "{:.0f} MHz" + ends),
     )
-    told = [f"{name} {form.format(value)}" for name, value, form in figures if value is not None]
+    texts = [f"{name} {form.format(value)}" for name, value, form in figures if value is not None]
     memory = gpu.peak_used_bytes if gpu.peak_tree_bytes is None else gpu.peak_tree_bytes
     if memory is not None:
-        told.append(f"memory {bytes_text(memory)}")
+        texts.append(f"memory {bytes_text(memory)}")
     limits = sorted(set(gpu.throttle_reasons) - {"gpu_idle"})
     if limits:
-        told.append(f"throttled by {', '.join(limits)}")
-    return f"GPU {gpu.index}: {', '.join(told) or 'n/a'}"
+        texts.append(f"throttled by {', '.join(limits)}")
+    return f"GPU {gpu.index}: {', '.join(texts) or 'n/a'}"
 
 
 def kernel_blocks(details: Details | None) -> tuple[Table | Passage, ...]:
@@ -199,12 +199,12 @@ def _kernels(seen: KernelWindow) -> Sequence[Table | Passage]:
         "device to host": seen.d2h_s,
         "idle": seen.idle_s,
     }
-    told = [
+    texts = [
         f"{name} {step_text(time_s / seen.batches)}" for name, time_s in device.items() if time_s is not None
     ]
     each = step_text(seen.time_s / seen.batches)
     traced = f"{count_text(seen.batches, 'traced batch', 'traced batches')}, {each} each: tracing slows them"
-    line = "; ".join([*([", ".join(told) + " per batch"] if told else []), traced])
+    line = "; ".join([*([", ".join(texts) + " per batch"] if texts else []), traced])
     title = "Traced kernels, the longest (measured under torch.profiler)"
     return Table(title, ("kernel", "calls", "per batch"), rows, (1, 2)), Passage("", (line,))
 

@@ -100,8 +100,8 @@ def _parts(group: Sequence[Block]) -> list[_Part]:
         case Changes(lines=lines):
             return [_Part((f"- **Change** {', '.join(map(as_code, lines))}",))]
         case Facts(rows=rows):
-            told = (f"**{clipped(label)}** {clipped(text)}" for label, text in rows)
-            return [_Part(("<br>".join(told),), is_list=False)]
+            entries = (f"**{clipped(label)}** {clipped(text)}" for label, text in rows)
+            return [_Part(("<br>".join(entries),), is_list=False)]
         case Passage(title="", lines=lines):
             return [_Part((f"- {'<br>'.join(map(clipped, lines))}",))]
         case Passage(title=title, lines=lines):
@@ -120,8 +120,8 @@ def _parts(group: Sequence[Block]) -> list[_Part]:
 
 
 def _listed(title: str, lines: Iterable[str]) -> _Part:
-    told = [f"  - {line}" for line in lines]
-    return _Part((f"- **{as_text(title)}**", *told), kept=len(told))
+    items = [f"  - {line}" for line in lines]
+    return _Part((f"- **{as_text(title)}**", *items), kept=len(items))
 
 
 def _found(one: FoundBlock) -> str:

@@ -159,9 +159,9 @@ def _table_title(plan: Plan, rows: Sequence[PlanRow]) -> str:
         f"{_MAY_NOT_FIT} may not fit its memory": any(row.may_not_fit for row in rows),
         f"{_DOES_NOT_FIT} does not fit it": any(row.fits is False for row in rows),
     }
-    told = ", ".join(mark for mark, is_there in marks.items() if is_there)
+    legend = ", ".join(mark for mark, is_there in marks.items() if is_there)
     by = "the lower of on demand and spot" if plan.request.may_use_spot else "dollars on demand"
-    return f"Machines by {by}" + (f" ({told})" if told else "")
+    return f"Machines by {by}" + (f" ({legend})" if legend else "")
 
 
 def _below(plan: Plan, rows: Sequence[PlanRow], machines: Table) -> tuple[str, ...]:

@@ -158,20 +158,20 @@ def _failures(run: Run) -> list[Note]:
 
 def _config_lines(configs: Sequence[tuple[str, str]]) -> list[str]:
     """Return the tiers' knobs; a config that was shown already, or is too long, is only named."""
-    told: list[str] = []
+    shown: list[str] = []
     named: dict[str, str] = {}
     for name, text in configs[:_MOST_TIERS]:
         lines = text.splitlines()
         if text in named:
-            told.append(f"# {name}: the same as {named[text]}")
+            shown.append(f"# {name}: the same as {named[text]}")
         elif len(lines) > _CONFIG_LINES or len(text) > _CONFIG_LETTERS:
-            told.append(f"# {name}: {len(lines):,} lines, {len(text):,} letters, in {name}.yaml")
+            shown.append(f"# {name}: {len(lines):,} lines, {len(text):,} letters, in {name}.yaml")
         else:
-            told += [f"# {name}", *lines]
+            shown += [f"# {name}", *lines]
         named.setdefault(text, name)
     if len(configs) > _MOST_TIERS:
-        told.append(f"# {len(configs) - _MOST_TIERS:,} more in the run folder")
-    return told
+        shown.append(f"# {len(configs) - _MOST_TIERS:,} more in the run folder")
+    return shown
 
 
 # --- where and how it was measured -----------------------------------------------------------
@@ -207,14 +207,14 @@ def _torch_text(run: Run) -> str:
     torch = run.host.torch
     if torch is None:
         return "n/a"
-    told = [torch.version]
+    versions = [torch.version]
     if torch.hip_version:
-        told.append(f"ROCm {torch.hip_version}")
+        versions.append(f"ROCm {torch.hip_version}")
     else:
-        told.append(f"CUDA {torch.cuda_version}" if torch.cuda_version else "no CUDA")
+        versions.append(f"CUDA {torch.cuda_version}" if torch.cuda_version else "no CUDA")
     if torch.cudnn_version:
-        told.append(f"cuDNN {torch.cudnn_version}")
-    return ", ".join(told)
+        versions.append(f"cuDNN {torch.cudnn_version}")
+    return ", ".join(versions)
 
 
 def method_lines(run: Run) -> tuple[str, ...]:

@@ -110,8 +110,8 @@ def value_text(value: object) -> str:
 
 def change_text(knob: str, before: object, after: object) -> str:
     """Return a knob's change, such as "num_workers: 0 -> 2"."""
-    told = ["none" if value is None else value_text(value) for value in (before, after)]
-    return f"{knob}: {' -> '.join(told)}"
+    values = ["none" if value is None else value_text(value) for value in (before, after)]
+    return f"{knob}: {' -> '.join(values)}"
 
 
 def config_text(config: TrainConfig | None, own: Discovery | None = None) -> str:

@@ -105,7 +105,7 @@ def _columns(run: Run) -> list[TierColumn]:
     names: dict[TierColumn, list[str]] = {}
     for tier in run.recommendations:
         names.setdefault(tier_column(tier, run), []).append(tier.tier.value)
-    return [baseline_column(run), *(replace(one, title=" = ".join(told)) for one, told in names.items())]
+    return [baseline_column(run), *(replace(one, title=" = ".join(titles)) for one, titles in names.items())]
 
 
 def baseline_column(run: Run) -> TierColumn:
@@ -215,9 +215,9 @@ def _limits_text(of: PredictedLimits) -> str:
         figures.insert(0, ("the cores", of.cores_samples_per_s))
         verb = "allow"
     (first, rate), *others = figures
-    told = f"{first} {verb} {rate_text(rate)} samples/s"
-    told += "".join(f", {name} {rate_text(rate)}" for name, rate in others)
-    return f"{of.tier.value if of.tier else 'baseline'}: {_BINDS[of.limit]}; {told}"
+    rates = f"{first} {verb} {rate_text(rate)} samples/s"
+    rates += "".join(f", {name} {rate_text(rate)}" for name, rate in others)
+    return f"{of.tier.value if of.tier else 'baseline'}: {_BINDS[of.limit]}; {rates}"
 
 
 def _is_fastest(best: Recommendation, run: Run) -> bool:

@@ -112,11 +112,13 @@ def telemetry_table(run: Run, best: Recommendation | None) -> Table:
     Figures are means over the steady windows of each config's trials, over the GPUs that it used; a column
     that nobody could fill is left out.
     """
-    told = {"baseline": [trial.telemetry for trial in run.trials if trial.is_baseline_config]}
+    by_config = {"baseline": [trial.telemetry for trial in run.trials if trial.is_baseline_config]}
     if best is not None and not best.is_baseline:
         numbers = {best.search_trial, *best.confirm_trials}
-        told[best.tier.value] = [trial.telemetry for trial in run.trials if trial.number in numbers]
-    steady = {name: [one for one in each if one and one.is_of_steady_window] for name, each in told.items()}
+        by_config[best.tier.value] = [trial.telemetry for trial in run.trials if trial.number in numbers]
+    steady = {
+        name: [one for one in each if one and one.is_of_steady_window] for name, each in by_config.items()
+    }
     rows = [
         {"config": name, **_telemetry_cells(each, run.host.cpus)} for name, each in steady.items() if each
     ]

@@ -206,9 +206,9 @@ def bound_in_size(folder: Path) -> list[str]:
         shutil.rmtree(folder, ignore_errors=True)
     if not removed:
         return []
-    told = ", ".join(removed[:_MOST_TOLD]) + (" and others" if len(removed) > _MOST_TOLD else "")
+    listed = ", ".join(removed[:_MOST_TOLD]) + (" and others" if len(removed) > _MOST_TOLD else "")
     most = bytes_text(MOST_DIVERTED_BYTES)
-    return [plain(f"copies beyond {most} are not kept in {folder.name}/: {told}")[:1000]]
+    return [plain(f"copies beyond {most} are not kept in {folder.name}/: {listed}")[:1000]]
 
 
 def _disk_bytes(path: Path) -> int:

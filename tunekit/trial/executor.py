@@ -149,8 +149,8 @@ class ProcessExecutor:
         finally:
             written = take_writes(folder, self.target.working_dir)
             faults = [*bound_in_size(folder / DIVERTED), *mask_files(folder, secrets)]
-        told = {one.path for one in evidence.written}
-        evidence.written += [one for one in written if one.path not in told]
+        reported = {one.path for one in evidence.written}
+        evidence.written += [one for one in written if one.path not in reported]
         evidence.faults += faults
         record = masked_record(self._record(spec, known, bound, request, evidence), secrets)
         if stopped is not None:

@@ -147,12 +147,12 @@ def _site_folder(python: str) -> str | None:
         return next((str(place) for place in sorted(home.glob("lib/python3*/site-packages"))), None)
     asked = "import site; print(chr(10).join(site.getsitepackages()))"
     try:
-        told = subprocess.run(
+        done = subprocess.run(
             [python, "-I", "-c", asked], capture_output=True, text=True, timeout=_ASK_LIMIT_S, check=True
         )
     except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
         return None
-    return next((line for line in told.stdout.splitlines() if Path(line).is_dir()), None)
+    return next((line for line in done.stdout.splitlines() if Path(line).is_dir()), None)
 
 
 def path_with_agent(folder: Path, environment: Mapping[str, str]) -> str:

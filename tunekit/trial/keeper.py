@@ -208,10 +208,10 @@ class OutputLog:
         kept_from = self._size - self._tail_bytes
         self._left_out += kept_from - self._tail_from
         tail = os.pread(self._file, self._tail_bytes, kept_from)
-        told = b"\n[tunekit left out %d bytes here]\n" % self._left_out
+        notice = b"\n[tunekit left out %d bytes here]\n" % self._left_out
         os.ftruncate(self._file, self._head_bytes)
-        self._tail_from = self._head_bytes + len(told)
-        self._size = self._head_bytes + os.pwrite(self._file, told + tail, self._head_bytes)
+        self._tail_from = self._head_bytes + len(notice)
+        self._size = self._head_bytes + os.pwrite(self._file, notice + tail, self._head_bytes)
 
 
 def end_all(

@@ -91,21 +91,21 @@ def _missed_batch(
     scaled = [before for before, now in pairs if _is_scaled(before, now, own_batch, wanted)]
     if any(_holds(own_batch, before) for before in scaled):
         return None
-    told = (
+    message = (
         f"batch_size was set from {own_batch} to {wanted}, and the model's input went from "
         f"{inputs_text(baseline)} to {inputs_text(discovery)}"
     )
     batches = baseline.batches_per_step, discovery.batches_per_step
     if _is_scaled(*batches, own_batch, wanted):
-        return f"{told}, the batches of a step from {batches[0]} to {batches[1]}: {_SPLIT}"
+        return f"{message}, the batches of a step from {batches[0]} to {batches[1]}: {_SPLIT}"
     shared = {baseline.batches_per_step, baseline.world_size, baseline.batches_per_step * baseline.world_size}
     if any(before * share == own_batch for before in scaled for share in shared):
-        return f"{told}: {_SPLIT}"
+        return f"{message}: {_SPLIT}"
     if any(before != now == wanted for before, now in pairs):
-        return told
+        return message
     follows = any(_follows(before, now, own_batch, wanted) for before, now in pairs)
     stays = all(before == now for before, now in pairs) or (own_batch, own_batch) in pairs
-    return told if stays and not follows else None
+    return message if stays and not follows else None
 
 
 def batch_contradicted(found: Discovery, batch_size: int) -> bool:

@@ -277,14 +277,14 @@ def _unknown_samples(loop: LoopMeasurement, found: Discovery, said: int | None) 
     if loop.has_loader:
         return None
     per_step = f", {found.batches_per_step} times per optimizer step" if found.batches_per_step > 1 else ""
-    told = (
+    message = (
         f"the script makes its batches itself, {loop.steady_it_per_s:.3g} per second, and how many samples "
         f"one holds is not known: its model's input is {inputs_text(found)}{per_step}"
     )
     if loop.batch_size is None:
-        return told
+        return message
     if said is not None and batch_contradicted(found, said):
-        return f"{told}, which has no dimension for the {said} that batch_size is bound to"
+        return f"{message}, which has no dimension for the {said} that batch_size is bound to"
     return None
 
 
@@ -300,8 +300,8 @@ def _failed_on_largest_samples(evidence: Evidence) -> Failure | None:
     failure = _failure(_why_not_measured(evidence), evidence)
     if not failure.kind.is_memory:
         return None
-    told = f"ran out of memory on a batch of the data set's largest samples ({_largest_text(seen)})"
-    return failure.changed(message=f"{told}: {failure.message}", largest=seen)
+    message = f"ran out of memory on a batch of the data set's largest samples ({_largest_text(seen)})"
+    return failure.changed(message=f"{message}: {failure.message}", largest=seen)
 
 
 def _largest_text(seen: LargestSamples) -> str:
@@ -358,8 +358,8 @@ def _blaming_bindings(failure: Failure, evidence: Evidence, bound: Bound) -> Fai
     ours = [knob for knob in bound.changed if getattr(bound.injected, knob, None) is None]
     if failure.kind is not OutcomeKind.SCRIPT_ERROR or evidence.steps or not ours:
         return failure
-    told = ", ".join(f"{knob} {bound.changed[knob]}" for knob in ours)
-    remedy = f"check what --bind puts into the script for {told}: it may not know it there"
+    knobs = ", ".join(f"{knob} {bound.changed[knob]}" for knob in ours)
+    remedy = f"check what --bind puts into the script for {knobs}: it may not know it there"
     return failure.changed(remedy=remedy)
 
 
@@ -413,10 +413,10 @@ def _why_cannot_report(evidence: Evidence) -> _Reason:
 
 def _why_by_hand(seen: ByHandEvent) -> _Reason:
     ran = f"{seen.passes} backward passes ran without a step of a torch.optim optimizer"
-    told = "and the script made no such optimizer: it updates by hand, or with one that torch does not know"
+    reason = "and the script made no such optimizer: it updates by hand, or with one that torch does not know"
     if seen.changes:
-        told = f"and parameters had changed after {seen.changes} of them: the loop updates them by hand"
-    return _Reason(OutcomeKind.NO_TRAINING_LOOP, f"{ran} in {seen.seconds:.1f} s, {told}", _BY_HAND_REMEDY)
+        reason = f"and parameters had changed after {seen.changes} of them: the loop updates them by hand"
+    return _Reason(OutcomeKind.NO_TRAINING_LOOP, f"{ran} in {seen.seconds:.1f} s, {reason}", _BY_HAND_REMEDY)
 
 
 def _why_by_limit(limit: OutcomeKind, evidence: Evidence) -> _Reason:

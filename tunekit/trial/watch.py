@@ -289,15 +289,15 @@ class TrialWatch:
     def end(self, orphans: Orphans) -> None:
         """Let go of the leash, read how the target ended, and end what a killed keeper left."""
         try:
-            told, _ = self._keeper.communicate(timeout=_KEEPER_LIMIT_S)
+            reply, _ = self._keeper.communicate(timeout=_KEEPER_LIMIT_S)
         except subprocess.TimeoutExpired:  # it was stopped, or waits for the disk
             self._keeper.kill()
-            told, _ = self._keeper.communicate()
+            reply, _ = self._keeper.communicate()
         finally:
             orphans.end()
         evidence = self.evidence
         try:
-            status = json.loads(told)
+            status = json.loads(reply)
             evidence.returncode, evidence.start_error = status["returncode"], status["error"]
             evidence.left_running = status["left"]
         except (ValueError, KeyError, TypeError):

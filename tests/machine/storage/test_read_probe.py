@@ -208,7 +208,7 @@ def test_pages_around_one_that_was_read_are_not_taken_for_cold_ones(
 
 def test_one_silent_file_makes_the_whole_unknown() -> None:
     told = Reading(found_pages=10, cached_pages=5, cleared_pages=20)
-    silent = Reading(is_told=False)
+    silent = Reading(is_residency_known=False)
     assert (cached_share([told]), is_cold([told])) == (0.5, True)
     assert (cached_share([told, silent]), is_cold([told, silent])) == (None, None)
     assert (cached_share([]), is_cold([])) == (None, None)

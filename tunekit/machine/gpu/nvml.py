@@ -420,13 +420,13 @@ def _partition(nvml: Any, gpu: Any, slot: int, index: int, capability: str | Non
 
 def _link(nvml: Any, handle: Any) -> PcieLink | None:
     gpu = _Gpu(nvml, handle)
-    told = {
+    link = {
         "generation": gpu.positive("nvmlDeviceGetCurrPcieLinkGeneration"),
         "lanes": gpu.positive("nvmlDeviceGetCurrPcieLinkWidth"),
         "max_generation": gpu.positive("nvmlDeviceGetMaxPcieLinkGeneration"),
         "max_lanes": gpu.positive("nvmlDeviceGetMaxPcieLinkWidth"),
     }
-    return PcieLink(**told) if any(told.values()) else None
+    return PcieLink(**link) if any(link.values()) else None
 
 
 def _state(nvml: Any, handle: Any) -> GpuState | None:

@@ -109,8 +109,8 @@ class GpuSampler:
 def _tree_bytes(process_bytes: Mapping[int, int | None] | None, pids: Collection[int]) -> float | None:
     """Return the memory of some processes; in a container the driver may number them as the host does."""
     ours = [used for pid, used in (process_bytes or {}).items() if pid in pids]
-    told = [used for used in ours if used is not None]
-    return float(sum(told)) if ours and len(told) == len(ours) else None
+    known = [used for used in ours if used is not None]
+    return float(sum(known)) if ours and len(known) == len(ours) else None
 
 
 HOST_EVERY_S = 0.5

@@ -189,13 +189,13 @@ _VALUES = {RamVerdict.SAFE: 0.0, RamVerdict.RISKY: 0.5, RamVerdict.OOM: 1.0}
 def loader_ram_map(run: Run, best: Recommendation | None) -> HeatMap:
     """Return the RAM buffer of every workers x prefetch, its verdict, and where the known configs stand."""
     marked = [one for one in marked_configs(run) if one.config.num_workers]
-    cells, told = _cells(run, best, marked)
+    cells, summary = _cells(run, best, marked)
     at = {(cell.num_workers, cell.prefetch_factor): cell for cell in cells}
     workers, depths = grid_axes(cells, {one.config.prefetch_factor for one in marked}, _MOST_DEPTHS)
     return HeatMap(
         id="loader_ram",
         title="RAM buffer by workers and prefetch (predicted)",
-        summary=told,
+        summary=summary,
         x_title="prefetch",
         y_title="workers",
         columns=tuple(str(depth) for depth in depths),
@@ -237,14 +237,14 @@ def _cells(
         if not one.config.num_workers
         for name in one.names
     ]
-    told = [
+    sentences = [
         f"With {whose} batches of {config.batch_size:,} samples, against {limits}{each}",
         base_note(base),
         "* marks the workers and prefetch of a config, whatever its own batch size",
         *reason_lines(cells),
         *([f"without workers, so without a buffer: {', '.join(without)}"] if without else ()),
     ]
-    return cells, f"{'. '.join(one[0].upper() + one[1:] for one in told)}."
+    return cells, f"{'. '.join(one[0].upper() + one[1:] for one in sentences)}."
 
 
 def _cell(cell: GridCell, marked: Sequence[Marked]) -> HeatCell:

@@ -151,8 +151,8 @@ def _up_to(ceilings: Iterable[Series], top: float) -> tuple[list[Series], str]:
             Series(one.name, one.basis, tuple(point for point in one.points if point.y <= top), one.mark)
         )
         above = [point for point in one.points if point.y > top]
-        told = [f"{point.text} at batch {point.x:,}" for point in above if not isinstance(point.x, str)]
-        far += [f"{one.name} ({one.basis.value}) {', '.join(told)}"] if told else []
+        texts = [f"{point.text} at batch {point.x:,}" for point in above if not isinstance(point.x, str)]
+        far += [f"{one.name} ({one.basis.value}) {', '.join(texts)}"] if texts else []
     return near, f" Far above and not drawn: {'; '.join(far)}." if far else ""
 
 
