@@ -7,7 +7,7 @@ from build_comparisons import searched, side
 from build_records import GIB, device, host, options, profile, target
 
 from tunekit.diagnose.registry import findings_of, worst_first
-from tunekit.diagnose.run_pair import Pair, Side
+from tunekit.diagnose.run_pair import RunPair, Side
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.host import Accelerator, TorchBuild
 from tunekit.records.run import Objective, Run, RunStatus
@@ -37,7 +37,7 @@ def gpu(driver: str) -> Accelerator:
 
 
 def beside(reference: Side, other: Side) -> list[Finding]:
-    return list(worst_first(findings_of(Pair(reference, other, 0.05))))
+    return list(worst_first(findings_of(RunPair(reference, other, 0.05))))
 
 
 def found(before: Run, after: Run) -> list[Finding]:

@@ -131,8 +131,8 @@ def _tried(
     """Try the user's own bindings, and the places that the command, its files and its options have."""
     assert record.config is not None and record.discovery is not None
     seen = record.config.model_dump() | {"lr": record.discovery.learning_rate}
-    own = {one.knob: (one,) for one in target.bindings if can_be_tried(one)}
-    candidates = {**own, **candidate_bindings(target, seen, record.discovery)}
+    given = {one.knob: (one,) for one in target.bindings if can_be_tried(one)}
+    candidates = {**given, **candidate_bindings(target, seen, record.discovery)}
     known = KnownTarget(record.discovery, record.config)
     tried = []
     with console.status("trying each binding once, with another value") as status:

@@ -62,8 +62,12 @@ def ask_torch(command: Sequence[str], working_dir: Path | None = None) -> TorchB
     This one may well have none where training has it: tunekit can live in an environment of its own.
     """
     if not command:
-        own = torch_build.torch_build(sys.executable)
-        return replace(own, has_python_answered=False) if isinstance(own, TorchAbsent) else own
+        torch_here = torch_build.torch_build(sys.executable)
+        return (
+            replace(torch_here, has_python_answered=False)
+            if isinstance(torch_here, TorchAbsent)
+            else torch_here
+        )
     python = interpreter_of(command, working_dir)
     if python is None:
         return TorchAbsent(

@@ -86,22 +86,22 @@ def _show_fault(kind: type[BaseException], error: BaseException, trace: Tracebac
         print(printable(line), file=sys.stderr)  # noqa: T201
 
 
-def _project_defaults(own: Sequence[str], command: Sequence[str]) -> Mapping[str, object]:
+def _project_defaults(tunekit_args: Sequence[str], command: Sequence[str]) -> Mapping[str, object]:
     """Return the flags that the project's settings file gives to a verb that runs its own command.
 
     A resumed run goes on with its own flags, and the built-in workload is not the project's.
     """
-    verb = VERBS.get(own[0]) if own else None
-    if verb is None or not verb.reads_settings or not command or _resumes(own):
+    verb = VERBS.get(tunekit_args[0]) if tunekit_args else None
+    if verb is None or not verb.reads_settings or not command or _resumes(tunekit_args):
         return {}
     settings = _module("settings").load_settings(Path.cwd())
     return settings.defaults() if settings is not None else {}
 
 
-def _resumes(own: Sequence[str]) -> bool:
+def _resumes(tunekit_args: Sequence[str]) -> bool:
     """Return whether a search goes on with an earlier one; `--resume` may be cut short as far as `--re`."""
-    return own[0] == "search" and any(
-        word.startswith("--re") and "--resume".startswith(flag_of(word)) for word in own
+    return tunekit_args[0] == "search" and any(
+        word.startswith("--re") and "--resume".startswith(flag_of(word)) for word in tunekit_args
     )
 
 

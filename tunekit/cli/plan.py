@@ -99,9 +99,9 @@ def _request_of_run(
 ) -> tuple[PlanRequest, dict[str, Profile]]:
     """Return what a run asks for, and the profiles with the one that the run itself may hold."""
     run = load_run(options.run)
-    own = measured_profile(run)
-    if own is not None:
-        profiles = {own.id: own} | profiles
+    gpu_profile = measured_profile(run)
+    if gpu_profile is not None:
+        profiles = {gpu_profile.id: gpu_profile} | profiles
     tier = Tier(options.tier) if options.tier else None
     return request_of_run(run, asked, tier, name=str(options.run)), profiles
 

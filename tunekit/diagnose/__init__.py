@@ -6,7 +6,7 @@ loop          a measured loop; its checks are in loop_data, loop_device, loop_fi
 attribution   where a step's time goes and what holds it back; gains: what mending that could bring
 run           a whole search
 plan          machines to rent
-compare       runs side by side, as pairs of `run_pair`; confounders: what distorts the comparison of two
+compare       runs side by side, in pairs (run_pair); confounders: what distorts the comparison of two
 
 To add a finding, write one decorated function in the file of its subject, and its row in that file's test.
 """

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import geometric_mean
 
 from tunekit.diagnose.registry import findings_of, worst_first
-from tunekit.diagnose.run_pair import SAME, Pair, Side
+from tunekit.diagnose.run_pair import SAME, RunPair, Side
 from tunekit.recommend.memory import measured_sample, ram_buffer
 from tunekit.recommend.noise import mean_interval, unpaired_factor
 from tunekit.recommend.tiers import base_ram_bytes
@@ -42,7 +42,7 @@ def compare_runs(sides: Sequence[Side], tolerance: float, tunekit_version: str) 
     parts = DEVICE_PARTS if by_device else HOST_PARTS
     runs = tuple(_compared_run(side, parts) for side in sides)
     against = tuple(
-        _against(Pair(sides[0], side, tolerance), runs[0], shown)
+        _against(RunPair(sides[0], side, tolerance), runs[0], shown)
         for side, shown in zip(sides[1:], runs[1:], strict=True)
     )
     return RunComparison(
@@ -55,7 +55,7 @@ def compare_runs(sides: Sequence[Side], tolerance: float, tunekit_version: str) 
     )
 
 
-def _against(pair: Pair, before: ComparedRun, after: ComparedRun) -> ReferenceComparison:
+def _against(pair: RunPair, before: ComparedRun, after: ComparedRun) -> ReferenceComparison:
     reference, other, factor = pair.reference, pair.other, pair.factor
     own = relative = None
     if pair.is_same_training and not (reference.is_baseline and other.is_baseline):
@@ -87,7 +87,7 @@ def _against(pair: Pair, before: ComparedRun, after: ComparedRun) -> ReferenceCo
     )
 
 
-def _machine_explains(pair: Pair, own: Interval | None, relative: Interval | None) -> bool:
+def _machine_explains(pair: RunPair, own: Interval | None, relative: Interval | None) -> bool:
     """Return whether the baselines differ the same way, and the configs beside their baselines do not."""
     factor, verdict = pair.factor, pair.verdict_on(pair.factor)
     if factor is None or own is None or verdict != pair.verdict_on(own) or verdict == SAME:
@@ -114,7 +114,7 @@ def _compared_run(side: Side, parts: Mapping[str, Seconds]) -> ComparedRun:
     base_bytes = max(base_ram_bytes(one) for one in measured)
     buffer = ram_buffer(config, measured_sample(config, measured), base_bytes, run.rank_host)
     epoch_samples = side.loop.epoch_samples_total
-    own = side.baseline_rates
+    baseline_rates = side.baseline_rates
     return ComparedRun(
         name=side.name,
         folder=side.folder,
@@ -130,7 +130,9 @@ def _compared_run(side: Side, parts: Mapping[str, Seconds]) -> ComparedRun:
         objective=run.options.objective,
         speedup=side.chosen.speedup if side.chosen and not side.is_baseline else None,
         is_baseline=side.is_baseline,
-        baseline_rate_samples_per_s=mean_interval(own, run.noise_floor) if own else None,
+        baseline_rate_samples_per_s=mean_interval(baseline_rates, run.noise_floor)
+        if baseline_rates
+        else None,
         noise_floor=run.noise_floor,
         peak_reserved_bytes=side.peak_reserved_bytes,
         device_memory_bytes=side.loop.device.memory_bytes,

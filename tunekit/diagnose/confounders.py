@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Callable
 
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
-from tunekit.diagnose.run_pair import SAME, Pair, Side, command_words
+from tunekit.diagnose.run_pair import SAME, RunPair, Side, command_words
 from tunekit.records.finding import Severity
 from tunekit.records.run import RunStatus
 from tunekit.units import bytes_text, count_text, duration_text, percent_text
@@ -22,11 +22,11 @@ _ONE_SOFTWARE = "to compare configs, search both in one environment; this factor
 _MAY_BE_MEANT = "nothing, if that is what you compare; else search the same training again"
 
 
-def _processes_text(pair: Pair) -> str:
+def _processes_text(pair: RunPair) -> str:
     return pair.each(len(pair.reference.rates), len(pair.other.rates))
 
 
-def _more_processes(pair: Pair) -> str:
+def _more_processes(pair: RunPair) -> str:
     fewest = min(len(pair.reference.rates), len(pair.other.rates))
     rounds = max(_ROUNDS, fewest + 2)
     return f"search both again with more fresh processes: tunekit search --confirm {rounds}"
@@ -37,13 +37,13 @@ def _more_processes(pair: Pair) -> str:
     WARNING,
     "too few fresh processes to tell whether the rates differ, so no regression is claimed",
 )
-def _too_few_processes(pair: Pair) -> Hits:
+def _too_few_processes(pair: RunPair) -> Hits:
     if pair.factor is None and not pair.is_same_run:
         yield Hit(_processes_text(pair), _more_processes(pair))
 
 
 @check("undecided", WARNING, "a rate lower by more than the tolerance can't be excluded")
-def _undecided(pair: Pair) -> Hits:
+def _undecided(pair: RunPair) -> Hits:
     factor = pair.factor
     if factor is None or pair.verdict_on(factor) != SAME or pair.is_same_run:
         return
@@ -61,7 +61,7 @@ def _undecided(pair: Pair) -> Hits:
     WARNING,
     "peak reserved VRAM grew by more than the tolerance; that alone is no regression here",
 )
-def _memory_grew(pair: Pair) -> Hits:
+def _memory_grew(pair: RunPair) -> Hits:
     before, after, times = pair.reference, pair.other, pair.reserved_ratio
     if times is not None and times > 1 + pair.tolerance:
         whole_bytes = after.loop.device.memory_bytes
@@ -79,7 +79,7 @@ def _differs(
     """Register a check of what should be the same; where either's is unknown nothing is said."""
 
     @check(code, severity, message)
-    def _look(pair: Pair) -> Hits:
+    def _look(pair: RunPair) -> Hits:
         before, after = value(pair.reference), value(pair.other)
         if before is not None and after is not None and before != after:
             yield Hit(pair.each(before, after), remedy)
@@ -99,7 +99,7 @@ def _command_text(side: Side) -> str:
     WARNING,
     "script and command both differ: the rates of two trainings say nothing of each other",
 )
-def _other_training(pair: Pair) -> Hits:
+def _other_training(pair: RunPair) -> Hits:
     scripts = {_script_text(side) for side in (pair.reference, pair.other)}
     has_other_command = _command_text(pair.reference) != _command_text(pair.other)
     if has_other_command and None not in scripts and len(scripts) == 2:
@@ -231,7 +231,7 @@ _differs(
 
 
 @check("other-epoch", WARNING, "epochs differ in length, and rates are over whole epochs")
-def _other_epoch(pair: Pair) -> Hits:
+def _other_epoch(pair: RunPair) -> Hits:
     before, after = pair.reference.loop.epoch_samples_total, pair.other.loop.epoch_samples_total
     if before is None or after is None:
         return
@@ -246,7 +246,7 @@ def _other_epoch(pair: Pair) -> Hits:
 
 
 @check("other-ram-limit", WARNING, "the RAM limits differ")
-def _other_ram_limit(pair: Pair) -> Hits:
+def _other_ram_limit(pair: RunPair) -> Hits:
     before, after = pair.reference.run.host.ram_limit_bytes, pair.other.run.host.ram_limit_bytes
     if abs(after - before) > _NEARLY * max(before, after):
         yield Hit(
@@ -256,7 +256,7 @@ def _other_ram_limit(pair: Pair) -> Hits:
 
 
 @check("other-noise", WARNING, "fresh processes of one config differ much more in one run than in the other")
-def _other_noise(pair: Pair) -> Hits:
+def _other_noise(pair: RunPair) -> Hits:
     before, after = pair.reference.run.noise_floor, pair.other.run.noise_floor
     if before is None or after is None:
         return
@@ -274,7 +274,7 @@ def _other_noise(pair: Pair) -> Hits:
     WARNING,
     "a search has not finished, so its config may not be the one that it would recommend",
 )
-def _unfinished(pair: Pair) -> Hits:
+def _unfinished(pair: RunPair) -> Hits:
     sides = (pair.reference, pair.other)
     unfinished = [side for side in sides if side.run.status is not RunStatus.FINISHED]
     if unfinished:
@@ -285,7 +285,7 @@ def _unfinished(pair: Pair) -> Hits:
 
 
 @check("same-run", WARNING, "both folders hold the same trials")
-def _same_run(pair: Pair) -> Hits:
+def _same_run(pair: RunPair) -> Hits:
     if pair.is_same_run:
         run = pair.other.run
         yield Hit(

@@ -70,16 +70,16 @@ class Side:
         """Its rate over its own baseline's, in each round in which both were measured."""
         chosen = set(self.chosen.confirm_trials) if self.chosen else set()
         rounds = [one for one in self.run.trials if one.round is not None and one.rate_samples_per_s]
-        own = {one.round: one.rate_samples_per_s for one in rounds if one.is_baseline_config}
+        baseline_rates = {one.round: one.rate_samples_per_s for one in rounds if one.is_baseline_config}
         return [
             one.rate_samples_per_s / baseline
             for one in rounds
-            if one.number in chosen and one.rate_samples_per_s and (baseline := own.get(one.round))
+            if one.number in chosen and one.rate_samples_per_s and (baseline := baseline_rates.get(one.round))
         ]
 
 
 @dataclass(frozen=True)
-class Pair:
+class RunPair:
     """A run beside the one that it is set against."""
 
     reference: Side

@@ -325,9 +325,9 @@ def _predicted_header(run: Run, prediction: DevicePrediction, fit: PredictedFit)
         )
     for doubt in prediction.doubts:
         lines += comment(f"doubt: {doubt}")
-    own = run.baseline_config
-    if own is not None and global_batch(own) != global_batch(config):
-        factor = global_batch(config) / global_batch(own)
+    baseline = run.baseline_config
+    if baseline is not None and global_batch(baseline) != global_batch(config):
+        factor = global_batch(config) / global_batch(baseline)
         why = f"the global batch is {factor:.4g} times the script's; scale yours with it"
         if run.script_scales_lr:
             why = "the script scales its learning rate itself"

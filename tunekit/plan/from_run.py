@@ -30,8 +30,8 @@ class PlanOptions(NamedTuple):
 
     def request(self, **known: Any) -> PlanRequest:
         """Return the plan that is asked for, from what is known of the training and its rate."""
-        own = self._asdict() | {"peak_is_given": self.peak_reserved_bytes is not None}
-        return PlanRequest(**{name: value for name, value in own.items() if value is not None} | known)
+        options = self._asdict() | {"peak_is_given": self.peak_reserved_bytes is not None}
+        return PlanRequest(**{name: value for name, value in options.items() if value is not None} | known)
 
 
 def request_of_run(
@@ -112,9 +112,9 @@ def plan_of_run(run: Run) -> Plan | None:
         return None
     try:
         profiles = load_profiles()
-        own = measured_profile(run)
-        if own is not None:
-            profiles = {own.id: own} | profiles
+        gpu_profile = measured_profile(run)
+        if gpu_profile is not None:
+            profiles = {gpu_profile.id: gpu_profile} | profiles
         return make_plan(request_of_run(run, PlanOptions()), profiles, made_on, run.options.ignored)
     except (UsageError, RecordError, ValidationError):
         # No rate, no length of an epoch, a profile that can't be read, a training that would never end.

@@ -318,7 +318,7 @@ class Fits:
         ops = ops_between(*self._pairs[traced], batch_size)
         return compute_rate(ops, samples, profile, uses_tf32=precision is Precision.TF32)
 
-    def _measured_over_roofline(self, own: Precision, here: Profile | None) -> float | None:
+    def _measured_over_roofline(self, script_precision: Precision, here: Profile | None) -> float | None:
         """Return how many times as fast as by its roofline the GPU that is here computes; None without one.
 
         By the time in which it was at work, where that is known: what it waits for the host says nothing of
@@ -329,7 +329,7 @@ class Fits:
             return None
         if isolated is None or isolated.compute_step_s is None:
             return None
-        roofline = self._compute(own, batch, here)
+        roofline = self._compute(script_precision, batch, here)
         step_s = min(isolated.compute_step_s, self._busy_step_s or isolated.compute_step_s)
         return batch / step_s / roofline.value if roofline else None
 

@@ -216,13 +216,18 @@ class GuardedMode:
 
 def guard_trials(records: Sequence[TrialRecord]) -> dict[Mode, list[TrialRecord]]:
     """Return the trials that guard each mode: of the baseline's config with only the mode changed."""
-    own = _baseline_config(records)
+    baseline_config = _baseline_config(records)
     found: dict[Mode, list[TrialRecord]] = {}
     for record in records:
-        if own is None or record.config is None or record.is_baseline_config or _has_too_few_losses(record):
+        if (
+            baseline_config is None
+            or record.config is None
+            or record.is_baseline_config
+            or _has_too_few_losses(record)
+        ):
             continue
         mode = Mode.of(record.config)
-        if mode != Mode.of(own) and record.config == mode.applied_to(own):
+        if mode != Mode.of(baseline_config) and record.config == mode.applied_to(baseline_config):
             found.setdefault(mode, []).append(record)
     return found
 
@@ -240,13 +245,17 @@ def guarded_modes(records: Sequence[TrialRecord], picks: Iterable[TrialRecord] =
         records: of the run.
         picks: what was chosen.
     """
-    own = _baseline_config(records)
-    if own is None:
+    baseline_config = _baseline_config(records)
+    if baseline_config is None:
         return []
     trials = guard_trials(records)
     modes = dict.fromkeys([*trials, *(Mode.of(pick.config) for pick in picks if pick.config)])
     baseline = _baseline_losses(records)
-    return [_judged(mode, own, baseline, trials.get(mode, [])) for mode in modes if mode != Mode.of(own)]
+    return [
+        _judged(mode, baseline_config, baseline, trials.get(mode, []))
+        for mode in modes
+        if mode != Mode.of(baseline_config)
+    ]
 
 
 def excluded_modes(records: Sequence[TrialRecord]) -> frozenset[Mode]:
@@ -256,18 +265,20 @@ def excluded_modes(records: Sequence[TrialRecord]) -> frozenset[Mode]:
 
 def modes_due(records: Sequence[TrialRecord], picks: Iterable[TrialRecord]) -> list[Mode]:
     """Return the modes of the picks that no trial guards yet, none where the baseline had too few losses."""
-    own = _baseline_config(records)
-    if own is None or max(map(len, _baseline_losses(records)), default=0) < LEAST_STEPS:
+    baseline_config = _baseline_config(records)
+    if baseline_config is None or max(map(len, _baseline_losses(records)), default=0) < LEAST_STEPS:
         return []
-    known = {Mode.of(own), *guard_trials(records)}
+    known = {Mode.of(baseline_config), *guard_trials(records)}
     modes = dict.fromkeys(Mode.of(pick.config) for pick in picks if pick.config)
     return [mode for mode in modes if mode not in known]
 
 
-def mode_name(mode: Mode, own: TrainConfig) -> str:
+def mode_name(mode: Mode, baseline_config: TrainConfig) -> str:
     """Return what a mode changes of the baseline's own, such as "bf16 + compile"."""
-    changes = [str(mode.precision)] if mode.precision is not own.precision else []
-    return " + ".join([*changes, *([_FLAGS[mode.compile]] if mode.compile != own.compile else [])])
+    changes = [str(mode.precision)] if mode.precision is not baseline_config.precision else []
+    return " + ".join(
+        [*changes, *([_FLAGS[mode.compile]] if mode.compile != baseline_config.compile else [])]
+    )
 
 
 def losses_line(guarded: Iterable[GuardedMode]) -> str:
@@ -305,7 +316,7 @@ def _baseline_losses(records: Sequence[TrialRecord]) -> list[tuple[float | None,
 
 def _judged(
     mode: Mode,
-    own: TrainConfig,
+    baseline_config: TrainConfig,
     baseline: Sequence[Sequence[float | None]],
     trials: Sequence[TrialRecord],
 ) -> GuardedMode:
@@ -314,8 +325,8 @@ def _judged(
     deciding = wrong or measured or (trials[0] if trials else None)
     return GuardedMode(
         mode=mode,
-        name=mode_name(mode, own),
-        remedy=_remedy(mode, own),
+        name=mode_name(mode, baseline_config),
+        remedy=_remedy(mode, baseline_config),
         verdict=_verdict(baseline, deciding),
         trial=deciding.number if deciding else None,
     )
@@ -338,8 +349,12 @@ def _verdict(baseline: Sequence[Sequence[float | None]], trial: TrialRecord | No
     return LossVerdict(LossOutcome.UNKNOWN, why="no time was left in the budget to run it")
 
 
-def _remedy(mode: Mode, own: TrainConfig) -> str:
-    flags = [f"--fix precision={own.precision}"] if mode.precision is not own.precision else []
-    if mode.compile != own.compile:
-        flags.append(f"--fix compile={str(own.compile).lower()}")
+def _remedy(mode: Mode, baseline_config: TrainConfig) -> str:
+    flags = (
+        [f"--fix precision={baseline_config.precision}"]
+        if mode.precision is not baseline_config.precision
+        else []
+    )
+    if mode.compile != baseline_config.compile:
+        flags.append(f"--fix compile={str(baseline_config.compile).lower()}")
     return " or ".join(flags)

@@ -105,9 +105,13 @@ def planned_training(options: SearchOptions, records: Sequence[TrialRecord]) -> 
     """
     by_finish = options.objective is Objective.FINISH_TIME
     compiling = _compiling_s(records)
-    own = next((one.config for one in records if one.is_baseline_config and one.config is not None), None)
-    if options.planned_steps is not None and own is not None:
-        steps = float(options.planned_steps * own.batch_size * own.accumulate_grad_batches)
+    baseline_config = next(
+        (one.config for one in records if one.is_baseline_config and one.config is not None), None
+    )
+    if options.planned_steps is not None and baseline_config is not None:
+        steps = float(
+            options.planned_steps * baseline_config.batch_size * baseline_config.accumulate_grad_batches
+        )
         return PlannedTraining(steps, None, by_finish, compiling)
     loop = next((record.measurement.loop for record in records if record.measurement), None)
     if loop is None or loop.epoch_samples is None:

@@ -153,11 +153,11 @@ def settle(
 
 def _prefers_baseline(recommendation: Recommendation, against: Comparison) -> bool:
     """Return whether the baseline is preferred at an equal rate: it is smaller, and rate is not all."""
-    own = against.baseline_config
+    baseline_config = against.baseline_config
     return (
         recommendation.tier is not Tier.AGGRESSIVE
-        and own is not None
-        and _size(own) < _size(recommendation.config)
+        and baseline_config is not None
+        and _size(baseline_config) < _size(recommendation.config)
     )
 
 

@@ -336,5 +336,5 @@ class FitsRun(TargetRecord):
     @property
     def batch_size(self) -> int | None:
         """The batch that was asked for, else the script's own, per device; None where neither is known."""
-        own = next((trial.config for trial in self.trials if trial.config is not None), None)
-        return self.options.batch_size or (own.batch_size if own else None)
+        config = next((trial.config for trial in self.trials if trial.config is not None), None)
+        return self.options.batch_size or (config.batch_size if config else None)

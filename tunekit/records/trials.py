@@ -101,8 +101,8 @@ class Trials:
         """
         known = measured(self.records)
         if tier is None:
-            own = [one for one in known if one.record.is_baseline_config]
-            return [one for one in own if one.record.round is not None] or own[:1]
+            baselines = [one for one in known if one.record.is_baseline_config]
+            return [one for one in baselines if one.record.round is not None] or baselines[:1]
         confirming = [one for one in known if one.record.number in tier.confirm_trials]
         return confirming or [one for one in known if one.record.number == tier.search_trial]
 

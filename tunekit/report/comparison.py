@@ -127,11 +127,11 @@ def _machine_lines(one: ReferenceComparison, comparison: RunComparison) -> list[
     return [f"{also}: the machine, its software or other code differs too.{relative}"]
 
 
-def _relative_text(one: ReferenceComparison, own: ComparedRun, reference: ComparedRun) -> str:
-    if own.speedup is None or reference.speedup is None:
+def _relative_text(one: ReferenceComparison, compared: ComparedRun, reference: ComparedRun) -> str:
+    if compared.speedup is None or reference.speedup is None:
         return ""
-    of_rates = own.objective is Objective.RATE and reference.objective is Objective.RATE
-    before, after = factor_text(reference.speedup.value), factor_text(own.speedup.value)
+    of_rates = compared.objective is Objective.RATE and reference.objective is Objective.RATE
+    before, after = factor_text(reference.speedup.value), factor_text(compared.speedup.value)
     speedups = f"{before} in {reference.name}, {after} in {one.name}"
     ratio = ""
     if one.relative_factor is not None and one.relative_verdict is not None:

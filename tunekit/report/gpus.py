@@ -18,10 +18,10 @@ def gpu_list(
     files: Iterable[ProfileFile], here: Sequence[Accelerator], width: int
 ) -> tuple[Table | Passage, ...]:
     """Return the table of all profiles, by architecture and memory, and what to know about it."""
-    own = {device.profile_id for device in here} or {"cpu"}
+    ids_here = {device.profile_id for device in here} or {"cpu"}
 
     def marked_id(file: ProfileFile) -> str:
-        marks = {"here": file.profile.id in own, "yours": file.is_yours}
+        marks = {"here": file.profile.id in ids_here, "yours": file.is_yours}
         note = ", ".join(word for word, holds in marks.items() if holds)
         return file.profile.id + (f" ({note})" if note else "")
 

@@ -184,9 +184,9 @@ def _price_dates(rows: Sequence[PlanRow]) -> str:
     """Return when each provider's prices were seen, such as "aws 2025-11-30 (spot 2024 or 2026)"."""
     texts = []
     for provider in sorted({row.provider for row in rows if row.provider}):
-        own = [row for row in rows if row.provider == provider]
-        on_demand = _dates(row.price_as_of for row in own if row.usd_on_demand)
-        spot = _dates(row.spot_as_of for row in own if row.usd_spot)
+        offers = [row for row in rows if row.provider == provider]
+        on_demand = _dates(row.price_as_of for row in offers if row.usd_on_demand)
+        spot = _dates(row.spot_as_of for row in offers if row.usd_spot)
         if on_demand or spot:
             dates = [part for part in (on_demand, f"(spot {spot})" if spot else "") if part]
             texts.append(printable(f"{provider} {' '.join(dates)}"))

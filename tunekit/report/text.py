@@ -114,12 +114,12 @@ def change_text(knob: str, before: object, after: object) -> str:
     return f"{knob}: {' -> '.join(values)}"
 
 
-def config_text(config: TrainConfig | None, own: Discovery | None = None) -> str:
+def config_text(config: TrainConfig | None, discovery: Discovery | None = None) -> str:
     """Return a config in one line, such as "batch 64, workers 2 x prefetch 2, bf16, compile".
 
     Args:
         config: the config.
-        own: what was found of the script, where this is the config that it has by itself.
+        discovery: what was found of the script, where this is the config that it has by itself.
     """
     if config is None:
         return "unknown config"
@@ -128,7 +128,7 @@ def config_text(config: TrainConfig | None, own: Discovery | None = None) -> str
         loader += f" x prefetch {config.prefetch_factor}"
     steps = config.accumulate_grad_batches
     batch = f"batch {config.batch_size}" + (f" x {steps} accumulated" if steps > 1 else "")
-    return ", ".join([batch, loader, own_precision_text(config, own), *config.switched_on])
+    return ", ".join([batch, loader, own_precision_text(config, discovery), *config.switched_on])
 
 
 def own_precision_text(config: TrainConfig, found: Discovery | None) -> str:

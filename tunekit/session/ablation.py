@@ -74,10 +74,10 @@ def _rate(measured: Sequence[Measurement], noise: NoiseFloor | None) -> Interval
     """Return samples/s; of a single process with the interval that it gives itself, if no other is known."""
     if not measured:
         return None
-    own = measured[0].loop.rate_interval_relative
-    if len(measured) > 1 or noise is not None or own is None:
+    interval_relative = measured[0].loop.rate_interval_relative
+    if len(measured) > 1 or noise is not None or interval_relative is None:
         return mean_interval([one.rate_samples_per_s for one in measured], noise)
-    rate, half = measured[0].rate_samples_per_s, min(1.0, own)
+    rate, half = measured[0].rate_samples_per_s, min(1.0, interval_relative)
     return Interval(value=rate, low=rate * (1 - half), high=rate * (1 + half))
 
 

@@ -105,15 +105,15 @@ def starting_config(run: Run) -> TrainConfig | None:
     surely fits; Balanced's share of the vCPUs of the GPU's usual machine. Compile and channels_last stay as
     the script has them: nothing was predicted of them.
     """
-    prediction, own = run.prediction, run.baseline_config
-    if prediction is None or own is None or not run.space:
+    prediction, baseline = run.prediction, run.baseline_config
+    if prediction is None or baseline is None or not run.space:
         return None
     space = {entry.knob: entry for entry in run.space}
     sizes = [size for size in space["batch_size"].values if isinstance(size, int)]
     most = [
-        (fit, _most(fit, own.batch_size))
+        (fit, _most(fit, baseline.batch_size))
         for fit in prediction.fits
-        if _may_have(fit.precision, own.precision, run)
+        if _may_have(fit.precision, baseline.precision, run)
     ]
     fitting = [
         (fit, max(size for size in sizes if size <= limit)) for fit, limit in most if min(sizes) <= limit
@@ -127,7 +127,7 @@ def starting_config(run: Run) -> TrainConfig | None:
     for entry in run.space:
         if entry.batch_product is not None:
             changed[entry.knob] = entry.batch_product // batch_size
-    return own.changed(**changed)
+    return baseline.changed(**changed)
 
 
 def _most(fit: PredictedFit, own_size: int) -> int:
@@ -139,18 +139,18 @@ def _value(figure: Interval | None) -> float:
     return figure.value if figure else 0.0
 
 
-def _may_have(precision: Precision, own: Precision, run: Run) -> bool:
+def _may_have(precision: Precision, script_precision: Precision, run: Run) -> bool:
     """Return whether the script can train in a precision: its own, or one that the agent can set.
 
     What a search may set depends on the device that is here; this does not.
     """
     fixed = next((one.value for one in run.options.fixed if one.knob == "precision"), None)
-    if fixed is not None or precision is own:
-        return precision == (fixed or own)
+    if fixed is not None or precision is script_precision:
+        return precision == (fixed or script_precision)
     binding, discovery = run.target.binding_of("precision"), run.discovery
     if binding is not None and binding.kind is BindingKind.FIXED:
         return False
-    if precision is Precision.FP16 and not can_train_in_fp16(run.target, discovery, own):
+    if precision is Precision.FP16 and not can_train_in_fp16(run.target, discovery, script_precision):
         return False
     if run.target.is_bound("precision") or discovery is None or run.baseline_config is None:
         return run.target.is_bound("precision")

@@ -41,7 +41,7 @@ from tunekit.tune.confirm import (
     rounds_due,
 )
 from tunekit.tune.feasibility import LOOK_TRIALS, compute_sweep_sizes
-from tunekit.tune.space import build_space, is_other_size, nearest
+from tunekit.tune.space import build_space, is_batch_variant, nearest
 from tunekit.tune.stopping import Stop, disturbed_trial, expectation, next_trial, rate_to_beat, why_again
 from tunekit.tune.study import Study
 
@@ -187,14 +187,16 @@ class Search(Session[Run]):
     def _insist_on_batch(self) -> None:
         """Run a script that makes its batches itself at another size first: all else rests on that size."""
         sizes = next(entry for entry in self.found.space if entry.knob == "batch_size")
-        own, discovery = self._baseline_config, self.found.discovery
+        baseline, discovery = self._baseline_config, self.found.discovery
         if (discovery and discovery.training_loader) or not sizes.is_searched:
             return
-        others = [one for one in self._records if one.config and is_other_size(one.config, own)]
+        others = [one for one in self._records if one.config and is_batch_variant(one.config, baseline)]
         if not others and self._may_add and self._left_s > 0:
-            other = own.changed(batch_size=max(1, own.batch_size // 2) if own.batch_size > 1 else 2)
+            other = baseline.changed(
+                batch_size=max(1, baseline.batch_size // 2) if baseline.batch_size > 1 else 2
+            )
             config = nearest(self.found.space, other)
-            if config.batch_size != own.batch_size:
+            if config.batch_size != baseline.batch_size:
                 others = [self._try(config, "another batch size, to see that it reaches the loop")]
         for one in others:
             if one.failure is not None and one.failure.kind is OutcomeKind.KNOB_NOT_APPLIED:

@@ -108,7 +108,7 @@ DIVERTED = "diverted"
 """In the trial's folder: the copies of the user's files that it wrote to in their place."""
 MOST_DIVERTED_BYTES = 64 << 20
 """Of all copies of one trial: checkpoints of every trial of a search would fill the disk."""
-_MOST_TOLD = 8
+_MOST_LISTED = 8
 _OF_FIGURES = ("trace-", "pulse-")
 """How files begin that hold no text of the script's."""
 _MOST_BYTES = 64 << 20
@@ -206,7 +206,7 @@ def bound_in_size(folder: Path) -> list[str]:
         shutil.rmtree(folder, ignore_errors=True)
     if not removed:
         return []
-    listed = ", ".join(removed[:_MOST_TOLD]) + (" and others" if len(removed) > _MOST_TOLD else "")
+    listed = ", ".join(removed[:_MOST_LISTED]) + (" and others" if len(removed) > _MOST_LISTED else "")
     most = bytes_text(MOST_DIVERTED_BYTES)
     return [plain(f"copies beyond {most} are not kept in {folder.name}/: {listed}")[:1000]]
 

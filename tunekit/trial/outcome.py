@@ -318,19 +318,19 @@ def _cut_short(evidence: Evidence, sizes: Sequence[int]) -> Details:
     update: dict[str, object] = {"faults": (*seen.faults[: _MOST_FAULTS - 1], fault)}
     if seen.sizes is not None and seen.sizes.why_ended is None and len(seen.sizes.sizes) < len(sizes):
         at_work = sizes[len(seen.sizes.sizes)]
-        ended = plain(f"{_who_ended(evidence)} at batch size {at_work}: {why}")[:500]
+        ended = plain(f"{_ended_by(evidence)} at batch size {at_work}: {why}")[:500]
         update["sizes"] = seen.sizes.changed(why_ended=ended)
     if seen.trace is not None and seen.trace.why_ended is None:
-        ended = plain(f"{_who_ended(evidence)} while it was traced: {why}")[:500]
+        ended = plain(f"{_ended_by(evidence)} while it was traced: {why}")[:500]
         update["trace"] = seen.trace.changed(why_ended=ended)
     at_largest = seen.largest
     if at_largest is not None and at_largest.is_given and not at_largest.is_lived_through:
-        ended = plain(f"{_who_ended(evidence)} on the batch: {why}")[:500]
+        ended = plain(f"{_ended_by(evidence)} on the batch: {why}")[:500]
         update["largest"] = at_largest.changed(why_ended=at_largest.why_ended or ended)
     return seen.changed(**update)
 
 
-def _who_ended(evidence: Evidence) -> str:
+def _ended_by(evidence: Evidence) -> str:
     if evidence.limit is not None:
         return "tunekit ended the script"
     return "the trial ended" if evidence.agent_error is not None else "the script ended"

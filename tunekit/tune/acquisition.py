@@ -235,11 +235,11 @@ class Acquisition:
     def _smallest(self, candidates: Sequence[TrialRecord], places: Places) -> int:
         """Return the place of the smallest batch size that was not tried, all else as the script has it."""
         tried = {record.config.batch_size for record in candidates if record.config}
-        own = next((record.config for record in candidates if record.config), self.configs[0])
+        baseline = next((record.config for record in candidates if record.config), self.configs[0])
 
         def key(place: int) -> tuple[bool, int, int, int]:
             config = self.configs[place]
-            changed = sum(getattr(config, knob) != getattr(own, knob) for knob in KNOBS)
+            changed = sum(getattr(config, knob) != getattr(baseline, knob) for knob in KNOBS)
             return config.batch_size in tried, config.batch_size, changed, int(self._size_rank[place])
 
         return min(map(int, places), key=key)

@@ -265,8 +265,8 @@ class TimeLeft:
     @cached_property
     def _guards_s(self) -> float:
         """The seconds of the runs for losses that the choice of this moment calls for."""
-        own = next(record.config for record in self.records if record.config is not None)
-        configs = (mode.applied_to(own) for mode in modes_due(self.records, self.picks.values()))
+        baseline = next(record.config for record in self.records if record.config is not None)
+        configs = (mode.applied_to(baseline) for mode in modes_due(self.records, self.picks.values()))
         return sum(expected_duration_s(self.records, config) for config in configs)
 
     def _reserve_s(self, rounds: int, trial_s: float) -> float:

@@ -81,10 +81,12 @@ class _Explanation:
 
     def summary(self, recommendations: Sequence[Recommendation]) -> ModelSummary | None:
         model = self._model(self._learnt_from)
-        own = next((one for one in self._records if one.role is TrialRole.BASELINE and one.measurement), None)
+        baseline = next(
+            (one for one in self._records if one.role is TrialRole.BASELINE and one.measurement), None
+        )
         shown: list[tuple[Tier | None, TrainConfig | None, float]] = []
-        if own is not None:
-            shown.append((None, own.config, self._baseline_rate(own)))
+        if baseline is not None:
+            shown.append((None, baseline.config, self._baseline_rate(baseline)))
         shown += [(one.tier, one.config, one.rate_samples_per_s.value) for one in recommendations]
         limits = [self._limits(model, *one) for one in shown]
         known = [one for one in limits if one is not None]
@@ -95,7 +97,7 @@ class _Explanation:
             limits=tuple(known),
             missed_relative=sum(missed) / len(missed) if missed else None,
             checked_configs=len(missed) or None,
-            knobs=self._knobs(model, own.config if own else None, answer_of(recommendations)),
+            knobs=self._knobs(model, baseline.config if baseline else None, answer_of(recommendations)),
         )
 
     def _knobs(

@@ -111,11 +111,11 @@ def nearest(space: Sequence[KnobSpace], config: TrainConfig) -> TrainConfig:
     return config_from(chosen, space)
 
 
-def is_other_size(config: TrainConfig, own: TrainConfig) -> bool:
+def is_batch_variant(config: TrainConfig, baseline: TrainConfig) -> bool:
     """Return whether a config differs from the script's own in the batch size, and else in accumulation."""
     names = ("batch_size", "accumulate_grad_batches")
-    return config.batch_size != own.batch_size and own == config.changed(
-        **{name: getattr(own, name) for name in names}
+    return config.batch_size != baseline.batch_size and baseline == config.changed(
+        **{name: getattr(baseline, name) for name in names}
     )
 
 

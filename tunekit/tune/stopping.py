@@ -142,9 +142,11 @@ def rate_to_beat(
 
 def _admissible_modes(records: Sequence[TrialRecord]) -> set[Mode]:
     """Return the modes that no run for losses will bar any more: the baseline's, and those that agree."""
-    own = next((record.config for record in records if record.is_baseline_config and record.config), None)
+    baseline_config = next(
+        (record.config for record in records if record.is_baseline_config and record.config), None
+    )
     agreeing = {one.mode for one in guarded_modes(records) if one.verdict.outcome is LossOutcome.OK}
-    return agreeing | ({Mode.of(own)} if own is not None else set())
+    return agreeing | ({Mode.of(baseline_config)} if baseline_config is not None else set())
 
 
 def _at_least(

@@ -95,8 +95,8 @@ def _why_none(profile: Profile) -> str | None:
 
 def _newest_of(profile: Profile, calibrations: Sequence[Calibration]) -> Calibration | None:
     known = {profile.id: profile}
-    own = (one for one in calibrations if match_device(one.device_name, known) is not None)
-    return max(own, key=lambda one: one.created_at, default=None)
+    same_device = (one for one in calibrations if match_device(one.device_name, known) is not None)
+    return max(same_device, key=lambda one: one.created_at, default=None)
 
 
 def _range(bounds_bytes: tuple[int, int], source: str, within: float = 0.0) -> BytesRange:

@@ -51,10 +51,10 @@ class Residual:
 
     def __init__(self, columns: Columns, weights: Weights, residuals: Floats, noise: Floats) -> None:
         self._columns, self._weights = columns, weights
-        own = _kernels(columns, weights, columns, weights)
+        kernels = _kernels(columns, weights, columns, weights)
         found = []
         for amplitudes in itertools.product(_AMPLITUDES, _AMPLITUDES):
-            kernel = _mixed(own, amplitudes) + np.diag(noise**2)
+            kernel = _mixed(kernels, amplitudes) + np.diag(noise**2)
             inverse = np.linalg.inv(kernel)
             solved = inverse @ residuals
             likelihood = -0.5 * float(residuals @ solved) - 0.5 * float(np.linalg.slogdet(kernel)[1])
@@ -72,9 +72,9 @@ class Residual:
 
     def covariance(self, columns: Columns, weights: Weights) -> Floats:
         """Return (configs, configs), how what is left of their log step times may be off together."""
-        own = _mixed(_kernels(columns, weights, columns, weights), self.amplitudes)
+        prior = _mixed(_kernels(columns, weights, columns, weights), self.amplitudes)
         kernel = _mixed(_kernels(columns, weights, self._columns, self._weights), self.amplitudes)
-        return np.asarray(own - kernel @ self._inverse @ kernel.T)
+        return np.asarray(prior - kernel @ self._inverse @ kernel.T)
 
 
 def _mixed(kernels: tuple[Floats, Floats, Floats], amplitudes: tuple[float, float]) -> Floats:

@@ -57,11 +57,11 @@ class Marked:
 def marked_configs(run: Run) -> tuple[Marked, ...]:
     """Return the baseline and then each tier's config, every config once."""
     found: list[Marked] = []
-    own = run.baseline_config
-    if own is not None:
+    baseline_config = run.baseline_config
+    if baseline_config is not None:
         records = tuple(one.record for one in run.history.evidence(None))
         rate = mean_of_known([one.rate_samples_per_s or 0.0 for one in records], run.noise_floor)
-        found.append(Marked((BASELINE,), own, rate, records, None))
+        found.append(Marked((BASELINE,), baseline_config, rate, records, None))
     for tier in run.recommendations:
         place = next((place for place, one in enumerate(found) if one.config == tier.config), None)
         if place is None:
