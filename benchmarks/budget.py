@@ -70,7 +70,7 @@ class Teller:
     def __init__(self, job: GpuJob, tells: int) -> None:
         self._job, self._tells = job, tells
         self._random = random.Random(job.seed)
-        self._told: dict[TrainConfig, list[Observation]] = {}
+        self._observations: dict[TrainConfig, list[Observation]] = {}
 
     def __call__(self, records: Iterable[TrialRecord]) -> tuple[Observation, ...]:
         """Return what the trials tell, and of each what it is made to tell besides."""
@@ -79,9 +79,9 @@ class Teller:
         return (*observations(records), *besides)
 
     def _besides(self, config: TrainConfig) -> list[Observation]:
-        if config not in self._told:
-            self._told[config] = [self._seen(one) for one in self._fastest_like(config)]
-        return self._told[config]
+        if config not in self._observations:
+            self._observations[config] = [self._seen(one) for one in self._fastest_like(config)]
+        return self._observations[config]
 
     def _fastest_like(self, config: TrainConfig) -> list[TrainConfig]:
         """Return the fastest configs of a mode, those that the loop's own loader could be changed to."""

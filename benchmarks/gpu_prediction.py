@@ -194,8 +194,8 @@ def _measured(config: Config, host: Host) -> Seen | str | None:
 
 
 @dataclass(frozen=True)
-class _Told:
-    """What the loop told while it still stands."""
+class _RunningLoop:
+    """What the loop reported, while it still runs."""
 
     pid: int
     reply: dict[str, Any] | None
@@ -210,7 +210,7 @@ class _Told:
 
 
 @contextmanager
-def _loop(words: Sequence[str]) -> Iterator[_Told]:
+def _loop(words: Sequence[str]) -> Iterator[_RunningLoop]:
     """Run the loop until it has told, and end it afterwards."""
     command = [sys.executable, str(SCRIPT), *words]
     pipe = subprocess.PIPE
@@ -221,7 +221,7 @@ def _loop(words: Sequence[str]) -> Iterator[_Told]:
         assert child.stdin is not None
         assert child.stdout is not None
         reply = next((json.loads(line) for line in child.stdout if line.startswith("{")), None)
-        yield _Told(child.pid, reply, errors)
+        yield _RunningLoop(child.pid, reply, errors)
         child.stdin.close()
 
 

@@ -149,7 +149,7 @@ def _any_trial(number: int, chosen: random.Random) -> TrialRecord:
     )
     if chosen.random() < 0.05:
         return trial_record(number, None, knobs)
-    return _told(
+    return _with_telemetry(
         trial_record(
             number,
             chosen.uniform(300.0, 1200.0),
@@ -167,9 +167,9 @@ def _trials() -> tuple[TrialRecord, ...]:
         for one in confirm_records([500.0, 505.0, 495.0], first_number=6)
     )
     return (
-        _told(baseline_record()),
-        _told(trial_record(1, 1000.0, FAST)),
-        _told(trial_record(2, 800.0, config(batch_size=256), peak_reserved_bytes=7 * GIB)),
+        _with_telemetry(baseline_record()),
+        _with_telemetry(trial_record(1, 1000.0, FAST)),
+        _with_telemetry(trial_record(2, 800.0, config(batch_size=256), peak_reserved_bytes=7 * GIB)),
         trial_record(3, None, config(batch_size=1024)),
         trial_record(
             4,
@@ -177,13 +177,13 @@ def _trials() -> tuple[TrialRecord, ...]:
             config(batch_size=4096),
             overrides={"failure": failure(OutcomeKind.REFUSED, message="no")},
         ),
-        _told(trial_record(5, 700.0, config(num_workers=1), stop_reason="abandoned")),
-        *(_told(one) for one in own),
-        *(_told(one) for one in confirm_records([1000.0, 1010.0, 990.0], FAST, first_number=9)),
+        _with_telemetry(trial_record(5, 700.0, config(num_workers=1), stop_reason="abandoned")),
+        *(_with_telemetry(one) for one in own),
+        *(_with_telemetry(one) for one in confirm_records([1000.0, 1010.0, 990.0], FAST, first_number=9)),
     )
 
 
-def _told(record: TrialRecord) -> TrialRecord:
+def _with_telemetry(record: TrialRecord) -> TrialRecord:
     """Return a trial with what the machine did meanwhile."""
     host = HostTelemetry(cpu_cores=3.5, read_bytes_per_s=2e8, rchar_bytes_per_s=3e8)
     seen = Telemetry(window_s=2.0, samples=10, is_of_steady_window=True, cost_cpu_s=0.01, host=host)

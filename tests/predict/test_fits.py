@@ -27,7 +27,7 @@ def fits(tmp_path_factory: pytest.TempPathFactory) -> Fits:
     return Fits((traced_trial(folder),), folder, cpus=8)
 
 
-def told(fits: Fits, *profiles: Profile, beside: OutsideTorch | None = None) -> DevicePrediction:
+def predicted(fits: Fits, *profiles: Profile, beside: OutsideTorch | None = None) -> DevicePrediction:
     return fits.for_profiles(profiles, lambda profile: beside or outside())
 
 
@@ -39,7 +39,7 @@ def test_the_range_is_ordered_and_grows_with_memory(fits: Fits, gib: float, cont
     beside = outside(context)
     more = gib + data.draw(st.floats(0, 50))
     small, large = (
-        told(fits, gpu("a10g", size, ALL), beside=beside).fit_of("a10g", FP32) for size in (gib, more)
+        predicted(fits, gpu("a10g", size, ALL), beside=beside).fit_of("a10g", FP32) for size in (gib, more)
     )
     assert small is not None and large is not None
     for one in (small.largest, large.largest):
@@ -52,7 +52,7 @@ def test_the_range_is_ordered_and_grows_with_memory(fits: Fits, gib: float, cont
 @given(gib=st.floats(1, 60), batch=st.integers(1, 6000))
 def test_a_batch_fits_up_to_the_one_to_trust_and_not_above_the_best(fits: Fits, gib: float, batch: int):
     a10g = gpu("a10g", gib, ALL)
-    one = told(fits, a10g).fit_of("a10g", BF16)
+    one = predicted(fits, a10g).fit_of("a10g", BF16)
     assert one is not None
     asked = fits.asked(a10g, one, outside(), batch)
     assert (asked.verdict is Verdict.YES) == (batch <= one.largest.low)
@@ -63,7 +63,7 @@ def test_a_batch_fits_up_to_the_one_to_trust_and_not_above_the_best(fits: Fits, 
 
 
 def test_what_is_shown_at_the_batch_to_trust_is_within_what_torch_surely_has(fits: Fits):
-    for one in told(fits, K80, T4, A10G).fits:
+    for one in predicted(fits, K80, T4, A10G).fits:
         assert one.peak is not None
         assert one.peak.batch_size == one.largest.low
         least = one.capacity_bytes - outside().context.high - outside().workspace.high
@@ -73,7 +73,7 @@ def test_what_is_shown_at_the_batch_to_trust_is_within_what_torch_surely_has(fit
 def test_an_epoch_of_fewer_samples_than_fit_is_what_is_told_of(tmp_path: Path):
     free = Fits((traced_trial(tmp_path / "a", epoch_samples=None),), tmp_path / "a", cpus=8)
     short = Fits((traced_trial(tmp_path / "b", batch_cost_s=0.2, epoch_samples=300),), tmp_path / "b", cpus=8)
-    unbound, bound = told(free, A10G), told(short, A10G)
+    unbound, bound = predicted(free, A10G), predicted(short, A10G)
     assert (unbound.epoch_samples, bound.epoch_samples) == (None, 300)
     for one, other in zip(unbound.fits, bound.fits, strict=True):
         assert other.largest == one.largest, "what memory holds does not change"
@@ -86,12 +86,12 @@ def test_an_epoch_of_fewer_samples_than_fit_is_what_is_told_of(tmp_path: Path):
 
 def test_an_epoch_of_more_samples_than_fit_changes_nothing(fits: Fits, tmp_path: Path):
     free = Fits((traced_trial(tmp_path, epoch_samples=None),), tmp_path, cpus=8)
-    assert told(fits, K80, T4, A10G).fits == told(free, K80, T4, A10G).fits
+    assert predicted(fits, K80, T4, A10G).fits == predicted(free, K80, T4, A10G).fits
 
 
 def test_a_batch_that_an_epoch_has_no_samples_for_may_fit_but_has_no_rate(tmp_path: Path):
     fits = Fits((traced_trial(tmp_path, epoch_samples=300),), tmp_path, cpus=8)
-    one = told(fits, A10G).fits[0]
+    one = predicted(fits, A10G).fits[0]
     possible, impossible = (fits.asked(A10G, one, outside(), size) for size in (300, 301))
     assert (possible.verdict, impossible.verdict) == (Verdict.YES, Verdict.YES)
     assert possible.rate == one.rate
@@ -103,7 +103,7 @@ def test_a_batch_that_an_epoch_has_no_samples_for_may_fit_but_has_no_rate(tmp_pa
 
 def test_the_rate_at_a_batch_that_is_asked_for_is_the_one_that_is_told_at_it(tmp_path: Path):
     fits = Fits((traced_trial(tmp_path, batch_cost_s=2.0, epoch_samples=32),), tmp_path, cpus=8)
-    one = told(fits, A10G).fits[0]
+    one = predicted(fits, A10G).fits[0]
     whole, half = (fits.asked(A10G, one, outside(), size) for size in (32, 16))
     assert (whole.batch_size, half.batch_size) == (32, 16)
     assert one.rate is not None and half.rate is not None
@@ -115,14 +115,14 @@ def test_the_rate_at_a_batch_that_is_asked_for_is_the_one_that_is_told_at_it(tmp
 
 
 def test_half_the_bytes_hold_a_larger_batch(fits: Fits):
-    prediction = told(fits, A10G)
+    prediction = predicted(fits, A10G)
     whole, half = prediction.fit_of("a10g", FP32), prediction.fit_of("a10g", BF16)
     assert whole is not None and half is not None
     assert 1.5 * whole.largest.low < half.largest.low < 2.1 * whole.largest.low
 
 
 def test_each_gpu_is_told_of_in_the_precisions_that_it_has(fits: Fits):
-    prediction = told(fits, K80, T4, A10G)
+    prediction = predicted(fits, K80, T4, A10G)
     assert [(one.profile_id, one.precision) for one in prediction.fits] == [
         ("k80", FP32),
         ("t4", FP32),
@@ -134,31 +134,31 @@ def test_each_gpu_is_told_of_in_the_precisions_that_it_has(fits: Fits):
 
 def test_tf32_is_float32_where_a_gpu_has_none(tmp_path: Path):
     fits = Fits((traced_trial(tmp_path, TF32, traces=(None,)),), tmp_path, cpus=8)
-    prediction = told(fits, T4, A10G)
+    prediction = predicted(fits, T4, A10G)
     assert [(one.profile_id, one.precision) for one in prediction.fits] == [("t4", FP32), ("a10g", TF32)]
     assert all(one.largest.low for one in prediction.fits)
 
 
 def test_a_script_in_16_bit_is_not_told_of_where_there_is_none(tmp_path: Path):
     fits = Fits((traced_trial(tmp_path, BF16, traces=(None,)),), tmp_path, cpus=8)
-    assert [(one.profile_id, one.precision) for one in told(fits, K80, T4, A10G).fits] == [
+    assert [(one.profile_id, one.precision) for one in predicted(fits, K80, T4, A10G).fits] == [
         ("t4", FP16),
         ("a10g", BF16),
     ]
 
 
 def test_a_gpu_of_unknown_memory_is_left_out_and_so_is_a_cpu(fits: Fits):
-    assert told(fits, gpu("mps-m1", None), gpu("cpu", 16.0)).fits == ()
+    assert predicted(fits, gpu("mps-m1", None), gpu("cpu", 16.0)).fits == ()
 
 
 def test_where_nothing_fits_the_memory_binds(fits: Fits):
-    one = told(fits, gpu("k80", 1.0)).fits[0]
+    one = predicted(fits, gpu("k80", 1.0)).fits[0]
     assert one.largest.low == 0
     assert (one.bound_by, one.peak, one.rate) == ("VRAM", None, None)
 
 
 def test_unknown_rates_leave_the_batch_and_no_rate(fits: Fits):
-    one = told(fits, gpu("k80", 11.0, bandwidth_gb_per_s=None)).fits[0]
+    one = predicted(fits, gpu("k80", 11.0, bandwidth_gb_per_s=None)).fits[0]
     assert one.largest.low
     assert (one.rate, one.compute) == (None, None)
 
@@ -167,7 +167,7 @@ def test_a_slow_loader_binds_and_a_fast_one_does_not(tmp_path: Path):
     bound = []
     for cost_s in (2.0, 1e-5, None):
         folder = tmp_path / str(cost_s)
-        one = told(Fits((traced_trial(folder, batch_cost_s=cost_s),), folder, cpus=8), A10G).fits[0]
+        one = predicted(Fits((traced_trial(folder, batch_cost_s=cost_s),), folder, cpus=8), A10G).fits[0]
         assert one.rate is not None and one.compute is not None
         bound.append((one.bound_by, one.instance))
         if cost_s == 2.0:
@@ -185,7 +185,7 @@ def test_doubts_widen_the_margin(tmp_path: Path):
     for doubts in ((), ("a doubt",), tuple(f"doubt {number}" for number in range(8))):
         fits = Fits((traced_trial(tmp_path, doubts=doubts),), tmp_path, cpus=8)
         assert fits.margin == pytest.approx(CPU_MARGIN + DOUBT_MARGIN * len(doubts))
-        prediction = told(fits, A10G)
+        prediction = predicted(fits, A10G)
         assert prediction.doubts == doubts
         ranges.append(prediction.fits[0].largest)
     for narrow, wide in pairwise(ranges):

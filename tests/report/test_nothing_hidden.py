@@ -32,7 +32,7 @@ def hidden_in(text: str) -> set[str]:
     return {one for one in _COLOURS.sub("", text).replace("\n", "") if not one.isprintable()}
 
 
-def told_on_terminal(shown: Run) -> str:
+def terminal_text(shown: Run) -> str:
     out = io.StringIO()
     console = Console(file=out, width=100, force_terminal=True, color_system="truecolor", highlight=False)
     with SearchScreen(console=console) as screen:
@@ -50,7 +50,7 @@ def told_on_terminal(shown: Run) -> str:
 @given(runs().map(lambda one: with_texts(one, spoilt)))
 @settings(parent=unhurried, max_examples=25)
 def test_every_text_of_a_run_is_written_out(shown: Run):
-    assert not hidden_in(told_on_terminal(shown))
+    assert not hidden_in(terminal_text(shown))
     assert not hidden_in(markdown(in_comment(shown, configs=(("balanced", HIDDEN),))))
     assert not hidden_in(to_json(shown))
 

@@ -72,7 +72,7 @@ def cells(table: Table) -> Iterator[str]:
     yield from (cell.strip() for row in (table.columns, *table.rows) for cell in row)
 
 
-def told_on_terminal(of: Run) -> str:
+def terminal_text(of: Run) -> str:
     return drawn(on_terminal(of, Path("reports/train")), 400)
 
 
@@ -91,7 +91,7 @@ def test_every_medium_shows_the_same_sentences_and_figures(of: Run):
     comment = text_of_markdown(markdown(in_comment(of)))
     page_text = text_of_page(page(on_page(of), b"{}"))
     for told in (*sentences(shown), *cells(shown.tiers)):
-        assert told in told_on_terminal(of)
+        assert told in terminal_text(of)
         assert " ".join(told.split()) in page_text
     for told in (*sentences(shown), *cells(shown.short_tiers)):
         assert told in comment
@@ -111,7 +111,7 @@ def test_a_figure_that_is_another_would_be_seen(of: Run):
 @given(absurd_runs())
 def test_figures_of_any_size_are_written_in_few_letters(absurd: Run):
     shown = view(absurd, "reports/train", plan_of_run(absurd))
-    text = told_on_terminal(absurd)
+    text = terminal_text(absurd)
     assert markdown(in_comment(absurd))
     told = [*sentences(shown), *cells(shown.tiers), *cells(shown.telemetry), text]
     told += [cell for row in shown.trials.rows for cell in row.cells]

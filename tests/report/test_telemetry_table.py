@@ -20,15 +20,15 @@ def telemetry(cpu_cores: float | None = 1.0, *gpus: GpuTelemetry, **more: Any) -
     return Telemetry(**(values | more), host=host, gpus=gpus)
 
 
-def told(record: TrialRecord, telemetry: Telemetry) -> TrialRecord:
+def with_telemetry(record: TrialRecord, telemetry: Telemetry) -> TrialRecord:
     return record.model_copy(update={"telemetry": telemetry})
 
 
 def searched(baseline: Telemetry, *best: Telemetry) -> Run:
     records = (trial_record(1, 900.0, fast), *confirm_records([1000.0, 1010.0], fast))
     trials = (
-        told(baseline_record(of=config()), baseline),
-        *(told(record, one) for record, one in zip(records, best, strict=False)),
+        with_telemetry(baseline_record(of=config()), baseline),
+        *(with_telemetry(record, one) for record, one in zip(records, best, strict=False)),
     )
     return run(trials=trials, recommendations=(BEST,))
 

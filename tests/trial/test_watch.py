@@ -251,7 +251,7 @@ def test_a_loop_that_began_is_here(tmp_path: Path) -> None:
     assert not watched.is_over_limit(30.0)
 
 
-def told(batches: int, steps: int, phase: str = "learning") -> ProgressEvent:
+def progress_event(batches: int, steps: int, phase: str = "learning") -> ProgressEvent:
     return ProgressEvent(
         event="progress", time_s=1.0, phase=phase, batches=batches, steps=steps, graphs=int(steps > 0)
     )
@@ -272,7 +272,12 @@ def begun(folder: Path, *, started: bool = True, **limits: float) -> Watched:
 )
 @pytest.mark.parametrize(
     "loop",
-    [(), (told(0, 0, "fetching"),), (told(1, 0),), (told(40, 40), told(41, 40))],
+    [
+        (),
+        (progress_event(0, 0, "fetching"),),
+        (progress_event(1, 0),),
+        (progress_event(40, 40), progress_event(41, 40)),
+    ],
     ids=["before a loader", "its workers start", "its first step compiles", "a new shape compiles"],
 )
 def test_work_is_progress(work: dict[str, float], loop: tuple[ProgressEvent, ...], tmp_path: Path) -> None:
@@ -300,7 +305,7 @@ def test_what_a_process_did_before_its_parent_collected_it_counts_once(tmp_path:
 def test_a_start_and_a_first_compile_are_left_out_of_the_trials_limit(tmp_path: Path) -> None:
     watched = begun(tmp_path, trial_s=300.0, start_s=300.0)
     assert watched.ended_at(260.0, cores=1.0) is None
-    watched.take(told(1, 1))
+    watched.take(progress_event(1, 1))
     assert watched.ended_at(1000.0, cores=1.0) == pytest.approx(560.0, abs=2.0)
 
 
@@ -314,7 +319,7 @@ def test_a_start_that_goes_on_and_on_is_ended(tmp_path: Path) -> None:
 def test_loading_without_steps_is_no_training_loop_at_the_trials_limit(tmp_path: Path) -> None:
     watched = begun(tmp_path, trial_s=300.0, start_s=300.0)
     assert watched.ended_at(40.0, cores=1.0) is None
-    watched.take(told(16, 0))
+    watched.take(progress_event(16, 0))
     assert watched.ended_at(1000.0, cores=1.0) == pytest.approx(340.0, abs=2.0)
     assert watched.evidence.limit is OutcomeKind.NO_TRAINING_LOOP
     assert "16 batches were loaded in 301 s without one optimizer step" in watched.evidence.limit_message

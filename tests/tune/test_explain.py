@@ -96,7 +96,7 @@ class Loop:
         ]
 
 
-def told(
+def explained(
     records: Sequence[TrialRecord], of: TrainConfig = CONFIGS[2]
 ) -> tuple[ModelSummary, PredictedLimits]:
     """Return what is said, in all and of one config that the balanced tier recommends."""
@@ -107,7 +107,7 @@ def told(
 
 
 def test_a_loop_that_waits_for_storage_is_bound_by_its_loader():
-    summary, two_workers = told(Loop(fetch_s=0.008, train_s=0.001).trials())
+    summary, two_workers = explained(Loop(fetch_s=0.008, train_s=0.001).trials())
     assert two_workers.limit is Limit.LOADER
     assert two_workers.loader_samples_per_s == pytest.approx(2 / 0.008, rel=0.15)
     assert two_workers.training_samples_per_s == pytest.approx(1 / 0.001, rel=0.15)
@@ -116,7 +116,7 @@ def test_a_loop_that_waits_for_storage_is_bound_by_its_loader():
 
 
 def test_a_loop_with_much_to_compute_is_bound_by_training():
-    summary, two_workers = told(Loop(fetch_s=0.001, train_s=0.008).trials())
+    summary, two_workers = explained(Loop(fetch_s=0.001, train_s=0.008).trials())
     assert two_workers.limit is Limit.TRAINING
     assert two_workers.training_samples_per_s == pytest.approx(1 / 0.008, rel=0.15)
     assert two_workers.loader_samples_per_s == pytest.approx(2 / 0.001, rel=0.2)
@@ -126,14 +126,14 @@ def test_a_loop_with_much_to_compute_is_bound_by_training():
 
 def test_training_and_loading_that_share_few_cores_are_bound_by_them():
     loop = Loop(fetch_s=0.008, train_s=0.004, cpu_share=1.0, training_cores=CORES)
-    _, four_workers = told(loop.trials(), CONFIGS[4])
+    _, four_workers = explained(loop.trials(), CONFIGS[4])
     assert four_workers.limit is Limit.CORES
     assert four_workers.cores_samples_per_s == pytest.approx(1 / 0.006, rel=0.15)
     assert four_workers.training_samples_per_s == pytest.approx(1 / 0.004, rel=0.15)
 
 
 def test_without_workers_the_baseline_takes_turns():
-    summary, _ = told(Loop(fetch_s=0.004, train_s=0.004).trials())
+    summary, _ = explained(Loop(fetch_s=0.004, train_s=0.004).trials())
     baseline = summary.limits[0]
     assert (baseline.tier, baseline.limit) == (None, Limit.TURNS)
     assert baseline.cores_samples_per_s is None
@@ -142,7 +142,7 @@ def test_without_workers_the_baseline_takes_turns():
 
 
 def test_halves_that_match_bind_alike():
-    _, two_workers = told(Loop(fetch_s=0.004, train_s=0.002).trials())
+    _, two_workers = explained(Loop(fetch_s=0.004, train_s=0.002).trials())
     assert two_workers.limit is Limit.BOTH
 
 
@@ -152,14 +152,14 @@ def test_training_that_no_equation_foresees_is_not_allowed_less_than_was_measure
         *Loop(fetch_s=0.001, train_s=0.008).trials(CONFIGS[:3]),
         trial_record(3, 60.0, CONFIGS[3], **Loop(fetch_s=0.001, train_s=1 / 60).measured(CONFIGS[3])),
     ]
-    _, larger = told(records, CONFIGS[3])
+    _, larger = explained(records, CONFIGS[3])
     assert larger.training_samples_per_s == pytest.approx(60.0, rel=0.1)
     assert larger.limit is Limit.TRAINING
 
 
 def test_the_figures_are_of_all_ranks():
-    one, of_one = told(Loop(fetch_s=0.008, train_s=0.001).trials())
-    two, of_two = told(Loop(fetch_s=0.008, train_s=0.001).trials(world_size=2))
+    one, of_one = explained(Loop(fetch_s=0.008, train_s=0.001).trials())
+    two, of_two = explained(Loop(fetch_s=0.008, train_s=0.001).trials(world_size=2))
     for name in ("loader_samples_per_s", "training_samples_per_s", "cores_samples_per_s"):
         assert getattr(of_two, name) == pytest.approx(2 * getattr(of_one, name))
     assert two.limits[0].measured_samples_per_s == pytest.approx(2 * one.limits[0].measured_samples_per_s)
@@ -169,7 +169,7 @@ def test_the_figures_are_of_all_ranks():
 
 def test_a_loader_that_nothing_was_seen_of_is_unknown():
     records = [baseline_record(of=CONFIGS[1]), *(trial_record(n, 900.0, CONFIGS[n]) for n in (2, 3))]
-    _, tier = told(records)
+    _, tier = explained(records)
     assert tier.loader_samples_per_s is None
     assert tier.cores_samples_per_s is None
     assert tier.limit is None
@@ -187,7 +187,7 @@ def test_too_few_measured_trials_say_nothing():
 
 def test_a_baseline_that_can_not_run_is_left_out():
     records = [baseline_record(rate=None), *Loop(0.004, 0.001).trials()[1:]]
-    summary, _ = told(records)
+    summary, _ = explained(records)
     assert [one.tier for one in summary.limits] == [Tier.BALANCED]
 
 
@@ -197,7 +197,7 @@ def test_the_baseline_is_held_against_its_confirming_processes():
         record.model_copy(update={"is_baseline_config": True})
         for record in confirm_records([130.0, 150.0], CONFIGS[0], **loop.measured(CONFIGS[0]))
     ]
-    summary, _ = told([*loop.trials(), *again])
+    summary, _ = explained([*loop.trials(), *again])
     assert summary.limits[0].measured_samples_per_s == pytest.approx((130.0 * 150.0) ** 0.5)
     assert summary.checked_configs == len(CONFIGS)
 
@@ -205,14 +205,14 @@ def test_the_baseline_is_held_against_its_confirming_processes():
 def test_one_config_measured_again_and_again_checks_no_model():
     loop = Loop(0.004, 0.001)
     again = confirm_records([140.0, 150.0], CONFIGS[1], **loop.measured(CONFIGS[1]))
-    summary, _ = told([*loop.trials(CONFIGS[1:2]), *again])
+    summary, _ = explained([*loop.trials(CONFIGS[1:2]), *again])
     assert summary.missed_relative is None
     assert summary.checked_configs is None
 
 
 def test_only_so_many_configs_are_checked():
     configs = [config(batch_size=8 + number) for number in range(MOST_CHECKED + 5)]
-    summary, _ = told(Loop(0.004, 0.001).trials(configs))
+    summary, _ = explained(Loop(0.004, 0.001).trials(configs))
     assert summary.checked_configs == MOST_CHECKED
 
 
@@ -223,9 +223,9 @@ def worths(records: Sequence[TrialRecord], of: TrainConfig) -> dict[str, KnobGai
 
 
 def test_what_workers_bring_to_a_loop_that_waits_for_them_is_told():
-    told_of = worths(Loop(fetch_s=0.008, train_s=0.001).trials(CONFIGS[1:]), CONFIGS[2])
-    assert list(told_of) == ["num_workers"]
-    workers = told_of["num_workers"]
+    gains = worths(Loop(fetch_s=0.008, train_s=0.001).trials(CONFIGS[1:]), CONFIGS[2])
+    assert list(gains) == ["num_workers"]
+    workers = gains["num_workers"]
     assert (workers.before, workers.after) == (1, 2)
     assert workers.factor.value == pytest.approx(2.0, rel=0.15)
     assert 1.0 < workers.factor.low < 2.0 < workers.factor.high
@@ -314,7 +314,7 @@ def test_a_run_written_before_there_was_a_model_is_read():
 
 
 def test_a_model_written_before_knobs_were_weighed_is_read():
-    payload = json.loads(to_json(told(Loop(0.004, 0.001).trials())[0]))
+    payload = json.loads(to_json(explained(Loop(0.004, 0.001).trials())[0]))
     del payload["knobs"]
     assert from_json(json.dumps(payload), ModelSummary).knobs == ()
 
