@@ -6,8 +6,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from tunekit.predict.ram import buffer_bytes
+from tunekit.records.agent_messages import KnobsApplied
 from tunekit.records.attribution import StepParts
-from tunekit.records.config import Precision, TrainConfig
+from tunekit.records.config import LOADER_KNOBS, Precision, TrainConfig
 from tunekit.records.details import LargestSamples
 from tunekit.records.host import Accelerator, Host
 from tunekit.records.interval import Interval
@@ -189,6 +190,11 @@ def confirm_records(
         )
         for index, rate in enumerate(rates)
     )
+
+
+def untouched() -> KnobsApplied:
+    """What an agent tells of a loop to whose knobs it did nothing."""
+    return KnobsApplied(**dict.fromkeys(LOADER_KNOBS), addressed=True, roots_applied=())
 
 
 def discovery(optimizer: str | None = "SGD", base_lr: float | None = 0.1, **overrides: Any) -> Discovery:

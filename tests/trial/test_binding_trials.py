@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 import pytest
-from build_records import config, discovery, failure, loop, target, trial_record
+from build_records import config, discovery, failure, loop, target, trial_record, untouched
 from scripted_search import learnt
 
-from tunekit.records.agent_messages import KnobsApplied, LearntEvent
+from tunekit.records.agent_messages import LearntEvent
 from tunekit.records.config import KnobsAsked, TrainConfig
 from tunekit.records.target import Discovery, Target
 from tunekit.records.trial import OutcomeKind, TrialRecord
@@ -136,15 +136,6 @@ def test_only_what_the_script_sets_is_tried():
     ],
 )
 def test_a_bound_learning_rate_is_read_back_from_the_optimizer(seen: float | None, missed: str | None):
-    applied = KnobsApplied(
-        batch_size=None,
-        num_workers=None,
-        prefetch_factor=None,
-        pin_memory=None,
-        persistent_workers=None,
-        addressed=True,
-        roots_applied=(),
-    )
     found = discovery(base_lr=seen)
-    learnt = LearntEvent(event="learnt", time_s=1.0, discovery=found, applied=applied)
+    learnt = LearntEvent(event="learnt", time_s=1.0, discovery=found, applied=untouched())
     assert unapplied_knob(loop(), {"lr": 0.05}, KnobsAsked(), learnt, None) == missed

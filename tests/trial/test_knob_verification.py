@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 
 import pytest
-from build_records import discovery, loop, root
+from build_records import discovery, loop, root, untouched
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.records.agent_messages import KnobsApplied, LearntEvent
+from tunekit.records.agent_messages import LearntEvent
 from tunekit.records.config import KnobsAsked, Precision
 from tunekit.records.target import Discovery, InputSeen
 from tunekit.trial.knob_verification import batch_contradicted, inputs_text, unapplied_knob
@@ -24,16 +24,7 @@ def found(sizes: Sizes, batches_per_step: int = 1, world_size: int = 1) -> Disco
 
 def learnt_of(now: Discovery) -> LearntEvent:
     """What an agent tells of a loop to whose knobs it did nothing."""
-    applied = KnobsApplied(
-        batch_size=None,
-        num_workers=None,
-        prefetch_factor=None,
-        pin_memory=None,
-        persistent_workers=None,
-        addressed=True,
-        roots_applied=(),
-    )
-    return LearntEvent(event="learnt", time_s=1.0, discovery=now, applied=applied)
+    return LearntEvent(event="learnt", time_s=1.0, discovery=now, applied=untouched())
 
 
 def missed(before: Discovery, now: Discovery, own: int = 20, wanted: int = 40) -> str | None:

@@ -1,4 +1,4 @@
-"""Steps traced in real trials' own loops; beside torch's allocator in memory/vram/test_simulated_peaks.py."""
+"""Steps traced in real trials' own loops; torch's allocator is in predict/vram/test_simulated_peaks.py."""
 
 from pathlib import Path
 

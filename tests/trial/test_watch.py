@@ -9,13 +9,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from build_records import discovery, loop
+from build_records import discovery, loop, untouched
 
 from tunekit.machine.telemetry.tree import TreeActivity
 from tunekit.records.agent_messages import (
     ByHandEvent,
     DoneEvent,
-    KnobsApplied,
     LearntEvent,
     OptionsEvent,
     ProgressEvent,
@@ -175,11 +174,7 @@ def options_of(pid: int, value: int) -> OptionsEvent:
 
 
 def learnt_by(pid: int) -> LearntEvent:
-    nothing: dict[str, Any] = dict.fromkeys(
-        ("batch_size", "num_workers", "prefetch_factor", "pin_memory", "persistent_workers")
-    )
-    applied = KnobsApplied(**nothing, addressed=True, roots_applied=())
-    return LearntEvent(event="learnt", time_s=1.0, pid=pid, discovery=discovery(), applied=applied)
+    return LearntEvent(event="learnt", time_s=1.0, pid=pid, discovery=discovery(), applied=untouched())
 
 
 @pytest.mark.parametrize(("trained_by", "value"), [(1, 16), (2, 32), (3, 32)])

@@ -18,6 +18,24 @@ from tunekit.records.profile import PRECISIONS, Confidence, FactGroup, Profile, 
 from tunekit.units import MIB
 from tunekit.untrusted import parse_yaml, read_text
 
+PROFILES_VARIABLE = "TUNEKIT_PROFILES"
+"""Environment variable naming further profile folders, separated as in PATH."""
+_VENDOR_TOKENS = frozenset({"nvidia", "corporation", "tesla", "geforce", "gpu"})
+"""Tokens that drivers put around a model's name without making it another device."""
+_ARCHITECTURES = {
+    (3, 0): "Kepler",
+    (5, 0): "Maxwell",
+    (6, 0): "Pascal",
+    (7, 0): "Volta",
+    (7, 5): "Turing",
+    (8, 0): "Ampere",
+    (8, 9): "Ada",
+    (9, 0): "Hopper",
+    (10, 0): "Blackwell",
+}
+"""The first compute capability of each architecture."""
+_NO_PROFILE = "Read from the device; no profile has its name, so its rates, bandwidth and price are unknown."
+
 
 class Bounds(NamedTuple):
     """Between what a figure of a GPU lies; what lies outside was written in another unit."""
@@ -170,29 +188,6 @@ def _bad_date(profile: Profile, today: datetime.date | None) -> str | None:
             if today is not None and seen > today + datetime.timedelta(days=1):
                 return f"{place}: {text} lies in the future; write the day on which the price was seen"
     return None
-
-
-PROFILES_VARIABLE = "TUNEKIT_PROFILES"
-"""Environment variable naming further profile folders, separated as in PATH."""
-
-_VENDOR_TOKENS = frozenset({"nvidia", "corporation", "tesla", "geforce", "gpu"})
-"""Tokens that drivers put around a model's name without making it another device."""
-
-_ARCHITECTURES = {
-    (3, 0): "Kepler",
-    (5, 0): "Maxwell",
-    (6, 0): "Pascal",
-    (7, 0): "Volta",
-    (7, 5): "Turing",
-    (8, 0): "Ampere",
-    (8, 9): "Ada",
-    (9, 0): "Hopper",
-    (10, 0): "Blackwell",
-}
-"""The first compute capability of each architecture."""
-
-
-_NO_PROFILE = "Read from the device; no profile has its name, so its rates, bandwidth and price are unknown."
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ A search, a loop profile and a prediction of what fits are walks on it.
 
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -55,7 +56,7 @@ class SearchListener(TrialListener, Protocol):
         ...
 
 
-class Session(Generic[AnyRun]):
+class Session(ABC, Generic[AnyRun]):
     """Trials of one run, and the run's record as they come; a walk adds which trials, and what follows.
 
     Args:
@@ -91,9 +92,9 @@ class Session(Generic[AnyRun]):
         for record in records:
             self._take_device(record)
 
+    @abstractmethod
     def _derived(self, run: AnyRun) -> AnyRun:
         """Return a run with everything that follows from its trials, and the time spent on them."""
-        raise NotImplementedError
 
     @property
     def _records(self) -> tuple[TrialRecord, ...]:

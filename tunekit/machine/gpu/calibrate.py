@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
@@ -23,6 +23,14 @@ from tunekit.records.prediction import Calibration
 
 CALIBRATIONS_VARIABLE = "TUNEKIT_CALIBRATIONS"
 """Environment variable naming other folders, separated as in PATH; the first one is written to."""
+
+_SCRIPT = Path(__file__).with_name("calibration_probe.py")
+TIMEOUT_S = 180.0
+_SETTLE_S = 0.5
+"""From the last kernel to the driver's figure of the process."""
+_REMEDY = (
+    "run it on the machine with the GPU, with the Python that trains there: tunekit doctor --calibrate -- "
+)
 
 
 def calibration_folders() -> list[Path]:
@@ -99,16 +107,6 @@ def _cannot_save(folder: Path, error: OSError) -> UsageError:
     )
 
 
-_SCRIPT = Path(__file__).with_name("calibration_probe.py")
-
-TIMEOUT_S = 180.0
-_SETTLE_S = 0.5
-"""From the last kernel to the driver's figure of the process."""
-_REMEDY = (
-    "run it on the machine with the GPU, with the Python that trains there: tunekit doctor --calibrate -- "
-)
-
-
 def calibrate(
     python: str,
     gpus: Sequence[Accelerator],
@@ -136,13 +134,7 @@ def calibrate(
         with nvml, ChildProbe([python, str(_SCRIPT)], environment, stays=True) as probe:
             driver = nvml.driver_version()
             before = {gpu.index: _reading(nvml, gpu.index).used_bytes for gpu in shown}
-            reply = probe.reply(timeout_s)
-            if "problem" in reply:
-                raise UsageError(
-                    f"no CUDA GPU to calibrate: {reply['problem']} ({python}); {_REMEDY}{python}"
-                )
-            if "broken" in reply:
-                raise TargetError(f"{python} could not measure: {reply['broken']}")
+            reply = _insist_on_figures(probe.reply(timeout_s), python)
             uuid, reserved_bytes = reply.pop("uuid", None), reply.pop("reserved_bytes", None)
             sleep(_SETTLE_S)
             # Torch's first GPU by its UUID, else the driver's first.
@@ -170,6 +162,14 @@ def calibrate(
         )
     except (ValidationError, TypeError) as error:
         raise TargetError(f"{python} told nonsense of its GPU: {str(error).splitlines()[0]}") from error
+
+
+def _insist_on_figures(reply: dict[str, Any], python: str) -> dict[str, Any]:
+    if "problem" in reply:
+        raise UsageError(f"no CUDA GPU to calibrate: {reply['problem']} ({python}); {_REMEDY}{python}")
+    if "broken" in reply:
+        raise TargetError(f"{python} could not measure: {reply['broken']}")
+    return reply
 
 
 def _reading(nvml: Nvml, index: int) -> GpuReading:

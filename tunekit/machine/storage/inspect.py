@@ -44,6 +44,20 @@ _VIRTUAL_MODEL = re.compile(r"QEMU|VMware|Virtual|VBOX|Google|Msft|KVM|Xen", re.
 _DEEPEST_STACK = 8
 """Disks on disks (LUKS on LVM on RAID); deeper is a loop of the tree, not a machine."""
 
+LIMIT_S = 30.0
+"""Reading has 3 s and the walk half of that; the rest is for a disk that has to spin up, or an automount."""
+_CHILD = (sys.executable, "-P", "-c", "from tunekit.machine.storage.inspect import main; main()")
+_LOCATED_FILES = 64
+"""Files of the sample whose mount is looked up."""
+_NO_STORAGE = frozenset(
+    (
+        *("proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "configfs", "bpf"),
+        *("devpts", "devtmpfs", "pstore", "efivarfs", "mqueue", "fusectl", "binfmt_misc", "selinuxfs"),
+        "nsfs",
+    )
+)
+"""What the kernel shows as files; reading them may do something."""
+
 
 def disk_under(mount: Mount, root: Path) -> tuple[str | None, StorageKind]:
     """Return the name of the disk that a mount lies on, and what kind of storage it is."""
@@ -113,24 +127,6 @@ def _entries(folder: Path) -> list[Path]:
 
 def _word(path: Path) -> str:
     return (text_of(path) or "").strip()
-
-
-LIMIT_S = 30.0
-"""Reading has 3 s and the walk half of that; the rest is for a disk that has to spin up, or an automount."""
-
-_CHILD = (sys.executable, "-P", "-c", "from tunekit.machine.storage.inspect import main; main()")
-
-_LOCATED_FILES = 64
-"""Files of the sample whose mount is looked up."""
-
-_NO_STORAGE = frozenset(
-    (
-        *("proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "configfs", "bpf"),
-        *("devpts", "devtmpfs", "pstore", "efivarfs", "mqueue", "fusectl", "binfmt_misc", "selinuxfs"),
-        "nsfs",
-    )
-)
-"""What the kernel shows as files; reading them may do something."""
 
 
 def inspect_storage_apart(path: Path, limit_s: float = LIMIT_S, child: Sequence[str] = _CHILD) -> Storage:

@@ -25,6 +25,23 @@ from tunekit.units import KIB, MIB
 _CAP_FOWNER = 3
 _FAILED = ctypes.c_void_p(-1).value
 
+MAX_READ_BYTES = 256 * MIB
+"""By each of the two ways of reading."""
+BLOCK_BYTES = MIB
+RANDOM_READ_BYTES = 64 * KIB
+_STRETCH_BYTES = 32 * MIB
+"""Of one of many files, read in one go: no more, so that several of them are seen."""
+_WINDOW_BYTES = 2 * MIB
+"""Put out of the page cache together: a part of one of the kernel's large folios, which are aligned to their
+size and this long at the most (on x86), does not go alone."""
+_HALVED_FROM_BYTES = 2 * _WINDOW_BYTES
+"""Larger files give one half to each way of reading, smaller ones are read whole in one way."""
+_LEAST_BYTES = MIB
+_LEAST_READS = 16
+"""Fewer reads of fewer bytes are too little to tell a rate."""
+_COLD_SHARE = 0.02
+"""At most so many of the pages may have stayed in the page cache."""
+
 
 class Residency(NamedTuple):
     """How many pages of a part of a file are in the page cache."""
@@ -106,30 +123,6 @@ def _library() -> Any:
     library.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
     library.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
     return library
-
-
-MAX_READ_BYTES = 256 * MIB
-"""By each of the two ways of reading."""
-
-BLOCK_BYTES = MIB
-RANDOM_READ_BYTES = 64 * KIB
-
-_STRETCH_BYTES = 32 * MIB
-"""Of one of many files, read in one go: no more, so that several of them are seen."""
-
-_WINDOW_BYTES = 2 * MIB
-"""Put out of the page cache together: a part of one of the kernel's large folios, which are aligned to their
-size and this long at the most (on x86), does not go alone."""
-
-_HALVED_FROM_BYTES = 2 * _WINDOW_BYTES
-"""Larger files give one half to each way of reading, smaller ones are read whole in one way."""
-
-_LEAST_BYTES = MIB
-_LEAST_READS = 16
-"""Fewer reads of fewer bytes are too little to tell a rate."""
-
-_COLD_SHARE = 0.02
-"""At most so many of the pages may have stayed in the page cache."""
 
 
 class Part(NamedTuple):

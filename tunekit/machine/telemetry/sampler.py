@@ -19,6 +19,17 @@ _PCIE_EVERY_S = 5.0
 _MOST_PATIENCE_S = 1.0
 """A GPU that takes longer to answer is asked no more: the one who asks has a trial to watch."""
 
+HOST_EVERY_S = 0.5
+GPU_EVERY_S = 1.0
+MOST_SAMPLES = 20_000
+"""Rows kept per series: nearly three hours of host samples; a longer trial is thinned out evenly."""
+_HOST_COLUMNS = (
+    *("t_s", "cpu_s", "pss_bytes", "anonymous_bytes", "shm_bytes"),
+    *("read_bytes", "rchar_bytes", "processes"),
+)
+"""CPU time and reads are since the tree's start, PSS is the latest exact reading, /dev/shm its growth."""
+_GPU_COLUMNS = tuple(field.name for field in fields(GpuReading) if field.name != "process_bytes")
+
 
 class GpuSampler:
     """Reads some GPUs, time after time, while it is open.
@@ -111,19 +122,6 @@ def _tree_bytes(process_bytes: Mapping[int, int | None] | None, pids: Collection
     ours = [used for pid, used in (process_bytes or {}).items() if pid in pids]
     known = [used for used in ours if used is not None]
     return float(sum(known)) if ours and len(known) == len(ours) else None
-
-
-HOST_EVERY_S = 0.5
-GPU_EVERY_S = 1.0
-MOST_SAMPLES = 20_000
-"""Rows kept per series: nearly three hours of host samples; a longer trial is thinned out evenly."""
-
-_HOST_COLUMNS = (
-    *("t_s", "cpu_s", "pss_bytes", "anonymous_bytes", "shm_bytes"),
-    *("read_bytes", "rchar_bytes", "processes"),
-)
-"""CPU time and reads are since the tree's start, PSS is the latest exact reading, /dev/shm its growth."""
-_GPU_COLUMNS = tuple(field.name for field in fields(GpuReading) if field.name != "process_bytes")
 
 
 @dataclass(frozen=True)

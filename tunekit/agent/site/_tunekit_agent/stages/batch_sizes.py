@@ -41,7 +41,7 @@ class BatchSizes(ReplayStage):
             self._why_ended = f"batch size {self._size} was too slow: {batches} batches were timed"
 
     def facts(self) -> dict:
-        """Return the plain facts of a SizesSeen record."""
+        """Return the plain facts of a ComputeSweep record."""
         return {"sizes": list(self._seen), "why_ended": self._why_ended and self._why_ended[:500]}
 
     def _turn(self, source: Any) -> None:
@@ -88,7 +88,7 @@ class BatchSizes(ReplayStage):
         if peak is not None and self._turn_count == WARM_TURNS - 1:
             peak.begin(gives_back=True)
         if is_enough:
-            self._seen.append(  # a SizeSeen record
+            self._seen.append(  # a ComputeSweepPoint record
                 {
                     "batch_size": self._size,
                     "step_s": training.step_s,

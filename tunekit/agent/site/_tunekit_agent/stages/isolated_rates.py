@@ -35,7 +35,7 @@ class IsolatedRates(ReplayStage):
         return "loader" if self._is_dry else self.name
 
     def facts(self) -> dict:
-        """Return the plain facts of a LoopFloors record."""
+        """Return the plain facts of an IsolatedRates record."""
         why_untrained, loader, training = self._why_untrained(), self._loader, self._training
         is_trained = self._replayed is not None and not why_untrained
         reasons = [self._why_ended, loader.why_not if loader else "", why_untrained]

@@ -62,7 +62,7 @@ class WorstBatch(ReplayStage):
             self._why_ended = "the script was too slow on it to be timed"
 
     def facts(self) -> dict:
-        """Return the plain facts of a LargestSeen record."""
+        """Return the plain facts of a LargestSamples record."""
         samples, reading, training = self._samples, self._reading, self._training
         return {
             "samples_read": reading.read if reading else 0,
