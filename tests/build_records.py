@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from tunekit.predict.ram import buffer_bytes
@@ -21,9 +20,6 @@ from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 
 GIB = 1 << 30
 MIB = 1 << 20
-
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-"""For property tests: a busy machine is no counterexample."""
 
 
 def config(**knobs: Any) -> TrainConfig:

@@ -4,10 +4,15 @@ import os
 
 import pytest
 from gpu_environment import gpu_torch, simulated_gpu
+from hypothesis import HealthCheck, settings
 
 __all__ = ["gpu_torch", "simulated_gpu"]
 
 os.environ["OMP_NUM_THREADS"] = "1"
+
+# A busy machine is no counterexample.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 
 
 @pytest.hookimpl(tryfirst=True)

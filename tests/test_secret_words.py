@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from build_records import unhurried
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -133,7 +132,6 @@ def test_what_is_no_secret_stays(text: str):
     st.text(max_size=20),
     st.sampled_from(("token: ", "--api-key ", "PASSWORD=", "http://u:", "-----BEGIN PRIVATE KEY-----")),
 )
-@unhurried
 def test_json_stays_json_when_it_is_masked_as_a_text(text: str, before: str):
     line = json.dumps({"message": f"{text}\n{before}{HELD}@{text}"})
     masked = secrets_of(("--password", text)).masked(line)
@@ -171,7 +169,6 @@ def test_what_stands_in_a_config_file_becomes_known():
 
 
 @given(st.lists(st.text(max_size=12) | st.sampled_from(("--token", "api_key=", "a://b@", '"password":'))))
-@unhurried
 def test_masking_is_stable_and_never_makes_a_text_longer(parts: list[str]):
     text = " ".join(parts)
     once = masked_text(text)

@@ -2,7 +2,6 @@
 
 import pytest
 from _tunekit_agent.measure.device_times import DeviceTimes
-from build_records import unhurried
 from hypothesis import given
 from hypothesis import strategies as st
 from simulated_cuda import DeviceLoop, SimulatedCuda, Torch
@@ -45,7 +44,6 @@ def test_a_device_that_lags_a_millisecond_behind_is_not_drained():
     assert parts.drained_batches == 0
 
 
-@unhurried
 @given(
     wait_s=st.floats(0, 0.05),
     host_s=st.floats(1e-5, 0.02),

@@ -9,7 +9,6 @@ import torch
 from _tunekit_agent.stages.kernel_window import KernelWindow, kernel_facts
 from _tunekit_agent.stages.runner import StageRunner
 from build_loop import loop_of
-from build_records import unhurried
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -177,7 +176,6 @@ def test_a_trace_without_device_work_was_never_busy():
     }
 
 
-@unhurried
 @given(st.lists(st.tuples(st.integers(0, 300), st.integers(1, 60)), min_size=1, max_size=40))
 def test_busy_time_is_the_microseconds_in_which_anything_ran(spans: list[tuple[int, int]]):
     events = [Event(f"kernel {n}", CUDA, start, start + long) for n, (start, long) in enumerate(spans)]

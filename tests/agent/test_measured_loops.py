@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 from _tunekit_agent.measure.steady import FINISHED
-from build_records import unhurried
 from hypothesis import given
 from hypothesis import strategies as st
 from simulated_loops import BATCH, Loop, Simulation, always, epoch_s, step_s
@@ -39,7 +38,6 @@ def loops(draw: st.DrawFn, slowest_ms: int) -> Loop:
     )
 
 
-@unhurried
 @given(loop=loops(slowest_ms=500), learning=st.integers(3, 8))
 def test_steady_steps_and_boundaries_make_up_the_wall_time(loop: Loop, learning: int) -> None:
     """Within the interval, and what one or two batches take that may be hidden behind others."""
@@ -63,7 +61,6 @@ def _lead_s(loop: Loop) -> float:
     return min(loop.ahead, loop.epoch_batches) * max(0.0, device_s - loop.compute_s(None))
 
 
-@unhurried
 @given(loop=loops(slowest_ms=4000), learning=st.integers(3, 8), sees_all=st.booleans())
 def test_no_measurement_is_lost_to_the_trials_limit(loop: Loop, learning: int, sees_all: bool) -> None:
     trial_s = TRIAL_S + math.fsum(loop.captures.values())

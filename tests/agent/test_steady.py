@@ -4,7 +4,6 @@ import pytest
 from _tunekit_agent.measure import steady
 from _tunekit_agent.measure.host_times import CompileSettling
 from _tunekit_agent.measure.steady import FINISHED, WARMING, LoopClock, Tally, ramp_batches
-from build_records import unhurried
 from hypothesis import given
 from hypothesis import strategies as st
 from simulated_loops import Loop, Simulation, always, step_s
@@ -168,7 +167,6 @@ def test_durations_of_a_long_window_are_joined_and_none_is_lost(monkeypatch: pyt
     assert (tally.batches, tally.time_s) == (43, 51.0)
 
 
-@unhurried
 @given(
     step_ms=st.integers(1, 2000),
     start_ms=st.integers(0, 5000),
@@ -278,7 +276,6 @@ def test_work_that_the_next_fetch_hides_is_neither_step_nor_boundary() -> None:
         assert clock.boundary_s == pytest.approx(0.5)
 
 
-@unhurried
 @given(
     host_ms=st.integers(1, 500),
     device_ms=st.integers(1, 500),

@@ -5,7 +5,6 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from build_records import unhurried
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -296,7 +295,6 @@ literals = st.text(st.characters(exclude_characters="{}\0", exclude_categories=[
 
 
 @given(st.lists(literals, min_size=1, max_size=3), st.sampled_from(["", "a = 1", "[tool.x]\nb = 1\n"]))
-@unhurried
 def test_any_words_are_read_as_they_were_written(words: list[str], existing: str):
     binding = Binding(knob="batch_size", kind="arg", words=("--x", *words, "{}"))
     after = with_bindings(existing, [binding], ("tool", "tunekit", "bind"))

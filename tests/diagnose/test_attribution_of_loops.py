@@ -2,7 +2,6 @@
 
 import pytest
 from build_loops import CPU, any_loops, device_parts, floors, gpu, kernels, measured, parts, telemetry
-from build_records import unhurried
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from simulated_cuda import DeviceLoop, SimulatedCuda
@@ -173,7 +172,6 @@ def test_halves_of_the_same_length_side_by_side_are_balanced():
     assert bound(measured(floors(0.05, 0.05), device_parts=device_parts())) is Bound.COMPUTE
 
 
-@unhurried
 @given(any_loops())
 def test_the_parts_of_any_loop_are_shares(of: TrialRecord):
     assert of.measurement is not None
@@ -187,7 +185,6 @@ def test_the_parts_of_any_loop_are_shares(of: TrialRecord):
 MILLISECONDS = st.floats(-1, 1.7).map(lambda power: 10**power)
 
 
-@unhurried
 @given(
     wait_ms=MILLISECONDS,
     host_ms=MILLISECONDS,

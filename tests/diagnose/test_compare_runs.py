@@ -4,7 +4,7 @@ import math
 
 import pytest
 from build_comparisons import OWN, TUNED, compared, searched, side, slower, waiting
-from build_records import GIB, cpu, target, unhurried
+from build_records import GIB, cpu, target
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -55,7 +55,7 @@ def test_a_difference_below_the_larger_noise_floor_does_not_count():
     assert not found.has_regression
 
 
-@settings(unhurried, max_examples=15)
+@settings(max_examples=15)
 @given(st.lists(st.floats(600, 1500), min_size=2, max_size=5), st.floats(0, 0.9))
 def test_a_copy_of_a_run_is_never_a_regression(rates: list[float], tolerance: float):
     one = searched(rates=rates)

@@ -2,7 +2,7 @@
 
 import pytest
 from build_loops import CPU, any_loops, codes, findings, parts, record, work
-from build_records import discovery, host, hosts, profile, target, trial_record, unhurried
+from build_records import discovery, host, hosts, profile, target, trial_record
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -39,7 +39,7 @@ def test_a_plain_loop_is_held_back_by_its_training_alone():
     assert codes(trial_record()) == ["compute-bound"]
 
 
-@settings(unhurried, max_examples=300)
+@settings(max_examples=300)
 @given(any_loops(), hosts(), st.booleans())
 def test_no_figures_break_it_and_every_gain_is_within_the_closure(
     of: TrialRecord, machine: Host, known: bool

@@ -16,7 +16,7 @@ from build_checkups import (
     storage_of,
     torch_of,
 )
-from build_records import configs, hosts, unhurried
+from build_records import configs, hosts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -36,7 +36,7 @@ NO_FIGURE = re.compile(r"\b(None|nan|inf)\b")
 
 def machines(test: Callable[[Checkup, Profile | None], None]) -> Callable[[], None]:
     """Let a test hold for any machine and the profiles that it may have."""
-    return settings(unhurried, max_examples=60)(given(checkups(), st.sampled_from([None, H200, T4]))(test))
+    return settings(max_examples=60)(given(checkups(), st.sampled_from([None, H200, T4]))(test))
 
 
 def texts_in(value: Any) -> Iterator[str]:
@@ -118,7 +118,6 @@ def test_a_checkup_with_its_findings_is_kept_as_json(seen: Checkup, profile: Pro
     assert from_json(to_json(whole), Checkup) == whole
 
 
-@unhurried
 @given(st.integers(0, 64), st.integers(1, 32), st.none() | st.integers(1, 1 << 32), st.integers(1, 8))
 def test_a_plan_counts_the_workers_of_all_processes(
     workers: int, prefetch: int, batch: int | None, processes: int
@@ -127,7 +126,6 @@ def test_a_plan_counts_the_workers_of_all_processes(
     assert plan.total_workers == workers * processes
 
 
-@unhurried
 @given(configs(), st.integers(1, 1 << 22), hosts(), st.floats(0, 1))
 def test_doctor_and_search_judge_a_loader_alike(
     knobs: TrainConfig, bytes_per_sample: int, machine: Host, taken: float

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import pytest
 from build_checkups import H200, T4, checkups
 from build_comparisons import compared, searched
-from build_records import unhurried
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -78,14 +77,13 @@ def test_findings_of_every_kind_are_registered():
     assert of_each <= set(CODES)
 
 
-@settings(unhurried, max_examples=60)
+@settings(max_examples=60)
 @given(checkups(), st.sampled_from([None, H200, T4]))
 def test_every_finding_has_a_severity_of_its_check(seen: Checkup, profile: Profile | None):
     for finding in machine_findings(seen, profile):
         assert finding.severity in CODES[finding.code].severities
 
 
-@unhurried
 @given(st.lists(st.sampled_from(Severity), max_size=6))
 def test_the_worst_is_the_highest_severity(severities: list[Severity]):
     found = tuple(Finding(code="some", severity=severity, message="some") for severity in severities)

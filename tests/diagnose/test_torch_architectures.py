@@ -2,7 +2,6 @@
 
 import pytest
 from build_checkups import CU126, CU130
-from build_records import unhurried
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,7 +45,6 @@ def test_builds_run_on_the_gpus_that_nvidia_says(build: tuple[str, ...], name: s
     assert has_code_for(build, GPUS[name]) is (name in RUNS[build])
 
 
-@unhurried
 @given(versions, versions)
 def test_machine_code_runs_on_its_generation_from_its_version_on(
     code: tuple[int, int], device: tuple[int, int]
@@ -56,13 +54,11 @@ def test_machine_code_runs_on_its_generation_from_its_version_on(
     assert has_code_for((named("sm", code, "f"),), capability(device)) is fits
 
 
-@unhurried
 @given(versions, versions)
 def test_ptx_runs_on_all_that_is_as_new(code: tuple[int, int], device: tuple[int, int]):
     assert has_code_for((named("compute", code),), capability(device)) is (device >= code)
 
 
-@unhurried
 @given(st.sampled_from(["sm", "compute"]), versions, versions)
 def test_code_bound_to_an_architecture_runs_on_it_alone(
     kind: str, code: tuple[int, int], device: tuple[int, int]
@@ -70,14 +66,12 @@ def test_code_bound_to_an_architecture_runs_on_it_alone(
     assert has_code_for((named(kind, code, "a"),), capability(device)) is (device == code)
 
 
-@unhurried
 @given(versions, versions)
 def test_ptx_of_a_family_stays_in_it(code: tuple[int, int], device: tuple[int, int]):
     fits = code[0] == device[0] and code[1] <= device[1]
     assert has_code_for((named("compute", code, "f"),), capability(device)) is fits
 
 
-@unhurried
 @given(
     st.lists(st.builds(named, st.sampled_from(["sm", "compute"]), versions, st.sampled_from(["", "a", "f"]))),
     versions,

@@ -1,12 +1,10 @@
 import pytest
-from build_records import unhurried
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tunekit.export.yaml_config import comment, comment_table
 
 
-@unhurried
 @given(st.text())
 def test_no_text_breaks_out_of_a_comment(text):
     found = comment(text)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from build_records import baseline_record, config, configs, recommendation, run, target, unhurried
+from build_records import baseline_record, config, configs, recommendation, run, target
 from hypothesis import given
 
 from tunekit.errors import UsageError
@@ -40,7 +40,6 @@ def written(text: str, folder: Path) -> Path:
 @pytest.mark.parametrize("known", [target(), OWN_KEYS], ids=["own names", "the user's keys"])
 def test_what_was_exported_is_read_back(known: Target, tmp_path: Path):
     @given(configs())
-    @unhurried
     def read_back(knobs: TrainConfig) -> None:
         one = recommendation(of=knobs, float32_matmul_precision=None)
         text = tier_yaml(searched(known), one)

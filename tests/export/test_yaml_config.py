@@ -13,7 +13,6 @@ from build_records import (
     recommendation,
     run,
     trial_record,
-    unhurried,
 )
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -126,7 +125,6 @@ hostile_text = st.text(max_size=400) | st.text(
 )
 
 
-@unhurried
 @given(
     knobs=configs(),
     tier=st.sampled_from(Tier),

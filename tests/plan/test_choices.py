@@ -2,7 +2,6 @@
 
 import pytest
 from build_plans import exactly, plan_row
-from build_records import unhurried
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,7 +33,6 @@ def test_cheapest_balanced_and_fastest_by_hand():
 
 
 @given(st.lists(st.tuples(some, some), max_size=6))
-@unhurried
 def test_no_other_machine_is_better(figures: list[tuple[float | None, float | None]]):
     rows = [priced(usd, hours) for usd, hours in figures]
     chosen = rows_chosen(rows)

@@ -13,7 +13,7 @@ from build_plans import (
     spot_price,
     twice_as_fast,
 )
-from build_records import GIB, profile, unhurried
+from build_records import GIB, profile
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,7 +50,6 @@ def machines() -> tuple[Profile, Profile]:
     st.sampled_from([None, 30.0, 1e6]),
     st.floats(1.0, 1e7),
 )
-@unhurried
 def test_any_machines_make_a_plan_that_can_be_written_and_read(
     one: Profile,
     other: Profile,
@@ -77,7 +76,6 @@ def test_any_machines_make_a_plan_that_can_be_written_and_read(
 
 
 @given(st.lists(instances(), max_size=6))
-@unhurried
 def test_rows_stand_by_dollars_and_every_machine_has_one(offered: list[object]):
     plan = plan_of(profile(instances=offered))
     assert len(plan.rows) == 1 + len(offered)

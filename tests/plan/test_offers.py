@@ -15,7 +15,7 @@ from build_plans import (
     twice_as_fast,
     without_bf16,
 )
-from build_records import GIB, profile, unhurried
+from build_records import GIB, profile
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -309,7 +309,6 @@ def test_a_gpu_that_nobody_offers_has_hours_on_one_of_it():
     st.integers(1, 8),
     st.sampled_from([PlanAssumptions(), PlanAssumptions(checkpoint_cost_s=None)]),
 )
-@unhurried
 def test_hours_times_rate_are_the_samples_whatever_the_machines(
     one: Profile,
     other: Profile,

@@ -3,7 +3,6 @@
 import math
 
 import pytest
-from build_records import unhurried
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +10,6 @@ from tunekit.plan.interruptions import session_time_s, sessions_needed, with_che
 
 
 @given(st.integers(1, 10_000_000), st.integers(60, 100_000), st.integers(0, 3600))
-@unhurried
 def test_sessions_hold_the_work_and_one_fewer_would_not(work_s: int, longest_s: int, overhead_s: int):
     sessions = sessions_needed(work_s, longest_s, overhead_s)
     if sessions == math.inf:
@@ -25,7 +23,6 @@ def test_sessions_hold_the_work_and_one_fewer_would_not(work_s: int, longest_s: 
 
 
 @given(st.floats(1, 1e7), st.floats(60, 1e5), st.floats(0, 50), st.floats(1, 10))
-@unhurried
 def test_time_is_the_work_and_the_gaps_and_grows_with_the_work(
     work_s: float, longest_s: float, overhead_s: float, more: float
 ):

@@ -4,7 +4,6 @@ import math
 import random
 
 import pytest
-from build_records import unhurried
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,13 +44,11 @@ def least_by_trying(work_s: float, checkpoint_s: float, every_s: float) -> tuple
 
 
 @given(work, costs, every, restarts)
-@unhurried
 def test_interruptions_never_save_time(work_s: float, cost_s: float | None, every_s: float, restart_s: float):
     assert spot_time_s(work_s, cost_s, every_s, restart_s) >= work_s * (1 - 1e-12)
 
 
 @given(work, costs, every, restarts, st.floats(1.0, 100.0))
-@unhurried
 def test_rarer_interruptions_cost_no_more(
     work_s: float, cost_s: float | None, every_s: float, restart_s: float, more: float
 ):
@@ -61,7 +58,6 @@ def test_rarer_interruptions_cost_no_more(
 
 
 @given(work, costs, every, restarts, st.floats(1.0, 10.0))
-@unhurried
 def test_more_work_takes_no_less(
     work_s: float, cost_s: float | None, every_s: float, restart_s: float, more: float
 ):
@@ -70,13 +66,11 @@ def test_more_work_takes_no_less(
 
 
 @given(every)
-@unhurried
 def test_a_short_training_is_hardly_ever_interrupted(every_s: float):
     assert time_without_checkpoints_s(every_s * 1e-6, every_s, 0.0) == pytest.approx(every_s * 1e-6, rel=1e-6)
 
 
 @given(st.floats(1.0, 60.0), st.floats(2 * H, 200 * H))
-@unhurried
 def test_dalys_interval_is_the_best_one(checkpoint_s: float, every_s: float):
     work_s = 50 * every_s
     best_interval_s, least_s = least_by_trying(work_s, checkpoint_s, every_s)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from build_fits import A10G, K80, T4, gpu, outside, traced_trial
-from build_records import trial_record, unhurried
+from build_records import trial_record
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,7 +31,6 @@ def predicted(fits: Fits, *profiles: Profile, beside: OutsideTorch | None = None
     return fits.for_profiles(profiles, lambda profile: beside or outside())
 
 
-@unhurried
 @given(
     gib=st.floats(0.5, 100), context=st.tuples(st.integers(0, 500), st.integers(500, 2000)), data=st.data()
 )
@@ -48,7 +47,6 @@ def test_the_range_is_ordered_and_grows_with_memory(fits: Fits, gib: float, cont
     assert small.largest.high <= large.largest.high
 
 
-@unhurried
 @given(gib=st.floats(1, 60), batch=st.integers(1, 6000))
 def test_a_batch_fits_up_to_the_one_to_trust_and_not_above_the_best(fits: Fits, gib: float, batch: int):
     a10g = gpu("a10g", gib, ALL)

@@ -1,7 +1,7 @@
 """How long a traced step takes on a GPU that is known by its figures alone."""
 
 import pytest
-from build_records import profile, unhurried
+from build_records import profile
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,7 +47,6 @@ def test_matmuls_run_in_tf32_where_that_is_allowed():
     assert step_time_s([matmul], pascal, uses_tf32=True) == pytest.approx(35 / 31.2 / PEAK_SHARE)
 
 
-@unhurried
 @given(ops)
 def test_ops_run_one_after_another_and_the_rate_has_its_range(some):
     seconds = step_time_s(some, A10G)
@@ -58,7 +57,6 @@ def test_ops_run_one_after_another_and_the_rate_has_its_range(some):
     assert (rate.low / rate.value, rate.high / rate.value) == (pytest.approx(0.7), pytest.approx(1.3))
 
 
-@unhurried
 @given(ops)
 def test_a_gpu_that_is_better_at_everything_is_never_slower(some):
     better = profile(bandwidth_gb_per_s=900.0, fp32_tflops=60.0, tf32_tflops=80.0, bf16_tflops=150.0)

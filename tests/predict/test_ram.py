@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from build_records import GIB, MIB, config, configs, host, hosts, unhurried
+from build_records import GIB, MIB, config, configs, host, hosts
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -94,7 +94,6 @@ def test_the_reason_shows_its_figures_and_that_they_are_predicted():
 
 
 @given(configs(), st.floats(0, 4 * MIB), st.integers(0, 64 * GIB), hosts())
-@unhurried
 def test_the_verdict_follows_from_the_bytes(
     knobs: TrainConfig, bytes_per_sample: float, base_bytes: int, machine: Host
 ):
@@ -112,7 +111,6 @@ def test_the_verdict_follows_from_the_bytes(
 
 
 @given(configs(), st.floats(1, MIB), st.integers(0, GIB), hosts())
-@unhurried
 def test_less_memory_never_gives_a_better_verdict(
     knobs: TrainConfig, bytes_per_sample: float, base_bytes: int, machine: Host
 ):

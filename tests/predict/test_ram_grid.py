@@ -1,7 +1,7 @@
 """Workers x prefetch against a host's memory: rows, bytes, borders of the verdicts."""
 
 import pytest
-from build_records import GIB, MIB, host, hosts, unhurried
+from build_records import GIB, MIB, host, hosts
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -97,7 +97,6 @@ def test_shared_memory_is_a_limit_of_its_own():
     )
 
 
-@unhurried
 @given(
     st.floats(0, 512 * MIB),
     st.integers(0, 16 * GIB),

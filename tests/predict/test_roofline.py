@@ -4,7 +4,7 @@ import math
 
 import pytest
 from build_plans import gpu_profiles, twice_as_fast, without_bf16
-from build_records import profile, unhurried
+from build_records import profile
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,7 +20,6 @@ def with_known_fraction(gpu: Profile, fraction: float = 0.8) -> Profile:
 
 
 @given(gpu_profiles(), st.sampled_from(Precision))
-@unhurried
 def test_a_gpu_is_exactly_as_fast_as_itself_whatever_is_known_of_it(gpu: Profile, precision: Precision):
     ratio = speed_ratio(gpu, gpu, precision).ratio
     assert ratio is not None
@@ -28,7 +27,6 @@ def test_a_gpu_is_exactly_as_fast_as_itself_whatever_is_known_of_it(gpu: Profile
 
 
 @given(gpu_profiles("one", unknown=False), gpu_profiles("other", unknown=False), st.sampled_from(Precision))
-@unhurried
 def test_the_way_back_is_the_reciprocal(one: Profile, other: Profile, precision: Precision):
     there, back = speed_ratio(one, other, precision).ratio, speed_ratio(other, one, precision).ratio
     assert there is not None
@@ -45,7 +43,6 @@ def test_the_way_back_is_the_reciprocal(one: Profile, other: Profile, precision:
     st.sampled_from(FIGURES),
     st.floats(1.0, 10.0),
 )
-@unhurried
 def test_a_gpu_with_more_of_anything_is_not_slower(
     one: Profile, other: Profile, precision: Precision, figure: str, more: float
 ):
@@ -63,7 +60,6 @@ def test_a_gpu_with_more_of_anything_is_not_slower(
     gpu_profiles("other", unknown=False),
     st.lists(st.tuples(st.floats(0, 1e3), st.floats(0, 1e3)), min_size=1, max_size=8),
 )
-@unhurried
 def test_a_step_of_any_kernels_lies_within_the_bounds(
     one: Profile, other: Profile, kernels: list[tuple[float, float]]
 ):
@@ -83,7 +79,6 @@ def test_a_step_of_any_kernels_lies_within_the_bounds(
 
 
 @given(gpu_profiles("one"), gpu_profiles("other"), st.sampled_from(Precision))
-@unhurried
 def test_what_is_unknown_gives_no_ratio_and_says_what_it_is(
     one: Profile, other: Profile, precision: Precision
 ):

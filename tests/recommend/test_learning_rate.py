@@ -1,7 +1,7 @@
 import math
 
 import pytest
-from build_records import config, discovery, options, trial_record, unhurried
+from build_records import config, discovery, options, trial_record
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -81,20 +81,17 @@ def test_what_is_no_optimizer_name_has_no_rule(name):
     assert rule_for(name) is None
 
 
-@unhurried
 @given(lrs, batches, st.sampled_from(LearningRateRule))
 def test_an_unchanged_batch_leaves_the_learning_rate(lr, batch, rule):
     assert scale(lr, batch, batch, rule) == lr
 
 
-@unhurried
 @given(lrs, batches, batches, batches, st.sampled_from(LearningRateRule))
 def test_scaling_in_two_steps_equals_one(lr, first, second, third, rule):
     stepwise = scale(scale(lr, first, second, rule), second, third, rule)
     assert stepwise == pytest.approx(scale(lr, first, third, rule), rel=1e-12)
 
 
-@unhurried
 @given(lrs, batches, st.integers(1, 4096))
 def test_the_square_root_is_at_most_linear_when_the_batch_grows(lr, batch, factor):
     linear, sqrt = (scale(lr, batch, batch * factor, rule) for rule in (LINEAR, SQRT))

@@ -2,7 +2,7 @@ import math
 import random
 
 import pytest
-from build_records import interval, unhurried
+from build_records import interval
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -78,7 +78,6 @@ def test_fewer_than_two_processes_have_no_noise_floor():
     assert noise_floor([100.0]) is None
 
 
-@unhurried
 @given(rate_lists, st.floats(1e-3, 1e3))
 def test_the_noise_floor_is_a_ratio(values, factor):
     scaled = noise_floor([value * factor for value in values])
@@ -117,7 +116,6 @@ def test_rates_that_do_not_pair_are_refused():
         speedup([1.0], [1.0, 2.0])
 
 
-@unhurried
 @given(st.lists(st.tuples(rates, rates), min_size=2, max_size=8))
 def test_the_inverse_comparison_has_the_inverse_range(pairs):
     ours, theirs = zip(*pairs, strict=True)
@@ -127,7 +125,6 @@ def test_the_inverse_comparison_has_the_inverse_range(pairs):
         assert math.log(there.high) == pytest.approx(-math.log(back.low), rel=1e-9, abs=1e-9)
 
 
-@unhurried
 @given(rates, rates, st.floats(1e-6, 0.5))
 def test_a_mean_of_one_process_is_surer_than_a_ratio_of_two(rate, other, relative):
     mean, ratio = mean_interval([rate], floor(relative)), speedup([rate], [other], floor(relative))
@@ -175,7 +172,6 @@ def test_a_difference_counts_beyond_one_and_beyond_the_noise(ratio, noise, expec
     assert verdict(ratio, noise) == expected
 
 
-@unhurried
 @given(rate_lists, st.floats(0, 1))
 def test_a_config_against_itself_is_never_faster(values, relative):
     assert verdict(speedup(values, values), floor(relative)) == "no significant difference"
@@ -202,7 +198,6 @@ def test_equal_spreads_have_the_degrees_of_both_sides():
     assert math.log(found.high) == pytest.approx(2.7764451051977987 * math.sqrt(0.04 / 3), rel=1e-9)
 
 
-@unhurried
 @given(rate_lists, rate_lists)
 def test_the_other_way_round_is_the_inverse(ours, theirs):
     there, back = unpaired_factor(ours, theirs), unpaired_factor(theirs, ours)
@@ -212,7 +207,6 @@ def test_the_other_way_round_is_the_inverse(ours, theirs):
         assert math.log(there.low) == pytest.approx(-math.log(back.high), rel=1e-9, abs=1e-9)
 
 
-@unhurried
 @given(rate_lists, rate_lists, st.floats(1e-3, 1e3))
 def test_a_unit_of_both_sides_changes_nothing(ours, theirs, unit):
     plain = unpaired_factor(ours, theirs)
@@ -220,7 +214,6 @@ def test_a_unit_of_both_sides_changes_nothing(ours, theirs, unit):
     assert scaled.value == pytest.approx(plain.value, rel=1e-6)
 
 
-@unhurried
 @given(rate_lists, st.floats(0, 1))
 def test_a_run_against_its_own_copy_is_never_different(values, relative):
     assert verdict(unpaired_factor(values, values), floor(relative)) == "no significant difference"

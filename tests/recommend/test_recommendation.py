@@ -14,7 +14,6 @@ from build_records import (
     options,
     recommendation,
     trial_record,
-    unhurried,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -235,7 +234,6 @@ def test_the_baseline_takes_no_tier_whose_limits_it_breaks():
     assert "0.80x" in slower.reason
 
 
-@unhurried
 @given(
     knobs=configs(),
     tier=st.sampled_from(Tier),

@@ -1,5 +1,5 @@
 import pytest
-from build_records import GIB, config, configs, host, unhurried
+from build_records import GIB, config, configs, host
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,7 +73,6 @@ def test_a_learning_rate_beyond_all_numbers_is_left_out():
     ]
 
 
-@unhurried
 @given(configs(), st.floats(0, 1e7), st.integers(0, 64 * GIB), st.none() | st.floats(1e-8, 10))
 def test_every_row_is_its_number_of_gpus_times_the_first(knobs, sample_bytes, base_bytes, lr):
     base = BaseLearningRate(lr, 128, "flags") if lr else None

@@ -13,7 +13,6 @@ from build_records import (
     measurement,
     trial_lists,
     trial_record,
-    unhurried,
 )
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -115,7 +114,6 @@ def test_the_queue_holds_one_batch_more_than_the_buffer():
     assert violations(alone, Tier.AGGRESSIVE, host(shm_bytes=0)) == ()
 
 
-@unhurried
 @given(trials=trial_lists(), machine=hosts())
 def test_what_one_tier_allows_the_next_allows_too(trials, machine):
     for trial in trials:
@@ -134,7 +132,6 @@ def test_what_can_not_be_judged_is_not_within_the_limits():
         )
 
 
-@unhurried
 @given(tier=tiers, trials=trial_lists(), machine=hosts(), noise=st.none() | st.floats(0, 2))
 def test_every_pick_is_within_the_limits_of_its_tier(tier, trials, machine, noise):
     chosen = pick(tier, trials, machine, noise_relative=noise, planned=of_epochs(10))
@@ -145,7 +142,6 @@ def test_every_pick_is_within_the_limits_of_its_tier(tier, trials, machine, nois
         assert violations(chosen, tier, machine) == ()
 
 
-@unhurried
 @given(tier=st.sampled_from([Tier.CONSERVATIVE, Tier.AGGRESSIVE]), trials=trial_lists(), machine=hosts())
 def test_the_outer_tiers_take_the_highest_rate_within_their_limits(tier, trials, machine):
     chosen = pick(tier, trials, machine, noise_relative=0.1, planned=of_epochs(10))
@@ -155,7 +151,6 @@ def test_the_outer_tiers_take_the_highest_rate_within_their_limits(tier, trials,
     )
 
 
-@unhurried
 @given(trials=trial_lists(), noise=st.none() | st.floats(0, 0.5))
 def test_balanced_is_close_to_the_best_and_no_eager_config_as_close_is_smaller(trials, noise):
     eager = [trial for trial in trials if trial.config is None or not trial.config.compile]
@@ -182,7 +177,6 @@ def test_balanced_is_close_to_the_best_and_no_eager_config_as_close_is_smaller(t
     assert size(chosen) == min(size(trial) for trial in within if trial.rate_samples_per_s >= lowest)
 
 
-@unhurried
 @given(tier=tiers, trials=trial_lists(), machine=hosts(), data=st.data())
 def test_the_order_of_the_trials_does_not_matter(tier, trials, machine, data):
     shuffled = data.draw(st.permutations(trials))
@@ -276,7 +270,6 @@ def test_the_best_is_what_does_best_in_what_is_looked_for():
     assert best_of((failed,), PlannedTraining()) is None
 
 
-@unhurried
 @given(
     knobs=configs(),
     tier=tiers,

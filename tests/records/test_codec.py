@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from any_records import runs, trial_records
-from build_records import config, configs, failure, measurement, run, trial_record, unhurried
+from build_records import config, configs, failure, measurement, run, trial_record
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -17,7 +17,7 @@ from tunekit.records.config import TrainConfig
 from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
 
-few = settings(unhurried, max_examples=30)
+few = settings(max_examples=30)
 
 
 @given(configs(max_batch=1 << 70))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from any_records import runs
-from build_records import baseline_record, cpu, interval, recommendation, run, unhurried
+from build_records import baseline_record, cpu, interval, recommendation, run
 from hypothesis import given, settings
 
 from tunekit.recommend.recommendation import answer_of
@@ -112,7 +112,7 @@ def test_a_run_without_a_model_shows_nothing():
 
 
 @given(runs())
-@settings(unhurried, max_examples=60)
+@settings(max_examples=60)
 def test_the_figures_shown_are_those_of_the_record(any_run: Run):
     told = lines(any_run)
     best = answer_of(any_run.recommendations)

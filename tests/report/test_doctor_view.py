@@ -16,7 +16,7 @@ from build_checkups import (
     torch_of,
     without_gpu,
 )
-from build_records import GIB, MIB, unhurried
+from build_records import GIB, MIB
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from read_report import Read
@@ -190,7 +190,7 @@ def test_a_machine_that_is_ill():
     assert drawn(ill(), 80, ("numa",)) == ILL_AT_80
 
 
-@settings(unhurried, max_examples=60)
+@settings(max_examples=60)
 @given(checkups(), st.sampled_from([None, H200]), st.sampled_from([80, 100, 120, 200]))
 def test_no_line_is_wider_than_the_terminal_nor_ends_in_spaces(
     seen: Checkup, profile: Profile | None, width: int
@@ -205,7 +205,7 @@ def test_no_line_is_wider_than_the_terminal_nor_ends_in_spaces(
         assert line.isprintable()
 
 
-@settings(unhurried, max_examples=60)
+@settings(max_examples=60)
 @given(checkups(), st.sampled_from([None, H200]))
 def test_every_finding_begins_a_line_of_its_own(seen: Checkup, profile: Profile | None):
     whole = judged(seen, profile)

@@ -5,7 +5,6 @@ import re
 from typing import Any
 
 import pytest
-from build_records import unhurried
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -215,7 +214,6 @@ def charts(draw: st.DrawFn) -> Chart:
     return chart(*draw(st.lists(series, min_size=1, max_size=5)), is_horizontal=lies, x_is_log=not lies)
 
 
-@unhurried
 @given(charts())
 def test_every_point_of_a_chart_is_in_its_figure(one):
     shown = drawn(one)

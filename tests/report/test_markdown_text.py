@@ -4,7 +4,6 @@ import html
 import re
 
 import pytest
-from build_records import unhurried
 from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
@@ -40,7 +39,6 @@ def text_of(page: str) -> str:
 @example("&lt;b&gt;")
 @example("---")
 @example("closed ##")
-@unhurried
 def test_a_text_reads_as_itself_wherever_it_stands(text: str):
     plain = printable(text).strip()
     marked = as_text(text)
@@ -61,7 +59,6 @@ def test_a_text_reads_as_itself_wherever_it_stands(text: str):
 @example("https://example.com and www.example.com")
 @example(":tada: :+1:")
 @example("$a$ and $5 or $6")
-@unhurried
 def test_nothing_that_github_looks_for_is_left(text: str):
     page = html.unescape(rendered(f"- {as_text(text)}"))
     shown = re.sub(r"</?(?:ul|li)>", "", page)
@@ -79,7 +76,6 @@ def test_figures_and_names_stay_as_they_are(text: str):
 
 
 @given(nasty)
-@unhurried
 def test_code_is_shown_letter_by_letter(text: str):
     page = rendered(f"x {as_code(text)}")
     assert tags_in(page) == {"p", "code"}
@@ -89,7 +85,6 @@ def test_code_is_shown_letter_by_letter(text: str):
 @given(st.lists(nasty, max_size=4))
 @example(["```", "````sh", "`````"])
 @example(["~~~"])
-@unhurried
 def test_a_block_of_code_ends_where_it_should(lines: list[str]):
     page = rendered("\n".join([*code_block(lines, "sh"), "", "after"]))
     assert tags_in(page) == {"pre", "code", "p"}

@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 
 from any_records import runs
-from build_records import unhurried
 from build_reports import full_run
 from hypothesis import given, settings
 from rich.console import Console
@@ -48,7 +47,7 @@ def terminal_text(shown: Run) -> str:
 
 
 @given(runs().map(lambda one: with_texts(one, spoilt)))
-@settings(parent=unhurried, max_examples=25)
+@settings(max_examples=25)
 def test_every_text_of_a_run_is_written_out(shown: Run):
     assert not hidden_in(terminal_text(shown))
     assert not hidden_in(markdown(in_comment(shown, configs=(("balanced", HIDDEN),))))

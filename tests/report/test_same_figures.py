@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from any_records import absurd_runs
-from build_records import config, cpu, host, interval, recommendation, trial_record, unhurried
+from build_records import config, cpu, host, interval, recommendation, trial_record
 from build_reports import full_plan, full_run, many_trials
 from build_searched import walked
 from hypothesis import given, settings
@@ -107,7 +107,7 @@ def test_a_figure_that_is_another_would_be_seen(of: Run):
         assert one not in text.replace(one, re.sub(r"\d", "#", one))
 
 
-@settings(unhurried, max_examples=40)
+@settings(max_examples=40)
 @given(absurd_runs())
 def test_figures_of_any_size_are_written_in_few_letters(absurd: Run):
     shown = view(absurd, "reports/train", plan_of_run(absurd))

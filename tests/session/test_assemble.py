@@ -18,7 +18,6 @@ from build_records import (
     run,
     trial_lists,
     trial_record,
-    unhurried,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -231,7 +230,7 @@ def test_assembling_again_changes_nothing():
 
 
 @given(trial_lists(), st.lists(st.floats(1, 1e5), max_size=4))
-@settings(unhurried, max_examples=40)
+@settings(max_examples=40)
 def test_any_list_of_trials_makes_a_run_whose_tiers_add_up(records: list[TrialRecord], rates: list[float]):
     known = dict.fromkeys(record.config for record in records if record.config)
     confirmations = [
@@ -249,7 +248,7 @@ def test_any_list_of_trials_makes_a_run_whose_tiers_add_up(records: list[TrialRe
 
 
 @given(st.lists(trial_records(), max_size=3))
-@settings(unhurried, max_examples=15)
+@settings(max_examples=15)
 def test_confirmations_are_kept_apart_from_all_other_trials(records: list[TrialRecord]):
     trials = Trials(tuple(records))
     assert len(trials.confirming) + len([r for r in records if r.role != "confirm"]) == len(records)
@@ -257,7 +256,6 @@ def test_confirmations_are_kept_apart_from_all_other_trials(records: list[TrialR
 
 
 @given(configs())
-@unhurried
 def test_candidates_leave_out_confirmations(knobs: TrainConfig):
     searching = trial_record(1, 900.0, knobs)
     again = confirm_records([880.0], knobs, first_number=60)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from build_records import GIB, MIB, config, cpu, device, failure, host, options, target, unhurried
+from build_records import GIB, MIB, config, cpu, device, failure, host, options, target
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_search import (
@@ -547,7 +547,7 @@ def test_kill_9_between_a_trial_and_the_run_file_loses_nothing(folder: Path):
 
 
 @given(any_search_context(), st.integers(0, 3))
-@settings(unhurried, max_examples=10)
+@settings(max_examples=10)
 def test_any_script_on_any_machine_gets_its_answer(
     tmp_path_factory: pytest.TempPathFactory, context: SearchContext, failing_third: int
 ):

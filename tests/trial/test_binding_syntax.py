@@ -1,7 +1,6 @@
 """Bindings as text: what is read is what was written, and what can't be used says why."""
 
 import pytest
-from build_records import unhurried
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -66,14 +65,12 @@ def bindings(draw: st.DrawFn) -> Binding:
 
 
 @given(bindings())
-@unhurried
 def test_a_binding_that_was_written_is_read_unchanged(binding: Binding):
     assert parse_binding(binding_text(binding)) == binding
 
 
 @example(knob="pin_memory", how="-\x1b")
 @given(st.sampled_from(BINDABLE), st.text(max_size=30))
-@unhurried
 def test_any_text_is_a_binding_or_a_usage_error(knob: str, how: str):
     try:
         binding = parse_binding(f"{knob}={how}")
@@ -84,7 +81,6 @@ def test_any_text_is_a_binding_or_a_usage_error(knob: str, how: str):
 
 
 @given(st.sampled_from(BINDABLE), st.data())
-@unhurried
 def test_values_keep_through_their_text(knob: str, data: st.DataObject):
     value = data.draw(st.sampled_from(VALUES.get(knob, [1, 32, 4096])))
     assert parse_value(knob, value_text(value)) == value

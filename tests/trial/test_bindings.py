@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from build_records import config, configs, unhurried
+from build_records import config, configs
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,7 +58,6 @@ def project(tmp_path: Path) -> Path:
 
 
 @given(configs(), configs())
-@unhurried
 def test_only_what_differs_is_injected(wanted: TrainConfig, baseline: TrainConfig):
     baseline = baseline.model_copy(update={"accumulate_grad_batches": wanted.accumulate_grad_batches})
     bound = bind(target_of(), wanted, baseline)
@@ -71,7 +70,6 @@ def test_only_what_differs_is_injected(wanted: TrainConfig, baseline: TrainConfi
 
 
 @given(configs())
-@unhurried
 def test_the_baselines_own_config_changes_nothing(knobs: TrainConfig):
     bound = bind(target_of("batch_size=--bs {}", "compile=--compile"), knobs, knobs)
     assert bound == bind(target_of(), None, None)
@@ -211,7 +209,6 @@ ways = st.sampled_from(
     st.lists(known_words | st.tuples(plain_words)),
     st.data(),
 )
-@unhurried
 def test_binding_twice_is_binding_once(
     way: str, switch: str, words: list[tuple[str, ...]], data: st.DataObject
 ):
@@ -280,7 +277,6 @@ def test_toml_keeps_what_it_has_when_there_is_no_value(project: Path):
 
 
 @given(batch=st.integers(1, 4096), workers=st.integers(1, 64))
-@unhurried
 def test_what_was_bound_to_a_file_is_what_it_then_says(
     tmp_path_factory: pytest.TempPathFactory, batch: int, workers: int
 ):

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import yaml
-from build_records import unhurried
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
@@ -314,7 +313,7 @@ def put(tree: Any, key: str, value: object) -> None:
 
 
 @given(trees, st.sampled_from(["b.json", "b.yaml", "b.toml"]), st.integers(1, 999), st.data())
-@settings(unhurried, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 def test_one_key_of_any_file_changes_and_the_file_does_not(
     tmp_path: Path, tree: Any, name: str, value: int, data: st.DataObject
 ):
@@ -338,7 +337,6 @@ def read_or_none(path: Path, key: str) -> object:
 
 
 @given(value=scalars, quote=st.sampled_from(["", "'", '"']))
-@unhurried
 def test_a_scalar_is_read_alike_by_every_yaml(
     tmp_path_factory: pytest.TempPathFactory, value: Any, quote: str
 ):

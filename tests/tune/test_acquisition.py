@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from build_records import GIB, baseline_record, config, cpu, host, options, trial_record, unhurried
+from build_records import GIB, baseline_record, config, cpu, host, options, trial_record
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_search import search_context
@@ -27,7 +27,7 @@ from tunekit.tune.acquisition import (
 from tunekit.tune.confirm import COMPILE_PRIOR_S
 from tunekit.tune.space import build_space
 
-few = settings(unhurried, max_examples=25)
+few = settings(max_examples=25)
 
 SPACE = tuple(
     KnobSpace(knob=knob, values=values, why_fixed=None if len(values) > 1 else "one value")
@@ -167,7 +167,7 @@ def walk(entries: tuple[KnobSpace, ...], count: int, own: TrainConfig, **physics
 @given(
     st.floats(1e-3, 1e-1), st.floats(0.001, 0.02), st.sampled_from([0, 1, 2, 4]), st.sampled_from([32, 128])
 )
-@settings(unhurried, max_examples=8)
+@settings(max_examples=8)
 def test_a_loop_that_waits_for_its_data_is_not_compiled_before_its_loader_is_done(
     fetch_s: float, share: float, workers: int, batch_size: int
 ):

@@ -19,7 +19,6 @@ from build_records import (
     recommendation,
     run,
     trial_record,
-    unhurried,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -320,7 +319,7 @@ def test_a_model_written_before_knobs_were_weighed_is_read():
 
 
 @given(st.lists(trial_records(), min_size=3, max_size=5))
-@settings(unhurried, max_examples=25)
+@settings(max_examples=25)
 def test_any_figures_end_in_a_record_or_in_none(records: list[TrialRecord]):
     summary = explain(records, host(), [recommendation()])
     assert summary is None or from_json(to_json(summary), ModelSummary) == summary

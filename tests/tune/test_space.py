@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from build_records import config, configs, host, options, profile, root, target, unhurried
+from build_records import config, configs, host, options, profile, root, target
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_search import any_search_context, learnt, loader, search_context
@@ -57,7 +57,7 @@ def space_or_none(context: SearchContext) -> tuple[KnobSpace, ...] | None:
 
 
 @given(any_search_context(), st.data())
-@settings(unhurried, max_examples=60)
+@settings(max_examples=60)
 def test_every_choice_of_values_is_a_legal_config_of_the_space(context: SearchContext, data: st.DataObject):
     space = space_or_none(context)
     if space is None:
@@ -69,7 +69,7 @@ def test_every_choice_of_values_is_a_legal_config_of_the_space(context: SearchCo
 
 
 @given(any_search_context(), configs(max_batch=100_000))
-@settings(unhurried, max_examples=60)
+@settings(max_examples=60)
 def test_the_nearest_config_is_in_the_space_and_stays_there(context: SearchContext, knobs: TrainConfig):
     space = space_or_none(context)
     if space is None:
@@ -80,7 +80,7 @@ def test_the_nearest_config_is_in_the_space_and_stays_there(context: SearchConte
 
 
 @given(any_search_context())
-@settings(unhurried, max_examples=60)
+@settings(max_examples=60)
 def test_what_the_user_has_is_in_the_space(context: SearchContext):
     space = space_or_none(context)
     if space is None:
@@ -94,7 +94,7 @@ def test_what_the_user_has_is_in_the_space(context: SearchContext):
 
 
 @given(any_search_context())
-@settings(unhurried, max_examples=60)
+@settings(max_examples=60)
 def test_each_knob_is_searched_or_says_why_not(context: SearchContext):
     space = space_or_none(context)
     if space is None:
@@ -110,7 +110,7 @@ def test_each_knob_is_searched_or_says_why_not(context: SearchContext):
     st.sampled_from(KNOBS),
     st.booleans() | st.integers(-2, 300) | st.none() | st.just("bf16"),
 )
-@settings(unhurried, max_examples=100)
+@settings(max_examples=100)
 def test_any_fixed_value_is_taken_or_refused_by_name(context: SearchContext, knob: str, value: Any):
     try:
         space = space_of(context, fix={knob: value})
@@ -486,7 +486,7 @@ def at_global_batch(size: int, context: SearchContext) -> tuple[KnobSpace, ...]:
 
 
 @given(st.sampled_from([8, 12, 16, 48, 64, 96, 128, 360]), st.data())
-@settings(unhurried, max_examples=40)
+@settings(max_examples=40)
 def test_every_config_keeps_the_global_batch_where_accumulation_is_bound(size: int, data: st.DataObject):
     context = bound(ACCUMULATING, baseline=config(batch_size=16), world_size=2)
     space = at_global_batch(size, context)

@@ -12,7 +12,6 @@ from build_records import (
     options,
     trial_lists,
     trial_record,
-    unhurried,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -266,7 +265,6 @@ def test_a_pick_whose_losses_may_yet_bar_it_counts_for_its_like_only():
     assert beat(*records, guard) == pytest.approx(4 * of_own), "they agree: no reason is left to bar it"
 
 
-@unhurried
 @given(trials=trial_lists(), share=st.floats(0.01, 0.999), small=st.booleans(), data=st.data())
 def test_what_lies_below_it_would_be_no_tiers_choice(trials, share, small, data):
     baseline = baseline_record(100, data.draw(st.floats(1.0, 1e5)))

@@ -6,7 +6,7 @@ from typing import Any
 
 import optuna
 import pytest
-from build_records import GIB, config, cpu, failure, host, options, trial_record, unhurried
+from build_records import GIB, config, cpu, failure, host, options, trial_record
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from optuna.storages import JournalStorage
@@ -59,7 +59,7 @@ def walk(study: Study, count: int, first: int = 0, failing: int = 0) -> list[Tri
 
 
 @given(any_search_context())
-@settings(unhurried, max_examples=15)
+@settings(max_examples=15)
 def test_proposals_are_legal_new_and_in_the_space(context: SearchContext):
     try:
         space = build_space(context, options())
@@ -208,7 +208,7 @@ def test_what_is_no_searched_knob_can_not_be_sampled(space: tuple[KnobSpace, ...
 
 
 @given(st.integers(1, 9), st.integers(2, 6))
-@settings(unhurried, max_examples=5)
+@settings(max_examples=5)
 def test_a_study_of_replayed_records_proposes_what_the_search_did(
     tmp_path_factory: pytest.TempPathFactory, most: int, failing: int
 ):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from build_records import config, configs, unhurried
+from build_records import config, configs
 from equation_worlds import observation, wild_observations
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +15,6 @@ def seen(seconds: float, **knobs: object):
     return observation(config(**({"persistent_workers": False} | knobs)), boundary_s=seconds)
 
 
-@unhurried
 @given(st.lists(wild_observations(), max_size=8), st.lists(configs(), min_size=1, max_size=8))
 def test_a_boundary_is_never_negative_and_its_deviation_is_a_number(several, asked):
     seconds, deviation = fit_boundary(several).predict(Columns.of(asked))

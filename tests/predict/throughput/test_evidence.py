@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from build_records import config, unhurried
+from build_records import config
 from equation_worlds import EquationWorld, equation_worlds, observation, small_configs
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from tunekit.predict.throughput.evidence import STEP_NOISE, Evidence, Reading
 
 
-@unhurried
 @given(equation_worlds(), st.lists(small_configs(), min_size=1, max_size=5))
 def test_the_equations_own_times_are_not_off(world, several):
     evidence = Evidence([world.observe(one) for one in several])

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from build_records import config, configs, unhurried
+from build_records import config, configs
 from equation_worlds import EquationWorld, equation_worlds, observation, small_configs, wild_observations
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tunekit.predict.throughput.evidence import STEP_NOISE
 from tunekit.predict.throughput.model import ThroughputModel
 
-same_worlds = settings(unhurried, max_examples=30, derandomize=True)
+same_worlds = settings(max_examples=30, derandomize=True)
 """For what holds of nearly all worlds: in a few of a thousand the fit ends in another optimum."""
 several_small = st.lists(small_configs(), min_size=1, max_size=8, unique=True)
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from build_records import config, configs, unhurried
+from build_records import config, configs
 from equation_worlds import EquationWorld, equation_worlds
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,14 +22,12 @@ def with_value(world: EquationWorld, name: str, value: float) -> np.ndarray:
     return values
 
 
-@unhurried
 @given(equation_worlds(), st.lists(configs(), min_size=1, max_size=6))
 def test_times_are_positive_and_finite_for_every_legal_config(world, several):
     for seconds in vars(world.times(*several)).values():
         assert np.all(seconds > 0) and np.all(np.isfinite(seconds))
 
 
-@unhurried
 @given(equation_worlds(), configs())
 def test_the_loader_is_faster_with_more_workers_until_it_no_longer_gains(world, knobs):
     several = [config(batch_size=knobs.batch_size, num_workers=workers) for workers in WORKERS]
@@ -43,14 +41,12 @@ def test_workers_that_lose_all_to_one_another_are_one_worker_and_not_less():
     assert times.loader_s[1] == pytest.approx(times.loader_s[0])
 
 
-@unhurried
 @given(equation_worlds(), configs())
 def test_samples_per_second_of_training_grow_with_the_batch(world, knobs):
     several = [knobs.model_copy(update={"batch_size": batch}) for batch in BATCHES]
     assert np.all(np.diff(np.array(BATCHES) / world.times(*several).compute_s) >= -1e-9)
 
 
-@unhurried
 @given(equation_worlds(), configs())
 def test_a_step_is_no_shorter_than_any_part_and_no_longer_than_all(world, knobs):
     for sharpness in (-3.0, 2.0, 6.0):

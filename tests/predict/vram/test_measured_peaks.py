@@ -1,7 +1,7 @@
 """Chances to fit: they fall with the batch, and what ran or ran out of memory settles them."""
 
 import numpy as np
-from build_records import GIB, baseline_record, config, cpu, trial_record, unhurried
+from build_records import GIB, baseline_record, config, cpu, trial_record
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,7 +31,6 @@ def peaks(draw: st.DrawFn) -> list[PeakSeen]:
     return found
 
 
-@unhurried
 @given(peaks(), MODES)
 def test_a_larger_batch_never_has_a_better_chance(seen, modes):
     told = chances(seen, [config(batch_size=batch, **modes) for batch in BATCHES])
@@ -39,7 +38,6 @@ def test_a_larger_batch_never_has_a_better_chance(seen, modes):
     assert np.all((told >= 0) & (told <= 1))
 
 
-@unhurried
 @given(peaks())
 def test_what_is_larger_than_one_that_ran_out_has_little_chance_and_smaller_than_one_that_ran_a_good_one(
     seen,

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from build_records import GIB, MIB, cpu, loop, measurement, unhurried
+from build_records import GIB, MIB, cpu, loop, measurement
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -171,7 +171,6 @@ any_peaks = st.builds(
 )
 
 
-@unhurried
 @given(models, st.none() | any_peaks, sizes, sizes, st.none() | sizes)
 def test_the_parts_add_up_whatever_was_seen(
     model: ModelBytes, seen: PeaksSeen | None, allocated: int, cached: int, nvml: int | None

@@ -10,7 +10,6 @@ from build_records import (
     recommendation,
     run,
     trial_record,
-    unhurried,
 )
 from hypothesis import given, settings
 
@@ -52,7 +51,7 @@ def test_a_long_search_has_charts_of_a_bounded_size():
         assert points <= 2 * MOST_MEASURED + MOST_FAILED
 
 
-@settings(unhurried, max_examples=40)
+@settings(max_examples=40)
 @given(runs())
 def test_whatever_a_run_holds_its_charts_have_finite_figures_and_their_tables(whole):
     for chart in of(whole):

@@ -11,7 +11,6 @@ from build_records import (
     recommendation,
     run,
     trial_record,
-    unhurried,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -91,7 +90,6 @@ def test_no_more_prefetches_than_a_telephone_can_show():
     )
 
 
-@unhurried
 @given(st.integers(1, 12), st.integers(1, 12), st.sampled_from([16, 256]), st.integers(1, 4 * MIB))
 def test_a_tier_stands_in_the_cell_that_says_what_its_own_row_says(workers, prefetch, batch, sample_bytes):
     knobs = config(batch_size=batch, num_workers=workers, prefetch_factor=prefetch)

@@ -11,7 +11,6 @@ from build_records import (
     run,
     trial_lists,
     trial_record,
-    unhurried,
 )
 from hypothesis import given
 
@@ -195,7 +194,6 @@ def test_a_rate_that_was_given_up_early_is_no_best():
     assert [point.y for point in best_so_far(trials)] == [500.0, 500.0]
 
 
-@unhurried
 @given(trial_lists())
 def test_the_best_never_falls_and_ends_at_the_last_trial(records):
     points = best_so_far(records)

@@ -1,6 +1,6 @@
 """A chart has room for so many trials: which of them it shows."""
 
-from build_records import trial_lists, trial_record, unhurried
+from build_records import trial_lists, trial_record
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,7 +39,6 @@ def test_failures_have_a_limit_of_their_own_and_that_is_said():
     assert shown.left_out == " Not drawn, for want of room: 10 of 30 failed trials."
 
 
-@unhurried
 @given(trial_lists(), st.integers(2, 6), st.integers(2, 6))
 def test_whatever_ran_the_best_is_there_in_order_and_within_the_limits(records, most, most_failed):
     shown = shown_trials(records, most, most_failed)
@@ -52,7 +51,6 @@ def test_whatever_ran_the_best_is_there_in_order_and_within_the_limits(records, 
         assert max(rates) in [one.rate_samples_per_s for one in shown.measured]
 
 
-@unhurried
 @given(st.lists(st.integers(), unique=True), st.integers(2, 9))
 def test_what_is_kept_is_spread_from_the_first_to_the_last(items, most):
     kept = evenly(items, most)
