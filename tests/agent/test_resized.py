@@ -114,7 +114,7 @@ def check(before: Any, after: Any, size: int, wanted: int) -> None:
         assert after.dtype == before.dtype
         assert np.array_equal(after, before[numbers])
         assert not np.shares_memory(after, before)
-    elif isinstance(before, (list, tuple)) and len(before) == size and parts_are_plain(before):
+    elif is_list_of_plain(before) and len(before) == size:
         assert list(after) == [before[i] for i in numbers]
     elif (parts := parts_of(before)) is not None:
         for part, other in zip(parts, parts_of(after) or [], strict=True):
@@ -123,8 +123,10 @@ def check(before: Any, after: Any, size: int, wanted: int) -> None:
         assert after is before
 
 
-def parts_are_plain(item: Any) -> bool:
-    return all(isinstance(part, (str, int)) for part in item)
+def is_list_of_plain(item: Any) -> bool:
+    """Whether it is one value a sample; the fields of a named tuple are not, however many there are."""
+    is_list = isinstance(item, (list, tuple)) and not hasattr(item, "_fields")
+    return is_list and all(isinstance(part, (str, int)) for part in item)
 
 
 def leaves(item: Any) -> list[Any]:
