@@ -51,7 +51,7 @@ def test_a_difference_below_the_larger_noise_floor_does_not_count():
     found = compared(searched(), noisy)
     assert found.against[0].factor is not None
     assert found.against[0].factor.high < 1
-    assert found.against[0].verdict == "no significant difference"
+    assert found.against[0].verdict == "inconclusive"
     assert not found.has_regression
 
 
@@ -61,7 +61,7 @@ def test_a_copy_of_a_run_is_never_a_regression(rates: list[float], tolerance: fl
     one = searched(rates=rates)
     found = compared(one, one, tolerance=tolerance)
     assert found.against[0].rate_ratio == pytest.approx(1)
-    assert found.against[0].verdict == "no significant difference"
+    assert found.against[0].verdict in ("no difference", "inconclusive")
     assert not found.has_regression
     assert "same-run" in codes(found)
     assert "undecided" not in codes(found), "more processes would tell nothing"
@@ -89,7 +89,7 @@ def test_too_few_processes_are_no_regression_and_say_what_would_tell():
 
 def test_a_regression_that_can_not_be_excluded_is_said():
     found = compared(searched(), searched(rates=(850.0, 1100.0, 930.0)))
-    assert found.against[0].verdict == "no significant difference"
+    assert found.against[0].verdict == "inconclusive"
     (finding,) = [each for each in found.against[0].findings if each.code == "undecided"]
     assert "tolerance of 5% can't be excluded" in finding.message
     assert "--confirm 5" in (finding.remedy or "")
@@ -107,14 +107,14 @@ def test_a_slower_machine_explains_what_both_baselines_show():
     assert one.baseline_factor.value == pytest.approx(0.8)
     assert one.relative_factor is not None
     assert one.relative_factor.value == pytest.approx(1.0)
-    assert one.relative_verdict == "no significant difference"
+    assert one.relative_verdict == "no difference"
     assert one.machine_explains
     assert one.is_regression  # there is one rule; what explains it is said beside
 
 
 def test_a_slower_config_on_the_same_machine_is_the_configs():
     (one,) = compared(searched(), slower(0.25)).against
-    assert one.baseline_verdict == "no significant difference"
+    assert one.baseline_verdict == "no difference"
     assert one.relative_verdict == "slower"
     assert not one.machine_explains
 
@@ -237,7 +237,7 @@ def test_every_later_run_is_set_against_the_first():
     found = compared(searched(), slower(0.25), searched(), slower(-0.2))
     assert [one.name for one in found.against] == ["B", "C", "D"]
     assert [one.is_regression for one in found.against] == [True, False, False]
-    assert [one.verdict for one in found.against] == ["slower", "no significant difference", "faster"]
+    assert [one.verdict for one in found.against] == ["slower", "no difference", "faster"]
     assert found.has_regression
 
 

@@ -7,15 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunekit.recommend.noise import (
+    confidence,
+    difference,
     larger_noise,
     mean_interval,
     mean_of_known,
     noise_floor,
+    rounds_to_tell,
     speedup,
     t_quantile,
     unpaired_factor,
     verdict,
 )
+from tunekit.records.interval import Interval
 from tunekit.records.recommendation import NoiseFloor
 
 rates = st.floats(1e-3, 1e6)
@@ -160,21 +164,68 @@ def test_a_mean_leaves_out_what_is_no_figure():
     ("ratio", "noise", "expected"),
     [
         (interval(1.2), floor(0.05), "faster"),
-        (interval(1.04, 0.01), floor(0.05), "no significant difference"),
+        (interval(1.03, 0.01), floor(0.05), "no gain"),
+        (interval(1.06, 0.01), floor(0.10), "inconclusive"),
         (interval(1.04, 0.01), None, "faster"),
-        (interval(1.5, 0.5), floor(0.05), "no significant difference"),
+        (interval(1.5, 0.5), floor(0.05), "inconclusive"),
+        (Interval(value=1.83, low=0.24, high=13.73), floor(0.02), "inconclusive"),
         (interval(0.8), floor(0.05), "slower"),
-        (interval(0.97, 0.01), floor(0.05), "no significant difference"),
-        (interval(1.0, 0.0), None, "no significant difference"),
+        (interval(0.97, 0.01), floor(0.05), "no gain"),
+        (interval(0.97, 0.06), floor(0.05), "no gain"),
+        (interval(1.0, 0.0), None, "no gain"),
     ],
 )
-def test_a_difference_counts_beyond_one_and_beyond_the_noise(ratio, noise, expected):
+def test_a_speedup_is_confirmed_or_excluded_or_left_open(ratio, noise, expected):
     assert verdict(ratio, noise) == expected
+
+
+@pytest.mark.parametrize(
+    ("factor", "noise", "least", "expected"),
+    [
+        (interval(1.2), floor(0.05), 0.05, "faster"),
+        (interval(0.8), floor(0.05), 0.05, "slower"),
+        (interval(1.0, 0.02), floor(0.02), 0.05, "no difference"),
+        (interval(0.97, 0.06), floor(0.05), 0.05, "inconclusive"),
+        (interval(0.9, 0.02), floor(0.15), 0.20, "no difference"),
+    ],
+)
+def test_a_difference_is_one_either_way_or_excluded_or_left_open(factor, noise, least, expected):
+    assert difference(factor, noise, least) == expected
+
+
+@pytest.mark.parametrize(
+    ("half", "noise", "expected"),
+    [
+        (0.05, floor(0.016), "high"),
+        (0.05, floor(0.07), "medium"),
+        (0.05, floor(0.17), "low"),
+        (0.05, None, "low"),
+        (0.20, floor(0.016), "medium"),
+        (0.50, floor(0.016), "low"),
+    ],
+)
+def test_confidence_follows_the_noise_and_the_range(half, noise, expected):
+    assert confidence(interval(1.6, half), noise) == expected
 
 
 @given(rate_lists, st.floats(0, 1))
 def test_a_config_against_itself_is_never_faster(values, relative):
-    assert verdict(speedup(values, values), floor(relative)) == "no significant difference"
+    assert verdict(speedup(values, values), floor(relative)) == "no gain"
+
+
+@given(st.floats(0.5, 2.0), st.floats(0.01, 0.5), st.integers(2, 10), st.floats(0.001, 0.3))
+def test_as_many_rounds_as_would_tell_leave_nothing_open(value, half, rounds, relative):
+    def ratio_of(share: float) -> Interval:
+        reach = math.exp(share * half)
+        return Interval(value=value, low=value / reach, high=value * reach)
+
+    needed = rounds_to_tell(ratio_of(1.0), rounds, floor(relative))
+    between = 1.05 <= value <= 1 + relative * (1 + 1e-9)
+    if needed is None:
+        assert between
+    else:
+        assert needed >= rounds
+        assert verdict(ratio_of(math.sqrt(rounds / needed)), floor(relative)) != "inconclusive"
 
 
 # --- processes of two runs -----------------------------------------------------------------
@@ -216,7 +267,8 @@ def test_a_unit_of_both_sides_changes_nothing(ours, theirs, unit):
 
 @given(rate_lists, st.floats(0, 1))
 def test_a_run_against_its_own_copy_is_never_different(values, relative):
-    assert verdict(unpaired_factor(values, values), floor(relative)) == "no significant difference"
+    judged = difference(unpaired_factor(values, values), floor(relative))
+    assert judged in ("no difference", "inconclusive")
 
 
 def covered_share(own: tuple[int, float], other: tuple[int, float], experiments: int = 3000) -> float:

@@ -155,13 +155,13 @@ def test_without_a_common_round_processes_are_compared_in_order():
 def test_one_confirmation_has_the_range_of_the_noise_floor():
     found = tier_of([1000.0])
     assert found.speedup.low < found.speedup.value < found.speedup.high
-    assert "no significant difference" not in found.reason
+    assert "inconclusive" not in found.reason
     assert found.rate_samples_per_s.low < 1000.0 < found.rate_samples_per_s.high
 
 
-def test_a_small_gain_is_called_no_significant_difference():
+def test_a_small_gain_is_called_none():
     found = tier_of([503.0, 514.0, 492.0])
-    assert found.reason.endswith("no significant difference from the baseline.")
+    assert "no gain: 1.01x" in found.reason
 
 
 def test_a_limit_passed_while_confirming_is_told():
@@ -212,15 +212,50 @@ def test_a_tier_confirmed_slower_gives_way_to_the_baseline():
     )
 
 
-@pytest.mark.parametrize("tier", Tier)
-def test_without_a_significant_difference_the_smaller_baseline_stays_but_for_aggressive(tier):
-    against = comparison()
-    bigger = own.model_copy(update={"batch_size": own.batch_size * 2})
-    pick = trial_record(7, 500.0, bigger)
-    found = recommend(tier, pick, confirm_records([450.0, 560.0, 500.0], bigger), against)
+def settled_pick(tier: Tier, batch_size: int, rates: list[float]) -> Recommendation:
+    """What comes of a pick of that batch size, whose own rate is about 500."""
+    pick, against = own.changed(batch_size=batch_size), comparison()
+    found = recommend(tier, trial_record(7, 500.0, pick), confirm_records(rates, pick), against)
     assert isinstance(found, Recommendation)
-    settled = settle(found, against)
+    return settle(found, against)
+
+
+@pytest.mark.parametrize("tier", Tier)
+def test_a_gain_that_is_not_shown_leaves_the_baseline_but_for_aggressive(tier: Tier):
+    settled = settled_pick(tier, own.batch_size * 2, [450.0, 570.0, 500.0])
     assert settled.is_baseline == (tier is not Tier.AGGRESSIVE)
+    if settled.is_baseline:
+        assert settled.set_aside is not None
+        assert settled.set_aside.config.batch_size == own.batch_size * 2
+        assert settled.set_aside.speedup.low < 1 < settled.set_aside.speedup.high
+        assert settled.reason.endswith("inconclusive.")
+
+
+def test_aggressive_does_not_keep_a_pick_that_came_out_slower():
+    assert settled_pick(Tier.AGGRESSIVE, own.batch_size * 2, [450.0, 540.0, 490.0]).is_baseline
+
+
+@pytest.mark.parametrize(
+    ("rates", "stays"),
+    [([500.0, 512.0, 489.0], True), ([400.0, 600.0, 500.0], False)],
+    ids=["as-fast", "open"],
+)
+def test_a_smaller_pick_stays_where_it_is_shown_to_be_as_fast(rates: list[float], stays: bool):
+    assert settled_pick(Tier.BALANCED, own.batch_size // 2, rates).is_baseline != stays
+
+
+def test_a_smaller_tiers_confirmed_gain_takes_the_place_of_one_that_is_not_shown():
+    against, smaller = comparison(), own.changed(batch_size=32)
+    pick = recommend(
+        Tier.CONSERVATIVE,
+        trial_record(6, 900.0, smaller),
+        confirm_records([900.0, 910.0, 890.0], smaller),
+        against,
+    )
+    assert isinstance(pick, Recommendation)
+    found = settle(tier_of([450.0, 570.0, 500.0], against), against, earlier=(settle(pick, against),))
+    assert (found.config, found.tier, found.same_as) == (smaller, Tier.BALANCED, Tier.CONSERVATIVE)
+    assert found.set_aside is not None
 
 
 def test_the_baseline_takes_no_tier_whose_limits_it_breaks():

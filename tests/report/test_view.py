@@ -1,5 +1,7 @@
 """Every sentence and figure of a report, computed once from the run."""
 
+from typing import Any
+
 import pytest
 from build_records import (
     MIB,
@@ -24,7 +26,15 @@ from tunekit.plain_text import printable
 from tunekit.recommend.recommendation import answer_of
 from tunekit.records.finding import Finding
 from tunekit.records.interval import Interval
-from tunekit.records.recommendation import LearningRate, LearningRateRule, NoiseFloor, ScalingRow, Tier
+from tunekit.records.recommendation import (
+    LearningRate,
+    LearningRateRule,
+    NoiseFloor,
+    Recommendation,
+    ScalingRow,
+    SetAside,
+    Tier,
+)
 from tunekit.records.run import FixedKnob, KnobRange, Objective, Run, RunStatus
 from tunekit.records.target import Target
 from tunekit.records.trial import OutcomeKind, TrialRole
@@ -63,47 +73,88 @@ def command(*words: str) -> Target:
 # --- the answer ----------------------------------------------------------------------------
 
 
-def test_a_faster_config_is_said_to_be_faster():
+def test_a_faster_config_is_confirmed():
     assert view(finished()).answer == (
-        "Balanced is 2.00x (1.94 to 2.06) as fast as your baseline: 1,000 samples/s (970 to 1,030)."
+        "Confirmed (high confidence): Balanced is 2.00x (1.94 to 2.06) as fast as your baseline: "
+        "1,000 samples/s (970 to 1,030) instead of 500 (measured)."
     )
 
 
 @pytest.mark.parametrize(
-    "ratio",
-    [Interval(value=1.05, low=0.98, high=1.12), Interval(value=1.01, low=1.005, high=1.015)],
-    ids=["range-around-1", "below-the-noise-floor"],
+    ("floor", "begins"),
+    [
+        (0.016, "Confirmed (high confidence)"),
+        (0.07, "Confirmed (medium confidence)"),
+        (0.17, "Confirmed (low confidence)"),
+    ],
 )
-def test_a_difference_within_the_noise_is_called_none(ratio: Interval):
-    answer = view(finished(recommendation(of=fast, speedup=ratio))).answer
-    assert answer.startswith(
-        f"Balanced: no significant difference from your baseline, {speedup_text(ratio)}:"
+def test_a_speed_up_on_a_busy_machine_does_not_look_like_one_on_a_quiet_machine(floor: float, begins: str):
+    noise = NoiseFloor(relative=floor, pairs=4, processes=5)
+    assert view(finished(noise_floor=noise)).answer.startswith(begins)
+
+
+def kept(ratio: Interval, rounds: int = 5, floor: float = 0.02) -> str:
+    """The answer where the baseline took the place of a pick with that speed-up."""
+    aside = SetAside(config=fast, search_trial=1, confirm_trials=tuple(range(2, 2 + rounds)), speedup=ratio)
+    own = recommendation(of=config(), is_baseline=True, speedup=interval(1.0), set_aside=aside)
+    return view(finished(own, noise_floor=NoiseFloor(relative=floor, pairs=4, processes=5))).answer
+
+
+def test_a_gain_that_is_excluded_is_none():
+    assert kept(Interval(value=1.01, low=1.006, high=1.014)) == (
+        "No gain (high confidence): the best config found measured 1.01x (1.01 to 1.01) your own rate over "
+        "5 rounds. Keep your own: 1,000 samples/s (970 to 1,030)."
     )
-    assert "faster" not in answer
-    assert "as fast" not in answer
+
+
+@pytest.mark.parametrize(
+    ("floor", "ratio", "tells"),
+    [
+        (0.17, Interval(value=1.83, low=0.24, high=13.73), "Machine is busy (noise floor 17.0%)"),
+        (0.02, Interval(value=1.08, low=0.98, high=1.19), "About 8 confirming rounds would tell"),
+        (0.09, Interval(value=1.07, low=0.98, high=1.17), "The difference is within the noise floor"),
+    ],
+)
+def test_a_gain_that_is_left_open_says_what_would_tell(floor: float, ratio: Interval, tells: str):
+    answer = kept(ratio, floor=floor)
+    assert answer.startswith(f"Inconclusive: the best config found measured {speedup_text(ratio)} your own")
+    assert tells in answer
+    assert "Until then keep your own" in answer
+
+
+def test_a_gain_of_aggressive_alone_is_not_hidden_by_the_tier_that_keeps_the_baseline():
+    own = recommendation(of=config(), is_baseline=True, speedup=interval(1.0))
+    greedy = recommendation(Tier.AGGRESSIVE, fast)
+    assert view(finished(own, greedy)).answer == (
+        "Confirmed (high confidence) for Aggressive alone: Aggressive is 2.00x (1.94 to 2.06) as fast as "
+        "your baseline: 1,000 samples/s (970 to 1,030) instead of 500 (measured). Within the limits of "
+        "Balanced keep your own config, 1,000 samples/s (970 to 1,030) (measured)."
+    )
 
 
 def test_a_slower_config_is_said_to_be_slower():
     slow = recommendation(of=fast, speedup=interval(0.8))
-    assert view(finished(slow)).answer == (
-        "Balanced is slower than your baseline, 0.80x (0.78 to 0.82) as fast: 1,000 samples/s (970 to 1,030)."
+    assert view(finished(slow)).answer.startswith(
+        "Slower (high confidence): Balanced is 0.80x (0.78 to 0.82) as fast as your baseline: "
     )
 
 
 @pytest.mark.parametrize(
     ("ratio", "told"),
     [
-        (interval(2.0), "finishes the planned training 2.00x (1.94 to 2.06) as fast as your baseline: "),
-        (interval(0.5), "finishes the planned training later than your baseline, 0.50x"),
-        (interval(1.0, 0.05), "no significant difference from your baseline in the planned training"),
+        (interval(2.0), "Confirmed (high confidence): Balanced is 2.00x (1.94 to 2.06) as fast"),
+        (interval(0.5), "Slower (high confidence): Balanced is 0.50x (0.48 to 0.52) as fast"),
+        (interval(1.0, 0.04), "No gain (high confidence): Balanced is 1.00x (0.96 to 1.04) as fast"),
     ],
 )
 def test_a_search_for_the_shortest_training_says_how_long_it_is(ratio: Interval, told: str):
     asked = options(objective=Objective.FINISH_TIME, epochs=100, epochs_given=True)
     best = recommendation(of=fast, speedup=ratio, finish_time_s=5040.0)
     shown = view(finished(best, options=asked))
-    assert shown.answer.removeprefix("Balanced").lstrip(": ").startswith(told)
-    assert shown.answer.endswith(": 1h 24m instead of 2h 46m, predicted from measured parts.")
+    assert shown.answer == (
+        f"{told} as your baseline in the planned training: 1h 24m instead of 2h 46m (predicted from measured "
+        "parts)."
+    )
     assert ("planned run (predicted)", "2h 46m", "1h 24m") in shown.tiers.rows
     assert any(row[0] == "speed-up of run" for row in shown.tiers.rows)
 
@@ -118,7 +169,7 @@ def test_a_planned_run_is_shown_whatever_is_looked_for():
 def test_a_baseline_that_nothing_beats_is_kept():
     own = recommendation(of=config(), is_baseline=True, speedup=interval(1.0))
     shown = view(finished(own))
-    assert shown.answer.startswith("Keep what you have: no measured config beats your own beyond the noise.")
+    assert shown.answer.startswith("No gain: no config that was measured is faster than your own. Keep it: ")
     assert shown.changes == ()
 
 
@@ -148,7 +199,7 @@ def test_a_baseline_that_failed_leaves_the_speed_up_unknown():
     alone = recommendation(of=fast, speedup=None)
     shown = view(finished(alone, trials=(baseline_record(rate=None), trial_record(1, of=fast))))
     assert shown.answer == (
-        "Balanced: 1,000 samples/s (970 to 1,030); speed-up n/a, because the baseline could not be "
+        "Balanced: 1,000 samples/s (970 to 1,030) (measured); speed-up n/a: the baseline could not be "
         "measured here."
     )
     rows = {row[0]: row[1:] for row in shown.tiers.rows}
@@ -203,7 +254,24 @@ def test_only_what_differs_from_the_baseline_is_a_change():
         "batch_size: 128 -> 256",
         "num_workers: 2 -> 4",
         "compile: off -> on",
+        "lr: 2.00x for SGD, 1.41x for Adam (2.00x the batch; the script's own lr is unknown)",
     )
+
+
+def lr_change(**overrides: Any) -> str:
+    return view(finished(**overrides)).changes[-1]
+
+
+def test_where_the_batch_changes_the_learning_rate_is_among_the_changes():
+    def scaled(rule: LearningRateRule, value: float) -> Recommendation:
+        lr = LearningRate(value=value, rule=rule, base_lr=0.1, base_batch=128, source="baseline")
+        return recommendation(of=fast, learning_rate=lr)
+
+    linear = lr_change(recommendations=(scaled(LearningRateRule.LINEAR, 0.2),))
+    assert linear == "lr: 0.1 -> 0.2 (linear rule for 2.00x the batch, with warm-up)"
+    sqrt = lr_change(recommendations=(scaled(LearningRateRule.SQRT, 0.1414),))
+    assert sqrt == "lr: 0.1 -> 0.1414 (sqrt rule for 2.00x the batch)"
+    assert lr_change(script_scales_lr=True) == "lr: leave it, your script scales it with the batch"
 
 
 def test_a_knob_that_falls_away_is_none():

@@ -79,8 +79,8 @@ def emitted(whole: Run, tier: Tier) -> Recommendation | None:
 
 
 def is_settled(found: Recommendation) -> bool:
-    """Return whether the baseline took the place of what the tier had chosen."""
-    return found.reason.startswith("The baseline's own config stays")
+    """Return whether another config took the place of what the tier had chosen."""
+    return found.set_aside is not None
 
 
 def processes_of(whole: Run, knobs: TrainConfig) -> list[TrialRecord]:
@@ -90,6 +90,31 @@ def processes_of(whole: Run, knobs: TrainConfig) -> list[TrialRecord]:
 def keeps_batch(knobs: TrainConfig, world: SearchWorld) -> bool:
     """Return whether a config keeps the global batch that the user asked for."""
     return world.asked.global_batch in (None, knobs.batch_size * knobs.accumulate_grad_batches)
+
+
+def keeps_order(record: TrialRecord, tier: Tier, whole: Run) -> bool:
+    """Return whether a config is no larger than what the tier above chose, nor Conservative's than four times
+    the user's own batch; the user's own config may always be had."""
+    knobs, own, asked = record.config, whole.baseline_config, whole.options
+    if knobs is None or own is None or record.is_baseline_config:
+        return True
+    knobs_asked = {one.knob for one in asked.fixed} | {one.knob for one in asked.ranges}
+    is_asked = "batch_size" in knobs_asked or asked.global_batch is not None
+    if tier is Tier.CONSERVATIVE and not is_asked and knobs.batch_size > 4 * own.batch_size:
+        return False
+    tiers = list(Tier)
+    above = next((found for one in tiers[tiers.index(tier) + 1 :] if (found := emitted(whole, one))), None)
+    if above is None:
+        return True
+    most = above.set_aside.config if above.set_aside else above.config
+    return all(
+        mine <= theirs
+        for mine, theirs in (
+            (knobs.batch_size, most.batch_size),
+            (knobs.num_workers, most.num_workers),
+            (knobs.queue_batches * knobs.batch_size, most.queue_batches * most.batch_size),
+        )
+    )
 
 
 def choosable(whole: Run, tier: Tier, world: SearchWorld) -> list[TrialRecord]:
@@ -107,6 +132,7 @@ def choosable(whole: Run, tier: Tier, world: SearchWorld) -> list[TrialRecord]:
         and Mode.of(record.config) not in excluded
         and is_within(record, tier, world)
         and keeps_batch(record.config, world)
+        and keeps_order(record, tier, whole)
     ]
 
 
@@ -175,6 +201,9 @@ def assert_order(whole: Run) -> None:
     chosen = [emitted(whole, tier) for tier in (Tier.CONSERVATIVE, Tier.BALANCED, Tier.AGGRESSIVE)]
     for small, large in ((chosen[0], chosen[1]), (chosen[1], chosen[2])):
         assert small is None or large is not None
+    for small in chosen[:2]:
+        if small and not is_settled(small):
+            assert keeps_order(whole.trials[small.search_trial], small.tier, whole)
     for small in chosen[:2]:
         if small and chosen[2] and not is_settled(small) and not is_settled(chosen[2]):
             rates = [rate_of(whole.trials[one.search_trial]) for one in (small, chosen[2])]
@@ -267,6 +296,8 @@ def test_a_config_that_becomes_the_fastest_never_leaves_a_search_with_a_slower_o
     for tier in Tier:
         # Balanced may pass over a config that its compile time makes not worth it.
         if is_within(record, tier, quiet) and not (tier is Tier.BALANCED and record.config.compile):
+            if not keeps_order(record, tier, after):
+                continue
             found = emitted(after, tier)
             assert found is not None
             kept = 0.97 if tier is Tier.BALANCED else 1.0

@@ -102,7 +102,7 @@ def test_what_is_expected_is_of_all_ranks():
 def test_a_short_run_ends_the_search_as_soon_as_the_model_was_put_to_the_test(tmp_path: Path):
     listener = RecordingListener()
     whole, _ = search_in(tmp_path / "run", options(planned_steps=20), listener)
-    assert len(searched(whole.trials)) == 4
+    assert len(searched(whole.trials)) == 5  # the last is made to fit Conservative
     assert "than its trial costs" in listener.heard("said")[0]
 
 

@@ -46,7 +46,7 @@ from tunekit.units import count_text
 
 _BUILTIN_BUDGET_S = 240.0
 _DEFAULT_EPOCHS = 10
-_CHANGEABLE = ("resume", "budget", "trials", "json", "ignore", "github_summary", "full_paths")
+_CHANGEABLE = ("resume", "budget", "trials", "confirm", "json", "ignore", "github_summary", "full_paths")
 """Flags that a resumed run takes."""
 
 
@@ -175,6 +175,8 @@ def _resumed(options: argparse.Namespace, command: Sequence[str]) -> _Prepared:
         updates["budget_s"] = options.budget
     if options.trials:
         updates["max_trials"] = options.trials
+    if options.confirm != defaults_of("search")["confirm"]:
+        updates["confirm_rounds"] = options.confirm
     if options.ignore:
         updates["ignored"] = tuple(options.ignore)
     asked = run.options.changed(**updates)
@@ -193,7 +195,7 @@ def _refuse_other_options(options: argparse.Namespace) -> None:
         flags = ", ".join("--" + name.replace("_", "-") for name in given)
         raise UsageError(
             f"--resume goes on with the run's own options, so {flags} can't be changed; "
-            "only --budget, --trials and --ignore can"
+            "only --budget, --trials, --confirm and --ignore can"
         )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import geometric_mean
 
 from tunekit.diagnose.registry import findings_of, worst_first
-from tunekit.diagnose.run_pair import SAME, RunPair, Side
+from tunekit.diagnose.run_pair import CHANGES, RunPair, Side
 from tunekit.recommend.memory import measured_sample, ram_buffer
 from tunekit.recommend.noise import mean_interval, unpaired_factor
 from tunekit.recommend.tiers import base_ram_bytes
@@ -90,10 +90,10 @@ def _against(pair: RunPair, before: ComparedRun, after: ComparedRun) -> Referenc
 def _machine_explains(pair: RunPair, own: Interval | None, relative: Interval | None) -> bool:
     """Return whether the baselines differ the same way, and the configs beside their baselines do not."""
     factor, verdict = pair.factor, pair.verdict_on(pair.factor)
-    if factor is None or own is None or verdict != pair.verdict_on(own) or verdict == SAME:
+    if factor is None or own is None or verdict not in CHANGES or verdict != pair.verdict_on(own):
         return False
     if relative is not None:
-        return pair.verdict_on(relative) == SAME
+        return pair.verdict_on(relative) not in CHANGES
     return factor.low <= own.high and own.low <= factor.high
 
 

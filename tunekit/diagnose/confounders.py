@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Callable
 
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
-from tunekit.diagnose.run_pair import SAME, RunPair, Side, command_words
+from tunekit.diagnose.run_pair import CHANGES, RunPair, Side, command_words
 from tunekit.records.finding import Severity
 from tunekit.records.run import RunStatus
 from tunekit.units import bytes_text, count_text, duration_text, percent_text
@@ -45,7 +45,7 @@ def _too_few_processes(pair: RunPair) -> Hits:
 @check("undecided", WARNING, "a rate lower by more than the tolerance can't be excluded")
 def _undecided(pair: RunPair) -> Hits:
     factor = pair.factor
-    if factor is None or pair.verdict_on(factor) != SAME or pair.is_same_run:
+    if factor is None or pair.verdict_on(factor) in CHANGES or pair.is_same_run:
         return
     if factor.low < 1 - pair.tolerance:
         yield Hit(

@@ -5,8 +5,8 @@ from functools import cached_property
 from pathlib import PurePath
 
 from tunekit.recommend.memory import peak_reserved_bytes
-from tunekit.recommend.noise import larger_noise, unpaired_factor, verdict
-from tunekit.records.comparison import Verdict
+from tunekit.recommend.noise import difference, larger_noise, unpaired_factor
+from tunekit.records.comparison import Difference
 from tunekit.records.config import TrainConfig
 from tunekit.records.interval import Interval
 from tunekit.records.measurement import LoopMeasurement, Measurement
@@ -14,7 +14,8 @@ from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
 from tunekit.records.target import Target
 
-SAME: Verdict = "no significant difference"
+CHANGES: tuple[Difference, ...] = ("faster", "slower")
+"""What one run beside another may be called where they differ."""
 
 
 @dataclass(frozen=True)
@@ -124,10 +125,10 @@ class RunPair:
         before, after = self.reference.peak_reserved_bytes, self.other.peak_reserved_bytes
         return after / before if before and after is not None else None
 
-    def verdict_on(self, factor: Interval | None) -> Verdict | None:
+    def verdict_on(self, factor: Interval | None) -> Difference | None:
         """Return what a factor between the two may be called, by the larger of their noise floors."""
         noise = larger_noise(self.reference.run.noise_floor, self.other.run.noise_floor)
-        return None if factor is None else verdict(factor, noise)
+        return None if factor is None else difference(factor, noise)
 
 
 def command_words(target: Target) -> tuple[str, ...]:

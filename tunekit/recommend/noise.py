@@ -8,14 +8,25 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from tunekit.records.comparison import Verdict
+from tunekit.records.comparison import Difference
 from tunekit.records.interval import Interval
-from tunekit.records.recommendation import NoiseFloor
+from tunekit.records.recommendation import Confidence, NoiseFloor, Verdict
 
 CONFIDENCE = 0.95
 """Probability that every range shown is made for."""
+
+LEAST_GAIN = 0.05
+"""The smallest change of a rate that matters to anybody."""
+
+BUSY_FLOOR = 0.10
+"""Noise floor from which on a machine is too busy for its figures to be relied on."""
+
+_QUIET_FLOOR = 0.05
+_HIGH_WIDTH = 1.10
+_MEDIUM_WIDTH = 1.30
+"""High end of a range over its value, up to which it is of high and of medium confidence."""
 
 _MAX_EXPONENT = 700.0
 _BISECTIONS = 100
@@ -156,16 +167,67 @@ def larger_noise(first: NoiseFloor | None, second: NoiseFloor | None) -> NoiseFl
 
 
 def verdict(speedup: Interval, noise: NoiseFloor | None) -> Verdict:
-    """Return what the speed-up may be called.
+    """Return what a speed-up over the baseline may be called.
 
-    A difference counts when the whole range lies beyond 1 and its value beyond the noise floor.
+    A change counts when the whole range lies beyond 1 and its value beyond the noise floor. Else there is no
+    gain where the range leaves out all that would matter, LEAST_GAIN, and no answer where it does not.
     """
+    changed = _change(speedup, noise)
+    return changed or ("no gain" if speedup.high < 1 + LEAST_GAIN else "inconclusive")
+
+
+def difference(factor: Interval, noise: NoiseFloor | None, least: float = LEAST_GAIN) -> Difference:
+    """Return what one figure over another may be called where neither direction is hoped for.
+
+    Args:
+        factor: the one over the other.
+        noise: of the machine that both ran on, or the larger of two.
+        least: the smallest relative difference that matters.
+    """
+    changed = _change(factor, noise)
+    is_small = 1 / (1 + least) < factor.low and factor.high < 1 + least
+    return changed or ("no difference" if is_small else "inconclusive")
+
+
+def confidence(factor: Interval, noise: NoiseFloor | None) -> Confidence:
+    """Return how far a figure can be relied on, by the noise of its machine and its own range."""
+    if noise is None or noise.relative >= BUSY_FLOOR or factor.high > factor.value * _MEDIUM_WIDTH:
+        return "low"
+    if noise.relative >= _QUIET_FLOOR or factor.high > factor.value * _HIGH_WIDTH:
+        return "medium"
+    return "high"
+
+
+def rounds_to_tell(speedup: Interval, rounds: int, noise: NoiseFloor | None) -> int | None:
+    """Return how many rounds in all would tell a gain from none, by the spread of those so far.
+
+    The second stage of a test whose first stage shows the spread (Stein 1945, Annals of Mathematical
+    Statistics 16): the range narrows with the root of the rounds.
+
+    Args:
+        speedup: over the rounds so far.
+        rounds: that it comes from.
+        noise: the run's noise floor.
+
+    Returns:
+        The rounds, no fewer than there were; None where none would tell, as the value itself lies between
+        what would matter and the noise floor.
+    """
+    value, half = math.log(speedup.value), math.log(speedup.high / speedup.value)
+    floor = math.log1p(noise.relative) if noise else 0.0
+    to_spare = value if value > floor else math.log1p(LEAST_GAIN) - value
+    if to_spare <= 0:
+        return None
+    return max(rounds, math.floor(rounds * min((half / to_spare) ** 2, _MANY_DEGREES)) + 1)
+
+
+def _change(factor: Interval, noise: NoiseFloor | None) -> Literal["faster", "slower"] | None:
     floor = 1.0 + (noise.relative if noise else 0.0)
-    if speedup.low > 1.0 and speedup.value > floor:
+    if factor.low > 1.0 and factor.value > floor:
         return "faster"
-    if speedup.high < 1.0 and speedup.value < 1.0 / floor:
+    if factor.high < 1.0 and factor.value < 1.0 / floor:
         return "slower"
-    return "no significant difference"
+    return None
 
 
 @lru_cache(maxsize=256)

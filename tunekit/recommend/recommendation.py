@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tunekit.predict.ram import buffer_bytes, pinned_growth
 from tunekit.recommend.learning_rate import global_batch, recommended
 from tunekit.recommend.memory import failed_on_largest_samples, largest_samples, peak_reserved_bytes
-from tunekit.recommend.noise import mean_interval, speedup, verdict
+from tunekit.recommend.noise import difference, mean_interval, speedup, verdict
 from tunekit.recommend.planned_training import NOTHING_PLANNED, PlannedTraining
 from tunekit.recommend.tiers import balanced_tolerance, base_ram_bytes, violations
 from tunekit.records.config import TrainConfig
@@ -14,7 +14,7 @@ from tunekit.records.details import LargestSamples
 from tunekit.records.host import Host
 from tunekit.records.interval import Interval
 from tunekit.records.measurement import LoopMeasurement
-from tunekit.records.recommendation import MissingTier, NoiseFloor, Recommendation, Tier
+from tunekit.records.recommendation import MissingTier, NoiseFloor, Recommendation, SetAside, Tier
 from tunekit.records.run import SearchOptions
 from tunekit.records.target import Discovery
 from tunekit.records.trial import TrialRecord
@@ -81,7 +81,7 @@ def recommend(
     largest = largest_samples(one.measurement for one in confirmed)
     rate = mean_interval([loop.rate_samples_per_s for loop in loops], against.noise)
     is_baseline = pick.is_baseline_config or config == against.baseline_config
-    ratio = _speedup_over_baseline(confirmed, against)
+    ratio = speedup_over_baseline(confirm, against)
     epoch_samples = next((loop.epoch_samples_total for loop in loops if loop.epoch_samples), None)
     return Recommendation(
         tier=tier,
@@ -116,12 +116,13 @@ def recommend(
 def settle(
     recommendation: Recommendation, against: Comparison, *, earlier: Sequence[Recommendation] = ()
 ) -> Recommendation:
-    """Return the recommendation, or the baseline's own config where the tier's brings nothing.
+    """Return the recommendation, or what is shown to be better: a smaller tier's config, or the baseline's.
 
-    The baseline takes the tier's place when every measured process of it is within the tier's limits, none
-    ran out of memory on the data set's largest samples, and the confirmed speed-up is significantly below 1;
-    for Conservative and Balanced also when there is no significant difference and the baseline is the smaller
-    config. `same_as` is set anew.
+    A pick stays where it is faster than the baseline; or, but for Aggressive, smaller and as fast.
+    Aggressive, whose pick is the fastest of all, keeps one that came out no slower. Else a smaller tier's
+    config whose gain is confirmed takes its place, or the baseline's: that one only when every measured
+    process of it is within the tier's limits and none ran out of memory on the data set's largest samples.
+    `same_as` is set anew, and the pick is kept as `set_aside`.
 
     Args:
         recommendation: the tier's confirmed pick.
@@ -132,9 +133,28 @@ def settle(
     ratio = recommendation.speedup
     if recommendation.is_baseline or ratio is None:
         return kept
-    judged = verdict(ratio, against.noise)
-    if judged == "faster" or (judged != "slower" and not _prefers_baseline(recommendation, against)):
+    if _is_better(recommendation, ratio, against):
         return kept
+    judged = verdict(ratio, against.noise)
+    outcome = "confirmed slower" if judged == "slower" else judged
+    came_out = (
+        f"the tier's pick (trial {recommendation.search_trial}) was {_factor_text(ratio)} "
+        f"{against.planned.compared_text}, {outcome}."
+    )
+    aside = SetAside(
+        config=recommendation.config,
+        search_trial=recommendation.search_trial,
+        confirm_trials=recommendation.confirm_trials,
+        speedup=ratio,
+    )
+    smaller = next((one for one in reversed(earlier) if _is_confirmed(one, against)), None)
+    if smaller is not None and recommendation.tier is not Tier.AGGRESSIVE:
+        return smaller.changed(
+            tier=recommendation.tier,
+            same_as=smaller.same_as or smaller.tier,
+            reason=f"{smaller.tier.value.capitalize()}'s config, whose gain is confirmed: {came_out}",
+            set_aside=aside,
+        )
     trials = ((against.baseline,) if against.baseline else ()) + against.baseline_confirm
     ran = [record for record in trials if record.measurement is not None]
     if not ran or failed_on_largest_samples(against.baseline_confirm):
@@ -144,29 +164,37 @@ def settle(
     own = recommend(recommendation.tier, ran[0], against.baseline_confirm, against, earlier=earlier)
     if isinstance(own, MissingTier):
         return kept
-    outcome = "confirmed slower" if judged == "slower" else "no significant difference"
-    return own.changed(
-        reason=f"The baseline's own config stays: the tier's pick (trial {recommendation.search_trial}) "
-        f"was {_factor_text(ratio)} {against.planned.compared_text}, {outcome}."
-    )
+    return own.changed(reason=f"The baseline's own config stays: {came_out}", set_aside=aside)
 
 
-def _prefers_baseline(recommendation: Recommendation, against: Comparison) -> bool:
-    """Return whether the baseline is preferred at an equal rate: it is smaller, and rate is not all."""
-    baseline_config = against.baseline_config
-    return (
-        recommendation.tier is not Tier.AGGRESSIVE
-        and baseline_config is not None
-        and _size(baseline_config) < _size(recommendation.config)
-    )
+def _is_confirmed(recommendation: Recommendation, against: Comparison) -> bool:
+    """Return whether a tier's gain is confirmed."""
+    ratio = recommendation.speedup
+    return not recommendation.is_baseline and ratio is not None and verdict(ratio, against.noise) == "faster"
+
+
+def _is_better(recommendation: Recommendation, ratio: Interval, against: Comparison) -> bool:
+    """Return whether a pick is to be preferred to the baseline's own config, where both may be chosen."""
+    judged = verdict(ratio, against.noise)
+    if judged in ("faster", "slower"):
+        return judged == "faster"
+    if recommendation.tier is Tier.AGGRESSIVE:
+        return ratio.value >= 1
+    own = against.baseline_config
+    is_smaller = own is not None and _size(recommendation.config) < _size(own)
+    return is_smaller and difference(ratio, against.noise) == "no difference"
 
 
 def _size(config: TrainConfig) -> tuple[int, int, int, bool]:
     return (config.batch_size, config.queue_batches, config.num_workers, config.compile)
 
 
-def _speedup_over_baseline(confirmed: Sequence[Measured], against: Comparison) -> Interval | None:
-    planned, baseline = against.planned, measured(against.baseline_confirm)
+def speedup_over_baseline(confirm: Sequence[TrialRecord], against: Comparison) -> Interval | None:
+    """Return the speed-up of a config's confirming processes, paired with the baseline's by round.
+
+    None where either side has no process, or one and there is no noise floor.
+    """
+    planned, confirmed, baseline = against.planned, measured(confirm), measured(against.baseline_confirm)
     ours, theirs = _by_round(confirmed, planned), _by_round(baseline, planned)
     rounds = sorted(ours.keys() & theirs.keys())
     if rounds:
@@ -258,10 +286,8 @@ def _reason(
 
 
 def _verdict_text(ratio: Interval, against: Comparison) -> str:
-    outcome = verdict(ratio, against.noise)
-    if outcome == "no significant difference":
-        return "no significant difference from the baseline"
-    return f"{_factor_text(ratio)} {against.planned.compared_text}"
+    judged, factor = verdict(ratio, against.noise), f"{_factor_text(ratio)} {against.planned.compared_text}"
+    return factor if judged in ("faster", "slower") else f"{judged}: {factor}"
 
 
 def _factor_text(ratio: Interval) -> str:

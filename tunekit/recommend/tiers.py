@@ -1,7 +1,7 @@
 """The three headroom policies: what each allows, and which measured config each takes."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Literal, NamedTuple
@@ -32,6 +32,9 @@ from tunekit.units import bytes_text
 
 BALANCED_TOLERANCE = 0.03
 """Share of the highest rate that Balanced gives up for a smaller config."""
+
+MOST_BATCH_GROWTH = 4
+"""Times the baseline's batch that Conservative takes at most, unless the user asked for batch sizes."""
 
 MOST_TOLERANCE = 0.10
 """Share that it gives up at most, however noisy the machine is."""
@@ -339,25 +342,85 @@ def run_noise(trials: Trials) -> NoiseFloor | None:
 def pick_tiers(
     trials: Trials, host: Host, options: SearchOptions, among: Sequence[TrialRecord] | None = None
 ) -> dict[Tier, TrialRecord]:
-    """Return each tier's choice among the measured trials; a tier without one is absent."""
+    """Return each tier's choice among the measured trials; a tier without one is absent.
+
+    A tier takes nothing larger than the tier above it, in batch, workers or buffer; only the baseline's own
+    config, which the user has now, is always allowed.
+    """
     noise = run_noise(trials)
     noise_relative = noise.relative if noise else None
     excluded = excluded_modes(trials.records)
     planned = planned_training(options, trials.records)
     records = trials.candidates if among is None else among
-    chosen = {}
-    for tier in Tier:
+    baseline = trials.baseline.config if trials.baseline else None
+    chosen: dict[Tier, TrialRecord] = {}
+    for tier in reversed(Tier):
+        most = ceiling_of(tier, chosen, baseline, options)
         allowed = [
             record
             for record in records
-            if keeps_global_batch(record, trials, options)
+            if record.config is not None
+            and (record.is_baseline_config or most.holds(record.config))
+            and keeps_global_batch(record, trials, options)
             and not is_excluded(record, tier, excluded)
             and not _exceeds_limit_on_largest_samples(record, tier, trials, host)
         ]
         record = pick(tier, allowed, host, noise_relative=noise_relative, planned=planned)
         if record is not None:
             chosen[tier] = record
-    return chosen
+    return {tier: chosen[tier] for tier in Tier if tier in chosen}
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """What a tier's config may have at the most."""
+
+    above: TrainConfig | None
+    """What the tier above takes."""
+    batch_size: float = math.inf
+
+    def holds(self, config: TrainConfig) -> bool:
+        """Return whether batch, workers and buffer of a config are within it."""
+        above = self.above
+        if config.batch_size > self.batch_size or above is None:
+            return config.batch_size <= self.batch_size
+        return (
+            config.batch_size <= above.batch_size
+            and config.num_workers <= above.num_workers
+            and config.queue_batches * config.batch_size <= above.queue_batches * above.batch_size
+        )
+
+    def brought_down(self, config: TrainConfig) -> TrainConfig:
+        """Return a config, its batch, workers and prefetch lowered to it."""
+        above = self.above or config
+        prefetch = [one.prefetch_factor for one in (config, above) if one.prefetch_factor is not None]
+        smaller = config.changed(
+            batch_size=int(min(config.batch_size, above.batch_size, self.batch_size)),
+            num_workers=min(config.num_workers, above.num_workers),
+        )
+        return smaller.changed(prefetch_factor=min(prefetch)) if smaller.num_workers else smaller
+
+
+def ceiling_of(
+    tier: Tier,
+    chosen: Mapping[Tier, TrialRecord],
+    baseline: TrainConfig | None,
+    options: SearchOptions,
+) -> Ceiling:
+    """Return what a tier's config may have at the most.
+
+    Args:
+        tier: whose config it is.
+        chosen: what the tiers take; those above it count.
+        baseline: the knob values that the user has now.
+        options: tell whether the user asked for batch sizes.
+    """
+    order = list(Tier)
+    above = (chosen[one].config for one in order[order.index(tier) + 1 :] if one in chosen)
+    nearest = next((config for config in above if config is not None), None)
+    if tier is not Tier.CONSERVATIVE or baseline is None or options.asks_for_batch_size:
+        return Ceiling(nearest)
+    return Ceiling(nearest, MOST_BATCH_GROWTH * baseline.batch_size)
 
 
 def keeps_global_batch(record: TrialRecord, trials: Trials, options: SearchOptions) -> bool:

@@ -19,8 +19,8 @@ from tunekit.records.interval import Interval
 from tunekit.records.recommendation import NoiseFloor, Tier
 from tunekit.records.run import Objective
 
-Verdict = Literal["faster", "slower", "no significant difference"]
-"""What a difference may be called."""
+Difference = Literal["faster", "slower", "no difference", "inconclusive"]
+"""What one run beside another may be called."""
 
 
 class TimePart(Record):
@@ -87,16 +87,16 @@ class ReferenceComparison(Record):
     """Mean rate over the reference's."""
     factor: Interval | None
     """The same with its 95% range (Welch's t on log rates); None with too few processes to tell."""
-    verdict: Verdict | None
+    verdict: Difference | None
     """None with too few processes to tell."""
     baseline_factor: Interval | None
     """The run's own baseline over the reference's: how much the machines differ. None where the baselines
     are not the same training, or can't be compared."""
-    baseline_verdict: Verdict | None
+    baseline_verdict: Difference | None
     relative_factor: Interval | None
     """Its rate over its own baseline's, by that of the reference, paired by round within each run: the
     factor without what the machines differ by. None where the baselines are not the same training."""
-    relative_verdict: Verdict | None
+    relative_verdict: Difference | None
     machine_explains: bool
     """Whether the machines, and not the configs, make the difference."""
     changed_knobs: tuple[str, ...]

@@ -10,6 +10,12 @@ from tunekit.records.config import TrainConfig
 from tunekit.records.details import LargestSamples
 from tunekit.records.interval import Interval
 
+Verdict = Literal["faster", "slower", "no gain", "inconclusive"]
+"""What a speed-up over the baseline may be called."""
+
+Confidence = Literal["high", "medium", "low"]
+"""How far a figure can be relied on."""
+
 
 class Tier(StrEnum):
     """A headroom policy."""
@@ -64,6 +70,17 @@ class NoiseFloor(Record):
     processes: PositiveInt
 
 
+class SetAside(Record):
+    """What a tier would have picked, but for what its confirming processes showed."""
+
+    config: TrainConfig
+    search_trial: NonNegativeInt
+    """The trial that found it."""
+    confirm_trials: tuple[NonNegativeInt, ...]
+    speedup: Interval
+    """Against the baseline, over interleaved rounds."""
+
+
 class Recommendation(Record):
     """A tier's config with its evidence."""
 
@@ -99,6 +116,8 @@ class Recommendation(Record):
     learning_rate: LearningRate | None
     reason: str
     """Why this config and not another, in one sentence."""
+    set_aside: SetAside | None = None
+    """The tier's pick, where the baseline's own config took its place."""
 
     @property
     def buffered_bytes_per_sample(self) -> float | None:

@@ -73,6 +73,12 @@ class SearchOptions(Record):
     ignored: tuple[str, ...] = ()
     """Codes of findings to leave out."""
 
+    @property
+    def asks_for_batch_size(self) -> bool:
+        """Whether the user said which batch sizes to have."""
+        fixed, bounded = ({one.knob for one in those} for those in (self.fixed, self.ranges))
+        return "batch_size" in fixed | bounded or self.global_batch is not None
+
 
 class KnobSpace(Record):
     """One knob of the search space."""
@@ -145,6 +151,15 @@ class TargetRecord(Record):
         return self.measured_on != self.profile.id
 
 
+class SecondStage(Record):
+    """Confirming rounds that were added because the first left it open whether there is a gain."""
+
+    configs: tuple[TrainConfig, ...] = Field(min_length=1)
+    """Beside the baseline."""
+    first_round: NonNegativeInt
+    rounds: PositiveInt
+
+
 class Run(TargetRecord):
     """Everything one search learned."""
 
@@ -167,6 +182,8 @@ class Run(TargetRecord):
     """Why no further config was tried; None where time or --trials ended the search, or it goes on."""
     cut_short: str | None = None
     """What the budget had no room for, with a budget that would have; None where nothing was left out."""
+    second_stage: SecondStage | None = None
+    """None where the first rounds told, more would not have, or there was no time for them."""
     budget_s: PositiveFloat | None = None
     """That the search had: the user's, or as it was set once the baseline was known."""
     search_time_s: float = Field(default=0.0, ge=0)

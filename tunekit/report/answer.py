@@ -1,18 +1,26 @@
 """The answer of a run, how it came about, what was predicted and what to do next, in sentences. Pure."""
 
 import math
+from typing import NamedTuple
 
 from tunekit.plain_text import printable
 from tunekit.recommend.learning_rate import global_batch
-from tunekit.recommend.noise import verdict
+from tunekit.recommend.noise import BUSY_FLOOR, confidence, rounds_to_tell, verdict
 from tunekit.records.config import KNOBS
 from tunekit.records.prediction import Correction, DevicePrediction, PredictedFit
-from tunekit.records.recommendation import Recommendation
+from tunekit.records.recommendation import (
+    Confidence,
+    LearningRateRule,
+    Recommendation,
+    SetAside,
+    Verdict,
+)
 from tunekit.records.run import Objective, Run, RunStatus
 from tunekit.records.trial import Failure, OutcomeKind, TrialRole
 from tunekit.report.blocks import Basis, Passage
 from tunekit.report.text import (
     change_text,
+    factor_text,
     interval_text,
     is_too_wide,
     missing_command,
@@ -21,8 +29,15 @@ from tunekit.report.text import (
     speedup_text,
     target_text,
 )
-from tunekit.report.tiers import baseline_column, tier_column
-from tunekit.units import bytes_text, count_text, duration_text, share_text
+from tunekit.report.tiers import baseline_column, lr_text, tier_column
+from tunekit.units import bytes_text, count_text, duration_text, rate_text, share_text
+
+_WORDS: dict[Verdict, str] = {
+    "faster": "Confirmed",
+    "slower": "Slower",
+    "no gain": "No gain",
+    "inconclusive": "Inconclusive",
+}
 
 
 def answer_text(run: Run, best: Recommendation | None) -> str:
@@ -37,52 +52,135 @@ def answer_text(run: Run, best: Recommendation | None) -> str:
     return answer if run.status is RunStatus.FINISHED else f"{answer} Not final (status: {run.status})."
 
 
+class Badge(NamedTuple):
+    """The answer in a word, and how far it can be relied on."""
+
+    word: str
+    confidence: Confidence | None
+    """None where nothing is claimed."""
+
+    @property
+    def text(self) -> str:
+        """Both, as a sentence begins with them."""
+        return f"{self.word} ({self.confidence} confidence)" if self.confidence else self.word
+
+
+def badge_of(run: Run, best: Recommendation | None) -> Badge | None:
+    """Return the badge of the answer; None where nothing was compared with the baseline."""
+    if best is None:
+        return None
+    claim = _claim(run, best)
+    ratio = claim.set_aside.speedup if claim.set_aside else claim.speedup
+    if claim.is_baseline and claim.set_aside is None:
+        return Badge(_WORDS["no gain"], None) if _has_tried_others(run) else None
+    if ratio is None:
+        return None
+    judged = verdict(ratio, run.noise_floor)
+    return Badge(_WORDS[judged], None if judged == "inconclusive" else confidence(ratio, run.noise_floor))
+
+
+def _claim(run: Run, best: Recommendation) -> Recommendation:
+    """Return what the answer speaks of: its own tier, else one whose gain is confirmed."""
+    if not best.is_baseline:
+        return best
+    faster = (
+        one
+        for one in run.recommendations
+        if not one.is_baseline and one.speedup and verdict(one.speedup, run.noise_floor) == "faster"
+    )
+    return next(faster, best)
+
+
+def _has_tried_others(run: Run) -> bool:
+    return any(one.role is TrialRole.SEARCH and one.measurement is not None for one in run.trials)
+
+
 def _kept_answer(run: Run, best: Recommendation) -> str:
-    rate = interval_text(best.rate_samples_per_s, " samples/s")
-    searched = [record for record in run.trials if record.role is TrialRole.SEARCH]
-    if any(record.measurement is not None for record in searched):
-        name = best.tier.value.capitalize()
-        return f"Keep what you have: no measured config beats your own beyond the noise. {name}: {rate}."
-    failures = [record.failure.kind for record in searched if record.failure is not None]
+    rate, badge = interval_text(best.rate_samples_per_s, " samples/s"), badge_of(run, best)
+    other = _claim(run, best)
+    if other is not best and badge is not None:
+        return (
+            f"{badge.text} for {other.tier.value.capitalize()} alone: {_faster_text(run, other)}. Within the "
+            f"limits of {best.tier.value.capitalize()} keep your own config, {rate} (measured)."
+        )
+    if badge is not None and (aside := best.set_aside) is not None:
+        rounds = count_text(len(aside.confirm_trials), "round")
+        found = f"the best config found measured {speedup_text(aside.speedup)} your own rate over {rounds}"
+        if badge.confidence is None:
+            return f"{badge.text}: {found}. {_what_would_tell(run, aside)}. Until then keep your own: {rate}."
+        return f"{badge.text}: {found}. Keep your own: {rate}."
+    if badge is not None:
+        return f"{badge.text}: no config that was measured is faster than your own. Keep it: {rate}."
+    failures = [one.failure.kind for one in run.trials if one.role is TrialRole.SEARCH and one.failure]
     if any(kind is not OutcomeKind.REFUSED for kind in failures):
         return f"No other config could be measured: every one that was tried failed. Your own: {rate}."
     short = printable(run.cut_short) if run.cut_short else "give a longer --budget"
     return f"No other config was measured in this budget: {short}. Your own: {rate}."
 
 
+def _what_would_tell(run: Run, aside: SetAside) -> str:
+    noise, done = run.noise_floor, len(aside.confirm_trials)
+    if noise is not None and noise.relative >= BUSY_FLOOR:
+        floor = share_text(noise.relative, ".1f")
+        return (
+            f"Machine is busy (noise floor {floor}): search again while it is quiet, or with --wait-quiet 10m"
+        )
+    needed = rounds_to_tell(aside.speedup, done, noise)
+    if needed is None:
+        return "The difference is within the noise floor: a quieter machine would tell"
+    return f"About {needed} confirming rounds would tell: --resume this run with --confirm {needed}"
+
+
 def _faster_answer(run: Run, best: Recommendation) -> str:
-    name = best.tier.value.capitalize()
-    rates = interval_text(best.rate_samples_per_s, " samples/s")
-    if best.speedup is None:
+    name, badge = best.tier.value.capitalize(), badge_of(run, best)
+    if badge is None or best.speedup is None:
+        rates = interval_text(best.rate_samples_per_s, " samples/s")
+        why = "the baseline could not be measured here"
         if run.baseline is not None and run.baseline.measurement is not None:
-            return (
-                f"{name}: {rates}; speed-up n/a: too few rounds to compare with your baseline (--confirm 3)."
-            )
-        return f"{name}: {rates}; speed-up n/a, because the baseline could not be measured here."
-    is_faster, is_slower, planned = "is", "is slower than", ""
+            why = "too few rounds to compare with your baseline (--confirm 3)"
+        return f"{name}: {rates} (measured); speed-up n/a: {why}."
+    return f"{badge.text}: {_faster_text(run, best)}."
+
+
+def _faster_text(run: Run, best: Recommendation) -> str:
+    """Return how a config does beside the baseline, in the words of its verdict."""
+    name, own = best.tier.value.capitalize(), baseline_column(run)
+    how = "measured"
+    what = f"{speedup_text(best.speedup)} as fast as your baseline"
     if run.options.objective is Objective.FINISH_TIME:
-        is_faster, is_slower = "finishes the planned training", "finishes the planned training later than"
-        planned = " in the planned training"
-        after, before = duration_text(best.finish_time_s), duration_text(baseline_column(run).finish_time_s)
-        rates = f"{after} instead of {before}, predicted from measured parts"
-    factor = speedup_text(best.speedup)
-    match verdict(best.speedup, run.noise_floor):
-        case "faster":
-            return f"{name} {is_faster} {factor} as fast as your baseline: {rates}."
-        case "slower":
-            return f"{name} {is_slower} your baseline, {factor} as fast: {rates}."
-        case judged:
-            return f"{name}: {judged} from your baseline{planned}, {factor}: {rates}."
+        how = "predicted from measured parts"
+        after, before = duration_text(best.finish_time_s), duration_text(own.finish_time_s)
+        rates = f"{after} instead of {before}"
+        what = f"{what} in the planned training"
+    else:
+        rates = interval_text(best.rate_samples_per_s, " samples/s")
+        if own.samples_per_s is not None:
+            rates += f" instead of {rate_text(own.samples_per_s)}"
+    return f"{name} is {what}: {rates} ({how})"
 
 
 def change_lines(run: Run, best: Recommendation | None) -> tuple[str, ...]:
-    """Return what to change, "knob: before -> after"."""
+    """Return what to change, "knob: before -> after"; the learning rate too where the batch changes."""
     if best is None or run.baseline_config is None:
         return ()
     before, after = run.baseline_config.model_dump(), best.config.model_dump()
-    return tuple(
-        change_text(knob, before[knob], after[knob]) for knob in KNOBS if before[knob] != after[knob]
-    )
+    changes = [change_text(knob, before[knob], after[knob]) for knob in KNOBS if before[knob] != after[knob]]
+    return (*changes, *_lr_change(run, best))
+
+
+def _lr_change(run: Run, best: Recommendation) -> tuple[str, ...]:
+    assert run.baseline_config is not None
+    times = global_batch(best.config) / global_batch(run.baseline_config)
+    if times == 1:
+        return ()
+    if run.script_scales_lr:
+        return ("lr: leave it, your script scales it with the batch",)
+    batches = f"{factor_text(times)} the batch"
+    if (lr := best.learning_rate) is not None:
+        warm_up = ", with warm-up" if lr.rule is LearningRateRule.LINEAR and times > 1 else ""
+        return (f"lr: {lr_text(lr.base_lr)} -> {lr_text(lr.value)} ({lr.rule} rule for {batches}{warm_up})",)
+    linear, sqrt = factor_text(times), factor_text(math.sqrt(times))
+    return (f"lr: {linear} for SGD, {sqrt} for Adam ({batches}; the script's own lr is unknown)",)
 
 
 def how_measured(run: Run, best: Recommendation | None) -> str:
@@ -149,8 +247,8 @@ def price_text(run: Run, best: Recommendation | None) -> str:
     """Return what a speed-up does to the price of a training; empty where none was shown."""
     if best is None or best.is_baseline or best.speedup is None or is_too_wide(best.speedup):
         return ""
-    if verdict(best.speedup, run.noise_floor) == "no significant difference":
-        return "Price: no significant difference."
+    if verdict(best.speedup, run.noise_floor) not in ("faster", "slower"):
+        return ""
     share, least, most = (1 / one for one in (best.speedup.value, best.speedup.high, best.speedup.low))
     if not math.isfinite(most):
         return ""

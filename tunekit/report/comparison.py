@@ -37,7 +37,7 @@ from tunekit.report.text import (
 )
 from tunekit.units import bytes_text, count_text, duration_text, percent_text, rate_text
 
-_SAME = "no significant difference"
+_CHANGES = ("faster", "slower")
 _TIMES = 3.0
 """From this factor on, shares of it are no longer read easily."""
 _RANGE = "  95% range"
@@ -47,9 +47,7 @@ def comparison_report(comparison: RunComparison, width: int) -> Report:
     """Return everything that a comparison of two runs or more shows; tables drop columns to fit the width."""
     reference, against = comparison.reference, comparison.against
     is_pair = len(against) == 1
-    compared = (
-        against if is_pair else [one for one in against if one.baseline_verdict in ("faster", "slower")]
-    )
+    compared = against if is_pair else [one for one in against if one.baseline_verdict in _CHANGES]
     tables = [_rows_table(comparison, width), _knobs_table(comparison)]
     if is_pair:
         tables = [_pair_table(comparison)]
@@ -79,8 +77,8 @@ def _answer(one: ReferenceComparison, reference: str, tolerance: float) -> str:
             "processes ran to tell whether that is a difference."
         )
     factor = speedup_text(one.factor)
-    if one.verdict == _SAME:
-        return f"{one.name} and {reference}: {_SAME}, {factor}."
+    if one.verdict not in _CHANGES:
+        return f"{one.name} and {reference}: {one.verdict}, {factor}."
     if one.verdict == "faster":
         gained = f"{_share_text(one.factor.value - 1)} faster than"
         if one.factor.value >= _TIMES:
@@ -100,7 +98,7 @@ def _machine_lines(one: ReferenceComparison, comparison: RunComparison) -> list[
     """Return what the baselines say of the machines; nothing where baselines are what is compared."""
     reference = comparison.reference
     own = next(run for run in comparison.runs if run.name == one.name)
-    is_difference = one.verdict is not None and one.verdict != _SAME
+    is_difference = one.verdict in _CHANGES
     if own.is_baseline and reference.is_baseline:
         if not is_difference or one.changed_knobs:
             return []
@@ -115,10 +113,10 @@ def _machine_lines(one: ReferenceComparison, comparison: RunComparison) -> list[
         ]
     factor = speedup_text(one.baseline_factor)
     relative = _relative_text(one, own, reference)
-    if one.baseline_verdict == _SAME:
+    if one.baseline_verdict not in _CHANGES:
         return [
             f"The machine: the baselines of {one.name} and {reference.name}, the same script and knobs, show "
-            f"{_SAME}, {factor}.{relative}"
+            f"{one.baseline_verdict}, {factor}.{relative}"
         ]
     own_name, its_name = one.name, reference.name
     also = f"The baseline of {own_name}, the same script and knobs, is {factor} as fast as that of {its_name}"
@@ -156,7 +154,7 @@ def _change_lines(comparison: RunComparison) -> tuple[str, ...]:
     lines = [
         f"{one.name}: {_time_change_text(comparison.reference, run)}"
         for one, run in zip(comparison.against, comparison.runs[1:], strict=True)
-        if one.verdict != _SAME
+        if one.verdict in (None, *_CHANGES)
     ]
     if comparison.clock == "host" and any(run.device_memory_bytes is not None for run in comparison.runs):
         lines.append(
@@ -242,8 +240,6 @@ def _rows_table(comparison: RunComparison, width: int) -> Table:
         one = against.get(run.name)
         if one is None:
             return "reference"
-        if one.verdict == "no significant difference":
-            return "same"
         return "regression" if one.is_regression else one.verdict or UNKNOWN
 
     def baseline_text(run: ComparedRun) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from tunekit.plain_text import printable
 from tunekit.predict.ram import buffer_bytes, held_bytes
-from tunekit.recommend.noise import verdict
+from tunekit.recommend.noise import difference, verdict
 from tunekit.records.finding import Severity
 from tunekit.records.interval import Interval
 from tunekit.records.measurement import Measurement
@@ -141,7 +141,7 @@ def _compared(profile: LoopProfile) -> str | None:
         return None
     other = profile.contenders[1]
     assert other.factor is not None
-    said = verdict(other.factor, profile.noise_floor)
+    said = difference(other.factor, profile.noise_floor)
     return printable(f"{other.name} is {speedup_text(other.factor)} as fast: {said} (measured).")
 
 
@@ -179,7 +179,9 @@ def _contenders_blocks(profile: LoopProfile) -> tuple[Block, ...]:
         return ()
     shown = [_shown(one, profile) for one in contenders]
     rates = (interval_text(one.rate_samples_per_s, too_wide=TOO_WIDE_IN_TABLE) for one in contenders)
-    verdicts = (UNKNOWN if one.factor is None else verdict(one.factor, profile.noise_floor) for one in others)
+    verdicts = (
+        UNKNOWN if one.factor is None else difference(one.factor, profile.noise_floor) for one in others
+    )
     rows = [
         *knob_rows([one.config for one in contenders]),
         ("samples/s", *rates),
@@ -242,9 +244,10 @@ def _ablation_blocks(
         if len(step.changes) > 1
     ]
     lines += [f"{step.name}: {why}" for step in steps if (why := _why_missing(step)) is not None]
-    alike = [step.name for step in steps if _is(step, "no significant difference", noise)]
-    if alike:
-        lines.append(f"no significant difference by itself: {', '.join(alike)}")
+    for judged in ("no gain", "inconclusive"):
+        alike = [step.name for step in steps if _is(step, judged, noise)]
+        if alike:
+            lines.append(f"{judged} by itself: {', '.join(alike)}")
     if ablation.together is not None and ablation.product_of_alone is not None and len(steps) > 1:
         together = f"{speedup_text(ablation.together)}, {verdict(ablation.together, noise)}"
         lines.append(

@@ -28,17 +28,7 @@ def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
     scales_lr = follows_batch(trials.records)
     run = run.changed(trials=trials.records, script_scales_lr=scales_lr)
     host = run.rank_host
-    noise = run_noise(trials)
-    against = Comparison(
-        host=host,
-        options=run.options,
-        noise=noise,
-        discovery=trials.discovery,
-        baseline=trials.baseline,
-        baseline_confirm=trials.baseline_confirm,
-        script_scales_lr=scales_lr,
-        planned=planned_training(run.options, trials.records),
-    )
+    against = comparison_of(run, trials)
     chosen = pick_tiers(trials, host, run.options)
     if run.status is RunStatus.FINISHED:
         chosen |= pick_tiers(trials, host, run.options, trials.confirmed)
@@ -61,13 +51,27 @@ def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
     picks = chosen.values() if run.status is RunStatus.FINISHED else ()
     loop = next((record.measurement.loop for record in trials.candidates if record.measurement), None)
     return run.changed(
-        noise_floor=noise,
+        noise_floor=against.noise,
         recommendations=tuple(settled),
         missing_tiers=tuple(missing),
         scaling=_scaling(settled, trials, run),
         prediction=corrected(run.prediction, trials.records) if run.prediction else None,
         findings=run_findings(run, guarded_modes(trials.records, picks), loop),
         model=explain(trials.records, host, settled) if run.status in _EXPLAINED else None,
+    )
+
+
+def comparison_of(run: Run, trials: Trials) -> Comparison:
+    """Return the baseline's side of every comparison of a run."""
+    return Comparison(
+        host=run.rank_host,
+        options=run.options,
+        noise=run_noise(trials),
+        discovery=trials.discovery,
+        baseline=trials.baseline,
+        baseline_confirm=trials.baseline_confirm,
+        script_scales_lr=run.script_scales_lr,
+        planned=planned_training(run.options, trials.records),
     )
 
 

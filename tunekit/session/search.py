@@ -11,13 +11,14 @@ from tunekit.predict.throughput.boundary import fit_boundary
 from tunekit.predict.throughput.observation import observations
 from tunekit.recommend.numerics import Mode, excluded_modes, mode_name, modes_due
 from tunekit.recommend.planned_training import PlannedTraining, planned_training
-from tunekit.recommend.tiers import best_of, clamped_to_tier, is_excluded
+from tunekit.recommend.recommendation import speedup_over_baseline
+from tunekit.recommend.tiers import best_of, ceiling_of, clamped_to_tier, is_excluded
 from tunekit.records.config import TrainConfig
 from tunekit.records.details import Detail
-from tunekit.records.run import Run, SearchOptions
+from tunekit.records.run import Run, SearchOptions, SecondStage
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.records.trials import Trials
-from tunekit.session.assemble import assemble
+from tunekit.session.assemble import assemble, comparison_of
 from tunekit.session.folder import RunFolder
 from tunekit.session.predicted import (
     Machine,
@@ -39,11 +40,14 @@ from tunekit.tune.confirm import (
     round_order,
     rounds_done,
     rounds_due,
+    rounds_s,
+    second_stage,
 )
 from tunekit.tune.feasibility import LOOK_TRIALS, compute_sweep_sizes
 from tunekit.tune.space import build_space, is_batch_variant, nearest
 from tunekit.tune.stopping import Stop, disturbed_trial, expectation, next_trial, rate_to_beat, why_again
 from tunekit.tune.study import Study
+from tunekit.units import count_text
 
 _CONFIRM_PASSES = 3
 _BASELINE_DETAILS = (Detail.QUEUE, Detail.SYNCS, Detail.PEAKS, Detail.FLOORS)
@@ -103,6 +107,7 @@ class Search(Session[Run]):
             self._explore()
             self._fill_tiers()
             self._confirm()
+            self._settle_doubts()
             self._say_what_was_cut()
             _insist_on_a_result(self.found)
         return self.found
@@ -278,7 +283,9 @@ class Search(Session[Run]):
                 continue
             excluded = is_excluded(best.record, tier, excluded_modes(self._records))
             mode = Mode.of(self._baseline_config) if excluded else None
-            config = nearest(self.found.space, clamped_to_tier(best, tier, self.found.rank_host, mode))
+            fitted = clamped_to_tier(best, tier, self.found.rank_host, mode)
+            most = ceiling_of(tier, self._time.picks, self._baseline_config, self.found.options)
+            config = nearest(self.found.space, most.brought_down(fitted))
             trial_s = expected_duration_s(self._records, config)
             beside = () if tier is ANSWERS[0] else self._time.to_confirm
             if pick is not None and not self._time.holds_rounds(*beside, config, after_s=trial_s):
@@ -339,12 +346,38 @@ class Search(Session[Run]):
                 rounds = min(fitting, max(lacking, wanted) if self._trials.searched else lacking)
             self._run_rounds(configs, baseline_runs, rounds)
 
-    def _run_rounds(self, configs: Sequence[TrainConfig], baseline_runs: bool, rounds: int) -> None:
+    def _settle_doubts(self) -> None:
+        """Run more rounds, once, where it is open whether a finalist is a gain and time is left to tell."""
+        stage = self.found.second_stage or self._second_stage()
+        if stage is None:
+            return
+        self._change(second_stage=stage)
+        rounds = stage.first_round + stage.rounds - next_round(self._records)
+        if rounds > 0:
+            more = count_text(rounds, "more confirming round")
+            self._listener.said(f"inconclusive so far: {more} should tell whether there is a gain")
+            self._run_rounds(stage.configs, with_baseline=True, rounds=rounds)
+
+    def _second_stage(self) -> SecondStage | None:
+        """Return the rounds that would tell, as far as the time left has room for them."""
+        against = comparison_of(self.found, self._trials)
+        confirm = {config: self._trials.confirm_of(config) for config in self._time.to_confirm}
+        speedups = {config: speedup_over_baseline(records, against) for config, records in confirm.items()}
+        done = {config: rounds_done(self._records, config) for config in confirm}
+        due = second_stage({config: one for config, one in speedups.items() if one}, done, against.noise)
+        while due and rounds_s(self._records, tuple(due), max(due.values())) > self._left_s:
+            del due[max(due, key=lambda config: due[config])]
+        if not due:
+            return None
+        first = next_round(self._records)
+        return SecondStage(configs=tuple(due), first_round=first, rounds=max(due.values()))
+
+    def _run_rounds(self, configs: Sequence[TrainConfig], with_baseline: bool, rounds: int) -> None:
         """Run interleaved rounds; a config that fails once is not run again."""
         first = next_round(self._records)
         for number in range(first, first + rounds):
             unfit = {record.config for record in self._trials.confirming if record.failure is not None}
-            for config in round_order(configs, baseline_runs, number):
+            for config in round_order(configs, with_baseline, number):
                 if config in unfit:
                     continue
                 details = details_to_confirm(self._records, config)

@@ -2,12 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 
+from tunekit.recommend.noise import rounds_to_tell, verdict
 from tunekit.records.config import TrainConfig
 from tunekit.records.details import Detail
+from tunekit.records.interval import Interval
+from tunekit.records.recommendation import NoiseFloor
 from tunekit.records.trial import TrialRecord, TrialRole
 
 MIN_ROUNDS = 3
 """Rounds below which an interval says little."""
+
+MOST_ROUNDS = 10
+"""Rounds that a finalist gets at the most, to settle what fewer left open."""
 
 COMPILE_PRIOR_S = 60.0
 """What compiling is taken to cost before one trial has shown it."""
@@ -33,6 +39,27 @@ def least_rounds(wanted: int) -> int:
 def rounds_done(records: Sequence[TrialRecord], config: TrainConfig) -> int:
     """Return the rounds in which a config was run again."""
     return len({r.round for r in records if r.role is TrialRole.CONFIRM and r.config == config})
+
+
+def second_stage(
+    speedups: Mapping[TrainConfig, Interval], rounds: Mapping[TrainConfig, int], noise: NoiseFloor | None
+) -> dict[TrainConfig, int]:
+    """Return how many more rounds would tell whether a finalist is a gain, where that is still open.
+
+    A config is left out where the rounds so far tell, and where MOST_ROUNDS would not.
+
+    Args:
+        speedups: of each finalist over the baseline, by the rounds so far.
+        rounds: that each comes from.
+        noise: the run's noise floor.
+    """
+    more: dict[TrainConfig, int] = {}
+    for config, ratio in speedups.items():
+        if verdict(ratio, noise) == "inconclusive":
+            needed = rounds_to_tell(ratio, rounds[config], noise)
+            if needed is not None and needed <= MOST_ROUNDS:
+                more[config] = needed - rounds[config]
+    return more
 
 
 def rounds_s(records: Sequence[TrialRecord], configs: Sequence[TrainConfig], rounds: int) -> float:
