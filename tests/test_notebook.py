@@ -20,7 +20,7 @@ from tunekit.notebook import LoadedRun
 from tunekit.records.codec import to_json
 from tunekit.records.run import Run
 from tunekit.records.trial import OutcomeKind
-from tunekit.report.run import on_terminal
+from tunekit.report.run import on_one_screen
 from tunekit.report.terminal import draw
 
 
@@ -49,10 +49,11 @@ def test_a_folder_without_a_run_is_an_error(tmp_path: Path):
 def test_it_is_shown_as_on_a_terminal_of_100_columns(loaded: LoadedRun, tmp_path: Path):
     out = io.StringIO()
     draw(
-        Console(width=100, file=out, color_system=None, highlight=False), on_terminal(loaded.record, tmp_path)
+        Console(width=100, file=out, color_system=None, highlight=False),
+        on_one_screen(loaded.record, tmp_path),
     )
     assert repr(loaded) == out.getvalue().strip("\n")
-    assert repr(loaded).startswith(view(loaded.record).answer)
+    assert " ".join(repr(loaded).split()).startswith(view(loaded.record).answer)
     assert view(loaded.record).answer in loaded._repr_html_()
 
 

@@ -15,7 +15,7 @@ from tunekit.records.run import Run
 from tunekit.records.trial import TrialRecord
 from tunekit.report.blocks import Chart, HeatMap
 from tunekit.report.charts import charts_of
-from tunekit.report.run import on_terminal
+from tunekit.report.run import on_one_screen
 from tunekit.report.summary_html import summary_html
 from tunekit.report.terminal import draw
 from tunekit.report.trials import trial_state
@@ -93,7 +93,7 @@ class LoadedRun:
     def __repr__(self) -> str:
         out = io.StringIO()
         console = Console(width=_WIDTH, file=out, color_system=None, highlight=False)
-        draw(console, on_terminal(self.record, self._folder))
+        draw(console, on_one_screen(self.record, self._folder))
         return out.getvalue().strip("\n")
 
     def _repr_html_(self) -> str:

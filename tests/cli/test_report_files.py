@@ -21,7 +21,7 @@ from tunekit.errors import RunFolderError
 from tunekit.records.base import Record
 from tunekit.records.codec import to_json
 
-ANSWER = "Balanced is 2.00x (1.94 to 2.06) as fast as your baseline"
+ANSWER = "Confirmed (high confidence): Balanced is 2.00x (1.94 to 2.06) as fast as your baseline"
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from tunekit.report.html.page import page
 from tunekit.report.loop_profile import profile_report
 from tunekit.report.markdown import MOST_LINES, markdown
 from tunekit.report.plan import plan_report
-from tunekit.report.run import in_comment, on_terminal
+from tunekit.report.run import in_comment, in_full
 from tunekit.session.folder import load_run
 
 EXAMPLE = Path(__file__).parents[2] / "reports" / "example-images"
@@ -152,5 +152,5 @@ def test_the_examples_markdown_has_every_figure_that_it_had(example: Run):
 
 
 def test_the_example_on_a_terminal_reads_as_before(example: Run):
-    text = drawn(on_terminal(example, EXAMPLE.relative_to(EXAMPLE.parents[1])), 80)
+    text = drawn(in_full(example, EXAMPLE.relative_to(EXAMPLE.parents[1])), 80)
     assert text == (Path(__file__).parent / "example-images.txt").read_text()

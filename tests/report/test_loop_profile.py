@@ -221,7 +221,7 @@ def test_two_configs_stand_side_by_side(tmp_path: Path):
 
 def test_an_ablation_says_that_factors_do_not_multiply(tmp_path: Path):
     shown = " ".join(drawn(ablated(tmp_path), 120).split())
-    assert "no significant difference by itself: pin_memory, channels_last" in shown
+    assert "no gain by itself: pin_memory inconclusive by itself: channels_last" in shown
     assert "the factors by themselves multiply to" in shown
     assert "loader workers: num_workers 4" in shown
 
@@ -270,7 +270,7 @@ def test_optimisations_within_the_noise_are_said_to_bring_nothing(tmp_path: Path
         "No optimisation brings more than the noise here (measured)."
     )
     told = " ".join(drawn(shown).split())
-    assert "All together 1.45x (0.78 to 2.69), no significant difference (measured);" in told
+    assert "All together 1.45x (0.78 to 2.69), inconclusive (measured);" in told
 
 
 def test_what_only_helps_together_is_said(tmp_path: Path):

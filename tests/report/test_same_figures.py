@@ -19,7 +19,7 @@ from tunekit.records.run import Run
 from tunekit.report.blocks import Table
 from tunekit.report.html.page import page
 from tunekit.report.markdown import markdown
-from tunekit.report.run import in_comment, on_page, on_terminal
+from tunekit.report.run import in_comment, in_full, on_page
 
 
 def on_a_laptop() -> Run:
@@ -73,7 +73,7 @@ def cells(table: Table) -> Iterator[str]:
 
 
 def terminal_text(of: Run) -> str:
-    return drawn(on_terminal(of, Path("reports/train")), 400)
+    return drawn(in_full(of, Path("reports/train")), 400)
 
 
 def text_of_markdown(text: str) -> str:

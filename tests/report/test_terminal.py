@@ -1,19 +1,21 @@
 """The view on a terminal: whole at 80 columns, and text as text."""
 
 import io
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from build_records import config, recommendation, run, trial_record
+from build_records import config, options, recommendation, run, trial_record
+from build_reports import full_run
 from build_searched import walked
 from read_report import drawn as drawn_blocks
 from rich.console import Console
 
 from tunekit.records.finding import Finding
 from tunekit.records.recommendation import MissingTier, NoiseFloor, Tier
-from tunekit.records.run import Run
+from tunekit.records.run import Objective, Run
 from tunekit.records.target import Target
-from tunekit.report.run import on_terminal
+from tunekit.report.run import in_full, on_one_screen
 from tunekit.report.terminal import hang
 
 FOLDER = Path("reports/train-2026-01-02")
@@ -21,24 +23,19 @@ WRITTEN = tuple(
     FOLDER / name for name in ("conservative.yaml", "balanced.yaml", "aggressive.yaml", "run.json")
 )
 
-HEADING = "What holds the rate (predicted)"
-"""The one part whose lines are wrapped in the middle."""
-
 AT_80 = """
-Balanced is 1.96x (1.86 to 2.06) as fast as your baseline: 980 samples/s (955 to
-1,005).
-Headroom: 77% of the device's memory stays free, 5.0 GiB of 22.0 GiB reserved
-(measured); 97% of 32.0 GiB RAM stays free, 1.0 GiB for processes (measured) and
-3.9 MiB Safe for the loader's buffer (predicted).
+Confirmed (high confidence): Balanced is 1.96x (1.86 to 2.06) as fast as your
+baseline: 980 samples/s (955 to 1,005) instead of 500 (measured).
+Headroom: 77% of VRAM (5.0 GiB of 22.0 GiB reserved, measured), 97% of 32.0 GiB
+RAM (loader's buffer 3.9 MiB Safe, predicted).
 Price: on a machine that is billed by the hour, every epoch costs 51% of what it
 costs now (49% to 54%; predicted from the speed-up).
-Measured on a10g in 11 trials, 10m 00s; rates and speed-ups from 3 interleaved
-rounds of fresh processes (95% intervals); A/A noise floor 1.6% over 3 fresh
-baseline processes.
+Measured on a10g: 11 trials in 10m 00s, 3 confirming rounds, noise floor 1.6%.
 
 Change
   batch_size: 128 -> 512
   num_workers: 2 -> 4
+  lr: 0.1 -> 0.4 (linear rule for 4.00x the batch, with warm-up)
 
 Tiers (measured)
                           baseline  conservative = balanced = aggressive
@@ -74,17 +71,14 @@ GPUs  batch  workers  RAM buffer  RAM per host  lr linear *  lr sqrt
    4  2,048       16    15.6 MiB       4.0 GiB          1.6      0.4
    8  4,096       32    31.2 MiB       8.0 GiB          3.2   0.5657
 
-Written to reports/train-2026-01-02/
-  conservative.yaml, balanced.yaml, aggressive.yaml, run.json
-
 Next
   set lr to 0.4 in your script for the new batch, or bind it (--bind), then:
   tunekit run reports/train-2026-01-02/balanced.yaml --keep-lr
 """
 
 
-def drawn(shown: Run, width: int, folder: Path = FOLDER, files: tuple[Path, ...] = WRITTEN) -> str:
-    return drawn_blocks(on_terminal(shown, folder, files), width)
+def drawn(shown: Run, width: int, folder: Path = FOLDER) -> str:
+    return drawn_blocks(in_full(shown, folder), width)
 
 
 def test_a_run_at_80_columns():
@@ -92,28 +86,56 @@ def test_a_run_at_80_columns():
 
 
 def test_a_run_at_120_columns_has_the_same_tables_and_longer_sentences():
-    wide = drawn(walked(), 120).splitlines()
-    assert wide[1] == (
-        "Balanced is 1.96x (1.86 to 2.06) as fast as your baseline: 980 samples/s (955 to 1,005)."
+    wide, narrow = drawn(walked(), 120), AT_80
+    assert wide.split() == narrow.split()
+    assert len(wide.splitlines()) < len(narrow.splitlines())
+    (table,) = (part for part in narrow.split("\n\n") if part.startswith("Tiers (measured)"))
+    assert table in wide
+
+
+ONE_SCREEN = """
+Confirmed (high confidence): Balanced is 1.96x (1.86 to 2.06) as fast as your
+baseline: 980 samples/s (955 to 1,005) instead of 500 (measured).
+Headroom: 77% of VRAM (5.0 GiB of 22.0 GiB reserved, measured), 97% of 32.0 GiB
+RAM (loader's buffer 3.9 MiB Safe, predicted).
+Measured on a10g: 11 trials in 10m 00s, 3 confirming rounds, noise floor 1.6%.
+Written to reports/train-2026-01-02/: conservative.yaml, balanced.yaml,
+aggressive.yaml, run.json.
+
+Change
+  batch_size: 128 -> 512
+  num_workers: 2 -> 4
+  lr: 0.1 -> 0.4 (linear rule for 4.00x the batch, with warm-up)
+
+Next
+  set lr to 0.4 in your script for the new batch, or bind it (--bind), then:
+  tunekit run reports/train-2026-01-02/balanced.yaml --keep-lr
+  all figures: tunekit report reports/train-2026-01-02 --full
+"""
+
+
+def test_the_answer_takes_one_screen():
+    assert drawn_blocks(on_one_screen(walked(), FOLDER, WRITTEN), 80) == ONE_SCREEN
+
+
+def everything() -> Run:
+    """A run with all that a screen can show: an error, other tiers, many changes, a prediction."""
+    changed = config(
+        batch_size=512, num_workers=4, prefetch_factor=8, pin_memory=True, compile=True, precision="bf16"
     )
-    ours, narrow = wide.index(HEADING), AT_80.splitlines().index(HEADING)
-    assert wide[2:6] == [
-        "Headroom: 77% of the device's memory stays free, 5.0 GiB of 22.0 GiB reserved (measured); 97% of "
-        "32.0 GiB RAM stays",
-        "free, 1.0 GiB for processes (measured) and 3.9 MiB Safe for the loader's buffer (predicted).",
-        "Price: on a machine that is billed by the hour, every epoch costs 51% of what it costs now (49% to "
-        "54%; predicted from",
-        "the speed-up).",
-    ]
-    assert wide[8:ours] == AT_80.splitlines()[11:narrow]
-    assert wide[ours + 1 : ours + 5] == [
-        "baseline: training-bound; the loader allows 1,903 samples/s, training 510",
-        "balanced: training-bound; the loader allows 3,734 samples/s, training 995; "
-        "beyond these knobs, faster only with less",
-        "  training work per sample, or another GPU",
-        "the model missed 5 measured configs by 20.6% on average, each predicted from the others",
-    ]
-    assert wide[ours + 5 :] == AT_80.splitlines()[narrow + 7 :]
+    best = recommendation(Tier.BALANCED, changed, finish_time_s=5040.0)
+    tiers = (recommendation(Tier.CONSERVATIVE, config(num_workers=4)), best)
+    asked = options(gpu="a10g", objective=Objective.FINISH_TIME, epochs=100, epochs_given=True)
+    return full_run(
+        recommendations=(*tiers, recommendation(Tier.AGGRESSIVE, config(batch_size=1024))), options=asked
+    )
+
+
+@pytest.mark.parametrize("of", [walked, everything], ids=["usual", "everything"])
+def test_one_screen_has_24_lines_and_the_command_for_the_rest(of: Callable[[], Run]):
+    shown = drawn_blocks(on_one_screen(of(), FOLDER, WRITTEN), 80)
+    assert len(shown.splitlines()) <= 24
+    assert f": tunekit report {FOLDER} --full\n" in shown
 
 
 @pytest.mark.parametrize("width", [80, 100, 120, 200])
@@ -128,9 +150,9 @@ def test_no_line_is_wider_than_the_terminal_nor_ends_in_spaces(width: int):
 def test_no_figure_is_cut_on_a_narrow_terminal(width: int):
     text = drawn(walked(), width)
     assert "\u2026" not in text
-    tiers = AT_80[AT_80.index("                     baseline") : AT_80.index(HEADING)]
-    scaling = AT_80[AT_80.index("GPUs  batch") : AT_80.index("Written")]
-    assert all(line in text for line in (tiers + scaling).splitlines())
+    tables = [part for part in AT_80.split("\n\n") if part.startswith(("Tiers", "On several GPUs"))]
+    assert len(tables) == 2
+    assert all(line in text for table in tables for line in table.splitlines()[1:])
     sentences = AT_80[AT_80.index("baseline: training-bound") : AT_80.index("On several")]
     assert " ".join(sentences.split()) in " ".join(text.split())
 
@@ -160,11 +182,11 @@ def test_markup_in_a_name_is_text(name: str):
             "findings": (Finding(code="a-note", severity="info", message=f"about {name}"),),
         }
     )
-    text = drawn(shown, 120, Path("reports") / name, (Path(f"{Path(name).name}.yaml"),))
-    assert f"Measured on {name} in" in text
+    folder, file = Path("reports") / name, Path(f"{Path(name).name}.yaml")
+    text = drawn(shown, 120, folder)
+    assert f"Measured on {name}:" in text
     assert f"note a-note: about {name}" in text
-    assert f"Written to {Path('reports') / name}/" in text
-    assert f"  {Path(name).name}.yaml\n" in text
+    assert f"Written to {folder}/: {file.name}." in drawn_blocks(on_one_screen(shown, folder, (file,)), 120)
 
 
 def test_newlines_and_endless_names_are_shown_and_wrapped():
@@ -210,7 +232,7 @@ def test_a_finding_of_a_search_has_lines_of_its_own(width: int):
         code="waits", severity="warning", message="it waits", evidence="17 ms", remedy="more workers"
     )
     text = drawn(walked().model_copy(update={"findings": (told,)}), width)
-    assert "\n\nwarning waits: it waits\n  seen: 17 ms\n  do: more workers\n\nWritten to" in text
+    assert "\n\nwarning waits: it waits\n  seen: 17 ms\n  do: more workers\n\nNext\n" in text
 
 
 def test_a_path_is_never_broken():
@@ -227,7 +249,7 @@ def test_escape_sequences_do_not_reach_the_terminal():
 
 
 def test_a_run_without_anything_is_drawn():
-    text = drawn(run(trials=()), 80, files=())
+    text = drawn_blocks(on_one_screen(run(trials=()), FOLDER), 80)
     assert "No recommendation yet" in text
     assert "Written to" not in text
     assert f"tunekit search --resume {FOLDER}" in text
@@ -244,5 +266,5 @@ def test_a_kept_baseline_has_no_changes_to_make():
     own = recommendation(Tier.BALANCED, config(), is_baseline=True)
     noise = NoiseFloor(relative=0.01, pairs=2, processes=3)
     text = drawn(run(recommendations=(own,), noise_floor=noise), 80)
-    assert "Keep what you have" in text
+    assert "\nNo gain:" in text
     assert "\nChange\n" not in text

@@ -284,6 +284,10 @@ def _full_paths(to: Flags) -> None:
     _switch(to, "--full-paths", meaning)
 
 
+def _full(to: Flags) -> None:
+    _switch(to, "--full", "show everything on the terminal, not just one screen of it")
+
+
 # --- each verb's own -----------------------------------------------------------------------
 
 
@@ -457,6 +461,7 @@ def _report(parser: argparse.ArgumentParser) -> None:
     meaning = "append the Markdown to the summary of the GitHub Actions step that this runs in"
     _switch(parser, "--github-summary", meaning)
     _full_paths(parser)
+    _full(parser)
     _switch(parser, "--json", "print run.json (profile.json, fits.json) instead")
     _findings(parser)
 

@@ -51,7 +51,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         ignored = (*record.options.ignored, *options.ignore)
         record = record.changed(options=record.options.changed(ignored=ignored))
     folder = given.parent if given.is_file() else given
-    report = _drawn(record, folder, options.full_paths)
+    report = _drawn(record, folder, options.full_paths, options.full)
     done = [f"written to {path}" for path in write_files(options, report, folder)]
     if summary is not None:
         append_summary(summary, report.markdown())
@@ -78,9 +78,9 @@ def _load(given: Path) -> SavedRun:
     return load_fits_run(given) if kind is FitsRun else load_run(given)
 
 
-def _drawn(record: SavedRun, folder: Path, full_paths: bool) -> Drawn:
+def _drawn(record: SavedRun, folder: Path, full_paths: bool, full: bool) -> Drawn:
     if isinstance(record, Run):
-        return drawn_run(record, folder, full_paths)
+        return drawn_run(record, folder, full_paths, full)
     if isinstance(record, LoopProfile):
         return drawn(record, profile_report, PROFILE_FILE, full_paths, folder)
     return drawn(record, lambda run, _, width: fits_report(run, width), FITS_FILE, full_paths, folder)

@@ -21,7 +21,7 @@ from tunekit.records.run import Run
 from tunekit.report.blocks import WIDE, Block, Report
 from tunekit.report.html.page import page
 from tunekit.report.markdown import MOST_LINES, markdown
-from tunekit.report.run import in_comment, on_page, on_terminal
+from tunekit.report.run import in_comment, in_full, on_one_screen, on_page
 from tunekit.report.terminal import draw
 from tunekit.report.text import shortener, without_places
 
@@ -47,13 +47,14 @@ class Drawn(NamedTuple):
 # --- the texts -------------------------------------------------------------------------------
 
 
-def drawn_run(run: Run, folder: Path, full_paths: bool = False) -> Drawn:
+def drawn_run(run: Run, folder: Path, full_paths: bool = False, full: bool = False) -> Drawn:
     """Return the report of a search, in its files with its plan where there can be one.
 
     Args:
         run: the saved run.
         folder: where it lies, for the commands that come next.
         full_paths: keep the home folder and the machine's name in the files.
+        full: show all of it on the terminal, not one screen.
     """
     public, place = run, str(folder)
     if not full_paths:
@@ -68,7 +69,7 @@ def drawn_run(run: Run, folder: Path, full_paths: bool = False) -> Drawn:
         configs = [(one.tier.value, knobs_yaml(one, public.target)) for one in public.recommendations]
         return markdown(in_comment(public, plan(), configs), MOST_LINES, MOST_LISTED)
 
-    return Drawn(lambda _: on_terminal(run, folder), html, text)
+    return Drawn(lambda _: (in_full if full else on_one_screen)(run, folder), html, text)
 
 
 def drawn(

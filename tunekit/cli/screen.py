@@ -20,7 +20,7 @@ from tunekit.records.target import Discovery
 from tunekit.records.trial import TrialRecord
 from tunekit.report.fits import fits_report
 from tunekit.report.loop_profile import profile_report
-from tunekit.report.run import on_terminal
+from tunekit.report.run import on_one_screen
 from tunekit.report.terminal import SEVERITY_STYLES, draw, shown_text
 from tunekit.report.text import (
     SEVERITY_WORDS,
@@ -268,7 +268,7 @@ class SearchScreen(TrialScreen):
         self._stop_live()
         if self._to_stderr:
             return
-        draw(self._console, on_terminal(run, folder, files))
+        draw(self._console, on_one_screen(run, folder, files))
 
     def _below_status(self) -> str:
         best = f", best {rate_text(self._best.rate_samples_per_s)} samples/s" if self._best else ""

@@ -180,24 +180,28 @@ def _lr_change(run: Run, best: Recommendation) -> tuple[str, ...]:
         warm_up = ", with warm-up" if lr.rule is LearningRateRule.LINEAR and times > 1 else ""
         return (f"lr: {lr_text(lr.base_lr)} -> {lr_text(lr.value)} ({lr.rule} rule for {batches}{warm_up})",)
     linear, sqrt = factor_text(times), factor_text(math.sqrt(times))
-    return (f"lr: {linear} for SGD, {sqrt} for Adam ({batches}; the script's own lr is unknown)",)
+    return (f"lr: {linear} for SGD, {sqrt} for Adam ({batches})",)
 
 
 def how_measured(run: Run, best: Recommendation | None) -> str:
     """Return what the figures rest on, in one sentence."""
-    noise = run.noise_floor
-    floor = "n/a"
-    if noise:
-        floor = f"{share_text(noise.relative, '.1f')} over {noise.processes} fresh baseline processes"
-    rounds = count_text(len(best.confirm_trials) if best else 0, "interleaved round")
+    floor = share_text(run.noise_floor.relative, ".1f") if run.noise_floor else "n/a"
+    rounds = count_text(len(best.confirm_trials) if best else 0, "confirming round")
     trials = count_text(len(run.trials), "trial")
-    abandoned = sum(record.is_abandoned for record in run.trials)
-    if abandoned:
-        trials += f" ({abandoned} abandoned early as too slow)"
     return (
-        f"Measured on {printable(run.measured_on)} in {trials}, {duration_text(run.search_time_s)}; rates "
-        f"and speed-ups from {rounds} of fresh processes (95% intervals); A/A noise floor {floor}."
+        f"Measured on {printable(run.measured_on)}: {trials} in {duration_text(run.search_time_s)}, "
+        f"{rounds}, noise floor {floor}."
     )
+
+
+def other_tiers_text(run: Run, best: Recommendation | None) -> str:
+    """Return what the other tiers bring, in one line; empty where none differs from the answer."""
+    others = [
+        f"{one.tier.value} {factor_text(one.speedup.value)}, {verdict(one.speedup, run.noise_floor)}"
+        for one in run.recommendations
+        if best and one.config != best.config and not one.same_as and not one.is_baseline and one.speedup
+    ]
+    return f"Other tiers: {'; '.join(others)} (measured)." if others else ""
 
 
 def missing_lines(run: Run) -> tuple[str, ...]:
@@ -233,14 +237,11 @@ def headroom_text(run: Run, best: Recommendation | None) -> str:
     if best.peak_reserved_bytes is not None and best.device_memory_bytes is not None:
         share = 1 - best.peak_reserved_bytes / best.device_memory_bytes
         of = f"{bytes_text(best.peak_reserved_bytes)} of {bytes_text(best.device_memory_bytes)}"
-        vram = f"{share_text(share)} of the device's memory stays free, {of} reserved (measured); "
+        vram = f"{share_text(share)} of VRAM ({of} reserved, measured), "
     limit_bytes = run.rank_host.ram_limit_bytes
     share = max(0.0, 1 - (best.base_ram_bytes + best.buffer_bytes) / limit_bytes)
-    return (
-        f"Headroom: {vram}{share_text(share)} of {bytes_text(limit_bytes)} RAM stays free, "
-        f"{bytes_text(best.base_ram_bytes)} for processes (measured) and {tier_column(best, run).buffer} for "
-        "the loader's buffer (predicted)."
-    )
+    buffer = f" (loader's buffer {tier_column(best, run).buffer}, predicted)" if best.buffer_bytes else ""
+    return f"Headroom: {vram}{share_text(share)} of {bytes_text(limit_bytes)} RAM{buffer}."
 
 
 def price_text(run: Run, best: Recommendation | None) -> str:

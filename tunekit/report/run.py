@@ -28,21 +28,59 @@ from tunekit.report.blocks import (
 )
 from tunekit.report.charts import charts_of
 from tunekit.report.plan import plan_blocks
-from tunekit.report.text import host_text, own_precision_text, sandbox_text, search_again, target_text
+from tunekit.report.text import host_text, own_precision_text, quoted, sandbox_text, search_again, target_text
 from tunekit.report.tiers import ceilings_passage, scaling_table, short_tiers_table, tiers_table
 from tunekit.report.trials import telemetry_table, trials_table
 from tunekit.units import bytes_text, count_text, duration_text
 
 _MOST_TIERS = 3
+_MOST_CHANGES = 5
+"""That have a line each on one screen."""
 _CONFIG_LINES, _CONFIG_LETTERS = 6, 2_000
 """Of one config; a longer one is named instead."""
 
 
-def on_terminal(run: Run, folder: Path, files: Sequence[Path] = ()) -> tuple[Block, ...]:
-    """Return the answer, its evidence, the files that were written to the folder, and what comes next."""
+def on_one_screen(run: Run, folder: Path, files: Sequence[Path] = ()) -> tuple[Block, ...]:
+    """Return the answer, what to change and what comes next, within 24 lines of 80 letters.
+
+    Args:
+        run: whose answer it is.
+        folder: where it lies.
+        files: that were written there just now.
+    """
+    best = answer_of(run.recommendations)
+    changes, predicted = answer.change_lines(run, best), answer.prediction_passage(run)
+    errors = [one for one in run.findings if one.severity is Severity.ERROR][:1]
+    written = f"Written to {folder}/: {', '.join(path.name for path in files)}." if files else ""
+    steps = (*answer.next_steps(run, best, str(folder)), _rest_text(run, folder))
+    return (
+        Lead(answer.answer_text(run, best)),
+        Line(answer.other_tiers_text(run, best)),
+        Line(answer.headroom_text(run, best)),
+        *(Line(f"{predicted.title}: {line}") for line in predicted.lines[:1]),
+        *map(Line, answer.missing_lines(run) if best is None else ()),
+        *(Line(line, is_quiet=True) for line in (answer.how_measured(run, best), written)),
+        Changes(changes if len(changes) <= _MOST_CHANGES else ()),
+        Passage("Change", (", ".join(changes),) if len(changes) > _MOST_CHANGES else (), is_list=True),
+        *(Note(one.severity, f"{one.code}: {one.message}") for one in errors),
+        Commands("Next", steps),
+    )
+
+
+def _rest_text(run: Run, folder: Path) -> str:
+    """Return the command that shows what one screen has no room for."""
+    parts = ["all figures"]
+    if run.findings:
+        parts.append(count_text(len(run.findings), "finding"))
+    if failed := sum(one.failure is not None for one in run.trials):
+        parts.append(count_text(failed, "failed trial"))
+    return f"{', '.join(parts)}: tunekit report {quoted(str(folder))} --full"
+
+
+def in_full(run: Run, folder: Path) -> tuple[Block, ...]:
+    """Return the answer, its evidence and what comes next."""
     best = answer_of(run.recommendations)
     first, *others = answer.missing_lines(run) or ("",)
-    written = (", ".join(path.name for path in files),) if files else ()
     return (
         Lead(answer.answer_text(run, best)),
         *map(Line, (answer.headroom_text(run, best), answer.price_text(run, best))),
@@ -57,7 +95,6 @@ def on_terminal(run: Run, folder: Path, files: Sequence[Path] = ()) -> tuple[Blo
         scaling_table(run, best),
         *found_blocks(run.findings),
         *_failures(run),
-        Passage(f"Written to {folder}/", written, is_list=True),
         Commands("Next", answer.next_steps(run, best, str(folder))),
     )
 
