@@ -34,6 +34,7 @@ from tunekit.records.target import Discovery, LoaderAddress, LoaderSeen
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.session.folder import RunFolder
 from tunekit.session.predicted import Machine
+from tunekit.session.quiet import QuietWait
 from tunekit.session.search import Search
 from tunekit.trial.executor import KnownTarget, ProgressCallback, TrialSpec
 from tunekit.trial.watch import TrialProgress
@@ -258,12 +259,14 @@ def start_search(
     asked: SearchOptions | None = None,
     listener: RecordingListener | None = None,
     machine: Machine | None = None,
+    quiet: QuietWait | None = None,
     **run_overrides: Any,
 ) -> Search:
     """Return a search over an owned folder, on the executor's clock."""
     bare = run(**({"options": asked or options(), "trials": (), "search_time_s": 0.0} | run_overrides))
     machine = machine or Machine(profile=bare.profile, native_bf16=True)
-    return Search(bare, owned, executor, machine, listener or RecordingListener(), clock=executor.clock)
+    heard = listener or RecordingListener()
+    return Search(bare, owned, executor, machine, heard, clock=executor.clock, quiet=quiet)
 
 
 def searched(records: tuple[TrialRecord, ...]) -> list[TrialRecord]:

@@ -237,6 +237,14 @@ def _fix(to: Flags, meaning: str) -> None:
     _option(to, "--fix", _Value("KNOB=VALUE"), meaning, repeatable=True)
 
 
+def _wait_quiet(to: Flags) -> None:
+    meaning = (
+        "while other programs use the CPUs, wait before each trial, up to this long in all and beside the "
+        "budget, such as 5m (default: don't wait)"
+    )
+    _option(to, "--wait-quiet", _TIME, meaning)
+
+
 def _window(to: Flags, meaning: str = "steady seconds per trial (default: 5)") -> None:
     _option(to, "--window", _SECONDS, meaning)
 
@@ -305,6 +313,7 @@ def _search(parser: argparse.ArgumentParser) -> None:
     )
     _option(limits, "--trials", _COUNT, "most search trials, the baseline included")
     _option(limits, "--confirm", _COUNT, "interleaved confirmation rounds", default=5)
+    _wait_quiet(limits)
     _window(limits)
     output = parser.add_argument_group("where it goes")
     _option(output, "--out", _FOLDER, "run folder (default: reports/TARGET-DATE)")
@@ -378,6 +387,7 @@ def _profile(parser: argparse.ArgumentParser) -> None:
         "run fewer rounds where all would take longer, but one of each config at least, such as 15m; "
         "a plain number is seconds (default: no limit)",
     )
+    _wait_quiet(group)
     _switch(group, "--trace-kernels", "trace a few steps with torch.profiler as well")
     _folder(parser, "profile", "profile")
 

@@ -14,6 +14,7 @@ from tunekit.cli.trials import (
     fixed_knobs,
     make_images,
     new_folder,
+    quiet_wait,
     target_or_builtin,
     window_s,
 )
@@ -42,7 +43,8 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         screen.opened(profile, folder.path)
         make_images(profile, screen)
         executor = executor_for(profile, folder, profile.host, command)
-        walk = ProfileWalk(profile, folder, executor, here, screen, against)
+        quiet = quiet_wait(options)
+        walk = ProfileWalk(profile, folder, executor, here, screen, against, quiet=quiet)
         try:
             finished = walk.run()
         except KeyboardInterrupt:

@@ -26,6 +26,7 @@ from tunekit.cli.trials import (
     make_images,
     memory_outside,
     new_folder,
+    quiet_wait,
     target_or_builtin,
     window_s,
 )
@@ -46,7 +47,17 @@ from tunekit.units import count_text
 
 _BUILTIN_BUDGET_S = 240.0
 _DEFAULT_EPOCHS = 10
-_CHANGEABLE = ("resume", "budget", "trials", "confirm", "json", "ignore", "github_summary", "full_paths")
+_CHANGEABLE = (
+    "resume",
+    "budget",
+    "trials",
+    "confirm",
+    "wait_quiet",
+    "json",
+    "ignore",
+    "github_summary",
+    "full_paths",
+)
 """Flags that a resumed run takes."""
 
 
@@ -74,7 +85,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         screen.opened(run, folder.path)
         make_images(run, screen)
         executor = executor_for(run, folder, here, command, run.options.budget_s or math.inf)
-        search = Search(run, folder, executor, machine, screen)
+        search = Search(run, folder, executor, machine, screen, quiet=quiet_wait(options))
         try:
             finished = search.run()
         except (KeyboardInterrupt, TunekitError) as error:

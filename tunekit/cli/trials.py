@@ -24,6 +24,7 @@ from tunekit.records.run import FixedKnob, RunStatus, TargetRecord
 from tunekit.records.target import Target
 from tunekit.session.folder import FITS_FILE, PROFILE_FILE, RUN_FILE, RunFolder, SavedRun
 from tunekit.session.predicted import Outside
+from tunekit.session.quiet import QuietWait
 from tunekit.trial.binding_syntax import parse_binding, parse_value
 from tunekit.trial.bindings import check_bindings, present_values
 from tunekit.trial.executor import ProcessExecutor
@@ -124,6 +125,11 @@ def window_s(options: argparse.Namespace, builtin: bool) -> float:
     """Return the steady seconds that a trial measures; the built-in workload has a shorter window."""
     asked: float | None = options.window
     return asked or (_BUILTIN_WINDOW_S if builtin else _WINDOW_S)
+
+
+def quiet_wait(options: argparse.Namespace) -> QuietWait | None:
+    """Return what may be waited for the machine to be quiet, None where `--wait-quiet` doesn't ask for it."""
+    return QuietWait(options.wait_quiet) if options.wait_quiet else None
 
 
 def fixed_knobs(texts: Sequence[str]) -> tuple[FixedKnob, ...]:

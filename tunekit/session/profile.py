@@ -22,6 +22,7 @@ from tunekit.session.ablation import (
     processes_noise,
 )
 from tunekit.session.folder import RunFolder
+from tunekit.session.quiet import QuietWait
 from tunekit.session.session import Session, TrialListener, baseline_error
 from tunekit.trial.executor import Executor
 from tunekit.tune.confirm import expected_duration_s, round_order, typical_duration_s
@@ -53,6 +54,7 @@ class ProfileWalk(Session[LoopProfile]):
         listener: hears what happens.
         against: the config to compare with, if one was given.
         clock: returns seconds.
+        quiet: what it may wait for the machine to be quiet; None for not at all.
     """
 
     def __init__(
@@ -64,8 +66,9 @@ class ProfileWalk(Session[LoopProfile]):
         listener: TrialListener,
         against: Against | None = None,
         clock: Callable[[], float] = time.monotonic,
+        quiet: QuietWait | None = None,
     ) -> None:
-        super().__init__(profile, folder, executor, listener, here, clock=clock)
+        super().__init__(profile, folder, executor, listener, here, clock=clock, quiet=quiet)
         self._against = against
         self._config: TrainConfig | None = None
         self._other: TrainConfig | None = None

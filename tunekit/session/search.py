@@ -27,6 +27,7 @@ from tunekit.session.predicted import (
     trace_details,
     with_starting_config,
 )
+from tunekit.session.quiet import QuietWait
 from tunekit.session.session import SearchListener, Session, baseline_error, target_error
 from tunekit.trial.executor import Executor
 from tunekit.tune.acquisition import Proposal
@@ -64,6 +65,7 @@ class Search(Session[Run]):
         machine: the device that is here.
         listener: hears what happens.
         clock: returns seconds.
+        quiet: what it may wait for the machine to be quiet; None for not at all.
     """
 
     def __init__(
@@ -74,8 +76,10 @@ class Search(Session[Run]):
         machine: Machine,
         listener: SearchListener,
         clock: Callable[[], float] = time.monotonic,
+        quiet: QuietWait | None = None,
     ) -> None:
-        super().__init__(run, folder, executor, listener, machine.profile, folder.load_trials(), clock)
+        records = folder.load_trials()
+        super().__init__(run, folder, executor, listener, machine.profile, records, clock, quiet)
         self._at_first = machine
         self._listener: SearchListener = listener
         self._study: Study | None = None

@@ -20,6 +20,7 @@ from tunekit.records.profile import Profile
 from tunekit.records.run import Run, RunStatus
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.session.folder import AnyRun, RunFolder
+from tunekit.session.quiet import QuietWait
 from tunekit.trial.executor import Executor, KnownTarget, TrialSpec
 from tunekit.trial.watch import TrialProgress
 from tunekit.tune.feasibility import why_infeasible
@@ -67,6 +68,7 @@ class Session(ABC, Generic[AnyRun]):
         here: profile of the device that is here.
         records: of the trials that the folder holds already.
         clock: returns seconds.
+        quiet: what it may wait for the machine to be quiet; None for not at all.
 
     Attributes:
         found: what is known so far, also after Ctrl-C or a failure.
@@ -81,6 +83,7 @@ class Session(ABC, Generic[AnyRun]):
         here: Profile,
         records: tuple[TrialRecord, ...] = (),
         clock: Callable[[], float] = time.monotonic,
+        quiet: QuietWait | None = None,
     ) -> None:
         self.found: AnyRun = run.changed(trials=records)
         self._folder = folder
@@ -88,6 +91,7 @@ class Session(ABC, Generic[AnyRun]):
         self._executor = executor
         self._listener = listener
         self._clock = clock
+        self._quiet = quiet
         self._began_at = clock() - sum(record.duration_s for record in records)
         for record in records:
             self._take_device(record)
@@ -158,9 +162,11 @@ class Session(ABC, Generic[AnyRun]):
         """
         number = max((record.number for record in self._records), default=-1) + 1
         spec = TrialSpec(number, role, config, **others)
+        reason = why_infeasible(spec.config, self._records, self.found.rank_host)
+        if reason is None and self._quiet is not None:
+            self._began_at += self._quiet.wait(self._listener.said)  # no part of the budget
         left_s = self._left_s
         self._listener.trial_started(spec, purpose, None if left_s == math.inf else max(0.0, left_s))
-        reason = why_infeasible(spec.config, self._records, self.found.rank_host)
         if reason is not None:
             record = _refused(spec, reason)
         else:
