@@ -85,7 +85,7 @@ def test_a_faster_config_is_confirmed():
     [
         (0.016, "Confirmed (high confidence)"),
         (0.07, "Confirmed (medium confidence)"),
-        (0.17, "Confirmed (low confidence)"),
+        (0.17, "Confirmed (low confidence, machine is busy)"),
     ],
 )
 def test_a_speed_up_on_a_busy_machine_does_not_look_like_one_on_a_quiet_machine(floor: float, begins: str):

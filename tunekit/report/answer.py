@@ -58,11 +58,15 @@ class Badge(NamedTuple):
     word: str
     confidence: Confidence | None
     """None where nothing is claimed."""
+    is_busy: bool = False
+    """Whether the confidence is low because the machine is busy."""
 
     @property
     def text(self) -> str:
         """Both, as a sentence begins with them."""
-        return f"{self.word} ({self.confidence} confidence)" if self.confidence else self.word
+        if self.confidence is None:
+            return self.word
+        return f"{self.word} ({self.confidence} confidence{', machine is busy' if self.is_busy else ''})"
 
 
 def badge_of(run: Run, best: Recommendation | None) -> Badge | None:
@@ -75,8 +79,11 @@ def badge_of(run: Run, best: Recommendation | None) -> Badge | None:
         return Badge(_WORDS["no gain"], None) if _has_tried_others(run) else None
     if ratio is None:
         return None
-    judged = verdict(ratio, run.noise_floor)
-    return Badge(_WORDS[judged], None if judged == "inconclusive" else confidence(ratio, run.noise_floor))
+    judged, noise = verdict(ratio, run.noise_floor), run.noise_floor
+    if judged == "inconclusive":
+        return Badge(_WORDS[judged], None)
+    is_busy = noise is not None and noise.relative >= BUSY_FLOOR
+    return Badge(_WORDS[judged], confidence(ratio, noise), is_busy)
 
 
 def _claim(run: Run, best: Recommendation) -> Recommendation:
