@@ -1,5 +1,7 @@
 """Where a script waits for its device, told by warnings that the script itself never sees."""
 
+import sys
+import threading
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -89,6 +91,62 @@ def test_a_wait_inside_of_torch_is_the_line_of_the_script_that_called_it(tmp_pat
     assert point["where"].startswith(f"{HERE.name}:")
     assert point["what"] == 'names["clip"](cuda) (in torch.clip.clip)'
     assert point["per_batch"] == pytest.approx(1 / 3)
+
+
+def run_of(path: Path, source: str, module: str, **names: Any) -> dict[str, Any]:
+    """Return what a file defines, as if it had been imported from its path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(source)
+    namespace: dict[str, Any] = {"__name__": module} | names
+    exec(compile(source, str(path), "exec"), namespace)
+    return namespace
+
+
+TRAINER = """class Trainer:
+    def train(self, loss):
+        self.step(loss)
+
+    def step(self, loss):
+        loss()
+"""
+
+
+@pytest.mark.parametrize("folder", ["env/lib/python3.12/site-packages", "/usr/lib/python3/dist-packages"])
+def test_a_wait_inside_of_a_library_is_the_nearest_line_of_the_users_own(folder: str, tmp_path: Path):
+    library = tmp_path / folder.lstrip("/") / "transformers" / "trainer.py"
+    trainer = run_of(library, TRAINER, "transformers.trainer")["Trainer"]()
+    cuda = Cuda()
+    own = run_of(tmp_path / "own" / "loss.py", "def own_loss():\n    wait()\n", "loss", wait=cuda.wait)
+    stage = stage_of(cuda)
+    stage.asked(None)
+    own["wait"] = cuda.wait
+    trainer.train(cuda.wait)  # in the library's own step
+    trainer.train(own["own_loss"])  # in the user's loss, which it calls
+    for _ in range(3):
+        stage.asked(None)
+    stage.leave()
+    by_what = {point["what"]: point["where"] for point in stage.facts() or []}
+    step = "Trainer.step" if sys.version_info >= (3, 11) else "step"
+    line = 1 + HERE.read_text().splitlines().index(
+        "    trainer.train(cuda.wait)  # in the library's own step"
+    )
+    inside = f"trainer.train(cuda.wait)  # in the library's own step (in transformers.trainer.{step})"
+    assert by_what == {inside: f"{HERE.name}:{line}", "wait()": f"{tmp_path}/own/loss.py:2"}
+
+
+def test_a_wait_with_no_line_of_the_users_own_is_the_librarys(tmp_path: Path):
+    library = tmp_path / "site-packages" / "trainer.py"
+    train = run_of(library, "def train(wait):\n    wait()\n", "trainer")["train"]
+    cuda = Cuda()
+    stage = stage_of(cuda)
+    stage.asked(None)
+    thread = threading.Thread(target=train, args=(cuda.wait,))
+    thread.start()
+    thread.join()
+    for _ in range(3):
+        stage.asked(None)
+    stage.leave()
+    assert [(point["where"], point["what"]) for point in stage.facts() or []] == [(f"{library}:2", "wait()")]
 
 
 def test_the_script_sees_no_such_warning_and_all_of_its_own():

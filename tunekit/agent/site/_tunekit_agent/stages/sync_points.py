@@ -14,6 +14,7 @@ _BATCHES = 3
 _MESSAGE = "called a synchronizing CUDA operation"
 _MOST_POINTS = 64
 _MAX_TEXT = 300
+_LIBRARIES = tuple(f"{os.sep}{folder}{os.sep}" for folder in ("site-packages", "dist-packages"))
 _AGENT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -33,6 +34,7 @@ class SyncPoints(Stage):
             warnings.filterwarnings.__code__.co_filename,  # elsewhere from Python 3.14 on
             "<frozen",
         )
+        self._stdlib = os.path.dirname(os.__file__) + os.sep
         self._per_turn = self._loop.batches_per_turn
         self._wanted = -(-_BATCHES // self._per_turn)  # turns
         self._is_on = self._is_complete = False
@@ -107,7 +109,7 @@ class SyncPoints(Stage):
         self._torch.cuda.set_sync_debug_mode("warn")
 
     def _saw(self, filename: str, line: int) -> None:
-        """Count one wait, by the script's innermost frame; torch's where there is none."""
+        """Count one wait, by the user's innermost frame; a library's where there is none, or torch's."""
         try:
             point = self._place(filename, line)
         except Exception:  # shown from within the script's own call, which must not fail for it
@@ -132,17 +134,27 @@ class SyncPoints(Stage):
         return False
 
     def _place(self, filename: str, line: int) -> tuple:
-        """Return where the wait is and what is called there: the source line, and torch's function if any."""
+        """Return where the wait is and what is called there: the user's line, and the library's function.
+
+        A trainer of a library waits in its own lines, which nobody changes: told is the line that calls it.
+        """
         frame = sys._getframe(1)
-        within = ""
+        within, library = "", None
         while frame is not None:
             name = frame.f_code.co_filename
-            if not name.startswith(self._skipped):
+            is_torch = name.startswith(self._skipped[0])
+            if not name.startswith(self._skipped) and not self._is_library(name):
                 return self._shown(name, frame.f_lineno), self._called(name, frame.f_lineno, within)
-            if not within and name.startswith(self._skipped[0]):
-                within = f"{frame.f_globals.get('__name__', 'torch')}.{frame.f_code.co_name}"
+            if not name.startswith(self._skipped) and library is None:
+                library = self._shown(name, frame.f_lineno), self._called(name, frame.f_lineno, within)
+                within = _function(frame)  # nearer to the user than torch's
+            elif is_torch and not within:
+                within = _function(frame)
             frame = frame.f_back  # type: ignore[assignment]
-        return self._shown(filename, line), self._called(filename, line, within)
+        return library or (self._shown(filename, line), self._called(filename, line, within))
+
+    def _is_library(self, name: str) -> bool:
+        return name.startswith(self._stdlib) or any(folder in name for folder in _LIBRARIES)
 
     def _shown(self, name: str, line: int) -> str:
         inside = name.startswith(self._working_dir + os.sep)
@@ -154,3 +166,9 @@ class SyncPoints(Stage):
         if within:
             source = f"{source} (in {within})" if source else within
         return (source or "n/a")[:_MAX_TEXT]
+
+
+def _function(frame: Any) -> str:
+    """Return a function such as "transformers.trainer.Trainer.train"; with its class from Python 3.11 on."""
+    code = frame.f_code
+    return f"{frame.f_globals.get('__name__', 'n/a')}.{getattr(code, 'co_qualname', code.co_name)}"
