@@ -30,7 +30,13 @@ STEP_S = 0.1
 BATCHES = 100
 
 
-def parts(wait: float = 0.0, optimizer: float = 0.1, other: float = 0.0, fetch_cpu: float = 0.0) -> StepParts:
+def parts(
+    wait: float = 0.0,
+    optimizer: float = 0.1,
+    other: float = 0.0,
+    fetch_cpu: float = 0.0,
+    run_queue: float | None = None,
+) -> StepParts:
     """Host parts as shares of the step; what is left is compute."""
     whole_s = BATCHES * STEP_S
     return StepParts(
@@ -39,6 +45,7 @@ def parts(wait: float = 0.0, optimizer: float = 0.1, other: float = 0.0, fetch_c
         optimizer_s=optimizer * whole_s,
         other_s=other * whole_s,
         fetch_cpu_s=fetch_cpu * whole_s,
+        run_queue_s=None if run_queue is None else run_queue * whole_s,
     )
 
 
@@ -59,17 +66,24 @@ def work(
     batch_s: float = 0.1,
     cpu: float = 1.0,
     *,
+    queued: float | None = None,
+    blocked: float = 0.0,
     workers: int = 2,
     first_s: float = 0.1,
     slow: float = 1.0,
     batches: int = 50,
     **overrides: Any,
 ) -> LoaderWork:
-    """Workers with so many batches each, the last one `slow` times as slow as the others."""
+    """Workers with so many batches each, the last one `slow` times as slow as the others.
+
+    Of their time the shares `cpu` on a CPU, `queued` waiting for one, `blocked` waiting for a disk.
+    """
     times = [batches * batch_s] * (workers - 1) + [batches * batch_s * slow]
     values: dict[str, Any] = {
         "workers": tuple(WorkerWork(batches=batches, time_s=t, first_batch_s=first_s) for t in times),
         "cpu_s": cpu * sum(times),
+        "run_queue_s": None if queued is None else queued * sum(times),
+        "block_io_s": None if queued is None else blocked * sum(times),
         "median_batch_s": batch_s,
         "p99_batch_s": 1.2 * batch_s,
         "slowest_batch_s": 1.5 * batch_s,
@@ -200,6 +214,8 @@ def any_work(draw: st.DrawFn) -> LoaderWork:
     return LoaderWork(
         workers=tuple(draw(st.lists(one, min_size=1, max_size=4))),
         cpu_s=draw(_seconds),
+        run_queue_s=draw(st.none() | _seconds),
+        block_io_s=draw(st.none() | _seconds),
         median_batch_s=draw(_some_seconds),
         p99_batch_s=draw(_some_seconds),
         slowest_batch_s=draw(_some_seconds),
@@ -247,6 +263,7 @@ def any_loops(draw: st.DrawFn) -> TrialRecord:
         optimizer_s=_seconds,
         other_s=_seconds,
         fetch_cpu_s=_seconds,
+        run_queue_s=st.none() | _seconds,
     )
     return record(
         draw(st.none() | any_details()),
@@ -261,6 +278,8 @@ def any_loops(draw: st.DrawFn) -> TrialRecord:
         batch=draw(st.none() | st.just(batch(piped_bytes=77))),
         steady_time_s=draw(_some_seconds),
         boundary_s=draw(st.none() | st.floats(-1e3, 1e6)),
+        boundary_deviation_s=draw(st.none() | _seconds),
+        boundaries_seen=draw(st.integers(0, 50)),
         epoch_samples=draw(st.none() | st.integers(1, 10**9)),
         epoch_batches=draw(st.none() | st.integers(1, 10**6)),
         rate_interval_relative=draw(st.none() | _shares),

@@ -1,5 +1,7 @@
 """Each loop batch's time is split by what the host did in it."""
 
+import math
+
 import pytest
 from _tunekit_agent.measure.host_times import HostTimes
 from _tunekit_agent.measure.steady import LoopClock
@@ -9,51 +11,77 @@ from hypothesis import strategies as st
 times = st.floats(0.0, 10.0)
 
 
+def never_queued() -> int:
+    return 0
+
+
 def test_a_batch_is_wait_then_step_then_the_rest() -> None:
-    split = HostTimes()
+    split = HostTimes(never_queued)
     split.fetched(wait_s=2.0, cpu_s=0.5)
     split.step_began(10.0)
     split.step_ended(11.5)
-    assert split.asked(12.0) == pytest.approx((2.0, 0.5, 1.5, 0.5))
+    assert split.asked(12.0) == pytest.approx((2.0, 0.5, 1.5, 0.5, 0.0))
 
 
 def test_a_batch_without_a_step_has_no_rest() -> None:
-    split = HostTimes()
+    split = HostTimes(never_queued)
     split.fetched(wait_s=2.0, cpu_s=0.0)
-    assert split.asked(12.0) == (2.0, 0.0, 0.0, 0.0)
+    assert split.asked(12.0) == (2.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def test_what_lies_between_two_optimizers_is_not_the_rest() -> None:
-    split = HostTimes()
+    split = HostTimes(never_queued)
     split.step_began(1.0)
     split.step_ended(2.0)
     split.step_began(5.0)
     split.step_ended(6.0)
-    assert split.asked(6.5) == pytest.approx((0.0, 0.0, 2.0, 0.5))
+    assert split.asked(6.5) == pytest.approx((0.0, 0.0, 2.0, 0.5, 0.0))
 
 
 def test_a_step_within_a_step_counts_once() -> None:
-    split = HostTimes()
+    split = HostTimes(never_queued)
     split.step_began(1.0)
     split.step_began(1.5)
     split.step_ended(2.0)
     split.step_ended(3.0)
-    assert split.asked(3.0) == pytest.approx((0.0, 0.0, 2.0, 0.0))
+    assert split.asked(3.0) == pytest.approx((0.0, 0.0, 2.0, 0.0, 0.0))
 
 
 def test_a_step_that_a_scaler_skipped_ends_what_was_computed() -> None:
-    split = HostTimes()
+    split = HostTimes(never_queued)
     split.step_ended(3.0)
-    assert split.asked(4.0) == pytest.approx((0.0, 0.0, 0.0, 1.0))
+    assert split.asked(4.0) == pytest.approx((0.0, 0.0, 0.0, 1.0, 0.0))
 
 
 def test_each_batch_begins_anew() -> None:
-    split = HostTimes()
+    split = HostTimes(never_queued)
     split.fetched(1.0, 1.0)
     split.step_began(1.0)
     split.step_ended(2.0)
     split.asked(3.0)
-    assert split.asked(9.0) == (0.0, 0.0, 0.0, 0.0)
+    assert split.asked(9.0) == (0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("counted_ns", "waited_s"),
+    [((0, 5_000_000, 8_000_000), (0.005, 0.003)), ((7, None, 9), (None, None)), ((None, 4, 4), (None, 0.0))],
+)
+def test_what_the_thread_waited_for_a_cpu_is_of_its_batch(
+    counted_ns: tuple[int | None, ...], waited_s: tuple[float | None, ...]
+) -> None:
+    counts = iter(counted_ns)
+    split = HostTimes(lambda: next(counts))
+    seen = [split.asked(now)[4] for now in (1.0, 2.0)]
+    assert [None if math.isnan(one) else one for one in seen] == list(waited_s)
+
+
+def test_a_window_with_a_batch_whose_wait_is_unknown_knows_none() -> None:
+    clock = LoopClock(lambda: 0.0, lambda: None, 1e9, 0.0, 1, 1, can_force_boundary=False)
+    for waited_s in (0.5, 0.25):
+        clock.steady.add(1.0, 8, (0.0, 0.0, 0.0, 0.0, waited_s), 1)
+    assert clock.parts()["run_queue_s"] == 0.75
+    clock.steady.add(1.0, 8, (0.0, 0.0, 0.0, 0.0, math.nan), 1)
+    assert clock.parts()["run_queue_s"] is None
 
 
 @given(st.lists(st.tuples(times, times, times, times), min_size=12, max_size=40))
@@ -61,7 +89,7 @@ def test_the_parts_add_up_to_the_steady_time(batches: list[tuple[float, float, f
     now = [0.0]
     clock = LoopClock(lambda: now[0], lambda: None, 1e9, 0.0, 1, 1, can_force_boundary=False)
     clock.epoch_started(0.0)
-    split = HostTimes()
+    split = HostTimes(never_queued)
     clock.tick(0, split.asked(now[0]), False, lambda: True)
     for wait_s, compute_s, step_s, other_s in batches:
         now[0] += wait_s
@@ -76,5 +104,5 @@ def test_the_parts_add_up_to_the_steady_time(batches: list[tuple[float, float, f
     counted = batches[1:]
     for place, name in enumerate(("data_wait_s", "compute_s", "optimizer_s", "other_s")):
         assert parts[name] == pytest.approx(sum(batch[place] for batch in counted), abs=1e-6)
-    total_s = sum(value for name, value in parts.items() if name != "fetch_cpu_s")
+    total_s = sum(value for name, value in parts.items() if name not in ("fetch_cpu_s", "run_queue_s"))
     assert total_s == pytest.approx(clock.steady.time_s, abs=1e-6)

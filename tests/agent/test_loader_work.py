@@ -46,6 +46,22 @@ def test_a_window_has_what_was_made_within_it() -> None:
     assert work.p99_batch_s == pytest.approx(0.033, rel=0.05)
 
 
+def test_what_workers_waited_is_of_the_window_and_none_where_one_can_not_tell() -> None:
+    slots, window = Slots(2), WorkWindow()
+    first, second = tally(slots, 0), tally(slots, 1)
+    for worker in (first, second):
+        worker.made(90 * MS, 9 * MS, (70 * MS, 10 * MS))  # its first
+        worker.made(50 * MS, 9 * MS, (40 * MS, 0))  # before the window
+    window.open(slots)
+    first.made(20 * MS, 5 * MS, (12 * MS, 0))
+    second.made(20 * MS, 5 * MS, (3 * MS, 10 * MS))
+    work = reported(window)
+    assert (work.run_queue_s, work.block_io_s) == (0.015, 0.01)
+    window.open(slots)
+    second.made(20 * MS, 5 * MS)
+    assert (reported(window).run_queue_s, reported(window).block_io_s) == (None, None)
+
+
 def test_a_new_worker_in_an_old_slot_adds_up_and_its_first_batch_stands_apart() -> None:
     slots, window = Slots(1), WorkWindow()
     window.open(slots)

@@ -49,12 +49,14 @@ def test_a_forced_boundary_costs_what_start_and_stop_cost() -> None:
     assert simulation.ended_epochs == 0
     assert clock.boundaries_seen == 1
     assert clock.boundary_s == pytest.approx(2.5)
+    assert clock.boundary_deviation_s is None
 
 
 def test_natural_boundaries_cost_the_same_and_validation_is_not_in_them() -> None:
     clock = measured(loop(0.1, 12, start_s=2.0, stop_s=0.5, validates_s=3.0))
     assert clock.boundaries_seen >= 2
     assert clock.boundary_s == pytest.approx(2.5)
+    assert clock.boundary_deviation_s == pytest.approx(0.0, abs=1e-6)
     assert rate(clock) == pytest.approx(160.0)
 
 
@@ -160,7 +162,7 @@ def test_durations_of_a_long_window_are_joined_and_none_is_lost(monkeypatch: pyt
     monkeypatch.setattr(steady, "_MAX_DURATIONS", 8)
     tally = Tally()
     for place in range(43):
-        tally.add(1.0 if place < 42 else 9.0, 16, (0.0, 0.0, 0.0, 0.0), 1)
+        tally.add(1.0 if place < 42 else 9.0, 16, (0.0, 0.0, 0.0, 0.0, 0.0), 1)
     assert len(tally.durations) <= 8
     assert tally.durations[0] == pytest.approx(8.0)
     assert max(tally.durations) > 16.0
@@ -219,7 +221,7 @@ def test_a_loop_without_a_loader_is_given_up_by_samples_of_whole_steps() -> None
         now = [100.0]
         clock = LoopClock(lambda now=now: now[0], lambda: None, 5.0, 0.02, 4, 1, False, rate_to_beat)
         while clock.phase != FINISHED:
-            clock.tick(64, (0.0, 0.0, 0.0, 0.0), False, lambda: True, batches=4)
+            clock.tick(64, (0.0, 0.0, 0.0, 0.0, 0.0), False, lambda: True, batches=4)
             now[0] += 0.4
         assert clock.stop_reason == reason
         assert clock.steady.batches == clock.steady.samples / 16

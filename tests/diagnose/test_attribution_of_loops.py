@@ -1,7 +1,7 @@
 """Where a step's time goes, whether the halves account for it, and which of them is the longer one."""
 
 import pytest
-from build_loops import CPU, any_loops, device_parts, floors, gpu, kernels, measured, parts, telemetry
+from build_loops import CPU, any_loops, device_parts, floors, gpu, kernels, measured, parts, telemetry, work
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from simulated_cuda import DeviceLoop, SimulatedCuda
@@ -49,6 +49,12 @@ def test_copies_and_gaps_come_from_the_trace_and_gaps_are_those_of_an_untraced_s
     assert {copy.source, idle.source} == {"torch.profiler, 5 batches"}
 
 
+def test_a_loop_that_is_slower_than_its_halves_names_scarce_cpus_where_its_loader_waited_for_one():
+    starved = closure(measured(floors(0.05, 0.04), loader_work=work(cpu=0.4, queued=0.57)))
+    assert starved is not None
+    assert "waited for one for 57% of its time" in (starved.meaning or "")
+
+
 def test_events_that_never_came_to_pass_leave_the_hosts_clock():
     nothing = device_parts().model_copy(
         update={"stall_s": 0.0, "compute_s": 0.0, "optimizer_s": 0.0, "other_s": 0.0}
@@ -63,7 +69,7 @@ def test_events_that_never_came_to_pass_leave_the_hosts_clock():
         (0.1, 0.02, None),
         (0.104, 0.02, None),
         (0.05, 0.046, None),
-        (0.05, 0.04, "disturb each other"),
+        (0.05, 0.04, "slow each other down"),
         (0.12, 0.02, "the training alone was slower"),
         (0.02, 0.12, "the loader alone was slower"),
     ],

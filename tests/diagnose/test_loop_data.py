@@ -11,7 +11,7 @@ from tunekit.records.attribution import LoaderWork
 from tunekit.records.trial import TrialRecord
 from tunekit.trial.binding_syntax import parse_binding
 
-CAUSES = ("loader-cpu", "loader-storage")
+CAUSES = ("loader-cpu", "loader-contended", "loader-storage", "loader-waits")
 STEADY_S = 50_000 / 1280
 """Of an epoch, without its boundary."""
 
@@ -34,6 +34,11 @@ def slow_first(**overrides: Any) -> TrialRecord:
 
 def bound_to(text: str) -> dict[str, Any]:
     return {"target": target(bindings=(parse_binding(text),))}
+
+
+def taking(cores: float, reads_bytes_per_s: float = 0.0) -> dict[str, Any]:
+    """So many CPU cores of 8 for the trial's own processes."""
+    return {"telemetry": telemetry({"cpu_cores": cores, "read_bytes_per_s": reads_bytes_per_s})}
 
 
 UNPACKS = {"parts": parts(wait=0.4, fetch_cpu=0.3), "device_parts": device_parts(stall=0.2)}
@@ -64,6 +69,13 @@ ROWS = [
         waiting(loader_work=work(0.2, cpu=0.1), telemetry=telemetry({"read_bytes_per_s": 50 * MIB})),
         {},
     ),
+    ("loader-storage", waiting(loader_work=work(0.2, cpu=0.1, queued=0.05, blocked=0.8), **taking(1.0)), {}),
+    ("loader-contended", waiting(loader_work=work(0.2, cpu=0.45, queued=0.5), **taking(2.0)), {}),
+    ("loader-contended", waiting(workers=0, loader_work=work(0.05, cpu=0.3, queued=0.68, workers=1)), {}),
+    ("loader-waits", waiting(loader_work=work(0.2, cpu=0.1, queued=0.02), **taking(1.0)), {}),
+    ("loader-waits", waiting(loader_work=work(0.2, cpu=0.1)), {"host": host(cpus=2)}),
+    ("cpu-contended", computing(parts=parts(wait=0.05, run_queue=0.3), **taking(2.0)), {}),
+    ("cpu-contended", computing(parts=parts(wait=0.05, run_queue=0.3), **taking(7.9)), {}),
     ("first-batch-slow", slow_first(), {}),
     ("first-batch-slow", slow_first(boundary_s=0.5), {}),
     ("unpickling", waiting(parts=parts(wait=0.4, fetch_cpu=0.3), batch=batch(piped_bytes=3 * MIB)), {}),
@@ -119,7 +131,7 @@ BOUNDARY = {"boundary_s": STEADY_S, "persistent_workers": False}
         *((code, waiting()) for code in CAUSES),
         # Threads that decode in the loop's own process are not called waiting.
         (
-            "loader-storage",
+            "loader-waits",
             waiting(
                 workers=0,
                 loader_work=work(0.05, cpu=0.3, workers=1),
@@ -186,18 +198,70 @@ def test_one_worker_promises_no_more_than_it_can_make(details: Any):
     assert found("data-bound", of, host=host(cpus=2)).gain == pytest.approx(0.1 / 0.08)
 
 
-@pytest.mark.parametrize("reads", [{"read_bytes_per_s": 0.5 * MIB}, {}])
-def test_a_wait_that_no_storage_explains_is_not_called_one_for_storage(reads: dict[str, float]):
-    seen = found("loader-storage", waiting(loader_work=work(0.2, cpu=0.1), telemetry=telemetry(reads)))
-    assert "storage" not in seen.message
-    assert "come from storage" not in (seen.evidence or "")
+@pytest.mark.parametrize(
+    ("seen", "of_host", "cause"),
+    [
+        # Little CPU time, and what the rest is spent on: nothing known of it, then each cause.
+        (work(cpu=0.1), {}, "loader-waits"),
+        (work(cpu=0.1), {"read_bytes_per_s": 0.5 * MIB}, "loader-waits"),
+        (work(cpu=0.1), {"read_bytes_per_s": 50 * MIB}, "loader-storage"),
+        (work(cpu=0.1, queued=0.46), {"read_bytes_per_s": 50 * MIB}, "loader-contended"),
+        (work(cpu=0.1, queued=0.44), {"read_bytes_per_s": 50 * MIB}, "loader-storage"),
+        (work(cpu=0.1, queued=0.44), {}, "loader-waits"),
+        (work(cpu=0.1, queued=0.1, blocked=0.46), {}, "loader-storage"),
+        # Half of the time on a CPU, which its own processes or others want too.
+        (work(cpu=0.5, queued=0.2), {}, None),
+        (work(cpu=0.5, queued=0.3), {}, "loader-contended"),
+        (work(cpu=0.5, queued=0.3), {"cpu_cores": 5.9}, "loader-contended"),
+        (work(cpu=0.5, queued=0.3), {"cpu_cores": 6.1}, "loader-cpu"),
+        (work(cpu=0.5, queued=0.1), {"cpu_cores": 7.3}, None),
+        (work(cpu=0.7, queued=0.3), {"cpu_cores": 2.0}, "loader-cpu"),
+    ],
+)
+def test_what_making_a_batch_waits_for_is_told_apart(
+    seen: LoaderWork, of_host: dict[str, float], cause: str | None
+):
+    told = set(codes(waiting(loader_work=seen, telemetry=telemetry(of_host))))
+    assert told & set(CAUSES) == ({cause} if cause else set())
+
+
+def test_a_starved_training_thread_is_told_once_and_only_where_it_is_felt():
+    starved = parts(wait=0.5, run_queue=0.4)
+    in_loop = waiting(workers=0, parts=starved, loader_work=work(0.05, cpu=0.2, queued=0.8, workers=1))
+    assert set(codes(in_loop)) & {"loader-contended", "cpu-contended"} == {"loader-contended"}
+    assert "cpu-contended" not in codes(computing(parts=parts(run_queue=0.09)))
+    hidden = record(parts=parts(run_queue=0.4), device_parts=device_parts(stall=0.01))
+    assert "cpu-contended" not in codes(hidden)
+
+
+def test_freed_cpus_save_no_more_than_the_stall():
+    seen = found("loader-contended", waiting(loader_work=work(0.2, cpu=0.1, queued=0.9)))
+    assert seen.gain == pytest.approx(2.0)
+    in_loop = waiting(workers=0, loader_work=work(0.05, cpu=0.2, queued=0.8, workers=1))
+    assert found("loader-contended", in_loop).gain == pytest.approx(1 / (1 - 0.5 * 0.8))
+
+
+@pytest.mark.parametrize(
+    ("boundary", "seen"),
+    [
+        # Of an epoch's 39 s: one boundary may be half of it, several are as sure as they are alike.
+        ({"boundary_s": 2.0, "boundaries_seen": 1}, False),
+        ({"boundary_s": 3.0, "boundaries_seen": 1}, True),
+        ({"boundary_s": 2.0, "boundaries_seen": 4, "boundary_deviation_s": 0.1}, True),
+        ({"boundary_s": 2.0, "boundaries_seen": 4, "boundary_deviation_s": 1.5}, False),
+        ({"boundary_s": 3.0, "boundaries_seen": 2, "boundary_deviation_s": 1.0}, False),
+        ({"boundary_s": 1.0, "boundaries_seen": 4, "boundary_deviation_s": 0.0}, False),
+    ],
+)
+def test_boundaries_are_costly_where_those_that_were_timed_agree(boundary: dict[str, Any], seen: bool):
+    assert ("costly-epochs" in codes(record(**boundary))) is seen
 
 
 def test_a_cause_of_waiting_comes_first_and_names_the_process_that_waits():
     of = waiting(workers=0, loader_work=work(0.05, workers=1))
     assert codes(of)[0] == "data-bound"
-    assert "in its own process" in found("data-bound", of).message
-    assert found("costly-epochs", record(**BOUNDARY)).message.startswith("each epoch starts its workers anew")
+    assert "in the training process" in found("data-bound", of).message
+    assert found("costly-epochs", record(**BOUNDARY)).message.startswith("each epoch restarts its workers")
 
 
 def test_memory_that_is_pinned_already_is_not_advised():

@@ -14,7 +14,16 @@ from tunekit.records.host import Host
 from tunekit.records.trial import TrialRecord
 
 _ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
-_OF_DATA = {"data-bound", "loader-cpu", "loader-storage", "worker-imbalance", "batch-time-tail", "unpickling"}
+_OF_DATA = {
+    "data-bound",
+    "loader-cpu",
+    "loader-contended",
+    "loader-storage",
+    "loader-waits",
+    "worker-imbalance",
+    "batch-time-tail",
+    "unpickling",
+}
 _OF_COMPUTE = {"compute-bound", "memory-bound", "host-bound", "sync-points", "gpu-throttled-in-trial"}
 
 

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tunekit.records.attribution import LoaderWork
 from tunekit.records.details import IsolatedRates, KernelWindow
 from tunekit.records.measurement import LoopMeasurement, Measurement, Telemetry
-from tunekit.units import rate_text
+from tunekit.units import MIB, rate_text
 
 DEVICE_CLOCK = "CUDA events"
 HOST_CLOCK = "host clock"
@@ -33,6 +34,27 @@ _BALANCED = 0.10
 _EPOCHS_SHARE = 0.25
 """Of an epoch at its boundary: beyond it, and beyond the stall, the boundary is what to mend first."""
 
+ALL_CPUS_SHARE = 0.9
+"""CPUs that work this much have nothing to give."""
+
+MOST_CPUS_SHARE = 0.75
+"""Of the CPUs: a trial that uses as much and waits for more waits for its own processes, mostly."""
+
+_COMPUTES_SHARE = 0.7
+"""Of making a batch on a CPU: the rest is too little for what it waits for to matter."""
+
+_WAITS_SHARE = 0.4
+"""Of making a batch on a CPU: below it, making is mostly waiting, and more processes can wait at once."""
+
+_MOSTLY = 0.5
+"""Of the time off the CPU: what takes as much of it is what making a batch waits for."""
+
+_FROM_STORAGE_BYTES_PER_S = 1 * MIB
+"""Less is logs and modules, not a data set."""
+
+_SCARCE_CPUS_SHARE = 0.10
+"""Of making a batch: a loader that waits so long for a CPU explains why it is slower beside others."""
+
 _LEAST_SLACK = 0.05
 """Fresh processes, and isolated rates after the window, differ by this much without a cause."""
 
@@ -40,7 +62,7 @@ _LEAST_SLACK = 0.05
 class Part(StrEnum):
     """What a step's time can be spent on."""
 
-    STALL = "data stall"
+    STALL = "data wait"
     """The loop, or the device, has nothing to do until the batch is there."""
     HOST_WAIT = "host wait"
     """The host waits for the loader; queued work may hide it from the device."""
@@ -129,6 +151,17 @@ class Bound(StrEnum):
     """The host waits for data beside a device whose own time nobody saw."""
 
 
+class Making(StrEnum):
+    """What making a batch mostly is, by the clocks of the processes that make it."""
+
+    COMPUTING = "computing"
+    WAITING_FOR_CPU = "waiting for a CPU"
+    """Ready to run, while other processes have the CPUs."""
+    WAITING_FOR_STORAGE = "waiting for storage"
+    WAITING = "waiting"
+    """Neither: for a lock, the network or a sleep."""
+
+
 def ratio(dividend: float, divisor: float) -> float | None:
     """Return the quotient of two times, None where it is no number."""
     if divisor <= 0:
@@ -214,14 +247,14 @@ def closure(measurement: Measurement) -> Closure | None:
 
 
 def _slower_together(loop: LoopMeasurement) -> str:
+    queue_share = queued_share(loop.loader_work) if loop.loader_work is not None else None
+    if queue_share is not None and queue_share >= _SCARCE_CPUS_SHARE:
+        return f"CPU cores are short: making batches waited for one for {queue_share:.0%} of its time"
     if loop.num_workers:
-        return (
-            "loader and training disturb each other when they run together: they share CPU cores, or "
-            "memory bandwidth"
-        )
+        return "loader and training slow each other down: they share CPU cores or memory bandwidth"
     return (
         "each is slower after the other than by itself: caches and threads are cold by then, or another "
-        "program was at work"
+        "program ran"
     )
 
 
@@ -266,6 +299,41 @@ def bound(measurement: Measurement, telemetry: Telemetry | None = None) -> Bound
     if not measurement.loop.has_loader:
         return Bound.NO_LOADER
     return Bound.BALANCED if _bound_by_isolated_rates(measurement) is Bound.BALANCED else Bound.COMPUTE
+
+
+def making(work: LoaderWork, telemetry: Telemetry | None, taken_share: float | None) -> Making | None:
+    """Return what making a batch mostly is; None where nothing stands out.
+
+    Args:
+        work: of the loader's processes.
+        telemetry: of the same trial, for what it read from storage.
+        taken_share: of the CPUs that the trial may use, what it uses; with most of them it waits for its own
+            processes. None if unknown.
+    """
+    cpu_share, queue_share = ratio(work.cpu_s, work.time_s), queued_share(work)
+    if cpu_share is None or cpu_share >= _COMPUTES_SHARE:
+        return None if cpu_share is None else Making.COMPUTING
+    off_cpu_share = 1 - cpu_share
+    if queue_share is None and (taken_share or 0.0) >= ALL_CPUS_SHARE:
+        return Making.COMPUTING
+    if queue_share is not None and queue_share >= _MOSTLY * off_cpu_share:
+        return Making.COMPUTING if (taken_share or 0.0) >= MOST_CPUS_SHARE else Making.WAITING_FOR_CPU
+    if cpu_share >= _WAITS_SHARE:
+        return None
+    blocked_share = ratio(work.block_io_s or 0.0, work.time_s) or 0.0
+    reads = blocked_share >= _MOSTLY * off_cpu_share or storage_bytes_per_s(telemetry) is not None
+    return Making.WAITING_FOR_STORAGE if reads else Making.WAITING
+
+
+def storage_bytes_per_s(telemetry: Telemetry | None) -> float | None:
+    """Return how fast the trial read from storage; None where that is unknown, or too little to matter."""
+    seen = telemetry.host.read_bytes_per_s if telemetry is not None else None
+    return seen if seen is not None and seen >= _FROM_STORAGE_BYTES_PER_S else None
+
+
+def queued_share(work: LoaderWork) -> float | None:
+    """Return the share of making a batch in which its thread was ready and had no CPU; None if unknown."""
+    return None if work.run_queue_s is None else ratio(work.run_queue_s, work.time_s)
 
 
 def boundary_share(loop: LoopMeasurement) -> float:

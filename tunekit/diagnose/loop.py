@@ -6,14 +6,17 @@ from functools import cached_property
 from typing import ClassVar
 
 from tunekit.diagnose.attribution import (
+    ALL_CPUS_SHARE,
     Attribution,
     Bound,
     Closure,
+    Making,
     Part,
     attribution,
     bound,
     closure,
     isolated_rates,
+    making,
     ratio,
 )
 from tunekit.diagnose.knob_words import set_knob
@@ -32,14 +35,10 @@ from tunekit.trial.binding_syntax import BoundValue
 _FIRST_WORKERS = 4
 """Where nobody timed a batch: it hides loading that takes up to four times as long as the step."""
 
-_ALL_CPUS_SHARE = 0.9
-"""CPUs that work this much have nothing to give."""
-
-_WAITS_SHARE = 0.4
-"""Of making a batch on a CPU: below it, making is mostly waiting, and more processes can wait at once."""
-
 _MOST_WAITING_WORKERS = 16
 """Each still takes memory and a process."""
+
+_IDLE_WAITS = (Making.WAITING_FOR_STORAGE, Making.WAITING)
 
 
 @dataclass(frozen=True)
@@ -137,24 +136,37 @@ class LoopFacts:
             return ()
         return tuple(gpu for gpu in seen.gpus if gpu.is_used)
 
-    @property
-    def is_fetch_io_bound(self) -> bool:
-        """Whether making a batch is mostly waiting, for storage, a network or a sleep, not computing.
-
-        The loop's own process is timed in its one thread only: a data set may decode in others.
-        """
-        share = self.cpu_share
+    @cached_property
+    def making(self) -> Making | None:
+        """What making a batch mostly is; None where nobody timed it, or nothing stands out."""
+        if self.work is None:
+            return None
+        found = making(self.work, self.telemetry, self.taken_share)
         cores = self.telemetry.host.cpu_cores if self.telemetry is not None else None
-        if self.loop.num_workers == 0 and cores is not None and cores > 1.0:
-            return False
-        return share is not None and share < _WAITS_SHARE and not self.cpus_are_taken
+        # The loop's own process is timed in its one thread only: a data set may decode in others.
+        decodes_beside = self.loop.num_workers == 0 and cores is not None and cores > 1.0
+        return None if decodes_beside and found in _IDLE_WAITS else found
+
+    @property
+    def is_fetch_waiting(self) -> bool:
+        """Whether making a batch is mostly waiting, but not for a CPU: more processes can wait at once."""
+        return self.making in _IDLE_WAITS
 
     @property
     def cpus_are_taken(self) -> bool:
-        """Whether the training itself uses every CPU that it may, by the parent's look at its processes."""
-        if self.telemetry is None or self.telemetry.host.cpu_cores is None:
-            return False
-        return self.telemetry.host.cpu_cores >= _ALL_CPUS_SHARE * self.host.cpus * self.loop.world_size
+        """Whether the training itself uses every CPU that it may."""
+        return (self.taken_share or 0.0) >= ALL_CPUS_SHARE
+
+    @property
+    def taken_share(self) -> float | None:
+        """Share of its CPUs that the trial used, by the parent's look at its processes; None if unknown."""
+        cores = self.telemetry.host.cpu_cores if self.telemetry is not None else None
+        return None if cores is None else ratio(cores, self.cpus)
+
+    @property
+    def cpus(self) -> int:
+        """CPUs that the trial's processes may use, of all its ranks."""
+        return self.host.cpus * self.loop.world_size
 
     @property
     def more_workers(self) -> int | None:
@@ -169,7 +181,7 @@ class LoopFacts:
         if needed is not None:
             wanted = max(present + 1, math.ceil(needed))
         # Beside the training process; more where they mostly wait.
-        most = _MOST_WAITING_WORKERS if self.is_fetch_io_bound else max(1, self.host.cpus - 1)
+        most = _MOST_WAITING_WORKERS if self.is_fetch_waiting else max(1, self.host.cpus - 1)
         return min(wanted, most) if min(wanted, most) > present else None
 
     @property

@@ -1,24 +1,35 @@
 """Training that waits for its data: that it does, what the loader's figures say of why, what epochs cost."""
 
+import math
 from statistics import median
 
-from tunekit.diagnose.attribution import Bound, ratio
-from tunekit.diagnose.gains import boundary_gain, capped, data_gain, without, workers_gain
+from tunekit.diagnose.attribution import (
+    MOST_CPUS_SHARE,
+    Bound,
+    Making,
+    queued_share,
+    ratio,
+    storage_bytes_per_s,
+)
+from tunekit.diagnose.gains import boundary_gain, capped, compute_cap, data_gain, without, workers_gain
 from tunekit.diagnose.loop import LoopFacts
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
+from tunekit.recommend.noise import t_quantile
 from tunekit.records.config import USUAL_PREFETCH
-from tunekit.units import MIB, bytes_text, count_text, duration_text, rate_text
+from tunekit.records.measurement import LoopMeasurement
+from tunekit.units import bytes_text, count_text, duration_text, rate_text
 
-_COMPUTES_SHARE = 0.7
-"""Of making a batch on a CPU: the rest is too little for storage to matter."""
-_FROM_STORAGE_BYTES_PER_S = 1 * MIB
-"""Less is logs and modules, not a data set."""
+_QUEUED_SHARE = 0.05
+"""Of making a batch, or of a step: a shorter wait for a CPU is not worth a word."""
+_STARVED_SHARE = 0.10
+"""Of a step: the training's own thread waits for a CPU so long only beside others that want it."""
 _SLOW_FIRST = 5.0
 _SLOW_FIRST_S = 0.2
 """A first batch is slow when it is many times the mean, and long enough for its epoch to feel it."""
 _UNPICKLES_SHARE = 0.5
 _FELT_SHARE = 0.05
 """Of the step, below which mending would not show beyond the noise."""
+_FREE_CPUS = "stop other programs on this machine (`top` shows them), then measure again"
 _FASTER_DATA = "keep the data on a local disk and in few large files"
 _IMBALANCE = 1.5
 """Workers of one data set that is shuffled differ by a few percent."""
@@ -31,6 +42,10 @@ _EXPOSED_SHARE = 0.02
 """Stalls below it are hidden well enough by what is prefetched."""
 _COSTLY_SHARE = 0.03
 """Of the epoch; less is within the noise of a good machine."""
+_ONE_BOUNDARY = 0.5
+"""Of what a boundary took that was timed alone: the next may take half of it."""
+_SURE = 0.90
+"""Of a range of both ends: 95% of what boundaries cost lies above its lower end."""
 _FEW_PER_WORKER = 3
 """Batches that each worker should make in an epoch, or starting it takes longer than using it."""
 
@@ -41,7 +56,7 @@ def _data_bound(facts: LoopFacts) -> Hits:
     if facts.bound is not Bound.DATA or stall is None:
         return
     figures = [
-        f"{stall.share:.0%} of each step goes by until its batch is there: {rate_text(stall.batch_ms)} of "
+        f"{stall.share:.0%} of step time is data wait: {rate_text(stall.batch_ms)} of "
         f"{rate_text(facts.attribution.step_ms)} ms ({stall.source})"
     ]
     if isolated is not None and isolated.loader_step_s is not None and isolated.compute_step_s is not None:
@@ -51,32 +66,34 @@ def _data_bound(facts: LoopFacts) -> Hits:
             f"alone takes {rate_text(ratio(samples, isolated.compute_step_s))}"
         )
     workers = count_text(loop.num_workers, "worker") if loop.num_workers else "num_workers is 0"
-    figures.append(f"{workers}, {count_text(facts.host.cpus, 'CPU')} may be used")
+    figures.append(f"{workers}, {count_text(facts.host.cpus, 'usable CPU')}")
     yield Hit(
         "; ".join(figures),
         _more_or_cheaper(facts),
         stall.share,
         _gain(facts),
-        None
-        if loop.num_workers
-        else "the loop loads its data in its own process, so training stands still meanwhile",
+        None if loop.num_workers else "data is loaded in the training process, so training stops meanwhile",
     )
 
 
 def _more_or_cheaper(facts: LoopFacts) -> str:
     """Return what makes batches come faster, as far as the CPUs go."""
     more = facts.more_workers
+    if facts.loop.num_workers and facts.making is Making.WAITING_FOR_CPU:
+        return _FREE_CPUS
     cheaper = (
         "make a batch cheaper: smaller images, fewer or faster transforms, or store the data as the "
         "transforms leave it"
     )
     if facts.loop.num_workers == 0:
-        at_once = ": they wait at the same time" if facts.is_fetch_io_bound else "; then measure again"
+        at_once = ", as they wait at the same time" if facts.is_fetch_waiting else "; then measure again"
         return f"load in workers: {facts.set_knob('num_workers', more or 1)}{at_once}"
-    if facts.is_fetch_io_bound:
-        return f"{facts.set_knob('num_workers', more)}: they wait at the same time" if more else _FASTER_DATA
+    if facts.is_fetch_waiting:
+        return (
+            f"{facts.set_knob('num_workers', more)}, as they wait at the same time" if more else _FASTER_DATA
+        )
     if more is None or facts.cpus_are_taken:
-        why = "every CPU is at work" if facts.cpus_are_taken else "there are as many workers as CPUs to spare"
+        why = "every CPU is busy" if facts.cpus_are_taken else "there are as many workers as spare CPUs"
         return f"{why}, so {cheaper}"
     return f"{facts.set_knob('num_workers', more)}, or {cheaper}"
 
@@ -86,9 +103,21 @@ def _gain(facts: LoopFacts) -> float | None:
     more = facts.more_workers
     if facts.loop.num_workers == 0:
         return workers_gain(facts.measurement, more or 1)
-    if facts.is_fetch_io_bound and more:
+    if facts.is_fetch_waiting and more:
         return workers_gain(facts.measurement, more)
+    if facts.making is Making.WAITING_FOR_CPU:
+        return _free_cpus_gain(facts)
     return data_gain(facts.measurement)
+
+
+def _free_cpus_gain(facts: LoopFacts) -> float | None:
+    """Return what batches that never wait for a CPU would bring: no more than the stall is saved."""
+    stall_s = facts.attribution.stall_share * facts.loop.step_time_s
+    queue_share = (queued_share(facts.work) if facts.work else None) or 0.0
+    # Beside workers a step takes as long as they do; without them only the stall is their making.
+    making_s = facts.loop.step_time_s if facts.loop.num_workers else stall_s
+    saved_s = min(stall_s, queue_share * making_s)
+    return capped(without(facts.measurement, saved_s), data_gain(facts.measurement))
 
 
 def _making_text(facts: LoopFacts) -> str | None:
@@ -96,47 +125,95 @@ def _making_text(facts: LoopFacts) -> str | None:
     work, batch_s, cpu_share = facts.work, facts.batch_s, facts.cpu_share
     if facts.bound is not Bound.DATA or work is None or batch_s is None or cpu_share is None:
         return None
-    who = "a worker" if facts.loop.num_workers else "the loop's own process"
+    who = "a worker" if facts.loop.num_workers else "the training process"
+    queue_share = queued_share(work) or 0.0
+    queued = f", {queue_share:.0%} waiting for one" if queue_share >= _QUEUED_SHARE else ""
     return (
-        f"making a batch takes {who} {duration_text(batch_s)}, {cpu_share:.0%} of it on a CPU "
+        f"making a batch takes {who} {duration_text(batch_s)}, {cpu_share:.0%} of it on a CPU{queued} "
         f"(clocks of the loader's processes over {work.batches:,} batches)"
     )
 
 
 @check("loader-cpu", WARNING, "making batches is CPU work, and too few CPUs do it")
 def _loader_cpu(facts: LoopFacts) -> Hits:
-    making, cpu_share = _making_text(facts), facts.cpu_share or 0.0
-    if making is None or facts.is_fetch_io_bound:
+    text = _making_text(facts)
+    if text is not None and facts.making is Making.COMPUTING:
+        taken = "; every CPU is busy (telemetry)" if facts.cpus_are_taken else ""
+        yield Hit(text + taken, _more_or_cheaper(facts), facts.cpu_share, _gain(facts))
+
+
+@check("loader-contended", WARNING, "making batches waits for a CPU: other processes hold the CPUs")
+def _loader_contended(facts: LoopFacts) -> Hits:
+    text = _making_text(facts)
+    if text is None or facts.work is None or facts.making is not Making.WAITING_FOR_CPU:
         return
-    if cpu_share >= _COMPUTES_SHARE or facts.cpus_are_taken:
-        taken = "; every CPU is at work (telemetry)" if facts.cpus_are_taken else ""
-        yield Hit(making + taken, _more_or_cheaper(facts), cpu_share, _gain(facts))
+    yield Hit(f"{text}{_cores_text(facts)}", _FREE_CPUS, queued_share(facts.work), _free_cpus_gain(facts))
+
+
+def _cores_text(facts: LoopFacts) -> str:
+    cores = facts.telemetry.host.cpu_cores if facts.telemetry else None
+    return "" if cores is None else f"; the training got {cores:.1f} of {count_text(facts.cpus, 'CPU')}"
 
 
 @check("loader-storage", WARNING, "making batches is waiting for storage, not computing")
 def _loader_storage(facts: LoopFacts) -> Hits:
-    making, more = _making_text(facts), facts.more_workers
-    if making is None or not facts.is_fetch_io_bound:
+    text, seen = _making_text(facts), storage_bytes_per_s(facts.telemetry)
+    if text is None or facts.work is None or facts.making is not Making.WAITING_FOR_STORAGE:
         return
-    seen = facts.telemetry.host.read_bytes_per_s if facts.telemetry else None
-    reads = seen is not None and seen >= _FROM_STORAGE_BYTES_PER_S
-    wait = ""
-    if more and more > 1:
-        wait = f"{facts.set_knob('num_workers', more)} waits for {more} batches at once, or "
+    if seen is not None:
+        text += f"; {bytes_text(seen)}/s come from storage (/proc/PID/io)"
+    if facts.work.block_io_s:
+        text += f"; {facts.work.block_io_s / facts.work.time_s:.0%} is block I/O delay (/proc/PID/stat)"
+    remedy = f"{_wait_at_once(facts)}{_FASTER_DATA}; `tunekit doctor --data PATH` measures the storage"
+    yield Hit(text, remedy, facts.cpu_share, _gain(facts))
+
+
+@check("loader-waits", WARNING, "making batches is waiting, not computing: for a lock, a network or a sleep")
+def _loader_waits(facts: LoopFacts) -> Hits:
+    text = _making_text(facts)
+    if text is None or facts.making is not Making.WAITING:
+        return
+    host = facts.telemetry.host if facts.telemetry else None
+    if host is not None and host.read_bytes_per_s is not None:
+        text += f"; {bytes_text(host.read_bytes_per_s)}/s come from storage (/proc/PID/io)"
     yield Hit(
-        making + (f"; {bytes_text(seen)}/s come from storage (/proc/PID/io)" if reads else ""),
-        f"{wait}{_FASTER_DATA}; `tunekit doctor --data PATH` measures the storage",
+        text,
+        f"{_wait_at_once(facts)}see what it waits for: `py-spy dump --pid PID` of a worker shows the call",
         facts.cpu_share,
         _gain(facts),
-        None
-        if reads
-        else "making batches is waiting, not computing: for a file system, a network, a lock or a sleep",
     )
 
 
-@check(
-    "first-batch-slow", WARNING, "each worker is slow with its first batch, and each epoch starts new workers"
-)
+def _wait_at_once(facts: LoopFacts) -> str:
+    """Return words for more workers, where they could wait at the same time; nothing where they couldn't."""
+    more = facts.more_workers
+    if not more or more <= 1:
+        return ""
+    return f"{facts.set_knob('num_workers', more)} waits for {more} batches at once, or "
+
+
+@check("cpu-contended", WARNING, "the training process waits for a CPU: other processes hold the CPUs")
+def _cpu_contended(facts: LoopFacts) -> Hits:
+    """Find a training thread that is ready to run and has no CPU, where that is not its loader's."""
+    loop, waited_s = facts.loop, facts.loop.parts.run_queue_s
+    share = ratio(waited_s, loop.steady_time_s) if waited_s is not None else None
+    is_felt = not facts.is_cuda or facts.bound is Bound.HOST
+    if share is None or share < _STARVED_SHARE or not is_felt or waited_s is None:
+        return
+    if facts.bound is Bound.DATA and facts.making is Making.WAITING_FOR_CPU:
+        return
+    own = (facts.taken_share or 0.0) >= MOST_CPUS_SHARE
+    yield Hit(
+        f"for {share:.0%} of step time its thread is runnable without a CPU (/proc/PID/schedstat)"
+        f"{_cores_text(facts)}",
+        "fewer workers, or fewer threads in each, leave the training its CPUs" if own else _FREE_CPUS,
+        share,
+        capped(without(facts.measurement, waited_s / loop.steady_batches), compute_cap(facts.measurement)),
+        "the training process waits for a CPU: its own workers and threads hold the CPUs" if own else None,
+    )
+
+
+@check("first-batch-slow", WARNING, "each worker's first batch is slow, and each epoch starts new workers")
 def _first_batch_slow(facts: LoopFacts) -> Hits:
     loop, work, batch_s = facts.loop, facts.work, facts.batch_s
     if work is None or batch_s is None or not loop.num_workers or loop.persistent_workers:
@@ -148,16 +225,14 @@ def _first_batch_slow(facts: LoopFacts) -> Hits:
     yield Hit(
         f"{duration_text(first_s)} for the first, {duration_text(batch_s)} for the others (mean of "
         f"{count_text(len(work.workers), 'worker')}, their own clocks)",
-        f"{facts.set_knob('persistent_workers', True)} keeps what they opened and imported; else open "
+        f"{facts.set_knob('persistent_workers', True)} keeps what they opened and imported; or open "
         "less in the data set's first item",
         first_s,
         boundary_gain(loop, min(first_s - batch_s, boundary_s)),
     )
 
 
-@check(
-    "unpickling", WARNING, "the training process itself is busy unpacking the batches that its workers made"
-)
+@check("unpickling", WARNING, "the training process is busy unpickling the batches of its workers")
 def _unpickling(facts: LoopFacts) -> Hits:
     """Find a training process that is at work while it waits for its workers."""
     loop = facts.loop
@@ -169,10 +244,10 @@ def _unpickling(facts: LoopFacts) -> Hits:
         return
     fetch_s = loop.parts.fetch_cpu_s / loop.steady_batches
     piped_bytes = loop.batch.piped_bytes if loop.batch else None
-    piped = f"; {bytes_text(piped_bytes)} of each batch are no tensors" if piped_bytes else ""
+    piped = f"; {bytes_text(piped_bytes)} of each batch are not tensors" if piped_bytes else ""
     advice = (
-        "return tensors from the data set or the collate function, not arrays or lists: they are handed over "
-        "in shared memory"
+        "return tensors from the data set or the collate function, not arrays or lists: they pass through "
+        "shared memory"
         if piped_bytes
         else "return few large tensors instead of many small ones"
     )
@@ -191,7 +266,7 @@ def _unpickling(facts: LoopFacts) -> Hits:
 @check(
     "worker-imbalance",
     (WARNING, INFO),
-    "one worker takes much longer for a batch than the others, and batches come in turn",
+    "one worker is much slower than the others, and batches come in order",
 )
 def _worker_imbalance(facts: LoopFacts) -> Hits:
     workers = facts.work.workers if facts.work else ()
@@ -216,7 +291,7 @@ def _worker_imbalance(facts: LoopFacts) -> Hits:
 @check(
     "batch-time-tail",
     (WARNING, INFO),
-    "a few batches take far longer than the rest, and those behind them wait in turn",
+    "a few batches take far longer than the rest, and those behind them wait: batches come in order",
 )
 def _batch_time_tail(facts: LoopFacts) -> Hits:
     work, loop = facts.work, facts.loop
@@ -232,7 +307,7 @@ def _batch_time_tail(facts: LoopFacts) -> Hits:
     yield Hit(
         f"median {duration_text(work.median_batch_s)}, p99 {duration_text(work.p99_batch_s)}, slowest "
         f"{duration_text(work.slowest_batch_s)} of {work.batches:,} (clocks of the workers); "
-        f"{facts.attribution.stall_share:.0%} of each step is stall ({facts.attribution.source})",
+        f"{facts.attribution.stall_share:.0%} of step time is data wait ({facts.attribution.source})",
         f"a longer queue hides them while RAM allows: {longer}; or find the samples that take so long",
         max(p99, slowest),
         data_gain(facts.measurement),
@@ -240,20 +315,22 @@ def _batch_time_tail(facts: LoopFacts) -> Hits:
     )
 
 
-@check("costly-epochs", WARNING, "a clear share of each epoch goes by at its boundary")
+@check("costly-epochs", WARNING, "epoch boundaries take a clear share of each epoch")
 def _costly_epochs(facts: LoopFacts) -> Hits:
     loop, epoch_s, boundary_s = facts.loop, facts.loop.epoch_time_s, facts.loop.boundary_s
     if epoch_s is None or boundary_s is None:
         return
-    share = ratio(boundary_s, epoch_s)
-    if share is None or share <= _COSTLY_SHARE:
+    share, least_share = ratio(boundary_s, epoch_s), ratio(_least_boundary_s(loop), epoch_s)
+    if share is None or least_share is None:
+        return
+    if least_share <= _COSTLY_SHARE and facts.bound is not Bound.EPOCHS:
         return
     restarts = loop.num_workers > 0 and not loop.persistent_workers
     if restarts:
-        remedy = f"{facts.set_knob('persistent_workers', True)} keeps the workers from epoch to epoch"
+        remedy = f"{facts.set_knob('persistent_workers', True)} keeps the workers between epochs"
     elif loop.num_workers:
         remedy = (
-            "the workers stay, so it is the queue that fills anew, or what the script does between epochs; "
+            "workers persist, so it is the queue that refills, or what the script does between epochs; "
             "longer epochs have fewer boundaries"
         )
     else:
@@ -264,11 +341,19 @@ def _costly_epochs(facts: LoopFacts) -> Hits:
         remedy,
         share,
         boundary_gain(loop, boundary_s),
-        "each epoch starts its workers anew, and training waits for them" if restarts else None,
+        "each epoch restarts its workers, and training waits for them" if restarts else None,
     )
 
 
-@check("short-epochs", INFO, "an epoch is over before its loader is up to speed")
+def _least_boundary_s(loop: LoopMeasurement) -> float:
+    """Return what a boundary surely costs, by how much those differ that were timed; never above the mean."""
+    mean_s, deviation_s, count = loop.boundary_s or 0.0, loop.boundary_deviation_s, loop.boundaries_seen
+    if deviation_s is None or count < 2:
+        return _ONE_BOUNDARY * mean_s
+    return mean_s - t_quantile(count - 1, _SURE) * deviation_s / math.sqrt(count)
+
+
+@check("short-epochs", INFO, "an epoch ends before its loader is up to speed")
 def _short_epochs(facts: LoopFacts) -> Hits:
     loop = facts.loop
     queue = loop.num_workers * (loop.prefetch_factor or 0)

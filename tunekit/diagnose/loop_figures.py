@@ -1,6 +1,6 @@
 """How far the figures of a measured loop can be trusted."""
 
-from tunekit.diagnose.attribution import closure_text, isolated_rates
+from tunekit.diagnose.attribution import Making, closure_text, isolated_rates
 from tunekit.diagnose.loop import LoopFacts
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
 from tunekit.units import MIB, bytes_text
@@ -24,7 +24,7 @@ def _rate_drifts(facts: LoopFacts) -> Hits:
     yield Hit(
         f"batches took {abs(trend):.0%} {'longer' if slower else 'less time'} at the end of a window of "
         f"{facts.loop.steady_time_s:.1f} s than at its start",
-        "heat, a filling memory or another program may slow it down: measure longer with --window 30"
+        "heat, memory that fills up or another program may slow it down: measure longer with --window 30"
         if slower
         else "caches were still warming up: measure longer with --window 30",
         abs(trend),
@@ -35,7 +35,7 @@ def _rate_drifts(facts: LoopFacts) -> Hits:
 @check(
     "page-cache",
     WARNING,
-    "the page cache answers most reads: if the data set does not fit into it, training will be slower than "
+    "most reads are page-cache hits: if the data set does not fit into it, training will be slower than "
     "measured",
 )
 def _page_cache(facts: LoopFacts) -> Hits:
@@ -54,8 +54,8 @@ def _page_cache(facts: LoopFacts) -> Hits:
             return
         epoch = f"; an epoch reads about {bytes_text(epoch_bytes)} (predicted)"
     yield Hit(
-        f"{share:.0%} of {bytes_text(host.rchar_bytes_per_s)}/s read came from no storage "
-        f"(/proc/PID/io); {bytes_text(ram_bytes)} of RAM may be used{epoch}",
+        f"page-cache hits are {share:.0%} of {bytes_text(host.rchar_bytes_per_s)}/s read "
+        f"(/proc/PID/io); {bytes_text(ram_bytes)} of RAM are usable{epoch}",
         "`tunekit doctor --data PATH` says how large it is and how fast its storage reads",
         share,
     )
@@ -64,7 +64,7 @@ def _page_cache(facts: LoopFacts) -> Hits:
 @check(
     "closure-broken",
     INFO,
-    "the loop's halves do not add up to the loop: what mending either would bring is less sure",
+    "loader and training alone do not add up to the loop: predicted gains are less sure",
 )
 def _closure_broken(facts: LoopFacts) -> Hits:
     seen, isolated = facts.closure, isolated_rates(facts.measurement)
@@ -74,6 +74,8 @@ def _closure_broken(facts: LoopFacts) -> Hits:
         f"{closure_text(seen)} ({isolated.compute_batches:,} and {isolated.loader_batches:,} batches alone, "
         f"within {seen.slack:.0%}): {seen.meaning}",
         "measure again on a quiet machine, longer: --window 30"
-        if not facts.loop.num_workers or seen.step_s < max(seen.compute_s, seen.loader_s)
+        if not facts.loop.num_workers
+        or facts.making is Making.WAITING_FOR_CPU
+        or seen.step_s < max(seen.compute_s, seen.loader_s)
         else "fewer workers, or fewer threads in each, leave the training its CPUs",
     )

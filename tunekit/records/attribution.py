@@ -27,6 +27,9 @@ class StepParts(Record):
     """From the last step to asking for the next batch: logging, metrics, schedules."""
     fetch_cpu_s: NonNegativeFloat = 0.0
     """CPU time of the loop's thread within data_wait_s: making the batch without workers, unpickling with."""
+    run_queue_s: NonNegativeFloat | None = None
+    """Within all parts, how long the loop's thread was ready to run and had no CPU; None where the kernel
+    does not tell."""
 
 
 class DeviceParts(Record):
@@ -68,6 +71,11 @@ class LoaderWork(Record):
     workers: tuple[WorkerWork, ...] = Field(min_length=1, max_length=1024)
     cpu_s: NonNegativeFloat
     """CPU seconds within time_s, of all threads of a worker; without workers of the loop's thread alone."""
+    run_queue_s: NonNegativeFloat | None = None
+    """Seconds within time_s in which the threads that make batches were ready to run and had no CPU; None
+    where the kernel does not tell."""
+    block_io_s: NonNegativeFloat | None = None
+    """Seconds within time_s in which they waited for block devices; 0 where the kernel does not count it."""
     median_batch_s: PositiveFloat
     """Like p99_batch_s within 5%; slowest_batch_s is exact."""
     p99_batch_s: PositiveFloat

@@ -63,6 +63,8 @@ class LoopMeasurement(LoaderKnobs):
     epoch_batches: PositiveInt | None
     boundary_s: float | None
     """Cost of one epoch boundary beyond steady steps: worker shut-down, start-up and refill."""
+    boundary_deviation_s: NonNegativeFloat | None = None
+    """Standard deviation of that cost from boundary to boundary; None with fewer than two."""
     boundaries_seen: NonNegativeInt
 
     startup_s: NonNegativeFloat

@@ -32,6 +32,7 @@ from .request import Request
 from .stages import stages_for
 from .stages.runner import StageRunner
 from .stages.trace.dry import DrySteps
+from .task_waits import run_queue_ns
 
 
 def _never_raises(callback: Any) -> Any:
@@ -79,7 +80,7 @@ class Observer:
         self._loop = Loop(request, self.loaders, self.steps, self.roots, self.ranks, self.autocasts)
         self._clock: LoopClock | None = None
         self._samples = 0  # of the batch that is being trained on
-        self._host_times = HostTimes()
+        self._host_times = HostTimes(run_queue_ns)
         self._times: Any = DeviceTimes(None, "cpu")
         self._stages: StageRunner | None = None
         self._measured: dict = {}

@@ -5,7 +5,7 @@ spawned one finds its file by an environment variable that is set while the load
 Workers of a fork server get neither. Without workers the loop's own process is the one slot.
 
     map:   window number | slot of worker 0 | slot of worker 1 | ...
-    slot:  time, CPU time, first batch, slowest batch, its window | batches by time
+    slot:  time, CPU time, first batch, slowest batch, its window, what it waited | batches by time
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from typing import Any, Callable
 
 from ..originals import time
 from ..process import Owner
+from ..task_waits import waits_ns
 
 VARIABLE = "TUNEKIT_LOADER_WORK"
 _MAX_SLOTS = 256
 _HEADER = 16
-_TIME, _CPU, _FIRST, _SLOWEST, _WINDOW, _BUCKETS = 0, 1, 2, 3, 4, 16
+_TIME, _CPU, _FIRST, _SLOWEST, _WINDOW, _RUN_QUEUE, _BLOCK_IO, _WAITS_UNKNOWN, _BUCKETS = *range(8), 16
 _PER_OCTAVE, _LOWEST_OCTAVE = 8, 10
 """Times from about a microsecond (2**10 ns) to twenty minutes, each bucket 9% wide."""
 _SLOT = 256
@@ -51,8 +52,14 @@ class Tally:
         self._at = _HEADER + slot * _SLOT
         self._is_first = True
 
-    def made(self, time_ns: int, cpu_ns: int) -> None:
-        """A batch was made; a process's first stands by itself."""
+    def made(self, time_ns: int, cpu_ns: int, waits: tuple | None = None) -> None:
+        """A batch was made; a process's first stands by itself.
+
+        Args:
+            time_ns: that it took.
+            cpu_ns: of it on CPUs.
+            waits: nanoseconds of it for a CPU, and for block devices; None if unknown.
+        """
         words, at = self._words, self._at
         if self._is_first:
             self._is_first = False
@@ -60,6 +67,11 @@ class Tally:
             return
         words[at + _TIME] += time_ns
         words[at + _CPU] += cpu_ns
+        if waits is None:
+            words[at + _WAITS_UNKNOWN] = 1
+        else:
+            words[at + _RUN_QUEUE] += max(0, waits[0])
+            words[at + _BLOCK_IO] += max(0, waits[1])
         words[at + _BUCKETS + bucket_of(time_ns)] += 1
         if words[at + _WINDOW] != words[0]:
             words[at + _WINDOW], words[at + _SLOWEST] = words[0], 0
@@ -81,6 +93,11 @@ def quantile_s(buckets: list, share: float) -> float:
     wanted = max(1, math.ceil(share * sum(buckets)))
     place = next(place for place, count in enumerate(accumulate(buckets)) if count >= wanted)
     return 2.0 ** (_LOWEST_OCTAVE + (place + 0.5) / _PER_OCTAVE) / 1e9
+
+
+def _since(before: tuple | None, after: tuple | None) -> tuple | None:
+    """Return by how much two counters grew, None where they are unknown."""
+    return None if before is None or after is None else (after[0] - before[0], after[1] - before[1])
 
 
 class Slots:
@@ -171,11 +188,12 @@ class WorkWatch:
             if tally is None:
                 return original(self, possibly_batched_index)
             cpu_clock = tally.cpu_clock
-            cpu_before = cpu_clock()
+            waits_before, cpu_before = waits_ns(), cpu_clock()
             began = time.perf_counter_ns()
             batch = original(self, possibly_batched_index)
             time_ns = time.perf_counter_ns() - began
-            tally.made(time_ns, cpu_clock() - cpu_before)
+            cpu_ns = cpu_clock() - cpu_before
+            tally.made(time_ns, cpu_ns, _since(waits_before, waits_ns()))
             return batch
 
         return fetch
@@ -317,10 +335,17 @@ class WorkWindow:
                 for sums in self._sums
             ],
             "cpu_s": sum(sums[_CPU] for sums in self._sums) / 1e9,
+            "run_queue_s": self._waited_s(_RUN_QUEUE),
+            "block_io_s": self._waited_s(_BLOCK_IO),
             "median_batch_s": min(quantile_s(buckets, 0.5), slowest_s),
             "p99_batch_s": min(quantile_s(buckets, 0.99), slowest_s),
             "slowest_batch_s": slowest_s,
         }
+
+    def _waited_s(self, word: int) -> float | None:
+        """Return what all workers waited; None where one could not tell."""
+        is_unknown = any(sums[_WAITS_UNKNOWN] for sums in self._sums)
+        return None if is_unknown else sum(sums[word] for sums in self._sums) / 1e9
 
     def _begin(self, slots: Slots | None) -> None:
         self._slots = slots
@@ -338,8 +363,9 @@ class WorkWindow:
             self._sums.append([0] * _SLOT)
         for slot, new in enumerate(after):
             sums, old = self._sums[slot], self._before[slot]
-            for place in (_TIME, _CPU, *range(_BUCKETS, _SLOT)):
+            for place in (_TIME, _CPU, _RUN_QUEUE, _BLOCK_IO, *range(_BUCKETS, _SLOT)):
                 sums[place] += new[place] - old[place]
+            sums[_WAITS_UNKNOWN] |= new[_WAITS_UNKNOWN]
             sums[_FIRST] = new[_FIRST] or sums[_FIRST]
             if new[_WINDOW] == self._number:
                 sums[_SLOWEST] = max(sums[_SLOWEST], new[_SLOWEST])

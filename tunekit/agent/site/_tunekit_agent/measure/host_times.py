@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import Callable
+
 _SETTLED_BATCHES = 3
 _MOST_CAPTURES = 24
 """Batches with captures: as many recompiles as torch.compile makes of three functions, by default."""
@@ -12,9 +15,14 @@ class HostTimes:
 
     What lies between the parts (from a batch at hand to its last step, steps left out) is the remainder that
     `steady` charges to compute.
+
+    Args:
+        run_queue_ns: returns how long the loop's thread was ready to run and had no CPU, so far.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, run_queue_ns: Callable[[], int | None]) -> None:
+        self._run_queue_ns = run_queue_ns
+        self._queued_ns = run_queue_ns()
         self._began: float | None = None
         self._depth = 0
         self._ended: float | None = None
@@ -43,10 +51,15 @@ class HostTimes:
         """The next batch is asked for.
 
         Returns:
-            Of the batch that ends: wait, CPU time in it, optimizer, other, in seconds.
+            Of the batch that ends: wait, CPU time in it, optimizer, other, run-queue wait in all of them; in
+            seconds, NaN where the kernel does not tell.
         """
+        queued_ns, before_ns = self._run_queue_ns(), self._queued_ns
+        self._queued_ns = queued_ns
+        is_known = queued_ns is not None and before_ns is not None
+        queued_s = max(0, queued_ns - before_ns) / 1e9 if is_known else math.nan
         other_s = now - self._ended if self._ended is not None else 0.0
-        ended = (self.wait_s, self.fetch_cpu_s, self.optimizer_s, max(0.0, other_s))
+        ended = (self.wait_s, self.fetch_cpu_s, self.optimizer_s, max(0.0, other_s), queued_s)
         self.wait_s = self.fetch_cpu_s = self.optimizer_s = 0.0
         self._ended = None
         return ended

@@ -38,6 +38,7 @@ def loop_facts(loop: Loop, steps: StepWatch, clock: LoopClock, others: dict) -> 
         "discarded_batches": clock.discarded_batches,
         "parts": clock.parts(),
         "boundary_s": clock.boundary_s,
+        "boundary_deviation_s": clock.boundary_deviation_s,
         "boundaries_seen": clock.boundaries_seen,
         **_of_epochs(loop.training, clock),
         "compile_graphs": knobs.graphs_captured(),

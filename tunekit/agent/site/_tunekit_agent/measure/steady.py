@@ -15,6 +15,7 @@ what the device still owed for it was hidden behind the compiler.
 from __future__ import annotations
 
 import copy
+import math
 from typing import Callable
 
 from .estimates import LOOKS, interval_relative, least_relative, owed_s, trend_relative
@@ -58,7 +59,7 @@ class Tally:
     def __init__(self) -> None:
         self.time_s = 0.0
         self.samples = self.batches = 0
-        self.parts = [0.0, 0.0, 0.0, 0.0]
+        self.parts = [0.0] * 5
         self._durations: list = []
         self._each = 1  # consecutive batches that one of them is of
         self._unfilled: list = []
@@ -160,12 +161,23 @@ class LoopClock:
     @property
     def boundary_s(self) -> float | None:
         """Mean cost of an epoch boundary beyond steady batches, in seconds; None if none was seen."""
-        if not self._boundaries or not self.steady.batches:
+        costs_s = self._boundary_costs_s()
+        return sum(costs_s) / len(costs_s) if costs_s else None
+
+    @property
+    def boundary_deviation_s(self) -> float | None:
+        """Standard deviation of that cost between boundaries; None with fewer than two."""
+        costs_s = self._boundary_costs_s()
+        if len(costs_s) < 2:
             return None
+        mean_s = sum(costs_s) / len(costs_s)
+        return math.sqrt(sum((cost_s - mean_s) ** 2 for cost_s in costs_s) / (len(costs_s) - 1))
+
+    def _boundary_costs_s(self) -> list:
+        if not self.steady.batches:
+            return []
         step_s = self.steady.time_s / self.steady.batches
-        return sum(elapsed - batches * step_s for elapsed, batches in self._boundaries) / len(
-            self._boundaries
-        )
+        return [elapsed - batches * step_s for elapsed, batches in self._boundaries]
 
     @property
     def boundary_limit_s(self) -> float:
@@ -174,13 +186,14 @@ class LoopClock:
 
     def parts(self) -> dict:
         """Return the plain facts of a StepParts record: what no part claims is compute."""
-        wait_s, fetch_cpu_s, optimizer_s, other_s = self.steady.parts
+        wait_s, fetch_cpu_s, optimizer_s, other_s, run_queue_s = self.steady.parts
         return {
             "data_wait_s": wait_s,
             "compute_s": max(0.0, self.steady.time_s - wait_s - optimizer_s - other_s),
             "optimizer_s": optimizer_s,
             "other_s": other_s,
             "fetch_cpu_s": fetch_cpu_s,
+            "run_queue_s": None if math.isnan(run_queue_s) else run_queue_s,
         }
 
     def epoch_started(self, now: float) -> None:
