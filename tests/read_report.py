@@ -69,10 +69,10 @@ class ReadRun(Read):
         self.changes = tuple(line for one in self._of(Changes) for line in one.lines)
         self.tiers = self.tables[0]
         self.short_tiers = Read(in_comment(run)).tables[0]
-        self.telemetry = self._titled(Table, "While it trained")
+        self.telemetry = self._titled(Table, "System during training")
         self.scaling = self._titled(Table, "On several GPUs")
         self.missing_tiers = self.passage("Tiers that are missing")
-        self.ceilings = self._titled(Passage, "What holds the rate")
+        self.bottleneck = self._titled(Passage, "Bottleneck")
         self.charts = tuple(one for one in self.blocks if isinstance(one, Chart | HeatMap))
         (self.trials,) = self._of(TrialTable)
         self.next_steps, (self.reproduce,) = (one.lines for one in self._of(Commands))

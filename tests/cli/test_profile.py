@@ -139,7 +139,7 @@ def test_a_folder_that_holds_trials_is_not_written_over(finished: Path, capsys: 
 def test_a_saved_profile_is_shown_again(finished: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["report", str(finished)]) == 0
     first = capsys.readouterr().out
-    assert "Where the step's time goes (measured)" in first
+    assert "Step time (measured)" in first
     assert main(["report", str(finished / "profile.json")]) == 0
     assert capsys.readouterr().out == first
     assert main(["report", "--json", str(finished)]) == 0

@@ -89,7 +89,7 @@ batches take longer to reach it
 
 warning gpu-hot: GPU 0 is hot before training has started
   seen: 88 C
-  do: let it cool, and look who else computes on it
+  do: let it cool, and check what else runs on it
 
 warning network-storage: /data/shards is read over a network: every epoch pays
 its latency, and others share it
@@ -103,10 +103,10 @@ warning slow-storage: the storage under /data/shards is slow
   do: move the data to faster storage, read ahead with more workers, or keep it
   smaller on disk
 
-note fewer-cpus-than-seen: 6 of 64 CPUs may be used; scripts that take
-os.cpu_count() for their workers start too many
+note fewer-cpus-than-seen: 6 of 64 CPUs are usable; scripts that set their
+workers by os.cpu_count() start too many
   seen: affinity allows 32, the cgroup's quota is 6
-  do: take len(os.sched_getaffinity(0)) and the quota instead, or name the
+  do: count len(os.sched_getaffinity(0)) and the quota instead, or set the
   workers in the config
 
 note cgroup-below-host-ram: the container may use less memory than `free` and

@@ -48,8 +48,8 @@ P parameters and buffers, O optimizer state, A activations, W workspaces (most),
   C outside torch (most), . free or cached
 
 How it was predicted
-Traced here: steps of the script's own loop, on the CPU with torch's ways of a
-  GPU, at batch sizes 2 and 4; nothing ran on a GPU.
+Traced here: steps of the script's own loop, traced on CPU, simulating the CUDA
+  allocator, at batch sizes 2 and 4; nothing ran on a GPU.
 Memory: the traced steps at each batch size, by the rules of torch's allocator;
   margin 10% either way.
 Context: assumed: a test.

@@ -20,7 +20,7 @@ from tunekit.session.ablation import contender
 from tunekit.trial.binding_syntax import parse_binding
 
 AT_80 = """
-Data-bound: 17.0 ms of 47.0 ms per batch (36%) are spent waiting for data
+Data-bound: 36% of step time is data wait, 17.0 ms of 47.0 ms per batch
 (measured). 5,010 samples/s (4,960 to 5,060), 19.6 it/s (19.4 to 19.8), of one
 process; --rounds 5 shows how processes differ.
 What would help most: give the loader more workers (at most 1.60x, predicted).
@@ -28,9 +28,9 @@ What would help most: give the loader more workers (at most 1.60x, predicted).
 The config
 batch 256, workers 2 x prefetch 2, fp32, persistent
 
-Where the step's time goes (measured)
+Step time (measured)
 part                  per batch  of the step  source
-data stall              17.0 ms          36%  host clock
+data wait               17.0 ms          36%  host clock
 compute                 26.0 ms          55%  host clock
 optimizer               3.50 ms           7%  host clock
 other                   0.50 ms           1%  host clock
@@ -79,9 +79,9 @@ Base: 2.7 GiB + 300.0 MiB per worker (measured); this host: 32.0 GiB RAM, 16.0
 Device memory (measured)
 peak allocated 4.0 GiB, reserved 5.0 GiB of 22.0 GiB; what takes it n/a
 
-While it trained (measured from outside)
-2.4 CPU cores of 8, 12.3 MB/s from disk, 90% of what was read not from disk,
-  over 4.5 s of the steady window
+System during training (measured)
+2.4 CPU cores of 8, 12.3 MB/s from disk, page-cache hits 90%, over 4.5 s of the
+  steady window
 GPU 0: busy 63%, power 141 W, memory 6.0 GiB
 
 Traced kernels, the longest (measured under torch.profiler)
@@ -91,7 +91,7 @@ elementwise_kernel                                    1,200    2.50 ms
 device busy 25.0 ms, host to device 5.00 ms, device to host 0.10 ms, idle 35.0
   ms per batch; 4 traced batches, 60.0 ms each: tracing slows them
 
-Where the script waits for the device (measured)
+Sync points (measured)
   train.py:42: aten::item, 1 per batch
 
 Measured on a10g in 1 trial, 21.0 s: rates over whole epochs, 95% intervals;
@@ -135,7 +135,9 @@ def test_no_line_is_wider_than_the_terminal_nor_ends_in_spaces(width: int, tmp_p
 
 def test_what_holds_the_loop_back_and_the_rate_of_one_process_come_first():
     first = loop_profile_view(profiled()).answers[0]
-    assert first.startswith("Data-bound: 17.0 ms of 47.0 ms per batch (36%) are spent waiting for data")
+    assert first.startswith(
+        "Data-bound: 36% of step time is data wait, 17.0 ms of 47.0 ms per batch (measured)."
+    )
     assert "of one process; --rounds 5 shows how processes differ." in first
 
 
@@ -163,7 +165,7 @@ def test_nothing_measured_is_said_and_nothing_is_guessed():
     shown = drawn(loop_profile(status=RunStatus.FAILED, trials=(broken,)))
     assert "Nothing was measured: 1 trial, 1 of them failed (status: failed)." in shown
     assert "note: trial 0 failed, device_oom: CUDA out of memory" in shown
-    assert "Where the step's time goes" not in shown
+    assert "Step time" not in shown
 
 
 def test_what_was_not_looked_at_is_not_available_with_its_reason():

@@ -46,11 +46,12 @@ batch, with warm-up)`
 3.9 MiB Safe, predicted).
 - Price: on a machine that is billed by the hour, every epoch costs 51% of what it costs now (49% to 54%; \
 predicted from the speed-up).
-- **What holds the rate (predicted)**
-  - baseline: training-bound; the loader allows 1,903 samples/s, training 510
-  - balanced: training-bound; the loader allows 3,734 samples/s, training 995; beyond these knobs, faster \
-only with less training work per sample, or another GPU
-  - the model missed 5 measured configs by 20.6% on average, each predicted from the others
+- **Bottleneck**
+  - baseline: compute-bound, 0% of step time is data wait; the loader allows 1,903 samples/s, training 510 \
+(predicted)
+  - balanced: compute-bound, 0% of step time is data wait; the loader allows 3,734 samples/s, training 995 \
+(predicted); beyond these knobs, faster only with less training work per sample, or another GPU
+  - model error 20.6% (leave-one-out, n=5)
 
 <sub>Measured on a10g: 11 trials in 10m 00s, 3 confirming rounds, noise floor 1.6%.</sub>
 

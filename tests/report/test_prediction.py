@@ -45,7 +45,7 @@ def test_what_fits_and_what_binds_is_told_with_its_range_and_how_it_was_got():
         "about 400 samples/s (280 to 520), bound by loader on g5.xlarge"
     )
     assert how.startswith(
-        "by steps of the script's own loop, on the CPU with torch's ways of a GPU, at batch "
+        "by steps of the script's own loop, traced on CPU, simulating the CUDA allocator, at batch "
     )
     assert "with a margin of 10%" in how
 

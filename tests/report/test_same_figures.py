@@ -65,7 +65,7 @@ def of(request: pytest.FixtureRequest) -> Run:
 
 def sentences(shown: ReadRun) -> Iterator[str]:
     yield from (shown.answer, shown.headroom, shown.price, shown.how_measured, *shown.changes)
-    yield from (*shown.missing_tiers, *shown.ceilings.lines)
+    yield from (*shown.missing_tiers, *shown.bottleneck.lines)
 
 
 def cells(table: Table) -> Iterator[str]:

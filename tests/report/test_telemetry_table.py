@@ -107,8 +107,8 @@ def test_reads_tell_how_much_no_disk_was_asked_for() -> None:
     reads = {"read_bytes_per_s": 25e6, "rchar_bytes_per_s": 100e6}
     shown = cells(searched(telemetry(0.5, host=reads), telemetry(2.0)))
     assert shown[("baseline", "storage MB/s")] == "25.0"
-    assert shown[("baseline", "not from disk")] == "75%"
-    assert shown[("balanced", "not from disk")] == "n/a"
+    assert shown[("baseline", "page-cache hits")] == "75%"
+    assert shown[("balanced", "page-cache hits")] == "n/a"
 
 
 def test_figures_of_a_trial_without_a_steady_window_are_not_mixed_in() -> None:

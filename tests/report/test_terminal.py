@@ -56,13 +56,13 @@ buffer (predicted)  500.0 KiB Safe                          3.9 MiB Safe
 VRAM reserved              5.0 GiB                               5.0 GiB
 lr (predicted)                 0.1                                   0.4
 
-What holds the rate (predicted)
-baseline: training-bound; the loader allows 1,903 samples/s, training 510
-balanced: training-bound; the loader allows 3,734 samples/s, training 995;
-  beyond these knobs, faster only with less training work per sample, or another
-  GPU
-the model missed 5 measured configs by 20.6% on average, each predicted from the
-  others
+Bottleneck
+baseline: compute-bound, 0% of step time is data wait; the loader allows 1,903
+  samples/s, training 510 (predicted)
+balanced: compute-bound, 0% of step time is data wait; the loader allows 3,734
+  samples/s, training 995 (predicted); beyond these knobs, faster only with less
+  training work per sample, or another GPU
+model error 20.6% (leave-one-out, n=5)
 
 On several GPUs, balanced (predicted; * the rule of your optimizer)
 GPUs  batch  workers  RAM buffer  RAM per host  lr linear *  lr sqrt
@@ -153,7 +153,7 @@ def test_no_figure_is_cut_on_a_narrow_terminal(width: int):
     tables = [part for part in AT_80.split("\n\n") if part.startswith(("Tiers", "On several GPUs"))]
     assert len(tables) == 2
     assert all(line in text for table in tables for line in table.splitlines()[1:])
-    sentences = AT_80[AT_80.index("baseline: training-bound") : AT_80.index("On several")]
+    sentences = AT_80[AT_80.index("baseline: compute-bound") : AT_80.index("On several")]
     assert " ".join(sentences.split()) in " ".join(text.split())
 
 

@@ -134,7 +134,7 @@ class MissingTier(Record):
 
 
 class Limit(StrEnum):
-    """What holds the rate of a config where it is."""
+    """What limits the rate of a config, by the throughput model."""
 
     LOADER = "loader"
     TRAINING = "training"

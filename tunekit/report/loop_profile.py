@@ -27,9 +27,9 @@ from tunekit.report.blocks import (
     found_blocks,
     note_of,
 )
+from tunekit.report.bottleneck import verdict_text
 from tunekit.report.loop_memory import memory_blocks
 from tunekit.report.loop_time import (
-    holder_text,
     kernel_blocks,
     part_texts,
     startup_table,
@@ -68,19 +68,19 @@ def profile_report(profile: LoopProfile, folder: str = "FOLDER", width: int = 80
         rest = (
             startup_table(measured.loop, compiles),
             *memory_blocks(measured, seen.telemetry, profile.rank_host),
-            Passage("While it trained (measured from outside)", lines),
+            Passage("System during training (measured)", lines),
             *kernel_blocks(measured.details),
         )
     return Report(
         printable(f"Loop of {profile.target.name} on {profile.measured_on}"),
         (
             *map(Lead, _answers(profile, seen)),
-            Section("compared", "What was compared", "Compared"),
+            Section("compared", "Comparison", "Compared"),
             *_contenders_blocks(profile),
             *_ablation_blocks(profile.ablation, profile.noise_floor, width),
-            Section("step", "Where the step's time goes", "Step"),
+            Section("step", "Step time", "Step"),
             *step,
-            Section("findings", "What was found", "Findings"),
+            Section("findings", "Findings", "Findings"),
             *found_blocks(profile.findings),
             Section("rest", "Start-up, memory and the machine", "Memory"),
             *rest,
@@ -99,7 +99,7 @@ def profile_report(profile: LoopProfile, folder: str = "FOLDER", width: int = 80
 def _answers(profile: LoopProfile, seen: TrialRecord | None) -> tuple[str, ...]:
     if seen is None or seen.measurement is None:
         return (_nothing(profile),)
-    first = f"{holder_text(seen.measurement, seen.telemetry)} {_rate(profile, seen.measurement)}"
+    first = f"{verdict_text(seen)} {_rate(profile, seen.measurement)}"
     return tuple(line for line in (first, _compared(profile), _what_helps(profile)) if line)
 
 

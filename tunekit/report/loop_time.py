@@ -2,16 +2,7 @@
 
 from collections.abc import Sequence
 
-from tunekit.diagnose.attribution import (
-    DRAINED_SHARE,
-    Bound,
-    attribution,
-    bound,
-    closure,
-    copies_alone_share,
-    drained_share,
-    idle_for_host,
-)
+from tunekit.diagnose.attribution import attribution, closure
 from tunekit.plain_text import printable
 from tunekit.records.details import Details, KernelWindow
 from tunekit.records.measurement import GpuTelemetry, LoopMeasurement, Measurement, Telemetry
@@ -29,7 +20,7 @@ def step_blocks(measurement: Measurement) -> tuple[Table | Passage, ...]:
     rows = [(name, *texts[name], one.source) for name, one in zip(texts, found.shares, strict=True)]
     rows.append(("step", step_text(found.step_ms / 1000), "", f"{loop.steady_batches:,} batches"))
     table = Table(
-        "Where the step's time goes (measured)",
+        "Step time (measured)",
         ("part", "per batch", "of the step", "source"),
         tuple(rows),
         (1, 2),
@@ -49,42 +40,6 @@ def part_texts(measurement: Measurement) -> dict[str, tuple[str, str]]:
         )
         for one in attribution(measurement).shares
     }
-
-
-def holder_text(measurement: Measurement, telemetry: Telemetry | None = None) -> str:
-    """Return what holds the loop back, in one sentence; telemetry is of the same trial."""
-    found, loop = attribution(measurement), measurement.loop
-    step = step_text(found.step_ms / 1000)
-    stall = found.stall
-    if stall is None:
-        return f"It has no DataLoader: how much of its {step} per batch is making the batch is n/a."
-    waits = (
-        f"{step_text(stall.batch_ms / 1000)} of {step} per batch ({stall.share:.0%}) are spent waiting for "
-        "data (measured)."
-    )
-    match bound(measurement, telemetry):
-        case Bound.DATA:
-            return f"Data-bound: {waits}"
-        case Bound.COMPUTE:
-            return f"Compute-bound: {waits}"
-        case Bound.BALANCED:
-            return f"Balanced, loader and training take about as long: {waits}"
-        case Bound.HOST:
-            drained = drained_share(loop)
-            idle = idle_for_host(measurement, telemetry) or 0.0
-            why = f"the GPU has nothing to do in {idle:.0%} of the step, data stall aside"
-            if drained >= DRAINED_SHARE:
-                why = f"the GPU had nothing left to do before {drained:.0%} of the batches"
-            return f"Host-bound: {why}; {waits}"
-        case Bound.COPIES:
-            share = copies_alone_share(measurement)
-            return f"Copy-bound: in {share:.0%} of the step the GPU is only copied to or from; {waits}"
-        case Bound.EPOCHS:
-            boundary, epoch = duration_text(loop.boundary_s), duration_text(loop.epoch_time_s)
-            whole = f"{boundary} of each epoch's {epoch} go by at its boundary (measured)"
-            return f"Bound by epoch boundaries: {whole}. Between them, {waits}"
-        case _:
-            return f"What holds it back is unclear, for nothing saw the device's own time: {waits}"
 
 
 def step_text(step_s: float) -> str:
@@ -150,7 +105,7 @@ def telemetry_lines(telemetry: Telemetry | None, cpus: int) -> tuple[str, ...]:
         "reads n/a" if host.read_bytes_per_s is None else f"{host.read_bytes_per_s / 1e6:.1f} MB/s from disk",
     ]
     if host.unfetched_share is not None:
-        figures.append(f"{host.unfetched_share:.0%} of what was read not from disk")
+        figures.append(f"page-cache hits {host.unfetched_share:.0%}")
     window = "the steady window" if telemetry.is_of_steady_window else "the whole trial, which was short"
     figures.append(f"over {duration_text(telemetry.window_s)} of {window}")
     return (", ".join(figures), *(_gpu_line(gpu) for gpu in telemetry.gpus if gpu.is_used))
@@ -184,7 +139,7 @@ def kernel_blocks(details: Details | None) -> tuple[Table | Passage, ...]:
     syncs = (f"  {one.where}: {one.what}, {one.per_batch:.2g} per batch" for one in details.syncs or ())
     return (
         *(() if details.kernels is None else _kernels(details.kernels)),
-        Passage("Where the script waits for the device (measured)", tuple(map(printable, syncs))),
+        Passage("Sync points (measured)", tuple(map(printable, syncs))),
     )
 
 

@@ -26,10 +26,11 @@ from tunekit.report.blocks import (
     Table,
     found_blocks,
 )
+from tunekit.report.bottleneck import bottleneck_passage
 from tunekit.report.charts import charts_of
 from tunekit.report.plan import plan_blocks
 from tunekit.report.text import host_text, own_precision_text, quoted, sandbox_text, search_again, target_text
-from tunekit.report.tiers import ceilings_passage, scaling_table, short_tiers_table, tiers_table
+from tunekit.report.tiers import scaling_table, short_tiers_table, tiers_table
 from tunekit.report.trials import telemetry_table, trials_table
 from tunekit.units import bytes_text, count_text, duration_text
 
@@ -89,7 +90,7 @@ def in_full(run: Run, folder: Path) -> tuple[Block, ...]:
         Line(first, is_apart=True),
         *map(Line, others),
         tiers_table(run),
-        ceilings_passage(run, best),
+        bottleneck_passage(run, best),
         answer.prediction_passage(run),
         telemetry_table(run, best),
         scaling_table(run, best),
@@ -118,7 +119,7 @@ def on_page(run: Run, folder: str = "FOLDER", plan: Plan | None = None) -> Repor
         Section("time", "Where the time goes", "Time"),
         *of("time_breakdown"),
         telemetry_table(run, best),
-        ceilings_passage(run, best),
+        bottleneck_passage(run, best),
         Section("throughput", "How fast each batch size trains", "Throughput"),
         *of("throughput"),
         Section("loader", "What the loader's buffer takes of the RAM", "Loader"),
@@ -164,7 +165,7 @@ def in_comment(run: Run, plan: Plan | None = None, configs: Sequence[tuple[str, 
         Changes(answer.change_lines(run, best)),
         *map(Line, (answer.headroom_text(run, best), answer.price_text(run, best), *_on_samples(run))),
         Line("; ".join(answer.missing_lines(run))),
-        ceilings_passage(run, best),
+        bottleneck_passage(run, best),
         *found_blocks(run.findings),
         Passage("Failed trials", answer.failure_lines(run)),
         Passage("The whole training", (*basis, *(one.text for one in planned if isinstance(one, Lead)))),

@@ -1,4 +1,4 @@
-"""The tiers side by side with the baseline, on one GPU and on several, and what holds their rate. Pure."""
+"""The tiers side by side with the baseline, on one GPU and on several. Pure."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,28 +11,13 @@ from tunekit.recommend.tiers import base_ram_bytes
 from tunekit.records.config import TrainConfig
 from tunekit.records.recommendation import (
     LearningRateRule,
-    Limit,
-    ModelSummary,
-    PredictedLimits,
     Recommendation,
     ScalingRow,
-    Tier,
 )
 from tunekit.records.run import Objective, Run
-from tunekit.report.blocks import Basis, Column, Passage, Table, changed_cells, fitted_table, predicted_rows
+from tunekit.report.blocks import Basis, Column, Table, changed_cells, fitted_table, predicted_rows
 from tunekit.report.text import config_text, factor_text, knob_rows, range_text
-from tunekit.units import bytes_text, count_text, duration_text, rate_text, share_text
-
-_BINDS = {
-    Limit.LOADER: "loader-bound",
-    Limit.TRAINING: "training-bound",
-    Limit.CORES: "bound by the cores that loader and training share",
-    Limit.BOTH: "loader and training bind alike",
-    Limit.TURNS: "no workers, so loading and training wait for each other",
-    None: "what binds is n/a",
-}
-_AS_FAST = 0.05
-"""Tiers nearer than this, as a share, are as fast as each other."""
+from tunekit.units import bytes_text, duration_text, rate_text
 
 
 @dataclass(frozen=True)
@@ -185,62 +170,3 @@ def scaling_table(run: Run, best: Recommendation | None) -> Table:
     title = f"On several GPUs, {best.tier.value if best else 'no tier'} (predicted{starred})"
     rows = [row for row in run.scaling if best is not None and row.tier is best.tier]
     return fitted_table(title, columns, rows, basis=Basis.PREDICTED)
-
-
-# --- what holds the rate ---------------------------------------------------------------------
-
-
-def ceilings_passage(run: Run, best: Recommendation | None) -> Passage:
-    """Return what binds, for the baseline and for the config that the answer speaks of; predicted.
-
-    Without lines where the model had too few trials to tell.
-    """
-    title = "What holds the rate (predicted)"
-    if run.model is None:
-        return Passage(title, ())
-    by_tier = {one.tier: one for one in run.model.limits}
-    shown: list[Tier | None] = [None]
-    if best is not None:
-        shown = [best.tier] if best.is_baseline else [None, best.tier]
-    lines = [_limits_text(by_tier[tier]) for tier in shown if tier in by_tier]
-    if lines and best is not None and best.tier in by_tier and _is_fastest(best, run):
-        lines[-1] += _beyond_text(by_tier[best.tier].limit, run)
-    return Passage(title, (*lines, _leave_one_out_text(run.model)) if lines else (), Basis.PREDICTED)
-
-
-def _limits_text(of: PredictedLimits) -> str:
-    figures = [("the loader", of.loader_samples_per_s), ("training", of.training_samples_per_s)]
-    verb = "allows"
-    if of.limit is Limit.CORES:
-        figures.insert(0, ("the cores", of.cores_samples_per_s))
-        verb = "allow"
-    (first, rate), *others = figures
-    rates = f"{first} {verb} {rate_text(rate)} samples/s"
-    rates += "".join(f", {name} {rate_text(rate)}" for name, rate in others)
-    return f"{of.tier.value if of.tier else 'baseline'}: {_BINDS[of.limit]}; {rates}"
-
-
-def _is_fastest(best: Recommendation, run: Run) -> bool:
-    """Return whether the knobs have given what they can: nothing is left to try, and no tier is faster."""
-    rates = [one.rate_samples_per_s.value for one in run.recommendations]
-    return run.why_stopped is not None and best.rate_samples_per_s.value >= max(rates) * (1 - _AS_FAST)
-
-
-def _beyond_text(limit: Limit | None, run: Run) -> str:
-    loop = next((record.measurement.loop for record in run.trials if record.measurement), None)
-    machine = "a faster machine" if loop is not None and loop.device.type == "cpu" else "another GPU"
-    cheaper = {
-        Limit.LOADER: "less work per sample in the loader, or more CPU cores",
-        Limit.TRAINING: f"less training work per sample, or {machine}",
-        Limit.CORES: "less work per sample in either, or more CPU cores",
-        Limit.BOTH: "less work per sample in both",
-    }
-    return f"; beyond these knobs, faster only with {cheaper[limit]}" if limit in cheaper else ""
-
-
-def _leave_one_out_text(model: ModelSummary) -> str:
-    if model.missed_relative is None or model.checked_configs is None:
-        return "how far the model misses is n/a: it takes two measured configs"
-    configs = count_text(model.checked_configs, "measured config")
-    missed = f"{share_text(model.missed_relative, '.1f')} on average"
-    return f"the model missed {configs} by {missed}, each predicted from the others"

@@ -126,7 +126,9 @@ def telemetry_table(run: Run, best: Recommendation | None) -> Table:
         Column[dict[str, str]](title, itemgetter(title), title != "config", is_optional=title != "config")
         for title in (rows[0] if rows else ())
     ]
-    return fitted_table("While it trained, measured from outside in the steady windows", columns, rows)
+    return fitted_table(
+        "System during training (measured from outside, in the steady windows)", columns, rows
+    )
 
 
 def _telemetry_cells(each: Sequence[Telemetry], cpus: int) -> dict[str, str]:
@@ -143,7 +145,7 @@ def _telemetry_cells(each: Sequence[Telemetry], cpus: int) -> dict[str, str]:
         "SM clock": _clocks(each),
         "GPU memory": bytes_text(max((peak for peak in peaks if peak is not None), default=None)),
         "storage MB/s": _mean((one.read_bytes_per_s for one in hosts), "{:.1f}", 1e-6),
-        "not from disk": _mean((one.unfetched_share for one in hosts), "{:.0f}%", 100),
+        "page-cache hits": _mean((one.unfetched_share for one in hosts), "{:.0f}%", 100),
         "throttled by": ", ".join(sorted(reasons)) or UNKNOWN,
     }
 

@@ -136,17 +136,22 @@ def limits(tier: Tier | None, loader: float) -> PredictedLimits:
 
 def test_loader_ceilings_are_predicted_points_and_those_far_above_are_only_told():
     model = ModelSummary(
-        limits=(limits(None, 700.0), limits(Tier.BALANCED, 90_000.0)),
+        limits=(limits(None, 950.0), limits(Tier.BALANCED, 90_000.0)),
         missed_relative=None,
         checked_configs=None,
     )
     chart = throughput_chart(finished(model=model))
     ceiling = named(chart, "loader ceiling")
     assert ceiling.basis is Basis.PREDICTED
-    assert [(point.x, point.y, point.note) for point in ceiling.points] == [(128, 700.0, "of baseline")]
+    assert [(point.x, point.y, point.note) for point in ceiling.points] == [(128, 950.0, "of baseline")]
     assert (
         "Far above and not drawn: loader ceiling (predicted) 90,000 samples/s at batch 256." in chart.summary
     )
+
+
+def test_a_ceiling_below_what_was_measured_is_not_drawn():
+    model = ModelSummary(limits=(limits(None, 899.0),), missed_relative=None, checked_configs=None)
+    assert "loader ceiling" not in {one.name for one in throughput_chart(finished(model=model)).series}
 
 
 def test_what_was_given_up_early_is_told_apart():

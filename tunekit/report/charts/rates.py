@@ -121,10 +121,14 @@ def _loader_alone(run: Run) -> Series:
 
 
 def _loader_limits(run: Run, marked: Iterable[Marked]) -> Series:
-    """Return what the model says that the loader of the baseline and of each tier allows."""
+    """Return what the model says that the loader of the baseline and of each tier allows.
+
+    Left out is what the measured rate refutes.
+    """
     rates = {
         one.tier.value if one.tier else "baseline": one.loader_samples_per_s
         for one in (run.model.limits if run.model else ())
+        if (one.loader_samples_per_s or 0.0) >= one.measured_samples_per_s
     }
     points = []
     for one in marked:

@@ -1,0 +1,113 @@
+"""The bottleneck of a config is what its step shows; a model that says otherwise does not change it."""
+
+from typing import Any
+
+import pytest
+from any_records import runs
+from build_loops import CPU, any_loops, device_parts, floors, parts, record
+from build_records import interval
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tunekit.diagnose.attribution import Bound, bound
+from tunekit.diagnose.bottleneck import bottleneck, lowest_samples_per_s
+from tunekit.records.recommendation import Limit, PredictedLimits
+from tunekit.records.run import Run
+from tunekit.records.trial import TrialRecord
+
+
+def waits(share: float, details: Any = None, **overrides: Any) -> TrialRecord:
+    return record(details, device=CPU, parts=parts(wait=share), **overrides)
+
+
+def predicted(
+    limit: Limit | None, loader: float = 30.0, training: float = 40.0, **more: Any
+) -> PredictedLimits:
+    values: dict[str, Any] = {
+        "tier": None,
+        "loader_samples_per_s": loader,
+        "training_samples_per_s": training,
+        "cores_samples_per_s": 29.0,
+        "limit": limit,
+        "rate_samples_per_s": interval(28.0),
+        "measured_samples_per_s": 28.7,
+    }
+    return PredictedLimits(**(values | more))
+
+
+@pytest.mark.parametrize(
+    ("share", "of", "verdict", "is_refuted"),
+    [
+        (0.36, predicted(Limit.LOADER), Bound.DATA, False),
+        (0.02, predicted(Limit.TRAINING), Bound.COMPUTE, False),
+        (0.02, predicted(Limit.CORES), Bound.COMPUTE, False),
+        (0.36, predicted(Limit.BOTH), Bound.DATA, False),
+        (0.02, predicted(None, loader=1.0), Bound.COMPUTE, False),
+        (0.02, None, Bound.COMPUTE, False),
+        # It names another part.
+        (0.02, predicted(Limit.LOADER), Bound.COMPUTE, True),
+        (0.36, predicted(Limit.TRAINING, loader=50.0), Bound.DATA, True),
+        # It names the part, and a limit below what was measured.
+        (0.36, predicted(Limit.LOADER, loader=20.8), Bound.DATA, True),
+        (0.36, predicted(Limit.LOADER, loader=28.0), Bound.DATA, False),
+        (0.02, predicted(Limit.CORES, cores_samples_per_s=20.0), Bound.COMPUTE, True),
+    ],
+)
+def test_what_was_measured_decides_and_a_model_that_contradicts_it_is_refuted(
+    share: float, of: PredictedLimits | None, verdict: Bound, is_refuted: bool
+):
+    seen = bottleneck([waits(share)], of)
+    assert seen is not None
+    assert (seen.bound, seen.is_model_refuted, seen.wait_share) == (verdict, is_refuted, pytest.approx(share))
+
+
+def test_of_epoch_boundaries_the_model_says_nothing_that_could_be_refuted():
+    seen = bottleneck([waits(0.02, boundary_s=50.0)], predicted(Limit.LOADER))
+    assert seen is not None
+    assert (seen.bound, seen.is_model_refuted) == (Bound.EPOCHS, False)
+
+
+def test_the_trial_whose_wait_is_in_the_middle_speaks_for_its_config():
+    seen = bottleneck([waits(0.01), waits(0.4), waits(0.02)])
+    assert seen is not None
+    assert (seen.bound, seen.wait_share) == (Bound.COMPUTE, pytest.approx(0.02))
+
+
+def test_a_trial_that_looked_at_the_halves_speaks_before_those_that_did_not():
+    halves = waits(0.02, floors(0.1, 0.097))
+    seen = bottleneck([waits(0.3), halves, waits(0.4)])
+    assert seen is not None
+    assert (seen.measurement, seen.bound) == (halves.measurement, Bound.BALANCED)
+
+
+def test_what_was_not_measured_has_no_bottleneck():
+    abandoned = waits(0.3, stop_reason="abandoned", boundary_s=None)
+    assert bottleneck([]) is None
+    assert bottleneck([abandoned]) is None
+
+
+def test_a_gpu_that_waits_for_its_host_agrees_with_training_that_binds():
+    of = record(device_parts=device_parts(drained=1.0))
+    seen = bottleneck([of], predicted(Limit.TRAINING))
+    assert seen is not None
+    assert (seen.bound, seen.is_model_refuted) == (Bound.HOST, False)
+
+
+@given(st.lists(any_loops(), min_size=1, max_size=4))
+def test_the_verdict_is_that_of_one_of_the_trials(records: list[TrialRecord]):
+    seen = bottleneck(records)
+    assert seen is not None
+    assert seen.bound in {bound(one.measurement, one.telemetry) for one in records if one.measurement}
+
+
+@given(runs())
+def test_a_limit_is_the_lowest_of_the_parts_that_bind(any_run: Run):
+    for one in any_run.model.limits if any_run.model else ():
+        rates = {one.loader_samples_per_s, one.training_samples_per_s, one.cores_samples_per_s, None}
+        assert lowest_samples_per_s(one) in rates
+
+
+def test_no_loader_is_no_wait():
+    seen = bottleneck([record(has_loader=False, parts=parts())])
+    assert seen is not None
+    assert seen.wait_share is None

@@ -1,0 +1,92 @@
+"""The bottleneck of a config: by what was measured first, beside what the throughput model says. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tunekit.diagnose.attribution import Bound, attribution, bound
+from tunekit.records.measurement import Measurement, Telemetry
+from tunekit.records.recommendation import Limit, PredictedLimits
+from tunekit.records.trial import TrialRecord
+
+_AGREES = {
+    Limit.LOADER: {Bound.DATA, Bound.BALANCED},
+    Limit.TRAINING: {Bound.COMPUTE, Bound.HOST, Bound.COPIES, Bound.BALANCED, Bound.NO_LOADER},
+    Limit.CORES: {Bound.DATA, Bound.COMPUTE, Bound.BALANCED},
+    Limit.BOTH: {Bound.DATA, Bound.COMPUTE, Bound.BALANCED},
+    Limit.TURNS: {Bound.DATA, Bound.COMPUTE, Bound.BALANCED},
+}
+"""What may be measured where the model names a part."""
+_BEYOND = {Bound.EPOCHS, Bound.UNCLEAR}
+"""Of these the model says nothing."""
+_MISSED = 0.05
+"""By which a limit may lie below the measured rate: fresh processes differ by as much."""
+
+
+@dataclass(frozen=True)
+class Bottleneck:
+    """What holds a config back, by its own measured step."""
+
+    measurement: Measurement
+    """The one that the verdict is of."""
+    telemetry: Telemetry | None
+    """Of the same trial."""
+    bound: Bound
+    predicted: PredictedLimits | None
+    """What the model says of the config; None where it says nothing."""
+
+    @property
+    def wait_share(self) -> float | None:
+        """Share of the step that is data wait; None without a DataLoader."""
+        stall = attribution(self.measurement).stall
+        return None if stall is None else stall.share
+
+    @property
+    def is_model_refuted(self) -> bool:
+        """Whether the model names another part, or says that the config can't be as fast as it was."""
+        of = self.predicted
+        if of is None or of.limit is None:
+            return False
+        names_another = self.bound not in _BEYOND and self.bound not in _AGREES[of.limit]
+        return names_another or is_too_low(of)
+
+
+def bottleneck(records: Sequence[TrialRecord], predicted: PredictedLimits | None = None) -> Bottleneck | None:
+    """Return the bottleneck of one config; None where it was not measured.
+
+    Args:
+        records: of trials of the config. Those that looked at the halves of the loop alone say most, and
+            of them the one whose data wait is in the middle.
+        predicted: what the model says of the config.
+    """
+    measured = [one for one in records if one.measurement is not None and not one.is_abandoned]
+    ranked = sorted(measured, key=_stall_share)
+    detailed = [one for one in ranked if one.measurement is not None and one.measurement.details] or ranked
+    if not detailed:
+        return None
+    middle = detailed[len(detailed) // 2]
+    assert middle.measurement is not None
+    verdict = bound(middle.measurement, middle.telemetry)
+    return Bottleneck(middle.measurement, middle.telemetry, verdict, predicted)
+
+
+def _stall_share(record: TrialRecord) -> float:
+    return attribution(record.measurement).stall_share if record.measurement is not None else 0.0
+
+
+def is_too_low(of: PredictedLimits) -> bool:
+    """Return whether more was measured than the model lets the limiting part allow."""
+    lowest = lowest_samples_per_s(of)
+    return lowest is not None and lowest < (1 - _MISSED) * of.measured_samples_per_s
+
+
+def lowest_samples_per_s(of: PredictedLimits) -> float | None:
+    """Return what the part allows that the model says binds; None where it names none."""
+    parts = {
+        Limit.LOADER: (of.loader_samples_per_s,),
+        Limit.TRAINING: (of.training_samples_per_s,),
+        Limit.CORES: (of.cores_samples_per_s,),
+        Limit.BOTH: (of.loader_samples_per_s, of.training_samples_per_s),
+        Limit.TURNS: (of.loader_samples_per_s, of.training_samples_per_s),
+    }
+    rates = parts[of.limit] if of.limit is not None else ()
+    return min((one for one in rates if one is not None), default=None)
