@@ -222,9 +222,9 @@ def test_messages_say_what_the_figures_do():
     assert "only both together" in found("compute-bound", busy(floors(0.1, 0.097))).message
     waits = record(parts=parts(wait=0.5), device_parts=device_parts(stall=0.5))
     idle = found("gpu-underused", seeing(waits, utilization_percent=54))
-    assert idle.message == "GPU 0 is idle for a good part of the time: it waits for data"
+    assert idle.message == "GPU 0 is idle for much of the time: it waits for data"
     limited = found("gpu-power-capped", capped()).message
-    assert limited == "GPU 0's power limit held its clock down, as is usual under full load"
+    assert limited == "GPU 0's clock was held down by its power limit, as is usual under full load"
 
 
 @pytest.mark.parametrize(

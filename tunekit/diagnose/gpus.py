@@ -29,17 +29,17 @@ def _no_gpu(machine: Machine) -> Hits:
         )
 
 
-@check("mixed-gpus", WARNING, "the GPUs are of several kinds: data-parallel training waits for the slowest")
+@check("mixed-gpus", WARNING, "the GPUs are of several models: data-parallel training waits for the slowest")
 def _mixed_gpus(machine: Machine) -> Hits:
     names = sorted({gpu.name for gpu in machine.host.accelerators})
     if len(names) > 1:
-        yield Hit(", ".join(names), "choose equal ones with CUDA_VISIBLE_DEVICES")
+        yield Hit(", ".join(names), "choose one model with CUDA_VISIBLE_DEVICES")
 
 
 @check(
     "device-order",
     WARNING,
-    "CUDA numbers GPUs of several kinds by speed: its numbers may mean others than nvidia-smi's",
+    "CUDA orders GPUs of several models by speed: its indexes may differ from nvidia-smi's",
 )
 def _device_order(machine: Machine) -> Hits:
     models, environment = machine.host.gpu_models, machine.environment
@@ -98,7 +98,7 @@ def _compile_unsupported(machine: Machine) -> Hits:
     yield Hit(why, "leave compile off")
 
 
-@check("mig-partition", INFO, "{} is a MIG partition: a part of a GPU, whose figures no profile has")
+@check("mig-partition", INFO, "{} is a MIG partition: a slice of a GPU, which no profile describes")
 def _mig_partition(one: Gpu) -> Hits:
     gpu = one.gpu
     if gpu.is_partition:
@@ -141,7 +141,7 @@ def _pcie_narrow(one: Gpu) -> Hits:
     )
 
 
-@check("less-gpu-memory", WARNING, "{} shows less memory than its kind has")
+@check("less-gpu-memory", WARNING, "{} reports less memory than its model has")
 def _less_gpu_memory(one: Gpu) -> Hits:
     gpu, profile = one.gpu, one.profile
     if profile is None or gpu.is_partition or not has_less_memory(gpu, profile):
@@ -153,7 +153,7 @@ def _less_gpu_memory(one: Gpu) -> Hits:
     )
 
 
-@check("shared-gpu", WARNING, "{} is in use: memory and time are missing, and figures will be too low")
+@check("shared-gpu", WARNING, "{} is in use: less memory and compute are left, and figures will be too low")
 def _shared_gpu(one: Gpu) -> Hits:
     gpu, used_bytes, others = one.gpu, one.state.used_bytes, one.state.processes or ()
     if not others and (used_bytes or 0) <= _TAKEN_SHARE * (gpu.memory_bytes or 0):
@@ -163,7 +163,7 @@ def _shared_gpu(one: Gpu) -> Hits:
     who = f"computing on it: {named}{more}" if others else "the driver names no process"
     yield Hit(
         f"{bytes_text(used_bytes)} of {bytes_text(gpu.memory_bytes)} taken; {who}",
-        "wait, end them, or choose another GPU with CUDA_VISIBLE_DEVICES",
+        "wait, stop them, or choose another GPU with CUDA_VISIBLE_DEVICES",
         used_bytes,
     )
 
@@ -176,7 +176,7 @@ def _gpu_throttled(one: Gpu) -> Hits:
         yield Hit(
             f"{', '.join(reasons)}; {_figure(state.sm_clock_mhz, ' MHz')} of "
             f"{_figure(state.max_sm_clock_mhz, ' MHz')}, {_figure(state.temperature_c, ' C')}",
-            "look after its cooling and power, or take another machine: a long run will be slower still",
+            "check its cooling and power, or use another machine: a long run will be slower still",
         )
 
 
@@ -190,12 +190,12 @@ def _gpu_hot(one: Gpu) -> Hits:
     if heat_c is not None and heat_c >= _HOT_C:
         yield Hit(
             f"{heat_c:.0f} C",
-            "let it cool, and look who else computes on it",
+            "let it cool, and check what else runs on it",
             heat_c,
         )
 
 
-@check("power-limited", WARNING, "{} may draw less power than its kind usually does: it will be slower")
+@check("power-limited", WARNING, "{} has a lower power limit than its model usually has: it will be slower")
 def _power_limited(one: Gpu) -> Hits:
     index, limit_w, profile = one.gpu.index, one.state.power_limit_w, one.profile
     if profile is None or profile.tdp_w is None or limit_w is None:

@@ -34,9 +34,7 @@ def _may_use_workers(machine: Machine) -> bool:
     return machine.loader is None or machine.loader.num_workers > 0
 
 
-@check(
-    "no-shm", (ERROR, WARNING), "there is no /dev/shm, through which loader workers hand over their batches"
-)
+@check("no-shm", (ERROR, WARNING), "there is no /dev/shm, through which loader workers pass their batches")
 def _no_shm(machine: Machine) -> Hits:
     if machine.host.shm_bytes is None and _may_use_workers(machine):
         yield Hit(
@@ -122,7 +120,7 @@ def _shm_in_use(machine: Machine) -> Hits:
 @check(
     "more-workers-than-cpus",
     WARNING,
-    "more loader workers than CPUs: they wait for each other and for the training process",
+    "more loader workers than CPUs: they compete with each other and with the training process",
 )
 def _more_workers_than_cpus(machine: Machine) -> Hits:
     loader, cpus = machine.loader, machine.host.cpus
@@ -152,11 +150,11 @@ def _fewer_cpus_than_seen(machine: Machine) -> Hits:
         reasons.append(f"the cgroup's quota is {host.cpu_quota:g}")
     yield Hit(
         ", ".join(reasons) or None,
-        "take len(os.sched_getaffinity(0)) and the quota instead, or name the workers in the config",
+        "count len(os.sched_getaffinity(0)) and the quota instead, or set the workers in the config",
         host.cpus,
         message=(
-            f"{host.cpus} of {host.cpus_total} CPUs may be used; scripts that take os.cpu_count() "
-            "for their workers start too many"
+            f"{host.cpus} of {host.cpus_total} CPUs are usable; scripts that set their workers "
+            "by os.cpu_count() start too many"
         ),
     )
 
@@ -183,7 +181,7 @@ def _low_free_ram(machine: Machine) -> Hits:
     if free_bytes is not None and free_bytes < _LOW_RAM_SHARE * limit_bytes:
         yield Hit(
             f"{bytes_text(free_bytes)} of {bytes_text(limit_bytes)} are available",
-            "end what else runs here: `ps aux --sort -rss | head`",
+            "stop what else runs here: `ps aux --sort -rss | head`",
             free_bytes,
         )
 
@@ -206,7 +204,7 @@ def _ram_below_gpu_memory(machine: Machine) -> Hits:
 @check(
     "busy-cpus",
     (WARNING, INFO),
-    "the machine is at work already: figures measured now would be noisy and too low",
+    "machine is busy: figures measured now would be noisy and too low",
 )
 def _busy_cpus(machine: Machine) -> Hits:
     load, cpus = machine.host.load_average, machine.host.cpus_total
@@ -215,11 +213,9 @@ def _busy_cpus(machine: Machine) -> Hits:
     is_busy = load > _BUSY_LOAD
     yield Hit(
         f"load average {load:.1f} over the last minute, {count_text(cpus, 'CPU')}",
-        "measure when it is quiet: `top` shows who is at work",
+        "measure when it is quiet: `top` shows what runs",
         load,
-        message=None
-        if is_busy
-        else "the machine may be at work, or just has been: the load average falls slowly",
+        message=None if is_busy else "machine may be busy, or just was: the load average falls slowly",
         severity=WARNING if is_busy else INFO,
     )
 
@@ -236,7 +232,9 @@ def _numa(machine: Machine) -> Hits:
         )
 
 
-@check("few-open-files", INFO, "workers pass every tensor as an open file, and few may be open")
+@check(
+    "few-open-files", INFO, "workers pass every tensor as an open file, and the limit of open files is low"
+)
 def _few_open_files(machine: Machine) -> Hits:
     limit, loader = machine.host.open_files_limit, machine.loader
     workers = loader.total_workers if loader else machine.host.cpus

@@ -91,20 +91,20 @@ def _larger_batch(facts: LoopFacts) -> str | None:
 # --- training takes the time ----------------------------------------------------------------
 
 
-@check("compute-bound", INFO, "the training itself takes the time, not its data")
+@check("compute-bound", INFO, "training itself takes the time, not its data")
 def _compute_bound(facts: LoopFacts) -> Hits:
     if facts.bound not in (Bound.COMPUTE, Bound.BALANCED):
         return
     loop, shares, isolated = facts.loop, facts.attribution, facts.details.floors
     figures = [
-        f"{facts.trains_share:.0%} of each step are forward, backward and optimizer ({shares.source}), "
-        f"{shares.stall_share:.0%} data stall"
+        f"{facts.trains_share:.0%} of step time is forward, backward and optimizer ({shares.source}), "
+        f"{shares.stall_share:.0%} data wait"
     ]
     if isolated is not None and isolated.loader_step_s is not None:
         alone = ratio(loop.steady_samples / loop.steady_batches, isolated.loader_step_s)
         figures.append(
-            f"the loader alone makes {rate_text(alone)} samples/s, so faster training brings "
-            f"{rate_text(compute_cap(facts.measurement))}x at the very most"
+            f"the loader alone makes {rate_text(alone)} samples/s, so faster training gains at most "
+            f"{rate_text(compute_cap(facts.measurement))}x"
         )
     left = _unused(facts)
     yield Hit(
@@ -138,7 +138,7 @@ def _fp16_unscaled(facts: LoopFacts) -> Hits:
     saved_s = facts.trains_share * facts.loop.step_time_s * (1 - 1 / times) if times and times > 1 else 0.0
     rates = f"{half:g} TFLOPS in fp16 and {whole:g} in fp32" if times else "rates n/a"
     yield Hit(
-        f"profile {profile.id}: {rates}; {facts.trains_share:.0%} of each step are training "
+        f"profile {profile.id}: {rates}; {facts.trains_share:.0%} of step time is training "
         f"({facts.attribution.source})",
         'add to the script `with torch.autocast("cuda", torch.float16):` around forward and loss, and '
         '`scaler = torch.amp.GradScaler("cuda")` with scaler.scale(loss).backward(), '
@@ -147,7 +147,7 @@ def _fp16_unscaled(facts: LoopFacts) -> Hits:
     )
 
 
-@check("no-loader", INFO, "the script makes its batches itself, so making them can't be told from computing")
+@check("no-loader", INFO, "the script makes its own batches, so making them can't be told from computing")
 def _no_loader(facts: LoopFacts) -> Hits:
     share = facts.attribution.of(Part.BATCH_AND_COMPUTE)
     if facts.bound is not Bound.NO_LOADER or share is None:
@@ -155,13 +155,13 @@ def _no_loader(facts: LoopFacts) -> Hits:
     left = _unused(facts)
     faster = f"; for the training, not used yet: {', '.join(left)}" if left else ""
     yield Hit(
-        f"{share.share:.0%} of each step are both together ({share.source})",
+        f"{share.share:.0%} of step time is both together ({share.source})",
         f"time your batch function by itself{faster}; `tunekit search` measures what that brings",
         share.share,
     )
 
 
-@check("memory-bound", INFO, "the GPU moves data in its memory more than it computes")
+@check("memory-bound", INFO, "the GPU is limited by its memory bandwidth, not by its compute")
 def _memory_bound(facts: LoopFacts) -> Hits:
     for gpu in facts.gpus if facts.bound is not Bound.DATA else ():
         dram, sm, tensor = gpu.dram_activity_percent, gpu.sm_activity_percent, gpu.tensor_activity_percent
@@ -170,13 +170,13 @@ def _memory_bound(facts: LoopFacts) -> Hits:
         if tensor is not None and tensor < _LITTLE_TENSOR_PERCENT:
             beside = f"tensor cores {tensor:.0f}%"
         elif tensor is None and sm is not None and sm < _LITTLE_SM_PERCENT:
-            beside = f"multiprocessors {sm:.0f}%"
+            beside = f"SMs {sm:.0f}%"
         else:
             continue
         ways = [word for word in (_compiled(facts), _lower_precision(facts), _channels_last(facts)) if word]
         yield Hit(
             f"GPU {gpu.index}: memory {dram:.0f}% active, {beside} (NVML GPM)",
-            "fused kernels and smaller numbers move fewer bytes: "
+            "fused kernels and lower precision move fewer bytes: "
             + (", ".join(ways) or "fused optimizer and attention kernels"),
             dram,
         )
@@ -186,21 +186,21 @@ def _memory_bound(facts: LoopFacts) -> Hits:
 # --- the GPU waits for its host -------------------------------------------------------------
 
 
-@check("host-bound", WARNING, "the GPU waits for the host: kernel launches, Python, or .item() and the like")
+@check("host-bound", WARNING, "the GPU waits for the host: kernel launches, Python, or syncs such as .item()")
 def _host_bound(facts: LoopFacts) -> Hits:
     if facts.bound is not Bound.HOST:
         return
     drained = drained_share(facts.loop)
     figures = [
-        f"after {drained:.0%} of the batches the GPU had nothing left to do when the next was asked for, "
-        f"{facts.attribution.stall_share:.0%} of the step is data stall (CUDA events)"
+        f"the GPU had no work left at the end of {drained:.0%} of the batches, "
+        f"{facts.attribution.stall_share:.0%} of step time is data wait (CUDA events)"
     ]
     idle = facts.attribution.of(Part.DEVICE_IDLE)
     busy_share = nvml_busy_share(facts.telemetry)
     if idle is not None:
-        figures.append(f"nothing runs on it in {idle.share:.0%} of the step ({idle.source})")
+        figures.append(f"it is idle for {idle.share:.0%} of step time ({idle.source})")
     elif busy_share is not None:
-        figures.append(f"a kernel ran in {busy_share:.0%} of the time (NVML)")
+        figures.append(f"it is busy for {busy_share:.0%} of the time (NVML)")
     bigger = _larger_batch(facts)
     ways = [
         *([] if facts.is_compiled else [f"{facts.set_knob('compile', True)} makes fewer launches"]),
@@ -222,7 +222,7 @@ def _copy_bound(facts: LoopFacts) -> Hits:
         "send what is smaller, such as uint8 images, and convert it on the GPU",
     ]
     yield Hit(
-        f"nothing but copies from and to the host runs on it in {share:.0%} of the step{whole}",
+        f"it only copies from and to the host for {share:.0%} of step time{whole}",
         "; ".join(ways),
         share,
         copy_gain(facts.measurement),
@@ -232,7 +232,7 @@ def _copy_bound(facts: LoopFacts) -> Hits:
 @check(
     "sync-points",
     (WARNING, INFO),
-    "the script waits for the GPU in its steps, so the host can't get ahead of it",
+    "the script synchronizes with the GPU within steps, so the host can't run ahead",
 )
 def _sync_points(facts: LoopFacts) -> Hits:
     seen = [point for point in facts.details.syncs or () if point.per_batch > _RARE_PER_BATCH]
@@ -244,7 +244,7 @@ def _sync_points(facts: LoopFacts) -> Hits:
     is_bound = facts.bound is Bound.HOST
     yield Hit(
         "; ".join(places + more),
-        "do it in every 50th step only, keep sums as tensors on the GPU, and copy to it with "
+        "do it every 50th step only, keep sums as tensors on the GPU, and copy to it with "
         "non_blocking=True from pinned memory",
         len(seen),
         launch_gain(facts.measurement) if is_bound else None,
@@ -255,7 +255,7 @@ def _sync_points(facts: LoopFacts) -> Hits:
 # --- what the driver and the allocator say --------------------------------------------------
 
 
-@check("gpu-underused", WARNING, "the GPU is idle for a good part of the time")
+@check("gpu-underused", WARNING, "the GPU is idle for much of the time")
 def _gpu_underused(facts: LoopFacts) -> Hits:
     seen = [(gpu.utilization_percent, gpu) for gpu in facts.gpus if gpu.utilization_percent is not None]
     busy_percent, gpu = min(seen, key=lambda one: one[0], default=(100.0, None))
@@ -263,17 +263,17 @@ def _gpu_underused(facts: LoopFacts) -> Hits:
         return
     why, remedy = _WHY_IDLE.get(
         facts.bound,
-        ("the step's own figures do not say why", "`tunekit profile --trace-kernels` looks closer"),
+        ("the parts of the step do not show why", "`tunekit profile --trace-kernels` looks closer"),
     )
     sm = gpu.sm_activity_percent
-    beside = f"; {sm:.0f}% of its multiprocessors had work (NVML GPM)" if sm is not None else ""
+    beside = f"; {sm:.0f}% of its SMs were active (NVML GPM)" if sm is not None else ""
     gain_of = {Bound.DATA: data_gain, Bound.HOST: launch_gain}.get(facts.bound)
     yield Hit(
-        f"a kernel ran in {busy_percent:.0f}% of the time (NVML){beside}",
+        f"busy for {busy_percent:.0f}% of the time (NVML){beside}",
         remedy,
         busy_percent,
         gain_of(facts.measurement) if gain_of else None,
-        f"GPU {gpu.index} is idle for a good part of the time: {why}",
+        f"GPU {gpu.index} is idle for much of the time: {why}",
     )
 
 
@@ -288,7 +288,7 @@ def _gpu_throttled_in_trial(one: TrialGpu) -> Hits:
     slower = ratio(best_mhz, gpu.sm_clock_mhz) if best_mhz and gpu.sm_clock_mhz else None
     yield Hit(
         f"{'; '.join([', '.join(reasons), *one.clock_and_heat])} (NVML)",
-        "look after its cooling and power, or take another machine: a long run will be slower still",
+        "check its cooling and power, or use another machine: a long run will be slower still",
         gpu.max_temperature_c if gpu.max_temperature_c and gpu.max_temperature_c > 0 else None,
         capped(max(1.0, slower), compute_cap(one.facts.measurement)) if slower is not None else None,
     )
@@ -315,25 +315,25 @@ def _gpu_unsoaked(one: TrialGpu) -> Hits:
     if POWER_CAP in one.gpu.throttle_reasons and _is_getting_warm(one):
         yield Hit(
             f"{POWER_CAP}; {_moved_text(one)} (NVML)",
-            "measure for longer, as with --window 120, until clock and temperature stand still",
+            "measure longer, such as --window 120, until clock and temperature are steady",
             one.fall_of_clock,
         )
 
 
-@check("gpu-power-capped", INFO, "{}'s power limit held its clock down, as is usual under full load")
+@check("gpu-power-capped", INFO, "{}'s clock was held down by its power limit, as is usual under full load")
 def _gpu_power_capped(one: TrialGpu) -> Hits:
     if POWER_CAP in one.gpu.throttle_reasons and not _is_getting_warm(one):
         at_rest = [text] if (text := _moved_text(one)) else []
         yield Hit(
             f"{'; '.join([POWER_CAP, *one.clock_and_heat, *at_rest])} (NVML)",
-            "fewer bits for each number do more at the same power; `nvidia-smi -q -d POWER` has its limit",
+            "lower precision does more at the same power; `nvidia-smi -q -d POWER` has its limit",
         )
 
 
 @check(
     "allocation-retries",
     WARNING,
-    "the GPU's memory ran out for a moment: the allocator had to free its cache and try again",
+    "GPU memory ran out for a moment: the allocator had to free its cache and retry",
 )
 def _allocation_retries(facts: LoopFacts) -> Hits:
     loop = facts.loop

@@ -228,7 +228,7 @@ def _writes_diverted(facts: RunFacts) -> Hits:
 @check(
     "unsteady-machine",
     WARNING,
-    "the same config ran at very different rates: something else was at work on this machine",
+    "the same config ran at very different rates: the machine was busy",
 )
 def _unsteady_machine(facts: RunFacts) -> Hits:
     rates: dict[TrainConfig, list[float]] = {}

@@ -196,7 +196,7 @@ def _omp_threads(machine: Machine) -> int | None:
 @check(
     "threads-above-cpus",
     WARNING,
-    "torch or OMP_NUM_THREADS asks for more threads than CPUs may be used: they fight over them",
+    "torch or OMP_NUM_THREADS asks for more threads than usable CPUs: they contend for them",
 )
 def _threads_above_cpus(machine: Machine) -> Hits:
     build, cpus, omp_threads = machine.host.torch, machine.host.cpus, _omp_threads(machine)
@@ -212,7 +212,7 @@ def _threads_above_cpus(machine: Machine) -> Hits:
         f"{asked}; affinity and quota allow {count_text(cpus, 'CPU')}",
         f"export OMP_NUM_THREADS={cpus}",
         threads,
-        message=f"{who} more threads than CPUs may be used: they fight over them",
+        message=f"{who} more threads than usable CPUs: they contend for them",
     )
 
 
@@ -245,7 +245,7 @@ def _omp_threads_times_workers(machine: Machine) -> Hits:
 
 
 @check(
-    "omp-ignored", WARNING, "OMP_NUM_THREADS is no number: OpenMP ignores it and starts a thread for each CPU"
+    "omp-ignored", WARNING, "OMP_NUM_THREADS is not a number: OpenMP ignores it and starts a thread per CPU"
 )
 def _omp_ignored(machine: Machine) -> Hits:
     text = _omp_text(machine)
@@ -270,7 +270,7 @@ def _is_one(text: str) -> bool:
 
 
 _SLOWING = {
-    "CUDA_LAUNCH_BLOCKING": _Slowing("every kernel is waited for", _is_one, needs_nvidia=True),
+    "CUDA_LAUNCH_BLOCKING": _Slowing("every kernel launch blocks", _is_one, needs_nvidia=True),
     # CUDACachingAllocator looks only whether it is set.
     "PYTORCH_NO_CUDA_MEMORY_CACHING": _Slowing(
         "every tensor is allocated by the driver anew", lambda text: True, needs_nvidia=True
@@ -297,9 +297,7 @@ def _slow_environment(machine: Machine) -> Hits:
         yield Hit("; ".join(on.values()), f"unset {' '.join(on)}")
 
 
-@check(
-    "compile-disabled", WARNING, "torch.compile is switched off by the environment: it will compile nothing"
-)
+@check("compile-disabled", WARNING, "the environment switches torch.compile off")
 def _compile_disabled(machine: Machine) -> Hits:
     switches = ("TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE")
     on = [name for name in switches if machine.environment.get(name) == "1"]

@@ -22,14 +22,14 @@ def _where(storage: Storage) -> str:
     return where + (f", mounted at {storage.mount_point}" if storage.mount_point else "")
 
 
-@check("no-storage", INFO, "the data set is no storage: the kernel makes up its files")
+@check("no-storage", INFO, "the data set is on a virtual file system of the kernel, not on storage")
 def _no_storage(machine: Machine) -> Hits:
     for storage in machine.checkup.storage:
         if storage.kind is StorageKind.NONE:
             yield Hit(
                 _where(storage),
                 "name the folder that training reads with --data",
-                message=f"{storage.path} is no storage: the kernel makes up its files",
+                message=f"{storage.path} is on a virtual file system of the kernel, not on storage",
             )
 
 
@@ -98,7 +98,7 @@ def _data_larger_than_ram(data: DataSet) -> Hits:
     storage = data.storage
     if storage.kind is not StorageKind.MEMORY and storage.total_bytes > _CACHEABLE_SHARE * data.ram_bytes:
         yield Hit(
-            f"{bytes_text(storage.total_bytes)} of files, {bytes_text(data.ram_bytes)} RAM may be used",
+            f"{bytes_text(storage.total_bytes)} of files, {bytes_text(data.ram_bytes)} RAM are usable",
             "trust rates of cold reads only; keep the data on fast local storage",
             storage.total_bytes,
         )

@@ -148,7 +148,7 @@ class TraceSeen(Record):
     """Steps of the script's own loop at small batch sizes, for device memory that is predicted."""
 
     device_type: str = Field(max_length=40)
-    """What they ran on; on a CPU with torch's ways of a GPU."""
+    """What they ran on; on a CPU while simulating the CUDA allocator."""
     batches_per_step: PositiveInt = 1
     """Loop batches per optimizer step."""
     is_dry: bool = False

@@ -132,8 +132,15 @@ class PredictionPath(StrEnum):
     """How the steps were traced that a prediction goes by."""
 
     LOOP_ON_GPU = "steps of the script's own loop, on a GPU"
-    LOOP_ON_CPU = "steps of the script's own loop, on the CPU with torch's ways of a GPU"
-    LOOP_DRY = "steps of the script's own loop without their arithmetic, with torch's ways of a GPU"
+    LOOP_ON_CPU = "steps of the script's own loop, traced on CPU, simulating the CUDA allocator"
+    LOOP_DRY = "steps of the script's own loop without their arithmetic, simulating the CUDA allocator"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "PredictionPath | None":
+        """Return the member that older runs wrote in other words."""
+        if not isinstance(value, str) or not value.endswith("with torch's ways of a GPU"):
+            return None
+        return cls.LOOP_ON_CPU if "on the CPU" in value else cls.LOOP_DRY
 
 
 class BytesRange(Record):
