@@ -292,6 +292,7 @@ def absurd_runs(draw: st.DrawFn) -> Run:
         noise_floor=NoiseFloor(relative=draw(figures), pairs=1, processes=2),
         findings=(Finding(code="some-code", severity="info", message="", gain=draw(figures)),),
         model=draw(model_summaries()),
+        knob_gains=draw(knob_gain_tuples()),
         search_time_s=draw(figures),
     )
 
@@ -317,17 +318,13 @@ def model_summaries(draw: st.DrawFn) -> ModelSummary:
         ),
         missed_relative=None if checked is None else draw(st.floats(0, 10)),
         checked_configs=checked,
-        knobs=tuple(
-            draw(
-                st.lists(
-                    st.builds(
-                        KnobGain, knob=texts, before=knob_values, after=knob_values, factor=intervals()
-                    ),
-                    max_size=3,
-                )
-            )
-        ),
     )
+
+
+def knob_gain_tuples() -> st.SearchStrategy[tuple[KnobGain, ...]]:
+    """What a few knobs are worth."""
+    gain = st.builds(KnobGain, knob=texts, before=knob_values, after=knob_values, factor=intervals())
+    return st.lists(gain, max_size=3).map(tuple)
 
 
 @st.composite

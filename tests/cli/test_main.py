@@ -55,6 +55,7 @@ SURFACE = {
         "--planned-steps",
         "--confirm",
         "--wait-quiet",
+        "--ablate",
         "--window",
         "--trial-limit",
         "--no-progress-limit",

@@ -11,7 +11,6 @@ from build_loops import work
 from build_records import (
     baseline_record,
     config,
-    configs,
     confirm_records,
     cpu,
     device,
@@ -26,13 +25,13 @@ from scripted_search import ScriptedExecutor, search_in, start_search
 
 from tunekit.records.attribution import StepParts
 from tunekit.records.codec import from_json, to_json
-from tunekit.records.config import KNOBS, WORKER_KNOBS, TrainConfig
-from tunekit.records.recommendation import KnobGain, Limit, ModelSummary, PredictedLimits, Tier
+from tunekit.records.config import TrainConfig
+from tunekit.records.recommendation import Limit, ModelSummary, PredictedLimits, Tier
 from tunekit.records.run import Run, RunStatus
 from tunekit.records.trial import TrialRecord
 from tunekit.session.assemble import assemble
 from tunekit.session.folder import RunFolder, load_run
-from tunekit.tune.explain import LEAST_TRIALS, MOST_CHECKED, explain, knobs_put_back
+from tunekit.tune.explain import LEAST_TRIALS, MOST_CHECKED, explain
 
 CORES = 4
 CONFIGS = (
@@ -215,54 +214,6 @@ def test_only_so_many_configs_are_checked():
     assert summary.checked_configs == MOST_CHECKED
 
 
-def worths(records: Sequence[TrialRecord], of: TrainConfig) -> dict[str, KnobGain]:
-    summary = explain(records, host(cpus=CORES), [recommendation(of=of)])
-    assert summary is not None
-    return {one.knob: one for one in summary.knobs}
-
-
-def test_what_workers_bring_to_a_loop_that_waits_for_them_is_told():
-    gains = worths(Loop(fetch_s=0.008, train_s=0.001).trials(CONFIGS[1:]), CONFIGS[2])
-    assert list(gains) == ["num_workers"]
-    workers = gains["num_workers"]
-    assert (workers.before, workers.after) == (1, 2)
-    assert workers.factor.value == pytest.approx(2.0, rel=0.15)
-    assert 1.0 < workers.factor.low < 2.0 < workers.factor.high
-
-
-def test_workers_bring_nothing_to_a_loop_that_waits_for_its_training():
-    bound = worths(Loop(fetch_s=0.001, train_s=0.008).trials(CONFIGS[1:]), CONFIGS[2])
-    assert bound["num_workers"].factor.value == pytest.approx(1.0, abs=0.1)
-
-
-def test_without_workers_what_needs_them_goes_with_them():
-    found = knobs_put_back(CONFIGS[3], CONFIGS[0])
-    assert list(found) == ["batch_size", "num_workers"]
-    assert found["num_workers"] == config(num_workers=0, batch_size=256)
-    assert found["batch_size"] == CONFIGS[2]
-    back = knobs_put_back(CONFIGS[0], config(num_workers=3, prefetch_factor=5))
-    assert back == {"num_workers": config(num_workers=3, prefetch_factor=5)}
-
-
-@given(configs(), configs())
-def test_every_knob_that_differs_is_put_back_alone_and_legally(own, before):
-    for knob, put_back in knobs_put_back(own, before).items():
-        assert getattr(put_back, knob) == getattr(before, knob) != getattr(own, knob)
-        moved = {name for name in KNOBS if getattr(put_back, name) != getattr(own, name)}
-        assert moved <= ({"num_workers", *WORKER_KNOBS} if knob == "num_workers" else {knob})
-
-
-def test_a_baseline_that_could_not_run_has_nothing_to_put_back():
-    records = [baseline_record(rate=None, of=CONFIGS[0]), *Loop(0.004, 0.001).trials()[1:]]
-    assert not worths(records, CONFIGS[3])
-
-
-def test_the_answers_config_is_the_one_whose_knobs_are_weighed():
-    tiers = [recommendation(Tier.AGGRESSIVE, CONFIGS[4]), recommendation(Tier.BALANCED, CONFIGS[2])]
-    summary = explain(Loop(0.004, 0.001).trials(), host(cpus=CORES), tiers)
-    assert [one.after for one in summary.knobs if one.knob == "num_workers"] == [2]
-
-
 def test_a_run_is_explained_when_it_ends_and_not_before():
     records = Loop(0.004, 0.001).trials()
     ended = {
@@ -310,12 +261,6 @@ def test_a_run_written_before_there_was_a_model_is_read():
     payload = json.loads(to_json(run()))
     del payload["model"]
     assert from_json(json.dumps(payload), Run).model is None
-
-
-def test_a_model_written_before_knobs_were_weighed_is_read():
-    payload = json.loads(to_json(explained(Loop(0.004, 0.001).trials())[0]))
-    del payload["knobs"]
-    assert from_json(json.dumps(payload), ModelSummary).knobs == ()
 
 
 @given(st.lists(trial_records(), min_size=3, max_size=5))

@@ -313,6 +313,7 @@ def _search(parser: argparse.ArgumentParser) -> None:
     )
     _option(limits, "--trials", _COUNT, "most search trials, the baseline included")
     _option(limits, "--confirm", _COUNT, "interleaved confirmation rounds", default=5)
+    _switch(limits, "--ablate", "measure what each knob of the answer is worth: it beside itself without it")
     _wait_quiet(limits)
     _window(limits)
     output = parser.add_argument_group("where it goes")

@@ -52,6 +52,7 @@ _CHANGEABLE = (
     "budget",
     "trials",
     "confirm",
+    "ablate",
     "wait_quiet",
     "json",
     "ignore",
@@ -152,6 +153,7 @@ def search_options(options: argparse.Namespace, builtin: bool) -> SearchOptions:
         trial_limit_s=options.trial_limit,
         no_progress_limit_s=options.no_progress_limit,
         window_s=window_s(options, builtin),
+        ablate=options.ablate,
         ignored=tuple(options.ignore),
     )
 
@@ -188,6 +190,8 @@ def _resumed(options: argparse.Namespace, command: Sequence[str]) -> _Prepared:
         updates["max_trials"] = options.trials
     if options.confirm != defaults_of("search")["confirm"]:
         updates["confirm_rounds"] = options.confirm
+    if options.ablate:
+        updates["ablate"] = True
     if options.ignore:
         updates["ignored"] = tuple(options.ignore)
     asked = run.options.changed(**updates)
@@ -206,7 +210,7 @@ def _refuse_other_options(options: argparse.Namespace) -> None:
         flags = ", ".join("--" + name.replace("_", "-") for name in given)
         raise UsageError(
             f"--resume goes on with the run's own options, so {flags} can't be changed; "
-            "only --budget, --trials, --confirm and --ignore can"
+            "only --budget, --trials, --confirm, --ablate and --ignore can"
         )
 
 

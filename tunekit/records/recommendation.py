@@ -1,9 +1,9 @@
 """What tunekit recommends, with the evidence for it; and why its configs are as fast as they are."""
 
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from tunekit.records.base import Record
 from tunekit.records.config import TrainConfig
@@ -166,7 +166,7 @@ class PredictedLimits(Record):
 
 
 class KnobGain(Record):
-    """What one knob brings to the recommended config: predicted."""
+    """What one knob brings to the recommended config: measured, the config beside itself without it."""
 
     knob: str
     before: bool | int | str | None
@@ -186,6 +186,13 @@ class ModelSummary(Record):
     """Mean |predicted / measured - 1| of configs, each predicted from the trials of the others."""
     checked_configs: PositiveInt | None
     """Measured configs that this is the mean of; both None with fewer than two."""
-    knobs: tuple[KnobGain, ...] = ()
-    """Of the config that the answer speaks of, each knob that differs from the baseline's and can be put
-    back alone: without workers nothing is prefetched."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_predicted_gains(cls, saved: Any) -> Any:
+        """Leave out what runs of before predicted of each knob: it is measured now, or not said."""
+        return (
+            {name: one for name, one in saved.items() if name != "knobs"}
+            if isinstance(saved, dict)
+            else saved
+        )

@@ -12,7 +12,14 @@ from tunekit.records.host import Host
 from tunekit.records.interval import Interval
 from tunekit.records.prediction import DevicePrediction, OutsideTorch
 from tunekit.records.profile import Profile
-from tunekit.records.recommendation import MissingTier, ModelSummary, NoiseFloor, Recommendation, ScalingRow
+from tunekit.records.recommendation import (
+    KnobGain,
+    MissingTier,
+    ModelSummary,
+    NoiseFloor,
+    Recommendation,
+    ScalingRow,
+)
 from tunekit.records.target import Discovery, Target
 from tunekit.records.trial import TrialRecord
 from tunekit.records.trials import Trials
@@ -70,6 +77,8 @@ class SearchOptions(Record):
     """A trial without a batch, a step or other work for this long is ended."""
     window_s: PositiveFloat = 5.0
     """Steady time that a trial aims to measure."""
+    ablate: bool = False
+    """Whether to measure what each knob of the answer is worth."""
     ignored: tuple[str, ...] = ()
     """Codes of findings to leave out."""
 
@@ -172,6 +181,9 @@ class Run(TargetRecord):
     findings: tuple[Finding, ...] = ()
     script_scales_lr: bool = False
     """Whether the script was seen to scale its learning rate with the batch, so that no rule is applied."""
+    knob_gains: tuple[KnobGain, ...] = ()
+    """Of the answer's config, each knob that differs from the baseline's and can be put back alone; empty
+    where the user did not ask for it, or there was no time."""
     model: ModelSummary | None = None
     """Predicted; None while the search runs, and with too few measured trials to tell."""
     prediction: DevicePrediction | None = None

@@ -81,9 +81,12 @@ class TrialRole(StrEnum):
     TRACE = "trace"
     """The baseline with another batch size, which a script that makes its batches itself is traced at."""
 
+    ABLATION = "ablation"
+    """The answer's config, or it with one knob put back, interleaved: for what each knob is worth."""
+
     @property
     def is_candidate(self) -> bool:
-        """Whether its config may be chosen for its rate: not what confirms it, guards losses or is traced."""
+        """Whether its config may be chosen for its rate: not what confirms it, guards losses or the like."""
         return self in (TrialRole.BASELINE, TrialRole.SEARCH)
 
 

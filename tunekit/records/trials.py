@@ -34,6 +34,15 @@ def measured(records: Iterable[TrialRecord]) -> list[Measured]:
     ]
 
 
+def rates_by_round(records: Iterable[TrialRecord]) -> dict[int, float]:
+    """Return samples/s of the measured trials that belong to a round."""
+    return {
+        record.round: record.measurement.rate_samples_per_s
+        for record in records
+        if record.round is not None and record.measurement
+    }
+
+
 @dataclass(frozen=True)
 class Trials:
     """The records of one run, by what they were run for."""
@@ -84,6 +93,11 @@ class Trials:
     def confirming(self) -> tuple[TrialRecord, ...]:
         """Fresh interleaved processes."""
         return tuple(record for record in self.records if record.role is TrialRole.CONFIRM)
+
+    @property
+    def ablating(self) -> tuple[TrialRecord, ...]:
+        """Fresh interleaved processes of the answer's config and of it with one knob put back."""
+        return tuple(record for record in self.records if record.role is TrialRole.ABLATION)
 
     @property
     def baseline_confirm(self) -> tuple[TrialRecord, ...]:

@@ -12,6 +12,7 @@ from tunekit.records.recommendation import NoiseFloor
 from tunekit.records.run import Ablation, AblationStep, Contender, FixedKnob
 from tunekit.records.target import BindingKind
 from tunekit.records.trial import TrialRecord
+from tunekit.records.trials import rates_by_round
 from tunekit.tune.knob_access import SearchContext, access_of, why_inert
 from tunekit.tune.space import knob_space
 
@@ -45,15 +46,6 @@ def factor(
     own, others = rates_by_round(records), rates_by_round(beside)
     rounds = sorted(own.keys() & others.keys())
     return speedup([own[one] for one in rounds], [others[one] for one in rounds], noise)
-
-
-def rates_by_round(records: Sequence[TrialRecord]) -> dict[int, float]:
-    """Return samples/s of the measured trials that belong to a round."""
-    return {
-        record.round: record.measurement.rate_samples_per_s
-        for record in records
-        if record.round is not None and record.measurement
-    }
 
 
 def processes_noise(records: Sequence[TrialRecord]) -> NoiseFloor | None:

@@ -4,10 +4,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from tunekit.diagnose.run import run_findings
+from tunekit.recommend.knob_gains import knob_gains
 from tunekit.recommend.learning_rate import base_learning_rate, follows_batch, rule_of
 from tunekit.recommend.numerics import excluded_modes, guarded_modes
 from tunekit.recommend.planned_training import planned_training
-from tunekit.recommend.recommendation import Comparison, recommend, settle
+from tunekit.recommend.recommendation import Comparison, answer_of, recommend, settle
 from tunekit.recommend.scaling import scaling_rows
 from tunekit.recommend.tiers import is_excluded, keeps_global_batch, pick_tiers, run_noise, violations
 from tunekit.records.host import Host
@@ -47,6 +48,7 @@ def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
             own = trials.baseline
             may_settle = own is None or keeps_global_batch(own, trials, run.options)
             settled.append(settle(result, against, earlier=settled) if may_settle else result)
+    best, before = answer_of(settled), trials.baseline.config if trials.baseline else None
     # Once the search is over, also the modes whose losses should be known and are not.
     picks = chosen.values() if run.status is RunStatus.FINISHED else ()
     loop = next((record.measurement.loop for record in trials.candidates if record.measurement), None)
@@ -57,6 +59,7 @@ def assemble(run: Run, records: Sequence[TrialRecord]) -> Run:
         scaling=_scaling(settled, trials, run),
         prediction=corrected(run.prediction, trials.records) if run.prediction else None,
         findings=run_findings(run, guarded_modes(trials.records, picks), loop),
+        knob_gains=knob_gains(best.config, before, trials.ablating, against.noise) if best and before else (),
         model=explain(trials.records, host, settled) if run.status in _EXPLAINED else None,
     )
 

@@ -9,13 +9,14 @@ from typing import Any
 from tunekit.errors import BudgetTooSmallError, TargetError, TunekitError
 from tunekit.predict.throughput.boundary import fit_boundary
 from tunekit.predict.throughput.observation import observations
+from tunekit.recommend.knob_gains import knobs_put_back
 from tunekit.recommend.numerics import Mode, excluded_modes, mode_name, modes_due
 from tunekit.recommend.planned_training import PlannedTraining, planned_training
-from tunekit.recommend.recommendation import speedup_over_baseline
+from tunekit.recommend.recommendation import answer_of, speedup_over_baseline
 from tunekit.recommend.tiers import best_of, ceiling_of, clamped_to_tier, is_excluded
 from tunekit.records.config import TrainConfig
 from tunekit.records.details import Detail
-from tunekit.records.run import Run, SearchOptions, SecondStage
+from tunekit.records.run import Run, RunStatus, SearchOptions, SecondStage
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.records.trials import Trials
 from tunekit.session.assemble import assemble, comparison_of
@@ -34,6 +35,7 @@ from tunekit.tune.acquisition import Proposal
 from tunekit.tune.budget import ANSWERS, TimeLeft, budget_s_of
 from tunekit.tune.confirm import (
     FLOOR_PROCESSES,
+    MIN_ROUNDS,
     details_to_confirm,
     expected_duration_s,
     least_rounds,
@@ -43,6 +45,7 @@ from tunekit.tune.confirm import (
     rounds_due,
     rounds_s,
     second_stage,
+    typical_duration_s,
 )
 from tunekit.tune.feasibility import LOOK_TRIALS, compute_sweep_sizes
 from tunekit.tune.space import build_space, is_batch_variant, nearest
@@ -112,6 +115,7 @@ class Search(Session[Run]):
             self._fill_tiers()
             self._confirm()
             self._settle_doubts()
+            self._ablate()
             self._say_what_was_cut()
             _insist_on_a_result(self.found)
         return self.found
@@ -375,6 +379,26 @@ class Search(Session[Run]):
             return None
         first = next_round(self._records)
         return SecondStage(configs=tuple(due), first_round=first, rounds=max(due.values()))
+
+    def _ablate(self) -> None:
+        """Run the answer's config beside itself with each knob put back, if that is asked for."""
+        found = assemble(self.found.changed(status=RunStatus.FINISHED), self._records)
+        best = answer_of(found.recommendations)
+        if not self.found.options.ablate or best is None or best.is_baseline:
+            return
+        put_back = knobs_put_back(best.config, self._baseline_config)
+        purposes = {best.config: "the answer, for what each knob is worth"}
+        purposes |= {config: f"the answer without its {knob}" for knob, config in put_back.items()}
+        round_s = sum(typical_duration_s(self._records, config) for config in purposes)
+        done = next_round(self._records, TrialRole.ABLATION)
+        rounds = min(MIN_ROUNDS - done, int(max(0.0, self._left_s) // round_s) if round_s else 0)
+        if done + rounds < 1:
+            self._listener.said("no time was left to measure what each knob is worth: give a longer --budget")
+        for number in range(done, done + rounds):
+            failed = {record.config for record in self._trials.ablating if record.failure is not None}
+            for config in round_order(tuple(purposes), False, number):
+                if config is not None and config not in failed:
+                    self._trial(TrialRole.ABLATION, config, purposes[config], round=number)
 
     def _run_rounds(self, configs: Sequence[TrainConfig], with_baseline: bool, rounds: int) -> None:
         """Run interleaved rounds; a config that fails once is not run again."""

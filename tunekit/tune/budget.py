@@ -16,6 +16,7 @@ from tunekit.records.trials import Trials
 from tunekit.tune.acquisition import Criteria, least_gain
 from tunekit.tune.confirm import (
     FLOOR_PROCESSES,
+    MIN_ROUNDS,
     expected_duration_s,
     finalists,
     least_rounds,
@@ -33,6 +34,8 @@ USUAL_BUDGET_S = 900.0
 """What a search has at the least where the user gave no budget."""
 _COMPILED_TRIALS = 6
 _FINALISTS = 2
+_ABLATED = 5
+"""Configs of a round of ablation: the answer's, and what it is without one of the knobs that it changed."""
 ANSWERS = (Tier.BALANCED, Tier.AGGRESSIVE, Tier.CONSERVATIVE)
 """The order in which tiers are filled and confirmed where there is not time for all."""
 _SLACK = 0.05
@@ -52,7 +55,9 @@ def needed_s(records: Sequence[TrialRecord], space: Sequence[KnobSpace], options
     search_s = SEARCH_TRIALS * eager_s + _COMPILED_TRIALS * extra_s
     round_s = typical_duration_s(records, None) + _FINALISTS * eager_s + extra_s
     guards_s = 2 * eager_s + extra_s
-    return 60.0 * math.ceil((known_s + search_s + guards_s + options.confirm_rounds * round_s) / 60.0)
+    ablation_s = MIN_ROUNDS * _ABLATED * eager_s if options.ablate else 0.0
+    whole_s = known_s + search_s + guards_s + options.confirm_rounds * round_s + ablation_s
+    return 60.0 * math.ceil(whole_s / 60.0)
 
 
 def _first_measured(records: Sequence[TrialRecord]) -> Sequence[TrialRecord]:

@@ -151,7 +151,7 @@ def details_to_confirm(records: Sequence[TrialRecord], config: TrainConfig | Non
     return (Detail.LARGEST,) if can_tell else ()
 
 
-def next_round(records: Sequence[TrialRecord]) -> int:
-    """Return the number of the first round that no record belongs to."""
-    rounds = [r.round for r in records if r.role is TrialRole.CONFIRM and r.round is not None]
+def next_round(records: Sequence[TrialRecord], role: TrialRole = TrialRole.CONFIRM) -> int:
+    """Return the number of the first round that no record of a role belongs to."""
+    rounds = [r.round for r in records if r.role is role and r.round is not None]
     return max(rounds, default=-1) + 1

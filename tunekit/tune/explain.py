@@ -8,12 +8,11 @@ import numpy as np
 from tunekit.predict.throughput.model import ThroughputModel, limit_of
 from tunekit.predict.throughput.observation import observations
 from tunekit.recommend.noise import mean_interval
-from tunekit.recommend.recommendation import answer_of
-from tunekit.records.config import INJECTED_KNOBS, WORKER_KNOBS, TrainConfig
+from tunekit.records.config import TrainConfig
 from tunekit.records.host import Host
 from tunekit.records.interval import Interval
 from tunekit.records.measurement import LoopMeasurement
-from tunekit.records.recommendation import KnobGain, ModelSummary, PredictedLimits, Recommendation, Tier
+from tunekit.records.recommendation import ModelSummary, PredictedLimits, Recommendation, Tier
 from tunekit.records.trial import TrialRecord, TrialRole
 from tunekit.tune.acquisition import most_informative
 
@@ -47,26 +46,6 @@ def explain(
         return None
 
 
-def knobs_put_back(config: TrainConfig, before: TrainConfig) -> dict[str, TrainConfig]:
-    """Return a config with each knob that the model knows put back alone, by its name.
-
-    The number of workers takes along what means nothing without workers; knobs that can't be put back
-    without it are left out.
-    """
-    found = {}
-    for knob in INJECTED_KNOBS:
-        if getattr(config, knob) == getattr(before, knob):
-            continue
-        moved = {knob: getattr(before, knob)}
-        is_of_workers = not (config.num_workers and before.num_workers)
-        if is_of_workers and knob in WORKER_KNOBS:
-            continue
-        if is_of_workers and knob == "num_workers":
-            moved |= {name: getattr(before, name) for name in WORKER_KNOBS}
-        found[knob] = config.changed(**moved)
-    return found
-
-
 class _Explanation:
     """The models of one run."""
 
@@ -97,32 +76,7 @@ class _Explanation:
             limits=tuple(known),
             missed_relative=sum(missed) / len(missed) if missed else None,
             checked_configs=len(missed) or None,
-            knobs=self._knobs(model, baseline.config if baseline else None, answer_of(recommendations)),
         )
-
-    def _knobs(
-        self, model: ThroughputModel, before: TrainConfig | None, best: Recommendation | None
-    ) -> tuple[KnobGain, ...]:
-        """Return what each knob that differs from the baseline's brings to the config of the answer."""
-        if before is None or best is None:
-            return ()
-        put_back = knobs_put_back(best.config, before)
-        if not put_back:
-            return ()
-        ratios = model.ratios(best.config, list(put_back.values()))
-        gains = []
-        for knob, log_ratio, deviation in zip(put_back, ratios.log_rate, ratios.deviation, strict=True):
-            low, value, high = (math.exp(log_ratio + away * _RANGE_95 * deviation) for away in (-1, 0, 1))
-            if all(math.isfinite(one) for one in (low, value, high)):
-                gains.append(
-                    KnobGain(
-                        knob=knob,
-                        before=getattr(before, knob),
-                        after=getattr(best.config, knob),
-                        factor=Interval(low=low, value=value, high=high),
-                    )
-                )
-        return tuple(gains)
 
     def _model(self, learnt_from: Sequence[TrialRecord]) -> ThroughputModel:
         on_cpu = self._loop.device.type == "cpu"

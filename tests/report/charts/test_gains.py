@@ -13,7 +13,7 @@ from build_records import (
 
 from tunekit.records.attribution import DeviceParts, StepParts
 from tunekit.records.interval import Interval
-from tunekit.records.recommendation import KnobGain, ModelSummary
+from tunekit.records.recommendation import KnobGain
 from tunekit.report.blocks import Basis, Chart
 from tunekit.report.charts import has_figures
 from tunekit.report.charts.gains import knobs_chart, time_breakdown_chart
@@ -83,10 +83,9 @@ WORTHS = (
 
 def test_the_knob_that_brings_most_comes_first():
     best = recommendation(of=config(num_workers=4))
-    model = ModelSummary(limits=(), missed_relative=None, checked_configs=None, knobs=WORTHS)
-    chart = knobs_chart(run(model=model, recommendations=(best,)), best)
+    chart = knobs_chart(run(knob_gains=WORTHS, recommendations=(best,)), best)
     (worth,) = chart.series
-    assert worth.basis is Basis.PREDICTED
+    assert worth.basis is Basis.MEASURED
     assert [point.x for point in worth.points] == [
         "compile: off -> on",
         "num_workers: 2 -> 4",
@@ -99,8 +98,5 @@ def test_the_knob_that_brings_most_comes_first():
     assert "num_workers: 2 -> 4 1.20x (1.14 to 1.26)" in chart.summary
 
 
-def test_a_run_that_was_not_explained_has_no_such_chart():
-    best = recommendation()
-    assert not has_figures(knobs_chart(run(model=None), best))
-    model = ModelSummary(limits=(), missed_relative=None, checked_configs=None)
-    assert not has_figures(knobs_chart(run(model=model), best))
+def test_a_run_that_did_not_measure_them_has_no_such_chart():
+    assert not has_figures(knobs_chart(run(), recommendation()))

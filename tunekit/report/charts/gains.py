@@ -64,20 +64,19 @@ def _total(name: str, loops: Sequence[LoopMeasurement], parts: Mapping[str, Seco
 
 def knobs_chart(run: Run, best: Recommendation | None) -> Chart:
     """Return by how much the recommended config would lose its lead with one knob as the baseline has it."""
-    gains = run.model.knobs if run.model is not None and best is not None else ()
-    ordered = sorted(gains, key=lambda one: one.factor.value, reverse=True)
+    ordered = sorted(run.knob_gains, key=lambda one: one.factor.value, reverse=True)
     summary = "; ".join(f"{_name(one)} {speedup_text(one.factor)}" for one in ordered)
     tier = best.tier.value if best is not None else ""
     return Chart(
         id="knobs",
-        title="What each knob is worth (predicted)",
+        title="What each knob is worth (measured)",
         summary=(
             f"Rate of the {tier} config over its rate with this one knob put back, with 95% range: "
             f"{summary}. Knobs that work together do not multiply to the whole speed-up."
         ),
         x_title="knob",
         y_title="faster by, %",
-        series=(Series("worth", Basis.PREDICTED, tuple(_knob_point(one) for one in ordered), "bars"),),
+        series=(Series("worth", Basis.MEASURED, tuple(_knob_point(one) for one in ordered), "bars"),),
         is_horizontal=True,
     )
 

@@ -168,6 +168,7 @@ _NAMES = {
     TrialRole.CONFIRM: "confirming",
     TrialRole.NUMERICS: "for its losses",
     TrialRole.TRACE: "traced",
+    TrialRole.ABLATION: "with a knob put back",
 }
 _MOST_STEPS = 200
 
