@@ -358,7 +358,7 @@ def _search_knobs(group: argparse._ArgumentGroup) -> None:
         group,
         "--epochs",
         _COUNT,
-        "planned epochs: after the first four, no trial may cost more time than it can save (default: not "
+        "planned epochs; from the fifth trial on, none may cost more time than it can save (default: not "
         "known; 10 to decide whether compiling pays)",
     )
     _option(
@@ -509,7 +509,7 @@ def _doctor(parser: argparse.ArgumentParser) -> None:
     _option(parser, "--workers", _Value("N", natural), "loader workers of each training process")
     _option(parser, "--prefetch", _COUNT, "prefetch factor (default: 2)")
     _option(parser, "--batch-mib", _Value("MIB", positive_number("MiB", _MAX_MEMORY)), "size of one batch")
-    _option(parser, "--processes", _COUNT, "training processes on this machine, its world size (default: 1)")
+    _option(parser, "--processes", _COUNT, "training processes (ranks) on this machine (default: 1)")
     _findings(parser)
     _switch(
         parser,
