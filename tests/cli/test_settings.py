@@ -20,6 +20,7 @@ budget = "20m"
 trials = 12
 epochs = 90
 confirm = 3
+wait-quiet = "5m"
 window = 2
 trial-limit = 120
 no-progress-limit = "1h30m"
@@ -80,6 +81,7 @@ def test_every_setting_is_read_under_its_flags_own_name(folder: Path):
         "trials": 12,
         "epochs": 90,
         "confirm": 3,
+        "wait_quiet": "5m",
         "window": 2.0,
         "trial_limit": "120",
         "no_progress_limit": "1h30m",

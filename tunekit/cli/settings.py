@@ -30,6 +30,7 @@ SETTINGS = {
     "epochs": "count",
     "planned-steps": "count",
     "confirm": "count",
+    "wait-quiet": "time",
     "window": "number",
     "trial-limit": "time",
     "no-progress-limit": "time",
