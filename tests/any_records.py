@@ -196,6 +196,7 @@ def search_options() -> st.SearchStrategy[SearchOptions]:
         max_trials=st.none() | positive_counts,
         fixed=st.lists(st.builds(FixedKnob, knob=texts, value=knob_values), max_size=2).map(tuple),
         ranges=st.lists(st.builds(KnobRange, knob=texts, low=counts, high=counts), max_size=2).map(tuple),
+        max_batch=st.none() | positive_counts,
         base_lr=st.none() | positive_seconds,
         epochs=positive_counts,
     )

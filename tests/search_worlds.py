@@ -173,9 +173,11 @@ def wishes(draw: st.DrawFn, own: TrainConfig, cpus: int) -> SearchOptions:
     ranges = [KnobRange(knob="batch_size", low=low, high=4 * low)] if draw(st.booleans()) else []
     if "num_workers" not in fixed and draw(st.booleans()):
         ranges.append(KnobRange(knob="num_workers", low=1, high=max(2, cpus // 2)))
+    largest = st.none() | st.sampled_from([own.batch_size, 3 * own.batch_size])
     return options(
         fixed=tuple(FixedKnob(knob=knob, value=draw(knobs[knob])) for knob in fixed),
         ranges=() if global_batch else tuple(ranges),
+        max_batch=None if ranges or global_batch else draw(largest),
         global_batch=global_batch,
         confirm_rounds=draw(st.sampled_from([1, 2, 3, 6])),
         planned_steps=draw(st.none() | st.sampled_from([20, 100_000])),

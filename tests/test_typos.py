@@ -10,6 +10,8 @@ from tunekit.typos import did_you_mean
     [
         ("--bugdet", "did you mean --budget?"),
         ("tial", "did you mean trial or trials?"),
+        ("--bu", "did you mean --budget?"),
+        ("--b", "look at --help"),
         ("nothing", "look at --help"),
     ],
 )

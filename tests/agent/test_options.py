@@ -17,9 +17,8 @@ from real_trials import ZOO
 from tunekit.records.agent_messages import AgentRequest, OptionsEvent, dump_request
 from tunekit.records.config import KnobsAsked
 from tunekit.records.target import ScriptOption
-from tunekit.trial import binding_suggestions
-from tunekit.trial.binding_suggestions import ALL_NAMES
 from tunekit.trial.events import EventReader
+from tunekit.trial.knob_names import ALL_NAMES, plain_name
 from tunekit.trial.launch import agent_path
 
 SECRETS = ("sk-12345", "hunter2", "hf_12345", "abc")
@@ -231,4 +230,4 @@ def test_values_that_json_has_not_are_not_told(tmp_path: Path) -> None:
 
 @given(st.text())
 def test_the_agent_and_the_parent_read_names_alike(name: str) -> None:
-    assert agent_options.plain_name(name) == binding_suggestions.plain_name(name)
+    assert agent_options.plain_name(name) == plain_name(name)

@@ -181,22 +181,28 @@ def test_workers_alone_are_enough(machine: Machine, capsys: Captured):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--prefetch", "2"], "--prefetch says nothing without --workers; add --workers N"),
-        (["--batch-mib", "8"], "--batch-mib says nothing without --workers; add --workers N"),
-        (["--processes", "2"], "--processes says nothing without --workers; add --workers N"),
+        (["--prefetch", "2"], "--prefetch needs --workers N"),
+        (["--batch-mib", "8"], "--batch-mib needs --workers N"),
+        (["--processes", "2"], "--processes needs --workers N"),
         (
             ["--run", "somewhere", "--workers", "2"],
-            "--run somewhere knows --workers already; drop one or the other",
+            "--run somewhere already gives --workers; drop one or the other",
         ),
         (
             ["--run", "somewhere", "--batch-mib", "8", "--prefetch", "2"],
-            "--run somewhere knows --prefetch, --batch-mib already; drop one or the other",
+            "--run somewhere already gives --prefetch, --batch-mib; drop one or the other",
         ),
-        (["--tier", "balanced"], "--tier balanced says nothing without --run; add --run RUN"),
+        (["--tier", "balanced"], "--tier balanced needs --run RUN"),
         (["--workers", "-1"], "must be a whole number, at least 0, got '-1'"),
         (["--workers", "two"], "must be a whole number, at least 0, got 'two'"),
-        (["--workers", "2", "--prefetch", "0"], "must be a whole number, at least 1, got '0'"),
-        (["--workers", "2", "--processes", "0"], "must be a whole number, at least 1, got '0'"),
+        (
+            ["--workers", "2", "--prefetch", "0"],
+            "must be a whole number, at least 1, got '0'",
+        ),
+        (
+            ["--workers", "2", "--processes", "0"],
+            "must be a whole number, at least 1, got '0'",
+        ),
         (
             ["--workers", "2", "--batch-mib", "0"],
             "must be a positive number of MiB, at most 1,000,000, got '0'",
@@ -278,7 +284,7 @@ def test_a_run_without_workers_or_known_batches(machine: Machine, capsys: Captur
 def test_a_run_without_a_measured_baseline_is_refused(machine: Machine, capsys: Captured, tmp_path: Path):
     folder = saved(tmp_path / "run", trials=(baseline_record(rate=None),))
     assert main(["doctor", "--run", str(folder)]) == 2
-    assert f"the baseline of {folder} was not measured; say --workers" in capsys.readouterr().err
+    assert f"the baseline of {folder} was not measured; give --workers" in capsys.readouterr().err
 
 
 def test_what_is_no_run_is_refused(machine: Machine, capsys: Captured, tmp_path: Path):
@@ -388,7 +394,7 @@ def test_a_command_whose_python_is_not_known_is_a_note(
     seen = printed(capsys)
     (finding,) = seen.findings
     assert finding.code == "torch-unknown"
-    assert finding.evidence == f"which Python {command[0]!r} runs is not known before it runs"
+    assert finding.evidence == f"can't tell which Python {command[0]!r} runs"
     assert not seen.has_python_answered
 
 
@@ -553,7 +559,7 @@ def test_the_help_names_every_exit_code(capsys: Captured):
         main(["doctor", "--help"])
     assert stop.value.code == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert f"exit code: 0 nothing or notes only, {WARNED} warnings, {FAILED} errors" in shown
+    assert f"exit code: 0 without warnings, {WARNED} with warnings, {FAILED} with errors" in shown
 
 
 TORCH_FACTS = """

@@ -65,9 +65,9 @@ def test_a_comparison_leaves_out_what_is_ignored(tmp_path: Path, capsys: pytest.
 def test_a_report_leaves_out_what_is_ignored(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     run = searched().model_copy(update={"findings": (BUSY,)})
     (tmp_path / "run.json").write_text(to_json(run), encoding="utf-8")
-    assert main(["report", str(tmp_path)]) == 0
+    assert main(["report", str(tmp_path), "--full"]) == 0
     assert "busy-cpus" in capsys.readouterr().out
-    assert main(["report", str(tmp_path), "--ignore", "busy-cpus"]) == 0
+    assert main(["report", str(tmp_path), "--full", "--ignore", "busy-cpus"]) == 0
     assert "busy-cpus" not in capsys.readouterr().out
 
 

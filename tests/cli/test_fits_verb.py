@@ -43,8 +43,8 @@ def finished(project: Path) -> Path:
     ("words", "code", "told"),
     [
         (("--gpu", "a10x"), 3, "no GPU profile is named 'a10x'; near: a10"),
-        (("--gpu", "cpu"), 2, "--gpu cpu: it has no memory of its own"),
-        (("--gpu", "mps-m1"), 2, "--gpu mps-m1: it has no memory of its own"),
+        (("--gpu", "cpu"), 2, "--gpu cpu: its memory size is not known"),
+        (("--gpu", "mps-m1"), 2, "--gpu mps-m1: its memory size is not known"),
         (("--batch", "0"), 2, "--batch"),
     ],
 )
@@ -165,7 +165,7 @@ def test_a_real_script_is_traced_and_predicted_for_gpus_that_are_not_here(tmp_pa
     assert {one.verdict for one in whole.asked} == {Verdict.YES}
     assert all((one.rate is not None) == (samples >= 64) for one in whole.asked)
     assert whole.prediction.loader_measured is not None
-    assert "measured, then the config" in done.stderr
+    assert "result                         config" in done.stderr
     assert "What fits which GPU" not in done.stderr, "the report is for those who read it"
 
 

@@ -64,7 +64,7 @@ def test_one_profile_is_printed_as_json(capsys: pytest.CaptureFixture[str]):
     assert Profile.model_validate_json(capsys.readouterr().out) == load_profiles()["h100-sxm"]
 
 
-@pytest.mark.parametrize(("name", "near"), [("h10", "h100-sxm"), ("rtx4900", "rtx4090"), ("l40", "l40s")])
+@pytest.mark.parametrize(("name", "near"), [("h10", "h100-sxm"), ("rtx4900", "rtx4090"), ("l40ss", "l40s")])
 @pytest.mark.parametrize("more", [[], ["--json"]])
 def test_an_unknown_name_ends_with_near_ones_and_how_to_add_it(
     name: str, near: str, more: list[str], capsys: pytest.CaptureFixture[str]

@@ -24,7 +24,7 @@ ROCM = {
     "devices": [
         {
             "type": "cuda",
-            "name": "AMD Instinct MI300X",
+            "name": "AMD Instinct MI210",
             "memory_bytes": 206_000_000_000,
             "compute_capability": None,
         }
@@ -60,7 +60,7 @@ def test_a_gpu_that_only_the_scripts_torch_sees_is_found(
     monkeypatch.setattr(detect, "has_gpu_file", lambda: True)
     host = host_here([other_python, "train.py"])
     (gpu,) = host.accelerators
-    assert (gpu.name, gpu.seen_by, gpu.profile_id) == ("AMD Instinct MI300X", ("torch",), None)
+    assert (gpu.name, gpu.seen_by, gpu.profile_id) == ("AMD Instinct MI210", ("torch",), None)
     codes = {finding.code for finding in warnings_of(host, "auto")}
     assert "unknown-gpu" in codes
     assert "no-gpu-telemetry" not in codes  # NVIDIA's library has nothing to say of AMD's

@@ -36,7 +36,7 @@ from tunekit.trial.target import resolve_target
 from tunekit.workloads import images_store
 
 SURFACE = {
-    "": {"-h", "--help", "--version"},
+    "": {"-h", "--help", "-V", "-v", "--version"},
     "search": {
         "-h",
         "--help",
@@ -48,6 +48,7 @@ SURFACE = {
         "--trials",
         "--fix",
         "--range",
+        "--max-batch",
         "--lr",
         "--base-batch",
         "--objective",
@@ -61,6 +62,7 @@ SURFACE = {
         "--no-progress-limit",
         "--out",
         "--resume",
+        "--dry-run",
         "--json",
         "--ignore",
         "--codes",
@@ -344,9 +346,38 @@ def test_the_help_names_what_is_like_ctrl_c(capsys: pytest.CaptureFixture[str]):
     assert all(word in told for word in ("SIGTERM", "SIGQUIT", "SIGHUP", f"exit with {INTERRUPTED}"))
 
 
-def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]):
+@pytest.mark.parametrize("verb", ["", *VERBS])
+def test_help_on_a_verb_is_the_verbs_help(verb: str, capsys: pytest.CaptureFixture[str]):
+    shown = []
+    for words in (["help", verb], [verb, "--help"]):
+        with pytest.raises(SystemExit) as caught:
+            main([word for word in words if word])
+        assert caught.value.code == 0
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1]
+    assert f"usage: tunekit {verb}".rstrip() in shown[0]
+
+
+def test_help_on_what_is_no_verb_names_what_is_near(capsys: pytest.CaptureFixture[str]):
+    assert main(["help", "serach"]) == 2
+    assert capsys.readouterr().err == "tunekit: no verb 'serach'; did you mean search?\n"
+
+
+@pytest.mark.parametrize("verb", ["", *VERBS])
+def test_help_fits_a_terminal_of_80_columns_and_breaks_no_example(
+    verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        main([word for word in (verb, "--help") if word])
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize("flag", ["-V", "-v", "--version"])
+def test_the_version_is_the_packages(flag: str, capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit) as caught:
-        main(["--version"])
+        main([flag])
     assert caught.value.code == 0
     assert capsys.readouterr().out == f"tunekit {tunekit.__version__}\n"
 
@@ -366,6 +397,7 @@ def test_no_word_at_all_shows_the_help(words: list[str], capsys: pytest.CaptureF
         ("doctr", "did you mean doctor?"),
         ("serach", "did you mean search?"),
         ("gpu", "did you mean gpus?"),
+        ("hepl", "did you mean help?"),
         ("tune", "there are: search, profile, fits, init, run, plan, report, compare, gpus, doctor"),
     ],
 )
@@ -458,11 +490,21 @@ def test_every_verb_names_the_flag_that_a_mistyped_one_may_mean(
         (["search", "--bugdet", "60s"], "no option --bugdet; did you mean --budget?"),
         (["search", "--bugdet=60s"], "no option --bugdet; did you mean --budget?"),
         (["search", "--json", "--gpuu", "a10g"], "no option --gpuu; did you mean --gpu?"),
+        (["search", "--epoch", "5"], "no option --epoch; did you mean --epochs?"),
+        (["search", "--epoch=5"], "no option --epoch; did you mean --epochs?"),
+        (["search", "--re", "run"], "no option --re; did you mean --resume?"),
+        (["--vers"], "no option --vers before the verb; did you mean --version?"),
         (["doctor", "--zzz"], "no option --zzz; see tunekit doctor --help"),
         (["doctor", "-x"], "no option -x; see tunekit doctor --help"),
-        (["--gpu", "a10g", "search"], "--gpu stands before the verb; put it after: tunekit search --gpu"),
-        (["--rate=5", "plan"], "--rate stands before the verb; put it after: tunekit plan --rate"),
-        (["--gpu", "a10g"], "--gpu stands before the verb; put it after: tunekit VERB --gpu"),
+        (
+            ["--gpu", "a10g", "search"],
+            "no option --gpu before the verb; put it after the verb: tunekit search --gpu",
+        ),
+        (
+            ["--rate=5", "plan"],
+            "no option --rate before the verb; put it after the verb: tunekit plan --rate",
+        ),
+        (["--gpu", "a10g"], "no option --gpu before the verb; put it after the verb: tunekit VERB --gpu"),
     ],
 )
 def test_a_flag_that_is_none_of_the_verbs_is_named(
@@ -492,13 +534,24 @@ def test_flags_of_the_training_command_are_its_own(project: Path, capsys: pytest
     assert "--bugdet" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("resume", ["--resume", "--re", "--resu"])
-def test_a_resumed_search_keeps_to_its_own_flags_however_it_is_written(
-    resume: str, finished: Path, project: Path
-):
+@pytest.mark.parametrize("separator", ["=", " "])
+def test_a_resumed_search_keeps_to_its_own_flags(separator: str, finished: Path, project: Path):
     (project / "tunekit.toml").write_text("epochs = 7\n")
     command = load_run(finished).target.command
-    assert main(["search", resume, str(finished), "--", *command]) == 0
+    resume = f"--resume{separator}{finished}".split(" ")
+    assert main(["search", *resume, "--", *command]) == 0
+
+
+@pytest.mark.parametrize("verb", [verb for verb in SURFACE if verb])
+def test_no_flag_can_be_cut_short(verb: str, capsys: pytest.CaptureFixture[str]):
+    needed = {"run": ["a.yaml"], "report": ["reports/a"], "compare": ["reports/a"]}.get(verb, [])
+    long_flags = sorted(name for name in SURFACE[verb] if name.startswith("--"))
+    for flag in long_flags:
+        cut = flag[:-1]
+        if cut in long_flags:
+            continue
+        assert main([verb, *needed, cut, "5"]) == 2
+        assert capsys.readouterr().err.startswith(f"tunekit: no option {cut}; did you mean ")
 
 
 def test_report_takes_no_command(finished: Path, capsys: pytest.CaptureFixture[str]):
@@ -532,7 +585,12 @@ def test_an_unknown_gpu_names_what_is_near(
     [
         ("--fix", "batch_size", "write it as KNOB=VALUE"),
         ("--fix", "=64", "write it as KNOB=VALUE"),
-        ("--fix", "batchsize=64", "one of batch_size, num_workers"),
+        ("--fix", "colour=64", "no knob 'colour'; use one of batch_size, num_workers"),
+        ("--fix", "batch=32", "no knob 'batch'; did you mean batch_size?"),
+        ("--fix", "amp", "no knob 'amp'; did you mean precision, one of fp32, tf32, bf16, fp16?"),
+        ("--fix", "batch_size=1.2m", "batch_size takes a whole number, at least 1"),
+        ("--bind", "bs=--bs {}", "no knob 'bs'; did you mean batch_size?"),
+        ("--range", "workers=1..4", "no numeric knob 'workers'; did you mean num_workers?"),
         ("--fix", "batch_size=large", "batch_size takes a whole number, at least 1"),
         ("--fix", "num_workers=-1", "num_workers takes a whole number, at least 0"),
         ("--fix", "pin_memory=2", "pin_memory takes true or false"),
@@ -542,7 +600,11 @@ def test_an_unknown_gpu_names_what_is_near(
         ("--range", "batch_size=64", "write it as KNOB=LO..HI"),
         ("--range", "batch_size=64-128", "write it as KNOB=LO..HI"),
         ("--range", "batch_size=-1..5", "write it as KNOB=LO..HI"),
-        ("--range", "compile=0..1", "one of batch_size, num_workers, prefetch_factor"),
+        (
+            "--range",
+            "compile=0..1",
+            "no numeric knob 'compile'; use one of batch_size, num_workers, prefetch_factor",
+        ),
         ("--range", "batch_size=1.." + "9" * 5000, "write it as KNOB=LO..HI"),
     ],
 )
@@ -585,6 +647,77 @@ def test_a_number_that_can_not_be_used_says_what_it_must_be(
         main(["search", f"{flag}={text}"] if separator == "=" else ["search", flag, text])
     assert caught.value.code == 2
     assert f"argument {flag}: {words}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--fix", "batch_size=32"], "--max-batch 64 and --fix batch_size=32 both limit the batch size"),
+        (
+            ["--range", "batch_size=8..32"],
+            "--max-batch 64 and --range batch_size=8..32 both limit the batch size",
+        ),
+    ],
+)
+def test_two_limits_of_the_batch_size_are_refused(
+    flags: list[str], told: str, project: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["search", "--max-batch", "64", *flags, "--", sys.executable, "train.py"]) == 2
+    assert capsys.readouterr().err == f"tunekit: {told}; drop one\n"
+    assert not (project / "reports").exists()
+
+
+# --- --dry-run -------------------------------------------------------------------------------
+
+
+def dry(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """What a dry run of the project's train.py, which must not run, shows in one line."""
+    assert main(["search", "--dry-run", *words, "--", sys.executable, "train.py", "--bs", "32"]) == 0
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_a_dry_run_shows_what_would_be_run_and_starts_nothing(
+    project: Path, capsys: pytest.CaptureFixture[str]
+):
+    before = sorted(project.iterdir())
+    bind = ("--bind", "batch_size=--bs {}")
+    shown = dry(
+        capsys, "--gpu", "a10g", "--budget", "20m", *bind, "--max-batch", "0.1k", "--fix", "compile=no"
+    )
+    assert f"target {sys.executable} train.py --bs 32" in shown
+    assert "NVIDIA A10G is not here" in shown
+    assert "batch_size=--bs {} (now 32)" in shown
+    assert "batch_size: 8 to 100, now 32, at most 100 (--max-batch)" in shown
+    assert "compile: false (--fix)" in shown
+    assert "at most 20m 00s" in shown
+    assert sorted(project.iterdir()) == before
+
+
+def test_a_dry_run_as_json_is_the_run_before_its_first_trial(
+    project: Path, capsys: pytest.CaptureFixture[str]
+):
+    planned = Run.model_validate_json(
+        dry(capsys, "--json", "--max-batch", "1k", "--range", "num_workers=0..1_000")
+    )
+    assert (planned.trials, planned.options.max_batch) == ((), 1000)
+    assert [(one.low, one.high) for one in planned.options.ranges] == [(0, 1000)]
+    assert not (project / "reports").exists()
+
+
+def test_a_dry_run_of_the_built_in_workload_makes_no_images(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(project / "cache"))
+    assert main(["search", "--dry-run", "--gpu", "cpu"]) == 0
+    assert "0.25x to 16x the script's own" in capsys.readouterr().out
+    assert not (project / "cache").exists()
+
+
+def test_a_dry_run_refuses_what_a_search_refuses(finished: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["search", "--dry-run", "--resume", str(finished)]) == 2
+    assert "drop one" in capsys.readouterr().err
+    assert main(["search", "--dry-run", "--", sys.executable, "trian.py"]) == 4
+    assert main(["search", "--dry-run", "--out", str(finished), "--", sys.executable, "train.py"]) == 2
 
 
 # --- run folders ---------------------------------------------------------------------------
@@ -759,7 +892,7 @@ def test_the_built_in_workloads_images_are_made_before_its_first_trial(
     ctrl_c_at(0)
     assert main(["search", "--gpu", "cpu", "--out", str(project / "run")]) == INTERRUPTED
     assert (project / "tunekit/images/32-64-v1/images").is_dir()
-    told = re.findall(r"making the images that it trains on, once: (\d+) of 64", capsys.readouterr().out)
+    told = re.findall(r"generating its training images, once: (\d+) of 64", capsys.readouterr().out)
     assert told == ["16", "32", "48", "64"]
 
 
@@ -786,8 +919,8 @@ def test_an_interrupted_search_leaves_its_reports_so_far(
     assert left_in(folder) == {"report.html", "report.md"}
     assert all(answer in (folder / name).read_text() for name in ("report.html", "report.md"))
     told = capsys.readouterr().out
-    assert told.index(f"tunekit search --resume {folder}") < told.index("Its report so far: ")
-    assert f"Its report so far: {folder}/report.html\n" in told
+    assert told.index(f"tunekit search --resume {folder}") < told.index("Report so far: ")
+    assert f"Report so far: {folder}/report.html\n" in told
 
 
 def test_a_resumed_search_writes_over_the_reports_so_far(project: Path, ctrl_c_at: CtrlCAt):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.cli.numbers import natural, positive, positive_count, positive_number, share
+from tunekit.cli.numbers import digits, natural, positive, positive_number, share
 
 
 @given(st.integers(0, 10**15 - 1))
@@ -17,7 +17,7 @@ def test_a_whole_number_is_read_as_it_is_written(number: int) -> None:
         assert positive(str(number)) == number
 
 
-@pytest.mark.parametrize("text", ["-1", "1.5", "", " 1", "1e3", "1_000", "9" * 16, "many"])
+@pytest.mark.parametrize("text", ["-1", "1.5", "", " 1", "1e-3", "1_00", "9" * 16, "many"])
 def test_what_is_no_whole_number_says_so(text: str) -> None:
     for read, least in ((natural, 0), (positive, 1)):
         with pytest.raises(argparse.ArgumentTypeError) as caught:
@@ -50,19 +50,45 @@ def test_a_number_says_what_it_counts_and_how_many_there_may_be() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["1281167", "1_281_167", "1,281,167", "1281167e0", "1.281167e6", "1.2811670E+6"]
+    "text",
+    [
+        "1281167",
+        "1_281_167",
+        "1,281,167",
+        "1281167e0",
+        "1.281167e6",
+        "1.2811670E+6",
+        "1281.167k",
+        "1.281167M",
+    ],
 )
 def test_a_count_may_be_written_as_people_write_it(text: str) -> None:
-    assert positive_count(text) == 1_281_167
+    assert digits(text) == "1281167"
+    assert positive(text) == natural(text) == 1_281_167
 
 
 @pytest.mark.parametrize(
-    "text", ["0", "0e5", "1.5", "1.5e0", "1,28", "1,281_167", ",281", "1e99", "1e-6", "-1", "many", ""]
+    ("text", "number"),
+    [("50k", 50_000), ("50K", 50_000), ("1.2M", 1_200_000), ("0.5k", 500), ("3B", 3 * 10**9)],
+)
+def test_a_size_is_a_whole_number(text: str, number: int) -> None:
+    assert positive(text) == number
+
+
+@pytest.mark.parametrize(
+    "text", ["0", "0e5", "1.5e0", "1,28", "1,281_167", ",281", "1e99", "1e-6", "-1k", "k", "1 k"]
 )
 def test_what_is_no_count_says_so(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError) as caught:
-        positive_count(text)
+        positive(text)
     assert str(caught.value) == f"must be a whole number, at least 1, got {text!r}"
+
+
+@pytest.mark.parametrize("text", ["1.2m", "50G", "1.2345k", "5kk", "5min", "999999999999999k"])
+def test_a_size_in_letters_that_mean_none_is_told_how_to_write_it(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError) as caught:
+        positive(text)
+    assert str(caught.value).endswith(f"at least 1, got {text!r}; write a size as 50k or 1.2M")
 
 
 @pytest.mark.parametrize(

@@ -70,10 +70,11 @@ def test_a_projects_settings_hold_for_a_profile_too(project: Path, monkeypatch: 
     [
         (None, "can't be read"),
         ("num_worker: 2\n", "num_worker is no knob; did you mean num_workers?"),
+        ("batch: 64\n", "batch is no knob; did you mean batch_size?"),
         ("lr: 0.1\n", "names no knob"),
         ("- 1\n", "holds no keys"),
         ("import torch\n\nx = {1: [2}\n", "is not YAML (line "),
-        ("colour: 2\n", "colour is no knob; known are batch_size, num_workers, prefetch_factor, "),
+        ("colour: 2\n", "colour is no knob; use one of batch_size, num_workers, prefetch_factor, "),
         ("compile: true\ncompile_model: true\n", "compile and compile_model are the same knob; keep one"),
     ],
 )
@@ -176,6 +177,6 @@ def test_two_configs_of_a_real_script_are_compared(tmp_path: Path) -> None:
     own, other = whole.contenders
     assert (own.config.num_workers, other.config.num_workers) == (0, 1)
     assert other.factor is not None
-    assert "measured, then the config" in done.stderr
+    assert "result                         config" in done.stderr
     assert "Compared (measured" not in done.stderr, "the report is for those who read it"
     assert not (tmp_path / "reports").exists()

@@ -20,11 +20,14 @@ budget = "20m"
 trials = 12
 epochs = 90
 confirm = 3
+wait-quiet = "5m"
 window = 2
 trial-limit = 120
 no-progress-limit = "1h30m"
 lr = 1e-3
 base-batch = 256
+max-batch = "1k"
+planned-steps = "50k"
 global-batch = 512
 samples-per-step = 32
 fix = ["compile=false"]
@@ -78,11 +81,14 @@ def test_every_setting_is_read_under_its_flags_own_name(folder: Path):
         "trials": 12,
         "epochs": 90,
         "confirm": 3,
+        "wait_quiet": "5m",
         "window": 2.0,
         "trial_limit": "120",
         "no_progress_limit": "1h30m",
         "lr": 0.001,
         "base_batch": 256,
+        "max_batch": "1k",
+        "planned_steps": "50k",
         "global_batch": 512,
         "samples_per_step": 32,
         "fix": ["compile=false"],
@@ -93,7 +99,7 @@ def test_every_setting_is_read_under_its_flags_own_name(folder: Path):
 
 def test_every_flag_that_makes_sense_in_a_file_is_a_setting():
     flags = {name.replace("_", "-") for name in defaults_of("search")}
-    of_one_call = {"out", "resume", "json", "bind", "github-summary", "full-paths", "ignore"}
+    of_one_call = {"out", "resume", "json", "bind", "github-summary", "full-paths", "ignore", "dry-run"}
     assert flags - of_one_call <= set(SETTINGS)
 
 
@@ -105,6 +111,7 @@ def test_the_command_line_wins_and_adds_to_lists(folder: Path):
     assert options.fix == ["compile=false", "compile=true"]
     assert options.range == ["batch_size=8..64"]
     assert parsed(settings).fix == ["compile=false"]
+    assert (parsed(settings).max_batch, parsed(settings).planned_steps) == (1000, 50_000)
 
 
 def test_pyproject_holds_settings_in_a_table_of_its_own(folder: Path):
@@ -169,6 +176,7 @@ def test_paths_of_files_mean_the_same_from_where_the_command_runs(folder: Path):
         ("epochs = 0", "epochs = 0: must be a whole number, at least 1"),
         ("epochs = 1.5", "must be a whole number, at least 1"),
         ("epochs = true", "must be a whole number, at least 1"),
+        ('trials = "0k"', "trials = '0k': must be a whole number"),
         ('trials = "many"', "trials = 'many': must be a whole number"),
         ("lr = 0", "lr = 0: must be a positive number"),
         ("lr = nan", "must be a positive number"),

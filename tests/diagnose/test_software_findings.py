@@ -39,7 +39,7 @@ def omp(text: str, **more: Any) -> Checkup:
 
 
 def unknown_python(**more: Any) -> Checkup:
-    seen = checkup(torch=None, why_no_torch="which Python 'uv' runs is not known before it runs", **more)
+    seen = checkup(torch=None, why_no_torch="can't tell which Python 'uv' runs", **more)
     return seen.model_copy(update={"has_python_answered": False})
 
 

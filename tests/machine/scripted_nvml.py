@@ -11,7 +11,7 @@ from tunekit.units import GIB
 T4 = NvmlDevice(0, "GPU-11111111-aaaa", "Tesla T4", 15 * GIB, "7.5")
 L4 = NvmlDevice(1, "GPU-11112222-bbbb", "NVIDIA L4", 22 * GIB, "8.9")
 H200 = NvmlDevice(2, "GPU-33333333-cccc", "NVIDIA H200", 140 * GIB, "9.0")
-UNKNOWN = NvmlDevice(0, "GPU-44444444-dddd", "NVIDIA L40", 45 * GIB, "8.9")
+UNKNOWN = NvmlDevice(0, "GPU-44444444-dddd", "NVIDIA L20", 45 * GIB, "8.9")
 
 SLICES = tuple(
     NvmlDevice(0, f"MIG-{name}", "NVIDIA A100-SXM4-40GB MIG 1g.5gb", 4864 << 20, "8.0", instances=(number, 0))

@@ -39,7 +39,7 @@ def no_choice(monkeypatch: pytest.MonkeyPatch) -> None:
         ("a10g", (), "a10g", "cpu"),
         ("cpu", (), "cpu", "cpu"),
         ("cpu", (T4,), "cpu", "cpu"),
-        ("h200", (UNKNOWN,), "h200", "nvidia-l40"),
+        ("h200", (UNKNOWN,), "h200", "nvidia-l20"),
     ],
 )
 def test_the_device_asked_for_and_the_one_that_measures(
@@ -49,10 +49,10 @@ def test_the_device_asked_for_and_the_one_that_measures(
     assert (profile.id, measured_on) == (asked, here)
 
 
-@pytest.mark.parametrize("option", ["auto", "nvidia-l40", "NVIDIA-L40", "NVIDIA L40"])
+@pytest.mark.parametrize("option", ["auto", "nvidia-l20", "NVIDIA-L20", "NVIDIA L20"])
 def test_an_unknown_device_speaks_for_itself(option: str) -> None:
     profile, measured_on = device_profile(option, host_with(UNKNOWN), PROFILES)
-    assert profile.id == measured_on == "nvidia-l40"
+    assert profile.id == measured_on == "nvidia-l20"
     assert profile.memory_bytes == UNKNOWN.memory_bytes
     assert profile.native_precisions == ("fp32", "tf32", "bf16", "fp16", "fp8")
     assert profile.bf16_tflops is None

@@ -10,12 +10,12 @@ from tunekit.records.profile import Confidence, Profile
 from tunekit.units import MIB
 
 IDS = {
-    *("t4", "l4", "l40s", "a10g", "a10", "a40"),
+    *("t4", "l4", "l40", "l40s", "a10g", "a10", "a40"),
     *("a100-pcie-40", "a100-sxm-40", "a100-pcie-80", "a100-sxm-80"),
     *("v100-sxm-16", "v100-sxm-32", "v100-pcie-16", "p100-pcie-16", "k80"),
-    *("rtx3090", "rtx4080", "rtx4090", "rtx5090"),
+    *("rtx3060", "rtxa6000", "rtx3090", "rtx4080", "rtx4090", "rtx5090"),
     *("h100-pcie", "h100-sxm", "h200", "b200"),
-    *("mps-m1", "mps-m2", "cpu"),
+    *("mi300x", "mps-m1", "mps-m2", "cpu"),
 }
 
 
@@ -123,7 +123,11 @@ def test_rates_are_dense_and_the_devices_own() -> None:
     assert read(FOLDER / "h200.yaml").bf16_tflops == 989.4
     assert read(FOLDER / "a10g.yaml").bf16_tflops == 70
     assert read(FOLDER / "l4.yaml").fp16_tflops == 121
+    assert read(FOLDER / "l40.yaml").bf16_tflops == 181.05
     assert read(FOLDER / "l40s.yaml").bf16_tflops == 362
+    assert read(FOLDER / "rtx3060.yaml").fp16_tflops == 25.5
+    assert read(FOLDER / "rtxa6000.yaml").bf16_tflops == 154.8
+    assert read(FOLDER / "mi300x.yaml").bf16_tflops == 1307.4
     assert read(FOLDER / "h100-sxm.yaml").bf16_tflops == 989.4
     assert read(FOLDER / "rtx4090.yaml").fp16_tflops == 165.2
     assert read(FOLDER / "rtx5090.yaml").fp16_tflops == 209.5

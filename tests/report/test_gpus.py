@@ -156,10 +156,10 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, ProfileF
 
 def test_profiles_are_in_the_order_of_their_architectures_and_memory(files: dict[str, ProfileFile]) -> None:
     ids = cells(list_of(*reversed(files.values()), here=(gpu(),)), "id")
-    assert ids[:5] == ["cpu", "mps-m1", "mps-m2", "k80", "p100-pcie-16"]
-    assert [one.removesuffix(" (here)") for one in ids[8:17]] == [
-        *("t4", "a10", "a10g", "rtx3090"),
-        *("a100-pcie-40", "a100-sxm-40", "a40", "a100-pcie-80", "a100-sxm-80"),
+    assert ids[:6] == ["cpu", "mps-m1", "mps-m2", "mi300x", "k80", "p100-pcie-16"]
+    assert [one.removesuffix(" (here)") for one in ids[9:20]] == [
+        *("t4", "rtx3060", "a10", "a10g", "rtx3090"),
+        *("a100-pcie-40", "a100-sxm-40", "a40", "rtxa6000", "a100-pcie-80", "a100-sxm-80"),
     ]
     assert ids[-6:] == ["l40s", "h100-pcie", "h100-sxm", "h200", "rtx5090", "b200"]
 
@@ -220,8 +220,8 @@ def test_a_machine_without_a_gpu_has_its_cpu() -> None:
 
 
 def test_a_gpu_that_is_here_without_a_profile_is_told() -> None:
-    text = drawn(gpu_list([shipped(a10g())], (gpu("NVIDIA L40", None),), 120), 120)
-    assert "This machine has NVIDIA L40 (22.5 GiB), which has no profile." in text
+    text = drawn(gpu_list([shipped(a10g())], (gpu("NVIDIA L20", None),), 120), 120)
+    assert "This machine has NVIDIA L20 (22.5 GiB), which has no profile." in text
     assert "a10g (here)" not in text
 
 

@@ -319,13 +319,14 @@ def test_another_device_asks_to_search_again_there():
         update={
             "gpu": "a10g",
             "fixed": (FixedKnob(knob="compile", value=False),),
-            "ranges": (KnobRange(knob="batch_size", low=8, high=64),),
+            "ranges": (KnobRange(knob="num_workers", low=0, high=4),),
+            "max_batch": 64,
         }
     )
     bound = target(bindings=(parse_binding("num_workers=--workers {}"),), samples_per_step=8)
     shown = view(finished(measured_on="cpu", profile=profile(), options=asked, target=bound))
     assert shown.next_steps[0] == (
-        "on a machine with NVIDIA A10G: tunekit search --range batch_size=8..64 --gpu a10g "
+        "on a machine with NVIDIA A10G: tunekit search --range num_workers=0..4 --max-batch 64 --gpu a10g "
         "--fix compile=false --bind 'num_workers=--workers {}' --samples-per-step 8 -- python train.py"
     )
 

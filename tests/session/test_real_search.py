@@ -238,7 +238,7 @@ def test_ctrl_c_saves_the_run_and_says_how_to_go_on(tmp_path: Path) -> None:
     output, _ = process.communicate(timeout=30)
     assert process.returncode == 130
     assert f"tunekit search --resume {folder}" in output.replace("\n", "")
-    assert f"Its report so far: {folder}/report.html" in output
+    assert f"Report so far: {folder}/report.html" in output
     assert "(status: interrupted)" in (folder / "report.md").read_text()
     assert read_json(folder / "run.json", Run).status is RunStatus.INTERRUPTED
     assert not processes_with(str(folder / "trials"))

@@ -8,7 +8,6 @@ from tunekit.errors import UsageError
 from tunekit.records.config import KNOBS, SWITCH_KNOBS, Precision
 from tunekit.records.target import Binding, BindingKind
 from tunekit.trial.binding_syntax import (
-    BINDABLE,
     PLACE,
     binding_text,
     parse_binding,
@@ -16,6 +15,7 @@ from tunekit.trial.binding_syntax import (
     value_text,
     values_possible,
 )
+from tunekit.trial.knob_names import BINDABLE
 
 VALUES = {
     "precision": list(Precision),

@@ -225,6 +225,7 @@ def assert_wishes(whole: Run) -> None:
             assert not has_it or getattr(knobs, fixed.knob) == fixed.value
         for bounds in asked.ranges:
             assert bounds.low <= getattr(knobs, bounds.knob) <= bounds.high
+        assert asked.max_batch is None or knobs.batch_size <= asked.max_batch
         assert asked.global_batch in (None, knobs.batch_size * knobs.accumulate_grad_batches)
 
 

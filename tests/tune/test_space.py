@@ -22,6 +22,7 @@ from tunekit.tune.space import (
     build_space,
     config_from,
     contains,
+    foreseen_space,
     nearest,
     with_settings,
 )
@@ -396,6 +397,73 @@ def test_a_range_of_one_value_fixes_the_knob():
 def test_a_range_without_a_legal_value_is_refused(knob: str, bounds: tuple[int, int]):
     with pytest.raises(UsageError, match=f"--range {knob}="):
         space_of(search_context(), ranges={knob: bounds})
+
+
+@pytest.mark.parametrize(
+    ("max_batch", "values", "why_fixed"),
+    [
+        (200, (32, 64, 128, 192, 200), None),
+        (100, (32, 64, 100), None),
+        (32, (32,), "--max-batch allows only 32"),
+        (7, (7,), "--max-batch allows only 7"),
+        (100_000, (32, 64, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048), None),
+    ],
+)
+def test_no_batch_above_the_largest_that_is_wanted_is_searched(
+    max_batch: int, values: tuple[int, ...], why_fixed: str | None
+):
+    space = build_space(search_context(), options(max_batch=max_batch))
+    entry = next(entry for entry in space if entry.knob == "batch_size")
+    assert (entry.values, entry.why_fixed) == (values, why_fixed)
+
+
+def test_a_batch_that_can_not_be_changed_is_held_against_the_largest_that_is_wanted():
+    context = search_context(loaders=())
+    own = context.baseline.batch_size
+    assert build_space(context, options(max_batch=own)) == space_of(context)
+    with pytest.raises(
+        UsageError, match=f"--max-batch {own - 1}: batch_size is {own} and can't be changed here"
+    ):
+        build_space(context, options(max_batch=own - 1))
+
+
+def test_a_global_batch_is_split_into_no_more_than_the_largest_batch():
+    context = search_context(target=target(bindings=(parse_binding("accumulate_grad_batches=--acc {}"),)))
+    space = build_space(context, options(max_batch=100, global_batch=512))
+    sizes = next(entry.values for entry in space if entry.knob == "batch_size")
+    assert max(sizes) == 64
+
+
+def test_what_may_be_searched_is_known_in_part_before_the_script_runs():
+    asked = options(
+        fixed=(FixedKnob(knob="compile", value=True),),
+        ranges=(KnobRange(knob="num_workers", low=1, high=3),),
+        global_batch=512,
+    )
+    bound = target(
+        command=("python", "train.py", "--bs", "64"),
+        bindings=(parse_binding("batch_size=--bs {}"), parse_binding("channels_last=fixed")),
+    )
+    known = foreseen_space(asked, bound, host(), ("fp32", "bf16", "fp8"))
+    assert tuple(known) == KNOBS
+    assert known["batch_size"] == "16 to 1024, now 64"
+    assert known["num_workers"] == "1 to 3 (--range)"
+    assert known["compile"] == "true (--fix)"
+    assert known["precision"] == "fp32, bf16 or the script's own"
+    assert known["channels_last"] == "as the script has it (--bind)"
+    assert "global batch is 512" in known["accumulate_grad_batches"]
+
+
+@pytest.mark.parametrize(
+    ("max_batch", "told"),
+    [
+        (None, "0.25x to 16x the script's own"),
+        (64, "0.25x to 16x the script's own, at most 64 (--max-batch)"),
+    ],
+)
+def test_of_a_batch_size_that_only_the_loop_shows_the_limits_are_known(max_batch: int | None, told: str):
+    known = foreseen_space(options(max_batch=max_batch), target(), host(), ("fp32",))
+    assert known["batch_size"] == told
 
 
 def test_a_range_on_what_is_not_searched_says_why_not():

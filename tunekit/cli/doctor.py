@@ -52,7 +52,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         return _calibrate(command, as_json=options.json)
     check_report_files(options)
     loader = _loader(options)
-    with lasting_console(to_stderr=True).status("looking this machine over"):
+    with lasting_console(to_stderr=True).status("checking this machine"):
         checkup = _checkup(options.data, loader, command)
     found = {finding.code for finding in checkup.findings}
     silenced = tuple(code for code in dict.fromkeys(options.ignore) if code in found)
@@ -99,14 +99,14 @@ def _loader(options: argparse.Namespace) -> LoaderPlan | None:
     if options.run is not None:
         if given:
             names = ", ".join("--" + name.replace("_", "-") for name in given)
-            raise UsageError(f"--run {options.run} knows {names} already; drop one or the other")
+            raise UsageError(f"--run {options.run} already gives {names}; drop one or the other")
         return _loader_of_run(options.run, options.tier)
     if options.tier is not None:
-        raise UsageError(f"--tier {options.tier} says nothing without --run; add --run RUN")
+        raise UsageError(f"--tier {options.tier} needs --run RUN")
     if not given:
         return None
     if options.workers is None:
-        raise UsageError(f"--{given[0].replace('_', '-')} says nothing without --workers; add --workers N")
+        raise UsageError(f"--{given[0].replace('_', '-')} needs --workers N")
     return LoaderPlan(
         num_workers=options.workers,
         prefetch_factor=options.prefetch or 2,
@@ -121,7 +121,7 @@ def _loader_of_run(folder: Path, wanted: str | None) -> LoaderPlan:
     configs = _configs(run)
     name = wanted or next(iter(configs), None)
     if name is None or (name == BASELINE and name not in configs):
-        raise UsageError(f"the baseline of {folder} was not measured; say --workers and --batch-mib instead")
+        raise UsageError(f"the baseline of {folder} was not measured; give --workers and --batch-mib instead")
     if name not in configs:
         raise UsageError(
             f"{folder} has no {name} config (it has: {', '.join(configs)}); choose another --tier"
@@ -164,11 +164,11 @@ def _calibrate(command: Sequence[str], as_json: bool) -> int:
     python = interpreter_of(command) if command else sys.executable
     if python is None:
         raise UsageError(
-            f"which Python {command[0]!r} runs is not known before it runs; name it: "
+            f"can't tell which Python {command[0]!r} runs; name it: "
             "tunekit doctor --calibrate -- /path/to/python"
         )
     folder_to_save_in()  # refuse one that can't be written before a minute is spent
-    with lasting_console(to_stderr=True).status("measuring what the GPU's memory holds beside tensors"):
+    with lasting_console(to_stderr=True).status("measuring the GPU memory outside torch"):
         measured = calibrate.calibrate(python, detect.detect_host().accelerators, Nvml())
     path: str | None = None
     try:

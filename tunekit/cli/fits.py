@@ -78,7 +78,7 @@ def _named(names: Sequence[str], known: Mapping[str, Profile]) -> list[Profile]:
     for profile in asked.values():
         if not profile.has_own_memory:
             raise UsageError(
-                f"--gpu {profile.id}: it has no memory of its own that is known, so nothing can be said of "
-                "what fits; tunekit gpus lists those that have"
+                f"--gpu {profile.id}: its memory size is not known, so what fits can't be predicted; "
+                "tunekit gpus lists the GPUs whose memory is known"
             )
     return list(asked.values())

@@ -68,14 +68,14 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     console.print()
     reasons = (*why_left_alone(rows), *_notes(record, tried))
     if reasons:
-        say(console, "Left alone", "bold")
+        say(console, "Not changed", "bold")
     for reason in reasons:
         say(console, f"  {reason}")
     console.print()
     if options.dry_run or not target.bindings:
         say(
             console,
-            "nothing was written" if options.dry_run else "nothing to bind: the agent reaches the rest",
+            "nothing was written" if options.dry_run else "nothing to bind: tunekit sets the knobs by itself",
         )
         return 0
     path = write_settings(Path.cwd(), target.bindings, replace=options.replace)
@@ -151,8 +151,8 @@ def _notes(record: TrialRecord, tried: Sequence[BindingTrial]) -> list[str]:
     whole = batch_of_all_ranks(record.discovery, record.config.batch_size)
     if whole is not None:
         notes.append(
-            f"batch_size: {whole} holds the batch of all {record.discovery.world_size} ranks together, and "
-            "the knob is that of one rank"
+            f"batch_size: {whole} holds the global batch of all {record.discovery.world_size} ranks; the "
+            "knob is the batch of one rank"
         )
     sizes = [one.record for one in tried if one.record is not None and one.binding.knob == "batch_size"]
     if follows_batch([record, *sizes]):

@@ -70,9 +70,7 @@ def ask_torch(command: Sequence[str], working_dir: Path | None = None) -> TorchB
         )
     python = interpreter_of(command, working_dir)
     if python is None:
-        return TorchAbsent(
-            f"which Python {command[0]!r} runs is not known before it runs", has_python_answered=False
-        )
+        return TorchAbsent(f"can't tell which Python {command[0]!r} runs", has_python_answered=False)
     return torch_build.torch_build(python)
 
 

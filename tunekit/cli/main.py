@@ -10,15 +10,20 @@ from importlib import import_module
 from pathlib import Path
 from types import FrameType, ModuleType, TracebackType
 
-from tunekit.cli.parser import VERBS, build_parser, flag_of
+from tunekit.cli.parser import VERBS, VERSION_FLAGS, build_parser, flag_of
 from tunekit.cli.pipes import reader_has_left, say_error, until_the_reader_leaves
 from tunekit.errors import TunekitError, UsageError
 from tunekit.plain_text import printable
 from tunekit.secret_words import secrets_of
 from tunekit.typos import did_you_mean
 
-_OWN_FLAGS = ("-h", "--help", "--version")
+_OWN_FLAGS = ("-h", "--help", *VERSION_FLAGS)
 """Those that stand before a verb."""
+_HELP = "help"
+"""`tunekit help VERB` is `tunekit VERB --help`."""
+
+_RESUME = "--resume"
+"""With it a search goes on with its own flags, not with the project's."""
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it, and after what is treated like it."""
@@ -40,6 +45,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def _exit_code(arguments: Sequence[str]) -> int:
     own, command = _split(arguments)
+    if own[:1] == [_HELP]:
+        own = [*own[1:2], "--help", *own[2:]]
     _treat_like_ctrl_c()
     try:
         parser = build_parser(_project_defaults(own, command))
@@ -92,17 +99,10 @@ def _project_defaults(tunekit_args: Sequence[str], command: Sequence[str]) -> Ma
     A resumed run goes on with its own flags, and the built-in workload is not the project's.
     """
     verb = VERBS.get(tunekit_args[0]) if tunekit_args else None
-    if verb is None or not verb.reads_settings or not command or _resumes(tunekit_args):
+    if verb is None or not verb.reads_settings or not command or _RESUME in map(flag_of, tunekit_args):
         return {}
     settings = _module("settings").load_settings(Path.cwd())
     return settings.defaults() if settings is not None else {}
-
-
-def _resumes(tunekit_args: Sequence[str]) -> bool:
-    """Return whether a search goes on with an earlier one; `--resume` may be cut short as far as `--re`."""
-    return tunekit_args[0] == "search" and any(
-        word.startswith("--re") and "--resume".startswith(flag_of(word)) for word in tunekit_args
-    )
 
 
 def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -131,12 +131,13 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 def _check_verb(words: Sequence[str]) -> None:
     """Refuse a first word that is no verb."""
     first = words[0]
-    if first in VERBS or any(flag.startswith(flag_of(first)) for flag in _OWN_FLAGS):
+    if first in VERBS or flag_of(first) in _OWN_FLAGS:
         return
     if first.startswith("-"):
         flag, verb = flag_of(first), next((word for word in words if word in VERBS), "VERB")
-        raise UsageError(f"{flag} stands before the verb; put it after: tunekit {verb} {flag}")
-    hint = did_you_mean(first, VERBS, f"there are: {', '.join(VERBS)}")
+        moved = f"put it after the verb: tunekit {verb} {flag}"
+        raise UsageError(f"no option {flag} before the verb; {did_you_mean(flag, _OWN_FLAGS, moved)}")
+    hint = did_you_mean(first, (*VERBS, _HELP), f"there are: {', '.join(VERBS)}")
     raise UsageError(f"no verb {first!r}; {hint}")
 
 

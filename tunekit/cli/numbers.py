@@ -12,36 +12,40 @@ from pathlib import Path
 from tunekit.errors import UsageError
 from tunekit.units import duration_text, parse_duration_s
 
-WHOLE = r"\d{1,15}"
+_WHOLE = re.compile(r"\d{1,15}")
 """A whole number that a file of JSON holds exactly."""
+_GROUPED = re.compile(r"\d{1,3}([,_])\d{3}(?:\1\d{3})*")
+_SCALED = re.compile(r"(\d{1,15})(?:\.(\d{1,15}))?(?:[eE]\+?(\d{1,2})|([kKMB]))")
+_POWERS = {"k": 3, "K": 3, "M": 6, "B": 9}
+"""Of ten. A small m is a minute."""
 
 _LONG_S = 600.0
 """A session or a time between interruptions below this is a unit forgotten: 12 for 12h."""
 
 
 def natural(text: str) -> int:
-    """Return the whole number, at least 0."""
+    """Return the whole number, at least 0, however it is written."""
     return _whole(text, least=0)
 
 
 def positive(text: str) -> int:
-    """Return the whole number, at least 1."""
+    """Return the whole number, at least 1, however it is written."""
     return _whole(text, least=1)
 
 
-def positive_count(text: str) -> int:
-    """Return the whole number, at least 1, also written as 1_281_167, 1,281,167 or 1e6."""
-    grouped = re.fullmatch(r"\d{1,3}([,_])\d{3}(?:\1\d{3})*", text)
-    if grouped:
-        return _whole(text.replace(grouped[1], ""), least=1)
-    power = re.fullmatch(r"(\d{1,15})(?:\.(\d{1,15}))?[eE]\+?(\d{1,2})", text)
-    if power is None:
-        return _whole(text, least=1)
-    whole, places, shift = power[1], (power[2] or "").rstrip("0"), int(power[3])
-    digits = whole + places + "0" * (shift - len(places)) if shift >= len(places) else ""
-    if not re.fullmatch(WHOLE, digits.lstrip("0")):
-        raise argparse.ArgumentTypeError(f"must be a whole number, at least 1, got {text!r}")
-    return int(digits)
+def digits(text: str) -> str | None:
+    """Return a whole number in digits that was written as such, or as 50k, 1.2M, 1_000, 1,000 or 1e6.
+
+    None for what is none.
+    """
+    if _GROUPED.fullmatch(text):
+        text = re.sub("[,_]", "", text)
+    scaled = _SCALED.fullmatch(text)
+    if scaled:
+        whole, places = scaled[1], (scaled[2] or "").rstrip("0")
+        shift = _POWERS[scaled[4]] if scaled[4] else int(scaled[3])
+        text = (whole + places + "0" * (shift - len(places))).lstrip("0") if shift >= len(places) else ""
+    return text if _WHOLE.fullmatch(text) else None
 
 
 def positive_number(of: str = "", most: float = math.inf) -> Callable[[str], float]:
@@ -115,6 +119,8 @@ def data_path(text: str) -> Path:
 
 
 def _whole(text: str, least: int) -> int:
-    if not re.fullmatch(WHOLE, text) or int(text) < least:
-        raise argparse.ArgumentTypeError(f"must be a whole number, at least {least}, got {text!r}")
-    return int(text)
+    known = digits(text)
+    if known is None or int(known) < least:
+        spelt = "; write a size as 50k or 1.2M" if re.fullmatch(r"[\d.,_]+[A-Za-z]+", text) else ""
+        raise argparse.ArgumentTypeError(f"must be a whole number, at least {least}, got {text!r}{spelt}")
+    return int(known)

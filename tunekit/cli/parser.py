@@ -18,7 +18,6 @@ from tunekit.cli.numbers import (
     long_duration_s,
     natural,
     positive,
-    positive_count,
     positive_number,
     share,
 )
@@ -26,6 +25,7 @@ from tunekit.errors import UsageError
 from tunekit.plain_text import printable
 from tunekit.typos import did_you_mean
 
+VERSION_FLAGS = ("-V", "-v", "--version")
 TIERS = ("conservative", "balanced", "aggressive")
 BASELINE = "baseline"
 STANDARD_OUTPUT = "-"
@@ -67,6 +67,7 @@ class VerbParser(argparse.ArgumentParser):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
+        self.allow_abbrev = False
         self._negative_number_matcher = _NEGATIVE
 
     def parse_known_args(  # type: ignore[override]  # of argparse's overloads only this one is called
@@ -112,14 +113,19 @@ def build_parser(project_defaults: Mapping[str, object] | None = None) -> argpar
     """
     parser = argparse.ArgumentParser(
         prog="tunekit",
+        allow_abbrev=False,
         description="Measure and tune the PyTorch training command you already have, without changing it.",
         epilog=(
-            "example: tunekit search --gpu a10g -- python train.py --config configs/full.yaml. "
-            "Ctrl-C, and also SIGTERM, SIGQUIT and SIGHUP (a lost connection), end the trial at work, keep "
-            "what is finished, say how to go on, and exit with 130."
+            "examples:\n"
+            "  tunekit search -- python train.py --config configs/full.yaml\n"
+            "  tunekit help search\n"
+            "Ctrl-C, SIGTERM, SIGQUIT and SIGHUP (a lost connection) stop the running trial, keep the "
+            "finished ones, print how to resume, and exit with 130."
         ),
+        formatter_class=_KeepsIndentedLines,
     )
-    parser.add_argument("--version", action="version", version=f"tunekit {__version__}")
+    meaning = "show the version"
+    parser.add_argument(*VERSION_FLAGS, action="version", version=f"tunekit {__version__}", help=meaning)
     verbs: argparse._SubParsersAction[argparse.ArgumentParser] = parser.add_subparsers(
         title="verbs", metavar="VERB", dest="verb", required=True, parser_class=VerbParser
     )
@@ -198,9 +204,9 @@ def _switch(to: Flags, flag: str, meaning: str) -> None:
 
 
 def _target(parser: argparse.ArgumentParser, with_gpu: bool = True) -> argparse._ArgumentGroup:
-    group = parser.add_argument_group("the target")
+    group = parser.add_argument_group("the training command")
     if with_gpu:
-        _option(group, "--gpu", _NAME, "device to tune for, auto for what is here", default="auto")
+        _option(group, "--gpu", _NAME, "GPU to tune for; auto is this machine's own", default="auto")
     _option(
         group,
         "--bind",
@@ -213,21 +219,21 @@ def _target(parser: argparse.ArgumentParser, with_gpu: bool = True) -> argparse.
         group,
         "--samples-per-step",
         _COUNT,
-        "samples that one process takes in one forward and backward pass, for a script without a "
-        "DataLoader (default: as batch_size is bound; asked for where that is not known)",
+        "samples per forward and backward pass of one process, for a script without a DataLoader "
+        "(default: the bound batch_size)",
     )
     _option(
         group,
         "--trial-limit",
         _TIME,
-        "longest trial; one that starts or compiles has as long again for it",
+        "time limit of a trial; start-up and compiling get as much again",
         default="5m",
     )
     _option(
         group,
         "--no-progress-limit",
         _TIME,
-        "longest time without a batch, a step or other work",
+        "end a trial after this long without a batch, a step or other work",
         default="90s",
     )
     return group
@@ -245,14 +251,14 @@ def _wait_quiet(to: Flags) -> None:
     _option(to, "--wait-quiet", _TIME, meaning)
 
 
-def _window(to: Flags, meaning: str = "steady seconds per trial (default: 5)") -> None:
+def _window(to: Flags, meaning: str = "steady-state seconds measured per trial (default: 5)") -> None:
     _option(to, "--window", _SECONDS, meaning)
 
 
 def _findings(to: Flags) -> None:
     """Add what every verb has that shows findings."""
     _option(to, "--ignore", _Value("CODE", _code), "silence a finding", repeatable=True)
-    to.add_argument("--codes", action=_ListCodes, help="list every code of a finding, and nothing else")
+    to.add_argument("--codes", action=_ListCodes, help="list all finding codes and exit")
 
 
 def _code(text: str) -> str:
@@ -273,22 +279,22 @@ class _ListCodes(argparse.Action):
 
 
 def _folder(parser: argparse.ArgumentParser, kind: str, what: str) -> None:
-    group = parser.add_argument_group("where it goes")
+    group = parser.add_argument_group("output")
     _option(group, "--out", _FOLDER, f"folder (default: reports/TARGET-{kind}-DATE)")
-    _switch(group, "--json", f"print the {what} as JSON instead of the report; progress on stderr")
+    _switch(group, "--json", f"print the {what} as JSON; progress goes to stderr")
     _findings(group)
 
 
 def _report_files(to: Flags) -> None:
     """Add the flags of a verb that keeps no folder."""
-    _option(to, "--html", _Value("FILE"), "write it as one HTML file that needs no network (- prints that)")
-    meaning = "print it as Markdown for a pull request instead (also as -), or write that to FILE"
+    _option(to, "--html", _Value("FILE"), "write a self-contained HTML file (- prints it)")
+    meaning = "print Markdown for a pull request instead, or write it to FILE"
     _option(to, "--markdown", _Value("FILE"), meaning, nargs="?", const=STANDARD_OUTPUT)
     _full_paths(to)
 
 
 def _full_paths(to: Flags) -> None:
-    meaning = "keep the home folder and the machine's name in HTML and Markdown (default: ~, and no name)"
+    meaning = "keep the home folder and the host name in HTML and Markdown (default: ~, no host name)"
     _switch(to, "--full-paths", meaning)
 
 
@@ -302,29 +308,31 @@ def _full(to: Flags) -> None:
 def _search(parser: argparse.ArgumentParser) -> None:
     _target(parser)
     _search_knobs(parser.add_argument_group("what to search"))
-    limits = parser.add_argument_group("how long")
+    limits = parser.add_argument_group("time")
     _option(
         limits,
         "--budget",
         _TIME,
-        "time for the whole search, such as 30m; a plain number is seconds (default: what about 12 "
-        "search trials and their confirmation need, 15m at the least, said after the baseline; the "
-        "built-in workload has 4m)",
+        "time for the whole search, such as 30m; a plain number is seconds (default: enough for about 12 "
+        "search trials and their confirmation, at least 15m; 4m for the built-in workload)",
     )
-    _option(limits, "--trials", _COUNT, "most search trials, the baseline included")
-    _option(limits, "--confirm", _COUNT, "interleaved confirmation rounds", default=5)
-    _switch(limits, "--ablate", "measure what each knob of the answer is worth: it beside itself without it")
+    _option(limits, "--trials", _COUNT, "maximum number of search trials, baseline included")
+    _option(limits, "--confirm", _COUNT, "confirmation rounds, interleaved with the baseline", default=5)
+    _switch(
+        limits, "--ablate", "measure each knob of the answer: its config with and without it, interleaved"
+    )
     _wait_quiet(limits)
     _window(limits)
-    output = parser.add_argument_group("where it goes")
+    output = parser.add_argument_group("output")
     _option(output, "--out", _FOLDER, "run folder (default: reports/TARGET-DATE)")
-    _option(output, "--resume", _FOLDER, "go on with an earlier run")
-    _switch(output, "--json", "print the run as JSON instead of the report; progress on stderr")
+    _option(output, "--resume", _FOLDER, "resume the run in this folder")
+    _switch(output, "--dry-run", "show the command, search space and time; run and write nothing")
+    _switch(output, "--json", "print the run as JSON; progress goes to stderr")
     _findings(output)
     _switch(
         output,
         "--github-summary",
-        "append the report as Markdown to the summary of the GitHub Actions step that this runs in",
+        "append the report as Markdown to the GitHub Actions step summary",
     )
     _full_paths(output)
 
@@ -334,86 +342,85 @@ def _search_knobs(group: argparse._ArgumentGroup) -> None:
         group,
         "--global-batch",
         _COUNT,
-        "keep N samples per optimizer step over all ranks: accumulation follows the batch size",
+        "keep the global batch at N samples; gradient accumulation follows the batch size",
     )
-    _fix(group, "take a knob out of the search")
-    _option(group, "--range", _Value("KNOB=LO..HI"), "bound a numeric knob", repeatable=True)
-    _option(group, "--lr", _Value("LR", positive_number()), "base learning rate (default: as seen)")
-    _option(group, "--base-batch", _COUNT, "global batch that the base lr is for")
+    _fix(group, "set a knob and leave it out of the search")
+    _option(group, "--range", _Value("KNOB=LO..HI"), "limit a numeric knob", repeatable=True)
+    _option(group, "--max-batch", _COUNT, "largest batch_size to try")
+    _option(group, "--lr", _Value("LR", positive_number()), "base learning rate (default: the script's)")
+    _option(group, "--base-batch", _COUNT, "global batch that the base lr belongs to (default: the script's)")
     _choice(
         group,
         "--objective",
         ("rate", "finish-time"),
-        "what to look for: samples/s over whole epochs (default), or the shortest planned run, its "
-        "start-up and compiling included (with --epochs or --planned-steps)",
+        "maximise samples/s over whole epochs (default), or minimise the time of the planned run, start-up "
+        "and compiling included (needs --epochs or --planned-steps)",
         default="rate",
     )
     _option(
         group,
         "--epochs",
         _COUNT,
-        "how long the training is to be: no trial after the first four may take longer than it saves "
-        "(default: 10 are assumed, only to decide whether compiling pays)",
+        "planned epochs; from the fifth trial on, none may cost more time than it can save (default: not "
+        "known; 10 to decide whether compiling pays)",
     )
     _option(
         group,
         "--planned-steps",
         _COUNT,
-        "the same in optimizer steps of the script's own setting; comes before --epochs",
+        "planned optimizer steps at the script's own batch, such as 50k; overrides --epochs",
     )
 
 
 def _profile(parser: argparse.ArgumentParser) -> None:
-    _fix(_target(parser), "change a knob before looking")
+    _fix(_target(parser), "set a knob before measuring")
     group = parser.add_argument_group("what to measure")
     _window(group)
     _option(
         group,
         "--rounds",
         _COUNT,
-        f"fresh processes of each config, interleaved (default: 1; {COMPARED_ROUNDS} with --against or "
-        "--ablate)",
+        f"fresh processes per config, interleaved (default: 1; {COMPARED_ROUNDS} with --against or --ablate)",
     )
     _option(
         group,
         "--against",
         _Value("FILE.yaml", Path),
-        "compare with this config: a search's, or knobs",
+        "compare with this config, written by a search or by hand",
     )
-    _switch(group, "--ablate", "measure each optimisation by itself and added in turn")
+    _switch(group, "--ablate", "measure each optimisation alone, then stacked")
     _option(
         group,
         "--budget",
         _TIME,
-        "run fewer rounds where all would take longer, but one of each config at least, such as 15m; "
-        "a plain number is seconds (default: no limit)",
+        "time limit, such as 15m; fewer rounds are run to keep it, at least one per config (default: none)",
     )
     _wait_quiet(group)
-    _switch(group, "--trace-kernels", "trace a few steps with torch.profiler as well")
+    _switch(group, "--trace-kernels", "also trace a few steps with torch.profiler")
     _folder(parser, "profile", "profile")
 
 
 def _fits(parser: argparse.ArgumentParser) -> None:
     _target(parser, with_gpu=False)
     group = parser.add_argument_group("what to predict")
-    meaning = "only this GPU, all that tunekit gpus lists by default"
+    meaning = "predict for this GPU only (default: all that tunekit gpus lists)"
     _option(group, "--gpu", _NAME, meaning, repeatable=True, dest="gpus")
-    _option(group, "--batch", _COUNT, "say where this batch size fits, and how fast it would be")
-    _window(group, "seconds that the loader alone, or on a GPU the loop, is timed (default: 2)")
+    _option(group, "--batch", _COUNT, "show where batch size N fits, and its rate")
+    _window(group, "seconds to time the loader alone, or on a GPU the whole loop (default: 2)")
     _folder(parser, "fits", "prediction")
 
 
 def _init(parser: argparse.ArgumentParser) -> None:
     _target(parser)
     _switch(parser, "--dry-run", "show what was found, write nothing")
-    _switch(parser, "--replace", "replace bindings that were written before")
+    _switch(parser, "--replace", "replace bindings written before")
 
 
 def _run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", metavar="CONFIG.yaml", type=Path, help="a config that a search wrote")
-    _switch(parser, "--keep-lr", "keep the script's own learning rate although the global batch changes")
-    _switch(parser, "--force", "apply it although it was measured on another device")
-    _switch(parser, "--dry-run", "show what would be set and started, and stop there")
+    _switch(parser, "--keep-lr", "keep the script's learning rate although the global batch changes")
+    _switch(parser, "--force", "apply the config although it was measured on another device")
+    _switch(parser, "--dry-run", "print the knobs and the command; start nothing")
 
 
 def _plan(parser: argparse.ArgumentParser) -> None:
@@ -422,8 +429,7 @@ def _plan(parser: argparse.ArgumentParser) -> None:
     _choice(training, "--tier", TIERS, "whose rate to take from the run (default: balanced)")
     rate = _Value("R", positive_number("samples/s", _MAX_RATE))
     _option(training, "--rate", rate, "measured samples/s, instead of a run")
-    samples = _Value("N", positive_count)
-    _option(training, "--samples", samples, "samples per epoch (default: what the run saw)")
+    _option(training, "--samples", _COUNT, "samples per epoch (default: what the run saw)")
     _option(training, "--epochs", _COUNT, "epochs (default: the run's)")
     _option(training, "--gpu", _NAME, "where --rate was measured (default: the GPU here)")
     _option(training, "--gpus", _COUNT, "GPUs that --rate was measured on (default: 1)")
@@ -461,19 +467,19 @@ def _report(parser: argparse.ArgumentParser) -> None:
         "run",
         metavar="RUN",
         type=Path,
-        help="the folder that a search, tunekit profile or tunekit fits wrote, or its run.json",
+        help="folder of a search, a profile or a fits prediction, or its run.json",
     )
     for flag, name, what in (
-        ("--html", "report.html", "one HTML file that needs no network"),
-        ("--markdown", "report.md", "Markdown for a pull request, of a run under 60 lines"),
+        ("--html", "report.html", "a self-contained HTML file"),
+        ("--markdown", "report.md", "Markdown for a pull request, under 60 lines for a search"),
     ):
-        meaning = f"write the report as {what} (default: RUN/{name}; - is standard output)"
+        meaning = f"write {what} (default: RUN/{name}; - prints it)"
         _option(parser, flag, _Value("FILE"), meaning, nargs="?", const=IN_THE_FOLDER)
-    meaning = "append the Markdown to the summary of the GitHub Actions step that this runs in"
+    meaning = "append the Markdown to the GitHub Actions step summary"
     _switch(parser, "--github-summary", meaning)
     _full_paths(parser)
     _full(parser)
-    _switch(parser, "--json", "print run.json (profile.json, fits.json) instead")
+    _switch(parser, "--json", "print the record (run.json, profile.json or fits.json) instead")
     _findings(parser)
 
 
@@ -492,13 +498,13 @@ def _compare(parser: argparse.ArgumentParser) -> None:
 
 
 def _gpus(parser: argparse.ArgumentParser) -> None:
-    meaning = "an id, an alias or what the driver calls it; all by default"
+    meaning = "an id, an alias or the driver's name (default: all)"
     parser.add_argument("name", metavar="NAME", nargs="*", help=meaning)
-    _switch(parser, "--json", "print the profiles as JSON instead")
+    _switch(parser, "--json", "print the profiles as JSON")
 
 
 def _doctor(parser: argparse.ArgumentParser) -> None:
-    meaning = "a data set: its storage is measured, at most 3 s of reading, and a part of it leaves the cache"
+    meaning = "data set to measure storage on: up to 3 s of reads, dropping part of it from the page cache"
     _option(parser, "--data", _Value("PATH", data_path), meaning, repeatable=True)
     _option(parser, "--run", _RUN, "take workers and batch size from this run")
     meaning = "which config of the run (default: balanced, or the nearest that it has)"
@@ -506,15 +512,15 @@ def _doctor(parser: argparse.ArgumentParser) -> None:
     _option(parser, "--workers", _Value("N", natural), "loader workers of each training process")
     _option(parser, "--prefetch", _COUNT, "prefetch factor (default: 2)")
     _option(parser, "--batch-mib", _Value("MIB", positive_number("MiB", _MAX_MEMORY)), "size of one batch")
-    _option(parser, "--processes", _COUNT, "training processes on this machine (default: 1)")
+    _option(parser, "--processes", _COUNT, "training processes (ranks) on this machine (default: 1)")
     _findings(parser)
     _switch(
         parser,
         "--calibrate",
-        "measure what the GPU's memory holds beside torch's tensors, keep it for predictions, and "
-        "nothing else (a minute, on the GPU)",
+        "only measure the GPU memory outside torch (CUDA context, libraries) and save it for predictions; "
+        "takes a minute on the GPU",
     )
-    _switch(parser, "--json", "print facts and findings as JSON instead")
+    _switch(parser, "--json", "print facts and findings as JSON")
     _report_files(parser)
 
 
@@ -529,24 +535,28 @@ VERBS = {
             "and a report. Without a command it tunes the built-in workload `images`."
         ),
         epilog=(
-            "example: tunekit search --gpu a10g --budget 20m -- python train.py --config configs/full.yaml"
+            "examples:\n"
+            "  tunekit search -- python train.py --config configs/full.yaml\n"
+            "  tunekit search --gpu a10g --budget 20m --max-batch 256 -- python train.py\n"
+            "  tunekit search --dry-run -- python train.py"
         ),
         before_command="search",
         reads_settings=True,
     ),
     "profile": Verb(
         _profile,
-        help="look into one config's loop: where a step's time and memory go, and what would help",
+        help="measure one config's loop: where step time and memory go, and what would help",
         usage="tunekit profile [options] [-- COMMAND ...]",
         description=(
-            "Run the training command as it is, measure it, and show where a step's time goes, what the "
-            "loader and the model take of the memory, and what would help. --against compares it with "
-            "another config, --ablate measures each optimisation by itself and added in turn. Without a "
-            "command it looks into the built-in workload `images`."
+            "Run the training command as it is, measure it, and show where step time goes, how much memory "
+            "loader and model take, and what would help. --against compares it with another config, --ablate "
+            "measures each optimisation alone, then stacked. Without a command it profiles the built-in "
+            "workload `images`."
         ),
         epilog=(
-            "example: tunekit profile --ablate -- python train.py --config configs/full.yaml\n"
-            "a file for --against, written by hand; what it does not name stays as the script has it:\n"
+            "example:\n"
+            "  tunekit profile --ablate -- python train.py --config configs/full.yaml\n"
+            "a file for --against, written by hand; knobs that it leaves out stay as in the script:\n"
             "  num_workers: 4\n"
             "  precision: bf16"
         ),
@@ -555,30 +565,30 @@ VERBS = {
     ),
     "fits": Verb(
         _fits,
-        help="predict the largest batch and the rate on every GPU, from one short trial here",
+        help="predict the largest batch and samples/s on every GPU, from one short trial here",
         usage="tunekit fits [options] [-- COMMAND ...]",
         description=(
-            "Run the training command once as it is, on whatever this machine has: a CPU will do. It traces "
-            "what a step allocates and computes at two small batch sizes (on a CPU by shapes alone, without "
-            "the arithmetic), and predicts from that the largest batch that fits each GPU, what takes the "
-            "memory, and the samples/s that GPU and loader would reach. Nothing is run on those GPUs. "
-            "Without a command it looks at the built-in workload `images`."
+            "Run the training command once as it is, on any machine: a CPU will do. It traces what a step "
+            "allocates and computes at two small batch sizes (on a CPU by tensor shapes, without the "
+            "arithmetic), and predicts the largest batch that fits each GPU, what takes the memory, and the "
+            "samples/s of GPU and loader. Nothing is run on those GPUs. Without a command it predicts for "
+            "the built-in workload `images`."
         ),
-        epilog="example: tunekit fits --gpu t4 --gpu a10g --batch 256 -- python train.py",
+        epilog="example:\n  tunekit fits --gpu t4 --gpu a10g --batch 256 -- python train.py",
         before_command="fits",
         reads_settings=True,
     ),
     "init": Verb(
         _init,
-        help="run a training command briefly, show its loop, write how knobs reach it",
+        help="find how knobs reach a training command, and save the bindings",
         usage="tunekit init [options] -- COMMAND ...",
         description=(
-            "Run the training command for a moment as it is, show the loaders, modules and optimizers that "
-            "were found and how each knob reaches them. What the command's own options, words and files can "
-            "set is tried once with another value; what the loop followed is written to [tool.tunekit.bind] "
-            "in pyproject.toml, or to tunekit.toml where there is no pyproject.toml."
+            "Run the training command briefly as it is, show its loaders, modules and optimizers and how "
+            "each knob reaches them. Every option, argument or config key that may set a knob is tried once "
+            "with another value; those that the loop followed are written to [tool.tunekit.bind] in "
+            "pyproject.toml, or to tunekit.toml where there is no pyproject.toml."
         ),
-        epilog="example: tunekit init -- python train.py --config configs/full.yaml",
+        epilog="example:\n  tunekit init -- python train.py --config configs/full.yaml",
         before_command="init",
         reads_settings=True,
     ),
@@ -587,11 +597,11 @@ VERBS = {
         help="train for real with a tuned config, the script unchanged",
         usage="tunekit run [options] CONFIG.yaml [-- COMMAND ...]",
         description=(
-            "Start the training command with the knobs of a config that a search wrote. The command takes "
-            "this process's place: standard input, signals and exit status are its own, and checkpoints go "
-            "where the script puts them. Without a command it is the one that was searched."
+            "Start the training command with the knobs of a config that a search wrote. The command replaces "
+            "this process: standard input, signals and exit status are its own, and checkpoints go where the "
+            "script puts them. Without a command it starts the one that was searched."
         ),
-        epilog="example: tunekit run reports/train-2026-01-31/balanced.yaml -- python train.py --epochs 90",
+        epilog="example:\n  tunekit run reports/train-2026-01-31/balanced.yaml -- python train.py",
         before_command="run CONFIG.yaml",
     ),
     "plan": Verb(
@@ -606,13 +616,13 @@ VERBS = {
     ),
     "report": Verb(
         _report,
-        help="show a run again, or write its report as HTML or Markdown, without a GPU or torch",
+        help="show a run again, or write its report as HTML or Markdown; needs no GPU or torch",
         usage="tunekit report RUN [options]",
         description=(
-            "Show a run, a loop profile or what fits which GPU again from its folder, as it was shown at its "
-            "end; or write its report as one HTML file, and as Markdown for a pull request."
+            "Show a search, a loop profile or a fits prediction again from its folder, or write its report "
+            "as a self-contained HTML file or as Markdown for a pull request."
         ),
-        epilog="example: tunekit report reports/train-2026-01-02 --markdown - | gh pr comment --body-file -",
+        epilog="example:\n  tunekit report reports/train-2026-01-02 --markdown - | gh pr comment -F -",
     ),
     "compare": Verb(
         _compare,
@@ -634,16 +644,18 @@ VERBS = {
     ),
     "doctor": Verb(
         _doctor,
-        help="look this machine over before training: GPUs, limits, storage, torch",
+        help="check this machine before training: GPUs, limits, storage, torch",
         usage="tunekit doctor [options] [-- COMMAND ...]",
         description=(
-            "Look over what training gets here: GPUs, CPUs and memory that the container grants, /dev/shm, "
-            "the storage under the data set, the training environment's torch; and say what is wrong, with "
-            "evidence and remedy. With a training command its own Python is asked for its torch."
+            "Check what training gets on this machine: GPUs, the container's CPUs and memory, /dev/shm, the "
+            "storage under the data set, and torch. Each problem comes with evidence and remedy. With a "
+            "training command, the torch of its Python is checked."
         ),
         epilog=(
-            "exit code: 0 nothing or notes only, 11 warnings, 12 errors; "
-            "tunekit doctor --codes lists every finding there is; with --calibrate 0, or an error's own"
+            "examples:\n"
+            "  tunekit doctor --data /data/imagenet -- python train.py\n"
+            "  tunekit doctor --codes\n"
+            "exit code: 0 without warnings, 11 with warnings, 12 with errors"
         ),
         before_command="doctor",
     ),

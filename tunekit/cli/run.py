@@ -44,7 +44,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     target = _target(run, command)
     baseline, discovery = run.baseline_config, run.discovery
     if baseline is None or discovery is None or not discovery.complete:
-        raise UsageError(f"the search in {run_folder} never learnt the loop; search again")
+        raise UsageError(f"the search in {run_folder} has no complete baseline; search again")
     if not options.force:
         _refuse_other_device(run, target)
     lr = learning_rate_to_bind(run, tuned.config, tuned.lr, target, keep=options.keep_lr)
@@ -94,7 +94,7 @@ def _target(run: Run, command: Sequence[str]) -> Target:
         raise UsageError(f"the command was searched in {folder}; go there, or give the command after --")
     target = resolve_target(tuple(command) or run.target.command, folder)
     if target.script_sha256 != run.target.script_sha256:
-        _tell("the script is not the text that was searched; what was measured may not hold")
+        _tell("the script has changed since the search; what was measured may not hold")
     bindings = bindings_here(run.target, target)
     same_defaults = target.script_sha256 == run.target.script_sha256
     unset = run.target.unset_knobs if same_defaults else ()
@@ -124,11 +124,11 @@ def _say(run: Run, changed: Mapping[str, object], promise: Recommendation | None
     """Tell on standard error what is set; standard output is the script's."""
     what = (
         ", ".join(f"{knob} {value}" for knob, value in changed.items())
-        or "nothing, it is as the script has it"
+        or "nothing: the config is the script's own"
     )
     _tell(f"setting {what}")
     if promise is None:
-        _tell("this exact config was not measured, so its rate is not watched")
+        _tell("this exact config was not measured, so its rate is not checked")
     elif promise.speedup is not None and not promise.is_baseline:
         low, value, high = promise.speedup.low, promise.speedup.value, promise.speedup.high
         _tell(f"measured on {run.measured_on}: {value:.2f}x ({low:.2f} to {high:.2f}) the script's own rate")

@@ -1,7 +1,7 @@
 """What the verbs that run trials show: a live line on a terminal, plain lines elsewhere."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -31,8 +31,11 @@ from tunekit.report.text import (
     outcome_text,
     target_text,
 )
+from tunekit.trial.binding_syntax import binding_text, value_text
+from tunekit.trial.bindings import present_values
 from tunekit.trial.executor import TrialSpec
 from tunekit.trial.watch import TrialProgress
+from tunekit.tune.budget import foreseen_text
 from tunekit.units import bytes_text, duration_text, rate_text
 
 _PHASES = {
@@ -45,18 +48,19 @@ _PHASES = {
     "validating": "validating",
     "queue": "filling the loader's queue",
     "kernels": "tracing kernels",
-    "syncs": "looking for waits on the device",
-    "peaks": "reading memory peaks",
-    "floors": "loader alone, then training alone",
+    "syncs": "looking for device syncs",
+    "peaks": "reading peak memory",
+    "floors": "timing the loader alone, then the step alone",
     "largest": "training on the largest samples",
-    "sizes": "training alone at other batch sizes",
+    "sizes": "timing the step at other batch sizes",
     "trace": "tracing steps at two small batch sizes",
-    "loader": "loader alone",
-    "finished": "ending",
+    "loader": "timing the loader alone",
+    "finished": "shutting down",
 }
 
 
 _LABEL_WIDTH = 8
+_RESULT_WIDTH = 29
 
 
 def phase_text(phase: str) -> str:
@@ -127,7 +131,7 @@ class TrialScreen:
 
     def images_made(self, made: int, count: int) -> None:
         """Show how far the built-in workload's images are: a line that moves, or one for each quarter."""
-        text = f"making the images that it trains on, once: {made:,} of {count:,}"
+        text = f"generating its training images, once: {made:,} of {count:,}"
         if self._console.is_terminal:
             self._live = self._live or Live(console=self._console, transient=True, auto_refresh=False)
             self._live.start()
@@ -157,8 +161,8 @@ class TrialScreen:
         self._stop_live()
         self._ended += 1
         if record.number == 0:
-            self._print(_LABEL_WIDTH, "trial", shown_text("measured, then the config", "dim"))
-        text = shown_text(f"{outcome_text(record):<29}", "red" if record.failure else "bold")
+            self._print(_LABEL_WIDTH, "trial", shown_text(f"{'result':<{_RESULT_WIDTH}}  config", "dim"))
+        text = shown_text(f"{outcome_text(record):<{_RESULT_WIDTH}}", "red" if record.failure else "bold")
         text.append(
             "  " + _who(record.is_baseline_config, record.config, record.discovery), style="not bold default"
         )
@@ -232,8 +236,27 @@ class SearchScreen(TrialScreen):
         self._words = missing_command(run.target)
         self._show_target(run, "search", "tune your own with")
         budget_s = run.options.budget_s
-        budget = duration_text(budget_s) if budget_s else "set by the baseline (--budget TIME gives one)"
+        budget = duration_text(budget_s) if budget_s else "set once the baseline is timed (or by --budget)"
         self._line("budget", f"{budget}, run folder {folder}")
+
+    def foreseen(self, run: Run, space: Mapping[str, str]) -> None:
+        """Show what a search would do, as far as that is known before anything runs.
+
+        Args:
+            run: before its first trial.
+            space: the values that each knob may have, in words.
+        """
+        bound = present_values(run.target)
+        bindings = [
+            binding_text(one) + (f" (now {value_text(bound[one.knob])})" if one.knob in bound else "")
+            for one in run.target.bindings
+        ]
+        self._line("bind", "; ".join(bindings) or "none; loader and model are set inside the process")
+        for place, (knob, values) in enumerate(space.items()):
+            self._line("" if place else "search", f"{knob}: {values}")
+        self._line("", "The baseline run shows the script's own values and which knobs reach its loop.")
+        self._line("time", foreseen_text(run.options))
+        self._line("", "--dry-run: nothing was started, nothing was written")
 
     def space_known(self, run: Run) -> None:
         """Show what is searched and what is not."""
@@ -255,13 +278,13 @@ class SearchScreen(TrialScreen):
     def interrupted(self, folder: Path) -> None:
         """Say that nothing is lost and how to go on."""
         self._stop_live()
-        what = "Go on with" if self._ended else "Start again with"
+        what = "Resume with" if self._ended else "Start again with"
         self._console.print(shown_text(f"{self._interrupted_text(folder)}. {what}:"))
         self._console.print(shown_text(f"  tunekit search --resume {folder}{self._words}"), soft_wrap=True)
 
     def reported_so_far(self, report: Path) -> None:
         """Say where the report of what was measured lies."""
-        self._console.print(shown_text(f"Its report so far: {report}"), soft_wrap=True)
+        self._console.print(shown_text(f"Report so far: {report}"), soft_wrap=True)
 
     def closed(self, run: Run, folder: Path, files: Sequence[Path]) -> None:
         """Show the answer, if standard output is not the JSON's."""
@@ -323,7 +346,7 @@ class FitsScreen(TrialScreen):
         if run.prediction is None:
             self._console.print(shown_text("interrupted; nothing was predicted"))
             return
-        self._console.print(shown_text("interrupted; this was known by then"))
+        self._console.print(shown_text("interrupted; known so far:"))
         self.closed(run, folder)
 
     def closed(self, run: FitsRun, folder: Path) -> None:

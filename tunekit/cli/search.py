@@ -2,7 +2,6 @@
 
 import argparse
 import math
-import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tunekit.cli.machine import host_here, warnings_of
-from tunekit.cli.numbers import WHOLE
+from tunekit.cli.numbers import digits
 from tunekit.cli.parser import defaults_of
 from tunekit.cli.report_files import (
     append_summary,
@@ -37,12 +36,14 @@ from tunekit.machine.profiles import load_profiles
 from tunekit.records.codec import to_json
 from tunekit.records.config import NUMERIC_KNOBS
 from tunekit.records.host import Host
-from tunekit.records.run import KnobRange, Objective, Run, SearchOptions
+from tunekit.records.run import FixedKnob, KnobRange, Objective, Run, SearchOptions
 from tunekit.records.target import Target
 from tunekit.session.folder import RUN_FILE, RunFolder, load_run
 from tunekit.session.predicted import Machine
 from tunekit.session.search import Search
+from tunekit.trial.knob_names import knob_hint
 from tunekit.trial.target import resolve_target, without_secrets
+from tunekit.tune.space import foreseen_space
 from tunekit.units import count_text
 
 _BUILTIN_BUDGET_S = 240.0
@@ -75,6 +76,8 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     Returns:
         0; every failure is an exception.
     """
+    if options.dry_run:
+        return _dry_run(options, command)
     summary = summary_file(options)
     run, where, here = _resumed(options, command) if options.resume else _new(options, command)
     machine = Machine(
@@ -107,6 +110,22 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     return 0
 
 
+def _dry_run(options: argparse.Namespace, command: Sequence[str]) -> int:
+    """Show what a search would do; nothing is started or written."""
+    if options.resume:
+        raise UsageError("--dry-run shows a new search, and --resume goes on with one; drop one")
+    run, where, _ = _new(options, command)
+    here = profile_here(run.measured_on, run.host, load_profiles())
+    native_bf16 = ["bf16"] if here.is_cpu and run.host.cpu_bf16_native else []
+    space = foreseen_space(run.options, run.target, run.host, (*here.native_precisions, *native_bf16))
+    screen = SearchScreen(to_stderr=options.json)
+    screen.opened(run, where)
+    screen.foreseen(run, space)
+    if options.json:
+        sys.stdout.write(to_json(run) + "\n")
+    return 0
+
+
 def _new(options: argparse.Namespace, command: Sequence[str], folder: Path | None = None) -> _Prepared:
     """Return a new run for the options; nothing is written yet."""
     host = host_here(command)
@@ -133,15 +152,17 @@ def search_options(options: argparse.Namespace, builtin: bool) -> SearchOptions:
         raise UsageError(f"objective {options.objective!r}: it is {known}") from None
     if objective is Objective.FINISH_TIME and options.epochs is None and options.planned_steps is None:
         raise UsageError(
-            "--objective finish-time: the length of the planned run decides it; "
-            "add --epochs N or --planned-steps N"
+            "--objective finish-time needs the length of the planned run; add --epochs N or --planned-steps N"
         )
+    fixed, ranges = fixed_knobs(options.fix), tuple(_range(text) for text in options.range)
+    _refuse_two_batch_limits(options.max_batch, fixed, ranges)
     return SearchOptions(
         gpu=options.gpu,
         budget_s=options.budget or (_BUILTIN_BUDGET_S if builtin else None),
         max_trials=options.trials,
-        fixed=fixed_knobs(options.fix),
-        ranges=tuple(_range(text) for text in options.range),
+        fixed=fixed,
+        ranges=ranges,
+        max_batch=options.max_batch,
         base_lr=options.lr,
         base_batch=options.base_batch,
         global_batch=options.global_batch,
@@ -158,12 +179,27 @@ def search_options(options: argparse.Namespace, builtin: bool) -> SearchOptions:
     )
 
 
+def _refuse_two_batch_limits(
+    max_batch: int | None, fixed: Sequence[FixedKnob], ranges: Sequence[KnobRange]
+) -> None:
+    """Refuse `--max-batch` where another flag decides how large the batch may be."""
+    if max_batch is None:
+        return
+    given = [f"--fix {one.knob}={one.value}" for one in fixed if one.knob == "batch_size"]
+    given += [f"--range {one.knob}={one.low}..{one.high}" for one in ranges if one.knob == "batch_size"]
+    if given:
+        raise UsageError(f"--max-batch {max_batch} and {given[0]} both limit the batch size; drop one")
+
+
 def _range(text: str) -> KnobRange:
     """Return the bounds in "knob=lo..hi"."""
-    match = re.fullmatch(rf"(\w+)=({WHOLE})\.\.({WHOLE})", text)
-    if match is None or match[1] not in NUMERIC_KNOBS:
-        raise UsageError(f"--range {text}: write it as KNOB=LO..HI with one of {', '.join(NUMERIC_KNOBS)}")
-    return KnobRange(knob=match[1], low=int(match[2]), high=int(match[3]))
+    knob, _, bounds = text.partition("=")
+    if knob not in NUMERIC_KNOBS:
+        raise UsageError(f"--range {text}: no numeric knob {knob!r}; {knob_hint(knob, NUMERIC_KNOBS)}")
+    low, high = map(digits, bounds.partition("..")[::2])
+    if low is None or high is None:
+        raise UsageError(f"--range {text}: write it as KNOB=LO..HI, such as {knob}=8..64")
+    return KnobRange(knob=knob, low=int(low), high=int(high))
 
 
 # --- resuming ------------------------------------------------------------------------------
@@ -209,7 +245,7 @@ def _refuse_other_options(options: argparse.Namespace) -> None:
     if given:
         flags = ", ".join("--" + name.replace("_", "-") for name in given)
         raise UsageError(
-            f"--resume goes on with the run's own options, so {flags} can't be changed; "
+            f"--resume keeps the run's own options, so {flags} can't be changed; "
             "only --budget, --trials, --confirm, --ablate and --ignore can"
         )
 

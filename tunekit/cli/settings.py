@@ -10,6 +10,7 @@ from typing import Any
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
+from tunekit.cli.numbers import digits
 from tunekit.errors import UnreadableError, UsageError
 from tunekit.records.codec import write_text
 from tunekit.records.target import Binding
@@ -29,12 +30,14 @@ SETTINGS = {
     "epochs": "count",
     "planned-steps": "count",
     "confirm": "count",
+    "wait-quiet": "time",
     "window": "number",
     "trial-limit": "time",
     "no-progress-limit": "time",
     "lr": "number",
     "base-batch": "count",
     "global-batch": "count",
+    "max-batch": "count",
     "samples-per-step": "count",
     "fix": "texts",
     "range": "texts",
@@ -44,7 +47,7 @@ SETTINGS = {
 _EXPECTED = {
     "text": 'a text in quotes, such as "a10g"',
     "time": 'a time in quotes, such as "15m"',
-    "count": "a whole number, at least 1",
+    "count": 'a whole number, at least 1, or one in quotes such as "50k"',
     "number": "a positive number",
     "texts": 'a list of texts, such as ["compile=false"]',
     "bind": 'a table of knobs, each with a text such as "--bs {}"',
@@ -163,6 +166,8 @@ def _fits(kind: str, value: object) -> bool:
         return isinstance(value, str) and bool(value)
     if kind == "time" and isinstance(value, str):
         return parse_duration_s(value) > 0
+    if kind == "count" and isinstance(value, str):
+        return int(digits(value) or 0) >= 1
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     if kind in ("number", "time"):
@@ -257,7 +262,7 @@ def with_bindings(
         if present and not replace:
             raise UsageError(
                 f"[{'.'.join(table)}] holds other bindings ({', '.join(sorted(present))}); "
-                "remove it, or ask to replace it"
+                "remove it, or use --replace"
             )
         return _replaced(existing, wanted, table)
     except UnreadableError as error:

@@ -11,13 +11,14 @@ from typing import Any
 
 from tunekit import __version__
 from tunekit.cli.machine import ask_torch, warnings_of
+from tunekit.cli.numbers import digits
 from tunekit.cli.screen import TrialScreen
 from tunekit.errors import TargetError, UsageError
 from tunekit.machine.device import device_profile, memory_cap_bytes
 from tunekit.machine.gpu.calibrate import load_calibrations
 from tunekit.machine.gpu.outside_torch import outside_torch
 from tunekit.machine.host.torch_build import TorchAbsent
-from tunekit.records.config import KNOBS
+from tunekit.records.config import KNOB, KNOBS
 from tunekit.records.host import Host
 from tunekit.records.profile import Profile
 from tunekit.records.run import FixedKnob, RunStatus, TargetRecord
@@ -29,6 +30,7 @@ from tunekit.trial.binding_syntax import parse_binding, parse_value
 from tunekit.trial.bindings import check_bindings, present_values
 from tunekit.trial.executor import ProcessExecutor
 from tunekit.trial.external_launchers import find_external_launcher
+from tunekit.trial.knob_names import knob_hint
 from tunekit.trial.target import resolve_target, without_secrets
 from tunekit.trial.watch import TREE_RAM_SHARE, Limits
 from tunekit.workloads import IMAGES_SCRIPT, images_store
@@ -53,8 +55,8 @@ def target_of(options: argparse.Namespace, command: Sequence[str], builtin: str 
     launcher = find_external_launcher(command)
     if launcher is not None:
         raise TargetError(
-            f"the command starts `{launcher.words}`: the training runs behind it, where tunekit does not "
-            f"see it; {launcher.remedy}"
+            f"the command starts `{launcher.words}`, and the training that runs there can't be measured from "
+            f"here; {launcher.remedy}"
         )
     # A later binding replaces an earlier one of the same knob.
     bindings = {binding.knob: binding for binding in map(parse_binding, options.bind)}
@@ -143,10 +145,13 @@ def fixed_knobs(texts: Sequence[str]) -> tuple[FixedKnob, ...]:
 
 def _fixed(text: str) -> FixedKnob:
     knob, equals, written = text.partition("=")
-    if not equals or knob not in KNOBS:
-        raise UsageError(f"--fix {text}: write it as KNOB=VALUE with one of {', '.join(KNOBS)}")
+    if knob and knob not in KNOBS:
+        raise UsageError(f"--fix {text}: no knob {knob!r}; {knob_hint(knob)}")
+    if not knob or not equals:
+        raise UsageError(f"--fix {text}: write it as KNOB=VALUE, such as batch_size=64")
+    counts = KNOB[knob].least is not None
     try:
-        value = parse_value(knob, written)
+        value = parse_value(knob, digits(written) or written if counts else written)
     except ValueError as error:
         raise UsageError(f"--fix {text}: {knob} takes {error}") from error
     if isinstance(value, float):

@@ -13,7 +13,7 @@ from tunekit.records.config import KNOBS, Precision, TrainConfig
 from tunekit.records.run import Run
 from tunekit.records.target import Target
 from tunekit.records.trials import measured
-from tunekit.typos import did_you_mean
+from tunekit.trial.knob_names import knob_hint
 from tunekit.untrusted import parse_yaml, read_text
 
 _TO_GIVE = "give a YAML file that a search wrote, or one with a line such as `num_workers: 4` for each knob"
@@ -63,8 +63,7 @@ class KnobFile:
         names = plain | {key_of(knob, target): knob for knob in plain}
         for key in self.keys:
             if key not in names and key != MATMUL_KEY:
-                hint = did_you_mean(str(key), names, f"known are {', '.join(plain)}")
-                raise UsageError(f"{self.path}: {key} is no knob; {hint}")
+                raise UsageError(f"{self.path}: {key} is no knob; {knob_hint(str(key), names)}")
         asked: dict[str, str] = {}
         for key in self.keys:
             knob = names.get(key)

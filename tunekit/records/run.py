@@ -59,6 +59,8 @@ class SearchOptions(Record):
     """Search trials, the baseline included, confirmation not."""
     fixed: tuple[FixedKnob, ...] = ()
     ranges: tuple[KnobRange, ...] = ()
+    max_batch: PositiveInt | None = None
+    """Largest batch_size that is searched."""
     base_lr: PositiveFloat | None = None
     base_batch: PositiveInt | None = None
     global_batch: PositiveInt | None = None

@@ -251,6 +251,8 @@ def search_again(run: Run) -> str:
     flags = []
     for one in asked.ranges:
         flags += ["--range", f"{one.knob}={one.low}..{one.high}"]
+    if asked.max_batch is not None:
+        flags += ["--max-batch", str(asked.max_batch)]
     if asked.global_batch is not None:
         flags += ["--global-batch", str(asked.global_batch)]
     if asked.objective is not Objective.RATE:

@@ -1,10 +1,11 @@
 """One child process, one config, one outcome.
 
 How a knob reaches the script
+knob_names           what people call the knobs, and the hint beside a name that is none of them (pure)
 binding_syntax       `--bind KNOB=HOW` and values of knobs as text, read and written (pure)
 bindings             config -> command, variables, file texts, and what the agent is asked to set
 config_files         single keys of the user's YAML, JSON and TOML files
-binding_suggestions  what people call the knobs, and the places that command, files and script have for them
+binding_suggestions  the places that command, files and script have for them
 knob_verification    whether the knobs really hold in the process (pure)
 binding_trials       suggested bindings, each tried by a short trial
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tunekit.errors import TunekitError, UnreadableError
-from tunekit.records.config import SWITCH_KNOBS, TABLE, Precision
+from tunekit.records.config import SWITCH_KNOBS, Precision
 from tunekit.records.target import Binding, BindingKind, Discovery, OptionForm, ScriptOption, Target
 from tunekit.trial.binding_syntax import (
     PLACE,
@@ -23,34 +23,13 @@ from tunekit.trial.binding_syntax import (
     value_read,
 )
 from tunekit.trial.config_files import Scalar, all_keys
+from tunekit.trial.knob_names import OPTION_NAMES, PRECISION_SWITCHES, plain_name
 from tunekit.trial.knob_verification import batch_contradicted
 from tunekit.untrusted import read_text
-
-OPTION_NAMES = {
-    **{knob.name: knob.option_names for knob in TABLE},
-    "lr": ("learningrate", "lr", "maxlr", "baselr", "lrbase", "initiallr", "initlr", "peaklr", "lr0"),
-}
-"""Plain names by knob, and of `lr`; the clearest first."""
-
-PRECISION_SWITCHES = {
-    **dict.fromkeys(("bf16", "usebf16"), "bf16"),
-    **dict.fromkeys(("fp16", "usefp16", "half"), "fp16"),
-    **dict.fromkeys(("amp", "useamp", "mixedprecision", "usemixedprecision", "autocast"), None),
-}
-"""Switches of a precision, by plain name, with the one that they mean; None where the script decides."""
-
-ALL_NAMES = tuple(sorted({name for names in OPTION_NAMES.values() for name in names} | {*PRECISION_SWITCHES}))
-"""What the agent is asked for."""
 
 _NOT_OF_TRAINING = frozenset(
     ("eval", "evaluation", "val", "valid", "validation", "test", "predict", "inference")
 )
-
-
-def plain_name(name: str) -> str:
-    """Return the last part of a name in small letters and digits alone: `--data.batchSize` is batchsize."""
-    last = name.lstrip("-").rsplit(".", 1)[-1]
-    return "".join(letter for letter in last.lower() if letter.isalnum())
 
 
 def is_of_training(name: str) -> bool:

@@ -18,16 +18,9 @@ import shlex
 from collections.abc import Sequence
 
 from tunekit.errors import UsageError
-from tunekit.records.config import INJECTED_KNOBS, KNOB, KNOBS, SWITCH_KNOBS, KnobValue
+from tunekit.records.config import INJECTED_KNOBS, KNOB, SWITCH_KNOBS, KnobValue
 from tunekit.records.target import Binding, BindingKind
-from tunekit.typos import did_you_mean
-
-LEARNING_RATE = "lr"
-"""Not a knob that is searched, but bound like one."""
-
-BINDABLE = (*KNOBS, LEARNING_RATE)
-"""Everything that a binding can be for."""
-
+from tunekit.trial.knob_names import BINDABLE, LEARNING_RATE, knob_hint
 
 PLACE = "{}"
 """Where the value goes."""
@@ -130,8 +123,7 @@ def parse_binding(text: str) -> Binding:
     if not equals or not knob or not how:
         raise UsageError(f"--bind {text}: write it as KNOB=HOW, as in: --bind 'batch_size=--bs {{}}'")
     if knob not in BINDABLE:
-        hint = did_you_mean(knob, BINDABLE, f"use one of {', '.join(BINDABLE)}")
-        raise UsageError(f"--bind {text}: no knob {knob!r}; {hint}")
+        raise UsageError(f"--bind {text}: no knob {knob!r}; {knob_hint(knob, BINDABLE)}")
     if re.search(r"[\x00\ud800-\udfff]", how):  # no program can be given these
         raise UsageError(f"--bind {knob}: the binding is not readable as text: {how!r}")
     try:

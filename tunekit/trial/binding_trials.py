@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from tunekit.records.config import Precision
 from tunekit.records.target import Binding, BindingKind, Target
 from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
-from tunekit.trial.binding_syntax import LEARNING_RATE, BoundValue, value_text
+from tunekit.trial.binding_syntax import BoundValue, value_text
 from tunekit.trial.executor import KnownTarget, TrialSpec
+from tunekit.trial.knob_names import LEARNING_RATE
 from tunekit.units import count_text
 
 RunTrial = Callable[[Target, TrialSpec, KnownTarget], TrialRecord]

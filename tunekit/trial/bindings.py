@@ -10,8 +10,6 @@ from tunekit.errors import TunekitError, UsageError
 from tunekit.records.config import INJECTED_KNOBS, KnobsAsked, TrainConfig
 from tunekit.records.target import Binding, BindingKind, ScriptOption, Target
 from tunekit.trial.binding_syntax import (
-    BINDABLE,
-    LEARNING_RATE,
     PLACE,
     BoundValue,
     spelled,
@@ -19,6 +17,7 @@ from tunekit.trial.binding_syntax import (
     value_text,
 )
 from tunekit.trial.config_files import Scalar, read_key, with_values
+from tunekit.trial.knob_names import BINDABLE, LEARNING_RATE
 
 Words = tuple[str, ...]
 

@@ -22,7 +22,7 @@ from tunekit.records.host import SandboxKind
 from tunekit.records.measurement import DryLoop, DryRun, LoopMeasurement, Measurement, Telemetry
 from tunekit.records.target import Discovery, Target
 from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
-from tunekit.trial.binding_suggestions import ALL_NAMES, default_values, possible_batch
+from tunekit.trial.binding_suggestions import default_values, possible_batch
 from tunekit.trial.binding_syntax import binding_text
 from tunekit.trial.bindings import Bound, bind, present_values
 from tunekit.trial.cleanup import (
@@ -35,6 +35,7 @@ from tunekit.trial.cleanup import (
 )
 from tunekit.trial.events import Evidence
 from tunekit.trial.isolation import best_sandbox, own_cache, take_writes
+from tunekit.trial.knob_names import ALL_NAMES
 from tunekit.trial.launch import start_trial, write_copies
 from tunekit.trial.outcome import measurement_of
 from tunekit.trial.processes import end_leftovers

@@ -75,6 +75,16 @@ def budget_s_of(run: Run) -> float:
     return max(USUAL_BUDGET_S, needed_s(first, run.space, run.options) if first else 0.0)
 
 
+def foreseen_text(options: SearchOptions) -> str:
+    """Return how long a search may take, before it runs."""
+    rounds = count_text(options.confirm_rounds, "confirmation round")
+    most = count_text(options.max_trials, "search trial") if options.max_trials else None
+    if options.budget_s is not None:
+        return f"at most {duration_text(options.budget_s)}, for {most or 'search trials'} and {rounds}"
+    trials = f"at most {most}" if most else f"about {SEARCH_TRIALS} search trials"
+    return f"{duration_text(USUAL_BUDGET_S)} or more, set once the baseline is timed: {trials} and {rounds}"
+
+
 def _lengths_s(records: Sequence[TrialRecord]) -> tuple[float, float]:
     """Return the seconds that a trial is taken to need without compile, and with it."""
     known = next(record.config for record in records if record.config is not None)

@@ -1,15 +1,17 @@
 """Which knobs can be searched on this target and host, with which values, and why not the others."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from tunekit.errors import EmptySpaceError, UsageError
 from tunekit.predict.throughput.boundary import fit_boundary
 from tunekit.recommend.compatibility import can_train_in_fp16
 from tunekit.records.config import KNOB, KNOBS, NUMERIC_KNOBS, WORKER_KNOBS, KnobValue, Precision, TrainConfig
+from tunekit.records.host import Host
 from tunekit.records.run import FixedKnob, KnobRange, KnobSpace, SearchOptions
-from tunekit.records.target import BindingKind
+from tunekit.records.target import BindingKind, Target
 from tunekit.trial.binding_suggestions import binding_hint
-from tunekit.trial.binding_syntax import values_possible
+from tunekit.trial.binding_syntax import value_text, values_possible
+from tunekit.trial.bindings import present_values
 from tunekit.tune.knob_access import SearchContext, access_of
 from tunekit.units import duration_text
 
@@ -22,7 +24,7 @@ def build_space(context: SearchContext, options: SearchOptions) -> tuple[KnobSpa
     """Return the space: one entry per knob, those with a single value saying why.
 
     Raises:
-        UsageError: `--fix` or `--range` names a value that the knob can't have here.
+        UsageError: `--fix`, `--range` or `--max-batch` asks for a value that the knob can't have here.
         EmptySpaceError: every knob is fixed or inert.
     """
     fixed = {setting.knob: setting.value for setting in options.fixed}
@@ -32,6 +34,8 @@ def build_space(context: SearchContext, options: SearchOptions) -> tuple[KnobSpa
         entry = _natural(knob, context)
         if knob in ranges:
             entry = _bounded(entry, ranges[knob])
+        if knob == "batch_size" and options.max_batch is not None:
+            entry = _at_most(entry, options.max_batch)
         if knob in fixed:
             entry = _fixed(entry, fixed[knob], context)
         space.append(_decided(_spelled(entry, context), context))
@@ -42,6 +46,44 @@ def build_space(context: SearchContext, options: SearchOptions) -> tuple[KnobSpa
         reasons = "; ".join(f"{entry.knob}: {entry.why_fixed}" for entry in result)
         raise EmptySpaceError(f"nothing is left to search ({reasons}); remove a --fix or widen a --range")
     return result
+
+
+def foreseen_space(
+    asked: SearchOptions, target: Target, host: Host, precisions: Collection[str]
+) -> dict[str, str]:
+    """Return for each knob, in words, which values a search may try, as far as that is known before it runs.
+
+    Args:
+        asked: the user's limits.
+        target: whose command and files say some of the script's own values.
+        host: where it runs.
+        precisions: that the device computes natively.
+    """
+    fixed = {one.knob: f"{value_text(one.value)} (--fix)" for one in asked.fixed}
+    bounded = {one.knob: f"{one.low} to {one.high} (--range)" for one in asked.ranges}
+    bound_as_fixed = {
+        one.knob: "as the script has it (--bind)" for one in target.bindings if one.kind is BindingKind.FIXED
+    }
+    follows = f"follows batch_size, so that the global batch is {asked.global_batch} (--global-batch)"
+    trained_in = [one.value for one in Precision if one.value in precisions]
+    usual = dict.fromkeys(KNOBS, "off, on") | {
+        "batch_size": _batch_foreseen(asked.max_batch, present_values(target).get("batch_size")),
+        "num_workers": f"0 to {host.cpus}, at most one per CPU",
+        "prefetch_factor": ", ".join(map(str, _PREFETCH)),
+        "precision": f"{', '.join(trained_in)} or the script's own",
+        "accumulate_grad_batches": follows if asked.global_batch else "as the script has it",
+    }
+    return usual | bound_as_fixed | bounded | fixed
+
+
+def _batch_foreseen(max_batch: int | None, present: object) -> str:
+    """Return the batch sizes that may be tried, before the data set is known, which may allow fewer."""
+    limit = f", at most {max_batch} (--max-batch)" if max_batch else ""
+    if not isinstance(present, int):
+        return f"{_BATCH_FACTORS[0]:g}x to {_BATCH_FACTORS[-1]:g}x the script's own{limit}"
+    sizes = _batch_sizes(present, None)
+    most = min(sizes[-1], max_batch or sizes[-1])
+    return f"{min(sizes[0], most)} to {most}, now {present}{limit}"
 
 
 def config_from(values: Mapping[str, KnobValue], space: Sequence[KnobSpace]) -> TrainConfig:
@@ -268,6 +310,20 @@ def _bounded(entry: KnobSpace, bounds: KnobRange) -> KnobSpace:
     inside = {v for v in entry.values if isinstance(v, int) and bounds.low <= v <= bounds.high}
     values = tuple(sorted({*inside, bounds.low, bounds.high}))
     why = f"--range allows only {values[0]}" if len(values) == 1 else None
+    return KnobSpace(knob=entry.knob, values=values, why_fixed=why)
+
+
+def _at_most(entry: KnobSpace, max_batch: int) -> KnobSpace:
+    """Return the batch sizes up to the largest that the user wants, that one added as a candidate."""
+    sizes = [size for size in entry.values if isinstance(size, int)]
+    if max_batch >= max(sizes):
+        return entry
+    if entry.why_fixed is not None:
+        raise UsageError(
+            f"--max-batch {max_batch}: batch_size is {sizes[0]} and can't be changed here ({entry.why_fixed})"
+        )
+    values = (*(size for size in sizes if size < max_batch), max_batch)
+    why = f"--max-batch allows only {max_batch}" if len(values) == 1 else None
     return KnobSpace(knob=entry.knob, values=values, why_fixed=why)
 
 

@@ -1,0 +1,67 @@
+"""What people call the knobs, in scripts and on a command line. Pure."""
+
+from collections.abc import Iterable
+
+from tunekit.records.config import KNOB, KNOBS, TABLE, Precision
+from tunekit.typos import did_you_mean
+
+LEARNING_RATE = "lr"
+"""Not a knob that is searched, but bound like one."""
+
+BINDABLE = (*KNOBS, LEARNING_RATE)
+"""Everything that a binding can be for."""
+
+OPTION_NAMES = {
+    **{knob.name: knob.option_names for knob in TABLE},
+    LEARNING_RATE: (
+        "learningrate",
+        "lr",
+        "maxlr",
+        "baselr",
+        "lrbase",
+        "initiallr",
+        "initlr",
+        "peaklr",
+        "lr0",
+    ),
+}
+"""Plain names by knob, and of `lr`; the clearest first."""
+
+PRECISION_SWITCHES = {
+    **dict.fromkeys(("bf16", "usebf16"), "bf16"),
+    **dict.fromkeys(("fp16", "usefp16", "half"), "fp16"),
+    **dict.fromkeys(("amp", "useamp", "mixedprecision", "usemixedprecision", "autocast"), None),
+}
+"""Switches of a precision, by plain name, with the one that they mean; None where the script decides."""
+
+ALL_NAMES = tuple(sorted({name for names in OPTION_NAMES.values() for name in names} | {*PRECISION_SWITCHES}))
+"""What the agent is asked for."""
+
+_SPOKEN = {
+    "pin_memory": ("pin", "pinned", "pinnedmemory"),
+    "persistent_workers": ("persistent", "persist"),
+    "channels_last": ("nhwc", "memoryformat"),
+    "precision": (*Precision, *PRECISION_SWITCHES, "float32", "bfloat16", "float16"),
+}
+"""What people say of a knob beside what scripts call it."""
+
+
+def plain_name(name: str) -> str:
+    """Return the last part of a name in small letters and digits alone: `--data.batchSize` is batchsize."""
+    last = name.lstrip("-").rsplit(".", 1)[-1]
+    return "".join(letter for letter in last.lower() if letter.isalnum())
+
+
+def knob_hint(name: str, known: Iterable[str] = KNOBS) -> str:
+    """Return a hint for a name that is none of the known ones, such as "did you mean batch_size?" for bs.
+
+    Args:
+        name: as it was written.
+        known: knobs, and other names that would do.
+    """
+    names, plain = list(known), plain_name(name)
+    called = next((knob for knob in BINDABLE if plain in (*OPTION_NAMES[knob], *_SPOKEN.get(knob, ()))), "")
+    if called not in names:
+        return did_you_mean(name, names, f"use one of {', '.join(names)}")
+    choices = KNOB[called].choices if called in KNOB else ()
+    return f"did you mean {called}{', one of ' if choices else ''}{', '.join(choices)}?"
