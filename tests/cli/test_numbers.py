@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.cli.numbers import natural, positive, positive_count, positive_number, share
+from tunekit.cli.numbers import count, natural, positive, positive_number, rate, share
 
 
 @given(st.integers(0, 10**15 - 1))
@@ -50,19 +50,70 @@ def test_a_number_says_what_it_counts_and_how_many_there_may_be() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["1281167", "1_281_167", "1,281,167", "1281167e0", "1.281167e6", "1.2811670E+6"]
+    "text",
+    [
+        "1281167",
+        "1_281_167",
+        "1,281,167",
+        "1281167e0",
+        "1.281167e6",
+        "1.2811670E+6",
+        "1281.167k",
+        "1.281167M",
+    ],
 )
 def test_a_count_may_be_written_as_people_write_it(text: str) -> None:
-    assert positive_count(text) == 1_281_167
+    assert count(text) == 1_281_167
 
 
 @pytest.mark.parametrize(
-    "text", ["0", "0e5", "1.5", "1.5e0", "1,28", "1,281_167", ",281", "1e99", "1e-6", "-1", "many", ""]
+    "text",
+    [
+        "0",
+        "0e5",
+        "0k",
+        "1.5",
+        "1.5e0",
+        "1.2345k",
+        "50kB",
+        "1,28",
+        "1,281_167",
+        ",281",
+        "1e99",
+        "1e-6",
+        "-1",
+        "many",
+        "",
+    ],
 )
 def test_what_is_no_count_says_so(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError) as caught:
-        positive_count(text)
+        count(text)
     assert str(caught.value) == f"must be a whole number, at least 1, got {text!r}"
+
+
+@pytest.mark.parametrize(
+    ("text", "per_s", "is_iterations"),
+    [
+        ("282", 282.0, False),
+        ("2.8e2samples/s", 280.0, False),
+        ("1.1it/s", 1.1, True),
+        (" 4 it/s", 4.0, True),
+        ("0.25s/it", 4.0, True),
+    ],
+)
+def test_a_rate_is_read_as_progress_bars_write_it(text: str, per_s: float, is_iterations: bool) -> None:
+    assert rate(text) == (text.strip(), per_s, is_iterations)
+
+
+@pytest.mark.parametrize("text", ["0", "-5", "nan", "1e300", "fast", "0s/it", "it/s", "5 it", "1.2.3", ""])
+def test_what_is_no_rate_says_so(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError) as caught:
+        rate(text)
+    assert str(caught.value) == (
+        "must be a positive rate such as 282 (samples/s), 1.1it/s or 0.9s/it, at most 1,000,000,000,000, "
+        f"got {text!r}"
+    )
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,16 @@ import math
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from tunekit.errors import UsageError
 from tunekit.units import duration_text, parse_duration_s
 
 WHOLE = r"\d{1,15}"
 """A whole number that a file of JSON holds exactly."""
+
+MAX_RATE = 1e12
+"""Samples/s or it/s that a rate may have."""
 
 _LONG_S = 600.0
 """A session or a time between interruptions below this is a unit forgotten: 12 for 12h."""
@@ -29,15 +33,42 @@ def positive(text: str) -> int:
     return _whole(text, least=1)
 
 
-def positive_count(text: str) -> int:
-    """Return the whole number, at least 1, also written as 1_281_167, 1,281,167 or 1e6."""
+class Rate(NamedTuple):
+    """A rate as it was typed."""
+
+    text: str
+    per_s: float
+    is_iterations: bool
+    """Whether it counts iterations, and not samples."""
+
+
+def rate(text: str) -> Rate:
+    """Return a rate of samples/s, which need not be named, or of it/s or s/it as progress bars write it."""
+    match = re.fullmatch(r"([0-9.eE+-]+)\s*(samples/s|it/s|s/it)?", text.strip())
+    unit = (match and match[2]) or "samples/s"
+    try:
+        value = float(match[1]) if match else 0.0
+        per_s = 1 / value if unit == "s/it" else value
+    except (ValueError, ZeroDivisionError):
+        per_s = 0.0
+    if not 0 < per_s <= MAX_RATE:
+        raise argparse.ArgumentTypeError(
+            f"must be a positive rate such as 282 (samples/s), 1.1it/s or 0.9s/it, at most {MAX_RATE:,.0f}, "
+            f"got {text!r}"
+        )
+    return Rate(text.strip(), per_s, unit != "samples/s")
+
+
+def count(text: str) -> int:
+    """Return the whole number, at least 1, also written as 1_281_167, 1,281,167, 1e6, 50k or 1.28M."""
     grouped = re.fullmatch(r"\d{1,3}([,_])\d{3}(?:\1\d{3})*", text)
     if grouped:
         return _whole(text.replace(grouped[1], ""), least=1)
-    power = re.fullmatch(r"(\d{1,15})(?:\.(\d{1,15}))?[eE]\+?(\d{1,2})", text)
+    power = re.fullmatch(r"(\d{1,15})(?:\.(\d{1,15}))?(?:[eE]\+?(\d{1,2})|([kKM]))", text)
     if power is None:
         return _whole(text, least=1)
-    whole, places, shift = power[1], (power[2] or "").rstrip("0"), int(power[3])
+    whole, places = power[1], (power[2] or "").rstrip("0")
+    shift = int(power[3]) if power[3] else 6 if power[4] == "M" else 3
     digits = whole + places + "0" * (shift - len(places)) if shift >= len(places) else ""
     if not re.fullmatch(WHOLE, digits.lstrip("0")):
         raise argparse.ArgumentTypeError(f"must be a whole number, at least 1, got {text!r}")

@@ -13,13 +13,14 @@ from typing import Any, NoReturn
 
 from tunekit import __version__
 from tunekit.cli.numbers import (
+    count,
     data_path,
     duration_s,
     long_duration_s,
     natural,
     positive,
-    positive_count,
     positive_number,
+    rate,
     share,
 )
 from tunekit.errors import UsageError
@@ -36,7 +37,6 @@ COMPARED_ROUNDS = 3
 """Rounds of a loop profile that compares configs."""
 
 _PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
-_MAX_RATE = 1e12
 _MAX_MEMORY = 1e6
 """GiB or MiB, that a flag takes at the most."""
 _NEGATIVE = re.compile(r"-\.?\d")
@@ -287,6 +287,10 @@ def _report_files(to: Flags) -> None:
     _full_paths(to)
 
 
+def _full(to: Flags, meaning: str) -> None:
+    _switch(to, "--full", meaning)
+
+
 def _full_paths(to: Flags) -> None:
     meaning = "keep the home folder and the machine's name in HTML and Markdown (default: ~, and no name)"
     _switch(to, "--full-paths", meaning)
@@ -400,6 +404,7 @@ def _fits(parser: argparse.ArgumentParser) -> None:
     _option(group, "--gpu", _NAME, meaning, repeatable=True, dest="gpus")
     _option(group, "--batch", _COUNT, "say where this batch size fits, and how fast it would be")
     _window(group, "seconds that the loader alone, or on a GPU the loop, is timed (default: 2)")
+    _full(parser, "show every GPU, what takes the memory, and how it was predicted")
     _folder(parser, "fits", "prediction")
 
 
@@ -420,10 +425,12 @@ def _plan(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", type=Path, nargs="?", help="the folder that a search wrote")
     training = parser.add_argument_group("the training")
     _choice(training, "--tier", TIERS, "whose rate to take from the run (default: balanced)")
-    rate = _Value("R", positive_number("samples/s", _MAX_RATE))
-    _option(training, "--rate", rate, "measured samples/s, instead of a run")
-    samples = _Value("N", positive_count)
-    _option(training, "--samples", samples, "samples per epoch (default: what the run saw)")
+    meaning = "measured rate, instead of a run: 282 (samples/s), 1.1it/s or 0.9s/it"
+    _option(training, "--rate", _Value("R", rate), meaning)
+    meaning = "samples per iteration on all GPUs: for a --rate in it/s, and for checkpoints in steps"
+    _option(training, "--batch", _Value("N", count), meaning)
+    meaning = "samples per epoch, such as 50k or 1.28M (default: what the run saw)"
+    _option(training, "--samples", _Value("N", count), meaning)
     _option(training, "--epochs", _COUNT, "epochs (default: the run's)")
     _option(training, "--gpu", _NAME, "where --rate was measured (default: the GPU here)")
     _option(training, "--gpus", _COUNT, "GPUs that --rate was measured on (default: 1)")
@@ -450,7 +457,7 @@ def _plan(parser: argparse.ArgumentParser) -> None:
     _option(machines, "--only", _Value("GPU"), "only with this GPU", repeatable=True)
     _option(machines, "--max-hours", _Value("H", positive_number("hours")), "leave out what needs longer")
     _switch(machines, "--spot", "let the choices use spot prices too")
-    _switch(machines, "--all", "show every machine, not only the first")
+    _full(machines, "show every machine, what was assumed, sources and notes too")
     _switch(machines, "--json", "print the plan as JSON")
     _findings(machines)
     _report_files(machines)
