@@ -23,8 +23,8 @@ from tunekit.machine.profiles import load_profiles
 from tunekit.plan.offers import is_stale, offered_machines
 from tunekit.records.config import Precision
 from tunekit.records.interval import Interval
-from tunekit.records.plan import NO_TORCH_BUILD, PlanAssumptions, RateSource
-from tunekit.records.profile import Profile
+from tunekit.records.plan import PlanAssumptions, RateSource
+from tunekit.records.profile import NO_TORCH_BUILD, Profile
 
 H = 3600.0
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check, findings_of
 from tunekit.records.finding import Finding
 from tunekit.records.interval import Interval
-from tunekit.records.plan import NO_TORCH_BUILD, Choice, PlanRequest, PlanRow, RateSource
-from tunekit.records.profile import Profile
+from tunekit.records.plan import Choice, PlanRequest, PlanRow, RateSource
+from tunekit.records.profile import NO_TORCH_BUILD, Profile
 from tunekit.units import bytes_text, count_text, digits_text, rate_text
 
 _NAMED = 4
@@ -197,8 +197,8 @@ def _gpus_would_idle(facts: PlanFacts) -> Hits:
         yield Hit(
             f"one CPU loads {rate_text(per_cpu.value)} samples/s: {known}",
             "make the loader faster, or measure there" if is_known else _MEASURE_THERE,
-            message=f"On {_count(idle)} the loader would leave the GPUs idle most of the time, so they are not "
-            f"chosen: {_names(idle)}",
+            message=f"On {_count(idle)} the loader would leave the GPUs idle most of the time, so they are "
+            f"not chosen: {_names(idle)}",
         )
 
 

@@ -16,8 +16,8 @@ from tunekit.predict.loader_rate import usual_instance
 from tunekit.predict.roofline import SpeedRatio, speed_ratio
 from tunekit.recommend.tiers import POLICIES
 from tunekit.records.interval import EXACTLY_ONE, Interval
-from tunekit.records.plan import NO_TORCH_BUILD, PlanAssumptions, PlanRequest, PlanRow, RateSource
-from tunekit.records.profile import Instance, Profile, SpotPrice
+from tunekit.records.plan import PlanAssumptions, PlanRequest, PlanRow, RateSource
+from tunekit.records.profile import NO_TORCH_BUILD, Instance, Profile, SpotPrice
 from tunekit.records.recommendation import Tier
 
 LONGEST_H = 1e7

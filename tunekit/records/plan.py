@@ -11,9 +11,6 @@ from tunekit.records.finding import Finding
 from tunekit.records.interval import Interval
 from tunekit.records.recommendation import Tier
 
-NO_TORCH_BUILD = "no build of torch for CUDA 12 or later has code for its generation"
-"""The obstacle of a GPU that is too old."""
-
 _BUSY, _MOSTLY = 0.99, 0.5
 """Shares of the time: what is not less than the first counts as all of it."""
 
@@ -97,9 +94,9 @@ class PlanRequest(Record):
 
     @property
     def loader_per_cpu(self) -> Interval | None:
-        """Samples/s that one CPU loads: as measured, and no less than its part of the rate that it kept up with.
+        """Samples/s that one CPU loads: as measured, and its part of the measured rate at least.
 
-        Exactly that part where nothing was measured of the loader: the least that it loads.
+        Exactly that part where nothing was measured of the loader.
         """
         loader, used = self.loader_samples_per_s_per_cpu, self.measured_vcpus_per_gpu
         if used is None:

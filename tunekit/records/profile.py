@@ -87,6 +87,8 @@ class Instance(Record):
 
 _OLDEST_CAPABILITY = (5, 0)
 """The first that CUDA 12 compiles for (its release notes): it dropped Kepler."""
+NO_TORCH_BUILD = "no build of torch for CUDA 12 or later has code for its generation"
+"""Of a GPU that is too old."""
 
 
 class Profile(Record):

@@ -6,7 +6,8 @@ from typing import NamedTuple
 from tunekit.plain_text import printable
 from tunekit.records.finding import Finding, Severity
 from tunekit.records.interval import Interval
-from tunekit.records.plan import NO_TORCH_BUILD, ChoiceKind, Plan, PlanRow, RateSource
+from tunekit.records.plan import ChoiceKind, Plan, PlanRow, RateSource
+from tunekit.records.profile import NO_TORCH_BUILD
 from tunekit.report.blocks import (
     Block,
     Column,
@@ -456,8 +457,8 @@ def _of_loader(plan: Plan) -> list[str]:
     used = count_text((asked.measured_vcpus_per_gpu or 0) * asked.measured_gpus, "CPU")
     whose = ", as its usual machine has," if asked.vcpus_are_assumed else ""
     return [
-        f"a CPU loads {rate_text(per_cpu.value)} samples/s, since {used}{whose} fed the measured rate; it may "
-        "load more, which a search measures"
+        f"a CPU loads {rate_text(per_cpu.value)} samples/s, since {used}{whose} fed the measured rate; it "
+        "may load more, which a search measures"
     ]
 
 
