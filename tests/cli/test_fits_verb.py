@@ -131,6 +131,9 @@ def test_a_saved_prediction_is_shown_again(finished: Path, capsys: pytest.Captur
     assert "What fits which GPU (predicted)" in first
     assert main(["report", str(finished / "fits.json")]) == 0
     assert capsys.readouterr().out == first
+    assert "How it was predicted" not in first
+    assert main(["report", str(finished), "--full"]) == 0
+    assert "How it was predicted" in capsys.readouterr().out
     assert main(["report", "--json", str(finished)]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads(to_json(load_fits_run(finished)))
 

@@ -155,6 +155,7 @@ SURFACE = {
         "--github-summary",
         "--full",
         "--full-paths",
+        "--full",
         "--json",
         "--ignore",
         "--codes",

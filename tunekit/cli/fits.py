@@ -35,7 +35,10 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     run, profiles = _new(options, command)
     where = new_folder(options.out, f"{run.target.name}-fits")
     outside = memory_outside()
-    with RunFolder(where, can_resume=False) as folder, FitsScreen(to_stderr=options.json) as screen:
+    with (
+        RunFolder(where, can_resume=False) as folder,
+        FitsScreen(options.json, is_full=options.full) as screen,
+    ):
         screen.opened(run, folder.path)
         make_images(run, screen)
         executor = executor_for(run, folder, run.host, command)

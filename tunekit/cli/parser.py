@@ -287,10 +287,6 @@ def _report_files(to: Flags) -> None:
     _full_paths(to)
 
 
-def _full(to: Flags, meaning: str) -> None:
-    _switch(to, "--full", meaning)
-
-
 def _full_paths(to: Flags) -> None:
     meaning = "keep the home folder and the machine's name in HTML and Markdown (default: ~, and no name)"
     _switch(to, "--full-paths", meaning)
@@ -404,7 +400,7 @@ def _fits(parser: argparse.ArgumentParser) -> None:
     _option(group, "--gpu", _NAME, meaning, repeatable=True, dest="gpus")
     _option(group, "--batch", _COUNT, "say where this batch size fits, and how fast it would be")
     _window(group, "seconds that the loader alone, or on a GPU the loop, is timed (default: 2)")
-    _full(parser, "show every GPU, what takes the memory, and how it was predicted")
+    _full(parser)
     _folder(parser, "fits", "prediction")
 
 
@@ -457,7 +453,7 @@ def _plan(parser: argparse.ArgumentParser) -> None:
     _option(machines, "--only", _Value("GPU"), "only with this GPU", repeatable=True)
     _option(machines, "--max-hours", _Value("H", positive_number("hours")), "leave out what needs longer")
     _switch(machines, "--spot", "let the choices use spot prices too")
-    _full(machines, "show every machine, what was assumed, sources and notes too")
+    _full(machines)
     _switch(machines, "--json", "print the plan as JSON")
     _findings(machines)
     _report_files(machines)
