@@ -268,6 +268,14 @@ class DevicePrediction(Record):
     loader_cpus: PositiveInt | None = Field(default=None)
     """CPUs that it had here."""
 
+    @model_validator(mode="after")
+    def _has_possible_batches(self) -> Self:
+        most = self.epoch_samples
+        too_large = [fit.batch_size for fit in self.fits if most is not None and fit.batch_size > most]
+        if too_large:
+            raise ValueError(f"no batch has {too_large[0]} of the {most} samples of an epoch")
+        return self
+
     def has_whole_epoch(self, batch_size: int) -> bool:
         """Return whether a batch would hold all samples of an epoch: no loader makes a larger one."""
         return self.epoch_samples is not None and batch_size >= self.epoch_samples
