@@ -155,7 +155,6 @@ SURFACE = {
         "--github-summary",
         "--full",
         "--full-paths",
-        "--full",
         "--json",
         "--ignore",
         "--codes",
