@@ -32,7 +32,7 @@ def test_cheapest_balanced_and_fastest_by_hand():
     }
 
 
-@given(st.lists(st.tuples(some, st.none() | st.floats(0.25, 1e4)), max_size=6))
+@given(st.lists(st.tuples(some, st.none() | st.floats(1.0, 1e4)), max_size=6))
 def test_no_other_machine_is_better(figures: list[tuple[float | None, float | None]]):
     rows = [priced(usd, hours) for usd, hours in figures]
     chosen = rows_chosen(rows)
@@ -79,8 +79,8 @@ def test_balanced_costs_at_most_twice_the_cheapest():
     assert rows_chosen([*rows, priced(20, 49)])[ChoiceKind.BALANCED] == (3, False)
 
 
-def test_what_is_done_in_a_quarter_of_an_hour_is_fast_enough():
-    rows = [priced(1, 1), priced(3, 0.25), priced(9, 0.01)]
+def test_what_is_done_within_an_hour_is_fast_enough():
+    rows = [priced(1, 2), priced(3, 1), priced(9, 0.01)]
     assert rows_chosen(rows)[ChoiceKind.FASTEST] == (1, False)
 
 

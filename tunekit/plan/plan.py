@@ -110,8 +110,8 @@ def _refuse_unknown_providers(request: PlanRequest, profiles: Mapping[str, Profi
 
 _BALANCED_COST = 2.0
 """Times the dollars of the cheapest, that a balanced choice costs at the most."""
-_SOON_H = 0.25
-"""Machines that are done by then are equally fast: to rent one and set it up takes as long."""
+_SOON_H = 1.0
+"""Machines that are done by then are equally fast: they are rented by the hour, and have to be set up."""
 
 
 class _Candidate(NamedTuple):
@@ -128,7 +128,7 @@ def choose(rows: Sequence[PlanRow], may_use_spot: bool) -> tuple[Choice, ...]:
 
     Cheapest has the least expected dollars, fastest the least expected hours, balanced the least product of
     the two at up to twice the least dollars: it takes twice the speed for less than twice the money. Expected
-    is the middle of the interval, and what is done within a quarter of an hour is as fast as can be. Ties go
+    is the middle of the interval, and what is done within an hour is as fast as can be. Ties go
     to the other figure, then to the earlier row. A choice that no machine qualifies for is left out. GPUs
     that would mostly wait for the loader are never chosen; a GPU that may not hold the training is chosen
     only where no other qualifies.

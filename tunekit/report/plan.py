@@ -216,7 +216,7 @@ def _option_columns(plan: Plan) -> tuple[Column[_Option], ...]:
         Column("dollars", _usd_text),
         Column(_RANGE, lambda one: _ends(one.usd, usd_text), drop=3, is_optional=True),
         Column(
-            "units", lambda one: _middle(one.row.compute_units, rate_text, one.mark), drop=4, is_optional=True
+            "units", lambda one: _limited(one.row, one.row.compute_units, rate_text), drop=4, is_optional=True
         ),
     )
 
