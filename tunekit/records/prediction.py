@@ -208,8 +208,8 @@ class PredictedFit(Record):
     """What torch sees of the device."""
     largest: LargestBatch
     peak: PeakShown | None
-    """At the largest batch that surely fits, or at all samples of an epoch where these are fewer; None where
-    not even one sample fits."""
+    """At the largest batch that fits with the margin, or at all samples of an epoch where these are fewer;
+    None where not even one sample fits."""
     rate: Interval | None = None
     """Samples/s of one device at the peak's batch; None where the GPU's rates are unknown."""
     compute: Interval | None = None
