@@ -111,17 +111,17 @@ def test_rates_of_a_narrow_column_are_short(rate: float, text: str):
     ("hours", "text"),
     [
         (None, "n/a"),
-        (1234.4, "1,234"),
-        (177.94, "178"),
-        (17.81, "17.8"),
-        (1.0, "1.00"),
-        (0.9996, "1.00"),
-        (0.99, "0.99"),
-        (0.0123, "0.012"),
-        (2e-6, "2e-06"),
+        (1234.4, "1,234 h"),
+        (177.94, "178 h"),
+        (17.81, "17.8 h"),
+        (1.0, "1.00 h"),
+        (0.9996, "1.00 h"),
+        (0.99, "59m 24s"),
+        (0.014, "50.4 s"),
+        (2e-6, "7 ms"),
     ],
 )
-def test_hours_have_two_digits_at_least(hours: float | None, text: str):
+def test_less_than_an_hour_is_minutes_or_seconds(hours: float | None, text: str):
     assert hours_text(hours) == text
 
 
@@ -208,7 +208,7 @@ def test_a_plural_of_its_own_is_used_for_all_but_one():
         (bytes_text, "9.31e+290 GiB"),
         (duration_text, "2.78e+296h"),
         (rate_text, "1e+300"),
-        (hours_text, "1e+300"),
+        (hours_text, "1e+300 h"),
         (usd_text, "$1e+300"),
         (share_text, "1e+302%"),
         (percent_text, "1e+302%"),

@@ -82,11 +82,11 @@ def short_rate_text(per_s: float) -> str:
 
 
 def hours_text(hours: float | None) -> str:
-    """Return hours with three significant digits or all whole ones, such as "1,234", "17.8" or "0.012"."""
+    """Return hours such as "1,234 h" or "17.8 h", below one as "29m 33s" or "50.4 s"; "n/a" for None."""
     known = _finite(hours)
-    if known is None or known >= 0.9995:
-        return rate_text(known)
-    return f"{known:.2g}" if known >= 0.0005 else f"{known:.0e}"
+    if known is None or known < 0.9995:
+        return duration_text(None if known is None else known * 3600)
+    return f"{rate_text(known)} h"
 
 
 def usd_text(usd: float | None) -> str:

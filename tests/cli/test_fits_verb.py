@@ -44,6 +44,7 @@ def finished(project: Path) -> Path:
     [
         (("--gpu", "a10x"), 3, "no GPU profile is named 'a10x'; near: a10"),
         (("--gpu", "cpu"), 2, "--gpu cpu: its memory size is not known"),
+        (("--gpu", "k80"), 2, "--gpu k80: no build of torch for CUDA 12 or later has code for its"),
         (("--gpu", "mps-m1"), 2, "--gpu mps-m1: its memory size is not known"),
         (("--batch", "0"), 2, "--batch"),
     ],
@@ -64,7 +65,25 @@ def test_gpus_are_named_as_elsewhere_and_each_once(project: Path, monkeypatch: p
     monkeypatch.setattr(verb, "_new", lambda options, command: seen.append(options) or sys.exit(0))
     with pytest.raises(SystemExit):
         main(["fits", "--gpu", "Tesla T4", "--gpu", "t4", "--gpu", "rtx-4090", *TRAIN])
-    assert [one.id for one in verb._named(seen[0].gpus, load_profiles())] == ["t4", "rtx4090"]
+    known = load_profiles()
+    assert [one.id for one in verb._named(seen[0].gpus, known, known["cpu"])] == ["t4", "rtx4090"]
+
+
+def test_a_gpu_that_current_torch_does_not_run_on_is_left_out_unless_it_is_here(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+):
+    new, seen = verb._new, []
+    monkeypatch.setattr(
+        verb, "_new", lambda options, command: seen.append(new(options, command)) or sys.exit(0)
+    )
+    old = host().accelerators[0].model_copy(update={"name": "Tesla K80", "profile_id": "k80"})
+    for accelerators in ((), (old,)):
+        monkeypatch.setattr(verb, "host_here", lambda command, here=accelerators: host(accelerators=here))
+        with pytest.raises(SystemExit):
+            main(["fits", *TRAIN])
+    ids = [{profile.id for profile in profiles} for _, profiles in seen]
+    assert "t4" in ids[0] & ids[1]
+    assert ["k80" in each for each in ids] == [False, True]
 
 
 def test_the_gpu_that_is_here_is_told_of_by_its_own_memory(project: Path, monkeypatch: pytest.MonkeyPatch):
@@ -112,6 +131,9 @@ def test_a_saved_prediction_is_shown_again(finished: Path, capsys: pytest.Captur
     assert "What fits which GPU (predicted)" in first
     assert main(["report", str(finished / "fits.json")]) == 0
     assert capsys.readouterr().out == first
+    assert "How it was predicted" not in first
+    assert main(["report", str(finished), "--full"]) == 0
+    assert "How it was predicted" in capsys.readouterr().out
     assert main(["report", "--json", str(finished)]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads(to_json(load_fits_run(finished)))
 
@@ -137,7 +159,7 @@ def test_ctrl_c_says_that_nothing_was_predicted():
 
 @pytest.mark.real
 def test_a_real_script_is_traced_and_predicted_for_gpus_that_are_not_here(tmp_path: Path) -> None:
-    words = ("--window", "0.3", "--gpu", "t4", "--gpu", "k80", "--batch", "64", "--out", "looked", "--json")
+    words = ("--window", "0.3", "--gpu", "t4", "--gpu", "p100", "--batch", "64", "--out", "looked", "--json")
     script = str(ZOO / "plain_with_validation.py")
     done = subprocess.run(
         [sys.executable, "-m", "tunekit", "fits", *words, "--", sys.executable, script],
@@ -154,7 +176,7 @@ def test_a_real_script_is_traced_and_predicted_for_gpus_that_are_not_here(tmp_pa
     assert [(one.profile_id, one.precision) for one in whole.prediction.fits] == [
         ("t4", Precision.FP32),
         ("t4", Precision.FP16),
-        ("k80", Precision.FP32),
+        ("p100-pcie-16", Precision.FP32),
     ]
     samples = whole.prediction.epoch_samples
     assert samples is not None

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tunekit.cli.numbers import digits, natural, positive, positive_number, share
+from tunekit.cli.numbers import digits, natural, positive, positive_number, rate, share
 
 
 @given(st.integers(0, 10**15 - 1))
@@ -76,7 +76,7 @@ def test_a_size_is_a_whole_number(text: str, number: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["0", "0e5", "1.5e0", "1,28", "1,281_167", ",281", "1e99", "1e-6", "-1k", "k", "1 k"]
+    "text", ["0", "0e5", "1.5", "1.5e0", "1,28", "1,281_167", ",281", "1e99", "1e-6", "-1k", "k", "1 k"]
 )
 def test_what_is_no_count_says_so(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError) as caught:
@@ -89,6 +89,30 @@ def test_a_size_in_letters_that_mean_none_is_told_how_to_write_it(text: str) -> 
     with pytest.raises(argparse.ArgumentTypeError) as caught:
         positive(text)
     assert str(caught.value).endswith(f"at least 1, got {text!r}; write a size as 50k or 1.2M")
+
+
+@pytest.mark.parametrize(
+    ("text", "per_s", "is_iterations"),
+    [
+        ("282", 282.0, False),
+        ("2.8e2samples/s", 280.0, False),
+        ("1.1it/s", 1.1, True),
+        (" 4 it/s", 4.0, True),
+        ("0.25s/it", 4.0, True),
+    ],
+)
+def test_a_rate_is_read_as_progress_bars_write_it(text: str, per_s: float, is_iterations: bool) -> None:
+    assert rate(text) == (text.strip(), per_s, is_iterations)
+
+
+@pytest.mark.parametrize("text", ["0", "-5", "nan", "1e300", "fast", "0s/it", "it/s", "5 it", "1.2.3", ""])
+def test_what_is_no_rate_says_so(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError) as caught:
+        rate(text)
+    assert str(caught.value) == (
+        "must be a positive rate such as 282 (samples/s), 1.1it/s or 0.9s/it, at most 1,000,000,000,000, "
+        f"got {text!r}"
+    )
 
 
 @pytest.mark.parametrize(

@@ -39,16 +39,41 @@ def test_a_rate_becomes_hours_and_dollars(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("COLUMNS", "80")
-    assert main([*RATE, "--only", "a10g", "--provider", "aws"]) == 0
+    words = [*RATE, "--only", "a10g", "--provider", "aws"]
+    assert main(words) == 0
     shown = capsys.readouterr().out
-    assert "Cheapest: aws g5.xlarge, 1x a10g: $179 on demand, 178 h, measured" in shown
-    assert "the rate was measured in fp32 (--precision)" in shown
-    assert max(len(line) for line in shown.splitlines()) <= 80
+    assert "Measured on 1x a10g: 178 h, 1.98 h an epoch, $179 on aws g5.xlarge" in " ".join(shown.split())
+    assert "(--precision)" not in shown
+    assert len(shown.splitlines()) <= 24
+    assert main([*words, "--full"]) == 0
+    full = capsys.readouterr().out
+    assert "the rate was measured in fp32 (--precision)" in full
+    assert max(len(line) for line in (shown + full).splitlines()) <= 80
+
+
+def test_a_rate_may_be_iterations_of_a_batch(capsys: pytest.CaptureFixture[str]):
+    words = ["plan", "--rate", "1.5it/s", "--batch", "120", *RATE[3:]]
+    asked = planned(capsys, *words).request
+    assert asked.rate_samples_per_s.value == pytest.approx(180.0)
+    assert (asked.samples_per_step, asked.source) == (120, "--rate 1.5it/s x 120 samples")
+    slow = planned(capsys, "plan", "--rate", "2s/it", "--batch", "360", *RATE[3:]).request
+    assert slow.rate_samples_per_s.value == pytest.approx(180.0)
+
+
+def test_no_gpus_are_chosen_that_the_loader_can_not_feed(capsys: pytest.CaptureFixture[str]):
+    words = ("--samples", "50k", "--epochs", "10", "--gpu", "t4", "--precision", "fp16")
+    plan = planned(capsys, "plan", "--rate", "282", *words)
+    chosen = [plan.rows[one.row] for one in plan.choices]
+    assert len(chosen) == 3
+    assert {row.profile_id for row in chosen}.isdisjoint({"b200", "h200", "h100-sxm"})
+    assert all(row.gpus == 1 and not row.is_mostly_idle for row in chosen)
+    assert all(row.is_mostly_idle for row in plan.rows if row.instance == "p6-b200.48xlarge")
 
 
 def test_a_saved_run_is_planned(saved: Path, capsys: pytest.CaptureFixture[str]):
-    assert main(["plan", str(saved)]) == 0
+    assert main(["plan", str(saved), "--full"]) == 0
     shown = capsys.readouterr().out
+    assert f"tunekit run {saved}/balanced.yaml" in shown
     assert "90 epochs of 1,281,167 samples, from 180 samples/s (175 to 185) measured on 1x a10g" in " ".join(
         shown.split()
     )
@@ -111,7 +136,7 @@ def test_without_it_no_smaller_gpu_is_chosen(capsys: pytest.CaptureFixture[str])
     words = (*RATE, "--precision", "bf16", "--only", "t4", "--only", "a10g")
     plan = planned(capsys, *words)
     assert {plan.rows[one.row].profile_id for one in plan.choices} == {"a10g"}
-    assert main(list(words)) == 0
+    assert main([*words, "--full"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "1x t4?" in shown
     assert "? may not fit its memory" in shown
@@ -119,7 +144,8 @@ def test_without_it_no_smaller_gpu_is_chosen(capsys: pytest.CaptureFixture[str])
 
 
 def test_samples_are_read_as_they_are_printed(capsys: pytest.CaptureFixture[str]):
-    assert planned(capsys, *RATE, "--samples", "1,281,167").request.samples_per_epoch == 1_281_167
+    for text in ("1,281,167", "1281.167k"):
+        assert planned(capsys, *RATE, "--samples", text).request.samples_per_epoch == 1_281_167
 
 
 def test_too_slow_machines_are_the_reason_where_there_is_no_other(capsys: pytest.CaptureFixture[str]):
@@ -165,10 +191,10 @@ def test_a_students_plan_on_colab_fits_80_columns(
     assert main([*RATE, *words]) == 0
     shown = capsys.readouterr().out
     assert max(len(line) for line in shown.splitlines()) <= 80
-    assert "sessions of 12h 00m at most; a checkpoint every 26m 20s" in " ".join(shown.split())
-    header = next(line for line in shown.splitlines() if line.startswith("machine  "))
-    assert header.split() == ["machine", "GPUs", "hours", "on", "demand", "spot", "units", "sessions"]
-    assert "prices seen: colab 20" in shown
+    assert "sessions of up to 12h 00m; a checkpoint every 26m 20s" in " ".join(shown.split())
+    assert main([*RATE, *words, "--full"]) == 0
+    header = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("machine  "))
+    assert header.split() == ["machine", "GPUs", "training", "on", "demand", "units", "sessions"]
 
 
 def test_without_gpu_the_one_that_is_here_counts(
@@ -206,6 +232,11 @@ def test_without_gpu_one_that_only_torch_sees_counts(
         (["plan"], "give a run folder, or --rate with --samples and --epochs"),
         (["plan", "--rate", "180"], "--rate 180 says nothing of the training; add --samples and --epochs"),
         (["plan", "--rate", "180", "--epochs", "1"], "add --samples"),
+        (
+            [*RATE[:1], "--rate", "2it/s", *RATE[3:]],
+            "--rate 2it/s needs the samples of an iteration; add --batch",
+        ),
+        (["plan", "here", "--batch", "8"], "--batch belongs to --rate"),
         ([*RATE, "--tier", "balanced"], "--tier balanced belongs to a run"),
         (["plan", "here", "--rate", "5"], "here has its own rate, so --rate 5 is one too many"),
         (["plan", "here", "--gpu", "t4", "--gpus", "2"], "--gpu, --gpus belong to --rate; here knows them"),
@@ -231,7 +262,7 @@ def test_what_can_not_be_planned_says_what_to_do(
     ("flag", "text", "said"),
     [
         *(
-            ("--rate", text, f"must be a positive number of samples/s, at most {10**12:,}, got {text!r}")
+            ("--rate", text, "must be a positive rate such as 282 (samples/s), 1.1it/s or 0.9s/it")
             for text in ("0", "-5", "nan", "1e300", "fast")
         ),
         ("--samples", "0", "must be a whole number, at least 1, got '0'"),

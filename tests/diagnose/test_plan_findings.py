@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from build_plans import instance, plan_of, plan_request, spot_price, twice_as_fast, without_bf16
+from build_plans import exactly, instance, plan_of, plan_request, spot_price, twice_as_fast, without_bf16
 from build_records import GIB, profile
 from finding_texts import assert_texts
 
@@ -31,7 +31,16 @@ ROWS: list[tuple[str, tuple[Profile, ...], dict[str, Any]]] = [
     ("no-price", (profile(instances=(instance(usd_per_h=None),)),), {}),
     ("no-price", (SEVEN,), {}),
     ("loader-not-counted", (QUIET, twice_as_fast(instances=(instance(),))), {}),
-    ("loader-not-counted", (profile(instances=(instance(vcpus=4),)),), {"measured_vcpus_per_gpu": 8}),
+    ("gpus-would-idle", (QUIET, TWICE), {"measured_vcpus_per_gpu": 9}),
+    (
+        "gpus-would-idle",
+        (QUIET, WIDE),
+        {
+            "measured_vcpus_per_gpu": 4,
+            "loader_samples_per_s_per_cpu": exactly(30.0),
+            "rate_samples_per_s": exactly(80.0),
+        },
+    ),
     ("rates-unknown", (QUIET, twice_as_fast(bandwidth_gb_per_s=None)), {}),
     ("rates-unknown", (QUIET, twice_as_fast()), {"measured_on": "cpu"}),
     ("rates-unknown", (without_bf16("a10g"), twice_as_fast()), {}),

@@ -32,7 +32,7 @@ def test_cheapest_balanced_and_fastest_by_hand():
     }
 
 
-@given(st.lists(st.tuples(some, some), max_size=6))
+@given(st.lists(st.tuples(some, st.none() | st.floats(1.0, 1e4)), max_size=6))
 def test_no_other_machine_is_better(figures: list[tuple[float | None, float | None]]):
     rows = [priced(usd, hours) for usd, hours in figures]
     chosen = rows_chosen(rows)
@@ -61,6 +61,27 @@ def test_a_tie_goes_to_the_other_figure_then_to_the_earlier_row():
 def test_what_can_not_be_rented_or_does_not_fit_is_never_chosen(why: dict[str, object]):
     assert rows_chosen([priced(1, 1, **why), priced(2, 2)])[ChoiceKind.CHEAPEST] == (1, False)
     assert choose([priced(1, 1, **why)], may_use_spot=True) == ()
+
+
+def test_gpus_that_would_mostly_wait_for_the_loader_are_never_chosen():
+    idle, fed = priced(1, 1, gpu_busy=0.49), priced(20, 3, gpu_busy=0.51)
+    assert set(rows_chosen([idle, fed]).values()) == {(1, False)}
+    assert choose([idle], may_use_spot=True) == ()
+
+
+def test_balanced_costs_at_most_twice_the_cheapest():
+    rows = [priced(10, 100), priced(20, 60), priced(21, 1)]
+    assert rows_chosen(rows) == {
+        ChoiceKind.CHEAPEST: (0, False),
+        ChoiceKind.BALANCED: (0, False),
+        ChoiceKind.FASTEST: (2, False),
+    }
+    assert rows_chosen([*rows, priced(20, 49)])[ChoiceKind.BALANCED] == (3, False)
+
+
+def test_what_is_done_within_an_hour_is_fast_enough():
+    rows = [priced(1, 2), priced(3, 1), priced(9, 0.01)]
+    assert rows_chosen(rows)[ChoiceKind.FASTEST] == (1, False)
 
 
 def test_spot_counts_only_when_it_is_allowed_and_with_its_own_hours():
@@ -97,6 +118,6 @@ def test_every_choice_says_why():
     reasons = {one.kind: one.reason for one in choose([priced(1, 1), priced(None, 2)], may_use_spot=False)}
     assert reasons == {
         ChoiceKind.CHEAPEST: "least expected dollars of 1 machine with a price",
-        ChoiceKind.BALANCED: "least dollars x hours",
+        ChoiceKind.BALANCED: "least dollars x hours for at most 2 times the cheapest's dollars",
         ChoiceKind.FASTEST: "least expected hours of 2 machines",
     }

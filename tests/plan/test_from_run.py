@@ -5,6 +5,7 @@ from build_records import GIB, baseline_record, config, host, interval, options,
 
 from tunekit.errors import UsageError
 from tunekit.plan.from_run import PlanOptions, measured_profile, request_of_run
+from tunekit.records.attribution import LoaderWork, WorkerWork
 from tunekit.records.config import Precision
 from tunekit.records.plan import PlanAssumptions
 from tunekit.records.recommendation import Tier
@@ -29,6 +30,7 @@ def test_the_run_gives_everything_but_the_prices():
     assert (asked.measured_on, asked.measured_gpus, asked.precision) == ("a10g", 1, Precision.BF16)
     assert asked.peak_reserved_bytes == 5 * GIB
     assert asked.measured_vcpus_per_gpu == 6
+    assert (asked.samples_per_step, asked.tier) == (config().batch_size, Tier.BALANCED)
     assert asked.source == "reports/x, balanced: measured in 3 fresh processes, 95% interval"
     assert not asked.precision_is_assumed
 
@@ -46,6 +48,23 @@ def test_what_the_user_says_comes_first():
 def test_workers_beyond_the_cpus_were_never_at_work():
     asked = request_of_run(finished(host=host(cpus=2)), PlanOptions())
     assert asked.measured_vcpus_per_gpu == 2
+
+
+def test_what_a_cpu_loads_is_known_by_what_batches_cost():
+    """A batch of 64 takes a CPU 0.2 s: 320 samples/s on a core as here, 160 on half of one."""
+    work = LoaderWork(
+        workers=(WorkerWork(batches=50, time_s=10.0, first_batch_s=0.2),),
+        cpu_s=10.0,
+        median_batch_s=0.2,
+        p99_batch_s=0.2,
+        slowest_batch_s=0.2,
+    )
+    records = (baseline_record(batch_size=64, loader_work=work),)
+    loader = request_of_run(finished(trials=records), PlanOptions()).loader_samples_per_s_per_cpu
+    assert loader is not None
+    assert (loader.low, loader.high) == (pytest.approx(160.0), pytest.approx(320.0))
+    bare = (baseline_record(loader_work=None),)
+    assert request_of_run(finished(trials=bare), PlanOptions()).loader_samples_per_s_per_cpu is None
 
 
 def test_without_balanced_the_nearest_tier_is_taken():

@@ -23,8 +23,8 @@ from tunekit.machine.profiles import load_profiles
 from tunekit.plan.offers import is_stale, offered_machines
 from tunekit.records.config import Precision
 from tunekit.records.interval import Interval
-from tunekit.records.plan import NO_TORCH_BUILD, PlanAssumptions, RateSource
-from tunekit.records.profile import Profile
+from tunekit.records.plan import PlanAssumptions, RateSource
+from tunekit.records.profile import NO_TORCH_BUILD, Profile
 
 H = 3600.0
 
@@ -109,8 +109,9 @@ def test_fewer_cpus_than_it_was_measured_with_make_a_measured_rate_a_prediction(
     machines = (instance(name="small", vcpus=4), instance(name="large", vcpus=8))
     plan = plan_of(a10g(*machines), request=plan_request(measured_vcpus_per_gpu=8))
     small, large = row_on(plan, "small"), row_on(plan, "large")
-    assert (small.how, small.loader_may_limit) == (RateSource.PREDICTED, True)
-    assert (large.how, large.loader_may_limit) == (RateSource.MEASURED, False)
+    assert (small.how, small.gpu_busy) == (RateSource.PREDICTED, 0.5)
+    assert small.rate_samples_per_s == Interval(value=90.0, low=90.0, high=180.0)
+    assert (large.how, large.gpu_busy) == (RateSource.MEASURED, None)
     assert "with more CPUs than the 4 here" in small.basis
 
 
@@ -119,8 +120,38 @@ def test_a_faster_gpu_needs_as_many_times_the_cpus():
     fast = twice_as_fast(instances=machines, achievable_bf16_fraction=0.8)
     known = a10g(achievable_bf16_fraction=0.8)
     plan = plan_of(known, fast, request=plan_request(measured_vcpus_per_gpu=5))
-    assert row_on(plan, "eight").loader_may_limit
-    assert not row_on(plan, "ten").loader_may_limit
+    eight, ten = row_on(plan, "eight"), row_on(plan, "ten")
+    assert eight.is_loader_bound and not eight.is_mostly_idle
+    assert eight.rate_samples_per_s is not None
+    assert eight.rate_samples_per_s.value == pytest.approx(288.0)
+    assert not ten.is_loader_bound
+    assert ten.rate_samples_per_s is not None
+    assert ten.rate_samples_per_s.value == pytest.approx(360.0)
+
+
+def test_a_measured_loader_bounds_the_rate_at_both_ends():
+    """A CPU loads 10 to 40 samples/s, and 22.5 at least as it kept up with 180 on 8."""
+    per_cpu = Interval(value=20.0, low=10.0, high=40.0)
+    fast = twice_as_fast(instances=(instance(name="four", vcpus=4), instance(name="many", vcpus=64)))
+    asked = plan_request(measured_vcpus_per_gpu=8, loader_samples_per_s_per_cpu=per_cpu)
+    plan = plan_of(a10g(), fast, request=asked)
+    four, many = row_on(plan, "four"), row_on(plan, "many")
+    assert four.rate_samples_per_s == four.loader_samples_per_s == Interval(value=90.0, low=40.0, high=160.0)
+    assert four.is_mostly_idle
+    assert many.gpu_busy == 1.0
+    assert many.rate_samples_per_s is not None
+    assert many.rate_samples_per_s.value == pytest.approx(360.0)
+
+
+def test_unknown_cpus_are_those_of_the_gpus_usual_machine():
+    machines = (instance(name="usual", vcpus=8), instance(name="unknown", vcpus=None, gpus=2))
+    fast = twice_as_fast(instances=machines)
+    plan = plan_of(a10g(), fast, request=plan_request(measured_vcpus_per_gpu=18))
+    assert row_on(plan, "usual").loader_samples_per_s == exactly(80.0)
+    assert row_on(plan, "unknown").loader_samples_per_s == exactly(160.0)
+    bare = twice_as_fast(instances=machines[1:])
+    plan = plan_of(a10g(), bare, request=plan_request(measured_vcpus_per_gpu=18))
+    assert row_on(plan, "unknown").loader_samples_per_s == exactly(360.0)
 
 
 def test_spot_takes_longer_and_costs_what_the_zone_asks():

@@ -1,8 +1,9 @@
 """Why nothing could be predicted: what a trial left behind, in words."""
 
-from build_records import baseline_record, failure, trial_record
+from build_records import baseline_record, failure, measurement, trial_record
 
 from tunekit.predict.step_traces import untraced_error
+from tunekit.records.details import Details, TraceSeen
 
 
 def test_a_script_that_ends_before_its_steps_are_traced_is_told_to_train_longer():
@@ -18,3 +19,15 @@ def test_a_loop_that_went_on_says_that_nothing_was_traced():
 
 def test_a_script_that_was_not_measured_is_no_short_one():
     assert "device_oom: " in str(untraced_error([trial_record(0, None, overrides={"failure": failure()})]))
+
+
+def test_steps_that_met_their_deadline_say_which_flag_moves_it():
+    """The agent gives a stage 20 s at the least, and four times --window."""
+    details = Details(
+        trace=TraceSeen(device_type="cpu", why_ended="batch size 4 was too slow to be traced"),
+        faults=("floors: no", "trace: it took too long: more than 20 s"),
+    )
+    measured = measurement().changed(details=details)
+    told = untraced_error([baseline_record(overrides={"measurement": measured})])
+    assert str(told) == "batch size 4 was too slow to be traced within 20 s"
+    assert told.remedy == "that limit follows --window: give --window 10"

@@ -36,7 +36,7 @@ RECORDS: dict[str, tuple[Callable[[], Any], Callable[[Any, int], Report]]] = {
         lambda seen, width: doctor_report(seen, ("numa",)),
     ),
     "calibration": (calibration, lambda one, width: Report("x", calibration_blocks(one, "/x.json", width))),
-    "plan": (full_plan, lambda plan, width: plan_report(plan, width, every_row=True)),
+    "plan": (full_plan, plan_report),
     "fits": (lambda: fits_run((fit("t4", 14.6, (10, 12, 14)),)), fits_report),
     "profile": (profiled, lambda profile, width: profile_report(profile, "reports/x", width)),
     "comparison": (lambda: compared(searched(), slower(0.25)), comparison_report),

@@ -15,14 +15,14 @@ from tunekit.records.finding import Severity
 from tunekit.records.prediction import PeakShown, PredictedFit, PredictionPath, Purpose
 from tunekit.records.run import FitsOptions, FitsRun, RequestedBatch, RunStatus, Verdict
 from tunekit.report.blocks import Table
-from tunekit.report.fits import fits_report, legend_text, memory_bar
+from tunekit.report.fits import fits_answer, fits_report, legend_text, memory_bar
 from tunekit.units import GIB
 
 BF16, FP16 = Precision.BF16, Precision.FP16
 
 AT_80 = """
-Your batch of 128 surely fits 3 of 5 GPUs in fp32, 3 of 3 in bf16 or fp16
-(predicted).
+Your batch of 128 fits with 10% margin on 3 of 5 GPUs in fp32, 3 of 3 in bf16 or
+fp16 (predicted).
 
 What fits which GPU (predicted), by memory
 GPU         batch, fp32      batch, bf16  samples/s at 128        samples/s
@@ -31,38 +31,37 @@ k80           0 (to 12)               -                 -                -
 t4         135 (to 192)    262 (to 370)*     840 to 1,560   1,120 to 2,080
 a10g       219 (to 294)    425 (to 569)               n/a      70.0 to 130?
 h100-sxm  862 (to 1081)  1669 (to 2089)    1,000 to 3,000   1,000 to 3,000
-batch: the one to trust (to the largest that fits if everything is at its best),
-  on one GPU
+batch: the largest that fits with 10% margin (in the best case), per GPU
 * fp16: the GPU has no bf16
-samples/s at 128: of one GPU, the slower of compute and loader, at the batch
-  that the script has now, in 16 bit where that is known
-samples/s: likewise at the batch to trust; ?: of compute alone, the loader there
-  is not known
-on a wider terminal: the GPU's GiB, what binds the rate
+samples/s at 128: per GPU, the lower of compute and loader at the script's own
+  batch, in 16 bit where known
+samples/s: the same at the largest batch with margin; ?: compute only, the
+  loader there is unknown
+on a wider terminal: the GPU's GiB, the bottleneck
 
-Memory at the peak of the batch to trust (predicted)
+Peak memory of the largest batch with margin (predicted)
 t4        262 fp16   PPPPPPOOOOOOAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAWWCCCCCC.........
 a10g      425 bf16   PPPPPPOOOOOOAAAAAAAAAAAAAAAAAAAAAAAAAAAAAWWCCCC............
 h100-sxm  1669 bf16  PPPPPPOOOOOOAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAC................
-P parameters and buffers, O optimizer state, A activations, W workspaces (most),
-  C outside torch (most), . free or cached
+P parameters and buffers, O optimizer state, A activations, W workspaces (at
+  most), C CUDA context (at most), . free or cached
 
 How it was predicted
 Traced here: steps of the script's own loop, traced on CPU, simulating the CUDA
   allocator, at batch sizes 2 and 4; nothing ran on a GPU.
-Memory: the traced steps at each batch size, by the rules of torch's allocator;
-  margin 10% either way.
+Memory: the traced allocations at each batch size, replayed by the rules of
+  torch's allocator; margin 10% either way.
 Context: assumed: a test.
 Workspace: assumed: a test.
-Compute: each traced op by the GPU's own figures under a roofline model, the
-  whole +-30%; layout, fusion and torch.compile are not in it.
-Loader: 2,000 samples/s with 2 workers on 8 CPUs, measured here; there by what a
-  batch costs here, with a worker on every vCPU, as far as an epoch has a batch
-  for each: as fast as a CPU here, down to half.
+Compute: a roofline model of each traced op, +-30%; memory layout, fusion and
+  torch.compile are not modelled.
+Loader: 2,000 samples/s with 2 workers on 8 CPUs, measured here; there by a
+  batch's cost here, with one worker per vCPU and at most one per batch of an
+  epoch, each as fast as a CPU here, down to half.
 
-Next
-  measure it where the GPU is: tunekit search --gpu NAME -- python train.py
-  hours and prices from that search: tunekit plan RUN
+Next, on a machine with that GPU
+  tunekit search --gpu NAME -- python train.py
+  tunekit plan RUN  # hours and dollars
 """
 
 
@@ -103,6 +102,29 @@ def at_own(batch_size: int = 128) -> tuple[RequestedBatch, ...]:
     )
 
 
+AT_80_OF_THE_ANSWER = """
+Your batch of 128 fits with 10% margin on 3 of 5 GPUs in fp32, 3 of 3 in bf16 or
+fp16 (predicted).
+
+What fits which GPU (predicted), by memory
+GPU        GiB    batch, fp32      batch, bf16  samples/s at 128
+small      2.0   nothing fits               -                 -
+k80       11.2      0 (to 12)               -                 -
+t4        14.6   135 (to 192)    262 (to 370)*     840 to 1,560
+a10g      22.1   219 (to 294)    425 (to 569)               n/a
+h100-sxm  79.2  862 (to 1081)  1669 (to 2089)    1,000 to 3,000
+batch: the largest that fits with 10% margin (in the best case), per GPU
+* fp16: the GPU has no bf16
+samples/s at 128: per GPU, the lower of compute and loader at the script's own
+  batch, in 16 bit where known; ?: compute only, the loader there is unknown
+all 5 GPUs, memory and method: tunekit report 'reports/my fits' --full
+
+Next, on a machine with that GPU
+  tunekit search --gpu NAME -- python train.py
+  tunekit plan RUN  # hours and dollars
+"""
+
+
 def fits_view(run: FitsRun, width: int = 80) -> Read:
     return Read(fits_report(run, width))
 
@@ -117,6 +139,46 @@ def table_of(run: FitsRun, width: int = 200) -> Table:
 
 def test_what_fits_is_shown_whole():
     assert drawn(fits_run(five(), asked=at_own()), 80) == AT_80
+
+
+def screen(run: FitsRun, width: int = 80) -> str:
+    return drawn_blocks(fits_answer(run, width, "reports/my fits"), width)
+
+
+def test_the_answer_is_what_fits_and_what_to_do():
+    assert screen(fits_run(five(), asked=at_own())) == AT_80_OF_THE_ANSWER
+
+
+def many() -> tuple[PredictedFit, ...]:
+    """Two GPUs of each of 20 memory sizes, 4 GiB apart, the second faster."""
+    return tuple(
+        fit(f"gpu-{4 * size}-{name}", 4.0 * size, (10 * size, 11 * size, 12 * size), rate=interval(rate, 0.3))
+        for size in range(1, 21)
+        for name, rate in (("slow", 100.0), ("fast", 200.0))
+    )
+
+
+@pytest.mark.parametrize("options", [FitsOptions(), FitsOptions(batch_size=100)])
+def test_the_answer_fits_24_lines_however_many_gpus_there_are(options: FitsOptions):
+    lines = screen(fits_run(many(), options=options, asked=at_own(100))).splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    assert "all 40 GPUs, memory and method: tunekit report 'reports/my fits' --full" in lines
+
+
+@pytest.mark.parametrize(("batch_size", "first"), [(5, 4), (100, 32), (120, 40), (10_000, 52)])
+def test_the_answer_has_one_gpu_of_a_size_from_a_little_below_what_the_batch_needs(
+    batch_size: int, first: int
+):
+    run = fits_run(many(), options=FitsOptions(batch_size=batch_size))
+    (table,) = (block for block in fits_answer(run) if isinstance(block, Table))
+    assert [row[0] for row in table.rows] == [f"gpu-{first + 4 * place}-fast" for place in range(8)]
+
+
+def test_the_gpu_that_is_here_stands_for_its_size_in_the_answer():
+    run = fits_run(many(), measured_on="gpu-40-slow", options=FitsOptions(batch_size=100))
+    (table,) = (block for block in fits_answer(run) if isinstance(block, Table))
+    assert "gpu-40-slow (here)" in [row[0] for row in table.rows]
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 200])
@@ -136,18 +198,18 @@ def test_columns_go_by_need():
     assert titles[50] == ("GPU", "batch, fp32", "batch, bf16")
     assert titles[60] == ("GPU", "batch, fp32", "batch, bf16", "samples/s at 128")
     assert titles[80][-2:] == ("samples/s at 128", "samples/s")
-    assert {"GiB", "bound by"} <= set(titles[100])
+    assert {"GiB", "bottleneck"} <= set(titles[100])
     assert "machine" not in titles[120]
-    assert {"memory at the peak", "machine", "vCPUs"} <= set(titles[200])
+    assert {"peak memory", "machine", "vCPUs"} <= set(titles[200])
 
 
 def test_what_is_told_of_an_asked_batch_goes_last():
     run = fits_run(five(), options=FitsOptions(batch_size=128), asked=at_own())
     assert table_of(run, 80).columns == ("GPU", "128, fp32", "128, bf16", "samples/s at 128")
     shown = " ".join(drawn(run, 80).split())
-    assert "batch: the one to trust" not in shown
-    assert "on a wider terminal: the largest batch, the GPU's GiB, what binds the rate" in shown
-    assert "samples/s at 128: of one GPU, the slower of compute and loader, at that batch" in shown
+    assert "batch: the largest" not in shown
+    assert "on a wider terminal: the largest batch, the GPU's GiB, the bottleneck" in shown
+    assert "samples/s at 128: per GPU, the lower of compute and loader at that batch" in shown
     wide = table_of(run, 120).columns
     assert {"batch, fp32", "batch, bf16", "samples/s"} <= set(wide)
 
@@ -162,9 +224,8 @@ def test_the_rate_at_the_own_batch_stands_beside_the_one_at_the_batch_to_trust_i
     run = fits_run(five(), asked=at_own())
     assert cell(run, "t4", "samples/s at 128") == "840 to 1,560 "
     assert cell(run, "t4", "samples/s") == "1,120 to 2,080 "
-    assert "samples/s at 128: of one GPU, the slower of compute and loader, at the batch that" in drawn(
-        run, 200
-    )
+    told = "samples/s at 128: per GPU, the lower of compute and loader at the script's own batch"
+    assert told in drawn(run, 200)
 
 
 def test_a_batch_that_does_not_fit_has_no_rate_and_an_unknown_one_says_so():
@@ -182,7 +243,7 @@ def test_a_rate_of_the_gpu_alone_is_marked_where_the_loader_is_not_known():
         "1,000 to 3,000 ",
     ]
     assert cell(run, "t4", "samples/s at 128") == "840 to 1,560?"
-    told = "?: of compute alone, the loader there is not known"
+    told = "?: compute only, the loader there is unknown"
     assert told in drawn(run, 200)
     everywhere = tuple(one for one in five() if one.profile_id != "a10g")
     assert cell(fits_run(everywhere), "h100-sxm", "samples/s") == "1,000 to 3,000"
@@ -245,7 +306,7 @@ def test_a_batch_that_was_asked_for_has_a_column_for_each_precision():
     assert t4[-2:] == ("no 25.0/14.0", "yes 11.0/12.0")
     answer = fits_view(run).answer
     assert answer.startswith(
-        "Batch 256 surely fits 1 of 5 GPUs in fp32 (perhaps 1 more), 3 of 3 in bf16 or fp16"
+        "Batch 256 fits with 10% margin on 1 of 5 GPUs in fp32 (1 more in the best case), 3 of 3 in bf16 or"
     )
 
 
@@ -265,14 +326,14 @@ def test_where_all_samples_of_an_epoch_fit_the_column_says_so():
     run = of_an_epoch(50_000, (40_000, 45_000, 49_999), (40_000, 60_000, 70_000), (50_000, 60_000, 70_000))
     assert [row[2] for row in table_of(run).rows] == ["40000 (to 49999)", "40000 (to all)", "all 50,000"]
     shown = drawn(run, 80)
-    assert "all 50,000: every sample of an epoch fits in one batch" in shown
+    assert "all 50,000: the whole epoch fits in one batch" in shown
     assert "70000" not in shown
     assert "all 50,000 fp32  PP" in drawn(run, 50)
 
 
 @pytest.mark.parametrize("samples", [None, 50_000])
 def test_nothing_is_told_of_an_epoch_that_does_not_matter(samples: int | None):
-    assert "every sample of an epoch" not in drawn(of_an_epoch(samples, (40, 45, 49)), 80)
+    assert "the whole epoch" not in drawn(of_an_epoch(samples, (40, 45, 49)), 80)
 
 
 @pytest.mark.parametrize(("asked_size", "is_told"), [(300, False), (301, True), (None, False)])
@@ -290,9 +351,9 @@ def test_the_gpu_that_is_here_is_marked():
 
 def test_a_speed_that_was_measured_here_is_told_of():
     run = fits_run(five(), prediction=predicted(five(), speed_factor=0.8))
-    told = "roofline model, times 0.80, which the GPU here trains at (measured), the whole +-30%"
+    told = "roofline model of each traced op, times 0.80 as measured on the GPU here, +-30%"
     assert told in drawn(run, 200)
-    assert "(measured)" not in drawn(fits_run(five()), 200)
+    assert "as measured on" not in drawn(fits_run(five()), 200)
 
 
 def test_doubts_are_told_of():
@@ -311,7 +372,7 @@ def test_the_next_command_names_the_one_gpu_that_was_asked_for():
     run = fits_run(five()[4:6], options=FitsOptions(gpus=("t4",)))
     assert fits_view(run).next_steps[0].endswith("tunekit search --gpu t4 -- python train.py")
     builtin = fits_run(five(), target=target(builtin="images"))
-    assert fits_view(builtin).next_steps == ("on your own script: tunekit fits -- python train.py",)
+    assert fits_view(builtin).next_steps == ("tunekit fits -- python train.py",)
 
 
 def test_without_a_prediction_the_reason_is_shown():
@@ -355,7 +416,10 @@ def test_what_does_not_fit_has_no_bar():
 @pytest.mark.parametrize(
     ("bars", "text"),
     [
-        (["PAA.", "PGC."], "P parameters and buffers, G gradients, A activations, C outside torch (most), "),
+        (
+            ["PAA.", "PGC."],
+            "P parameters and buffers, G gradients, A activations, C CUDA context (at most), ",
+        ),
         ([""], ""),
     ],
 )

@@ -3,36 +3,55 @@
 from typing import Any
 
 import pytest
-from build_plans import exactly, instance, plan_of, plan_request, spot_price, twice_as_fast
+from build_plans import TODAY, exactly, instance, plan_of, plan_request, spot_price, twice_as_fast
 from build_records import interval, profile
 from read_report import Read
 from read_report import drawn as drawn_blocks
 
+from tunekit.machine.profiles import load_profiles
+from tunekit.plan.plan import make_plan
+from tunekit.records.interval import Interval
 from tunekit.records.plan import Plan, PlanAssumptions
-from tunekit.records.profile import Profile
+from tunekit.records.profile import Instance, Profile
+from tunekit.records.recommendation import Tier
 from tunekit.report.blocks import Table
-from tunekit.report.plan import plan_report
+from tunekit.report.plan import plan_answer, plan_report
 
-AT_80 = """
-Cheapest and balanced: colab Twice, 1x a10g-twice: $63.91 ($55.50 to $73.66) for
-639 compute units, 91.3 h (79.3 to 105), predicted; in 8 (7 to 9) sessions of
-12h 00m at most; a checkpoint every 26m 20s; its loader has to feed 360
-samples/s; price of 2026-02-28.
-Fastest: aws g5.12xlarge, 4x a10g: $282 ($245 to $325) on demand, 49.7 h (43.2
-to 57.3), predicted; its loader has to feed 644 samples/s; price of 2025-04-01,
-stale.
+ANSWER_AT_80 = """
+Measured on 1x a10g: 178 h (173 h to 183 h), 1.98 h an epoch, $179 ($174 to
+$185) on aws g5.xlarge.
 90 epochs of 1,281,167 samples, from 180 samples/s (175 to 185) measured on 1x
 a10g in bf16 (a test).
+
+What to choose (~ predicted, * stale price)
+                    machine          GPUs             epoch  training   dollars
+measured            aws g5.xlarge    1x a10g         1.98 h     178 h     $179
+cheapest, balanced  colab Twice      1x a10g-twice   1.01 h   ~91.3 h  ~$63.91
+fastest             aws g5.12xlarge  4x a10g        33m 09s   ~49.7 h    ~$282*
+cheapest, balanced: 8 (7 to 9) sessions of up to 12h 00m; a checkpoint every 26m
+  20s (0.44 epochs); its loader has to feed 360 samples/s
+fastest: its loader has to feed 644 samples/s
+"""
+
+MORE_AT_80 = """
+4 machines, 1 warning, 2 notes, and what was assumed: --full, or --html FILE
+
+Next, on the machine that you choose
+  tunekit search -- COMMAND
+"""
+
+REST_AT_80 = """\
 Cheapest: least expected dollars of 4 machines with a price; balanced: least
-dollars x hours; fastest: least expected hours of 4 machines.
+dollars x hours for at most 2 times the cheapest's dollars; fastest: least
+expected hours of 4 machines.
 
 Machines by dollars on demand (~ predicted, * price older than 90 days)
-machine              GPUs           hours  on demand      spot  units  sessions
-(as measured)        1x a10g          178       n/a       n/a
-colab Twice          1x a10g-twice  ~91.3   ~$63.91       n/a    ~639        ~8
-lambda gpu_1x_twice  1x a10g-twice  ~89.0     ~$133       n/a
-aws g5.xlarge        1x a10g          178      $179   ~$75.11*
-aws g5.12xlarge      4x a10g        ~49.7     ~$282*      n/a
+machine              GPUs           training  on demand      spot  units
+(as measured)        1x a10g           178 h       n/a       n/a
+colab Twice          1x a10g-twice   ~91.3 h   ~$63.91       n/a    ~639
+lambda gpu_1x_twice  1x a10g-twice   ~89.0 h     ~$133       n/a
+aws g5.xlarge        1x a10g           178 h      $179   ~$75.11*
+aws g5.12xlarge      4x a10g         ~49.7 h     ~$282*      n/a
 prices seen: aws 2025-04-01 or 2026-02-28 (spot 2024), colab 2026-02-28, lambda
   2026-02-28
 ranges and details: on a wider terminal, or with --json
@@ -43,7 +62,7 @@ Assumed, not measured
   the script resumes from checkpoints of 30.0 s each (--checkpoint-cost,
     --no-checkpoints)
   a restart takes 5m 00s (--restart-cost)
-  a spot machine is taken away every 4h 00m on average (--interrupted-every)
+  a spot machine is preempted every 4h 00m on average (--interrupted-every)
   a Colab session lasts 12h 00m at most (--max-session); its hours count a
     checkpoint after every interval
   dollars are for the hours of training: no storage, transfer, set-up or tax
@@ -56,29 +75,51 @@ Sources
 
 warning: 2 prices older than 90 days, 1 of them on spot, the oldest of 2024;
 look them up before you book; correct them in ~/.config/tunekit/profiles
-note: Predicted rates are those of the GPU; a loader that can't keep up makes
-them lower (it is unknown how many CPUs fed the measured rate); run tunekit
-search on the machine before the long training
+note: Predicted rates are the GPU's alone; a slower loader lowers them (it is
+unknown how many CPUs fed the measured rate); run tunekit search on the machine
+before the long training
 note: Colab promises neither a certain GPU nor that a session lasts; keep the
 checkpoints where they outlive the session
+
+Next, on the machine that you choose
+  tunekit search -- COMMAND
 """
 
 AT_120 = """Machines by dollars on demand (~ predicted, * price older than 90 days)
-machine              GPUs           hours         range  on demand             range      spot  units  sessions
-(as measured)        1x a10g          178    173 to 183       n/a                         n/a
-colab Twice          1x a10g-twice  ~91.3   79.3 to 105   ~$63.91   $55.50 to $73.66      n/a    ~639        ~8
-lambda gpu_1x_twice  1x a10g-twice  ~89.0   77.3 to 103     ~$133       $116 to $154      n/a
-aws g5.xlarge        1x a10g          178    173 to 183      $179       $174 to $185  ~$75.11*
-aws g5.12xlarge      4x a10g        ~49.7  43.2 to 57.3     ~$282*      $245 to $325      n/a
+machine              GPUs           training             range  on demand             range      spot  units  sessions
+(as measured)        1x a10g           178 h    173 h to 183 h       n/a                         n/a
+colab Twice          1x a10g-twice   ~91.3 h   79.3 h to 105 h   ~$63.91   $55.50 to $73.66      n/a    ~639        ~8
+lambda gpu_1x_twice  1x a10g-twice   ~89.0 h   77.3 h to 103 h     ~$133       $116 to $154      n/a
+aws g5.xlarge        1x a10g           178 h    173 h to 183 h      $179       $174 to $185  ~$75.11*
+aws g5.12xlarge      4x a10g         ~49.7 h  43.2 h to 57.3 h     ~$282*      $245 to $325      n/a
 """  # noqa: E501
 
 
-def view_plan(plan: Plan, width: int = 80, every_row: bool = False) -> Read:
-    return Read(plan_report(plan, width, every_row))
+def view_plan(plan: Plan, width: int = 80) -> Read:
+    return Read(plan_report(plan, width))
 
 
-def drawn(plan: Plan, width: int, every_row: bool = False) -> str:
-    return drawn_blocks(plan_report(plan, width, every_row).blocks, width)
+def screen(plan: Plan, width: int = 80, folder: str = "") -> str:
+    return drawn_blocks(plan_answer(plan, width, folder), width)
+
+
+def drawn(plan: Plan, width: int) -> str:
+    return drawn_blocks(plan_report(plan, width).blocks, width)
+
+
+def choices(plan: Plan, width: int = 200) -> Table:
+    (table,) = (one for one in view_plan(plan, width).tables if one.title.startswith("What to choose"))
+    return table
+
+
+def machines(plan: Plan, width: int = 80) -> Table:
+    (table,) = (one for one in view_plan(plan, width).tables if one.title.startswith("Machines by"))
+    return table
+
+
+def remarks(plan: Plan) -> tuple[str, ...]:
+    """What is said of the choices below their table."""
+    return view_plan(plan).passage()
 
 
 def imagenet(**overrides: Any) -> Plan:
@@ -100,14 +141,40 @@ def imagenet(**overrides: Any) -> Plan:
     return plan_of(a10g, twice, request=plan_request(**({"rate_samples_per_s": interval(180.0)} | overrides)))
 
 
-def test_a_plan_at_80_columns():
-    assert drawn(imagenet(), 80) == AT_80
+def test_the_answer_fits_one_screen():
+    assert screen(imagenet(), 80) == ANSWER_AT_80 + MORE_AT_80
+
+
+def test_a_whole_plan_at_80_columns():
+    assert drawn(imagenet(), 80) == ANSWER_AT_80 + REST_AT_80
 
 
 def test_the_same_plan_at_120_columns_has_the_ranges():
     wide = drawn(imagenet(), 120)
     assert AT_120 in wide
     assert "on a wider terminal" not in wide
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        {"may_use_spot": True},
+        {"measured_on": "cpu"},
+        {"measured_gpus": 8, "max_hours": 1.0},
+        {"measured_vcpus_per_gpu": 8, "vcpus_are_assumed": True, "samples_per_step": 256},
+        {"source": "a/folder/of/a/run/with/a/long/name-2026-01-02, balanced: measured in 5 fresh processes"},
+    ],
+)
+def test_whatever_is_asked_the_answer_fits_24_lines_of_80_letters(asked: dict[str, Any]):
+    shipped = load_profiles()
+    for plan in (
+        imagenet(**asked),
+        make_plan(plan_request(rate_samples_per_s=interval(180.0), **asked), shipped, TODAY),
+    ):
+        lines = screen(plan).splitlines()
+        assert len(lines) <= 24
+        assert max(map(len, lines)) <= 80
 
 
 @pytest.mark.parametrize("width", [80, 100, 120, 200])
@@ -123,34 +190,61 @@ def cells(table: Table, column: str) -> list[str]:
 
 
 def test_a_narrow_terminal_keeps_machine_hours_and_both_prices():
-    shown = view_plan(imagenet(), width=20).tables[0]
-    assert shown.columns == ("machine", "GPUs", "hours", "on demand", "spot")
+    assert machines(imagenet(), width=20).columns == ("machine", "GPUs", "training", "on demand", "spot")
+    assert choices(imagenet(), width=20).columns == ("", "machine", "training", "dollars")
 
 
 def test_a_range_of_hours_never_stands_without_the_one_of_dollars():
     for width in range(60, 160):
-        assert view_plan(imagenet(), width).tables[0].columns.count("range") in (0, 2)
+        for table in view_plan(imagenet(), width).tables:
+            assert table.columns.count("range") in (0, 2)
 
 
 def test_every_figure_says_whether_it_is_predicted():
-    table = view_plan(imagenet(), width=200).tables[0]
-    assert cells(table, "hours") == ["178", "~91.3", "~89.0", "178", "~49.7"]
+    table = machines(imagenet(), width=200)
+    assert cells(table, "training") == ["178 h", "~91.3 h", "~89.0 h", "178 h", "~49.7 h"]
     assert cells(table, "samples/s") == ["180", "~360", "~360", "180", "~644"]
     assert cells(table, "on demand") == ["n/a", "~$63.91", "~$133", "$179", "~$282*"]
     assert cells(table, "spot") == ["n/a", "n/a", "n/a", "~$75.11*", "n/a"]
     assert "(~ predicted, * price older than 90 days)" in table.title
 
 
+def test_what_was_measured_stands_first_with_its_dollars():
+    table = choices(imagenet())
+    assert cells(table, "") == ["measured", "cheapest, balanced", "fastest"]
+    assert cells(table, "machine") == ["aws g5.xlarge", "colab Twice", "aws g5.12xlarge"]
+    assert cells(table, "epoch") == ["1.98 h", "1.01 h", "33m 09s"]
+    assert cells(table, "training") == ["178 h", "~91.3 h", "~49.7 h"]
+    assert cells(table, "dollars") == ["$179", "~$63.91", "~$282*"]
+    assert table.title == "What to choose (~ predicted, * stale price)"
+
+
+@pytest.mark.parametrize(
+    ("machine", "said"),
+    [
+        (instance(), "$179 on aws g5.xlarge."),
+        (instance(as_of="2025-01-01"), "$179 on aws g5.xlarge, a stale price."),
+        (instance(vcpus=3), "; $239 ($179 to $239), predicted, on aws g5.xlarge, which has fewer CPUs."),
+        (instance(gpus=2), "; no price is known."),
+    ],
+)
+def test_the_dollars_of_the_measured_gpu_are_those_of_its_cheapest_offer(machine: Instance, said: str):
+    asked = plan_request(measured_vcpus_per_gpu=4)
+    answer = view_plan(plan_of(profile(instances=(machine,)), request=asked)).answers[0]
+    assert answer.startswith("Measured on 1x a10g: 178 h, 1.98 h an epoch")
+    assert answer.endswith(said)
+
+
 def test_marks_that_are_not_in_the_table_are_not_explained():
     asked = plan_request(only=("a10g",))
-    assert view_plan(plan_of(profile(instances=(instance(),)), request=asked)).tables[0].title == (
-        "Machines by dollars on demand"
-    )
+    plan = plan_of(profile(instances=(instance(),)), request=asked)
+    assert machines(plan).title == "Machines by dollars on demand"
+    assert choices(plan).title == "What to choose"
 
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_the_days_of_the_prices_stand_below_by_provider(width: int):
-    assert view_plan(imagenet(), width).passage()[0] == (
+    assert view_plan(imagenet(), width).passage()[2] == (
         "prices seen: aws 2025-04-01 or 2026-02-28 (spot 2024), colab 2026-02-28, lambda 2026-02-28"
     )
 
@@ -162,78 +256,93 @@ def test_a_price_that_only_spot_has_is_dated_too():
 
 
 def test_units_and_sessions_stand_in_the_rows_of_colab_alone():
-    table = view_plan(imagenet(), width=80).tables[0]
+    table = machines(imagenet(), width=120)
     assert cells(table, "units") == ["", "~639", "", "", ""]
     assert cells(table, "sessions") == ["", "~8", "", "", ""]
 
 
-def test_an_answer_says_what_the_loader_has_to_feed_where_that_is_more_than_measured():
+def test_a_choice_says_what_its_loader_has_to_feed_where_that_is_more_than_measured():
     fast = profile(instances=(instance(),)), twice_as_fast(instances=(instance(name="2x"),))
-    assert "; its loader has to feed 360 samples/s; price of" in view_plan(plan_of(*fast)).answers[0]
-    short = plan_of(*fast, request=plan_request(measured_vcpus_per_gpu=4))
-    assert "; its CPUs may not feed 360 samples/s; price of" in view_plan(short).answers[0]
-    same = plan_of(fast[0])
-    assert "feed" not in view_plan(same).answers[0]
+    assert remarks(plan_of(*fast))[0].endswith(": its loader has to feed 360 samples/s")
+    short = plan_of(*fast, request=plan_request(measured_vcpus_per_gpu=3))
+    assert remarks(short)[0].endswith(": loader-bound, GPUs at least 67% busy")
+    per_cpu = Interval(value=60.0, low=50.0, high=75.0)
+    known = plan_request(measured_vcpus_per_gpu=3, loader_samples_per_s_per_cpu=per_cpu)
+    assert remarks(plan_of(*fast, request=known))[0].endswith(": loader-bound, GPUs 67% busy")
+    assert not any("feed" in line or "busy" in line for line in remarks(plan_of(fast[0])))
 
 
 @pytest.mark.parametrize(
     ("longest_h", "said"),
     [
-        (12, "in 8 (7 to 9) sessions of 12h 00m at most; a checkpoint every 26m 20s; its loader"),
-        (3, "in 32 (28 to 37) sessions of 3h 00m at most; a checkpoint every 12m 55s; its loader"),
-        (300, "89.0 h (77.3 to 103), predicted; its loader has to feed 360 samples/s; price of 2026-02-28."),
+        (12, "8 (7 to 9) sessions of up to 12h 00m; a checkpoint every 26m 20s (2,222 steps, 0.44 epochs); "),
+        (
+            3,
+            "32 (28 to 37) sessions of up to 3h 00m; a checkpoint every 12m 55s (1,090 steps, 0.22 epochs); ",
+        ),
+        (300, "cheapest, fastest: its loader has to feed 360 samples/s"),
     ],
 )
-def test_an_answer_on_colab_has_units_sessions_and_checkpoints(longest_h: int, said: str):
+def test_a_choice_on_colab_has_sessions_and_checkpoints(longest_h: int, said: str):
     assumed = PlanAssumptions(max_session_s=longest_h * 3600.0)
-    answer = view_plan(imagenet(providers=("colab",), assumptions=assumed)).answers[0]
-    assert answer.startswith("Cheapest, balanced and fastest: colab Twice, 1x a10g-twice: $6")
-    assert " compute units, " in answer
-    assert said in answer
+    plan = imagenet(providers=("colab",), assumptions=assumed, samples_per_step=256)
+    assert said in remarks(plan)[0]
+    assert cells(choices(plan), "units")[1].startswith("~6")
 
 
-def test_a_machine_that_is_best_at_two_things_is_named_once():
-    plan = plan_of(profile(instances=(instance(),)))
-    (answer,) = view_plan(plan).answers
-    assert answer == (
-        "Cheapest, balanced and fastest: aws g5.xlarge, 1x a10g: $179 on demand, 178 h, measured; "
-        "price of 2026-02-28."
-    )
+@pytest.mark.parametrize(("gpus", "said"), [(1, "(632 steps, 0.13 epochs)"), (4, "(566 steps, 0.45 epochs)")])
+def test_with_more_gpus_a_step_has_more_samples(gpus: int, said: str):
+    """Each keeps its batch; a checkpoint is due every 15 minutes."""
+    machine = instance(gpus=gpus, spot=spot_price())
+    asked = plan_request(may_use_spot=True, samples_per_step=256)
+    plan = plan_of(profile(instances=(machine,)), request=asked)
+    assert any(said in line for line in remarks(plan)), remarks(plan)
 
 
-def test_a_price_that_is_old_says_so_beside_its_figure():
-    plan = plan_of(profile(instances=(instance(as_of="2025-01-01"),)))
-    shown = view_plan(plan)
-    assert "price of 2025-01-01, stale" in shown.answers[0]
-    assert shown.tables[0].title == "Machines by dollars on demand (* price older than 90 days)"
-    assert cells(shown.tables[0], "on demand") == ["n/a", "$179*"]
+def test_a_machine_that_is_best_at_all_is_named_once():
+    assert cells(choices(plan_of(profile(instances=(instance(),)))), "") == ["measured, cheapest, fastest"]
 
 
 def test_a_choice_on_spot_is_called_predicted_though_its_rate_was_measured():
     plan = plan_of(profile(instances=(instance(spot=spot_price()),)), request=plan_request(may_use_spot=True))
-    cheapest = view_plan(plan).answers[0]
-    assert cheapest.startswith(
-        "Cheapest and balanced: aws g5.xlarge, 1x a10g: $77.57 spot, 194 h, predicted; a checkpoint"
-    )
+    table = choices(plan)
+    assert cells(table, "") == ["measured, fastest", "cheapest, balanced"]
+    assert cells(table, "training") == ["178 h", "~194 h"]
+    assert cells(table, "dollars") == ["$179", "~$77.57 spot"]
+
+
+def test_the_next_command_trains_with_the_runs_config():
+    of_run = imagenet(tier=Tier.BALANCED)
+    assert screen(of_run, folder="reports/a run").endswith("\n  tunekit run 'reports/a run/balanced.yaml'\n")
+    assert screen(imagenet()).endswith("\n  tunekit search -- COMMAND\n")
 
 
 def test_a_rate_of_a_cpu_says_why_there_are_no_dollars_and_what_to_do():
-    shown = view_plan(imagenet(measured_on="cpu", rate_samples_per_s=exactly(180.0)))
+    plan = imagenet(measured_on="cpu", rate_samples_per_s=exactly(180.0))
+    shown = view_plan(plan)
     assert shown.answers == (
-        "Where it was measured (1x cpu): 178 h, measured.",
+        "Measured on 1x cpu: 178 h, 1.98 h an epoch; no price is known.",
         "Nothing is known of other machines: the rate was measured on a CPU, so the hours on a GPU are "
-        "unknown; search on a machine with a GPU and plan from that run, or give a rate that you saw on one: "
-        "tunekit plan --rate R --samples 1281167 --epochs 90 --gpu t4.",
+        "unknown; search on a machine with a GPU and plan from that run, or give a rate that you saw on one "
+        "with --rate.",
     )
-    assert len(shown.quiet) == 1
-    assert shown.notes == ()
-    assert cells(shown.tables[0], "machine") == ["(as measured)"]
-    assert shown.passage() == ("4 more machines, without a rate: --all",)
+    assert shown.next_steps == ("tunekit plan --rate R --samples 1281167 --epochs 90 --gpu t4",)
+    assert (shown.notes, shown.passage(), len(shown.quiet)) == ((), (), 1)
+    assert not any(table.rows for table in shown.tables)
 
 
-def test_machines_without_a_rate_are_shown_when_all_is_asked_for():
-    table = view_plan(imagenet(measured_on="cpu"), every_row=True).tables[0]
-    assert cells(table, "hours") == ["178", *["n/a"] * 4]
+def test_machines_without_a_rate_are_a_sentence():
+    unknown = twice_as_fast(bandwidth_gb_per_s=None, instances=(instance(name="unknown"),))
+    shown = view_plan(plan_of(profile(instances=(instance(),)), unknown))
+    assert "left out: 1 machine without a known rate" in shown.passage()
+    assert "unknown" not in str(shown.tables)
+
+
+def test_gpus_that_current_torch_does_not_run_on_are_not_in_the_table():
+    old = twice_as_fast(compute_capability="3.7", instances=(instance(name="old"),))
+    plan = plan_of(profile(instances=(instance(),)), old)
+    assert "aws old" not in cells(machines(plan), "machine")
+    assert "no-torch-build" in {one.code for one in plan.findings}
 
 
 @pytest.mark.parametrize(
@@ -247,6 +356,11 @@ def test_machines_without_a_rate_are_shown_when_all_is_asked_for():
             "the training does not fit into sessions on colab g5.xlarge (it is longer than a session",
         ),
         (
+            twice_as_fast(instances=(instance(),)),
+            {"measured_vcpus_per_gpu": 10},
+            "No other machine has CPUs enough: on 1 machine the loader would leave the GPUs idle",
+        ),
+        (
             profile(instances=(instance(),)),
             {"max_hours": 1.0},
             "1 machine that needs more than 1 h is left out",
@@ -256,26 +370,15 @@ def test_machines_without_a_rate_are_shown_when_all_is_asked_for():
 def test_a_plan_without_a_choice_says_why(gpu: Profile, asked: dict[str, Any], said: str):
     plan = plan_of(*({"a10g": profile()} | {gpu.id: gpu}).values(), request=plan_request(**asked))
     where, why = view_plan(plan).answers
-    assert where == "Where it was measured (1x a10g): 178 h, measured."
+    assert where == "Measured on 1x a10g: 178 h, 1.98 h an epoch; no price is known."
     assert said in why
 
 
-def test_the_table_is_short_unless_all_is_asked_for():
+def test_every_machine_is_in_the_whole_plan_and_counted_on_the_screen():
     offered = tuple(instance(name=f"m{number}", usd_per_h=1.0 + number) for number in range(40))
     plan = plan_of(profile(instances=offered))
-    short = view_plan(plan)
-    assert len(short.tables[0].rows) == 16
-    assert short.passage()[1] == "25 more machines: --all, or narrow with --only and --provider"
-    everything = view_plan(plan, every_row=True)
-    assert len(everything.tables[0].rows) == 41
-    assert everything.passage() == ("prices seen: aws 2026-02-28",)
-
-
-def test_a_chosen_machine_is_in_the_table_however_far_down():
-    slow = tuple(instance(name=f"m{number}", usd_per_h=1.0) for number in range(30))
-    fast = twice_as_fast(instances=(instance(name="fast", usd_per_h=1000.0),))
-    names = [row[0] for row in view_plan(plan_of(profile(instances=slow), fast)).tables[0].rows]
-    assert "aws fast" in names
+    assert len(machines(plan).rows) == 41
+    assert "40 machines, and what was assumed: --full, or --html FILE" in screen(plan)
 
 
 @pytest.mark.parametrize(
@@ -288,7 +391,7 @@ def test_a_chosen_machine_is_in_the_table_however_far_down():
             {"assumptions": PlanAssumptions(checkpoint_cost_s=None)},
             "the script writes no checkpoints (--no-checkpoints)",
         ),
-        ({}, "a spot machine is taken away every 4h 00m on average (--interrupted-every)"),
+        ({}, "a spot machine is preempted every 4h 00m on average (--interrupted-every)"),
         ({}, "a Colab session lasts 12h 00m at most (--max-session)"),
     ],
 )
@@ -343,28 +446,28 @@ def test_a_given_memory_need_is_an_assumption_with_its_flag():
 
 def test_a_gpu_that_may_not_hold_it_is_marked():
     small = twice_as_fast(memory_bytes=16 * 1024**3, torch_memory_bytes=None, instances=(instance(),))
-    unknown = view_plan(plan_of(profile(), small), width=80)
-    assert cells(unknown.tables[0], "GPUs") == ["1x a10g", "1x a10g-twice?"]
-    assert "? may not fit its memory" in unknown.tables[0].title
-    assert "; its memory may be too small; " in unknown.answers[0]
+    unknown = plan_of(profile(), small)
+    assert (
+        cells(machines(unknown), "GPUs") == cells(choices(unknown), "GPUs") == ["1x a10g", "1x a10g-twice?"]
+    )
+    assert "? may not fit its memory" in machines(unknown).title
+    assert "? may not fit its memory" in choices(unknown).title
+    assert "its memory may be too small; " in remarks(unknown)[0]
     asked = plan_request(peak_reserved_bytes=20 * 1024**3)
-    known = view_plan(plan_of(profile(), small, request=asked), width=80)
-    assert cells(known.tables[0], "GPUs") == ["1x a10g", "1x a10g-twice!"]
-    assert "! does not fit it" in known.tables[0].title
+    known = machines(plan_of(profile(), small, request=asked))
+    assert cells(known, "GPUs") == ["1x a10g", "1x a10g-twice!"]
+    assert "! does not fit it" in known.title
 
 
 def test_with_spot_the_title_says_what_the_machines_stand_by():
-    shown = view_plan(imagenet(may_use_spot=True), width=80)
-    assert shown.tables[0].title.startswith("Machines by the lower of on demand and spot (")
-    assert "spot" in shown.tables[0].columns
-    assert cells(shown.tables[0], "machine")[1:3] == ["colab Twice", "aws g5.xlarge"]
+    table = machines(imagenet(may_use_spot=True))
+    assert table.title.startswith("Machines by the lower of on demand and spot (")
+    assert "spot" in table.columns
+    assert cells(table, "machine")[1:3] == ["colab Twice", "aws g5.xlarge"]
 
 
 def test_a_spot_price_has_a_day_of_its_own():
     machine = instance(spot=spot_price(0.2, 0.2, "2024"))
-    shown = view_plan(
-        plan_of(profile(instances=(machine,)), request=plan_request(may_use_spot=True)), width=200
-    )
-    assert shown.answers[0].endswith("; spot price of 2024, stale.")
-    assert shown.answers[1].endswith("; price of 2026-02-28.")
-    assert cells(shown.tables[0], "price of") == ["", "2026-02-28, spot 2024"]
+    plan = plan_of(profile(instances=(machine,)), request=plan_request(may_use_spot=True))
+    assert cells(machines(plan, width=200), "price of") == ["", "2026-02-28, spot 2024"]
+    assert [text.endswith("*spot") for text in cells(choices(plan), "dollars")] == [False, True]

@@ -76,7 +76,6 @@ def test_where_not_even_one_sample_fits_that_is_said():
         (294, "batch 219 fits (253 without the margin, all 294 of an epoch at best), "),
         (220, "batch 219 fits (all 220 of an epoch without the margin, all 220 of an epoch at best), "),
         (219, "all 219 samples of an epoch fit in one batch, "),
-        (100, "all 100 samples of an epoch fit in one batch, "),
     ],
 )
 def test_no_batch_is_told_of_that_an_epoch_has_no_samples_for(samples: int, told: str):

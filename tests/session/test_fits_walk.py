@@ -183,6 +183,24 @@ def test_a_script_that_fails_is_told_of_with_its_trial_on_disk(tmp_path: Path):
     assert load_fits_run(tmp_path).trials == (failed,)
 
 
+@pytest.mark.parametrize(
+    ("kind", "remedy", "told"),
+    [
+        (OutcomeKind.TIMEOUT, "raise the limit with --trial-limit", ", now 40 s: --trial-limit 80"),
+        (OutcomeKind.TIMEOUT, "raise the limit with --window", ", now 2 s: --window 4"),
+        (OutcomeKind.HANG, "raise the limit with --no-progress-limit", ", now 9 s: --no-progress-limit 18"),
+    ],
+)
+def test_want_of_time_names_the_limit_and_the_flag_that_lengthens_it(
+    tmp_path: Path, kind: OutcomeKind, remedy: str, told: str
+):
+    ended = trial_record(0, None, overrides={"failure": failure(kind, remedy=remedy)})
+    options = FitsOptions(trial_limit_s=40.0, no_progress_limit_s=9.0)
+    with pytest.raises(TargetError) as error:
+        walk_in(tmp_path, instead=ended, options=options)
+    assert str(error.value).endswith(remedy + told)
+
+
 def test_an_interrupted_walk_says_so_on_disk(tmp_path: Path):
     with pytest.raises(KeyboardInterrupt):
         walk_in(tmp_path, instead=KeyboardInterrupt())

@@ -18,7 +18,7 @@ from tunekit.errors import UsageError
 from tunekit.machine.device import AUTO
 from tunekit.machine.profiles import find_profile, load_profiles
 from tunekit.records.codec import to_json
-from tunekit.records.profile import Profile
+from tunekit.records.profile import NO_TORCH_BUILD, Profile
 from tunekit.records.run import FitsOptions, FitsRun
 from tunekit.session.fits import FitsWalk
 from tunekit.session.folder import RunFolder
@@ -35,7 +35,10 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     run, profiles = _new(options, command)
     where = new_folder(options.out, f"{run.target.name}-fits")
     outside = memory_outside()
-    with RunFolder(where, can_resume=False) as folder, FitsScreen(to_stderr=options.json) as screen:
+    with (
+        RunFolder(where, can_resume=False) as folder,
+        FitsScreen(options.json, is_full=options.full) as screen,
+    ):
         screen.opened(run, folder.path)
         make_images(run, screen)
         executor = executor_for(run, folder, run.host, command)
@@ -58,7 +61,7 @@ def _new(options: argparse.Namespace, command: Sequence[str]) -> tuple[FitsRun, 
     facts = before_trials(target_or_builtin(options, command), AUTO, host, known, options.ignore)
     here: Profile = facts["profile"]
     known[here.id] = here  # which may have less memory than its kind, or no profile at all
-    asked = _named(options.gpus, known)
+    asked = _named(options.gpus, known, here)
     run = FitsRun(
         options=FitsOptions(
             gpus=tuple(profile.id for profile in asked),
@@ -69,10 +72,11 @@ def _new(options: argparse.Namespace, command: Sequence[str]) -> tuple[FitsRun, 
         ),
         **facts,
     )
-    return run, asked or [profile for profile in known.values() if profile.has_own_memory]
+    trainable = (one for one in known.values() if one.runs_current_torch or one.id == here.id)
+    return run, asked or [profile for profile in trainable if profile.has_own_memory]
 
 
-def _named(names: Sequence[str], known: Mapping[str, Profile]) -> list[Profile]:
+def _named(names: Sequence[str], known: Mapping[str, Profile], here: Profile) -> list[Profile]:
     """Return the GPUs that were asked for, each once."""
     asked = {profile.id: profile for profile in (find_profile(name, known) for name in names)}
     for profile in asked.values():
@@ -81,4 +85,6 @@ def _named(names: Sequence[str], known: Mapping[str, Profile]) -> list[Profile]:
                 f"--gpu {profile.id}: its memory size is not known, so what fits can't be predicted; "
                 "tunekit gpus lists the GPUs whose memory is known"
             )
+        if not profile.runs_current_torch and profile.id != here.id:
+            raise UsageError(f"--gpu {profile.id}: {NO_TORCH_BUILD}; give a newer GPU")
     return list(asked.values())

@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from tunekit.errors import UsageError
 from tunekit.units import duration_text, parse_duration_s
@@ -18,6 +19,9 @@ _GROUPED = re.compile(r"\d{1,3}([,_])\d{3}(?:\1\d{3})*")
 _SCALED = re.compile(r"(\d{1,15})(?:\.(\d{1,15}))?(?:[eE]\+?(\d{1,2})|([kKMB]))")
 _POWERS = {"k": 3, "K": 3, "M": 6, "B": 9}
 """Of ten. A small m is a minute."""
+
+MAX_RATE = 1e12
+"""Samples/s or it/s that a rate may have."""
 
 _LONG_S = 600.0
 """A session or a time between interruptions below this is a unit forgotten: 12 for 12h."""
@@ -46,6 +50,32 @@ def digits(text: str) -> str | None:
         shift = _POWERS[scaled[4]] if scaled[4] else int(scaled[3])
         text = (whole + places + "0" * (shift - len(places))).lstrip("0") if shift >= len(places) else ""
     return text if _WHOLE.fullmatch(text) else None
+
+
+class Rate(NamedTuple):
+    """A rate as it was typed."""
+
+    text: str
+    per_s: float
+    is_iterations: bool
+    """Whether it counts iterations, and not samples."""
+
+
+def rate(text: str) -> Rate:
+    """Return a rate of samples/s, which need not be named, or of it/s or s/it as progress bars write it."""
+    match = re.fullmatch(r"([0-9.eE+-]+)\s*(samples/s|it/s|s/it)?", text.strip())
+    unit = (match and match[2]) or "samples/s"
+    try:
+        value = float(match[1]) if match else 0.0
+        per_s = 1 / value if unit == "s/it" else value
+    except (ValueError, ZeroDivisionError):
+        per_s = 0.0
+    if not 0 < per_s <= MAX_RATE:
+        raise argparse.ArgumentTypeError(
+            f"must be a positive rate such as 282 (samples/s), 1.1it/s or 0.9s/it, at most {MAX_RATE:,.0f}, "
+            f"got {text!r}"
+        )
+    return Rate(text.strip(), per_s, unit != "samples/s")
 
 
 def positive_number(of: str = "", most: float = math.inf) -> Callable[[str], float]:

@@ -19,6 +19,7 @@ from tunekit.cli.numbers import (
     natural,
     positive,
     positive_number,
+    rate,
     share,
 )
 from tunekit.errors import UsageError
@@ -36,7 +37,6 @@ COMPARED_ROUNDS = 3
 """Rounds of a loop profile that compares configs."""
 
 _PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
-_MAX_RATE = 1e12
 _MAX_MEMORY = 1e6
 """GiB or MiB, that a flag takes at the most."""
 _NEGATIVE = re.compile(r"-\.?\d")
@@ -318,9 +318,7 @@ def _search(parser: argparse.ArgumentParser) -> None:
     )
     _option(limits, "--trials", _COUNT, "maximum number of search trials, baseline included")
     _option(limits, "--confirm", _COUNT, "confirmation rounds, interleaved with the baseline", default=5)
-    _switch(
-        limits, "--ablate", "measure each knob of the answer: its config with and without it, interleaved"
-    )
+    _switch(limits, "--ablate", "measure what each knob is worth: the answer with and without it")
     _wait_quiet(limits)
     _window(limits)
     output = parser.add_argument_group("output")
@@ -407,6 +405,7 @@ def _fits(parser: argparse.ArgumentParser) -> None:
     _option(group, "--gpu", _NAME, meaning, repeatable=True, dest="gpus")
     _option(group, "--batch", _COUNT, "show where batch size N fits, and its rate")
     _window(group, "seconds to time the loader alone, or on a GPU the whole loop (default: 2)")
+    _full(parser)
     _folder(parser, "fits", "prediction")
 
 
@@ -427,9 +426,12 @@ def _plan(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", type=Path, nargs="?", help="the folder that a search wrote")
     training = parser.add_argument_group("the training")
     _choice(training, "--tier", TIERS, "whose rate to take from the run (default: balanced)")
-    rate = _Value("R", positive_number("samples/s", _MAX_RATE))
-    _option(training, "--rate", rate, "measured samples/s, instead of a run")
-    _option(training, "--samples", _COUNT, "samples per epoch (default: what the run saw)")
+    meaning = "measured rate, instead of a run: 282 (samples/s), 1.1it/s or 0.9s/it"
+    _option(training, "--rate", _Value("R", rate), meaning)
+    meaning = "samples per iteration on all GPUs: for a --rate in it/s, and for checkpoints in steps"
+    _option(training, "--batch", _COUNT, meaning)
+    meaning = "samples per epoch, such as 50k or 1.28M (default: what the run saw)"
+    _option(training, "--samples", _COUNT, meaning)
     _option(training, "--epochs", _COUNT, "epochs (default: the run's)")
     _option(training, "--gpu", _NAME, "where --rate was measured (default: the GPU here)")
     _option(training, "--gpus", _COUNT, "GPUs that --rate was measured on (default: 1)")
@@ -456,7 +458,7 @@ def _plan(parser: argparse.ArgumentParser) -> None:
     _option(machines, "--only", _Value("GPU"), "only with this GPU", repeatable=True)
     _option(machines, "--max-hours", _Value("H", positive_number("hours")), "leave out what needs longer")
     _switch(machines, "--spot", "let the choices use spot prices too")
-    _switch(machines, "--all", "show every machine, not only the first")
+    _full(machines)
     _switch(machines, "--json", "print the plan as JSON")
     _findings(machines)
     _report_files(machines)

@@ -4,24 +4,27 @@ import argparse
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
 from tunekit.cli.machine import host_here
+from tunekit.cli.numbers import Rate
 from tunekit.cli.report_files import check_report_files, drawn, show, write_files
 from tunekit.errors import UsageError
 from tunekit.machine.device import AUTO, device_profile
 from tunekit.machine.profiles import find_profile, load_profiles
 from tunekit.plan.from_run import PlanOptions, measured_profile, request_of_run
 from tunekit.plan.plan import make_plan
+from tunekit.predict.loader_rate import usual_instance
 from tunekit.records.config import Precision
 from tunekit.records.interval import Interval
 from tunekit.records.plan import PlanAssumptions, PlanRequest
 from tunekit.records.profile import Profile
 from tunekit.records.recommendation import Tier
-from tunekit.report.plan import plan_report
+from tunekit.report.plan import plan_answer, plan_report
 from tunekit.session.folder import load_run
 from tunekit.units import GIB, bytes_text
 
-_OF_A_RATE = ("gpu", "gpus", "precision")
+_OF_A_RATE = ("gpu", "gpus", "precision", "batch")
 
 
 def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
@@ -39,12 +42,16 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     else:
         request, profiles = _request_of_run(options, asked, profiles)
     plan = make_plan(request, profiles, datetime.now(UTC).date(), options.ignore)
+    folder = options.run or Path()
     report = drawn(
         plan,
-        lambda shown, _, width: plan_report(shown, width, options.all),
+        lambda shown, place, width: plan_report(shown, width, place),
         "plan.json",
         options.full_paths,
+        folder,
     )
+    if not options.full:
+        report = report._replace(blocks=lambda width: plan_answer(plan, width, str(folder)))
     write_files(options, report)
     show(options, plan, report)
     return 0
@@ -56,14 +63,16 @@ def _refuse_mixtures(options: argparse.Namespace) -> None:
         raise UsageError("plan needs a rate: give a run folder, or --rate with --samples and --epochs")
     if options.run is not None and options.rate is not None:
         raise UsageError(
-            f"{options.run} has its own rate, so --rate {options.rate:g} is one too many; drop one"
+            f"{options.run} has its own rate, so --rate {options.rate.text} is one too many; drop one"
         )
     if options.rate is not None:
         missing = [f"--{name}" for name in ("samples", "epochs") if getattr(options, name) is None]
         if missing:
             raise UsageError(
-                f"--rate {options.rate:g} says nothing of the training; add {' and '.join(missing)}"
+                f"--rate {options.rate.text} says nothing of the training; add {' and '.join(missing)}"
             )
+        if options.rate.is_iterations and options.batch is None:
+            raise UsageError(f"--rate {options.rate.text} needs the samples of an iteration; add --batch N")
         if options.tier is not None:
             raise UsageError(f"--tier {options.tier} belongs to a run, not to --rate; drop one")
         return
@@ -109,14 +118,20 @@ def _request_of_run(
 def _request_of_rate(
     options: argparse.Namespace, asked: PlanOptions, profiles: Mapping[str, Profile]
 ) -> PlanRequest:
-    rate: float = options.rate
+    rate: Rate = options.rate
+    per_s = rate.per_s * options.batch if rate.is_iterations else rate.per_s
     measured_on = find_profile(options.gpu, profiles).id if options.gpu else _gpu_here(profiles)
-    _refuse_more_than_there_was(asked.peak_reserved_bytes, profiles.get(measured_on))
+    measured = profiles.get(measured_on)
+    _refuse_more_than_there_was(asked.peak_reserved_bytes, measured)
+    machine = usual_instance(measured) if measured is not None else None
     return asked.request(
-        source=f"--rate {rate:g}, as given",
-        rate_samples_per_s=Interval(value=rate, low=rate, high=rate),
+        source=f"--rate {rate.text}" + (f" x {options.batch:,} samples" if rate.is_iterations else ""),
+        rate_samples_per_s=Interval(value=per_s, low=per_s, high=per_s),
         measured_on=measured_on,
         measured_gpus=options.gpus or 1,
+        measured_vcpus_per_gpu=max(1, machine.vcpus // machine.gpus) if machine and machine.vcpus else None,
+        vcpus_are_assumed=machine is not None,
+        samples_per_step=options.batch,
         precision=Precision(options.precision or "fp32"),
         precision_is_assumed=options.precision is None,
     )

@@ -20,7 +20,7 @@ from tunekit.errors import RunFolderError, UsageError
 from tunekit.plain_text import printable
 from tunekit.records.finding import without_findings
 from tunekit.records.run import FitsRun, LoopProfile, Run
-from tunekit.report.fits import fits_report
+from tunekit.report.fits import fits_answer, fits_report
 from tunekit.report.loop_profile import profile_report
 from tunekit.session.folder import (
     FITS_FILE,
@@ -83,4 +83,5 @@ def _drawn(record: SavedRun, folder: Path, full_paths: bool, full: bool) -> Draw
         return drawn_run(record, folder, full_paths, full)
     if isinstance(record, LoopProfile):
         return drawn(record, profile_report, PROFILE_FILE, full_paths, folder)
-    return drawn(record, lambda run, _, width: fits_report(run, width), FITS_FILE, full_paths, folder)
+    fits = drawn(record, lambda run, _, width: fits_report(run, width), FITS_FILE, full_paths, folder)
+    return fits if full else fits._replace(blocks=lambda width: fits_answer(record, width, str(folder)))

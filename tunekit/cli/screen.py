@@ -18,7 +18,7 @@ from tunekit.records.finding import Finding
 from tunekit.records.run import FitsRun, LoopProfile, Run, TargetRecord
 from tunekit.records.target import Discovery
 from tunekit.records.trial import TrialRecord
-from tunekit.report.fits import fits_report
+from tunekit.report.fits import fits_answer, fits_report
 from tunekit.report.loop_profile import profile_report
 from tunekit.report.run import on_one_screen
 from tunekit.report.terminal import SEVERITY_STYLES, draw, shown_text
@@ -328,6 +328,12 @@ class FitsScreen(TrialScreen):
 
     _phase = ""
 
+    def __init__(
+        self, to_stderr: bool = False, console: Console | None = None, is_full: bool = False
+    ) -> None:
+        super().__init__(to_stderr, console)
+        self._is_full = is_full
+
     def opened(self, run: FitsRun, folder: Path) -> None:
         """Show host and target before anything runs."""
         self._show_target(run, "fits", "look at your own with", device=False)
@@ -353,4 +359,6 @@ class FitsScreen(TrialScreen):
         """Show the answer, if standard output is not the JSON's."""
         self._stop_live()
         if not self._to_stderr:
-            draw(self._console, fits_report(run, self._console.width).blocks)
+            width = self._console.width
+            whole = fits_report(run, width).blocks if self._is_full else None
+            draw(self._console, whole or fits_answer(run, width, str(folder)))

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check, findings_of
 from tunekit.records.finding import Finding
 from tunekit.records.interval import Interval
-from tunekit.records.plan import NO_TORCH_BUILD, Choice, PlanRequest, PlanRow, RateSource
-from tunekit.records.profile import Profile
-from tunekit.units import bytes_text, count_text, digits_text
+from tunekit.records.plan import Choice, PlanRequest, PlanRow, RateSource
+from tunekit.records.profile import NO_TORCH_BUILD, Profile
+from tunekit.units import bytes_text, count_text, digits_text, rate_text
 
 _NAMED = 4
 """Machines that a finding names before it only counts them."""
@@ -60,6 +60,7 @@ def _prevented(facts: PlanFacts) -> dict[str, int]:
         "memory-too-small": sum(row.fits is False for row in others),
         "session-too-short": len(facts.without_session),
         "no-torch-build": sum(row.obstacle == NO_TORCH_BUILD for row in others),
+        "gpus-would-idle": sum(row.can_be_chosen and row.is_mostly_idle for row in others),
         "no-price": sum(bool(row.hours) and row.lower_usd is None for row in others),
         "too-slow": facts.left_out,
     }
@@ -72,8 +73,8 @@ def _rates_unknown(facts: PlanFacts) -> Hits:
     if unknown and request.measured_on == "cpu":
         yield Hit(
             None,
-            "search on a machine with a GPU and plan from that run, or give a rate that you saw on one: "
-            f"tunekit plan --rate R --samples {request.samples_per_epoch} --epochs {request.epochs} --gpu t4",
+            "search on a machine with a GPU and plan from that run, or give a rate that you saw on one with "
+            "--rate",
             message="The rate was measured on a CPU, so the hours on a GPU are unknown",
         )
     elif unknown:
@@ -174,26 +175,30 @@ def _stale_price(facts: PlanFacts) -> Hits:
 
 @check(
     "loader-not-counted",
-    (WARNING, INFO),
-    "Predicted rates are those of the GPU; a loader that can't keep up makes them lower",
+    INFO,
+    "Predicted rates are the GPU's alone; a slower loader lowers them",
 )
 def _loader_not_counted(facts: PlanFacts) -> Hits:
-    vcpus = facts.request.measured_vcpus_per_gpu
     predicted = [row for row in facts.rows if row.how is RateSource.PREDICTED]
-    short = [row for row in predicted if row.loader_may_limit]
-    if short:
+    if predicted and all(row.loader_samples_per_s is None for row in predicted):
         yield Hit(
-            f"measured with {vcpus} CPUs at work per GPU; a GPU that is x times "
-            "as fast needs x times as many, and they have fewer",
-            _MEASURE_THERE,
-            message=f"Predicted rates are those of the GPU; on {_count(short)} the loader may not keep up: "
-            f"{_names(short)}",
-        )
-    elif predicted:
-        yield Hit(
-            None if vcpus else "it is unknown how many CPUs fed the measured rate",
+            "it is unknown how many CPUs fed the measured rate",
             "run tunekit search on the machine before the long training",
-            severity=INFO,
+        )
+
+
+@check("gpus-would-idle", WARNING, "The loader can't feed the GPUs of some machines")
+def _gpus_would_idle(facts: PlanFacts) -> Hits:
+    idle = [row for row in facts.rows if row.is_mostly_idle]
+    per_cpu = facts.request.loader_per_cpu
+    if idle and per_cpu is not None:
+        is_known = facts.request.loader_samples_per_s_per_cpu is not None
+        known = "measured" if is_known else "the rate that it kept up with; it may load more"
+        yield Hit(
+            f"one CPU loads {rate_text(per_cpu.value)} samples/s: {known}",
+            "make the loader faster, or measure there" if is_known else _MEASURE_THERE,
+            message=f"On {_count(idle)} the loader would leave the GPUs idle most of the time, so they are "
+            f"not chosen: {_names(idle)}",
         )
 
 

@@ -8,7 +8,10 @@ from pydantic import ValidationError
 from tunekit.errors import RecordError, UsageError
 from tunekit.machine.profiles import load_profiles
 from tunekit.plan.plan import make_plan
+from tunekit.predict.loader_rate import loader_rate_per_cpu, loader_work_of
+from tunekit.recommend.learning_rate import global_batch
 from tunekit.recommend.recommendation import answer_of
+from tunekit.records.interval import Interval
 from tunekit.records.plan import Plan, PlanAssumptions, PlanRequest
 from tunekit.records.profile import Profile
 from tunekit.records.recommendation import Recommendation, Tier
@@ -64,6 +67,9 @@ def request_of_run(
         measured_gpus=run.world_size,
         # One process and its workers, of the CPUs that it had.
         measured_vcpus_per_gpu=min(run.rank_host.cpus, best.config.num_workers + 1),
+        loader_samples_per_s_per_cpu=_loader_per_cpu(run, best),
+        samples_per_step=global_batch(best.config, run.world_size),
+        tier=best.tier,
         precision=best.config.precision,
         peak_reserved_bytes=asked.peak_reserved_bytes or best.peak_reserved_bytes,
     )
@@ -86,6 +92,17 @@ def _recommendation(run: Run, tier: Tier | None, name: str) -> Recommendation:
             "tunekit search --resume, or give a rate with --rate"
         )
     return best
+
+
+def _loader_per_cpu(run: Run, best: Recommendation) -> Interval | None:
+    """Return what a CPU loads, by what batches cost with the tier's own config, else with the baseline's."""
+    for one in (*run.history.evidence(best), *run.history.evidence(None)):
+        details = one.record.details
+        work = loader_work_of(one.measurement.loop, details.floors if details else None)
+        per_cpu = loader_rate_per_cpu(one.measurement.loop, work)
+        if per_cpu is not None:
+            return per_cpu
+    return None
 
 
 def _samples_per_epoch(run: Run) -> int | None:

@@ -12,15 +12,13 @@ from tunekit.plan.interruptions import (
     spot_time_s,
     with_checkpoints_s,
 )
+from tunekit.predict.loader_rate import usual_instance
 from tunekit.predict.roofline import SpeedRatio, speed_ratio
 from tunekit.recommend.tiers import POLICIES
 from tunekit.records.interval import EXACTLY_ONE, Interval
-from tunekit.records.plan import NO_TORCH_BUILD, PlanAssumptions, PlanRequest, PlanRow, RateSource
-from tunekit.records.profile import Instance, Profile, SpotPrice
+from tunekit.records.plan import PlanAssumptions, PlanRequest, PlanRow, RateSource
+from tunekit.records.profile import NO_TORCH_BUILD, Instance, Profile, SpotPrice
 from tunekit.records.recommendation import Tier
-
-_OLDEST_CAPABILITY = (5, 0)
-"""The first that CUDA 12 compiles for (its release notes): it dropped Kepler."""
 
 LONGEST_H = 1e7
 """A thousand years: what takes longer never ends."""
@@ -34,8 +32,10 @@ class _Rate(NamedTuple):
     rate: Interval | None
     how: RateSource | None
     basis: str
-    scaling: str | None
-    loader_may_limit: bool
+    scaling: str | None = None
+    loader: Interval | None = None
+    """What the loader makes on its CPUs."""
+    gpu_busy: float | None = None
 
 
 class _Spot(NamedTuple):
@@ -127,7 +127,8 @@ def _row(
         fits=fits,
         may_not_fit=has_less_memory and fits is None,
         obstacle=_obstacle(request, profile, fits),
-        loader_may_limit=rate.loader_may_limit,
+        loader_samples_per_s=rate.loader,
+        gpu_busy=rate.gpu_busy,
     )
     return _priced(row, instance, request.assumptions, today) if instance else row
 
@@ -161,25 +162,44 @@ def _priced(row: PlanRow, instance: Instance, assumed: PlanAssumptions, today: d
 
 
 def _rate(request: PlanRequest, speed: SpeedRatio, profile: Profile, gpus: int, vcpus: int | None) -> _Rate:
-    """Return the measured rate, moved to another GPU and another number of them."""
+    """Return the measured rate, moved to another GPU and another number of them, as far as CPUs feed them."""
     if speed.ratio is None:
-        return _Rate(None, None, speed.why, None, False)
+        return _Rate(None, None, speed.why)
     used = request.measured_vcpus_per_gpu
-    # A faster GPU asks more of the loader: as many times the CPUs as it is faster.
-    needed = None if used is None else used * max(1.0, speed.ratio.value)
-    is_short = vcpus is not None and needed is not None and vcpus / gpus < needed
-    same_gpu = profile.id == request.measured_on
-    efficiency, scaling = _efficiency(request, gpus, same_gpu)
-    per_gpu = request.rate_samples_per_s.times(1 / request.measured_gpus).times(speed.ratio)
-    if same_gpu and gpus == request.measured_gpus:
-        rate = request.rate_samples_per_s
-        how = RateSource.PREDICTED if is_short else RateSource.MEASURED
-        fewer = f", with more CPUs than the {vcpus} here" if is_short else ""
-        return _Rate(rate, how, f"measured on {profile.id}{fewer}", None, is_short)
-    basis = speed.why
-    if not same_gpu:
-        basis += f": x {speed.ratio.value:.2f} ({speed.ratio.low:.2f} to {speed.ratio.high:.2f})"
-    return _Rate(per_gpu.times(efficiency).times(gpus), RateSource.PREDICTED, basis, scaling, is_short)
+    is_same_gpu = profile.id == request.measured_on
+    if is_same_gpu and gpus == request.measured_gpus:
+        rate, scaling, basis = request.rate_samples_per_s, None, f"measured on {profile.id}"
+        if used is None or vcpus is None or vcpus >= used * gpus:
+            return _Rate(rate, RateSource.MEASURED, basis)
+        basis += f", with more CPUs than the {vcpus} here"
+    else:
+        efficiency, scaling = _efficiency(request, gpus, is_same_gpu)
+        per_gpu = request.rate_samples_per_s.times(1 / request.measured_gpus).times(speed.ratio)
+        rate, basis = per_gpu.times(efficiency).times(gpus), speed.why
+        if not is_same_gpu:
+            basis += f": x {speed.ratio.value:.2f} ({speed.ratio.low:.2f} to {speed.ratio.high:.2f})"
+    loader = _loader(request, profile, gpus, vcpus)
+    fed = rate if loader is None else _fed(rate, loader, request.loader_samples_per_s_per_cpu is not None)
+    return _Rate(fed, RateSource.PREDICTED, basis, scaling, loader, min(1.0, fed.value / rate.value))
+
+
+def _loader(request: PlanRequest, profile: Profile, gpus: int, vcpus: int | None) -> Interval | None:
+    """Return what the loader makes on a machine.
+
+    Where its CPUs are unknown, on those of the GPU's usual machine, else on as many for each GPU as measured.
+    """
+    per_cpu, usual = request.loader_per_cpu, usual_instance(profile)
+    each: float | None = request.measured_vcpus_per_gpu
+    if usual is not None and usual.vcpus is not None:
+        each = usual.vcpus / usual.gpus
+    cpus = vcpus or (each and each * gpus)
+    return per_cpu.times(cpus) if per_cpu is not None and cpus else None
+
+
+def _fed(rate: Interval, loader: Interval, is_known: bool) -> Interval:
+    """Return a rate as far as the loader feeds it; where only the least that it makes is known, up to all."""
+    fed = rate.at_most(loader)
+    return fed if is_known else fed.changed(high=rate.high)
 
 
 def _efficiency(request: PlanRequest, gpus: int, same_gpu: bool) -> tuple[Interval, str | None]:
@@ -286,10 +306,7 @@ def _obstacle(request: PlanRequest, profile: Profile, fits: bool | None) -> str 
     """Return what keeps the training from the GPU itself; where it was measured, nothing does."""
     if fits is False:
         return "the measured peak does not fit its memory; a smaller batch may"
-    if profile.id == request.measured_on or profile.compute_capability is None:
-        return None
-    capability = tuple(int(part) for part in profile.compute_capability.split("."))
-    return NO_TORCH_BUILD if capability < _OLDEST_CAPABILITY else None
+    return None if profile.id == request.measured_on or profile.runs_current_torch else NO_TORCH_BUILD
 
 
 def is_stale(as_of: str, today: date, stale_after_days: int) -> bool:

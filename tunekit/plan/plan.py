@@ -108,6 +108,12 @@ def _refuse_unknown_providers(request: PlanRequest, profiles: Mapping[str, Profi
 # --- which machines stand out ----------------------------------------------------------------
 
 
+_BALANCED_COST = 2.0
+"""Times the dollars of the cheapest, that a balanced choice costs at the most."""
+_SOON_H = 1.0
+"""Machines that are done by then are equally fast: they are rented by the hour, and have to be set up."""
+
+
 class _Candidate(NamedTuple):
     """A machine at one of its prices, by expected figures."""
 
@@ -121,9 +127,11 @@ def choose(rows: Sequence[PlanRow], may_use_spot: bool) -> tuple[Choice, ...]:
     """Return the choices among the machines that can be rented and that nothing known speaks against.
 
     Cheapest has the least expected dollars, fastest the least expected hours, balanced the least product of
-    the two: it takes twice the speed for less than twice the money. Expected is the middle of the interval.
-    Ties go to the other figure, then to the earlier row. A choice that no machine qualifies for is left out.
-    A GPU that may not hold the training is chosen only where no other GPU qualifies.
+    the two at up to twice the least dollars: it takes twice the speed for less than twice the money. Expected
+    is the middle of the interval, and what is done within an hour is as fast as can be. Ties go
+    to the other figure, then to the earlier row. A choice that no machine qualifies for is left out. GPUs
+    that would mostly wait for the loader are never chosen; a GPU that may not hold the training is chosen
+    only where no other qualifies.
 
     Args:
         rows: the machines.
@@ -141,8 +149,11 @@ def choose(rows: Sequence[PlanRow], may_use_spot: bool) -> tuple[Choice, ...]:
         of = f"of {_machines(kept)} with a price{passed_over}"
         cheapest = min(kept, key=lambda one: (one.usd, one.hours, one.row))
         stands_out(ChoiceKind.CHEAPEST, cheapest, f"least expected dollars {of}")
-        balanced = min(kept, key=lambda one: ((one.usd or 0.0) * one.hours, one.usd, one.row))
-        stands_out(ChoiceKind.BALANCED, balanced, "least dollars x hours")
+        most_usd = _BALANCED_COST * (cheapest.usd or 0.0)
+        affordable = [one for one in kept if one.usd is not None and one.usd <= most_usd]
+        balanced = min(affordable, key=lambda one: ((one.usd or 0.0) * one.hours, one.usd, one.row))
+        reason = f"least dollars x hours for at most {_BALANCED_COST:g} times the cheapest's dollars"
+        stands_out(ChoiceKind.BALANCED, balanced, reason)
     if candidates:
         kept, passed_over = _that_hold_it(candidates, rows)
         fastest = min(kept, key=lambda one: (one.hours, one.usd is None, one.usd or 0.0, one.row))
@@ -154,13 +165,13 @@ def choose(rows: Sequence[PlanRow], may_use_spot: bool) -> tuple[Choice, ...]:
 def _candidates(rows: Sequence[PlanRow], may_use_spot: bool) -> list[_Candidate]:
     found = []
     for index, row in enumerate(rows):
-        if not row.can_be_chosen:
+        if not row.can_be_chosen or row.is_mostly_idle:
             continue
         assert row.hours is not None
         usd = row.usd_on_demand.value if row.usd_on_demand else None
-        found.append(_Candidate(index, False, row.hours.value, usd))
+        found.append(_Candidate(index, False, max(_SOON_H, row.hours.value), usd))
         if may_use_spot and row.usd_spot is not None and row.spot_hours is not None:
-            found.append(_Candidate(index, True, row.spot_hours.value, row.usd_spot.value))
+            found.append(_Candidate(index, True, max(_SOON_H, row.spot_hours.value), row.usd_spot.value))
     return found
 
 

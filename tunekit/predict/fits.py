@@ -228,8 +228,8 @@ class Fits:
     ) -> RequestedBatch:
         """Return whether a batch size fits a GPU, what torch would reserve for it, and its rate there.
 
-        It does up to the batch to trust, and does not above the one that fits only if everything is at its
-        best.
+        It does up to the largest batch with the margin, and does not above the one that fits only in
+        the best case.
 
         Args:
             profile: of the GPU.

@@ -33,9 +33,7 @@ def loader_rate(
 ) -> Interval | None:
     """Return the samples/s that each GPU's share of a machine's vCPUs could load; None where not known.
 
-    At most every vCPU is a core of this machine's speed that only computes; at least half a core, and
-    batches take as long as they took here with whatever they waited for. A vCPU works on a batch of its own:
-    no more of them are at work than an epoch has batches.
+    A vCPU works on a batch of its own: no more of them are at work than an epoch has batches.
 
     Args:
         loop: as it was here.
@@ -43,14 +41,25 @@ def loader_rate(
         instance: the machine.
         batch_size: up to the samples of an epoch.
     """
-    cost, batch = _batch_cost_s(work), loop.batch_size
-    if cost is None or batch is None or instance is None or instance.vcpus is None:
+    per_cpu = loader_rate_per_cpu(loop, work)
+    if per_cpu is None or instance is None or instance.vcpus is None:
         return None
     vcpus = instance.vcpus / instance.gpus
     if loop.epoch_samples is not None:
         vcpus = min(vcpus, math.ceil(loop.epoch_samples / batch_size))
-    high, low = vcpus * batch / cost[0], _HYPERTHREAD_SHARE * vcpus * batch / cost[1]
-    return Interval(low=low, value=min(high, max(low, math.sqrt(low * high))), high=high)
+    return per_cpu.times(vcpus)
+
+
+def loader_rate_per_cpu(loop: LoopMeasurement | DryLoop, work: LoaderWork | None) -> Interval | None:
+    """Return the samples/s that one vCPU of another machine could load; None where not known.
+
+    At most it is a core of this machine's speed that only computes; at least half a core, and batches take as
+    long as they took here with whatever they waited for.
+    """
+    cost, batch = _batch_cost_s(work), loop.batch_size
+    if cost is None or batch is None:
+        return None
+    return Interval.between(_HYPERTHREAD_SHARE * batch / cost[1], batch / cost[0])
 
 
 def _batch_cost_s(work: LoaderWork | None) -> tuple[float, float] | None:

@@ -1,5 +1,6 @@
 """The steps that trials traced of their own loop, and why others traced none."""
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +22,10 @@ _REMEDIES = (
 """By what the agent says."""
 _TRACE_BYTES, _TRACE_VALUES = 64 << 20, 4_000_000
 """Of a trace file: the agent gives up at a million events, each with three figures."""
+_LATE = re.compile(r"trace: it took too long: more than (\d+) s")
+"""How the agent tells that a stage met its deadline."""
+_WINDOWS_PER_DEADLINE = 4.0
+"""Times --window, that the agent gives a stage."""
 _BY_ITSELF = "the script makes its batches itself, so that a trial has steps of one batch size only"
 
 
@@ -109,11 +114,18 @@ def untraced_error(trials: Sequence[TrialRecord]) -> Unpredictable:
         hint = binding_hint("batch_size", first.discovery, batch_size)
         return Unpredictable(_BY_ITSELF, f"bind its batch size: {hint}")
     seen = trace_of(first)
-    if seen is not None:
-        return _as_reported(seen.why_ended or "no steps at two batch sizes were traced")
     faults = [
         fault for fault in (first.details.faults if first.details else ()) if fault.startswith("trace: ")
     ]
+    late = next(filter(None, map(_LATE.fullmatch, faults)), None)
+    if late is not None:
+        reason = (seen.why_ended if seen else None) or "the steps were too slow to be traced"
+        window_s = 2 * float(late[1]) / _WINDOWS_PER_DEADLINE
+        return Unpredictable(
+            f"{reason} within {late[1]} s", f"that limit follows --window: give --window {window_s:g}"
+        )
+    if seen is not None:
+        return _as_reported(seen.why_ended or "no steps at two batch sizes were traced")
     if faults:
         return _as_reported(faults[0].removeprefix("trace: "))
     if first.failure is not None:

@@ -9,9 +9,10 @@ from tunekit.records.base import SCHEMA_VERSION, Record
 from tunekit.records.config import Precision
 from tunekit.records.finding import Finding
 from tunekit.records.interval import Interval
+from tunekit.records.recommendation import Tier
 
-NO_TORCH_BUILD = "no build of torch for CUDA 12 or later has code for its generation"
-"""The obstacle of a GPU that is too old."""
+_BUSY, _MOSTLY = 0.99, 0.5
+"""Shares of the time: what is not less than the first counts as all of it."""
 
 
 class PlanAssumptions(Record):
@@ -55,6 +56,14 @@ class PlanRequest(Record):
     """GPUs (processes) that it was measured with."""
     measured_vcpus_per_gpu: PositiveInt | None = None
     """CPUs that the training used per GPU: its workers and its main process, of those that were there."""
+    vcpus_are_assumed: bool = False
+    """Whether nobody said so, and they are those of the GPU's usual machine."""
+    loader_samples_per_s_per_cpu: Interval | None = None
+    """What the loader makes on one CPU, measured; None where only the rate that it kept up with is known."""
+    samples_per_step: PositiveInt | None = None
+    """Global batch of an optimizer step with the measured number of GPUs; None where it is not known."""
+    tier: Tier | None = None
+    """Whose rate it is; None for one without a run."""
     precision: Precision
     precision_is_assumed: bool = False
     """Whether nobody said which precision the rate was measured in."""
@@ -83,6 +92,21 @@ class PlanRequest(Record):
         """Samples of the whole training."""
         return self.samples_per_epoch * self.epochs
 
+    @property
+    def loader_per_cpu(self) -> Interval | None:
+        """Samples/s that one CPU loads: as measured, and its part of the measured rate at least.
+
+        Exactly that part where nothing was measured of the loader.
+        """
+        loader, used = self.loader_samples_per_s_per_cpu, self.measured_vcpus_per_gpu
+        if used is None:
+            return loader
+        shown = self.rate_samples_per_s.value / self.measured_gpus / used
+        if loader is None:
+            return Interval(value=shown, low=shown, high=shown)
+        value = max(loader.value, shown)
+        return Interval(value=value, low=min(loader.low, value), high=max(loader.high, value))
+
 
 class RateSource(StrEnum):
     """Where a row's rate, and so its hours and dollars, come from."""
@@ -109,7 +133,7 @@ class PlanRow(Record):
     how: RateSource | None
     """None when the rate is unknown."""
     rate_samples_per_s: Interval | None
-    """All GPUs of the machine together."""
+    """All GPUs of the machine together, as far as its CPUs feed them."""
     basis: str
     """How the rate came about, or why it is unknown."""
     precision: Precision
@@ -143,8 +167,10 @@ class PlanRow(Record):
     """Whether it is unknown if it fits, and its GPUs have less memory than the measured one."""
     obstacle: str | None = None
     """Why the training can't run there as it is."""
-    loader_may_limit: bool = False
-    """Whether it has fewer CPUs per GPU than the loader needs to keep up, going by the measured ones."""
+    loader_samples_per_s: Interval | None = None
+    """What the loader makes on its CPUs; where these are unknown, on those of the GPU's usual machine."""
+    gpu_busy: PositiveFloat | None = Field(default=None, le=1)
+    """Share of the time that its GPUs are expected to train, and not to wait for the loader."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -158,6 +184,16 @@ class PlanRow(Record):
     def can_be_chosen(self) -> bool:
         """Whether it can be rented, and nothing known speaks against it."""
         return self.provider is not None and self.hours is not None and self.obstacle is None
+
+    @property
+    def is_mostly_idle(self) -> bool:
+        """Whether its GPUs would wait for the loader most of the time."""
+        return self.gpu_busy is not None and self.gpu_busy < _MOSTLY
+
+    @property
+    def is_loader_bound(self) -> bool:
+        """Whether its loader is expected to feed less than its GPUs could train."""
+        return self.gpu_busy is not None and self.gpu_busy < _BUSY
 
     @property
     def is_without_session(self) -> bool:
@@ -208,6 +244,18 @@ class Plan(Record):
     """What the speed of other GPUs takes for granted where no figure was published."""
     sources: tuple[str, ...] = ()
     """Where the prices of the choices come from, and the formulas that were used."""
+
+    @property
+    def measured_offer(self) -> PlanRow | None:
+        """The cheapest offer of as many of the measured GPUs, with CPUs enough where there is one."""
+        own, *offers = self.rows
+        same = [
+            (row, row.usd_on_demand)
+            for row in offers
+            if (row.profile_id, row.gpus) == (own.profile_id, own.gpus) and row.can_be_chosen
+        ]
+        priced = [(row.how is not RateSource.MEASURED, usd.value, row) for row, usd in same if usd]
+        return min(priced, key=lambda one: one[:2], default=(None, None, None))[2]
 
     @model_validator(mode="after")
     def _choices_exist(self) -> Self:

@@ -208,8 +208,8 @@ class PredictedFit(Record):
     """What torch sees of the device."""
     largest: LargestBatch
     peak: PeakShown | None
-    """At the largest batch that surely fits, or at all samples of an epoch where these are fewer; None where
-    not even one sample fits."""
+    """At the largest batch that fits with the margin, or at all samples of an epoch where these are fewer;
+    None where not even one sample fits."""
     rate: Interval | None = None
     """Samples/s of one device at the peak's batch; None where the GPU's rates are unknown."""
     compute: Interval | None = None
@@ -267,6 +267,14 @@ class DevicePrediction(Record):
     """Samples/s of the loader alone on this machine; None where it was not looked at."""
     loader_cpus: PositiveInt | None = Field(default=None)
     """CPUs that it had here."""
+
+    @model_validator(mode="after")
+    def _has_possible_batches(self) -> Self:
+        most = self.epoch_samples
+        too_large = [fit.batch_size for fit in self.fits if most is not None and fit.batch_size > most]
+        if too_large:
+            raise ValueError(f"no batch has {too_large[0]} of the {most} samples of an epoch")
+        return self
 
     def has_whole_epoch(self, batch_size: int) -> bool:
         """Return whether a batch would hold all samples of an epoch: no loader makes a larger one."""

@@ -85,6 +85,12 @@ class Instance(Record):
     notes: str | None = None
 
 
+_OLDEST_CAPABILITY = (5, 0)
+"""The first that CUDA 12 compiles for (its release notes): it dropped Kepler."""
+NO_TORCH_BUILD = "no build of torch for CUDA 12 or later has code for its generation"
+"""Of a GPU that is too old."""
+
+
 class Profile(Record):
     """Facts about one GPU model. Unknown is None, never a guess."""
 
@@ -137,6 +143,13 @@ class Profile(Record):
     def has_own_memory(self) -> bool:
         """Whether it is of a GPU whose own memory is known: not a CPU, nor an Apple chip."""
         return not self.is_cpu and self.capacity_bytes is not None
+
+    @property
+    def runs_current_torch(self) -> bool:
+        """Whether a build of torch for CUDA 12 or later may have code for its generation."""
+        if self.compute_capability is None:
+            return True
+        return tuple(map(int, self.compute_capability.split("."))) >= _OLDEST_CAPABILITY
 
     @property
     def is_cpu(self) -> bool:

@@ -1,4 +1,4 @@
-"""What fits which GPU, in words: the answer, a row for each GPU, and what the prediction goes by. Pure."""
+"""What fits which GPU, in words: the answer on one screen; every GPU and the basis in full. Pure."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -23,6 +23,7 @@ from tunekit.report.blocks import (
     Column,
     Commands,
     Lead,
+    Line,
     Note,
     Passage,
     Report,
@@ -30,16 +31,24 @@ from tunekit.report.blocks import (
     Table,
     fitted_table,
 )
-from tunekit.report.text import UNKNOWN, command_text
+from tunekit.report.text import UNKNOWN, command_text, quoted
 from tunekit.units import GIB, bytes_text, count_text, rate_text, short_rate_text
 
 _ABSENT = "-"
 _OTHER, _UNKNOWN_LOADER = "*", "?"
 _HALVES = (Precision.BF16, Precision.FP16)
-_CAPACITY, _LARGEST, _RATE, _BOUND = "GiB", "batch, ", "samples/s", "bound by"
-_BAR, _BAR_WIDTH, _LEAST_BAR = "memory at the peak", 24, 20
+_CAPACITY, _LARGEST, _RATE, _BOUND = "GiB", "batch, ", "samples/s", "bottleneck"
+_VCPUS, _MACHINE = "vCPUs", "machine"
+_BAR, _BAR_WIDTH, _LEAST_BAR = "peak memory", 24, 20
+_TITLE = "What fits which GPU (predicted), by memory"
+_SAME_GIB = 4.0
+"""GPUs whose memory differs by less are of one size."""
 _MOST_BARS = 8
 """GPUs whose bars are worth a table of their own."""
+_SCREEN_ROWS = 8
+"""GPUs of the answer: one of each memory size."""
+_SMALLER_ROWS = 2
+"""Of them, that the batch does not fit."""
 _BUSY_SHARE = 0.8
 """Of a batch's time, that its process has a CPU where nothing holds it up."""
 
@@ -70,7 +79,7 @@ def fits_report(run: FitsRun, width: int = 80) -> Report:
     if prediction is None or not prediction.fits:
         return Report(title, (Lead(_nothing(run)),))
     rows = _rows(run, prediction)
-    table = fitted_table("What fits which GPU (predicted), by memory", _columns(run, prediction), rows, width)
+    table = fitted_table(_TITLE, _columns(run, prediction), rows, width)
     return Report(
         title,
         (
@@ -79,13 +88,74 @@ def fits_report(run: FitsRun, width: int = 80) -> Report:
             table,
             Passage("", _below(run, prediction, rows, table)),
             *_bars(prediction, rows, table, width),
-            Section("basis", "How far to trust it", "Basis"),
+            Section("basis", "How it was predicted", "Basis"),
             Passage("How it was predicted", _basis_lines(run, prediction)),
             *(Note(Severity.WARNING, printable(one)) for one in prediction.doubts),
-            Section("next", "What to do next", "Next"),
-            Commands("Next", _next_steps(run)),
+            Section("next", "Next", "Next"),
+            _next_steps(run),
         ),
     )
+
+
+def fits_answer(run: FitsRun, width: int = 80, folder: str = "") -> tuple[Block, ...]:
+    """Return which GPUs hold the batch and how fast they would be, in one screen.
+
+    Args:
+        run: the whole prediction.
+        width: letters of a line.
+        folder: that it lies in.
+    """
+    prediction = run.prediction
+    if prediction is None or not prediction.fits:
+        return fits_report(run, width).blocks
+    rows = _rows(run, prediction)
+    shown = _screen_rows(run, rows)
+    columns = _columns(run, prediction)
+    has_own_rate = any(column.title == _asked_rate_title(run) for column in columns)
+    left_out = {_BAR, _VCPUS, _MACHINE, *((_RATE, _BOUND) if has_own_rate else ())}
+    kept = [column for column in columns if column.title not in left_out]
+    table = fitted_table(_TITLE, kept, shown, width)
+    lines = (
+        *_largest_lines(prediction, shown, table),
+        *_asked_lines(run),
+        *_rate_lines(run, prediction, shown, table),
+    )
+    doubts = f", {count_text(len(prediction.doubts), 'doubt')}" if prediction.doubts else ""
+    rest = f"all {count_text(len(rows), 'GPU')}{doubts}, memory and method"
+    return (
+        Lead(_answer(run, prediction)),
+        table,
+        Passage("", lines),
+        Line(f"{rest}: tunekit report {printable(quoted(folder))} --full", is_quiet=True),
+        _next_steps(run),
+    )
+
+
+def _screen_rows(run: FitsRun, rows: Sequence[_Row]) -> list[_Row]:
+    """Return the fastest GPU of each memory size, the one that is here, and those that were named.
+
+    Where these are too many, the ones from a little below what the batch needs.
+    """
+    if len(rows) <= _SCREEN_ROWS:
+        return list(rows)
+    by_size: dict[int, _Row] = {}
+    for row in rows:
+        size = round(row.shown.capacity_bytes / GIB / _SAME_GIB)
+        other = by_size.get(size)
+        if other is None or _preference(run, row) > _preference(run, other):
+            by_size[size] = row
+    kept = list(by_size.values())
+    batch = run.batch_size or 1
+    first_fit = next((place for place, row in enumerate(kept) if row.shown.largest.low >= batch), len(kept))
+    start = max(0, min(first_fit - _SMALLER_ROWS, len(kept) - _SCREEN_ROWS))
+    return kept[start : start + _SCREEN_ROWS]
+
+
+def _preference(run: FitsRun, row: _Row) -> tuple[bool, bool, float]:
+    """Return what a GPU stands before others of its memory size by: it is here, it is rented, it is fast."""
+    rate = row.shown.rate
+    is_here = row.facts.profile_id == run.measured_on
+    return is_here, row.facts.instance is not None, rate.value if rate else 0.0
 
 
 def _nothing(run: FitsRun) -> str:
@@ -98,14 +168,12 @@ def _nothing(run: FitsRun) -> str:
     return f"Nothing was predicted yet ({why})."
 
 
-def _next_steps(run: FitsRun) -> tuple[str, ...]:
+def _next_steps(run: FitsRun) -> Commands:
     gpu = run.options.gpus[0] if len(run.options.gpus) == 1 else "NAME"
     if run.target.builtin:
-        return ("on your own script: tunekit fits -- python train.py",)
-    return (
-        f"measure it where the GPU is: {command_text('search', run.target, gpu)}",
-        "hours and prices from that search: tunekit plan RUN",
-    )
+        return Commands("Next, with your own script", ("tunekit fits -- python train.py",))
+    search = command_text("search", run.target, gpu)
+    return Commands("Next, on a machine with that GPU", (search, "tunekit plan RUN  # hours and dollars"))
 
 
 # --- the answer ------------------------------------------------------------------------------
@@ -117,7 +185,8 @@ def _answer(run: FitsRun, prediction: DevicePrediction) -> str:
         return f"What fits {count_text(len({fit.profile_id for fit in prediction.fits}), 'GPU')}: predicted."
     name = f"Batch {batch}" if asked else f"Your batch of {batch}"
     first, *rest = (_fit_count_text(fits, batch) for _, fits in _by_kind(prediction.fits))
-    sentence = f"{name} surely fits {', '.join([first.replace(' in ', ' GPUs in ', 1), *rest])} (predicted)."
+    on = ", ".join([first.replace(" in ", " GPUs in ", 1), *rest])
+    sentence = f"{name} fits with {prediction.margin:.0%} margin on {on} (predicted)."
     samples = prediction.epoch_samples
     if asked is None or samples is None or asked <= samples:
         return sentence
@@ -125,12 +194,12 @@ def _answer(run: FitsRun, prediction: DevicePrediction) -> str:
 
 
 def _fit_count_text(fits: Sequence[PredictedFit], batch: int) -> str:
-    """Return on how many GPUs a batch fits, such as "3 of 7 in bf16 or fp16, and perhaps 1 more"."""
+    """Return on how many GPUs a batch fits, such as "3 of 7 in bf16 or fp16 (1 more in the best case)"."""
     surely = sum(batch <= fit.largest.low for fit in fits)
     tight = sum(fit.largest.low < batch <= fit.largest.high for fit in fits)
     main = _main_precision(fits)
     what = " or ".join(sorted({str(fit.precision) for fit in fits}, key=lambda name: (name != main, name)))
-    return f"{surely} of {len(fits)} in {what}" + (f" (perhaps {tight} more)" if tight else "")
+    return f"{surely} of {len(fits)} in {what}" + (f" ({tight} more in the best case)" if tight else "")
 
 
 def _by_kind(every: Sequence[PredictedFit]) -> list[tuple[str, list[PredictedFit]]]:
@@ -197,9 +266,9 @@ def _columns(run: FitsRun, prediction: DevicePrediction) -> list[Column[_Row]]:
         *([asked_rate] if any(one.rate is not None for one in run.asked) else ()),
         Column(_RATE, lambda row: _rate(row, are_known), drop=3),
         Column(_BOUND, _bound_text, is_numeric=False, drop=5),
-        Column("vCPUs", _vcpus_text, drop=6, is_optional=True),
+        Column(_VCPUS, _vcpus_text, drop=6, is_optional=True),
         Column(_BAR, lambda row: _bar_of(row, _BAR_WIDTH), is_numeric=False, drop=7, is_optional=True),
-        Column("machine", _machine_text, is_numeric=False, drop=8, is_optional=True),
+        Column(_MACHINE, _machine_text, is_numeric=False, drop=8, is_optional=True),
     ]
 
 
@@ -281,7 +350,7 @@ def _marked_rate(of: RequestedBatch | PredictedFit | None, are_known: bool) -> s
 
 
 def _bound_text(row: _Row) -> str:
-    """Return what holds the rate down; "either" where compute and loader are too close to tell."""
+    """Return the bottleneck; "either" where compute and loader are too close to tell."""
     fit = row.shown
     if fit.bound_by is None or fit.bound_by == "VRAM":
         return fit.bound_by or UNKNOWN
@@ -309,25 +378,30 @@ def _machine_text(row: _Row) -> str:
 
 
 def _below(run: FitsRun, prediction: DevicePrediction, rows: Sequence[_Row], table: Table) -> tuple[str, ...]:
-    lines = _largest_lines(prediction, rows, table)
-    if run.options.batch_size is not None:
-        lines.append(
-            f"{run.options.batch_size}: whether it fits; GiB that torch would reserve, without the margin / "
-            "that it surely can have (at best, with no)"
-        )
+    lines = _largest_lines(prediction, rows, table) + _epoch_lines(prediction, table)
+    lines += _asked_lines(run)
     lines += _rate_lines(run, prediction, rows, table)
-    if "vCPUs" in table.columns:
-        lines.append("vCPUs: a GPU's share of the loader's machine, the cheapest of those with fewest GPUs")
+    if _VCPUS in table.columns:
+        lines.append(
+            f"{_VCPUS}: a GPU's share of the loader's machine, the cheapest of those with fewest GPUs"
+        )
     if _BAR in table.columns:
         lines.append(f"{_BAR} of that batch: {legend_text(_bar_of(row, _BAR_WIDTH) for row in rows)}")
     shown = {
         "the largest batch": _has_largest(table),
         "the GPU's GiB": _CAPACITY in table.columns,
-        "what binds the rate": _BOUND in table.columns,
+        "the bottleneck": _BOUND in table.columns,
         "what takes the memory (or with --gpu NAME)": _BAR in table.columns or len(rows) <= _MOST_BARS,
     }
     missing = [what for what, is_there in shown.items() if not is_there]
     return (*lines, *([f"on a wider terminal: {', '.join(missing)}"] if missing else ()))
+
+
+def _asked_lines(run: FitsRun) -> list[str]:
+    """Return how the columns of a batch that was asked for are read."""
+    if run.options.batch_size is None:
+        return []
+    return [f"{run.options.batch_size}: whether it fits, GiB reserved without margin / available at worst"]
 
 
 def _largest_lines(prediction: DevicePrediction, rows: Sequence[_Row], table: Table) -> list[str]:
@@ -336,18 +410,21 @@ def _largest_lines(prediction: DevicePrediction, rows: Sequence[_Row], table: Ta
     lines = []
     if _has_largest(table):
         lines.append(
-            "batch: the one to trust (to the largest that fits if everything is at its best), on one GPU"
+            f"batch: the largest that fits with {prediction.margin:.0%} margin (in the best case), per GPU"
         )
-        samples = prediction.epoch_samples
-        if samples and any(prediction.has_whole_epoch(fit.largest.high) for fit in fits):
-            lines.append(
-                f"all {samples:,}: every sample of an epoch fits in one batch, which one worker then loads; "
-                "no larger one can be made"
-            )
     for what, own in _by_kind(fits):
         others = {str(fit.precision) for fit in own} - {what}
         lines += [f"{_OTHER} {other}: the GPU has no {what}" for other in others]
     return lines
+
+
+def _epoch_lines(prediction: DevicePrediction, table: Table) -> list[str]:
+    """Return what it means that a batch holds all samples of an epoch."""
+    is_shown = any(prediction.has_whole_epoch(fit.largest.high) for fit in prediction.fits)
+    if not is_shown or not _has_largest(table):
+        return []
+    samples = prediction.epoch_samples
+    return [f"all {samples:,}: the whole epoch fits in one batch, which one worker loads; none is larger"]
 
 
 def _has_largest(table: Table) -> bool:
@@ -357,18 +434,18 @@ def _has_largest(table: Table) -> bool:
 def _rate_lines(run: FitsRun, prediction: DevicePrediction, rows: Sequence[_Row], table: Table) -> list[str]:
     """Return what the rates are of, and what binds."""
     lines = []
-    of, half = "of one GPU, the slower of compute and loader, at", ", in 16 bit where that is known"
+    of, half = "per GPU, the lower of compute and loader at", ", in 16 bit where known"
     if _asked_rate_title(run) in table.columns:
-        whose = "that batch" if run.options.batch_size is not None else "the batch that the script has now"
+        whose = "that batch" if run.options.batch_size is not None else "the script's own batch"
         lines.append(f"{_asked_rate_title(run)}: {of} {whose}{half}")
-        of, half = "likewise at", ""
+        of, half = "the same at", ""
     if _RATE in table.columns:
-        lines.append(f"{_RATE}: {of} the batch to trust{half}")
+        lines.append(f"{_RATE}: {of} the largest batch with margin{half}")
     if lines and _has_unknown_loader(prediction):
-        lines[-1] += f"; {_UNKNOWN_LOADER}: of compute alone, the loader there is not known"
+        lines[-1] += f"; {_UNKNOWN_LOADER}: compute only, the loader there is unknown"
     if _BOUND in table.columns:
         either = "; either: too close to tell" if "either" in map(_bound_text, rows) else ""
-        lines.append(f"{_BOUND}: which of the two that is, at the batch to trust{either}")
+        lines.append(f"{_BOUND}: of the largest batch with margin{either}")
     return lines
 
 
@@ -381,9 +458,9 @@ _LEGEND = {
     "O": "optimizer state",
     "B": "batch",
     "A": "activations",
-    "W": "workspaces (most)",
+    "W": "workspaces (at most)",
     "H": "held by the script",
-    "C": "outside torch (most)",
+    "C": "CUDA context (at most)",
     _FREE: "free or cached",
 }
 """What each letter stands for, in the order of the bar."""
@@ -409,7 +486,7 @@ def _bars(prediction: DevicePrediction, rows: Sequence[_Row], table: Table, widt
     ]
     taken = sum(max(len(label[place]) for label in labels) for place in (0, 1)) + 2 * 2
     bars = [_bar_of(row, max(_LEAST_BAR, width - taken)) for row in having]
-    title = "Memory at the peak of the batch to trust (predicted)"
+    title = "Peak memory of the largest batch with margin (predicted)"
     cells = tuple((*label, bar) for label, bar in zip(labels, bars, strict=True))
     return Table(title, ("", "", ""), cells), Passage("", (legend_text(bars),))
 
@@ -419,7 +496,7 @@ def _bar_of(row: _Row, width: int) -> str:
 
 
 def memory_bar(fit: PredictedFit, outside: OutsideTorch, width: int) -> str:
-    """Return what a GPU's memory is taken by at the peak of the batch to trust, in so many letters.
+    """Return what takes a GPU's memory at the peak of the largest batch with margin, in so many letters.
 
     Each stands for a part of it; what takes less than a letter may be left out, and of what lies outside
     torch's tensors the most is shown. A fit without a peak has no bar.
@@ -470,8 +547,8 @@ def _memory(prediction: DevicePrediction) -> str:
     doubts = count_text(len(prediction.doubts), "doubt")
     because = f", with {doubts} (below)" if prediction.doubts else ""
     return (
-        f"Memory: the traced steps at each batch size, by the rules of torch's allocator; margin "
-        f"{prediction.margin:.0%} either way{because}."
+        "Memory: the traced allocations at each batch size, replayed by the rules of torch's allocator; "
+        f"margin {prediction.margin:.0%} either way{because}."
     )
 
 
@@ -496,10 +573,10 @@ def _ids_text(ids: list[str]) -> str:
 
 def _rates(prediction: DevicePrediction) -> str:
     factor = prediction.speed_factor
-    here = "" if factor is None else f" times {factor:.2f}, which the GPU here trains at (measured),"
+    here = "" if factor is None else f", times {factor:.2f} as measured on the GPU here"
     return (
-        f"Compute: each traced op by the GPU's own figures under a roofline model,{here} the whole "
-        f"+-{ERROR:.0%}; layout, fusion and torch.compile are not in it."
+        f"Compute: a roofline model of each traced op{here}, +-{ERROR:.0%}; memory layout, fusion and "
+        "torch.compile are not modelled."
     )
 
 
@@ -511,14 +588,14 @@ def _loader(run: FitsRun, prediction: DevicePrediction) -> str:
     isolated = seen.details.floors if seen and seen.details else None
     if measured is None or cpus is None:
         why = f" ({isolated.why_not})" if isolated and isolated.why_not else ""
-        alone = "; there by what a batch costs here" if any(fit.loader for fit in prediction.fits) else ""
-        but = "" if alone else ", so samples/s are what the GPU alone would allow"
+        alone = "; there by a batch's cost here" if any(fit.loader for fit in prediction.fits) else ""
+        but = "" if alone else ", so samples/s are those of compute alone"
         return f"Loader: n/a here{why}{alone}{but}."
     workers = "" if seen is None else f" with {count_text(seen.loop.num_workers, 'worker')}"
     return (
         f"Loader: {rate_text(measured)} samples/s{workers} on {count_text(cpus, 'CPU')}, measured here; "
-        "there by what a batch costs here, with a worker on every vCPU, as far as an epoch has a batch for "
-        f"each: as fast as a CPU here, down to half{_loader_wait_text(isolated)}."
+        "there by a batch's cost here, with one worker per vCPU and at most one per batch of an epoch, each "
+        f"as fast as a CPU here, down to half{_loader_wait_text(isolated)}."
     )
 
 
@@ -528,7 +605,4 @@ def _loader_wait_text(isolated: IsolatedRates | None) -> str:
     share = work.cpu_share if work else None
     if share is None or share >= _BUSY_SHARE:
         return ""
-    return (
-        f", and down to that of batches that wait {1 - share:.0%} of their time, as here: for storage, or "
-        "for CPUs that others used"
-    )
+    return f", and less where batches wait {1 - share:.0%} of their time, as here, for storage or busy CPUs"

@@ -1,23 +1,42 @@
-"""A plan in words: the machines that stand out, then all of them, then what was assumed. Pure."""
+"""A plan in words: what to choose on one screen; all machines and what was assumed in full. Pure."""
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from tunekit.plain_text import printable
-from tunekit.records.finding import Finding
+from tunekit.records.finding import Finding, Severity
 from tunekit.records.interval import Interval
-from tunekit.records.plan import Choice, Plan, PlanRow, RateSource
-from tunekit.report.blocks import Block, Column, Lead, Line, Passage, Report, Table, fitted_table, note_of
-from tunekit.report.text import UNKNOWN, finding_text
-from tunekit.units import bytes_text, count_text, duration_text, hours_text, rate_text, usd_text
-
-_SHOWN_ROWS = 15
-"""Machines in the table before the rest is only counted."""
+from tunekit.records.plan import ChoiceKind, Plan, PlanRow, RateSource
+from tunekit.records.profile import NO_TORCH_BUILD
+from tunekit.report.blocks import (
+    Block,
+    Column,
+    Commands,
+    Lead,
+    Line,
+    Passage,
+    Report,
+    Table,
+    fitted_table,
+    note_of,
+)
+from tunekit.report.text import UNKNOWN, finding_text, quoted
+from tunekit.units import (
+    bytes_text,
+    count_text,
+    digits_text,
+    duration_text,
+    hours_text,
+    rate_text,
+    usd_text,
+)
 
 _PREVENTING = {
     "rates-unknown": "Nothing is known of other machines",
     "memory-too-small": "No other machine can hold it",
     "session-too-short": "No other machine gets through it",
     "no-torch-build": "No other machine can train it",
+    "gpus-would-idle": "No other machine has CPUs enough",
     "no-price": "No other machine can be priced",
     "too-slow": "No other machine is fast enough",
 }
@@ -33,101 +52,124 @@ _MAY_NOT_FIT = "?"
 _DOES_NOT_FIT = "!"
 
 
-def plan_report(plan: Plan, width: int = 80, every_row: bool = False) -> Report:
-    """Return everything that is shown of a plan; the arguments are those of `plan_blocks`."""
-    return Report(f"Plan: {printable(plan.request.source)}", plan_blocks(plan, width, every_row))
+class _Option(NamedTuple):
+    """A machine to choose, at one of its prices."""
+
+    names: tuple[str, ...]
+    """What it is best at; that it was measured."""
+    row: PlanRow
+    on_spot: bool = False
+
+    @property
+    def name(self) -> str:
+        """The same in words; what is cheapest and fastest is balanced too."""
+        is_all = {ChoiceKind.CHEAPEST, ChoiceKind.FASTEST} <= {*self.names}
+        return ", ".join(name for name in self.names if not (is_all and name == ChoiceKind.BALANCED))
+
+    @property
+    def hours(self) -> Interval | None:
+        """Of the training, on spot with its interruptions."""
+        return self.row.spot_hours if self.on_spot else self.row.hours
+
+    @property
+    def usd(self) -> Interval | None:
+        """Of the training."""
+        return self.row.usd_spot if self.on_spot else self.row.usd_on_demand
+
+    @property
+    def mark(self) -> str:
+        """Before a figure that is predicted; interruptions always are."""
+        return _PREDICTED if self.on_spot or self.row.how is RateSource.PREDICTED else ""
 
 
-def plan_blocks(plan: Plan, width: int = 80, every_row: bool = False) -> tuple[Block, ...]:
-    """Return the same as blocks: a narrow table leaves ranges and details out.
+def plan_report(plan: Plan, width: int = 80, folder: str = "") -> Report:
+    """Return everything that is shown of a plan; the arguments are those of `plan_answer`."""
+    title = f"Plan: {printable(plan.request.source)}"
+    return Report(title, (*plan_blocks(plan, width), _next_step(plan, folder)))
 
-    Only the first machines and the chosen ones stand in it, unless it shall have every row.
-    """
-    rows = plan.rows if every_row else _first_rows(plan)
-    machines = fitted_table(_table_title(plan, rows), _COLUMNS, rows, width)
-    kept_from = (one for one in plan.findings if one.code in _PREVENTING)
-    preventing = None if plan.choices else next(kept_from, None)
-    answers = _answers(plan) if plan.choices else _without_choice(plan, preventing)
+
+def plan_blocks(plan: Plan, width: int = 80) -> tuple[Block, ...]:
+    """Return the same without the next command; narrow tables leave ranges and details out."""
+    rows = tuple(row for row in plan.rows if row.how is not None and row.obstacle != NO_TORCH_BUILD)
+    machines = fitted_table(_table_title(plan, rows), _COLUMNS, rows if len(rows) > 1 else (), width)
+    preventing = _preventing(plan)
     return (
-        *map(Lead, answers),
-        Line(_basis(plan), is_quiet=True),
+        *_answer(plan, width),
         Line(_reasons(plan), is_quiet=True),
         machines,
-        Passage("", _below(plan, rows, machines), is_quiet=True),
+        Passage("", _below(plan, machines), is_quiet=True),
         Passage("Assumed, not measured", _assumptions(plan), is_list=True),
         Passage("Sources", tuple(map(printable, plan.sources)), is_list=True, is_quiet=True),
         *(note_of(one) for one in plan.findings if one is not preventing),
     )
 
 
-def _first_rows(plan: Plan) -> tuple[PlanRow, ...]:
-    """Return the measured machine, the next ones with a rate, and the chosen ones, in the plan's order."""
-    chosen = {choice.row for choice in plan.choices}
-    return tuple(
-        row
-        for index, row in enumerate(plan.rows)
-        if (index <= _SHOWN_ROWS and row.how is not None) or index in chosen
+def plan_answer(plan: Plan, width: int = 80, folder: str = "") -> tuple[Block, ...]:
+    """Return what to choose, its hours and dollars and the next command: one screen.
+
+    Args:
+        plan: the whole plan.
+        width: letters of a line.
+        folder: of the run that it was made from, if there is one.
+    """
+    return (
+        *_answer(plan, width),
+        Line(_more(plan), is_quiet=True, is_apart=True),
+        _next_step(plan, folder),
     )
 
 
-def _answers(plan: Plan) -> tuple[str, ...]:
-    """Return a sentence per machine that was chosen; a machine that is best at two things is named once."""
-    together: dict[tuple[int, bool], list[Choice]] = {}
+# --- the answer ------------------------------------------------------------------------------
+
+
+def _answer(plan: Plan, width: int) -> tuple[Block, ...]:
+    """Return the measured machine, those that stand out beside it, and what to know of these."""
+    preventing = _preventing(plan)
+    options = _options(plan)
+    return (
+        Lead(printable(_measured_text(plan))),
+        Lead("" if plan.choices else _without_choice(preventing)),
+        Line(_basis(plan), is_quiet=True),
+        fitted_table(_options_title(options), _option_columns(plan), options if plan.choices else (), width),
+        Passage("", tuple(text for one in options if (text := _remark(plan, one)))),
+    )
+
+
+def _options(plan: Plan) -> tuple[_Option, ...]:
+    """Return what was measured, then every machine that was chosen, once at each of its prices."""
+    offer = plan.measured_offer
+    is_measured = offer is not None and offer.how is RateSource.MEASURED
+    measured = plan.rows.index(offer) if offer is not None and is_measured else 0
+    together: dict[tuple[int, bool], list[str]] = {(measured, False): ["measured"]}
     for choice in plan.choices:
-        together.setdefault((choice.row, choice.on_spot), []).append(choice)
-    answers = []
-    for (index, on_spot), choices in together.items():
-        *first, last = (str(choice.kind) for choice in choices)
-        name = f"{', '.join(first)} and {last}".capitalize() if first else last.capitalize()
-        answers.append(printable(f"{name}: {_machine_answer(plan, plan.rows[index], on_spot)}"))
-    return tuple(answers)
+        together.setdefault((choice.row, choice.on_spot), []).append(str(choice.kind))
+    return tuple(_Option(tuple(names), plan.rows[row], on_spot) for (row, on_spot), names in together.items())
 
 
-def _without_choice(plan: Plan, why: Finding | None) -> tuple[str, ...]:
-    own = next(row for row in plan.rows if row.is_measured_machine)
-    where = (
-        f"Where it was measured ({_gpus_text(own)}): {_range_text(own.hours, hours_text, ' h')}, measured."
-    )
+def _measured_text(plan: Plan) -> str:
+    """Return what was measured, with what it costs where somebody offers that GPU."""
+    own, offer = plan.rows[0], plan.measured_offer
+    hours = f"{_range_text(own.hours, hours_text)}, {_epoch(plan, own.hours)} an epoch"
+    text = f"Measured on {_gpus_text(own)}: {hours}"
+    if offer is None:
+        return f"{text}; no price is known."
+    stale = ", a stale price" if offer.is_stale else ""
+    if offer.how is RateSource.MEASURED:
+        return f"{text}, {_range_text(offer.usd_on_demand, usd_text)} on {_name(offer)}{stale}."
+    usd = f"{_range_text(offer.usd_on_demand, usd_text)}, predicted"
+    return f"{text}; {usd}, on {_name(offer)}, which has fewer CPUs{stale}."
+
+
+def _preventing(plan: Plan) -> Finding | None:
+    """Return why nothing was chosen; None where something was."""
+    return None if plan.choices else next((one for one in plan.findings if one.code in _PREVENTING), None)
+
+
+def _without_choice(why: Finding | None) -> str:
     if why is None:
-        return (where, "No other machine is known to be offered.")
+        return "No other machine is known to be offered."
     reason = finding_text(why)
-    return (where, f"{_PREVENTING[why.code]}: {reason[0].lower()}{reason[1:]}.")
-
-
-def _machine_answer(plan: Plan, row: PlanRow, on_spot: bool) -> str:
-    hours = row.spot_hours if on_spot else row.hours
-    how = str(RateSource.PREDICTED) if on_spot else str(row.how)
-    parts = [f"{_money_answer(row, on_spot)}, {_range_text(hours, hours_text, ' h')}, {how}"]
-    if row.precision is not plan.request.precision:
-        parts.append(f"in {row.precision}")
-    if row.sessions is not None and row.sessions.high > 1:
-        longest = duration_text(plan.request.assumptions.max_session_s)
-        parts.append(f"in {_range_text(row.sessions, _count_text)} sessions of {longest} at most")
-    if row.checkpoint_interval_s is not None and (on_spot or row.sessions is not None):
-        parts.append(f"a checkpoint every {duration_text(row.checkpoint_interval_s)}")
-    if row.may_not_fit:
-        parts.append("its memory may be too small")
-    measured = plan.request.rate_samples_per_s
-    if row.rate_samples_per_s is not None:
-        rate = f"{rate_text(row.rate_samples_per_s.value)} samples/s"
-        if row.loader_may_limit:
-            parts.append(f"its CPUs may not feed {rate}")
-        elif row.how is RateSource.PREDICTED and row.rate_samples_per_s.value > measured.value:
-            parts.append(f"its loader has to feed {rate}")
-    as_of, is_stale = (row.spot_as_of, row.is_spot_stale) if on_spot else (row.price_as_of, row.is_stale)
-    if row.usd_spot if on_spot else row.usd_on_demand:
-        price = "spot price" if on_spot else "price"
-        parts.append(f"{price} of {as_of}" + (", stale" if is_stale else ""))
-    return f"{row.provider} {row.instance}, {_gpus_text(row)}: {'; '.join(parts)}."
-
-
-def _money_answer(row: PlanRow, on_spot: bool) -> str:
-    if on_spot:
-        return f"{_range_text(row.usd_spot, usd_text)} spot"
-    units = None if row.compute_units is None else f"{_middle(row.compute_units, rate_text)} compute units"
-    if row.usd_on_demand is None:
-        return f"price {UNKNOWN}" + (f", {units}" if units else "")
-    return f"{_range_text(row.usd_on_demand, usd_text)} " + (f"for {units}" if units else "on demand")
+    return f"{_PREVENTING[why.code]}: {reason[0].lower()}{reason[1:]}."
 
 
 def _basis(plan: Plan) -> str:
@@ -139,11 +181,113 @@ def _basis(plan: Plan) -> str:
     )
 
 
+def _epoch(plan: Plan, hours: Interval | None) -> str:
+    return hours_text(None if hours is None else hours.value / plan.request.epochs)
+
+
+def _options_title(options: Sequence[_Option]) -> str:
+    marks = {
+        f"{_PREDICTED} predicted": any(one.mark for one in options),
+        f"{_STALE} stale price": any(_is_stale(one) for one in options),
+        f"{_MAY_NOT_FIT} may not fit its memory": any(one.row.may_not_fit for one in options),
+    }
+    legend = ", ".join(mark for mark, is_there in marks.items() if is_there)
+    return "What to choose" + (f" ({legend})" if legend else "")
+
+
+def _is_stale(option: _Option) -> bool:
+    is_stale = option.row.is_spot_stale if option.on_spot else option.row.is_stale
+    return is_stale and option.usd is not None
+
+
+def _usd_text(option: _Option) -> str:
+    text = _starred(_middle(option.usd, usd_text, option.mark), _is_stale(option))
+    return f"{text}spot" if option.on_spot else text
+
+
+def _option_columns(plan: Plan) -> tuple[Column[_Option], ...]:
+    return (
+        Column("", lambda one: one.name, is_numeric=False),
+        Column("machine", lambda one: _name(one.row), is_numeric=False),
+        Column("GPUs", lambda one: _marked_gpus(one.row), is_numeric=False, drop=1),
+        Column("epoch", lambda one: _epoch(plan, one.hours), drop=2),
+        Column("training", lambda one: _middle(one.hours, hours_text, one.mark)),
+        Column(_RANGE, lambda one: _ends(one.hours, hours_text), drop=3, is_optional=True),
+        Column("dollars", _usd_text),
+        Column(_RANGE, lambda one: _ends(one.usd, usd_text), drop=3, is_optional=True),
+        Column(
+            "units", lambda one: _limited(one.row, one.row.compute_units, rate_text), drop=4, is_optional=True
+        ),
+    )
+
+
+def _remark(plan: Plan, option: _Option) -> str:
+    """Return what else there is to know of a machine; nothing where there is nothing."""
+    row, asked = option.row, plan.request
+    parts = []
+    if row.precision is not asked.precision:
+        parts.append(f"in {row.precision}")
+    if row.sessions is not None and row.sessions.high > 1:
+        longest = duration_text(asked.assumptions.max_session_s)
+        parts.append(f"{_range_text(row.sessions, _count_text)} sessions of up to {longest}")
+    if row.checkpoint_interval_s is not None and (option.on_spot or row.sessions is not None):
+        parts.append(f"a checkpoint every {_checkpoint_text(plan, row, row.checkpoint_interval_s)}")
+    if row.may_not_fit:
+        parts.append("its memory may be too small")
+    rate = row.rate_samples_per_s
+    if rate is not None and row.is_loader_bound:
+        least = "" if asked.loader_samples_per_s_per_cpu is not None else "at least "
+        parts.append(f"loader-bound, GPUs {least}{row.gpu_busy:.0%} busy")
+    elif rate is not None and row.how is RateSource.PREDICTED and rate.value > asked.rate_samples_per_s.value:
+        parts.append(f"its loader has to feed {rate_text(rate.value)} samples/s")
+    return printable(f"{option.name}: {'; '.join(parts)}") if parts else ""
+
+
+def _checkpoint_text(plan: Plan, row: PlanRow, interval_s: float) -> str:
+    """Return the time between two checkpoints, in steps where these are known, and in epochs."""
+    asked, rate = plan.request, row.rate_samples_per_s
+    if rate is None:
+        return duration_text(interval_s)
+    samples = interval_s * rate.value
+    epochs = samples / asked.samples_per_epoch
+    counts = [f"{rate_text(epochs) if epochs >= 0.1 else digits_text(epochs, '.1g')} epochs"]
+    if asked.samples_per_step is not None:
+        # Each GPU keeps its batch.
+        steps = samples / asked.samples_per_step * asked.measured_gpus / row.gpus
+        counts.insert(0, f"{max(1.0, steps):,.0f} steps")
+    return f"{duration_text(interval_s)} ({', '.join(counts)})"
+
+
 def _reasons(plan: Plan) -> str:
     if not plan.choices:
         return ""
     reasons = "; ".join(f"{choice.kind}: {choice.reason}" for choice in plan.choices)
     return reasons[0].upper() + reasons[1:] + "."
+
+
+def _more(plan: Plan) -> str:
+    """Return what else there is to see, and how."""
+    rated = sum(row.how is not None for row in plan.rows) - 1
+    notes = [one for one in plan.findings if one is not _preventing(plan)]
+    warnings = sum(one.severity is not Severity.INFO for one in notes)
+    parts = [
+        count_text(rated, "machine") if rated > 0 else "",
+        count_text(warnings, "warning") if warnings else "",
+        count_text(len(notes) - warnings, "note") if len(notes) > warnings else "",
+    ]
+    shown = [part for part in parts if part]
+    return f"{', '.join(shown)}, and what was assumed: --full, or --html FILE" if shown else ""
+
+
+def _next_step(plan: Plan, folder: str) -> Commands:
+    asked = plan.request
+    if asked.measured_on == "cpu":
+        size = f"--samples {asked.samples_per_epoch} --epochs {asked.epochs}"
+        return Commands("Next, with a rate of a GPU", (f"tunekit plan --rate R {size} --gpu t4",))
+    if asked.tier is not None:
+        config = quoted(f"{folder}/{asked.tier}.yaml")
+        return Commands("Next, on the machine that you choose", (printable(f"tunekit run {config}"),))
+    return Commands("Next, on the machine that you choose", ("tunekit search -- COMMAND",))
 
 
 # --- the table -------------------------------------------------------------------------------
@@ -164,18 +308,15 @@ def _table_title(plan: Plan, rows: Sequence[PlanRow]) -> str:
     return f"Machines by {by}" + (f" ({legend})" if legend else "")
 
 
-def _below(plan: Plan, rows: Sequence[PlanRow], machines: Table) -> tuple[str, ...]:
+def _below(plan: Plan, machines: Table) -> tuple[str, ...]:
     lines = []
-    if prices := _price_dates(rows):
+    if prices := _price_dates(plan.rows):
         lines.append(f"prices seen: {prices}")
-    hidden = [row for row in plan.rows if row not in rows]
-    if hidden:
-        more = count_text(len(hidden), "more machine")
-        has_rates = any(row.how for row in hidden)
-        narrow = ", or narrow with --only and --provider"
-        lines.append(f"{more}: --all{narrow}" if has_rates else f"{more}, without a rate: --all")
+    unknown = sum(row.how is None for row in plan.rows)
+    if unknown and plan.choices:
+        lines.append(f"left out: {count_text(unknown, 'machine')} without a known rate")
     has_ranges = any(row.hours and row.hours.low < row.hours.high for row in plan.rows)
-    if has_ranges and _RANGE not in machines.columns:
+    if machines.rows and has_ranges and _RANGE not in machines.columns:
         lines.append("ranges and details: on a wider terminal, or with --json")
     return tuple(lines)
 
@@ -236,11 +377,19 @@ _COLUMNS: tuple[Column[PlanRow], ...] = (
     Column("machine", _name, is_numeric=False),
     Column("GPUs", _marked_gpus, is_numeric=False),
     Column("samples/s", lambda row: _marked(row, row.rate_samples_per_s, rate_text), drop=5),
-    Column("hours", lambda row: _marked(row, row.hours, hours_text)),
+    Column("training", lambda row: _marked(row, row.hours, hours_text)),
     Column(_RANGE, lambda row: _ends(row.hours, hours_text), drop=3, is_optional=True),
-    Column("on demand", lambda row: _starred(_marked(row, row.usd_on_demand, usd_text), row.is_stale)),
+    Column(
+        "on demand",
+        lambda row: _starred(_marked(row, row.usd_on_demand, usd_text), row.is_stale),
+        is_optional=True,
+    ),
     Column(_RANGE, lambda row: _ends(row.usd_on_demand, usd_text), drop=3, is_optional=True),
-    Column("spot", lambda row: _starred(_middle(row.usd_spot, usd_text, _PREDICTED), row.is_spot_stale)),
+    Column(
+        "spot",
+        lambda row: _starred(_middle(row.usd_spot, usd_text, _PREDICTED), row.is_spot_stale),
+        is_optional=True,
+    ),
     Column("spot range", lambda row: _ends(row.usd_spot, usd_text), drop=6, is_optional=True),
     Column("units", lambda row: _limited(row, row.compute_units, rate_text), drop=1, is_optional=True),
     Column("sessions", lambda row: _limited(row, row.sessions, _count_text), drop=2, is_optional=True),
@@ -285,7 +434,7 @@ def _assumptions(plan: Plan) -> tuple[str, ...]:
     lines = []
     if asked.precision_is_assumed:
         lines.append(f"the rate was measured in {asked.precision} (--precision)")
-    lines += [*_of_numbers(plan), *plan.model_assumptions, *_of_interruptions(plan)]
+    lines += [*_of_loader(plan), *_of_numbers(plan), *plan.model_assumptions, *_of_interruptions(plan)]
     if any(row.usd_on_demand for row in plan.rows):
         lines.append("dollars are for the hours of training: no storage, transfer, set-up or tax")
     if asked.peak_reserved_bytes is not None and any(row.how is RateSource.PREDICTED for row in plan.rows):
@@ -293,6 +442,24 @@ def _assumptions(plan: Plan) -> tuple[str, ...]:
         known = "(--memory-gib)" if asked.peak_is_given else "that were reserved where it was measured"
         lines.append(f"another GPU would need the {peak} of memory {known}")
     return tuple(lines)
+
+
+def _of_loader(plan: Plan) -> list[str]:
+    """Return what was assumed of how much a CPU loads."""
+    asked = plan.request
+    per_cpu = asked.loader_per_cpu
+    if per_cpu is None or all(row.loader_samples_per_s is None for row in plan.rows):
+        return []
+    if asked.loader_samples_per_s_per_cpu is not None:
+        return [
+            f"a CPU there loads {_range_text(per_cpu, rate_text, ' samples/s')}, by what a batch costs here"
+        ]
+    used = count_text((asked.measured_vcpus_per_gpu or 0) * asked.measured_gpus, "CPU")
+    whose = ", as its usual machine has," if asked.vcpus_are_assumed else ""
+    return [
+        f"a CPU loads {rate_text(per_cpu.value)} samples/s, since {used}{whose} fed the measured rate; it "
+        "may load more, which a search measures"
+    ]
 
 
 def _of_numbers(plan: Plan) -> list[str]:
@@ -330,7 +497,7 @@ def _of_interruptions(plan: Plan) -> list[str]:
     ]
     if has_spot:
         every = duration_text(assumed.interrupted_every_s)
-        lines.append(f"a spot machine is taken away every {every} on average (--interrupted-every)")
+        lines.append(f"a spot machine is preempted every {every} on average (--interrupted-every)")
     if has_sessions:
         longest = duration_text(assumed.max_session_s)
         writes = any(row.sessions and row.checkpoint_interval_s for row in plan.rows)

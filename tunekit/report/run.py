@@ -187,7 +187,7 @@ def _on_samples(run: Run) -> tuple[str, str]:
 
 
 def _plan_blocks(plan: Plan | None) -> tuple[Block, ...]:
-    return () if plan is None else plan_blocks(plan, WIDE, every_row=True)
+    return () if plan is None else plan_blocks(plan, WIDE)
 
 
 def _failures(run: Run) -> list[Note]:

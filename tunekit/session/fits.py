@@ -15,8 +15,8 @@ from tunekit.predict.step_traces import Unpredictable, second_trace_config, trac
 from tunekit.records.agent_messages import Arithmetic
 from tunekit.records.details import Detail
 from tunekit.records.profile import Profile
-from tunekit.records.run import FitsRun, GpuFacts
-from tunekit.records.trial import OutcomeKind, TrialRecord, TrialRole
+from tunekit.records.run import FitsOptions, FitsRun, GpuFacts
+from tunekit.records.trial import Failure, OutcomeKind, TrialRecord, TrialRole
 from tunekit.session.folder import RunFolder
 from tunekit.session.predicted import Outside, outside_of
 from tunekit.session.session import Session, TrialListener, baseline_error
@@ -95,7 +95,7 @@ class FitsWalk(Session[FitsRun]):
             )
             record = self._traced(Arithmetic.NOTHING, "the script as it is")
         if record.failure is not None:
-            raise baseline_error(record.failure)
+            raise _error_of(record.failure, self.found.options)
 
     def _traced(self, skips: Arithmetic, purpose: str) -> TrialRecord:
         """Run the script, and with another batch size too where it makes its batches itself."""
@@ -141,6 +141,20 @@ class FitsWalk(Session[FitsRun]):
             instance=machine.name if machine is not None else None,
             vcpus=vcpus,
         )
+
+
+def _error_of(failure: Failure, options: FitsOptions) -> TargetError:
+    """Return the error for a script that failed; where one of our limits ended it, with twice its time."""
+    limits_s = {
+        "--trial-limit": options.trial_limit_s,
+        "--no-progress-limit": options.no_progress_limit_s,
+        "--window": options.window_s,
+    }
+    flag = next((flag for flag in limits_s if flag in (failure.remedy or "")), None)
+    if failure.kind not in (OutcomeKind.TIMEOUT, OutcomeKind.HANG) or flag is None:
+        return baseline_error(failure)
+    remedy = f"{failure.remedy}, now {limits_s[flag]:g} s: {flag} {2 * limits_s[flag]:g}"
+    return baseline_error(failure.changed(remedy=remedy))
 
 
 def _why_compute(record: TrialRecord) -> str | None:

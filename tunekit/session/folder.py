@@ -156,7 +156,21 @@ def load_run(path: Path) -> Run:
         raise RunFolderError(
             f"no run in {path}: it holds {_KINDS[other].holds}; show it with tunekit report {path}"
         )
-    return _load(path, Run)
+    return _without_impossible_batches(_load(path, Run))
+
+
+def _without_impossible_batches(run: Run) -> Run:
+    """Return a run without a prediction of batches that an epoch has too few samples for.
+
+    An earlier tunekit made such ones, of GPUs that would hold more than the data set.
+    """
+    measured = run.baseline.measurement if run.baseline else None
+    samples = measured.loop.epoch_samples if measured else None
+    fits = run.prediction.fits if run.prediction else ()
+    if samples is None or all(fit.batch_size <= samples for fit in fits):
+        return run
+    why = f"it was predicted for batches of more than the {samples:,} samples of an epoch; search again"
+    return run.changed(prediction=None, why_not_predicted=why)
 
 
 def load_profile_run(path: Path) -> LoopProfile:

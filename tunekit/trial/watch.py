@@ -213,7 +213,9 @@ class TrialWatch:
         elif evidence.done is not None and now - self._told_at > _details_limit_s(evidence.done):
             taken_s = _details_limit_s(evidence.done)
             evidence.hit_limit(
-                OutcomeKind.TIMEOUT, f"looking closer took over {taken_s:.0f} s ({evidence.phase})"
+                OutcomeKind.TIMEOUT,
+                f"looking closer took over {taken_s:.0f} s ({evidence.phase})",
+                "raise the limit with --window",
             )
         elif now - max(self._moved_at, self._work.last_at) > limits.no_progress_s:
             evidence.take_pulse(self._folder)
