@@ -50,8 +50,7 @@ def _undecided(pair: RunPair) -> Hits:
     yield Hit(
         f"fresh processes: {pair.each(*pair.deciding_counts)}",
         _what_would_tell(pair),
-        message=f"a slowdown of up to {lost}, beyond the tolerance of {percent_text(pair.tolerance)}, can't be "
-        "excluded"
+        message=f"a slowdown of up to {lost} can't be excluded (tolerance {percent_text(pair.tolerance)})"
         if is_open
         else f"whether the runs differ is open; a slowdown of more than {lost} is excluded",
         severity=WARNING if is_open else INFO,

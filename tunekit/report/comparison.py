@@ -335,9 +335,9 @@ def _rows_table(comparison: RunComparison, width: int) -> Table:
         Column[ComparedRun](
             "samples/s (95%)", lambda run: interval_text(run.rate_samples_per_s, too_wide=TOO_WIDE_IN_TABLE)
         ),
-        Column[ComparedRun](f"/ {comparison.reference.name} (99%)", factor_text),
+        Column[ComparedRun](f"vs {comparison.reference.name} (99%)", factor_text),
         Column[ComparedRun]("verdict", verdict_text, is_numeric=False),
-        Column[ComparedRun](f"baseline / {comparison.reference.name}'s (99%)", baseline_text, drop=3),
+        Column[ComparedRun](f"baseline vs {comparison.reference.name}'s (99%)", baseline_text, drop=3),
         Column[ComparedRun]("speed-up", _speedup_text, drop=4),
         Column[ComparedRun]("epoch", lambda run: duration_text(run.epoch_time_s), drop=5),
         Column[ComparedRun]("VRAM", lambda run: bytes_text(run.peak_reserved_bytes), is_optional=True),
