@@ -165,6 +165,8 @@ SURFACE = {
         "--help",
         "--tolerance",
         "--tier",
+        "--strict",
+        "--full",
         "--json",
         "--ignore",
         "--codes",
