@@ -85,6 +85,10 @@ class Grid:
         squares = [math.log1p(one.relative) ** 2 for one in floors if one is not None]
         return math.expm1(math.sqrt(fmean(squares)))
 
+    def trials_of(self, config: TrainConfig) -> tuple[TrialRecord, ...]:
+        """Return every trial of a config, in the order in which they ran."""
+        return tuple(self._trials[config])
+
     def draw(self, config: TrainConfig, chance: random.Random, number: int) -> TrialRecord:
         """Return one of a config's trials, by chance; it costs what its first did, compiling included."""
         trials = self._trials[config]

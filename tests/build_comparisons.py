@@ -1,17 +1,20 @@
 """Whole runs for tests of comparisons: searched, confirmed and assembled as a search does it."""
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 from build_records import baseline_record, config, confirm_records, run, trial_record
 
 from tunekit.diagnose.compare import compare_runs
 from tunekit.diagnose.run_pair import Side
+from tunekit.recommend.noise import noise_floor
 from tunekit.recommend.recommendation import answer_of
 from tunekit.records.attribution import StepParts
 from tunekit.records.comparison import RunComparison
 from tunekit.records.config import TrainConfig
 from tunekit.records.run import Run
+from tunekit.records.trial import TrialRecord
 from tunekit.session.assemble import assemble
 
 OWN = config()
@@ -37,6 +40,37 @@ def searched(
     first = (baseline_record(rate=own_rates[0], of=OWN, **more), trial_record(1, rates[0], tuned, **more))
     again = confirm_records(list(rates), tuned, first_number=70, **more)
     return assemble(run(trials=(), **overrides), (*first, *baselines, *again))
+
+
+def measured_again(of: Run, own_rates: Sequence[float], rates: Sequence[float]) -> Run:
+    """The run with these rates of its baseline and its Balanced, one of each in a round."""
+    (balanced,) = [one for one in of.recommendations if one.tier == "balanced"]
+    templates = (of.history.evidence(None)[0].record, of.history.evidence(balanced)[0].record)
+    numbers = range(1000, 1000 + 2 * len(rates))
+    trials = [
+        _at_rate(template, rate).changed(number=number, round=number // 2 - 500)
+        for number, template, rate in zip(
+            numbers,
+            templates * len(rates),
+            chain.from_iterable(zip(own_rates, rates, strict=True)),
+            strict=True,
+        )
+    ]
+    again = balanced.changed(confirm_trials=tuple(numbers[1::2]))
+    return of.changed(
+        trials=tuple(trials), recommendations=(again,), noise_floor=noise_floor(own_rates), missing_tiers=()
+    )
+
+
+def _at_rate(record: TrialRecord, rate: float) -> TrialRecord:
+    """The trial with all of its loop's times stretched alike."""
+    assert record.measurement is not None
+    loop = record.measurement.loop
+    by = loop.rate_samples_per_s / rate
+    parts = StepParts(**{part: seconds and seconds * by for part, seconds in loop.parts})
+    ends_s = loop.boundary_s and loop.boundary_s * by
+    stretched = loop.changed(steady_time_s=loop.steady_time_s * by, parts=parts, boundary_s=ends_s)
+    return record.changed(measurement=record.measurement.changed(loop=stretched))
 
 
 def slower(share: float, **overrides: Any) -> Run:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from build_comparisons import compared, searched, slower
 from build_fits import fit, fits_run
-from build_records import run
+from build_records import run, target
 
 from tunekit import __version__
 from tunekit.cli.main import main
@@ -68,7 +68,7 @@ def test_too_few_processes_end_with_zero_and_a_warning(tmp_path: Path, capsys: p
     ]
     assert main(["compare", *folders]) == 0
     told = capsys.readouterr().out
-    assert "warning too-few-processes" in told
+    assert "warning: too few fresh processes" in told
     assert "--confirm 3" in told
 
 
@@ -137,7 +137,7 @@ def test_a_run_without_a_recommendation_says_how_to_go_on(
     open_one = saved(tmp_path / "open", run(status=RunStatus.INTERRUPTED))
     code, told = refused([fast, open_one], capsys)
     assert code == 8
-    assert f"status: interrupted); go on with tunekit search --resume {open_one}" in told
+    assert f"status: interrupted); resume it with tunekit search --resume {open_one}" in told
     assert "--tier baseline" in told
 
 
@@ -185,8 +185,8 @@ def test_the_users_own_configs_are_compared_where_asked(
 ):
     assert main(["compare", fast, slow, "--tier", "baseline"]) == 0
     told = capsys.readouterr().out
-    assert "B and A: no significant difference, 1.00x" in told
-    assert "the user's own config" in told
+    assert "No difference: B / A 1.00x" in told
+    assert "reference, baseline, 3 processes" in told
 
 
 # --- what is written -----------------------------------------------------------------------
@@ -306,4 +306,53 @@ def test_a_copy_elsewhere_is_compared_and_said_to_be_one(
     (tmp_path / "copy").mkdir()
     write_json(tmp_path / "copy" / "run.json", searched())
     assert main(["compare", fast, str(tmp_path / "copy")]) == 0
-    assert "warning same-run: both folders hold the same trials" in capsys.readouterr().out
+    assert "warning: both folders hold the same trials" in capsys.readouterr().out
+
+
+# --- what can't be compared ----------------------------------------------------------------
+
+
+@pytest.fixture
+def other_training(tmp_path: Path) -> str:
+    other = target(command=("python", "other.py"), script="other.py", script_sha256="b" * 64)
+    return saved(tmp_path / "other", slower(0.5, target=other))
+
+
+@pytest.fixture
+def known(tmp_path: Path) -> str:
+    return saved(tmp_path / "known", searched(target=target(script_sha256="a" * 64)))
+
+
+def test_what_can_not_be_compared_ends_with_zero(
+    known: str, other_training: str, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["compare", known, other_training]) == 0
+    assert "B can't be compared with A: they train different scripts" in capsys.readouterr().out
+
+
+def test_strict_fails_on_what_can_not_be_compared_after_it_is_shown(
+    known: str, other_training: str, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["compare", known, other_training, "--strict", "--json"]) == 2
+    shown = capsys.readouterr()
+    assert from_json(shown.out, RunComparison).against[0].compared_by is None
+    assert "can be compared with the reference (B: they train different scripts" in shown.err
+
+
+def test_strict_changes_nothing_for_what_can_be_compared(fast: str, slow: str):
+    assert main(["compare", slow, fast, "--strict"]) == 0
+    assert main(["compare", fast, slow, "--strict"]) == 1
+
+
+def test_a_regression_is_one_whatever_else_can_not_be_compared(
+    known: str, other_training: str, tmp_path: Path
+):
+    worse = saved(tmp_path / "worse", slower(0.25, target=target(script_sha256="a" * 64)))
+    assert main(["compare", known, other_training, worse, "--strict"]) == 1
+
+
+def test_full_shows_what_the_answer_leaves_out(fast: str, slow: str, capsys: pytest.CaptureFixture[str]):
+    assert main(["compare", fast, slow]) == 1
+    assert "Time breakdown" not in capsys.readouterr().out
+    assert main(["compare", fast, slow, "--full"]) == 1
+    assert "Time breakdown" in capsys.readouterr().out

@@ -167,6 +167,8 @@ SURFACE = {
         "--help",
         "--tolerance",
         "--tier",
+        "--strict",
+        "--full",
         "--json",
         "--ignore",
         "--codes",

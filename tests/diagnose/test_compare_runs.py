@@ -4,7 +4,7 @@ import math
 
 import pytest
 from build_comparisons import OWN, TUNED, compared, searched, side, slower, waiting
-from build_records import GIB, cpu, target
+from build_records import GIB, cpu, device, host, profile, target
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +14,7 @@ from tunekit.records.attribution import DeviceParts
 from tunekit.records.codec import from_json, to_json
 from tunekit.records.comparison import RunComparison
 from tunekit.records.recommendation import Tier
+from tunekit.records.run import Run
 
 
 def codes(comparison: RunComparison, place: int = 0) -> set[str]:
@@ -88,11 +89,11 @@ def test_too_few_processes_are_no_regression_and_say_what_would_tell():
 
 
 def test_a_regression_that_can_not_be_excluded_is_said():
-    found = compared(searched(), searched(rates=(850.0, 1100.0, 930.0)))
+    found = compared(searched(), searched(rates=(940.0, 960.0, 930.0)))
     assert found.against[0].verdict == "inconclusive"
     (finding,) = [each for each in found.against[0].findings if each.code == "undecided"]
-    assert "tolerance of 5% can't be excluded" in finding.message
-    assert "--confirm 5" in (finding.remedy or "")
+    assert "can't be excluded (tolerance 5%)" in finding.message
+    assert "--confirm 8" in (finding.remedy or "")
     assert "undecided" not in codes(compared(searched(), searched()))
 
 
@@ -107,9 +108,9 @@ def test_a_slower_machine_explains_what_both_baselines_show():
     assert one.baseline_factor.value == pytest.approx(0.8)
     assert one.relative_factor is not None
     assert one.relative_factor.value == pytest.approx(1.0)
-    assert one.relative_verdict == "no difference"
+    assert one.relative_verdict == "inconclusive"
     assert one.machine_explains
-    assert one.is_regression  # there is one rule; what explains it is said beside
+    assert one.is_regression  # the same machine's load, or code that both configs run: rates decide
 
 
 def test_a_slower_config_on_the_same_machine_is_the_configs():
@@ -161,6 +162,93 @@ def test_baselines_are_compared_where_they_are_asked_for():
     assert [run.tier for run in found.runs] == [None, None]
     assert (one.verdict, one.is_regression) == ("slower", True)
     assert (one.baseline_factor, one.relative_factor) == (None, None)  # they are what is compared
+
+
+# --- unlike machines -----------------------------------------------------------------------
+
+OTHER_CPU = {"host": host(cpu_name="AMD EPYC")}
+STEADY = (500.0, 500.5, 499.5)
+
+
+def steady(tuned_rate: float, own_rate: float = 500.0, **overrides: object) -> Run:
+    """A search whose processes hardly differ."""
+    by = [one / 500 for one in STEADY]
+    own, tuned = [own_rate * one for one in by], [tuned_rate * one for one in by]
+    return searched(rates=tuned, own_rates=own, **overrides)
+
+
+@pytest.mark.parametrize(
+    ("other", "difference"),
+    [
+        (OTHER_CPU, "CPU model"),
+        ({"host": host(accelerators=(host().accelerators[0].changed(driver="580.2"),))}, "GPU driver"),
+        ({"measured_on": "l4", "profile": profile("l4"), "loop": {"device": device("NVIDIA L4")}}, "device"),
+    ],
+)
+def test_on_a_slower_machine_the_speed_up_over_the_own_baseline_decides(
+    other: dict[str, object], difference: str
+):
+    found = compared(steady(980.0), steady(784.0, 400.0, **other))
+    (one,) = found.against
+    assert (one.compared_by, one.machine_differences, one.why_not) == ("speed-up", (difference,), None)
+    assert one.factor is not None
+    assert one.factor.high < 0.95
+    assert (one.verdict, one.is_regression) == ("no difference", False)
+
+
+def test_a_lower_speed_up_on_a_faster_machine_is_a_regression():
+    (one,) = compared(steady(980.0), steady(1080.0, 600.0, **OTHER_CPU)).against
+    assert one.factor is not None
+    assert one.relative_factor is not None
+    assert one.factor.low > 1
+    assert one.relative_factor.value == pytest.approx(1080 / 600 / (980 / 500), rel=1e-9)
+    assert (one.verdict, one.is_regression) == ("slower", True)
+
+
+def test_the_tolerance_holds_for_speed_ups_too():
+    faster = steady(1080.0, 600.0, **OTHER_CPU)
+    assert not compared(steady(980.0), faster, tolerance=0.09).has_regression
+    assert compared(steady(980.0), faster, tolerance=0.08).has_regression
+
+
+def test_a_baseline_that_was_kept_has_a_speed_up_of_one():
+    (one,) = compared(steady(980.0), steady(500.0, tuned=OWN, **OTHER_CPU)).against
+    assert one.relative_factor is not None
+    assert one.relative_factor.value == pytest.approx(500 / 980, rel=1e-9)
+    assert one.is_regression
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"target": target(command=("python", "train.py", "--depth", "50"))},
+        {"target": target(script_sha256="b" * 64)},
+        {"target": target(script="b.py", script_sha256="b" * 64), "host": host()},
+    ],
+)
+def test_what_can_not_be_compared_is_no_regression(other: dict[str, object]):
+    known = target(script_sha256="a" * 64)
+    found = compared(steady(980.0, target=known), steady(490.0, 250.0, **(OTHER_CPU | other)))
+    (one,) = found.against
+    assert one.why_not
+    assert (one.compared_by, one.verdict, one.is_regression) == (None, None, False)
+    assert (found.has_regression, found.is_comparable) == (False, False)
+    assert one.rate_ratio == pytest.approx(0.5)
+    assert "not-comparable" in codes(found)
+
+
+def test_baselines_on_unlike_machines_have_nothing_to_compare():
+    runs = steady(980.0), steady(784.0, 400.0, **OTHER_CPU)
+    sides = [Side(name, name, one, None) for name, one in zip("AB", runs, strict=True)]
+    (one,) = compare_runs(sides, 0.05, "1.0.0").against
+    assert (one.compared_by, one.is_regression) == (None, False)
+    assert "a baseline has no speed-up" in (one.why_not or "")
+
+
+def test_unlike_machines_with_one_round_are_too_few():
+    (one,) = compared(steady(980.0), searched(rates=[490.0], own_rates=(400.0, 401.0), **OTHER_CPU)).against
+    assert (one.compared_by, one.verdict, one.is_regression) == ("speed-up", None, False)
+    assert "too-few-processes" in {finding.code for finding in one.findings}
 
 
 # --- what is shown -------------------------------------------------------------------------
@@ -261,6 +349,9 @@ def test_a_comparison_that_contradicts_itself_is_refused():
         RunComparison(**(dict(found) | {"has_regression": False}))
     with pytest.raises(ValueError, match="every run but the first"):
         RunComparison(**(dict(found) | {"against": ()}))
+    neither = found.against[0].changed(compared_by=None)
+    with pytest.raises(ValueError, match="or else why nothing is"):
+        RunComparison(**(dict(found) | {"against": (neither,)}))
 
 
 def test_the_factor_is_of_the_other_way_round_the_inverse():
@@ -308,6 +399,9 @@ FIELDS = {
         "name",
         "rate_ratio",
         "factor",
+        "machine_differences",
+        "compared_by",
+        "why_not",
         "verdict",
         "baseline_factor",
         "baseline_verdict",

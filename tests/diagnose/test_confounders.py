@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from build_comparisons import searched, side
+from build_comparisons import searched, side, slower
 from build_records import GIB, device, host, options, profile, target
 
 from tunekit.diagnose.registry import findings_of, worst_first
@@ -45,6 +45,10 @@ def found(before: Run, after: Run) -> list[Finding]:
 
 
 BASE = {"host": host(torch=torch())}
+CLOSE = {"rates": (980.0, 979.0, 981.0), "own_rates": (500.0, 500.5, 499.5)}
+"""So near each other that every verdict is clear."""
+BESIDE = {"rates": (981.0, 979.0, 980.0)}
+"""As fast, and not the same run."""
 
 
 @pytest.mark.parametrize(
@@ -99,7 +103,7 @@ BASE = {"host": host(torch=torch())}
             "other-emulation",
             "warning",
             {**BASE, "profile": profile("l4")},
-            "the GPU asked for in A, another that stands in for it in B",
+            "not emulated in A, emulated in B",
         ),
         (
             "other-epoch",
@@ -138,16 +142,15 @@ BASE = {"host": host(torch=torch())}
             "other-noise",
             "warning",
             {**BASE, "own_rates": (400.0, 500.0, 420.0)},
-            "A/A noise floor 1.6% in A, 22.2% in B",
+            "noise floor 0.2% in A, 22.2% in B",
         ),
     ],
 )
 def test_each_difference_is_told_with_both_values(
     code: str, severity: str, other: dict[str, Any], evidence: str
 ):
-    known = {"target": target(script_sha256="a" * 64)}
-    # Rates differ a little, else both would be one run.
-    findings = found(searched(**BASE, **known), searched(rates=(981.0, 970.0, 990.0), **(known | other)))
+    known = {"target": target(script_sha256="a" * 64), **CLOSE}
+    findings = found(searched(**BASE, **known), searched(**(known | BESIDE | other)))
     assert [finding.code for finding in findings] == [code]
     (finding,) = findings
     assert (finding.severity, finding.evidence) == (Severity(severity), evidence)
@@ -156,10 +159,12 @@ def test_each_difference_is_told_with_both_values(
 
 
 def test_what_is_unknown_of_one_is_no_difference():
-    before = searched(target=target(script_sha256="a" * 64), **BASE)
-    after = searched(rates=(981.0, 970.0, 990.0), host=host(cpu_name=None, accelerators=()))
-    (finding,) = found(before, after.model_copy(update={"noise_floor": None}))
+    before = searched(target=target(script_sha256="a" * 64), **BASE, **CLOSE)
+    after = searched(**(CLOSE | BESIDE), host=host(cpu_name=None, accelerators=()))
+    one = RunPair(side("A", before), side("B", after.model_copy(update={"noise_floor": None})), 0.05)
     # The trial itself told which torch it had; the machine was not asked.
+    assert one.machine_differences == ("torch",)
+    (finding,) = [found for found in findings_of(one) if found.code != "not-comparable"]
     assert (finding.code, finding.evidence) == ("other-torch", "2.13.0 in A, 2.9.0 in B")
 
 
@@ -193,12 +198,66 @@ def test_two_copies_of_one_run_are_told():
     assert (finding.code, finding.evidence) == ("same-run", "8 trials of 2026-01-02T03:04:05Z")
 
 
-def test_another_script_with_another_command_may_be_another_training():
+def test_an_edited_script_with_another_flag_is_still_compared():
+    before = searched(target=target(command=("python", "train.py"), script_sha256="a" * 64), **CLOSE)
+    edited = target(command=("python", "train.py", "--fused"), script_sha256="b" * 64)
+    pair = RunPair(side("A", before), side("B", searched(**(CLOSE | BESIDE), target=edited)), 0.05)
+    assert (pair.why_not, pair.basis) == (None, "rate")
+    assert {one.code for one in findings_of(pair)} == {"other-script", "other-command"}
+
+
+def test_another_script_can_not_be_compared():
     before = searched(target=target(command=("python", "train.py"), script_sha256="a" * 64))
-    after = searched(
-        rates=(981.0, 970.0, 990.0),
-        target=target(command=("python", "other.py"), script_sha256="b" * 64),
-    )
-    first, *others = found(before, after)
-    assert (first.code, first.severity) == ("other-training", "warning")
+    other = target(command=("python", "other.py"), script="b/other.py", script_sha256="b" * 64)
+    pair = RunPair(side("A", before), side("B", slower(0.5, target=other)), 0.05)
+    assert (pair.basis, pair.deciding) == (None, None)
+    first, *others = worst_first(findings_of(pair))
+    assert (first.code, first.severity) == ("not-comparable", "warning")
+    assert first.message == "they train different scripts (train.py in A, other.py in B)"
     assert {one.code for one in others} == {"other-script", "other-command"}
+
+
+def test_a_script_under_another_name_is_the_same_training():
+    before = searched(target=target(command=("python", "train.py"), script_sha256="a" * 64))
+    renamed = target(command=("python", "main.py"), script="main.py", script_sha256="a" * 64)
+    assert RunPair(side("A", before), side("B", searched(target=renamed)), 0.05).why_not is None
+
+
+# --- what would tell -----------------------------------------------------------------------
+
+
+def undecided(before: Run, after: Run) -> Finding:
+    (finding,) = [one for one in found(before, after) if one.code == "undecided"]
+    return finding
+
+
+def test_rounds_that_would_tell_are_named():
+    finding = undecided(searched(), searched(rates=(940.0, 960.0, 930.0)))
+    assert (finding.severity, finding.evidence) == ("warning", "fresh processes: 3 in A, 3 in B")
+    assert "--confirm 8" in (finding.remedy or "")
+
+
+def test_a_busy_machine_is_to_be_quiet_first():
+    finding = undecided(searched(), searched(rates=(850.0, 1100.0, 930.0), own_rates=(400.0, 500.0, 420.0)))
+    assert "busy in B (noise floor 22.2%)" in (finding.remedy or "")
+    assert "--confirm" not in (finding.remedy or "")
+
+
+@pytest.mark.parametrize(
+    ("rates", "own_rates"),
+    [
+        ((850.0, 1100.0, 930.0), (500.0, 505.0, 495.0)),  # more rounds than anybody waits for
+        ((910.0, 915.0, 905.0), (500.0, 540.0, 500.0)),  # beyond what matters, within the noise floor
+    ],
+)
+def test_where_no_rounds_would_tell_a_quieter_machine_is_asked_for(
+    rates: tuple[float, ...], own_rates: tuple[float, ...]
+):
+    finding = undecided(searched(own_rates=own_rates), searched(rates=rates, own_rates=own_rates))
+    assert (finding.remedy or "").endswith("search both on a quieter machine")
+
+
+def test_an_open_difference_that_is_no_regression_is_a_note():
+    finding = undecided(searched(), searched(rates=(1005.0, 1045.0, 1025.0)))
+    assert finding.severity == "info"
+    assert "a slowdown of more than" in finding.message

@@ -236,7 +236,8 @@ def test_welchs_range_by_hand():
     found = unpaired_factor([math.exp(x) for x in (0.0, 0.1, 0.2)], [math.exp(x) for x in (-0.2, 0.0, 0.2)])
     degrees = (0.01 / 3 + 0.04 / 3) ** 2 / ((0.01 / 3) ** 2 / 2 + (0.04 / 3) ** 2 / 2)
     assert degrees == pytest.approx(50 / 17, rel=1e-12)
-    half = 4.302652729911275 * math.sqrt(0.05 / 3)  # 2.94 degrees count as 2
+    t = 1 / ((3 - degrees) / 4.302652729911275 + (degrees - 2) / 3.182446305284263)
+    half = t * math.sqrt(0.05 / 3)
     assert found.value == pytest.approx(math.exp(0.1), rel=1e-12)
     assert found.low == pytest.approx(math.exp(0.1 - half), rel=1e-9)
     assert found.high == pytest.approx(math.exp(0.1 + half), rel=1e-9)
@@ -297,8 +298,15 @@ def test_the_range_of_two_runs_holds_the_truth_as_often_as_it_says(own, other, l
     assert covered_share(own, other) >= least - 0.012
 
 
+def test_a_surer_range_is_wider():
+    ours, theirs = [math.exp(x) for x in (0.0, 0.1, 0.2)], [math.exp(x) for x in (-0.1, 0.0, 0.1)]
+    usual, surer = unpaired_factor(ours, theirs), unpaired_factor(ours, theirs, confidence=0.99)
+    assert surer.value == usual.value
+    ratio = math.log(surer.high / surer.value) / math.log(usual.high / usual.value)
+    assert ratio == pytest.approx(4.6040948713 / 2.7764451052, rel=1e-9)  # of 4 degrees
+
+
 def test_the_range_of_two_runs_is_hardly_wider_than_it_has_to_be():
-    # Degrees of freedom are rounded down, which costs a little.
     assert covered_share((5, 0.05), (5, 0.05)) <= 0.97
 
 

@@ -9,21 +9,29 @@ from read_report import drawn as drawn_blocks
 from tunekit.records.comparison import RunComparison
 from tunekit.records.finding import Severity
 from tunekit.report.blocks import WIDE, Basis
-from tunekit.report.comparison import comparison_report
+from tunekit.report.comparison import comparison_answer, comparison_report
 from tunekit.report.markdown import MOST_LINES, markdown
 
 AT_80 = """
-B trains 20% slower than A: 0.80x (0.78 to 0.82), beyond the tolerance of 5%.
-The machine: the baselines of B and A, the same script and knobs, show no
-significant difference, 1.00x (0.98 to 1.02). Relative to its own baseline:
-1.96x in A, 1.57x in B, 0.80x (0.76 to 0.84): slower.
+B trains 20% slower than A: B / A 0.80x (0.77 to 0.83), beyond the tolerance of
+5%.
+Baselines: no difference, B / A 1.00x (0.96 to 1.04). Speed-up over own
+baseline: 1.96x in A, 1.57x in B, B / A 0.80x (0.74 to 0.86).
 
-A  reports/a: the reference, balanced, 3 fresh processes on a10g, search of
-   2026-01-02T03:04:05Z
-B  reports/b: balanced, 3 fresh processes on a10g, search of
-   2026-01-02T03:04:05Z
+A  reports/a: reference, balanced, 3 processes on a10g, 2026-01-02
+B  reports/b: balanced, 3 processes on a10g, 2026-01-02
 
+Side by side (measured)
+                                       A           B         B / A
+samples/s                            980         784         0.80x
+  range (95%; B / A 99%)    955 to 1,005  764 to 804  0.77 to 0.83
+speed-up over own baseline         1.96x       1.57x         0.80x
+VRAM reserved                    5.0 GiB     5.0 GiB         1.00x
+Config of B: same as A
+
+configs, time breakdown, method: --full, or --html FILE
 """
+OTHER_CPU = {"host": host(cpu_name="AMD EPYC")}
 
 
 def comparison_view(comparison: RunComparison, width: int) -> Read:
@@ -49,58 +57,83 @@ def rows_of(comparison: RunComparison, place: int = 0, width: int = 160) -> dict
 
 def test_the_answer_says_how_much_how_sure_and_against_what():
     assert sentence(compared(searched(), slower(0.25))) == (
-        "B trains 20% slower than A: 0.80x (0.78 to 0.82), beyond the tolerance of 5%."
+        "B trains 20% slower than A: B / A 0.80x (0.77 to 0.83), beyond the tolerance of 5%."
     )
     assert sentence(compared(searched(), slower(0.25), tolerance=0.225)) == (
-        "B trains 20% slower than A: 0.80x (0.78 to 0.82), within the tolerance of 22.5%."
+        "B trains 20% slower than A: B / A 0.80x (0.77 to 0.83), within the tolerance of 22.5%."
     )
-    assert sentence(compared(slower(0.25), searched())) == "B trains 25% faster than A: 1.25x (1.22 to 1.28)."
-    assert sentence(compared(searched(), searched())) == (
-        "B and A: no significant difference, 1.00x (0.98 to 1.02)."
+    assert sentence(compared(slower(0.25), searched())) == (
+        "B trains 25% faster than A: B / A 1.25x (1.20 to 1.30)."
     )
+    assert sentence(compared(searched(), searched())) == "No difference: B / A 1.00x (0.96 to 1.04)."
 
 
 def test_what_can_not_be_told_is_not_claimed():
     alone = [searched(rates=[rate], own_rates=[500.0]) for rate in (980.0, 735.0)]
-    assert sentence(compared(*alone)) == (
-        "B trains 0.75x as fast as A, but too few fresh processes ran to tell whether that is a difference."
-    )
+    assert sentence(compared(*alone)) == ("Inconclusive: B / A 0.75x, too few fresh processes for a range.")
     assert rows_of(compared(*alone))["samples/s"] == ("980", "735", "0.75x")
     (table,) = comparison_view(compared(*alone), 80).tables[:-1]
     place = [row[0] for row in table.rows].index("samples/s") + 1
-    assert table.rows[place] == ("  95% range", "n/a", "n/a", "n/a")
+    assert table.rows[place] == ("  range (95%; B / A 99%)", "n/a", "n/a", "n/a")
+
+
+def test_an_open_answer_is_called_inconclusive():
+    open_one = compared(searched(), searched(rates=(940.0, 960.0, 930.0)))
+    assert sentence(open_one) == "Inconclusive: B / A 0.96x (0.91 to 1.02)."
+    assert "--confirm 8" in answer_at(open_one, 80)
 
 
 def test_a_small_difference_is_not_rounded_away():
     exact = [searched(rates=(1000.0, 1000.1, 999.9), own_rates=(500.0, 500.1, 499.9))] * 2
     less = searched(rates=(996.0, 996.1, 995.9), own_rates=(500.0, 500.1, 499.9))
-    assert sentence(compared(exact[0], less)).startswith("B trains 0.4% slower than A: 1.00x")
+    assert sentence(compared(exact[0], less)).startswith("B trains 0.4% slower than A: B / A 1.00x")
 
 
 # --- the machine ---------------------------------------------------------------------------
 
 
-def test_the_machine_is_named_where_it_explains_the_difference():
+def test_a_baseline_that_slowed_too_is_said():
     slow = searched(rates=(784.0, 776.0, 792.0), own_rates=(400.0, 404.0, 396.0))
     (line,) = comparison_view(compared(searched(), slow), 80).lines
     assert line == (
-        "The baseline of B, the same script and knobs, is 0.80x (0.78 to 0.82) as fast as that of A: the "
-        "machine, its software or other code differs, not the config. Relative to its own baseline: 1.96x in "
-        "A, 1.96x in B, 1.00x (0.96 to 1.05): no significant difference."
+        "The baseline is slower too, B / A 0.80x (0.77 to 0.83): the code or the machine's load changed, not "
+        "the config. Speed-up over own baseline: 1.96x in A, 1.96x in B, B / A 1.00x (0.93 to 1.08)."
     )
-
-
-def test_the_machine_is_named_where_it_explains_a_part():
-    slow = searched(rates=(490.0, 485.0, 495.0), own_rates=(400.0, 404.0, 396.0))
-    (line,) = comparison_view(compared(searched(), slow), 80).lines
-    assert "its software or other code differs too. Relative to its own baseline: 1.96x in A" in line
-    assert line.endswith(": slower.")
+    slower_still = searched(rates=(490.0, 485.0, 495.0), own_rates=(400.0, 404.0, 396.0))
+    (line,) = comparison_view(compared(searched(), slower_still), 80).lines
+    assert "the code or the machine's load changed too. Speed-up over own baseline: 1.96x in A" in line
 
 
 def test_other_trainings_leave_the_machine_unknown():
     other = slower(0.25, target=target(script_sha256="b" * 64))
     (line,) = comparison_view(compared(searched(), other), 80).lines
-    assert line.startswith("Whether the machines of B and A differ is unknown")
+    assert line.startswith("Whether the machine changed between A and B is unknown")
+
+
+def test_unlike_machines_are_compared_by_speed_up_with_the_rates_beside():
+    slow = searched(rates=(590.0, 585.0, 595.0), own_rates=(400.0, 404.0, 396.0), **OTHER_CPU)
+    found = compared(searched(), slow)
+    assert sentence(found) == (
+        "Relative to its own baseline, B is 25% slower than A: B / A 0.75x (0.70 to 0.81), beyond the "
+        "tolerance of 5%."
+    )
+    (line,) = comparison_view(found, 80).lines
+    assert line == (
+        "The machines differ (CPU model), so speed-ups over the own baseline decide: 1.96x in A, 1.48x in B. "
+        "Rates: B / A 0.60x (0.58 to 0.62)."
+    )
+
+
+def test_what_can_not_be_compared_is_said_and_called_neither():
+    other = target(command=("python", "train.py", "--depth", "50"))
+    found = compared(searched(), slower(0.25, target=other, **OTHER_CPU))
+    assert sentence(found) == (
+        "B can't be compared with A: the machines differ (CPU model), and their baselines are not the same "
+        "script, command and knobs."
+    )
+    assert comparison_report(found, 80).title == "tunekit compare: not comparable"
+    several = compared(searched(), slower(0.25, target=other, **OTHER_CPU), searched())
+    assert rows_of(several)["B"][2] == "not comparable"
 
 
 # --- tables --------------------------------------------------------------------------------
@@ -136,7 +169,7 @@ def test_the_part_that_grew_is_told():
     assert shown.passage()[0] == (
         "B: what grew most: waiting for data, +400 ms of +400 ms per 1,000 samples."
     )
-    assert shown.passage()[1].startswith("By the host's clock: a GPU works on meanwhile")
+    assert shown.passage()[1].startswith("By the host's clock: the GPU runs asynchronously")
 
 
 def test_the_part_that_shrank_is_told_with_what_grew_meanwhile():
@@ -171,11 +204,11 @@ def test_more_runs_are_a_row_each():
     ]
     assert [row[1] for row in rows.values()] == [
         "1",
-        "0.80x (0.78 to 0.82)",
-        "1.00x (0.98 to 1.02)",
-        "1.25x (1.22 to 1.28)",
+        "0.80x (0.77 to 0.83)",
+        "1.00x (0.96 to 1.04)",
+        "1.25x (1.20 to 1.30)",
     ]
-    assert [row[2] for row in rows.values()] == ["reference", "regression", "same", "faster"]
+    assert [row[2] for row in rows.values()] == ["reference", "regression", "no difference", "faster"]
 
 
 def test_unfair_differences_of_several_are_notes_told_once():
@@ -185,10 +218,10 @@ def test_unfair_differences_of_several_are_notes_told_once():
     assert shown.findings == ()
     notes = [note.text for note in shown.notes if "CPUs" in note.text]
     assert notes == [
-        "B: the CPUs are different models (Intel(R) Xeon(R) in A, AMD EPYC in B); to compare configs, search "
-        "both on one machine; this factor is of the machines as well",
-        "D: the CPUs are different models (Intel(R) Xeon(R) in A, AMD EPYC in D); to compare configs, search "
-        "both on one machine; this factor is of the machines as well",
+        "B: the CPUs are different models (Intel(R) Xeon(R) in A, AMD EPYC in B); search both on one machine "
+        "to compare rates; on unlike machines speed-ups are compared",
+        "D: the CPUs are different models (Intel(R) Xeon(R) in A, AMD EPYC in D); search both on one machine "
+        "to compare rates; on unlike machines speed-ups are compared",
     ]
     assert all(note.severity is Severity.WARNING for note in shown.notes)
 
@@ -209,17 +242,42 @@ def test_memory_of_several_stays_at_80_columns():
 # --- the terminal --------------------------------------------------------------------------
 
 
+def answer_at(comparison: RunComparison, width: int) -> str:
+    return drawn_blocks(comparison_answer(comparison, width), width)
+
+
 def test_two_runs_at_80_columns():
-    text = drawn(compared(searched(), slower(0.25)), 80)
-    assert text.startswith(AT_80)
+    assert answer_at(compared(searched(), slower(0.25)), 80) == AT_80
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_two_runs_fit_one_screen_whatever_differs(width: int):
+    knobs = config(batch_size=512, num_workers=6, compile=True, precision="bf16", pin_memory=True)
+    other = {"host": host(cpu_name="AMD EPYC", ram_limit_bytes=16 * GIB), "tunekit_version": "1.1.0"}
+    loops = {"peak_reserved_bytes": 9 * GIB, "epoch_samples": 20_000}
+    noisy = searched(
+        rates=(850.0, 1100.0, 930.0), own_rates=(300.0, 400.0, 320.0), tuned=knobs, loop=loops, **other
+    )
+    for found in (compared(searched(), noisy), compared(searched(), slower(0.25, tuned=knobs, **other))):
+        text = answer_at(found, width)
+        assert len(text.splitlines()) <= 24
+        assert f"{len(found.against[0].findings)} findings, configs" in text
+
+
+def test_the_findings_that_would_tell_come_first_with_their_remedy():
+    noisy = {"host": host(cpus=6), "tunekit_version": "1.1.0"}
+    text = answer_at(compared(searched(), searched(rates=(940.0, 960.0, 930.0), **noisy)), 120)
+    notes = [line for line in text.splitlines() if line.startswith(("warning: ", "note: "))]
+    assert notes[0].startswith("warning: a slowdown of up to")
+    assert notes[1] == "warning: the numbers of usable CPUs differ (8 in A, 6 in B)"
 
 
 @pytest.mark.parametrize("width", [80, 120])
 @pytest.mark.parametrize("runs", [2, 3, 5])
 def test_no_line_is_wider_than_the_terminal_nor_ends_in_spaces(width: int, runs: int):
     loops = {"peak_reserved_bytes": 8 * GIB}
-    several = [searched(), *(slower(0.1 * place, loop=loops) for place in range(1, runs))]
-    for line in drawn(compared(*several), width).splitlines():
+    several = compared(searched(), *(slower(0.1 * place, loop=loops) for place in range(1, runs)))
+    for line in (drawn(several, width) + answer_at(several, width)).splitlines():
         assert len(line) <= width
         assert line == line.rstrip()
 
@@ -234,7 +292,9 @@ def comment(comparison: RunComparison) -> str:
 def test_the_answer_comes_first():
     lines = comment(compared(searched(), slower(0.25))).splitlines()
     assert lines[0] == "## tunekit compare: regression"
-    assert lines[2] == "**B trains 20% slower than A: 0.80x (0.78 to 0.82), beyond the tolerance of 5%.**"
+    assert lines[2] == (
+        "**B trains 20% slower than A: B / A 0.80x (0.77 to 0.83), beyond the tolerance of 5%.**"
+    )
     assert comment(compared(searched(), searched())).startswith("## tunekit compare: no regression\n")
 
 

@@ -24,7 +24,7 @@ from tunekit.recommend.recommendation import answer_of
 from tunekit.records.finding import without_findings
 from tunekit.records.recommendation import Recommendation
 from tunekit.records.run import Run
-from tunekit.report.comparison import comparison_report
+from tunekit.report.comparison import comparison_answer, comparison_report
 from tunekit.report.markdown import MOST_LINES
 from tunekit.session.folder import load_run
 
@@ -39,7 +39,7 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     """Compare the runs; return 1 where one is a regression, else 0.
 
     Raises:
-        UsageError: the folders or the flags do not fit each other.
+        UsageError: the folders or the flags do not fit each other, or with --strict runs can't be compared.
         RunFolderError: a folder holds no run, or nothing to compare, or a file can't be written.
         RecordError: a run is damaged or newer than this tunekit.
     """
@@ -57,6 +57,8 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
         options.full_paths,
         most_lines=MOST_LINES,
     )
+    if not options.full:
+        report = report._replace(blocks=lambda width: comparison_answer(comparison, width))
     write_files(options, report)
     if summary is not None:
         append_summary(summary, report.markdown())
@@ -70,7 +72,12 @@ def run_verb(options: argparse.Namespace, command: Sequence[str]) -> int:
     except OSError as error:
         discard_output()
         raise RunFolderError(f"the comparison can't be printed ({error.strerror})") from error
-    return REGRESSION if comparison.has_regression else 0
+    if comparison.has_regression:
+        return REGRESSION
+    if options.strict and not comparison.is_comparable:
+        why = "; ".join(f"{one.name}: {one.why_not}" for one in comparison.against if one.why_not)
+        raise UsageError(f"not all runs can be compared with the reference ({why}); leave those out")
+    return 0
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -114,9 +121,9 @@ def _recommendation(run: Run, path: Path, tier: str | None) -> Recommendation:
     """Return the recommendation of a tier, or the one that the run's answer speaks of."""
     if not run.recommendations:
         raise RunFolderError(
-            f"{path} recommends nothing yet (status: {run.status}); go on with "
-            f"tunekit search --resume {shlex.quote(str(_folder(path)))}, or compare the user's own "
-            f"configs with --tier {BASELINE}"
+            f"{path} recommends nothing yet (status: {run.status}); resume it with "
+            f"tunekit search --resume {shlex.quote(str(_folder(path)))}, or compare the "
+            f"baselines with --tier {BASELINE}"
         )
     if tier is None:
         best = answer_of(run.recommendations)

@@ -486,15 +486,17 @@ def _report(parser: argparse.ArgumentParser) -> None:
 
 
 def _compare(parser: argparse.ArgumentParser) -> None:
-    meaning = "folders that searches wrote, the reference first"
+    meaning = "run folders of searches, the reference first"
     parser.add_argument("run", metavar="RUN", type=Path, nargs="+", help=meaning)
-    meaning = "how much slower a run may be, as 5%% or 0.05"
+    meaning = "largest slowdown that is no regression, as 5%% or 0.05"
     _option(parser, "--tolerance", _Value("SHARE", share), meaning, default=0.05)
-    meaning = "whose config to compare; baseline is the user's own (default: that of each run's answer)"
+    meaning = "which config to compare; baseline is the script's own (default: the one each run recommends)"
     _choice(parser, "--tier", (*TIERS, BASELINE), meaning)
-    _switch(parser, "--json", "print the comparison as JSON instead")
+    _switch(parser, "--strict", "exit with 2 where runs can't be compared")
+    _switch(parser, "--full", "show all figures, the time breakdown, every finding and the method")
+    _switch(parser, "--json", "print the comparison as JSON")
     _findings(parser)
-    meaning = "append the Markdown to the file that GITHUB_STEP_SUMMARY names, as GitHub Actions sets it"
+    meaning = "append the Markdown to the GitHub Actions step summary"
     _switch(parser, "--github-summary", meaning)
     _report_files(parser)
 
@@ -628,15 +630,20 @@ VERBS = {
     ),
     "compare": Verb(
         _compare,
-        help="set runs side by side: which is faster, and is a later one a regression",
+        help="compare runs: which is faster, and is a later one a regression",
         usage="tunekit compare RUN RUN [RUN ...] [options]",
         description=(
-            "Compare the runs that searches wrote. The first is the reference. Shows what is faster, by how "
-            "much and how sure that is, where the time went, and what makes the comparison unfair. Ends with "
-            "1 where a run is significantly slower than the first, and by more than the tolerance; else "
-            "with 0."
+            "Compare the runs of several searches. The first is the reference. Shows which is faster, by how "
+            "much and with what confidence, where the time went, and what distorts the comparison. On one "
+            "machine rates are compared; on unlike machines (GPU, CPU, driver, torch) each run's speed-up "
+            "over its own baseline."
         ),
-        epilog="example: tunekit compare reports/main reports/branch --tolerance 5% --github-summary",
+        epilog=(
+            "exit code: 1 where a run is significantly slower than the reference, and by more than the "
+            "tolerance; else 0, also where runs are too noisy or can't be compared; with --strict 2 where "
+            "they can't be compared (another script, or unlike machines whose baselines differ)\n"
+            "example: tunekit compare reports/main reports/branch --tolerance 5% --github-summary"
+        ),
     ),
     "gpus": Verb(
         _gpus,

@@ -6,7 +6,7 @@ from statistics import geometric_mean
 from tunekit.diagnose.registry import findings_of, worst_first
 from tunekit.diagnose.run_pair import CHANGES, RunPair, Side
 from tunekit.recommend.memory import measured_sample, ram_buffer
-from tunekit.recommend.noise import mean_interval, unpaired_factor
+from tunekit.recommend.noise import mean_interval
 from tunekit.recommend.tiers import base_ram_bytes
 from tunekit.recommend.time_breakdown import (
     DEVICE_PARTS,
@@ -17,7 +17,6 @@ from tunekit.recommend.time_breakdown import (
     mean_s,
 )
 from tunekit.records.comparison import ComparedRun, ReferenceComparison, RunComparison, TimePart
-from tunekit.records.interval import Interval
 from tunekit.records.measurement import LoopMeasurement
 
 BETWEEN_EPOCHS = "between epochs"
@@ -27,12 +26,13 @@ BETWEEN_EPOCHS = "between epochs"
 def compare_runs(sides: Sequence[Side], tolerance: float, tunekit_version: str) -> RunComparison:
     """Return runs side by side, each but the first set against the first.
 
-    A regression is a rate that is significantly lower than the reference's, and by more than the tolerance.
-    Where too few processes ran to say, there is none, and a finding says what would decide it.
+    A regression is a rate, or between unlike machines a speed-up over the run's own baseline, that is
+    significantly lower than the reference's, and by more than the tolerance. Where the two can't be compared,
+    or too few processes ran to say, there is none.
 
     Args:
         sides: the reference first; two at least.
-        tolerance: how much slower a run may be, as a share of the reference's rate.
+        tolerance: how much slower a run may be, as a share of the reference.
         tunekit_version: of the one that compares.
 
     Raises:
@@ -56,40 +56,35 @@ def compare_runs(sides: Sequence[Side], tolerance: float, tunekit_version: str) 
 
 
 def _against(pair: RunPair, before: ComparedRun, after: ComparedRun) -> ReferenceComparison:
-    reference, other, factor = pair.reference, pair.other, pair.factor
-    own = relative = None
-    if pair.is_same_training and not (reference.is_baseline and other.is_baseline):
-        own = unpaired_factor(
-            other.baseline_rates,
-            reference.baseline_rates,
-            other.run.noise_floor,
-            reference.run.noise_floor,
-        )
-        relative = unpaired_factor(other.speedups_by_round, reference.speedups_by_round)
-    verdict = pair.verdict_on(factor)
+    reference, other, deciding = pair.reference, pair.other, pair.deciding
+    verdict = pair.verdict_on(deciding)
     changed = after.config.model_dump()
     return ReferenceComparison(
         name=other.name,
         rate_ratio=geometric_mean(other.rates) / geometric_mean(reference.rates),
-        factor=factor,
+        factor=pair.factor,
+        machine_differences=pair.machine_differences,
+        compared_by=pair.basis,
+        why_not=pair.why_not,
         verdict=verdict,
-        baseline_factor=own,
-        baseline_verdict=pair.verdict_on(own),
-        relative_factor=relative,
-        relative_verdict=pair.verdict_on(relative),
-        machine_explains=_machine_explains(pair, own, relative),
+        baseline_factor=pair.baseline_factor,
+        baseline_verdict=pair.verdict_on(pair.baseline_factor),
+        relative_factor=pair.relative_factor,
+        relative_verdict=pair.verdict_on(pair.relative_factor),
+        machine_explains=_machine_explains(pair),
         changed_knobs=tuple(
             knob for knob, value in before.config.model_dump().items() if value != changed[knob]
         ),
         reserved_ratio=pair.reserved_ratio,
-        is_regression=verdict == "slower" and factor is not None and factor.value < 1 - pair.tolerance,
+        is_regression=verdict == "slower" and deciding is not None and deciding.value < 1 - pair.tolerance,
         findings=worst_first(findings_of(pair)),
     )
 
 
-def _machine_explains(pair: RunPair, own: Interval | None, relative: Interval | None) -> bool:
+def _machine_explains(pair: RunPair) -> bool:
     """Return whether the baselines differ the same way, and the configs beside their baselines do not."""
-    factor, verdict = pair.factor, pair.verdict_on(pair.factor)
+    factor, own, relative = pair.factor, pair.baseline_factor, pair.relative_factor
+    verdict = pair.verdict_on(factor)
     if factor is None or own is None or verdict not in CHANGES or verdict != pair.verdict_on(own):
         return False
     if relative is not None:

@@ -1,65 +1,87 @@
-"""What keeps two runs from being compared: too few processes, or differences that are not the config's."""
+"""What distorts the comparison of two runs: too few processes, or differences that are not the config's."""
 
 import shlex
 from collections.abc import Callable
 
 from tunekit.diagnose.registry import INFO, WARNING, Hit, Hits, check
-from tunekit.diagnose.run_pair import CHANGES, RunPair, Side, command_words
+from tunekit.diagnose.run_pair import MACHINE, RunPair, Side, command_words
+from tunekit.recommend.noise import BUSY_FLOOR, rounds_to_tell
 from tunekit.records.finding import Severity
 from tunekit.records.run import RunStatus
 from tunekit.units import bytes_text, count_text, duration_text, percent_text
 
 _ROUNDS = 3
-"""Fresh processes of each config that usually show a difference."""
+"""Fresh processes of each config that usually show a difference on a quiet machine."""
+_MOST_ROUNDS = 50
+"""Rounds that anybody would wait for."""
 _NEARLY = 0.02
 """RAM limits that differ by no more count as equal: kernels keep a little for themselves."""
 _NOISY = 0.05
 _TIMES = 2.0
 """Noise floors are very different where the larger is above the one and this many times the other."""
 
-_ONE_MACHINE = "to compare configs, search both on one machine; this factor is of the machines as well"
-_ONE_SOFTWARE = "to compare configs, search both in one environment; this factor is of the software as well"
+_ONE_MACHINE = "search both on one machine to compare rates; on unlike machines speed-ups are compared"
+_ONE_SOFTWARE = "search both in one environment to compare rates; else speed-ups are compared"
 _MAY_BE_MEANT = "nothing, if that is what you compare; else search the same training again"
-
-
-def _processes_text(pair: RunPair) -> str:
-    return pair.each(len(pair.reference.rates), len(pair.other.rates))
-
-
-def _more_processes(pair: RunPair) -> str:
-    fewest = min(len(pair.reference.rates), len(pair.other.rates))
-    rounds = max(_ROUNDS, fewest + 2)
-    return f"search both again with more fresh processes: tunekit search --confirm {rounds}"
 
 
 @check(
     "too-few-processes",
     WARNING,
-    "too few fresh processes to tell whether the rates differ, so no regression is claimed",
+    "too few fresh processes to tell whether the runs differ, so no regression is reported",
 )
 def _too_few_processes(pair: RunPair) -> Hits:
-    if pair.factor is None and not pair.is_same_run:
-        yield Hit(_processes_text(pair), _more_processes(pair))
+    if pair.basis is not None and pair.deciding is None and not pair.is_same_run:
+        rounds = max(_ROUNDS, min(pair.deciding_counts) + 2)
+        yield Hit(pair.each(*pair.deciding_counts), f"search both again with --confirm {rounds}")
 
 
-@check("undecided", WARNING, "a rate lower by more than the tolerance can't be excluded")
+@check(
+    "undecided",
+    (WARNING, INFO),
+    "the runs may differ by more than matters, or not at all: their ranges are too wide to tell",
+)
 def _undecided(pair: RunPair) -> Hits:
-    factor = pair.factor
-    if factor is None or pair.verdict_on(factor) in CHANGES or pair.is_same_run:
+    factor = pair.deciding
+    if factor is None or pair.verdict_on(factor) != "inconclusive" or pair.is_same_run:
         return
-    if factor.low < 1 - pair.tolerance:
-        yield Hit(
-            f"fresh processes: {_processes_text(pair)}",
-            _more_processes(pair),
-            message=f"a rate lower by more than the tolerance of {percent_text(pair.tolerance)} can't be "
-            f"excluded: the range reaches down to {factor.low:.2f}x",
+    lost = f"{1 - factor.low:.1%}"
+    is_open = factor.low < 1 - pair.tolerance
+    yield Hit(
+        f"fresh processes: {pair.each(*pair.deciding_counts)}",
+        _what_would_tell(pair),
+        message=f"a slowdown of up to {lost} can't be excluded (tolerance {percent_text(pair.tolerance)})"
+        if is_open
+        else f"whether the runs differ is open; a slowdown of more than {lost} is excluded",
+        severity=WARNING if is_open else INFO,
+    )
+
+
+def _what_would_tell(pair: RunPair) -> str:
+    """Return what decides between a difference and none."""
+    noise, factor = pair.noise, pair.deciding
+    floor = "0%" if noise is None else f"{noise.relative:.1%}"
+    if noise is not None and noise.relative >= BUSY_FLOOR:
+        noisy = next(side.name for side in (pair.reference, pair.other) if side.run.noise_floor == noise)
+        return (
+            f"machine was busy in {noisy} (noise floor {floor}): search again while it is quiet, or with "
+            "--wait-quiet 10m"
         )
+    assert factor is not None
+    # Slower is judged as faster is, the other way round.
+    folded = factor if factor.value >= 1 else factor.under(1.0)
+    needed = rounds_to_tell(folded, min(pair.deciding_counts), noise)
+    if needed is None:
+        return f"the difference is within the noise floor of {floor}: search both on a quieter machine"
+    if needed > _MOST_ROUNDS:
+        return f"more than {_MOST_ROUNDS} rounds would be needed: search both on a quieter machine"
+    return f"about {needed} rounds would tell: search both again with --confirm {needed}"
 
 
 @check(
     "memory-grew",
     WARNING,
-    "peak reserved VRAM grew by more than the tolerance; that alone is no regression here",
+    "peak reserved VRAM grew by more than the tolerance, which does not change the exit code",
 )
 def _memory_grew(pair: RunPair) -> Hits:
     before, after, times = pair.reference, pair.other, pair.reserved_ratio
@@ -69,7 +91,7 @@ def _memory_grew(pair: RunPair) -> Hits:
             f"{bytes_text(before.peak_reserved_bytes)} in {before.name}, "
             f"{bytes_text(after.peak_reserved_bytes)} of {bytes_text(whole_bytes)} in {after.name}, "
             f"{times:.2f}x (measured)",
-            "look at batch size, precision and compile of both; a smaller batch gives the memory back",
+            "compare batch size, precision and compile; a smaller batch size takes less",
         )
 
 
@@ -95,44 +117,22 @@ def _command_text(side: Side) -> str:
 
 
 @check(
-    "other-training",
+    "not-comparable",
     WARNING,
-    "script and command both differ: the rates of two trainings say nothing of each other",
+    "the runs train different scripts, or were measured on unlike machines without a common baseline",
 )
-def _other_training(pair: RunPair) -> Hits:
-    scripts = {_script_text(side) for side in (pair.reference, pair.other)}
-    has_other_command = _command_text(pair.reference) != _command_text(pair.other)
-    if has_other_command and None not in scripts and len(scripts) == 2:
-        yield Hit(None, "compare runs of one training")
-
-
-def _device_text(side: Side) -> str:
-    on, device = side.run.measured_on, side.loop.device
-    return on if device.type == "cpu" else f"{on} ({device.name})"
+def _not_comparable(pair: RunPair) -> Hits:
+    if pair.why_not is not None:
+        yield Hit(
+            None,
+            "compare runs of one training, searched on one machine or from one baseline config",
+            message=pair.why_not,
+        )
 
 
 def _device_memory_text(side: Side) -> str | None:
     size_bytes = side.loop.device.memory_bytes
     return None if size_bytes is None else bytes_text(size_bytes)
-
-
-def _drivers_text(side: Side) -> str | None:
-    return ", ".join(sorted({gpu.driver for gpu in side.run.host.accelerators if gpu.driver})) or None
-
-
-def _torch_version(side: Side) -> str | None:
-    if side.run.host.torch:
-        return side.run.host.torch.version
-    return side.run.discovery.torch_version if side.run.discovery else None
-
-
-def _cuda_text(side: Side) -> str | None:
-    torch = side.run.host.torch
-    if torch is None:
-        return None
-    if torch.hip_version:
-        return f"ROCm {torch.hip_version}"
-    return f"CUDA {torch.cuda_version}" if torch.cuda_version else "no CUDA"
 
 
 def _python_version(side: Side) -> str | None:
@@ -141,7 +141,7 @@ def _python_version(side: Side) -> str | None:
     return side.run.discovery.python_version if side.run.discovery else None
 
 
-_differs("other-device", WARNING, "measured on different devices", _ONE_MACHINE, _device_text)
+_differs("other-device", WARNING, "measured on different devices", _ONE_MACHINE, MACHINE["device"])
 _differs(
     "other-device-memory",
     WARNING,
@@ -149,68 +149,60 @@ _differs(
     "give both the same --gpu, on one kind of device: memory decides which batches fit",
     _device_memory_text,
 )
-_differs(
-    "other-cpu", WARNING, "the CPUs are different models", _ONE_MACHINE, lambda side: side.run.host.cpu_name
-)
+_differs("other-cpu", WARNING, "the CPUs are different models", _ONE_MACHINE, MACHINE["CPU model"])
 _differs(
     "other-cpu-count",
     WARNING,
-    "different numbers of CPUs could be used",
+    "the numbers of usable CPUs differ",
     "give both as many CPUs: they limit the loader's workers",
-    lambda side: str(side.run.host.cpus),
+    MACHINE["CPU count"],
 )
-_differs("other-driver", WARNING, "the GPU drivers differ", _ONE_SOFTWARE, _drivers_text)
-_differs("other-torch", WARNING, "the versions of torch differ", _ONE_SOFTWARE, _torch_version)
+_differs("other-driver", WARNING, "the GPU drivers differ", _ONE_SOFTWARE, MACHINE["GPU driver"])
+_differs("other-torch", WARNING, "the torch versions differ", _ONE_SOFTWARE, MACHINE["torch"])
+_differs("other-cuda", WARNING, "the CUDA or ROCm versions differ", _ONE_SOFTWARE, MACHINE["CUDA"])
+_differs("other-cudnn", WARNING, "the cuDNN versions differ", _ONE_SOFTWARE, MACHINE["cuDNN"])
 _differs(
-    "other-cuda", WARNING, "torch is built for different CUDA or ROCm versions", _ONE_SOFTWARE, _cuda_text
+    "other-python", INFO, "the Python versions differ", "search both in one environment", _python_version
 )
-_differs(
-    "other-cudnn",
-    WARNING,
-    "the versions of cuDNN differ",
-    _ONE_SOFTWARE,
-    lambda side: side.run.host.torch.cudnn_version if side.run.host.torch else None,
-)
-_differs("other-python", INFO, "the versions of Python differ", _ONE_SOFTWARE, _python_version)
 _differs(
     "other-emulation",
     WARNING,
-    "only one run was measured on the GPU that it was asked for",
-    "search both on that GPU; a device that stands in for another shows neither its speed nor its limits",
-    lambda side: "another that stands in for it" if side.run.is_emulated else "the GPU asked for",
+    "one run was emulated on another GPU than the one it tunes for",
+    "search both on that GPU: another one has neither its speed nor its limits",
+    lambda side: "emulated" if side.run.is_emulated else "not emulated",
 )
 _differs(
     "other-world-size",
     WARNING,
-    "different numbers of processes train together",
-    "start both with as many processes; rates are of all of them together",
+    "the world sizes differ",
+    "start both with the same world size; rates are of all ranks together",
     lambda side: str(side.loop.world_size),
 )
 _differs(
     "other-script",
     INFO,
-    "the scripts differ, which may be the very thing that you compare",
+    "the scripts differ, which may be what you want to compare",
     _MAY_BE_MEANT,
     _script_text,
 )
 _differs(
     "other-command",
     INFO,
-    "the training commands differ, which may be the very thing that you compare",
+    "the training commands differ, which may be what you want to compare",
     _MAY_BE_MEANT,
     _command_text,
 )
 _differs(
     "other-tier",
     INFO,
-    "the configs are of different tiers, which leave different headroom",
+    "the tiers differ, so headroom differs too",
     "choose one for all with --tier",
     lambda side: side.chosen.tier.value if side.chosen else "baseline",
 )
 _differs(
     "other-objective",
     INFO,
-    "the searches looked for different things; the factor here is of rates",
+    "the objectives differ; samples/s are compared here",
     "search both with one --objective",
     lambda side: side.run.options.objective.value,
 )
@@ -218,19 +210,19 @@ _differs(
     "other-window",
     INFO,
     "the steady windows differ in length",
-    "search both with one --window: a short one shows less of what comes seldom",
+    "search both with one --window: a short one can miss rare stalls",
     lambda side: duration_text(side.run.options.window_s),
 )
 _differs(
     "other-tunekit",
     INFO,
-    "the runs were measured by different versions of tunekit",
-    "see its changelog for changes of what a rate is; search again with one version if in doubt",
+    "the tunekit versions differ",
+    "see the changelog for changes in how rates are measured; search again with one version if in doubt",
     lambda side: side.run.tunekit_version,
 )
 
 
-@check("other-epoch", WARNING, "epochs differ in length, and rates are over whole epochs")
+@check("other-epoch", WARNING, "the epochs differ in length, and rates are over whole epochs")
 def _other_epoch(pair: RunPair) -> Hits:
     before, after = pair.reference.loop.epoch_samples_total, pair.other.loop.epoch_samples_total
     if before is None or after is None:
@@ -241,7 +233,7 @@ def _other_epoch(pair: RunPair) -> Hits:
     if abs(after - before) > dropped:
         yield Hit(
             pair.each(f"{before:,} samples", f"{after:,}"),
-            "search with as many samples per epoch: what an epoch's end costs weighs more in a short one",
+            "search with as many samples per epoch: the epoch boundary costs more in a short one",
         )
 
 
@@ -251,11 +243,11 @@ def _other_ram_limit(pair: RunPair) -> Hits:
     if abs(after - before) > _NEARLY * max(before, after):
         yield Hit(
             pair.each(bytes_text(before), bytes_text(after)),
-            "give both as much RAM: it limits buffers, and what of the data stays in the page cache",
+            "give both as much RAM: it limits the loader's buffer and the page cache",
         )
 
 
-@check("other-noise", WARNING, "fresh processes of one config differ much more in one run than in the other")
+@check("other-noise", WARNING, "one run is much noisier than the other")
 def _other_noise(pair: RunPair) -> Hits:
     before, after = pair.reference.run.noise_floor, pair.other.run.noise_floor
     if before is None or after is None:
@@ -264,15 +256,15 @@ def _other_noise(pair: RunPair) -> Hits:
     if more > _NOISY and more > _TIMES * less:
         floors = pair.each(f"{before.relative:.1%}", f"{after.relative:.1%}")
         yield Hit(
-            f"A/A noise floor {floors}",
-            "search the noisy one again on a quiet machine; below the larger floor all counts as noise",
+            f"noise floor {floors}",
+            "search the noisy one again on a quiet machine; less than the larger floor counts as noise",
         )
 
 
 @check(
     "unfinished",
     WARNING,
-    "a search has not finished, so its config may not be the one that it would recommend",
+    "a search has not finished, so its recommendation may still change",
 )
 def _unfinished(pair: RunPair) -> Hits:
     sides = (pair.reference, pair.other)

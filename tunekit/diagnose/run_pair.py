@@ -1,21 +1,25 @@
 """A run with the config of it that is compared, and two of them beside each other. Pure."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePath
 
 from tunekit.recommend.memory import peak_reserved_bytes
 from tunekit.recommend.noise import difference, larger_noise, unpaired_factor
-from tunekit.records.comparison import Difference
+from tunekit.records.comparison import Basis, Difference
 from tunekit.records.config import TrainConfig
 from tunekit.records.interval import Interval
 from tunekit.records.measurement import LoopMeasurement, Measurement
-from tunekit.records.recommendation import Recommendation
+from tunekit.records.recommendation import NoiseFloor, Recommendation
 from tunekit.records.run import Run
 from tunekit.records.target import Target
 
 CHANGES: tuple[Difference, ...] = ("faster", "slower")
 """What one run beside another may be called where they differ."""
+
+CONFIDENCE = 0.99
+"""Probability that a range between two runs is made for: at 95%, a noisy machine gives 2% false alarms."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,8 @@ class Side:
     @property
     def speedups_by_round(self) -> list[float]:
         """Its rate over its own baseline's, in each round in which both were measured."""
+        if self.is_baseline:
+            return [1.0] * len(self.baseline_rates)
         chosen = set(self.chosen.confirm_trials) if self.chosen else set()
         rounds = [one for one in self.run.trials if one.round is not None and one.rate_samples_per_s]
         baseline_rates = {one.round: one.rate_samples_per_s for one in rounds if one.is_baseline_config}
@@ -110,6 +116,52 @@ class RunPair:
         )
 
     @cached_property
+    def machine_differences(self) -> tuple[str, ...]:
+        """What differs between the machines and their software, as far as it is known of both."""
+        differing = []
+        for name, value in MACHINE.items():
+            before, after = value(self.reference), value(self.other)
+            if before is not None and after is not None and before != after:
+                differing.append(name)
+        return tuple(differing)
+
+    @cached_property
+    def why_not(self) -> str | None:
+        """Why the two can't be compared; None where they can."""
+        mine, theirs = self.reference.run.target, self.other.run.target
+        before, after = script_name(mine), script_name(theirs)
+        digests = {mine.script_sha256, theirs.script_sha256}
+        if None not in (before, after, *digests) and before != after and len(digests) == 2:
+            return f"they train different scripts ({self.each(before, after)})"
+        if not self.machine_differences:
+            return None
+        machines = f"the machines differ ({', '.join(self.machine_differences)})"
+        if self.reference.is_baseline and self.other.is_baseline:
+            return f"{machines}, and a baseline has no speed-up that could be compared instead of its rate"
+        if not self.is_same_training:
+            return f"{machines}, and their baselines are not the same script, command and knobs"
+        return None
+
+    @property
+    def basis(self) -> Basis | None:
+        """What is compared; None where nothing can be."""
+        if self.why_not is not None:
+            return None
+        return "speed-up" if self.machine_differences else "rate"
+
+    @property
+    def deciding(self) -> Interval | None:
+        """The factor that decides; None where nothing can be compared, or with too few processes to say."""
+        return {"rate": self.factor, "speed-up": self.relative_factor, None: None}[self.basis]
+
+    @property
+    def deciding_counts(self) -> tuple[int, int]:
+        """How many processes, or rounds, of each run the deciding factor is of."""
+        if self.basis == "speed-up":
+            return len(self.reference.speedups_by_round), len(self.other.speedups_by_round)
+        return len(self.reference.rates), len(self.other.rates)
+
+    @cached_property
     def factor(self) -> Interval | None:
         """The other's rate over the reference's; None with too few processes to say."""
         return unpaired_factor(
@@ -117,7 +169,38 @@ class RunPair:
             self.reference.rates,
             self.other.run.noise_floor,
             self.reference.run.noise_floor,
+            CONFIDENCE,
         )
+
+    @cached_property
+    def baseline_factor(self) -> Interval | None:
+        """The same of their own baselines; None where these are what is compared, or no one training."""
+        if not self._has_baselines_beside:
+            return None
+        return unpaired_factor(
+            self.other.baseline_rates,
+            self.reference.baseline_rates,
+            self.other.run.noise_floor,
+            self.reference.run.noise_floor,
+            CONFIDENCE,
+        )
+
+    @cached_property
+    def relative_factor(self) -> Interval | None:
+        """The other's speed-up over its own baseline by the reference's; None as for the baselines."""
+        if not self._has_baselines_beside:
+            return None
+        mine, theirs = self.other.speedups_by_round, self.reference.speedups_by_round
+        return unpaired_factor(mine, theirs, confidence=CONFIDENCE)
+
+    @property
+    def _has_baselines_beside(self) -> bool:
+        return self.is_same_training and not (self.reference.is_baseline and self.other.is_baseline)
+
+    @property
+    def noise(self) -> NoiseFloor | None:
+        """The larger noise floor of the two."""
+        return larger_noise(self.reference.run.noise_floor, self.other.run.noise_floor)
 
     @property
     def reserved_ratio(self) -> float | None:
@@ -127,13 +210,65 @@ class RunPair:
 
     def verdict_on(self, factor: Interval | None) -> Difference | None:
         """Return what a factor between the two may be called, by the larger of their noise floors."""
-        noise = larger_noise(self.reference.run.noise_floor, self.other.run.noise_floor)
-        return None if factor is None else difference(factor, noise)
+        return None if factor is None else difference(factor, self.noise)
+
+
+# --- what a run ran on -----------------------------------------------------------------------
+
+
+def device_text(side: Side) -> str:
+    """Return the profile that it was measured on, with the device's own name."""
+    on, device = side.run.measured_on, side.loop.device
+    return on if device.type == "cpu" else f"{on} ({device.name})"
+
+
+def drivers_text(side: Side) -> str | None:
+    """Return the GPU drivers of its machine."""
+    return ", ".join(sorted({gpu.driver for gpu in side.run.host.accelerators if gpu.driver})) or None
+
+
+def torch_version(side: Side) -> str | None:
+    """Return the version of torch, by the machine or by the training itself."""
+    if side.run.host.torch:
+        return side.run.host.torch.version
+    return side.run.discovery.torch_version if side.run.discovery else None
+
+
+def cuda_text(side: Side) -> str | None:
+    """Return what torch was built for."""
+    torch = side.run.host.torch
+    if torch is None:
+        return None
+    if torch.hip_version:
+        return f"ROCm {torch.hip_version}"
+    return f"CUDA {torch.cuda_version}" if torch.cuda_version else "no CUDA"
+
+
+def cudnn_version(side: Side) -> str | None:
+    """Return the version of cuDNN."""
+    return side.run.host.torch.cudnn_version if side.run.host.torch else None
+
+
+MACHINE: Mapping[str, Callable[[Side], str | None]] = {
+    "device": device_text,
+    "CPU model": lambda side: side.run.host.cpu_name,
+    "CPU count": lambda side: str(side.run.host.cpus),
+    "GPU driver": drivers_text,
+    "torch": torch_version,
+    "CUDA": cuda_text,
+    "cuDNN": cudnn_version,
+}
+"""What makes machines unlike, so that rates are of them as well; None is unknown."""
+
+
+def script_name(target: Target) -> str | None:
+    """Return the name of a training's script, wherever its checkout lies."""
+    return PurePath(target.script).name if target.script else None
 
 
 def command_words(target: Target) -> tuple[str, ...]:
     """Return a training command without the folders of its interpreter and its script."""
-    script = PurePath(target.script).name if target.script else None
+    script = script_name(target)
     words = list(target.command)
     program = PurePath(words[0]).name
     words[0] = "python" if program.startswith("python") else program

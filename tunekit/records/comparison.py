@@ -22,6 +22,9 @@ from tunekit.records.run import Objective
 Difference = Literal["faster", "slower", "no difference", "inconclusive"]
 """What one run beside another may be called."""
 
+Basis = Literal["rate", "speed-up"]
+"""What of two runs is compared: samples/s, or on unlike machines the speed-up over the run's own baseline."""
+
 
 class TimePart(Record):
     """One part of the time that a loop takes for 1,000 samples, measured, mean over its processes."""
@@ -86,26 +89,33 @@ class ReferenceComparison(Record):
     rate_ratio: PositiveFloat
     """Mean rate over the reference's."""
     factor: Interval | None
-    """The same with its 95% range (Welch's t on log rates); None with too few processes to tell."""
+    """The same with its 99% range (Welch's t on log rates); None with too few processes to tell."""
+    machine_differences: tuple[str, ...]
+    """What of the two machines and their software differs, such as "CPU model"."""
+    compared_by: Basis | None
+    """Which factor decides: `factor`, or on unlike machines `relative_factor`; None where nothing can."""
+    why_not: str | None
+    """Why the two can't be compared; None where they can."""
     verdict: Difference | None
-    """None with too few processes to tell."""
+    """By what decides; None where nothing can, and with too few processes to tell."""
     baseline_factor: Interval | None
-    """The run's own baseline over the reference's: how much the machines differ. None where the baselines
-    are not the same training, or can't be compared."""
+    """The run's own baseline over the reference's: how much the machines differ, with a 99% range. None where
+    the baselines are not the same training, or can't be compared."""
     baseline_verdict: Difference | None
     relative_factor: Interval | None
     """Its rate over its own baseline's, by that of the reference, paired by round within each run: the
-    factor without what the machines differ by. None where the baselines are not the same training."""
+    factor without what the machines differ by, with a 99% range. None where the baselines are not the same
+    training."""
     relative_verdict: Difference | None
     machine_explains: bool
-    """Whether the machines, and not the configs, make the difference."""
+    """Whether the machines, and not the configs, make the difference in rate."""
     changed_knobs: tuple[str, ...]
     reserved_ratio: NonNegativeFloat | None
     """Peak reserved VRAM over the reference's."""
     is_regression: bool
-    """Significantly slower, and by more than the tolerance."""
+    """Significantly slower, and by more than the tolerance, in what decides."""
     findings: tuple[Finding, ...]
-    """What makes the comparison unfair or doubtful, and memory that grew."""
+    """What makes the comparison unfair or inconclusive, and memory that grew."""
 
 
 class RunComparison(Record):
@@ -114,7 +124,7 @@ class RunComparison(Record):
     schema_version: Literal[1] = SCHEMA_VERSION
     tunekit_version: str
     tolerance: float = Field(ge=0, lt=1)
-    """How much slower a run may be, as a share of the reference's rate."""
+    """How much slower a run may be, as a share of the reference."""
     has_regression: bool
     """Whether any later run is one; the exit code is then 1."""
     clock: Literal["device", "host"]
@@ -130,7 +140,14 @@ class RunComparison(Record):
             raise ValueError("every run but the first has to be set against the first, in their order")
         if self.has_regression != any(one.is_regression for one in self.against):
             raise ValueError("has_regression must say whether any run is a regression")
+        if any((one.compared_by is None) != (one.why_not is not None) for one in self.against):
+            raise ValueError("what is compared must be named, or else why nothing is")
         return self
+
+    @property
+    def is_comparable(self) -> bool:
+        """Whether every run can be compared with the first."""
+        return all(one.why_not is None for one in self.against)
 
     @property
     def reference(self) -> ComparedRun:
